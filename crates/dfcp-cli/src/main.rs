@@ -1,0 +1,2 @@
+//! The dfcp program.
+fn main() {}
