@@ -1,0 +1,96 @@
+//! The interface every code offers: a scheme makes encoders and decoders of single blocks.
+
+use std::fmt::Debug;
+
+use crate::error::FecError;
+use crate::spec::{BlockSpec, SchemeId};
+
+/// An erasure code.
+pub trait FecScheme: Send + Sync + Debug {
+    /// Which code this is.
+    fn id(&self) -> SchemeId;
+
+    /// Most source symbols of a block.
+    fn max_k(&self) -> u32;
+
+    /// Starts encoding a block. `source.len()` must equal `spec.source_len()`: the caller pads the
+    /// block's end with zeros.
+    ///
+    /// # Errors
+    /// [`FecError::SymbolCount`] above [`max_k`](Self::max_k), [`FecError::SourceLength`].
+    fn encoder(&self, spec: BlockSpec, source: Vec<u8>) -> Result<Box<dyn BlockEncoder>, FecError>;
+
+    /// Starts decoding a block. `buffer` is a recycled allocation of any length and capacity,
+    /// reused if it is large enough.
+    ///
+    /// # Errors
+    /// [`FecError::SymbolCount`] above [`max_k`](Self::max_k).
+    fn decoder(&self, spec: BlockSpec, buffer: Vec<u8>) -> Result<Box<dyn BlockDecoder>, FecError>;
+}
+
+/// One block on the sending side.
+pub trait BlockEncoder: Send + Debug {
+    /// The block's geometry.
+    fn spec(&self) -> BlockSpec;
+
+    /// The source block, K · T bytes.
+    fn source(&self) -> &[u8];
+
+    /// Writes symbol `esi`, T bytes, to `out`: a copy below K, a repair symbol from K on.
+    ///
+    /// # Errors
+    /// [`FecError::Esi`] above 24 bits, [`FecError::SymbolLength`] unless `out` has T bytes.
+    fn write_symbol(&mut self, esi: u32, out: &mut [u8]) -> Result<(), FecError>;
+
+    /// Gives the source allocation back for reuse.
+    fn into_buffer(self: Box<Self>) -> Vec<u8>;
+}
+
+/// What a received symbol was worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Push {
+    /// It brought the block nearer to completion.
+    Innovative,
+    /// It changed nothing: a duplicate, a combination of symbols already held, or the block was
+    /// already solvable or solved.
+    Redundant,
+}
+
+/// One block on the receiving side.
+pub trait BlockDecoder: Send + Debug {
+    /// The block's geometry.
+    fn spec(&self) -> BlockSpec;
+
+    /// Takes one received symbol. Cheap and bounded, and allocates nothing per symbol.
+    ///
+    /// # Errors
+    /// [`FecError::Esi`] above 24 bits, [`FecError::SymbolLength`] unless `symbol` has T bytes.
+    fn push(&mut self, esi: u32, symbol: &[u8]) -> Result<Push, FecError>;
+
+    /// Further symbols needed before [`solve`](Self::solve) can succeed; 0 means solvable.
+    fn needed(&self) -> u32;
+
+    /// Rebuilds what is missing. `Ok(true)`: the block is complete. `Ok(false)`: it needs more,
+    /// and [`needed`](Self::needed) says how many.
+    ///
+    /// # Errors
+    /// [`FecError::Internal`] if a code built upon fails against its contract.
+    fn solve(&mut self) -> Result<bool, FecError>;
+
+    /// Whether every source symbol is present. No solve is needed if all of them were received.
+    fn is_complete(&self) -> bool;
+
+    /// Bytes of source present without a gap from the block's start, for delivery in order before
+    /// the block is complete.
+    fn prefix(&self) -> usize;
+
+    /// The source block, K · T bytes. Before completion only the bytes of present symbols mean
+    /// anything.
+    fn source(&self) -> &[u8];
+
+    /// Gives the allocation back: the source block, K · T bytes.
+    fn into_buffer(self: Box<Self>) -> Vec<u8>;
+
+    /// Bytes of memory held now.
+    fn memory(&self) -> usize;
+}

@@ -1,0 +1,1 @@
+//! What cannot be seen from outside: forced rank deficiency and slot juggling.
