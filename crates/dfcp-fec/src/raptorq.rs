@@ -1,8 +1,28 @@
 //! RaptorQ (RFC 6330) on the `raptorq` crate.
+//!
+//! The crate trusts its input: symbols of the wrong length, an empty symbol size or hostile
+//! geometry panic or exhaust memory. Everything is therefore checked before it is called. It
+//! keeps encoding plans, by K, in a cache bounded to 64 plans.
+//!
+//! One block here is one RFC 6330 object: source block number 0, Z = 1, N = 1, Al = 1, F = K · T.
+//! K is extended to the next K′ with zero symbols that are not sent (section 5.3.1).
 
-use crate::block::{BlockDecoder, BlockEncoder, FecScheme};
+use ::raptorq::{
+    EncodingPacket, ObjectTransmissionInformation, PayloadId, SourceBlockDecoder,
+    SourceBlockEncoder,
+};
+
+use crate::block::{BlockDecoder, BlockEncoder, FecScheme, Push};
 use crate::error::FecError;
 use crate::spec::{BlockSpec, SchemeId};
+use crate::symbol_set::SymbolSet;
+
+/// Most source symbols of a block, well below the K'_max = 56403 of RFC 6330: solving is one
+/// uninterrupted job whose time and memory grow with K.
+const MAX_K: u32 = 8192;
+
+/// Every block is source block 0 of its own object.
+const SOURCE_BLOCK_NUMBER: u8 = 0;
 
 /// RaptorQ.
 #[derive(Clone, Copy, Debug, Default)]
@@ -14,17 +34,206 @@ impl FecScheme for RaptorQScheme {
     }
 
     fn max_k(&self) -> u32 {
-        8192
+        MAX_K
     }
 
     fn encoder(&self, spec: BlockSpec, source: Vec<u8>) -> Result<Box<dyn BlockEncoder>, FecError> {
-        spec.check_max_k(self.max_k())?;
+        spec.check_max_k(MAX_K)?;
         spec.check_source(&source)?;
-        Err(FecError::Internal("not there yet"))
+        Ok(Box::new(RaptorQEncoder {
+            spec,
+            source,
+            intermediate: None,
+        }))
     }
 
-    fn decoder(&self, spec: BlockSpec, _: Vec<u8>) -> Result<Box<dyn BlockDecoder>, FecError> {
-        spec.check_max_k(self.max_k())?;
-        Err(FecError::Internal("not there yet"))
+    fn decoder(&self, spec: BlockSpec, buffer: Vec<u8>) -> Result<Box<dyn BlockDecoder>, FecError> {
+        spec.check_max_k(MAX_K)?;
+        Ok(Box::new(RaptorQDecoder {
+            spec,
+            buffer: spec.recycle(buffer),
+            present: SymbolSet::new(spec.k() as usize),
+            repair_esis: Vec::new(),
+            repair_bytes: Vec::new(),
+            required: spec.k() as usize,
+        }))
+    }
+}
+
+/// FEC Object Transmission Information (RFC 6330 section 3.3) of one block.
+fn transmission_information(spec: &BlockSpec) -> ObjectTransmissionInformation {
+    // `BlockSpec` got its symbol size from 16 bits.
+    ObjectTransmissionInformation::new(spec.source_len() as u64, spec.symbol_size() as u16, 1, 1, 1)
+}
+
+#[derive(Debug)]
+struct RaptorQEncoder {
+    spec: BlockSpec,
+    source: Vec<u8>,
+    /// The intermediate symbols, computed when the first repair symbol is asked for: a block that
+    /// loses nothing never pays for them.
+    intermediate: Option<SourceBlockEncoder>,
+}
+
+impl BlockEncoder for RaptorQEncoder {
+    fn spec(&self) -> BlockSpec {
+        self.spec
+    }
+
+    fn source(&self) -> &[u8] {
+        &self.source
+    }
+
+    fn write_symbol(&mut self, esi: u32, out: &mut [u8]) -> Result<(), FecError> {
+        self.spec.check_symbol(esi, out)?;
+        let Some(repair) = esi.checked_sub(self.spec.k()) else {
+            out.copy_from_slice(&self.source[self.spec.range(esi as usize)]);
+            return Ok(());
+        };
+        let intermediate = self.intermediate.get_or_insert_with(|| {
+            let config = transmission_information(&self.spec);
+            SourceBlockEncoder::new(SOURCE_BLOCK_NUMBER, &config, &self.source)
+        });
+        match intermediate.repair_packets(repair, 1).first() {
+            Some(packet) if packet.data().len() == out.len() => {
+                out.copy_from_slice(packet.data());
+                Ok(())
+            }
+            _ => Err(FecError::Internal("raptorq made no repair symbol")),
+        }
+    }
+
+    fn into_buffer(self: Box<Self>) -> Vec<u8> {
+        self.source
+    }
+}
+
+#[derive(Debug)]
+struct RaptorQDecoder {
+    spec: BlockSpec,
+    buffer: Vec<u8>,
+    present: SymbolSet,
+    repair_esis: Vec<u32>,
+    /// Repair symbols one behind the other, as in `repair_esis`.
+    repair_bytes: Vec<u8>,
+    /// Symbols to hold before the next attempt: K, and one more than before after each failure,
+    /// since the crate cannot say how many it lacks.
+    required: usize,
+}
+
+impl RaptorQDecoder {
+    fn received(&self) -> usize {
+        self.present.count() + self.repair_esis.len()
+    }
+
+    /// All that was received, as the crate wants it.
+    fn packets(&self) -> impl Iterator<Item = EncodingPacket> + '_ {
+        let packet = |esi: u32, bytes: &[u8]| {
+            EncodingPacket::new(PayloadId::new(SOURCE_BLOCK_NUMBER, esi), bytes.to_vec())
+        };
+        let sources = self
+            .present
+            .iter()
+            .map(move |row| packet(row as u32, &self.buffer[self.spec.range(row)]));
+        let repairs = self
+            .repair_esis
+            .iter()
+            .zip(self.repair_bytes.chunks_exact(self.spec.symbol_size()))
+            .map(move |(&esi, bytes)| packet(esi, bytes));
+        sources.chain(repairs)
+    }
+
+    fn fill_in(&mut self, block: &[u8]) {
+        for row in self.present.iter_missing() {
+            let range = self.spec.range(row);
+            self.buffer[range.clone()].copy_from_slice(&block[range]);
+        }
+        self.complete();
+    }
+
+    fn complete(&mut self) {
+        self.present.fill();
+        self.repair_esis = Vec::new();
+        self.repair_bytes = Vec::new();
+    }
+}
+
+impl BlockDecoder for RaptorQDecoder {
+    fn spec(&self) -> BlockSpec {
+        self.spec
+    }
+
+    fn push(&mut self, esi: u32, symbol: &[u8]) -> Result<Push, FecError> {
+        self.spec.check_symbol(esi, symbol)?;
+        if self.needed() == 0 {
+            return Ok(Push::Redundant);
+        }
+        if esi < self.spec.k() {
+            if !self.present.insert(esi as usize) {
+                return Ok(Push::Redundant);
+            }
+            self.buffer[self.spec.range(esi as usize)].copy_from_slice(symbol);
+            if self.present.is_full() {
+                self.complete();
+            }
+        } else {
+            if self.repair_esis.contains(&esi) {
+                return Ok(Push::Redundant);
+            }
+            self.repair_esis.push(esi);
+            self.repair_bytes.extend_from_slice(symbol);
+        }
+        Ok(Push::Innovative)
+    }
+
+    fn needed(&self) -> u32 {
+        if self.is_complete() {
+            return 0;
+        }
+        self.required.saturating_sub(self.received()) as u32
+    }
+
+    fn solve(&mut self) -> Result<bool, FecError> {
+        if self.is_complete() || self.needed() > 0 {
+            return Ok(self.is_complete());
+        }
+        let config = transmission_information(&self.spec);
+        let block_length = self.spec.source_len() as u64;
+        let mut decoder = SourceBlockDecoder::new(SOURCE_BLOCK_NUMBER, &config, block_length);
+        match decoder.decode(self.packets()) {
+            None => {
+                self.required = self.received() + 1;
+                Ok(false)
+            }
+            Some(block) if block.len() == self.spec.source_len() => {
+                self.fill_in(&block);
+                Ok(true)
+            }
+            Some(_) => Err(FecError::Internal("raptorq made a block of another length")),
+        }
+    }
+
+    fn is_complete(&self) -> bool {
+        self.present.is_full()
+    }
+
+    fn prefix(&self) -> usize {
+        self.present.prefix() * self.spec.symbol_size()
+    }
+
+    fn source(&self) -> &[u8] {
+        &self.buffer
+    }
+
+    fn into_buffer(self: Box<Self>) -> Vec<u8> {
+        self.buffer
+    }
+
+    fn memory(&self) -> usize {
+        size_of::<Self>()
+            + self.buffer.capacity()
+            + self.present.memory()
+            + self.repair_esis.capacity() * size_of::<u32>()
+            + self.repair_bytes.capacity()
     }
 }
