@@ -1,0 +1,90 @@
+//! Speed of the codes at 1280-byte symbols, one core, as markdown tables.
+//!
+//! `cargo bench -p dfcp-fec` prints the tables; `-- --json FILE` also writes every single sample.
+//! All contenders of a table take turns within each round, so that a busy or throttled machine
+//! slows them alike, and the median over the rounds counts.
+
+#[path = "codes/contenders.rs"]
+mod contenders;
+#[path = "codes/report.rs"]
+mod report;
+#[path = "codes/xor.rs"]
+mod xor;
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use contenders::{Contender, contenders};
+use dfcp_fec::gf256::{Kernel, Rows};
+use report::{Report, Sample};
+
+/// Bytes of a symbol: what fits an IPv6 minimum-MTU path is close to what is used.
+const T: usize = 1280;
+const ROUNDS: usize = 9;
+/// Long enough to be measured, short enough for all to fit in a minute.
+const SLICE: Duration = Duration::from_millis(12);
+
+fn main() {
+    let args: Vec<String> = std::env::args().collect();
+    let json = args
+        .iter()
+        .position(|arg| arg == "--json")
+        .and_then(|at| args.get(at + 1));
+    let mut report = Report::default();
+    combination_against_memory(&mut report);
+    codes(&mut report);
+    print!("{}", report.markdown());
+    if let Some(path) = json {
+        std::fs::write(path, report.json()).expect("the JSON file can be written");
+    }
+}
+
+/// Bytes per second of `work`, which handles `bytes` each time it is called.
+fn rate(bytes: usize, mut work: impl FnMut()) -> f64 {
+    let start = Instant::now();
+    let mut calls = 0;
+    while start.elapsed() < SLICE {
+        work();
+        calls += 1;
+    }
+    (bytes * calls) as f64 / start.elapsed().as_secs_f64()
+}
+
+/// One repair symbol out of n rows with every kernel, beside the plain XOR of the same rows.
+fn combination_against_memory(report: &mut Report) {
+    for rows in [16usize, 64, 256, 1000] {
+        let data = contenders::bytes(rows * T);
+        let index: Vec<u16> = (0..rows as u16).collect();
+        let coeffs: Vec<u8> = (0..rows).map(|i| (i % 255) as u8 + 1).collect();
+        let mut out = vec![0; T];
+        for round in 0..ROUNDS {
+            let mut sample = |name: &str, rate: f64| {
+                report.push(Sample::new("combine", name, rows, round, rate));
+            };
+            let bound = rate(rows * T, || xor::xor_rows(black_box(&mut out), &data));
+            sample("xor", bound);
+            for kernel in Kernel::available() {
+                let rows_of = Rows::new(&data, T, &index);
+                let speed = rate(rows * T, || {
+                    kernel.combine(black_box(&mut out), &coeffs, rows_of);
+                });
+                sample(kernel.name(), speed);
+            }
+        }
+    }
+}
+
+/// Encoding K/10 repair symbols and decoding with a tenth of the source symbols lost.
+fn codes(report: &mut Report) {
+    for k in [16, 32, 64, 128, 256, 512, 1000] {
+        let mut all: Vec<Box<dyn Contender>> = contenders(k);
+        for round in 0..ROUNDS {
+            for code in &mut all {
+                let encode = rate(k * T, || code.encode());
+                report.push(Sample::new("encode", code.name(), k, round, encode));
+                let decode = rate(k * T, || code.decode());
+                report.push(Sample::new("decode", code.name(), k, round, decode));
+            }
+        }
+    }
+}
