@@ -2,9 +2,9 @@
 
 use super::T;
 
-/// XOR of all rows of `data` into `out`, with the same strips as the kernels of the library.
+/// XOR of all rows of `data` into `out`, in the widest strips that the registers hold.
 pub fn xor_rows(out: &mut [u8], data: &[u8]) {
-    assert!(out.len() == T && data.len() % T == 0);
+    assert!(out.len() == T && data.len().is_multiple_of(T));
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx512f") {
         // SAFETY: the instructions were just detected.
@@ -16,7 +16,7 @@ pub fn xor_rows(out: &mut [u8], data: &[u8]) {
 /// The compiler turns the arrays into vector registers.
 #[inline(always)]
 fn portable(out: &mut [u8], data: &[u8]) {
-    const STRIP: usize = 640;
+    const STRIP: usize = 320;
     for at in (0..T).step_by(STRIP) {
         let mut sum = [0u8; STRIP];
         for row in data.chunks_exact(T) {
@@ -32,7 +32,7 @@ fn portable(out: &mut [u8], data: &[u8]) {
 #[target_feature(enable = "avx512f")]
 fn xor_avx512(out: &mut [u8], data: &[u8]) {
     use std::arch::x86_64::*;
-    const VECTORS: usize = 10;
+    const VECTORS: usize = 20;
     for at in (0..T).step_by(VECTORS * 64) {
         let mut sum = [_mm512_setzero_si512(); VECTORS];
         for row in data.chunks_exact(T) {

@@ -31,6 +31,9 @@ pub(super) trait Isa {
     type Coefficient: Copy;
     /// Bytes of a vector.
     const LANES: usize;
+    /// Most vectors of the output that are kept in registers at a time, at most 24. The wider the
+    /// strip the longer the runs of memory read from each row.
+    const MAX_STRIP: usize;
 
     /// # Safety
     /// The instruction set is enabled in the caller; so too for all others.
@@ -64,29 +67,38 @@ pub(super) trait Isa {
 /// `op` keeps its promise, and the instruction set is enabled in the caller.
 #[inline(always)]
 pub(super) unsafe fn run<I: Isa>(op: &Op) {
+    let vectors = op.len / I::LANES;
+    let strips = vectors.div_ceil(I::MAX_STRIP);
     let mut at = 0;
-    // SAFETY: the promise of `op` covers every strip, for `at` plus the strip stays within `len`.
-    unsafe {
-        while op.len - at >= 8 * I::LANES {
-            strip::<I, 8>(op, at);
-            at += 8 * I::LANES;
-        }
-        if op.len - at >= 4 * I::LANES {
-            strip::<I, 4>(op, at);
-            at += 4 * I::LANES;
-        }
-        if op.len - at >= 2 * I::LANES {
-            strip::<I, 2>(op, at);
-            at += 2 * I::LANES;
-        }
-        if op.len - at >= I::LANES {
-            strip::<I, 1>(op, at);
-            at += I::LANES;
-        }
-        if op.len > at {
-            tail::<I>(op, at);
-        }
+    for n in 0..strips {
+        // Strips of nearly equal width: each costs a walk over all rows.
+        let width = vectors / strips + usize::from(n < vectors % strips);
+        // SAFETY: the promise of `op` covers every strip, for they share out the whole vectors.
+        unsafe { strip_of_width::<I>(op, at, width) };
+        at += width * I::LANES;
     }
+    if at < op.len {
+        // SAFETY: less than a vector is left.
+        unsafe { tail::<I>(op, at) }
+    }
+}
+
+/// One strip with its width made a constant, so that the sums stay in registers.
+///
+/// # Safety
+/// As [`run`], and `at + width · LANES ≤ len`.
+#[inline(always)]
+unsafe fn strip_of_width<I: Isa>(op: &Op, at: usize, width: usize) {
+    macro_rules! widths {
+        ($($n:literal)*) => {
+            match width {
+                // SAFETY: the caller's.
+                $($n if $n <= I::MAX_STRIP => unsafe { strip::<I, $n>(op, at) },)*
+                _ => debug_assert!(false, "no strip is wider than MAX_STRIP"),
+            }
+        };
+    }
+    widths!(1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24);
 }
 
 /// `N` whole vectors of the output from byte `at` on.

@@ -70,6 +70,7 @@ macro_rules! memory_avx512 {
     () => {
         type Vector = __m512i;
         const LANES: usize = 64;
+        const MAX_STRIP: usize = 24; // of 32 registers
 
         #[inline(always)]
         unsafe fn zero() -> __m512i {
@@ -105,6 +106,7 @@ macro_rules! memory_avx2 {
     () => {
         type Vector = __m256i;
         const LANES: usize = 32;
+        const MAX_STRIP: usize = 10; // of 16 registers
 
         #[inline(always)]
         unsafe fn zero() -> __m256i {
