@@ -1,1 +1,14 @@
-//! dfcp-sim
+//! Deterministic links for `dfcp`: the same link runs in simulated time (tests, scenarios) and on
+//! the real clock (the demo's relay), because it never reads a clock and never asks the operating
+//! system for randomness.
+//!
+//! - [`link`]: a one-way link with a queue, a rate, a propagation delay and impairments;
+//! - [`random`]: seeded random streams, one for each component.
+
+#![forbid(unsafe_code)]
+
+pub mod link;
+pub mod random;
+
+pub use link::{Link, LinkConfig, LinkConfigError, LinkStats, Packet, Queue};
+pub use random::{Random, Seed};
