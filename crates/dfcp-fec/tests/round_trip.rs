@@ -86,6 +86,59 @@ proptest! {
     }
 }
 
+/// The repair symbols listed in `docs/spec/codes.md`, all with seed 1 and source bytes 0, 1, 2 …
+#[test]
+fn symbol_vectors_of_the_specification() {
+    let text = include_str!("../../../docs/spec/codes.md");
+    let mut seen = 0;
+    for line in text.lines() {
+        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        let id = match cells.get(1) {
+            Some(&"Dense") if cells.len() == 7 => SchemeId::Dense,
+            Some(&"RaptorQ") if cells.len() == 7 => SchemeId::RaptorQ,
+            _ => continue,
+        };
+        let number = |at: usize| cells[at].parse::<u32>().unwrap();
+        let spec = BlockSpec::new(number(2), number(3) as u16, 1).unwrap();
+        let source = (0..spec.source_len() as u8).collect();
+        let mut encoder = scheme(id).encoder(spec, source).unwrap();
+        let mut symbol = vec![0; spec.symbol_size()];
+        encoder.write_symbol(number(4), &mut symbol).unwrap();
+        let hex: Vec<String> = symbol.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(hex.join(" "), cells[5], "{line}");
+        seen += 1;
+    }
+    assert_eq!(seen, 6);
+}
+
+/// RaptorQ with exactly K symbols fails now and then: found by search, then one more is asked for.
+#[test]
+fn raptorq_asks_for_one_more_after_a_failed_solve() {
+    let spec = BlockSpec::new(10, 2, 0).unwrap();
+    let source = pseudo_random(8, spec.source_len());
+    let mut encoder = scheme(SchemeId::RaptorQ)
+        .encoder(spec, source.clone())
+        .unwrap();
+    let mut failures = 0;
+    for first in (10..20_000).step_by(10) {
+        let mut decoder = scheme(SchemeId::RaptorQ).decoder(spec, Vec::new()).unwrap();
+        let mut symbol = [0; 2];
+        let mut esi = first;
+        while !decoder.solve().unwrap() {
+            failures += u32::from(esi == first + 10);
+            assert!(decoder.needed() > 0);
+            encoder.write_symbol(esi, &mut symbol).unwrap();
+            assert_eq!(decoder.push(esi, &symbol), Ok(Push::Innovative));
+            esi += 1;
+        }
+        assert_eq!(decoder.source(), source);
+        if failures > 2 {
+            return;
+        }
+    }
+    panic!("no set of K symbols failed");
+}
+
 #[test]
 fn all_source_symbols_need_no_solve() {
     for id in ALL {

@@ -102,6 +102,8 @@ impl DenseDecoder {
     fn check_rank(&mut self) {
         let k = self.spec.k() as usize;
         self.inverse.clear();
+        self.inverse
+            .reserve_exact(self.repairs.len() * self.repairs.len());
         let mut coeffs = [0; MAX_K];
         for repair in &self.repairs {
             repair_coefficients(self.spec.seed(), repair.esi, &mut coeffs[..k]);
@@ -120,41 +122,40 @@ impl DenseDecoder {
     /// Takes the known source symbols out of the repair symbols, in their slots.
     fn reduce_to_syndromes(&mut self) {
         let k = self.spec.k() as usize;
-        let index: Vec<u16> = self.present.iter().map(|row| row as u16).collect();
+        let mut index = Vec::with_capacity(self.present.count());
+        index.extend(self.present.iter().map(|row| row as u16));
         let mut all = [0; MAX_K];
-        let mut coeffs = Vec::with_capacity(index.len());
+        let mut coeffs = Vec::with_capacity(self.repairs.len() * index.len());
         for repair in &self.repairs {
             repair_coefficients(self.spec.seed(), repair.esi, &mut all[..k]);
-            coeffs.clear();
             coeffs.extend(index.iter().map(|&row| all[usize::from(row)]));
-            self.kernel.accumulate_within(
-                &mut self.buffer,
-                self.spec.symbol_size(),
-                repair.slot,
-                &coeffs,
-                &index,
-            );
         }
+        let slot = |repair: &Repair| self.spec.range(repair.slot).start;
+        let slots: Vec<usize> = self.repairs.iter().map(slot).collect();
+        let len = self.spec.symbol_size();
+        self.kernel
+            .accumulate_within(&mut self.buffer, len, &slots, &coeffs, &index);
     }
 
     /// Overwrites the slots, which hold the syndromes, with the source symbols missing there.
     fn apply_inverse(&mut self) {
         let n = self.repairs.len();
-        let missing: Vec<usize> = self.present.iter_missing().collect();
-        let mut scratch = vec![0; n * STRIP.min(self.spec.symbol_size())];
-        for start in (0..self.spec.symbol_size()).step_by(STRIP) {
-            let width = STRIP.min(self.spec.symbol_size() - start);
-            let part = |slot: usize| {
-                let at = self.spec.range(slot).start + start;
-                at..at + width
-            };
+        let size = self.spec.symbol_size();
+        let missing = self.present.iter_missing();
+        let mut targets = Vec::with_capacity(n);
+        targets.extend(missing.map(|row| self.spec.range(row).start));
+        let mut scratch = vec![0; n * STRIP.min(size)];
+        for start in (0..size).step_by(STRIP) {
+            let width = STRIP.min(size - start);
             for (syndrome, repair) in scratch.chunks_exact_mut(width).zip(&self.repairs) {
-                syndrome.copy_from_slice(&self.buffer[part(repair.slot)]);
+                let at = self.spec.range(repair.slot).start + start;
+                syndrome.copy_from_slice(&self.buffer[at..at + width]);
             }
             let rows = Rows::new(&scratch, width, &ALL_ROWS[..n]);
-            for (coeffs, &slot) in self.inverse.chunks_exact(n).zip(&missing) {
-                self.kernel
-                    .combine(&mut self.buffer[part(slot)], coeffs, rows);
+            self.kernel
+                .combine_into(&mut self.buffer, width, &targets, &self.inverse, rows);
+            for target in &mut targets {
+                *target += width;
             }
         }
     }
@@ -178,6 +179,7 @@ impl BlockDecoder for DenseDecoder {
         };
         if innovative && self.is_solvable() && !self.repairs.is_empty() {
             self.check_rank();
+            // It may be the very symbol pushed that was dropped.
             innovative = is_source || self.repairs.last().is_some_and(|last| last.esi == esi);
         }
         Ok(if innovative {

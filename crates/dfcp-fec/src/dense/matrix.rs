@@ -1,6 +1,7 @@
 //! Inversion of the small matrix that ties the missing source symbols to the repair symbols.
 
-use crate::gf256::{Kernel, inv};
+use super::MAX_K;
+use crate::gf256::{Kernel, inv, mul};
 
 /// Outcome of [`invert`].
 #[derive(Debug, PartialEq, Eq)]
@@ -11,7 +12,7 @@ pub(super) enum Inversion {
     Dependent(Vec<usize>),
 }
 
-/// Inverts an `n` × `n` matrix, stored by rows, in place.
+/// Inverts an `n` × `n` matrix, `n` ≤ [`MAX_K`], stored by rows, in place.
 ///
 /// Gauss-Jordan by exchange steps: for y = A·x each step trades one yᵣ for one x꜀, after `n` of
 /// them x = A⁻¹·y. Pivots are searched along the row, so that a row without one is known to
@@ -52,18 +53,22 @@ fn exchange(kernel: &Kernel, matrix: &mut [u8], n: usize, row: usize, column: us
     let scale = inv(entries[column]);
     entries[column] = 1;
     for entry in entries.iter_mut() {
-        *entry = crate::gf256::mul(*entry, scale);
+        *entry = mul(*entry, scale);
     }
-    for other in (0..n).filter(|&other| other != row) {
-        let factor = std::mem::take(&mut matrix[other * n + column]);
-        kernel.accumulate_within(matrix, n, other, &[factor], &[row as u16]);
+    let mut targets = [0; MAX_K];
+    let mut factors = [0; MAX_K];
+    let others = (0..n).filter(|&other| other != row);
+    for ((other, target), factor) in others.zip(&mut targets).zip(&mut factors) {
+        *target = other * n;
+        *factor = std::mem::take(&mut matrix[other * n + column]);
     }
+    let (targets, factors) = (&targets[..n - 1], &factors[..n - 1]);
+    kernel.accumulate_within(matrix, n, targets, factors, &[row as u16]);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gf256::mul;
     use proptest::prelude::*;
 
     fn product(a: &[u8], b: &[u8], n: usize) -> Vec<u8> {

@@ -2,9 +2,10 @@
 //!
 //! One operation carries encoding, syndromes and the final solve: `out ← start ⊕ Σ cᵢ · rowᵢ`.
 //! All rows are fused into one pass: a strip of the output stays in registers while every row's
-//! strip is multiplied into it, so the output is touched once however many rows there are.
+//! strip is multiplied into it, so the output is touched once however many rows there are. Up to
+//! four outputs of the same rows share the pass.
 //!
-//! The loop exists once ([`strip`]); an instruction set supplies the vector type and its
+//! The loop exists once (module `strip`); an instruction set supplies the vector type and its
 //! multiply-accumulate. [`Kernel::best`] is chosen at run time, [`Kernel::available`] lists all that
 //! this machine runs, and all are tested against [`Kernel::SCALAR`].
 
@@ -25,7 +26,7 @@ use std::fmt;
 use std::sync::OnceLock;
 
 pub use field::{inv, mul};
-use strip::{Op, Start};
+use strip::{MAX_OUTPUTS, Op, Start};
 
 /// Rows of equal distance in one buffer, picked by number.
 #[derive(Clone, Copy, Debug)]
@@ -44,6 +45,21 @@ impl<'a> Rows<'a> {
             index,
         }
     }
+
+    fn raw(self) -> RawRows<'a> {
+        RawRows {
+            data: self.data.as_ptr(),
+            stride: self.stride,
+            index: self.index,
+        }
+    }
+}
+
+/// [`Rows`] that may lie in the same buffer as the outputs.
+struct RawRows<'a> {
+    data: *const u8,
+    stride: usize,
+    index: &'a [u16],
 }
 
 /// Bytes from the start of a buffer to the end of the furthest row.
@@ -111,64 +127,102 @@ impl Kernel {
     /// # Panics
     /// If there are not as many coefficients as rows, or a row ends outside its buffer.
     pub fn combine(&self, out: &mut [u8], coeffs: &[u8], rows: Rows<'_>) {
-        self.checked(Start::Zero, out, coeffs, rows);
+        let len = out.len();
+        self.combine_into(out, len, &[0], coeffs, rows);
     }
 
-    /// `out ← out ⊕ Σ coeffs[i] · rowᵢ`, over the length of `out`.
+    /// `targetₜ ← Σ coeffs[t · n + i] · rowᵢ` for `n` rows and any number of targets. They have
+    /// `len` bytes and start at the byte offsets `targets` of `data`.
     ///
     /// # Panics
-    /// As [`combine`](Self::combine).
-    pub fn accumulate(&self, out: &mut [u8], coeffs: &[u8], rows: Rows<'_>) {
-        self.checked(Start::Out, out, coeffs, rows);
+    /// If a row or target ends outside its buffer, two targets overlap, or there is not one
+    /// coefficient for each target and row.
+    pub fn combine_into(
+        &self,
+        data: &mut [u8],
+        len: usize,
+        targets: &[usize],
+        coeffs: &[u8],
+        rows: Rows<'_>,
+    ) {
+        assert!(extent(rows.index, rows.stride, len) <= rows.data.len());
+        // SAFETY: the rows end inside their buffer, and that cannot overlap the unique borrow
+        // `data` of the targets.
+        unsafe { self.run_groups(Start::Zero, data, len, targets, coeffs, rows.raw()) }
     }
 
-    fn checked(&self, start: Start, out: &mut [u8], coeffs: &[u8], rows: Rows<'_>) {
-        assert_eq!(coeffs.len(), rows.index.len());
-        assert!(extent(rows.index, rows.stride, out.len()) <= rows.data.len());
-        let op = Op {
-            out: out.as_mut_ptr(),
-            len: out.len(),
-            start,
-            data: rows.data.as_ptr(),
-            stride: rows.stride,
-            index: rows.index,
-            coeffs,
-        };
-        // SAFETY: the assertions are what `Op` promises of its rows, `out` is a unique borrow and
-        // so cannot overlap `rows`, and only supported kernels leave this module.
-        unsafe { (self.run)(&op) }
-    }
-
-    /// `rowₜ ← rowₜ ⊕ Σ coeffs[i] · rowᵢ` for rows of one buffer that lie `row_len` bytes apart,
-    /// where `t` is `target` and `i` runs over `index`.
+    /// `targetₜ ← targetₜ ⊕ Σ coeffs[t · n + i] · rowᵢ` for rows and targets in one buffer, all
+    /// of `len` bytes and starting at multiples of that: `targets` are byte offsets, `index` are
+    /// the numbers of the `n` rows.
     ///
     /// # Panics
-    /// If there are not as many coefficients as rows, a row ends outside the buffer or the target
-    /// is among the rows.
+    /// As [`combine_into`](Self::combine_into), and if a target is among the rows or does not
+    /// start at a multiple of `len`, or if `len` is zero.
     pub fn accumulate_within(
         &self,
         data: &mut [u8],
-        row_len: usize,
-        target: usize,
+        len: usize,
+        targets: &[usize],
         coeffs: &[u8],
         index: &[u16],
     ) {
-        assert_eq!(coeffs.len(), index.len());
-        assert!(extent(index, row_len, row_len) <= data.len());
-        assert!((target + 1) * row_len <= data.len());
-        assert!(index.iter().all(|&row| usize::from(row) != target));
-        let base = data.as_mut_ptr();
-        let op = Op {
-            out: base.wrapping_add(target * row_len),
-            len: row_len,
-            start: Start::Out,
-            data: base,
-            stride: row_len,
+        assert!(extent(index, len, len) <= data.len());
+        for &target in targets {
+            assert!(target.is_multiple_of(len));
+            let target = target / len;
+            assert!(index.iter().all(|&row| usize::from(row) != target));
+        }
+        let rows = RawRows {
+            data: data.as_ptr(),
+            stride: len,
             index,
-            coeffs,
         };
-        // SAFETY: target and rows lie inside the unique borrow `data`, and rows of whole length
-        // that differ in number do not overlap; only supported kernels leave this module.
-        unsafe { (self.run)(&op) }
+        // SAFETY: the rows end inside `data`, and whole rows that differ in number from every
+        // target do not overlap one.
+        unsafe { self.run_groups(Start::Out, data, len, targets, coeffs, rows) }
+    }
+
+    /// Runs the kernel on as many targets at a time as it takes.
+    ///
+    /// # Safety
+    /// Each row is readable for `len` bytes and overlaps no target.
+    unsafe fn run_groups(
+        &self,
+        start: Start,
+        data: &mut [u8],
+        len: usize,
+        targets: &[usize],
+        coeffs: &[u8],
+        rows: RawRows<'_>,
+    ) {
+        let n = rows.index.len();
+        assert_eq!(coeffs.len(), targets.len() * n);
+        assert!(
+            targets
+                .iter()
+                .all(|&at| at <= data.len() && len <= data.len() - at)
+        );
+        for (group, targets) in targets.chunks(MAX_OUTPUTS).enumerate() {
+            for (i, &a) in targets.iter().enumerate() {
+                assert!(targets[..i].iter().all(|&b| a.abs_diff(b) >= len));
+            }
+            let mut outs = [std::ptr::null_mut(); MAX_OUTPUTS];
+            for (out, &at) in outs.iter_mut().zip(targets) {
+                *out = data.as_mut_ptr().wrapping_add(at);
+            }
+            let from = group * MAX_OUTPUTS * n;
+            let op = Op {
+                outs: &outs[..targets.len()],
+                len,
+                start,
+                data: rows.data,
+                stride: rows.stride,
+                index: rows.index,
+                coeffs: &coeffs[from..from + targets.len() * n],
+            };
+            // SAFETY: the assertions put every target inside `data` and the targets of a group
+            // apart, the caller promises for the rows; only supported kernels leave this module.
+            unsafe { (self.run)(&op) }
+        }
     }
 }

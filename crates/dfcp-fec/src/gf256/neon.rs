@@ -24,7 +24,7 @@ impl Isa for Neon {
     type Vector = uint8x16_t;
     type Coefficient = (uint8x16_t, uint8x16_t);
     const LANES: usize = 16;
-    const MAX_STRIP: usize = 24; // of 32 registers
+    const MAX_SUMS: usize = 20; // of 32 registers
 
     #[inline(always)]
     unsafe fn zero() -> uint8x16_t {

@@ -21,7 +21,7 @@ impl Isa for Scalar {
     type Vector = u8;
     type Coefficient = &'static Nibbles;
     const LANES: usize = 1;
-    const MAX_STRIP: usize = 8;
+    const MAX_SUMS: usize = 8;
 
     #[inline(always)]
     unsafe fn zero() -> u8 {

@@ -70,7 +70,6 @@ macro_rules! memory_avx512 {
     () => {
         type Vector = __m512i;
         const LANES: usize = 64;
-        const MAX_STRIP: usize = 24; // of 32 registers
 
         #[inline(always)]
         unsafe fn zero() -> __m512i {
@@ -106,7 +105,6 @@ macro_rules! memory_avx2 {
     () => {
         type Vector = __m256i;
         const LANES: usize = 32;
-        const MAX_STRIP: usize = 10; // of 16 registers
 
         #[inline(always)]
         unsafe fn zero() -> __m256i {
@@ -147,6 +145,7 @@ macro_rules! memory_avx2 {
 impl Isa for GfniAvx512 {
     memory_avx512!();
     type Coefficient = __m512i;
+    const MAX_SUMS: usize = 20; // of 32 registers
 
     #[inline(always)]
     unsafe fn coefficient(c: u8) -> __m512i {
@@ -163,6 +162,7 @@ impl Isa for GfniAvx512 {
 impl Isa for Avx512 {
     memory_avx512!();
     type Coefficient = (__m512i, __m512i);
+    const MAX_SUMS: usize = 16; // of 32 registers
 
     #[inline(always)]
     unsafe fn coefficient(c: u8) -> (__m512i, __m512i) {
@@ -191,6 +191,7 @@ impl Isa for Avx512 {
 impl Isa for GfniAvx2 {
     memory_avx2!();
     type Coefficient = __m256i;
+    const MAX_SUMS: usize = 10; // of 16 registers
 
     #[inline(always)]
     unsafe fn coefficient(c: u8) -> __m256i {
@@ -207,6 +208,7 @@ impl Isa for GfniAvx2 {
 impl Isa for Avx2 {
     memory_avx2!();
     type Coefficient = (__m256i, __m256i);
+    const MAX_SUMS: usize = 10; // of 16 registers
 
     #[inline(always)]
     unsafe fn coefficient(c: u8) -> (__m256i, __m256i) {
