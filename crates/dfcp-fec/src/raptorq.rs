@@ -229,6 +229,7 @@ impl BlockDecoder for RaptorQDecoder {
         self.buffer
     }
 
+    /// While [`solve`](BlockDecoder::solve) runs, the crate holds several copies of all symbols besides.
     fn memory(&self) -> usize {
         size_of::<Self>()
             + self.buffer.capacity()

@@ -62,12 +62,23 @@ struct RawRows<'a> {
     index: &'a [u16],
 }
 
-/// Bytes from the start of a buffer to the end of the furthest row.
-fn extent(index: &[u16], stride: usize, row_len: usize) -> usize {
-    match index.iter().max() {
-        Some(&last) => usize::from(last) * stride + row_len,
-        None => 0,
-    }
+/// Outputs of `len` bytes each, at `offsets` of a buffer of `size` bytes.
+struct RawTargets<'a> {
+    data: *mut u8,
+    size: usize,
+    len: usize,
+    offsets: &'a [usize],
+}
+
+/// Whether rows of `len` bytes end inside a buffer of `size` bytes.
+fn rows_fit(index: &[u16], stride: usize, len: usize, size: usize) -> bool {
+    let Some(&last) = index.iter().max() else {
+        return true;
+    };
+    let end = usize::from(last)
+        .checked_mul(stride)
+        .and_then(|start| start.checked_add(len));
+    end.is_some_and(|end| end <= size)
 }
 
 /// One implementation of the linear combination.
@@ -135,8 +146,8 @@ impl Kernel {
     /// `len` bytes and start at the byte offsets `targets` of `data`.
     ///
     /// # Panics
-    /// If a row or target ends outside its buffer, two targets overlap, or there is not one
-    /// coefficient for each target and row.
+    /// If a row or target ends outside its buffer, or there is not one coefficient for each target
+    /// and row. Targets must not overlap: that panics or gives wrong sums.
     pub fn combine_into(
         &self,
         data: &mut [u8],
@@ -145,10 +156,16 @@ impl Kernel {
         coeffs: &[u8],
         rows: Rows<'_>,
     ) {
-        assert!(extent(rows.index, rows.stride, len) <= rows.data.len());
-        // SAFETY: the rows end inside their buffer, and that cannot overlap the unique borrow
-        // `data` of the targets.
-        unsafe { self.run_groups(Start::Zero, data, len, targets, coeffs, rows.raw()) }
+        assert!(rows_fit(rows.index, rows.stride, len, rows.data.len()));
+        let targets = RawTargets {
+            data: data.as_mut_ptr(),
+            size: data.len(),
+            len,
+            offsets: targets,
+        };
+        // SAFETY: the rows end inside their buffer, which cannot overlap `data`, for that is
+        // borrowed uniquely; the targets are given with the true size of `data`.
+        unsafe { self.run_groups(Start::Zero, targets, coeffs, rows.raw()) }
     }
 
     /// `targetₜ ← targetₜ ⊕ Σ coeffs[t · n + i] · rowᵢ` for rows and targets in one buffer, all
@@ -166,61 +183,65 @@ impl Kernel {
         coeffs: &[u8],
         index: &[u16],
     ) {
-        assert!(extent(index, len, len) <= data.len());
+        assert!(rows_fit(index, len, len, data.len()));
         for &target in targets {
             assert!(target.is_multiple_of(len));
             let target = target / len;
             assert!(index.iter().all(|&row| usize::from(row) != target));
         }
+        // One pointer for both, so that neither invalidates the other.
+        let (data, size) = (data.as_mut_ptr(), data.len());
+        let targets = RawTargets {
+            data,
+            size,
+            len,
+            offsets: targets,
+        };
         let rows = RawRows {
-            data: data.as_ptr(),
+            data,
             stride: len,
             index,
         };
-        // SAFETY: the rows end inside `data`, and whole rows that differ in number from every
-        // target do not overlap one.
-        unsafe { self.run_groups(Start::Out, data, len, targets, coeffs, rows) }
+        // SAFETY: the rows end inside the buffer, and whole rows that differ in number from every
+        // target do not overlap one; the targets are given with the true size of the buffer.
+        unsafe { self.run_groups(Start::Out, targets, coeffs, rows) }
     }
 
     /// Runs the kernel on as many targets at a time as it takes.
     ///
     /// # Safety
-    /// Each row is readable for `len` bytes and overlaps no target.
+    /// `targets` names a writable buffer; each row is readable for the targets' length and
+    /// overlaps no target.
     unsafe fn run_groups(
         &self,
         start: Start,
-        data: &mut [u8],
-        len: usize,
-        targets: &[usize],
+        targets: RawTargets<'_>,
         coeffs: &[u8],
         rows: RawRows<'_>,
     ) {
-        let n = rows.index.len();
-        assert_eq!(coeffs.len(), targets.len() * n);
-        assert!(
-            targets
-                .iter()
-                .all(|&at| at <= data.len() && len <= data.len() - at)
-        );
-        for (group, targets) in targets.chunks(MAX_OUTPUTS).enumerate() {
-            for (i, &a) in targets.iter().enumerate() {
-                assert!(targets[..i].iter().all(|&b| a.abs_diff(b) >= len));
+        let (len, n) = (targets.len, rows.index.len());
+        assert_eq!(coeffs.len(), targets.offsets.len() * n);
+        let ends_inside = |&at: &usize| at <= targets.size && len <= targets.size - at;
+        assert!(targets.offsets.iter().all(ends_inside));
+        for (group, offsets) in targets.offsets.chunks(MAX_OUTPUTS).enumerate() {
+            for (i, &a) in offsets.iter().enumerate() {
+                assert!(offsets[..i].iter().all(|&b| a.abs_diff(b) >= len));
             }
             let mut outs = [std::ptr::null_mut(); MAX_OUTPUTS];
-            for (out, &at) in outs.iter_mut().zip(targets) {
-                *out = data.as_mut_ptr().wrapping_add(at);
+            for (out, &at) in outs.iter_mut().zip(offsets) {
+                *out = targets.data.wrapping_add(at);
             }
             let from = group * MAX_OUTPUTS * n;
             let op = Op {
-                outs: &outs[..targets.len()],
+                outs: &outs[..offsets.len()],
                 len,
                 start,
                 data: rows.data,
                 stride: rows.stride,
                 index: rows.index,
-                coeffs: &coeffs[from..from + targets.len() * n],
+                coeffs: &coeffs[from..from + offsets.len() * n],
             };
-            // SAFETY: the assertions put every target inside `data` and the targets of a group
+            // SAFETY: the assertions put every target inside its buffer and those of a group
             // apart, the caller promises for the rows; only supported kernels leave this module.
             unsafe { (self.run)(&op) }
         }

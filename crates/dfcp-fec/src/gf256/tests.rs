@@ -42,6 +42,16 @@ fn rows_beyond_the_buffer_are_refused() {
 
 #[test]
 #[should_panic]
+fn strides_that_overflow_are_refused() {
+    Kernel::best().combine(
+        &mut [0; 10],
+        &[1],
+        Rows::new(&[0; 19], usize::MAX / 2 + 1, &[2]),
+    );
+}
+
+#[test]
+#[should_panic]
 fn targets_beyond_the_buffer_are_refused() {
     let rows = Rows::new(&[0; 20], 10, &[1]);
     Kernel::best().combine_into(&mut [0; 20], 10, &[0, 11], &[1, 1], rows);
