@@ -1,4 +1,43 @@
-//! The dfcp protocol core.
+//! The protocol core of dfcp, without I/O, clock, threads or randomness of its own.
+//!
+//! A driver owns sockets and time and calls an [`Endpoint`]:
+//!
+//! * [`Endpoint::handle_datagram`] for every datagram that arrives,
+//! * [`Endpoint::handle_timeout`] when the time of [`Endpoint::poll_timeout`] has come,
+//! * then, until they give nothing more: [`Connection::take_solve_job`] (run the job anywhere and
+//!   hand it to [`Connection::finish_solve`]), [`Connection::poll_event`] and
+//!   [`Endpoint::poll_transmit`].
+//!
+//! Packets carry congestion, symbols carry reliability: packet numbers alone teach round trips,
+//! loss and rate ([`packet`]); blocks alone say what the receiver still needs ([`block`]). What a
+//! transport is made of is a [`Profile`].
+//!
+//! # Panics
+//! Never on input from the network.
+
 #![forbid(unsafe_code)]
+
+pub mod block;
+pub mod config;
+pub mod connection;
+pub mod crypto;
+pub mod endpoint;
+pub mod feedback;
+pub mod packet;
+pub mod profile;
+pub mod rate;
+pub mod scheduler;
 pub mod time;
+pub mod wire;
+
+pub use block::{ChannelId, ChannelKind, Role, SolveJob};
+pub use config::TransportConfig;
+pub use connection::{
+    ChannelError, CloseCode, Connection, ConnectionError, ConnectionStats, Event, Read, Timer,
+    Transmit,
+};
+pub use crypto::{KeyError, PublicKey, SecretRng, StaticKey};
+pub use dfcp_fec::SchemeId;
+pub use endpoint::{ConnectionHandle, Endpoint, EndpointStats, ServerConfig};
+pub use profile::Profile;
 pub use time::{Duration, Instant, Rate};

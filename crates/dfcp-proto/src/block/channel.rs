@@ -1,0 +1,55 @@
+//! Channel names.
+
+/// Which end of a connection this is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Sent the SYN.
+    Client,
+    /// Answered it.
+    Server,
+}
+
+/// How a channel delivers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChannelKind {
+    /// Both directions, in order.
+    Stream,
+    /// From its opener to the other side; blocks in any order, each with its offset.
+    Object,
+}
+
+/// A channel: bit 0 says who opened it (1 = server), bit 1 its kind (1 = object), the rest counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ChannelId(pub u64);
+
+impl ChannelId {
+    /// The `index`th channel of `kind` that `opener` opens.
+    pub fn new(opener: Role, kind: ChannelKind, index: u64) -> Self {
+        Self(index << 2 | u64::from(kind == ChannelKind::Object) << 1 | u64::from(opener == Role::Server))
+    }
+
+    /// Who opened it.
+    pub fn opener(self) -> Role {
+        if self.0 & 1 == 0 { Role::Client } else { Role::Server }
+    }
+
+    /// How it delivers.
+    pub fn kind(self) -> ChannelKind {
+        if self.0 & 2 == 0 { ChannelKind::Stream } else { ChannelKind::Object }
+    }
+
+    /// Its number among channels of the same opener and kind.
+    pub fn index(self) -> u64 {
+        self.0 >> 2
+    }
+
+    /// Whether `role` may send on it.
+    pub fn can_send(self, role: Role) -> bool {
+        self.kind() == ChannelKind::Stream || self.opener() == role
+    }
+
+    /// Whether `role` may receive on it.
+    pub fn can_receive(self, role: Role) -> bool {
+        self.kind() == ChannelKind::Stream || self.opener() != role
+    }
+}

@@ -1,0 +1,447 @@
+//! The receiving half of a channel: symbols in, bytes out, within the credit that was given.
+
+use super::{ChannelId, ChannelKind, charge};
+use crate::connection::CloseCode;
+use dfcp_fec::{BlockDecoder, SchemeId};
+use std::collections::{BTreeMap, VecDeque};
+
+/// Highest offset of any channel.
+const MAX_OFFSET: u64 = 1 << 60;
+/// Complete blocks above a gap that a channel may have: more than any honest window holds.
+const MAX_DONE_BLOCKS: usize = 1 << 16;
+/// Buffers kept for reuse.
+const MAX_POOLED: usize = 16;
+/// Blocks named in one report.
+const MAX_REPORTED: usize = 128;
+
+/// The connection's receive credit, in block charges; cumulative, so that losing an update costs
+/// nothing.
+#[derive(Clone, Copy, Debug)]
+pub struct Credit {
+    /// What the peer may use.
+    pub granted: u64,
+    /// What it used.
+    pub used: u64,
+    /// What the application has taken and thereby freed.
+    pub freed: u64,
+    /// Most that may be used and not freed: the memory budget.
+    pub budget: u64,
+}
+
+impl Credit {
+    /// Credit of `budget` charges, granted from the start.
+    pub fn new(budget: u64) -> Self {
+        Self { granted: budget, used: 0, freed: 0, budget }
+    }
+
+    /// What would be granted now.
+    pub fn grantable(&self) -> u64 {
+        self.freed + self.budget
+    }
+}
+
+/// A symbol as it came from the wire.
+#[derive(Clone, Copy, Debug)]
+pub struct SymbolIn<'a> {
+    /// Code.
+    pub scheme: SchemeId,
+    /// Start of the block.
+    pub offset: u64,
+    /// Source bytes of the block.
+    pub block_len: u64,
+    /// Which symbol.
+    pub esi: u32,
+    /// The symbol.
+    pub data: &'a [u8],
+}
+
+/// What a symbol did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Received {
+    /// It helped; the block is not ready yet.
+    Progress,
+    /// The block can be rebuilt: a solve job waits.
+    Solvable,
+    /// The block is complete.
+    Complete,
+    /// Nothing new.
+    Redundant,
+}
+
+/// Rebuilding one block; may run on any thread.
+#[derive(Debug)]
+pub struct SolveJob {
+    /// Channel of the block.
+    pub channel: ChannelId,
+    /// The block.
+    pub offset: u64,
+    len: u64,
+    scheme: SchemeId,
+    decoder: Box<dyn BlockDecoder>,
+    solved: bool,
+}
+
+impl SolveJob {
+    /// Does the work.
+    pub fn run(&mut self) {
+        // An error means the symbols do not fit the code: the block stays unsolved.
+        self.solved = self.decoder.solve().unwrap_or(false);
+    }
+}
+
+#[derive(Debug)]
+enum Block {
+    Receiving { decoder: Box<dyn BlockDecoder>, len: u64, scheme: SchemeId, queued: bool },
+    /// Its decoder is in a solve job; `needed` is what to report meanwhile.
+    Solving { len: u64, needed: u32 },
+}
+
+impl Block {
+    fn len(&self) -> u64 {
+        match self {
+            Self::Receiving { len, .. } | Self::Solving { len, .. } => *len,
+        }
+    }
+}
+
+/// What an unsolved block of `scheme` needs at least: RaptorQ may fail with K symbols, and only
+/// solving tells, so the sender must keep the block until then.
+fn unproven(scheme: SchemeId) -> u32 {
+    u32::from(scheme == SchemeId::RaptorQ)
+}
+
+/// See the module's text.
+#[derive(Debug)]
+pub struct RecvChannel {
+    id: ChannelId,
+    blocks: BTreeMap<u64, Block>,
+    /// Complete blocks above `done_below`: start → end.
+    done: BTreeMap<u64, u64>,
+    done_below: u64,
+    /// Complete blocks that the application has not taken.
+    ready: BTreeMap<u64, Vec<u8>>,
+    /// Blocks whose solve job has not been handed out.
+    solvable: VecDeque<u64>,
+    /// Next byte of the stream to read, and how much of its block was read.
+    read_offset: u64,
+    final_size: Option<u64>,
+    /// Offset that the peer may reach (streams).
+    limit: u64,
+    window: u64,
+    charged: u64,
+    freed: u64,
+    pool: Vec<Vec<u8>>,
+    /// The application gave it up, or the peer did.
+    ended: Option<u64>,
+}
+
+impl RecvChannel {
+    /// A channel on which the peer may send `window` bytes ahead of the reader (streams).
+    pub fn new(id: ChannelId, window: u64) -> Self {
+        let limit = if id.kind() == ChannelKind::Object { u64::MAX } else { window };
+        Self {
+            id,
+            blocks: BTreeMap::new(),
+            done: BTreeMap::new(),
+            done_below: 0,
+            ready: BTreeMap::new(),
+            solvable: VecDeque::new(),
+            read_offset: 0,
+            final_size: None,
+            limit,
+            window,
+            charged: 0,
+            freed: 0,
+            pool: Vec::new(),
+            ended: None,
+        }
+    }
+
+    /// Takes a symbol. An error is the peer's fault and closes the connection.
+    pub fn on_symbol(
+        &mut self,
+        symbol: &SymbolIn<'_>,
+        credit: &mut Credit,
+    ) -> Result<Received, CloseCode> {
+        if self.ended.is_some() || self.is_done(symbol.offset) {
+            return Ok(Received::Redundant);
+        }
+        if !self.blocks.contains_key(&symbol.offset) {
+            self.open_block(symbol, credit)?;
+        }
+        let Some(Block::Receiving { decoder, len, scheme, queued }) =
+            self.blocks.get_mut(&symbol.offset)
+        else {
+            return Ok(Received::Redundant);
+        };
+        let same = *len == symbol.block_len
+            && *scheme == symbol.scheme
+            && decoder.spec().symbol_size() == symbol.data.len();
+        if !same {
+            return Err(CloseCode::PROTOCOL);
+        }
+        let push = decoder
+            .push(symbol.esi, symbol.data)
+            .map_err(|_| CloseCode::PROTOCOL)?;
+        if decoder.is_complete() {
+            self.complete(symbol.offset);
+            return Ok(Received::Complete);
+        }
+        if decoder.needed() == 0 && !*queued {
+            *queued = true;
+            self.solvable.push_back(symbol.offset);
+            return Ok(Received::Solvable);
+        }
+        Ok(match push {
+            dfcp_fec::Push::Innovative => Received::Progress,
+            _ => Received::Redundant,
+        })
+    }
+
+    /// Checks a new block against everything known, then makes room for it.
+    fn open_block(&mut self, symbol: &SymbolIn<'_>, credit: &mut Credit) -> Result<(), CloseCode> {
+        let (offset, len) = (symbol.offset, symbol.block_len);
+        let end = offset.checked_add(len).filter(|&e| e <= MAX_OFFSET).ok_or(CloseCode::PROTOCOL)?;
+        let before = self.blocks.range(..offset).next_back().map(|(o, b)| o + b.len());
+        let after = self.blocks.range(offset..).next().map(|(o, _)| *o);
+        let done_after = self.done.range(offset..).next().map(|(o, _)| *o);
+        let overlaps = before.is_some_and(|b| b > offset)
+            || [after, done_after].into_iter().flatten().any(|start| start < end)
+            || self.final_size.is_some_and(|size| end > size);
+        if overlaps {
+            return Err(CloseCode::PROTOCOL);
+        }
+        let charge = charge(len);
+        if credit.used.saturating_add(charge) > credit.granted || end > self.limit {
+            return Err(CloseCode::FLOW_CONTROL);
+        }
+        let spec =
+            super::block_spec(symbol.scheme, self.id.0, offset, len, symbol.data.len())
+                .map_err(|_| CloseCode::PROTOCOL)?;
+        let buffer = self.pool.pop().unwrap_or_default();
+        let decoder = dfcp_fec::scheme(symbol.scheme)
+            .decoder(spec, buffer)
+            .map_err(|_| CloseCode::PROTOCOL)?;
+        credit.used += charge;
+        self.charged += charge;
+        let block = Block::Receiving { decoder, len, scheme: symbol.scheme, queued: false };
+        self.blocks.insert(offset, block);
+        Ok(())
+    }
+
+    fn is_done(&self, offset: u64) -> bool {
+        offset < self.done_below
+            || self.done.range(..=offset).next_back().is_some_and(|(_, &end)| offset < end)
+    }
+
+    /// The next block that waits to be solved.
+    pub fn take_job(&mut self) -> Option<SolveJob> {
+        while let Some(offset) = self.solvable.pop_front() {
+            match self.blocks.remove(&offset) {
+                Some(Block::Receiving { decoder, len, scheme, .. }) => {
+                    let needed = unproven(scheme);
+                    self.blocks.insert(offset, Block::Solving { len, needed });
+                    let channel = self.id;
+                    return Some(SolveJob { channel, offset, len, scheme, decoder, solved: false });
+                }
+                Some(other) => {
+                    self.blocks.insert(offset, other);
+                }
+                None => {}
+            }
+        }
+        None
+    }
+
+    /// Takes a job back; true if its block is complete now.
+    pub fn on_solved(&mut self, job: SolveJob) -> bool {
+        let expected = matches!(self.blocks.get(&job.offset), Some(Block::Solving { .. }));
+        if self.ended.is_some() || !expected {
+            return false;
+        }
+        let SolveJob { offset, len, scheme, decoder, solved, .. } = job;
+        let complete = solved && decoder.is_complete();
+        self.blocks.insert(offset, Block::Receiving { decoder, len, scheme, queued: false });
+        if complete {
+            self.complete(offset);
+        }
+        complete
+    }
+
+    /// Moves a complete block to where the application finds it.
+    fn complete(&mut self, offset: u64) {
+        if let Some(Block::Receiving { decoder, len, .. }) = self.blocks.remove(&offset) {
+            let mut bytes = decoder.into_buffer();
+            bytes.truncate(len as usize);
+            self.ready.insert(offset, bytes);
+            self.done.insert(offset, offset + len);
+            while let Some(end) = self.done.remove(&self.done_below) {
+                self.done_below = end;
+            }
+        }
+    }
+
+    /// The peer says where the channel ends.
+    pub fn on_fin(&mut self, size: u64) -> Result<(), CloseCode> {
+        let reached = self
+            .blocks
+            .last_key_value()
+            .map_or(0, |(o, b)| o + b.len())
+            .max(self.done.last_key_value().map_or(0, |(_, &end)| end))
+            .max(self.done_below);
+        if self.final_size.is_some_and(|known| known != size) || reached > size || size > MAX_OFFSET {
+            return Err(CloseCode::PROTOCOL);
+        }
+        self.final_size = Some(size);
+        Ok(())
+    }
+
+    /// Ends the channel early; its blocks' credit is freed, with what the peer says was used for
+    /// blocks that never showed up.
+    pub fn end(&mut self, code: u64, charged: Option<u64>, credit: &mut Credit) {
+        let unseen = charged.map_or(0, |c| c.saturating_sub(self.charged));
+        let unseen = unseen.min(credit.granted.saturating_sub(credit.used));
+        credit.used += unseen;
+        self.charged += unseen;
+        credit.freed += self.charged - self.freed;
+        self.freed = self.charged;
+        self.blocks.clear();
+        self.ready.clear();
+        self.solvable.clear();
+        self.ended = Some(code);
+    }
+
+    /// Why the channel ended early, if it did.
+    pub fn ended(&self) -> Option<u64> {
+        self.ended
+    }
+
+    /// The final size, once known.
+    pub fn final_size(&self) -> Option<u64> {
+        self.final_size
+    }
+
+    /// Everything up to the final size has arrived.
+    pub fn is_complete(&self) -> bool {
+        self.final_size == Some(self.done_below)
+    }
+
+    /// Everything arrived and was taken by the application.
+    pub fn is_drained(&self) -> bool {
+        self.is_complete() && self.ready.is_empty()
+    }
+
+    /// Whether a read would give something.
+    pub fn is_readable(&self) -> bool {
+        match self.id.kind() {
+            ChannelKind::Object => !self.ready.is_empty(),
+            ChannelKind::Stream => self.in_order().is_some_and(|bytes| !bytes.is_empty()),
+        }
+    }
+
+    /// The block that holds the next stream byte, as far as it is known without a gap.
+    fn in_order(&self) -> Option<&[u8]> {
+        let read = self.read_offset;
+        if let Some((&start, bytes)) = self.ready.range(..=read).next_back() {
+            return bytes.get((read - start) as usize..);
+        }
+        match self.blocks.range(..=read).next_back() {
+            Some((&start, Block::Receiving { decoder, len, .. })) => {
+                let known = decoder.prefix().min(*len as usize);
+                decoder.source().get((read - start) as usize..known)
+            }
+            _ => None,
+        }
+    }
+
+    /// Reads stream bytes in order into `out`; returns how many.
+    pub fn read(&mut self, out: &mut [u8], credit: &mut Credit) -> usize {
+        let mut filled = 0;
+        while filled < out.len() {
+            let Some(bytes) = self.in_order().filter(|b| !b.is_empty()) else { break };
+            let n = bytes.len().min(out.len() - filled);
+            out[filled..filled + n].copy_from_slice(&bytes[..n]);
+            filled += n;
+            self.read_offset += n as u64;
+            self.drop_read(credit);
+        }
+        filled
+    }
+
+    /// Frees complete blocks that were read to their end.
+    fn drop_read(&mut self, credit: &mut Credit) {
+        while let Some((&start, bytes)) = self.ready.first_key_value() {
+            let len = bytes.len() as u64;
+            if start + len > self.read_offset {
+                break;
+            }
+            if let Some((_, buffer)) = self.ready.pop_first() {
+                self.recycle(buffer);
+            }
+            self.free(len, credit);
+        }
+    }
+
+    /// Takes one complete block of an object, lowest first.
+    pub fn take_block(&mut self, credit: &mut Credit) -> Option<(u64, Vec<u8>)> {
+        let (offset, bytes) = self.ready.pop_first()?;
+        self.free(bytes.len() as u64, credit);
+        Some((offset, bytes))
+    }
+
+    /// Gives a taken block's buffer back for reuse.
+    pub fn recycle(&mut self, mut buffer: Vec<u8>) {
+        if self.pool.len() < MAX_POOLED {
+            buffer.clear();
+            self.pool.push(buffer);
+        }
+    }
+
+    fn free(&mut self, len: u64, credit: &mut Credit) {
+        credit.freed += charge(len);
+        self.freed += charge(len);
+    }
+
+    /// A new limit for the peer, if it moved enough to be worth saying.
+    pub fn new_limit(&mut self) -> Option<u64> {
+        if self.id.kind() == ChannelKind::Object || self.final_size.is_some() {
+            return None;
+        }
+        let limit = self.read_offset + self.window;
+        (limit >= self.limit + self.window / 4).then(|| {
+            self.limit = limit;
+            limit
+        })
+    }
+
+    /// The limit that the peer was told.
+    pub fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// Whether the channel keeps more state than an honest peer would cause.
+    pub fn is_excessive(&self) -> bool {
+        self.done.len() > MAX_DONE_BLOCKS
+    }
+
+    /// For the report: everything below is complete; of the blocks above, what each needs.
+    pub fn report(&self) -> (u64, Vec<(u64, u32)>) {
+        if self.ended.is_some() {
+            return (MAX_OFFSET, Vec::new());
+        }
+        let open = self.blocks.iter().take(MAX_REPORTED).map(|(&offset, block)| {
+            let needed = match block {
+                Block::Receiving { decoder, scheme, .. } => {
+                    decoder.needed().max(unproven(*scheme))
+                }
+                Block::Solving { needed, .. } => *needed,
+            };
+            (offset, needed)
+        });
+        let done = self.done.keys().take(MAX_REPORTED).map(|&offset| (offset, 0));
+        let mut entries: Vec<_> = open.chain(done).collect();
+        entries.sort_unstable();
+        entries.truncate(MAX_REPORTED);
+        (self.done_below, entries)
+    }
+}

@@ -1,0 +1,371 @@
+//! The sending half of a channel: bytes in, symbols out, blocks kept until acknowledged.
+
+use super::{ChannelId, ChannelKind, charge, geometry};
+use crate::scheduler::{BlockScheduler, BlockView};
+use dfcp_fec::{BlockEncoder, FecError, SchemeId};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Buffers kept for reuse: a fresh large allocation costs a page fault every 4 KiB.
+const MAX_POOLED: usize = 16;
+/// More than the padding of any block: below one byte a symbol.
+const MAX_POOLED_PADDING: usize = 512;
+
+/// How the next blocks are to be cut.
+#[derive(Clone, Copy, Debug)]
+pub struct Cut {
+    /// Code.
+    pub scheme: SchemeId,
+    /// Source symbols of a full block.
+    pub k: u32,
+    /// Bytes of the largest sealed payload: symbol frame header and symbol.
+    pub payload: usize,
+}
+
+/// A symbol to send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SymbolOut {
+    /// Block.
+    pub offset: u64,
+    /// Source bytes of the block.
+    pub block_len: u64,
+    /// Code of the block.
+    pub scheme: SchemeId,
+    /// Which symbol.
+    pub esi: u32,
+    /// Bytes of the symbol.
+    pub symbol_len: usize,
+    /// Credit to take from the peer's: not zero for a block's first symbol.
+    pub charge: u64,
+}
+
+#[derive(Debug)]
+struct SendBlock {
+    encoder: Box<dyn BlockEncoder>,
+    scheme: SchemeId,
+    len: u64,
+    needed: u32,
+    in_flight: u32,
+    next_esi: u32,
+}
+
+/// See the module's text.
+#[derive(Debug)]
+pub struct SendChannel {
+    id: ChannelId,
+    blocks: BTreeMap<u64, SendBlock>,
+    /// Open blocks that the scheduler would give a symbol.
+    hungry: BTreeSet<u64>,
+    /// Blocks cut but not begun.
+    unsent: BTreeSet<u64>,
+    /// Bytes after the last cut.
+    pending: Vec<u8>,
+    pending_offset: u64,
+    unsent_bytes: u64,
+    finished: bool,
+    /// Offset that the peer lets us reach.
+    limit: u64,
+    charged: u64,
+    /// Buffers of retired blocks, for the next ones.
+    pool: Vec<Vec<u8>>,
+    /// The FIN was acknowledged.
+    pub fin_acked: bool,
+}
+
+impl SendChannel {
+    /// An empty channel that may send up to offset `limit`.
+    pub fn new(id: ChannelId, limit: u64) -> Self {
+        Self {
+            id,
+            blocks: BTreeMap::new(),
+            hungry: BTreeSet::new(),
+            unsent: BTreeSet::new(),
+            pending: Vec::new(),
+            pending_offset: 0,
+            unsent_bytes: 0,
+            finished: false,
+            limit: if id.kind() == ChannelKind::Object { u64::MAX } else { limit },
+            charged: 0,
+            pool: Vec::new(),
+            fin_acked: false,
+        }
+    }
+
+    /// Takes as much of `data` as fits below `room`, cutting blocks as they fill.
+    pub fn write(&mut self, data: &[u8], room: usize, cut: &Cut) -> Result<usize, FecError> {
+        let mut taken = 0;
+        let size = self.block_size(cut);
+        while taken < data.len().min(room) {
+            let space = size.saturating_sub(self.pending.len());
+            let part = space.min(data.len().min(room) - taken);
+            if self.pending.capacity() == 0 {
+                self.pending = self.pool.pop().unwrap_or_default();
+                // Room for padding too, so that cutting a full block never moves it.
+                let full = size + MAX_POOLED_PADDING;
+                self.pending.reserve(if 4 * part >= size { full } else { part });
+            }
+            self.pending.extend_from_slice(&data[taken..taken + part]);
+            taken += part;
+            self.unsent_bytes += part as u64;
+            if self.pending.len() >= size {
+                self.cut(cut)?;
+            }
+        }
+        Ok(taken)
+    }
+
+    /// Source bytes of a full block at the current offset.
+    fn block_size(&self, cut: &Cut) -> usize {
+        let max_k = dfcp_fec::scheme(cut.scheme).max_k();
+        let worst = (cut.k.min(max_k) as usize).max(1) * cut.payload;
+        let header = crate::wire::symbol_overhead(self.id.0, self.pending_offset, worst as u64);
+        cut.k.min(max_k).max(1) as usize * cut.payload.saturating_sub(header).max(1)
+    }
+
+    /// Turns the pending bytes into a block.
+    fn cut(&mut self, cut: &Cut) -> Result<(), FecError> {
+        if self.pending.is_empty() {
+            return Ok(());
+        }
+        let mut source = std::mem::take(&mut self.pending);
+        let len = source.len();
+        let offset = self.pending_offset;
+        let header = crate::wire::symbol_overhead(self.id.0, offset, len as u64);
+        let (k, symbol) = geometry(len, cut.payload.saturating_sub(header).max(1));
+        source.resize(k as usize * usize::from(symbol), 0);
+        let spec =
+            super::block_spec(cut.scheme, self.id.0, offset, len as u64, usize::from(symbol))?;
+        let encoder = dfcp_fec::scheme(cut.scheme).encoder(spec, source)?;
+        let block = SendBlock {
+            encoder,
+            scheme: cut.scheme,
+            len: len as u64,
+            needed: k,
+            in_flight: 0,
+            next_esi: 0,
+        };
+        self.blocks.insert(offset, block);
+        self.unsent.insert(offset);
+        self.pending_offset += len as u64;
+        Ok(())
+    }
+
+    /// No more bytes follow.
+    pub fn finish(&mut self) {
+        self.finished = true;
+    }
+
+    /// Whether `finish` was called.
+    pub fn is_finished(&self) -> bool {
+        self.finished
+    }
+
+    /// Bytes written so far; the final size once finished.
+    pub fn size(&self) -> u64 {
+        self.pending_offset + self.pending.len() as u64
+    }
+
+    /// Finished and everything is known to have arrived.
+    pub fn is_acknowledged(&self) -> bool {
+        self.finished && self.blocks.is_empty() && self.pending.is_empty() && self.fin_acked
+    }
+
+    /// Bytes not begun to be sent.
+    pub fn unsent_bytes(&self) -> u64 {
+        self.unsent_bytes
+    }
+
+    /// Credit used by the blocks begun so far.
+    pub fn charged(&self) -> u64 {
+        self.charged
+    }
+
+    /// Raises the offset that may be reached.
+    pub fn raise_limit(&mut self, limit: u64) {
+        self.limit = self.limit.max(limit);
+    }
+
+    /// Whether there may be something to send.
+    pub fn is_active(&self) -> bool {
+        !self.hungry.is_empty()
+            || !self.unsent.is_empty()
+            || (!self.pending.is_empty() && self.may_cut_short())
+    }
+
+    /// A stream sends what it has; an object waits for full blocks until its end.
+    fn may_cut_short(&self) -> bool {
+        self.finished || self.id.kind() == ChannelKind::Stream
+    }
+
+    /// A symbol for an open block that lacks some, lowest block first.
+    pub fn next_repair(&mut self, scheduler: &dyn BlockScheduler, loss: f64) -> Option<SymbolOut> {
+        while let Some(&offset) = self.hungry.first() {
+            if self.deficit(offset, scheduler, loss) > 0 {
+                return self.symbol(offset, 0);
+            }
+            self.hungry.remove(&offset);
+        }
+        None
+    }
+
+    /// The first symbol of a new block, if `credit` allows one.
+    pub fn next_new(&mut self, cut: &Cut, credit: u64) -> Result<Option<SymbolOut>, FecError> {
+        if self.unsent.is_empty() && self.may_cut_short() {
+            self.cut(cut)?;
+        }
+        let Some(&offset) = self.unsent.first() else { return Ok(None) };
+        let Some(block) = self.blocks.get(&offset) else { return Ok(None) };
+        if charge(block.len) > credit || offset + block.len > self.limit {
+            return Ok(None);
+        }
+        Ok(self.symbol(offset, charge(block.len)))
+    }
+
+    fn symbol(&self, offset: u64, charge: u64) -> Option<SymbolOut> {
+        self.blocks.get(&offset).map(|block| SymbolOut {
+            offset,
+            block_len: block.len,
+            scheme: block.scheme,
+            esi: block.next_esi,
+            symbol_len: block.encoder.spec().symbol_size(),
+            charge,
+        })
+    }
+
+    /// Some symbol for a probe, whether or not one is due: of the first open block.
+    pub fn probe(&self) -> Option<SymbolOut> {
+        let (&offset, _) = self.blocks.iter().find(|(o, b)| !self.unsent.contains(o) && b.needed > 0)?;
+        self.symbol(offset, 0)
+    }
+
+    /// Writes the symbol into `out` and counts it as in flight.
+    pub fn write_symbol(
+        &mut self,
+        symbol: &SymbolOut,
+        out: &mut [u8],
+        scheduler: &dyn BlockScheduler,
+        loss: f64,
+    ) -> Result<(), FecError> {
+        let offset = symbol.offset;
+        if let Some(block) = self.blocks.get_mut(&offset) {
+            block.encoder.write_symbol(symbol.esi, out)?;
+            block.next_esi += 1;
+            block.in_flight += 1;
+            if self.unsent.remove(&offset) {
+                self.unsent_bytes = self.unsent_bytes.saturating_sub(block.len);
+                self.charged += symbol.charge;
+            }
+            self.refresh(offset, scheduler, loss);
+        }
+        Ok(())
+    }
+
+    /// A symbol of the block at `offset` left the air: it arrived or was lost.
+    pub fn on_settled(
+        &mut self,
+        offset: u64,
+        arrived: bool,
+        was_lost: bool,
+        scheduler: &dyn BlockScheduler,
+        loss: f64,
+    ) {
+        if let Some(block) = self.blocks.get_mut(&offset) {
+            if !was_lost {
+                block.in_flight = block.in_flight.saturating_sub(1);
+            }
+            if arrived {
+                // The receiver's own report decides when the block is done.
+                block.needed = block.needed.saturating_sub(1).max(1);
+            }
+            self.refresh(offset, scheduler, loss);
+        }
+    }
+
+    /// The receiver says how many symbols it needs; zero retires the block. Returns freed bytes.
+    pub fn on_report(
+        &mut self,
+        offset: u64,
+        needed: u32,
+        scheduler: &dyn BlockScheduler,
+        loss: f64,
+    ) -> u64 {
+        if needed == 0 {
+            return self.retire(offset);
+        }
+        if let Some(block) = self.blocks.get_mut(&offset) {
+            block.needed = needed.min(block.encoder.spec().k() + 8);
+            self.refresh(offset, scheduler, loss);
+        }
+        0
+    }
+
+    /// Every block that starts below `offset` is complete. Returns freed bytes.
+    pub fn on_done_below(&mut self, offset: u64) -> u64 {
+        let mut freed = 0;
+        while let Some((&first, _)) = self.blocks.first_key_value() {
+            if first >= offset || self.unsent.contains(&first) {
+                break;
+            }
+            freed += self.retire(first);
+        }
+        freed
+    }
+
+    fn retire(&mut self, offset: u64) -> u64 {
+        if self.unsent.contains(&offset) {
+            return 0; // nothing of it was sent: the peer cannot have it
+        }
+        self.hungry.remove(&offset);
+        let Some(block) = self.blocks.remove(&offset) else { return 0 };
+        if self.pool.len() < MAX_POOLED {
+            let mut buffer = block.encoder.into_buffer();
+            buffer.clear();
+            self.pool.push(buffer);
+        }
+        block.len
+    }
+
+    /// Gives everything up; returns the bytes freed.
+    pub fn abandon(&mut self) -> u64 {
+        let freed = self.blocks.values().map(|b| b.len).sum::<u64>() + self.pending.len() as u64;
+        self.blocks.clear();
+        self.hungry.clear();
+        self.unsent.clear();
+        self.pending = Vec::new();
+        self.unsent_bytes = 0;
+        freed
+    }
+
+    /// Open blocks: begun and not acknowledged.
+    pub fn open_blocks(&self) -> usize {
+        self.blocks.len() - self.unsent.len()
+    }
+
+    fn deficit(&self, offset: u64, scheduler: &dyn BlockScheduler, loss: f64) -> u32 {
+        self.blocks.get(&offset).map_or(0, |block| {
+            let last = self.unsent.is_empty() && self.pending.is_empty() && self.is_tail();
+            let k = block.encoder.spec().k();
+            scheduler.deficit(&BlockView::new(k, block.needed, block.in_flight, last), loss)
+        })
+    }
+
+    /// Whether the application waits for what is open: it finished, or it is a stream that has
+    /// nothing more to say at the moment.
+    fn is_tail(&self) -> bool {
+        self.finished || self.id.kind() == ChannelKind::Stream
+    }
+
+    fn refresh(&mut self, offset: u64, scheduler: &dyn BlockScheduler, loss: f64) {
+        if self.deficit(offset, scheduler, loss) > 0 {
+            self.hungry.insert(offset);
+        } else {
+            self.hungry.remove(&offset);
+        }
+    }
+
+    /// Looks at every open block again: the end came, or the path's loss changed.
+    pub fn refresh_all(&mut self, scheduler: &dyn BlockScheduler, loss: f64) {
+        let open: Vec<u64> =
+            self.blocks.keys().copied().filter(|o| !self.unsent.contains(o)).collect();
+        open.into_iter().for_each(|offset| self.refresh(offset, scheduler, loss));
+    }
+}

@@ -1,0 +1,97 @@
+//! Everything that can be set about a transport; valid by construction.
+
+use crate::profile::Profile;
+use crate::time::Duration;
+use std::net::SocketAddr;
+
+/// Settings of a connection. The setters keep values within the stated bounds.
+#[derive(Clone, Debug)]
+pub struct TransportConfig {
+    pub(crate) profile: Profile,
+    pub(crate) receive_budget: u64,
+    pub(crate) stream_window: u64,
+    pub(crate) send_buffer: u64,
+    pub(crate) max_channels: u64,
+    pub(crate) idle_timeout: Duration,
+    pub(crate) keep_alive: Option<Duration>,
+    pub(crate) handshake_timeout: Duration,
+    pub(crate) mtu: u16,
+}
+
+/// Smallest datagram that every path must carry (RFC 9000 §14).
+pub const MIN_DATAGRAM: usize = 1200;
+
+impl Default for TransportConfig {
+    fn default() -> Self {
+        Self {
+            profile: Profile::auto(),
+            // Three round trips of 400 Mbit/s at 200 ms, and half of the 64 MiB that a side may use.
+            receive_budget: 32 << 20,
+            stream_window: 8 << 20,
+            send_buffer: 32 << 20,
+            max_channels: 256,
+            // A path that is dead for half a minute and comes back keeps its connection.
+            idle_timeout: Duration::from_secs(60),
+            keep_alive: None,
+            handshake_timeout: Duration::from_secs(8),
+            mtu: 1500,
+        }
+    }
+}
+
+impl TransportConfig {
+    /// Which parts the transport is made of.
+    pub fn profile(mut self, profile: Profile) -> Self {
+        self.profile = profile;
+        self
+    }
+
+    /// Bytes of incomplete or unread data that the peer may make us hold (at least 1 MiB).
+    pub fn receive_budget(mut self, bytes: u64) -> Self {
+        self.receive_budget = bytes.max(1 << 20);
+        self.stream_window = self.stream_window.min(self.receive_budget / 2);
+        self
+    }
+
+    /// Bytes of written data held until acknowledged (at least 1 MiB).
+    pub fn send_buffer(mut self, bytes: u64) -> Self {
+        self.send_buffer = bytes.max(1 << 20);
+        self
+    }
+
+    /// Channels that the peer may hold open at once (1 to 65536).
+    pub fn max_channels(mut self, channels: u64) -> Self {
+        self.max_channels = channels.clamp(1, 1 << 16);
+        self
+    }
+
+    /// Silence after which a connection is given up (at least 1 s).
+    pub fn idle_timeout(mut self, time: Duration) -> Self {
+        self.idle_timeout = time.max(Duration::from_secs(1));
+        self
+    }
+
+    /// Pings an idle peer this often, to keep NAT bindings and notice its death.
+    pub fn keep_alive(mut self, interval: Option<Duration>) -> Self {
+        self.keep_alive = interval.map(|i| i.max(Duration::from_millis(100)));
+        self
+    }
+
+    /// How long a handshake may take (at least 1 s).
+    pub fn handshake_timeout(mut self, time: Duration) -> Self {
+        self.handshake_timeout = time.max(Duration::from_secs(1));
+        self
+    }
+
+    /// Largest IP packet to try, bytes (1280 to 9000); what the path carries is found out.
+    pub fn mtu(mut self, mtu: u16) -> Self {
+        self.mtu = mtu.clamp(1280, 9000);
+        self
+    }
+
+    /// Largest UDP payload to try towards `remote`.
+    pub(crate) fn max_datagram(&self, remote: SocketAddr) -> usize {
+        let headers = if remote.ip().to_canonical().is_ipv4() { 20 + 8 } else { 40 + 8 };
+        usize::from(self.mtu) - headers
+    }
+}

@@ -1,0 +1,210 @@
+//! The application's calls.
+
+use super::{Channel, Connection, Control, Event};
+use crate::block::{ChannelId, ChannelKind, RecvChannel, SendChannel};
+use crate::time::Instant;
+
+/// Bytes that a channel takes beyond what is being sent: enough that a driver's wake-up does not
+/// leave the link idle, little enough that a stream's data stay fresh.
+const MAX_UNSENT: u64 = 2 << 20;
+
+/// Why a call on a channel did nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ChannelError {
+    /// It is not open, or not open in this direction.
+    #[error("the channel is closed")]
+    Closed,
+    /// The peer or the application ended it early.
+    #[error("the channel was reset (code {0})")]
+    Reset(u64),
+}
+
+/// What a read gave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Read {
+    /// This many bytes.
+    Data(usize),
+    /// Nothing now.
+    Blocked,
+    /// The end was read before.
+    End,
+}
+
+impl Connection {
+    /// Opens a channel, if the peer allows one more.
+    pub fn open(&mut self, kind: ChannelKind) -> Option<ChannelId> {
+        let params = self.peer_params.as_ref()?;
+        let open = self.channels.keys().filter(|c| c.opener() == self.role).count() as u64;
+        if !self.is_established() || open >= params.max_channels {
+            return None;
+        }
+        let index = &mut self.next_local[kind as usize];
+        let id = ChannelId::new(self.role, kind, *index);
+        *index += 1;
+        let send = Some(SendChannel::new(id, params.max_stream_data));
+        let recv =
+            id.can_receive(self.role).then(|| RecvChannel::new(id, self.config.stream_window));
+        self.channels.insert(id, Channel { send, recv });
+        Some(id)
+    }
+
+    fn send_half(&mut self, id: ChannelId) -> Result<&mut SendChannel, ChannelError> {
+        self.channels.get_mut(&id).and_then(|c| c.send.as_mut()).ok_or(ChannelError::Closed)
+    }
+
+    /// Writes what fits of `data`; 0 means wait for [`Event::Writable`].
+    pub fn write(&mut self, id: ChannelId, data: &[u8]) -> Result<usize, ChannelError> {
+        if !self.is_established() {
+            return Err(ChannelError::Closed);
+        }
+        let cut = self.cut();
+        let total = self.config.send_buffer.saturating_sub(self.out.buffered);
+        let send = self.send_half(id)?;
+        if send.is_finished() {
+            return Err(ChannelError::Closed);
+        }
+        let room = total.min(MAX_UNSENT.saturating_sub(send.unsent_bytes())) as usize;
+        // A geometry error would be ours; the channel is unusable then.
+        let taken = send.write(data, room, &cut).map_err(|_| ChannelError::Closed)?;
+        self.out.buffered += taken as u64;
+        if taken < data.len() {
+            self.wants_write = true;
+        }
+        if taken > 0 {
+            self.wake_sender(id);
+        }
+        Ok(taken)
+    }
+
+    /// No more bytes follow on the channel.
+    pub fn finish_channel(&mut self, id: ChannelId) -> Result<(), ChannelError> {
+        let loss = self.out.loss.probability();
+        let scheduler = &*self.out.scheduler;
+        let send = self.channels.get_mut(&id).and_then(|c| c.send.as_mut());
+        let send = send.ok_or(ChannelError::Closed)?;
+        if !send.is_finished() {
+            send.finish();
+            send.refresh_all(scheduler, loss);
+            self.out.control.push_back(Control::Fin(id));
+            self.wake_sender(id);
+        }
+        Ok(())
+    }
+
+    fn wake_sender(&mut self, id: ChannelId) {
+        self.activate(id);
+        self.out.blocked = false;
+    }
+
+    /// Reads stream bytes in order.
+    pub fn read(
+        &mut self,
+        now: Instant,
+        id: ChannelId,
+        out: &mut [u8],
+    ) -> Result<Read, ChannelError> {
+        let channel = self.channels.get_mut(&id).ok_or(ChannelError::Closed)?;
+        let recv = channel.recv.as_mut().ok_or(ChannelError::Closed)?;
+        if let Some(code) = recv.ended() {
+            return Err(ChannelError::Reset(code));
+        }
+        let n = recv.read(out, &mut self.inc.credit);
+        let drained = recv.is_drained();
+        if recv.new_limit().is_some() {
+            self.out.control.push_back(Control::MaxStreamData(id));
+        }
+        self.offer_credit(now);
+        Ok(match n {
+            0 if drained => {
+                self.end_recv(id);
+                Read::End
+            }
+            0 => Read::Blocked,
+            n => Read::Data(n),
+        })
+    }
+
+    /// Takes a complete block of an object: its offset and bytes. `Ok(None)` means none now; see
+    /// [`Connection::is_drained`] for the end.
+    pub fn take_block(
+        &mut self,
+        now: Instant,
+        id: ChannelId,
+    ) -> Result<Option<(u64, Vec<u8>)>, ChannelError> {
+        let channel = self.channels.get_mut(&id).ok_or(ChannelError::Closed)?;
+        let recv = channel.recv.as_mut().ok_or(ChannelError::Closed)?;
+        if let Some(code) = recv.ended() {
+            return Err(ChannelError::Reset(code));
+        }
+        let block = recv.take_block(&mut self.inc.credit);
+        self.offer_credit(now);
+        Ok(block)
+    }
+
+    /// Gives the buffer of a block that was taken back for reuse.
+    pub fn recycle(&mut self, id: ChannelId, buffer: Vec<u8>) {
+        if let Some(recv) = self.channels.get_mut(&id).and_then(|c| c.recv.as_mut()) {
+            recv.recycle(buffer);
+        }
+    }
+
+    /// The channel's final size, once the peer said it.
+    pub fn final_size(&self, id: ChannelId) -> Option<u64> {
+        self.channels.get(&id).and_then(|c| c.recv.as_ref()).and_then(RecvChannel::final_size)
+    }
+
+    /// Whether all of the channel arrived and was taken.
+    pub fn is_drained(&self, id: ChannelId) -> bool {
+        self.channels.get(&id).and_then(|c| c.recv.as_ref()).is_none_or(RecvChannel::is_drained)
+    }
+
+    /// Ends the receiving half of a channel that is drained, or that nobody reads any more.
+    pub fn end_recv(&mut self, id: ChannelId) {
+        if let Some(channel) = self.channels.get_mut(&id) {
+            channel.recv = None;
+            self.forget_if_over(id);
+        }
+    }
+
+    /// Gives the sending half up; the peer learns `code`.
+    pub fn reset_channel(&mut self, id: ChannelId, code: u64) {
+        if self.channels.get(&id).is_some_and(|c| c.send.is_some()) {
+            self.abandon_send(id, code);
+        }
+    }
+
+    pub(super) fn abandon_send(&mut self, id: ChannelId, code: u64) {
+        if let Ok(send) = self.send_half(id) {
+            let freed = send.abandon();
+            send.finish();
+            self.out.buffered = self.out.buffered.saturating_sub(freed);
+            self.out.active.remove(&id);
+            self.out.control.retain(|c| *c != Control::Fin(id));
+            self.out.control.push_back(Control::Reset(id, code));
+            self.notify_writable();
+        }
+    }
+
+    /// Wants no more of what the peer sends on the channel.
+    pub fn stop_channel(&mut self, now: Instant, id: ChannelId, code: u64) {
+        let recv = self.channels.get_mut(&id).and_then(|c| c.recv.as_mut());
+        if let Some(recv) = recv.filter(|r| r.ended().is_none() && !r.is_complete()) {
+            recv.end(code, None, &mut self.inc.credit);
+            self.out.control.push_back(Control::Stop(id, code));
+            self.inc.policy.on_urgent(now);
+        }
+    }
+
+    pub(super) fn notify_writable(&mut self) {
+        if self.wants_write && self.out.buffered < self.config.send_buffer {
+            self.wants_write = false;
+            self.events.push_back(Event::Writable);
+        }
+    }
+
+    /// Bytes written that are not known to have arrived.
+    pub fn unacknowledged(&self) -> u64 {
+        self.out.buffered
+    }
+}

@@ -1,0 +1,102 @@
+//! What a connection tells its driver, and why connections end.
+
+use crate::block::ChannelId;
+use crate::crypto::PublicKey;
+
+/// A reason code on the wire. Codes from 256 up belong to the application.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CloseCode(pub u64);
+
+impl CloseCode {
+    /// Nothing is wrong.
+    pub const NO_ERROR: Self = Self(0);
+    /// The peer broke the protocol.
+    pub const PROTOCOL: Self = Self(1);
+    /// The peer sent more than it was allowed to.
+    pub const FLOW_CONTROL: Self = Self(2);
+    /// The peer's key is not welcome here.
+    pub const REFUSED: Self = Self(3);
+    /// A limit on the number of things was passed.
+    pub const LIMIT: Self = Self(4);
+    /// First code of the application's.
+    pub const APPLICATION: Self = Self(256);
+}
+
+/// Why a connection ended.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectionError {
+    /// The application here closed it.
+    #[error("closed here")]
+    LocallyClosed,
+    /// The peer closed it.
+    #[error("closed by the peer (code {}): {reason}", code.0)]
+    PeerClosed {
+        /// Why.
+        code: CloseCode,
+        /// In words.
+        reason: String,
+    },
+    /// The peer does not accept our key.
+    #[error("the peer does not accept this key")]
+    Refused,
+    /// The peer broke the protocol.
+    #[error("the peer broke the protocol (code {})", .0.0)]
+    Violation(CloseCode),
+    /// Nobody answered the handshake.
+    #[error("no answer: the host is silent or UDP is blocked")]
+    Unreachable,
+    /// Nothing was heard for the idle time.
+    #[error("the path went silent")]
+    TimedOut,
+    /// The peer lost its state.
+    #[error("the peer does not know this connection any more")]
+    Reset,
+    /// The peer proved another key than expected.
+    #[error("wrong key: the peer has {found}")]
+    WrongKey {
+        /// The key it proved.
+        found: PublicKey,
+    },
+    /// The peer speaks no version of ours.
+    #[error("the peer speaks other versions of the protocol only")]
+    VersionMismatch,
+    /// The handshake's cryptography failed.
+    #[error("handshake failed")]
+    HandshakeFailed,
+}
+
+/// Something the application should know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Event {
+    /// The handshake is done; the peer proved this key.
+    Connected {
+        /// The peer's static key.
+        peer: PublicKey,
+    },
+    /// The peer opened a channel.
+    Opened(ChannelId),
+    /// Bytes or blocks wait to be read, or the channel came to its end.
+    Readable(ChannelId),
+    /// There is room to write again.
+    Writable,
+    /// All that was written, to its end, is known to have arrived.
+    Acknowledged(ChannelId),
+    /// The peer gave its sending side up.
+    Reset {
+        /// The channel.
+        channel: ChannelId,
+        /// Its reason.
+        code: u64,
+    },
+    /// The peer wants no more of what we send.
+    Stopped {
+        /// The channel.
+        channel: ChannelId,
+        /// Its reason.
+        code: u64,
+    },
+    /// The connection is over; nothing follows.
+    Closed(ConnectionError),
+}

@@ -1,0 +1,240 @@
+//! The handshake's client side, and what the first sealed packets confirm.
+//!
+//! Packets are repeated early: the first repeat comes after 30 ms, whether or not the path is
+//! longer, because a lost SYN would otherwise cost far more than a spare one.
+
+use super::{Connection, ConnectionError, Control, State};
+use crate::block::Role;
+use crate::config::{MIN_DATAGRAM, TransportConfig};
+use super::Event;
+use crate::crypto::{ClientHandshake, HandshakeError, PublicKey, SecretRng, SessionKeys, StaticKey};
+use crate::time::{Duration, Instant};
+use crate::wire::{Ack, ConnectionId, Syn, SynAck, TransportParams, VERSION};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// First repeat of a SYN; doubles with each further one.
+const SYN_REPEAT: Duration = Duration::from_millis(30);
+/// No two SYNs further apart than this.
+const MAX_REPEAT: Duration = Duration::from_secs(1);
+/// SYNs sent at the full size before smaller ones take turns.
+const LARGE_SYNS: usize = 4;
+/// First repeat of the ACK; doubles with each further one.
+const ACK_REPEAT: Duration = Duration::from_millis(5);
+
+/// A client before its SYNACK.
+#[derive(Debug)]
+pub(super) struct ClientSide {
+    key: StaticKey,
+    /// The same seed makes the same first message: a forged SYNACK spoils nothing.
+    seed: [u8; 32],
+    message: [u8; 32],
+    params: TransportParams,
+    expected: Option<PublicKey>,
+    /// When each SYN left.
+    sent: Vec<Instant>,
+    next: Instant,
+    deadline: Instant,
+    due: bool,
+}
+
+impl ClientSide {
+    pub(super) fn next(&self) -> Instant {
+        self.next.min(self.deadline)
+    }
+
+    pub(super) fn on_timeout(&mut self, now: Instant) -> Option<ConnectionError> {
+        if now >= self.deadline {
+            return Some(ConnectionError::Unreachable);
+        }
+        self.due |= now >= self.next;
+        None
+    }
+}
+
+/// A client after its SYNACK, until the server is heard: repeats the ACK.
+#[derive(Debug)]
+pub(super) struct Confirm {
+    packet: Vec<u8>,
+    sent: u32,
+    next: Instant,
+    due: u8,
+}
+
+impl Confirm {
+    pub(super) fn next(&self) -> Instant {
+        self.next
+    }
+
+    pub(super) fn on_timeout(&mut self, now: Instant) {
+        if now >= self.next {
+            self.due = 1;
+        }
+    }
+
+    /// The ACK, if it is to be sent now.
+    pub(super) fn transmit(&mut self, now: Instant) -> Option<&[u8]> {
+        self.on_timeout(now);
+        self.due = self.due.checked_sub(1)?;
+        self.next = now + (ACK_REPEAT * (1 << self.sent.min(8))).min(MAX_REPEAT);
+        self.sent += 1;
+        Some(&self.packet)
+    }
+}
+
+/// What a client needs to begin.
+#[derive(Debug)]
+pub(crate) struct ConnectParams<'a> {
+    pub(crate) key: &'a StaticKey,
+    pub(crate) expected: Option<PublicKey>,
+    pub(crate) local_cid: ConnectionId,
+    pub(crate) reset_token: [u8; 16],
+}
+
+/// What this side tells the peer about itself.
+pub(crate) fn local_params(
+    config: &TransportConfig,
+    remote: SocketAddr,
+    cid: ConnectionId,
+    reset_token: [u8; 16],
+) -> TransportParams {
+    TransportParams {
+        cid,
+        reset_token,
+        max_datagram: config.max_datagram(remote).max(MIN_DATAGRAM) as u64,
+        max_data: config.receive_budget,
+        max_stream_data: config.stream_window,
+        max_channels: config.max_channels,
+        idle_timeout_ms: config.idle_timeout.as_millis() as u64,
+        schemes: 0b111, // ARQ, dense, RaptorQ
+        max_feedback_delay_us: config.profile.make_feedback().max_delay().as_micros() as u64,
+    }
+}
+
+impl Connection {
+    /// Begins a connection to `remote`.
+    pub(crate) fn connect(
+        now: Instant,
+        remote: SocketAddr,
+        config: Arc<TransportConfig>,
+        client: ConnectParams<'_>,
+        mut rng: SecretRng,
+    ) -> Result<Self, HandshakeError> {
+        let seed = rng.array();
+        let handshake = ClientHandshake::new(client.key, &client.local_cid.0, seed)?;
+        let side = ClientSide {
+            key: client.key.clone(),
+            seed,
+            message: handshake.message,
+            params: local_params(&config, remote, client.local_cid, client.reset_token),
+            expected: client.expected,
+            sent: Vec::new(),
+            next: now,
+            deadline: now + config.handshake_timeout,
+            due: true,
+        };
+        let cids = (client.local_cid, ConnectionId::default());
+        let state = State::Connecting(Box::new(side));
+        Ok(Self::new(Role::Client, now, remote, cids, config, rng, state))
+    }
+
+    /// A server's connection, once the ACK proved everything.
+    pub(crate) fn accept(
+        now: Instant,
+        remote: SocketAddr,
+        config: Arc<TransportConfig>,
+        local_cid: ConnectionId,
+        (session, mtu): (SessionKeys, usize),
+        rng: SecretRng,
+    ) -> Self {
+        let cids = (local_cid, session.params.cid);
+        let mut connection =
+            Self::new(Role::Server, now, remote, cids, config, rng, State::Established);
+        let unmeasured = connection.out.rtt.smoothed();
+        connection.establish(now, session, mtu, unmeasured);
+        // Tells the client at once that its ACK arrived, and asks for a round-trip time.
+        connection.inc.policy.on_urgent(now);
+        connection.out.control.push_back(Control::Ping);
+        connection
+    }
+
+    /// The SYN that is due, if any.
+    pub(super) fn transmit_syn(&mut self, now: Instant) -> Option<Vec<u8>> {
+        let full = self.config.max_datagram(self.remote);
+        let client_cid = self.local_cid;
+        let State::Connecting(side) = &mut self.state else { return None };
+        if !std::mem::take(&mut side.due) {
+            return None;
+        }
+        let attempt = side.sent.len();
+        side.sent.push(now);
+        side.next = now + (SYN_REPEAT * (1 << attempt.min(8))).min(MAX_REPEAT);
+        let small = attempt >= LARGE_SYNS && attempt % 2 == 0;
+        let attempt = attempt as u8; // wraps never: the deadline comes first
+        let syn = Syn { version: VERSION, client_cid, attempt, noise: side.message };
+        Some(syn.emit(if small { MIN_DATAGRAM } else { full }))
+    }
+
+    /// The server's answer.
+    pub(crate) fn handle_synack(&mut self, now: Instant, synack: &SynAck<'_>, datagram_len: usize) {
+        let State::Connecting(side) = &mut self.state else { return };
+        let Some(&sent) = side.sent.get(usize::from(synack.attempt)) else { return };
+        let message = side.message;
+        let outcome = ClientHandshake::new(&side.key, &self.local_cid.0, side.seed)
+            .and_then(|h| h.finish(synack.noise, side.expected, &side.params));
+        let (reply, session) = match outcome {
+            Ok(done) => done,
+            Err(HandshakeError::WrongKey { found, .. }) => {
+                return self.finish(ConnectionError::WrongKey { found });
+            }
+            Err(_) => {
+                self.stats.forged += 1;
+                return;
+            }
+        };
+        let ack = Ack {
+            version: VERSION,
+            server_cid: session.params.cid,
+            client_cid: self.local_cid,
+            slot: synack.slot,
+            syn_size: synack.syn_size,
+            cookie: synack.cookie,
+            noise_syn: message,
+            noise: &reply,
+        };
+        self.confirm = Some(Confirm { packet: ack.emit(), sent: 0, next: now, due: 2 });
+        let rtt = now.saturating_since(sent);
+        self.out.rtt.update(rtt, Duration::ZERO);
+        let mtu = usize::from(synack.syn_size).min(datagram_len).max(MIN_DATAGRAM);
+        self.establish(now, session, mtu, rtt);
+    }
+
+    /// The peer lost its state; believed only with the token from the handshake.
+    pub(crate) fn handle_reset(&mut self, token: &[u8; 16]) {
+        let known = self.peer_params.as_ref().map(|p| p.reset_token);
+        // blake3::Hash compares in constant time.
+        if known.is_some_and(|known| blake3::hash(&known) == blake3::hash(token)) {
+            self.finish(ConnectionError::Reset);
+        }
+    }
+
+    /// The server lists versions; none of them is ours, or it would have answered.
+    pub(crate) fn handle_version(&mut self, versions: &[u8]) {
+        let ours = versions.chunks(4).any(|v| v == VERSION.to_be_bytes());
+        if matches!(self.state, State::Connecting(_)) && !ours {
+            self.finish(ConnectionError::VersionMismatch);
+        }
+    }
+
+    /// Any opened packet proves that the peer has the keys.
+    pub(super) fn on_confirmed(&mut self) {
+        self.confirm = None;
+    }
+
+    /// Forgets a refused peer's connection after telling it.
+    pub(crate) fn refuse(&mut self, now: Instant) {
+        self.events.clear();
+        self.close(now, super::CloseCode::REFUSED, "key not accepted");
+        self.events.retain(|e| !matches!(e, Event::Closed(_)));
+    }
+}

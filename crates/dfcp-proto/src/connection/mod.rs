@@ -1,0 +1,466 @@
+//! One connection: state, time and the way everything hangs together.
+//!
+//! * `handshake`: SYN, SYNACK, ACK and their retries
+//! * `receive`: one packet in: open → parse → symbols to decoders, ACKs to loss detection →
+//!   one feedback value to the rate controller → events
+//! * `transmit`: one packet out: due feedback and control → window and pacer → scheduler picks a
+//!   block → code writes the symbol into the datagram → seal → record
+//! * `channels`: the application's calls
+
+mod channels;
+mod event;
+mod handshake;
+mod receive;
+mod stats;
+mod transmit;
+
+pub use channels::{ChannelError, Read};
+pub use event::{CloseCode, ConnectionError, Event};
+pub use stats::ConnectionStats;
+pub use transmit::Transmit;
+pub(crate) use handshake::{ConnectParams, local_params};
+
+use crate::block::{ChannelId, Credit, Cut, RecvChannel, Role, SendChannel};
+use crate::config::TransportConfig;
+use crate::crypto::{Opener, PublicKey, SecretRng, Sealer, SessionKeys};
+use crate::feedback::FeedbackPolicy;
+use crate::packet::{LossEstimator, Pacer, ReceivedPackets, RttEstimator, SentPackets};
+use crate::rate::RateController;
+use crate::scheduler::BlockScheduler;
+use crate::time::{Duration, Instant};
+use crate::wire::{ConnectionId, SEALED_HEADER_LEN, TAG_LEN, TransportParams};
+use handshake::{ClientSide, Confirm};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// Why a connection wants to be woken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Timer {
+    /// A handshake packet is to be sent again, or the handshake has taken too long.
+    Handshake,
+    /// Feedback is due.
+    Feedback,
+    /// The pacer allows the next packets.
+    Pacing,
+    /// A packet is lost unless acknowledged by now.
+    Loss,
+    /// Nothing was acknowledged for too long: probe.
+    Probe,
+    /// An idle connection shows that it is alive.
+    KeepAlive,
+    /// Silence for too long.
+    Idle,
+    /// A closed connection can be forgotten.
+    Closed,
+}
+
+/// A control frame to be delivered reliably.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Control {
+    Ping,
+    MtuProbe(u16),
+    MaxStreamData(ChannelId),
+    Fin(ChannelId),
+    Reset(ChannelId, u64),
+    Stop(ChannelId, u64),
+}
+
+#[derive(Debug)]
+enum State {
+    /// Client: no SYNACK yet.
+    Connecting(Box<ClientSide>),
+    Established,
+    /// We closed; the CLOSE is repeated when the peer still talks.
+    Closing { code: CloseCode, reason: String, until: Instant, due: u8 },
+    /// The peer closed; nothing more is sent.
+    Draining { until: Instant },
+    Closed,
+}
+
+#[derive(Debug)]
+struct Channel {
+    send: Option<SendChannel>,
+    recv: Option<RecvChannel>,
+}
+
+/// What flows towards the peer.
+#[derive(Debug)]
+struct Outgoing {
+    sent: SentPackets<Control>,
+    rtt: RttEstimator,
+    loss: LossEstimator,
+    rate: Box<dyn RateController>,
+    scheduler: Box<dyn BlockScheduler>,
+    pacer: Pacer,
+    control: VecDeque<Control>,
+    /// Channels that may have symbols to send; served in turn from `cursor`.
+    active: BTreeSet<ChannelId>,
+    cursor: ChannelId,
+    /// The peer's credit and what we used of it.
+    max_data: u64,
+    charged: u64,
+    /// Bytes written and not known to have arrived.
+    buffered: u64,
+    sent_total: u64,
+    delivered_total: u64,
+    /// `sent_total` when there was last nothing to send.
+    idle_total: u64,
+    /// Nothing can be sent until something changes: no data, or no credit for it.
+    blocked: bool,
+    pto_count: u32,
+    probes_due: u8,
+    last_sent: Instant,
+    next_skip: u64,
+    mtu_probes_left: u8,
+    probing_mtu: bool,
+}
+
+/// What comes from the peer.
+#[derive(Debug)]
+struct Incoming {
+    received: ReceivedPackets,
+    policy: Box<dyn FeedbackPolicy>,
+    credit: Credit,
+    largest_at: Instant,
+    ce: u64,
+    last_heard: Instant,
+    /// Largest packet number at each of the last reports: what is older was said often enough.
+    reported: VecDeque<u64>,
+    /// Channels to report on, and for how many more reports.
+    touched: BTreeMap<ChannelId, u8>,
+    /// Newest packet of the peer whose feedback was used.
+    newest_feedback: u64,
+    peer_ce: u64,
+}
+
+/// A connection without sockets, clocks or threads; see the crate's text for how to drive it.
+#[derive(Debug)]
+pub struct Connection {
+    role: Role,
+    config: Arc<TransportConfig>,
+    state: State,
+    remote: SocketAddr,
+    local_cid: ConnectionId,
+    remote_cid: ConnectionId,
+    peer: Option<PublicKey>,
+    peer_params: Option<TransportParams>,
+    sealer: Option<Sealer>,
+    opener: Option<Opener>,
+    confirm: Option<Confirm>,
+    rng: SecretRng,
+    epoch: Instant,
+    /// Largest UDP payload known to reach the peer.
+    mtu: usize,
+    out: Outgoing,
+    inc: Incoming,
+    channels: BTreeMap<ChannelId, Channel>,
+    /// Next index to open, and next index that the peer has not opened, by kind.
+    next_local: [u64; 2],
+    next_remote: [u64; 2],
+    wants_write: bool,
+    events: VecDeque<Event>,
+    stats: ConnectionStats,
+}
+
+/// Longest wait between probes: a path that comes back is noticed this soon.
+const MAX_PROBE_INTERVAL: Duration = Duration::from_secs(1);
+
+impl Connection {
+    fn new(
+        role: Role,
+        now: Instant,
+        remote: SocketAddr,
+        cids: (ConnectionId, ConnectionId),
+        config: Arc<TransportConfig>,
+        mut rng: SecretRng,
+        state: State,
+    ) -> Self {
+        let profile = &config.profile;
+        let next_skip = 64 + rng.below(1024);
+        let out = Outgoing {
+            sent: SentPackets::default(),
+            rtt: RttEstimator::default(),
+            loss: LossEstimator::default(),
+            rate: profile.make_rate(),
+            scheduler: profile.make_scheduler(),
+            pacer: Pacer::new(now, 0, 1500),
+            control: VecDeque::new(),
+            active: BTreeSet::new(),
+            cursor: ChannelId(0),
+            max_data: 0,
+            charged: 0,
+            buffered: 0,
+            sent_total: 0,
+            delivered_total: 0,
+            idle_total: 0,
+            blocked: false,
+            pto_count: 0,
+            probes_due: 0,
+            last_sent: now,
+            next_skip,
+            mtu_probes_left: 0,
+            probing_mtu: false,
+        };
+        let inc = Incoming {
+            received: ReceivedPackets::default(),
+            policy: profile.make_feedback(),
+            credit: Credit::new(config.receive_budget),
+            largest_at: now,
+            ce: 0,
+            last_heard: now,
+            reported: VecDeque::new(),
+            touched: BTreeMap::new(),
+            newest_feedback: 0,
+            peer_ce: 0,
+        };
+        Self {
+            role,
+            state,
+            remote,
+            local_cid: cids.0,
+            remote_cid: cids.1,
+            peer: None,
+            peer_params: None,
+            sealer: None,
+            opener: None,
+            confirm: None,
+            rng,
+            epoch: now,
+            mtu: crate::config::MIN_DATAGRAM,
+            out,
+            inc,
+            channels: BTreeMap::new(),
+            next_local: [0; 2],
+            next_remote: [0; 2],
+            wants_write: false,
+            events: VecDeque::new(),
+            stats: ConnectionStats::default(),
+            config,
+        }
+    }
+
+    /// Takes the session's keys and the peer's limits into use.
+    fn establish(&mut self, now: Instant, session: SessionKeys, mtu: usize, rtt: Duration) {
+        let params = session.params;
+        self.sealer = Some(Sealer::new(session.send));
+        self.opener = Some(Opener::new(session.receive));
+        self.peer = Some(session.peer);
+        self.remote_cid = params.cid;
+        self.out.max_data = params.max_data;
+        self.mtu = mtu.min(params.max_datagram as usize);
+        let largest = self.config.max_datagram(self.remote).min(params.max_datagram as usize);
+        if self.mtu < largest {
+            self.out.mtu_probes_left = 8;
+        }
+        self.peer_params = Some(params);
+        self.out.rate.on_established(now, rtt, self.mtu as u64);
+        let burst = self.out.rate.initial_burst();
+        self.out.pacer = Pacer::new(now, burst, self.mtu as u64);
+        self.inc.last_heard = now;
+        self.state = State::Established;
+        self.events.push_back(Event::Connected { peer: session.peer });
+    }
+
+    /// The next thing the driver should know.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// The peer's address.
+    pub fn remote_address(&self) -> SocketAddr {
+        self.remote
+    }
+
+    /// Which end this is.
+    pub fn role(&self) -> Role {
+        self.role
+    }
+
+    /// The peer's proven key, once the handshake is done.
+    pub fn peer(&self) -> Option<PublicKey> {
+        self.peer
+    }
+
+    /// Counters and estimates.
+    pub fn stats(&self) -> ConnectionStats {
+        ConnectionStats {
+            rtt: self.out.rtt.smoothed(),
+            min_rtt: self.out.rtt.min(),
+            loss: self.out.loss.probability(),
+            bandwidth: self.out.rate.bandwidth(),
+            pacing_rate: self.out.rate.pacing_rate(),
+            datagram_size: self.mtu,
+            ..self.stats.clone()
+        }
+    }
+
+    /// Whether nothing more will happen.
+    pub fn is_closed(&self) -> bool {
+        matches!(self.state, State::Closed)
+    }
+
+    /// Whether the handshake is done and neither side has closed.
+    pub fn is_established(&self) -> bool {
+        matches!(self.state, State::Established)
+    }
+
+    /// Ends the connection. What is not acknowledged may be lost.
+    pub fn close(&mut self, now: Instant, code: CloseCode, reason: &str) {
+        self.close_with(now, code, reason, ConnectionError::LocallyClosed);
+    }
+
+    fn close_with(&mut self, now: Instant, code: CloseCode, reason: &str, error: ConnectionError) {
+        match self.state {
+            State::Connecting(_) => self.finish(error),
+            State::Established => {
+                let until = now + self.close_time();
+                let reason = reason.to_owned();
+                // Twice, as nobody acknowledges it; again whenever the peer still talks.
+                self.state = State::Closing { code, reason, until, due: 2 };
+                self.events.push_back(Event::Closed(error));
+            }
+            _ => {}
+        }
+    }
+
+    fn close_time(&self) -> Duration {
+        3 * self.pto()
+    }
+
+    /// Ends at once.
+    fn finish(&mut self, error: ConnectionError) {
+        if !matches!(self.state, State::Closed | State::Closing { .. } | State::Draining { .. }) {
+            self.events.push_back(Event::Closed(error));
+        }
+        self.state = State::Closed;
+    }
+
+    fn pto(&self) -> Duration {
+        let peer_delay = self.peer_params.as_ref().map_or(0, |p| p.max_feedback_delay_us);
+        self.out.rtt.pto(Duration::from_micros(peer_delay))
+    }
+
+    /// Loss detection waits by the larger of smoothed and latest RTT (RFC 9002 §6.1.2).
+    fn loss_rtt(&self) -> Duration {
+        self.out.rtt.smoothed().max(self.out.rtt.latest())
+    }
+
+    fn probe_time(&self) -> Option<Instant> {
+        let waiting_for_credit = !self.out.active.is_empty() && !self.out.sent.any_in_flight();
+        let since = match self.out.sent.newest_in_flight() {
+            Some(time) => time,
+            None if waiting_for_credit => self.out.last_sent,
+            None => return None,
+        };
+        let wait = (self.pto() * (1 << self.out.pto_count.min(6))).min(
+            MAX_PROBE_INTERVAL.max(self.pto()),
+        );
+        Some(since.max(self.out.last_sent) + wait)
+    }
+
+    fn idle_timeout(&self) -> Duration {
+        let peer = self.peer_params.as_ref().map_or(0, |p| p.idle_timeout_ms);
+        match peer {
+            0 => self.config.idle_timeout,
+            ms => self.config.idle_timeout.min(Duration::from_millis(ms)),
+        }
+    }
+
+    /// When to call [`Connection::handle_timeout`], and what for.
+    pub fn poll_timeout(&self) -> Option<(Instant, Timer)> {
+        match &self.state {
+            State::Connecting(client) => Some((client.next(), Timer::Handshake)),
+            State::Closing { until, .. } | State::Draining { until } => {
+                Some((*until, Timer::Closed))
+            }
+            State::Closed => None,
+            State::Established => {
+                let heard = self.inc.last_heard;
+                let quiet_since = heard.max(self.out.last_sent);
+                [
+                    self.confirm.as_ref().map(|c| (c.next(), Timer::Handshake)),
+                    self.inc.policy.due().map(|t| (t, Timer::Feedback)),
+                    self.pacing_time().map(|t| (t, Timer::Pacing)),
+                    self.out.sent.loss_time(self.loss_rtt()).map(|t| (t, Timer::Loss)),
+                    self.probe_time().map(|t| (t, Timer::Probe)),
+                    self.config.keep_alive.map(|k| (quiet_since + k, Timer::KeepAlive)),
+                    Some((heard + self.idle_timeout(), Timer::Idle)),
+                ]
+                .into_iter()
+                .flatten()
+                .min()
+            }
+        }
+    }
+
+    /// When the pacer lets the next packets go; `None` while there is nothing to send or the
+    /// window is full.
+    fn pacing_time(&self) -> Option<Instant> {
+        let ready = !self.out.active.is_empty() && !self.out.blocked && self.window_room() > 0;
+        ready.then(|| self.out.pacer.next_departure()).flatten()
+    }
+
+    fn window_room(&self) -> u64 {
+        self.out.rate.window().saturating_sub(self.out.sent.bytes_in_flight())
+    }
+
+    /// Acts on every timer that is due.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        match &mut self.state {
+            State::Connecting(client) => {
+                if let Some(error) = client.on_timeout(now) {
+                    self.finish(error);
+                }
+            }
+            State::Closing { until, .. } | State::Draining { until } if *until <= now => {
+                self.state = State::Closed;
+            }
+            State::Established => self.established_timeout(now),
+            _ => {}
+        }
+    }
+
+    fn established_timeout(&mut self, now: Instant) {
+        if now >= self.inc.last_heard + self.idle_timeout() {
+            return self.finish(ConnectionError::TimedOut);
+        }
+        if let Some(confirm) = &mut self.confirm {
+            confirm.on_timeout(now);
+        }
+        if self.out.sent.loss_time(self.loss_rtt()).is_some_and(|t| t <= now) {
+            self.detect_losses(now, None, 0, 0);
+        }
+        if self.probe_time().is_some_and(|t| t <= now) {
+            self.out.pto_count += 1;
+            self.out.probes_due = 2;
+            self.stats.probes += 1;
+        }
+        let quiet = self.inc.last_heard.max(self.out.last_sent);
+        if self.config.keep_alive.is_some_and(|k| quiet + k <= now) {
+            self.out.control.push_back(Control::Ping);
+        }
+    }
+
+    /// How blocks are cut now.
+    fn cut(&self) -> Cut {
+        let profile = &self.config.profile;
+        let offered = self.peer_params.as_ref().map_or(u64::MAX, |p| p.schemes);
+        let scheme = if offered & (1 << profile.scheme as u8) != 0 {
+            profile.scheme
+        } else {
+            dfcp_fec::SchemeId::Arq
+        };
+        Cut {
+            scheme,
+            k: profile.block_symbols,
+            payload: self.mtu - SEALED_HEADER_LEN - TAG_LEN,
+        }
+    }
+
+    /// The peer's connection ID.
+    pub(crate) fn remote_cid(&self) -> ConnectionId {
+        self.remote_cid
+    }
+}

@@ -1,0 +1,424 @@
+//! One packet in.
+
+use super::{Channel, CloseCode, Connection, ConnectionError, Control, Event, State};
+use crate::block::{ChannelId, Received, RecvChannel, SendChannel, SolveJob, SymbolIn};
+use crate::packet::{SentPacket, decode_packet_number};
+use crate::rate::{AckPoint, Feedback};
+use crate::time::{Duration, Instant};
+use crate::wire::{AckRanges, BlockReport, Frame, FrameIter, SEALED_HEADER_LEN, Sealed};
+use std::net::SocketAddr;
+
+/// Congestion Experienced (RFC 3168).
+const ECN_CE: u8 = 0b11;
+/// Reports that name a channel after its last symbol.
+const TOUCHED_REPORTS: u8 = 4;
+
+impl Connection {
+    /// Takes a protected packet from `remote`, opening it in place.
+    pub(crate) fn handle_sealed(
+        &mut self,
+        now: Instant,
+        remote: SocketAddr,
+        ecn: u8,
+        header: Sealed,
+        datagram: &mut [u8],
+    ) {
+        let size = datagram.len();
+        let pn = decode_packet_number(self.inc.received.largest(), header.packet_number);
+        let Some(opener) = &mut self.opener else { return };
+        let Ok(plaintext) = opener.open(pn, datagram, SEALED_HEADER_LEN) else {
+            self.stats.forged += 1;
+            return;
+        };
+        let newest = self.inc.received.largest().is_none_or(|l| pn > l);
+        if !self.inc.received.insert(pn) {
+            self.stats.duplicates += 1;
+            return;
+        }
+        self.stats.packets_received += 1;
+        self.stats.bytes_received += size as u64;
+        self.inc.last_heard = now;
+        match &mut self.state {
+            State::Established => {}
+            State::Closing { due, .. } => {
+                *due = (*due).max(1);
+                return;
+            }
+            _ => return,
+        }
+        self.on_confirmed();
+        if newest {
+            self.inc.largest_at = now;
+            // Only the newest packet may move the peer: a delayed one would move it back.
+            self.remote = remote;
+        }
+        if ecn == ECN_CE {
+            self.inc.ce += 1;
+            self.stats.ce_received += 1;
+        }
+        let plaintext: &[u8] = plaintext;
+        let mut eliciting = false;
+        for frame in FrameIter::new(plaintext) {
+            let Ok(frame) = frame else {
+                return self.violation(now, CloseCode::PROTOCOL);
+            };
+            eliciting |= frame.is_ack_eliciting();
+            if let Err(code) = self.on_frame(now, pn, frame) {
+                return self.violation(now, code);
+            }
+        }
+        if eliciting {
+            self.inc.policy.on_packet(now);
+        }
+    }
+
+    fn violation(&mut self, now: Instant, code: CloseCode) {
+        self.close_with(now, code, "protocol violation", ConnectionError::Violation(code));
+    }
+
+    fn on_frame(&mut self, now: Instant, pn: u64, frame: Frame<'_>) -> Result<(), CloseCode> {
+        match frame {
+            Frame::Ping => {}
+            Frame::Ack { largest, received_at_us, delay_us, ce, ranges } => {
+                self.on_ack(now, [largest, received_at_us, delay_us, ce], &ranges)?;
+            }
+            Frame::Blocks(report) => self.on_report(pn, &report),
+            Frame::Symbol { scheme, channel, offset, block_len, esi, data } => {
+                let symbol = SymbolIn { scheme, offset, block_len, esi, data };
+                self.on_symbol(now, ChannelId(channel), &symbol)?;
+            }
+            Frame::MaxData(limit) => {
+                if limit > self.out.max_data {
+                    self.out.max_data = limit;
+                    self.out.blocked = false;
+                }
+            }
+            Frame::MaxStreamData { channel, limit } => {
+                let id = self.known(channel)?;
+                if let Some(send) = self.channels.get_mut(&id).and_then(|c| c.send.as_mut()) {
+                    send.raise_limit(limit);
+                    self.activate(id);
+                }
+            }
+            Frame::Fin { channel, size } => self.on_fin(now, channel, size)?,
+            Frame::Reset { channel, code, charged } => {
+                let id = self.known(channel)?;
+                let Some(recv) = self.channels.get_mut(&id).and_then(|c| c.recv.as_mut()) else {
+                    return Ok(());
+                };
+                if recv.ended().is_none() {
+                    recv.end(code, Some(charged), &mut self.inc.credit);
+                    self.events.push_back(Event::Reset { channel: id, code });
+                    self.inc.policy.on_urgent(now);
+                }
+            }
+            Frame::Stop { channel, code } => {
+                let id = self.known(channel)?;
+                if self.channels.get(&id).is_some_and(|c| c.send.is_some()) {
+                    self.abandon_send(id, code);
+                    self.events.push_back(Event::Stopped { channel: id, code });
+                }
+            }
+            Frame::Close { code, reason } => self.on_close(now, CloseCode(code), reason),
+        }
+        Ok(())
+    }
+
+    fn on_close(&mut self, now: Instant, code: CloseCode, reason: &[u8]) {
+        let error = match code {
+            CloseCode::REFUSED => ConnectionError::Refused,
+            code => ConnectionError::PeerClosed {
+                code,
+                reason: String::from_utf8_lossy(reason).into_owned(),
+            },
+        };
+        self.state = State::Draining { until: now + self.close_time() };
+        self.events.push_back(Event::Closed(error));
+    }
+
+    /// The channel a frame names; opens it, and those below it, if the peer may.
+    fn known(&mut self, channel: u64) -> Result<ChannelId, CloseCode> {
+        let id = ChannelId(channel);
+        if id.opener() == self.role {
+            let opened = id.index() < self.next_local[id.kind() as usize];
+            return if opened { Ok(id) } else { Err(CloseCode::PROTOCOL) };
+        }
+        let next = self.next_remote[id.kind() as usize];
+        if id.index() < next {
+            return Ok(id);
+        }
+        let open = self.channels.keys().filter(|c| c.opener() != self.role).count() as u64;
+        // The peer may learn of an ended channel later than we do: twice the limit is excess.
+        if id.index() - next >= (2 * self.config.max_channels).saturating_sub(open) {
+            return Err(CloseCode::LIMIT);
+        }
+        let stream_limit = self.peer_params.as_ref().map_or(0, |p| p.max_stream_data);
+        for index in next..=id.index() {
+            let id = ChannelId::new(id.opener(), id.kind(), index);
+            let send = id.can_send(self.role).then(|| SendChannel::new(id, stream_limit));
+            let recv = Some(RecvChannel::new(id, self.config.stream_window));
+            self.channels.insert(id, Channel { send, recv });
+            self.events.push_back(Event::Opened(id));
+        }
+        self.next_remote[id.kind() as usize] = id.index() + 1;
+        Ok(id)
+    }
+
+    fn on_symbol(
+        &mut self,
+        now: Instant,
+        id: ChannelId,
+        symbol: &SymbolIn<'_>,
+    ) -> Result<(), CloseCode> {
+        let id = self.known(id.0)?;
+        if !id.can_receive(self.role) {
+            return Err(CloseCode::PROTOCOL);
+        }
+        self.stats.symbols_received += 1;
+        self.inc.touched.insert(id, TOUCHED_REPORTS);
+        let Some(recv) = self.channels.get_mut(&id).and_then(|c| c.recv.as_mut()) else {
+            self.stats.redundant_symbols += 1;
+            return Ok(());
+        };
+        let was_readable = recv.is_readable();
+        match recv.on_symbol(symbol, &mut self.inc.credit)? {
+            Received::Redundant => self.stats.redundant_symbols += 1,
+            Received::Progress | Received::Solvable => {}
+            Received::Complete => self.on_block_complete(now, id),
+        }
+        let recv = self.channels.get(&id).and_then(|c| c.recv.as_ref());
+        if !was_readable && recv.is_some_and(RecvChannel::is_readable) {
+            self.events.push_back(Event::Readable(id));
+        }
+        Ok(())
+    }
+
+    fn on_block_complete(&mut self, now: Instant, id: ChannelId) {
+        let Some(recv) = self.channels.get(&id).and_then(|c| c.recv.as_ref()) else { return };
+        if recv.is_complete() {
+            self.inc.policy.on_urgent(now);
+        }
+        if recv.is_excessive() {
+            self.violation(now, CloseCode::LIMIT);
+        }
+    }
+
+    fn on_fin(&mut self, now: Instant, channel: u64, size: u64) -> Result<(), CloseCode> {
+        let id = self.known(channel)?;
+        self.inc.touched.insert(id, TOUCHED_REPORTS);
+        let Some(recv) = self.channels.get_mut(&id).and_then(|c| c.recv.as_mut()) else {
+            return Ok(());
+        };
+        if recv.ended().is_some() || recv.final_size() == Some(size) {
+            return Ok(());
+        }
+        recv.on_fin(size)?;
+        if recv.is_complete() {
+            self.inc.policy.on_urgent(now);
+        }
+        self.events.push_back(Event::Readable(id));
+        Ok(())
+    }
+
+    /// Work that the driver should do, here or on another thread, and hand back with
+    /// [`Connection::finish_solve`].
+    pub fn take_solve_job(&mut self) -> Option<SolveJob> {
+        let touched = self.inc.touched.keys().copied();
+        for id in touched {
+            let recv = self.channels.get_mut(&id).and_then(|c| c.recv.as_mut());
+            if let Some(job) = recv.and_then(RecvChannel::take_job) {
+                return Some(job);
+            }
+        }
+        None
+    }
+
+    /// Takes a finished job back.
+    pub fn finish_solve(&mut self, now: Instant, job: SolveJob) {
+        let id = job.channel;
+        let Some(recv) = self.channels.get_mut(&id).and_then(|c| c.recv.as_mut()) else { return };
+        let was_readable = recv.is_readable();
+        if recv.on_solved(job) {
+            self.stats.blocks_solved += 1;
+            if !was_readable && recv.is_readable() {
+                self.events.push_back(Event::Readable(id));
+            }
+            self.on_block_complete(now, id);
+        }
+    }
+
+    fn on_ack(
+        &mut self,
+        now: Instant,
+        [largest, received_at_us, delay_us, ce]: [u64; 4],
+        ranges: &AckRanges<'_>,
+    ) -> Result<(), CloseCode> {
+        let outcome = self.out.sent.on_ack(now, largest, ranges).ok_or(CloseCode::PROTOCOL)?;
+        let loss = self.out.loss.probability();
+        let scheduler = &*self.out.scheduler;
+        for (_, packet) in &outcome.acked {
+            self.out.delivered_total += u64::from(packet.size);
+            if let Some(symbol) = packet.symbol {
+                let id = ChannelId(symbol.channel);
+                let send = self.channels.get_mut(&id).and_then(|c| c.send.as_mut());
+                if let Some(send) = send {
+                    send.on_settled(symbol.offset, true, packet.was_lost(), scheduler, loss);
+                }
+            }
+        }
+        for _ in 0..outcome.spurious {
+            self.out.loss.undo_loss();
+            self.stats.spurious_losses += 1;
+        }
+        let mut newest = None;
+        if outcome.largest_advanced
+            && let Some((_, packet)) = outcome.acked.iter().find(|(pn, _)| *pn == largest)
+        {
+            let delay = Duration::from_micros(delay_us.min(1_000_000));
+            self.out.rtt.update(now.saturating_since(packet.time), delay);
+            newest = Some(AckPoint::new(
+                Duration::from_micros(received_at_us),
+                packet.time,
+                packet.sent_total,
+                self.out.delivered_total,
+            ));
+        }
+        let acked = outcome.acked.len() as u64;
+        for (_, packet) in outcome.acked {
+            packet.control.into_iter().for_each(|c| self.on_control_acked(c));
+        }
+        let ce_new = ce.saturating_sub(self.inc.peer_ce);
+        self.inc.peer_ce = self.inc.peer_ce.max(ce);
+        self.detect_losses(now, newest, acked, ce_new);
+        if acked > 0 {
+            self.out.pto_count = 0;
+        }
+        Ok(())
+    }
+
+    fn on_control_acked(&mut self, control: Control) {
+        match control {
+            Control::Fin(id) => {
+                if let Some(send) = self.channels.get_mut(&id).and_then(|c| c.send.as_mut()) {
+                    send.fin_acked = true;
+                }
+                self.check_acknowledged(id);
+            }
+            Control::MtuProbe(size) => {
+                self.mtu = self.mtu.max(usize::from(size));
+                self.out.mtu_probes_left = 0;
+                self.out.probing_mtu = false;
+            }
+            _ => {}
+        }
+    }
+
+    /// Finds lost packets, puts back what they carried, and tells the rate controller everything
+    /// that this moment taught.
+    pub(super) fn detect_losses(
+        &mut self,
+        now: Instant,
+        newest: Option<AckPoint>,
+        acked: u64,
+        ce_new: u64,
+    ) {
+        let rtt = self.loss_rtt();
+        let lost = self.out.sent.detect_lost(now, rtt);
+        let lost_count = lost.len() as u64;
+        self.stats.packets_lost += lost_count;
+        // After a blackout the lost packets tell of the blackout, not of the path's loss rate.
+        if self.out.pto_count < 2 {
+            self.out.loss.update(acked, lost_count);
+        }
+        lost.into_iter().for_each(|(_, packet)| self.on_lost(packet));
+        let mut feedback = Feedback::new(now, &self.out.rtt);
+        feedback.newest = newest;
+        feedback.acked_packets = acked;
+        feedback.lost_packets = lost_count;
+        feedback.ce_packets = ce_new;
+        feedback.bytes_in_flight = self.out.sent.bytes_in_flight();
+        feedback.idle_total = self.out.idle_total;
+        self.out.rate.on_feedback(&feedback);
+        let rate = self.out.rate.pacing_rate();
+        self.out.pacer.set(now, rate, self.mtu as u64);
+    }
+
+    fn on_lost(&mut self, packet: SentPacket<Control>) {
+        if let Some(symbol) = packet.symbol {
+            let id = ChannelId(symbol.channel);
+            let loss = self.out.loss.probability();
+            if let Some(send) = self.channels.get_mut(&id).and_then(|c| c.send.as_mut()) {
+                send.on_settled(symbol.offset, false, false, &*self.out.scheduler, loss);
+            }
+            self.activate(id);
+        }
+        for control in packet.control {
+            match control {
+                Control::Ping => {}
+                Control::MtuProbe(_) => {
+                    self.out.mtu_probes_left = self.out.mtu_probes_left.saturating_sub(1);
+                    self.out.probing_mtu = false;
+                }
+                other => self.out.control.push_back(other),
+            }
+        }
+    }
+
+    fn on_report(&mut self, pn: u64, report: &BlockReport<'_>) {
+        let id = ChannelId(report.channel);
+        let loss = self.out.loss.probability();
+        let Some(send) = self.channels.get_mut(&id).and_then(|c| c.send.as_mut()) else { return };
+        // What a block needs may only be raised by news; being done is for ever.
+        let fresh = pn >= self.inc.newest_feedback;
+        self.inc.newest_feedback = self.inc.newest_feedback.max(pn);
+        let scheduler = &*self.out.scheduler;
+        let mut freed = send.on_done_below(report.done_below);
+        for (offset, needed) in report.iter().filter(|&(_, needed)| fresh || needed == 0) {
+            freed += send.on_report(offset, needed, scheduler, loss);
+        }
+        self.out.buffered = self.out.buffered.saturating_sub(freed);
+        self.activate(id);
+        if freed > 0 {
+            self.notify_writable();
+            self.check_acknowledged(id);
+        }
+    }
+
+    /// Puts a channel on the list of those with something to send, if it has.
+    pub(super) fn activate(&mut self, id: ChannelId) {
+        let active = self
+            .channels
+            .get(&id)
+            .and_then(|c| c.send.as_ref())
+            .is_some_and(SendChannel::is_active);
+        if active {
+            self.out.active.insert(id);
+        }
+    }
+
+    pub(super) fn check_acknowledged(&mut self, id: ChannelId) {
+        let Some(channel) = self.channels.get_mut(&id) else { return };
+        if channel.send.as_ref().is_some_and(SendChannel::is_acknowledged) {
+            channel.send = None;
+            self.out.active.remove(&id);
+            self.events.push_back(Event::Acknowledged(id));
+            self.forget_if_over(id);
+        }
+    }
+
+    /// Drops a channel whose both halves are over.
+    pub(super) fn forget_if_over(&mut self, id: ChannelId) {
+        let over = self.channels.get(&id).is_some_and(|c| c.send.is_none() && c.recv.is_none());
+        if over {
+            self.channels.remove(&id);
+        }
+    }
+
+    /// What a report says of `id`: of a forgotten channel, that it is complete.
+    pub(super) fn channel_report(&self, id: ChannelId) -> (u64, Vec<(u64, u32)>) {
+        match self.channels.get(&id).and_then(|c| c.recv.as_ref()) {
+            Some(recv) => recv.report(),
+            None => (1 << 60, Vec::new()),
+        }
+    }
+}

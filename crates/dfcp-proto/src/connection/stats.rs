@@ -1,0 +1,53 @@
+//! Counters that are always on.
+
+use crate::time::{Duration, Rate};
+
+/// What a connection did so far.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct ConnectionStats {
+    /// Datagrams sent, handshake included.
+    pub packets_sent: u64,
+    /// UDP payload bytes sent.
+    pub bytes_sent: u64,
+    /// Datagrams received and authenticated.
+    pub packets_received: u64,
+    /// UDP payload bytes received and authenticated.
+    pub bytes_received: u64,
+    /// Packets declared lost.
+    pub packets_lost: u64,
+    /// Of these, how many arrived after all.
+    pub spurious_losses: u64,
+    /// Probe timeouts.
+    pub probes: u64,
+    /// Source symbols sent for the first time.
+    pub source_symbols_sent: u64,
+    /// Repair symbols sent.
+    pub repair_symbols_sent: u64,
+    /// Symbols received.
+    pub symbols_received: u64,
+    /// Symbols received that taught nothing.
+    pub redundant_symbols: u64,
+    /// Blocks that needed solving.
+    pub blocks_solved: u64,
+    /// Datagrams that failed authentication.
+    pub forged: u64,
+    /// Datagrams seen before.
+    pub duplicates: u64,
+    /// Datagrams that are no packets.
+    pub malformed: u64,
+    /// Packets received with Congestion Experienced.
+    pub ce_received: u64,
+    /// Smoothed round-trip time.
+    pub rtt: Duration,
+    /// Smallest round-trip time.
+    pub min_rtt: Duration,
+    /// Loss probability, recent.
+    pub loss: f64,
+    /// Bandwidth of the path as the rate controller sees it.
+    pub bandwidth: Rate,
+    /// Rate at which packets leave.
+    pub pacing_rate: Rate,
+    /// Largest datagram in use, bytes.
+    pub datagram_size: usize,
+}

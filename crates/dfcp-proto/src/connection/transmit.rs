@@ -1,0 +1,372 @@
+//! One packet out.
+
+use super::{Connection, Control, State};
+use crate::block::{ChannelId, RecvChannel, SendChannel, SymbolOut};
+use crate::packet::{NewPacket, SymbolRef};
+use crate::time::{Duration, Instant};
+use crate::wire::{Frame, SEALED_HEADER_LEN, TAG_LEN, emit_sealed_header, symbol_overhead};
+
+/// ECN-capable, ECT(0) (RFC 3168).
+const ECT0: u8 = 0b10;
+/// Largest share of a report packet that ACK ranges may take.
+const ACK_ROOM: usize = 600;
+/// A packet number is repeated in this many reports: with half of them lost, one in 4,000 packets
+/// goes unreported.
+const REPORT_MEMORY: usize = 12;
+/// Bytes of data below which flow control is worth an update: a quarter of the budget.
+const CREDIT_STEP: u64 = 4;
+
+/// Datagrams for one system call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transmit {
+    /// Where to.
+    pub destination: std::net::SocketAddr,
+    /// ECN codepoint for the IP header.
+    pub ecn: u8,
+    /// Bytes written to the buffer.
+    pub size: usize,
+    /// If set, the bytes are several datagrams of this size (the last may be shorter).
+    pub segment_size: Option<usize>,
+}
+
+impl Connection {
+    /// Writes the next datagrams to `out` (appended), at most `max_segments` and all of one size
+    /// but the last.
+    pub fn poll_transmit(
+        &mut self,
+        now: Instant,
+        max_segments: usize,
+        out: &mut Vec<u8>,
+    ) -> Option<Transmit> {
+        let start = out.len();
+        let segment = match self.state {
+            State::Connecting(_) => {
+                out.extend_from_slice(&self.transmit_syn(now)?);
+                None
+            }
+            State::Closing { .. } => self.transmit_close(now, out)?,
+            State::Draining { .. } | State::Closed => return None,
+            State::Established => self.transmit_established(now, max_segments.max(1), out)?,
+        };
+        let size = out.len() - start;
+        self.stats.packets_sent += segment.map_or(1, |s| size.div_ceil(s)) as u64;
+        self.stats.bytes_sent += size as u64;
+        let segment_size = segment.filter(|&s| s < size);
+        let ecn = if matches!(self.state, State::Established) { ECT0 } else { 0 };
+        Some(Transmit { destination: self.remote, ecn, size, segment_size })
+    }
+
+    /// Returns the size of the segments written; `None` if there was nothing to send.
+    fn transmit_established(
+        &mut self,
+        now: Instant,
+        max_segments: usize,
+        out: &mut Vec<u8>,
+    ) -> Option<Option<usize>> {
+        if let Some(ack) = self.confirm.as_mut().and_then(|c| c.transmit(now)) {
+            out.extend_from_slice(ack);
+            return Some(None);
+        }
+        self.probe_mtu();
+        let report_due = self.inc.policy.due().is_some_and(|due| due <= now);
+        if report_due || !self.out.control.is_empty() {
+            self.transmit_control(now, out);
+            return Some(None);
+        }
+        let start = out.len();
+        let mut segment: Option<usize> = None;
+        for _ in 0..max_segments {
+            let Some((id, symbol)) = self.next_symbol(now) else { break };
+            let size = SEALED_HEADER_LEN
+                + symbol_overhead(id.0, symbol.offset, symbol.block_len)
+                + symbol.symbol_len
+                + TAG_LEN;
+            // A larger packet begins the next batch; a smaller one ends this.
+            if segment.is_some_and(|s| size > s) {
+                break;
+            }
+            if !self.transmit_symbol(now, id, &symbol, out) {
+                break;
+            }
+            if size < *segment.get_or_insert(size) {
+                break;
+            }
+        }
+        if out.len() == start {
+            if self.out.probes_due > 0 {
+                self.out.probes_due = 0;
+                self.out.control.push_back(Control::Ping);
+                self.transmit_control(now, out);
+                return Some(None);
+            }
+            return None;
+        }
+        Some(segment)
+    }
+
+    /// The symbol that window, pacer and scheduler let go now; probes pass the first two.
+    fn next_symbol(&mut self, now: Instant) -> Option<(ChannelId, SymbolOut)> {
+        if self.out.probes_due == 0 {
+            let size = self.mtu as u64;
+            if self.out.active.is_empty() || self.out.blocked {
+                self.out.idle_total = self.out.sent_total;
+                return None;
+            }
+            if self.window_room() < size || self.out.pacer.available(now) < size {
+                return None;
+            }
+        }
+        let picked = self.pick();
+        if picked.is_none() {
+            self.out.blocked = true;
+            self.out.idle_total = self.out.sent_total;
+            if self.out.probes_due > 0 {
+                let sends = self.channels.iter().filter_map(|(id, c)| Some((*id, c.send.as_ref()?)));
+                return sends.into_iter().find_map(|(id, send)| Some((id, send.probe()?)));
+            }
+        }
+        picked
+    }
+
+    /// Serves channels in turn: blocks that lack symbols first, new blocks after.
+    fn pick(&mut self) -> Option<(ChannelId, SymbolOut)> {
+        let loss = self.out.loss.probability();
+        let cut = self.cut();
+        let credit = self.out.max_data.saturating_sub(self.out.charged);
+        let cursor = self.out.cursor;
+        let turn: Vec<ChannelId> =
+            self.out.active.range(cursor..).chain(self.out.active.range(..cursor)).copied().collect();
+        let scheduler = &*self.out.scheduler;
+        let mut open = None;
+        for repair in [true, false] {
+            for &id in &turn {
+                let Some(send) = self.channels.get_mut(&id).and_then(|c| c.send.as_mut()) else {
+                    self.out.active.remove(&id);
+                    continue;
+                };
+                let symbol = if repair {
+                    send.next_repair(scheduler, loss)
+                } else {
+                    let limit = scheduler.max_open_blocks();
+                    let begun = *open.get_or_insert_with(|| 0) + send.open_blocks();
+                    if begun >= limit {
+                        continue;
+                    }
+                    // An error means a geometry that the code refuses: none is cut by us.
+                    send.next_new(&cut, credit).ok().flatten()
+                };
+                if let Some(symbol) = symbol {
+                    self.out.cursor = ChannelId(id.0 + 1);
+                    return Some((id, symbol));
+                }
+                if !send.is_active() {
+                    self.out.active.remove(&id);
+                }
+            }
+        }
+        None
+    }
+
+    /// Seals one symbol into `out`; false if the code failed, which ends the batch.
+    fn transmit_symbol(
+        &mut self,
+        now: Instant,
+        id: ChannelId,
+        symbol: &SymbolOut,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let loss = self.out.loss.probability();
+        let start = out.len();
+        let pn = self.begin_packet(now, out);
+        let SymbolOut { offset, block_len, scheme, esi, symbol_len, charge } = *symbol;
+        Frame::emit_symbol_header(out, scheme, id.0, offset, block_len, esi);
+        let body = out.len();
+        out.resize(body + symbol_len, 0);
+        let Some(send) = self.channels.get_mut(&id).and_then(|c| c.send.as_mut()) else {
+            out.truncate(start);
+            return false;
+        };
+        let scheduler = &*self.out.scheduler;
+        if send.write_symbol(symbol, &mut out[body..], scheduler, loss).is_err() {
+            out.truncate(start);
+            return false;
+        }
+        let source = block_len.div_ceil(symbol_len as u64);
+        if u64::from(esi) < source {
+            self.stats.source_symbols_sent += 1;
+        } else {
+            self.stats.repair_symbols_sent += 1;
+        }
+        if charge > 0 {
+            self.out.charged += charge;
+            self.notify_writable();
+        }
+        self.out.probes_due = self.out.probes_due.saturating_sub(1);
+        let symbol = SymbolRef { channel: id.0, offset };
+        self.finish_packet(now, pn, start, out, Some(symbol), Vec::new(), true);
+        self.out.pacer.consume((out.len() - start) as u64);
+        true
+    }
+
+    /// Feedback and control frames in a packet of their own.
+    fn transmit_control(&mut self, now: Instant, out: &mut Vec<u8>) {
+        let start = out.len();
+        let room = |out: &Vec<u8>, mtu: usize| mtu.saturating_sub(out.len() - start + TAG_LEN);
+        let pn = self.begin_packet(now, out);
+        if self.inc.received.largest().is_some() {
+            self.emit_feedback(now, out, start);
+        }
+        let mut sent = Vec::new();
+        let mut pad_to = 0;
+        while let Some(control) = self.out.control.pop_front() {
+            // The longest control frame is three eight-byte numbers and a type.
+            if room(out, self.mtu) < 25 {
+                self.out.control.push_front(control);
+                break;
+            }
+            let alone = matches!(control, Control::MtuProbe(_));
+            if let Control::MtuProbe(size) = control {
+                pad_to = usize::from(size);
+            }
+            self.emit_control(control, out);
+            sent.push(control);
+            if alone {
+                break;
+            }
+        }
+        if pad_to > 0 {
+            out.resize((start + pad_to - TAG_LEN).max(out.len()), 0);
+        }
+        let eliciting = !sent.is_empty();
+        self.finish_packet(now, pn, start, out, None, sent, eliciting);
+    }
+
+    fn emit_control(&self, control: Control, out: &mut Vec<u8>) {
+        let channel = |id: ChannelId| self.channels.get(&id);
+        match control {
+            Control::Ping | Control::MtuProbe(_) => Frame::Ping.emit(out),
+            Control::MaxStreamData(id) => {
+                let recv = channel(id).and_then(|c| c.recv.as_ref());
+                let limit = recv.map_or(0, RecvChannel::limit);
+                Frame::MaxStreamData { channel: id.0, limit }.emit(out);
+            }
+            Control::Fin(id) => match channel(id).and_then(|c| c.send.as_ref()) {
+                Some(send) => Frame::Fin { channel: id.0, size: send.size() }.emit(out),
+                None => Frame::Ping.emit(out),
+            },
+            Control::Reset(id, code) => {
+                let charged = channel(id).and_then(|c| c.send.as_ref()).map_or(0, SendChannel::charged);
+                Frame::Reset { channel: id.0, code, charged }.emit(out);
+            }
+            Control::Stop(id, code) => Frame::Stop { channel: id.0, code }.emit(out),
+        }
+    }
+
+    /// Everything the peer should know about what arrived.
+    fn emit_feedback(&mut self, now: Instant, out: &mut Vec<u8>, start: usize) {
+        let Some(largest) = self.inc.received.largest() else { return };
+        let micros = |d: Duration| d.as_micros() as u64;
+        let head = [
+            largest,
+            micros(self.inc.largest_at.saturating_since(self.epoch)),
+            micros(now.saturating_since(self.inc.largest_at)),
+            self.inc.ce,
+        ];
+        let said_often = if self.inc.reported.len() >= REPORT_MEMORY {
+            self.inc.reported.pop_front().unwrap_or(0)
+        } else {
+            0
+        };
+        self.inc.reported.push_back(largest);
+        let ranges = self.inc.received.iter_descending().take_while(|&(_, high)| high >= said_often);
+        Frame::emit_ack(out, head, ranges, ACK_ROOM);
+        let credit = &mut self.inc.credit;
+        credit.granted = credit.granted.max(credit.grantable());
+        Frame::MaxData(credit.granted).emit(out);
+        let mut touched = std::mem::take(&mut self.inc.touched);
+        touched.retain(|&id, left| {
+            let room = (self.mtu - TAG_LEN).saturating_sub(out.len() - start);
+            if room < 40 {
+                return true; // next report
+            }
+            let (done_below, entries) = self.channel_report(id);
+            Frame::emit_blocks(out, id.0, done_below, entries.into_iter(), room);
+            *left -= 1;
+            *left > 0
+        });
+        self.inc.touched.append(&mut touched);
+        self.inc.policy.on_sent(now);
+    }
+
+    /// Asks for a report soon when the application freed a good part of the budget.
+    pub(super) fn offer_credit(&mut self, now: Instant) {
+        let credit = &self.inc.credit;
+        if credit.grantable() >= credit.granted + credit.budget / CREDIT_STEP {
+            self.inc.policy.on_urgent(now);
+        }
+    }
+
+    /// Tries a larger datagram, one probe at a time.
+    fn probe_mtu(&mut self) {
+        if self.out.mtu_probes_left == 0 || self.out.probing_mtu {
+            return;
+        }
+        let peer = self.peer_params.as_ref().map_or(0, |p| p.max_datagram as usize);
+        let size = self.config.max_datagram(self.remote).min(peer);
+        if size > self.mtu {
+            self.out.probing_mtu = true;
+            self.out.control.push_back(Control::MtuProbe(size as u16));
+        }
+    }
+
+    fn transmit_close(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Option<usize>> {
+        let State::Closing { code, ref reason, ref mut due, .. } = self.state else { return None };
+        *due = due.checked_sub(1)?;
+        let frame_reason = reason.clone();
+        let start = out.len();
+        let pn = self.begin_packet(now, out);
+        Frame::Close { code: code.0, reason: frame_reason.as_bytes() }.emit(out);
+        self.finish_packet(now, pn, start, out, None, Vec::new(), false);
+        Some(None)
+    }
+
+    /// Writes the header of the next packet and returns its number.
+    fn begin_packet(&mut self, now: Instant, out: &mut Vec<u8>) -> u64 {
+        if self.out.sent.next_number() >= self.out.next_skip {
+            self.out.sent.skip_number(now);
+            self.out.next_skip = self.out.sent.next_number() + 256 + self.rng.below(4096);
+        }
+        let pn = self.out.sent.next_number();
+        emit_sealed_header(out, self.remote_cid, pn);
+        pn
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the parts of one record, used in this file only")]
+    fn finish_packet(
+        &mut self,
+        now: Instant,
+        pn: u64,
+        start: usize,
+        out: &mut Vec<u8>,
+        symbol: Option<SymbolRef>,
+        control: Vec<Control>,
+        ack_eliciting: bool,
+    ) {
+        if let Some(sealer) = &mut self.sealer {
+            sealer.seal(pn, out, start, SEALED_HEADER_LEN);
+        }
+        let size = (out.len() - start) as u16;
+        self.out.sent_total += u64::from(size);
+        if ack_eliciting {
+            self.out.last_sent = now;
+        }
+        self.out.sent.push(NewPacket {
+            time: now,
+            size,
+            sent_total: self.out.sent_total,
+            symbol,
+            control,
+            ack_eliciting,
+        });
+    }
+}

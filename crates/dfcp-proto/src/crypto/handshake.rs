@@ -1,0 +1,275 @@
+//! Noise XX in three packets, with a responder that keeps no state before the third.
+//!
+//! The server's ephemeral key is a keyed hash of the SYN and the client's address. When the ACK
+//! comes back it brings the SYN's Noise message along, the server repeats its own second message
+//! and reads the third: a client that cannot receive at its address cannot have seen the second
+//! message, so the same bytes validate the address and authenticate the client.
+
+use super::keys::{PublicKey, SecretRng, StaticKey};
+use crate::wire::{COOKIE_LEN, TransportParams, VERSION, WireError};
+use snow::params::{CipherChoice, DHChoice, HashChoice, NoiseParams};
+use snow::resolvers::{CryptoResolver, DefaultResolver};
+use snow::types::{Cipher, Dh, Hash, Random};
+use snow::{Builder, HandshakeState};
+use std::net::SocketAddr;
+
+const PATTERN: &str = "Noise_XX_25519_ChaChaPoly_BLAKE2s";
+/// Room for any handshake message with its parameters.
+const MESSAGE_MAX: usize = 1024;
+
+/// The handshake cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum HandshakeError {
+    /// A message failed authentication or is malformed.
+    #[error("handshake message refused: {0}")]
+    Noise(#[from] snow::Error),
+    /// The peer's parameters are malformed.
+    #[error("handshake parameters refused: {0}")]
+    Params(#[from] WireError),
+    /// The server proved a key other than the one expected.
+    #[error("the peer's key is {found}, expected {expected}")]
+    WrongKey {
+        /// The key that was expected.
+        expected: PublicKey,
+        /// The key that the peer proved.
+        found: PublicKey,
+    },
+    /// The cookie is not ours, too old, or for another address.
+    #[error("cookie refused")]
+    Cookie,
+}
+
+/// What a finished handshake leaves: secrets of both directions, the peer's key and parameters.
+#[derive(Debug)]
+pub struct SessionKeys {
+    /// Protects what this side sends.
+    pub send: [u8; 32],
+    /// Protects what this side receives.
+    pub receive: [u8; 32],
+    /// The peer's static key, proven.
+    pub peer: PublicKey,
+    /// The peer's parameters, authenticated.
+    pub params: TransportParams,
+}
+
+/// Snow's own primitives, except that randomness comes from our seeded generator.
+struct Seeded([u8; 32]);
+
+impl CryptoResolver for Seeded {
+    fn resolve_rng(&self) -> Option<Box<dyn Random>> {
+        Some(Box::new(NoiseRng(SecretRng::new(&self.0, "noise"))))
+    }
+    fn resolve_dh(&self, choice: &DHChoice) -> Option<Box<dyn Dh>> {
+        DefaultResolver.resolve_dh(choice)
+    }
+    fn resolve_hash(&self, choice: &HashChoice) -> Option<Box<dyn Hash>> {
+        DefaultResolver.resolve_hash(choice)
+    }
+    fn resolve_cipher(&self, choice: &CipherChoice) -> Option<Box<dyn Cipher>> {
+        DefaultResolver.resolve_cipher(choice)
+    }
+}
+
+struct NoiseRng(SecretRng);
+
+impl Random for NoiseRng {
+    fn try_fill_bytes(&mut self, out: &mut [u8]) -> Result<(), snow::Error> {
+        self.0.fill(out);
+        Ok(())
+    }
+}
+
+// OutputReader holds only plain data; the trait asks for both.
+fn builder<'a>(
+    key: &'a StaticKey,
+    seed: [u8; 32],
+    prologue: &'a [u8],
+) -> Result<Builder<'a>, snow::Error> {
+    let params: NoiseParams = PATTERN.parse()?;
+    Builder::with_resolver(params, Box::new(Seeded(seed)))
+        .local_private_key(key.secret())?
+        .prologue(prologue)
+}
+
+/// Both sides must have seen the same version and client address ID, or the first tag fails.
+fn prologue(client_cid: &[u8]) -> Vec<u8> {
+    [b"dfcp".as_slice(), &VERSION.to_be_bytes(), client_cid].concat()
+}
+
+pub(super) fn public_of(key: &StaticKey) -> PublicKey {
+    let mut dh = DefaultResolver
+        .resolve_dh(&DHChoice::Curve25519)
+        .expect("Curve25519 is compiled in");
+    dh.set(key.secret());
+    let mut public = [0; 32];
+    public.copy_from_slice(dh.pubkey());
+    PublicKey(public)
+}
+
+fn finish(mut noise: HandshakeState, params: TransportParams) -> Result<SessionKeys, HandshakeError> {
+    let mut peer = [0; 32];
+    peer.copy_from_slice(noise.get_remote_static().ok_or(snow::Error::State(
+        snow::error::StateProblem::MissingKeyMaterial,
+    ))?);
+    let (initiator, responder) = noise.dangerously_get_raw_split();
+    let (send, receive) =
+        if noise.is_initiator() { (initiator, responder) } else { (responder, initiator) };
+    Ok(SessionKeys { send, receive, peer: PublicKey(peer), params })
+}
+
+/// The client's side.
+pub struct ClientHandshake {
+    noise: HandshakeState,
+    /// First message, sent in the SYN and again in the ACK.
+    pub message: [u8; 32],
+}
+
+impl ClientHandshake {
+    /// Makes the first message.
+    pub fn new(key: &StaticKey, client_cid: &[u8], seed: [u8; 32]) -> Result<Self, HandshakeError> {
+        let prologue = prologue(client_cid);
+        let mut noise = builder(key, seed, &prologue)?.build_initiator()?;
+        let mut message = [0; 32];
+        noise.write_message(&[], &mut message)?;
+        Ok(Self { noise, message })
+    }
+
+    /// Reads the SYNACK's message and makes the ACK's. The peer's key is checked against
+    /// `expected` before anything of ours is revealed to it.
+    pub fn finish(
+        mut self,
+        message: &[u8],
+        expected: Option<PublicKey>,
+        params: &TransportParams,
+    ) -> Result<(Vec<u8>, SessionKeys), HandshakeError> {
+        let mut payload = [0; MESSAGE_MAX];
+        let len = self.noise.read_message(message, &mut payload)?;
+        let peer_params = TransportParams::parse(&payload[..len])?;
+        let found = self.noise.get_remote_static().and_then(|k| k.try_into().ok()).map(PublicKey);
+        if let (Some(expected), Some(found)) = (expected, found)
+            && expected != found
+        {
+            return Err(HandshakeError::WrongKey { expected, found });
+        }
+        let mut reply = [0; MESSAGE_MAX];
+        let len = self.noise.write_message(&params.emit(), &mut reply)?;
+        Ok((reply[..len].to_vec(), finish(self.noise, peer_params)?))
+    }
+}
+
+impl std::fmt::Debug for ClientHandshake {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ClientHandshake")
+    }
+}
+
+/// The facts of a SYN that a stateless answer depends on.
+#[derive(Clone, Copy, Debug)]
+pub struct SynFacts<'a> {
+    /// Where it came from.
+    pub remote: SocketAddr,
+    /// Its connection ID.
+    pub client_cid: &'a [u8],
+    /// Its Noise message.
+    pub message: &'a [u8; 32],
+    /// Its datagram's size.
+    pub syn_size: u16,
+    /// Which two-minute slot the server answered in.
+    pub slot: u32,
+}
+
+/// The server's side: secrets, no per-client state.
+pub struct Responder {
+    key: StaticKey,
+    cookie_secret: [u8; 32],
+}
+
+impl Responder {
+    /// Answers with `key`; cookies hang on `cookie_secret`.
+    pub fn new(key: StaticKey, cookie_secret: [u8; 32]) -> Self {
+        Self { key, cookie_secret }
+    }
+
+    /// Bytes that depend on the secret and on everything in `syn`.
+    fn derive<const N: usize>(&self, label: &str, syn: &SynFacts<'_>) -> [u8; N] {
+        let mut hasher = blake3::Hasher::new_keyed(&self.cookie_secret);
+        hasher.update(label.as_bytes());
+        match syn.remote.ip().to_canonical() {
+            std::net::IpAddr::V4(ip) => hasher.update(&ip.octets()),
+            std::net::IpAddr::V6(ip) => hasher.update(&ip.octets()),
+        };
+        hasher.update(&syn.remote.port().to_be_bytes());
+        hasher.update(&syn.slot.to_be_bytes());
+        hasher.update(&syn.syn_size.to_be_bytes());
+        hasher.update(syn.message);
+        hasher.update(syn.client_cid);
+        let mut out = [0; N];
+        hasher.finalize_xof().fill(&mut out);
+        out
+    }
+
+    /// The connection ID that this server gives the client of `syn`.
+    pub fn connection_id(&self, syn: &SynFacts<'_>) -> [u8; 8] {
+        self.derive("cid", syn)
+    }
+
+    /// The cookie for `syn`.
+    pub fn cookie(&self, syn: &SynFacts<'_>) -> [u8; COOKIE_LEN] {
+        self.derive("cookie", syn)
+    }
+
+    /// The second message: the same bytes for the same `syn` and `params`.
+    fn respond(
+        &self,
+        syn: &SynFacts<'_>,
+        params: &TransportParams,
+    ) -> Result<(HandshakeState, Vec<u8>), HandshakeError> {
+        let prologue = prologue(syn.client_cid);
+        let seed = self.derive("ephemeral", syn);
+        let mut noise = builder(&self.key, seed, &prologue)?.build_responder()?;
+        noise.read_message(syn.message, &mut [0; MESSAGE_MAX])?;
+        let mut reply = [0; MESSAGE_MAX];
+        let len = noise.write_message(&params.emit(), &mut reply)?;
+        Ok((noise, reply[..len].to_vec()))
+    }
+
+    /// The Noise message of a SYNACK.
+    pub fn synack(
+        &self,
+        syn: &SynFacts<'_>,
+        params: &TransportParams,
+    ) -> Result<Vec<u8>, HandshakeError> {
+        self.respond(syn, params).map(|(_, message)| message)
+    }
+
+    /// Checks the cookie (cheap), then the whole exchange, and gives the session's keys.
+    pub fn accept(
+        &self,
+        syn: &SynFacts<'_>,
+        cookie: &[u8; COOKIE_LEN],
+        params: &TransportParams,
+        message: &[u8],
+    ) -> Result<SessionKeys, HandshakeError> {
+        let expected = blake3::Hash::from_bytes(pad(self.cookie(syn)));
+        // blake3::Hash compares in constant time.
+        if expected != blake3::Hash::from_bytes(pad(*cookie)) {
+            return Err(HandshakeError::Cookie);
+        }
+        let (mut noise, _) = self.respond(syn, params)?;
+        let mut payload = [0; MESSAGE_MAX];
+        let len = noise.read_message(message, &mut payload)?;
+        finish(noise, TransportParams::parse(&payload[..len])?)
+    }
+}
+
+fn pad(cookie: [u8; COOKIE_LEN]) -> [u8; 32] {
+    let mut out = [0; 32];
+    out[..COOKIE_LEN].copy_from_slice(&cookie);
+    out
+}
+
+impl std::fmt::Debug for Responder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Responder({})", self.key.public())
+    }
+}

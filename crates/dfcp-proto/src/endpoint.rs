@@ -1,0 +1,394 @@
+//! Many connections behind one address: routes datagrams, answers handshakes without state,
+//! accepts.
+
+use crate::block::Role;
+use crate::config::{MIN_DATAGRAM, TransportConfig};
+use crate::connection::{ConnectParams, Connection, Timer, Transmit, local_params};
+use crate::crypto::{HandshakeError, PublicKey, Responder, SecretRng, StaticKey, SynFacts};
+use crate::time::{Duration, Instant};
+use crate::wire::{
+    Ack, ConnectionId, Packet, RESET_TOKEN_LEN, Sealed, Syn, SynAck, VERSION, emit_reset,
+    emit_version,
+};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// Names a connection at this endpoint; never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConnectionHandle(pub u64);
+
+/// Whether a client's key is welcome.
+pub type Authorize = Arc<dyn Fn(&PublicKey) -> bool + Send + Sync>;
+
+/// How an endpoint takes connections.
+#[derive(Clone)]
+pub struct ServerConfig {
+    /// Settings of accepted connections.
+    pub transport: Arc<TransportConfig>,
+    /// Asked for each new client after it proved its key.
+    pub authorize: Authorize,
+    /// Connections at once; further clients are not answered.
+    pub max_connections: usize,
+}
+
+impl fmt::Debug for ServerConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServerConfig").field("max_connections", &self.max_connections).finish()
+    }
+}
+
+/// Counters of what concerns no connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct EndpointStats {
+    /// Datagrams that are no packets of this protocol.
+    pub malformed: u64,
+    /// Packets for connections that are not known here.
+    pub unknown: u64,
+    /// Handshake packets refused: too small, bad cookie, bad cryptography, table full.
+    pub refused: u64,
+    /// SYNs answered.
+    pub syns: u64,
+}
+
+/// Answers waiting to be sent; more are dropped, as a flood deserves no memory.
+const MAX_REPLIES: usize = 256;
+/// A cookie is good for the slot it was made in and the next (USERS: at most 2 × 120 s).
+const SLOT: Duration = Duration::from_secs(120);
+/// Resets sent per second at most.
+const RESETS_PER_SECOND: u32 = 100;
+/// Sealed packets shorter than this get no reset: an answer must be smaller than its question.
+const MIN_RESET_TRIGGER: usize = 64;
+
+/// See the module's text.
+pub struct Endpoint {
+    key: StaticKey,
+    server: Option<ServerConfig>,
+    responder: Responder,
+    reset_key: [u8; 32],
+    rng: SecretRng,
+    connections: BTreeMap<ConnectionHandle, Connection>,
+    by_cid: HashMap<ConnectionId, ConnectionHandle>,
+    /// Server connection IDs that must not live again while their cookie is good.
+    used: BTreeMap<ConnectionId, Instant>,
+    accepted: VecDeque<ConnectionHandle>,
+    replies: VecDeque<(SocketAddr, Vec<u8>)>,
+    next_handle: u64,
+    next_turn: ConnectionHandle,
+    resets: (Instant, u32),
+    stats: EndpointStats,
+}
+
+impl Endpoint {
+    /// An endpoint with identity `key`; every other secret comes from `seed`, which must be
+    /// fresh and unpredictable. Without `server` it only connects.
+    pub fn new(key: StaticKey, server: Option<ServerConfig>, seed: [u8; 32]) -> Self {
+        let mut rng = SecretRng::new(&seed, "endpoint");
+        let responder = Responder::new(key.clone(), rng.array());
+        // From the static key alone: resets must be proven after a restart.
+        let reset_key = blake3::derive_key("dfcp 2026 reset token", key.secret());
+        Self {
+            key,
+            server,
+            responder,
+            reset_key,
+            rng,
+            connections: BTreeMap::new(),
+            by_cid: HashMap::new(),
+            used: BTreeMap::new(),
+            accepted: VecDeque::new(),
+            replies: VecDeque::new(),
+            next_handle: 0,
+            next_turn: ConnectionHandle(0),
+            resets: (Instant::ZERO, 0),
+            stats: EndpointStats::default(),
+        }
+    }
+
+    /// This endpoint's public key.
+    pub fn public_key(&self) -> PublicKey {
+        self.key.public()
+    }
+
+    /// Counters.
+    pub fn stats(&self) -> EndpointStats {
+        self.stats
+    }
+
+    /// Begins a connection; with `peer` set, to that key only.
+    pub fn connect(
+        &mut self,
+        now: Instant,
+        remote: SocketAddr,
+        peer: Option<PublicKey>,
+        config: Arc<TransportConfig>,
+    ) -> Result<ConnectionHandle, HandshakeError> {
+        let local_cid = ConnectionId(self.rng.array());
+        let rng = SecretRng::new(&self.rng.array(), "connection");
+        let client = ConnectParams {
+            key: &self.key,
+            expected: peer,
+            local_cid,
+            reset_token: self.reset_token(local_cid),
+        };
+        let connection = Connection::connect(now, remote, config, client, rng)?;
+        Ok(self.insert(local_cid, connection))
+    }
+
+    fn insert(&mut self, cid: ConnectionId, connection: Connection) -> ConnectionHandle {
+        let handle = ConnectionHandle(self.next_handle);
+        self.next_handle += 1;
+        self.by_cid.insert(cid, handle);
+        self.connections.insert(handle, connection);
+        handle
+    }
+
+    fn reset_token(&self, cid: ConnectionId) -> [u8; RESET_TOKEN_LEN] {
+        let mut token = [0; RESET_TOKEN_LEN];
+        let hash = blake3::keyed_hash(&self.reset_key, &cid.0);
+        token.copy_from_slice(&hash.as_bytes()[..RESET_TOKEN_LEN]);
+        token
+    }
+
+    /// A client that completed its handshake.
+    pub fn accept(&mut self) -> Option<ConnectionHandle> {
+        self.accepted.pop_front()
+    }
+
+    /// The connection, unless it was forgotten.
+    pub fn connection(&mut self, handle: ConnectionHandle) -> Option<&mut Connection> {
+        self.connections.get_mut(&handle)
+    }
+
+    /// All connections.
+    pub fn connections(&mut self) -> impl Iterator<Item = (ConnectionHandle, &mut Connection)> {
+        self.connections.iter_mut().map(|(h, c)| (*h, c))
+    }
+
+    /// Drops a connection that is closed and whose events were read.
+    pub fn forget(&mut self, handle: ConnectionHandle) {
+        self.connections.remove(&handle);
+        self.by_cid.retain(|_, h| *h != handle);
+    }
+
+    /// Takes a datagram; it is decrypted in place.
+    pub fn handle_datagram(
+        &mut self,
+        now: Instant,
+        remote: SocketAddr,
+        ecn: u8,
+        datagram: &mut [u8],
+    ) -> Option<ConnectionHandle> {
+        let len = datagram.len();
+        let packet = match Packet::parse(datagram) {
+            Ok(packet) => packet,
+            Err(_) => {
+                self.stats.malformed += 1;
+                return None;
+            }
+        };
+        match packet {
+            Packet::Sealed(header) => {
+                return self.handle_sealed(now, remote, ecn, header, datagram);
+            }
+            Packet::Syn(syn) => self.handle_syn(now, remote, &syn, len),
+            Packet::Ack(ack) => return self.handle_ack(now, remote, &ack),
+            Packet::SynAck(synack) => {
+                let handle = *self.by_cid.get(&synack.client_cid)?;
+                self.connections.get_mut(&handle)?.handle_synack(now, &synack, len);
+                return Some(handle);
+            }
+            Packet::Version { client_cid, versions } => {
+                let handle = *self.by_cid.get(&client_cid)?;
+                self.connections.get_mut(&handle)?.handle_version(versions);
+                return Some(handle);
+            }
+            Packet::Reset { cid, token } => {
+                let found = self
+                    .connections
+                    .iter_mut()
+                    .find(|(_, c)| c.remote_cid() == cid && c.remote_address() == remote);
+                let (&handle, connection) = found?;
+                connection.handle_reset(&token);
+                return Some(handle);
+            }
+        }
+        None
+    }
+
+    fn handle_sealed(
+        &mut self,
+        now: Instant,
+        remote: SocketAddr,
+        ecn: u8,
+        header: Sealed,
+        datagram: &mut [u8],
+    ) -> Option<ConnectionHandle> {
+        let known = self.by_cid.get(&header.cid).copied();
+        if let Some(handle) = known
+            && let Some(connection) = self.connections.get_mut(&handle)
+        {
+            connection.handle_sealed(now, remote, ecn, header, datagram);
+            return Some(handle);
+        }
+        self.stats.unknown += 1;
+        if now.saturating_since(self.resets.0) > Duration::from_secs(1) {
+            self.resets = (now, 0);
+        }
+        if datagram.len() >= MIN_RESET_TRIGGER && self.resets.1 < RESETS_PER_SECOND {
+            self.resets.1 += 1;
+            let reset = emit_reset(header.cid, self.reset_token(header.cid));
+            self.reply(remote, reset);
+        }
+        None
+    }
+
+    fn reply(&mut self, remote: SocketAddr, datagram: Vec<u8>) {
+        if self.replies.len() < MAX_REPLIES {
+            self.replies.push_back((remote, datagram));
+        }
+    }
+
+    fn slot(now: Instant) -> u32 {
+        (now.as_nanos() / SLOT.as_nanos() as u64) as u32
+    }
+
+    fn handle_syn(&mut self, now: Instant, remote: SocketAddr, syn: &Syn, len: usize) {
+        let Some(server) = &self.server else { return };
+        // A small SYN could make us send more than we got.
+        if len < MIN_DATAGRAM || self.connections.len() >= server.max_connections {
+            self.stats.refused += 1;
+            return;
+        }
+        if syn.version != VERSION {
+            return self.reply(remote, emit_version(syn.client_cid, &[VERSION]));
+        }
+        let facts = SynFacts {
+            remote,
+            client_cid: &syn.client_cid.0,
+            message: &syn.noise,
+            syn_size: len.min(usize::from(u16::MAX)) as u16,
+            slot: Self::slot(now),
+        };
+        let cid = ConnectionId(self.responder.connection_id(&facts));
+        let params = local_params(&server.transport, remote, cid, self.reset_token(cid));
+        match self.responder.synack(&facts, &params) {
+            Ok(noise) => {
+                self.stats.syns += 1;
+                let synack = SynAck {
+                    version: VERSION,
+                    client_cid: syn.client_cid,
+                    attempt: syn.attempt,
+                    slot: facts.slot,
+                    syn_size: facts.syn_size,
+                    cookie: self.responder.cookie(&facts),
+                    noise: &noise,
+                };
+                self.reply(remote, synack.emit(len));
+            }
+            Err(_) => self.stats.refused += 1,
+        }
+    }
+
+    fn handle_ack(
+        &mut self,
+        now: Instant,
+        remote: SocketAddr,
+        ack: &Ack<'_>,
+    ) -> Option<ConnectionHandle> {
+        if let Some(&handle) = self.by_cid.get(&ack.server_cid) {
+            return Some(handle); // a repeated ACK
+        }
+        let server = self.server.clone()?;
+        let slot = Self::slot(now);
+        let fresh = ack.slot == slot || ack.slot + 1 == slot;
+        self.used.retain(|_, until| *until > now);
+        let room = self.connections.len() < server.max_connections;
+        if ack.version != VERSION || !fresh || !room || self.used.contains_key(&ack.server_cid) {
+            self.stats.refused += 1;
+            return None;
+        }
+        let facts = SynFacts {
+            remote,
+            client_cid: &ack.client_cid.0,
+            message: &ack.noise_syn,
+            syn_size: ack.syn_size,
+            slot: ack.slot,
+        };
+        let cid = ConnectionId(self.responder.connection_id(&facts));
+        let params = local_params(&server.transport, remote, cid, self.reset_token(cid));
+        let session = match self.responder.accept(&facts, &ack.cookie, &params, ack.noise) {
+            Ok(session) if cid == ack.server_cid => session,
+            _ => {
+                self.stats.refused += 1;
+                return None;
+            }
+        };
+        self.used.insert(cid, now + 2 * SLOT);
+        let welcome = (server.authorize)(&session.peer);
+        let rng = SecretRng::new(&self.rng.array(), "connection");
+        let mtu = usize::from(ack.syn_size);
+        let mut connection =
+            Connection::accept(now, remote, server.transport, cid, (session, mtu), rng);
+        if !welcome {
+            self.stats.refused += 1;
+            connection.refuse(now);
+        }
+        debug_assert_eq!(connection.role(), Role::Server);
+        let handle = self.insert(cid, connection);
+        if welcome {
+            self.accepted.push_back(handle);
+        }
+        Some(handle)
+    }
+
+    /// Writes the next datagrams to `out`; connections take turns.
+    pub fn poll_transmit(
+        &mut self,
+        now: Instant,
+        max_segments: usize,
+        out: &mut Vec<u8>,
+    ) -> Option<Transmit> {
+        if let Some((destination, datagram)) = self.replies.pop_front() {
+            out.extend_from_slice(&datagram);
+            let size = datagram.len();
+            return Some(Transmit { destination, ecn: 0, size, segment_size: None });
+        }
+        let turn = self.next_turn;
+        let order = || [turn..ConnectionHandle(u64::MAX), ConnectionHandle(0)..turn];
+        for range in order() {
+            for (&handle, connection) in self.connections.range_mut(range) {
+                if let Some(transmit) = connection.poll_transmit(now, max_segments, out) {
+                    self.next_turn = ConnectionHandle(handle.0 + 1);
+                    return Some(transmit);
+                }
+            }
+        }
+        None
+    }
+
+    /// When to call [`Endpoint::handle_timeout`], and what for.
+    pub fn poll_timeout(&self) -> Option<(Instant, Timer)> {
+        self.connections.values().filter_map(Connection::poll_timeout).min()
+    }
+
+    /// Acts on every timer that is due.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        for connection in self.connections.values_mut() {
+            if connection.poll_timeout().is_some_and(|(time, _)| time <= now) {
+                connection.handle_timeout(now);
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Endpoint")
+            .field("key", &self.key.public())
+            .field("connections", &self.connections.len())
+            .finish_non_exhaustive()
+    }
+}

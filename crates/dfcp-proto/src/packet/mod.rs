@@ -1,0 +1,13 @@
+//! Packets: numbers, round trips, loss, pacing. Nothing here knows what a packet carries.
+
+mod loss;
+mod pacer;
+mod received;
+mod rtt;
+mod sent;
+
+pub use loss::LossEstimator;
+pub use pacer::Pacer;
+pub use received::{ReceivedPackets, decode_packet_number};
+pub use rtt::RttEstimator;
+pub use sent::{AckOutcome, NewPacket, SentPacket, SentPackets, SymbolRef};

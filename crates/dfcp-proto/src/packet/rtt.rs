@@ -1,0 +1,68 @@
+//! Round-trip time (RFC 9002 §5).
+
+use crate::time::Duration;
+
+/// Smoothed RTT, its variation and its minimum.
+#[derive(Clone, Debug)]
+pub struct RttEstimator {
+    latest: Duration,
+    smoothed: Option<Duration>,
+    variation: Duration,
+    min: Duration,
+}
+
+/// Timer granularity of ordinary hosts (RFC 9002 §6.1.2).
+pub const GRANULARITY: Duration = Duration::from_millis(1);
+/// Before any sample (RFC 9002 §6.2.2 says 333 ms; a handshake always gives a sample first).
+const INITIAL: Duration = Duration::from_millis(333);
+
+impl Default for RttEstimator {
+    fn default() -> Self {
+        Self { latest: INITIAL, smoothed: None, variation: INITIAL / 2, min: Duration::MAX }
+    }
+}
+
+impl RttEstimator {
+    /// Takes a sample, of which the peer says it held the feedback for `ack_delay`.
+    pub fn update(&mut self, sample: Duration, ack_delay: Duration) {
+        self.min = self.min.min(sample);
+        let adjusted = sample.checked_sub(ack_delay).filter(|&s| s >= self.min).unwrap_or(sample);
+        self.latest = adjusted;
+        match self.smoothed {
+            None => {
+                self.smoothed = Some(adjusted);
+                self.variation = adjusted / 2;
+            }
+            Some(smoothed) => {
+                self.variation = (self.variation * 3 + smoothed.abs_diff(adjusted)) / 4;
+                self.smoothed = Some((smoothed * 7 + adjusted) / 8);
+            }
+        }
+    }
+
+    /// Smoothed RTT.
+    pub fn smoothed(&self) -> Duration {
+        self.smoothed.unwrap_or(INITIAL)
+    }
+
+    /// Latest sample.
+    pub fn latest(&self) -> Duration {
+        self.latest
+    }
+
+    /// Smallest sample so far; the initial guess before any.
+    pub fn min(&self) -> Duration {
+        if self.smoothed.is_some() { self.min } else { INITIAL }
+    }
+
+    /// Whether a sample was taken.
+    pub fn is_measured(&self) -> bool {
+        self.smoothed.is_some()
+    }
+
+    /// Probe timeout for a peer that holds feedback back for up to `max_ack_delay`
+    /// (RFC 9002 §6.2.1).
+    pub fn pto(&self, max_ack_delay: Duration) -> Duration {
+        self.smoothed() + (4 * self.variation).max(GRANULARITY) + max_ack_delay
+    }
+}

@@ -1,0 +1,104 @@
+//! Profiles: a transport is a choice of code, rate controller, block scheduler and feedback.
+//!
+//! Nothing outside this module knows profiles by name; any combination runs.
+
+use crate::feedback::{FeedbackPolicy, Timed};
+use crate::rate::{FixedRate, MaxRate, PathModel, RateController};
+use crate::scheduler::{BlockScheduler, Deficit};
+use crate::time::Rate;
+use dfcp_fec::SchemeId;
+use std::fmt;
+use std::sync::Arc;
+
+type Make<T> = Arc<dyn Fn() -> Box<T> + Send + Sync>;
+
+/// A composition of the four parts.
+#[derive(Clone)]
+pub struct Profile {
+    /// Its name, for people.
+    pub name: &'static str,
+    /// Code of the blocks sent.
+    pub scheme: SchemeId,
+    /// Source symbols of a full block (the code may allow fewer).
+    pub block_symbols: u32,
+    rate: Make<dyn RateController>,
+    scheduler: Make<dyn BlockScheduler>,
+    feedback: Make<dyn FeedbackPolicy>,
+}
+
+/// Blocks of `auto`: long enough that coding rounds cost below 1 %, short enough that solving
+/// one is microseconds.
+const AUTO_BLOCK_SYMBOLS: u32 = 128;
+
+impl Profile {
+    /// The flagship: dense GF(256) blocks, a loss-tolerant model of the path, the deficit
+    /// scheduler, feedback on a clock.
+    pub fn auto() -> Self {
+        Self {
+            name: "auto",
+            scheme: SchemeId::Dense,
+            block_symbols: AUTO_BLOCK_SYMBOLS,
+            rate: Arc::new(|| Box::new(PathModel::new())),
+            scheduler: Arc::new(|| Box::new(Deficit::default())),
+            feedback: Arc::new(|| Box::new(Timed::default())),
+        }
+    }
+
+    /// The same with another code; `block_symbols` of 0 keeps the block size.
+    pub fn with_scheme(self, scheme: SchemeId, block_symbols: u32) -> Self {
+        let block_symbols = if block_symbols == 0 { self.block_symbols } else { block_symbols };
+        Self { scheme, block_symbols, ..self }
+    }
+
+    /// The same with a controller of the caller's.
+    pub fn with_rate(
+        self,
+        make: impl Fn() -> Box<dyn RateController> + Send + Sync + 'static,
+    ) -> Self {
+        Self { rate: Arc::new(make), ..self }
+    }
+
+    /// The same at a rate that someone ordered; it does not back off.
+    pub fn with_fixed_rate(self, rate: Rate) -> Self {
+        self.with_rate(move || Box::new(FixedRate::new(rate)))
+    }
+
+    /// The same as fast as the host can; it does not back off.
+    pub fn with_max_rate(self) -> Self {
+        self.with_rate(|| Box::new(MaxRate))
+    }
+
+    /// The same with a scheduler of the caller's.
+    pub fn with_scheduler(
+        self,
+        make: impl Fn() -> Box<dyn BlockScheduler> + Send + Sync + 'static,
+    ) -> Self {
+        Self { scheduler: Arc::new(make), ..self }
+    }
+
+    /// The same with a feedback policy of the caller's.
+    pub fn with_feedback(
+        self,
+        make: impl Fn() -> Box<dyn FeedbackPolicy> + Send + Sync + 'static,
+    ) -> Self {
+        Self { feedback: Arc::new(make), ..self }
+    }
+
+    pub(crate) fn make_rate(&self) -> Box<dyn RateController> {
+        (self.rate)()
+    }
+
+    pub(crate) fn make_scheduler(&self) -> Box<dyn BlockScheduler> {
+        (self.scheduler)()
+    }
+
+    pub(crate) fn make_feedback(&self) -> Box<dyn FeedbackPolicy> {
+        (self.feedback)()
+    }
+}
+
+impl fmt::Debug for Profile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Profile({}, {:?} × {})", self.name, self.scheme, self.block_symbols)
+    }
+}

@@ -1,0 +1,101 @@
+//! When may the next packet go: rate controllers.
+//!
+//! A controller sees packets only, never blocks or symbols: coding cannot hide loss, delay or
+//! congestion marks from it.
+
+mod fixed;
+mod path_model;
+
+pub use fixed::{FixedRate, MaxRate};
+pub use path_model::PathModel;
+
+use crate::packet::RttEstimator;
+use crate::time::{Duration, Instant, Rate};
+use std::fmt::Debug;
+
+/// One acknowledged packet, seen on the clocks of both sides.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct AckPoint {
+    /// When it arrived, on the receiver's clock (origin arbitrary).
+    pub received_at: Duration,
+    /// When it was sent.
+    pub sent_at: Instant,
+    /// Bytes sent up to and with it.
+    pub sent_total: u64,
+    /// Bytes known to have arrived when it was acknowledged.
+    pub delivered_total: u64,
+}
+
+impl AckPoint {
+    /// Puts a point together.
+    pub fn new(
+        received_at: Duration,
+        sent_at: Instant,
+        sent_total: u64,
+        delivered_total: u64,
+    ) -> Self {
+        Self { received_at, sent_at, sent_total, delivered_total }
+    }
+}
+
+/// What one ACK, or the passing of time, taught about the path.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Feedback<'a> {
+    /// Now.
+    pub now: Instant,
+    /// The newest packet acknowledged, if newer than any before.
+    pub newest: Option<AckPoint>,
+    /// Packets acknowledged for the first time.
+    pub acked_packets: u64,
+    /// Packets declared lost.
+    pub lost_packets: u64,
+    /// Packets that arrived marked Congestion Experienced.
+    pub ce_packets: u64,
+    /// UDP payload bytes in flight after this.
+    pub bytes_in_flight: u64,
+    /// Bytes sent when the sender last had nothing to send though it was allowed to.
+    pub idle_total: u64,
+    /// Round-trip times.
+    pub rtt: &'a RttEstimator,
+}
+
+impl<'a> Feedback<'a> {
+    /// Feedback that says nothing yet; fields are set by name.
+    pub fn new(now: Instant, rtt: &'a RttEstimator) -> Self {
+        Self {
+            now,
+            newest: None,
+            acked_packets: 0,
+            lost_packets: 0,
+            ce_packets: 0,
+            bytes_in_flight: 0,
+            idle_total: 0,
+            rtt,
+        }
+    }
+}
+
+/// Decides when the next packet may go. Object safe.
+pub trait RateController: Debug + Send {
+    /// The handshake measured `rtt`; packets have up to `packet_size` bytes.
+    fn on_established(&mut self, now: Instant, rtt: Duration, packet_size: u64);
+
+    /// Called for every ACK and every loss found by a timer.
+    fn on_feedback(&mut self, feedback: &Feedback<'_>);
+
+    /// Rate at which packets are spaced, UDP payload bits.
+    fn pacing_rate(&self) -> Rate;
+
+    /// Most bytes in flight.
+    fn window(&self) -> u64;
+
+    /// Bytes that may leave unpaced at the very start.
+    fn initial_burst(&self) -> u64;
+
+    /// The path's bandwidth as far as known, for people.
+    fn bandwidth(&self) -> Rate {
+        self.pacing_rate()
+    }
+}

@@ -1,0 +1,460 @@
+//! The flagship's controller: a model of the path that tolerates loss without being deaf to it.
+//!
+//! The receiver says when packets arrived, so the sender sees the path's forward direction alone:
+//!
+//! * *Service rate* S: bytes sent between two acknowledged packets ÷ the time between their
+//!   arrivals. Packets lost at random after the bottleneck occupied it too, so they count; loss
+//!   beyond what the path loses when it is not full does not.
+//! * *Standing queue* q: the least one-way delay of the last stretch, above the least of the last
+//!   seconds. Least, because jitter only adds.
+//!
+//! While the bottleneck is busy (q above a threshold) S **is** its rate, whatever we send. So the
+//! model sets its estimate to S and holds a small queue of `target` by the linear rule
+//! rate = S · (1 + (target − q) ÷ 3 RTT): an integrator with gain ½ per feedback delay, stable.
+//! While the queue is empty the estimate only rises, first gently, then faster, at most by a
+//! quarter per round trip. Congestion marks and excess loss shrink the target.
+
+use super::{AckPoint, Feedback, RateController};
+use crate::time::{Duration, Instant, Rate};
+use std::collections::VecDeque;
+
+/// First flight, packets; the dispersion of this train is the first look at the bottleneck.
+const INITIAL_WINDOW: u64 = 32;
+/// Never send slower than this many packets per round trip.
+const MIN_WINDOW: f64 = 4.0;
+/// Bounds of the standing queue that we aim at.
+const MIN_TARGET: f64 = 0.004;
+const MAX_TARGET: f64 = 0.010;
+/// Highest pacing gain after start-up, and the lowest.
+const MAX_GAIN: f64 = 1.2;
+const MIN_GAIN: f64 = 0.7;
+/// How long a least delay counts: two halves of this.
+const BASE_HALF: Duration = Duration::from_secs(5);
+
+/// See the module's text.
+#[derive(Debug)]
+pub struct PathModel {
+    phase: Phase,
+    /// Estimated bottleneck rate, bytes per second as sent.
+    estimate: f64,
+    gain: f64,
+    packet: f64,
+    rtt: f64,
+    base: BaseDelay,
+    points: VecDeque<Point>,
+    loss: PathLoss,
+    /// Multiplies the queue target after marks or excess loss; recovers slowly.
+    caution: f64,
+    /// Push while the queue is empty; doubles every round trip.
+    push: f64,
+    /// Rounds for which `push` stays put after the path said no.
+    hold: u32,
+    round_ends: u64,
+    round_start: Option<AckPoint>,
+    round_ce: u64,
+    round_packets: u64,
+    resist: Option<Resist>,
+    drain_until: Option<Instant>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Phase {
+    Startup { best: f64, dispersed: bool, stale_rounds: u32, best_at_round: f64 },
+    Steady,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Point {
+    ack: AckPoint,
+    /// Seconds above the base delay.
+    queue: f64,
+}
+
+/// A queue that does not shrink although we slowed down.
+#[derive(Clone, Copy, Debug)]
+struct Resist {
+    since: Instant,
+    queue: f64,
+    estimate: f64,
+}
+
+impl Default for PathModel {
+    fn default() -> Self {
+        Self {
+            phase: Phase::Startup {
+                best: 0.0,
+                dispersed: false,
+                stale_rounds: 0,
+                best_at_round: 0.0,
+            },
+            estimate: 0.0,
+            gain: 1.0,
+            packet: 1472.0,
+            rtt: 0.1,
+            base: BaseDelay::default(),
+            points: VecDeque::new(),
+            loss: PathLoss::default(),
+            caution: 1.0,
+            push: 1.0,
+            hold: 0,
+            round_ends: 0,
+            round_start: None,
+            round_ce: 0,
+            round_packets: 0,
+            resist: None,
+            drain_until: None,
+        }
+    }
+}
+
+impl PathModel {
+    /// A controller that knows nothing yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The standing queue we aim at, seconds.
+    fn target(&self) -> f64 {
+        let nominal = (self.rtt / 20.0).clamp(MIN_TARGET, MAX_TARGET) * self.caution;
+        // A queue shorter than two packets cannot be told from none.
+        nominal.max(2.5 * self.packet / self.estimate.max(1.0))
+    }
+
+    /// How far back measurements look, seconds.
+    fn span(&self) -> f64 {
+        self.rtt.clamp(0.010, 0.100)
+    }
+
+    /// Least queue over the last `span` seconds of arrivals.
+    fn standing_queue(&self, span: f64) -> f64 {
+        let Some(last) = self.points.back() else { return 0.0 };
+        let from = last.ack.received_at.saturating_sub(Duration::from_secs_f64(span));
+        self.points
+            .iter()
+            .rev()
+            .take_while(|p| p.ack.received_at >= from)
+            .fold(f64::INFINITY, |least, p| least.min(p.queue))
+    }
+
+    /// The newest point at least `span` seconds of arrivals before the last one.
+    fn point_before(&self, span: f64) -> Option<&Point> {
+        let last = self.points.back()?;
+        let until = last.ack.received_at.checked_sub(Duration::from_secs_f64(span))?;
+        self.points.iter().rev().find(|p| p.ack.received_at <= until)
+    }
+
+    /// Service rate between two points, bytes per second.
+    fn service_rate(&self, from: &AckPoint, to: &AckPoint) -> Option<f64> {
+        let time = to.received_at.checked_sub(from.received_at)?.as_secs_f64();
+        if time <= 0.0 {
+            return None;
+        }
+        let sent = to.sent_total.saturating_sub(from.sent_total) as f64;
+        let delivered = to.delivered_total.saturating_sub(from.delivered_total) as f64;
+        Some(self.loss.offered(sent, delivered, self.packet) / time)
+    }
+
+    fn on_point(&mut self, now: Instant, ack: AckPoint, idle_total: u64) {
+        let delay = ack.received_at.as_secs_f64() - ack.sent_at.as_nanos() as f64 / 1e9;
+        let queue = self.base.update(now, delay);
+        self.points.push_back(Point { ack, queue });
+        let keep = Duration::from_secs_f64(2.0 * self.span() + 0.05);
+        while self.points.len() > 2
+            && self.points.front().is_some_and(|p| p.ack.received_at + keep < ack.received_at)
+        {
+            self.points.pop_front();
+        }
+        match self.phase {
+            Phase::Startup { .. } => self.startup(ack),
+            Phase::Steady => self.steady(now, ack, idle_total),
+        }
+    }
+
+    /// Looks for the bottleneck: by the dispersion of what was sent close together, else by
+    /// doubling. Ends when a queue forms or the rate stops growing.
+    fn startup(&mut self, last: AckPoint) {
+        let Phase::Startup { mut best, mut dispersed, stale_rounds, best_at_round } = self.phase
+        else {
+            return;
+        };
+        let span = (self.rtt / 8.0).clamp(0.002, 0.020);
+        let from = self.point_before(span).or(self.points.front()).map(|p| p.ack);
+        if let Some(from) = from
+            && last.sent_total - from.sent_total >= (10.0 * self.packet) as u64
+            && let Some(rate) = self.service_rate(&from, &last)
+        {
+            best = best.max(rate);
+            let spread = (last.received_at - from.received_at).as_secs_f64();
+            let sent_over = last.sent_at.saturating_since(from.sent_at).as_secs_f64();
+            dispersed |= spread > 1.3 * sent_over + 0.000_3;
+        }
+        self.phase = Phase::Startup { best, dispersed, stale_rounds, best_at_round };
+        self.estimate = best;
+        self.gain = if dispersed { MAX_GAIN } else { 2.0 };
+        if dispersed && self.standing_queue(span) > self.target() {
+            self.enter_steady();
+        }
+    }
+
+    fn enter_steady(&mut self) {
+        self.phase = Phase::Steady;
+        self.gain = 1.0;
+    }
+
+    fn steady(&mut self, now: Instant, last: AckPoint, idle_total: u64) {
+        let (target, span) = (self.target(), self.span());
+        let queue = self.standing_queue(span);
+        let busy = queue > (target / 2.0).max(0.001);
+        let from = self.point_before(span).map(|p| p.ack);
+        // A gap of our own making inside the sample says nothing about the path.
+        let app_limited = from.is_none_or(|f| idle_total >= f.sent_total);
+        if let Some(rate) = from.and_then(|f| self.service_rate(&f, &last)) {
+            if busy && !app_limited {
+                self.estimate = rate;
+            } else {
+                self.estimate = self.estimate.max(rate.min(self.estimate * 1.25));
+            }
+        }
+        if busy || app_limited {
+            self.push = 1.0;
+        }
+        let response = 3.0 * self.rtt.max(0.015);
+        let want = (target - queue) / response;
+        self.gain = if want > 0.0 { 1.0 + want * self.push } else { 1.0 + want };
+        self.gain = self.gain.clamp(MIN_GAIN, MAX_GAIN);
+        self.drain(now, queue);
+        self.watch_resistance(now, queue);
+        self.estimate = self.estimate.max(MIN_WINDOW * self.packet / self.rtt.max(0.001));
+    }
+
+    /// Empties the queue for a moment when the base delay has not been seen for long, so that
+    /// our own queue never passes for the path's delay.
+    fn drain(&mut self, now: Instant, queue: f64) {
+        if self.drain_until.is_none() && self.base.is_due(now) && queue > 0.001 {
+            let long = self.rtt + 5.0 * queue;
+            self.drain_until = Some(now + Duration::from_secs_f64(long.min(1.0)));
+        }
+        if let Some(until) = self.drain_until {
+            if now >= until || queue < 0.000_5 {
+                self.drain_until = None;
+            } else {
+                self.gain = self.gain.min(0.8);
+            }
+        }
+    }
+
+    /// A queue that stays although we slowed down is not ours (the path got longer, or others
+    /// fill it): take it as the new base and go back to the rate from before.
+    fn watch_resistance(&mut self, now: Instant, queue: f64) {
+        if self.gain > 0.97 || self.drain_until.is_some() {
+            self.resist = None;
+            return;
+        }
+        let start = *self.resist.get_or_insert(Resist { since: now, queue, estimate: self.estimate });
+        if now.saturating_since(start.since).as_secs_f64() < 4.0 * self.rtt + 0.1 {
+            return;
+        }
+        if queue > 0.75 * start.queue {
+            self.base.rise(queue);
+            self.points.iter_mut().for_each(|p| p.queue = (p.queue - queue).max(0.0));
+            self.estimate = self.estimate.max(start.estimate);
+        }
+        self.resist = None;
+    }
+
+    /// Once per round trip: the loss of the round, marks, and the push.
+    fn end_round(&mut self, last: AckPoint, idle_total: u64) {
+        let start = self.round_start.replace(last);
+        let app_limited = start.is_none_or(|s| idle_total >= s.sent_total);
+        let (ce, packets) = (self.round_ce, self.round_packets.max(1));
+        (self.round_ce, self.round_packets) = (0, 0);
+        self.caution = (self.caution * 1.05).min(1.0);
+        self.hold = self.hold.saturating_sub(1);
+        if self.hold == 0 {
+            self.push = (self.push * 2.0).min(64.0);
+        }
+        if let Phase::Startup { best, dispersed, stale_rounds, best_at_round } = self.phase
+            && best > 0.0
+        {
+            let grown = best > 1.1 * best_at_round;
+            let stale_rounds =
+                if grown || app_limited { 0 } else { stale_rounds + 1 };
+            let best_at_round = if grown { best } else { best_at_round };
+            self.phase = Phase::Startup { best, dispersed, stale_rounds, best_at_round };
+            if stale_rounds >= 3 {
+                self.enter_steady();
+            }
+        }
+        let marked = ce as f64 / packets as f64;
+        if ce > 0 {
+            self.back_off(marked.clamp(0.1, 0.5));
+        }
+        let Some(start) = start else { return };
+        let sent = last.sent_total.saturating_sub(start.sent_total) as f64;
+        let delivered = last.delivered_total.saturating_sub(start.delivered_total) as f64;
+        let reduced = self.gain < 0.95 || self.hold > 0;
+        if self.loss.end_round(sent, delivered, self.packet, reduced)
+            && matches!(self.phase, Phase::Steady)
+        {
+            self.back_off(0.05);
+        }
+    }
+
+    /// The network said no: aim at a smaller queue, give up a share, do not push for a while.
+    fn back_off(&mut self, share: f64) {
+        if matches!(self.phase, Phase::Startup { .. }) {
+            self.enter_steady();
+        }
+        self.caution = (self.caution / 2.0).max(0.1);
+        self.estimate *= 1.0 - share;
+        self.push = 1.0;
+        self.hold = 8;
+    }
+}
+
+impl RateController for PathModel {
+    fn on_established(&mut self, _now: Instant, rtt: Duration, packet_size: u64) {
+        self.rtt = rtt.as_secs_f64().max(0.000_05);
+        self.packet = packet_size as f64;
+    }
+
+    fn on_feedback(&mut self, feedback: &Feedback<'_>) {
+        self.rtt = feedback.rtt.min().as_secs_f64().max(0.000_05);
+        self.round_ce += feedback.ce_packets;
+        self.round_packets += feedback.acked_packets;
+        let Some(newest) = feedback.newest else { return };
+        self.on_point(feedback.now, newest, feedback.idle_total);
+        if newest.delivered_total >= self.round_ends {
+            self.round_ends = newest.delivered_total + feedback.bytes_in_flight;
+            self.end_round(newest, feedback.idle_total);
+        }
+    }
+
+    fn pacing_rate(&self) -> Rate {
+        let mut rate = self.estimate * self.gain;
+        if let Phase::Startup { dispersed: false, .. } = self.phase {
+            // Nothing is known of the bottleneck: no faster than two windows per round trip.
+            rate = rate.clamp(
+                INITIAL_WINDOW as f64 * self.packet / self.rtt,
+                2.0 * self.window() as f64 / self.rtt,
+            );
+        }
+        Rate::from_bps((rate * 8.0) as u64)
+    }
+
+    fn window(&self) -> u64 {
+        let window = match self.phase {
+            Phase::Startup { .. } => {
+                let delivered = self.points.back().map_or(0, |p| p.ack.delivered_total);
+                INITIAL_WINDOW as f64 * self.packet + 3.0 * delivered as f64
+            }
+            Phase::Steady => {
+                // Feedback comes a few milliseconds late and loss is noticed an eighth late.
+                let time = 1.5 * (self.rtt + self.target()) + 0.010;
+                self.estimate * time + 16.0 * self.packet
+            }
+        };
+        window as u64
+    }
+
+    fn initial_burst(&self) -> u64 {
+        INITIAL_WINDOW * self.packet as u64
+    }
+
+    fn bandwidth(&self) -> Rate {
+        Rate::from_bps((self.estimate * 8.0) as u64)
+    }
+}
+
+/// Least one-way delay (offset by the clocks' difference) of the last five to ten seconds.
+#[derive(Debug)]
+struct BaseDelay {
+    previous: f64,
+    current: f64,
+    rotated: Option<Instant>,
+}
+
+impl Default for BaseDelay {
+    fn default() -> Self {
+        Self { previous: f64::INFINITY, current: f64::INFINITY, rotated: None }
+    }
+}
+
+impl BaseDelay {
+    /// Takes a delay and returns how far it lies above the base.
+    fn update(&mut self, now: Instant, delay: f64) -> f64 {
+        let rotated = *self.rotated.get_or_insert(now);
+        if now.saturating_since(rotated) >= BASE_HALF {
+            self.previous = self.current;
+            self.current = f64::INFINITY;
+            self.rotated = Some(now);
+        }
+        self.current = self.current.min(delay);
+        delay - self.current.min(self.previous)
+    }
+
+    /// The base is about to be forgotten and nothing as small was seen since.
+    fn is_due(&self, now: Instant) -> bool {
+        self.rotated.is_some_and(|r| now.saturating_since(r) > BASE_HALF * 4 / 5)
+            && self.current > self.previous + 0.001
+    }
+
+    /// Moves the base up by `by` seconds.
+    fn rise(&mut self, by: f64) {
+        self.current = self.current.min(self.previous) + by;
+        self.previous = self.current;
+    }
+}
+
+/// What the path loses while it is not full.
+#[derive(Debug, Default)]
+struct PathLoss {
+    base: Option<f64>,
+    /// Rounds in a row with more loss than the base although we had slowed down.
+    stubborn: u32,
+}
+
+impl PathLoss {
+    /// Loss of a sample and the loss that chance alone may make of the base.
+    fn judge(&self, sent: f64, delivered: f64, packet: f64) -> (f64, f64) {
+        let loss = (1.0 - delivered / sent.max(1.0)).clamp(0.0, 0.99);
+        let base = self.base.unwrap_or(0.0);
+        let packets = (sent / packet).max(1.0);
+        (loss, base + 0.01 + 3.0 * (base.max(1.0 / packets) * (1.0 - base) / packets).sqrt())
+    }
+
+    /// Bytes that went through the bottleneck, of which `delivered` arrived.
+    fn offered(&self, sent: f64, delivered: f64, packet: f64) -> f64 {
+        let (loss, allowed) = self.judge(sent, delivered, packet);
+        if loss <= allowed {
+            sent
+        } else {
+            (delivered / (1.0 - self.base.unwrap_or(0.0))).min(sent)
+        }
+    }
+
+    /// Learns from a round; true if it lost more than the path does by itself. `reduced` says
+    /// that the sender had slowed down for it: loss that stays then is the path's own.
+    fn end_round(&mut self, sent: f64, delivered: f64, packet: f64, reduced: bool) -> bool {
+        if sent < 16.0 * packet {
+            return false;
+        }
+        let (loss, allowed) = self.judge(sent, delivered, packet);
+        let Some(base) = self.base else {
+            self.base = Some(loss);
+            return false;
+        };
+        if loss > allowed {
+            self.stubborn = if reduced { self.stubborn + 1 } else { 1 };
+            if self.stubborn >= 3 {
+                self.base = Some(loss);
+                self.stubborn = 0;
+            }
+            return self.stubborn > 0;
+        }
+        self.stubborn = 0;
+        let weight = if loss < base { 0.125 } else { 0.0625 };
+        self.base = Some(base + weight * (loss - base));
+        false
+    }
+}

@@ -1,0 +1,43 @@
+//! From which block comes the next symbol: block schedulers.
+//!
+//! The connection keeps blocks in order and asks the scheduler how many more symbols each should
+//! get now; the lowest block with a deficit is served first, then a new block is opened.
+
+mod deficit;
+
+pub use deficit::Deficit;
+
+use std::fmt::Debug;
+
+/// What a scheduler may know of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BlockView {
+    /// Source symbols.
+    pub k: u32,
+    /// Symbols the receiver still needs, as far as its feedback says.
+    pub needed: u32,
+    /// Symbols sent that are neither acknowledged nor lost.
+    pub in_flight: u32,
+    /// Nothing follows this block: the receiver's application waits for it.
+    pub last: bool,
+}
+
+impl BlockView {
+    /// Puts a view together.
+    pub fn new(k: u32, needed: u32, in_flight: u32, last: bool) -> Self {
+        Self { k, needed, in_flight, last }
+    }
+}
+
+/// Decides how many symbols a block deserves. Object safe.
+pub trait BlockScheduler: Debug + Send {
+    /// Further symbols that should be sent for `block` now, on a path that loses packets with
+    /// probability `loss`.
+    fn deficit(&self, block: &BlockView, loss: f64) -> u32;
+
+    /// How many blocks may be open (begun and not acknowledged) at once.
+    fn max_open_blocks(&self) -> usize {
+        usize::MAX
+    }
+}

@@ -1,0 +1,449 @@
+//! Frames: what a sealed packet carries. One vocabulary for every profile.
+
+use super::codec::{Reader, WireError, varint_len, write_varint};
+use dfcp_fec::SchemeId;
+use std::ops::RangeInclusive;
+
+const PADDING: u8 = 0x00;
+const PING: u8 = 0x01;
+const ACK: u8 = 0x02;
+const BLOCKS: u8 = 0x03;
+const SYMBOL: u8 = 0x08; // 0x08 | scheme
+const SYMBOL_LAST: u8 = 0x0f;
+const MAX_DATA: u8 = 0x10;
+const MAX_STREAM_DATA: u8 = 0x11;
+const FIN: u8 = 0x12;
+const RESET: u8 = 0x13;
+const STOP: u8 = 0x14;
+const CLOSE: u8 = 0x15;
+
+/// Most packet-number ranges in one ACK frame.
+const MAX_RANGES: u64 = 512;
+/// Most block entries in one BLOCKS frame.
+const MAX_ENTRIES: u64 = 1024;
+/// Longest close reason, bytes.
+const MAX_REASON: usize = 512;
+
+/// Acknowledged packet numbers, newest first, borrowed from an ACK frame that was checked whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AckRanges<'a> {
+    largest: u64,
+    count: u64,
+    encoded: &'a [u8],
+}
+
+impl AckRanges<'_> {
+    /// Inclusive ranges in descending order.
+    pub fn iter(&self) -> impl Iterator<Item = RangeInclusive<u64>> {
+        let mut reader = Reader::new(self.encoded);
+        let mut next_high = Some(self.largest);
+        (0..self.count).map_while(move |i| {
+            let gap = if i == 0 { 0 } else { reader.varint().ok()? + 1 };
+            let high = next_high?.checked_sub(gap)?;
+            let low = high.checked_sub(reader.varint().ok()?)?;
+            next_high = low.checked_sub(1);
+            Some(low..=high)
+        })
+    }
+}
+
+/// What a receiver knows of one channel's blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockReport<'a> {
+    /// The channel.
+    pub channel: u64,
+    /// Every block that starts below this offset is complete.
+    pub done_below: u64,
+    count: u64,
+    encoded: &'a [u8],
+}
+
+impl BlockReport<'_> {
+    /// (block offset, symbols still needed) in ascending order; zero needed means the block can
+    /// be rebuilt.
+    pub fn iter(&self) -> impl Iterator<Item = (u64, u32)> {
+        let mut reader = Reader::new(self.encoded);
+        let mut offset = self.done_below;
+        (0..self.count).map_while(move |_| {
+            offset = offset.checked_add(reader.varint().ok()?)?;
+            Some((offset, u32::try_from(reader.varint().ok()?).ok()?))
+        })
+    }
+}
+
+/// One frame, borrowed from the opened packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Frame<'a> {
+    /// Asks for feedback.
+    Ping,
+    /// Packet feedback.
+    Ack {
+        /// Largest packet number received.
+        largest: u64,
+        /// When it arrived: microseconds on the receiver's clock, origin arbitrary.
+        received_at_us: u64,
+        /// How long the receiver held this feedback, microseconds.
+        delay_us: u64,
+        /// Packets received with Congestion Experienced so far.
+        ce: u64,
+        /// All packet numbers reported.
+        ranges: AckRanges<'a>,
+    },
+    /// Block feedback.
+    Blocks(BlockReport<'a>),
+    /// One symbol; describes its block completely. Runs to the end of the packet.
+    Symbol {
+        /// Code of the block.
+        scheme: SchemeId,
+        /// Channel of the block.
+        channel: u64,
+        /// Where the block starts in its channel; names the block.
+        offset: u64,
+        /// Source bytes of the block; K = ⌈len ÷ symbol length⌉.
+        block_len: u64,
+        /// Encoding symbol ID.
+        esi: u32,
+        /// The symbol.
+        data: &'a [u8],
+    },
+    /// Block bytes that the peer may open on this connection, cumulative.
+    MaxData(u64),
+    /// Offset up to which the peer may send on a stream.
+    MaxStreamData {
+        /// The stream.
+        channel: u64,
+        /// The limit.
+        limit: u64,
+    },
+    /// The channel ends at `size`.
+    Fin {
+        /// The channel.
+        channel: u64,
+        /// Its final size.
+        size: u64,
+    },
+    /// The sender gives the channel up.
+    Reset {
+        /// The channel.
+        channel: u64,
+        /// Application's reason.
+        code: u64,
+        /// Credit that its blocks used, those included of which nothing arrived.
+        charged: u64,
+    },
+    /// The receiver wants no more of the channel.
+    Stop {
+        /// The channel.
+        channel: u64,
+        /// Application's reason.
+        code: u64,
+    },
+    /// The connection ends.
+    Close {
+        /// Reason, see [`crate::CloseCode`].
+        code: u64,
+        /// For people; UTF-8 expected.
+        reason: &'a [u8],
+    },
+}
+
+/// Iterates over the frames of an opened packet; ends after the first error.
+#[derive(Clone, Debug)]
+pub struct FrameIter<'a> {
+    reader: Reader<'a>,
+}
+
+impl<'a> FrameIter<'a> {
+    /// Frames of `plaintext`.
+    pub fn new(plaintext: &'a [u8]) -> Self {
+        Self { reader: Reader::new(plaintext) }
+    }
+}
+
+impl<'a> Iterator for FrameIter<'a> {
+    type Item = Result<Frame<'a>, WireError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if self.reader.is_empty() {
+                return None;
+            }
+            match Frame::parse(&mut self.reader) {
+                Ok(Some(frame)) => return Some(Ok(frame)),
+                Ok(None) => continue,
+                Err(error) => {
+                    self.reader.rest();
+                    return Some(Err(error));
+                }
+            }
+        }
+    }
+}
+
+impl<'a> Frame<'a> {
+    /// The next frame; `None` for padding.
+    fn parse(r: &mut Reader<'a>) -> Result<Option<Self>, WireError> {
+        let kind = r.u8()?;
+        Ok(Some(match kind {
+            PADDING => return Ok(None),
+            PING => Self::Ping,
+            ACK => Self::parse_ack(r)?,
+            BLOCKS => Self::Blocks(parse_report(r)?),
+            SYMBOL..=SYMBOL_LAST => Self::Symbol {
+                scheme: SchemeId::try_from(kind & 7).map_err(|_| WireError::UnknownType(kind))?,
+                channel: r.varint()?,
+                offset: r.varint()?,
+                block_len: r.varint()?,
+                esi: r.u24()?,
+                data: r.rest(),
+            },
+            MAX_DATA => Self::MaxData(r.varint()?),
+            MAX_STREAM_DATA => Self::MaxStreamData { channel: r.varint()?, limit: r.varint()? },
+            FIN => Self::Fin { channel: r.varint()?, size: r.varint()? },
+            RESET => {
+                Self::Reset { channel: r.varint()?, code: r.varint()?, charged: r.varint()? }
+            }
+            STOP => Self::Stop { channel: r.varint()?, code: r.varint()? },
+            CLOSE => {
+                let (code, reason) = (r.varint()?, r.var_bytes()?);
+                Self::Close { code, reason: &reason[..reason.len().min(MAX_REASON)] }
+            }
+            other => return Err(WireError::UnknownType(other)),
+        }))
+    }
+
+    fn parse_ack(r: &mut Reader<'a>) -> Result<Self, WireError> {
+        let largest = r.varint()?;
+        let received_at_us = r.varint()?;
+        let delay_us = r.varint()?;
+        let ce = r.varint()?;
+        let count = r.varint()?;
+        if count == 0 || count > MAX_RANGES {
+            return Err(WireError::Invalid("ACK range count"));
+        }
+        let start = *r;
+        let mut low = largest.checked_sub(r.varint()?);
+        for _ in 1..count {
+            let gap = r.varint()?.saturating_add(2);
+            let len = r.varint()?;
+            low = low.and_then(|l| l.checked_sub(gap)).and_then(|h| h.checked_sub(len));
+        }
+        if low.is_none() {
+            return Err(WireError::Invalid("ACK range"));
+        }
+        let encoded = consumed(start, r);
+        Ok(Self::Ack {
+            largest,
+            received_at_us,
+            delay_us,
+            ce,
+            ranges: AckRanges { largest, count, encoded },
+        })
+    }
+
+    /// Whether the receiver of this frame owes feedback for its packet.
+    pub fn is_ack_eliciting(&self) -> bool {
+        !matches!(self, Self::Ack { .. } | Self::Blocks(_) | Self::MaxData(_) | Self::Close { .. })
+    }
+
+    /// Appends a frame that has no variable part borrowed from elsewhere. ACK and BLOCKS are
+    /// written by [`Frame::emit_ack`] and [`Frame::emit_blocks`].
+    pub fn emit(&self, out: &mut Vec<u8>) {
+        match *self {
+            Self::Ping => out.push(PING),
+            Self::Symbol { scheme, channel, offset, block_len, esi, data } => {
+                Self::emit_symbol_header(out, scheme, channel, offset, block_len, esi);
+                out.extend_from_slice(data);
+            }
+            Self::MaxData(limit) => emit_numbers(out, MAX_DATA, [limit]),
+            Self::MaxStreamData { channel, limit } => {
+                emit_numbers(out, MAX_STREAM_DATA, [channel, limit]);
+            }
+            Self::Fin { channel, size } => emit_numbers(out, FIN, [channel, size]),
+            Self::Reset { channel, code, charged } => {
+                emit_numbers(out, RESET, [channel, code, charged]);
+            }
+            Self::Stop { channel, code } => emit_numbers(out, STOP, [channel, code]),
+            Self::Close { code, reason } => {
+                let reason = &reason[..reason.len().min(MAX_REASON)];
+                emit_numbers(out, CLOSE, [code, reason.len() as u64]);
+                out.extend_from_slice(reason);
+            }
+            Self::Ack { largest, received_at_us, delay_us, ce, ref ranges } => Self::emit_ack(
+                out,
+                [largest, received_at_us, delay_us, ce],
+                ranges.iter().map(|r| (*r.start(), *r.end())),
+                usize::MAX,
+            ),
+            Self::Blocks(ref report) => {
+                Self::emit_blocks(out, report.channel, report.done_below, report.iter(), usize::MAX);
+            }
+        }
+    }
+
+    /// Appends the header of a symbol frame; the symbol itself follows.
+    pub fn emit_symbol_header(
+        out: &mut Vec<u8>,
+        scheme: SchemeId,
+        channel: u64,
+        offset: u64,
+        block_len: u64,
+        esi: u32,
+    ) {
+        emit_numbers(out, SYMBOL | scheme as u8, [channel, offset, block_len]);
+        out.extend_from_slice(&esi.to_be_bytes()[1..]);
+    }
+
+    /// Appends an ACK frame with as many of `ranges` (inclusive, descending, apart) as fit into
+    /// `room` bytes. `head` is largest, received-at, delay, CE count.
+    pub fn emit_ack(
+        out: &mut Vec<u8>,
+        head: [u64; 4],
+        ranges: impl Iterator<Item = (u64, u64)>,
+        room: usize,
+    ) {
+        let start = out.len();
+        emit_numbers(out, ACK, head);
+        let mut body = Vec::with_capacity(64);
+        let (mut count, mut previous_low) = (0, head[0]);
+        for (low, high) in ranges.take(MAX_RANGES as usize) {
+            let gap = (count > 0).then(|| previous_low - high - 2);
+            let need = gap.map_or(0, varint_len) + varint_len(high - low);
+            if out.len() - start + 2 + body.len() + need > room {
+                break;
+            }
+            if let Some(gap) = gap {
+                write_varint(&mut body, gap);
+            }
+            write_varint(&mut body, high - low);
+            previous_low = low;
+            count += 1;
+        }
+        write_varint(out, count);
+        out.extend_from_slice(&body);
+    }
+
+    /// Appends a BLOCKS frame with as many of `entries` (ascending offsets ≥ `done_below`) as fit
+    /// into `room` bytes.
+    pub fn emit_blocks(
+        out: &mut Vec<u8>,
+        channel: u64,
+        done_below: u64,
+        entries: impl Iterator<Item = (u64, u32)>,
+        room: usize,
+    ) {
+        let start = out.len();
+        emit_numbers(out, BLOCKS, [channel, done_below]);
+        let mut body = Vec::with_capacity(64);
+        let (mut count, mut previous) = (0, done_below);
+        for (offset, needed) in entries.take(MAX_ENTRIES as usize) {
+            let need = varint_len(offset - previous) + varint_len(needed.into());
+            if out.len() - start + 2 + body.len() + need > room {
+                break;
+            }
+            write_varint(&mut body, offset - previous);
+            write_varint(&mut body, needed.into());
+            previous = offset;
+            count += 1;
+        }
+        write_varint(out, count);
+        out.extend_from_slice(&body);
+    }
+}
+
+fn emit_numbers<const N: usize>(out: &mut Vec<u8>, kind: u8, values: [u64; N]) {
+    out.push(kind);
+    values.into_iter().for_each(|v| write_varint(out, v));
+}
+
+fn parse_report<'a>(r: &mut Reader<'a>) -> Result<BlockReport<'a>, WireError> {
+    let (channel, done_below, count) = (r.varint()?, r.varint()?, r.varint()?);
+    if count > MAX_ENTRIES {
+        return Err(WireError::Invalid("BLOCKS entry count"));
+    }
+    let start = *r;
+    for _ in 0..count {
+        r.varint()?;
+        r.varint()?;
+    }
+    Ok(BlockReport { channel, done_below, count, encoded: consumed(start, r) })
+}
+
+/// The bytes between `start` and where `now` stands.
+fn consumed<'a>(mut start: Reader<'a>, now: &Reader<'a>) -> &'a [u8] {
+    let all = start.rest();
+    &all[..all.len() - now.remaining()]
+}
+
+/// Type and ESI of a symbol frame: the bytes that do not depend on its numbers.
+pub const SYMBOL_FIXED_LEN: usize = 1 + 3;
+
+/// Bytes of a symbol frame before its symbol.
+pub fn symbol_overhead(channel: u64, offset: u64, block_len: u64) -> usize {
+    SYMBOL_FIXED_LEN + varint_len(channel) + varint_len(offset) + varint_len(block_len)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reparse(bytes: &[u8]) -> Vec<Frame<'_>> {
+        FrameIter::new(bytes).map(|f| f.expect("valid frame")).collect()
+    }
+
+    #[test]
+    fn ack_ranges_survive_the_wire() {
+        let ranges = [(90, 100), (50, 88), (7, 7), (0, 5)];
+        let mut out = Vec::new();
+        Frame::emit_ack(&mut out, [100, 5000, 20, 3], ranges.into_iter(), 1000);
+        let frames = reparse(&out);
+        let Frame::Ack { largest: 100, received_at_us: 5000, delay_us: 20, ce: 3, ranges: got } =
+            frames[0]
+        else {
+            panic!("{frames:?}")
+        };
+        assert_eq!(got.iter().map(|r| (*r.start(), *r.end())).collect::<Vec<_>>(), ranges);
+    }
+
+    #[test]
+    fn ack_keeps_the_newest_ranges_when_room_is_short() {
+        let mut out = Vec::new();
+        let ranges = (0..300u64).map(|i| (10_000 - 10 * i, 10_003 - 10 * i));
+        Frame::emit_ack(&mut out, [10_003, 0, 0, 0], ranges, 100);
+        assert!(out.len() <= 100);
+        let Frame::Ack { ranges, .. } = reparse(&out)[0] else { panic!() };
+        assert_eq!(ranges.iter().next(), Some(10_000..=10_003));
+        assert!(ranges.iter().count() > 30);
+    }
+
+    #[test]
+    fn block_reports_survive_the_wire() {
+        let entries = [(1000, 3), (2000, 0), (700_000, 255)];
+        let mut out = Vec::new();
+        Frame::emit_blocks(&mut out, 5, 1000, entries.into_iter(), 100);
+        let Frame::Blocks(report) = reparse(&out)[0] else { panic!() };
+        assert_eq!((report.channel, report.done_below), (5, 1000));
+        assert_eq!(report.iter().collect::<Vec<_>>(), entries);
+    }
+
+    #[test]
+    fn an_ack_below_packet_zero_is_refused() {
+        let mut out = vec![ACK];
+        for v in [5, 0, 0, 0, 1, 6] {
+            write_varint(&mut out, v);
+        }
+        assert_eq!(
+            FrameIter::new(&out).next(),
+            Some(Err(WireError::Invalid("ACK range")))
+        );
+    }
+
+    #[test]
+    fn symbol_overhead_is_what_is_written() {
+        for (channel, offset, block_len) in [(0, 0, 1), (70, 20_000, 100_000), (1 << 20, 1 << 40, 1 << 16)] {
+            let mut out = Vec::new();
+            Frame::emit_symbol_header(&mut out, SchemeId::Dense, channel, offset, block_len, 9);
+            assert_eq!(out.len(), symbol_overhead(channel, offset, block_len));
+        }
+    }
+}

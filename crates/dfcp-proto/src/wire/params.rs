@@ -1,0 +1,97 @@
+//! What each side tells the other, under encryption, in its handshake message.
+
+use super::codec::{Reader, WireError, write_varint};
+use super::header::{ConnectionId, RESET_TOKEN_LEN};
+
+/// Limits and facts of the side that sends them. Written as (id, length, value); unknown ids are
+/// skipped so that later versions can add some.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TransportParams {
+    /// The sender's connection ID.
+    pub cid: ConnectionId,
+    /// Proves a later reset of this connection.
+    pub reset_token: [u8; RESET_TOKEN_LEN],
+    /// Largest UDP payload that the sender of this accepts, bytes.
+    pub max_datagram: u64,
+    /// Block bytes that the peer may open before more credit comes.
+    pub max_data: u64,
+    /// Bytes that the peer may send on one stream before more credit comes.
+    pub max_stream_data: u64,
+    /// Channels that the peer may hold open at once.
+    pub max_channels: u64,
+    /// Silence after which this side drops the connection, milliseconds.
+    pub idle_timeout_ms: u64,
+    /// Bit i set: this side decodes the scheme with id i.
+    pub schemes: u64,
+    /// Largest time that this side holds feedback back, microseconds.
+    pub max_feedback_delay_us: u64,
+}
+
+const ID_CID: u64 = 0;
+const ID_RESET_TOKEN: u64 = 1;
+const ID_MAX_DATAGRAM: u64 = 2;
+const ID_MAX_DATA: u64 = 3;
+const ID_MAX_STREAM_DATA: u64 = 4;
+const ID_MAX_CHANNELS: u64 = 5;
+const ID_IDLE_TIMEOUT: u64 = 6;
+const ID_SCHEMES: u64 = 7;
+const ID_MAX_FEEDBACK_DELAY: u64 = 8;
+
+impl TransportParams {
+    /// Serialises all parameters.
+    pub fn emit(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(96);
+        for (id, bytes) in [(ID_CID, &self.cid.0[..]), (ID_RESET_TOKEN, &self.reset_token[..])] {
+            write_varint(&mut out, id);
+            write_varint(&mut out, bytes.len() as u64);
+            out.extend_from_slice(bytes);
+        }
+        for (id, value) in [
+            (ID_MAX_DATAGRAM, self.max_datagram),
+            (ID_MAX_DATA, self.max_data),
+            (ID_MAX_STREAM_DATA, self.max_stream_data),
+            (ID_MAX_CHANNELS, self.max_channels),
+            (ID_IDLE_TIMEOUT, self.idle_timeout_ms),
+            (ID_SCHEMES, self.schemes),
+            (ID_MAX_FEEDBACK_DELAY, self.max_feedback_delay_us),
+        ] {
+            write_varint(&mut out, id);
+            write_varint(&mut out, super::varint_len(value) as u64);
+            write_varint(&mut out, value);
+        }
+        out
+    }
+
+    /// Reads parameters; a missing number counts as zero, a missing ID or token is an error.
+    pub fn parse(bytes: &[u8]) -> Result<Self, WireError> {
+        let mut r = Reader::new(bytes);
+        let (mut cid, mut token) = (None, None);
+        let mut numbers = [0u64; 9];
+        while !r.is_empty() {
+            let id = r.varint()?;
+            let mut value = Reader::new(r.var_bytes()?);
+            match id {
+                ID_CID => cid = Some(ConnectionId(value.array()?)),
+                ID_RESET_TOKEN => token = Some(value.array()?),
+                ID_MAX_DATAGRAM..=ID_MAX_FEEDBACK_DELAY => numbers[id as usize] = value.varint()?,
+                _ => {}
+            }
+        }
+        let [_, _, max_datagram, max_data, max_stream_data, max_channels, idle, schemes, delay] =
+            numbers;
+        if max_datagram < 1200 {
+            return Err(WireError::Invalid("max_datagram"));
+        }
+        Ok(Self {
+            cid: cid.ok_or(WireError::Invalid("connection ID"))?,
+            reset_token: token.ok_or(WireError::Invalid("reset token"))?,
+            max_datagram,
+            max_data,
+            max_stream_data,
+            max_channels,
+            idle_timeout_ms: idle,
+            schemes,
+            max_feedback_delay_us: delay.min(1_000_000),
+        })
+    }
+}
