@@ -3,12 +3,15 @@
 //! system for randomness.
 //!
 //! - [`link`]: a one-way link with a queue, a rate, a propagation delay and impairments;
+//! - [`pair`]: two endpoints of the protocol core joined by two links;
 //! - [`random`]: seeded random streams, one for each component.
 
 #![forbid(unsafe_code)]
 
 pub mod link;
+pub mod pair;
 pub mod random;
 
 pub use link::{Link, LinkConfig, LinkConfigError, LinkStats, Packet, Queue};
+pub use pair::{ObjectTransfer, Pair, PairConfig, Side};
 pub use random::{Random, Seed};

@@ -213,9 +213,8 @@ impl Connection {
         let start = out.len();
         let room = |out: &Vec<u8>, mtu: usize| mtu.saturating_sub(out.len() - start + TAG_LEN);
         let pn = self.begin_packet(now, out);
-        if self.inc.received.largest().is_some() {
-            self.emit_feedback(now, out, start);
-        }
+        self.emit_feedback(now, out, start);
+        self.inc.policy.on_sent(now);
         let mut sent = Vec::new();
         let mut pad_to = 0;
         while let Some(control) = self.out.control.pop_front() {
@@ -295,7 +294,6 @@ impl Connection {
             *left > 0
         });
         self.inc.touched.append(&mut touched);
-        self.inc.policy.on_sent(now);
     }
 
     /// Asks for a report soon when the application freed a good part of the budget.

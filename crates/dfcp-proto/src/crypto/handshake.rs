@@ -129,8 +129,10 @@ impl ClientHandshake {
     pub fn new(key: &StaticKey, client_cid: &[u8], seed: [u8; 32]) -> Result<Self, HandshakeError> {
         let prologue = prologue(client_cid);
         let mut noise = builder(key, seed, &prologue)?.build_initiator()?;
-        let mut message = [0; 32];
-        noise.write_message(&[], &mut message)?;
+        // Snow wants room for a tag even where the pattern has none.
+        let mut buffer = [0; 64];
+        noise.write_message(&[], &mut buffer)?;
+        let message = *buffer.first_chunk().expect("64 bytes hold 32");
         Ok(Self { noise, message })
     }
 
