@@ -1,0 +1,221 @@
+//! Endpoints: a socket, an identity, connections in both directions.
+
+use crate::connection::Connection;
+use crate::error::Error;
+use crate::shared::{ConnectionState, Shared};
+use crate::socket::{Socket, SocketBuffers};
+use dfcp_proto::{CloseCode, PublicKey, ServerConfig, StaticKey, TransportConfig};
+use std::fmt;
+use std::future::poll_fn;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::task::Poll;
+
+/// How an endpoint is set up.
+#[derive(Clone)]
+pub struct EndpointConfig {
+    bind: SocketAddr,
+    key: StaticKey,
+    transport: TransportConfig,
+    server: bool,
+    authorize: Arc<dyn Fn(&PublicKey) -> bool + Send + Sync>,
+    max_connections: usize,
+}
+
+impl EndpointConfig {
+    /// An endpoint that only connects, from any free port.
+    pub fn client(key: StaticKey) -> Self {
+        Self {
+            bind: SocketAddr::from(([0, 0, 0, 0], 0)),
+            key,
+            transport: TransportConfig::default(),
+            server: false,
+            authorize: Arc::new(|_| true),
+            max_connections: 1024,
+        }
+    }
+
+    /// An endpoint that also accepts, at `bind`.
+    pub fn server(key: StaticKey, bind: SocketAddr) -> Self {
+        Self {
+            bind,
+            server: true,
+            ..Self::client(key)
+        }
+    }
+
+    /// The local address.
+    pub fn bind(mut self, bind: SocketAddr) -> Self {
+        self.bind = bind;
+        self
+    }
+
+    /// Settings of all connections.
+    pub fn transport(mut self, transport: TransportConfig) -> Self {
+        self.transport = transport;
+        self
+    }
+
+    /// Which clients are welcome; all, unless set. Asked with the key that the client proved.
+    pub fn authorize(mut self, f: impl Fn(&PublicKey) -> bool + Send + Sync + 'static) -> Self {
+        self.authorize = Arc::new(f);
+        self
+    }
+
+    /// Accepted connections at once.
+    pub fn max_connections(mut self, max: usize) -> Self {
+        self.max_connections = max;
+        self
+    }
+}
+
+impl fmt::Debug for EndpointConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EndpointConfig")
+            .field("bind", &self.bind)
+            .field("key", &self.key.public())
+            .field("server", &self.server)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A socket with its connections. Dropping it lets existing connections end in order; new ones
+/// are no longer accepted.
+#[derive(Debug)]
+pub struct Endpoint {
+    shared: Arc<Shared>,
+    transport: Arc<TransportConfig>,
+    local: SocketAddr,
+    buffers: SocketBuffers,
+    key: PublicKey,
+}
+
+/// A connection that a client opened.
+pub type Incoming = Connection;
+
+impl Endpoint {
+    /// Binds the socket and starts the driver task; call within a tokio runtime.
+    pub fn bind(config: EndpointConfig) -> Result<Self, Error> {
+        let socket = Socket::bind(config.bind)?;
+        let transport = Arc::new(config.transport);
+        let server = config.server.then(|| ServerConfig {
+            transport: transport.clone(),
+            authorize: config.authorize.clone(),
+            max_connections: config.max_connections,
+        });
+        let core = dfcp_proto::Endpoint::new(config.key, server, crate::os_seed()?);
+        let key = core.public_key();
+        let (local, buffers) = (socket.local_addr()?, socket.buffers);
+        let shared = Shared::new(core);
+        tokio::spawn(crate::driver::run(shared.clone(), socket));
+        Ok(Self {
+            shared,
+            transport,
+            local,
+            buffers,
+            key,
+        })
+    }
+
+    /// The socket's address.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// This endpoint's identity.
+    pub fn public_key(&self) -> PublicKey {
+        self.key
+    }
+
+    /// Socket buffers, asked for and got.
+    pub fn socket_buffers(&self) -> SocketBuffers {
+        self.buffers
+    }
+
+    /// Connects to `remote`; with `peer`, only to that key. Without it the caller must decide
+    /// about [`Connection::peer`] before it sends anything.
+    pub async fn connect(
+        &self,
+        remote: SocketAddr,
+        peer: Option<PublicKey>,
+    ) -> Result<Connection, Error> {
+        let handle = {
+            let now = self.shared.now();
+            let mut state = self.shared.lock();
+            if state.ended.is_some() {
+                return Err(Error::EndpointClosed);
+            }
+            let handle = state
+                .core
+                .connect(now, remote, peer, self.transport.clone())
+                .map_err(|e| Error::Io(std::io::Error::other(e)))?;
+            state.connections.insert(
+                handle,
+                ConnectionState {
+                    handles: 1,
+                    ..Default::default()
+                },
+            );
+            handle
+        };
+        self.shared.wake.notify_one();
+        // Owns the handle from here: dropping this future closes the attempt.
+        let connection = Connection::new(self.shared.clone(), handle);
+        connection.handshake().await?;
+        Ok(connection)
+    }
+
+    /// The next client that proved its key; `None` once the endpoint is closed.
+    pub async fn accept(&self) -> Option<Incoming> {
+        poll_fn(|context| {
+            let mut state = self.shared.lock();
+            if let Some(handle) = state.accepted.pop_front() {
+                if let Some(ours) = state.connections.get_mut(&handle) {
+                    ours.handles += 1;
+                }
+                return Poll::Ready(Some(Connection::new(self.shared.clone(), handle)));
+            }
+            if state.closing || state.ended.is_some() {
+                return Poll::Ready(None);
+            }
+            state.accepting.register(context);
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// Closes all connections, telling the peers `reason`, and waits until that is done.
+    pub async fn close(&self, code: CloseCode, reason: &str) {
+        {
+            let now = self.shared.now();
+            let mut state = self.shared.lock();
+            state.closing = true;
+            for (_, connection) in state.core.connections() {
+                connection.close(now, code, reason);
+            }
+            state.accepting.wake();
+        }
+        self.wait_idle().await;
+    }
+
+    /// Waits until no connection is left, or the driver ended.
+    pub async fn wait_idle(&self) {
+        self.shared.wake.notify_one();
+        poll_fn(|context| {
+            let mut state = self.shared.lock();
+            if state.connections.is_empty() || state.ended.is_some() {
+                return Poll::Ready(());
+            }
+            state.idle.register(context);
+            Poll::Pending
+        })
+        .await;
+    }
+}
+
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        self.shared.lock().closing = true;
+        self.shared.wake.notify_one();
+    }
+}

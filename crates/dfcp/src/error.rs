@@ -1,0 +1,52 @@
+//! What can go wrong.
+
+use dfcp_proto::{ChannelError, ConnectionError};
+use std::io;
+
+/// An error of the library.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The connection is over.
+    #[error(transparent)]
+    Connection(#[from] ConnectionError),
+    /// The peer ended the stream or object early.
+    #[error("ended early by the peer (code {0})")]
+    Reset(u64),
+    /// The stream or object is closed here.
+    #[error("closed")]
+    Closed,
+    /// A local file or socket failed.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// The file being sent changed while it was read.
+    #[error("the source changed while it was being sent: {0}")]
+    SourceChanged(String),
+    /// The endpoint was closed.
+    #[error("the endpoint is closed")]
+    EndpointClosed,
+}
+
+impl From<ChannelError> for Error {
+    fn from(error: ChannelError) -> Self {
+        match error {
+            ChannelError::Reset(code) => Self::Reset(code),
+            _ => Self::Closed,
+        }
+    }
+}
+
+impl From<Error> for io::Error {
+    fn from(error: Error) -> Self {
+        let kind = match &error {
+            Error::Io(e) => e.kind(),
+            Error::Reset(_) => io::ErrorKind::ConnectionReset,
+            Error::Connection(ConnectionError::TimedOut | ConnectionError::Unreachable) => {
+                io::ErrorKind::TimedOut
+            }
+            Error::Connection(_) => io::ErrorKind::ConnectionAborted,
+            _ => io::ErrorKind::BrokenPipe,
+        };
+        Self::new(kind, error)
+    }
+}

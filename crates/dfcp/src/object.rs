@@ -1,0 +1,289 @@
+//! Objects: whole files, sent from and received into place.
+//!
+//! Reading, writing and hashing happen on threads of their own, a few buffers ahead of or behind
+//! the network: a slow disk holds the peer back, a fast one costs no waiting.
+
+use crate::connection::Connection;
+use crate::error::Error;
+use crate::stream::SendStream;
+use dfcp_proto::{ChannelId, ChannelKind};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::future::poll_fn;
+use std::io::{self, Read};
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Poll;
+use tokio::sync::mpsc;
+
+/// Read from a file at a time.
+const READ_SIZE: usize = 256 << 10;
+/// Buffers between the file's thread and the network.
+const READ_AHEAD: usize = 4;
+const WRITE_BEHIND: usize = 16;
+
+/// Bytes moved so far, for whoever shows progress.
+#[derive(Clone, Debug, Default)]
+pub struct Progress(Arc<AtomicU64>);
+
+impl Progress {
+    /// Useful bytes so far.
+    pub fn bytes(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn add(&self, bytes: u64) {
+        self.0.fetch_add(bytes, Ordering::Relaxed);
+    }
+}
+
+/// A whole object: its size and BLAKE3 hash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ObjectSummary {
+    /// Bytes.
+    pub size: u64,
+    /// BLAKE3 of the whole.
+    pub hash: [u8; 32],
+}
+
+impl Connection {
+    /// Sends the rest of `file`, `size` bytes, as one object, and returns when the peer has all
+    /// of it. `on_read` gets the summary as soon as the file is read, which is earlier: a peer
+    /// that is told then need not wait for it.
+    pub async fn send_object(
+        &self,
+        file: File,
+        size: u64,
+        progress: &Progress,
+        on_read: impl FnOnce(ObjectSummary),
+    ) -> Result<ObjectSummary, Error> {
+        let id = self.open(ChannelKind::Object).await?;
+        let mut channel = SendStream::new(self.clone(), id);
+        let (full, mut chunks) = mpsc::channel::<io::Result<Vec<u8>>>(READ_AHEAD);
+        let (empty, spare) = std::sync::mpsc::channel::<Vec<u8>>();
+        let reader = tokio::task::spawn_blocking(move || read_file(file, size, &full, &spare));
+        let mut sent = 0;
+        while let Some(chunk) = chunks.recv().await {
+            let chunk = match chunk {
+                Ok(chunk) => chunk,
+                Err(error) => {
+                    channel.reset(1);
+                    return Err(changed_or_io(error));
+                }
+            };
+            let mut rest = &chunk[..];
+            while !rest.is_empty() {
+                let n = poll_fn(|context| channel.poll_send(context, rest)).await?;
+                rest = &rest[n..];
+                sent += n as u64;
+                progress.add(n as u64);
+            }
+            // The reader may have ended already.
+            let _ = empty.send(chunk);
+        }
+        let hash = reader.await.map_err(io::Error::other)?;
+        let summary = ObjectSummary { size: sent, hash };
+        channel.end()?;
+        on_read(summary);
+        channel.finish().await?;
+        Ok(summary)
+    }
+}
+
+fn changed_or_io(error: io::Error) -> Error {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof => Error::SourceChanged(error.to_string()),
+        _ => Error::Io(error),
+    }
+}
+
+/// Reads `size` bytes in order, hashing them; the receiver's going away ends it.
+fn read_file(
+    mut file: File,
+    size: u64,
+    full: &mpsc::Sender<io::Result<Vec<u8>>>,
+    spare: &std::sync::mpsc::Receiver<Vec<u8>>,
+) -> [u8; 32] {
+    let mut hasher = blake3::Hasher::new();
+    let mut left = size;
+    while left > 0 {
+        let mut buffer = spare.try_recv().unwrap_or_default();
+        buffer.resize(READ_SIZE.min(usize::try_from(left).unwrap_or(READ_SIZE)), 0);
+        let result = file.read_exact(&mut buffer).map(|()| {
+            hasher.update(&buffer);
+            left -= buffer.len() as u64;
+            buffer
+        });
+        let failed = result.is_err();
+        let result = result.map_err(|e| match e.kind() {
+            io::ErrorKind::UnexpectedEof => {
+                io::Error::new(e.kind(), format!("it ends {left} bytes early"))
+            }
+            _ => e,
+        });
+        if full.blocking_send(result).is_err() || failed {
+            break;
+        }
+    }
+    *hasher.finalize().as_bytes()
+}
+
+/// An object that the peer sends.
+#[derive(Debug)]
+pub struct IncomingObject {
+    connection: Connection,
+    id: ChannelId,
+    done: bool,
+}
+
+impl IncomingObject {
+    pub(crate) fn new(connection: Connection, id: ChannelId) -> Self {
+        Self {
+            connection,
+            id,
+            done: false,
+        }
+    }
+
+    /// Its number among the objects of this connection, from 0, in the order of opening.
+    pub fn index(&self) -> u64 {
+        self.id.index()
+    }
+
+    /// The next complete block, in any order: its offset and bytes. `None` at the end.
+    pub async fn next_block(&mut self) -> Result<Option<(u64, Vec<u8>)>, Error> {
+        if self.done {
+            return Ok(None);
+        }
+        let id = self.id;
+        let block = poll_fn(|context| {
+            self.connection.shared.poll_connection(
+                self.connection.handle,
+                |now, connection, ours| {
+                    match connection.take_block(now, id) {
+                        Ok(Some(block)) => return Poll::Ready(Ok(Some(block))),
+                        Ok(None) if connection.is_drained(id) => return Poll::Ready(Ok(None)),
+                        Ok(None) => {}
+                        Err(error) => return Poll::Ready(Err(error.into())),
+                    }
+                    if let Some(error) = &ours.error {
+                        return Poll::Ready(Err(error.clone().into()));
+                    }
+                    ours.channels
+                        .entry(id)
+                        .or_default()
+                        .waiting
+                        .register(context);
+                    Poll::Pending
+                },
+            )
+        })
+        .await?;
+        if block.is_none() {
+            self.done = true;
+            if let Some((connection, _)) = self.connection.shared.lock().get(self.connection.handle)
+            {
+                connection.end_recv(id);
+            }
+        }
+        Ok(block)
+    }
+
+    fn recycle(&self, buffer: Vec<u8>) {
+        let mut state = self.connection.shared.lock();
+        if let Some((connection, _)) = state.get(self.connection.handle) {
+            connection.recycle(self.id, buffer);
+        }
+    }
+
+    /// Writes the object into `file`, each block where it belongs, and hashes it. On an error
+    /// what arrived is in the file.
+    pub async fn recv_object(
+        &mut self,
+        file: File,
+        progress: &Progress,
+    ) -> Result<ObjectSummary, Error> {
+        let (full, blocks) = mpsc::channel::<(u64, Vec<u8>)>(WRITE_BEHIND);
+        let (empty, mut spare) = mpsc::unbounded_channel::<Vec<u8>>();
+        let writer = tokio::task::spawn_blocking(move || write_file(&file, blocks, &empty));
+        let mut received = Ok(());
+        loop {
+            match self.next_block().await {
+                Ok(Some((offset, bytes))) => {
+                    progress.add(bytes.len() as u64);
+                    if full.send((offset, bytes)).await.is_err() {
+                        break; // the writer failed and says so below
+                    }
+                }
+                Ok(None) => break,
+                Err(error) => {
+                    received = Err(error);
+                    break;
+                }
+            }
+            while let Ok(buffer) = spare.try_recv() {
+                self.recycle(buffer);
+            }
+        }
+        drop(full);
+        let summary = writer.await.map_err(io::Error::other)??;
+        received.map(|()| summary)
+    }
+
+    /// Wants no more of it; the peer learns `code`.
+    pub fn stop(&mut self, code: u64) {
+        self.done = true;
+        let now = self.connection.shared.now();
+        let mut state = self.connection.shared.lock();
+        if let Some((connection, _)) = state.get(self.connection.handle) {
+            connection.stop_channel(now, self.id, code);
+            connection.end_recv(self.id);
+        }
+        drop(state);
+        self.connection.shared.wake.notify_one();
+    }
+}
+
+impl Drop for IncomingObject {
+    fn drop(&mut self) {
+        if !self.done {
+            self.stop(0);
+        }
+    }
+}
+
+/// Writes blocks in place and hashes from the front as far as there is no gap.
+fn write_file(
+    file: &File,
+    mut blocks: mpsc::Receiver<(u64, Vec<u8>)>,
+    empty: &mpsc::UnboundedSender<Vec<u8>>,
+) -> io::Result<ObjectSummary> {
+    let mut hasher = blake3::Hasher::new();
+    let mut hashed = 0;
+    // Written but not hashed: start → end.
+    let mut ahead: BTreeMap<u64, u64> = BTreeMap::new();
+    let mut again = Vec::new();
+    while let Some((offset, bytes)) = blocks.blocking_recv() {
+        file.write_all_at(&bytes, offset)?;
+        let end = offset + bytes.len() as u64;
+        if offset == hashed {
+            hasher.update(&bytes);
+            hashed = end;
+        } else {
+            ahead.insert(offset, end);
+        }
+        while let Some(end) = ahead.remove(&hashed) {
+            again.resize((end - hashed) as usize, 0);
+            file.read_exact_at(&mut again, hashed)?;
+            hasher.update(&again);
+            hashed = end;
+        }
+        // Nobody may be left to reuse it.
+        let _ = empty.send(bytes);
+    }
+    Ok(ObjectSummary {
+        size: hashed,
+        hash: *hasher.finalize().as_bytes(),
+    })
+}

@@ -1,0 +1,235 @@
+//! State that handles and driver share, behind one lock: the core, and who waits for what.
+
+use dfcp_proto::{
+    ChannelId, ChannelKind, Connection, ConnectionError, ConnectionHandle, Endpoint, Event,
+    Instant, PublicKey,
+};
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Context, Poll, Waker};
+use tokio::sync::Notify;
+
+/// Wakers of tasks that wait for one thing.
+#[derive(Debug, Default)]
+pub(crate) struct WaitList(Vec<Waker>);
+
+impl WaitList {
+    pub(crate) fn register(&mut self, context: &Context<'_>) {
+        if !self.0.iter().any(|w| w.will_wake(context.waker())) {
+            self.0.push(context.waker().clone());
+        }
+    }
+
+    pub(crate) fn wake(&mut self) {
+        self.0.drain(..).for_each(Waker::wake);
+    }
+}
+
+/// What became of a channel, beyond what the core still knows.
+#[derive(Debug, Default)]
+pub(crate) struct ChannelState {
+    pub(crate) acknowledged: bool,
+    /// The peer stopped our sending with this code.
+    pub(crate) stopped: Option<u64>,
+    /// The peer reset its sending with this code.
+    pub(crate) reset: Option<u64>,
+    pub(crate) waiting: WaitList,
+}
+
+/// The driver's side of one connection.
+#[derive(Debug, Default)]
+pub(crate) struct ConnectionState {
+    pub(crate) peer: Option<PublicKey>,
+    pub(crate) error: Option<ConnectionError>,
+    pub(crate) channels: HashMap<ChannelId, ChannelState>,
+    pub(crate) opened: [VecDeque<ChannelId>; 2],
+    /// Waits for the handshake, the end, a new channel or room to open one.
+    pub(crate) waiting: WaitList,
+    pub(crate) writers: WaitList,
+    /// Live handles; the connection closes when the last one goes.
+    pub(crate) handles: usize,
+}
+
+impl ConnectionState {
+    fn on_event(&mut self, event: Event) {
+        match event {
+            Event::Connected { peer } => {
+                self.peer = Some(peer);
+                self.waiting.wake();
+            }
+            Event::Opened(id) => {
+                self.channels.entry(id).or_default();
+                self.opened[id.kind() as usize].push_back(id);
+                self.waiting.wake();
+            }
+            Event::Readable(id) => self.channels.entry(id).or_default().waiting.wake(),
+            Event::Writable => self.writers.wake(),
+            Event::Acknowledged(id) => {
+                let channel = self.channels.entry(id).or_default();
+                channel.acknowledged = true;
+                channel.waiting.wake();
+                self.waiting.wake();
+            }
+            Event::Reset { channel, code } => {
+                let channel = self.channels.entry(channel).or_default();
+                channel.reset = Some(code);
+                channel.waiting.wake();
+            }
+            Event::Stopped { channel, code } => {
+                let channel = self.channels.entry(channel).or_default();
+                channel.stopped = Some(code);
+                channel.waiting.wake();
+                self.writers.wake();
+            }
+            Event::Closed(error) => {
+                self.error = Some(error);
+                self.waiting.wake();
+                self.writers.wake();
+                self.channels.values_mut().for_each(|c| c.waiting.wake());
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Everything behind the lock.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) core: Endpoint,
+    pub(crate) connections: HashMap<ConnectionHandle, ConnectionState>,
+    pub(crate) accepted: VecDeque<ConnectionHandle>,
+    pub(crate) accepting: WaitList,
+    /// Set when the endpoint's handle is gone or closed.
+    pub(crate) closing: bool,
+    /// The driver ended, with an error of the socket or in order.
+    pub(crate) ended: Option<std::io::ErrorKind>,
+    pub(crate) idle: WaitList,
+}
+
+impl State {
+    /// The core's connection and ours.
+    pub(crate) fn get(
+        &mut self,
+        handle: ConnectionHandle,
+    ) -> Option<(&mut Connection, &mut ConnectionState)> {
+        Some((
+            self.core.connection(handle)?,
+            self.connections.get_mut(&handle)?,
+        ))
+    }
+
+    /// Moves accepted connections and events out of the core and wakes who waits for them.
+    pub(crate) fn collect(&mut self) {
+        while let Some(handle) = self.core.accept() {
+            self.connections.entry(handle).or_default();
+            self.accepted.push_back(handle);
+            self.accepting.wake();
+        }
+        let mut gone = Vec::new();
+        for (handle, connection) in self.core.connections() {
+            let Some(state) = self.connections.get_mut(&handle) else {
+                // Refused before anyone saw it: only its farewell is left.
+                while connection.poll_event().is_some() {}
+                if connection.is_closed() {
+                    gone.push(handle);
+                }
+                continue;
+            };
+            while let Some(event) = connection.poll_event() {
+                state.on_event(event);
+            }
+            if connection.is_closed() && state.handles == 0 && !self.accepted.contains(&handle) {
+                gone.push(handle);
+            }
+        }
+        for handle in gone {
+            self.core.forget(handle);
+            self.connections.remove(&handle);
+        }
+        if self.connections.is_empty() {
+            self.idle.wake();
+        }
+    }
+
+    /// A handle of the connection went; the last one closes it.
+    pub(crate) fn release(&mut self, now: Instant, handle: ConnectionHandle) {
+        if let Some((connection, state)) = self.get(handle) {
+            state.handles = state.handles.saturating_sub(1);
+            if state.handles == 0 {
+                connection.close(now, dfcp_proto::CloseCode::NO_ERROR, "");
+            }
+        }
+    }
+}
+
+/// Shared by an endpoint, its connections and its driver.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    state: Mutex<State>,
+    /// Tells the driver that there is something to do.
+    pub(crate) wake: Notify,
+    epoch: std::time::Instant,
+}
+
+impl Shared {
+    pub(crate) fn new(core: Endpoint) -> Arc<Self> {
+        let state = State {
+            core,
+            connections: HashMap::new(),
+            accepted: VecDeque::new(),
+            accepting: WaitList::default(),
+            closing: false,
+            ended: None,
+            idle: WaitList::default(),
+        };
+        let wake = Notify::new();
+        Arc::new(Self {
+            state: Mutex::new(state),
+            wake,
+            epoch: std::time::Instant::now(),
+        })
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        // A panic while holding the lock is a bug; going on with the state is the lesser evil.
+        self.state
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// The core's clock, shared by everyone.
+    pub(crate) fn now(&self) -> Instant {
+        Instant::from_nanos(self.epoch.elapsed().as_nanos() as u64 + 1_000_000_000)
+    }
+
+    /// Runs `poll` on a connection under the lock until it is ready; `poll` registers itself with
+    /// whatever it waits for.
+    pub(crate) fn poll_connection<T>(
+        &self,
+        handle: ConnectionHandle,
+        poll: impl FnOnce(
+            Instant,
+            &mut Connection,
+            &mut ConnectionState,
+        ) -> Poll<Result<T, crate::Error>>,
+    ) -> Poll<Result<T, crate::Error>> {
+        let now = self.now();
+        let mut state = self.lock();
+        if state.ended.is_some() {
+            return Poll::Ready(Err(crate::Error::EndpointClosed));
+        }
+        let Some((connection, ours)) = state.get(handle) else {
+            return Poll::Ready(Err(crate::Error::EndpointClosed));
+        };
+        let result = poll(now, connection, ours);
+        state.collect();
+        drop(state);
+        self.wake.notify_one();
+        result
+    }
+}
+
+/// Index of a kind's queue of opened channels.
+pub(crate) fn queue(kind: ChannelKind) -> usize {
+    kind as usize
+}

@@ -1,0 +1,239 @@
+//! Streams: bytes in order, with back-pressure both ways.
+
+use crate::connection::Connection;
+use crate::error::Error;
+use dfcp_proto::{ChannelId, Read};
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// Code that the peer sees when a stream was dropped before its end.
+const DROPPED: u64 = 0;
+
+/// The sending half. Writing waits while the connection holds as much unsent or unacknowledged
+/// data as it may. Dropping it unfinished resets the stream.
+#[derive(Debug)]
+pub struct SendStream {
+    connection: Connection,
+    id: ChannelId,
+    finished: bool,
+}
+
+impl SendStream {
+    pub(crate) fn new(connection: Connection, id: ChannelId) -> Self {
+        Self {
+            connection,
+            id,
+            finished: false,
+        }
+    }
+
+    pub(crate) fn poll_send(
+        &mut self,
+        context: &mut Context<'_>,
+        data: &[u8],
+    ) -> Poll<Result<usize, Error>> {
+        let id = self.id;
+        self.connection
+            .shared
+            .poll_connection(self.connection.handle, |_, connection, ours| {
+                if let Some(error) = &ours.error {
+                    return Poll::Ready(Err(error.clone().into()));
+                }
+                if let Some(code) = ours.channels.get(&id).and_then(|c| c.stopped) {
+                    return Poll::Ready(Err(Error::Reset(code)));
+                }
+                match connection.write(id, data) {
+                    Ok(0) if !data.is_empty() => {
+                        ours.writers.register(context);
+                        Poll::Pending
+                    }
+                    other => Poll::Ready(other.map_err(Error::from)),
+                }
+            })
+    }
+
+    /// Says that nothing follows, without waiting.
+    pub(crate) fn end(&mut self) -> Result<(), Error> {
+        if std::mem::replace(&mut self.finished, true) {
+            return Ok(());
+        }
+        let id = self.id;
+        let result = self.connection.shared.poll_connection(
+            self.connection.handle,
+            |_, connection, ours| {
+                if let Some(error) = &ours.error {
+                    return Poll::Ready(Err(error.clone().into()));
+                }
+                Poll::Ready(connection.finish_channel(id).map_err(Error::from))
+            },
+        );
+        match result {
+            Poll::Ready(result) => result,
+            Poll::Pending => Ok(()),
+        }
+    }
+
+    fn poll_acknowledged(&mut self, context: &Context<'_>) -> Poll<Result<(), Error>> {
+        let id = self.id;
+        self.connection
+            .shared
+            .poll_connection(self.connection.handle, |_, _, ours| {
+                let channel = ours.channels.entry(id).or_default();
+                if channel.acknowledged {
+                    return Poll::Ready(Ok(()));
+                }
+                if let Some(code) = channel.stopped {
+                    return Poll::Ready(Err(Error::Reset(code)));
+                }
+                if let Some(error) = &ours.error {
+                    return Poll::Ready(Err(error.clone().into()));
+                }
+                channel.waiting.register(context);
+                Poll::Pending
+            })
+    }
+
+    /// Says that nothing follows and waits until the peer has everything.
+    pub async fn finish(&mut self) -> Result<(), Error> {
+        self.end()?;
+        poll_fn(|context| self.poll_acknowledged(context)).await
+    }
+
+    /// Gives the stream up; the peer learns `code`.
+    pub fn reset(&mut self, code: u64) {
+        self.finished = true;
+        let mut state = self.connection.shared.lock();
+        if let Some((connection, _)) = state.get(self.connection.handle) {
+            connection.reset_channel(self.id, code);
+        }
+        drop(state);
+        self.connection.shared.wake.notify_one();
+    }
+}
+
+impl AsyncWrite for SendStream {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        data: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_send(context, data).map_err(io::Error::from)
+    }
+
+    /// Data are on their way as soon as they are written.
+    fn poll_flush(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.end()?;
+        self.poll_acknowledged(context).map_err(io::Error::from)
+    }
+}
+
+impl Drop for SendStream {
+    fn drop(&mut self) {
+        if !self.finished {
+            self.reset(DROPPED);
+        }
+    }
+}
+
+/// The receiving half. Not reading holds the peer back. Dropping it before the end tells the
+/// peer to stop.
+#[derive(Debug)]
+pub struct RecvStream {
+    connection: Connection,
+    id: ChannelId,
+    ended: bool,
+}
+
+impl RecvStream {
+    pub(crate) fn new(connection: Connection, id: ChannelId) -> Self {
+        Self {
+            connection,
+            id,
+            ended: false,
+        }
+    }
+
+    fn poll_receive(
+        &mut self,
+        context: &Context<'_>,
+        out: &mut [u8],
+    ) -> Poll<Result<usize, Error>> {
+        if self.ended || out.is_empty() {
+            return Poll::Ready(Ok(0));
+        }
+        let id = self.id;
+        let result = self.connection.shared.poll_connection(
+            self.connection.handle,
+            |now, connection, ours| {
+                let read = connection.read(now, id, out);
+                match read {
+                    Ok(Read::Data(n)) => return Poll::Ready(Ok(n)),
+                    Ok(Read::End) => return Poll::Ready(Ok(0)),
+                    Ok(Read::Blocked) => {}
+                    Err(error) => return Poll::Ready(Err(error.into())),
+                }
+                if let Some(error) = &ours.error {
+                    return Poll::Ready(Err(error.clone().into()));
+                }
+                ours.channels
+                    .entry(id)
+                    .or_default()
+                    .waiting
+                    .register(context);
+                Poll::Pending
+            },
+        );
+        self.ended |= matches!(result, Poll::Ready(Ok(0) | Err(_)));
+        result
+    }
+
+    /// Reads some bytes; 0 at the end.
+    pub async fn read(&mut self, out: &mut [u8]) -> Result<usize, Error> {
+        poll_fn(|context| self.poll_receive(context, out)).await
+    }
+
+    /// Wants no more; the peer learns `code`.
+    pub fn stop(&mut self, code: u64) {
+        self.ended = true;
+        let now = self.connection.shared.now();
+        let mut state = self.connection.shared.lock();
+        if let Some((connection, _)) = state.get(self.connection.handle) {
+            connection.stop_channel(now, self.id, code);
+            connection.end_recv(self.id);
+        }
+        drop(state);
+        self.connection.shared.wake.notify_one();
+    }
+}
+
+impl AsyncRead for RecvStream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        out: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.poll_receive(context, out.initialize_unfilled()) {
+            Poll::Ready(Ok(n)) => {
+                out.advance(n);
+                Poll::Ready(Ok(()))
+            }
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error.into())),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+}
+
+impl Drop for RecvStream {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.stop(DROPPED);
+        }
+    }
+}
