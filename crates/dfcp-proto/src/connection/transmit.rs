@@ -8,6 +8,8 @@ use crate::wire::{Frame, SEALED_HEADER_LEN, TAG_LEN, emit_sealed_header, symbol_
 
 /// ECN-capable, ECT(0) (RFC 3168).
 const ECT0: u8 = 0b10;
+/// Bytes of one batch: segmentation offload is one large UDP datagram to the system.
+const MAX_BATCH: usize = 65_000;
 /// Largest share of a report packet that ACK ranges may take.
 const ACK_ROOM: usize = 600;
 /// A packet number is repeated in this many reports: with half of them lost, one in 4,000 packets
@@ -52,8 +54,17 @@ impl Connection {
         self.stats.packets_sent += segment.map_or(1, |s| size.div_ceil(s)) as u64;
         self.stats.bytes_sent += size as u64;
         let segment_size = segment.filter(|&s| s < size);
-        let ecn = if matches!(self.state, State::Established) { ECT0 } else { 0 };
-        Some(Transmit { destination: self.remote, ecn, size, segment_size })
+        let ecn = if matches!(self.state, State::Established) {
+            ECT0
+        } else {
+            0
+        };
+        Some(Transmit {
+            destination: self.remote,
+            ecn,
+            size,
+            segment_size,
+        })
     }
 
     /// Returns the size of the segments written; `None` if there was nothing to send.
@@ -76,13 +87,15 @@ impl Connection {
         let start = out.len();
         let mut segment: Option<usize> = None;
         for _ in 0..max_segments {
-            let Some((id, symbol)) = self.next_symbol(now) else { break };
+            let Some((id, symbol)) = self.next_symbol(now) else {
+                break;
+            };
             let size = SEALED_HEADER_LEN
                 + symbol_overhead(id.0, symbol.offset, symbol.block_len)
                 + symbol.symbol_len
                 + TAG_LEN;
             // A larger packet begins the next batch; a smaller one ends this.
-            if segment.is_some_and(|s| size > s) {
+            if segment.is_some_and(|s| size > s) || out.len() - start + size > MAX_BATCH {
                 break;
             }
             if !self.transmit_symbol(now, id, &symbol, out) {
@@ -121,8 +134,13 @@ impl Connection {
             self.out.blocked = true;
             self.out.idle_total = self.out.sent_total;
             if self.out.probes_due > 0 {
-                let sends = self.channels.iter().filter_map(|(id, c)| Some((*id, c.send.as_ref()?)));
-                return sends.into_iter().find_map(|(id, send)| Some((id, send.probe()?)));
+                let sends = self
+                    .channels
+                    .iter()
+                    .filter_map(|(id, c)| Some((*id, c.send.as_ref()?)));
+                return sends
+                    .into_iter()
+                    .find_map(|(id, send)| Some((id, send.probe()?)));
             }
         }
         picked
@@ -134,8 +152,13 @@ impl Connection {
         let cut = self.cut();
         let credit = self.out.max_data.saturating_sub(self.out.charged);
         let cursor = self.out.cursor;
-        let turn: Vec<ChannelId> =
-            self.out.active.range(cursor..).chain(self.out.active.range(..cursor)).copied().collect();
+        let turn: Vec<ChannelId> = self
+            .out
+            .active
+            .range(cursor..)
+            .chain(self.out.active.range(..cursor))
+            .copied()
+            .collect();
         let scheduler = &*self.out.scheduler;
         let mut open = None;
         for repair in [true, false] {
@@ -178,7 +201,14 @@ impl Connection {
         let loss = self.out.loss.probability();
         let start = out.len();
         let pn = self.begin_packet(now, out);
-        let SymbolOut { offset, block_len, scheme, esi, symbol_len, charge } = *symbol;
+        let SymbolOut {
+            offset,
+            block_len,
+            scheme,
+            esi,
+            symbol_len,
+            charge,
+        } = *symbol;
         Frame::emit_symbol_header(out, scheme, id.0, offset, block_len, esi);
         let body = out.len();
         out.resize(body + symbol_len, 0);
@@ -187,7 +217,10 @@ impl Connection {
             return false;
         };
         let scheduler = &*self.out.scheduler;
-        if send.write_symbol(symbol, &mut out[body..], scheduler, loss).is_err() {
+        if send
+            .write_symbol(symbol, &mut out[body..], scheduler, loss)
+            .is_err()
+        {
             out.truncate(start);
             return false;
         }
@@ -202,7 +235,10 @@ impl Connection {
             self.notify_writable();
         }
         self.out.probes_due = self.out.probes_due.saturating_sub(1);
-        let symbol = SymbolRef { channel: id.0, offset };
+        let symbol = SymbolRef {
+            channel: id.0,
+            offset,
+        };
         self.finish_packet(now, pn, start, out, Some(symbol), Vec::new(), true);
         self.out.pacer.consume((out.len() - start) as u64);
         true
@@ -247,23 +283,44 @@ impl Connection {
             Control::MaxStreamData(id) => {
                 let recv = channel(id).and_then(|c| c.recv.as_ref());
                 let limit = recv.map_or(0, RecvChannel::limit);
-                Frame::MaxStreamData { channel: id.0, limit }.emit(out);
+                Frame::MaxStreamData {
+                    channel: id.0,
+                    limit,
+                }
+                .emit(out);
             }
             Control::Fin(id) => match channel(id).and_then(|c| c.send.as_ref()) {
-                Some(send) => Frame::Fin { channel: id.0, size: send.size() }.emit(out),
+                Some(send) => Frame::Fin {
+                    channel: id.0,
+                    size: send.size(),
+                }
+                .emit(out),
                 None => Frame::Ping.emit(out),
             },
             Control::Reset(id, code) => {
-                let charged = channel(id).and_then(|c| c.send.as_ref()).map_or(0, SendChannel::charged);
-                Frame::Reset { channel: id.0, code, charged }.emit(out);
+                let charged = channel(id)
+                    .and_then(|c| c.send.as_ref())
+                    .map_or(0, SendChannel::charged);
+                Frame::Reset {
+                    channel: id.0,
+                    code,
+                    charged,
+                }
+                .emit(out);
             }
-            Control::Stop(id, code) => Frame::Stop { channel: id.0, code }.emit(out),
+            Control::Stop(id, code) => Frame::Stop {
+                channel: id.0,
+                code,
+            }
+            .emit(out),
         }
     }
 
     /// Everything the peer should know about what arrived.
     fn emit_feedback(&mut self, now: Instant, out: &mut Vec<u8>, start: usize) {
-        let Some(largest) = self.inc.received.largest() else { return };
+        let Some(largest) = self.inc.received.largest() else {
+            return;
+        };
         let micros = |d: Duration| d.as_micros() as u64;
         let head = [
             largest,
@@ -277,7 +334,11 @@ impl Connection {
             0
         };
         self.inc.reported.push_back(largest);
-        let ranges = self.inc.received.iter_descending().take_while(|&(_, high)| high >= said_often);
+        let ranges = self
+            .inc
+            .received
+            .iter_descending()
+            .take_while(|&(_, high)| high >= said_often);
         Frame::emit_ack(out, head, ranges, ACK_ROOM);
         let credit = &mut self.inc.credit;
         credit.granted = credit.granted.max(credit.grantable());
@@ -309,7 +370,10 @@ impl Connection {
         if self.out.mtu_probes_left == 0 || self.out.probing_mtu {
             return;
         }
-        let peer = self.peer_params.as_ref().map_or(0, |p| p.max_datagram as usize);
+        let peer = self
+            .peer_params
+            .as_ref()
+            .map_or(0, |p| p.max_datagram as usize);
         let size = self.config.max_datagram(self.remote).min(peer);
         if size > self.mtu {
             self.out.probing_mtu = true;
@@ -318,12 +382,24 @@ impl Connection {
     }
 
     fn transmit_close(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Option<usize>> {
-        let State::Closing { code, ref reason, ref mut due, .. } = self.state else { return None };
+        let State::Closing {
+            code,
+            ref reason,
+            ref mut due,
+            ..
+        } = self.state
+        else {
+            return None;
+        };
         *due = due.checked_sub(1)?;
         let frame_reason = reason.clone();
         let start = out.len();
         let pn = self.begin_packet(now, out);
-        Frame::Close { code: code.0, reason: frame_reason.as_bytes() }.emit(out);
+        Frame::Close {
+            code: code.0,
+            reason: frame_reason.as_bytes(),
+        }
+        .emit(out);
         self.finish_packet(now, pn, start, out, None, Vec::new(), false);
         Some(None)
     }
@@ -339,7 +415,10 @@ impl Connection {
         pn
     }
 
-    #[expect(clippy::too_many_arguments, reason = "the parts of one record, used in this file only")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the parts of one record, used in this file only"
+    )]
     fn finish_packet(
         &mut self,
         now: Instant,
