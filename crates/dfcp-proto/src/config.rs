@@ -91,7 +91,11 @@ impl TransportConfig {
 
     /// Largest UDP payload to try towards `remote`.
     pub(crate) fn max_datagram(&self, remote: SocketAddr) -> usize {
-        let headers = if remote.ip().to_canonical().is_ipv4() { 20 + 8 } else { 40 + 8 };
+        let headers = if remote.ip().to_canonical().is_ipv4() {
+            20 + 8
+        } else {
+            40 + 8
+        };
         usize::from(self.mtu) - headers
     }
 }

@@ -35,7 +35,9 @@ pub struct ServerConfig {
 
 impl fmt::Debug for ServerConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ServerConfig").field("max_connections", &self.max_connections).finish()
+        f.debug_struct("ServerConfig")
+            .field("max_connections", &self.max_connections)
+            .finish()
     }
 }
 
@@ -197,10 +199,15 @@ impl Endpoint {
             Packet::Ack(ack) => return self.handle_ack(now, remote, &ack),
             Packet::SynAck(synack) => {
                 let handle = *self.by_cid.get(&synack.client_cid)?;
-                self.connections.get_mut(&handle)?.handle_synack(now, &synack, len);
+                self.connections
+                    .get_mut(&handle)?
+                    .handle_synack(now, &synack, len);
                 return Some(handle);
             }
-            Packet::Version { client_cid, versions } => {
+            Packet::Version {
+                client_cid,
+                versions,
+            } => {
                 let handle = *self.by_cid.get(&client_cid)?;
                 self.connections.get_mut(&handle)?.handle_version(versions);
                 return Some(handle);
@@ -319,7 +326,10 @@ impl Endpoint {
         };
         let cid = ConnectionId(self.responder.connection_id(&facts));
         let params = local_params(&server.transport, remote, cid, self.reset_token(cid));
-        let session = match self.responder.accept(&facts, &ack.cookie, &params, ack.noise) {
+        let session = match self
+            .responder
+            .accept(&facts, &ack.cookie, &params, ack.noise)
+        {
             Ok(session) if cid == ack.server_cid => session,
             _ => {
                 self.stats.refused += 1;
@@ -354,7 +364,12 @@ impl Endpoint {
         if let Some((destination, datagram)) = self.replies.pop_front() {
             out.extend_from_slice(&datagram);
             let size = datagram.len();
-            return Some(Transmit { destination, ecn: 0, size, segment_size: None });
+            return Some(Transmit {
+                destination,
+                ecn: 0,
+                size,
+                segment_size: None,
+            });
         }
         let turn = self.next_turn;
         let order = || [turn..ConnectionHandle(u64::MAX), ConnectionHandle(0)..turn];
@@ -371,13 +386,19 @@ impl Endpoint {
 
     /// When to call [`Endpoint::handle_timeout`], and what for.
     pub fn poll_timeout(&self) -> Option<(Instant, Timer)> {
-        self.connections.values().filter_map(Connection::poll_timeout).min()
+        self.connections
+            .values()
+            .filter_map(Connection::poll_timeout)
+            .min()
     }
 
     /// Acts on every timer that is due.
     pub fn handle_timeout(&mut self, now: Instant) {
         for connection in self.connections.values_mut() {
-            if connection.poll_timeout().is_some_and(|(time, _)| time <= now) {
+            if connection
+                .poll_timeout()
+                .is_some_and(|(time, _)| time <= now)
+            {
                 connection.handle_timeout(now);
             }
         }

@@ -7,12 +7,21 @@ use dfcp_proto::{Duration, Rate};
 use dfcp_sim::{LinkConfig, ObjectTransfer, Pair, PairConfig, Queue, Side};
 
 fn main() {
-    let args: Vec<f64> = std::env::args().skip(1).filter_map(|a| a.parse().ok()).collect();
+    let args: Vec<f64> = std::env::args()
+        .skip(1)
+        .filter_map(|a| a.parse().ok())
+        .collect();
     let get = |i: usize, default: f64| args.get(i).copied().unwrap_or(default);
     let (megabytes, mbit) = (get(0, 64.0), get(1, 100.0));
-    let rtts = args.get(2).map_or(vec![10.0, 60.0, 200.0], |&rtt| vec![rtt]);
-    let losses = args.get(3).map_or(vec![0.0, 1.0, 5.0, 10.0, 20.0, 50.0], |&loss| vec![loss]);
-    println!("| rtt ms | loss % | steady ÷ limit | whole ÷ limit | IP bytes ÷ ideal | queue p50/p95/max ms | repair % | spurious | s |");
+    let rtts = args
+        .get(2)
+        .map_or(vec![10.0, 60.0, 200.0], |&rtt| vec![rtt]);
+    let losses = args
+        .get(3)
+        .map_or(vec![0.0, 1.0, 5.0, 10.0, 20.0, 50.0], |&loss| vec![loss]);
+    println!(
+        "| rtt ms | loss % | steady ÷ limit | whole ÷ limit | IP bytes ÷ ideal | queue p50/p95/max ms | repair % | spurious | s |"
+    );
     println!("|---|---|---|---|---|---|---|---|---|");
     for &rtt in &rtts {
         for &loss in &losses {
@@ -51,7 +60,10 @@ fn run(megabytes: f64, mbit: f64, rtt: f64, loss: f64) {
                 eprintln!(
                     "{:8.3} queue {queue:6.2} bw {} pace {} loss {:.3} srtt {:?}",
                     pair.now.saturating_since(start).as_secs_f64(),
-                    stats.bandwidth, stats.pacing_rate, stats.loss, stats.rtt
+                    stats.bandwidth,
+                    stats.pacing_rate,
+                    stats.loss,
+                    stats.rtt
                 );
             }
         }

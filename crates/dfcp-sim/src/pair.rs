@@ -54,7 +54,13 @@ impl PairConfig {
     /// The same link both ways, default transports.
     pub fn symmetric(link: LinkConfig, seed: u64) -> Self {
         let (client, server) = (TransportConfig::default(), TransportConfig::default());
-        Self { forward: link.clone(), backward: link, client, server, seed }
+        Self {
+            forward: link.clone(),
+            backward: link,
+            client,
+            server,
+            seed,
+        }
     }
 }
 
@@ -108,7 +114,11 @@ impl Pair {
         let host = |side: Side, server: Option<ServerConfig>| {
             let mut secret = [side as u8; 32];
             secret[..8].copy_from_slice(&seed.to_le_bytes());
-            let name = if side == Side::Client { "client" } else { "server" };
+            let name = if side == Side::Client {
+                "client"
+            } else {
+                "server"
+            };
             Host {
                 endpoint: Endpoint::new(key(seed, name), server, secret),
                 address: SocketAddr::from(([10, 0, 0, 1 + side as u8], 4433)),
@@ -118,12 +128,14 @@ impl Pair {
                 path_mtu: usize::MAX,
             }
         };
-        let link = |config: LinkConfig, name: &str| {
-            Link::new(config, Seed(seed).stream(name).next_u64())
-        };
+        let link =
+            |config: LinkConfig, name: &str| Link::new(config, Seed(seed).stream(name).next_u64());
         Self {
             hosts: [host(Side::Client, None), host(Side::Server, Some(server))],
-            links: [link(config.forward, "forward"), link(config.backward, "backward")],
+            links: [
+                link(config.forward, "forward"),
+                link(config.backward, "backward"),
+            ],
             // Not zero, so that nothing leans on time beginning there.
             now: Instant::from_nanos(1_000_000_000),
             config: transports,
@@ -153,30 +165,40 @@ impl Pair {
     /// # Panics
     /// If it has none (any more).
     pub fn connection(&mut self, side: Side) -> &mut Connection {
-        self.try_connection(side).expect("the host has a connection")
+        self.try_connection(side)
+            .expect("the host has a connection")
     }
 
     /// A host's connection, if there is one.
     pub fn try_connection(&mut self, side: Side) -> Option<&mut Connection> {
         let host = &mut self.hosts[side as usize];
-        host.connection.and_then(|handle| host.endpoint.connection(handle))
+        host.connection
+            .and_then(|handle| host.endpoint.connection(handle))
     }
 
     /// When something happens next.
     pub fn next_event(&self) -> Option<Instant> {
-        let timers = self.hosts.iter().filter_map(|h| h.endpoint.poll_timeout().map(|(t, _)| t));
-        timers.chain(self.links.iter().filter_map(Link::poll_at)).min()
+        let timers = self
+            .hosts
+            .iter()
+            .filter_map(|h| h.endpoint.poll_timeout().map(|(t, _)| t));
+        timers
+            .chain(self.links.iter().filter_map(Link::poll_at))
+            .min()
     }
 
     /// Moves time to the next event and lets everything happen that is due; false if nothing is.
     pub fn step(&mut self) -> bool {
-        let Some(next) = self.next_event() else { return false };
+        let Some(next) = self.next_event() else {
+            return false;
+        };
         self.now = self.now.max(next);
         for from in Side::BOTH {
             while let Some(mut packet) = self.links[from as usize].poll(self.now) {
                 let remote = self.hosts[from as usize].address;
                 let host = &mut self.hosts[from.other() as usize];
-                host.endpoint.handle_datagram(self.now, remote, packet.ecn, &mut packet.data);
+                host.endpoint
+                    .handle_datagram(self.now, remote, packet.ecn, &mut packet.data);
                 self.serve(from.other());
             }
         }
@@ -214,8 +236,12 @@ impl Pair {
         if let Some(handle) = host.endpoint.accept() {
             host.connection = Some(handle);
         }
-        let Some(handle) = host.connection else { return };
-        let Some(connection) = host.endpoint.connection(handle) else { return };
+        let Some(handle) = host.connection else {
+            return;
+        };
+        let Some(connection) = host.endpoint.connection(handle) else {
+            return;
+        };
         while let Some(mut job) = connection.take_solve_job() {
             job.run();
             connection.finish_solve(now, job);
@@ -246,7 +272,8 @@ impl Pair {
         self.connect();
         self.run_until(limit, |pair| {
             Side::BOTH.into_iter().all(|side| {
-                pair.try_connection(side).is_some_and(|connection| connection.is_established())
+                pair.try_connection(side)
+                    .is_some_and(|connection| connection.is_established())
             })
         })
     }
@@ -277,7 +304,14 @@ impl ObjectTransfer {
             .connection(Side::Client)
             .open(dfcp_proto::ChannelKind::Object)
             .expect("a fresh connection has channels");
-        Self { channel, size, written: 0, delivered: 0, wrong: 0, finished: false }
+        Self {
+            channel,
+            size,
+            written: 0,
+            delivered: 0,
+            wrong: 0,
+            finished: false,
+        }
     }
 
     /// Moves data on both sides; true once the client knows that all arrived.
@@ -293,7 +327,9 @@ impl ObjectTransfer {
     }
 
     fn write(&mut self, pair: &mut Pair) {
-        let Some(connection) = pair.try_connection(Side::Client) else { return };
+        let Some(connection) = pair.try_connection(Side::Client) else {
+            return;
+        };
         while self.written < self.size {
             let end = (self.written + 65_536).min(self.size);
             let data: Vec<u8> = (self.written..end).map(pattern).collect();
@@ -310,10 +346,16 @@ impl ObjectTransfer {
 
     fn read(&mut self, pair: &mut Pair) {
         let now = pair.now;
-        let Some(connection) = pair.try_connection(Side::Server) else { return };
+        let Some(connection) = pair.try_connection(Side::Server) else {
+            return;
+        };
         let mut freed = false;
         while let Ok(Some((offset, bytes))) = connection.take_block(now, self.channel) {
-            let wrong = bytes.iter().zip(offset..).filter(|&(&b, o)| b != pattern(o)).count();
+            let wrong = bytes
+                .iter()
+                .zip(offset..)
+                .filter(|&(&b, o)| b != pattern(o))
+                .count();
             self.wrong += wrong as u64;
             self.delivered += bytes.len() as u64;
             connection.recycle(self.channel, bytes);

@@ -25,17 +25,29 @@ pub struct ChannelId(pub u64);
 impl ChannelId {
     /// The `index`th channel of `kind` that `opener` opens.
     pub fn new(opener: Role, kind: ChannelKind, index: u64) -> Self {
-        Self(index << 2 | u64::from(kind == ChannelKind::Object) << 1 | u64::from(opener == Role::Server))
+        Self(
+            index << 2
+                | u64::from(kind == ChannelKind::Object) << 1
+                | u64::from(opener == Role::Server),
+        )
     }
 
     /// Who opened it.
     pub fn opener(self) -> Role {
-        if self.0 & 1 == 0 { Role::Client } else { Role::Server }
+        if self.0 & 1 == 0 {
+            Role::Client
+        } else {
+            Role::Server
+        }
     }
 
     /// How it delivers.
     pub fn kind(self) -> ChannelKind {
-        if self.0 & 2 == 0 { ChannelKind::Stream } else { ChannelKind::Object }
+        if self.0 & 2 == 0 {
+            ChannelKind::Stream
+        } else {
+            ChannelKind::Object
+        }
     }
 
     /// Its number among channels of the same opener and kind.

@@ -41,7 +41,11 @@ pub fn block_spec(
     let max_k = u64::from(dfcp_fec::scheme(scheme).max_k());
     // Out-of-range numbers become K = 0 or T = 0, which the code refuses.
     let k = if k <= max_k { k as u32 } else { 0 };
-    BlockSpec::new(k, u16::try_from(symbol_len).unwrap_or(0), block_seed(channel, offset))
+    BlockSpec::new(
+        k,
+        u16::try_from(symbol_len).unwrap_or(0),
+        block_seed(channel, offset),
+    )
 }
 
 /// Mixes channel and offset into the seed of a block's coefficients (docs/spec/wire.md).
@@ -58,7 +62,10 @@ mod tests {
         for max in [1usize, 7, 1200, 1430] {
             for len in [1usize, 2, 6, 7, 8, 1199, 1200, 1201, 150_000, 183_040] {
                 let (k, t) = geometry(len, max);
-                assert!(usize::from(t) <= max && len.div_ceil(usize::from(t)) as u32 == k, "{len} {max}");
+                assert!(
+                    usize::from(t) <= max && len.div_ceil(usize::from(t)) as u32 == k,
+                    "{len} {max}"
+                );
                 assert!(k as usize * usize::from(t) < len + k as usize);
             }
         }

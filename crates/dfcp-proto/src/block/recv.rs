@@ -31,7 +31,12 @@ pub struct Credit {
 impl Credit {
     /// Credit of `budget` charges, granted from the start.
     pub fn new(budget: u64) -> Self {
-        Self { granted: budget, used: 0, freed: 0, budget }
+        Self {
+            granted: budget,
+            used: 0,
+            freed: 0,
+            budget,
+        }
     }
 
     /// What would be granted now.
@@ -91,7 +96,12 @@ impl SolveJob {
 
 #[derive(Debug)]
 enum Block {
-    Receiving { decoder: Box<dyn BlockDecoder>, len: u64, scheme: SchemeId, queued: bool },
+    Receiving {
+        decoder: Box<dyn BlockDecoder>,
+        len: u64,
+        scheme: SchemeId,
+        queued: bool,
+    },
     /// Its decoder is in a solve job; `needed` is what to report meanwhile.
     Solving { len: u64, needed: u32 },
 }
@@ -138,7 +148,11 @@ pub struct RecvChannel {
 impl RecvChannel {
     /// A channel on which the peer may send `window` bytes ahead of the reader (streams).
     pub fn new(id: ChannelId, window: u64) -> Self {
-        let limit = if id.kind() == ChannelKind::Object { u64::MAX } else { window };
+        let limit = if id.kind() == ChannelKind::Object {
+            u64::MAX
+        } else {
+            window
+        };
         Self {
             id,
             blocks: BTreeMap::new(),
@@ -169,8 +183,12 @@ impl RecvChannel {
         if !self.blocks.contains_key(&symbol.offset) {
             self.open_block(symbol, credit)?;
         }
-        let Some(Block::Receiving { decoder, len, scheme, queued }) =
-            self.blocks.get_mut(&symbol.offset)
+        let Some(Block::Receiving {
+            decoder,
+            len,
+            scheme,
+            queued,
+        }) = self.blocks.get_mut(&symbol.offset)
         else {
             return Ok(Received::Redundant);
         };
@@ -201,12 +219,22 @@ impl RecvChannel {
     /// Checks a new block against everything known, then makes room for it.
     fn open_block(&mut self, symbol: &SymbolIn<'_>, credit: &mut Credit) -> Result<(), CloseCode> {
         let (offset, len) = (symbol.offset, symbol.block_len);
-        let end = offset.checked_add(len).filter(|&e| e <= MAX_OFFSET).ok_or(CloseCode::PROTOCOL)?;
-        let before = self.blocks.range(..offset).next_back().map(|(o, b)| o + b.len());
+        let end = offset
+            .checked_add(len)
+            .filter(|&e| e <= MAX_OFFSET)
+            .ok_or(CloseCode::PROTOCOL)?;
+        let before = self
+            .blocks
+            .range(..offset)
+            .next_back()
+            .map(|(o, b)| o + b.len());
         let after = self.blocks.range(offset..).next().map(|(o, _)| *o);
         let done_after = self.done.range(offset..).next().map(|(o, _)| *o);
         let overlaps = before.is_some_and(|b| b > offset)
-            || [after, done_after].into_iter().flatten().any(|start| start < end)
+            || [after, done_after]
+                .into_iter()
+                .flatten()
+                .any(|start| start < end)
             || self.final_size.is_some_and(|size| end > size);
         if overlaps {
             return Err(CloseCode::PROTOCOL);
@@ -215,34 +243,54 @@ impl RecvChannel {
         if credit.used.saturating_add(charge) > credit.granted || end > self.limit {
             return Err(CloseCode::FLOW_CONTROL);
         }
-        let spec =
-            super::block_spec(symbol.scheme, self.id.0, offset, len, symbol.data.len())
-                .map_err(|_| CloseCode::PROTOCOL)?;
+        let spec = super::block_spec(symbol.scheme, self.id.0, offset, len, symbol.data.len())
+            .map_err(|_| CloseCode::PROTOCOL)?;
         let buffer = self.pool.pop().unwrap_or_default();
         let decoder = dfcp_fec::scheme(symbol.scheme)
             .decoder(spec, buffer)
             .map_err(|_| CloseCode::PROTOCOL)?;
         credit.used += charge;
         self.charged += charge;
-        let block = Block::Receiving { decoder, len, scheme: symbol.scheme, queued: false };
+        let block = Block::Receiving {
+            decoder,
+            len,
+            scheme: symbol.scheme,
+            queued: false,
+        };
         self.blocks.insert(offset, block);
         Ok(())
     }
 
     fn is_done(&self, offset: u64) -> bool {
         offset < self.done_below
-            || self.done.range(..=offset).next_back().is_some_and(|(_, &end)| offset < end)
+            || self
+                .done
+                .range(..=offset)
+                .next_back()
+                .is_some_and(|(_, &end)| offset < end)
     }
 
     /// The next block that waits to be solved.
     pub fn take_job(&mut self) -> Option<SolveJob> {
         while let Some(offset) = self.solvable.pop_front() {
             match self.blocks.remove(&offset) {
-                Some(Block::Receiving { decoder, len, scheme, .. }) => {
+                Some(Block::Receiving {
+                    decoder,
+                    len,
+                    scheme,
+                    ..
+                }) => {
                     let needed = unproven(scheme);
                     self.blocks.insert(offset, Block::Solving { len, needed });
                     let channel = self.id;
-                    return Some(SolveJob { channel, offset, len, scheme, decoder, solved: false });
+                    return Some(SolveJob {
+                        channel,
+                        offset,
+                        len,
+                        scheme,
+                        decoder,
+                        solved: false,
+                    });
                 }
                 Some(other) => {
                     self.blocks.insert(offset, other);
@@ -259,9 +307,24 @@ impl RecvChannel {
         if self.ended.is_some() || !expected {
             return false;
         }
-        let SolveJob { offset, len, scheme, decoder, solved, .. } = job;
+        let SolveJob {
+            offset,
+            len,
+            scheme,
+            decoder,
+            solved,
+            ..
+        } = job;
         let complete = solved && decoder.is_complete();
-        self.blocks.insert(offset, Block::Receiving { decoder, len, scheme, queued: false });
+        self.blocks.insert(
+            offset,
+            Block::Receiving {
+                decoder,
+                len,
+                scheme,
+                queued: false,
+            },
+        );
         if complete {
             self.complete(offset);
         }
@@ -289,7 +352,8 @@ impl RecvChannel {
             .map_or(0, |(o, b)| o + b.len())
             .max(self.done.last_key_value().map_or(0, |(_, &end)| end))
             .max(self.done_below);
-        if self.final_size.is_some_and(|known| known != size) || reached > size || size > MAX_OFFSET {
+        if self.final_size.is_some_and(|known| known != size) || reached > size || size > MAX_OFFSET
+        {
             return Err(CloseCode::PROTOCOL);
         }
         self.final_size = Some(size);
@@ -358,7 +422,9 @@ impl RecvChannel {
     pub fn read(&mut self, out: &mut [u8], credit: &mut Credit) -> usize {
         let mut filled = 0;
         while filled < out.len() {
-            let Some(bytes) = self.in_order().filter(|b| !b.is_empty()) else { break };
+            let Some(bytes) = self.in_order().filter(|b| !b.is_empty()) else {
+                break;
+            };
             let n = bytes.len().min(out.len() - filled);
             out[filled..filled + n].copy_from_slice(&bytes[..n]);
             filled += n;
@@ -429,16 +495,24 @@ impl RecvChannel {
         if self.ended.is_some() {
             return (MAX_OFFSET, Vec::new());
         }
-        let open = self.blocks.iter().take(MAX_REPORTED).map(|(&offset, block)| {
-            let needed = match block {
-                Block::Receiving { decoder, scheme, .. } => {
-                    decoder.needed().max(unproven(*scheme))
-                }
-                Block::Solving { needed, .. } => *needed,
-            };
-            (offset, needed)
-        });
-        let done = self.done.keys().take(MAX_REPORTED).map(|&offset| (offset, 0));
+        let open = self
+            .blocks
+            .iter()
+            .take(MAX_REPORTED)
+            .map(|(&offset, block)| {
+                let needed = match block {
+                    Block::Receiving {
+                        decoder, scheme, ..
+                    } => decoder.needed().max(unproven(*scheme)),
+                    Block::Solving { needed, .. } => *needed,
+                };
+                (offset, needed)
+            });
+        let done = self
+            .done
+            .keys()
+            .take(MAX_REPORTED)
+            .map(|&offset| (offset, 0));
         let mut entries: Vec<_> = open.chain(done).collect();
         entries.sort_unstable();
         entries.truncate(MAX_REPORTED);

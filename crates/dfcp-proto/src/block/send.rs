@@ -83,7 +83,11 @@ impl SendChannel {
             pending_offset: 0,
             unsent_bytes: 0,
             finished: false,
-            limit: if id.kind() == ChannelKind::Object { u64::MAX } else { limit },
+            limit: if id.kind() == ChannelKind::Object {
+                u64::MAX
+            } else {
+                limit
+            },
             charged: 0,
             pool: Vec::new(),
             fin_acked: false,
@@ -101,7 +105,8 @@ impl SendChannel {
                 self.pending = self.pool.pop().unwrap_or_default();
                 // Room for padding too, so that cutting a full block never moves it.
                 let full = size + MAX_POOLED_PADDING;
-                self.pending.reserve(if 4 * part >= size { full } else { part });
+                self.pending
+                    .reserve(if 4 * part >= size { full } else { part });
             }
             self.pending.extend_from_slice(&data[taken..taken + part]);
             taken += part;
@@ -132,8 +137,13 @@ impl SendChannel {
         let header = crate::wire::symbol_overhead(self.id.0, offset, len as u64);
         let (k, symbol) = geometry(len, cut.payload.saturating_sub(header).max(1));
         source.resize(k as usize * usize::from(symbol), 0);
-        let spec =
-            super::block_spec(cut.scheme, self.id.0, offset, len as u64, usize::from(symbol))?;
+        let spec = super::block_spec(
+            cut.scheme,
+            self.id.0,
+            offset,
+            len as u64,
+            usize::from(symbol),
+        )?;
         let encoder = dfcp_fec::scheme(cut.scheme).encoder(spec, source)?;
         let block = SendBlock {
             encoder,
@@ -212,8 +222,12 @@ impl SendChannel {
         if self.unsent.is_empty() && self.may_cut_short() {
             self.cut(cut)?;
         }
-        let Some(&offset) = self.unsent.first() else { return Ok(None) };
-        let Some(block) = self.blocks.get(&offset) else { return Ok(None) };
+        let Some(&offset) = self.unsent.first() else {
+            return Ok(None);
+        };
+        let Some(block) = self.blocks.get(&offset) else {
+            return Ok(None);
+        };
         if charge(block.len) > credit || offset + block.len > self.limit {
             return Ok(None);
         }
@@ -233,7 +247,10 @@ impl SendChannel {
 
     /// Some symbol for a probe, whether or not one is due: of the first open block.
     pub fn probe(&self) -> Option<SymbolOut> {
-        let (&offset, _) = self.blocks.iter().find(|(o, b)| !self.unsent.contains(o) && b.needed > 0)?;
+        let (&offset, _) = self
+            .blocks
+            .iter()
+            .find(|(o, b)| !self.unsent.contains(o) && b.needed > 0)?;
         self.symbol(offset, 0)
     }
 
@@ -315,7 +332,9 @@ impl SendChannel {
             return 0; // nothing of it was sent: the peer cannot have it
         }
         self.hungry.remove(&offset);
-        let Some(block) = self.blocks.remove(&offset) else { return 0 };
+        let Some(block) = self.blocks.remove(&offset) else {
+            return 0;
+        };
         if self.pool.len() < MAX_POOLED {
             let mut buffer = block.encoder.into_buffer();
             buffer.clear();
@@ -344,7 +363,10 @@ impl SendChannel {
         self.blocks.get(&offset).map_or(0, |block| {
             let last = self.unsent.is_empty() && self.pending.is_empty() && self.is_tail();
             let k = block.encoder.spec().k();
-            scheduler.deficit(&BlockView::new(k, block.needed, block.in_flight, last), loss)
+            scheduler.deficit(
+                &BlockView::new(k, block.needed, block.in_flight, last),
+                loss,
+            )
         })
     }
 
@@ -364,8 +386,13 @@ impl SendChannel {
 
     /// Looks at every open block again: the end came, or the path's loss changed.
     pub fn refresh_all(&mut self, scheduler: &dyn BlockScheduler, loss: f64) {
-        let open: Vec<u64> =
-            self.blocks.keys().copied().filter(|o| !self.unsent.contains(o)).collect();
-        open.into_iter().for_each(|offset| self.refresh(offset, scheduler, loss));
+        let open: Vec<u64> = self
+            .blocks
+            .keys()
+            .copied()
+            .filter(|o| !self.unsent.contains(o))
+            .collect();
+        open.into_iter()
+            .for_each(|offset| self.refresh(offset, scheduler, loss));
     }
 }

@@ -35,7 +35,11 @@ impl Connection {
     /// Opens a channel, if the peer allows one more.
     pub fn open(&mut self, kind: ChannelKind) -> Option<ChannelId> {
         let params = self.peer_params.as_ref()?;
-        let open = self.channels.keys().filter(|c| c.opener() == self.role).count() as u64;
+        let open = self
+            .channels
+            .keys()
+            .filter(|c| c.opener() == self.role)
+            .count() as u64;
         if !self.is_established() || open >= params.max_channels {
             return None;
         }
@@ -43,14 +47,18 @@ impl Connection {
         let id = ChannelId::new(self.role, kind, *index);
         *index += 1;
         let send = Some(SendChannel::new(id, params.max_stream_data));
-        let recv =
-            id.can_receive(self.role).then(|| RecvChannel::new(id, self.config.stream_window));
+        let recv = id
+            .can_receive(self.role)
+            .then(|| RecvChannel::new(id, self.config.stream_window));
         self.channels.insert(id, Channel { send, recv });
         Some(id)
     }
 
     fn send_half(&mut self, id: ChannelId) -> Result<&mut SendChannel, ChannelError> {
-        self.channels.get_mut(&id).and_then(|c| c.send.as_mut()).ok_or(ChannelError::Closed)
+        self.channels
+            .get_mut(&id)
+            .and_then(|c| c.send.as_mut())
+            .ok_or(ChannelError::Closed)
     }
 
     /// Writes what fits of `data`; 0 means wait for [`Event::Writable`].
@@ -66,7 +74,9 @@ impl Connection {
         }
         let room = total.min(MAX_UNSENT.saturating_sub(send.unsent_bytes())) as usize;
         // A geometry error would be ours; the channel is unusable then.
-        let taken = send.write(data, room, &cut).map_err(|_| ChannelError::Closed)?;
+        let taken = send
+            .write(data, room, &cut)
+            .map_err(|_| ChannelError::Closed)?;
         self.out.buffered += taken as u64;
         if taken < data.len() {
             self.wants_write = true;
@@ -151,12 +161,18 @@ impl Connection {
 
     /// The channel's final size, once the peer said it.
     pub fn final_size(&self, id: ChannelId) -> Option<u64> {
-        self.channels.get(&id).and_then(|c| c.recv.as_ref()).and_then(RecvChannel::final_size)
+        self.channels
+            .get(&id)
+            .and_then(|c| c.recv.as_ref())
+            .and_then(RecvChannel::final_size)
     }
 
     /// Whether all of the channel arrived and was taken.
     pub fn is_drained(&self, id: ChannelId) -> bool {
-        self.channels.get(&id).and_then(|c| c.recv.as_ref()).is_none_or(RecvChannel::is_drained)
+        self.channels
+            .get(&id)
+            .and_then(|c| c.recv.as_ref())
+            .is_none_or(RecvChannel::is_drained)
     }
 
     /// Ends the receiving half of a channel that is drained, or that nobody reads any more.

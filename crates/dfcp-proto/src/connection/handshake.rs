@@ -3,11 +3,13 @@
 //! Packets are repeated early: the first repeat comes after 30 ms, whether or not the path is
 //! longer, because a lost SYN would otherwise cost far more than a spare one.
 
+use super::Event;
 use super::{Connection, ConnectionError, Control, State};
 use crate::block::Role;
 use crate::config::{MIN_DATAGRAM, TransportConfig};
-use super::Event;
-use crate::crypto::{ClientHandshake, HandshakeError, PublicKey, SecretRng, SessionKeys, StaticKey};
+use crate::crypto::{
+    ClientHandshake, HandshakeError, PublicKey, SecretRng, SessionKeys, StaticKey,
+};
 use crate::time::{Duration, Instant};
 use crate::wire::{Ack, ConnectionId, Syn, SynAck, TransportParams, VERSION};
 use std::net::SocketAddr;
@@ -135,7 +137,15 @@ impl Connection {
         };
         let cids = (client.local_cid, ConnectionId::default());
         let state = State::Connecting(Box::new(side));
-        Ok(Self::new(Role::Client, now, remote, cids, config, rng, state))
+        Ok(Self::new(
+            Role::Client,
+            now,
+            remote,
+            cids,
+            config,
+            rng,
+            state,
+        ))
     }
 
     /// A server's connection, once the ACK proved everything.
@@ -148,8 +158,15 @@ impl Connection {
         rng: SecretRng,
     ) -> Self {
         let cids = (local_cid, session.params.cid);
-        let mut connection =
-            Self::new(Role::Server, now, remote, cids, config, rng, State::Established);
+        let mut connection = Self::new(
+            Role::Server,
+            now,
+            remote,
+            cids,
+            config,
+            rng,
+            State::Established,
+        );
         let unmeasured = connection.out.rtt.smoothed();
         connection.establish(now, session, mtu, unmeasured);
         // Tells the client at once that its ACK arrived, and asks for a round-trip time.
@@ -162,7 +179,9 @@ impl Connection {
     pub(super) fn transmit_syn(&mut self, now: Instant) -> Option<Vec<u8>> {
         let full = self.config.max_datagram(self.remote);
         let client_cid = self.local_cid;
-        let State::Connecting(side) = &mut self.state else { return None };
+        let State::Connecting(side) = &mut self.state else {
+            return None;
+        };
         if !std::mem::take(&mut side.due) {
             return None;
         }
@@ -171,14 +190,23 @@ impl Connection {
         side.next = now + (SYN_REPEAT * (1 << attempt.min(8))).min(MAX_REPEAT);
         let small = attempt >= LARGE_SYNS && attempt % 2 == 0;
         let attempt = attempt as u8; // wraps never: the deadline comes first
-        let syn = Syn { version: VERSION, client_cid, attempt, noise: side.message };
+        let syn = Syn {
+            version: VERSION,
+            client_cid,
+            attempt,
+            noise: side.message,
+        };
         Some(syn.emit(if small { MIN_DATAGRAM } else { full }))
     }
 
     /// The server's answer.
     pub(crate) fn handle_synack(&mut self, now: Instant, synack: &SynAck<'_>, datagram_len: usize) {
-        let State::Connecting(side) = &mut self.state else { return };
-        let Some(&sent) = side.sent.get(usize::from(synack.attempt)) else { return };
+        let State::Connecting(side) = &mut self.state else {
+            return;
+        };
+        let Some(&sent) = side.sent.get(usize::from(synack.attempt)) else {
+            return;
+        };
         let message = side.message;
         let outcome = ClientHandshake::new(&side.key, &self.local_cid.0, side.seed)
             .and_then(|h| h.finish(synack.noise, side.expected, &side.params));
@@ -202,10 +230,17 @@ impl Connection {
             noise_syn: message,
             noise: &reply,
         };
-        self.confirm = Some(Confirm { packet: ack.emit(), sent: 0, next: now, due: 2 });
+        self.confirm = Some(Confirm {
+            packet: ack.emit(),
+            sent: 0,
+            next: now,
+            due: 2,
+        });
         let rtt = now.saturating_since(sent);
         self.out.rtt.update(rtt, Duration::ZERO);
-        let mtu = usize::from(synack.syn_size).min(datagram_len).max(MIN_DATAGRAM);
+        let mtu = usize::from(synack.syn_size)
+            .min(datagram_len)
+            .max(MIN_DATAGRAM);
         self.establish(now, session, mtu, rtt);
     }
 

@@ -16,13 +16,13 @@ mod transmit;
 
 pub use channels::{ChannelError, Read};
 pub use event::{CloseCode, ConnectionError, Event};
+pub(crate) use handshake::{ConnectParams, local_params};
 pub use stats::ConnectionStats;
 pub use transmit::Transmit;
-pub(crate) use handshake::{ConnectParams, local_params};
 
 use crate::block::{ChannelId, Credit, Cut, RecvChannel, Role, SendChannel};
 use crate::config::TransportConfig;
-use crate::crypto::{Opener, PublicKey, SecretRng, Sealer, SessionKeys};
+use crate::crypto::{Opener, PublicKey, Sealer, SecretRng, SessionKeys};
 use crate::feedback::FeedbackPolicy;
 use crate::packet::{LossEstimator, Pacer, ReceivedPackets, RttEstimator, SentPackets};
 use crate::rate::RateController;
@@ -73,9 +73,16 @@ enum State {
     Connecting(Box<ClientSide>),
     Established,
     /// We closed; the CLOSE is repeated when the peer still talks.
-    Closing { code: CloseCode, reason: String, until: Instant, due: u8 },
+    Closing {
+        code: CloseCode,
+        reason: String,
+        until: Instant,
+        due: u8,
+    },
     /// The peer closed; nothing more is sent.
-    Draining { until: Instant },
+    Draining {
+        until: Instant,
+    },
     Closed,
 }
 
@@ -250,7 +257,10 @@ impl Connection {
         self.remote_cid = params.cid;
         self.out.max_data = params.max_data;
         self.mtu = mtu.min(params.max_datagram as usize);
-        let largest = self.config.max_datagram(self.remote).min(params.max_datagram as usize);
+        let largest = self
+            .config
+            .max_datagram(self.remote)
+            .min(params.max_datagram as usize);
         if self.mtu < largest {
             self.out.mtu_probes_left = 8;
         }
@@ -260,7 +270,8 @@ impl Connection {
         self.out.pacer = Pacer::new(now, burst, self.mtu as u64);
         self.inc.last_heard = now;
         self.state = State::Established;
-        self.events.push_back(Event::Connected { peer: session.peer });
+        self.events
+            .push_back(Event::Connected { peer: session.peer });
     }
 
     /// The next thing the driver should know.
@@ -318,7 +329,12 @@ impl Connection {
                 let until = now + self.close_time();
                 let reason = reason.to_owned();
                 // Twice, as nobody acknowledges it; again whenever the peer still talks.
-                self.state = State::Closing { code, reason, until, due: 2 };
+                self.state = State::Closing {
+                    code,
+                    reason,
+                    until,
+                    due: 2,
+                };
                 self.events.push_back(Event::Closed(error));
             }
             _ => {}
@@ -331,14 +347,20 @@ impl Connection {
 
     /// Ends at once.
     fn finish(&mut self, error: ConnectionError) {
-        if !matches!(self.state, State::Closed | State::Closing { .. } | State::Draining { .. }) {
+        if !matches!(
+            self.state,
+            State::Closed | State::Closing { .. } | State::Draining { .. }
+        ) {
             self.events.push_back(Event::Closed(error));
         }
         self.state = State::Closed;
     }
 
     fn pto(&self) -> Duration {
-        let peer_delay = self.peer_params.as_ref().map_or(0, |p| p.max_feedback_delay_us);
+        let peer_delay = self
+            .peer_params
+            .as_ref()
+            .map_or(0, |p| p.max_feedback_delay_us);
         self.out.rtt.pto(Duration::from_micros(peer_delay))
     }
 
@@ -354,9 +376,8 @@ impl Connection {
             None if waiting_for_credit => self.out.last_sent,
             None => return None,
         };
-        let wait = (self.pto() * (1 << self.out.pto_count.min(6))).min(
-            MAX_PROBE_INTERVAL.max(self.pto()),
-        );
+        let wait =
+            (self.pto() * (1 << self.out.pto_count.min(6))).min(MAX_PROBE_INTERVAL.max(self.pto()));
         Some(since.max(self.out.last_sent) + wait)
     }
 
@@ -383,9 +404,14 @@ impl Connection {
                     self.confirm.as_ref().map(|c| (c.next(), Timer::Handshake)),
                     self.inc.policy.due().map(|t| (t, Timer::Feedback)),
                     self.pacing_time().map(|t| (t, Timer::Pacing)),
-                    self.out.sent.loss_time(self.loss_rtt()).map(|t| (t, Timer::Loss)),
+                    self.out
+                        .sent
+                        .loss_time(self.loss_rtt())
+                        .map(|t| (t, Timer::Loss)),
                     self.probe_time().map(|t| (t, Timer::Probe)),
-                    self.config.keep_alive.map(|k| (quiet_since + k, Timer::KeepAlive)),
+                    self.config
+                        .keep_alive
+                        .map(|k| (quiet_since + k, Timer::KeepAlive)),
                     Some((heard + self.idle_timeout(), Timer::Idle)),
                 ]
                 .into_iter()
@@ -403,7 +429,10 @@ impl Connection {
     }
 
     fn window_room(&self) -> u64 {
-        self.out.rate.window().saturating_sub(self.out.sent.bytes_in_flight())
+        self.out
+            .rate
+            .window()
+            .saturating_sub(self.out.sent.bytes_in_flight())
     }
 
     /// Acts on every timer that is due.
@@ -429,7 +458,12 @@ impl Connection {
         if let Some(confirm) = &mut self.confirm {
             confirm.on_timeout(now);
         }
-        if self.out.sent.loss_time(self.loss_rtt()).is_some_and(|t| t <= now) {
+        if self
+            .out
+            .sent
+            .loss_time(self.loss_rtt())
+            .is_some_and(|t| t <= now)
+        {
             self.detect_losses(now, None, 0, 0);
         }
         if self.probe_time().is_some_and(|t| t <= now) {

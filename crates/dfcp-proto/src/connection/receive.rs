@@ -25,7 +25,9 @@ impl Connection {
     ) {
         let size = datagram.len();
         let pn = decode_packet_number(self.inc.received.largest(), header.packet_number);
-        let Some(opener) = &mut self.opener else { return };
+        let Some(opener) = &mut self.opener else {
+            return;
+        };
         let Ok(plaintext) = opener.open(pn, datagram, SEALED_HEADER_LEN) else {
             self.stats.forged += 1;
             return;
@@ -73,18 +75,42 @@ impl Connection {
     }
 
     fn violation(&mut self, now: Instant, code: CloseCode) {
-        self.close_with(now, code, "protocol violation", ConnectionError::Violation(code));
+        self.close_with(
+            now,
+            code,
+            "protocol violation",
+            ConnectionError::Violation(code),
+        );
     }
 
     fn on_frame(&mut self, now: Instant, pn: u64, frame: Frame<'_>) -> Result<(), CloseCode> {
         match frame {
             Frame::Ping => {}
-            Frame::Ack { largest, received_at_us, delay_us, ce, ranges } => {
+            Frame::Ack {
+                largest,
+                received_at_us,
+                delay_us,
+                ce,
+                ranges,
+            } => {
                 self.on_ack(now, [largest, received_at_us, delay_us, ce], &ranges)?;
             }
             Frame::Blocks(report) => self.on_report(pn, &report),
-            Frame::Symbol { scheme, channel, offset, block_len, esi, data } => {
-                let symbol = SymbolIn { scheme, offset, block_len, esi, data };
+            Frame::Symbol {
+                scheme,
+                channel,
+                offset,
+                block_len,
+                esi,
+                data,
+            } => {
+                let symbol = SymbolIn {
+                    scheme,
+                    offset,
+                    block_len,
+                    esi,
+                    data,
+                };
                 self.on_symbol(now, ChannelId(channel), &symbol)?;
             }
             Frame::MaxData(limit) => {
@@ -101,7 +127,11 @@ impl Connection {
                 }
             }
             Frame::Fin { channel, size } => self.on_fin(now, channel, size)?,
-            Frame::Reset { channel, code, charged } => {
+            Frame::Reset {
+                channel,
+                code,
+                charged,
+            } => {
                 let id = self.known(channel)?;
                 let Some(recv) = self.channels.get_mut(&id).and_then(|c| c.recv.as_mut()) else {
                     return Ok(());
@@ -132,7 +162,9 @@ impl Connection {
                 reason: String::from_utf8_lossy(reason).into_owned(),
             },
         };
-        self.state = State::Draining { until: now + self.close_time() };
+        self.state = State::Draining {
+            until: now + self.close_time(),
+        };
         self.events.push_back(Event::Closed(error));
     }
 
@@ -141,13 +173,21 @@ impl Connection {
         let id = ChannelId(channel);
         if id.opener() == self.role {
             let opened = id.index() < self.next_local[id.kind() as usize];
-            return if opened { Ok(id) } else { Err(CloseCode::PROTOCOL) };
+            return if opened {
+                Ok(id)
+            } else {
+                Err(CloseCode::PROTOCOL)
+            };
         }
         let next = self.next_remote[id.kind() as usize];
         if id.index() < next {
             return Ok(id);
         }
-        let open = self.channels.keys().filter(|c| c.opener() != self.role).count() as u64;
+        let open = self
+            .channels
+            .keys()
+            .filter(|c| c.opener() != self.role)
+            .count() as u64;
         // The peer may learn of an ended channel later than we do: twice the limit is excess.
         if id.index() - next >= (2 * self.config.max_channels).saturating_sub(open) {
             return Err(CloseCode::LIMIT);
@@ -155,7 +195,9 @@ impl Connection {
         let stream_limit = self.peer_params.as_ref().map_or(0, |p| p.max_stream_data);
         for index in next..=id.index() {
             let id = ChannelId::new(id.opener(), id.kind(), index);
-            let send = id.can_send(self.role).then(|| SendChannel::new(id, stream_limit));
+            let send = id
+                .can_send(self.role)
+                .then(|| SendChannel::new(id, stream_limit));
             let recv = Some(RecvChannel::new(id, self.config.stream_window));
             self.channels.insert(id, Channel { send, recv });
             self.events.push_back(Event::Opened(id));
@@ -194,7 +236,9 @@ impl Connection {
     }
 
     fn on_block_complete(&mut self, now: Instant, id: ChannelId) {
-        let Some(recv) = self.channels.get(&id).and_then(|c| c.recv.as_ref()) else { return };
+        let Some(recv) = self.channels.get(&id).and_then(|c| c.recv.as_ref()) else {
+            return;
+        };
         if recv.is_complete() {
             self.inc.policy.on_urgent(now);
         }
@@ -236,7 +280,9 @@ impl Connection {
     /// Takes a finished job back.
     pub fn finish_solve(&mut self, now: Instant, job: SolveJob) {
         let id = job.channel;
-        let Some(recv) = self.channels.get_mut(&id).and_then(|c| c.recv.as_mut()) else { return };
+        let Some(recv) = self.channels.get_mut(&id).and_then(|c| c.recv.as_mut()) else {
+            return;
+        };
         let was_readable = recv.is_readable();
         if recv.on_solved(job) {
             self.stats.blocks_solved += 1;
@@ -253,7 +299,11 @@ impl Connection {
         [largest, received_at_us, delay_us, ce]: [u64; 4],
         ranges: &AckRanges<'_>,
     ) -> Result<(), CloseCode> {
-        let outcome = self.out.sent.on_ack(now, largest, ranges).ok_or(CloseCode::PROTOCOL)?;
+        let outcome = self
+            .out
+            .sent
+            .on_ack(now, largest, ranges)
+            .ok_or(CloseCode::PROTOCOL)?;
         let loss = self.out.loss.probability();
         let scheduler = &*self.out.scheduler;
         for (_, packet) in &outcome.acked {
@@ -275,7 +325,9 @@ impl Connection {
             && let Some((_, packet)) = outcome.acked.iter().find(|(pn, _)| *pn == largest)
         {
             let delay = Duration::from_micros(delay_us.min(1_000_000));
-            self.out.rtt.update(now.saturating_since(packet.time), delay);
+            self.out
+                .rtt
+                .update(now.saturating_since(packet.time), delay);
             newest = Some(AckPoint::new(
                 Duration::from_micros(received_at_us),
                 packet.time,
@@ -285,7 +337,10 @@ impl Connection {
         }
         let acked = outcome.acked.len() as u64;
         for (_, packet) in outcome.acked {
-            packet.control.into_iter().for_each(|c| self.on_control_acked(c));
+            packet
+                .control
+                .into_iter()
+                .for_each(|c| self.on_control_acked(c));
         }
         let ce_new = ce.saturating_sub(self.inc.peer_ce);
         self.inc.peer_ce = self.inc.peer_ce.max(ce);
@@ -330,7 +385,8 @@ impl Connection {
         if self.out.pto_count < 2 {
             self.out.loss.update(acked, lost_count);
         }
-        lost.into_iter().for_each(|(_, packet)| self.on_lost(packet));
+        lost.into_iter()
+            .for_each(|(_, packet)| self.on_lost(packet));
         let mut feedback = Feedback::new(now, &self.out.rtt);
         feedback.newest = newest;
         feedback.acked_packets = acked;
@@ -367,7 +423,9 @@ impl Connection {
     fn on_report(&mut self, pn: u64, report: &BlockReport<'_>) {
         let id = ChannelId(report.channel);
         let loss = self.out.loss.probability();
-        let Some(send) = self.channels.get_mut(&id).and_then(|c| c.send.as_mut()) else { return };
+        let Some(send) = self.channels.get_mut(&id).and_then(|c| c.send.as_mut()) else {
+            return;
+        };
         // What a block needs may only be raised by news; being done is for ever.
         let fresh = pn >= self.inc.newest_feedback;
         self.inc.newest_feedback = self.inc.newest_feedback.max(pn);
@@ -397,8 +455,14 @@ impl Connection {
     }
 
     pub(super) fn check_acknowledged(&mut self, id: ChannelId) {
-        let Some(channel) = self.channels.get_mut(&id) else { return };
-        if channel.send.as_ref().is_some_and(SendChannel::is_acknowledged) {
+        let Some(channel) = self.channels.get_mut(&id) else {
+            return;
+        };
+        if channel
+            .send
+            .as_ref()
+            .is_some_and(SendChannel::is_acknowledged)
+        {
             channel.send = None;
             self.out.active.remove(&id);
             self.events.push_back(Event::Acknowledged(id));
@@ -408,7 +472,10 @@ impl Connection {
 
     /// Drops a channel whose both halves are over.
     pub(super) fn forget_if_over(&mut self, id: ChannelId) {
-        let over = self.channels.get(&id).is_some_and(|c| c.send.is_none() && c.recv.is_none());
+        let over = self
+            .channels
+            .get(&id)
+            .is_some_and(|c| c.send.is_none() && c.recv.is_none());
         if over {
             self.channels.remove(&id);
         }

@@ -106,15 +106,26 @@ pub(super) fn public_of(key: &StaticKey) -> PublicKey {
     PublicKey(public)
 }
 
-fn finish(mut noise: HandshakeState, params: TransportParams) -> Result<SessionKeys, HandshakeError> {
+fn finish(
+    mut noise: HandshakeState,
+    params: TransportParams,
+) -> Result<SessionKeys, HandshakeError> {
     let mut peer = [0; 32];
     peer.copy_from_slice(noise.get_remote_static().ok_or(snow::Error::State(
         snow::error::StateProblem::MissingKeyMaterial,
     ))?);
     let (initiator, responder) = noise.dangerously_get_raw_split();
-    let (send, receive) =
-        if noise.is_initiator() { (initiator, responder) } else { (responder, initiator) };
-    Ok(SessionKeys { send, receive, peer: PublicKey(peer), params })
+    let (send, receive) = if noise.is_initiator() {
+        (initiator, responder)
+    } else {
+        (responder, initiator)
+    };
+    Ok(SessionKeys {
+        send,
+        receive,
+        peer: PublicKey(peer),
+        params,
+    })
 }
 
 /// The client's side.
@@ -147,7 +158,11 @@ impl ClientHandshake {
         let mut payload = [0; MESSAGE_MAX];
         let len = self.noise.read_message(message, &mut payload)?;
         let peer_params = TransportParams::parse(&payload[..len])?;
-        let found = self.noise.get_remote_static().and_then(|k| k.try_into().ok()).map(PublicKey);
+        let found = self
+            .noise
+            .get_remote_static()
+            .and_then(|k| k.try_into().ok())
+            .map(PublicKey);
         if let (Some(expected), Some(found)) = (expected, found)
             && expected != found
         {

@@ -69,7 +69,9 @@ impl fmt::Debug for PublicKey {
 impl FromStr for PublicKey {
     type Err = KeyError;
     fn from_str(text: &str) -> Result<Self, KeyError> {
-        parse_hex(text, PUBLIC_PREFIX).map(Self).ok_or(KeyError(PUBLIC_PREFIX))
+        parse_hex(text, PUBLIC_PREFIX)
+            .map(Self)
+            .ok_or(KeyError(PUBLIC_PREFIX))
     }
 }
 
@@ -103,7 +105,9 @@ impl StaticKey {
 impl FromStr for StaticKey {
     type Err = KeyError;
     fn from_str(text: &str) -> Result<Self, KeyError> {
-        parse_hex(text, SECRET_PREFIX).map(|k| Self(Zeroizing::new(k))).ok_or(KeyError(SECRET_PREFIX))
+        parse_hex(text, SECRET_PREFIX)
+            .map(|k| Self(Zeroizing::new(k)))
+            .ok_or(KeyError(SECRET_PREFIX))
     }
 }
 

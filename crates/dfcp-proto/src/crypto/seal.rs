@@ -25,7 +25,11 @@ struct Epoch {
 impl Epoch {
     fn new(number: u64, secret: Zeroizing<[u8; 32]>) -> Self {
         let key = UnboundKey::new(&AES_256_GCM, &secret[..]).expect("a 32-byte key fits AES-256");
-        Self { number, secret, key: LessSafeKey::new(key) }
+        Self {
+            number,
+            secret,
+            key: LessSafeKey::new(key),
+        }
     }
 
     fn next(&self) -> Self {
@@ -50,7 +54,13 @@ impl Sealer {
     }
 
     /// Encrypts `packet[header_len..]` in place and appends the tag. Packet numbers must ascend.
-    pub fn seal(&mut self, packet_number: u64, packet: &mut Vec<u8>, start: usize, header_len: usize) {
+    pub fn seal(
+        &mut self,
+        packet_number: u64,
+        packet: &mut Vec<u8>,
+        start: usize,
+        header_len: usize,
+    ) {
         while packet_number >> EPOCH_BITS > self.0.number {
             self.0 = self.0.next();
         }
@@ -76,7 +86,11 @@ impl Opener {
     pub fn new(secret: [u8; 32]) -> Self {
         let current = Epoch::new(0, Zeroizing::new(secret));
         let next = current.next();
-        Self { previous: None, current, next }
+        Self {
+            previous: None,
+            current,
+            next,
+        }
     }
 
     /// Decrypts in place and returns the frames.
@@ -87,11 +101,15 @@ impl Opener {
         header_len: usize,
     ) -> Result<&'a mut [u8], OpenError> {
         let epoch = packet_number >> EPOCH_BITS;
-        let key = [Some(&self.current), Some(&self.next), self.previous.as_ref()]
-            .into_iter()
-            .flatten()
-            .find(|e| e.number == epoch)
-            .ok_or(OpenError)?;
+        let key = [
+            Some(&self.current),
+            Some(&self.next),
+            self.previous.as_ref(),
+        ]
+        .into_iter()
+        .flatten()
+        .find(|e| e.number == epoch)
+        .ok_or(OpenError)?;
         let (header, body) = packet.split_at_mut_checked(header_len).ok_or(OpenError)?;
         let len = body.len().checked_sub(TAG_LEN).ok_or(OpenError)?;
         key.key
@@ -138,7 +156,10 @@ mod tests {
             assert_eq!(opener.open(3, &mut bad, 4), Err(OpenError), "byte {i}");
         }
         assert_eq!(opener.open(4, &mut packet.clone(), 4), Err(OpenError));
-        assert_eq!(opener.open(3, &mut packet.clone(), 4), Ok(&mut b"body".to_vec()[..]));
+        assert_eq!(
+            opener.open(3, &mut packet.clone(), 4),
+            Ok(&mut b"body".to_vec()[..])
+        );
     }
 
     #[test]
@@ -147,8 +168,15 @@ mod tests {
         let edge = 1 << EPOCH_BITS;
         let (mut late, mut early) = (seal(&mut sealer, edge - 1), seal(&mut sealer, edge));
         assert!(opener.open(edge, &mut early, 4).is_ok());
-        assert!(opener.open(edge - 1, &mut late, 4).is_ok(), "reordered over the edge");
+        assert!(
+            opener.open(edge - 1, &mut late, 4).is_ok(),
+            "reordered over the edge"
+        );
         let mut far = seal(&mut sealer, 3 * edge);
-        assert_eq!(opener.open(3 * edge, &mut far, 4), Err(OpenError), "two epochs ahead");
+        assert_eq!(
+            opener.open(3 * edge, &mut far, 4),
+            Err(OpenError),
+            "two epochs ahead"
+        );
     }
 }

@@ -82,7 +82,10 @@ mod tests {
             let waits = now.saturating_since(*oldest.get_or_insert(now));
             assert!(waits <= MAX_DELAY, "a packet waited {waits:?}");
         }
-        assert!((1000..1300).contains(&reports), "{reports} reports in 1.2 s");
+        assert!(
+            (1000..1300).contains(&reports),
+            "{reports} reports in 1.2 s"
+        );
     }
 
     #[test]

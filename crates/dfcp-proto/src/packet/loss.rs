@@ -14,7 +14,10 @@ const MEMORY: f64 = 1000.0;
 impl Default for LossEstimator {
     fn default() -> Self {
         // One success seen stands for the handshake that had to work before.
-        Self { delivered: 1.0, lost: 0.0 }
+        Self {
+            delivered: 1.0,
+            lost: 0.0,
+        }
     }
 }
 

@@ -20,7 +20,12 @@ pub struct Pacer {
 impl Pacer {
     /// Starts with `burst` bytes that may go at once.
     pub fn new(now: Instant, burst: u64, packet: u64) -> Self {
-        Self { rate: Rate::ZERO, tokens: burst as f64, updated: now, packet }
+        Self {
+            rate: Rate::ZERO,
+            tokens: burst as f64,
+            updated: now,
+            packet,
+        }
     }
 
     /// Follows the controller: `rate` from now on, for packets of about `packet` bytes.
@@ -56,10 +61,12 @@ impl Pacer {
     /// When a worthwhile group may leave, seen from the last refill; `None` while the rate is
     /// zero.
     pub fn next_departure(&self) -> Option<Instant> {
-        let quantum = self.rate.bytes_in(QUANTUM).clamp(self.packet, 64 * self.packet) as f64;
+        let quantum = self
+            .rate
+            .bytes_in(QUANTUM)
+            .clamp(self.packet, 64 * self.packet) as f64;
         let missing = (quantum - self.tokens).max(0.0);
-        (self.rate > Rate::ZERO)
-            .then(|| self.updated + self.rate.time_for(missing.ceil() as u64))
+        (self.rate > Rate::ZERO).then(|| self.updated + self.rate.time_for(missing.ceil() as u64))
     }
 }
 
@@ -75,7 +82,10 @@ mod tests {
                 pacer.consume(1500);
                 sent += 1500;
             }
-            now = pacer.next_departure().expect("rate is set").max(now + Duration::from_nanos(1));
+            now = pacer
+                .next_departure()
+                .expect("rate is set")
+                .max(now + Duration::from_nanos(1));
         }
         sent
     }
@@ -88,7 +98,10 @@ mod tests {
             pacer.set(now, Rate::from_bps(bps), 1500);
             let sent = drive(&mut pacer, now, Duration::from_secs(2)) as f64;
             let expected = bps as f64 / 4.0;
-            assert!((sent / expected - 1.0).abs() < 0.02 + 3000.0 / expected, "{bps}: {sent}");
+            assert!(
+                (sent / expected - 1.0).abs() < 0.02 + 3000.0 / expected,
+                "{bps}: {sent}"
+            );
         }
     }
 

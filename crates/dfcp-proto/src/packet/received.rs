@@ -76,7 +76,10 @@ mod tests {
         assert!([3, 1, 2, 9, 7].into_iter().all(|pn| received.insert(pn)));
         assert!([3, 1, 2, 9, 7].into_iter().all(|pn| !received.insert(pn)));
         assert!(received.insert(8));
-        assert_eq!(received.iter_descending().collect::<Vec<_>>(), [(7, 9), (1, 3)]);
+        assert_eq!(
+            received.iter_descending().collect::<Vec<_>>(),
+            [(7, 9), (1, 3)]
+        );
         assert_eq!(received.largest(), Some(9));
     }
 

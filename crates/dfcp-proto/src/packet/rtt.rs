@@ -18,7 +18,12 @@ const INITIAL: Duration = Duration::from_millis(333);
 
 impl Default for RttEstimator {
     fn default() -> Self {
-        Self { latest: INITIAL, smoothed: None, variation: INITIAL / 2, min: Duration::MAX }
+        Self {
+            latest: INITIAL,
+            smoothed: None,
+            variation: INITIAL / 2,
+            min: Duration::MAX,
+        }
     }
 }
 
@@ -26,7 +31,10 @@ impl RttEstimator {
     /// Takes a sample, of which the peer says it held the feedback for `ack_delay`.
     pub fn update(&mut self, sample: Duration, ack_delay: Duration) {
         self.min = self.min.min(sample);
-        let adjusted = sample.checked_sub(ack_delay).filter(|&s| s >= self.min).unwrap_or(sample);
+        let adjusted = sample
+            .checked_sub(ack_delay)
+            .filter(|&s| s >= self.min)
+            .unwrap_or(sample);
         self.latest = adjusted;
         match self.smoothed {
             None => {
@@ -52,7 +60,11 @@ impl RttEstimator {
 
     /// Smallest sample so far; the initial guess before any.
     pub fn min(&self) -> Duration {
-        if self.smoothed.is_some() { self.min } else { INITIAL }
+        if self.smoothed.is_some() {
+            self.min
+        } else {
+            INITIAL
+        }
     }
 
     /// Whether a sample was taken.

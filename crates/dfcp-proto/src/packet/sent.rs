@@ -106,12 +106,20 @@ impl<C> SentPackets<C> {
 
     /// Send time of the newest packet in flight.
     pub fn newest_in_flight(&self) -> Option<Instant> {
-        self.packets.iter().rev().find(|p| p.state == State::InFlight).map(|p| p.time)
+        self.packets
+            .iter()
+            .rev()
+            .find(|p| p.state == State::InFlight)
+            .map(|p| p.time)
     }
 
     /// Records the next packet. Only packets that elicit an acknowledgement are in flight.
     pub fn push(&mut self, packet: NewPacket<C>) {
-        let state = if packet.ack_eliciting { State::InFlight } else { State::Unacknowledged };
+        let state = if packet.ack_eliciting {
+            State::InFlight
+        } else {
+            State::Unacknowledged
+        };
         if packet.ack_eliciting {
             self.bytes_in_flight += u64::from(packet.size);
         }
@@ -140,7 +148,8 @@ impl<C> SentPackets<C> {
     }
 
     fn get(&self, pn: u64) -> Option<&SentPacket<C>> {
-        self.packets.get(usize::try_from(pn.checked_sub(self.base)?).ok()?)
+        self.packets
+            .get(usize::try_from(pn.checked_sub(self.base)?).ok()?)
     }
 
     /// Send time and running byte total of packet `pn`, if still known.
@@ -158,7 +167,11 @@ impl<C> SentPackets<C> {
         if largest >= self.next_number() {
             return None;
         }
-        let mut outcome = AckOutcome { acked: Vec::new(), spurious: 0, largest_advanced: false };
+        let mut outcome = AckOutcome {
+            acked: Vec::new(),
+            spurious: 0,
+            largest_advanced: false,
+        };
         for range in ranges.iter() {
             let low = (*range.start()).max(self.base);
             for pn in low..=*range.end() {
@@ -171,8 +184,10 @@ impl<C> SentPackets<C> {
                         outcome.spurious += 1;
                         packet.late = true;
                         let distance = self.largest_acked.unwrap_or(pn).saturating_sub(pn);
-                        self.packet_threshold =
-                            self.packet_threshold.max(distance + 1).min(MAX_PACKET_THRESHOLD);
+                        self.packet_threshold = self
+                            .packet_threshold
+                            .max(distance + 1)
+                            .min(MAX_PACKET_THRESHOLD);
                         let late = now.saturating_since(packet.time) / 4;
                         self.reorder_window = self.reorder_window.max(late / 4);
                     }
@@ -190,7 +205,9 @@ impl<C> SentPackets<C> {
 
     /// Packets now considered lost, given the RTT to wait by.
     pub fn detect_lost(&mut self, now: Instant, rtt: Duration) -> Vec<(u64, SentPacket<C>)> {
-        let Some(largest) = self.largest_acked else { return Vec::new() };
+        let Some(largest) = self.largest_acked else {
+            return Vec::new();
+        };
         let wait = self.time_threshold(rtt);
         let mut lost = Vec::new();
         let mut still_in_flight = None;
@@ -255,7 +272,10 @@ impl<C> SentPacket<C> {
 
     /// The record as handed out once its fate is known; control frames move along.
     fn settle(&mut self) -> Self {
-        Self { control: std::mem::take(&mut self.control), ..*self }
+        Self {
+            control: std::mem::take(&mut self.control),
+            ..*self
+        }
     }
 }
 

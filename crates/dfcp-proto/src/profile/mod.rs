@@ -46,8 +46,16 @@ impl Profile {
 
     /// The same with another code; `block_symbols` of 0 keeps the block size.
     pub fn with_scheme(self, scheme: SchemeId, block_symbols: u32) -> Self {
-        let block_symbols = if block_symbols == 0 { self.block_symbols } else { block_symbols };
-        Self { scheme, block_symbols, ..self }
+        let block_symbols = if block_symbols == 0 {
+            self.block_symbols
+        } else {
+            block_symbols
+        };
+        Self {
+            scheme,
+            block_symbols,
+            ..self
+        }
     }
 
     /// The same with a controller of the caller's.
@@ -55,7 +63,10 @@ impl Profile {
         self,
         make: impl Fn() -> Box<dyn RateController> + Send + Sync + 'static,
     ) -> Self {
-        Self { rate: Arc::new(make), ..self }
+        Self {
+            rate: Arc::new(make),
+            ..self
+        }
     }
 
     /// The same at a rate that someone ordered; it does not back off.
@@ -73,7 +84,10 @@ impl Profile {
         self,
         make: impl Fn() -> Box<dyn BlockScheduler> + Send + Sync + 'static,
     ) -> Self {
-        Self { scheduler: Arc::new(make), ..self }
+        Self {
+            scheduler: Arc::new(make),
+            ..self
+        }
     }
 
     /// The same with a feedback policy of the caller's.
@@ -81,7 +95,10 @@ impl Profile {
         self,
         make: impl Fn() -> Box<dyn FeedbackPolicy> + Send + Sync + 'static,
     ) -> Self {
-        Self { feedback: Arc::new(make), ..self }
+        Self {
+            feedback: Arc::new(make),
+            ..self
+        }
     }
 
     pub(crate) fn make_rate(&self) -> Box<dyn RateController> {
@@ -99,6 +116,10 @@ impl Profile {
 
 impl fmt::Debug for Profile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Profile({}, {:?} × {})", self.name, self.scheme, self.block_symbols)
+        write!(
+            f,
+            "Profile({}, {:?} × {})",
+            self.name, self.scheme, self.block_symbols
+        )
     }
 }

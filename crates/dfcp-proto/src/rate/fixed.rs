@@ -14,7 +14,11 @@ pub struct FixedRate {
 impl FixedRate {
     /// `rate` counts UDP payload bits.
     pub fn new(rate: Rate) -> Self {
-        Self { rate, rtt: Duration::from_millis(100), packet: 1500 }
+        Self {
+            rate,
+            rtt: Duration::from_millis(100),
+            packet: 1500,
+        }
     }
 }
 

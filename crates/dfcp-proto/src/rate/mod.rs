@@ -35,7 +35,12 @@ impl AckPoint {
         sent_total: u64,
         delivered_total: u64,
     ) -> Self {
-        Self { received_at, sent_at, sent_total, delivered_total }
+        Self {
+            received_at,
+            sent_at,
+            sent_total,
+            delivered_total,
+        }
     }
 }
 

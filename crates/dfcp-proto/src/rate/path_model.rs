@@ -59,7 +59,12 @@ pub struct PathModel {
 
 #[derive(Clone, Copy, Debug)]
 enum Phase {
-    Startup { best: f64, dispersed: bool, stale_rounds: u32, best_at_round: f64 },
+    Startup {
+        best: f64,
+        dispersed: bool,
+        stale_rounds: u32,
+        best_at_round: f64,
+    },
     Steady,
 }
 
@@ -127,8 +132,13 @@ impl PathModel {
 
     /// Least queue over the last `span` seconds of arrivals.
     fn standing_queue(&self, span: f64) -> f64 {
-        let Some(last) = self.points.back() else { return 0.0 };
-        let from = last.ack.received_at.saturating_sub(Duration::from_secs_f64(span));
+        let Some(last) = self.points.back() else {
+            return 0.0;
+        };
+        let from = last
+            .ack
+            .received_at
+            .saturating_sub(Duration::from_secs_f64(span));
         self.points
             .iter()
             .rev()
@@ -139,8 +149,14 @@ impl PathModel {
     /// The newest point at least `span` seconds of arrivals before the last one.
     fn point_before(&self, span: f64) -> Option<&Point> {
         let last = self.points.back()?;
-        let until = last.ack.received_at.checked_sub(Duration::from_secs_f64(span))?;
-        self.points.iter().rev().find(|p| p.ack.received_at <= until)
+        let until = last
+            .ack
+            .received_at
+            .checked_sub(Duration::from_secs_f64(span))?;
+        self.points
+            .iter()
+            .rev()
+            .find(|p| p.ack.received_at <= until)
     }
 
     /// Service rate between two points, bytes per second.
@@ -160,7 +176,10 @@ impl PathModel {
         self.points.push_back(Point { ack, queue });
         let keep = Duration::from_secs_f64(2.0 * self.span() + 0.05);
         while self.points.len() > 2
-            && self.points.front().is_some_and(|p| p.ack.received_at + keep < ack.received_at)
+            && self
+                .points
+                .front()
+                .is_some_and(|p| p.ack.received_at + keep < ack.received_at)
         {
             self.points.pop_front();
         }
@@ -173,12 +192,20 @@ impl PathModel {
     /// Looks for the bottleneck: by the dispersion of what was sent close together, else by
     /// doubling. Ends when a queue forms or the rate stops growing.
     fn startup(&mut self, last: AckPoint) {
-        let Phase::Startup { mut best, mut dispersed, stale_rounds, best_at_round } = self.phase
+        let Phase::Startup {
+            mut best,
+            mut dispersed,
+            stale_rounds,
+            best_at_round,
+        } = self.phase
         else {
             return;
         };
         let span = (self.rtt / 8.0).clamp(0.002, 0.020);
-        let from = self.point_before(span).or(self.points.front()).map(|p| p.ack);
+        let from = self
+            .point_before(span)
+            .or(self.points.front())
+            .map(|p| p.ack);
         if let Some(from) = from
             && last.sent_total - from.sent_total >= (10.0 * self.packet) as u64
             && let Some(rate) = self.service_rate(&from, &last)
@@ -188,7 +215,12 @@ impl PathModel {
             let sent_over = last.sent_at.saturating_since(from.sent_at).as_secs_f64();
             dispersed |= spread > 1.3 * sent_over + 0.000_3;
         }
-        self.phase = Phase::Startup { best, dispersed, stale_rounds, best_at_round };
+        self.phase = Phase::Startup {
+            best,
+            dispersed,
+            stale_rounds,
+            best_at_round,
+        };
         self.estimate = best;
         self.gain = if dispersed { MAX_GAIN } else { 2.0 };
         if dispersed && self.standing_queue(span) > self.target() {
@@ -220,11 +252,17 @@ impl PathModel {
         }
         let response = 3.0 * self.rtt.max(0.015);
         let want = (target - queue) / response;
-        self.gain = if want > 0.0 { 1.0 + want * self.push } else { 1.0 + want };
+        self.gain = if want > 0.0 {
+            1.0 + want * self.push
+        } else {
+            1.0 + want
+        };
         self.gain = self.gain.clamp(MIN_GAIN, MAX_GAIN);
         self.drain(now, queue);
         self.watch_resistance(now, queue);
-        self.estimate = self.estimate.max(MIN_WINDOW * self.packet / self.rtt.max(0.001));
+        self.estimate = self
+            .estimate
+            .max(MIN_WINDOW * self.packet / self.rtt.max(0.001));
     }
 
     /// Empties the queue for a moment when the base delay has not been seen for long, so that
@@ -250,13 +288,19 @@ impl PathModel {
             self.resist = None;
             return;
         }
-        let start = *self.resist.get_or_insert(Resist { since: now, queue, estimate: self.estimate });
+        let start = *self.resist.get_or_insert(Resist {
+            since: now,
+            queue,
+            estimate: self.estimate,
+        });
         if now.saturating_since(start.since).as_secs_f64() < 4.0 * self.rtt + 0.1 {
             return;
         }
         if queue > 0.75 * start.queue {
             self.base.rise(queue);
-            self.points.iter_mut().for_each(|p| p.queue = (p.queue - queue).max(0.0));
+            self.points
+                .iter_mut()
+                .for_each(|p| p.queue = (p.queue - queue).max(0.0));
             self.estimate = self.estimate.max(start.estimate);
         }
         self.resist = None;
@@ -273,14 +317,27 @@ impl PathModel {
         if self.hold == 0 {
             self.push = (self.push * 2.0).min(64.0);
         }
-        if let Phase::Startup { best, dispersed, stale_rounds, best_at_round } = self.phase
+        if let Phase::Startup {
+            best,
+            dispersed,
+            stale_rounds,
+            best_at_round,
+        } = self.phase
             && best > 0.0
         {
             let grown = best > 1.1 * best_at_round;
-            let stale_rounds =
-                if grown || app_limited { 0 } else { stale_rounds + 1 };
+            let stale_rounds = if grown || app_limited {
+                0
+            } else {
+                stale_rounds + 1
+            };
             let best_at_round = if grown { best } else { best_at_round };
-            self.phase = Phase::Startup { best, dispersed, stale_rounds, best_at_round };
+            self.phase = Phase::Startup {
+                best,
+                dispersed,
+                stale_rounds,
+                best_at_round,
+            };
             if stale_rounds >= 3 {
                 self.enter_steady();
             }
@@ -322,7 +379,9 @@ impl RateController for PathModel {
         self.rtt = feedback.rtt.min().as_secs_f64().max(0.000_05);
         self.round_ce += feedback.ce_packets;
         self.round_packets += feedback.acked_packets;
-        let Some(newest) = feedback.newest else { return };
+        let Some(newest) = feedback.newest else {
+            return;
+        };
         self.on_point(feedback.now, newest, feedback.idle_total);
         if newest.delivered_total >= self.round_ends {
             self.round_ends = newest.delivered_total + feedback.bytes_in_flight;
@@ -332,7 +391,10 @@ impl RateController for PathModel {
 
     fn pacing_rate(&self) -> Rate {
         let mut rate = self.estimate * self.gain;
-        if let Phase::Startup { dispersed: false, .. } = self.phase {
+        if let Phase::Startup {
+            dispersed: false, ..
+        } = self.phase
+        {
             // Nothing is known of the bottleneck: no faster than two windows per round trip.
             rate = rate.clamp(
                 INITIAL_WINDOW as f64 * self.packet / self.rtt,
@@ -376,7 +438,11 @@ struct BaseDelay {
 
 impl Default for BaseDelay {
     fn default() -> Self {
-        Self { previous: f64::INFINITY, current: f64::INFINITY, rotated: None }
+        Self {
+            previous: f64::INFINITY,
+            current: f64::INFINITY,
+            rotated: None,
+        }
     }
 }
 
@@ -395,7 +461,8 @@ impl BaseDelay {
 
     /// The base is about to be forgotten and nothing as small was seen since.
     fn is_due(&self, now: Instant) -> bool {
-        self.rotated.is_some_and(|r| now.saturating_since(r) > BASE_HALF * 4 / 5)
+        self.rotated
+            .is_some_and(|r| now.saturating_since(r) > BASE_HALF * 4 / 5)
             && self.current > self.previous + 0.001
     }
 
@@ -420,7 +487,10 @@ impl PathLoss {
         let loss = (1.0 - delivered / sent.max(1.0)).clamp(0.0, 0.99);
         let base = self.base.unwrap_or(0.0);
         let packets = (sent / packet).max(1.0);
-        (loss, base + 0.01 + 3.0 * (base.max(1.0 / packets) * (1.0 - base) / packets).sqrt())
+        (
+            loss,
+            base + 0.01 + 3.0 * (base.max(1.0 / packets) * (1.0 - base) / packets).sqrt(),
+        )
     }
 
     /// Bytes that went through the bottleneck, of which `delivered` arrived.

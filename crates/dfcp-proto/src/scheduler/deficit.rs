@@ -23,7 +23,10 @@ const MIN_LOSS: f64 = 0.01;
 
 impl Default for Deficit {
     fn default() -> Self {
-        Self { bulk_margin: BULK_MARGIN, last_margin: LAST_MARGIN }
+        Self {
+            bulk_margin: BULK_MARGIN,
+            last_margin: LAST_MARGIN,
+        }
     }
 }
 
@@ -39,7 +42,11 @@ impl BlockScheduler for Deficit {
             return 0;
         }
         // Without repair foresight, what is in flight is expected to arrive.
-        let loss = if block.last && loss < MIN_LOSS { 0.0 } else { loss };
+        let loss = if block.last && loss < MIN_LOSS {
+            0.0
+        } else {
+            loss
+        };
         let arrive = 1.0 - loss;
         let shortfall = |n: f64| needed + margin * (n * loss * arrive).sqrt() - n * arrive;
         if shortfall(in_flight) <= 1e-9 {
@@ -71,11 +78,17 @@ mod tests {
     #[test]
     fn in_bulk_the_flight_is_expected_to_fall_just_short() {
         for loss in [0.05, 0.2, 0.5] {
-            let sent = (0..).find(|&n| deficit(128, n, false, loss) == 0).expect("ends");
+            let sent = (0..)
+                .find(|&n| deficit(128, n, false, loss) == 0)
+                .expect("ends");
             let expected = f64::from(sent) * (1.0 - loss);
             assert!(expected < 128.0 && expected > 110.0, "{loss}: {sent}");
         }
-        assert_eq!(deficit(1, 1, false, 0.5), 0, "one needed, one in flight: wait");
+        assert_eq!(
+            deficit(1, 1, false, 0.5),
+            0,
+            "one needed, one in flight: wait"
+        );
     }
 
     #[test]

@@ -26,7 +26,12 @@ pub struct BlockView {
 impl BlockView {
     /// Puts a view together.
     pub fn new(k: u32, needed: u32, in_flight: u32, last: bool) -> Self {
-        Self { k, needed, in_flight, last }
+        Self {
+            k,
+            needed,
+            in_flight,
+            last,
+        }
     }
 }
 

@@ -81,7 +81,9 @@ impl<'a> Reader<'a> {
         let first = *self.rest.first().ok_or(WireError::Truncated)?;
         let len = 1usize << (first >> 6);
         let bytes = self.bytes(len)?;
-        let value = bytes.iter().fold(0u64, |value, &b| (value << 8) | u64::from(b));
+        let value = bytes
+            .iter()
+            .fold(0u64, |value, &b| (value << 8) | u64::from(b));
         Ok(value & (u64::MAX >> (66 - 8 * len))) // the two length bits are not part of it
     }
 
@@ -122,14 +124,26 @@ mod tests {
 
     #[test]
     fn varints_round_trip_at_every_length_boundary() {
-        for value in [0, 63, 64, 16383, 16384, 0x3fff_ffff, 0x4000_0000, VARINT_MAX] {
+        for value in [
+            0,
+            63,
+            64,
+            16383,
+            16384,
+            0x3fff_ffff,
+            0x4000_0000,
+            VARINT_MAX,
+        ] {
             let mut out = Vec::new();
             write_varint(&mut out, value);
             assert_eq!(out.len(), varint_len(value));
             let mut reader = Reader::new(&out);
             assert_eq!(reader.varint(), Ok(value));
             assert!(reader.is_empty());
-            assert_eq!(Reader::new(&out[..out.len() - 1]).varint(), Err(WireError::Truncated));
+            assert_eq!(
+                Reader::new(&out[..out.len() - 1]).varint(),
+                Err(WireError::Truncated)
+            );
         }
     }
 }

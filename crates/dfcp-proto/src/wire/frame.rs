@@ -156,7 +156,9 @@ pub struct FrameIter<'a> {
 impl<'a> FrameIter<'a> {
     /// Frames of `plaintext`.
     pub fn new(plaintext: &'a [u8]) -> Self {
-        Self { reader: Reader::new(plaintext) }
+        Self {
+            reader: Reader::new(plaintext),
+        }
     }
 }
 
@@ -198,15 +200,29 @@ impl<'a> Frame<'a> {
                 data: r.rest(),
             },
             MAX_DATA => Self::MaxData(r.varint()?),
-            MAX_STREAM_DATA => Self::MaxStreamData { channel: r.varint()?, limit: r.varint()? },
-            FIN => Self::Fin { channel: r.varint()?, size: r.varint()? },
-            RESET => {
-                Self::Reset { channel: r.varint()?, code: r.varint()?, charged: r.varint()? }
-            }
-            STOP => Self::Stop { channel: r.varint()?, code: r.varint()? },
+            MAX_STREAM_DATA => Self::MaxStreamData {
+                channel: r.varint()?,
+                limit: r.varint()?,
+            },
+            FIN => Self::Fin {
+                channel: r.varint()?,
+                size: r.varint()?,
+            },
+            RESET => Self::Reset {
+                channel: r.varint()?,
+                code: r.varint()?,
+                charged: r.varint()?,
+            },
+            STOP => Self::Stop {
+                channel: r.varint()?,
+                code: r.varint()?,
+            },
             CLOSE => {
                 let (code, reason) = (r.varint()?, r.var_bytes()?);
-                Self::Close { code, reason: &reason[..reason.len().min(MAX_REASON)] }
+                Self::Close {
+                    code,
+                    reason: &reason[..reason.len().min(MAX_REASON)],
+                }
             }
             other => return Err(WireError::UnknownType(other)),
         }))
@@ -226,7 +242,9 @@ impl<'a> Frame<'a> {
         for _ in 1..count {
             let gap = r.varint()?.saturating_add(2);
             let len = r.varint()?;
-            low = low.and_then(|l| l.checked_sub(gap)).and_then(|h| h.checked_sub(len));
+            low = low
+                .and_then(|l| l.checked_sub(gap))
+                .and_then(|h| h.checked_sub(len));
         }
         if low.is_none() {
             return Err(WireError::Invalid("ACK range"));
@@ -237,13 +255,20 @@ impl<'a> Frame<'a> {
             received_at_us,
             delay_us,
             ce,
-            ranges: AckRanges { largest, count, encoded },
+            ranges: AckRanges {
+                largest,
+                count,
+                encoded,
+            },
         })
     }
 
     /// Whether the receiver of this frame owes feedback for its packet.
     pub fn is_ack_eliciting(&self) -> bool {
-        !matches!(self, Self::Ack { .. } | Self::Blocks(_) | Self::MaxData(_) | Self::Close { .. })
+        !matches!(
+            self,
+            Self::Ack { .. } | Self::Blocks(_) | Self::MaxData(_) | Self::Close { .. }
+        )
     }
 
     /// Appends a frame that has no variable part borrowed from elsewhere. ACK and BLOCKS are
@@ -251,7 +276,14 @@ impl<'a> Frame<'a> {
     pub fn emit(&self, out: &mut Vec<u8>) {
         match *self {
             Self::Ping => out.push(PING),
-            Self::Symbol { scheme, channel, offset, block_len, esi, data } => {
+            Self::Symbol {
+                scheme,
+                channel,
+                offset,
+                block_len,
+                esi,
+                data,
+            } => {
                 Self::emit_symbol_header(out, scheme, channel, offset, block_len, esi);
                 out.extend_from_slice(data);
             }
@@ -260,7 +292,11 @@ impl<'a> Frame<'a> {
                 emit_numbers(out, MAX_STREAM_DATA, [channel, limit]);
             }
             Self::Fin { channel, size } => emit_numbers(out, FIN, [channel, size]),
-            Self::Reset { channel, code, charged } => {
+            Self::Reset {
+                channel,
+                code,
+                charged,
+            } => {
                 emit_numbers(out, RESET, [channel, code, charged]);
             }
             Self::Stop { channel, code } => emit_numbers(out, STOP, [channel, code]),
@@ -269,14 +305,26 @@ impl<'a> Frame<'a> {
                 emit_numbers(out, CLOSE, [code, reason.len() as u64]);
                 out.extend_from_slice(reason);
             }
-            Self::Ack { largest, received_at_us, delay_us, ce, ref ranges } => Self::emit_ack(
+            Self::Ack {
+                largest,
+                received_at_us,
+                delay_us,
+                ce,
+                ref ranges,
+            } => Self::emit_ack(
                 out,
                 [largest, received_at_us, delay_us, ce],
                 ranges.iter().map(|r| (*r.start(), *r.end())),
                 usize::MAX,
             ),
             Self::Blocks(ref report) => {
-                Self::emit_blocks(out, report.channel, report.done_below, report.iter(), usize::MAX);
+                Self::emit_blocks(
+                    out,
+                    report.channel,
+                    report.done_below,
+                    report.iter(),
+                    usize::MAX,
+                );
             }
         }
     }
@@ -366,7 +414,12 @@ fn parse_report<'a>(r: &mut Reader<'a>) -> Result<BlockReport<'a>, WireError> {
         r.varint()?;
         r.varint()?;
     }
-    Ok(BlockReport { channel, done_below, count, encoded: consumed(start, r) })
+    Ok(BlockReport {
+        channel,
+        done_below,
+        count,
+        encoded: consumed(start, r),
+    })
 }
 
 /// The bytes between `start` and where `now` stands.
@@ -388,7 +441,9 @@ mod tests {
     use super::*;
 
     fn reparse(bytes: &[u8]) -> Vec<Frame<'_>> {
-        FrameIter::new(bytes).map(|f| f.expect("valid frame")).collect()
+        FrameIter::new(bytes)
+            .map(|f| f.expect("valid frame"))
+            .collect()
     }
 
     #[test]
@@ -397,12 +452,22 @@ mod tests {
         let mut out = Vec::new();
         Frame::emit_ack(&mut out, [100, 5000, 20, 3], ranges.into_iter(), 1000);
         let frames = reparse(&out);
-        let Frame::Ack { largest: 100, received_at_us: 5000, delay_us: 20, ce: 3, ranges: got } =
-            frames[0]
+        let Frame::Ack {
+            largest: 100,
+            received_at_us: 5000,
+            delay_us: 20,
+            ce: 3,
+            ranges: got,
+        } = frames[0]
         else {
             panic!("{frames:?}")
         };
-        assert_eq!(got.iter().map(|r| (*r.start(), *r.end())).collect::<Vec<_>>(), ranges);
+        assert_eq!(
+            got.iter()
+                .map(|r| (*r.start(), *r.end()))
+                .collect::<Vec<_>>(),
+            ranges
+        );
     }
 
     #[test]
@@ -411,7 +476,9 @@ mod tests {
         let ranges = (0..300u64).map(|i| (10_000 - 10 * i, 10_003 - 10 * i));
         Frame::emit_ack(&mut out, [10_003, 0, 0, 0], ranges, 100);
         assert!(out.len() <= 100);
-        let Frame::Ack { ranges, .. } = reparse(&out)[0] else { panic!() };
+        let Frame::Ack { ranges, .. } = reparse(&out)[0] else {
+            panic!()
+        };
         assert_eq!(ranges.iter().next(), Some(10_000..=10_003));
         assert!(ranges.iter().count() > 30);
     }
@@ -421,7 +488,9 @@ mod tests {
         let entries = [(1000, 3), (2000, 0), (700_000, 255)];
         let mut out = Vec::new();
         Frame::emit_blocks(&mut out, 5, 1000, entries.into_iter(), 100);
-        let Frame::Blocks(report) = reparse(&out)[0] else { panic!() };
+        let Frame::Blocks(report) = reparse(&out)[0] else {
+            panic!()
+        };
         assert_eq!((report.channel, report.done_below), (5, 1000));
         assert_eq!(report.iter().collect::<Vec<_>>(), entries);
     }
@@ -440,7 +509,11 @@ mod tests {
 
     #[test]
     fn symbol_overhead_is_what_is_written() {
-        for (channel, offset, block_len) in [(0, 0, 1), (70, 20_000, 100_000), (1 << 20, 1 << 40, 1 << 16)] {
+        for (channel, offset, block_len) in [
+            (0, 0, 1),
+            (70, 20_000, 100_000),
+            (1 << 20, 1 << 40, 1 << 16),
+        ] {
             let mut out = Vec::new();
             Frame::emit_symbol_header(&mut out, SchemeId::Dense, channel, offset, block_len, 9);
             assert_eq!(out.len(), symbol_overhead(channel, offset, block_len));

@@ -121,7 +121,10 @@ impl<'a> Packet<'a> {
         let mut r = Reader::new(datagram);
         match r.u8()? {
             TYPE_SEALED => {
-                let header = Sealed { cid: cid(&mut r)?, packet_number: r.u32()? };
+                let header = Sealed {
+                    cid: cid(&mut r)?,
+                    packet_number: r.u32()?,
+                };
                 if r.rest().len() < TAG_LEN {
                     return Err(WireError::Truncated);
                 }
@@ -158,9 +161,15 @@ impl<'a> Packet<'a> {
                 if versions.is_empty() || versions.len() % 4 != 0 {
                     return Err(WireError::Invalid("version list"));
                 }
-                Ok(Self::Version { client_cid, versions })
+                Ok(Self::Version {
+                    client_cid,
+                    versions,
+                })
             }
-            TYPE_RESET => Ok(Self::Reset { cid: cid(&mut r)?, token: r.array()? }),
+            TYPE_RESET => Ok(Self::Reset {
+                cid: cid(&mut r)?,
+                token: r.array()?,
+            }),
             other => Err(WireError::UnknownType(other)),
         }
     }
@@ -232,7 +241,9 @@ impl Ack<'_> {
 pub fn emit_version(client_cid: ConnectionId, versions: &[u32]) -> Vec<u8> {
     let mut out = vec![TYPE_VERSION];
     out.extend_from_slice(&client_cid.0);
-    versions.iter().for_each(|v| out.extend_from_slice(&v.to_be_bytes()));
+    versions
+        .iter()
+        .for_each(|v| out.extend_from_slice(&v.to_be_bytes()));
     out
 }
 

@@ -41,7 +41,10 @@ impl TransportParams {
     /// Serialises all parameters.
     pub fn emit(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(96);
-        for (id, bytes) in [(ID_CID, &self.cid.0[..]), (ID_RESET_TOKEN, &self.reset_token[..])] {
+        for (id, bytes) in [
+            (ID_CID, &self.cid.0[..]),
+            (ID_RESET_TOKEN, &self.reset_token[..]),
+        ] {
             write_varint(&mut out, id);
             write_varint(&mut out, bytes.len() as u64);
             out.extend_from_slice(bytes);
@@ -77,8 +80,17 @@ impl TransportParams {
                 _ => {}
             }
         }
-        let [_, _, max_datagram, max_data, max_stream_data, max_channels, idle, schemes, delay] =
-            numbers;
+        let [
+            _,
+            _,
+            max_datagram,
+            max_data,
+            max_stream_data,
+            max_channels,
+            idle,
+            schemes,
+            delay,
+        ] = numbers;
         if max_datagram < 1200 {
             return Err(WireError::Invalid("max_datagram"));
         }
