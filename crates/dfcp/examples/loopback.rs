@@ -10,8 +10,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let path = std::env::args().nth(1).ok_or("usage: loopback FILE")?;
     let file = File::open(&path)?;
     let size = file.metadata()?.len();
-    let server =
-        Endpoint::bind(EndpointConfig::server(generate_key()?, "127.0.0.1:0".parse()?))?;
+    let server = Endpoint::bind(EndpointConfig::server(
+        generate_key()?,
+        "127.0.0.1:0".parse()?,
+    ))?;
     let (address, key) = (server.local_addr(), server.public_key());
     let client = Endpoint::bind(EndpointConfig::client(generate_key()?))?;
     let target = format!("{path}.copy");
@@ -19,7 +21,12 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let receiver = tokio::spawn(async move {
         let connection = server.accept().await.expect("a client comes");
         let mut object = connection.accept_object().await?;
-        let out = File::options().read(true).write(true).create(true).truncate(true).open(target)?;
+        let out = File::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .open(target)?;
         let summary = object.recv_object(out, &Progress::default()).await?;
         let stats = connection.stats();
         connection.closed().await;
@@ -33,12 +40,24 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             while std::env::var_os("TRACE").is_some() {
                 tokio::time::sleep(std::time::Duration::from_millis(100)).await;
                 let s = connection.stats();
-                eprintln!("{} bw {} pace {} rtt {:?} min {:?} loss {:.4} lost {} spurious {} repair {}",
-                    progress.bytes(), s.bandwidth, s.pacing_rate, s.rtt, s.min_rtt, s.loss, s.packets_lost, s.spurious_losses, s.repair_symbols_sent);
+                eprintln!(
+                    "{} bw {} pace {} rtt {:?} min {:?} loss {:.4} lost {} spurious {} repair {}",
+                    progress.bytes(),
+                    s.bandwidth,
+                    s.pacing_rate,
+                    s.rtt,
+                    s.min_rtt,
+                    s.loss,
+                    s.packets_lost,
+                    s.spurious_losses,
+                    s.repair_symbols_sent
+                );
             }
         }
     });
-    let sent = connection.send_object(file, size, &progress, |_| {}).await?;
+    let sent = connection
+        .send_object(file, size, &progress, |_| {})
+        .await?;
     watch.abort();
     let seconds = start.elapsed().as_secs_f64();
     let stats = connection.stats();
