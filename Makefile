@@ -1,0 +1,43 @@
+# Two commands do all set-up: `make demo` runs the main job, `make test` passes the tests.
+CARGO ?= cargo
+OUT   ?= docs/bench
+
+.PHONY: demo test bench bench-path bench-codes bench-loopback bench-sim fmt lint deny fuzz-replay
+
+# Builds, then sends a real file between two real processes over a bad path; kernel TCP beside it.
+demo: toolchain
+	$(CARGO) build --release --locked -p dfcp-cli
+	./target/release/dfcp demo
+
+test: toolchain lint
+	$(CARGO) test --workspace --locked
+
+lint: toolchain
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
+	./scripts/check-core-imports
+	./scripts/deny
+
+fmt:
+	$(CARGO) fmt --all
+
+# Raw results go to $(OUT); see docs/bench/README.md.
+bench: bench-codes bench-loopback bench-sim bench-path
+
+bench-codes:
+	$(CARGO) bench --locked -p dfcp-fec --bench codes -- --json $(OUT)/codes.json
+
+bench-loopback:
+	$(CARGO) bench --locked -p dfcp --bench loopback -- --json $(CURDIR)/$(OUT)/loopback.json
+
+bench-sim:
+	$(CARGO) run --release --locked -p dfcp-sim --example transfer | tee $(OUT)/simulated.md
+
+bench-path:
+	$(CARGO) build --release --locked -p dfcp-cli
+	./scripts/bench-path $(OUT)
+
+.PHONY: toolchain
+toolchain:
+	@./scripts/toolchain
