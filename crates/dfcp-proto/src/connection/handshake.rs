@@ -246,6 +246,10 @@ impl Connection {
 
     /// The peer lost its state; believed only with the token from the handshake.
     pub(crate) fn handle_reset(&mut self, token: &[u8; 16]) {
+        // Data that overtook the ACK met a server that knows nothing yet: the ACK is repeated.
+        if self.confirm.is_some() {
+            return;
+        }
         let known = self.peer_params.as_ref().map(|p| p.reset_token);
         // blake3::Hash compares in constant time.
         if known.is_some_and(|known| blake3::hash(&known) == blake3::hash(token)) {
