@@ -1,9 +1,20 @@
 //! The dfcp program.
 
-use clap::{Parser, Subcommand};
-
-#[allow(dead_code)] // until the `demo` command uses it
+mod command;
 mod demo;
+mod failure;
+mod keys;
+mod known_hosts;
+mod meter;
+mod net;
+mod progress;
+mod report;
+mod session;
+mod units;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
 
 #[derive(Parser)]
 #[command(version, about)]
@@ -14,13 +25,29 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Sends files and directories to a receiver
+    Send(Box<command::send::Args>),
+    /// Receives files from senders
+    Recv(command::recv::Args),
+    /// Makes a key
+    Keygen(command::keygen::Args),
+    /// Shows a transfer over an emulated bad path on this machine
+    Demo(demo::run::Args),
     /// Runs the kernel's TCP over the demo's path.
     #[command(hide = true)]
     DemoTcp(demo::tcp::TcpArgs),
 }
 
-fn main() {
+fn main() -> ExitCode {
     match Cli::parse().command {
-        Command::DemoTcp(args) => demo::tcp::worker(&args),
+        Command::Send(args) => command::send::run(*args),
+        Command::Recv(args) => command::recv::run(args),
+        Command::Keygen(args) => command::keygen::run(args),
+        Command::Demo(args) => demo::run::run(args),
+        // Before the process has any other thread.
+        Command::DemoTcp(args) => {
+            demo::tcp::worker(&args);
+            ExitCode::SUCCESS
+        }
     }
 }

@@ -43,6 +43,7 @@ impl Relay {
     }
 
     /// What happened so far. Bytes are those of IPv4 packets: 28 more than each datagram carries.
+    #[cfg(test)]
     pub fn stats(&self) -> PathStats {
         self.emulator.stats()
     }

@@ -1,0 +1,206 @@
+//! `dfcp send`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use dfcp::{
+    ConnectionError, EndpointConfig, Error, Profile, PublicKey, Rate, SchemeId, TransportConfig,
+};
+
+use super::{Output, block_on, farewell, interrupted};
+use crate::failure::{Failure, Kind};
+use crate::keys;
+use crate::known_hosts::{self, KnownHosts};
+use crate::meter::Meter;
+use crate::net::{self, Dialled, Family, Host};
+use crate::progress::Bar;
+use crate::report::Report;
+use crate::session::{self, send::Sent, source::Sources};
+use crate::units;
+
+/// Arguments.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// Files and directories
+    #[arg(required = true, value_name = "PATH")]
+    paths: Vec<PathBuf>,
+    /// The receiver: HOST, HOST:PORT or [IPV6]:PORT
+    #[arg(required = true)]
+    host: Host,
+    /// The receiver's public key; without it, known hosts are asked
+    #[arg(long, value_name = "KEY")]
+    peer_key: Option<PublicKey>,
+    /// This side's key [default: $XDG_CONFIG_HOME/dfcp/key or ~/.config/dfcp/key]
+    #[arg(long, value_name = "FILE")]
+    key: Option<PathBuf>,
+    /// Known receivers [default: known_hosts beside the default key]
+    #[arg(long, value_name = "FILE")]
+    known_hosts: Option<PathBuf>,
+    /// Send at this rate whatever the path says, such as 200M; for paths that are yours alone
+    #[arg(long, value_name = "BITS", value_parser = units::rate)]
+    rate: Option<Rate>,
+    /// Send as fast as the host can; for paths that are yours alone
+    #[arg(long, conflicts_with = "rate")]
+    max_rate: bool,
+    /// Erasure code
+    #[arg(long, value_enum, default_value_t = Code::Dense)]
+    code: Code,
+    /// Use IPv4 only
+    #[arg(short = '4', conflicts_with = "ipv6")]
+    ipv4: bool,
+    /// Use IPv6 only
+    #[arg(short = '6')]
+    ipv6: bool,
+    #[command(flatten)]
+    output: Output,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Code {
+    /// Dense code over GF(256), small blocks
+    Dense,
+    /// RaptorQ (RFC 6330), large blocks
+    Raptorq,
+}
+
+/// Source symbols of a RaptorQ block: where its speed is best.
+const RAPTORQ_SYMBOLS: u32 = 1000;
+/// How long reaching a receiver may take in all.
+const CONNECT_LIMIT: Duration = Duration::from_secs(10);
+
+impl Args {
+    fn transport(&self) -> TransportConfig {
+        let profile = match self.code {
+            Code::Dense => Profile::auto(),
+            Code::Raptorq => Profile::auto().with_scheme(SchemeId::RaptorQ, RAPTORQ_SYMBOLS),
+        };
+        let profile = match self.rate {
+            Some(rate) => profile.with_fixed_rate(rate),
+            None if self.max_rate => profile.with_max_rate(),
+            None => profile,
+        };
+        self.output.transport().profile(profile)
+    }
+
+    fn family(&self) -> Family {
+        match (self.ipv4, self.ipv6) {
+            (true, _) => Family::V4,
+            (_, true) => Family::V6,
+            _ => Family::Any,
+        }
+    }
+
+    fn known_hosts(&self) -> Result<KnownHosts, Failure> {
+        let path = self.known_hosts.clone();
+        let path = path.map_or_else(|| keys::config_file("known_hosts"), Ok)?;
+        Ok(KnownHosts::new(path))
+    }
+}
+
+/// Sends the files.
+pub fn run(args: Args) -> ExitCode {
+    args.output.prepare();
+    let mut report = Report::new("send");
+    let result = block_on(transfer(&args, &mut report));
+    report.conclude(result.err());
+    args.output.report(&report);
+    ExitCode::from(report.exit_code)
+}
+
+async fn transfer(args: &Args, report: &mut Report) -> Result<(), Failure> {
+    let sources = Sources::scan(&args.paths)?;
+    for note in &sources.notes {
+        args.output.say(note);
+    }
+    let key = keys::load_or_create(args.key.as_deref())?;
+    let config = EndpointConfig::client(key).transport(args.transport());
+    let start = Instant::now();
+    let dialled = tokio::select! {
+        dialled = connect(args, &config) => dialled?,
+        failure = interrupted() => return Err(failure),
+    };
+    report.add_buffers(dialled.endpoint.socket_buffers());
+    let (meter, _watch) = Meter::start();
+    meter.expect(sources.bytes());
+    let Dialled {
+        endpoint,
+        connection,
+        remote,
+    } = dialled;
+    let bar = Bar::start(args.output.progress(), &connection, remote, &meter);
+    let result = tokio::select! {
+        result = session::send::send(&connection, &sources, meter.progress()) => result,
+        failure = interrupted() => Err(failure),
+    };
+    drop(bar);
+    report.add_connection(&connection, remote);
+    let (code, sent, failure) = match result {
+        Ok(sent) => (session::DONE, sent, None),
+        Err(failure) if failure.kind == Kind::Interrupted => {
+            (session::INTERRUPTED, Sent::default(), Some(failure))
+        }
+        Err(failure) => (session::FAILED, Sent::default(), Some(failure)),
+    };
+    report.add_outcomes(&sources.entries(), &sent.outcomes);
+    report.add_time(start, sent.steady_bps);
+    let reason = failure.as_ref().map_or(String::new(), ToString::to_string);
+    connection.close(code, &reason);
+    drop(connection);
+    farewell(&endpoint, code, &reason).await;
+    failure.map_or(Ok(()), Err)
+}
+
+/// Connects to a receiver that proves the right key.
+async fn connect(args: &Args, config: &EndpointConfig) -> Result<Dialled, Failure> {
+    let host = &args.host;
+    let known_hosts = match args.peer_key {
+        Some(_) => None,
+        None => Some(args.known_hosts()?),
+    };
+    let known = match &known_hosts {
+        Some(known_hosts) => known_hosts.find(host)?,
+        None => args.peer_key,
+    };
+    let reach = async {
+        let addresses = host.resolve(args.family()).await?;
+        net::dial(config, &addresses, known)
+            .await
+            .map_err(|error| explain(error, host, known, known_hosts.as_ref()))
+    };
+    let reached = tokio::time::timeout(CONNECT_LIMIT, reach).await;
+    let dialled = reached.unwrap_or_else(|_| Err(silent(host)))?;
+    if let (Some(known_hosts), None) = (&known_hosts, known) {
+        let (asked, key) = (host.clone(), dialled.connection.peer());
+        let answer = tokio::task::spawn_blocking(move || known_hosts::ask(&asked, &key)).await;
+        answer.map_err(std::io::Error::other)??;
+        known_hosts.add(host, &key)?;
+        args.output
+            .say(format!("added {host} to {}", known_hosts.path().display()));
+    }
+    Ok(dialled)
+}
+
+fn silent(host: &Host) -> Failure {
+    let message = format!("{host} does not answer: no receiver runs there, or UDP is blocked");
+    Failure::new(Kind::Unreachable, message)
+}
+
+fn explain(
+    error: Error,
+    host: &Host,
+    known: Option<PublicKey>,
+    known_hosts: Option<&KnownHosts>,
+) -> Failure {
+    match (error, known, known_hosts) {
+        (Error::Connection(ConnectionError::Unreachable), ..) => silent(host),
+        (Error::Connection(ConnectionError::WrongKey { found }), Some(known), Some(file)) => {
+            file.changed(host, &known, &found)
+        }
+        (error @ Error::Connection(ConnectionError::WrongKey { .. }), ..) => Failure::new(
+            Kind::Authentication,
+            format!("{host}: {error}; nothing was sent"),
+        ),
+        (error, ..) => error.into(),
+    }
+}

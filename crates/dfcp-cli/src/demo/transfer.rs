@@ -1,0 +1,247 @@
+//! The demo's transfer: a receiver and a sender in processes of their own, with the relay between
+//! them. Whatever way it ends, no process and no file is left.
+
+use std::fs::File;
+use std::io::{BufWriter, Read, Write};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use dfcp::PublicKey;
+use dfcp_sim::Seed;
+use serde::{Deserialize, Serialize};
+use tempfile::TempDir;
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
+
+use super::path::PathConfig;
+use super::relay::Relay;
+use crate::failure::{Failure, Kind};
+use crate::keys::{self, Existing};
+
+/// What the transfer achieved.
+#[derive(Clone, Debug, Serialize)]
+pub struct Transfer {
+    /// Useful bits per second, from the start of the connection until all was verified.
+    pub goodput_bps: u64,
+    /// The same after the first tenth of the bytes, at the receiver.
+    pub steady_bps: u64,
+    /// Time from the start of the connection until the sender knew that all was verified.
+    pub seconds: f64,
+    /// Bytes of IP packets that the sender sent, as the relay counted them.
+    pub wire_bytes: u64,
+    /// Bytes of IP packets that the receiver sent.
+    pub wire_bytes_back: u64,
+    /// Bytes delivered.
+    pub useful_bytes: u64,
+    /// Whether the file that arrived is the one that was sent.
+    pub hash_ok: bool,
+    /// Processor time of the sender.
+    pub cpu_seconds_sender: f64,
+    /// Processor time of the receiver.
+    pub cpu_seconds_receiver: f64,
+    /// Packets that the path's queue dropped, towards the receiver.
+    pub dropped_queue: u64,
+    /// Packets that the path lost, towards the receiver.
+    pub lost: u64,
+    /// Most packets that waited in the path's queue, towards the receiver.
+    pub queue_peak_packets: u64,
+    /// Smoothed round-trip time at the end.
+    pub rtt_ms: f64,
+    /// The latest that the relay delivered a packet.
+    pub relay_max_late_ms: f64,
+    /// The latest of 99 % of them.
+    pub relay_p99_late_ms: f64,
+}
+
+/// What is used of a process' report.
+#[derive(Deserialize)]
+struct Report {
+    #[serde(default)]
+    goodput_bps: u64,
+    #[serde(default)]
+    steady_bps: u64,
+    #[serde(default)]
+    seconds: f64,
+    #[serde(default)]
+    useful_bytes: u64,
+    #[serde(default)]
+    cpu_seconds: f64,
+    #[serde(default)]
+    rtt_ms: f64,
+    error: Option<Reason>,
+}
+
+#[derive(Deserialize)]
+struct Reason {
+    message: String,
+}
+
+/// Sends `size` bytes over `path`, in at most `limit`.
+pub async fn run(
+    path: &PathConfig,
+    size: u64,
+    code: &str,
+    limit: Duration,
+) -> Result<Transfer, Failure> {
+    let bench = Bench::new(path.seed, size)?;
+    let (receiver, address) = bench.start_receiver().await?;
+    let relay = Relay::start(path, address).map_err(failure)?;
+    let sender = bench.start_sender(relay.client_addr(), code)?;
+    let both = async { tokio::try_join!(report("sender", sender), report("receiver", receiver)) };
+    let both = tokio::time::timeout(limit, both).await;
+    let (sent, received) = both.map_err(|_| failure("the transfer takes too long"))??;
+    let stats = relay.stop()?;
+    let milliseconds = |time: Duration| time.as_secs_f64() * 1e3;
+    Ok(Transfer {
+        goodput_bps: sent.goodput_bps,
+        steady_bps: received.steady_bps,
+        seconds: sent.seconds,
+        wire_bytes: stats.forward.bytes_in,
+        wire_bytes_back: stats.backward.bytes_in,
+        useful_bytes: sent.useful_bytes,
+        hash_ok: bench.is_delivered()?,
+        cpu_seconds_sender: sent.cpu_seconds,
+        cpu_seconds_receiver: received.cpu_seconds,
+        dropped_queue: stats.forward.dropped_queue,
+        lost: stats.forward.lost,
+        queue_peak_packets: stats.forward.queue_peak_packets,
+        rtt_ms: sent.rtt_ms,
+        relay_max_late_ms: milliseconds(stats.lateness.max()),
+        relay_p99_late_ms: milliseconds(stats.lateness.quantile(0.99)),
+    })
+}
+
+fn failure(error: impl std::fmt::Display) -> Failure {
+    Failure::new(Kind::Failure, format!("{error:#}"))
+}
+
+/// Files and keys of a transfer.
+struct Bench {
+    dir: TempDir,
+    program: PathBuf,
+    hash: blake3::Hash,
+    sender: PublicKey,
+    receiver: PublicKey,
+}
+
+const FILE: &str = "demo.bin";
+
+impl Bench {
+    fn new(seed: u64, size: u64) -> Result<Self, Failure> {
+        let dir = tempfile::Builder::new().prefix("dfcp-demo-").tempdir()?;
+        let key = |name| keys::create(&dir.path().join(name), Existing::Refuse);
+        Ok(Self {
+            program: std::env::current_exe()?,
+            hash: write_random(&dir.path().join(FILE), seed, size)?,
+            sender: key("sender.key")?.public(),
+            receiver: key("receiver.key")?.public(),
+            dir,
+        })
+    }
+
+    fn command(&self, subcommand: &str, key: &str) -> Command {
+        let mut command = Command::new(&self.program);
+        command
+            .args([
+                subcommand,
+                "--json",
+                "--with-parent",
+                "--progress=never",
+                "--key",
+            ])
+            .arg(self.dir.path().join(key))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true);
+        command
+    }
+
+    async fn start_receiver(&self) -> Result<(Child, SocketAddr), Failure> {
+        let mut child = self
+            .command("recv", "receiver.key")
+            .args(["--once", "--listen=127.0.0.1:0"])
+            .args(["--allow", &self.sender.to_string()])
+            .arg("-o")
+            .arg(self.dir.path().join("received"))
+            .stderr(Stdio::piped())
+            .spawn()?;
+        let stderr = child
+            .stderr
+            .take()
+            .ok_or_else(|| failure("no standard error"))?;
+        let mut lines = BufReader::new(stderr).lines();
+        while let Some(line) = lines.next_line().await? {
+            if let Some((_, address)) = line.split_once("listening on ") {
+                let address = address.parse().map_err(failure)?;
+                // What it says further is in its report too.
+                tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
+                return Ok((child, address));
+            }
+        }
+        Err(failure("the receiver does not start"))
+    }
+
+    fn start_sender(&self, to: SocketAddr, code: &str) -> Result<Child, Failure> {
+        let mut command = self.command("send", "sender.key");
+        command
+            .args(["--quiet", "--code", code])
+            .args(["--peer-key", &self.receiver.to_string()])
+            .arg(self.dir.path().join(FILE))
+            .arg(to.to_string());
+        Ok(command.spawn()?)
+    }
+
+    fn is_delivered(&self) -> Result<bool, Failure> {
+        let mut file = File::open(self.dir.path().join("received").join(FILE))?;
+        let mut hasher = blake3::Hasher::new();
+        let mut buffer = vec![0; 1 << 20];
+        loop {
+            match file.read(&mut buffer)? {
+                0 => return Ok(hasher.finalize() == self.hash),
+                n => hasher.update(&buffer[..n]),
+            };
+        }
+    }
+}
+
+/// Waits for a process and reads its report.
+async fn report(name: &str, child: Child) -> Result<Report, Failure> {
+    let output = child.wait_with_output().await?;
+    let report: Report = serde_json::from_slice(&output.stdout).map_err(|_| {
+        failure(format!(
+            "the {name} ended without a report: {}",
+            output.status
+        ))
+    })?;
+    match &report.error {
+        Some(reason) => Err(failure(format!("{name}: {}", reason.message))),
+        None => Ok(report),
+    }
+}
+
+/// Writes pseudo-random bytes and returns their hash.
+fn write_random(path: &Path, seed: u64, size: u64) -> Result<blake3::Hash, Failure> {
+    let write = || {
+        let mut file = BufWriter::new(File::create_new(path)?);
+        let mut random = Seed(seed).stream("demo.content");
+        let mut hasher = blake3::Hasher::new();
+        let mut buffer = vec![0; 1 << 16];
+        let mut left = size;
+        while left > 0 {
+            for word in buffer.chunks_exact_mut(8) {
+                word.copy_from_slice(&random.next_u64().to_le_bytes());
+            }
+            let part = &buffer[..buffer
+                .len()
+                .min(usize::try_from(left).unwrap_or(usize::MAX))];
+            hasher.update(part);
+            file.write_all(part)?;
+            left -= part.len() as u64;
+        }
+        file.flush()?;
+        Ok(hasher.finalize())
+    };
+    write().map_err(|error: std::io::Error| Failure::io(path, error))
+}

@@ -1,0 +1,112 @@
+//! What ends a command without success: an exit code for scripts and a sentence for people.
+
+use std::fmt;
+use std::path::Path;
+use std::process::ExitCode;
+
+use dfcp::{ConnectionError, Error};
+use serde::Serialize;
+
+/// Classes of failure; each is an exit code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// Anything that has no class of its own.
+    Failure = 1,
+    /// The command line is wrong.
+    Usage = 2,
+    /// Some files arrived and some did not.
+    Partial = 3,
+    /// A key is unknown, unexpected, refused or not safely kept.
+    Authentication = 4,
+    /// Nobody answers, or the path went silent.
+    Unreachable = 5,
+    /// What arrived is not what was sent.
+    Integrity = 6,
+    /// A local file or directory failed, on either side.
+    LocalIo = 7,
+    /// The user ended it.
+    Interrupted = 130,
+}
+
+/// A failure.
+#[derive(Clone, Debug, Serialize)]
+pub struct Failure {
+    /// Its class.
+    pub kind: Kind,
+    /// In words.
+    pub message: String,
+}
+
+impl Failure {
+    /// A failure of this class.
+    pub fn new(kind: Kind, message: impl Into<String>) -> Self {
+        Self {
+            kind,
+            message: message.into(),
+        }
+    }
+
+    /// A local file or directory failed.
+    pub fn io(path: &Path, error: impl fmt::Display) -> Self {
+        Self::new(Kind::LocalIo, format!("{}: {error}", path.display()))
+    }
+
+    /// The command line is wrong.
+    pub fn usage(message: impl Into<String>) -> Self {
+        Self::new(Kind::Usage, message)
+    }
+
+    /// The user ended it.
+    pub fn interrupted() -> Self {
+        Self::new(Kind::Interrupted, "interrupted")
+    }
+
+    /// The process' exit code.
+    pub fn exit_code(&self) -> ExitCode {
+        ExitCode::from(self.kind as u8)
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Connection(error) => error.into(),
+            Error::Io(error) => error.into(),
+            Error::SourceChanged(_) => Self::new(Kind::LocalIo, error.to_string()),
+            _ => Self::new(Kind::Failure, error.to_string()),
+        }
+    }
+}
+
+impl From<ConnectionError> for Failure {
+    fn from(error: ConnectionError) -> Self {
+        let kind = match &error {
+            ConnectionError::Refused | ConnectionError::WrongKey { .. } => Kind::Authentication,
+            ConnectionError::Unreachable | ConnectionError::TimedOut => Kind::Unreachable,
+            _ => Kind::Failure,
+        };
+        match error {
+            ConnectionError::PeerClosed { reason, .. } if !reason.is_empty() => {
+                Self::new(kind, format!("the other side ended the transfer: {reason}"))
+            }
+            error => Self::new(kind, error.to_string()),
+        }
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    /// Streams hide the library's errors in these.
+    fn from(error: std::io::Error) -> Self {
+        match error.downcast::<Error>() {
+            Ok(error) => error.into(),
+            Err(error) => Self::new(Kind::LocalIo, error.to_string()),
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! Key files, the keys that may connect, and where they are kept.
+
+use std::fs::{self, DirBuilder, File};
+use std::io::{Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use dfcp::{PublicKey, StaticKey};
+
+use crate::failure::{Failure, Kind};
+
+/// Longest key file that is read.
+const MAX_KEY_FILE: u64 = 4096;
+
+/// A file of the user's configuration: `$XDG_CONFIG_HOME/dfcp/NAME` or `~/.config/dfcp/NAME`.
+pub fn config_file(name: &str) -> Result<PathBuf, Failure> {
+    let absolute = |name| {
+        std::env::var_os(name)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+    };
+    absolute("XDG_CONFIG_HOME")
+        .or_else(|| Some(absolute("HOME")?.join(".config")))
+        .map(|base| base.join("dfcp").join(name))
+        .ok_or_else(|| {
+            Failure::usage(
+                "neither XDG_CONFIG_HOME nor HOME is set: name the files on the command line",
+            )
+        })
+}
+
+/// Reads the key of `path`, or the default key, which is made when missing.
+pub fn load_or_create(path: Option<&Path>) -> Result<StaticKey, Failure> {
+    let path = match path {
+        Some(path) => return load(path),
+        None => config_file("key")?,
+    };
+    if path.exists() {
+        return load(&path);
+    }
+    match create(&path, Existing::Refuse) {
+        Ok(key) => {
+            eprintln!("dfcp: made a new key, {}", path.display());
+            Ok(key)
+        }
+        // Another process may have been quicker.
+        Err(_) if path.exists() => load(&path),
+        Err(failure) => Err(failure),
+    }
+}
+
+/// Reads a key file that nobody else may read.
+pub fn load(path: &Path) -> Result<StaticKey, Failure> {
+    let file = File::open(path).map_err(|error| Failure::io(path, error))?;
+    let metadata = file.metadata().map_err(|error| Failure::io(path, error))?;
+    // ssh's rule: only the owner's own files are held to this.
+    let ours = metadata.uid() == nix::unistd::getuid().as_raw();
+    if ours && metadata.mode() & 0o077 != 0 {
+        return Err(Failure::new(
+            Kind::Authentication,
+            format!(
+                "{path}: others may read this key (mode {mode:04o}); chmod 600 {path}, or make a new one",
+                path = path.display(),
+                mode = metadata.mode() & 0o7777
+            ),
+        ));
+    }
+    let mut text = zeroize::Zeroizing::new(String::new());
+    file.take(MAX_KEY_FILE)
+        .read_to_string(&mut text)
+        .map_err(|error| Failure::io(path, error))?;
+    text.parse()
+        .map_err(|error| Failure::new(Kind::Authentication, format!("{}: {error}", path.display())))
+}
+
+/// What to do about a file that is there already.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Existing {
+    /// Leave it and fail.
+    Refuse,
+    /// Put the new one in its place.
+    Replace,
+}
+
+/// Makes a key file, complete or not at all, readable by the owner only.
+pub fn create(path: &Path, existing: Existing) -> Result<StaticKey, Failure> {
+    let failed = |error: &dyn std::fmt::Display| Failure::io(path, error);
+    let directory = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(directory)
+        .map_err(|error| failed(&error))?;
+    let key = dfcp::generate_key().map_err(|error| failed(&error))?;
+    // Temporary files have mode 0600.
+    let mut file = tempfile::NamedTempFile::new_in(directory).map_err(|error| failed(&error))?;
+    writeln!(file, "{}", *key.to_text()).map_err(|error| failed(&error))?;
+    file.as_file().sync_all().map_err(|error| failed(&error))?;
+    match existing {
+        Existing::Replace => file.persist(path),
+        Existing::Refuse => file.persist_noclobber(path),
+    }
+    .map_err(|error| failed(&error.error))?;
+    Ok(key)
+}
+
+/// Which clients may connect.
+#[derive(Clone, Debug)]
+pub enum Allowed {
+    /// Whoever comes.
+    Anyone,
+    /// These.
+    Listed(Vec<PublicKey>),
+    /// Those in this file, which is read for each client.
+    File(PathBuf),
+}
+
+impl Allowed {
+    /// `--allow`, or else the user's `authorized_keys`, or else anyone.
+    pub fn new(listed: Vec<PublicKey>) -> Self {
+        if !listed.is_empty() {
+            return Self::Listed(listed);
+        }
+        match config_file("authorized_keys") {
+            Ok(path) if path.exists() => Self::File(path),
+            _ => Self::Anyone,
+        }
+    }
+
+    /// Whether `key` may connect.
+    pub fn contains(&self, key: &PublicKey) -> bool {
+        match self {
+            Self::Anyone => true,
+            Self::Listed(keys) => keys.contains(key),
+            // A file that cannot be read welcomes nobody.
+            Self::File(path) => fs::read_to_string(path).is_ok_and(|text| {
+                text.lines()
+                    .filter_map(|line| line.split_whitespace().next())
+                    .any(|word| word.parse() == Ok(*key))
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn keys_are_private_and_never_overwritten() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("deep/key");
+        let key = create(&path, Existing::Refuse).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+        assert_eq!(load(&path).unwrap().public(), key.public());
+        assert!(create(&path, Existing::Refuse).is_err());
+        assert_eq!(load(&path).unwrap().public(), key.public());
+        let new = create(&path, Existing::Replace).unwrap();
+        assert_eq!(load(&path).unwrap().public(), new.public());
+        assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_key_that_others_read_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("key");
+        create(&path, Existing::Refuse).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        assert_eq!(load(&path).unwrap_err().kind, Kind::Authentication);
+    }
+
+    #[test]
+    fn authorized_keys_allow_comments() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("authorized_keys");
+        let [welcome, other] = [(); 2].map(|()| dfcp::generate_key().unwrap().public());
+        fs::write(&path, format!("# friends\n\n{welcome} laptop\n")).unwrap();
+        let allowed = Allowed::File(path.clone());
+        assert!(allowed.contains(&welcome) && !allowed.contains(&other));
+        fs::remove_file(path).unwrap();
+        assert!(!allowed.contains(&welcome));
+    }
+}

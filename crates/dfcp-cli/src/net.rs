@@ -1,0 +1,212 @@
+//! From a host's name to a connection.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::str::FromStr;
+use std::time::Duration;
+
+use dfcp::{Connection, ConnectionError, Endpoint, EndpointConfig, Error, PublicKey};
+use tokio::task::JoinSet;
+
+use crate::failure::{Failure, Kind};
+
+/// Where receivers listen unless told otherwise.
+pub const DEFAULT_PORT: u16 = 4433;
+
+/// A receiver as the user names it: `host`, `host:port`, `[address]` or `[address]:port`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Host {
+    name: String,
+    port: u16,
+}
+
+impl FromStr for Host {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, port) = match text.strip_prefix('[') {
+            Some(rest) => {
+                let (address, rest) = rest.split_once(']').ok_or("a ] is missing")?;
+                address
+                    .parse::<Ipv6Addr>()
+                    .map_err(|_| format!("not an IPv6 address: {address}"))?;
+                match rest {
+                    "" => (address, None),
+                    _ => (
+                        address,
+                        Some(rest.strip_prefix(':').ok_or("a : is missing after ]")?),
+                    ),
+                }
+            }
+            None => match text.split_once(':') {
+                None => (text, None),
+                Some((_, rest)) if rest.contains(':') => {
+                    return Err(format!("write IPv6 addresses in brackets: [{text}]"));
+                }
+                Some((name, port)) => (name, Some(port)),
+            },
+        };
+        if name.is_empty() || name.contains(['/', ' ']) {
+            return Err(format!("not a host: {text:?}"));
+        }
+        let port = match port {
+            None => DEFAULT_PORT,
+            Some(port) => match port.parse() {
+                Ok(0) | Err(_) => return Err(format!("not a port: {port:?}")),
+                Ok(port) => port,
+            },
+        };
+        Ok(Self {
+            name: name.to_ascii_lowercase(),
+            port,
+        })
+    }
+}
+
+impl fmt::Display for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.name.contains(':') {
+            true => write!(f, "[{}]:{}", self.name, self.port),
+            false => write!(f, "{}:{}", self.name, self.port),
+        }
+    }
+}
+
+/// Which addresses to use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    /// Those that the name has.
+    Any,
+    /// IPv4 only.
+    V4,
+    /// IPv6 only.
+    V6,
+}
+
+/// How long finding and reaching a host may take.
+const RESOLVE_LIMIT: Duration = Duration::from_secs(5);
+/// Head start of an address over the next one.
+const HEAD_START: Duration = Duration::from_millis(500);
+/// Addresses of a name that are tried.
+const MAX_ADDRESSES: usize = 4;
+
+impl Host {
+    /// The host's addresses, in the resolver's order.
+    pub async fn resolve(&self, family: Family) -> Result<Vec<SocketAddr>, Failure> {
+        let unreachable = |message| Failure::new(Kind::Unreachable, message);
+        let lookup = tokio::net::lookup_host((self.name.as_str(), self.port));
+        let found = tokio::time::timeout(RESOLVE_LIMIT, lookup)
+            .await
+            .map_err(|_| unreachable(format!("{}: the name server does not answer", self.name)))?
+            .map_err(|error| unreachable(format!("{}: {error}", self.name)))?;
+        let mut addresses: Vec<SocketAddr> = Vec::new();
+        for address in found {
+            let wanted = match family {
+                Family::Any => true,
+                Family::V4 => address.is_ipv4(),
+                Family::V6 => address.is_ipv6(),
+            };
+            if wanted && !addresses.contains(&address) {
+                addresses.push(address);
+            }
+        }
+        addresses.truncate(MAX_ADDRESSES);
+        match addresses.is_empty() {
+            true => Err(unreachable(format!(
+                "{} has no address of that family",
+                self.name
+            ))),
+            false => Ok(addresses),
+        }
+    }
+}
+
+/// A connection and the endpoint that carries it.
+#[derive(Debug)]
+pub struct Dialled {
+    /// The endpoint.
+    pub endpoint: Endpoint,
+    /// The connection.
+    pub connection: Connection,
+    /// The address that answered.
+    pub remote: SocketAddr,
+}
+
+/// Connects to the first of `addresses` that answers, each with a head start over the next.
+///
+/// # Errors
+/// The first failure that says more than silence, or else the last.
+pub async fn dial(
+    config: &EndpointConfig,
+    addresses: &[SocketAddr],
+    peer: Option<PublicKey>,
+) -> Result<Dialled, Error> {
+    let mut attempts = JoinSet::new();
+    for (turn, &remote) in (0..).zip(addresses) {
+        let config = config.clone().bind(any_port(remote.ip()));
+        attempts.spawn(async move {
+            tokio::time::sleep(HEAD_START * turn).await;
+            let endpoint = Endpoint::bind(config)?;
+            let connection = endpoint.connect(remote, peer).await?;
+            Ok::<_, Error>(Dialled {
+                endpoint,
+                connection,
+                remote,
+            })
+        });
+    }
+    let mut last = Error::Connection(ConnectionError::Unreachable);
+    while let Some(attempt) = attempts.join_next().await {
+        match attempt {
+            Ok(Ok(dialled)) => return Ok(dialled),
+            Ok(Err(error @ Error::Connection(ConnectionError::WrongKey { .. }))) => {
+                return Err(error);
+            }
+            Ok(Err(error)) => last = error,
+            Err(error) => last = Error::Io(std::io::Error::other(error)),
+        }
+    }
+    Err(last)
+}
+
+fn any_port(remote: IpAddr) -> SocketAddr {
+    match remote {
+        IpAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+        IpAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+    }
+}
+
+/// The address that other machines most likely reach this one at; sends nothing.
+pub fn own_address() -> Option<IpAddr> {
+    // Documentation addresses (RFC 5737, RFC 3849): any that the default route leads to would do.
+    ["192.0.2.1:9", "[2001:db8::1]:9"]
+        .into_iter()
+        .find_map(|probe| {
+            let probe: SocketAddr = probe.parse().ok()?;
+            let socket = std::net::UdpSocket::bind(any_port(probe.ip())).ok()?;
+            socket.connect(probe).ok()?;
+            Some(socket.local_addr().ok()?.ip())
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_are_read_and_shown_alike() {
+        for (text, shown) in [
+            ("Example.org", "example.org:4433"),
+            ("192.0.2.1:5", "192.0.2.1:5"),
+            ("[2001:DB8::1]", "[2001:db8::1]:4433"),
+            ("[::1]:7", "[::1]:7"),
+        ] {
+            assert_eq!(text.parse::<Host>().unwrap().to_string(), shown);
+        }
+        for bad in [
+            "", ":1", "::1", "[::1", "[::1]7", "[x]", "a:0", "a:x", "a:99999", "a/b",
+        ] {
+            assert!(bad.parse::<Host>().is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! The progress bar: useful bytes and goodput, and apart from them what the path costs.
+
+use std::io::IsTerminal;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use dfcp::Connection;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use tokio::task::AbortHandle;
+
+use crate::meter::Meter;
+use crate::report::Report;
+
+/// When to show a progress bar.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Show {
+    /// On a terminal.
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// How often the bar is drawn.
+const INTERVAL: Duration = Duration::from_millis(200);
+
+/// A bar; it goes away when dropped.
+#[derive(Debug)]
+pub struct Bar(Option<(AbortHandle, ProgressBar)>);
+
+impl Bar {
+    /// Shows how `meter` advances, if wanted.
+    pub fn start(
+        show: Show,
+        connection: &Connection,
+        remote: SocketAddr,
+        meter: &Arc<Meter>,
+    ) -> Self {
+        let wanted = match show {
+            Show::Auto => std::io::stderr().is_terminal(),
+            Show::Always => true,
+            Show::Never => false,
+        };
+        if !wanted {
+            return Self(None);
+        }
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+        let template = "{bar:24} {bytes}/{total_bytes} {bytes_per_sec} eta {eta} {msg}";
+        // A wrong template would be a mistake of ours; the default one serves then.
+        if let Ok(style) = ProgressStyle::with_template(template) {
+            bar.set_style(style);
+        }
+        let (connection, meter, shown) = (connection.clone(), meter.clone(), bar.clone());
+        let task = tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(INTERVAL).await;
+                let bytes = meter.progress().bytes();
+                shown.set_length(meter.total());
+                shown.set_position(bytes);
+                shown.set_message(cost(&connection, remote, bytes));
+            }
+        });
+        Self(Some((task.abort_handle(), bar)))
+    }
+}
+
+fn cost(connection: &Connection, remote: SocketAddr, bytes: u64) -> String {
+    let mut report = Report::new("");
+    report.add_connection(connection, remote);
+    let wire = report.wire_bytes.max(report.wire_bytes_received) as f64;
+    let overhead = (wire / bytes.max(1) as f64 - 1.0).max(0.0);
+    format!(
+        "| rtt {:.0} ms, loss {:.1} %, overhead {:.1} %",
+        report.rtt_ms,
+        connection.stats().loss * 100.0,
+        overhead * 100.0
+    )
+}
+
+impl Drop for Bar {
+    fn drop(&mut self) {
+        if let Some((task, bar)) = self.0.take() {
+            task.abort();
+            bar.finish_and_clear();
+        }
+    }
+}

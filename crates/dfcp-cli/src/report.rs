@@ -1,0 +1,230 @@
+//! What a session was like: one JSON object, or a few lines for people.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use dfcp::{Connection, ConnectionStats, SocketBuffers};
+use serde::Serialize;
+
+use crate::failure::{Failure, Kind};
+use crate::session::message::{Entry, Outcome};
+
+/// Bytes of the IP and UDP headers around each datagram.
+fn header_bytes(remote: SocketAddr) -> u64 {
+    match remote.ip().to_canonical().is_ipv4() {
+        true => 28,
+        false => 48,
+    }
+}
+
+/// Figures of a session, or of the attempt at one.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Report {
+    /// `send` or `recv`.
+    pub role: &'static str,
+    /// The peer's key.
+    pub peer: Option<String>,
+    /// The peer's address.
+    pub remote: Option<SocketAddr>,
+    /// Files in place and verified.
+    pub files: u64,
+    /// Files left as they were, because they were there.
+    pub files_skipped: u64,
+    /// Files and directories that failed.
+    pub files_failed: u64,
+    /// Bytes of the files that are in place.
+    pub useful_bytes: u64,
+    /// Time from the start of the connection until all was known to be verified.
+    pub seconds: f64,
+    /// Useful bits per second over that time.
+    pub goodput_bps: u64,
+    /// The same after the first tenth of the bytes, at the receiver.
+    pub steady_bps: u64,
+    /// Bytes of IP packets sent.
+    pub wire_bytes: u64,
+    /// Bytes of IP packets received.
+    pub wire_bytes_received: u64,
+    /// Packets sent.
+    pub packets_sent: u64,
+    /// Packets received.
+    pub packets_received: u64,
+    /// Of those sent, packets that were lost.
+    pub packets_lost: u64,
+    /// Their share.
+    pub loss: f64,
+    /// Smoothed round-trip time.
+    pub rtt_ms: f64,
+    /// Smallest round-trip time.
+    pub min_rtt_ms: f64,
+    /// Source symbols sent.
+    pub source_symbols: u64,
+    /// Repair symbols sent.
+    pub repair_symbols: u64,
+    /// Symbols received that taught nothing.
+    pub redundant_symbols: u64,
+    /// Processor time of this process.
+    pub cpu_seconds: f64,
+    /// Socket buffers, if they are known.
+    pub socket_buffers: Option<Buffers>,
+    /// What became of files that are not in place.
+    pub problems: Vec<FileProblem>,
+    /// What ended the session early, or the sum of the problems.
+    pub error: Option<Failure>,
+    /// The exit code that belongs to this.
+    pub exit_code: u8,
+}
+
+/// Sizes of socket buffers in bytes.
+#[derive(Clone, Debug, Serialize)]
+pub struct Buffers {
+    requested: usize,
+    receive: usize,
+    send: usize,
+    shortfall: Option<String>,
+}
+
+/// A file that is not in place.
+#[derive(Clone, Debug, Serialize)]
+pub struct FileProblem {
+    /// Where it was to be.
+    pub path: String,
+    /// What failed.
+    pub kind: Kind,
+    /// In words.
+    pub message: String,
+}
+
+impl Report {
+    /// A report on nothing yet.
+    pub fn new(role: &'static str) -> Self {
+        Self {
+            role,
+            ..Self::default()
+        }
+    }
+
+    /// Adds the sizes of the socket's buffers.
+    pub fn add_buffers(&mut self, buffers: SocketBuffers) {
+        self.socket_buffers = Some(Buffers {
+            requested: buffers.requested,
+            receive: buffers.receive,
+            send: buffers.send,
+            shortfall: buffers.shortfall(),
+        });
+    }
+
+    /// Adds the figures of a connection.
+    pub fn add_connection(&mut self, connection: &Connection, remote: SocketAddr) {
+        self.peer = Some(connection.peer().to_string());
+        self.remote = Some(remote);
+        self.add_stats(&connection.stats(), header_bytes(remote));
+    }
+
+    fn add_stats(&mut self, stats: &ConnectionStats, header: u64) {
+        let milliseconds = |time: Duration| time.as_secs_f64() * 1e3;
+        self.wire_bytes = stats.bytes_sent + stats.packets_sent * header;
+        self.wire_bytes_received = stats.bytes_received + stats.packets_received * header;
+        self.packets_sent = stats.packets_sent;
+        self.packets_received = stats.packets_received;
+        self.packets_lost = stats.packets_lost.saturating_sub(stats.spurious_losses);
+        self.loss = self.packets_lost as f64 / stats.packets_sent.max(1) as f64;
+        self.rtt_ms = milliseconds(stats.rtt);
+        self.min_rtt_ms = milliseconds(stats.min_rtt);
+        self.source_symbols = stats.source_symbols_sent;
+        self.repair_symbols = stats.repair_symbols_sent;
+        self.redundant_symbols = stats.redundant_symbols;
+    }
+
+    /// Adds what became of the files.
+    pub fn add_outcomes(&mut self, entries: &[Entry], outcomes: &BTreeMap<u64, Outcome>) {
+        for (index, outcome) in outcomes {
+            let Some(entry) = usize::try_from(*index).ok().and_then(|i| entries.get(i)) else {
+                continue;
+            };
+            match outcome {
+                Outcome::Done => {
+                    self.files += 1;
+                    self.useful_bytes += entry.size;
+                }
+                Outcome::Skipped => self.files_skipped += 1,
+                Outcome::Error(problem) => {
+                    self.files_failed += 1;
+                    self.problems.push(FileProblem {
+                        path: entry.path.clone(),
+                        kind: problem.class(),
+                        message: problem.message.escape_debug().to_string(),
+                    });
+                }
+            }
+        }
+    }
+
+    /// Adds the time since `start`, and what it gave.
+    pub fn add_time(&mut self, start: Instant, steady_bps: Option<u64>) {
+        let time = start.elapsed();
+        self.seconds = time.as_secs_f64();
+        self.goodput_bps = match self.useful_bytes {
+            0 => 0,
+            bytes => dfcp::Rate::from_transfer(bytes, time).as_bps(),
+        };
+        self.steady_bps = steady_bps.unwrap_or(self.goodput_bps);
+    }
+
+    /// Draws the sum: what the session's exit code is, and why.
+    pub fn conclude(&mut self, failure: Option<Failure>) {
+        self.cpu_seconds = cpu_seconds();
+        self.error = failure.or_else(|| self.sum_of_problems());
+        self.exit_code = self.error.as_ref().map_or(0, |error| error.kind as u8);
+    }
+
+    fn sum_of_problems(&self) -> Option<Failure> {
+        let first = self.problems.first()?;
+        let corrupt = self.problems.iter().any(|p| p.kind == Kind::Integrity);
+        let some = self.files + self.files_skipped > 0;
+        let kind = match (corrupt, some) {
+            (true, _) => Kind::Integrity,
+            (false, true) => Kind::Partial,
+            (false, false) => first.kind,
+        };
+        let message = match self.problems.len() {
+            1 => first.message.clone(),
+            n => format!("{n} files failed, the first one: {}", first.message),
+        };
+        Some(Failure::new(kind, message))
+    }
+
+    /// For people.
+    pub fn lines(&self) -> Vec<String> {
+        let mut lines: Vec<_> = self.problems.iter().map(|p| p.message.clone()).collect();
+        if let Some(error) = &self.error
+            && !lines.contains(&error.message)
+        {
+            lines.push(error.to_string());
+        }
+        if self.files + self.files_skipped > 0 {
+            let wire = self.wire_bytes.max(self.wire_bytes_received) as f64;
+            lines.push(format!(
+                "{} files, {} bytes in {:.2} s: {}; {:.3} bytes on the wire per byte, loss {:.2} %, \
+                 round trip {:.1} ms",
+                self.files,
+                self.useful_bytes,
+                self.seconds,
+                dfcp::Rate::from_bps(self.goodput_bps),
+                wire / self.useful_bytes.max(1) as f64,
+                self.loss * 100.0,
+                self.rtt_ms,
+            ));
+        }
+        lines
+    }
+}
+
+/// Processor time that this process has used.
+pub fn cpu_seconds() -> f64 {
+    use nix::sys::resource::{UsageWho, getrusage};
+    use nix::sys::time::TimeValLike;
+    getrusage(UsageWho::RUSAGE_SELF).map_or(0.0, |usage| {
+        (usage.user_time().num_microseconds() + usage.system_time().num_microseconds()) as f64 / 1e6
+    })
+}

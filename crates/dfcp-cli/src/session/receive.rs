@@ -1,0 +1,368 @@
+//! The receiver's side of a session.
+//!
+//! One task reads the control stream and hands each incoming object to a task of its own, which
+//! ends with what became of the file. A failed file does not end the session.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use dfcp::{Connection, Error, IncomingObject, ObjectSummary, Progress, SendStream};
+use tokio::sync::{Semaphore, oneshot};
+use tokio::task::JoinSet;
+
+use super::message::{
+    self, Entry, FromReceiver, FromSender, Outcome, Problem, ProblemKind, Reader,
+};
+use super::offer::Offer;
+use super::store::{Begin, Partial, Store};
+use super::{DONE, FAILED, PROTOCOL};
+use crate::failure::{Failure, Kind};
+use crate::meter::Meter;
+
+/// Files that are written at a time.
+const MAX_ACTIVE: usize = 8;
+/// How long the sender may take to close when all is said.
+const CLOSING: std::time::Duration = std::time::Duration::from_secs(5);
+
+/// What a session brought.
+#[derive(Clone, Debug, Default)]
+pub struct Received {
+    /// What was offered.
+    pub entries: Arc<Vec<Entry>>,
+    /// By place in the offer; directories only when they failed.
+    pub outcomes: BTreeMap<u64, Outcome>,
+    /// What ended the session early.
+    pub failure: Option<Failure>,
+}
+
+/// Receives what the peer offers; `None` if it left without a word.
+pub async fn receive(
+    connection: &Connection,
+    store: Arc<Store>,
+    meter: &Arc<Meter>,
+) -> Option<Received> {
+    let (mut control, stream) = connection.accept_stream().await.ok()?;
+    let mut reader = Reader::new(stream);
+    let entries = match read_offer(&mut reader).await {
+        Ok(entries) => Arc::new(entries),
+        Err(failure) => {
+            reject(connection, &mut control, &failure).await;
+            return Some(Received {
+                failure: Some(failure),
+                ..Received::default()
+            });
+        }
+    };
+    meter.expect(entries.iter().map(|entry| entry.size).sum());
+    let mut session = Session {
+        connection,
+        store,
+        control,
+        meter,
+        entries,
+        gate: Arc::new(Semaphore::new(MAX_ACTIVE)),
+        announced: HashMap::new(),
+        waiting: HashMap::new(),
+        tasks: JoinSet::new(),
+        outcomes: BTreeMap::new(),
+    };
+    let result = session.run(&mut reader).await;
+    Some(session.end(result.err()).await)
+}
+
+async fn read_offer(reader: &mut Reader) -> Result<Vec<Entry>, Failure> {
+    let hostile = |message| Failure::new(Kind::Failure, message);
+    let mut offer = Offer::default();
+    loop {
+        match reader.next().await? {
+            Some(FromSender::Offer {
+                version,
+                entries,
+                more,
+            }) => {
+                offer.add(version, entries).map_err(hostile)?;
+                if !more {
+                    return offer.finish().map_err(hostile);
+                }
+            }
+            _ => return Err(hostile("the sender offers no files".into())),
+        }
+    }
+}
+
+async fn reject(connection: &Connection, control: &mut SendStream, failure: &Failure) {
+    let message = failure.message.clone();
+    let said = async {
+        message::write(control, &FromReceiver::Reject { message }).await?;
+        Ok::<_, Failure>(control.finish().await?)
+    };
+    // Whether or not it is heard, the connection ends.
+    let _ = tokio::time::timeout(CLOSING, said).await;
+    connection.close(PROTOCOL, &failure.message);
+}
+
+/// What the sender said about a file.
+#[derive(Debug)]
+enum Announced {
+    Sent { size: u64, hash: String },
+    Failed(String),
+}
+
+struct Session<'a> {
+    connection: &'a Connection,
+    store: Arc<Store>,
+    control: SendStream,
+    meter: &'a Arc<Meter>,
+    entries: Arc<Vec<Entry>>,
+    gate: Arc<Semaphore>,
+    /// Said before the object came.
+    announced: HashMap<u64, Announced>,
+    /// Objects of which nothing was said yet.
+    waiting: HashMap<u64, oneshot::Sender<Announced>>,
+    tasks: JoinSet<(u64, Outcome)>,
+    outcomes: BTreeMap<u64, Outcome>,
+}
+
+impl Session<'_> {
+    async fn run(&mut self, reader: &mut Reader) -> Result<(), Failure> {
+        message::write(&mut self.control, &FromReceiver::Accept).await?;
+        let made = self.make_directories().await?;
+        let places = |directory| {
+            let entries = self.entries.clone();
+            (0..entries.len()).filter(move |&i| entries[i].directory == directory)
+        };
+        // The n-th object is the n-th file.
+        let mut expected = places(false);
+        let mut left = places(false).count();
+        let mut control_open = true;
+        while left > 0 {
+            tokio::select! {
+                message = reader.next(), if control_open => match message? {
+                    Some(message) => self.on_message(message)?,
+                    None => control_open = false,
+                },
+                object = self.connection.accept_object() => {
+                    let object = object?;
+                    let place = expected.next();
+                    self.on_object(object, place.ok_or_else(|| violation("more objects than files"))?);
+                }
+                Some(done) = self.tasks.join_next() => {
+                    left -= 1;
+                    self.on_done(done).await?;
+                }
+            }
+        }
+        self.finish_directories(made);
+        let steady_bps = self.meter.steady_bps();
+        message::write(&mut self.control, &FromReceiver::Summary { steady_bps }).await?;
+        Ok(self.control.finish().await?)
+    }
+
+    /// Makes the directories that were offered; says which were not there.
+    async fn make_directories(&mut self) -> Result<Vec<usize>, Failure> {
+        let mut made = Vec::new();
+        for (i, entry) in self.entries.clone().iter().enumerate() {
+            if entry.directory {
+                match self.store.create_dir(&entry.path) {
+                    Ok(true) => made.push(i),
+                    Ok(false) => {}
+                    Err(problem) => self.settle(i as u64, Outcome::Error(problem)).await?,
+                }
+            }
+        }
+        Ok(made)
+    }
+
+    /// Now that nothing is put into them any more, directories get their modes and times.
+    fn finish_directories(&mut self, made: Vec<usize>) {
+        for i in made.into_iter().rev() {
+            if let Err(problem) = self.store.finish_dir(&self.entries[i]) {
+                self.outcomes.insert(i as u64, Outcome::Error(problem));
+            }
+        }
+    }
+
+    fn on_message(&mut self, message: FromSender) -> Result<(), Failure> {
+        let (index, announced) = match message {
+            FromSender::Sent {
+                index,
+                size,
+                blake3,
+            } => (index, Announced::Sent { size, hash: blake3 }),
+            FromSender::Failed { index, message } => (index, Announced::Failed(message)),
+            FromSender::Offer { .. } => return Err(violation("a second offer")),
+        };
+        let entry = usize::try_from(index)
+            .ok()
+            .and_then(|i| self.entries.get(i));
+        if entry.is_none_or(|entry| entry.directory) {
+            return Err(violation("a file that was not offered"));
+        }
+        match self.waiting.remove(&index) {
+            // The task has ended if it does not want to know.
+            Some(task) => drop(task.send(announced)),
+            None => drop(self.announced.insert(index, announced)),
+        }
+        Ok(())
+    }
+
+    fn on_object(&mut self, object: IncomingObject, place: usize) {
+        let index = place as u64;
+        let (tell, told) = oneshot::channel();
+        match self.announced.remove(&index) {
+            Some(announced) => drop(tell.send(announced)),
+            None => drop(self.waiting.insert(index, tell)),
+        }
+        let file = Incoming {
+            entry: self.entries[place].clone(),
+            store: self.store.clone(),
+            progress: self.meter.progress().clone(),
+        };
+        let gate = self.gate.clone();
+        self.tasks.spawn(async move {
+            let outcome = file.receive(object, gate, told).await;
+            (index, outcome.unwrap_or_else(Outcome::Error))
+        });
+    }
+
+    async fn on_done(
+        &mut self,
+        done: Result<(u64, Outcome), tokio::task::JoinError>,
+    ) -> Result<(), Failure> {
+        let (index, outcome) =
+            done.map_err(|error| Failure::new(Kind::Failure, error.to_string()))?;
+        self.settle(index, outcome).await
+    }
+
+    async fn settle(&mut self, index: u64, outcome: Outcome) -> Result<(), Failure> {
+        self.outcomes.insert(index, outcome.clone());
+        let message = FromReceiver::File { index, outcome };
+        message::write(&mut self.control, &message).await
+    }
+
+    /// Closes the connection and collects what is left.
+    async fn end(mut self, failure: Option<Failure>) -> Received {
+        match &failure {
+            None => {
+                let _ = tokio::time::timeout(CLOSING, self.connection.closed()).await;
+                self.connection.close(DONE, "");
+            }
+            Some(failure) => self.connection.close(FAILED, &failure.message),
+        }
+        self.waiting.clear();
+        // Without a connection every task ends, and says what it keeps.
+        while let Some(done) = self.tasks.join_next().await {
+            if let Ok((index, outcome)) = done {
+                self.outcomes.insert(index, outcome);
+            }
+        }
+        Received {
+            entries: self.entries,
+            outcomes: self.outcomes,
+            failure,
+        }
+    }
+}
+
+fn violation(what: &str) -> Failure {
+    Failure::new(
+        Kind::Failure,
+        format!("the sender breaks the protocol: {what}"),
+    )
+}
+
+/// A file that is coming.
+struct Incoming {
+    entry: Entry,
+    store: Arc<Store>,
+    progress: Progress,
+}
+
+impl Incoming {
+    async fn receive(
+        self,
+        mut object: IncomingObject,
+        gate: Arc<Semaphore>,
+        told: oneshot::Receiver<Announced>,
+    ) -> Result<Outcome, Problem> {
+        let permit = gate.acquire_owned().await;
+        let (store, entry) = (self.store.clone(), self.entry.clone());
+        let partial = match blocking(move || store.begin(&entry)).await? {
+            Begin::Settled(outcome) => return Ok(outcome),
+            Begin::Receive(partial) => partial,
+        };
+        let file = partial.file.try_clone();
+        let received = match file {
+            Ok(file) => object.recv_object(file, &self.progress).await,
+            Err(error) => Err(error.into()),
+        };
+        // Before waiting for the sender's word: other objects may have to make room for it.
+        drop(permit);
+        if let Err(problem) = self.verify(received, told).await {
+            return Err(self.keep(&partial, problem));
+        }
+        let (store, entry) = (self.store.clone(), self.entry.clone());
+        blocking(move || {
+            store
+                .finish(&partial, &entry)
+                .map_err(|problem| kept(problem, &partial.name))
+        })
+        .await
+    }
+
+    /// Compares what arrived with what the sender says it sent.
+    async fn verify(
+        &self,
+        received: Result<ObjectSummary, Error>,
+        told: oneshot::Receiver<Announced>,
+    ) -> Result<(), Problem> {
+        let path = &self.entry.path;
+        let lost = |why: &str| Problem::new(ProblemKind::Connection, format!("{path}: {why}"));
+        let announced = match &received {
+            Ok(_) | Err(Error::Reset(_)) => told.await.ok(),
+            Err(Error::Io(error)) => {
+                let message = format!("receiver: {path}: {error}");
+                return Err(Problem::new(ProblemKind::Target, message));
+            }
+            Err(error) => return Err(lost(&error.to_string())),
+        };
+        match (received, announced) {
+            (_, None) => Err(lost("the connection ended")),
+            (_, Some(Announced::Failed(message))) => {
+                Err(Problem::new(ProblemKind::Source, message))
+            }
+            (Err(error), _) => Err(lost(&error.to_string())),
+            (Ok(summary), Some(Announced::Sent { size, hash })) => {
+                let same_hash = blake3::Hash::from_hex(hash)
+                    .is_ok_and(|hash| hash == blake3::Hash::from_bytes(summary.hash));
+                match same_hash && summary.size == size && size == self.entry.size {
+                    true => Ok(()),
+                    false => Err(Problem::new(
+                        ProblemKind::Integrity,
+                        format!("{path}: what arrived is not what was sent"),
+                    )),
+                }
+            }
+        }
+    }
+
+    /// Keeps the partial file of a failed transfer, unless it is empty.
+    fn keep(&self, partial: &Partial, problem: Problem) -> Problem {
+        if partial.file.metadata().is_ok_and(|file| file.len() == 0) {
+            self.store.discard(partial);
+            return problem;
+        }
+        kept(problem, &partial.name)
+    }
+}
+
+fn kept(problem: Problem, name: &str) -> Problem {
+    Problem::new(problem.kind, format!("{}; kept {name}", problem.message))
+}
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
+) -> Result<T, Problem> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|error| Err(Problem::new(ProblemKind::Target, error.to_string())))
+}

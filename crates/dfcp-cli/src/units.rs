@@ -1,0 +1,112 @@
+//! Quantities on the command line: `100M`, `64Mi`, `60ms`, `5%`.
+
+use std::time::Duration;
+
+use dfcp::Rate;
+
+/// A whole number with an optional suffix: decimal `k`, `M`, `G`, `T` or binary `Ki`, `Mi`, `Gi`,
+/// `Ti`.
+pub fn count(text: &str) -> Result<u64, String> {
+    let (number, suffix) = split(text)?;
+    let factor = match suffix {
+        "" => 1.0,
+        "k" | "K" => 1e3,
+        "M" => 1e6,
+        "G" => 1e9,
+        "T" => 1e12,
+        "Ki" => 1024.0,
+        "Mi" => 1024_f64.powi(2),
+        "Gi" => 1024_f64.powi(3),
+        "Ti" => 1024_f64.powi(4),
+        _ => {
+            return Err(format!(
+                "unknown suffix {suffix:?}: use k, M, G, T or Ki, Mi, Gi, Ti"
+            ));
+        }
+    };
+    match number * factor {
+        value if value < u64::MAX as f64 => Ok(value.round() as u64),
+        _ => Err("too large".into()),
+    }
+}
+
+/// Bits per second, at least 1.
+pub fn rate(text: &str) -> Result<Rate, String> {
+    match count(text)? {
+        0 => Err("a rate must be above zero".into()),
+        bps => Ok(Rate::from_bps(bps)),
+    }
+}
+
+/// A time with a unit (`us`, `ms`, `s`, `m`); a bare number means seconds.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    let (number, suffix) = split(text)?;
+    let seconds = match suffix {
+        "us" | "µs" => number / 1e6,
+        "ms" => number / 1e3,
+        "" | "s" => number,
+        "m" => number * 60.0,
+        _ => return Err(format!("unknown unit {suffix:?}: use us, ms, s or m")),
+    };
+    match seconds {
+        0.0..=86400.0 => Ok(Duration::from_secs_f64(seconds)),
+        _ => Err("at most a day".into()),
+    }
+}
+
+/// A share: `5%` or `0.05`.
+pub fn share(text: &str) -> Result<f64, String> {
+    let (number, suffix) = split(text)?;
+    let share = match suffix {
+        "%" => number / 100.0,
+        "" => number,
+        _ => return Err(format!("not a share: {text:?}; write 5% or 0.05")),
+    };
+    match share {
+        0.0..=1.0 => Ok(share),
+        _ => Err("a share lies between 0 and 100%".into()),
+    }
+}
+
+fn split(text: &str) -> Result<(f64, &str), String> {
+    let end = text
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(text.len());
+    let (number, suffix) = text.split_at(end);
+    match number.parse::<f64>() {
+        Ok(number) => Ok((number, suffix.trim_start())),
+        Err(_) => Err(format!("not a number: {text:?}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts() {
+        assert_eq!(count("64M"), Ok(64_000_000));
+        assert_eq!(count("64Mi"), Ok(64 << 20));
+        assert_eq!(count("1.5k"), Ok(1500));
+        assert_eq!(count("0"), Ok(0));
+        for bad in ["", "-1", "1X", "M", "1e99999", "99999999999T"] {
+            assert!(count(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn durations_and_shares() {
+        assert_eq!(duration("60ms"), Ok(Duration::from_millis(60)));
+        assert_eq!(duration("2"), Ok(Duration::from_secs(2)));
+        assert!(duration("1d").is_err() && duration("99999m").is_err());
+        assert_eq!(share("5%"), Ok(0.05));
+        assert_eq!(share("0.2"), Ok(0.2));
+        assert!(share("101%").is_err() && share("5 apples").is_err());
+    }
+
+    #[test]
+    fn a_rate_is_not_zero() {
+        assert_eq!(rate("20M"), Ok(Rate::from_bps(20_000_000)));
+        assert!(rate("0").is_err());
+    }
+}
