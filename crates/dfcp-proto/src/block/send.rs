@@ -1,6 +1,7 @@
 //! The sending half of a channel: bytes in, symbols out, blocks kept until acknowledged.
 
 use super::{ChannelId, ChannelKind, charge, geometry};
+use crate::packet::Loss;
 use crate::scheduler::{BlockScheduler, BlockView};
 use dfcp_fec::{BlockEncoder, FecError, SchemeId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -207,7 +208,7 @@ impl SendChannel {
     }
 
     /// A symbol for an open block that lacks some, lowest block first.
-    pub fn next_repair(&mut self, scheduler: &dyn BlockScheduler, loss: f64) -> Option<SymbolOut> {
+    pub fn next_repair(&mut self, scheduler: &dyn BlockScheduler, loss: Loss) -> Option<SymbolOut> {
         while let Some(&offset) = self.hungry.first() {
             if self.deficit(offset, scheduler, loss) > 0 {
                 return self.symbol(offset, 0);
@@ -260,7 +261,7 @@ impl SendChannel {
         symbol: &SymbolOut,
         out: &mut [u8],
         scheduler: &dyn BlockScheduler,
-        loss: f64,
+        loss: Loss,
     ) -> Result<(), FecError> {
         let offset = symbol.offset;
         if let Some(block) = self.blocks.get_mut(&offset) {
@@ -283,7 +284,7 @@ impl SendChannel {
         arrived: bool,
         was_lost: bool,
         scheduler: &dyn BlockScheduler,
-        loss: f64,
+        loss: Loss,
     ) {
         if let Some(block) = self.blocks.get_mut(&offset) {
             if !was_lost {
@@ -303,7 +304,7 @@ impl SendChannel {
         offset: u64,
         needed: u32,
         scheduler: &dyn BlockScheduler,
-        loss: f64,
+        loss: Loss,
     ) -> u64 {
         if needed == 0 {
             return self.retire(offset);
@@ -359,7 +360,7 @@ impl SendChannel {
         self.blocks.len() - self.unsent.len()
     }
 
-    fn deficit(&self, offset: u64, scheduler: &dyn BlockScheduler, loss: f64) -> u32 {
+    fn deficit(&self, offset: u64, scheduler: &dyn BlockScheduler, loss: Loss) -> u32 {
         self.blocks.get(&offset).map_or(0, |block| {
             let last = self.unsent.is_empty() && self.pending.is_empty() && self.is_tail();
             let k = block.encoder.spec().k();
@@ -376,7 +377,7 @@ impl SendChannel {
         self.finished || self.id.kind() == ChannelKind::Stream
     }
 
-    fn refresh(&mut self, offset: u64, scheduler: &dyn BlockScheduler, loss: f64) {
+    fn refresh(&mut self, offset: u64, scheduler: &dyn BlockScheduler, loss: Loss) {
         if self.deficit(offset, scheduler, loss) > 0 {
             self.hungry.insert(offset);
         } else {
@@ -385,7 +386,7 @@ impl SendChannel {
     }
 
     /// Looks at every open block again: the end came, or the path's loss changed.
-    pub fn refresh_all(&mut self, scheduler: &dyn BlockScheduler, loss: f64) {
+    pub fn refresh_all(&mut self, scheduler: &dyn BlockScheduler, loss: Loss) {
         let open: Vec<u64> = self
             .blocks
             .keys()

@@ -82,14 +82,14 @@ impl Connection {
             self.wants_write = true;
         }
         if taken > 0 {
-            self.wake_sender(id);
+            self.activate(id);
         }
         Ok(taken)
     }
 
     /// No more bytes follow on the channel.
     pub fn finish_channel(&mut self, id: ChannelId) -> Result<(), ChannelError> {
-        let loss = self.out.loss.probability();
+        let loss = self.out.loss.estimate();
         let scheduler = &*self.out.scheduler;
         let send = self.channels.get_mut(&id).and_then(|c| c.send.as_mut());
         let send = send.ok_or(ChannelError::Closed)?;
@@ -97,14 +97,9 @@ impl Connection {
             send.finish();
             send.refresh_all(scheduler, loss);
             self.out.control.push_back(Control::Fin(id));
-            self.wake_sender(id);
+            self.activate(id);
         }
         Ok(())
-    }
-
-    fn wake_sender(&mut self, id: ChannelId) {
-        self.activate(id);
-        self.out.blocked = false;
     }
 
     /// Reads stream bytes in order.

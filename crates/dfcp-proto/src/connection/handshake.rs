@@ -10,6 +10,7 @@ use crate::config::{MIN_DATAGRAM, TransportConfig};
 use crate::crypto::{
     ClientHandshake, HandshakeError, PublicKey, SecretRng, SessionKeys, StaticKey,
 };
+use crate::packet::Pacer;
 use crate::time::{Duration, Instant};
 use crate::wire::{Ack, ConnectionId, Syn, SynAck, TransportParams, VERSION};
 use std::net::SocketAddr;
@@ -23,6 +24,9 @@ const MAX_REPEAT: Duration = Duration::from_secs(1);
 const LARGE_SYNS: usize = 4;
 /// First repeat of the ACK; doubles with each further one.
 const ACK_REPEAT: Duration = Duration::from_millis(5);
+
+/// ACKs sent at once: without one of them the first flight is worth nothing.
+const ACK_COPIES: u8 = 3;
 
 /// A client before its SYNACK.
 #[derive(Debug)]
@@ -234,7 +238,7 @@ impl Connection {
             packet: ack.emit(),
             sent: 0,
             next: now,
-            due: 2,
+            due: ACK_COPIES,
         });
         let rtt = now.saturating_since(sent);
         self.out.rtt.update(rtt, Duration::ZERO);
@@ -265,9 +269,22 @@ impl Connection {
         }
     }
 
-    /// Any opened packet proves that the peer has the keys.
-    pub(super) fn on_confirmed(&mut self) {
-        self.confirm = None;
+    /// Any opened packet proves that the peer has the keys. If the first ACKs were lost, so was
+    /// all that went with them: it met a server that knew nothing. That flight begins again.
+    pub(super) fn on_confirmed(&mut self, now: Instant) {
+        let Some(confirm) = self.confirm.take() else {
+            return;
+        };
+        if confirm.sent <= u32::from(ACK_COPIES) {
+            return;
+        }
+        let reached = now - self.out.rtt.smoothed();
+        for (_, packet) in self.out.sent.give_up_before(reached) {
+            self.on_lost(packet);
+        }
+        let burst = self.out.rate.initial_burst();
+        self.out.pacer = Pacer::new(now, burst, self.mtu as u64);
+        self.out.blocked = false;
     }
 
     /// Forgets a refused peer's connection after telling it.

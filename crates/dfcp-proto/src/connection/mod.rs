@@ -424,7 +424,9 @@ impl Connection {
     /// When the pacer lets the next packets go; `None` while there is nothing to send or the
     /// window is full.
     fn pacing_time(&self) -> Option<Instant> {
-        let ready = !self.out.active.is_empty() && !self.out.blocked && self.window_room() > 0;
+        let ready = !self.out.active.is_empty()
+            && !self.out.blocked
+            && self.window_room() >= self.mtu as u64;
         ready.then(|| self.out.pacer.next_departure()).flatten()
     }
 

@@ -48,7 +48,7 @@ impl Connection {
             }
             _ => return,
         }
-        self.on_confirmed();
+        self.on_confirmed(now);
         if newest {
             self.inc.largest_at = now;
             // Only the newest packet may move the peer: a delayed one would move it back.
@@ -304,7 +304,7 @@ impl Connection {
             .sent
             .on_ack(now, largest, ranges)
             .ok_or(CloseCode::PROTOCOL)?;
-        let loss = self.out.loss.probability();
+        let loss = self.out.loss.estimate();
         let scheduler = &*self.out.scheduler;
         for (_, packet) in &outcome.acked {
             self.out.delivered_total += u64::from(packet.size);
@@ -399,10 +399,10 @@ impl Connection {
         self.out.pacer.set(now, rate, self.mtu as u64);
     }
 
-    fn on_lost(&mut self, packet: SentPacket<Control>) {
+    pub(super) fn on_lost(&mut self, packet: SentPacket<Control>) {
         if let Some(symbol) = packet.symbol {
             let id = ChannelId(symbol.channel);
-            let loss = self.out.loss.probability();
+            let loss = self.out.loss.estimate();
             if let Some(send) = self.channels.get_mut(&id).and_then(|c| c.send.as_mut()) {
                 send.on_settled(symbol.offset, false, false, &*self.out.scheduler, loss);
             }
@@ -422,7 +422,7 @@ impl Connection {
 
     fn on_report(&mut self, pn: u64, report: &BlockReport<'_>) {
         let id = ChannelId(report.channel);
-        let loss = self.out.loss.probability();
+        let loss = self.out.loss.estimate();
         let Some(send) = self.channels.get_mut(&id).and_then(|c| c.send.as_mut()) else {
             return;
         };
@@ -451,6 +451,7 @@ impl Connection {
             .is_some_and(SendChannel::is_active);
         if active {
             self.out.active.insert(id);
+            self.out.blocked = false;
         }
     }
 

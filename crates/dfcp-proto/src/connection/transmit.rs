@@ -148,7 +148,7 @@ impl Connection {
 
     /// Serves channels in turn: blocks that lack symbols first, new blocks after.
     fn pick(&mut self) -> Option<(ChannelId, SymbolOut)> {
-        let loss = self.out.loss.probability();
+        let loss = self.out.loss.estimate();
         let cut = self.cut();
         let credit = self.out.max_data.saturating_sub(self.out.charged);
         let cursor = self.out.cursor;
@@ -198,7 +198,7 @@ impl Connection {
         symbol: &SymbolOut,
         out: &mut Vec<u8>,
     ) -> bool {
-        let loss = self.out.loss.probability();
+        let loss = self.out.loss.estimate();
         let start = out.len();
         let pn = self.begin_packet(now, out);
         let SymbolOut {

@@ -1,5 +1,25 @@
 //! How many packets the path loses, as seen by the sender.
 
+/// How likely a packet is lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Loss {
+    /// Best estimate.
+    pub mean: f64,
+    /// What it may well be, given how little was seen (a rule of succession).
+    pub cautious: f64,
+}
+
+impl Loss {
+    /// A path known to lose this share.
+    pub fn known(probability: f64) -> Self {
+        Self {
+            mean: probability,
+            cautious: probability,
+        }
+    }
+}
+
 /// Exponentially forgetting estimate of the packet loss probability.
 #[derive(Clone, Debug)]
 pub struct LossEstimator {
@@ -10,6 +30,9 @@ pub struct LossEstimator {
 /// The estimate remembers about this many packets: enough for a standard error of 0.7 % at 5 %
 /// loss, few enough to follow a changing radio link within a second at 10 Mbit/s.
 const MEMORY: f64 = 1000.0;
+
+/// Before anything is seen a path may well lose 3 %: one packet in this many.
+const PRIOR: f64 = 32.0;
 
 impl Default for LossEstimator {
     fn default() -> Self {
@@ -34,6 +57,16 @@ impl LossEstimator {
     pub fn undo_loss(&mut self) {
         self.lost = (self.lost - 1.0).max(0.0);
         self.delivered += 1.0;
+    }
+
+    /// The estimate with its uncertainty.
+    pub fn estimate(&self) -> Loss {
+        let cautious = (self.lost + 1.0) / (self.lost + self.delivered + PRIOR);
+        let mean = self.probability();
+        Loss {
+            mean,
+            cautious: cautious.max(mean),
+        }
     }
 
     /// Loss probability, below 1.

@@ -6,7 +6,7 @@ mod received;
 mod rtt;
 mod sent;
 
-pub use loss::LossEstimator;
+pub use loss::{Loss, LossEstimator};
 pub use pacer::Pacer;
 pub use received::{ReceivedPackets, decode_packet_number};
 pub use rtt::RttEstimator;

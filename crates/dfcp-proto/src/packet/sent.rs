@@ -231,6 +231,19 @@ impl<C> SentPackets<C> {
         lost
     }
 
+    /// Declares everything in flight that was sent before `time` lost.
+    pub fn give_up_before(&mut self, time: Instant) -> Vec<(u64, SentPacket<C>)> {
+        let mut lost = Vec::new();
+        for (pn, packet) in (self.base..).zip(&mut self.packets) {
+            if packet.state == State::InFlight && packet.time < time {
+                packet.state = State::Lost;
+                self.bytes_in_flight -= u64::from(packet.size);
+                lost.push((pn, packet.settle()));
+            }
+        }
+        lost
+    }
+
     /// Drops settled packets from the front; lost ones stay two round trips to spot late ACKs.
     fn forget(&mut self, now: Instant, rtt: Duration) {
         let keep = 2 * rtt + Duration::from_millis(50);

@@ -28,6 +28,8 @@ const MAX_TARGET: f64 = 0.010;
 /// Highest pacing gain after start-up, and the lowest.
 const MAX_GAIN: f64 = 1.2;
 const MIN_GAIN: f64 = 0.7;
+/// Gain of start-up once the bottleneck was seen: looks whether there is more, gently.
+const SEARCH_GAIN: f64 = 1.1;
 /// How long a least delay counts: two halves of this.
 const BASE_HALF: Duration = Duration::from_secs(5);
 
@@ -222,7 +224,7 @@ impl PathModel {
             best_at_round,
         };
         self.estimate = best;
-        self.gain = if dispersed { MAX_GAIN } else { 2.0 };
+        self.gain = if dispersed { SEARCH_GAIN } else { 2.0 };
         if dispersed && self.standing_queue(span) > self.target() {
             self.enter_steady();
         }

@@ -7,6 +7,7 @@ mod deficit;
 
 pub use deficit::Deficit;
 
+use crate::packet::Loss;
 use std::fmt::Debug;
 
 /// What a scheduler may know of a block.
@@ -37,9 +38,9 @@ impl BlockView {
 
 /// Decides how many symbols a block deserves. Object safe.
 pub trait BlockScheduler: Debug + Send {
-    /// Further symbols that should be sent for `block` now, on a path that loses packets with
-    /// probability `loss`.
-    fn deficit(&self, block: &BlockView, loss: f64) -> u32;
+    /// Further symbols that should be sent for `block` now, on a path that loses packets like
+    /// `loss`.
+    fn deficit(&self, block: &BlockView, loss: Loss) -> u32;
 
     /// How many blocks may be open (begun and not acknowledged) at once.
     fn max_open_blocks(&self) -> usize {
