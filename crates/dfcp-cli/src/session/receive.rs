@@ -154,8 +154,15 @@ impl Session<'_> {
         }
         self.finish_directories(made);
         let steady_bps = self.meter.steady_bps();
-        message::write(&mut self.control, &FromReceiver::Summary { steady_bps }).await?;
-        Ok(self.control.finish().await?)
+        // Everything is in its place: what happens to the connection now changes nothing. The
+        // sender closes it as soon as it has read this.
+        if message::write(&mut self.control, &FromReceiver::Summary { steady_bps })
+            .await
+            .is_ok()
+        {
+            let _ = self.control.finish().await;
+        }
+        Ok(())
     }
 
     /// Makes the directories that were offered; says which were not there.
