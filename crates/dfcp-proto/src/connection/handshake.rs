@@ -19,7 +19,7 @@ use std::sync::Arc;
 /// First repeat of a SYN; doubles with each further one.
 const SYN_REPEAT: Duration = Duration::from_millis(30);
 /// No two SYNs further apart than this.
-const MAX_REPEAT: Duration = Duration::from_secs(1);
+const MAX_REPEAT: Duration = Duration::from_millis(250);
 /// SYNs sent at the full size before smaller ones take turns.
 const LARGE_SYNS: usize = 4;
 /// First repeat of the ACK; doubles with each further one.

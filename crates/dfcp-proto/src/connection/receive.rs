@@ -410,6 +410,10 @@ impl Connection {
         }
         for control in packet.control {
             match control {
+                // Still without a round-trip time: ask again.
+                Control::Ping if !self.out.rtt.is_measured() => {
+                    self.out.control.push_back(Control::Ping);
+                }
                 Control::Ping => {}
                 Control::MtuProbe(_) => {
                     self.out.mtu_probes_left = self.out.mtu_probes_left.saturating_sub(1);
