@@ -65,8 +65,10 @@ impl Pacer {
             .rate
             .bytes_in(QUANTUM)
             .clamp(self.packet, 64 * self.packet) as f64;
-        let missing = (quantum - self.tokens).max(0.0);
-        (self.rate > Rate::ZERO).then(|| self.updated + self.rate.time_for(missing.ceil() as u64))
+        let missing = (quantum - self.tokens).max(0.0).ceil() as u64;
+        // A fast path moves a byte in less than the clock can tell: time must pass all the same.
+        let least = Duration::from_nanos(u64::from(missing > 0));
+        (self.rate > Rate::ZERO).then(|| self.updated + self.rate.time_for(missing).max(least))
     }
 }
 
