@@ -218,7 +218,7 @@ impl Endpoint {
                     .iter_mut()
                     .find(|(_, c)| c.remote_cid() == cid && c.remote_address() == remote);
                 let (&handle, connection) = found?;
-                connection.handle_reset(&token);
+                connection.handle_reset(now, &token);
                 return Some(handle);
             }
         }

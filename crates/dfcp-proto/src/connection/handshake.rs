@@ -64,10 +64,16 @@ pub(super) struct Confirm {
     packet: Vec<u8>,
     sent: u32,
     next: Instant,
+    deadline: Instant,
     due: u8,
 }
 
 impl Confirm {
+    /// When a server that answered the SYN only counts as gone.
+    pub(super) fn deadline(&self) -> Instant {
+        self.deadline
+    }
+
     pub(super) fn next(&self) -> Instant {
         self.next
     }
@@ -211,7 +217,7 @@ impl Connection {
         let Some(&sent) = side.sent.get(usize::from(synack.attempt)) else {
             return;
         };
-        let message = side.message;
+        let (message, deadline) = (side.message, side.deadline);
         let outcome = ClientHandshake::new(&side.key, &self.local_cid.0, side.seed)
             .and_then(|h| h.finish(synack.noise, side.expected, &side.params));
         let (reply, session) = match outcome {
@@ -238,6 +244,7 @@ impl Connection {
             packet: ack.emit(),
             sent: 0,
             next: now,
+            deadline,
             due: ACK_COPIES,
         });
         let rtt = now.saturating_since(sent);
@@ -249,9 +256,11 @@ impl Connection {
     }
 
     /// The peer lost its state; believed only with the token from the handshake.
-    pub(crate) fn handle_reset(&mut self, token: &[u8; 16]) {
-        // Data that overtook the ACK met a server that knows nothing yet: the ACK is repeated.
-        if self.confirm.is_some() {
+    pub(crate) fn handle_reset(&mut self, now: Instant, token: &[u8; 16]) {
+        // Data that overtook the ACK met a server that knows nothing yet: the ACK is repeated, and
+        // a reset may arrive later than the server's first words. A peer that lost its state is
+        // silent, and repeats the reset when we probe.
+        if self.confirm.is_some() || now < self.inc.last_heard + self.pto() {
             return;
         }
         let known = self.peer_params.as_ref().map(|p| p.reset_token);

@@ -72,12 +72,13 @@ enum State {
     /// Client: no SYNACK yet.
     Connecting(Box<ClientSide>),
     Established,
-    /// We closed; the CLOSE is repeated when the peer still talks.
+    /// We closed; the CLOSE is repeated, as nobody acknowledges it.
     Closing {
         code: CloseCode,
         reason: String,
         until: Instant,
         due: u8,
+        next: Instant,
     },
     /// The peer closed; nothing more is sent.
     Draining {
@@ -328,12 +329,13 @@ impl Connection {
             State::Established => {
                 let until = now + self.close_time();
                 let reason = reason.to_owned();
-                // Twice, as nobody acknowledges it; again whenever the peer still talks.
+                // Twice at once, then twice in each probe timeout, and when the peer still talks.
                 self.state = State::Closing {
                     code,
                     reason,
                     until,
                     due: 2,
+                    next: now + self.pto() / 2,
                 };
                 self.events.push_back(Event::Closed(error));
             }
@@ -393,9 +395,8 @@ impl Connection {
     pub fn poll_timeout(&self) -> Option<(Instant, Timer)> {
         match &self.state {
             State::Connecting(client) => Some((client.next(), Timer::Handshake)),
-            State::Closing { until, .. } | State::Draining { until } => {
-                Some((*until, Timer::Closed))
-            }
+            State::Closing { until, next, .. } => Some(((*until).min(*next), Timer::Closed)),
+            State::Draining { until } => Some((*until, Timer::Closed)),
             State::Closed => None,
             State::Established => {
                 let heard = self.inc.last_heard;
@@ -439,6 +440,7 @@ impl Connection {
 
     /// Acts on every timer that is due.
     pub fn handle_timeout(&mut self, now: Instant) {
+        let half_pto = self.pto() / 2;
         match &mut self.state {
             State::Connecting(client) => {
                 if let Some(error) = client.on_timeout(now) {
@@ -447,6 +449,10 @@ impl Connection {
             }
             State::Closing { until, .. } | State::Draining { until } if *until <= now => {
                 self.state = State::Closed;
+            }
+            State::Closing { due, next, .. } if *next <= now => {
+                *due = (*due).max(1);
+                *next = now + half_pto;
             }
             State::Established => self.established_timeout(now),
             _ => {}
@@ -459,6 +465,9 @@ impl Connection {
         }
         if let Some(confirm) = &mut self.confirm {
             confirm.on_timeout(now);
+            if now >= confirm.deadline() {
+                return self.finish(ConnectionError::Unreachable);
+            }
         }
         if self
             .out

@@ -68,6 +68,9 @@ impl Connection {
             if let Err(code) = self.on_frame(now, pn, frame) {
                 return self.violation(now, code);
             }
+            if !self.is_established() {
+                return; // nothing follows a CLOSE
+            }
         }
         if eliciting {
             self.inc.policy.on_packet(now);
