@@ -9,6 +9,8 @@ use std::collections::{BTreeMap, VecDeque};
 const MAX_OFFSET: u64 = 1 << 60;
 /// Complete blocks above a gap that a channel may have: more than any honest window holds.
 const MAX_DONE_BLOCKS: usize = 1 << 16;
+/// Least bytes of a symbol, unless it is all of its block.
+pub const MIN_SYMBOL: u64 = 256;
 /// Buffers kept for reuse.
 const MAX_POOLED: usize = 16;
 /// Blocks named in one report.
@@ -242,6 +244,10 @@ impl RecvChannel {
         let charge = charge(len);
         if credit.used.saturating_add(charge) > credit.granted || end > self.limit {
             return Err(CloseCode::FLOW_CONTROL);
+        }
+        // Tiny symbols would make us keep far more than the block's charge.
+        if (symbol.data.len() as u64) < len.min(MIN_SYMBOL) {
+            return Err(CloseCode::PROTOCOL);
         }
         let spec = super::block_spec(symbol.scheme, self.id.0, offset, len, symbol.data.len())
             .map_err(|_| CloseCode::PROTOCOL)?;
