@@ -98,8 +98,9 @@ impl SendChannel {
     /// Takes as much of `data` as fits below `room`, cutting blocks as they fill.
     pub fn write(&mut self, data: &[u8], room: usize, cut: &Cut) -> Result<usize, FecError> {
         let mut taken = 0;
-        let size = self.block_size(cut);
         while taken < data.len().min(room) {
+            // Anew for each block: the header grows with the offset.
+            let size = self.block_size(cut);
             let space = size.saturating_sub(self.pending.len());
             let part = space.min(data.len().min(room) - taken);
             if self.pending.capacity() == 0 {
