@@ -49,6 +49,12 @@ struct SendBlock {
     next_esi: u32,
 }
 
+impl SendBlock {
+    fn any_symbol_is_enough(&self) -> bool {
+        self.encoder.spec().k() == 1 && self.scheme != SchemeId::RaptorQ
+    }
+}
+
 /// See the module's text.
 #[derive(Debug)]
 pub struct SendChannel {
@@ -249,10 +255,7 @@ impl SendChannel {
 
     /// Some symbol for a probe, whether or not one is due: of the first open block.
     pub fn probe(&self) -> Option<SymbolOut> {
-        let (&offset, _) = self
-            .blocks
-            .iter()
-            .find(|(o, b)| !self.unsent.contains(o) && b.needed > 0)?;
+        let (&offset, _) = self.blocks.iter().find(|(o, _)| !self.unsent.contains(o))?;
         self.symbol(offset, 0)
     }
 
@@ -292,8 +295,10 @@ impl SendChannel {
                 block.in_flight = block.in_flight.saturating_sub(1);
             }
             if arrived {
-                // The receiver's own report decides when the block is done.
-                block.needed = block.needed.saturating_sub(1).max(1);
+                // The receiver's own report decides when the block is done, except where any one
+                // symbol is the whole block: reports do not reach over a thousand of those.
+                let least = u32::from(!block.any_symbol_is_enough());
+                block.needed = block.needed.saturating_sub(1).max(least);
             }
             self.refresh(offset, scheduler, loss);
         }

@@ -372,15 +372,17 @@ impl Connection {
     }
 
     fn probe_time(&self) -> Option<Instant> {
-        let waiting_for_credit = !self.out.active.is_empty() && !self.out.sent.any_in_flight();
-        let since = match self.out.sent.newest_in_flight() {
-            Some(time) => time,
-            None if waiting_for_credit => self.out.last_sent,
-            None => return None,
+        // With nothing in flight, credit or the report of an open block may have been lost.
+        let waiting = || {
+            let mut senders = self.channels.values().filter_map(|c| c.send.as_ref());
+            !self.out.active.is_empty() || senders.any(|send| send.open_blocks() > 0)
         };
+        if !self.out.sent.any_in_flight() && !waiting() {
+            return None;
+        }
         let wait =
             (self.pto() * (1 << self.out.pto_count.min(6))).min(MAX_PROBE_INTERVAL.max(self.pto()));
-        Some(since.max(self.out.last_sent) + wait)
+        Some(self.out.last_sent + wait)
     }
 
     fn idle_timeout(&self) -> Duration {

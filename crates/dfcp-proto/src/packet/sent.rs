@@ -104,15 +104,6 @@ impl<C> SentPackets<C> {
         self.bytes_in_flight > 0
     }
 
-    /// Send time of the newest packet in flight.
-    pub fn newest_in_flight(&self) -> Option<Instant> {
-        self.packets
-            .iter()
-            .rev()
-            .find(|p| p.state == State::InFlight)
-            .map(|p| p.time)
-    }
-
     /// Records the next packet. Only packets that elicit an acknowledgement are in flight.
     pub fn push(&mut self, packet: NewPacket<C>) {
         let state = if packet.ack_eliciting {
