@@ -145,6 +145,10 @@ pub struct RecvChannel {
     pool: Vec<Vec<u8>>,
     /// The application gave it up, or the peer did.
     ended: Option<u64>,
+    /// All that the peer charged for the channel is accounted for.
+    settled: bool,
+    /// The application will not ask again.
+    pub discarded: bool,
 }
 
 impl RecvChannel {
@@ -170,6 +174,8 @@ impl RecvChannel {
             freed: 0,
             pool: Vec::new(),
             ended: None,
+            settled: false,
+            discarded: false,
         }
     }
 
@@ -367,7 +373,8 @@ impl RecvChannel {
     }
 
     /// Ends the channel early; its blocks' credit is freed, with what the peer says was used for
-    /// blocks that never showed up.
+    /// blocks that never showed up. Without that the channel is not settled: it must be kept until
+    /// the peer says it.
     pub fn end(&mut self, code: u64, charged: Option<u64>, credit: &mut Credit) {
         let unseen = charged.map_or(0, |c| c.saturating_sub(self.charged));
         let unseen = unseen.min(credit.granted.saturating_sub(credit.used));
@@ -378,7 +385,13 @@ impl RecvChannel {
         self.blocks.clear();
         self.ready.clear();
         self.solvable.clear();
-        self.ended = Some(code);
+        self.ended.get_or_insert(code);
+        self.settled |= charged.is_some();
+    }
+
+    /// Whether nothing more need be known of an ended channel.
+    pub fn is_settled(&self) -> bool {
+        self.settled || self.is_complete()
     }
 
     /// Why the channel ended early, if it did.
@@ -498,9 +511,6 @@ impl RecvChannel {
 
     /// For the report: everything below is complete; of the blocks above, what each needs.
     pub fn report(&self) -> (u64, Vec<(u64, u32)>) {
-        if self.ended.is_some() {
-            return (MAX_OFFSET, Vec::new());
-        }
         let open = self
             .blocks
             .iter()

@@ -76,6 +76,7 @@ pub struct SendChannel {
     pool: Vec<Vec<u8>>,
     /// The FIN was acknowledged.
     pub fin_acked: bool,
+    abandoned: bool,
 }
 
 impl SendChannel {
@@ -98,6 +99,7 @@ impl SendChannel {
             charged: 0,
             pool: Vec::new(),
             fin_acked: false,
+            abandoned: false,
         }
     }
 
@@ -184,7 +186,8 @@ impl SendChannel {
 
     /// Finished and everything is known to have arrived.
     pub fn is_acknowledged(&self) -> bool {
-        self.finished && self.blocks.is_empty() && self.pending.is_empty() && self.fin_acked
+        let all_gone = self.blocks.is_empty() && self.pending.is_empty();
+        self.finished && !self.abandoned && all_gone && self.fin_acked
     }
 
     /// Bytes not begun to be sent.
@@ -358,7 +361,14 @@ impl SendChannel {
         self.unsent.clear();
         self.pending = Vec::new();
         self.unsent_bytes = 0;
+        self.finished = true;
+        self.abandoned = true;
         freed
+    }
+
+    /// Whether it was given up.
+    pub fn is_abandoned(&self) -> bool {
+        self.abandoned
     }
 
     /// Open blocks: begun and not acknowledged.

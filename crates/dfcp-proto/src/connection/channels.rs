@@ -170,31 +170,41 @@ impl Connection {
             .is_none_or(RecvChannel::is_drained)
     }
 
-    /// Ends the receiving half of a channel that is drained, or that nobody reads any more.
+    /// Ends the receiving half of a channel that is drained or reset, or that nobody reads any
+    /// more; then the peer is asked to stop. Every channel must come here or to [`Read::End`].
     pub fn end_recv(&mut self, id: ChannelId) {
-        if let Some(channel) = self.channels.get_mut(&id) {
-            channel.recv = None;
-            self.forget_if_over(id);
+        let Some(channel) = self.channels.get_mut(&id) else {
+            return;
+        };
+        if let Some(recv) = &mut channel.recv {
+            let stop = recv.ended().is_none() && !recv.is_complete();
+            recv.end(0, None, &mut self.inc.credit);
+            recv.discarded = true;
+            if stop {
+                self.out.control.push_back(Control::Stop(id, 0));
+            }
+            channel.recv.take_if(|recv| recv.is_settled());
         }
+        self.forget_if_over(id);
     }
 
     /// Gives the sending half up; the peer learns `code`.
     pub fn reset_channel(&mut self, id: ChannelId, code: u64) {
-        if self.channels.get(&id).is_some_and(|c| c.send.is_some()) {
-            self.abandon_send(id, code);
-        }
+        self.abandon_send(id, code);
     }
 
-    pub(super) fn abandon_send(&mut self, id: ChannelId, code: u64) {
-        if let Ok(send) = self.send_half(id) {
-            let freed = send.abandon();
-            send.finish();
-            self.out.buffered = self.out.buffered.saturating_sub(freed);
-            self.out.active.remove(&id);
-            self.out.control.retain(|c| *c != Control::Fin(id));
-            self.out.control.push_back(Control::Reset(id, code));
-            self.notify_writable();
-        }
+    /// False if there was nothing (more) to give up.
+    pub(super) fn abandon_send(&mut self, id: ChannelId, code: u64) -> bool {
+        let Some(send) = self.send_half(id).ok().filter(|s| !s.is_abandoned()) else {
+            return false;
+        };
+        let freed = send.abandon();
+        self.out.buffered = self.out.buffered.saturating_sub(freed);
+        self.out.active.remove(&id);
+        self.out.control.retain(|c| *c != Control::Fin(id));
+        self.out.control.push_back(Control::Reset(id, code));
+        self.notify_writable();
+        true
     }
 
     /// Wants no more of what the peer sends on the channel.

@@ -139,16 +139,18 @@ impl Connection {
                 let Some(recv) = self.channels.get_mut(&id).and_then(|c| c.recv.as_mut()) else {
                     return Ok(());
                 };
-                if recv.ended().is_none() {
-                    recv.end(code, Some(charged), &mut self.inc.credit);
+                // After a STOP of ours it says what credit is left to free.
+                let news = recv.ended().is_none();
+                recv.end(code, Some(charged), &mut self.inc.credit);
+                if news {
                     self.events.push_back(Event::Reset { channel: id, code });
-                    self.inc.policy.on_urgent(now);
                 }
+                self.inc.policy.on_urgent(now);
+                self.drop_discarded(id);
             }
             Frame::Stop { channel, code } => {
                 let id = self.known(channel)?;
-                if self.channels.get(&id).is_some_and(|c| c.send.is_some()) {
-                    self.abandon_send(id, code);
+                if self.abandon_send(id, code) {
                     self.events.push_back(Event::Stopped { channel: id, code });
                 }
             }
@@ -256,10 +258,14 @@ impl Connection {
         let Some(recv) = self.channels.get_mut(&id).and_then(|c| c.recv.as_mut()) else {
             return Ok(());
         };
-        if recv.ended().is_some() || recv.final_size() == Some(size) {
+        if recv.final_size() == Some(size) {
             return Ok(());
         }
         recv.on_fin(size)?;
+        if recv.ended().is_some() {
+            self.drop_discarded(id);
+            return Ok(());
+        }
         if recv.is_complete() {
             self.inc.policy.on_urgent(now);
         }
@@ -361,6 +367,12 @@ impl Connection {
                     send.fin_acked = true;
                 }
                 self.check_acknowledged(id);
+            }
+            Control::Reset(id, _) => {
+                if let Some(channel) = self.channels.get_mut(&id) {
+                    channel.send = None;
+                    self.forget_if_over(id);
+                }
             }
             Control::MtuProbe(size) => {
                 self.mtu = self.mtu.max(usize::from(size));
@@ -474,6 +486,16 @@ impl Connection {
             channel.send = None;
             self.out.active.remove(&id);
             self.events.push_back(Event::Acknowledged(id));
+            self.forget_if_over(id);
+        }
+    }
+
+    /// Drops a receiving half that nobody reads once its credit is accounted for.
+    fn drop_discarded(&mut self, id: ChannelId) {
+        if let Some(channel) = self.channels.get_mut(&id) {
+            channel
+                .recv
+                .take_if(|recv| recv.discarded && recv.is_settled());
             self.forget_if_over(id);
         }
     }

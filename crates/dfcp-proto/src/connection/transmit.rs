@@ -290,12 +290,12 @@ impl Connection {
                 .emit(out);
             }
             Control::Fin(id) => match channel(id).and_then(|c| c.send.as_ref()) {
-                Some(send) => Frame::Fin {
+                Some(send) if !send.is_abandoned() => Frame::Fin {
                     channel: id.0,
                     size: send.size(),
                 }
                 .emit(out),
-                None => Frame::Ping.emit(out),
+                _ => Frame::Ping.emit(out),
             },
             Control::Reset(id, code) => {
                 let charged = channel(id)
