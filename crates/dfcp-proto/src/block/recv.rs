@@ -489,7 +489,9 @@ impl RecvChannel {
 
     /// A new limit for the peer, if it moved enough to be worth saying.
     pub fn new_limit(&mut self) -> Option<u64> {
-        if self.id.kind() == ChannelKind::Object || self.final_size.is_some() {
+        // The end may be known long before the peer was allowed to reach it.
+        let enough = self.final_size.is_some_and(|size| self.limit >= size);
+        if self.id.kind() == ChannelKind::Object || enough {
             return None;
         }
         let limit = self.read_offset + self.window;
