@@ -120,6 +120,8 @@ struct Outgoing {
     pto_count: u32,
     probes_due: u8,
     last_sent: Instant,
+    /// Newest packet number that asked for feedback.
+    last_eliciting: u64,
     next_skip: u64,
     mtu_probes_left: u8,
     probing_mtu: bool,
@@ -207,6 +209,7 @@ impl Connection {
             pto_count: 0,
             probes_due: 0,
             last_sent: now,
+            last_eliciting: 0,
             next_skip,
             mtu_probes_left: 0,
             probing_mtu: false,

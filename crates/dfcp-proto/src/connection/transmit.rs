@@ -18,6 +18,9 @@ const REPORT_MEMORY: usize = 12;
 /// Bytes of data below which flow control is worth an update: a quarter of the budget.
 const CREDIT_STEP: u64 = 4;
 
+/// Packets in a row that ask for no feedback: without any, the record of them would only grow.
+const MAX_SILENT: u64 = 64;
+
 /// Datagrams for one system call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transmit {
@@ -272,6 +275,15 @@ impl Connection {
         if pad_to > 0 {
             out.resize((start + pad_to - TAG_LEN).max(out.len()), 0);
         }
+        let silent = self
+            .out
+            .sent
+            .next_number()
+            .saturating_sub(self.out.last_eliciting);
+        if sent.is_empty() && silent >= MAX_SILENT && room(out, self.mtu) > 0 {
+            self.emit_control(Control::Ping, out);
+            sent.push(Control::Ping);
+        }
         let eliciting = !sent.is_empty();
         self.finish_packet(now, pn, start, out, None, sent, eliciting);
     }
@@ -435,6 +447,7 @@ impl Connection {
         let size = (out.len() - start) as u16;
         self.out.sent_total += u64::from(size);
         if ack_eliciting {
+            self.out.last_eliciting = pn;
             self.out.last_sent = now;
         }
         self.out.sent.push(NewPacket {
