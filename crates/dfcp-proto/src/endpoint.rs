@@ -10,7 +10,7 @@ use crate::wire::{
     Ack, ConnectionId, Packet, RESET_TOKEN_LEN, Sealed, Syn, SynAck, VERSION, emit_reset,
     emit_version,
 };
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -76,6 +76,8 @@ pub struct Endpoint {
     /// Server connection IDs that must not live again while their cookie is good.
     used: BTreeMap<ConnectionId, Instant>,
     accepted: VecDeque<ConnectionHandle>,
+    /// Refused clients: nobody else will forget them.
+    unwelcome: BTreeSet<ConnectionHandle>,
     replies: VecDeque<(SocketAddr, Vec<u8>)>,
     next_handle: u64,
     next_turn: ConnectionHandle,
@@ -101,6 +103,7 @@ impl Endpoint {
             by_cid: HashMap::new(),
             used: BTreeMap::new(),
             accepted: VecDeque::new(),
+            unwelcome: BTreeSet::new(),
             replies: VecDeque::new(),
             next_handle: 0,
             next_turn: ConnectionHandle(0),
@@ -310,8 +313,7 @@ impl Endpoint {
         }
         let server = self.server.clone()?;
         let slot = Self::slot(now);
-        let fresh = ack.slot == slot || ack.slot + 1 == slot;
-        self.used.retain(|_, until| *until > now);
+        let fresh = ack.slot == slot || ack.slot.checked_add(1) == Some(slot);
         let room = self.connections.len() < server.max_connections;
         if ack.version != VERSION || !fresh || !room || self.used.contains_key(&ack.server_cid) {
             self.stats.refused += 1;
@@ -336,6 +338,7 @@ impl Endpoint {
                 return None;
             }
         };
+        self.used.retain(|_, until| *until > now);
         self.used.insert(cid, now + 2 * SLOT);
         let welcome = (server.authorize)(&session.peer);
         let rng = SecretRng::new(&self.rng.array(), "connection");
@@ -350,6 +353,8 @@ impl Endpoint {
         let handle = self.insert(cid, connection);
         if welcome {
             self.accepted.push_back(handle);
+        } else {
+            self.unwelcome.insert(handle);
         }
         Some(handle)
     }
@@ -401,6 +406,12 @@ impl Endpoint {
             {
                 connection.handle_timeout(now);
             }
+        }
+        let over = |h: &ConnectionHandle| self.connections.get(h).is_none_or(|c| c.is_closed());
+        let forgotten: Vec<_> = self.unwelcome.iter().copied().filter(over).collect();
+        for handle in forgotten {
+            self.unwelcome.remove(&handle);
+            self.forget(handle);
         }
     }
 }
