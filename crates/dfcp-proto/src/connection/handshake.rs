@@ -289,7 +289,7 @@ impl Connection {
         }
         let reached = now - self.out.rtt.smoothed();
         for (_, packet) in self.out.sent.give_up_before(reached) {
-            self.on_lost(packet);
+            self.on_lost(now, packet);
         }
         let burst = self.out.rate.initial_burst();
         self.out.pacer = Pacer::new(now, burst, self.mtu as u64);

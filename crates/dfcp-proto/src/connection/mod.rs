@@ -24,7 +24,7 @@ use crate::block::{ChannelId, Credit, Cut, RecvChannel, Role, SendChannel};
 use crate::config::TransportConfig;
 use crate::crypto::{Opener, PublicKey, Sealer, SecretRng, SessionKeys};
 use crate::feedback::FeedbackPolicy;
-use crate::packet::{LossEstimator, Pacer, ReceivedPackets, RttEstimator, SentPackets};
+use crate::packet::{LossEstimator, MtuSearch, Pacer, ReceivedPackets, RttEstimator, SentPackets};
 use crate::rate::RateController;
 use crate::scheduler::BlockScheduler;
 use crate::time::{Duration, Instant};
@@ -123,8 +123,7 @@ struct Outgoing {
     /// Newest packet number that asked for feedback.
     last_eliciting: u64,
     next_skip: u64,
-    mtu_probes_left: u8,
-    probing_mtu: bool,
+    mtu_search: MtuSearch,
 }
 
 /// What comes from the peer.
@@ -211,8 +210,7 @@ impl Connection {
             last_sent: now,
             last_eliciting: 0,
             next_skip,
-            mtu_probes_left: 0,
-            probing_mtu: false,
+            mtu_search: MtuSearch::new(0),
         };
         let inc = Incoming {
             received: ReceivedPackets::default(),
@@ -260,14 +258,12 @@ impl Connection {
         self.peer = Some(session.peer);
         self.remote_cid = params.cid;
         self.out.max_data = params.max_data;
-        self.mtu = mtu.min(params.max_datagram as usize);
         let largest = self
             .config
             .max_datagram(self.remote)
             .min(params.max_datagram as usize);
-        if self.mtu < largest {
-            self.out.mtu_probes_left = 8;
-        }
+        self.mtu = mtu.min(largest);
+        self.out.mtu_search = MtuSearch::new(largest);
         self.peer_params = Some(params);
         self.out.rate.on_established(now, rtt, self.mtu as u64);
         let burst = self.out.rate.initial_burst();

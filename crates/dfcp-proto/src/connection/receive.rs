@@ -376,8 +376,7 @@ impl Connection {
             }
             Control::MtuProbe(size) => {
                 self.mtu = self.mtu.max(usize::from(size));
-                self.out.mtu_probes_left = 0;
-                self.out.probing_mtu = false;
+                self.out.mtu_search.on_acked(self.mtu);
             }
             _ => {}
         }
@@ -401,7 +400,7 @@ impl Connection {
             self.out.loss.update(acked, lost_count);
         }
         lost.into_iter()
-            .for_each(|(_, packet)| self.on_lost(packet));
+            .for_each(|(_, packet)| self.on_lost(now, packet));
         let mut feedback = Feedback::new(now, &self.out.rtt);
         feedback.newest = newest;
         feedback.acked_packets = acked;
@@ -414,7 +413,7 @@ impl Connection {
         self.out.pacer.set(now, rate, self.mtu as u64);
     }
 
-    pub(super) fn on_lost(&mut self, packet: SentPacket<Control>) {
+    pub(super) fn on_lost(&mut self, now: Instant, packet: SentPacket<Control>) {
         if let Some(symbol) = packet.symbol {
             let id = ChannelId(symbol.channel);
             let loss = self.out.loss.estimate();
@@ -431,8 +430,7 @@ impl Connection {
                 }
                 Control::Ping => {}
                 Control::MtuProbe(_) => {
-                    self.out.mtu_probes_left = self.out.mtu_probes_left.saturating_sub(1);
-                    self.out.probing_mtu = false;
+                    self.out.mtu_search.on_lost(now, self.mtu);
                 }
                 other => self.out.control.push_back(other),
             }

@@ -81,7 +81,7 @@ impl Connection {
             out.extend_from_slice(ack);
             return Some(None);
         }
-        self.probe_mtu();
+        self.probe_mtu(now);
         let report_due = self.inc.policy.due().is_some_and(|due| due <= now);
         if report_due || !self.out.control.is_empty() {
             self.transmit_control(now, out);
@@ -378,18 +378,9 @@ impl Connection {
     }
 
     /// Tries a larger datagram, one probe at a time.
-    fn probe_mtu(&mut self) {
-        if self.out.mtu_probes_left == 0 || self.out.probing_mtu {
-            return;
-        }
-        let peer = self
-            .peer_params
-            .as_ref()
-            .map_or(0, |p| p.max_datagram as usize);
-        let size = self.config.max_datagram(self.remote).min(peer);
-        if size > self.mtu {
-            self.out.probing_mtu = true;
-            self.out.control.push_back(Control::MtuProbe(size as u16));
+    fn probe_mtu(&mut self, now: Instant) {
+        if let Some(size) = self.out.mtu_search.probe(now, self.mtu) {
+            self.out.control.push_back(Control::MtuProbe(size));
         }
     }
 

@@ -1,12 +1,14 @@
 //! Packets: numbers, round trips, loss, pacing. Nothing here knows what a packet carries.
 
 mod loss;
+mod mtu;
 mod pacer;
 mod received;
 mod rtt;
 mod sent;
 
 pub use loss::{Loss, LossEstimator};
+pub use mtu::MtuSearch;
 pub use pacer::Pacer;
 pub use received::{ReceivedPackets, decode_packet_number};
 pub use rtt::RttEstimator;
