@@ -333,7 +333,7 @@ impl Connection {
         if outcome.largest_advanced
             && let Some((_, packet)) = outcome.acked.iter().find(|(pn, _)| *pn == largest)
         {
-            let delay = Duration::from_micros(delay_us.min(1_000_000));
+            let delay = Duration::from_micros(delay_us);
             self.out
                 .rtt
                 .update(now.saturating_since(packet.time), delay);

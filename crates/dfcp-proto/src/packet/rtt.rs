@@ -32,10 +32,8 @@ impl RttEstimator {
     /// Takes a sample, of which the peer says it held the feedback for `ack_delay`.
     pub fn update(&mut self, sample: Duration, ack_delay: Duration) {
         self.min = self.min.min(sample);
-        let adjusted = sample
-            .checked_sub(ack_delay)
-            .filter(|&s| s >= self.min)
-            .unwrap_or(sample);
+        // The whole delay counts: after a blackout the first report may be half a minute old.
+        let adjusted = sample.saturating_sub(ack_delay).max(self.min);
         self.latest = adjusted;
         match self.smoothed {
             None => {
