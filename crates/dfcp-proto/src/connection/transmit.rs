@@ -163,7 +163,10 @@ impl Connection {
             .copied()
             .collect();
         let scheduler = &*self.out.scheduler;
-        let mut open = None;
+        let limit = scheduler.max_open_blocks();
+        let senders = || self.channels.values().filter_map(|c| c.send.as_ref());
+        let full =
+            limit < usize::MAX && senders().map(SendChannel::open_blocks).sum::<usize>() >= limit;
         for repair in [true, false] {
             for &id in &turn {
                 let Some(send) = self.channels.get_mut(&id).and_then(|c| c.send.as_mut()) else {
@@ -173,9 +176,7 @@ impl Connection {
                 let symbol = if repair {
                     send.next_repair(scheduler, loss)
                 } else {
-                    let limit = scheduler.max_open_blocks();
-                    let begun = *open.get_or_insert_with(|| 0) + send.open_blocks();
-                    if begun >= limit {
+                    if full {
                         continue;
                     }
                     // An error means a geometry that the code refuses: none is cut by us.

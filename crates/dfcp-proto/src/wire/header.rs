@@ -158,7 +158,7 @@ impl<'a> Packet<'a> {
             TYPE_VERSION => {
                 let client_cid = cid(&mut r)?;
                 let versions = r.rest();
-                if versions.is_empty() || versions.len() % 4 != 0 {
+                if versions.is_empty() || !versions.len().is_multiple_of(4) {
                     return Err(WireError::Invalid("version list"));
                 }
                 Ok(Self::Version {
