@@ -13,6 +13,10 @@
 //! rate = S · (1 + (target − q) ÷ 3 RTT): an integrator with gain ½ per feedback delay, stable.
 //! While the queue is empty the estimate only rises, first gently, then faster, at most by a
 //! quarter per round trip. Congestion marks and excess loss shrink the target.
+//!
+//! The times of arrival are the receiver's word. What it says is bounded by what our own clock saw
+//! delivered: the estimate stays below twice that ([`Delivered`]), so neither a liar nor a broken
+//! clock makes a flood.
 
 use super::{AckPoint, Feedback, RateController};
 use crate::time::{Duration, Instant, Rate};
@@ -28,6 +32,15 @@ const MAX_TARGET: f64 = 0.010;
 /// Highest pacing gain after start-up, and the lowest.
 const MAX_GAIN: f64 = 1.2;
 const MIN_GAIN: f64 = 0.7;
+/// An estimate above this multiple of what was delivered is not believed.
+const MAX_CLAIM: f64 = 2.0;
+/// The same for three round trips after start-up, which multiplied the rate while it was measured.
+const EARLY_CLAIM: f64 = 8.0;
+/// Loss up to which the path's own loss excuses missing deliveries: with the above, paths that lose
+/// up to 80 % keep their rate, and no claim makes more than five times what is delivered.
+const MAX_EXCUSE: f64 = 0.6;
+/// Round trips after which start-up is over, whatever the receiver says.
+const MAX_STARTUP: u32 = 20;
 /// Gain of start-up once the bottleneck was seen: looks whether there is more, gently.
 const SEARCH_GAIN: f64 = 1.1;
 /// How long a least delay counts: two halves of this.
@@ -57,6 +70,11 @@ pub struct PathModel {
     round_packets: u64,
     resist: Option<Resist>,
     drain_until: Option<Instant>,
+    delivered: Delivered,
+    /// Value of `delivered.intervals` when start-up ended.
+    steady_since: u32,
+    /// Bytes lost so far.
+    lost: f64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -110,6 +128,9 @@ impl Default for PathModel {
             round_packets: 0,
             resist: None,
             drain_until: None,
+            delivered: Delivered::default(),
+            steady_since: 0,
+            lost: 0.0,
         }
     }
 }
@@ -232,6 +253,7 @@ impl PathModel {
 
     fn enter_steady(&mut self) {
         self.phase = Phase::Steady;
+        self.steady_since = self.delivered.intervals;
         self.gain = 1.0;
     }
 
@@ -359,6 +381,24 @@ impl PathModel {
         }
     }
 
+    /// Disbelieves a receiver that claims far more than was delivered.
+    fn bound_by_delivery(&mut self) {
+        if matches!(self.phase, Phase::Startup { .. }) {
+            if self.delivered.intervals > MAX_STARTUP {
+                self.enter_steady();
+            }
+            return;
+        }
+        if let Some(rate) = self.delivered.rate {
+            let recent = self.delivered.intervals - self.steady_since < 3;
+            let claim = if recent { EARLY_CLAIM } else { MAX_CLAIM };
+            let most = claim * rate / (1.0 - self.loss.base.unwrap_or(0.0).min(MAX_EXCUSE));
+            self.estimate = self
+                .estimate
+                .min(most.max(16.0 * self.packet / self.rtt.max(0.001)));
+        }
+    }
+
     /// The network said no: aim at a smaller queue, give up a share, do not push for a while.
     fn back_off(&mut self, share: f64) {
         if matches!(self.phase, Phase::Startup { .. }) {
@@ -381,10 +421,14 @@ impl RateController for PathModel {
         self.rtt = feedback.rtt.min().as_secs_f64().max(0.000_05);
         self.round_ce += feedback.ce_packets;
         self.round_packets += feedback.acked_packets;
+        self.lost += feedback.lost_packets as f64 * self.packet;
         let Some(newest) = feedback.newest else {
             return;
         };
         self.on_point(feedback.now, newest, feedback.idle_total);
+        self.delivered
+            .update(feedback.now, newest, feedback.idle_total, self.rtt);
+        self.bound_by_delivery();
         if newest.delivered_total >= self.round_ends {
             self.round_ends = newest.delivered_total + feedback.bytes_in_flight;
             self.end_round(newest, feedback.idle_total);
@@ -410,7 +454,8 @@ impl RateController for PathModel {
         let window = match self.phase {
             Phase::Startup { .. } => {
                 let delivered = self.points.back().map_or(0, |p| p.ack.delivered_total);
-                INITIAL_WINDOW as f64 * self.packet + 3.0 * delivered as f64
+                // What was lost leaves the flight, but not this count.
+                INITIAL_WINDOW as f64 * self.packet + (3.0 * delivered as f64 - self.lost).max(0.0)
             }
             Phase::Steady => {
                 // Feedback comes a few milliseconds late and loss is noticed an eighth late.
@@ -427,6 +472,40 @@ impl RateController for PathModel {
 
     fn bandwidth(&self) -> Rate {
         Rate::from_bps((self.estimate * 8.0) as u64)
+    }
+}
+
+/// Delivery rate by our own clock, over stretches of at least a round trip.
+#[derive(Debug, Default)]
+struct Delivered {
+    start: Option<(Instant, AckPoint)>,
+    last: Instant,
+    /// Of the last full stretch in which the sender was not idle, bytes per second.
+    rate: Option<f64>,
+    intervals: u32,
+}
+
+impl Delivered {
+    fn update(&mut self, now: Instant, ack: AckPoint, idle_total: u64, rtt: f64) {
+        let least = Duration::from_secs_f64(rtt.max(0.050));
+        // After a silence (a blackout) the count begins anew.
+        let silent = now.saturating_since(std::mem::replace(&mut self.last, now)) > least;
+        let (since, start) = match self.start {
+            Some(start) if !silent => start,
+            _ => return self.start = Some((now, ack)),
+        };
+        let time = now.saturating_since(since);
+        if time < least {
+            return;
+        }
+        self.intervals += 1;
+        self.start = Some((now, ack));
+        if idle_total < start.sent_total {
+            let bytes = ack.delivered_total.saturating_sub(start.delivered_total);
+            self.rate = Some(bytes as f64 / time.as_secs_f64());
+        } else {
+            self.rate = None;
+        }
     }
 }
 
