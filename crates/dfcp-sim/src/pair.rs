@@ -91,7 +91,12 @@ pub struct Pair {
     /// Simulated time.
     pub now: Instant,
     config: [Arc<TransportConfig>; 2],
+    /// Steps since time last moved.
+    idle_steps: u32,
 }
+
+/// More steps than this without time moving mean a timer that never gets done.
+const MAX_IDLE_STEPS: u32 = 100_000;
 
 const IP_UDP_HEADER: u64 = 28;
 
@@ -139,6 +144,7 @@ impl Pair {
             // Not zero, so that nothing leans on time beginning there.
             now: Instant::from_nanos(1_000_000_000),
             config: transports,
+            idle_steps: 0,
         }
     }
 
@@ -188,11 +194,30 @@ impl Pair {
     }
 
     /// Moves time to the next event and lets everything happen that is due; false if nothing is.
+    ///
+    /// # Panics
+    /// If a host asks to be woken without end while time stands still.
     pub fn step(&mut self) -> bool {
         let Some(next) = self.next_event() else {
             return false;
         };
+        self.idle_steps = if next > self.now {
+            0
+        } else {
+            self.idle_steps + 1
+        };
         self.now = self.now.max(next);
+        let timers = || {
+            self.hosts
+                .iter()
+                .map(|h| h.endpoint.poll_timeout())
+                .collect::<Vec<_>>()
+        };
+        assert!(
+            self.idle_steps < MAX_IDLE_STEPS,
+            "time stands still: {:?}",
+            timers()
+        );
         for from in Side::BOTH {
             while let Some(mut packet) = self.links[from as usize].poll(self.now) {
                 let remote = self.hosts[from as usize].address;

@@ -1,0 +1,426 @@
+//! The handshake under loss, forgery and misuse.
+
+use crate::common::raw::{self, answer, ask, drain, params, server, server_with, syn};
+use crate::common::{Flow, MS, SECOND, established, lossy, run_flows};
+use dfcp_proto::wire::{Packet, Syn, VERSION};
+use dfcp_proto::{
+    ChannelKind, CloseCode, ConnectionError, Duration, Endpoint, Event, Instant, ServerConfig,
+    TransportConfig,
+};
+use dfcp_sim::{LinkConfig, Pair, PairConfig, Side};
+use std::sync::Arc;
+
+const START: Instant = Instant::from_nanos(1_000_000_000);
+
+fn closed(pair: &Pair, side: Side) -> Option<&ConnectionError> {
+    pair.hosts[side as usize]
+        .events
+        .iter()
+        .find_map(|event| match event {
+            Event::Closed(error) => Some(error),
+            _ => None,
+        })
+}
+
+/// Loses everything on one link for a while, then lets the handshake go on.
+fn blackout(side: Side, from: Duration, length: Duration) {
+    let clean = LinkConfig {
+        delay: MS(10),
+        ..LinkConfig::default()
+    };
+    let dark = LinkConfig {
+        loss: 1.0,
+        ..clean.clone()
+    };
+    let mut pair = Pair::new(PairConfig::symmetric(clean.clone(), 5));
+    let link = side as usize;
+    let set = |pair: &mut Pair, config: &LinkConfig| {
+        let now = pair.now;
+        pair.links[link].set_config(now, config.clone());
+    };
+    if from.is_zero() {
+        set(&mut pair, &dark);
+    }
+    pair.connect();
+    pair.run_until(from, |_| false);
+    set(&mut pair, &dark);
+    pair.run_until(length, |_| false);
+    set(&mut pair, &clean);
+    let mut flow = None;
+    let done = pair.run_until(5 * SECOND, |pair| {
+        if pair.connection(Side::Client).is_established() && flow.is_none() {
+            flow = Some(Flow::open(pair, Side::Client, ChannelKind::Object, 50_000));
+        }
+        flow.as_mut()
+            .is_some_and(|flow| pair.hosts[1].connection.is_some() && flow.poll(pair))
+    });
+    assert!(
+        done,
+        "{side:?} dark from {from:?} for {length:?}: {:?}",
+        pair.hosts[0].events
+    );
+    assert_eq!(pair.hosts[1].endpoint.connections().count(), 1);
+}
+
+#[test]
+fn any_lost_packet_of_the_handshake_is_made_good() {
+    // One way is 10 ms: SYN leaves at 0, SYNACK at 10, ACK and data at 20.
+    blackout(Side::Client, MS(0), MS(25));
+    blackout(Side::Server, MS(0), MS(45));
+    for from in [15, 18, 19, 21, 25, 35] {
+        for length in [1, 5, 20, 200] {
+            blackout(Side::Client, MS(from), MS(length));
+            blackout(Side::Server, MS(from), MS(length));
+        }
+    }
+}
+
+#[test]
+fn handshakes_survive_bad_paths() {
+    let paths = [
+        LinkConfig {
+            loss: 0.5,
+            ..lossy(0.0)
+        },
+        LinkConfig {
+            duplicate: 1.0,
+            ..lossy(0.0)
+        },
+        LinkConfig {
+            jitter: MS(100),
+            reorder: 0.3,
+            reorder_delay: MS(50),
+            ..lossy(0.1)
+        },
+        LinkConfig {
+            corrupt: 0.5,
+            ..lossy(0.0)
+        },
+        LinkConfig {
+            delay: MS(900),
+            ..lossy(0.1)
+        },
+    ];
+    for path in paths {
+        for seed in 0..20 {
+            let mut pair = established(PairConfig::symmetric(path.clone(), seed));
+            pair.run_until(SECOND, |_| false);
+            assert_eq!(
+                pair.hosts[1].endpoint.connections().count(),
+                1,
+                "seed {seed}"
+            );
+        }
+    }
+}
+
+#[test]
+fn data_before_the_ack_does_no_harm() {
+    // The first datagrams of the client after the SYN are held back at random: data overtakes.
+    let path = LinkConfig {
+        reorder: 0.5,
+        reorder_delay: MS(40),
+        delay: MS(10),
+        ..LinkConfig::default()
+    };
+    for seed in 0..20 {
+        let mut pair = Pair::new(PairConfig::symmetric(path.clone(), seed));
+        pair.connect();
+        assert!(pair.run_until(5 * SECOND, |p| p.connection(Side::Client).is_established()));
+        let mut flow = Flow::open(&mut pair, Side::Client, ChannelKind::Object, 100_000);
+        flow.write(&mut pair);
+        let done = pair.run_until(10 * SECOND, |p| {
+            p.hosts[1].connection.is_some() && flow.poll(p)
+        });
+        assert!(done, "seed {seed}: {:?}", pair.hosts[0].events);
+    }
+}
+
+#[test]
+fn another_key_than_expected_is_an_error_that_names_it() {
+    let mut pair = Pair::new(PairConfig::symmetric(lossy(0.0), 1));
+    let found = pair.hosts[1].endpoint.public_key();
+    let expected = raw::key("someone else").public();
+    pair.connect_to(Some(expected));
+    pair.run_until(SECOND, |_| false);
+    assert_eq!(
+        closed(&pair, Side::Client),
+        Some(&ConnectionError::WrongKey { found })
+    );
+    assert_eq!(
+        pair.hosts[1].endpoint.connections().count(),
+        0,
+        "the client revealed nothing"
+    );
+}
+
+#[test]
+fn an_unwelcome_client_is_told_and_forgotten() {
+    let mut pair = Pair::new(PairConfig::symmetric(lossy(0.0), 2));
+    let server = ServerConfig {
+        transport: Arc::new(TransportConfig::default()),
+        authorize: Arc::new(|_| false),
+        max_connections: 4,
+    };
+    pair.hosts[1].endpoint = Endpoint::new(raw::key("server"), Some(server), [1; 32]);
+    for round in 0..20 {
+        pair.hosts[0].events.clear();
+        pair.connect();
+        pair.run_until(20 * SECOND, |pair| closed(pair, Side::Client).is_some());
+        assert_eq!(
+            closed(&pair, Side::Client),
+            Some(&ConnectionError::Refused),
+            "round {round}"
+        );
+        assert!(pair.hosts[1].connection.is_none(), "nothing to accept");
+        pair.run_until(20 * SECOND, |_| false);
+        assert_eq!(
+            pair.hosts[1].endpoint.connections().count(),
+            0,
+            "refused clients leave no state"
+        );
+    }
+}
+
+#[test]
+fn a_silent_host_is_unreachable_within_the_handshake_timeout() {
+    let config = PairConfig {
+        client: TransportConfig::default().handshake_timeout(3 * SECOND),
+        ..PairConfig::symmetric(
+            LinkConfig {
+                loss: 1.0,
+                ..lossy(0.0)
+            },
+            3,
+        )
+    };
+    let mut pair = Pair::new(config);
+    let start = pair.now;
+    pair.connect();
+    pair.run_until(10 * SECOND, |pair| closed(pair, Side::Client).is_some());
+    assert_eq!(
+        closed(&pair, Side::Client),
+        Some(&ConnectionError::Unreachable)
+    );
+    assert!(pair.now.saturating_since(start) <= 3 * SECOND + MS(10));
+    assert!(
+        pair.hosts[0].ip_bytes < 20 * 1500,
+        "a silent host is not flooded"
+    );
+}
+
+#[test]
+fn a_server_that_answers_only_the_syn_is_unreachable_too() {
+    let mut pair = Pair::new(PairConfig::symmetric(lossy(0.0), 4));
+    pair.connect();
+    pair.run_until(5 * SECOND, |pair| {
+        pair.connection(Side::Client).is_established()
+    });
+    let (now, dark) = (
+        pair.now,
+        LinkConfig {
+            loss: 1.0,
+            ..lossy(0.0)
+        },
+    );
+    pair.links[0].set_config(now, dark);
+    pair.run_until(10 * SECOND, |pair| closed(pair, Side::Client).is_some());
+    assert_eq!(
+        closed(&pair, Side::Client),
+        Some(&ConnectionError::Unreachable)
+    );
+}
+
+#[test]
+fn another_version_is_a_mismatch() {
+    let mut server = server();
+    let unknown = Syn {
+        version: VERSION + 1,
+        ..syn()
+    };
+    server.handle_datagram(START, raw::address(1), 0, &mut unknown.emit(1400));
+    let reply = drain(&mut server, START).remove(0);
+    let Ok(Packet::Version {
+        client_cid,
+        versions,
+    }) = Packet::parse(&reply)
+    else {
+        panic!("{reply:?}")
+    };
+    assert_eq!(
+        (client_cid, versions),
+        (raw::CID, &VERSION.to_be_bytes()[..])
+    );
+    assert!(reply.len() < 100);
+    // The client's side: a server that lists other versions only.
+    let mut pair = Pair::new(PairConfig::symmetric(lossy(0.0), 6));
+    pair.connect();
+    let mut first = pair.links[0].poll(pair.now + SECOND).expect("a SYN").data;
+    let Ok(Packet::Syn(sent)) = Packet::parse(&first) else {
+        panic!("{first:?}")
+    };
+    let address = pair.hosts[1].address;
+    for (versions, is_end) in [(vec![VERSION, 9], false), (vec![9, 10], true)] {
+        first = dfcp_proto::wire::emit_version(sent.client_cid, &versions);
+        pair.hosts[0]
+            .endpoint
+            .handle_datagram(pair.now, address, 0, &mut first);
+        pair.flush();
+        let ended = closed(&pair, Side::Client) == Some(&ConnectionError::VersionMismatch);
+        assert_eq!(ended, is_end, "{versions:?}");
+    }
+}
+
+#[test]
+fn an_unvalidated_address_gets_no_more_than_it_sent_and_no_state() {
+    for size in [1200, 1400, 1472] {
+        let mut server = server();
+        let (mut sent, mut received) = (0, 0);
+        for i in 0..50 {
+            let mut datagram = Syn {
+                attempt: i,
+                ..syn()
+            }
+            .emit(size);
+            sent += datagram.len();
+            server.handle_datagram(START, raw::address(1), 0, &mut datagram);
+            received += drain(&mut server, START)
+                .iter()
+                .map(Vec::len)
+                .sum::<usize>();
+        }
+        assert!(received <= 3 * sent, "{received} for {sent}");
+        assert!(received > 0);
+        assert_eq!(server.connections().count(), 0);
+        assert_eq!(server.poll_timeout(), None, "no timer, so no state");
+    }
+}
+
+#[test]
+fn a_small_syn_is_not_answered() {
+    let mut server = server();
+    server.handle_datagram(START, raw::address(1), 0, &mut syn().emit(1199));
+    assert!(drain(&mut server, START).is_empty());
+    assert_eq!(server.stats().refused, 1);
+}
+
+#[test]
+fn a_cookie_is_good_for_its_address_its_syn_and_its_time_only() {
+    let slot = Duration::from_secs(120);
+    let spoil: [(&str, fn(&mut Vec<u8>)); 6] = [
+        ("server ID", |ack| ack[5] ^= 1),
+        ("client ID", |ack| ack[13] ^= 1),
+        ("slot", |ack| ack[24] ^= 1),
+        ("slot at its end", |ack| ack[21..25].fill(0xff)),
+        ("size", |ack| ack[26] ^= 1),
+        ("cookie", |ack| ack[27] ^= 1),
+    ];
+    for (what, spoil) in spoil {
+        let mut server = server();
+        let mut ack = answer(&ask(&mut server, START, raw::address(1)), &params()).0;
+        spoil(&mut ack);
+        server.handle_datagram(START, raw::address(1), 0, &mut ack);
+        assert_eq!(server.connections().count(), 0, "{what}");
+        assert_eq!(server.stats().refused, 1, "{what}");
+    }
+    for (from, later, accepted) in [
+        (1, slot / 2, 1),
+        (2, Duration::ZERO, 0),
+        (1, 2 * slot, 0),
+        (1, 1000 * slot, 0),
+    ] {
+        let mut server = server();
+        let mut ack = answer(&ask(&mut server, START, raw::address(1)), &params()).0;
+        server.handle_datagram(START + later, raw::address(from), 0, &mut ack);
+        assert_eq!(
+            server.connections().count(),
+            accepted,
+            "from {from}, {later:?} later"
+        );
+    }
+}
+
+#[test]
+fn a_replayed_handshake_makes_no_second_connection() {
+    let mut server = server();
+    let ack = answer(&ask(&mut server, START, raw::address(1)), &params()).0;
+    for _ in 0..3 {
+        server.handle_datagram(START, raw::address(1), 0, &mut ack.clone());
+    }
+    assert_eq!(server.connections().count(), 1);
+    let handle = server.accept().expect("accepted");
+    assert_eq!(server.accept(), None);
+    let connection = server.connection(handle).expect("known");
+    connection.close(START, CloseCode::NO_ERROR, "");
+    server.forget(handle);
+    drain(&mut server, START);
+    for later in [0, 1, 100, 239, 241, 500] {
+        let now = START + Duration::from_secs(later);
+        server.handle_datagram(now, raw::address(1), 0, &mut ack.clone());
+        assert_eq!(server.connections().count(), 0, "{later} s later");
+        assert!(drain(&mut server, now).is_empty());
+    }
+}
+
+#[test]
+fn a_full_server_answers_nobody_new() {
+    let mut server = server_with(TransportConfig::default(), |_| true);
+    for i in 0..12 {
+        let from = raw::address(i);
+        server.handle_datagram(START, from, 0, &mut syn().emit(1400));
+        for synack in drain(&mut server, START) {
+            if matches!(Packet::parse(&synack), Ok(Packet::SynAck(_))) {
+                let mut ack = answer(&synack, &params()).0;
+                server.handle_datagram(START, from, 0, &mut ack);
+            }
+        }
+    }
+    assert_eq!(server.connections().count(), 8);
+}
+
+#[test]
+fn a_path_with_small_packets_connects_and_grows_when_it_can() {
+    for limit in [1200, 1300, 1400] {
+        let config = PairConfig {
+            client: TransportConfig::default().keep_alive(Some(5 * SECOND)),
+            ..PairConfig::symmetric(lossy(0.05), 7)
+        };
+        let mut pair = Pair::new(config);
+        pair.hosts.iter_mut().for_each(|h| h.path_mtu = limit);
+        assert!(pair.establish(8 * SECOND), "{limit}");
+        let mut flow = Flow::open(&mut pair, Side::Client, ChannelKind::Object, 2_000_000);
+        assert!(
+            run_flows(&mut pair, std::slice::from_mut(&mut flow), 30 * SECOND),
+            "{limit}"
+        );
+        let size = pair.connection(Side::Client).stats().datagram_size;
+        assert!(
+            size <= limit && size + 170 > limit,
+            "{size} on a path of {limit}"
+        );
+        pair.hosts.iter_mut().for_each(|h| h.path_mtu = usize::MAX);
+        pair.run_until(700 * SECOND, |_| false);
+        assert_eq!(
+            pair.connection(Side::Client).stats().datagram_size,
+            1472,
+            "{limit}"
+        );
+    }
+}
+
+#[test]
+fn the_smaller_of_both_sides_sizes_is_used() {
+    for (client, server) in [(9000, 1500), (1500, 9000), (1280, 9000)] {
+        let config = PairConfig {
+            client: TransportConfig::default().mtu(client),
+            server: TransportConfig::default().mtu(server),
+            ..PairConfig::symmetric(lossy(0.0), 8)
+        };
+        let mut pair = established(config);
+        pair.run_until(5 * SECOND, |_| false);
+        for side in Side::BOTH {
+            let size = pair.connection(side).stats().datagram_size;
+            assert_eq!(size, usize::from(client.min(server)) - 28, "{side:?}");
+        }
+    }
+}

@@ -1,0 +1,386 @@
+//! An authenticated peer that breaks the rules: the connection closes, nothing panics.
+
+use crate::common::raw::{RawClient, params, server_with};
+use crate::common::{MS, SECOND};
+use dfcp_proto::wire::{Frame, TransportParams, write_varint};
+use dfcp_proto::{
+    ChannelId, ChannelKind, CloseCode, ConnectionError, Duration, Event, Role, SchemeId,
+    TransportConfig,
+};
+
+const OBJECT: u64 = 2;
+const STREAM: u64 = 0;
+
+fn symbol(channel: u64, offset: u64, block_len: u64, esi: u32, data: &[u8]) -> Frame<'_> {
+    Frame::Symbol {
+        scheme: SchemeId::Dense,
+        channel,
+        offset,
+        block_len,
+        esi,
+        data,
+    }
+}
+
+/// Sends each group of frames as one packet; gives why the connection closed.
+fn verdict(packets: &[&[Frame<'_>]]) -> Option<ConnectionError> {
+    let mut raw = RawClient::connect();
+    packets.iter().for_each(|frames| raw.send_frames(frames));
+    let closed = raw.closed();
+    // It goes on to live its life without a panic, whatever happened.
+    for _ in 0..50 {
+        raw.now += MS(100);
+        raw.server.handle_timeout(raw.now);
+        raw.receive(|_, _| {});
+    }
+    closed
+}
+
+fn violation(code: CloseCode) -> Option<ConnectionError> {
+    Some(ConnectionError::Violation(code))
+}
+
+#[test]
+fn contradictions_about_blocks_close_the_connection() {
+    let (a, b) = ([1; 1000], [1; 999]);
+    let first = symbol(OBJECT, 5000, 3000, 0, &a);
+    let cases: [(&str, Frame<'_>); 9] = [
+        ("other symbol size", symbol(OBJECT, 5000, 3000, 1, &b)),
+        ("other length", symbol(OBJECT, 5000, 2999, 1, &a)),
+        ("overlap from below", symbol(OBJECT, 4999, 1000, 0, &a)),
+        ("overlap from above", symbol(OBJECT, 7999, 1000, 0, &a)),
+        (
+            "beyond the largest offset",
+            symbol(OBJECT, 1 << 60, 1000, 0, &a),
+        ),
+        (
+            "offset at the end of the numbers",
+            symbol(OBJECT, (1 << 62) - 1, 1000, 0, &a),
+        ),
+        ("no bytes", symbol(OBJECT, 0, 0, 0, &[])),
+        ("symbols without bytes", symbol(OBJECT, 0, 5, 0, &[])),
+        ("too many symbols", symbol(OBJECT, 0, 400_000, 0, &a)),
+    ];
+    for (what, second) in cases {
+        assert_eq!(
+            verdict(&[&[first], &[second]]),
+            violation(CloseCode::PROTOCOL),
+            "{what}"
+        );
+    }
+    let scheme = Frame::Symbol {
+        scheme: SchemeId::RaptorQ,
+        channel: OBJECT,
+        offset: 5000,
+        block_len: 3000,
+        esi: 1,
+        data: &a,
+    };
+    assert_eq!(
+        verdict(&[&[first], &[scheme]]),
+        violation(CloseCode::PROTOCOL),
+        "other code"
+    );
+    assert_eq!(
+        verdict(&[&[first], &[symbol(OBJECT, 5000, 3000, 1, &a)]]),
+        None
+    );
+}
+
+#[test]
+fn many_tiny_symbols_are_refused() {
+    for scheme in [SchemeId::Dense, SchemeId::RaptorQ] {
+        let frame = Frame::Symbol {
+            scheme,
+            channel: OBJECT,
+            offset: 0,
+            block_len: 250,
+            esi: 0,
+            data: &[1],
+        };
+        assert_eq!(
+            verdict(&[&[frame]]),
+            violation(CloseCode::PROTOCOL),
+            "{scheme:?}"
+        );
+    }
+    assert_eq!(
+        verdict(&[&[symbol(OBJECT, 0, 1, 0, &[1])]]),
+        None,
+        "a block of one byte is fine"
+    );
+}
+
+#[test]
+fn ends_that_contradict_each_other_or_the_data_close_the_connection() {
+    let data = [1; 1000];
+    let fin = |size| Frame::Fin {
+        channel: OBJECT,
+        size,
+    };
+    let block = symbol(OBJECT, 0, 1000, 0, &data);
+    let past = symbol(OBJECT, 1000, 1000, 0, &data);
+    for packets in [
+        [&[fin(500)][..], &[block][..]],
+        [&[block], &[fin(500)]],
+        [&[fin(1000)], &[fin(1001)]],
+        [&[fin(1000)], &[past]],
+        [&[fin(1 << 61)], &[]],
+    ] {
+        assert_eq!(
+            verdict(&packets),
+            violation(CloseCode::PROTOCOL),
+            "{packets:?}"
+        );
+    }
+    assert_eq!(verdict(&[&[block], &[fin(1000)]]), None);
+}
+
+#[test]
+fn more_data_than_granted_closes_the_connection() {
+    let data = [1; 1000];
+    // The budget is 32 MiB by default: in blocks of 256 symbols.
+    let mut raw = RawClient::connect();
+    for i in 0..200 {
+        raw.send_frames(&[symbol(OBJECT, 256_000 * i, 256_000, 0, &data)]);
+    }
+    assert_eq!(raw.closed(), violation(CloseCode::FLOW_CONTROL));
+    // Many small blocks count with what they cost.
+    let mut raw = RawClient::connect();
+    for i in 0..140_000 {
+        raw.send_frames(&[symbol(OBJECT, 2 * i, 1, 0, &[1])]);
+    }
+    assert!(matches!(
+        raw.closed(),
+        Some(ConnectionError::Violation(
+            CloseCode::FLOW_CONTROL | CloseCode::LIMIT
+        ))
+    ));
+    let stream = symbol(STREAM, 8 << 20, 1000, 0, &data);
+    assert_eq!(
+        verdict(&[&[stream]]),
+        violation(CloseCode::FLOW_CONTROL),
+        "a stream's own window"
+    );
+}
+
+#[test]
+fn channels_out_of_bounds_close_the_connection() {
+    let own = |role, kind, index| ChannelId::new(role, kind, index).0;
+    let server_stream = own(Role::Server, ChannelKind::Stream, 0);
+    let server_object = own(Role::Server, ChannelKind::Object, 0);
+    for channel in [server_stream, server_object] {
+        for frame in [
+            symbol(channel, 0, 1, 0, &[1]),
+            Frame::Fin { channel, size: 0 },
+            Frame::Reset {
+                channel,
+                code: 0,
+                charged: 0,
+            },
+            Frame::Stop { channel, code: 0 },
+            Frame::MaxStreamData { channel, limit: 9 },
+        ] {
+            assert_eq!(
+                verdict(&[&[frame]]),
+                violation(CloseCode::PROTOCOL),
+                "{frame:?} was never opened"
+            );
+        }
+    }
+    let far = own(Role::Client, ChannelKind::Stream, 100_000);
+    assert_eq!(
+        verdict(&[&[Frame::Fin {
+            channel: far,
+            size: 0
+        }]]),
+        violation(CloseCode::LIMIT)
+    );
+    let end = (1 << 62) - 4;
+    assert_eq!(
+        verdict(&[&[Frame::Fin {
+            channel: end,
+            size: 0
+        }]]),
+        violation(CloseCode::LIMIT)
+    );
+}
+
+#[test]
+fn frames_that_do_not_parse_close_the_connection() {
+    for plaintext in [
+        &[0x07][..],
+        &[0x0b, 0, 0, 1, 0, 0, 0],
+        &[0x02, 1],
+        &[0x16],
+        &[0x15, 0, 0x40],
+    ] {
+        let mut raw = RawClient::connect();
+        raw.send(plaintext);
+        assert_eq!(
+            raw.closed(),
+            violation(CloseCode::PROTOCOL),
+            "{plaintext:?}"
+        );
+    }
+    let mut raw = RawClient::connect();
+    raw.send(&[]);
+    raw.send(&[0; 1000]);
+    assert_eq!(raw.closed(), None, "padding is nothing");
+}
+
+fn ack(largest: u64, first_range: u64) -> Vec<u8> {
+    let mut out = vec![0x02];
+    [largest, 0, 0, 0, 1, first_range]
+        .into_iter()
+        .for_each(|v| write_varint(&mut out, v));
+    out
+}
+
+#[test]
+fn acknowledging_what_was_never_sent_closes_the_connection() {
+    let mut raw = RawClient::connect();
+    raw.send(&ack(1000, 0));
+    assert_eq!(raw.closed(), violation(CloseCode::PROTOCOL), "unsent");
+    // Numbers are skipped at random: acknowledging all of a range finds one.
+    let mut raw = RawClient::connect();
+    let (mut seen, mut largest) = (Vec::new(), 0);
+    while largest < 6000 {
+        raw.send_frames(&[Frame::Ping]);
+        raw.now += MS(5);
+        raw.receive(|pn, _| {
+            seen.push(pn);
+            largest = largest.max(pn);
+        });
+        raw.server.handle_timeout(raw.now);
+    }
+    seen.dedup();
+    assert!(
+        seen.windows(2).any(|w| w[0] + 1 < w[1]),
+        "some numbers were skipped"
+    );
+    raw.send(&ack(largest, largest));
+    assert_eq!(raw.closed(), violation(CloseCode::PROTOCOL), "skipped");
+}
+
+#[test]
+fn the_peer_learns_why_and_nothing_follows() {
+    let mut raw = RawClient::connect();
+    raw.send(&[0x07]);
+    let mut codes = Vec::new();
+    raw.receive(|_, frame| {
+        if let Frame::Close { code, .. } = frame {
+            codes.push(*code);
+        }
+    });
+    assert!(codes.contains(&CloseCode::PROTOCOL.0), "{codes:?}");
+    let mut raw = RawClient::connect();
+    raw.send_frames(&[
+        Frame::Close {
+            code: 300,
+            reason: b"bye",
+        },
+        Frame::Fin {
+            channel: 4,
+            size: 0,
+        },
+    ]);
+    let events: Vec<Event> = std::iter::from_fn(|| raw.connection().poll_event()).collect();
+    assert!(
+        matches!(events.last(), Some(Event::Closed(ConnectionError::PeerClosed { code, .. })) if code.0 == 300),
+        "{events:?}"
+    );
+    raw.receive(|_, frame| panic!("{frame:?} after a CLOSE"));
+}
+
+#[test]
+fn mad_parameters_and_clocks_are_survived() {
+    let extreme = TransportParams {
+        max_datagram: (1 << 62) - 1,
+        max_data: (1 << 62) - 1,
+        max_stream_data: (1 << 62) - 1,
+        max_channels: (1 << 62) - 1,
+        idle_timeout_ms: (1 << 62) - 1,
+        max_feedback_delay_us: (1 << 62) - 1,
+        ..params()
+    };
+    let nothing = TransportParams {
+        max_data: 0,
+        max_stream_data: 0,
+        max_channels: 0,
+        idle_timeout_ms: 1,
+        schemes: 0,
+        max_feedback_delay_us: 0,
+        ..params()
+    };
+    for params in [extreme, nothing] {
+        let server = server_with(TransportConfig::default(), |_| true);
+        let mut raw = RawClient::connect_with(server, &params);
+        let object = raw.connection().open(ChannelKind::Object);
+        if let Some(id) = object {
+            raw.connection().write(id, &[7; 1_000_000]).expect("open");
+        }
+        let mut largest = 0;
+        for clock in [0, 1 << 61, 5, (1 << 62) - 1, 0, 1] {
+            raw.now += MS(1);
+            raw.server.handle_timeout(raw.now);
+            raw.receive(|pn, _| largest = largest.max(pn));
+            let mut out = vec![0x02];
+            [largest, clock, clock, clock, 1, 0]
+                .into_iter()
+                .for_each(|v| write_varint(&mut out, v));
+            raw.send(&out);
+        }
+        let rate = raw.connection().stats().pacing_rate;
+        assert!(rate.as_bps() > 0);
+    }
+}
+
+#[test]
+fn a_receiver_that_lies_about_time_cannot_make_a_flood() {
+    // It acknowledges everything at 1 packet/ms but says it all came within microseconds.
+    let mut raw = RawClient::connect_with(
+        server_with(TransportConfig::default(), |_| true),
+        &TransportParams {
+            max_data: 1 << 40,
+            ..params()
+        },
+    );
+    let id = raw
+        .connection()
+        .open(ChannelKind::Object)
+        .expect("channels");
+    let (mut sent, start) = (0u64, raw.now);
+    let mut waiting = std::collections::VecDeque::new();
+    let (mut clock, mut delivered) = (0, 0u64);
+    while raw.now < start + 4 * SECOND {
+        while raw.connection().write(id, &[7; 65536]).is_ok_and(|n| n > 0) {}
+        raw.now += Duration::from_millis(1);
+        let now = raw.now;
+        raw.server.handle_timeout(now);
+        raw.receive(|pn, frame| {
+            if matches!(frame, Frame::Symbol { .. }) {
+                sent += 1;
+                waiting.push_back((now + MS(20), pn));
+            }
+        });
+        // The path carries one packet per millisecond, 11.8 Mbit/s, with a queue of 40.
+        waiting.truncate(60);
+        if let Some((at, pn)) = waiting.front().copied()
+            && at <= now
+        {
+            waiting.pop_front();
+            delivered += 1;
+            clock += 3;
+            let mut out = vec![0x02];
+            [pn, clock, 0, 0, 1, 0]
+                .into_iter()
+                .for_each(|v| write_varint(&mut out, v));
+            raw.send(&out);
+        }
+    }
+    assert!(
+        sent < 6 * delivered + 1000,
+        "{sent} packets sent, {delivered} carried"
+    );
+}

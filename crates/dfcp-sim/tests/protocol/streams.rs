@@ -1,0 +1,311 @@
+//! Streams: order, both directions, interleaving, flow control, resets.
+
+use crate::common::raw::RawClient;
+use crate::common::{Flow, MS, SECOND, established, link, lossy, run_flows};
+use dfcp_proto::wire::Frame;
+use dfcp_proto::{ChannelKind, Event, Read, TransportConfig};
+use dfcp_sim::{Pair, PairConfig, Side};
+
+const MIB: u64 = 1 << 20;
+
+fn stream(pair: &mut Pair, size: u64) -> Flow {
+    Flow::open(pair, Side::Client, ChannelKind::Stream, size)
+}
+
+/// Receive budget of the server 1 MiB, so that limits are reached soon.
+fn small_budget(loss: f64, seed: u64) -> Pair {
+    let config = PairConfig {
+        server: TransportConfig::default().receive_budget(MIB),
+        ..PairConfig::symmetric(lossy(loss), seed)
+    };
+    established(config)
+}
+
+#[test]
+fn both_directions_at_once() {
+    let mut pair = established(PairConfig::symmetric(lossy(0.1), 1));
+    let there = stream(&mut pair, MIB);
+    let back = Flow::new(there.channel, Side::Server, MIB);
+    let mut flows = [there, back];
+    // The server can answer once it knows of the stream.
+    flows[0].write(&mut pair);
+    let opened = Event::Opened(flows[0].channel);
+    assert!(pair.run_until(SECOND, |pair| pair.hosts[1].events.contains(&opened)));
+    assert!(run_flows(&mut pair, &mut flows, 60 * SECOND), "{flows:?}");
+}
+
+#[test]
+fn interleaved_streams_share_the_connection_evenly() {
+    let mut pair = established(PairConfig::symmetric(lossy(0.05), 2));
+    let mut flows: Vec<Flow> = (0..5).map(|_| stream(&mut pair, 4 * MIB)).collect();
+    let mut least_at_half = None;
+    let done = pair.run_until(60 * SECOND, |pair| {
+        let done = flows
+            .iter_mut()
+            .fold(true, |done, flow| flow.poll(pair) && done);
+        if flows.iter().any(|f| f.received > 2 * MIB) && least_at_half.is_none() {
+            least_at_half = flows.iter().map(|f| f.received).min();
+        }
+        done
+    });
+    assert!(done, "{flows:?}");
+    assert!(
+        least_at_half > Some(MIB),
+        "one stream had {least_at_half:?} when another had 2 MiB"
+    );
+}
+
+#[test]
+fn tiny_messages_arrive_without_waiting_for_more() {
+    let mut pair = established(PairConfig::symmetric(lossy(0.0), 3));
+    let mut flow = stream(&mut pair, 2000);
+    flow.chunk = 10;
+    let mut sent = 0;
+    while sent < 2000 {
+        let message: Vec<u8> = vec![7; 10];
+        assert_eq!(
+            pair.connection(Side::Client).write(flow.channel, &message),
+            Ok(10)
+        );
+        sent += 10;
+        pair.flush();
+        let mut got = 0;
+        // One way is 10 ms; nothing may wait for a second message.
+        assert!(
+            pair.run_until(MS(25), |pair| {
+                let (now, mut buffer) = (pair.now, [0; 64]);
+                match pair
+                    .connection(Side::Server)
+                    .read(now, flow.channel, &mut buffer)
+                {
+                    Ok(Read::Data(n)) => got += n,
+                    _ => return false,
+                }
+                got == 10
+            }),
+            "message ending at {sent}"
+        );
+    }
+}
+
+#[test]
+fn a_slow_reader_holds_the_sender_back() {
+    let mut pair = small_budget(0.02, 4);
+    let mut flow = stream(&mut pair, 6 * MIB);
+    for _ in 0..400 {
+        flow.write(&mut pair);
+        pair.run_until(MS(50), |_| false);
+        flow.read_some(&mut pair, 32_768);
+    }
+    assert!(flow.is_done(&pair), "{flow:?}");
+    let sent = pair.connection(Side::Client).stats().bytes_sent;
+    assert!(
+        sent < 8 * MIB,
+        "{sent} bytes sent for 6 MiB to a slow reader"
+    );
+}
+
+#[test]
+fn the_sender_never_passes_the_reader_by_more_than_the_window() {
+    let mut pair = small_budget(0.0, 5);
+    let mut flow = stream(&mut pair, 6 * MIB);
+    pair.run_until(5 * SECOND, |pair| {
+        flow.write(pair);
+        false
+    });
+    let unread = pair.connection(Side::Server).stats().bytes_received;
+    assert!(
+        unread < MIB,
+        "{unread} bytes sent to a reader that reads nothing"
+    );
+    assert!(
+        run_flows(&mut pair, std::slice::from_mut(&mut flow), 30 * SECOND),
+        "{flow:?}"
+    );
+}
+
+#[test]
+fn a_stream_that_nobody_reads_does_not_stop_another() {
+    for (seed, loss) in [(6, 0.0), (7, 0.2)] {
+        let mut pair = small_budget(loss, seed);
+        let mut ignored = stream(&mut pair, 4 * MIB);
+        let mut read = stream(&mut pair, 4 * MIB);
+        let done = pair.run_until(60 * SECOND, |pair| {
+            ignored.write(pair);
+            read.poll(pair)
+        });
+        assert!(done, "seed {seed}: {read:?}");
+    }
+}
+
+#[test]
+fn an_object_that_nobody_takes_stays_within_the_budget() {
+    let mut pair = small_budget(0.05, 8);
+    let mut flow = Flow::open(&mut pair, Side::Client, ChannelKind::Object, 5 * MIB);
+    pair.run_until(5 * SECOND, |pair| {
+        flow.write(pair);
+        false
+    });
+    let held = pair.connection(Side::Server).stats().symbols_received * 1472;
+    assert!(held < MIB + MIB / 4, "{held} bytes for a budget of 1 MiB");
+    assert!(
+        run_flows(&mut pair, std::slice::from_mut(&mut flow), 60 * SECOND),
+        "{flow:?}"
+    );
+}
+
+/// Opens a channel, writes, lets some of it arrive, and ends it early; far more often than there
+/// are channels, with far more data than there is credit.
+fn ended_early(kind: ChannelKind, seed: u64, end: impl Fn(&mut Pair, &Flow, u64)) {
+    let mut pair = small_budget(0.1, seed);
+    for round in 0..400 {
+        let mut flow = Flow::open(&mut pair, Side::Client, kind, 300_000);
+        flow.write(&mut pair);
+        pair.run_until(MS(round % 60), |_| false);
+        end(&mut pair, &flow, round);
+        // What the application of the server does with a channel that was reset.
+        pair.run_until(MS(5), |_| false);
+        for side in Side::BOTH {
+            pair.hosts[side as usize].events.clear();
+        }
+    }
+    pair.run_until(2 * SECOND, |_| false);
+    let mut flow = Flow::open(&mut pair, Side::Client, kind, 3 * MIB);
+    let done = run_flows(&mut pair, std::slice::from_mut(&mut flow), 60 * SECOND);
+    let client = pair.connection(Side::Client).stats();
+    assert!(done, "{kind:?}, seed {seed}: {flow:?}\n{client:?}");
+}
+
+#[test]
+fn resets_free_channels_and_credit() {
+    for (seed, kind) in [(20, ChannelKind::Object), (21, ChannelKind::Stream)] {
+        ended_early(kind, seed, |pair, flow, round| {
+            pair.connection(Side::Client)
+                .reset_channel(flow.channel, 300 + round);
+            if kind == ChannelKind::Stream {
+                pair.connection(Side::Client).end_recv(flow.channel);
+            }
+            pair.flush();
+            pair.run_until(SECOND, |pair| {
+                let reset = |e: &Event| matches!(e, Event::Reset { channel, .. } if *channel == flow.channel);
+                pair.hosts[1].events.iter().any(reset)
+            });
+            let now = pair.now;
+            let server = pair.connection(Side::Server);
+            if kind == ChannelKind::Stream {
+                assert!(
+                    server.read(now, flow.channel, &mut [0; 9]).is_err(),
+                    "round {round}"
+                );
+                server.reset_channel(flow.channel, 0);
+            }
+            server.end_recv(flow.channel);
+            pair.flush();
+        });
+    }
+}
+
+#[test]
+fn stops_free_channels_and_credit() {
+    for (seed, kind) in [(22, ChannelKind::Object), (23, ChannelKind::Stream)] {
+        ended_early(kind, seed, |pair, flow, round| {
+            pair.run_until(SECOND, |pair| {
+                pair.hosts[1].events.contains(&Event::Opened(flow.channel))
+            });
+            let now = pair.now;
+            let server = pair.connection(Side::Server);
+            if round % 2 == 0 {
+                server.stop_channel(now, flow.channel, 400 + round);
+            }
+            server.end_recv(flow.channel);
+            if kind == ChannelKind::Stream {
+                server.reset_channel(flow.channel, 1);
+                pair.connection(Side::Client).end_recv(flow.channel);
+            }
+            pair.flush();
+            pair.run_until(SECOND, |pair| {
+                let stopped = |e: &Event| matches!(e, Event::Stopped { channel, .. } if *channel == flow.channel);
+                pair.hosts[0].events.iter().any(stopped)
+            });
+            let client = pair.connection(Side::Client);
+            assert!(client.write(flow.channel, b"x").is_err(), "round {round}");
+        });
+    }
+}
+
+#[test]
+fn a_reset_is_told_once_with_its_code() {
+    let mut pair = established(PairConfig::symmetric(lossy(0.3), 24));
+    let mut flow = stream(&mut pair, 10 * MIB);
+    flow.write(&mut pair);
+    pair.run_until(MS(100), |_| false);
+    pair.connection(Side::Client)
+        .reset_channel(flow.channel, 777);
+    pair.flush();
+    pair.run_until(3 * SECOND, |_| false);
+    let told: Vec<_> = pair.hosts[1]
+        .events
+        .iter()
+        .filter(|e| matches!(e, Event::Reset { .. }))
+        .collect();
+    assert_eq!(
+        told,
+        [&Event::Reset {
+            channel: flow.channel,
+            code: 777
+        }]
+    );
+    assert!(
+        !pair.hosts[0]
+            .events
+            .contains(&Event::Acknowledged(flow.channel))
+    );
+}
+
+#[test]
+fn a_reset_counts_blocks_that_never_arrived() {
+    let mut raw = RawClient::connect();
+    let granted = max_data(&mut raw);
+    for index in 0..8 {
+        raw.send_frames(&[Frame::Reset {
+            channel: index << 2,
+            code: 1,
+            charged: 3 << 20,
+        }]);
+    }
+    raw.now += SECOND;
+    let after = max_data(&mut raw);
+    assert_eq!(
+        after,
+        granted + (8 * 3 << 20),
+        "credit used by reset channels comes back"
+    );
+}
+
+fn max_data(raw: &mut RawClient) -> u64 {
+    raw.send_frames(&[Frame::Ping]);
+    raw.now += MS(20);
+    let mut limit = 0;
+    raw.receive(|_, frame| {
+        if let Frame::MaxData(max) = frame {
+            limit = limit.max(*max);
+        }
+    });
+    limit
+}
+
+#[test]
+fn a_receiver_of_much_data_keeps_its_own_record_short() {
+    let path = link(100, 20);
+    let mut pair = established(PairConfig::symmetric(path, 25));
+    let mut flow = Flow::open(&mut pair, Side::Client, ChannelKind::Object, 40 * MIB);
+    assert!(run_flows(
+        &mut pair,
+        std::slice::from_mut(&mut flow),
+        30 * SECOND
+    ));
+    let server = pair.connection(Side::Server).stats();
+    assert!(server.packets_sent > 1000);
+    // It measured the path, so the sender acknowledged something of the receiver's.
+    assert!(server.min_rtt < MS(25), "{:?}", server.min_rtt);
+}

@@ -1,0 +1,203 @@
+//! Objects and streams of all sizes over all kinds of paths arrive complete and right.
+
+use crate::common::{
+    Flow, MS, SECOND, established, link, lossy, run_flows, scheme, transfer, with_profile,
+};
+use dfcp_proto::{ChannelKind, Profile, Rate, SchemeId};
+use dfcp_sim::{LinkConfig, Pair, PairConfig, Side};
+use std::net::SocketAddr;
+
+/// Bytes of one full block of the default profile, as the core cuts it at 1472-byte datagrams.
+fn block_len() -> u64 {
+    let config = PairConfig::symmetric(link(50, 20), 1);
+    let mut pair = established(config);
+    let flow = Flow::open(&mut pair, Side::Client, ChannelKind::Object, 1 << 20);
+    let mut flows = [flow];
+    flows[0].write(&mut pair);
+    let mut len = None;
+    pair.run_until(10 * SECOND, |pair| {
+        let now = pair.now;
+        if let Some(server) = pair.try_connection(Side::Server) {
+            if let Ok(Some((_, bytes))) = server.take_block(now, flows[0].channel) {
+                len.get_or_insert(bytes.len() as u64);
+            }
+        }
+        len.is_some()
+    });
+    len.expect("a block arrived")
+}
+
+fn impaired() -> Vec<(&'static str, LinkConfig)> {
+    let jitter = LinkConfig {
+        jitter: MS(8),
+        reorder: 0.05,
+        reorder_delay: MS(15),
+        ..lossy(0.0)
+    };
+    vec![
+        ("clean", lossy(0.0)),
+        ("5 %", lossy(0.05)),
+        ("20 %", lossy(0.2)),
+        ("50 %", lossy(0.5)),
+        ("jitter and reordering", jitter),
+        (
+            "duplication",
+            LinkConfig {
+                duplicate: 0.3,
+                ..lossy(0.02)
+            },
+        ),
+        (
+            "corruption",
+            LinkConfig {
+                corrupt: 0.1,
+                ..lossy(0.0)
+            },
+        ),
+        (
+            "no queue, no rate",
+            LinkConfig {
+                delay: MS(5),
+                ..LinkConfig::default()
+            },
+        ),
+    ]
+}
+
+#[test]
+fn objects_of_every_size_arrive_over_every_path() {
+    let block = block_len();
+    assert!(block > 100_000, "{block}");
+    for (seed, (name, link)) in (100..).zip(impaired()) {
+        for size in [0, 1, block, block + 1, 3_000_000] {
+            println!("{name}, {size} bytes, seed {seed}");
+            let config = PairConfig::symmetric(link.clone(), seed);
+            let pair = transfer(config, ChannelKind::Object, size, 120 * SECOND);
+            assert!(pair.links[0].stats().packets_in > 0);
+        }
+    }
+}
+
+#[test]
+fn streams_arrive_over_every_path() {
+    for (seed, (name, link)) in (200..).zip(impaired()) {
+        for size in [0, 1, 700_000] {
+            println!("{name}, {size} bytes, seed {seed}");
+            let config = PairConfig::symmetric(link.clone(), seed);
+            transfer(config, ChannelKind::Stream, size, 120 * SECOND);
+        }
+    }
+}
+
+#[test]
+fn every_code_and_every_rate_carry_an_object() {
+    let profiles = [
+        ("dense 16", scheme(SchemeId::Dense, 16)),
+        ("dense 256", scheme(SchemeId::Dense, 256)),
+        ("RaptorQ 64", scheme(SchemeId::RaptorQ, 64)),
+        ("RaptorQ 1000", scheme(SchemeId::RaptorQ, 1000)),
+        ("ARQ", scheme(SchemeId::Arq, 1)),
+        (
+            "fixed rate",
+            Profile::auto().with_fixed_rate(Rate::from_bps(20_000_000)),
+        ),
+        (
+            "ARQ at a fixed rate",
+            scheme(SchemeId::Arq, 1).with_fixed_rate(Rate::from_bps(20_000_000)),
+        ),
+    ];
+    for (seed, (name, profile)) in (300..).zip(profiles) {
+        for loss in [0.0, 0.2] {
+            for kind in [ChannelKind::Object, ChannelKind::Stream] {
+                println!("{name}, loss {loss}, {kind:?}, seed {seed}");
+                let config = with_profile(lossy(loss), seed, profile.clone());
+                transfer(config, kind, 2_500_000, 120 * SECOND);
+            }
+        }
+    }
+}
+
+#[test]
+fn maximum_rate_arrives_on_a_path_without_a_bottleneck() {
+    let path = LinkConfig {
+        delay: MS(10),
+        loss: 0.1,
+        ..LinkConfig::default()
+    };
+    for kind in [SchemeId::Dense, SchemeId::RaptorQ, SchemeId::Arq] {
+        let config = with_profile(path.clone(), 7, scheme(kind, 0).with_max_rate());
+        transfer(config, ChannelKind::Object, 4_000_000, 60 * SECOND);
+    }
+}
+
+#[test]
+fn coding_costs_little_more_than_what_was_lost() {
+    for (name, profile, allowed) in [
+        ("auto", Profile::auto(), 1.06),
+        ("RaptorQ", scheme(SchemeId::RaptorQ, 128), 1.09),
+        ("ARQ", scheme(SchemeId::Arq, 1), 1.06),
+    ] {
+        for (loss, rtt) in [(0.0, 60), (0.05, 60), (0.2, 60), (0.05, 200)] {
+            let size = 20_000_000;
+            let path = LinkConfig {
+                loss,
+                ..link(100, rtt)
+            };
+            let pair = transfer(
+                with_profile(path, 11, profile.clone()),
+                ChannelKind::Object,
+                size,
+                60 * SECOND,
+            );
+            let ideal = size as f64 * 1500.0 / 1440.0 / (1.0 - loss);
+            let overhead = pair.hosts[0].ip_bytes as f64 / ideal;
+            println!("{name}, loss {loss}, {rtt} ms: overhead {overhead:.3}");
+            assert!(
+                overhead < allowed,
+                "{name}, loss {loss}, {rtt} ms: overhead {overhead:.3}"
+            );
+        }
+    }
+}
+
+#[test]
+fn both_sides_may_have_ipv6_addresses() {
+    let mut pair = Pair::new(PairConfig::symmetric(lossy(0.1), 41));
+    for (host, port) in pair.hosts.iter_mut().zip([4000, 4001]) {
+        host.address = SocketAddr::new("2001:db8::1".parse().expect("an address"), port);
+        host.path_mtu = 1500 - 48;
+    }
+    assert!(pair.establish(8 * SECOND));
+    let flow = Flow::open(&mut pair, Side::Client, ChannelKind::Object, 2_000_000);
+    let mut flows = [flow];
+    assert!(run_flows(&mut pair, &mut flows, 30 * SECOND));
+    let size = pair.connection(Side::Client).stats().datagram_size;
+    assert_eq!(size, 1500 - 48, "IPv6 leaves 1452 bytes of 1500");
+}
+
+#[test]
+fn the_server_may_open_channels_too() {
+    for kind in [ChannelKind::Object, ChannelKind::Stream] {
+        let mut pair = established(PairConfig::symmetric(lossy(0.1), 42));
+        let flow = Flow::open(&mut pair, Side::Server, kind, 1_500_000);
+        let mut flows = [flow];
+        assert!(
+            run_flows(&mut pair, &mut flows, 30 * SECOND),
+            "{kind:?}: {flows:?}"
+        );
+    }
+}
+
+#[test]
+fn many_objects_one_after_the_other_and_at_once() {
+    let mut pair = established(PairConfig::symmetric(lossy(0.05), 43));
+    for round in 0..20 {
+        let mut flows: Vec<Flow> = (0..40)
+            .map(|i| Flow::open(&mut pair, Side::Client, ChannelKind::Object, 1000 * i))
+            .collect();
+        assert!(
+            run_flows(&mut pair, &mut flows, 30 * SECOND),
+            "round {round}"
+        );
+    }
+}
