@@ -96,16 +96,6 @@ fn prologue(client_cid: &[u8]) -> Vec<u8> {
     [b"dfcp".as_slice(), &VERSION.to_be_bytes(), client_cid].concat()
 }
 
-pub(super) fn public_of(key: &StaticKey) -> PublicKey {
-    let mut dh = DefaultResolver
-        .resolve_dh(&DHChoice::Curve25519)
-        .expect("Curve25519 is compiled in");
-    dh.set(key.secret());
-    let mut public = [0; 32];
-    public.copy_from_slice(dh.pubkey());
-    PublicKey(public)
-}
-
 fn finish(
     mut noise: HandshakeState,
     params: TransportParams,

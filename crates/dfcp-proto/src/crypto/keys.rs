@@ -1,5 +1,7 @@
 //! Static keys and the seeded generator that every secret of an endpoint comes from.
 
+use snow::params::DHChoice;
+use snow::resolvers::{CryptoResolver, DefaultResolver};
 use std::fmt;
 use std::str::FromStr;
 use zeroize::Zeroizing;
@@ -87,7 +89,13 @@ impl StaticKey {
 
     /// The public half.
     pub fn public(&self) -> PublicKey {
-        super::handshake::public_of(self)
+        let mut dh = DefaultResolver
+            .resolve_dh(&DHChoice::Curve25519)
+            .expect("Curve25519 is compiled in");
+        dh.set(self.secret());
+        let mut public = [0; 32];
+        public.copy_from_slice(dh.pubkey());
+        PublicKey(public)
     }
 
     /// The private bytes.
