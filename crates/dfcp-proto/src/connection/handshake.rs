@@ -1,6 +1,6 @@
 //! The handshake's client side, and what the first sealed packets confirm.
 //!
-//! Packets are repeated early: the first repeat comes after 30 ms, whether or not the path is
+//! Packets are repeated early: the first repeat comes after 20 ms, whether or not the path is
 //! longer, because a lost SYN would otherwise cost far more than a spare one.
 
 use super::Event;
@@ -17,7 +17,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 /// First repeat of a SYN; doubles with each further one.
-const SYN_REPEAT: Duration = Duration::from_millis(30);
+const SYN_REPEAT: Duration = Duration::from_millis(20);
 /// No two SYNs further apart than this.
 const MAX_REPEAT: Duration = Duration::from_millis(250);
 /// SYNs sent at the full size before smaller ones take turns.
