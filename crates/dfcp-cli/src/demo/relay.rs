@@ -42,13 +42,8 @@ impl Relay {
         self.client_addr
     }
 
-    /// What happened so far. Bytes are those of IPv4 packets: 28 more than each datagram carries.
-    #[cfg(test)]
-    pub fn stats(&self) -> PathStats {
-        self.emulator.stats()
-    }
-
-    /// Ends the relay; datagrams still on the path are gone.
+    /// Ends the relay; datagrams still on the path are gone. Bytes are those of IPv4 packets: 28
+    /// more than each datagram carries.
     ///
     /// # Errors
     /// When a socket had failed, which cut the path.

@@ -20,7 +20,5 @@ use dfcp::CloseCode;
 pub const DONE: CloseCode = CloseCode::NO_ERROR;
 /// The user ended the transfer.
 pub const INTERRUPTED: CloseCode = CloseCode(CloseCode::APPLICATION.0);
-/// The other side broke the protocol of files.
-pub const PROTOCOL: CloseCode = CloseCode(CloseCode::APPLICATION.0 + 1);
 /// This side cannot go on.
-pub const FAILED: CloseCode = CloseCode(CloseCode::APPLICATION.0 + 2);
+pub const FAILED: CloseCode = CloseCode(CloseCode::APPLICATION.0 + 1);

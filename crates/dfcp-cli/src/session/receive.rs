@@ -15,7 +15,7 @@ use super::message::{
 };
 use super::offer::Offer;
 use super::store::{Begin, Partial, Store};
-use super::{DONE, FAILED, PROTOCOL};
+use super::{DONE, FAILED};
 use crate::failure::{Failure, Kind};
 use crate::meter::Meter;
 
@@ -98,7 +98,7 @@ async fn reject(connection: &Connection, control: &mut SendStream, failure: &Fai
     };
     // Whether or not it is heard, the connection ends.
     let _ = tokio::time::timeout(CLOSING, said).await;
-    connection.close(PROTOCOL, &failure.message);
+    connection.close(FAILED, &failure.message);
 }
 
 /// What the sender said about a file.
@@ -152,7 +152,7 @@ impl Session<'_> {
                 }
             }
         }
-        self.finish_directories(made);
+        self.finish_directories(made).await?;
         let steady_bps = self.meter.steady_bps();
         // Everything is in its place: what happens to the connection now changes nothing. The
         // sender closes it as soon as it has read this.
@@ -181,12 +181,13 @@ impl Session<'_> {
     }
 
     /// Now that nothing is put into them any more, directories get their modes and times.
-    fn finish_directories(&mut self, made: Vec<usize>) {
+    async fn finish_directories(&mut self, made: Vec<usize>) -> Result<(), Failure> {
         for i in made.into_iter().rev() {
             if let Err(problem) = self.store.finish_dir(&self.entries[i]) {
-                self.outcomes.insert(i as u64, Outcome::Error(problem));
+                self.settle(i as u64, Outcome::Error(problem)).await?;
             }
         }
+        Ok(())
     }
 
     fn on_message(&mut self, message: FromSender) -> Result<(), Failure> {

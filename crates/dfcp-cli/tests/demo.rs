@@ -1,0 +1,39 @@
+//! The demo.
+
+mod common;
+
+use common::{Bench, run};
+
+#[test]
+fn a_small_demo_delivers() {
+    let bench = Bench::new();
+    let (code, report, _) = run(bench.program().args([
+        "demo", "--json", "--rate", "20M", "--size", "1M", "--rtt", "20ms", "--loss", "5%",
+    ]));
+    assert_eq!(code, 0, "{report}");
+    assert_eq!(report["hash_ok"], true);
+    assert_eq!(report["useful_bytes"], 1_000_000);
+    let limit = 0.95 * 20e6 * 1472.0 / 1500.0;
+    assert!((report["limit_bps"].as_f64().unwrap() - limit).abs() < 1.0);
+    for field in [
+        "goodput_bps",
+        "steady_bps",
+        "ratio",
+        "overhead",
+        "cpu_seconds_sender",
+    ] {
+        assert!(report[field].as_f64().unwrap() > 0.0, "{field}: {report}");
+    }
+}
+
+#[test]
+fn a_demo_that_cannot_run_says_why() {
+    let bench = Bench::new();
+    let mut command = bench.program();
+    command.env("TMPDIR", bench.path("none"));
+    let (code, report, _) = run(command.args(["demo", "--json"]));
+    assert!(
+        code == 1 && report["error"]["message"].is_string(),
+        "{report}"
+    );
+}

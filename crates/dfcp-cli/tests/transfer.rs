@@ -1,0 +1,156 @@
+//! Transfers that succeed, between two processes on loopback.
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::time::{Duration, SystemTime};
+
+use common::{Bench, bytes, run};
+
+/// A block of the default code at the usual datagram size, and the sizes around it.
+const BLOCK: usize = 183_040;
+
+#[test]
+fn files_of_all_sizes_arrive() {
+    let bench = Bench::new();
+    let sizes = [0, 1, 1000, BLOCK - 1, BLOCK, BLOCK + 1, 5_000_000];
+    let names: Vec<_> = sizes.iter().map(|size| format!("f{size}")).collect();
+    let receiver = bench.receiver(&["--once", "--allow", &bench.sender_key]);
+    let mut sender = bench.sender();
+    for (name, &size) in names.iter().zip(&sizes) {
+        sender.arg(bench.write(name, size));
+    }
+    let (code, report, _) = run(sender.arg(receiver.address.to_string()));
+    assert_eq!(code, 0, "{report}");
+    let total: usize = sizes.iter().sum();
+    assert_eq!(report["useful_bytes"], total);
+    assert_eq!(
+        (&report["files"], &report["error"]),
+        (&7.into(), &().into())
+    );
+    assert!(report["wire_bytes"].as_u64().unwrap() > total as u64);
+    for field in [
+        "goodput_bps",
+        "steady_bps",
+        "seconds",
+        "min_rtt_ms",
+        "cpu_seconds",
+    ] {
+        assert!(report[field].as_f64().unwrap() > 0.0, "{field}: {report}");
+    }
+    let (code, report) = receiver.end();
+    assert_eq!((code, &report["useful_bytes"]), (0, &total.into()));
+    assert_eq!(report["peer"], bench.sender_key);
+    for (name, size) in names.iter().zip(sizes) {
+        bench.assert_received(name, &bytes(name, size));
+    }
+    assert_eq!(
+        bench.received().len(),
+        names.len(),
+        "no partial files are left"
+    );
+}
+
+#[test]
+fn a_tree_arrives_with_modes_and_times_and_without_links() {
+    let bench = Bench::new();
+    let root = bench.path("tree");
+    fs::create_dir_all(root.join("empty")).unwrap();
+    let script = bench.write("tree/a/b/script", 10);
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o4751)).unwrap();
+    let time = SystemTime::UNIX_EPOCH + Duration::from_millis(1_234_567_890_125);
+    fs::File::options()
+        .append(true)
+        .open(&script)
+        .unwrap()
+        .set_modified(time)
+        .unwrap();
+    for i in 0..300 {
+        bench.write(&format!("tree/many/{i}"), i);
+    }
+    symlink("/etc/passwd", root.join("link")).unwrap();
+    let read_only = root.join("a");
+    fs::set_permissions(&read_only, fs::Permissions::from_mode(0o500)).unwrap();
+    let receiver = bench.receiver(&["--once"]);
+    let (code, report, said) = run(bench.sender().arg(&root).arg(receiver.address.to_string()));
+    fs::set_permissions(&read_only, fs::Permissions::from_mode(0o700)).unwrap();
+    assert_eq!((code, receiver.end().0), (0, 0), "{report}");
+    assert!(said.contains("link"), "the link is mentioned: {said}");
+    assert_eq!(bench.received().len(), 301);
+    assert!(bench.path("received/tree/empty").is_dir());
+    for i in 0..300 {
+        let name = format!("tree/many/{i}");
+        bench.assert_received(&name, &bytes(&name, i));
+    }
+    let script = fs::metadata(bench.path("received/tree/a/b/script")).unwrap();
+    assert_eq!(script.mode() & 0o7777, 0o751);
+    assert_eq!(script.modified().unwrap(), time);
+    let directory = bench.path("received/tree/a");
+    assert_eq!(fs::metadata(&directory).unwrap().mode() & 0o777, 0o500);
+    fs::set_permissions(directory, fs::Permissions::from_mode(0o700)).unwrap();
+}
+
+#[test]
+fn conflicts_are_settled_as_ordered() {
+    for (order, code, old_stays, names) in [
+        ("error", 3, true, vec!["new", "same", "x"]),
+        ("skip", 0, true, vec!["new", "same", "x"]),
+        ("overwrite", 0, false, vec!["new", "same", "x"]),
+        ("rename", 0, true, vec!["new", "same", "same.1", "x", "x.1"]),
+    ] {
+        let bench = Bench::new();
+        let sent = ["x", "same", "new"].map(|name| bench.write(name, 1000));
+        fs::create_dir(bench.path("received")).unwrap();
+        fs::write(bench.path("received/x"), vec![7; 1000]).unwrap();
+        fs::copy(&sent[1], bench.path("received/same")).unwrap();
+        let receiver = bench.receiver(&["--once", "--on-conflict", order]);
+        let (got, report, _) = run(bench.sender().args(&sent).arg(receiver.address.to_string()));
+        assert_eq!((got, receiver.end().0), (code, code), "{order}: {report}");
+        let x = if old_stays {
+            vec![7; 1000]
+        } else {
+            bytes("x", 1000)
+        };
+        bench.assert_received("x", &x);
+        bench.assert_received("new", &bytes("new", 1000));
+        let mut left = bench.received();
+        left.retain(|name| !name.ends_with(".dfcp-partial"));
+        assert_eq!(left, names, "{order}");
+    }
+}
+
+#[test]
+fn one_receiver_serves_several_senders() {
+    let bench = Bench::new();
+    let receiver = bench.receiver(&[]);
+    let senders = ["a", "b", "c"].map(|name| {
+        let file = bench.write(name, 2_000_000);
+        bench
+            .sender()
+            .arg(file)
+            .arg(receiver.address.to_string())
+            .spawn()
+            .unwrap()
+    });
+    for sender in senders {
+        assert_eq!(common::finish(sender).0, 0);
+    }
+    for name in ["a", "b", "c"] {
+        bench.assert_received(name, &bytes(name, 2_000_000));
+    }
+}
+
+#[test]
+fn raptorq_carries_files_too() {
+    let bench = Bench::new();
+    let receiver = bench.receiver(&["--once"]);
+    let file = bench.write("x", 3_000_000);
+    let mut sender = bench.sender();
+    let (code, report, _) = run(sender
+        .args(["--code", "raptorq"])
+        .arg(file)
+        .arg(receiver.address.to_string()));
+    assert_eq!((code, receiver.end().0), (0, 0), "{report}");
+    bench.assert_received("x", &bytes("x", 3_000_000));
+}
