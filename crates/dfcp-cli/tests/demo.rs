@@ -13,6 +13,7 @@ fn a_small_demo_delivers() {
     assert_eq!(code, 0, "{report}");
     assert_eq!(report["hash_ok"], true);
     assert_eq!(report["useful_bytes"], 1_000_000);
+    assert_eq!(report["rtt_ms_path"], 20.0);
     let limit = 0.95 * 20e6 * 1472.0 / 1500.0;
     assert!((report["limit_bps"].as_f64().unwrap() - limit).abs() < 1.0);
     for field in [

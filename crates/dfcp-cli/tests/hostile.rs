@@ -32,6 +32,11 @@ impl Sender {
         }
     }
 
+    async fn leave(self) {
+        drop((self.send, self.recv, self.connection));
+        self.endpoint.wait_idle().await;
+    }
+
     async fn say(&mut self, message: Value) {
         let json = message.to_string();
         self.send
@@ -146,7 +151,7 @@ fn a_wrong_hash_is_an_integrity_failure() {
                 .contains("x.dfcp-partial")
         );
         assert_eq!(sender.hear().await.unwrap()["type"], "summary");
-        sender.endpoint.close(dfcp::CloseCode::NO_ERROR, "").await;
+        sender.leave().await;
     });
     let (code, report) = receiver.end();
     assert_eq!((code, &report["error"]["kind"]), (6, &json!("integrity")));

@@ -24,7 +24,7 @@ use crate::session::{DONE, INTERRUPTED};
 /// Arguments.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// Address to listen on [default: [::]:4433, or 0.0.0.0:4433 where there is no IPv6]
+    /// Address to listen on; all addresses at port 4433 unless given
     #[arg(long, value_name = "ADDR")]
     listen: Option<SocketAddr>,
     /// Directory to receive into

@@ -25,7 +25,7 @@ pub struct Args {
     /// Files and directories
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
-    /// The receiver: HOST, HOST:PORT or [IPV6]:PORT
+    /// The receiver: HOST or HOST:PORT; IPv6 addresses in brackets
     #[arg(required = true)]
     host: Host,
     /// The receiver's public key; without it, known hosts are asked

@@ -293,6 +293,7 @@ mod tests {
     /// --ignored --nocapture --test-threads 1`.
     #[test]
     #[ignore = "a measurement, for a quiet machine"]
+    #[expect(clippy::disallowed_methods)] // packets are sent at a rate
     fn precision() {
         for mbit in [100, 500, 1000, 2000] {
             let (client, server) = (socket(), socket());

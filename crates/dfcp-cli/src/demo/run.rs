@@ -74,7 +74,7 @@ impl Args {
 #[derive(Debug, Serialize)]
 struct Summary {
     rate_bps: u64,
-    rtt_ms: f64,
+    rtt_ms_path: f64,
     loss: f64,
     size: u64,
     queue_packets: usize,
@@ -149,7 +149,7 @@ fn summary(args: &Args, transfer: Transfer, tcp: Option<Tcp>) -> Summary {
     let ideal = transfer.useful_bytes as f64 * 1500.0 / 1472.0 / (1.0 - args.loss);
     Summary {
         rate_bps: args.rate.as_bps(),
-        rtt_ms: args.rtt.as_secs_f64() * 1e3,
+        rtt_ms_path: args.rtt.as_secs_f64() * 1e3,
         loss: args.loss,
         size: args.size,
         queue_packets: path.queue_packets,

@@ -130,7 +130,9 @@ impl Problem {
     /// A problem, in at most a kilobyte of words.
     pub fn new(kind: ProblemKind, message: impl Into<String>) -> Self {
         let mut message = message.into();
-        message.truncate(message.floor_char_boundary(1000));
+        while message.len() > 1000 {
+            message.pop();
+        }
         Self { kind, message }
     }
 

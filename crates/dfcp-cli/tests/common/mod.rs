@@ -217,7 +217,7 @@ pub fn wait(child: &mut Child) -> ExitStatus {
             child.kill().unwrap();
             panic!("a process does not end");
         }
-        std::thread::sleep(Duration::from_millis(10));
+        pause();
     }
 }
 
@@ -245,11 +245,17 @@ fn parse(stdout: &[u8]) -> Value {
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text:?}"))
 }
 
+/// Before looking again at another process or its files, which do not call back.
+#[expect(clippy::disallowed_methods)]
+fn pause() {
+    std::thread::sleep(Duration::from_millis(5));
+}
+
 /// Waits until something holds.
 pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let start = Instant::now();
     while !holds() {
         assert!(start.elapsed() < PATIENCE, "never: {what}");
-        std::thread::sleep(Duration::from_millis(5));
+        pause();
     }
 }
