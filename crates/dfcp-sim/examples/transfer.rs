@@ -1,7 +1,8 @@
 //! One transfer per path in simulated time, as a table: goodput and overhead against the limit.
 //!
-//! `cargo run --release -p dfcp-sim --example transfer -- [MB] [rate Mbit/s] [rtt ms] [loss %]`;
-//! without the last two, a grid.
+//! `cargo run --release -p dfcp-sim --example transfer -- [MB] [rate Mbit/s] [rtt ms] [loss %]
+//! [queue packets]`;
+//! without RTT and loss, a grid; without a queue, one bandwidth-delay product.
 
 use dfcp_proto::{Duration, Rate};
 use dfcp_sim::{LinkConfig, ObjectTransfer, Pair, PairConfig, Queue, Side};
@@ -25,15 +26,16 @@ fn main() {
     println!("|---|---|---|---|---|---|---|---|---|");
     for &rtt in &rtts {
         for &loss in &losses {
-            run(megabytes, mbit, rtt, loss / 100.0);
+            run(megabytes, mbit, rtt, loss / 100.0, args.get(4).map(|&q| q as usize));
         }
     }
 }
 
-fn run(megabytes: f64, mbit: f64, rtt: f64, loss: f64) {
+fn run(megabytes: f64, mbit: f64, rtt: f64, loss: f64, queue: Option<usize>) {
     let rate = Rate::from_bps((mbit * 1e6) as u64);
     let delay = Duration::from_secs_f64(rtt / 2e3);
     let bdp_packets = (rate.bytes_in(2 * delay) / 1500).max(50) as usize;
+    let bdp_packets = queue.unwrap_or(bdp_packets);
     let link = LinkConfig {
         rate: Some(rate),
         delay,

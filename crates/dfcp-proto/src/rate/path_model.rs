@@ -12,12 +12,14 @@
 //! model sets its estimate to S and holds a small queue of `target` by the linear rule
 //! rate = S · (1 + (target − q) ÷ 3 RTT): an integrator with gain ½ per feedback delay, stable.
 //! While the queue is empty the estimate only rises, first gently, then faster, at most by a
-//! quarter per round trip. Congestion marks and excess loss shrink the target.
+//! quarter per round trip. Congestion marks and loss of our own making ([`super::path_loss`])
+//! shrink the target.
 //!
 //! The times of arrival are the receiver's word. What it says is bounded by what our own clock saw
 //! delivered: the estimate stays below twice that ([`Delivered`]), so neither a liar nor a broken
 //! clock makes a flood.
 
+use super::path_loss::{Check, PathLoss, Sample, Verdict};
 use super::{AckPoint, Feedback, RateController};
 use crate::time::{Duration, Instant, Rate};
 use std::collections::VecDeque;
@@ -32,6 +34,8 @@ const MAX_TARGET: f64 = 0.010;
 /// Highest pacing gain after start-up, and the lowest.
 const MAX_GAIN: f64 = 1.2;
 const MIN_GAIN: f64 = 0.7;
+/// Least time without a push after the path said no, seconds.
+const MIN_HOLD: f64 = 0.5;
 /// An estimate above this multiple of what was delivered is not believed.
 const MAX_CLAIM: f64 = 2.0;
 /// The same for three round trips after start-up, which multiplied the rate while it was measured.
@@ -62,8 +66,9 @@ pub struct PathModel {
     caution: f64,
     /// Push while the queue is empty; doubles every round trip.
     push: f64,
-    /// Rounds for which `push` stays put after the path said no.
-    hold: u32,
+    /// `push` stays put until then, after the path said no.
+    hold: Option<Instant>,
+    check: Option<Check>,
     round_ends: u64,
     round_start: Option<AckPoint>,
     round_ce: u64,
@@ -121,7 +126,8 @@ impl Default for PathModel {
             loss: PathLoss::default(),
             caution: 1.0,
             push: 1.0,
-            hold: 0,
+            hold: None,
+            check: None,
             round_ends: 0,
             round_start: None,
             round_ce: 0,
@@ -188,9 +194,7 @@ impl PathModel {
         if time <= 0.0 {
             return None;
         }
-        let sent = to.sent_total.saturating_sub(from.sent_total) as f64;
-        let delivered = to.delivered_total.saturating_sub(from.delivered_total) as f64;
-        Some(self.loss.offered(sent, delivered, self.packet) / time)
+        Some(self.loss.offered(&Sample::between(from, to, self.packet)) / time)
     }
 
     fn on_point(&mut self, now: Instant, ack: AckPoint, idle_total: u64) {
@@ -252,6 +256,9 @@ impl PathModel {
     }
 
     fn enter_steady(&mut self) {
+        if matches!(self.phase, Phase::Steady) {
+            return;
+        }
         self.phase = Phase::Steady;
         self.steady_since = self.delivered.intervals;
         self.gain = 1.0;
@@ -331,53 +338,73 @@ impl PathModel {
     }
 
     /// Once per round trip: the loss of the round, marks, and the push.
-    fn end_round(&mut self, last: AckPoint, idle_total: u64) {
+    fn end_round(&mut self, now: Instant, last: AckPoint, feedback: &Feedback<'_>) {
         let start = self.round_start.replace(last);
-        let app_limited = start.is_none_or(|s| idle_total >= s.sent_total);
+        let app_limited = start.is_none_or(|s| feedback.idle_total >= s.sent_total);
         let (ce, packets) = (self.round_ce, self.round_packets.max(1));
         (self.round_ce, self.round_packets) = (0, 0);
         self.caution = (self.caution * 1.05).min(1.0);
-        self.hold = self.hold.saturating_sub(1);
-        if self.hold == 0 {
+        if self.hold.is_none_or(|until| until <= now) {
             self.push = (self.push * 2.0).min(64.0);
         }
-        if let Phase::Startup {
-            best,
-            dispersed,
-            stale_rounds,
-            best_at_round,
-        } = self.phase
-            && best > 0.0
-        {
-            let grown = best > 1.1 * best_at_round;
-            let stale_rounds = if grown || app_limited {
-                0
-            } else {
-                stale_rounds + 1
-            };
-            let best_at_round = if grown { best } else { best_at_round };
-            self.phase = Phase::Startup {
-                best,
-                dispersed,
-                stale_rounds,
-                best_at_round,
-            };
-            if stale_rounds >= 3 {
-                self.enter_steady();
-            }
-        }
-        let marked = ce as f64 / packets as f64;
+        self.startup_round(app_limited);
         if ce > 0 {
-            self.back_off(marked.clamp(0.1, 0.5));
+            let marked = ce as f64 / packets as f64;
+            self.estimate *= 1.0 - marked.clamp(0.1, 0.5);
+            self.back_off(now);
         }
         let Some(start) = start else { return };
-        let sent = last.sent_total.saturating_sub(start.sent_total) as f64;
-        let delivered = last.delivered_total.saturating_sub(start.delivered_total) as f64;
-        let reduced = self.gain < 0.95 || self.hold > 0;
-        if self.loss.end_round(sent, delivered, self.packet, reduced)
-            && matches!(self.phase, Phase::Steady)
-        {
-            self.back_off(0.05);
+        let sample = Sample::between(&start, &last, self.packet);
+        let pushing = self.gain > 1.01;
+        if self.loss.end_round(&sample, pushing) && self.check.is_none() && !app_limited {
+            let carried = match self.phase {
+                Phase::Startup { best, .. } => best,
+                Phase::Steady => 0.0,
+            };
+            self.enter_steady();
+            let from = last.sent_total + feedback.bytes_in_flight;
+            self.check = Some(Check::new(now, &sample, from, carried));
+        }
+    }
+
+    fn startup_round(&mut self, app_limited: bool) {
+        let Phase::Startup {
+            best,
+            stale_rounds,
+            best_at_round,
+            ..
+        } = &mut self.phase
+        else {
+            return;
+        };
+        if *best <= 0.0 {
+            return;
+        }
+        if *best > 1.1 * *best_at_round {
+            (*stale_rounds, *best_at_round) = (0, *best);
+        } else if !app_limited {
+            *stale_rounds += 1;
+        }
+        if *stale_rounds >= 3 {
+            self.enter_steady();
+        }
+    }
+
+    /// Follows a running check to its verdict.
+    fn watch_check(&mut self, now: Instant, last: AckPoint) {
+        let Some(check) = &mut self.check else { return };
+        match check.verdict(now, last, self.packet, self.rtt) {
+            None => {}
+            Some(Verdict::Own(loss)) => {
+                self.loss.base = loss;
+                self.estimate = check.offered;
+                self.check = None;
+            }
+            Some(Verdict::Congestion) => {
+                self.estimate = check.delivered;
+                self.back_off(now);
+            }
+            Some(Verdict::Unclear) => self.check = None,
         }
     }
 
@@ -392,22 +419,20 @@ impl PathModel {
         if let Some(rate) = self.delivered.rate {
             let recent = self.delivered.intervals - self.steady_since < 3;
             let claim = if recent { EARLY_CLAIM } else { MAX_CLAIM };
-            let most = claim * rate / (1.0 - self.loss.base.unwrap_or(0.0).min(MAX_EXCUSE));
+            let most = claim * rate / (1.0 - self.loss.base.min(MAX_EXCUSE));
             self.estimate = self
                 .estimate
                 .min(most.max(16.0 * self.packet / self.rtt.max(0.001)));
         }
     }
 
-    /// The network said no: aim at a smaller queue, give up a share, do not push for a while.
-    fn back_off(&mut self, share: f64) {
-        if matches!(self.phase, Phase::Startup { .. }) {
-            self.enter_steady();
-        }
+    /// The network said no: aim at a smaller queue and do not push for a while.
+    fn back_off(&mut self, now: Instant) {
+        self.enter_steady();
+        self.check = None;
         self.caution = (self.caution / 2.0).max(0.1);
-        self.estimate *= 1.0 - share;
         self.push = 1.0;
-        self.hold = 8;
+        self.hold = Some(now + Duration::from_secs_f64((8.0 * self.rtt).max(MIN_HOLD)));
     }
 }
 
@@ -428,10 +453,11 @@ impl RateController for PathModel {
         self.on_point(feedback.now, newest, feedback.idle_total);
         self.delivered
             .update(feedback.now, newest, feedback.idle_total, self.rtt);
+        self.watch_check(feedback.now, newest);
         self.bound_by_delivery();
         if newest.delivered_total >= self.round_ends {
             self.round_ends = newest.delivered_total + feedback.bytes_in_flight;
-            self.end_round(newest, feedback.idle_total);
+            self.end_round(feedback.now, newest, feedback);
         }
     }
 
@@ -446,6 +472,9 @@ impl RateController for PathModel {
                 INITIAL_WINDOW as f64 * self.packet / self.rtt,
                 2.0 * self.window() as f64 / self.rtt,
             );
+        }
+        if let Some(check) = &self.check {
+            rate = rate.min(check.rate());
         }
         Rate::from_bps((rate * 8.0) as u64)
     }
@@ -551,61 +580,5 @@ impl BaseDelay {
     fn rise(&mut self, by: f64) {
         self.current = self.current.min(self.previous) + by;
         self.previous = self.current;
-    }
-}
-
-/// What the path loses while it is not full.
-#[derive(Debug, Default)]
-struct PathLoss {
-    base: Option<f64>,
-    /// Rounds in a row with more loss than the base although we had slowed down.
-    stubborn: u32,
-}
-
-impl PathLoss {
-    /// Loss of a sample and the loss that chance alone may make of the base.
-    fn judge(&self, sent: f64, delivered: f64, packet: f64) -> (f64, f64) {
-        let loss = (1.0 - delivered / sent.max(1.0)).clamp(0.0, 0.99);
-        let base = self.base.unwrap_or(0.0);
-        let packets = (sent / packet).max(1.0);
-        (
-            loss,
-            base + 0.01 + 3.0 * (base.max(1.0 / packets) * (1.0 - base) / packets).sqrt(),
-        )
-    }
-
-    /// Bytes that went through the bottleneck, of which `delivered` arrived.
-    fn offered(&self, sent: f64, delivered: f64, packet: f64) -> f64 {
-        let (loss, allowed) = self.judge(sent, delivered, packet);
-        if loss <= allowed {
-            sent
-        } else {
-            (delivered / (1.0 - self.base.unwrap_or(0.0))).min(sent)
-        }
-    }
-
-    /// Learns from a round; true if it lost more than the path does by itself. `reduced` says
-    /// that the sender had slowed down for it: loss that stays then is the path's own.
-    fn end_round(&mut self, sent: f64, delivered: f64, packet: f64, reduced: bool) -> bool {
-        if sent < 16.0 * packet {
-            return false;
-        }
-        let (loss, allowed) = self.judge(sent, delivered, packet);
-        let Some(base) = self.base else {
-            self.base = Some(loss);
-            return false;
-        };
-        if loss > allowed {
-            self.stubborn = if reduced { self.stubborn + 1 } else { 1 };
-            if self.stubborn >= 3 {
-                self.base = Some(loss);
-                self.stubborn = 0;
-            }
-            return self.stubborn > 0;
-        }
-        self.stubborn = 0;
-        let weight = if loss < base { 0.125 } else { 0.0625 };
-        self.base = Some(base + weight * (loss - base));
-        false
     }
 }
