@@ -47,7 +47,7 @@ impl Bar {
             return Self(None);
         }
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-        let template = "{bar:24} {bytes}/{total_bytes} {bytes_per_sec} eta {eta} {msg}";
+        let template = "{bar:16} {bytes}/{total_bytes} {bytes_per_sec} eta {eta} {wide_msg}";
         // A wrong template would be a mistake of ours; the default one serves then.
         if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style);
@@ -72,7 +72,7 @@ fn cost(connection: &Connection, remote: SocketAddr, bytes: u64) -> String {
     let wire = report.wire_bytes.max(report.wire_bytes_received) as f64;
     let overhead = (wire / bytes.max(1) as f64 - 1.0).max(0.0);
     format!(
-        "| rtt {:.0} ms, loss {:.1} %, overhead {:.1} %",
+        "rtt {:.0} ms, loss {:.1} %, overhead {:.1} %",
         report.rtt_ms,
         connection.stats().loss * 100.0,
         overhead * 100.0
