@@ -29,7 +29,7 @@ pub(super) struct Sample {
     sent: f64,
     delivered: f64,
     packets: f64,
-    seconds: f64,
+    pub(super) seconds: f64,
 }
 
 impl Sample {
@@ -215,7 +215,8 @@ mod tests {
     #[test]
     fn pushing_teaches_no_loss() {
         let mut loss = PathLoss::default();
-        let round = |lost| Sample::between(&point(0, 0, 0), &point(1000, 1000 - lost, 60), PACKET);
+        let round =
+            |lost: u64| Sample::between(&point(0, 0, 0), &point(1000, 1000 - lost, 60), PACKET);
         for _ in 0..1000 {
             loss.end_round(&round(8), true);
         }

@@ -355,6 +355,9 @@ impl PathModel {
         }
         let Some(start) = start else { return };
         let sample = Sample::between(&start, &last, self.packet);
+        if sample.seconds > 4.0 * self.rtt + 1.0 {
+            return; // a blackout: what it swallowed says nothing of the path that came back
+        }
         let pushing = self.gain > 1.01;
         if self.loss.end_round(&sample, pushing) && self.check.is_none() && !app_limited {
             let carried = match self.phase {
