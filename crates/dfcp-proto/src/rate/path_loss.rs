@@ -99,10 +99,9 @@ impl PathLoss {
 pub(super) enum Verdict {
     /// The path loses this by itself.
     Own(f64),
-    /// We sent too fast.
+    /// We sent too fast; also the answer when the queue would not drain or too little was sent to
+    /// tell, because a mistake this way only costs time.
     Congestion,
-    /// Too little was sent to tell.
-    Unclear,
 }
 
 /// A look at the loss from below the rate that is known to arrive.
@@ -113,6 +112,8 @@ pub(super) struct Check {
     from_total: u64,
     first: Option<AckPoint>,
     loss_before: f64,
+    /// Longest time until packets of the check come back from an empty queue, seconds.
+    wait: f64,
     /// Rates before the check, bytes per second: what arrived, and what was sent.
     pub(super) delivered: f64,
     pub(super) offered: f64,
@@ -120,14 +121,22 @@ pub(super) struct Check {
 
 impl Check {
     /// A check for the loss of `round`; what was sent before `from_total` does not count.
-    /// `carried` is a rate that the path is known to have carried, in case the round had gaps.
-    pub(super) fn new(now: Instant, round: &Sample, from_total: u64, carried: f64) -> Self {
+    /// `carried` is a rate that the path is known to have carried, in case the round had gaps;
+    /// `wait` seconds is how long the queue may take to drain.
+    pub(super) fn new(
+        now: Instant,
+        round: &Sample,
+        from_total: u64,
+        carried: f64,
+        wait: f64,
+    ) -> Self {
         let delivered = (round.delivered / round.seconds).max(carried);
         Self {
             since: now,
             from_total,
             first: None,
             loss_before: round.loss(),
+            wait,
             delivered,
             offered: delivered / (1.0 - round.loss()),
         }
@@ -138,17 +147,17 @@ impl Check {
         CHECK_SHARE * self.delivered
     }
 
-    /// The verdict, once there is one.
+    /// The verdict, once there is one. Packets that still meet a full queue do not count.
     pub(super) fn verdict(
         &mut self,
         now: Instant,
         last: AckPoint,
         packet: f64,
-        rtt: f64,
+        still_full: bool,
     ) -> Option<Verdict> {
         let want = (EXPECTED_LOSSES / self.loss_before).clamp(MIN_PACKETS, MAX_PACKETS);
         let settled = self.from_total + (SETTLE * packet) as u64;
-        if last.sent_total >= settled {
+        if last.sent_total >= settled && (self.first.is_some() || !still_full) {
             let first = self.first.get_or_insert(last);
             let sample = Sample::between(first, &last, packet);
             if sample.packets >= want {
@@ -161,9 +170,9 @@ impl Check {
                 });
             }
         }
-        let patience = 4.0 * rtt + 2.0 * (want + SETTLE) * packet / self.rate().max(1.0);
+        let patience = self.wait + 2.0 * (want + SETTLE) * packet / self.rate().max(1.0);
         let late = now.saturating_since(self.since) > Duration::from_secs_f64(patience.min(60.0));
-        late.then_some(Verdict::Unclear)
+        late.then_some(Verdict::Congestion)
     }
 }
 
@@ -183,12 +192,12 @@ mod tests {
     fn check(share: f64) -> Option<Verdict> {
         let (start, end) = (point(0, 0, 0), point(500, 400, 60));
         let round = Sample::between(&start, &end, PACKET);
-        let mut check = Check::new(Instant::ZERO, &round, 500 * 1500, 0.0);
+        let mut check = Check::new(Instant::ZERO, &round, 500 * 1500, 0.0, 1.0);
         assert!(check.rate() < 400.0 * PACKET / 0.060, "below what arrived");
         (500..700u64).find_map(|sent| {
             let arrived = 400.0 + (sent - 500) as f64 * (1.0 - share);
             let now = Instant::ZERO + Duration::from_millis(sent / 10);
-            check.verdict(now, point(sent, arrived as u64, sent), PACKET, 0.06)
+            check.verdict(now, point(sent, arrived as u64, sent), PACKET, false)
         })
     }
 
@@ -206,10 +215,10 @@ mod tests {
     #[test]
     fn a_check_without_traffic_ends() {
         let round = Sample::between(&point(0, 0, 0), &point(500, 400, 60), PACKET);
-        let mut check = Check::new(Instant::ZERO, &round, 500 * 1500, 0.0);
+        let mut check = Check::new(Instant::ZERO, &round, 500 * 1500, 0.0, 1.0);
         let late = Instant::ZERO + Duration::from_secs(61);
-        let verdict = check.verdict(late, point(500, 400, 60), PACKET, 0.06);
-        assert_eq!(verdict, Some(Verdict::Unclear));
+        let verdict = check.verdict(late, point(500, 400, 60), PACKET, false);
+        assert_eq!(verdict, Some(Verdict::Congestion));
     }
 
     #[test]

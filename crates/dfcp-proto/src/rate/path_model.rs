@@ -34,6 +34,8 @@ const MAX_TARGET: f64 = 0.010;
 /// Highest pacing gain after start-up, and the lowest.
 const MAX_GAIN: f64 = 1.2;
 const MIN_GAIN: f64 = 0.7;
+/// Measurements kept however old: ten packets of a slow path.
+const MIN_POINTS: usize = 12;
 /// Least time without a push after the path said no, seconds.
 const MIN_HOLD: f64 = 0.5;
 /// An estimate above this multiple of what was delivered is not believed.
@@ -202,7 +204,7 @@ impl PathModel {
         let queue = self.base.update(now, delay);
         self.points.push_back(Point { ack, queue });
         let keep = Duration::from_secs_f64(2.0 * self.span() + 0.05);
-        while self.points.len() > 2
+        while self.points.len() > MIN_POINTS
             && self
                 .points
                 .front()
@@ -229,12 +231,21 @@ impl PathModel {
             return;
         };
         let span = (self.rtt / 8.0).clamp(0.002, 0.020);
+        // Long enough for a rate: in time, and in packets on slow paths.
+        let train = last.sent_total.saturating_sub((10.0 * self.packet) as u64);
+        let until = last
+            .received_at
+            .saturating_sub(Duration::from_secs_f64(span));
+        let begins = |p: &&Point| p.ack.sent_total <= train && p.ack.received_at <= until;
         let from = self
-            .point_before(span)
+            .points
+            .iter()
+            .rev()
+            .find(begins)
             .or(self.points.front())
             .map(|p| p.ack);
         if let Some(from) = from
-            && last.sent_total - from.sent_total >= (10.0 * self.packet) as u64
+            && from.sent_total <= train
             && let Some(rate) = self.service_rate(&from, &last)
         {
             best = best.max(rate);
@@ -366,7 +377,8 @@ impl PathModel {
             };
             self.enter_steady();
             let from = last.sent_total + feedback.bytes_in_flight;
-            self.check = Some(Check::new(now, &sample, from, carried));
+            let wait = 4.0 * self.rtt + 6.0 * self.standing_queue(0.0);
+            self.check = Some(Check::new(now, &sample, from, carried, wait));
         }
     }
 
@@ -395,8 +407,12 @@ impl PathModel {
 
     /// Follows a running check to its verdict.
     fn watch_check(&mut self, now: Instant, last: AckPoint) {
-        let Some(check) = &mut self.check else { return };
-        match check.verdict(now, last, self.packet, self.rtt) {
+        let queue = self.standing_queue(self.span());
+        let still_full = queue > MIN_TARGET.max(2.5 * self.packet / self.estimate.max(1.0));
+        let Some(check) = &mut self.check else {
+            return;
+        };
+        match check.verdict(now, last, self.packet, still_full) {
             None => {}
             Some(Verdict::Own(loss)) => {
                 self.loss.base = loss;
@@ -407,7 +423,6 @@ impl PathModel {
                 self.estimate = check.delivered;
                 self.back_off(now);
             }
-            Some(Verdict::Unclear) => self.check = None,
         }
     }
 
