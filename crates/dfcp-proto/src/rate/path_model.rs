@@ -26,14 +26,18 @@ use std::collections::VecDeque;
 
 /// First flight, packets; the dispersion of this train is the first look at the bottleneck.
 const INITIAL_WINDOW: u64 = 32;
-/// Never send slower than this many packets per round trip.
-const MIN_WINDOW: f64 = 4.0;
+/// Never send slower than this many packets in a round trip or this many seconds, whichever is
+/// longer: on a short path even one packet a round trip may be a flood.
+const MIN_WINDOW: f64 = 2.0;
+const MIN_WINDOW_TIME: f64 = 0.25;
 /// Bounds of the standing queue that we aim at.
 const MIN_TARGET: f64 = 0.004;
 const MAX_TARGET: f64 = 0.010;
 /// Highest pacing gain after start-up, and the lowest.
 const MAX_GAIN: f64 = 1.2;
 const MIN_GAIN: f64 = 0.7;
+/// Packets in flight beyond what rate and delay ask for.
+const SPARE_WINDOW: f64 = 4.0;
 /// Measurements kept however old: ten packets of a slow path.
 const MIN_POINTS: usize = 12;
 /// Least time without a push after the path said no, seconds.
@@ -152,8 +156,8 @@ impl PathModel {
     /// The standing queue we aim at, seconds.
     fn target(&self) -> f64 {
         let nominal = (self.rtt / 20.0).clamp(MIN_TARGET, MAX_TARGET) * self.caution;
-        // A queue shorter than two packets cannot be told from none.
-        nominal.max(2.5 * self.packet / self.estimate.max(1.0))
+        // A queue of a packet and a half is the least that can be told from none.
+        nominal.max(1.5 * self.packet / self.estimate.max(1.0))
     }
 
     /// How far back measurements look, seconds.
@@ -304,7 +308,7 @@ impl PathModel {
         self.watch_resistance(now, queue);
         self.estimate = self
             .estimate
-            .max(MIN_WINDOW * self.packet / self.rtt.max(0.001));
+            .max(MIN_WINDOW * self.packet / self.rtt.max(MIN_WINDOW_TIME));
     }
 
     /// Empties the queue for a moment when the base delay has not been seen for long, so that
@@ -507,7 +511,7 @@ impl RateController for PathModel {
             Phase::Steady => {
                 // Feedback comes a few milliseconds late and loss is noticed an eighth late.
                 let time = 1.5 * (self.rtt + self.target()) + 0.010;
-                self.estimate * time + 16.0 * self.packet
+                self.estimate * time + SPARE_WINDOW * self.packet
             }
         };
         window as u64
