@@ -79,6 +79,8 @@ pub struct PathModel {
     round_start: Option<AckPoint>,
     round_ce: u64,
     round_packets: u64,
+    /// Longest time without an arrival in the round, seconds.
+    round_gap: f64,
     resist: Option<Resist>,
     drain_until: Option<Instant>,
     delivered: Delivered,
@@ -138,6 +140,7 @@ impl Default for PathModel {
             round_start: None,
             round_ce: 0,
             round_packets: 0,
+            round_gap: 0.0,
             resist: None,
             drain_until: None,
             delivered: Delivered::default(),
@@ -206,6 +209,10 @@ impl PathModel {
     fn on_point(&mut self, now: Instant, ack: AckPoint, idle_total: u64) {
         let delay = ack.received_at.as_secs_f64() - ack.sent_at.as_nanos() as f64 / 1e9;
         let queue = self.base.update(now, delay);
+        if let Some(previous) = self.points.back() {
+            let gap = ack.received_at.saturating_sub(previous.ack.received_at);
+            self.round_gap = self.round_gap.max(gap.as_secs_f64());
+        }
         self.points.push_back(Point { ack, queue });
         let keep = Duration::from_secs_f64(2.0 * self.span() + 0.05);
         while self.points.len() > MIN_POINTS
@@ -357,6 +364,7 @@ impl PathModel {
         let start = self.round_start.replace(last);
         let app_limited = start.is_none_or(|s| feedback.idle_total >= s.sent_total);
         let (ce, packets) = (self.round_ce, self.round_packets.max(1));
+        let gap = std::mem::take(&mut self.round_gap);
         (self.round_ce, self.round_packets) = (0, 0);
         self.caution = (self.caution * 1.05).min(1.0);
         if self.hold.is_none_or(|until| until <= now) {
@@ -370,8 +378,8 @@ impl PathModel {
         }
         let Some(start) = start else { return };
         let sample = Sample::between(&start, &last, self.packet);
-        if sample.seconds > 4.0 * self.rtt + 1.0 {
-            return; // a blackout: what it swallowed says nothing of the path that came back
+        if self.had_outage(gap, sample.seconds) {
+            return;
         }
         let pushing = self.gain > 1.01;
         if self.loss.end_round(&sample, pushing) && self.check.is_none() && !app_limited {
@@ -384,6 +392,12 @@ impl PathModel {
             let wait = 4.0 * self.rtt + 6.0 * self.standing_queue(0.0);
             self.check = Some(Check::new(now, &sample, from, carried, wait));
         }
+    }
+
+    /// A full queue loses some of what comes; only an outage loses everything for a while. What it
+    /// swallowed says nothing of the path that came back.
+    fn had_outage(&self, gap: f64, seconds: f64) -> bool {
+        gap > 0.25 * seconds && gap > 0.010 + 4.0 * self.packet / self.estimate.max(1.0)
     }
 
     fn startup_round(&mut self, app_limited: bool) {
