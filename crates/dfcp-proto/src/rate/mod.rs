@@ -4,6 +4,7 @@
 //! congestion marks from it.
 
 mod fixed;
+mod path_history;
 mod path_loss;
 mod path_model;
 

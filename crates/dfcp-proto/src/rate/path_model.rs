@@ -19,6 +19,7 @@
 //! delivered: the estimate stays below twice that ([`Delivered`]), so neither a liar nor a broken
 //! clock makes a flood.
 
+use super::path_history::{BaseDelay, Delivered};
 use super::path_loss::{Check, PathLoss, Sample, Verdict};
 use super::{AckPoint, Feedback, RateController};
 use crate::time::{Duration, Instant, Rate};
@@ -53,8 +54,6 @@ const MAX_EXCUSE: f64 = 0.6;
 const MAX_STARTUP: u32 = 20;
 /// Gain of start-up once the bottleneck was seen: looks whether there is more, gently.
 const SEARCH_GAIN: f64 = 1.1;
-/// How long a least delay counts: two halves of this.
-const BASE_HALF: Duration = Duration::from_secs(5);
 
 /// See the module's text.
 #[derive(Debug)]
@@ -537,84 +536,5 @@ impl RateController for PathModel {
 
     fn bandwidth(&self) -> Rate {
         Rate::from_bps((self.estimate * 8.0) as u64)
-    }
-}
-
-/// Delivery rate by our own clock, over stretches of at least a round trip.
-#[derive(Debug, Default)]
-struct Delivered {
-    start: Option<(Instant, AckPoint)>,
-    last: Instant,
-    /// Of the last full stretch in which the sender was not idle, bytes per second.
-    rate: Option<f64>,
-    intervals: u32,
-}
-
-impl Delivered {
-    fn update(&mut self, now: Instant, ack: AckPoint, idle_total: u64, rtt: f64) {
-        let least = Duration::from_secs_f64(rtt.max(0.050));
-        // After a silence (a blackout) the count begins anew.
-        let silent = now.saturating_since(std::mem::replace(&mut self.last, now)) > least;
-        let (since, start) = match self.start {
-            Some(start) if !silent => start,
-            _ => return self.start = Some((now, ack)),
-        };
-        let time = now.saturating_since(since);
-        if time < least {
-            return;
-        }
-        self.intervals += 1;
-        self.start = Some((now, ack));
-        if idle_total < start.sent_total {
-            let bytes = ack.delivered_total.saturating_sub(start.delivered_total);
-            self.rate = Some(bytes as f64 / time.as_secs_f64());
-        } else {
-            self.rate = None;
-        }
-    }
-}
-
-/// Least one-way delay (offset by the clocks' difference) of the last five to ten seconds.
-#[derive(Debug)]
-struct BaseDelay {
-    previous: f64,
-    current: f64,
-    rotated: Option<Instant>,
-}
-
-impl Default for BaseDelay {
-    fn default() -> Self {
-        Self {
-            previous: f64::INFINITY,
-            current: f64::INFINITY,
-            rotated: None,
-        }
-    }
-}
-
-impl BaseDelay {
-    /// Takes a delay and returns how far it lies above the base.
-    fn update(&mut self, now: Instant, delay: f64) -> f64 {
-        let rotated = *self.rotated.get_or_insert(now);
-        if now.saturating_since(rotated) >= BASE_HALF {
-            self.previous = self.current;
-            self.current = f64::INFINITY;
-            self.rotated = Some(now);
-        }
-        self.current = self.current.min(delay);
-        delay - self.current.min(self.previous)
-    }
-
-    /// The base is about to be forgotten and nothing as small was seen since.
-    fn is_due(&self, now: Instant) -> bool {
-        self.rotated
-            .is_some_and(|r| now.saturating_since(r) > BASE_HALF * 4 / 5)
-            && self.current > self.previous + 0.001
-    }
-
-    /// Moves the base up by `by` seconds.
-    fn rise(&mut self, by: f64) {
-        self.current = self.current.min(self.previous) + by;
-        self.previous = self.current;
     }
 }

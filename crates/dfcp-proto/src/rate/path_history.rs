@@ -1,0 +1,86 @@
+//! What a path did lately: the delivery rate by our own clock, the least delay.
+
+use super::AckPoint;
+use crate::time::{Duration, Instant};
+
+/// How long a least delay counts: two halves of this.
+const BASE_HALF: Duration = Duration::from_secs(5);
+
+/// Delivery rate by our own clock, over stretches of at least a round trip.
+#[derive(Debug, Default)]
+pub(super) struct Delivered {
+    start: Option<(Instant, AckPoint)>,
+    last: Instant,
+    /// Of the last full stretch in which the sender was not idle, bytes per second.
+    pub(super) rate: Option<f64>,
+    pub(super) intervals: u32,
+}
+
+impl Delivered {
+    pub(super) fn update(&mut self, now: Instant, ack: AckPoint, idle_total: u64, rtt: f64) {
+        let least = Duration::from_secs_f64(rtt.max(0.050));
+        // After a silence (a blackout) the count begins anew.
+        let silent = now.saturating_since(std::mem::replace(&mut self.last, now)) > least;
+        let (since, start) = match self.start {
+            Some(start) if !silent => start,
+            _ => return self.start = Some((now, ack)),
+        };
+        let time = now.saturating_since(since);
+        if time < least {
+            return;
+        }
+        self.intervals += 1;
+        self.start = Some((now, ack));
+        if idle_total < start.sent_total {
+            let bytes = ack.delivered_total.saturating_sub(start.delivered_total);
+            self.rate = Some(bytes as f64 / time.as_secs_f64());
+        } else {
+            self.rate = None;
+        }
+    }
+}
+
+/// Least one-way delay (offset by the clocks' difference) of the last five to ten seconds.
+#[derive(Debug)]
+pub(super) struct BaseDelay {
+    previous: f64,
+    current: f64,
+    rotated: Option<Instant>,
+}
+
+impl Default for BaseDelay {
+    fn default() -> Self {
+        Self {
+            previous: f64::INFINITY,
+            current: f64::INFINITY,
+            rotated: None,
+        }
+    }
+}
+
+impl BaseDelay {
+    /// Takes a delay and returns how far it lies above the base.
+    pub(super) fn update(&mut self, now: Instant, delay: f64) -> f64 {
+        let rotated = *self.rotated.get_or_insert(now);
+        if now.saturating_since(rotated) >= BASE_HALF {
+            self.previous = self.current;
+            self.current = f64::INFINITY;
+            self.rotated = Some(now);
+        }
+        self.current = self.current.min(delay);
+        delay - self.current.min(self.previous)
+    }
+
+    /// The base is about to be forgotten and nothing as small was seen since.
+    pub(super) fn is_due(&self, now: Instant) -> bool {
+        self.rotated
+            .is_some_and(|r| now.saturating_since(r) > BASE_HALF * 4 / 5)
+            && self.current > self.previous + 0.001
+    }
+
+    /// Moves the base up by `by` seconds.
+    pub(super) fn rise(&mut self, by: f64) {
+        self.current = self.current.min(self.previous) + by;
+        self.previous = self.current;
+    }
+}
