@@ -41,6 +41,9 @@ const MIN_GAIN: f64 = 0.7;
 const SPARE_WINDOW: f64 = 4.0;
 /// Measurements kept however old: ten packets of a slow path.
 const MIN_POINTS: usize = 12;
+/// A round has at least this many packets, or takes this many seconds.
+const ROUND_PACKETS: f64 = 64.0;
+const ROUND_TIME: f64 = 0.1;
 /// Least time without a push after the path said no, seconds.
 const MIN_HOLD: f64 = 0.5;
 /// An estimate above this multiple of what was delivered is not believed.
@@ -491,7 +494,9 @@ impl RateController for PathModel {
         self.watch_check(feedback.now, newest);
         self.bound_by_delivery();
         if newest.delivered_total >= self.round_ends {
-            self.round_ends = newest.delivered_total + feedback.bytes_in_flight;
+            // On a short path a round trip is too few packets to judge loss by.
+            let least = (ROUND_PACKETS * self.packet).min(ROUND_TIME * self.estimate) as u64;
+            self.round_ends = newest.delivered_total + feedback.bytes_in_flight.max(least);
             self.end_round(feedback.now, newest, feedback);
         }
     }
