@@ -15,3 +15,29 @@ pub use header::{
     Syn, SynAck, TAG_LEN, VERSION, emit_reset, emit_sealed_header, emit_version,
 };
 pub use params::TransportParams;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hex(bytes: &[u8]) -> String {
+        bytes.iter().map(|b| format!("{b:02x}")).collect()
+    }
+
+    /// The vectors of docs/spec/wire.md, which were computed by hand, not by this code.
+    #[test]
+    fn specified_vectors() {
+        let mut out = Vec::new();
+        let ranges = [(90, 100), (50, 88)];
+        Frame::emit_ack(&mut out, [100, 5000, 20, 3], ranges.into_iter(), 100);
+        assert_eq!(hex(&out), "02406453881403020a0026");
+        let mut out = Vec::new();
+        Frame::emit_blocks(&mut out, 5, 1000, [(1000, 3), (2000, 0)].into_iter(), 100);
+        assert_eq!(hex(&out), "030543e802000343e800");
+        let mut out = Vec::new();
+        Frame::emit_symbol_header(&mut out, dfcp_fec::SchemeId::Dense, 0, 20_000, 150_000, 9);
+        assert_eq!(hex(&out), "090080004e20800249f0000009");
+        let spec = crate::block::block_spec(dfcp_fec::SchemeId::Dense, 2, 183_040, 1430, 1430);
+        assert_eq!(spec.map(|s| s.seed()), Ok(0x3c6c3872fe94f82a));
+    }
+}
