@@ -184,7 +184,8 @@ impl Endpoint {
         .await
     }
 
-    /// Closes all connections, telling the peers `reason`, and waits until that is done.
+    /// Closes all connections, telling the peers `reason`, and waits as [`Endpoint::wait_idle`]
+    /// does.
     pub async fn close(&self, code: CloseCode, reason: &str) {
         {
             let now = self.shared.now();
@@ -198,7 +199,8 @@ impl Endpoint {
         self.wait_idle().await;
     }
 
-    /// Waits until no connection is left, or the driver ended.
+    /// Waits until no connection is left, or the driver ended. Connections stay as long as a
+    /// [`Connection`] or a stream of theirs is held: drop those first.
     pub async fn wait_idle(&self) {
         self.shared.wake.notify_one();
         poll_fn(|context| {

@@ -2,7 +2,7 @@
 //!
 //! An [`Endpoint`] owns a socket; it [connects](Endpoint::connect) and [accepts](Endpoint::accept).
 //! A [`Connection`] carries any number of streams ([`SendStream`], [`RecvStream`]: in order, both
-//! directions) and objects ([`Connection::send_object`], [`Connection::recv_object`]: whole files,
+//! directions) and objects ([`Connection::send_object`], [`IncomingObject::recv_object`]: whole files,
 //! whose parts are written where they belong in the order they complete).
 //!
 //! Both sides prove a static key; [`Connection::peer`] says which one the peer proved. Dropping a

@@ -17,7 +17,10 @@ fn config(bind: &str) -> EndpointConfig {
     EndpointConfig::server(generate_key().expect("a key"), bind)
 }
 
-async fn pair_with(bind: &str, transport: TransportConfig) -> (Endpoint, Connection, Endpoint, Connection) {
+async fn pair_with(
+    bind: &str,
+    transport: TransportConfig,
+) -> (Endpoint, Connection, Endpoint, Connection) {
     let server = Endpoint::bind(config(bind).transport(transport.clone())).expect("binds");
     let client = Endpoint::bind(
         EndpointConfig::client(generate_key().expect("a key"))
@@ -27,7 +30,12 @@ async fn pair_with(bind: &str, transport: TransportConfig) -> (Endpoint, Connect
     .expect("binds");
     let connect = client.connect(server.local_addr(), Some(server.public_key()));
     let (connected, accepted) = tokio::join!(connect, server.accept());
-    (client, connected.expect("connects"), server, accepted.expect("accepts"))
+    (
+        client,
+        connected.expect("connects"),
+        server,
+        accepted.expect("accepts"),
+    )
 }
 
 async fn pair() -> (Endpoint, Connection, Endpoint, Connection) {
@@ -35,11 +43,15 @@ async fn pair() -> (Endpoint, Connection, Endpoint, Connection) {
 }
 
 async fn within<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, future).await.expect("must not hang")
+    tokio::time::timeout(PATIENCE, future)
+        .await
+        .expect("must not hang")
 }
 
 fn bytes(n: usize) -> Vec<u8> {
-    (0..n as u64).map(|i| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect()
+    (0..n as u64)
+        .map(|i| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8)
+        .collect()
 }
 
 #[tokio::test]
@@ -56,7 +68,9 @@ async fn streams_carry_both_directions_at_once_on_both_families() {
             });
             let (mut echo_send, mut echo_recv) = b.accept_stream().await.expect("accepts");
             let echo = tokio::spawn(async move {
-                tokio::io::copy(&mut echo_recv, &mut echo_send).await.expect("echoes");
+                tokio::io::copy(&mut echo_recv, &mut echo_send)
+                    .await
+                    .expect("echoes");
                 echo_send.shutdown().await.expect("ends");
             });
             let mut back = Vec::new();
@@ -72,14 +86,15 @@ async fn streams_carry_both_directions_at_once_on_both_families() {
 #[tokio::test]
 async fn a_reader_that_does_not_read_holds_the_writer_back() {
     within(async {
-        let transport = TransportConfig::default().receive_budget(2 << 20).send_buffer(2 << 20);
+        let transport = TransportConfig::default()
+            .receive_budget(2 << 20)
+            .send_buffer(2 << 20);
         let (_client, a, _server, b) = pair_with("127.0.0.1:0", transport).await;
         let (mut send, _recv) = a.open_stream().await.expect("opens");
         let chunk = bytes(1 << 16);
         let mut written = 0usize;
         // Nothing is read: the writer must come to a stop.
-        while let Ok(n) =
-            tokio::time::timeout(Duration::from_millis(500), send.write(&chunk)).await
+        while let Ok(n) = tokio::time::timeout(Duration::from_millis(500), send.write(&chunk)).await
         {
             written += n.expect("writes");
             assert!(written < 16 << 20, "no back-pressure");
@@ -90,7 +105,9 @@ async fn a_reader_that_does_not_read_holds_the_writer_back() {
             recv.read_to_end(&mut all).await.expect("reads");
             all.len()
         });
-        send.write_all(&chunk).await.expect("goes on once somebody reads");
+        send.write_all(&chunk)
+            .await
+            .expect("goes on once somebody reads");
         send.finish().await.expect("is acknowledged");
         assert_eq!(reader.await.expect("reader"), written + chunk.len());
     })
@@ -139,11 +156,20 @@ async fn send_file(data: &[u8]) -> Vec<u8> {
     let (_client, a, _server, b) = pair().await;
     let folder = tempfile::tempdir().expect("a folder");
     let (from, to) = (folder.path().join("from"), folder.path().join("to"));
-    File::create(&from).and_then(|mut f| f.write_all(data)).expect("writes the source");
+    File::create(&from)
+        .and_then(|mut f| f.write_all(data))
+        .expect("writes the source");
     let receive = async {
         let mut object = b.accept_object().await.expect("accepts");
-        let file = File::options().read(true).write(true).create(true).truncate(true).open(&to);
-        object.recv_object(file.expect("creates"), &Progress::default()).await
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .open(&to);
+        object
+            .recv_object(file.expect("creates"), &Progress::default())
+            .await
     };
     let progress = Progress::default();
     let file = File::open(&from).expect("opens");
@@ -172,7 +198,9 @@ async fn a_shrunk_source_is_said_to_have_changed() {
         let mut source = tempfile::tempfile().expect("a file");
         source.write_all(b"only eleven").expect("writes");
         std::io::Seek::rewind(&mut source).expect("rewinds");
-        let error = a.send_object(source, 4000, &Progress::default(), |_| {}).await;
+        let error = a
+            .send_object(source, 4000, &Progress::default(), |_| {})
+            .await;
         assert!(matches!(error, Err(Error::SourceChanged(_))), "{error:?}");
         // The receiver learns that the object will never be whole.
         if let Ok(Ok(mut object)) =
@@ -188,7 +216,8 @@ async fn a_shrunk_source_is_said_to_have_changed() {
 async fn the_wrong_key_is_refused_before_anything_is_sent() {
     within(async {
         let server = Endpoint::bind(config("127.0.0.1:0")).expect("binds");
-        let client = Endpoint::bind(EndpointConfig::client(generate_key().expect("key"))).expect("binds");
+        let client =
+            Endpoint::bind(EndpointConfig::client(generate_key().expect("key"))).expect("binds");
         let other = generate_key().expect("key").public();
         let error = client.connect(server.local_addr(), Some(other)).await.err();
         assert!(
@@ -204,7 +233,8 @@ async fn the_wrong_key_is_refused_before_anything_is_sent() {
 async fn an_unwelcome_client_is_told_so() {
     within(async {
         let server = Endpoint::bind(config("127.0.0.1:0").authorize(|_| false)).expect("binds");
-        let client = Endpoint::bind(EndpointConfig::client(generate_key().expect("key"))).expect("binds");
+        let client =
+            Endpoint::bind(EndpointConfig::client(generate_key().expect("key"))).expect("binds");
         let connection = client
             .connect(server.local_addr(), Some(server.public_key()))
             .await
@@ -223,8 +253,14 @@ async fn a_silent_host_is_unreachable_after_the_handshake_timeout() {
                 .transport(TransportConfig::default().handshake_timeout(Duration::from_secs(1))),
         )
         .expect("binds");
-        let error = client.connect(silent.local_addr().expect("bound"), None).await.err();
-        assert!(matches!(error, Some(Error::Connection(ConnectionError::Unreachable))), "{error:?}");
+        let error = client
+            .connect(silent.local_addr().expect("bound"), None)
+            .await
+            .err();
+        assert!(
+            matches!(error, Some(Error::Connection(ConnectionError::Unreachable))),
+            "{error:?}"
+        );
     })
     .await;
 }
@@ -237,7 +273,10 @@ async fn closing_tells_the_peer_why_and_dropping_closes() {
         let error = b.closed().await;
         assert_eq!(
             error,
-            ConnectionError::PeerClosed { code: CloseCode(300), reason: "enough".into() }
+            ConnectionError::PeerClosed {
+                code: CloseCode(300),
+                reason: "enough".into()
+            }
         );
         drop((a, b));
         client.wait_idle().await;
@@ -245,7 +284,10 @@ async fn closing_tells_the_peer_why_and_dropping_closes() {
 
         let (_client, a, _server, b) = pair().await;
         drop(a);
-        assert!(matches!(b.closed().await, ConnectionError::PeerClosed { .. }));
+        assert!(matches!(
+            b.closed().await,
+            ConnectionError::PeerClosed { .. }
+        ));
     })
     .await;
 }
@@ -256,7 +298,10 @@ async fn garbage_on_the_port_disturbs_nobody() {
         let (_client, a, server, b) = pair().await;
         let noise = std::net::UdpSocket::bind("127.0.0.1:0").expect("binds");
         for i in 0..500usize {
-            let datagram: Vec<u8> = bytes(i * 3 + 1).iter().map(|b| b.wrapping_add(i as u8)).collect();
+            let datagram: Vec<u8> = bytes(i * 3 + 1)
+                .iter()
+                .map(|b| b.wrapping_add(i as u8))
+                .collect();
             let _ = noise.send_to(&datagram[..datagram.len().min(1400)], server.local_addr());
         }
         let (mut send, _) = a.open_stream().await.expect("opens");
@@ -279,7 +324,10 @@ async fn many_connections_share_one_server() {
             tokio::spawn(async move {
                 let endpoint = Endpoint::bind(EndpointConfig::client(generate_key().expect("key")))
                     .expect("binds");
-                let connection = endpoint.connect(address, Some(key)).await.expect("connects");
+                let connection = endpoint
+                    .connect(address, Some(key))
+                    .await
+                    .expect("connects");
                 let (mut send, mut recv) = connection.open_stream().await.expect("opens");
                 send.write_all(&[i; 50_000]).await.expect("writes");
                 send.finish().await.expect("is acknowledged");

@@ -30,7 +30,7 @@ pub enum ConnectionError {
     #[error("closed here")]
     LocallyClosed,
     /// The peer closed it.
-    #[error("closed by the peer (code {}): {reason}", code.0)]
+    #[error("closed by the peer (code {}){}{reason}", code.0, if reason.is_empty() { "" } else { ": " })]
     PeerClosed {
         /// Why.
         code: CloseCode,
