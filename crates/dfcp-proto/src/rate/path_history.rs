@@ -71,6 +71,11 @@ impl BaseDelay {
         delay - self.current.min(self.previous)
     }
 
+    /// The least of what counts; infinite before the first.
+    pub(super) fn least(&self) -> f64 {
+        self.current.min(self.previous)
+    }
+
     /// The base is about to be forgotten and nothing as small was seen since.
     pub(super) fn is_due(&self, now: Instant) -> bool {
         self.rotated

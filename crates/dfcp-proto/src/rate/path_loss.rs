@@ -23,6 +23,9 @@ const OWN_SHARE: f64 = 0.5;
 /// Loss above the known by less than this is not worth a check.
 const TOLERANCE: f64 = 0.01;
 
+/// Rounds in a row that must lose too much: where packets overtake each other one may look bad.
+const EXCESSIVE: u32 = 2;
+
 /// What was sent and what arrived of it, in bytes, over some time of arrivals.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sample {
@@ -57,6 +60,10 @@ impl Sample {
 pub(super) struct PathLoss {
     /// Loss probability of the path while it is not full.
     pub(super) base: f64,
+    /// Rounds in a row that lost more.
+    excessive: u32,
+    /// The first such round says at once that the path is a lossy one.
+    suspected: bool,
 }
 
 impl PathLoss {
@@ -75,7 +82,8 @@ impl PathLoss {
         }
     }
 
-    /// Learns from a round; true if it lost more than the path is known to. While `pushing`, small
+    /// Learns from a round; true if it and the one before lost more than the
+    /// path is known to. While `pushing`, small
     /// losses may be of our own making and teach nothing.
     pub(super) fn end_round(&mut self, round: &Sample, pushing: bool) -> bool {
         if round.packets < 16.0 {
@@ -83,8 +91,11 @@ impl PathLoss {
         }
         let loss = round.loss();
         if loss > self.allowed(round.packets) {
-            return true;
+            self.excessive += 1;
+            let first = !std::mem::replace(&mut self.suspected, true);
+            return first || self.excessive >= EXCESSIVE;
         }
+        self.excessive = 0;
         if loss < self.base {
             self.base += 0.125 * (loss - self.base);
         } else if !pushing {

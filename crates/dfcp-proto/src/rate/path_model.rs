@@ -66,8 +66,11 @@ pub struct PathModel {
     estimate: f64,
     gain: f64,
     packet: f64,
+    /// Least round trip lately, and the smoothed one, seconds.
     rtt: f64,
+    smoothed_rtt: f64,
     base: BaseDelay,
+    round_trip: BaseDelay,
     points: VecDeque<Point>,
     loss: PathLoss,
     /// Multiplies the queue target after marks or excess loss; recovers slowly.
@@ -114,8 +117,11 @@ struct Point {
 #[derive(Clone, Copy, Debug)]
 struct Resist {
     since: Instant,
+    updated: Instant,
     queue: f64,
     estimate: f64,
+    /// By how much the queue should have shrunk since, seconds.
+    expected: f64,
 }
 
 impl Default for PathModel {
@@ -131,7 +137,9 @@ impl Default for PathModel {
             gain: 1.0,
             packet: 1472.0,
             rtt: 0.1,
+            smoothed_rtt: 0.1,
             base: BaseDelay::default(),
+            round_trip: BaseDelay::default(),
             points: VecDeque::new(),
             loss: PathLoss::default(),
             caution: 1.0,
@@ -343,16 +351,29 @@ impl PathModel {
             self.resist = None;
             return;
         }
-        let start = *self.resist.get_or_insert(Resist {
+        let start = self.resist.get_or_insert(Resist {
             since: now,
+            updated: now,
             queue,
             estimate: self.estimate,
+            expected: 0.0,
         });
-        if now.saturating_since(start.since).as_secs_f64() < 4.0 * self.rtt + 0.1 {
+        if queue > 1.1 * start.queue + 0.001 {
+            // What was sent before still adds to it: only from its peak can it shrink.
+            (start.since, start.queue, start.expected) = (now, queue, 0.0);
+        }
+        let elapsed = now.saturating_since(start.updated).as_secs_f64();
+        start.expected += (1.0 - self.gain) * elapsed;
+        start.updated = now;
+        let start = *start;
+        // What we did shows only after the queue that was there already.
+        let wait = 4.0 * self.rtt + 0.1 + 2.0 * start.queue;
+        if now.saturating_since(start.since).as_secs_f64() < wait {
             return;
         }
-        if queue > 0.75 * start.queue {
+        if start.queue - queue < 0.25 * start.expected && queue > 0.75 * start.queue {
             self.base.rise(queue);
+            self.round_trip.rise(queue);
             self.points
                 .iter_mut()
                 .for_each(|p| p.queue = (p.queue - queue).max(0.0));
@@ -481,13 +502,17 @@ impl RateController for PathModel {
     }
 
     fn on_feedback(&mut self, feedback: &Feedback<'_>) {
-        self.rtt = feedback.rtt.min().as_secs_f64().max(0.000_05);
         self.round_ce += feedback.ce_packets;
         self.round_packets += feedback.acked_packets;
         self.lost += feedback.lost_packets as f64 * self.packet;
         let Some(newest) = feedback.newest else {
             return;
         };
+        // Aged like the base delay: a path that gets longer needs a larger window.
+        let round_trip = feedback.rtt.latest().as_secs_f64();
+        self.smoothed_rtt = feedback.rtt.smoothed().as_secs_f64();
+        self.round_trip.update(feedback.now, round_trip);
+        self.rtt = self.round_trip.least().max(0.000_05);
         self.on_point(feedback.now, newest, feedback.idle_total);
         self.delivered
             .update(feedback.now, newest, feedback.idle_total, self.rtt);
@@ -527,8 +552,9 @@ impl RateController for PathModel {
                 INITIAL_WINDOW as f64 * self.packet + (3.0 * delivered as f64 - self.lost).max(0.0)
             }
             Phase::Steady => {
-                // Feedback comes a few milliseconds late and loss is noticed an eighth late.
-                let time = 1.5 * (self.rtt + self.target()) + 0.010;
+                // The round trip as it is: a window too small for a path that got longer would make
+                // gaps, and gaps pass for a slow bottleneck. Feedback comes a few milliseconds late and loss is noticed an eighth late.
+                let time = 1.5 * (self.smoothed_rtt.max(self.rtt) + self.target()) + 0.010;
                 self.estimate * time + SPARE_WINDOW * self.packet
             }
         };
