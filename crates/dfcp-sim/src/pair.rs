@@ -77,6 +77,8 @@ pub struct Host {
     pub events: VecDeque<Event>,
     /// IP bytes sent.
     pub ip_bytes: u64,
+    /// Digest of all datagrams sent and when: their last bytes, as a tag covers the rest.
+    pub digest: u64,
     /// Largest datagram that the link carries; larger ones vanish.
     pub path_mtu: usize,
 }
@@ -130,6 +132,7 @@ impl Pair {
                 connection: None,
                 events: VecDeque::new(),
                 ip_bytes: 0,
+                digest: 0,
                 path_mtu: usize::MAX,
             }
         };
@@ -242,6 +245,9 @@ impl Pair {
             let mut buffer = Vec::new();
             while let Some(transmit) = host.endpoint.poll_transmit(self.now, 16, &mut buffer) {
                 for datagram in buffer.chunks(transmit.segment_size.unwrap_or(transmit.size)) {
+                    let tail = datagram.last_chunk().map_or(0, |b| u64::from_le_bytes(*b));
+                    let mixed = host.digest.rotate_left(5) ^ tail ^ self.now.as_nanos();
+                    host.digest = mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
                     host.ip_bytes += datagram.len() as u64 + IP_UDP_HEADER;
                     if datagram.len() <= host.path_mtu {
                         let mut packet = Packet::new(datagram.to_vec());

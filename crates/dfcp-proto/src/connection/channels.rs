@@ -224,6 +224,11 @@ impl Connection {
         }
     }
 
+    /// Credit that the peer has used and the application has not freed: never above the budget.
+    pub fn credit_in_use(&self) -> u64 {
+        self.inc.credit.used - self.inc.credit.freed
+    }
+
     /// Bytes written that are not known to have arrived.
     pub fn unacknowledged(&self) -> u64 {
         self.out.buffered
