@@ -307,7 +307,8 @@ fn a_small_syn_is_not_answered() {
 #[test]
 fn a_cookie_is_good_for_its_address_its_syn_and_its_time_only() {
     let slot = Duration::from_secs(120);
-    let spoil: [(&str, fn(&mut Vec<u8>)); 6] = [
+    type Spoil = fn(&mut Vec<u8>);
+    let spoil: [(&str, Spoil); 6] = [
         ("server ID", |ack| ack[5] ^= 1),
         ("client ID", |ack| ack[13] ^= 1),
         ("slot", |ack| ack[24] ^= 1),

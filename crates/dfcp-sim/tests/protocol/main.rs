@@ -3,9 +3,14 @@
 //! Every test is a pair of endpoints (or one endpoint and a hand-made peer) in simulated time;
 //! nothing depends on the machine's speed. A failing assertion names the seed.
 
+#[path = "../../../../fuzz/src/lib.rs"]
+mod bodies;
 mod common;
+mod fuzz_replay;
 mod handshake;
 mod hostile;
+mod random;
+mod rate;
 mod robustness;
 mod streams;
 mod transfers;

@@ -1,1 +1,440 @@
-//! TODO
+//! Rate control: plans of paths that change, and what the sender makes of them.
+
+use crate::common::{MS, SECOND, link};
+use dfcp_proto::{ChannelId, ChannelKind, Duration, Instant, Rate};
+use dfcp_sim::{Link, LinkConfig, Pair, PairConfig, Queue, Side};
+
+const SEED: u64 = 77;
+/// UDP payload in a full IPv4 packet.
+const PAYLOAD: f64 = 1472.0 / 1500.0;
+
+/// A client that always has something to send and a server that takes it.
+struct Bulk {
+    pair: Pair,
+    channel: ChannelId,
+    delivered: u64,
+    data: Vec<u8>,
+}
+
+/// What a stretch of time looked like.
+#[derive(Debug, Default)]
+struct Seen {
+    seconds: f64,
+    delivered: f64,
+    ip_bytes: f64,
+    dropped: f64,
+    queue_ms: Vec<f64>,
+    /// Most IP bytes sent in any window of a round trip, as bits per second.
+    peak: f64,
+}
+
+impl Seen {
+    /// Goodput in Mbit/s.
+    fn goodput(&self) -> f64 {
+        self.delivered * 8e-6 / self.seconds
+    }
+
+    fn queue(&self, p: f64) -> f64 {
+        let mut sorted = self.queue_ms.clone();
+        sorted.sort_by(f64::total_cmp);
+        sorted[((sorted.len() - 1) as f64 * p) as usize]
+    }
+
+    /// IP bytes sent ÷ those needed to carry what was delivered without loss.
+    fn overhead(&self) -> f64 {
+        self.ip_bytes * PAYLOAD / self.delivered
+    }
+}
+
+impl Bulk {
+    fn new(path: LinkConfig) -> Self {
+        // Feedback goes back over the same delay, unhindered.
+        let config = PairConfig {
+            backward: LinkConfig {
+                loss: 0.0,
+                ..path.clone()
+            },
+            ..PairConfig::symmetric(path, SEED)
+        };
+        Self::from_pair(Pair::new(config))
+    }
+
+    fn from_pair(mut pair: Pair) -> Self {
+        assert!(pair.establish(8 * SECOND));
+        let channel = pair
+            .connection(Side::Client)
+            .open(ChannelKind::Object)
+            .expect("a channel");
+        Self {
+            pair,
+            channel,
+            delivered: 0,
+            data: vec![7; 1 << 18],
+        }
+    }
+
+    fn poll(&mut self) {
+        let now = self.pair.now;
+        let pair = &mut self.pair;
+        let client = pair.connection(Side::Client);
+        while client.write(self.channel, &self.data).expect("open") > 0 {}
+        let server = pair.connection(Side::Server);
+        while let Ok(Some((_, bytes))) = server.take_block(now, self.channel) {
+            self.delivered += bytes.len() as u64;
+            server.recycle(self.channel, bytes);
+        }
+        pair.flush();
+    }
+
+    fn set(&mut self, path: LinkConfig) {
+        let now = self.pair.now;
+        self.pair.links[1].set_config(
+            now,
+            LinkConfig {
+                loss: 0.0,
+                ..path.clone()
+            },
+        );
+        self.pair.links[0].set_config(now, path);
+    }
+
+    /// Runs for `time`, looking at the queue every 2 ms and the sending rate over `window`.
+    fn run(&mut self, time: Duration, window: Duration) -> Seen {
+        let mut seen = Seen::default();
+        let start = self.pair.now;
+        let dropped = self.pair.links[0].stats().dropped_queue;
+        let (delivered, sent) = (self.delivered, self.pair.hosts[0].ip_bytes);
+        let mut history: Vec<(Instant, u64)> = vec![(start, sent)];
+        while self.pair.now < start + time {
+            let step = self.pair.now + MS(2);
+            while self.pair.now < step {
+                self.pair
+                    .run_until(step.saturating_since(self.pair.now).min(MS(1)), |_| false);
+                self.poll();
+            }
+            let now = self.pair.now;
+            seen.queue_ms
+                .push(self.pair.links[0].queue_delay(now).as_secs_f64() * 1e3);
+            history.push((now, self.pair.hosts[0].ip_bytes));
+            while history.len() > 1 && now.saturating_since(history[1].0) >= window {
+                history.remove(0);
+            }
+            let span = now.saturating_since(history[0].0);
+            if span >= window {
+                let bytes = self.pair.hosts[0].ip_bytes - history[0].1;
+                seen.peak = seen.peak.max(bytes as f64 * 8.0 / span.as_secs_f64());
+            }
+        }
+        seen.seconds = self.pair.now.saturating_since(start).as_secs_f64();
+        seen.delivered = (self.delivered - delivered) as f64;
+        seen.ip_bytes = (self.pair.hosts[0].ip_bytes - sent) as f64;
+        seen.dropped = (self.pair.links[0].stats().dropped_queue - dropped) as f64;
+        seen
+    }
+}
+
+fn with_loss(loss: f64, path: LinkConfig) -> LinkConfig {
+    LinkConfig { loss, ..path }
+}
+
+/// Uses the path, keeps the queue short, never sends far more than the path carries.
+fn steady(mbit: u64, rtt: u64, loss: f64, time: Duration) {
+    let name = format!("{mbit} Mbit/s, {rtt} ms, loss {loss}, seed {SEED}");
+    let mut bulk = Bulk::new(with_loss(loss, link(mbit, rtt)));
+    let window = MS(rtt.max(10));
+    let limit = mbit as f64 * 1e6;
+    let start_up = bulk.run((time / 3).max(MS(16 * rtt)), window);
+    assert!(
+        start_up.peak <= 2.0 * limit,
+        "{name}: {:.1} Mbit/s in start-up",
+        start_up.peak / 1e6
+    );
+    let seen = bulk.run(time, window);
+    let share = seen.goodput() / (mbit as f64 * (1.0 - loss) * PAYLOAD);
+    println!(
+        "{name}: {share:.3}, queue {:.1}/{:.1} ms, peak {:.2}/{:.2}",
+        seen.queue(0.5),
+        seen.queue(0.95),
+        start_up.peak / limit,
+        seen.peak / limit
+    );
+    assert!(share >= 0.93, "{name}: {share:.3} of the limit");
+    assert!(
+        seen.queue(0.5) <= (rtt as f64 / 4.0).max(20.0),
+        "{name}: {:.1} ms",
+        seen.queue(0.5)
+    );
+    assert!(
+        seen.peak <= 1.25 * limit,
+        "{name}: {:.2} of the bottleneck",
+        seen.peak / limit
+    );
+}
+
+#[test]
+fn a_near_path_is_used_with_a_short_queue() {
+    [0.0, 0.05, 0.2]
+        .into_iter()
+        .for_each(|loss| steady(100, 10, loss, SECOND));
+}
+
+#[test]
+fn a_far_path_is_used_with_a_short_queue() {
+    [0.0, 0.05, 0.2]
+        .into_iter()
+        .for_each(|loss| steady(100, 60, loss, 2 * SECOND));
+}
+
+#[test]
+fn a_satellite_path_is_used_with_a_short_queue() {
+    [0.0, 0.05, 0.2]
+        .into_iter()
+        .for_each(|loss| steady(100, 200, loss, 3 * SECOND));
+}
+
+#[test]
+fn a_fast_path_is_used_with_a_short_queue() {
+    steady(1000, 20, 0.0, MS(500));
+}
+
+#[test]
+fn a_slow_path_is_used_with_a_short_queue() {
+    let mut bulk = Bulk::new(LinkConfig {
+        queue: Queue::Packets(200),
+        ..link(1, 50)
+    });
+    bulk.run(10 * SECOND, MS(100));
+    let seen = bulk.run(30 * SECOND, MS(100));
+    let share = seen.goodput() / PAYLOAD;
+    assert!(share >= 0.93, "{share:.3} of 1 Mbit/s");
+    // Two packets and a half are 30 ms here.
+    assert!(seen.queue(0.5) <= 50.0, "{:.1} ms", seen.queue(0.5));
+    assert!(seen.peak <= 1.5e6, "{:.2} Mbit/s", seen.peak / 1e6);
+}
+
+#[test]
+fn a_rate_that_drops_and_comes_back_is_followed() {
+    for loss in [0.0, 0.05] {
+        let path = |mbit| LinkConfig {
+            queue: Queue::Packets(500),
+            ..with_loss(loss, link(mbit, 60))
+        };
+        let mut bulk = Bulk::new(path(100));
+        bulk.run(2 * SECOND, MS(60));
+        bulk.set(path(20));
+        bulk.run(3 * SECOND, MS(60));
+        let low = bulk.run(3 * SECOND, MS(60));
+        let share = low.goodput() / (20.0 * (1.0 - loss) * PAYLOAD);
+        assert!(share > 0.9, "loss {loss}: {share:.3} of 20 Mbit/s");
+        assert!(
+            low.queue(0.5) < 25.0,
+            "loss {loss}: {:.1} ms standing after the drop",
+            low.queue(0.5)
+        );
+        bulk.set(path(100));
+        bulk.run(3 * SECOND, MS(60));
+        let high = bulk.run(SECOND, MS(60));
+        let share = high.goodput() / (100.0 * (1.0 - loss) * PAYLOAD);
+        assert!(
+            share > 0.85,
+            "loss {loss}: {share:.3} of 100 Mbit/s three seconds after it came back"
+        );
+    }
+}
+
+#[test]
+fn a_path_that_gets_longer_keeps_its_rate() {
+    for loss in [0.0, 0.05] {
+        let path = |rtt| LinkConfig {
+            queue: Queue::Packets(800),
+            ..with_loss(loss, link(50, rtt))
+        };
+        let mut bulk = Bulk::new(path(40));
+        bulk.run(2 * SECOND, MS(40));
+        bulk.set(path(140)); // 50 ms each way
+        let at_once = bulk.run(2 * SECOND, MS(140));
+        let later = bulk.run(4 * SECOND, MS(140));
+        let share = |seen: &Seen| seen.goodput() / (50.0 * (1.0 - loss) * PAYLOAD);
+        let shares = (share(&at_once), share(&later));
+        assert!(
+            shares.0 > 0.3 && shares.1 > 0.85,
+            "loss {loss}: {shares:.3?}"
+        );
+        bulk.set(path(40));
+        bulk.run(SECOND, MS(40));
+        let back = bulk.run(2 * SECOND, MS(40));
+        assert!(
+            share(&back) > 0.9,
+            "loss {loss}: {:.3} when it is short again",
+            share(&back)
+        );
+    }
+}
+
+#[test]
+fn a_small_queue_or_none_makes_no_runaway() {
+    for (packets, least, most) in [(20, 0.85, 1.15), (8, 0.8, 1.3), (2, 0.6, 1.5)] {
+        for (mbit, rtt) in [(50, 20), (50, 60)] {
+            let mut bulk = Bulk::new(LinkConfig {
+                queue: Queue::Packets(packets),
+                ..link(mbit, rtt)
+            });
+            bulk.run(2 * SECOND, MS(rtt));
+            let seen = bulk.run(5 * SECOND, MS(rtt));
+            let share = seen.goodput() / (mbit as f64 * PAYLOAD);
+            println!(
+                "{packets} packets, {rtt} ms: {share:.3}, overhead {:.3}",
+                seen.overhead()
+            );
+            assert!(
+                seen.overhead() <= most,
+                "{packets} packets, {rtt} ms: {:.3}",
+                seen.overhead()
+            );
+            assert!(share >= least, "{packets} packets, {rtt} ms: {share:.3}");
+        }
+    }
+}
+
+#[test]
+fn congestion_marks_keep_the_queue_at_their_threshold() {
+    for (rtt, loss) in [(20, 0.0), (60, 0.05)] {
+        let path = LinkConfig {
+            ecn_threshold: Some(MS(3)),
+            ..with_loss(loss, link(50, rtt))
+        };
+        let mut bulk = Bulk::new(path);
+        bulk.run(2 * SECOND, MS(rtt));
+        let marked = bulk.pair.links[0].stats().marked;
+        let seen = bulk.run(4 * SECOND, MS(rtt));
+        let share = seen.goodput() / (50.0 * (1.0 - loss) * PAYLOAD);
+        let marks = bulk.pair.links[0].stats().marked - marked;
+        println!(
+            "{rtt} ms: {share:.3}, queue {:.1}/{:.1}, {marks} marks",
+            seen.queue(0.5),
+            seen.queue(0.95)
+        );
+        assert!(seen.queue(0.5) <= 5.0 && seen.queue(0.95) <= 12.0);
+        assert!(share >= 0.85, "{rtt} ms: {share:.3}");
+    }
+}
+
+#[test]
+fn jitter_is_no_queue() {
+    for loss in [0.0, 0.05] {
+        let path = LinkConfig {
+            jitter: MS(10),
+            ..with_loss(loss, link(50, 40))
+        };
+        let mut bulk = Bulk::new(path);
+        bulk.run(2 * SECOND, MS(40));
+        let seen = bulk.run(4 * SECOND, MS(40));
+        let share = seen.goodput() / (50.0 * (1.0 - loss) * PAYLOAD);
+        assert!(share >= 0.9, "loss {loss}: {share:.3}");
+        assert!(
+            seen.queue(0.5) <= 25.0,
+            "loss {loss}: {:.1} ms",
+            seen.queue(0.5)
+        );
+        assert!(
+            seen.overhead() * (1.0 - loss) <= 1.08,
+            "loss {loss}: {:.3}",
+            seen.overhead()
+        );
+    }
+}
+
+/// Two pairs whose forward packets share one bottleneck.
+struct Dumbbell {
+    bulks: Vec<Bulk>,
+    shared: Link,
+    /// Not in the bottleneck yet.
+    joined: usize,
+}
+
+impl Dumbbell {
+    fn new(shared: LinkConfig) -> Self {
+        let pair = |seed| {
+            let backward = LinkConfig {
+                delay: shared.delay,
+                ..LinkConfig::default()
+            };
+            Pair::new(PairConfig {
+                forward: LinkConfig::default(),
+                backward,
+                ..PairConfig::symmetric(LinkConfig::default(), seed)
+            })
+        };
+        let bulks = [1, 2].map(|seed| Bulk::from_pair(pair(seed))).into();
+        Self {
+            bulks,
+            shared: Link::new(shared, SEED),
+            joined: 1,
+        }
+    }
+
+    fn run(&mut self, time: Duration) -> [f64; 2] {
+        let before = [0, 1].map(|i| self.bulks[i].delivered);
+        let start = self.bulks[0].pair.now;
+        let mut now = start;
+        while now < start + time {
+            let joined = &mut self.bulks[..self.joined];
+            let next = joined.iter().filter_map(|b| b.pair.next_event());
+            now = next
+                .chain(self.shared.poll_at())
+                .min()
+                .expect("busy")
+                .max(now);
+            for bulk in joined.iter_mut() {
+                bulk.pair.now = now;
+                if bulk.pair.next_event().is_some_and(|next| next <= now) {
+                    bulk.pair.step();
+                }
+            }
+            while let Some(mut packet) = self.shared.poll(now) {
+                let pair = &mut joined[packet.tag as usize].pair;
+                let from = pair.hosts[0].address;
+                pair.hosts[1]
+                    .endpoint
+                    .handle_datagram(now, from, packet.ecn, &mut packet.data);
+            }
+            for (i, bulk) in (0..).zip(joined) {
+                bulk.poll();
+                while let Some(mut packet) = bulk.pair.links[0].poll(now) {
+                    packet.tag = i;
+                    self.shared.send(now, packet);
+                }
+            }
+        }
+        self.bulks.iter_mut().for_each(|bulk| bulk.pair.now = now);
+        let seconds = now.saturating_since(start).as_secs_f64();
+        [0, 1].map(|i| (self.bulks[i].delivered - before[i]) as f64 * 8e-6 / seconds)
+    }
+}
+
+#[test]
+fn two_transfers_share_a_bottleneck() {
+    for rtt in [20, 60] {
+        let rate = Some(Rate::from_bps(20_000_000));
+        let path = LinkConfig {
+            rate,
+            queue: Queue::Packets(150),
+            ..link(20, rtt)
+        };
+        let mut both = Dumbbell::new(path);
+        let [alone, _] = both.run(3 * SECOND);
+        assert!(alone > 17.0, "{rtt} ms: alone {alone:.1} Mbit/s");
+        both.joined = 2;
+        let now = both.bulks[0].pair.now;
+        both.bulks[1].pair.now = now;
+        both.run(8 * SECOND);
+        let shares = both.run(8 * SECOND);
+        let total: f64 = shares.iter().sum();
+        println!("{rtt} ms: {shares:.2?}");
+        assert!(total > 17.0, "{rtt} ms: {shares:.2?} together");
+        assert!(
+            shares.iter().all(|s| *s > 0.15 * total),
+            "{rtt} ms: {shares:.2?}"
+        );
+    }
+}

@@ -42,7 +42,9 @@ fn interleaved_streams_share_the_connection_evenly() {
     let done = pair.run_until(60 * SECOND, |pair| {
         let done = flows
             .iter_mut()
-            .fold(true, |done, flow| flow.poll(pair) && done);
+            .filter_map(|flow| (!flow.poll(pair)).then_some(()))
+            .count()
+            == 0;
         if flows.iter().any(|f| f.received > 2 * MIB) && least_at_half.is_none() {
             least_at_half = flows.iter().map(|f| f.received).min();
         }
@@ -277,7 +279,7 @@ fn a_reset_counts_blocks_that_never_arrived() {
     let after = max_data(&mut raw);
     assert_eq!(
         after,
-        granted + (8 * 3 << 20),
+        granted + (24 << 20),
         "credit used by reset channels comes back"
     );
 }

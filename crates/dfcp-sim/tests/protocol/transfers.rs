@@ -17,10 +17,9 @@ fn block_len() -> u64 {
     let mut len = None;
     pair.run_until(10 * SECOND, |pair| {
         let now = pair.now;
-        if let Some(server) = pair.try_connection(Side::Server) {
-            if let Ok(Some((_, bytes))) = server.take_block(now, flows[0].channel) {
-                len.get_or_insert(bytes.len() as u64);
-            }
+        let server = pair.connection(Side::Server);
+        if let Ok(Some((_, bytes))) = server.take_block(now, flows[0].channel) {
+            len.get_or_insert(bytes.len() as u64);
         }
         len.is_some()
     });

@@ -1,6 +1,6 @@
 //! Links, transfers and a hand-made client for the tests.
 
-pub mod raw;
+pub use crate::bodies::raw;
 
 use dfcp_proto::{
     ChannelId, ChannelKind, Duration, Event, Profile, Rate, Read, SchemeId, TransportConfig,
@@ -61,7 +61,7 @@ pub fn has_event(pair: &Pair, side: Side, event: &Event) -> bool {
 #[derive(Debug)]
 pub struct Flow {
     pub channel: ChannelId,
-    from: Side,
+    pub from: Side,
     size: u64,
     written: u64,
     finished: bool,
@@ -191,9 +191,12 @@ impl Flow {
 /// Runs all flows to their end.
 pub fn run_flows(pair: &mut Pair, flows: &mut [Flow], limit: Duration) -> bool {
     pair.run_until(limit, |pair| {
+        // All of them, not only up to the first that is not done.
         flows
             .iter_mut()
-            .fold(true, |done, flow| flow.poll(pair) && done)
+            .filter_map(|flow| (!flow.poll(pair)).then_some(()))
+            .count()
+            == 0
     })
 }
 

@@ -1,0 +1,228 @@
+//! A client made by hand from the public wire and crypto interfaces: it can send anything.
+
+use dfcp_proto::crypto::{ClientHandshake, Opener, Sealer, SessionKeys};
+use dfcp_proto::wire::{
+    Ack, ConnectionId, Frame, FrameIter, Packet, SEALED_HEADER_LEN, Syn, SynAck, TransportParams,
+    VERSION, emit_sealed_header,
+};
+use dfcp_proto::{
+    ConnectionHandle, Endpoint, Instant, PublicKey, SecretRng, ServerConfig, StaticKey,
+    TransportConfig,
+};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+pub fn key(name: &str) -> StaticKey {
+    StaticKey::generate(&mut SecretRng::new(&[9; 32], name))
+}
+
+pub fn address(last: u8) -> SocketAddr {
+    SocketAddr::from(([10, 0, 0, last], 5000))
+}
+
+/// A server that takes everyone.
+pub fn server() -> Endpoint {
+    server_with(TransportConfig::default(), |_| true)
+}
+
+pub fn server_with(
+    transport: TransportConfig,
+    authorize: impl Fn(&PublicKey) -> bool + Send + Sync + 'static,
+) -> Endpoint {
+    let config = ServerConfig {
+        transport: Arc::new(transport),
+        authorize: Arc::new(authorize),
+        max_connections: 8,
+    };
+    Endpoint::new(key("server"), Some(config), [5; 32])
+}
+
+/// Everything that an endpoint wants to send at `now`, one datagram each.
+pub fn drain(endpoint: &mut Endpoint, now: Instant) -> Vec<Vec<u8>> {
+    let mut out = Vec::new();
+    let mut buffer = Vec::new();
+    while let Some(t) = endpoint.poll_transmit(now, 8, &mut buffer) {
+        out.extend(
+            buffer
+                .chunks(t.segment_size.unwrap_or(t.size))
+                .map(<[u8]>::to_vec),
+        );
+        buffer.clear();
+        assert!(out.len() < 100_000, "an endless burst");
+    }
+    out
+}
+
+pub const CID: ConnectionId = ConnectionId([0xc1; 8]);
+
+pub fn params() -> TransportParams {
+    TransportParams {
+        cid: CID,
+        reset_token: [3; 16],
+        max_datagram: 1472,
+        max_data: 1 << 20,
+        max_stream_data: 1 << 20,
+        max_channels: 16,
+        idle_timeout_ms: 60_000,
+        schemes: 7,
+        max_feedback_delay_us: 2000,
+    }
+}
+
+pub fn handshake() -> ClientHandshake {
+    ClientHandshake::new(&key("raw client"), &CID.0, [7; 32]).expect("a good key")
+}
+
+pub fn syn() -> Syn {
+    Syn {
+        version: VERSION,
+        client_cid: CID,
+        attempt: 0,
+        noise: handshake().message,
+    }
+}
+
+/// The server's answer to a SYN from `from`.
+pub fn ask(server: &mut Endpoint, now: Instant, from: SocketAddr) -> Vec<u8> {
+    server.handle_datagram(now, from, 0, &mut syn().emit(1400));
+    let mut replies = drain(server, now);
+    assert_eq!(replies.len(), 1, "one SYNACK for one SYN");
+    replies.remove(0)
+}
+
+/// The ACK for a SYNACK datagram, and the session.
+pub fn answer(synack: &[u8], params: &TransportParams) -> (Vec<u8>, SessionKeys) {
+    let Ok(Packet::SynAck(SynAck {
+        slot,
+        syn_size,
+        cookie,
+        noise,
+        ..
+    })) = Packet::parse(synack)
+    else {
+        panic!("not a SYNACK")
+    };
+    let (reply, session) = handshake()
+        .finish(noise, None, params)
+        .expect("an honest server");
+    let ack = Ack {
+        version: VERSION,
+        server_cid: session.params.cid,
+        client_cid: CID,
+        slot,
+        syn_size,
+        cookie,
+        noise_syn: handshake().message,
+        noise: &reply,
+    };
+    (ack.emit(), session)
+}
+
+/// A client with a session, in full control of its packets.
+pub struct RawClient {
+    pub server: Endpoint,
+    pub handle: ConnectionHandle,
+    pub now: Instant,
+    pub address: SocketAddr,
+    pub session: SessionKeys,
+    sealer: Sealer,
+    opener: Opener,
+    next: u64,
+}
+
+impl RawClient {
+    pub fn connect() -> Self {
+        Self::connect_with(server(), &params())
+    }
+
+    pub fn connect_with(mut server: Endpoint, params: &TransportParams) -> Self {
+        let (now, address) = (Instant::from_nanos(1_000_000_000), address(1));
+        let synack = ask(&mut server, now, address);
+        let (mut ack, session) = answer(&synack, params);
+        server.handle_datagram(now, address, 0, &mut ack);
+        let handle = server.accept().expect("the handshake is good");
+        let (sealer, opener) = (Sealer::new(session.send), Opener::new(session.receive));
+        Self {
+            server,
+            handle,
+            now,
+            address,
+            session,
+            sealer,
+            opener,
+            next: 0,
+        }
+    }
+
+    /// A sealed packet with `plaintext` and the next packet number.
+    pub fn seal(&mut self, plaintext: &[u8]) -> Vec<u8> {
+        let mut packet = Vec::new();
+        emit_sealed_header(&mut packet, self.session.params.cid, self.next);
+        packet.extend_from_slice(plaintext);
+        self.sealer
+            .seal(self.next, &mut packet, 0, SEALED_HEADER_LEN);
+        self.next += 1;
+        packet
+    }
+
+    /// Leaves packet numbers out.
+    pub fn skip(&mut self, numbers: u64) {
+        self.next += numbers;
+    }
+
+    pub fn send(&mut self, plaintext: &[u8]) {
+        let mut packet = self.seal(plaintext);
+        self.deliver(&mut packet);
+    }
+
+    pub fn deliver(&mut self, packet: &mut [u8]) {
+        self.server
+            .handle_datagram(self.now, self.address, 0, packet);
+        self.serve();
+    }
+
+    pub fn send_frames(&mut self, frames: &[Frame<'_>]) {
+        let mut plaintext = Vec::new();
+        frames.iter().for_each(|f| f.emit(&mut plaintext));
+        self.send(&plaintext);
+    }
+
+    /// Solve jobs of the server's connection.
+    pub fn serve(&mut self) {
+        let Some(connection) = self.server.connection(self.handle) else {
+            return;
+        };
+        while let Some(mut job) = connection.take_solve_job() {
+            job.run();
+            connection.finish_solve(self.now, job);
+        }
+    }
+
+    /// Opens what the server sends now; `f` sees packet number order and every frame.
+    pub fn receive(&mut self, mut f: impl FnMut(u64, &Frame<'_>)) {
+        for mut datagram in drain(&mut self.server, self.now) {
+            let Ok(Packet::Sealed(header)) = Packet::parse(&datagram) else {
+                continue;
+            };
+            let pn = u64::from(header.packet_number);
+            let plain = self
+                .opener
+                .open(pn, &mut datagram, SEALED_HEADER_LEN)
+                .expect("the server seals with the session's key");
+            FrameIter::new(plain).for_each(|frame| f(pn, &frame.expect("the server's frames")));
+        }
+    }
+
+    pub fn connection(&mut self) -> &mut dfcp_proto::Connection {
+        self.server.connection(self.handle).expect("still known")
+    }
+
+    /// Why the server's connection ended, if it did.
+    pub fn closed(&mut self) -> Option<dfcp_proto::ConnectionError> {
+        let connection = self.server.connection(self.handle)?;
+        std::iter::from_fn(|| connection.poll_event()).find_map(|event| match event {
+            dfcp_proto::Event::Closed(error) => Some(error),
+            _ => None,
+        })
+    }
+}
