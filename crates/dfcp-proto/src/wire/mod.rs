@@ -37,6 +37,51 @@ mod tests {
         let mut out = Vec::new();
         Frame::emit_symbol_header(&mut out, dfcp_fec::SchemeId::Dense, 0, 20_000, 150_000, 9);
         assert_eq!(hex(&out), "090080004e20800249f0000009");
+        for (frame, bytes) in [
+            (Frame::Ping, "01"),
+            (Frame::MaxData(1 << 30), "10c000000040000000"),
+            (
+                Frame::MaxStreamData {
+                    channel: 4,
+                    limit: 70_000,
+                },
+                "110480011170",
+            ),
+            (
+                Frame::Fin {
+                    channel: 2,
+                    size: 600,
+                },
+                "12024258",
+            ),
+            (
+                Frame::Reset {
+                    channel: 0,
+                    code: 300,
+                    charged: 900,
+                },
+                "1300412c4384",
+            ),
+            (
+                Frame::Stop {
+                    channel: 1,
+                    code: 4,
+                },
+                "140104",
+            ),
+            (
+                Frame::Close {
+                    code: 256,
+                    reason: b"bye",
+                },
+                "15410003627965",
+            ),
+        ] {
+            let mut out = Vec::new();
+            frame.emit(&mut out);
+            assert_eq!(hex(&out), bytes, "{frame:?}");
+            assert_eq!(FrameIter::new(&out).next(), Some(Ok(frame)));
+        }
         let spec = crate::block::block_spec(dfcp_fec::SchemeId::Dense, 2, 183_040, 1430, 1430);
         assert_eq!(spec.map(|s| s.seed()), Ok(0x3c6c3872fe94f82a));
     }
