@@ -7,7 +7,10 @@ use dfcp_proto::{Duration, Rate};
 use dfcp_sim::{LinkConfig, ObjectTransfer, Pair, PairConfig, Queue};
 
 fn main() {
-    let args: Vec<f64> = std::env::args().skip(1).filter_map(|a| a.parse().ok()).collect();
+    let args: Vec<f64> = std::env::args()
+        .skip(1)
+        .filter_map(|a| a.parse().ok())
+        .collect();
     let get = |i: usize, default: f64| args.get(i).copied().unwrap_or(default);
     let (bytes, mbit, rtt, runs) = (get(0, 150e3), get(1, 100.0), get(2, 50.0), get(3, 400.0));
     println!("| loss % | received, median RTT | 95 % | known to the sender, median RTT | 95 % |");
@@ -39,12 +42,19 @@ fn run(bytes: u64, mbit: f64, rtt: f64, loss: f64, seed: u64) -> (f64, f64) {
     let delay = Duration::from_secs_f64(rtt / 2e3);
     let packets = (rate.bytes_in(2 * delay) / 1500).max(50) as usize;
     let queue = Queue::Packets(packets);
-    let link = LinkConfig { rate: Some(rate), delay, queue, loss, ..LinkConfig::default() };
+    let link = LinkConfig {
+        rate: Some(rate),
+        delay,
+        queue,
+        loss,
+        ..LinkConfig::default()
+    };
     let mut pair = Pair::new(PairConfig::symmetric(link, seed));
     let start = pair.now;
     pair.connect();
     let up = pair.run_until(Duration::from_secs(8), |pair| {
-        pair.try_connection(dfcp_sim::Side::Client).is_some_and(|c| c.is_established())
+        pair.try_connection(dfcp_sim::Side::Client)
+            .is_some_and(|c| c.is_established())
     });
     assert!(up, "seed {seed}: handshake");
     let mut transfer = ObjectTransfer::start(&mut pair, bytes);

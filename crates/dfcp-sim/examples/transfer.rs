@@ -26,7 +26,13 @@ fn main() {
     println!("|---|---|---|---|---|---|---|---|---|");
     for &rtt in &rtts {
         for &loss in &losses {
-            run(megabytes, mbit, rtt, loss / 100.0, args.get(4).map(|&q| q as usize));
+            run(
+                megabytes,
+                mbit,
+                rtt,
+                loss / 100.0,
+                args.get(4).map(|&q| q as usize),
+            );
         }
     }
 }
