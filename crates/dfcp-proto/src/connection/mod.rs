@@ -117,6 +117,8 @@ struct Outgoing {
     idle_total: u64,
     /// Nothing can be sent until something changes: no data, or no credit for it.
     blocked: bool,
+    /// The peer moved, and has not shown yet that it receives at its new address.
+    moved: Option<Moved>,
     pto_count: u32,
     probes_due: u8,
     last_sent: Instant,
@@ -124,6 +126,16 @@ struct Outgoing {
     last_eliciting: u64,
     next_skip: u64,
     mtu_search: MtuSearch,
+}
+
+/// A new address before it is validated (RFC 9000 §8): no more than three times what came from it
+/// goes there, until the peer acknowledges something that was sent to it.
+#[derive(Clone, Copy, Debug)]
+struct Moved {
+    /// First packet number sent to the new address.
+    first: u64,
+    received: u64,
+    sent: u64,
 }
 
 /// What comes from the peer.
@@ -205,6 +217,7 @@ impl Connection {
             delivered_total: 0,
             idle_total: 0,
             blocked: false,
+            moved: None,
             pto_count: 0,
             probes_due: 0,
             last_sent: now,
@@ -433,10 +446,11 @@ impl Connection {
     }
 
     fn window_room(&self) -> u64 {
-        self.out
-            .rate
-            .window()
-            .saturating_sub(self.out.sent.bytes_in_flight())
+        let in_flight = self.out.sent.bytes_in_flight();
+        let room = self.out.rate.window().saturating_sub(in_flight);
+        self.out.moved.map_or(room, |moved| {
+            room.min((3 * moved.received).saturating_sub(moved.sent))
+        })
     }
 
     /// Acts on every timer that is due.

@@ -1,6 +1,6 @@
 //! One packet in.
 
-use super::{Channel, CloseCode, Connection, ConnectionError, Control, Event, State};
+use super::{Channel, CloseCode, Connection, ConnectionError, Control, Event, Moved, State};
 use crate::block::{ChannelId, Received, RecvChannel, SendChannel, SolveJob, SymbolIn};
 use crate::packet::{SentPacket, decode_packet_number};
 use crate::rate::{AckPoint, Feedback};
@@ -52,7 +52,17 @@ impl Connection {
         if newest {
             self.inc.largest_at = now;
             // Only the newest packet may move the peer: a delayed one would move it back.
-            self.remote = remote;
+            if std::mem::replace(&mut self.remote, remote) != remote {
+                let first = self.out.sent.next_number();
+                self.out.moved = Some(Moved {
+                    first,
+                    received: 0,
+                    sent: 0,
+                });
+            }
+        }
+        if let Some(moved) = self.out.moved.as_mut().filter(|_| remote == self.remote) {
+            moved.received += size as u64;
         }
         if ecn == ECN_CE {
             self.inc.ce += 1;
@@ -313,6 +323,7 @@ impl Connection {
             .sent
             .on_ack(now, largest, ranges)
             .ok_or(CloseCode::PROTOCOL)?;
+        self.out.moved = self.out.moved.filter(|moved| largest < moved.first);
         let loss = self.out.loss.estimate();
         let scheduler = &*self.out.scheduler;
         for (_, packet) in &outcome.acked {

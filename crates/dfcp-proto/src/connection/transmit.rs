@@ -438,6 +438,9 @@ impl Connection {
         }
         let size = (out.len() - start) as u16;
         self.out.sent_total += u64::from(size);
+        if let Some(moved) = &mut self.out.moved {
+            moved.sent += u64::from(size);
+        }
         if ack_eliciting {
             self.out.last_eliciting = pn;
             self.out.last_sent = now;

@@ -166,6 +166,37 @@ fn a_client_whose_address_changes_goes_on() {
 }
 
 #[test]
+fn a_new_address_that_never_answers_is_not_flooded() {
+    // One who relays a client's packets from a victim's address aims the server at the victim.
+    let path = link(100, 50);
+    let mut pair = established(PairConfig::symmetric(path.clone(), 21));
+    let mut flow = Flow::open(&mut pair, Side::Server, ChannelKind::Object, 50_000_000);
+    pair.run_until(SECOND, |pair| flow.poll(pair));
+    assert!(flow.received > 1_000_000, "the server sends at full rate");
+    pair.hosts[0].address = SocketAddr::from(([203, 0, 113, 9], 4433));
+    // The victim hears, and says nothing that helps.
+    let now = pair.now;
+    let dark = LinkConfig { loss: 1.0, ..path };
+    pair.links[Side::Server as usize].set_config(now, dark);
+    let before = (pair.hosts[0].ip_bytes, pair.hosts[1].ip_bytes);
+    let moved = pair.hosts[0].address;
+    pair.run_until(SECOND, |pair| {
+        pair.connection(Side::Server).remote_address() == moved
+    });
+    let at_move = pair.hosts[1].ip_bytes;
+    pair.run_until(5 * SECOND, |pair| flow.poll(pair));
+    let (received, sent) = (
+        pair.hosts[0].ip_bytes - before.0,
+        pair.hosts[1].ip_bytes - at_move,
+    );
+    // Probes, two a second, are outside the allowance.
+    assert!(
+        sent <= 3 * received + 40_000,
+        "{sent} bytes to the victim for {received} from it"
+    );
+}
+
+#[test]
 fn a_forged_address_does_not_take_the_connection_away() {
     // A stranger repeats the client's packets from elsewhere: late copies move nothing.
     let mut pair = established(PairConfig::symmetric(lossy(0.0), 9));
