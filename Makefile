@@ -2,7 +2,7 @@
 CARGO ?= cargo
 OUT   ?= docs/bench
 
-.PHONY: demo test bench bench-path bench-codes bench-loopback bench-sim fmt lint deny fuzz-replay
+.PHONY: demo test bench bench-path bench-codes bench-loopback bench-sim fmt lint
 
 # Builds, then sends a real file between two real processes over a bad path; kernel TCP beside it.
 demo: toolchain

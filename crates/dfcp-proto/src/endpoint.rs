@@ -1,7 +1,6 @@
 //! Many connections behind one address: routes datagrams, answers handshakes without state,
 //! accepts.
 
-use crate::block::Role;
 use crate::config::{MIN_DATAGRAM, TransportConfig};
 use crate::connection::{ConnectParams, Connection, Timer, Transmit, local_params};
 use crate::crypto::{HandshakeError, PublicKey, Responder, SecretRng, StaticKey, SynFacts};
@@ -349,7 +348,6 @@ impl Endpoint {
             self.stats.refused += 1;
             connection.refuse(now);
         }
-        debug_assert_eq!(connection.role(), Role::Server);
         let handle = self.insert(cid, connection);
         if welcome {
             self.accepted.push_back(handle);

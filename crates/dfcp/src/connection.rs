@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::object::IncomingObject;
-use crate::shared::{ConnectionState, Shared, queue};
+use crate::shared::{ConnectionState, Shared};
 use crate::stream::{RecvStream, SendStream};
 use dfcp_proto::{
     ChannelId, ChannelKind, CloseCode, ConnectionError, ConnectionHandle, ConnectionStats,
@@ -128,7 +128,8 @@ impl Connection {
     }
 
     async fn next_opened(&self, kind: ChannelKind) -> Result<ChannelId, Error> {
-        poll_fn(|context| self.poll(context, |_, ours| ours.opened[queue(kind)].pop_front())).await
+        poll_fn(|context| self.poll(context, |_, ours| ours.opened[kind as usize].pop_front()))
+            .await
     }
 
     /// Polls something that changes with the connection's events.
@@ -148,6 +149,16 @@ impl Connection {
                 ours.waiting.register(context);
                 Poll::Pending
             })
+    }
+
+    /// Wants no more of what the peer sends on a channel.
+    pub(crate) fn stop_channel(&self, id: ChannelId, code: u64) {
+        let now = self.shared.now();
+        if let Some((connection, _)) = self.shared.lock().get(self.handle) {
+            connection.stop_channel(now, id, code);
+            connection.end_recv(id);
+        }
+        self.shared.wake.notify_one();
     }
 
     /// Waits for the connection's end and says why it came.

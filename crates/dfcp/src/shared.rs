@@ -1,8 +1,7 @@
 //! State that handles and driver share, behind one lock: the core, and who waits for what.
 
 use dfcp_proto::{
-    ChannelId, ChannelKind, Connection, ConnectionError, ConnectionHandle, Endpoint, Event,
-    Instant, PublicKey,
+    ChannelId, Connection, ConnectionError, ConnectionHandle, Endpoint, Event, Instant, PublicKey,
 };
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -227,9 +226,4 @@ impl Shared {
         self.wake.notify_one();
         result
     }
-}
-
-/// Index of a kind's queue of opened channels.
-pub(crate) fn queue(kind: ChannelKind) -> usize {
-    kind as usize
 }

@@ -202,14 +202,7 @@ impl RecvStream {
     /// Wants no more; the peer learns `code`.
     pub fn stop(&mut self, code: u64) {
         self.ended = true;
-        let now = self.connection.shared.now();
-        let mut state = self.connection.shared.lock();
-        if let Some((connection, _)) = state.get(self.connection.handle) {
-            connection.stop_channel(now, self.id, code);
-            connection.end_recv(self.id);
-        }
-        drop(state);
-        self.connection.shared.wake.notify_one();
+        self.connection.stop_channel(self.id, code);
     }
 }
 

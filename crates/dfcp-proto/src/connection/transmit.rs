@@ -5,6 +5,7 @@ use crate::block::{ChannelId, RecvChannel, SendChannel, SymbolOut};
 use crate::packet::{NewPacket, SymbolRef};
 use crate::time::{Duration, Instant};
 use crate::wire::{Frame, SEALED_HEADER_LEN, TAG_LEN, emit_sealed_header, symbol_overhead};
+use std::collections::BTreeSet;
 
 /// ECN-capable, ECT(0) (RFC 3168).
 const ECT0: u8 = 0b10;
@@ -20,6 +21,34 @@ const CREDIT_STEP: u64 = 4;
 
 /// Packets in a row that ask for no feedback: without any, the record of them would only grow.
 const MAX_SILENT: u64 = 64;
+
+/// Walks a set once around, from a starting point; the set may shrink on the way.
+struct Turn {
+    start: ChannelId,
+    at: ChannelId,
+    wrapped: bool,
+}
+
+impl Turn {
+    fn new(start: ChannelId) -> Self {
+        Self {
+            start,
+            at: start,
+            wrapped: false,
+        }
+    }
+
+    fn next(&mut self, set: &BTreeSet<ChannelId>) -> Option<ChannelId> {
+        let mut next = set.range(self.at..).next().copied();
+        if next.is_none() && !self.wrapped {
+            self.wrapped = true;
+            next = set.first().copied();
+        }
+        let id = next.filter(|&id| !self.wrapped || id < self.start)?;
+        self.at = ChannelId(id.0 + 1);
+        Some(id)
+    }
+}
 
 /// Datagrams for one system call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,21 +183,14 @@ impl Connection {
         let loss = self.out.loss.estimate();
         let cut = self.cut();
         let credit = self.out.max_data.saturating_sub(self.out.charged);
-        let cursor = self.out.cursor;
-        let turn: Vec<ChannelId> = self
-            .out
-            .active
-            .range(cursor..)
-            .chain(self.out.active.range(..cursor))
-            .copied()
-            .collect();
         let scheduler = &*self.out.scheduler;
         let limit = scheduler.max_open_blocks();
         let senders = || self.channels.values().filter_map(|c| c.send.as_ref());
         let full =
             limit < usize::MAX && senders().map(SendChannel::open_blocks).sum::<usize>() >= limit;
         for repair in [true, false] {
-            for &id in &turn {
+            let mut turn = Turn::new(self.out.cursor);
+            while let Some(id) = turn.next(&self.out.active) {
                 let Some(send) = self.channels.get_mut(&id).and_then(|c| c.send.as_mut()) else {
                     self.out.active.remove(&id);
                     continue;

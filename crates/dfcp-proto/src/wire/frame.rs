@@ -429,7 +429,7 @@ fn consumed<'a>(mut start: Reader<'a>, now: &Reader<'a>) -> &'a [u8] {
 }
 
 /// Type and ESI of a symbol frame: the bytes that do not depend on its numbers.
-pub const SYMBOL_FIXED_LEN: usize = 1 + 3;
+const SYMBOL_FIXED_LEN: usize = 1 + 3;
 
 /// Bytes of a symbol frame before its symbol.
 pub fn symbol_overhead(channel: u64, offset: u64, block_len: u64) -> usize {

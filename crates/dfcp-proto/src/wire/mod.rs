@@ -9,7 +9,7 @@ mod header;
 mod params;
 
 pub use codec::{Reader, WireError, varint_len, write_varint};
-pub use frame::{AckRanges, BlockReport, Frame, FrameIter, SYMBOL_FIXED_LEN, symbol_overhead};
+pub use frame::{AckRanges, BlockReport, Frame, FrameIter, symbol_overhead};
 pub use header::{
     Ack, CID_LEN, COOKIE_LEN, ConnectionId, Packet, RESET_TOKEN_LEN, SEALED_HEADER_LEN, Sealed,
     Syn, SynAck, TAG_LEN, VERSION, emit_reset, emit_sealed_header, emit_version,
@@ -24,7 +24,7 @@ mod tests {
         bytes.iter().map(|b| format!("{b:02x}")).collect()
     }
 
-    /// The vectors of docs/spec/wire.md, which were computed by hand, not by this code.
+    /// The vectors of docs/spec/wire.md, which were computed from its text, not by this code.
     #[test]
     fn specified_vectors() {
         let mut out = Vec::new();
