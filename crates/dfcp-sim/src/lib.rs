@@ -9,9 +9,11 @@
 #![forbid(unsafe_code)]
 
 pub mod link;
+pub mod packet;
 pub mod pair;
 pub mod random;
 
 pub use link::{Link, LinkConfig, LinkConfigError, LinkStats, Packet, Queue};
+pub use packet::{DropCause, Ecn, FlowId, Queued};
 pub use pair::{ObjectTransfer, Pair, PairConfig, Side};
 pub use random::{Random, Seed};

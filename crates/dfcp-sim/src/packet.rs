@@ -1,0 +1,91 @@
+//! What links and queues must know of a packet, whatever it carries.
+
+use dfcp_proto::Duration;
+
+/// A packet that links and queue disciplines can carry.
+pub trait Packet {
+    /// Bytes at the layer the packet is counted in; a link adds its framing to this.
+    fn size(&self) -> u32;
+
+    /// The flow it belongs to: what fair queues keep apart.
+    fn flow(&self) -> FlowId;
+
+    /// The ECN codepoint.
+    fn ecn(&self) -> Ecn;
+
+    /// Sets the codepoint "congestion experienced".
+    fn mark_ce(&mut self);
+
+    /// Flips the `bit`-th bit of what it carries; nothing where only sizes are simulated.
+    fn corrupt(&mut self, bit: u64);
+}
+
+/// A flow of one simulation: a small number, dense from zero.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FlowId(pub u32);
+
+/// The ECN codepoint of an IP packet (RFC 3168 §5).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Ecn {
+    /// Not ECN-capable.
+    #[default]
+    NotEct = 0b00,
+    /// ECN-capable, ECT(1).
+    Ect1 = 0b01,
+    /// ECN-capable, ECT(0).
+    Ect0 = 0b10,
+    /// Congestion experienced.
+    Ce = 0b11,
+}
+
+impl Ecn {
+    /// Whether a queue may mark instead of dropping.
+    pub fn is_capable(self) -> bool {
+        self != Self::NotEct
+    }
+}
+
+impl From<u8> for Ecn {
+    /// From the low two bits of the traffic class.
+    fn from(bits: u8) -> Self {
+        match bits & 0b11 {
+            0b00 => Self::NotEct,
+            0b01 => Self::Ect1,
+            0b10 => Self::Ect0,
+            _ => Self::Ce,
+        }
+    }
+}
+
+/// Why a packet ended before it arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum DropCause {
+    /// The queue had no room.
+    Full,
+    /// A queue discipline dropped it early (RED, CoDel).
+    Early,
+    /// The link lost it.
+    Loss,
+    /// It was larger than the link's MTU.
+    Mtu,
+}
+
+/// A packet in a queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Queued<P> {
+    /// The packet.
+    pub packet: P,
+    /// Its size on the link, framing included, bytes.
+    pub size: u32,
+    /// When it came, nanoseconds of the link's clock.
+    pub arrived: dfcp_proto::Instant,
+}
+
+impl<P> Queued<P> {
+    /// How long it has waited at `now`.
+    pub fn sojourn(&self, now: dfcp_proto::Instant) -> Duration {
+        now.saturating_since(self.arrived)
+    }
+}
