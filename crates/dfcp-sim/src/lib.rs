@@ -3,6 +3,7 @@
 //! system for randomness.
 //!
 //! - [`link`]: a one-way link with a queue, a rate, a propagation delay and impairments;
+//! - [`queue`]: queue disciplines, from DropTail to FQ-CoDel;
 //! - [`pair`]: two endpoints of the protocol core joined by two links;
 //! - [`random`]: seeded random streams, one for each component.
 
@@ -11,6 +12,7 @@
 pub mod link;
 pub mod packet;
 pub mod pair;
+pub mod queue;
 pub mod random;
 
 pub use link::{Link, LinkConfig, LinkConfigError, LinkStats, Packet, Queue};
