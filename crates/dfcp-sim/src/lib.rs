@@ -15,7 +15,8 @@ pub mod pair;
 pub mod queue;
 pub mod random;
 
-pub use link::{Link, LinkConfig, LinkConfigError, LinkStats, Packet, Queue};
+pub use link::{Datagram, Link, LinkConfig, LinkConfigError, LinkRate, LinkStats, LossModel};
 pub use packet::{DropCause, Ecn, FlowId, Queued};
 pub use pair::{ObjectTransfer, Pair, PairConfig, Side};
+pub use queue::{Limit, QueueConfig};
 pub use random::{Random, Seed};

@@ -11,6 +11,16 @@ pub struct QueueConfig {
     pub limit: Limit,
 }
 
+impl From<Limit> for QueueConfig {
+    /// DropTail with this limit.
+    fn from(limit: Limit) -> Self {
+        Self {
+            limit,
+            ..Self::default()
+        }
+    }
+}
+
 /// How much a queue holds beside the packet in the transmitter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
