@@ -331,7 +331,12 @@ impl Endpoint {
             .responder
             .accept(&facts, &ack.cookie, &params, ack.noise)
         {
-            Ok(session) if cid == ack.server_cid => session,
+            Ok(session)
+                if cid == ack.server_cid
+                    && session.params.payload() == server.transport.payload =>
+            {
+                session
+            }
             _ => {
                 self.stats.refused += 1;
                 return None;
@@ -372,6 +377,7 @@ impl Endpoint {
                 ecn: 0,
                 size,
                 segment_size: None,
+                elided: 0,
             });
         }
         let turn = self.next_turn;
