@@ -9,11 +9,14 @@
 
 #![forbid(unsafe_code)]
 
+pub mod engine;
 pub mod link;
 pub mod packet;
 pub mod pair;
 pub mod queue;
 pub mod random;
+pub mod report;
+pub mod tcp;
 
 pub use link::{Datagram, Link, LinkConfig, LinkConfigError, LinkRate, LinkStats, LossModel};
 pub use packet::{DropCause, Ecn, FlowId, Queued};
