@@ -16,7 +16,7 @@
 
 use dfcp_proto::{Duration, Instant, Rate};
 
-use crate::packet::{DropCause, Packet, Queued};
+use crate::packet::{DropCause, Fate, Packet, Queued};
 use crate::queue::{Queue, Shares};
 use crate::random::{Random, Seed};
 
@@ -102,30 +102,29 @@ impl<P: Packet + Clone> Link<P> {
     /// packets already past it keep their times, and queued ones stay even beyond a new limit.
     /// The queue discipline does not change.
     pub fn set_config(&mut self, now: Instant, config: LinkConfig) {
-        let mut dropped = |_, _| ();
-        self.advance(now, &mut dropped);
+        self.advance(now, &mut ());
         self.transmitter.set_rate(self.now, config.rate.clone());
         self.loss.set_model(config.loss.clone());
         self.queue.set_limit(config.queue.limit);
         self.config = config;
-        self.advance(now, &mut dropped);
+        self.advance(now, &mut ());
     }
 
     /// Hands a packet to the link at `now`; a full queue drops it.
     pub fn send(&mut self, now: Instant, packet: P) {
-        self.send_with(now, packet, &mut |_, _| ());
+        self.send_with(now, packet, &mut ());
     }
 
-    /// As [`Self::send`], and whatever is dropped on the way goes to `dropped`.
-    pub fn send_with(&mut self, now: Instant, packet: P, dropped: &mut impl FnMut(P, DropCause)) {
-        self.advance(now, dropped);
+    /// As [`Self::send`], and `fate` hears of what does not just pass.
+    pub fn send_with(&mut self, now: Instant, packet: P, fate: &mut impl Fate<P>) {
+        self.advance(now, fate);
         let bytes = packet.size();
         let size = bytes.saturating_add(self.config.framing);
         self.stats.packets_in += 1;
         self.stats.bytes_in += u64::from(size);
         if self.config.mtu.is_some_and(|mtu| bytes > mtu) {
             self.stats.count_drop(DropCause::Mtu);
-            return dropped(packet, DropCause::Mtu);
+            return fate.dropped(packet, DropCause::Mtu);
         }
         let item = Queued {
             packet,
@@ -136,18 +135,18 @@ impl<P: Packet + Clone> Link<P> {
             let (stats, rate) = (&mut self.stats, self.transmitter.rate());
             let next = self.queue.pass(self.now, rate, item, &mut |packet, cause| {
                 stats.count_drop(cause);
-                dropped(packet, cause);
+                fate.dropped(packet, cause);
             });
             if let Some(next) = next {
                 self.transmit(next, self.now);
             }
             // A link without a rate takes no time.
-            self.advance(now, dropped);
+            self.advance(now, fate);
         } else {
             let stats = &mut self.stats;
             self.queue.enqueue(self.now, item, &mut |packet, cause| {
                 stats.count_drop(cause);
-                dropped(packet, cause);
+                fate.dropped(packet, cause);
             });
             self.queue_changed(self.now);
         }
@@ -173,17 +172,13 @@ impl<P: Packet + Clone> Link<P> {
 
     /// As [`Self::poll`], with the exact time at which the packet left the link.
     pub fn poll_timed(&mut self, now: Instant) -> Option<(Instant, P)> {
-        self.poll_with(now, &mut |_, _| ())
+        self.poll_with(now, &mut ())
     }
 
-    /// As [`Self::poll_timed`], and whatever is dropped on the way goes to `dropped`.
+    /// As [`Self::poll_timed`], and `fate` hears of what does not just pass.
     #[inline]
-    pub fn poll_with(
-        &mut self,
-        now: Instant,
-        dropped: &mut impl FnMut(P, DropCause),
-    ) -> Option<(Instant, P)> {
-        self.advance(now, dropped);
+    pub fn poll_with(&mut self, now: Instant, fate: &mut impl Fate<P>) -> Option<(Instant, P)> {
+        self.advance(now, fate);
         if self.propagation.next()? > self.now {
             return None;
         }
@@ -212,7 +207,7 @@ impl<P: Packet + Clone> Link<P> {
 
     /// Forgets the counts and begins anew at `now`.
     pub fn reset_stats(&mut self, now: Instant) {
-        self.advance(now, &mut |_, _| ());
+        self.advance(now, &mut ());
         self.stats = LinkStats {
             since: self.now,
             occupancy: Occupancy::starting(self.now, self.queue.packets(), self.queue.bytes()),
@@ -222,17 +217,17 @@ impl<P: Packet + Clone> Link<P> {
 
     /// Runs the transmitter up to `now`.
     #[inline]
-    fn advance(&mut self, now: Instant, dropped: &mut impl FnMut(P, DropCause)) {
+    fn advance(&mut self, now: Instant, fate: &mut impl Fate<P>) {
         self.now = self.now.max(now);
         while let Some((sent, departed)) = self.transmitter.take(self.now) {
-            self.start_next(departed, dropped);
-            self.propagate(sent, departed, dropped);
+            self.start_next(departed, fate);
+            self.propagate(sent, departed, fate);
         }
     }
 
     /// The transmitter is free at `start`: the queue says what comes next.
     #[inline]
-    fn start_next(&mut self, start: Instant, dropped: &mut impl FnMut(P, DropCause)) {
+    fn start_next(&mut self, start: Instant, fate: &mut impl Fate<P>) {
         if self.queue.is_empty() {
             return;
         }
@@ -241,7 +236,7 @@ impl<P: Packet + Clone> Link<P> {
             .queue
             .dequeue(start, self.transmitter.rate(), &mut |packet, cause| {
                 stats.count_drop(cause);
-                dropped(packet, cause);
+                fate.dropped(packet, cause);
             });
         self.queue_changed(start);
         if let Some(next) = next {
@@ -279,18 +274,14 @@ impl<P: Packet + Clone> Link<P> {
 
     /// Lets a packet that left the transmitter at `departed` be lost, or go on.
     #[inline]
-    fn propagate(
-        &mut self,
-        sent: Queued<P>,
-        departed: Instant,
-        dropped: &mut impl FnMut(P, DropCause),
-    ) {
+    fn propagate(&mut self, sent: Queued<P>, departed: Instant, fate: &mut impl Fate<P>) {
         if self.loss.lose() {
             self.stats.count_drop(DropCause::Loss);
-            return dropped(sent.packet, DropCause::Loss);
+            return fate.dropped(sent.packet, DropCause::Loss);
         }
         if self.config.duplicate > 0.0 && self.draws.duplicate.chance(self.config.duplicate) {
             self.stats.duplicated += 1;
+            fate.duplicated(&sent.packet);
             self.deliver(sent.packet.clone(), sent.size, departed);
         }
         self.deliver(sent.packet, sent.size, departed);

@@ -1,6 +1,6 @@
 //! What sits at the ends of a route: the engine's view of a host.
 
-use super::packet::{Body, NetPacket};
+use super::packet::Body;
 use crate::packet::Ecn;
 use dfcp_proto::{Duration, Instant};
 use std::fmt::Debug;
@@ -9,7 +9,7 @@ use std::fmt::Debug;
 /// calls asks what it sends until it has nothing more.
 pub trait Agent: Debug + Send {
     /// A packet arrived.
-    fn receive(&mut self, now: Instant, packet: NetPacket, buffers: &mut Buffers);
+    fn receive(&mut self, now: Instant, packet: Arrival, buffers: &mut Buffers);
 
     /// The time of [`Self::poll_timeout`] has come.
     fn timeout(&mut self, now: Instant);
@@ -22,6 +22,17 @@ pub trait Agent: Debug + Send {
 
     /// How far the flow is, as this end knows it.
     fn progress(&self) -> Progress;
+}
+
+/// A packet that reached an agent.
+#[derive(Debug)]
+pub struct Arrival {
+    /// Bytes of the IP packet.
+    pub size: u32,
+    /// The ECN codepoint.
+    pub ecn: Ecn,
+    /// What it carries.
+    pub body: Body,
 }
 
 /// A packet that an agent sends.

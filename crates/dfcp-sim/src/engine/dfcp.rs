@@ -1,8 +1,8 @@
 //! A host that runs the protocol core through its public interface, as a socket driver does.
 
-use super::agent::{Agent, Buffers, Outgoing, Progress};
+use super::agent::{Agent, Arrival, Buffers, Outgoing, Progress};
 use super::network::FlowConfig;
-use super::packet::{Body, NetPacket};
+use super::packet::Body;
 use super::udp::IP_UDP_HEADER;
 use crate::packet::{Ecn, FlowId};
 use crate::pair::pattern;
@@ -352,7 +352,7 @@ impl DfcpHost {
 }
 
 impl Agent for DfcpHost {
-    fn receive(&mut self, now: Instant, packet: NetPacket, buffers: &mut Buffers) {
+    fn receive(&mut self, now: Instant, packet: Arrival, buffers: &mut Buffers) {
         self.now = now;
         let Body::Datagram(datagram) = packet.body else {
             return;

@@ -13,7 +13,7 @@
 //! - memory holds what is in flight and the samples asked for, nothing that grows with time.
 
 use crate::link::{Link, LinkConfig};
-use crate::packet::{DropCause, FlowId};
+use crate::packet::{DropCause, Fate, FlowId};
 use dfcp_proto::{Duration, Instant};
 use std::ops::Sub;
 
@@ -27,13 +27,14 @@ mod tcp;
 mod tests;
 mod udp;
 
-pub use agent::{Agent, Buffers, Outgoing, Progress};
+pub use agent::{Agent, Arrival, Buffers, Outgoing, Progress};
 pub use dfcp::{DfcpConfig, DfcpPayload};
 pub use network::{FlowConfig, FlowInfo, LinkId, Network, NetworkError, Traffic};
 pub use packet::{Body, NetPacket};
 pub use tcp::TcpConfig;
 pub use udp::{Lengths, UdpConfig, UdpPattern};
 
+use packet::Cargo;
 use schedule::Schedule;
 
 /// Index into [`Simulation::hops`]: the next stop of a packet.
@@ -141,14 +142,43 @@ pub type Observer = Box<dyn FnMut(PacketEvent<'_>) + Send>;
 pub struct PacketEvent<'a> {
     /// When.
     pub at: Instant,
-    /// Of a flow.
-    pub flow: FlowId,
-    /// Which way it goes.
-    pub direction: Direction,
-    /// Whether it leaves its sender or reached its receiver.
-    pub sent: bool,
+    /// Which end.
+    pub end: End,
     /// The packet.
     pub packet: &'a NetPacket,
+    /// What it carries.
+    pub body: &'a Body,
+}
+
+/// Where on its route a packet is seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// It leaves its sender.
+    Sent,
+    /// It reached its receiver.
+    Received,
+}
+
+/// What becomes of packets that do not just pass.
+struct Ending<'a> {
+    counters: &'a mut [FlowCounters],
+    cargo: &'a mut Cargo,
+    buffers: &'a mut Buffers,
+}
+
+impl Fate<NetPacket> for Ending<'_> {
+    fn dropped(&mut self, packet: NetPacket, _: DropCause) {
+        if packet.direction == Direction::Forward {
+            self.counters[packet.flow.0 as usize].packets_dropped += 1;
+        }
+        if let Body::Datagram(bytes) = self.cargo.take(&packet) {
+            self.buffers.give(bytes);
+        }
+    }
+
+    fn duplicated(&mut self, packet: &NetPacket) {
+        self.cargo.share(packet.slot);
+    }
 }
 
 /// A network with its hosts, at some moment. Made by [`Network::build`].
@@ -168,6 +198,7 @@ pub struct Simulation {
     counters: Vec<FlowCounters>,
     /// When the warm-up ended, and the counters then.
     warm: (Instant, Vec<FlowCounters>),
+    cargo: Cargo,
     buffers: Buffers,
     events: u64,
     observer: Option<Observer>,
@@ -267,15 +298,13 @@ impl Simulation {
 
     /// A link has a packet at its end, or had until it was lost.
     fn deliver(&mut self, link: usize) {
-        let Self {
-            links,
-            counters,
-            buffers,
-            ..
-        } = self;
-        let mut dropped = |packet, cause| Self::drop_packet(counters, buffers, packet, cause);
-        let delivered = links[link].poll_with(self.now, &mut dropped);
-        self.schedule.set(link as u32, links[link].poll_at());
+        let mut fate = Ending {
+            counters: &mut self.counters,
+            cargo: &mut self.cargo,
+            buffers: &mut self.buffers,
+        };
+        let delivered = self.links[link].poll_with(self.now, &mut fate);
+        self.schedule.set(link as u32, self.links[link].poll_at());
         if let Some((_, packet)) = delivered {
             self.forward(packet);
         }
@@ -286,43 +315,46 @@ impl Simulation {
         match self.hops[packet.hop as usize] {
             Hop::Link(link) => {
                 packet.hop += 1;
-                let Self {
-                    links,
-                    counters,
-                    buffers,
-                    ..
-                } = self;
-                let mut dropped =
-                    |packet, cause| Self::drop_packet(counters, buffers, packet, cause);
-                let link_ref = &mut links[link as usize];
-                link_ref.send_with(self.now, packet, &mut dropped);
-                self.schedule.set(link, link_ref.poll_at());
+                let mut fate = Ending {
+                    counters: &mut self.counters,
+                    cargo: &mut self.cargo,
+                    buffers: &mut self.buffers,
+                };
+                let next = &mut self.links[link as usize];
+                next.send_with(self.now, packet, &mut fate);
+                self.schedule.set(link, next.poll_at());
             }
-            Hop::Agent(seat) => self.arrive(seat as usize, packet),
+            Hop::Agent(seat) => self.arrive(seat as usize, &packet),
         }
     }
 
-    fn arrive(&mut self, seat: usize, packet: NetPacket) {
-        let (flow, to) = (packet.flow, self.seats[seat].direction);
+    fn arrive(&mut self, seat: usize, packet: &NetPacket) {
         // The agent that sends backwards is the sink: it receives what goes forward.
-        if to == Direction::Backward {
-            let counters = &mut self.counters[flow.0 as usize];
+        if packet.direction == Direction::Forward {
+            let counters = &mut self.counters[packet.flow.0 as usize];
             counters.packets_arrived += 1;
             counters.bytes_arrived += u64::from(packet.size);
         }
+        self.show(packet, End::Received);
+        let arrival = Arrival {
+            size: packet.size,
+            ecn: packet.ecn,
+            body: self.cargo.take(packet),
+        };
+        let agent = &mut self.seats[seat].agent;
+        agent.receive(self.now, arrival, &mut self.buffers);
+        self.pump(seat);
+    }
+
+    fn show(&mut self, packet: &NetPacket, end: End) {
         if let Some(observer) = &mut self.observer {
             observer(PacketEvent {
                 at: self.now,
-                flow,
-                direction: packet.direction,
-                sent: false,
-                packet: &packet,
+                end,
+                packet,
+                body: self.cargo.get(packet.slot),
             });
         }
-        self.seats[seat]
-            .agent
-            .receive(self.now, packet, &mut self.buffers);
-        self.pump(seat);
     }
 
     fn wake(&mut self, seat: usize) {
@@ -345,6 +377,7 @@ impl Simulation {
     }
 
     fn inject(&mut self, seat: usize, outgoing: Outgoing) {
+        let Outgoing { size, ecn, body } = outgoing;
         let Seat {
             flow,
             direction,
@@ -352,7 +385,6 @@ impl Simulation {
             ..
         } = self.seats[seat];
         let counters = &mut self.counters[flow.0 as usize];
-        let size = outgoing.size;
         match direction {
             Direction::Forward => {
                 counters.packets_sent += 1;
@@ -363,38 +395,11 @@ impl Simulation {
                 counters.bytes_returned += u64::from(size);
             }
         }
-        let packet = NetPacket {
-            size,
-            flow,
-            hop: route,
-            direction,
-            ecn: outgoing.ecn,
-            body: outgoing.body,
-        };
-        if let Some(observer) = &mut self.observer {
-            observer(PacketEvent {
-                at: self.now,
-                flow,
-                direction,
-                sent: true,
-                packet: &packet,
-            });
-        }
+        let mut packet = NetPacket::new(size, ecn, flow, direction);
+        packet.hop = route;
+        packet.slot = self.cargo.put(body);
+        self.show(&packet, End::Sent);
         self.forward(packet);
-    }
-
-    fn drop_packet(
-        counters: &mut [FlowCounters],
-        buffers: &mut Buffers,
-        packet: NetPacket,
-        _cause: DropCause,
-    ) {
-        if packet.direction == Direction::Forward {
-            counters[packet.flow.0 as usize].packets_dropped += 1;
-        }
-        if let Body::Datagram(bytes) = packet.body {
-            buffers.give(bytes);
-        }
     }
 
     /// Does what the script has for now.

@@ -2,6 +2,7 @@
 
 use super::agent::{Agent, Buffers};
 use super::dfcp::{self, DfcpConfig};
+use super::packet::Cargo;
 use super::schedule::Schedule;
 use super::tcp::{TcpConfig, TcpSink, TcpSource};
 use super::udp::{UdpConfig, UdpSink, UdpSource};
@@ -201,6 +202,7 @@ impl Network {
             flows: builder.flows,
             counters: vec![FlowCounters::default(); flows],
             warm: (Instant::ZERO, vec![FlowCounters::default(); flows]),
+            cargo: Cargo::default(),
             buffers: Buffers::default(),
             events: 0,
             observer: None,

@@ -1,8 +1,8 @@
 //! TCP's two ends as agents.
 
-use super::agent::{Agent, Buffers, Outgoing, Progress};
+use super::agent::{Agent, Arrival, Buffers, Outgoing, Progress};
 use super::network::FlowConfig;
-use super::packet::{Body, NetPacket};
+use super::packet::Body;
 use crate::tcp::{TcpReceiver, TcpReceiverConfig, TcpSender, TcpSenderConfig};
 use dfcp_proto::Instant;
 
@@ -42,7 +42,7 @@ impl TcpSource {
 
 impl Agent for TcpSource {
     #[inline]
-    fn receive(&mut self, now: Instant, packet: NetPacket, _: &mut Buffers) {
+    fn receive(&mut self, now: Instant, packet: Arrival, _: &mut Buffers) {
         if let Body::Tcp(segment) = &packet.body {
             self.sender.on_segment(now, packet.ecn, segment);
         }
@@ -114,7 +114,7 @@ impl TcpSink {
 
 impl Agent for TcpSink {
     #[inline]
-    fn receive(&mut self, now: Instant, packet: NetPacket, _: &mut Buffers) {
+    fn receive(&mut self, now: Instant, packet: Arrival, _: &mut Buffers) {
         let Body::Tcp(segment) = &packet.body else {
             return;
         };

@@ -1,8 +1,8 @@
 //! Datagrams without any control: constant rate, or on and off (cross traffic).
 
-use super::agent::{Agent, Buffers, Outgoing, Progress};
+use super::agent::{Agent, Arrival, Buffers, Outgoing, Progress};
 use super::network::FlowConfig;
-use super::packet::{Body, NetPacket};
+use super::packet::Body;
 use crate::packet::Ecn;
 use crate::random::Random;
 use dfcp_proto::{Duration, Instant, Rate};
@@ -149,7 +149,7 @@ impl UdpSource {
 }
 
 impl Agent for UdpSource {
-    fn receive(&mut self, _: Instant, _: NetPacket, _: &mut Buffers) {}
+    fn receive(&mut self, _: Instant, _: Arrival, _: &mut Buffers) {}
 
     fn timeout(&mut self, _: Instant) {}
 
@@ -202,7 +202,7 @@ impl UdpSink {
 }
 
 impl Agent for UdpSink {
-    fn receive(&mut self, now: Instant, packet: NetPacket, _: &mut Buffers) {
+    fn receive(&mut self, now: Instant, packet: Arrival, _: &mut Buffers) {
         self.progress.delivered += u64::from(packet.size - IP_UDP_HEADER);
         if Some(self.progress.delivered) == self.size {
             self.progress.finished = Some(now);
