@@ -103,4 +103,9 @@ impl<P, T> Backlog<P, T> {
         let line = self.lines.get(class);
         line.into_iter().flatten().map(|(item, _)| item)
     }
+
+    /// All packets, class by class.
+    pub(super) fn iter_all(&self) -> impl Iterator<Item = &Queued<P>> {
+        self.lines.iter().flatten().map(|(item, _)| item)
+    }
 }
