@@ -10,10 +10,14 @@
 #![forbid(unsafe_code)]
 
 pub mod link;
+#[path = "link/loss.rs"]
+pub mod loss;
 pub mod packet;
 pub mod pair;
 pub mod queue;
 pub mod random;
+#[path = "link/trace.rs"]
+pub mod trace;
 
 pub use link::{Link, LinkConfig, LinkConfigError, LinkStats, Packet, Queue};
 pub use packet::{DropCause, Ecn, FlowId, Queued};
