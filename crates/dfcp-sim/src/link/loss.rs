@@ -100,8 +100,10 @@ impl LossModel {
 
 /// The nearest probability; zero for what is no number.
 fn clamp(probability: f64) -> f64 {
-    // `max` ignores what is no number.
-    probability.max(0.0).min(1.0)
+    if probability.is_nan() {
+        return 0.0;
+    }
+    probability.clamp(0.0, 1.0)
 }
 
 /// A parameter of a [`LossModel`] is not a probability.

@@ -71,7 +71,7 @@ impl<P, T> Backlog<P, T> {
         if limit.holds(self.packets, self.bytes) {
             return None;
         }
-        let class = self.lengths.winner()?;
+        let (class, _) = self.lengths.winner()?;
         let item = self.take(class, end)?;
         dropped(item.packet, DropCause::Full);
         Some((class, item.size))

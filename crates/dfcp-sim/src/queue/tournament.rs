@@ -4,14 +4,14 @@
 //! A change replays the matches on one path to the root, and stops where its outcome is the same:
 //! O(log n) at most, and a comparison or two for a key that is far from winning.
 
+use std::hint::select_unpredictable;
+
 /// Keys by player, and who has the least; the lower player wins a tie.
 #[derive(Clone, Debug)]
 pub(super) struct Tournament<K> {
-    /// A power of two of them, or none.
-    keys: Vec<K>,
-    /// Winner of each match; match `m` is played by the winners of `2m` and `2m + 1`, and the
-    /// players themselves stand behind the last matches.
-    winners: Vec<u32>,
+    /// Match `m`, from one, is between the entries `2m` and `2m + 1`, and its winner is entry `m`.
+    /// The players themselves, a power of two of them, are the second half.
+    entries: Vec<(K, u32)>,
     absent: K,
 }
 
@@ -19,62 +19,60 @@ impl<K: Ord + Copy> Tournament<K> {
     /// Without players; `absent` is the key of whoever has none, no less than any other.
     pub(super) fn new(absent: K) -> Self {
         Self {
-            keys: Vec::new(),
-            winners: Vec::new(),
+            entries: Vec::new(),
             absent,
         }
     }
 
-    /// The player with the least key, unless all are absent.
-    pub(super) fn winner(&self) -> Option<usize> {
-        let winner = *self.winners.get(1)? as usize;
-        (self.keys[winner] != self.absent).then_some(winner)
+    /// The player with the least key, and the key, unless all are absent.
+    pub(super) fn winner(&self) -> Option<(usize, K)> {
+        let (key, player) = *self.entries.get(1)?;
+        (key != self.absent).then_some((player as usize, key))
     }
 
     pub(super) fn key(&self, player: usize) -> K {
-        self.keys.get(player).copied().unwrap_or(self.absent)
+        let entry = self.entries.get(self.entries.len() / 2 + player);
+        entry.map_or(self.absent, |&(key, _)| key)
     }
 
     /// Gives a player a new key.
     pub(super) fn set(&mut self, player: usize, key: K) {
-        if player >= self.keys.len() {
+        if player >= self.entries.len() / 2 {
             self.grow(player);
         }
-        self.keys[player] = key;
-        let mut node = (self.keys.len() + player) / 2;
-        while node > 0 {
-            let before = self.winners[node];
-            self.play(node);
-            // Who did not win and does not win changes nothing above.
-            if before == self.winners[node] && before != player as u32 {
+        let mut node = self.entries.len() / 2 + player;
+        self.entries[node].0 = key;
+        let mut best = self.entries[node];
+        while node > 1 {
+            best = play(best, self.entries[node ^ 1]);
+            node /= 2;
+            if self.entries[node] == best {
                 return;
             }
-            node /= 2;
-        }
-    }
-
-    fn play(&mut self, node: usize) {
-        let (left, right) = (self.entrant(2 * node), self.entrant(2 * node + 1));
-        let right_wins = self.keys[right as usize] < self.keys[left as usize];
-        self.winners[node] = if right_wins { right } else { left };
-    }
-
-    fn entrant(&self, node: usize) -> u32 {
-        match node.checked_sub(self.keys.len()) {
-            Some(player) => player as u32,
-            None => self.winners[node],
+            self.entries[node] = best;
         }
     }
 
     #[cold]
     fn grow(&mut self, player: usize) {
         let players = (player + 1).next_power_of_two().max(2);
-        self.keys.resize(players, self.absent);
-        self.winners.resize(players, 0);
+        let keys = self.entries.split_off(self.entries.len() / 2);
+        let keys = keys.into_iter().map(|(key, _)| key);
+        let keys = keys.chain(std::iter::repeat(self.absent));
+        self.entries = vec![(self.absent, 0); players];
+        self.entries.extend(keys.zip(0..players as u32));
         for node in (1..players).rev() {
-            self.play(node);
+            self.entries[node] = play(self.entries[2 * node], self.entries[2 * node + 1]);
         }
     }
+}
+
+/// The lesser entry, without a branch: who wins is anybody's guess, the processor's too.
+fn play<K: Ord + Copy>(a: (K, u32), b: (K, u32)) -> (K, u32) {
+    let b_wins = (b.0 < a.0) | ((b.0 == a.0) & (b.1 < a.1));
+    let key = select_unpredictable(b_wins, b.0, a.0);
+    let player = select_unpredictable(b_wins, b.1, a.1);
+    (key, player)
 }
 
 #[cfg(test)]
@@ -98,9 +96,8 @@ mod tests {
                 };
                 keys[player] = key;
                 tournament.set(player, key);
-                let expected = (0..keys.len())
-                    .min_by_key(|&p| keys[p])
-                    .filter(|&p| keys[p] != u64::MAX);
+                let least = (0..keys.len()).min_by_key(|&p| keys[p]);
+                let expected = least.map(|p| (p, keys[p])).filter(|w| w.1 != u64::MAX);
                 assert_eq!(tournament.winner(), expected, "seed {seed}");
                 assert_eq!(tournament.key(player), key);
             }

@@ -92,8 +92,7 @@ impl<P: Packet> Wfq<P> {
     }
 
     pub(super) fn dequeue(&mut self) -> Option<Queued<P>> {
-        let class = self.heads.winner()?;
-        let tag = self.heads.key(class);
+        let (class, tag) = self.heads.winner()?;
         let item = self.backlog.pop(class);
         self.sent[class] = tag;
         self.tag_head(class);
@@ -166,7 +165,8 @@ impl Fluid {
     fn advance(&mut self, now: Instant, classes: &Classes) {
         let elapsed = now.saturating_since(self.updated).as_nanos();
         self.updated = self.updated.max(now);
-        let (Some(rate), Some(first)) = (self.rate, self.ends.winner()) else {
+        let (Some(rate), Some((_, first_end)), 1..) = (self.rate, self.ends.winner(), elapsed)
+        else {
             return;
         };
         let rate = u128::from(rate.as_bps());
@@ -177,7 +177,7 @@ impl Fluid {
         let reached = self
             .virtual_time
             .saturating_add(slope.saturating_mul(elapsed));
-        if reached < self.ends.key(first) {
+        if reached < first_end {
             self.virtual_time = reached;
         } else {
             self.serve(rate.saturating_mul(elapsed), classes);
@@ -186,9 +186,9 @@ impl Fluid {
 
     /// Serves work, of which classes come to an end.
     fn serve(&mut self, mut work: u128, classes: &Classes) {
-        while let Some(class) = self.ends.winner() {
+        while let Some((class, end)) = self.ends.winner() {
             let per_virtual = self.work_per_virtual_byte();
-            let left = self.ends.key(class).saturating_sub(self.virtual_time);
+            let left = end.saturating_sub(self.virtual_time);
             // All busy classes hold at least this much: the product is their backlog's work.
             let needed = left
                 .saturating_mul(per_virtual)
@@ -198,7 +198,8 @@ impl Fluid {
                 return;
             }
             work -= needed;
-            self.end(class, classes.weight(class));
+            self.virtual_time = self.virtual_time.max(end);
+            self.remove(class, classes.weight(class));
         }
     }
 
@@ -208,10 +209,10 @@ impl Fluid {
             return;
         }
         self.virtual_time = self.virtual_time.max(tag);
-        while let Some(class) = self.ends.winner()
-            && self.ends.key(class) <= self.virtual_time
+        while let Some((class, end)) = self.ends.winner()
+            && end <= self.virtual_time
         {
-            self.end(class, classes.weight(class));
+            self.remove(class, classes.weight(class));
         }
     }
 
@@ -246,12 +247,7 @@ impl Fluid {
         }
     }
 
-    /// The fluid reaches the end of a class.
-    fn end(&mut self, class: usize, weight: u32) {
-        self.virtual_time = self.virtual_time.max(self.ends.key(class));
-        self.remove(class, weight);
-    }
-
+    /// A class is idle from now on.
     fn remove(&mut self, class: usize, weight: u32) {
         self.ends.set(class, Virtual::MAX);
         self.weight -= u64::from(weight);

@@ -41,7 +41,7 @@ fn drr_keeps_its_fairness_bound() {
         let mut dropped = |_, _| unreachable!("the buffer is unlimited");
         let mut add = |queue: &mut Queue<Parcel>, flow: u32| {
             // Flows of large packets and of small ones.
-            let largest = if flow % 2 == 0 { max } else { max / 4 };
+            let largest = if flow.is_multiple_of(2) { max } else { max / 4 };
             let packet = parcel(0, flow, 1 + random.below(largest) as u32);
             queue.enqueue(at(0), queued(at(0), packet), &mut |_, _| unreachable!());
         };
