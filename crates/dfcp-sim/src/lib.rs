@@ -17,6 +17,7 @@ pub mod queue;
 pub mod random;
 pub mod report;
 pub mod tcp;
+mod tournament;
 
 pub use link::{Datagram, Link, LinkConfig, LinkConfigError, LinkRate, LinkStats, LossModel};
 pub use packet::{DropCause, Ecn, FlowId, Queued};

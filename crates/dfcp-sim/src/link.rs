@@ -32,7 +32,7 @@ mod transmitter;
 
 pub use config::{LinkConfig, LinkConfigError, LinkRate};
 pub use datagram::Datagram;
-pub use loss::{LossModel, LossModelError, LossProcess};
+pub use loss::{GilbertElliott, LossModel, LossModelError, LossProcess};
 pub use stats::{Histogram, LinkStats, Occupancy};
 pub use trace::{RateTrace, RateTraceError};
 

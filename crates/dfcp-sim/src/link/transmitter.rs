@@ -10,6 +10,8 @@ use std::sync::Arc;
 /// 2 GB still fits 64 bits.
 const WORK_PER_BYTE: u64 = 8_000_000_000;
 
+const NEVER: Instant = Instant::from_nanos(u64::MAX);
+
 /// See the module's text.
 #[derive(Clone, Debug)]
 pub(super) struct Transmitter<P> {
@@ -212,16 +214,17 @@ impl Opportunities {
     fn start(&mut self, size: u32, start: Instant) -> Instant {
         if start > self.last {
             self.left = 0;
-            self.next = self.next.max(self.trace.first_at_or_after(start));
+            self.next = self.next.max(self.trace.first_at(start));
         }
         let mut size = size;
-        while size > self.left {
+        while size > self.left && self.last < NEVER {
             size -= self.left;
             self.left = RateTrace::OPPORTUNITY;
-            self.last = self.trace.opportunity(self.next);
+            // Beyond what a clock can show the link stands still.
+            self.last = self.trace.opportunity(self.next).unwrap_or(NEVER);
             self.next += 1;
         }
-        self.left -= size;
+        self.left = self.left.saturating_sub(size);
         self.last.max(start)
     }
 }

@@ -7,8 +7,8 @@ use std::cmp::Reverse;
 use std::collections::VecDeque;
 
 use super::config::{DropFrom, Limit};
-use super::tournament::Tournament;
 use crate::packet::{DropCause, Queued};
+use crate::tournament::Tournament;
 
 /// The lines, by class; a discipline may pin a tag to each packet.
 #[derive(Clone, Debug)]
@@ -71,7 +71,7 @@ impl<P, T> Backlog<P, T> {
         if limit.holds(self.packets, self.bytes) {
             return None;
         }
-        let class = self.lengths.winner()?;
+        let (class, _) = self.lengths.winner()?;
         let item = self.take(class, end)?;
         dropped(item.packet, DropCause::Full);
         Some((class, item.size))
@@ -102,5 +102,10 @@ impl<P, T> Backlog<P, T> {
     pub(super) fn iter(&self, class: usize) -> impl Iterator<Item = &Queued<P>> {
         let line = self.lines.get(class);
         line.into_iter().flatten().map(|(item, _)| item)
+    }
+
+    /// All packets, class by class.
+    pub(super) fn iter_all(&self) -> impl Iterator<Item = &Queued<P>> {
+        self.lines.iter().flatten().map(|(item, _)| item)
     }
 }

@@ -72,10 +72,6 @@ impl Classes {
         class.map(|class| class as usize)
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.0.weights.len()
-    }
-
     pub(super) fn weight(&self, class: usize) -> u32 {
         self.0.weights[class]
     }

@@ -7,9 +7,53 @@
 use std::collections::VecDeque;
 
 use super::backlog::Backlog;
-use super::config::{DropFrom, Limit};
-use crate::packet::{DropCause, Queued};
+use super::config::{DropFrom, DrrConfig, Limit};
+use super::shares::{Classes, Shares};
+use crate::packet::{DropCause, Packet, Queued};
 
+#[derive(Clone, Debug)]
+pub(super) struct Drr<P> {
+    classes: Classes,
+    quantum: u32,
+    robin: RoundRobin<P>,
+}
+
+impl<P: Packet> Drr<P> {
+    pub(super) fn new(config: DrrConfig, shares: Shares) -> Self {
+        Self {
+            classes: Classes::new(shares),
+            quantum: config.quantum,
+            robin: RoundRobin::new(config.drop_from),
+        }
+    }
+
+    pub(super) fn enqueue(
+        &mut self,
+        item: Queued<P>,
+        limit: Limit,
+        dropped: &mut impl FnMut(P, DropCause),
+    ) {
+        let class = self.classes.of(item.packet.flow());
+        self.robin.enqueue(class, item, limit, dropped);
+    }
+
+    pub(super) fn dequeue(&mut self) -> Option<Queued<P>> {
+        let quantum = u64::from(self.quantum);
+        let classes = &self.classes;
+        self.robin
+            .dequeue(|class| quantum * u64::from(classes.weight(class)))
+    }
+
+    pub(super) fn classes(&self) -> &Classes {
+        &self.classes
+    }
+
+    pub(super) fn backlog(&self) -> &Backlog<P> {
+        self.robin.backlog()
+    }
+}
+
+/// Classes that take turns, whatever makes a class.
 #[derive(Clone, Debug)]
 pub(super) struct RoundRobin<P> {
     backlog: Backlog<P>,
