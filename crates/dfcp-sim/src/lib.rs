@@ -3,17 +3,23 @@
 //! system for randomness.
 //!
 //! - [`link`]: a one-way link with a queue, a rate, a propagation delay and impairments;
+//! - [`queue`]: queue disciplines, from DropTail to FQ-CoDel;
 //! - [`pair`]: two endpoints of the protocol core joined by two links;
 //! - [`random`]: seeded random streams, one for each component.
 
 #![forbid(unsafe_code)]
 
+pub mod engine;
 pub mod link;
 pub mod packet;
 pub mod pair;
+pub mod queue;
 pub mod random;
+pub mod report;
+pub mod tcp;
 
-pub use link::{Link, LinkConfig, LinkConfigError, LinkStats, Packet, Queue};
+pub use link::{Datagram, Link, LinkConfig, LinkConfigError, LinkRate, LinkStats, LossModel};
 pub use packet::{DropCause, Ecn, FlowId, Queued};
 pub use pair::{ObjectTransfer, Pair, PairConfig, Side};
+pub use queue::{Limit, QueueConfig};
 pub use random::{Random, Seed};

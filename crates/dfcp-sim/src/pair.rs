@@ -3,7 +3,7 @@
 //! The host loop here is the same as a socket driver's: it owns time and datagrams and drives the
 //! core through its public interface only.
 
-use crate::link::{Link, LinkConfig, Packet};
+use crate::link::{Datagram, Link, LinkConfig};
 use crate::random::Seed;
 use dfcp_proto::{
     ChannelId, Connection, ConnectionHandle, Duration, Endpoint, Event, Instant, PublicKey,
@@ -89,7 +89,7 @@ pub struct Pair {
     /// Client and server.
     pub hosts: [Host; 2],
     /// From the client, from the server.
-    pub links: [Link; 2],
+    pub links: [Link<Datagram>; 2],
     /// Simulated time.
     pub now: Instant,
     config: [Arc<TransportConfig>; 2],
@@ -192,7 +192,7 @@ impl Pair {
             .iter()
             .filter_map(|h| h.endpoint.poll_timeout().map(|(t, _)| t));
         timers
-            .chain(self.links.iter().filter_map(Link::poll_at))
+            .chain(self.links.iter().filter_map(|link| link.poll_at()))
             .min()
     }
 
@@ -226,7 +226,7 @@ impl Pair {
                 let remote = self.hosts[from as usize].address;
                 let host = &mut self.hosts[from.other() as usize];
                 host.endpoint
-                    .handle_datagram(self.now, remote, packet.ecn, &mut packet.data);
+                    .handle_datagram(self.now, remote, packet.ecn as u8, &mut packet.data);
                 self.serve(from.other());
             }
         }
@@ -250,8 +250,8 @@ impl Pair {
                     host.digest = mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
                     host.ip_bytes += datagram.len() as u64 + IP_UDP_HEADER;
                     if datagram.len() <= host.path_mtu {
-                        let mut packet = Packet::new(datagram.to_vec());
-                        packet.ecn = transmit.ecn;
+                        let mut packet = Datagram::new(datagram.to_vec());
+                        packet.ecn = transmit.ecn.into();
                         self.links[side as usize].send(self.now, packet);
                     }
                 }
