@@ -1,7 +1,7 @@
 //! What the protocol core itself costs: one bulk flow over a path that costs next to nothing.
 //!
-//! `cargo run --release -p dfcp-sim --example core_cost -- [MB] [rate Mbit/s] [rtt ms] [loss %]`,
-//! once with real, once with virtual payload.
+//! `cargo run --release -p dfcp-sim --example core_cost -- [MB] [rate Mbit/s] [rtt ms] [loss %]
+//! [real | virtual]`; without the last, both payloads in turn.
 
 use dfcp_proto::{
     ChannelId, ChannelKind, Connection, ConnectionHandle, Duration, Endpoint, Event, Instant,
@@ -210,7 +210,11 @@ fn main() {
     let size = (get(0, 500.0) * 1e6) as u64;
     let rate = Rate::from_bps((get(1, 1000.0) * 1e6) as u64);
     let rtt = Duration::from_secs_f64(get(2, 10.0) / 1e3);
-    for payload in [Payload::Real, Payload::Virtual] {
+    let named = |name: &str| std::env::args().any(|a| a == name);
+    for (payload, other) in [(Payload::Real, "virtual"), (Payload::Virtual, "real")] {
+        if named(other) {
+            continue;
+        }
         run(World::new(size, rate, rtt, get(3, 0.0) / 100.0, payload));
     }
 }
