@@ -1,10 +1,11 @@
 //! What the protocol core itself costs: one bulk flow over a path that costs next to nothing.
 //!
-//! `cargo run --release -p dfcp-sim --example core_cost -- [MB] [rate Mbit/s] [rtt ms] [loss %]`
+//! `cargo run --release -p dfcp-sim --example core_cost -- [MB] [rate Mbit/s] [rtt ms] [loss %]
+//! [real | virtual]`; without the last, both payloads in turn.
 
 use dfcp_proto::{
-    ChannelId, ChannelKind, ConnectionHandle, Duration, Endpoint, Event, Instant, PublicKey, Rate,
-    SecretRng, ServerConfig, StaticKey, TransportConfig,
+    ChannelId, ChannelKind, Connection, ConnectionHandle, Duration, Endpoint, Event, Instant,
+    Payload, PublicKey, Rate, SecretRng, ServerConfig, StaticKey, TransportConfig,
 };
 use dfcp_sim::{Random, Seed};
 use std::collections::VecDeque;
@@ -53,6 +54,7 @@ struct World {
     pool: Vec<Vec<u8>>,
     buffer: Vec<u8>,
     block: Vec<u8>,
+    payload: Payload,
     channel: Option<ChannelId>,
     size: u64,
     written: u64,
@@ -63,8 +65,8 @@ struct World {
 const CLIENT: usize = 0;
 
 impl World {
-    fn new(size: u64, rate: Rate, rtt: Duration, loss: f64) -> Self {
-        let transport = Arc::new(TransportConfig::default());
+    fn new(size: u64, rate: Rate, rtt: Duration, loss: f64, payload: Payload) -> Self {
+        let transport = Arc::new(TransportConfig::default().payload(payload));
         let server = ServerConfig {
             transport: transport.clone(),
             authorize: Arc::new(|_: &PublicKey| true),
@@ -101,6 +103,7 @@ impl World {
             pool: Vec::new(),
             buffer: Vec::new(),
             block: vec![7; 65_536],
+            payload,
             channel: None,
             size,
             written: 0,
@@ -119,30 +122,33 @@ impl World {
                 job.run();
                 connection.finish_solve(now, job);
             }
-            let mut write = false;
+            let mut writable = false;
             while let Some(event) = connection.poll_event() {
                 match event {
                     Event::Connected { .. } if side == CLIENT => {
                         self.channel = connection.open(ChannelKind::Object);
-                        write = true;
+                        writable = true;
                     }
-                    Event::Writable => write = true,
+                    Event::Writable => writable = true,
                     Event::Readable(id) => {
                         while let Ok(Some((_, bytes))) = connection.take_block(now, id) {
                             self.received += bytes.len() as u64;
                             connection.recycle(id, bytes);
+                        }
+                        while let Ok(Some((_, len))) = connection.take_virtual_block(now, id) {
+                            self.received += len;
                         }
                     }
                     Event::Acknowledged(_) => self.done = true,
                     _ => {}
                 }
             }
-            if let Some(id) = self.channel.filter(|_| write) {
+            if let Some(id) = self.channel.filter(|_| writable) {
                 while self.written < self.size {
                     let part = (self.size - self.written).min(self.block.len() as u64);
-                    match connection.write(id, &self.block[..part as usize]) {
-                        Ok(0) | Err(_) => break,
-                        Ok(n) => self.written += n as u64,
+                    match write(connection, id, &self.block[..part as usize], self.payload) {
+                        0 => break,
+                        n => self.written += n,
                     }
                 }
                 if self.written == self.size {
@@ -155,7 +161,7 @@ impl World {
                 let mut data = self.pool.pop().unwrap_or_default();
                 data.clear();
                 data.extend_from_slice(datagram);
-                let lost = self.paths[side].send(now, data, datagram.len());
+                let lost = self.paths[side].send(now, data, datagram.len() + t.elided);
                 self.pool.extend(lost);
             }
             self.buffer.clear();
@@ -187,6 +193,14 @@ impl World {
     }
 }
 
+fn write(connection: &mut Connection, id: ChannelId, data: &[u8], payload: Payload) -> u64 {
+    let written = match payload {
+        Payload::Real => connection.write(id, data).map(|n| n as u64),
+        Payload::Virtual => connection.write_virtual(id, data.len() as u64),
+    };
+    written.expect("the channel is open")
+}
+
 fn main() {
     let args: Vec<f64> = std::env::args()
         .skip(1)
@@ -196,7 +210,16 @@ fn main() {
     let size = (get(0, 500.0) * 1e6) as u64;
     let rate = Rate::from_bps((get(1, 1000.0) * 1e6) as u64);
     let rtt = Duration::from_secs_f64(get(2, 10.0) / 1e3);
-    let mut world = World::new(size, rate, rtt, get(3, 0.0) / 100.0);
+    let named = |name: &str| std::env::args().any(|a| a == name);
+    for (payload, other) in [(Payload::Real, "virtual"), (Payload::Virtual, "real")] {
+        if named(other) {
+            continue;
+        }
+        run(World::new(size, rate, rtt, get(3, 0.0) / 100.0, payload));
+    }
+}
+
+fn run(mut world: World) {
     let started = std::time::Instant::now();
     world.serve(CLIENT);
     while !world.done {
@@ -208,7 +231,8 @@ fn main() {
     let stats = stats.expect("still there").stats();
     let symbols = stats.source_symbols_sent + stats.repair_symbols_sent;
     println!(
-        "{} MB in {:.3} simulated s, {symbols} data packets, {:.3} s, {:.2} µs per data packet",
+        "{:?} {} MB in {:.3} simulated s, {symbols} data packets, {:.3} s, {:.2} µs per data packet",
+        world.payload,
         world.received / 1_000_000,
         world.now.as_nanos() as f64 / 1e9,
         wall.as_secs_f64(),

@@ -81,6 +81,8 @@ pub struct Host {
     pub digest: u64,
     /// Largest datagram that the link carries; larger ones vanish.
     pub path_mtu: usize,
+    /// When each datagram was sent, and its UDP payload bytes; kept on request.
+    pub sent: Option<Vec<(Instant, usize)>>,
 }
 
 /// See the module's text.
@@ -134,6 +136,7 @@ impl Pair {
                 ip_bytes: 0,
                 digest: 0,
                 path_mtu: usize::MAX,
+                sent: None,
             }
         };
         let link =
@@ -248,9 +251,14 @@ impl Pair {
                     let tail = datagram.last_chunk().map_or(0, |b| u64::from_le_bytes(*b));
                     let mixed = host.digest.rotate_left(5) ^ tail ^ self.now.as_nanos();
                     host.digest = mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-                    host.ip_bytes += datagram.len() as u64 + IP_UDP_HEADER;
-                    if datagram.len() <= host.path_mtu {
+                    let size = datagram.len() + transmit.elided;
+                    host.ip_bytes += size as u64 + IP_UDP_HEADER;
+                    if let Some(sent) = &mut host.sent {
+                        sent.push((self.now, size));
+                    }
+                    if size <= host.path_mtu {
                         let mut packet = Datagram::new(datagram.to_vec());
+                        packet.elided = transmit.elided as u32;
                         packet.ecn = transmit.ecn.into();
                         self.links[side as usize].send(self.now, packet);
                     }

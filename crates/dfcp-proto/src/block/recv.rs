@@ -210,10 +210,11 @@ impl RecvChannel {
         symbol: &SymbolIn<'_>,
         credit: &mut Credit,
     ) -> Result<Received, CloseCode> {
-        if self.ended.is_some() || self.is_done(symbol.offset) {
+        let known = self.blocks.contains_key(&symbol.offset);
+        if self.ended.is_some() || !known && self.is_done(symbol.offset) {
             return Ok(Received::Redundant);
         }
-        if !self.blocks.contains_key(&symbol.offset) {
+        if !known {
             self.open_block(symbol, credit)?;
         }
         let Some(Block::Receiving {

@@ -263,7 +263,7 @@ impl SendChannel {
     /// A symbol for an open block that lacks some, lowest block first.
     pub fn next_repair(&mut self, scheduler: &dyn BlockScheduler, loss: Loss) -> Option<SymbolOut> {
         while let Some(&offset) = self.hungry.first() {
-            if self.deficit(offset, scheduler, loss) > 0 {
+            if self.wants_symbol(offset, scheduler, loss) {
                 return self.symbol(offset, 0);
             }
             self.hungry.remove(&offset);
@@ -421,11 +421,11 @@ impl SendChannel {
         self.blocks.len() - self.unsent.len()
     }
 
-    fn deficit(&self, offset: u64, scheduler: &dyn BlockScheduler, loss: Loss) -> u32 {
-        self.blocks.get(&offset).map_or(0, |block| {
+    fn wants_symbol(&self, offset: u64, scheduler: &dyn BlockScheduler, loss: Loss) -> bool {
+        self.blocks.get(&offset).is_some_and(|block| {
             let last = self.unsent.is_empty() && self.pending_len == 0 && self.is_tail();
             let k = block.encoder.spec().k();
-            scheduler.deficit(
+            scheduler.wants_symbol(
                 &BlockView::new(k, block.needed, block.in_flight, last),
                 loss,
             )
@@ -439,7 +439,7 @@ impl SendChannel {
     }
 
     fn refresh(&mut self, offset: u64, scheduler: &dyn BlockScheduler, loss: Loss) {
-        if self.deficit(offset, scheduler, loss) > 0 {
+        if self.wants_symbol(offset, scheduler, loss) {
             self.hungry.insert(offset);
         } else {
             self.hungry.remove(&offset);
