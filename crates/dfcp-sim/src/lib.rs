@@ -5,7 +5,8 @@
 //! - [`link`]: a one-way link with a queue, a rate, a propagation delay and impairments;
 //! - [`pair`]: two endpoints of the protocol core joined by two links;
 //! - [`random`]: seeded random streams, one for each component;
-//! - [`scenario`]: scenario files.
+//! - [`scenario`]: scenario files;
+//! - [`topology`]: ready-made graphs.
 
 #![forbid(unsafe_code)]
 
@@ -14,6 +15,7 @@ pub mod packet;
 pub mod pair;
 pub mod random;
 pub mod scenario;
+pub mod topology;
 
 pub use link::{Link, LinkConfig, LinkConfigError, LinkStats, Packet, Queue};
 pub use packet::{DropCause, Ecn, FlowId, Queued};
