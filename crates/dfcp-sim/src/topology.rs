@@ -185,7 +185,12 @@ pub fn flower(sizes: Flower) -> Graph {
         cores.extend(routers.first());
         for (r, router) in routers.iter().enumerate().skip(1) {
             for d in 1..=sizes.dslams {
-                leaf(&mut graph, *router, &format!("{l}-{}-{d}", r + 1), sizes.hosts);
+                leaf(
+                    &mut graph,
+                    *router,
+                    &format!("{l}-{}-{d}", r + 1),
+                    sizes.hosts,
+                );
             }
         }
     }

@@ -86,6 +86,24 @@ impl Fields<'_> {
         }
     }
 
+    /// A table within this one, read over what is there.
+    pub fn nested<T: Section>(&mut self, key: &'static str, value: &mut T) {
+        match &mut self.0 {
+            Mode::Read(reader) => {
+                reader.known.push(key);
+                let read = |node| value.clone().read(node, &format!("`{key}`"));
+                match reader.table.get(key).map(read) {
+                    Some(Ok(read)) => *value = read,
+                    Some(Err(fault)) => {
+                        reader.fault.get_or_insert(fault);
+                    }
+                    None => {}
+                }
+            }
+            Mode::Write(table) => table.put(key, Value::Table(value.write())),
+        }
+    }
+
     /// A key that is read elsewhere.
     pub fn known(&mut self, key: &'static str) {
         if let Mode::Read(reader) = &mut self.0 {
@@ -191,7 +209,10 @@ impl Codec<f64> for Number {
         if (self.0..=self.1).contains(&number) {
             Ok(number)
         } else {
-            fault(node, format!("{node} is not within {} to {}", self.0, self.1))
+            fault(
+                node,
+                format!("{node} is not within {} to {}", self.0, self.1),
+            )
         }
     }
 
@@ -211,10 +232,18 @@ impl<T: TryFrom<u64> + Copy + Into<u64>> Codec<T> for Count {
                 .filter(|number| (self.0..=self.1).contains(number))
                 .and_then(|number| T::try_from(number).ok())
                 .map_or_else(
-                    || fault(node, format!("{node} is not within {} to {}", self.0, self.1)),
+                    || {
+                        fault(
+                            node,
+                            format!("{node} is not within {} to {}", self.0, self.1),
+                        )
+                    },
                     Ok,
                 ),
-            _ => fault(node, format!("{node} should be a whole number such as {}", self.0)),
+            _ => fault(
+                node,
+                format!("{node} should be a whole number such as {}", self.0),
+            ),
         }
     }
 
@@ -253,7 +282,10 @@ pub(super) struct BitRate;
 impl Codec<Rate> for BitRate {
     fn read(&self, node: &Node) -> Result<Rate, Fault> {
         match quantity(node, units::RATE, "10 Mbit/s")? {
-            0 => fault(node, "a rate of zero moves nothing: for a blackout set `loss = 1`"),
+            0 => fault(
+                node,
+                "a rate of zero moves nothing: for a blackout set `loss = 1`",
+            ),
             bps => Ok(Rate::from_bps(bps)),
         }
     }
@@ -274,7 +306,12 @@ impl<T: TryFrom<u64> + Copy + Into<u64>> Codec<T> for Bytes {
             .then(|| T::try_from(bytes).ok())
             .flatten()
             .map_or_else(
-                || fault(node, format!("{node} is not within {} to {} B", self.0, self.1)),
+                || {
+                    fault(
+                        node,
+                        format!("{node} is not within {} to {} B", self.0, self.1),
+                    )
+                },
                 Ok,
             )
     }
@@ -302,7 +339,10 @@ impl<T: Copy + PartialEq> Codec<T> for OneOf<'_, T> {
             .map_or_else(String::new, |near| format!(" Did you mean \"{near}\"?"));
         fault(
             node,
-            format!("{node} is unknown.{hint} It can be \"{}\".", names.join("\", \"")),
+            format!(
+                "{node} is unknown.{hint} It can be \"{}\".",
+                names.join("\", \"")
+            ),
         )
     }
 
@@ -421,7 +461,11 @@ pub(super) fn quantity(node: &Node, units: Units, example: &str) -> Result<u64, 
             wrong(format!("`{unit}` is none of the units `{names}`{hint}"))
         }
         Some(_) if units.iter().any(|(name, _)| *name == quantity.unit) => {
-            let why = if quantity.number < 0.0 { "negative" } else { "out of range" };
+            let why = if quantity.number < 0.0 {
+                "negative"
+            } else {
+                "out of range"
+            };
             wrong(format!("{node} is {why}"))
         }
         Some(family) => wrong(format!("{node} is {family}")),

@@ -112,28 +112,6 @@ impl Table {
             node: Node { value, place },
         });
     }
-
-    pub fn remove(&mut self, key: &str) -> Option<Node> {
-        let index = self.0.iter().position(|entry| entry.key == key)?;
-        Some(self.0.remove(index).node)
-    }
-
-    /// Lays `over` on top: its keys win; tables under the keys `deep` are merged in turn.
-    pub fn merge(&mut self, over: &Self, deep: &[&str]) {
-        for entry in &over.0 {
-            if deep.contains(&entry.key.as_str())
-                && let Value::Table(over) = &entry.node.value
-                && let Some(Node {
-                    value: Value::Table(under),
-                    ..
-                }) = self.get_mut(&entry.key)
-            {
-                under.merge(over, &[]);
-            } else {
-                self.set(entry.clone());
-            }
-        }
-    }
 }
 
 impl Node {

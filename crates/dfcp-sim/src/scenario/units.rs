@@ -115,8 +115,8 @@ fn number_length(text: &str) -> usize {
             && bytes
                 .get(end + 1)
                 .is_some_and(|next| next.is_ascii_digit() || matches!(next, b'+' | b'-'));
-        let signed = matches!(byte, b'+' | b'-')
-            && (end == 0 || matches!(bytes[end - 1], b'e' | b'E'));
+        let signed =
+            matches!(byte, b'+' | b'-') && (end == 0 || matches!(bytes[end - 1], b'e' | b'E'));
         if !(byte.is_ascii_digit() || matches!(byte, b'.' | b'_') || exponent || signed) {
             break;
         }
@@ -128,7 +128,13 @@ fn number_length(text: &str) -> usize {
 /// Writes `value` base units in the greatest unit that needs at most three decimals.
 pub(super) fn format(value: u64, units: Units) -> String {
     // A packet is 1500 B to everybody, not 1.5 kB.
-    let least = |size: u64| if units == SIZE && size > 1 { 10 * size } else { size };
+    let least = |size: u64| {
+        if units == SIZE && size > 1 {
+            10 * size
+        } else {
+            size
+        }
+    };
     let fits = |size: u64| value >= least(size) && u128::from(value) * 1000 % u128::from(size) == 0;
     let usual = |name: &str| !matches!(name, "h" | "min") && !name.contains("iB");
     let (unit, size) = units
@@ -168,7 +174,16 @@ mod tests {
 
     #[test]
     fn what_is_written_reads_back() {
-        for value in [0, 1, 999, 1500, 1_000_000, 1_234_567, 2_500_000_000, u64::MAX / 4] {
+        for value in [
+            0,
+            1,
+            999,
+            1500,
+            1_000_000,
+            1_234_567,
+            2_500_000_000,
+            u64::MAX / 4,
+        ] {
             for units in [TIME, RATE, SIZE, PACKETS] {
                 let text = format(value, units);
                 let back = Quantity::parse(&text).and_then(|q| q.within(units));

@@ -44,7 +44,11 @@ pub fn esnet() -> Graph {
             known.unwrap_or_else(|| graph.node(name, NodeKind::Host))
         });
         let slow = [from, to].iter().any(|n| matches!(*n, "boston" | "boise"));
-        let (role, gigabits) = if slow { ("spur", 10) } else { ("backbone", 100) };
+        let (role, gigabits) = if slow {
+            ("spur", 10)
+        } else {
+            ("backbone", 100)
+        };
         graph.link(format!("{from}-{to}"), &[role], (ends[0], ends[1]));
         if let Some(link) = graph.links.last_mut() {
             link.delay = Some(DELAY_PER_KM * km);

@@ -6,7 +6,10 @@ use std::collections::BTreeSet;
 fn check(graph: &Graph) {
     let nodes: BTreeSet<_> = graph.nodes.iter().map(|node| &node.name).collect();
     let links: BTreeSet<_> = graph.links.iter().map(|link| &link.name).collect();
-    assert_eq!((nodes.len(), links.len()), (graph.nodes.len(), graph.links.len()));
+    assert_eq!(
+        (nodes.len(), links.len()),
+        (graph.nodes.len(), graph.links.len())
+    );
     let mut reached = BTreeSet::from([0]);
     let mut before = 0;
     while reached.len() > before {
@@ -31,12 +34,22 @@ fn counts_are_the_papers() {
     for pairs in [1, 2, 100] {
         let graph = dumbbell(pairs);
         check(&graph);
-        assert_eq!((graph.nodes.len(), graph.links.len()), (2 + 2 * pairs, 1 + 2 * pairs));
+        assert_eq!(
+            (graph.nodes.len(), graph.links.len()),
+            (2 + 2 * pairs, 1 + 2 * pairs)
+        );
         assert_eq!(graph.pairs.len(), pairs);
     }
     let parking = parking_lot();
     check(&parking);
-    assert_eq!((parking.nodes.len(), parking.links.len(), parking.pairs.len()), (9, 8, 3));
+    assert_eq!(
+        (
+            parking.nodes.len(),
+            parking.links.len(),
+            parking.pairs.len()
+        ),
+        (9, 8, 3)
+    );
 
     let flower = flower(Flower::default());
     check(&flower);
@@ -45,7 +58,10 @@ fn counts_are_the_papers() {
         let links = flower.links.iter();
         links.filter(|link| link.roles.contains(&role)).count()
     };
-    assert_eq!((with("loop"), with("core"), with("dslam"), with("host")), (40, 5, 70, 210));
+    assert_eq!(
+        (with("loop"), with("core"), with("dslam"), with("host")),
+        (40, 5, 70, 210)
+    );
 
     let esnet = esnet();
     check(&esnet);
@@ -80,7 +96,11 @@ fn random_graphs_are_connected_simple_and_repeatable() {
             let draw = |seed| erdos_renyi(nodes, links, Seed(seed)).expect("in range");
             let graph = draw(seed);
             check(&graph);
-            assert_eq!((graph.nodes.len(), graph.links.len()), (nodes, links), "seed {seed}");
+            assert_eq!(
+                (graph.nodes.len(), graph.links.len()),
+                (nodes, links),
+                "seed {seed}"
+            );
             let ends: BTreeSet<_> = graph.links.iter().map(|l| (l.from, l.to)).collect();
             assert_eq!(ends.len(), links, "seed {seed}");
             assert_eq!(graph, draw(seed));
@@ -106,6 +126,9 @@ fn random_links_are_equally_likely() {
     }
     assert_eq!(counts.len(), 16);
     for (ends, count) in counts {
-        assert!((count - 1000).abs() < 160, "{ends:?}: {count} of 1000 expected");
+        assert!(
+            (count - 1000).abs() < 160,
+            "{ends:?}: {count} of 1000 expected"
+        );
     }
 }
