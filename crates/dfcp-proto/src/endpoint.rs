@@ -166,6 +166,11 @@ impl Endpoint {
         self.connections.get_mut(&handle)
     }
 
+    /// The connection, to look at.
+    pub fn peek(&self, handle: ConnectionHandle) -> Option<&Connection> {
+        self.connections.get(&handle)
+    }
+
     /// All connections.
     pub fn connections(&mut self) -> impl Iterator<Item = (ConnectionHandle, &mut Connection)> {
         self.connections.iter_mut().map(|(h, c)| (*h, c))

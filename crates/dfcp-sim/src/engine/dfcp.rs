@@ -345,9 +345,8 @@ impl DfcpHost {
         }
     }
 
-    fn repair_symbols(&mut self) -> u64 {
-        self.connection()
-            .map_or(0, |connection| connection.stats().repair_symbols_sent)
+    fn repair_symbols(&self) -> u64 {
+        self.progress().repairs
     }
 }
 
@@ -413,7 +412,13 @@ impl Agent for DfcpHost {
     }
 
     fn progress(&self) -> Progress {
-        self.progress
+        let connection = self.handle.and_then(|handle| self.endpoint.peek(handle));
+        let stats = connection.map(Connection::stats).unwrap_or_default();
+        Progress {
+            repairs: stats.repair_symbols_sent,
+            srtt: Some(stats.rtt).filter(|rtt| !rtt.is_zero()),
+            ..self.progress
+        }
     }
 }
 
