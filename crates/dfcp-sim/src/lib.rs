@@ -3,6 +3,7 @@
 //! system for randomness.
 //!
 //! - [`link`]: a one-way link with a queue, a rate, a propagation delay and impairments;
+//! - [`loss`]: which packets it loses; [`trace`]: rates as recorded;
 //! - [`queue`]: queue disciplines, from DropTail to FQ-CoDel;
 //! - [`pair`]: two endpoints of the protocol core joined by two links;
 //! - [`random`]: seeded random streams, one for each component.
