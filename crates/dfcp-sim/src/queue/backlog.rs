@@ -90,7 +90,13 @@ impl<P, T> Backlog<P, T> {
             let class = class as usize;
             let line = &mut self.lines[class];
             line.listed = false;
-            self.longest.set(class, Reverse(line.bytes));
+            // Packets without bytes must be found too.
+            let length = if line.items.is_empty() {
+                0
+            } else {
+                line.bytes.max(1)
+            };
+            self.longest.set(class, Reverse(length));
         }
         self.longest.winner().map(|(class, _)| class)
     }
