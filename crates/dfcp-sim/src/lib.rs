@@ -4,6 +4,7 @@
 //!
 //! - [`engine`]: the simulated network: routes, hosts, virtual time;
 //! - [`link`]: a one-way link with a queue, a rate, a propagation delay and impairments;
+//! - [`loss`]: which packets it loses; [`trace`]: rates as recorded;
 //! - [`queue`]: queue disciplines, from DropTail to FQ-CoDel;
 //! - [`pair`]: two endpoints of the protocol core joined by two links;
 //! - [`run`]: runs a scenario and reports;

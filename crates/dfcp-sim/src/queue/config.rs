@@ -127,7 +127,7 @@ pub struct SfqConfig {
 }
 
 impl Default for SfqConfig {
-    /// As tc-sfq(8) for Ethernet, but the newcomer's flow is dropped at the head.
+    /// As tc-sfq(8) for Ethernet, but that the longest bucket is dropped from at its head.
     fn default() -> Self {
         Self {
             buckets: 1024,

@@ -60,6 +60,34 @@ fn drops_of_an_overload_follow_the_control_law() {
     }
 }
 
+/// RFC 8289 §5.4: a dropping state soon after another, within 16 intervals, takes up about the rate
+/// of drops where that one ended; later it begins afresh.
+#[test]
+fn dropping_resumes_soon_after_but_not_later() {
+    let overload = |server: &mut Server, start: u64| {
+        for n in 0..1000 {
+            server.arrive(at(start + n * 500_000), parcel(n, 0, 1000));
+        }
+        server.run(at(start + 1_500_000_000));
+        assert!(server.queue.is_empty());
+    };
+    for (start, resumes) in [(2_000_000_000, true), (5_000_000_000, false)] {
+        let mut server = server(CoDelConfig::default());
+        overload(&mut server, 0);
+        let first = server.dropped.len();
+        assert!(first > 10, "{first} drops");
+        overload(&mut server, start);
+        let next: Vec<Instant> = server.dropped[first..].iter().map(|d| d.0).collect();
+        let spacing = next[1].saturating_since(next[0]).as_nanos() as f64 * 1e-6;
+        let count = if resumes { first as f64 - 1.0 } else { 1.0 };
+        let expected = 100.0 / count.sqrt();
+        assert!(
+            (0.0..1.001).contains(&(spacing - expected)),
+            "{spacing} ms, expected {expected}"
+        );
+    }
+}
+
 #[test]
 fn queues_below_the_target_or_short_lived_are_left_alone() {
     for (packets, period) in [(5, ms(5)), (90, ms(100))] {

@@ -76,6 +76,24 @@ fn drr_keeps_its_fairness_bound() {
     }
 }
 
+/// The deficit of a class that has nothing more to send is forgotten (§3 of the paper).
+#[test]
+fn idle_classes_save_nothing_up() {
+    let mut queue = queue(Discipline::Drr(DrrConfig::default()), Limit::Unlimited, 1);
+    let mut dropped = |_, _| unreachable!("the buffer is unlimited");
+    for id in 0..10 {
+        let item = queued(at(0), parcel(id, 0, 100));
+        assert!(queue.pass(at(0), None, item, &mut dropped).is_some());
+    }
+    for id in 0..10 {
+        let item = queued(at(0), parcel(id, (id % 2) as u32, 1500));
+        queue.enqueue(at(0), item, &mut dropped);
+    }
+    let order = std::iter::from_fn(|| queue.dequeue(at(0), None, &mut dropped));
+    let flows: Vec<u32> = order.map(|item| item.packet.flow).collect();
+    assert_eq!(flows, [0, 1, 0, 1, 0, 1, 0, 1, 0, 1]);
+}
+
 /// Flows that send too much of different packets, and more the less they are due.
 #[test]
 fn overloaded_link_is_shared_by_weight() {

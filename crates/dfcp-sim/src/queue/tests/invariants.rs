@@ -30,7 +30,7 @@ impl Ledger {
             ..parcel(
                 self.next_id,
                 random.below(6) as u32,
-                1 + random.below(1500) as u32,
+                (random.below(3) * random.below(751)) as u32, // some are empty
             )
         };
         self.next_id += 1;
