@@ -27,11 +27,10 @@ pub mod run;
 pub mod scenario;
 pub mod tcp;
 pub mod topology;
-mod tournament;
 
 pub use link::{Datagram, Link, LinkConfig, LinkConfigError, LinkRate, LinkStats, LossModel};
 pub use packet::{DropCause, Ecn, FlowId, Queued};
 pub use pair::{ObjectTransfer, Pair, PairConfig, Side};
 pub use queue::{Limit, QueueConfig};
-pub use run::{build, run, run_observed};
 pub use random::{Random, Seed};
+pub use run::{build, run, run_observed};

@@ -45,6 +45,10 @@ use transmitter::Transmitter;
 #[derive(Clone, Debug)]
 pub struct Link<P> {
     config: LinkConfig,
+    /// Nanoseconds of propagation delay: arithmetic on `Duration` is a good part of a traversal.
+    delay: u64,
+    /// Whether packets may be duplicated, corrupted, delayed further.
+    impaired: bool,
     draws: Draws,
     loss: LossProcess,
     now: Instant,
@@ -89,6 +93,8 @@ impl<P: Packet + Clone> Link<P> {
             propagation: Propagation::default(),
             stats: LinkStats::default(),
             marked: 0,
+            delay: nanos(config.delay),
+            impaired: config.is_impaired(),
             config,
         }
     }
@@ -106,6 +112,8 @@ impl<P: Packet + Clone> Link<P> {
         self.transmitter.set_rate(self.now, config.rate.clone());
         self.loss.set_model(config.loss.clone());
         self.queue.set_limit(config.queue.limit);
+        self.delay = nanos(config.delay);
+        self.impaired = config.is_impaired();
         self.config = config;
         self.advance(now, &mut ());
     }
@@ -158,11 +166,16 @@ impl<P: Packet + Clone> Link<P> {
     #[inline]
     pub fn poll_at(&self) -> Option<Instant> {
         let propagated = self.propagation.next();
-        let transmitted = self.transmitter.finish().map(|t| t + self.config.delay);
+        let transmitted = self.transmitter.finish().map(|t| self.after_delay(t));
         match (propagated, transmitted) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         }
+    }
+
+    #[inline]
+    fn after_delay(&self, departed: Instant) -> Instant {
+        Instant::from_nanos(departed.as_nanos().saturating_add(self.delay))
     }
 
     /// The next packet due at or before `now`.
@@ -256,16 +269,12 @@ impl<P: Packet + Clone> Link<P> {
     /// Starts to serialise a packet at `start`, the end of its wait.
     #[inline]
     fn transmit(&mut self, mut item: Queued<P>, start: Instant) {
-        let sojourn = item.sojourn(start);
-        self.stats.transmitted += 1;
-        self.stats.transmitted_bytes += u64::from(item.size);
-        if !sojourn.is_zero() {
-            self.stats.sojourn_total += sojourn;
-            self.stats.sojourn_max = self.stats.sojourn_max.max(sojourn);
-            self.stats.sojourns.add(sojourn.as_nanos() as u64, 1);
-        }
-        let congested = self.config.ecn_threshold.is_some_and(|t| sojourn > t);
-        if congested && item.packet.ecn().is_capable() {
+        let waited = start.as_nanos().saturating_sub(item.arrived.as_nanos());
+        self.stats.count_transmission(item.size, waited);
+        if let Some(threshold) = self.config.ecn_threshold
+            && item.sojourn(start) > threshold
+            && item.packet.ecn().is_capable()
+        {
             item.packet.mark_ce();
             self.stats.marked += 1;
         }
@@ -279,7 +288,7 @@ impl<P: Packet + Clone> Link<P> {
             self.stats.count_drop(DropCause::Loss);
             return fate.dropped(sent.packet, DropCause::Loss);
         }
-        if self.config.duplicate > 0.0 && self.draws.duplicate.chance(self.config.duplicate) {
+        if self.impaired && self.draws.duplicate.chance(self.config.duplicate) {
             self.stats.duplicated += 1;
             fate.duplicated(&sent.packet);
             self.deliver(sent.packet.clone(), sent.size, departed);
@@ -290,21 +299,27 @@ impl<P: Packet + Clone> Link<P> {
     #[inline]
     fn deliver(&mut self, mut packet: P, size: u32, departed: Instant) {
         let config = &self.config;
-        let mut at = departed + config.delay;
-        if config.corrupt > 0.0 && self.draws.corrupt.chance(config.corrupt) && packet.size() > 0 {
+        let mut at = self.after_delay(departed);
+        if !self.impaired {
+            return self.propagation.push(at, size, packet);
+        }
+        if self.draws.corrupt.chance(config.corrupt) && packet.size() > 0 {
             packet.corrupt(self.draws.corrupt.below(u64::from(packet.size()) * 8));
             self.stats.corrupted += 1;
         }
         if !config.jitter.is_zero() {
-            let jitter = u64::try_from(config.jitter.as_nanos()).unwrap_or(u64::MAX);
-            at += Duration::from_nanos(self.draws.jitter.below(jitter));
+            at += Duration::from_nanos(self.draws.jitter.below(nanos(config.jitter)));
         }
-        if config.reorder > 0.0 && self.draws.reorder.chance(config.reorder) {
+        if self.draws.reorder.chance(config.reorder) {
             at += config.reorder_delay;
             self.stats.held_back += 1;
         }
         self.propagation.push(at, size, packet);
     }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 impl<P> Link<P> {

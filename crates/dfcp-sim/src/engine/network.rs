@@ -3,7 +3,7 @@
 use super::agent::{Agent, Buffers};
 use super::dfcp::{self, DfcpConfig};
 use super::packet::Cargo;
-use super::schedule::Schedule;
+use super::schedule::{MAX_COMPONENTS, Schedule};
 use super::tcp::{TcpConfig, TcpSink, TcpSource};
 use super::udp::{UdpConfig, UdpSink, UdpSource};
 use super::{Act, Direction, FlowCounters, Hop, HopId, Samples, Seat, Simulation};
@@ -86,6 +86,9 @@ pub enum NetworkError {
         /// The link.
         link: u32,
     },
+    /// There are more links and flows than the schedule can tell apart.
+    #[error("more than {MAX_COMPONENTS} links and ends of flows")]
+    TooLarge,
     /// The settings of a flow make no sense.
     #[error("flow {flow}: {reason}")]
     Flow {
@@ -228,6 +231,10 @@ impl Network {
                 name: name.clone(),
                 error,
             })?;
+        }
+        let components = self.links.len() + 2 * self.flows.len() + 1;
+        if components > MAX_COMPONENTS {
+            return Err(NetworkError::TooLarge);
         }
         for flow in &self.flows {
             for link in flow.forward.iter().chain(&flow.backward) {

@@ -82,6 +82,14 @@ impl LinkConfig {
     }
 }
 
+impl LinkConfig {
+    /// Whether packets past the transmitter may be delayed further, doubled or changed.
+    pub(super) fn is_impaired(&self) -> bool {
+        let drawn = [self.reorder, self.duplicate, self.corrupt];
+        !self.jitter.is_zero() || drawn.iter().any(|&p| p > 0.0)
+    }
+}
+
 /// How fast a link serialises.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum LinkRate {

@@ -42,10 +42,10 @@ pub struct LinkStats {
     pub queue_peak_bytes: u64,
     /// Most packets that waited at once.
     pub queue_peak_packets: u64,
-    /// Sum over `transmitted` of the time from arrival to the transmitter.
-    pub sojourn_total: Duration,
-    /// Longest time from arrival to the transmitter.
-    pub sojourn_max: Duration,
+    /// Sum over `transmitted` of the time from arrival to the transmitter, nanoseconds.
+    pub(super) sojourn_total: u64,
+    /// Longest time from arrival to the transmitter, nanoseconds.
+    pub(super) sojourn_max: u64,
     /// How long how many packets waited.
     pub occupancy: Occupancy,
     /// Waiting times, of packets that waited at all.
@@ -55,8 +55,25 @@ pub struct LinkStats {
 impl LinkStats {
     /// Mean time that packets waited for the transmitter.
     pub fn sojourn_mean(&self) -> Duration {
-        let total = u64::try_from(self.sojourn_total.as_nanos()).unwrap_or(u64::MAX);
-        Duration::from_nanos(total.checked_div(self.transmitted).unwrap_or(0))
+        let mean = self.sojourn_total.checked_div(self.transmitted);
+        Duration::from_nanos(mean.unwrap_or(0))
+    }
+
+    /// Longest time that a packet waited for the transmitter.
+    pub fn sojourn_max(&self) -> Duration {
+        Duration::from_nanos(self.sojourn_max)
+    }
+
+    /// Counts a packet that reached the transmitter after so many nanoseconds.
+    #[inline]
+    pub(super) fn count_transmission(&mut self, size: u32, waited: u64) {
+        self.transmitted += 1;
+        self.transmitted_bytes += u64::from(size);
+        if waited > 0 {
+            self.sojourn_total = self.sojourn_total.saturating_add(waited);
+            self.sojourn_max = self.sojourn_max.max(waited);
+            self.sojourns.add(waited, 1);
+        }
     }
 
     /// The waiting time that the share `q` of the transmitted packets did not exceed, rounded up

@@ -7,8 +7,8 @@ use std::cmp::Reverse;
 use std::collections::VecDeque;
 
 use super::config::{DropFrom, Limit};
+use super::tournament::Tournament;
 use crate::packet::{DropCause, Queued};
-use crate::tournament::Tournament;
 
 /// The lines, by class; a discipline may pin a tag to each packet.
 #[derive(Clone, Debug)]

@@ -29,6 +29,7 @@ mod sfq;
 mod shares;
 #[cfg(test)]
 mod tests;
+mod tournament;
 mod wfq;
 
 pub use config::{
@@ -144,6 +145,10 @@ impl<P: Packet> Queue<P> {
         item: Queued<P>,
         dropped: &mut impl FnMut(P, DropCause),
     ) -> Option<Queued<P>> {
+        // An empty queue of these has no history.
+        if let State::Fifo(_) | State::Drr { .. } = self.state {
+            return Some(item);
+        }
         self.set_rate(now, rate);
         self.admit(now, item, Limit::Unlimited, dropped);
         self.dequeue(now, rate, dropped)

@@ -20,8 +20,8 @@ use dfcp_proto::{Instant, Rate};
 use super::backlog::Backlog;
 use super::config::{DropFrom, Limit};
 use super::shares::{Classes, Shares};
+use super::tournament::Tournament;
 use crate::packet::{DropCause, Packet, Queued};
-use crate::tournament::Tournament;
 
 /// Bytes for each unit of weight, in units of 2⁻⁴⁸.
 type Virtual = u128;

@@ -6,9 +6,7 @@ use crate::engine::{FlowInfo, Simulation};
 use crate::link::{Link, LinkStats};
 use crate::metrics;
 use crate::packet::Packet;
-use crate::report::{
-    Drops, FlowReport, LinkReport, QueueReport, RunReport, RunSummary, Series,
-};
+use crate::report::{Drops, FlowReport, LinkReport, QueueReport, RunReport, RunSummary, Series};
 use crate::scenario::{FlowSpec, ProtocolSpec, Scenario};
 
 /// What a simulation of `scenario` has measured so far.
@@ -57,7 +55,10 @@ fn flow_report(spec: &FlowSpec, info: &FlowInfo, simulation: &Simulation) -> Flo
     let counted = simulation.counters_since_warm_up(info.id);
     let begin = info.start.max(simulation.warm_since());
     let end = simulation.now();
-    let end = [info.stop, got.finished].into_iter().flatten().fold(end, Instant::min);
+    let end = [info.stop, got.finished]
+        .into_iter()
+        .flatten()
+        .fold(end, Instant::min);
     let time = seconds(begin, end);
     FlowReport {
         name: spec.name.clone(),
@@ -83,7 +84,9 @@ fn link_report<P: Packet + Clone>(name: &str, link: &Link<P>, now: Instant) -> L
     let stats = link.stats();
     LinkReport {
         name: name.to_owned(),
-        utilisation: link.rate().map_or(0.0, |rate| utilisation(stats, rate, now)),
+        utilisation: link
+            .rate()
+            .map_or(0.0, |rate| utilisation(stats, rate, now)),
         packets: stats.packets_in,
         drops: Drops {
             full: stats.dropped_queue,
@@ -114,7 +117,7 @@ fn queue_report(stats: &LinkStats, now: Instant) -> QueueReport {
         max_packets: stats.queue_peak_packets,
         sojourn_mean_s: any.then(|| stats.sojourn_mean().as_secs_f64()),
         sojourn_p95_s: any.then(|| stats.sojourn_quantile(0.95).as_secs_f64()),
-        sojourn_max_s: any.then(|| stats.sojourn_max.as_secs_f64()),
+        sojourn_max_s: any.then(|| stats.sojourn_max().as_secs_f64()),
     }
 }
 
@@ -169,7 +172,13 @@ fn summary(
     links: &[LinkReport],
     series: &[Series],
 ) -> RunSummary {
-    let responsive = || scenario.flows.iter().zip(flows).filter(|(s, _)| responds(s));
+    let responsive = || {
+        scenario
+            .flows
+            .iter()
+            .zip(flows)
+            .filter(|(s, _)| responds(s))
+    };
     let goodputs: Vec<f64> = responsive().map(|(_, f)| f.goodput_bps).collect();
     let warm = seconds(Instant::ZERO, simulation.warm_since());
     let after_warm_up: Vec<&[f64]> = series

@@ -8,7 +8,7 @@ use std::hint::select_unpredictable;
 
 /// Keys by player, and who has the least; the lower player wins a tie.
 #[derive(Clone, Debug)]
-pub(crate) struct Tournament<K> {
+pub(super) struct Tournament<K> {
     /// Match `m`, from one, is between the entries `2m` and `2m + 1`, and its winner is entry `m`.
     /// The players themselves, a power of two of them, are the second half.
     entries: Vec<(K, u32)>,
@@ -17,7 +17,7 @@ pub(crate) struct Tournament<K> {
 
 impl<K: Ord + Copy> Tournament<K> {
     /// Without players; `absent` is the key of whoever has none, no less than any other.
-    pub(crate) fn new(absent: K) -> Self {
+    pub(super) fn new(absent: K) -> Self {
         Self {
             entries: Vec::new(),
             absent,
@@ -25,18 +25,18 @@ impl<K: Ord + Copy> Tournament<K> {
     }
 
     /// The player with the least key, and the key, unless all are absent.
-    pub(crate) fn winner(&self) -> Option<(usize, K)> {
+    pub(super) fn winner(&self) -> Option<(usize, K)> {
         let (key, player) = *self.entries.get(1)?;
         (key != self.absent).then_some((player as usize, key))
     }
 
-    pub(crate) fn key(&self, player: usize) -> K {
+    pub(super) fn key(&self, player: usize) -> K {
         let entry = self.entries.get(self.entries.len() / 2 + player);
         entry.map_or(self.absent, |&(key, _)| key)
     }
 
     /// Gives a player a new key.
-    pub(crate) fn set(&mut self, player: usize, key: K) {
+    pub(super) fn set(&mut self, player: usize, key: K) {
         if player >= self.entries.len() / 2 {
             self.grow(player);
         }
