@@ -3,6 +3,7 @@
 //! system for randomness.
 //!
 //! - [`link`]: a one-way link with a queue, a rate, a propagation delay and impairments;
+//! - [`metrics`]: the figures of merit of the papers;
 //! - [`pair`]: two endpoints of the protocol core joined by two links;
 //! - [`random`]: seeded random streams, one for each component;
 //! - [`scenario`]: scenario files;
@@ -11,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 pub mod link;
+pub mod metrics;
 pub mod packet;
 pub mod pair;
 pub mod random;
