@@ -142,7 +142,7 @@ pub(super) fn format(value: u64, units: Units) -> String {
         let fitting = units.iter().filter(usual).filter(|(_, size)| fits(*size));
         fitting.rev().max_by_key(|(_, size)| *size).copied()
     };
-    let whole = greatest(&|size| value % size == 0).filter(|(_, size)| *size > 1);
+    let whole = greatest(&|size| value.is_multiple_of(size)).filter(|(_, size)| *size > 1);
     let (unit, size) = whole
         .or_else(|| greatest(&exact))
         .or(base)
