@@ -62,7 +62,7 @@ fn damaged_examples_are_refused_politely() {
     let mut random = Seed(seed).stream("damage");
     let mut below = |n: usize| random.below(n as u64) as usize;
     let (mut passed, mut refused) = (0, 0);
-    for round in 0..3000 {
+    for round in 0..1000 {
         let (_, text) = &examples[below(examples.len())];
         let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
         for _ in 0..=below(3) {
@@ -101,7 +101,7 @@ fn damaged_examples_are_refused_politely() {
         }
     }
     assert!(
-        passed > 100 && refused > 100,
+        passed > 50 && refused > 50,
         "{passed} passed, {refused} refused"
     );
 }

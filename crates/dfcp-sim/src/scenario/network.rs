@@ -13,7 +13,7 @@ use super::document::Document;
 use super::fields::{Fields, ListOf, Section, Text, nearest};
 use super::model::*;
 use super::route::Hop;
-use super::settings::{LimitSettings, LinkSettings, LossSettings, TopologySettings, loss_mask};
+use super::settings::{LimitSettings, LinkSettings, TopologySettings};
 use super::tree::{Fault, Node, Place, Table};
 use crate::random::Seed;
 use crate::topology::{DuplexLink, Graph, NodeKind};
@@ -364,17 +364,10 @@ impl<'a> Wire<'a> {
             },
             rate => rate,
         };
-        params.loss = match &settings.loss {
-            LossSettings::Spec(spec) => spec.clone(),
-            LossSettings::Trace(file) => {
-                let text = document.files.get(file);
-                let lost = text.map(|text| loss_mask(text));
-                match lost.unwrap_or_else(|| Err("the trace is not loaded".to_owned())) {
-                    Ok(lost) => LossSpec::Trace(lost),
-                    Err(why) => return wrong("loss", format!("trace `{file}`: {why}")),
-                }
-            }
-        };
+        match settings.loss.spec(&document.files) {
+            Ok(loss) => params.loss = loss,
+            Err(why) => return wrong("loss", why),
+        }
         let packet = u64::from(params.mtu) + u64::from(params.framing);
         let limit = match settings.queue.limit {
             LimitSettings::Spec(limit) => limit,

@@ -12,11 +12,12 @@ use crate::topology::{self, Graph};
 
 mod flow;
 mod link;
+mod loss;
 mod queue;
 mod transport;
 
 pub(super) use flow::{FlowSettings, ProtocolName, SizeSettings, StartSettings};
-pub(super) use link::{LinkSettings, LossSettings, loss_mask};
+pub(super) use link::LinkSettings;
 pub(super) use queue::{LimitSettings, QueueSettings};
 pub(super) use transport::{TcpSettings, UdpSettings};
 

@@ -209,6 +209,30 @@ fn errors_name_the_line_and_what_would_be_right() {
             &["udp.rate"],
         ),
         (
+            "[link.bottleneck]",
+            "[link.bottleneck]\nbetween = [\"x\", \"y\"]",
+            10,
+            &["has a link `bottleneck` already"],
+        ),
+        (
+            "[link.bottleneck]",
+            "[link.loop]\nbetween = [\"x\", \"x\"]\n[link.bottleneck]",
+            10,
+            &["joins `x` with itself"],
+        ),
+        (
+            "protocol = \"tcp-cubic\"",
+            "protocol = \"auto\"\n[[flow]]\nname = \"flow-0\"\nprotocol = \"auto\"",
+            15,
+            &["two flows are called `flow-0`"],
+        ),
+        (
+            "protocol = \"tcp-cubic\"",
+            "class = \"c\"\nprotocol = \"auto\"\n[[flow]]\nclass = \"c\"\nweight = 2\nprotocol = \"auto\"",
+            17,
+            &["class `c` has weight 1", "2 here"],
+        ),
+        (
             "[[flow]]\nprotocol = \"tcp-cubic\"",
             "",
             1,
@@ -590,6 +614,72 @@ fn values_are_set_from_outside_by_path() {
         error.to_string().starts_with("link.bottleneck.loss=2: "),
         "{error}"
     );
+}
+
+#[test]
+fn loss_is_a_probability_a_channel_or_marks() {
+    let loss = |text: &str| {
+        let scenario = changed("delay", &format!("loss = {text}\ndelay"))?;
+        Ok::<_, ScenarioError>(link(&scenario, "bottleneck").params.loss.clone())
+    };
+    let marks: std::sync::Arc<[bool]> = [false, false, true].into();
+    let channel = LossSpec::GilbertElliott {
+        p_good_to_bad: 0.01,
+        p_bad_to_good: 0.25,
+        loss_good: 0.0,
+        loss_bad: 1.0,
+    };
+    for (text, expected) in [
+        ("0", LossSpec::None),
+        ("0.5", LossSpec::Bernoulli(0.5)),
+        ("{ p_good_to_bad = 0.01, p_bad_to_good = 0.25 }", channel),
+        ("{ mask = \"..x\" }", LossSpec::Trace(marks.clone())),
+        ("{ mask = \"..x\", repeat = false }", LossSpec::Mask(marks)),
+    ] {
+        assert_eq!(loss(text), Ok(expected), "{text}");
+    }
+    for (text, words) in [
+        ("{ loss_bad = 0.5 }", "never changes"),
+        ("{ mask = \"\" }", "no marks"),
+        ("{ mask = \"x\", trace = \"x\" }", "exclude each other"),
+        ("{ p = 0.1 }", "no key `p`"),
+    ] {
+        let error = loss(text).expect_err(text);
+        assert_eq!(error.line, Some(11), "{error}");
+        assert!(error.message.contains(words), "{error}");
+    }
+}
+
+#[test]
+fn links_may_be_added_to_ready_made_topologies_and_drawn_from_random_ones() {
+    let more = "[link.tap]\nbetween = [\"left\", \"probe\"]\n[link.bottleneck]";
+    let scenario = read(&BASE.replace("[link.bottleneck]", more));
+    assert!(scenario.nodes.iter().any(|node| node.name == "probe"));
+    assert_eq!(
+        link(&scenario, "tap.reverse").from.0,
+        scenario.nodes.len() - 1
+    );
+
+    let random = |marked: f64| {
+        let text = format!(
+            r#"
+            schema = 1
+            topology = {{ kind = "erdos-renyi", nodes = 50, links = 200, marked = {marked} }}
+            link.default.rate = "5 Mbit/s"
+            link.marked.loss = 0.03
+            flow = [{{ protocol = "auto", from = "random", to = "random" }}]
+            "#
+        );
+        let links = read(&text).links;
+        links
+            .iter()
+            .filter(|link| link.params.loss != LossSpec::None)
+            .count()
+            / 2
+    };
+    assert_eq!((random(0.0), random(1.0)), (0, 200));
+    // Standard deviation 7.
+    assert!((65..=135).contains(&random(0.5)), "{}", random(0.5));
 }
 
 #[test]
