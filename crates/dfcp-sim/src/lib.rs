@@ -1,17 +1,20 @@
-//! Deterministic links for `dfcp`: the same link runs in simulated time (tests, scenarios) and on
-//! the real clock (the demo's relay), because it never reads a clock and never asks the operating
-//! system for randomness.
+//! A deterministic network simulator for `dfcp`, and the links it is made of: the same link runs
+//! in simulated time (tests, scenarios) and on the real clock (the demo's relay), because it never
+//! reads a clock and never asks the operating system for randomness.
 //!
-//! - [`engine`]: the simulated network: routes, hosts, virtual time;
+//! From a scenario to its figures:
+//! - [`scenario`]: scenario files; [`topology`]: ready-made graphs;
+//! - [`run`]: builds a scenario's network, runs it, fills its [`report`]; [`metrics`]: the figures
+//!   of merit of the papers.
+//!
+//! The network:
+//! - [`engine`]: routes, hosts, virtual time;
 //! - [`link`]: a one-way link with a queue, a rate, a propagation delay and impairments;
-//! - [`loss`]: which packets it loses; [`trace`]: rates as recorded;
-//! - [`queue`]: queue disciplines, from DropTail to FQ-CoDel;
-//! - [`pair`]: two endpoints of the protocol core joined by two links;
-//! - [`run`]: runs a scenario and reports;
+//! - [`queue`]: queue disciplines, from DropTail to FQ-CoDel; [`packet`]: what they carry;
 //! - [`tcp`]: TCP senders and receivers;
-//! - [`random`]: seeded random streams, one for each component;
-//! - [`scenario`]: scenario files;
-//! - [`topology`]: ready-made graphs.
+//! - [`random`]: seeded random streams, one for each component.
+//!
+//! And [`pair`]: two endpoints of the protocol core joined by two links, for tests of the core.
 
 #![forbid(unsafe_code)]
 

@@ -1,6 +1,6 @@
 //! From the counters of a simulation to the figures of a report.
 
-use dfcp_proto::{Instant, Rate};
+use dfcp_proto::Instant;
 
 use crate::engine::{FlowInfo, Simulation};
 use crate::link::{Link, LinkStats};
@@ -73,8 +73,7 @@ fn flow_report(spec: &FlowSpec, info: &FlowInfo, simulation: &Simulation) -> Flo
         packets_sent: total.packets_sent,
         packets_retransmitted: sent.repairs,
         loss: share(counted.packets_dropped, counted.packets_sent),
-        overhead: (total.delivered > 0)
-            .then(|| metrics::overhead(total.bytes_sent, total.delivered)),
+        overhead: metrics::overhead(total.bytes_sent, total.delivered),
         rtt_mean_s: sent.srtt.map(|rtt| rtt.as_secs_f64()),
         finished: got.finished.is_some(),
     }
@@ -82,11 +81,13 @@ fn flow_report(spec: &FlowSpec, info: &FlowInfo, simulation: &Simulation) -> Flo
 
 fn link_report<P: Packet + Clone>(name: &str, link: &Link<P>, now: Instant) -> LinkReport {
     let stats = link.stats();
+    let time = now.saturating_since(stats.since);
     LinkReport {
         name: name.to_owned(),
         utilisation: link
             .rate()
-            .map_or(0.0, |rate| utilisation(stats, rate, now)),
+            .and_then(|rate| metrics::utilisation(stats.transmitted_bytes, rate, time))
+            .unwrap_or(0.0),
         packets: stats.packets_in,
         drops: Drops {
             full: stats.dropped_queue,
@@ -94,15 +95,10 @@ fn link_report<P: Packet + Clone>(name: &str, link: &Link<P>, now: Instant) -> L
             loss: stats.lost,
             mtu: stats.dropped_mtu,
         },
-        drop_rate: share(stats.dropped(), stats.packets_in),
+        drop_rate: metrics::drop_rate(stats.dropped(), stats.packets_in).unwrap_or(0.0),
         marked: stats.marked,
         queue: queue_report(stats, now),
     }
-}
-
-fn utilisation(stats: &LinkStats, rate: Rate, now: Instant) -> f64 {
-    let capacity = rate.bytes_in(now.saturating_since(stats.since));
-    share(stats.transmitted_bytes, capacity)
 }
 
 fn queue_report(stats: &LinkStats, now: Instant) -> QueueReport {
@@ -181,13 +177,13 @@ fn summary(
     };
     let goodputs: Vec<f64> = responsive().map(|(_, f)| f.goodput_bps).collect();
     let warm = seconds(Instant::ZERO, simulation.warm_since());
-    let after_warm_up: Vec<&[f64]> = series
+    let after_warm_up: Vec<Vec<f64>> = series
         .iter()
         .zip(&scenario.flows)
         .filter(|(_, spec)| responds(spec))
         .map(|(s, _)| {
             let skip = (warm / s.interval_s) as usize;
-            s.values.get(skip..).unwrap_or_default()
+            s.values.iter().skip(skip).copied().collect()
         })
         .collect();
     RunSummary {
