@@ -109,7 +109,7 @@ impl Batch {
 
     fn has_room_for(&self, next: Size) -> bool {
         let alike = next.written <= self.size.written && next.elided == self.size.elided;
-        self.datagrams == 0 || (alike && !self.ended && self.total + next.total() <= MAX_BATCH)
+        self.datagrams == 0 || (alike && self.total + next.total() <= MAX_BATCH)
     }
 }
 
@@ -186,6 +186,7 @@ impl Connection {
         }
         let mut batch = Batch::default();
         while batch.datagrams < max_segments
+            && !batch.ended
             && let Some((id, symbol)) = self.next_symbol(now)
             && batch.has_room_for(self.datagram_size(id, &symbol))
             && let Some(size) = self.transmit_symbol(now, id, &symbol, out)

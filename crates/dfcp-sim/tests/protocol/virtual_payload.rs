@@ -1,9 +1,10 @@
 //! Connections without bytes behave as those with bytes, datagram by datagram.
 
-use crate::common::{MS, SECOND, established, lossy, scheme};
+use crate::common::{MS, SECOND, established, lossy, raw, scheme};
+use dfcp_proto::wire::{Frame, TransportParams, VIRTUAL_PAYLOAD};
 use dfcp_proto::{
     ChannelError, ChannelId, ChannelKind, Connection, ConnectionError, Event, Instant, Payload,
-    Profile, Read, SchemeId, TransportConfig,
+    Profile, Read, Role, SchemeId, TransportConfig,
 };
 use dfcp_sim::{LinkConfig, Pair, PairConfig, Side};
 
@@ -226,5 +227,59 @@ fn calls_for_the_other_payload_are_refused() {
             assert_eq!(connection.read_virtual(now, id, 9).err(), wrong);
             assert_eq!(connection.take_virtual_block(now, id).err(), wrong);
         }
+    }
+}
+
+/// A server of virtual payload and a client that is free to lie.
+fn bare_server() -> dfcp_proto::Endpoint {
+    let transport = TransportConfig::default().payload(Payload::Virtual);
+    raw::server_with(transport, |_| true)
+}
+
+#[test]
+fn a_server_refuses_a_client_that_does_not_look() {
+    let (now, from) = (Instant::from_nanos(1_000_000_000), raw::address(1));
+    for (mut server, schemes) in [(bare_server(), 7), (raw::server(), 7 | VIRTUAL_PAYLOAD)] {
+        let params = TransportParams {
+            schemes,
+            ..raw::params()
+        };
+        let synack = raw::ask(&mut server, now, from);
+        let (mut ack, _) = raw::answer(&synack, &params);
+        server.handle_datagram(now, from, 0, &mut ack);
+        assert_eq!(server.accept(), None);
+        assert_eq!(server.stats().refused, 1);
+    }
+}
+
+#[test]
+fn what_is_no_length_closes_the_connection() {
+    // One byte for one, two for the rest, as long as the block's other symbols.
+    for (data, fine) in [
+        (&[4, 0][..], true),
+        (&[3, 0], false),
+        (&[0, 1], false),
+        (&[1], false),
+        (&[], false),
+        (&[4, 0, 0], false),
+    ] {
+        let params = TransportParams {
+            schemes: 7 | VIRTUAL_PAYLOAD,
+            ..raw::params()
+        };
+        let mut client = raw::RawClient::connect_with(bare_server(), &params);
+        for (esi, data) in [(0, &[4, 0][..]), (1, data)] {
+            client.send_frames(&[Frame::Symbol {
+                scheme: SchemeId::Dense,
+                channel: ChannelId::new(Role::Client, ChannelKind::Object, 0).0,
+                offset: 0,
+                block_len: 20 * 1024,
+                esi,
+                data,
+            }]);
+        }
+        let handle = client.handle;
+        let connection = client.server.connection(handle).unwrap();
+        assert_eq!(connection.is_established(), fine, "{data:?}");
     }
 }
