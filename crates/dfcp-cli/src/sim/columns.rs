@@ -4,7 +4,7 @@
 //! `docs/simulator.md` use these names. Figures are only ever added.
 
 use dfcp_sim::report::{FlowReport, LinkReport, RunReport, RunSummary};
-use serde_json::{Map, Value};
+use serde::{Serialize, Serializer};
 
 use super::table::{Cell, Column, Kind, Table};
 
@@ -140,22 +140,39 @@ pub fn link_rows(report: &RunReport) -> Vec<Vec<Cell>> {
     report.links.iter().map(row).collect()
 }
 
-/// A flow as a JSON object.
-pub fn flow_json(flow: &FlowReport) -> Map<String, Value> {
-    object(FLOW, flow)
+/// Figures by name, in order; a JSON object.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Record(Vec<(&'static str, Cell)>);
+
+impl Record {
+    /// The figures of a flow.
+    pub fn flow(flow: &FlowReport) -> Self {
+        Self::default().with(FLOW, flow)
+    }
+
+    /// The figures of a run.
+    pub fn run(summary: &RunSummary) -> Self {
+        let record = Self::default().with(RUN_IN_FLOWS, summary);
+        record.with(RUN_ALONE, summary)
+    }
+
+    /// One figure more.
+    pub fn and(mut self, name: &'static str, value: impl Into<Cell>) -> Self {
+        self.0.push((name, value.into()));
+        self
+    }
+
+    fn with<T>(mut self, metrics: &[Metric<T>], of: &T) -> Self {
+        let values = metrics.iter().map(|metric| (metric.name, (metric.get)(of)));
+        self.0.extend(values);
+        self
+    }
 }
 
-/// A run as a JSON object.
-pub fn run_json(summary: &RunSummary) -> Map<String, Value> {
-    let mut json = object(RUN_IN_FLOWS, summary);
-    json.extend(object(RUN_ALONE, summary));
-    json
-}
-
-fn object<T>(metrics: &[Metric<T>], of: &T) -> Map<String, Value> {
-    let value = |metric: &Metric<T>| serde_json::to_value((metric.get)(of)).unwrap_or_default();
-    let entries = metrics.iter().map(|m| (m.name.to_owned(), value(m)));
-    entries.collect()
+impl Serialize for Record {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(name, value)| (name, value)))
+    }
 }
 
 /// The time series side by side: a row for each flow or link and time, a column for each quantity.
@@ -211,15 +228,16 @@ mod tests {
             overhead: Some(f64::NAN),
             ..FlowReport::default()
         };
-        let flow = flow_json(&flow);
-        let run = run_json(&RunSummary::default());
+        let json = |record| serde_json::to_value(record).unwrap();
+        let flow = json(Record::flow(&flow));
+        let run = json(Record::run(&RunSummary::default()).and("wall_s", 0.5));
         for key in ["flow", "protocol", "goodput_bps", "fct_s", "bytes", "loss"] {
-            assert!(flow.contains_key(key), "{key}");
+            assert!(flow.get(key).is_some(), "{key}");
         }
-        for key in ["jain", "utilisation", "events", "packets"] {
-            assert!(run.contains_key(key), "{key}");
+        for key in ["jain", "utilisation", "events", "packets", "wall_s"] {
+            assert!(run.get(key).is_some(), "{key}");
         }
-        assert_eq!(flow["overhead"], Value::Null, "not a number is no value");
+        assert!(flow["overhead"].is_null(), "not a number is no value");
     }
 
     #[test]

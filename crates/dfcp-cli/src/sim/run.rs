@@ -8,7 +8,7 @@ use dfcp_sim::RunReport;
 use indicatif::ProgressBar;
 use serde_json::json;
 
-use super::columns;
+use super::columns::{self, Record};
 use super::engine::{self, Overrides, Prepared};
 use super::store;
 use super::table::{Column, Table};
@@ -115,11 +115,9 @@ fn spinner() -> ProgressBar {
 
 fn print_lines(report: &RunReport, wall: Duration) {
     for flow in &report.flows {
-        print_json(&columns::flow_json(flow));
+        print_json(&Record::flow(flow));
     }
-    let mut run = columns::run_json(&report.summary);
-    run.insert("wall_s".into(), json!(wall.as_secs_f64()));
-    print_json(&run);
+    print_json(&Record::run(&report.summary).and("wall_s", wall.as_secs_f64()));
 }
 
 /// Writes everything that was measured; the same bytes for the same scenario and seed.
@@ -139,7 +137,7 @@ fn write(directory: &Path, prepared: &Prepared, report: &RunReport) -> Result<()
         let series = columns::series_table(report);
         store::write(&directory.join("series.csv"), &series, None)?;
     }
-    let summary = serde_json::to_string_pretty(&columns::run_json(&report.summary))
+    let summary = serde_json::to_string_pretty(&Record::run(&report.summary))
         .map_err(|error| Failure::new(Kind::Failure, error.to_string()))?;
     let files = [
         ("summary.json", summary + "\n"),

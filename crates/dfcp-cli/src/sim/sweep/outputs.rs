@@ -5,7 +5,6 @@
 //! follow from scenario, version and points alone: no times, no names of machines.
 
 use std::collections::BTreeSet;
-use std::io::Write;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
