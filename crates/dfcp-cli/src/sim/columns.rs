@@ -260,8 +260,16 @@ mod tests {
         let rows: Vec<_> = table
             .rows()
             .iter()
-            .map(|row| row.iter().map(ToString::to_string).collect::<Vec<_>>().join(","))
+            .map(|row| {
+                row.iter()
+                    .map(ToString::to_string)
+                    .collect::<Vec<_>>()
+                    .join(",")
+            })
             .collect();
-        assert_eq!(rows, ["a,0.1,1,0.5,", "a,0.2,2,,", "a,0.3,3,,", "link,0.1,,,7"]);
+        assert_eq!(
+            rows,
+            ["a,0.1,1,0.5,", "a,0.2,2,,", "a,0.3,3,,", "link,0.1,,,7"]
+        );
     }
 }

@@ -230,9 +230,7 @@ impl Table {
         for column in other.columns {
             places.push(self.column(&column.name).unwrap_or_else(|| {
                 self.columns.push(column.clone());
-                self.rows
-                    .iter_mut()
-                    .for_each(|row| row.push(Cell::Missing));
+                self.rows.iter_mut().for_each(|row| row.push(Cell::Missing));
                 self.columns.len() - 1
             }));
         }
@@ -309,7 +307,12 @@ mod tests {
         let lines: Vec<_> = left
             .rows()
             .iter()
-            .map(|row| row.iter().map(ToString::to_string).collect::<Vec<_>>().join(","))
+            .map(|row| {
+                row.iter()
+                    .map(ToString::to_string)
+                    .collect::<Vec<_>>()
+                    .join(",")
+            })
             .collect();
         assert_eq!(lines, ["1,2,", ",0.5,x"]);
     }

@@ -42,6 +42,8 @@ pub struct Axis {
 const TICKS: f64 = 5.0;
 /// Values that vary less than this share of the largest need no zero beside them.
 const NEEDS_ZERO: f64 = 0.25;
+/// Share of an axis beyond its outermost values.
+const EDGE: f64 = 0.03;
 
 impl Axis {
     /// The axis for values, all finite.
@@ -58,7 +60,7 @@ impl Axis {
         }
         match quantities.scale {
             Scale::Linear => Self::linear(quantities, low, high, zero),
-            Scale::Log => Self::log(quantities, low.max(f64::MIN_POSITIVE), high),
+            Scale::Log => Self::log(quantities, low.clamp(1e-200, 1e200), high.min(1e200)),
         }
     }
 
@@ -76,24 +78,28 @@ impl Axis {
 
     fn linear(quantities: &Quantities, mut low: f64, mut high: f64, zero: Zero) -> Self {
         let size = low.abs().max(high.abs());
-        if zero == Zero::IfNear && low >= 0.0 && high - low > NEEDS_ZERO * high {
-            low = 0.0;
-        }
+        let (edge, needed) = match zero {
+            Zero::IfNear => (0.0, NEEDS_ZERO),
+            Zero::IfVeryNear => (EDGE * (high - low), 1.0 - NEEDS_ZERO),
+        };
+        let from_zero = low >= 0.0 && high - low > needed * high;
         if high - low <= 1e-12 * size || high == low {
             // One value: its axis starts at zero, or lies around it.
             (low, high) = match (size == 0.0, zero) {
                 (true, _) => (0.0, 1.0),
                 (false, Zero::IfNear) => (low.min(0.0), high.max(0.0)),
-                (false, Zero::No) => (low - size / 2.0, high + size / 2.0),
+                (false, Zero::IfVeryNear) => (low - size / 2.0, high + size / 2.0),
             };
         }
+        low = if from_zero { low.min(0.0) } else { low - edge };
+        high += edge;
         let (prefix, factor) = quantities.unit.prefix(size);
         let step = nice((high - low) / factor / TICKS) * factor;
         if zero == Zero::IfNear {
             low = (low / step + 1e-9).floor() * step;
             high = (high / step - 1e-9).ceil() * step;
         }
-        let decimals = (-(step / factor).log10() + 1e-9).ceil().max(0.0) as usize;
+        let decimals = (-(step / factor).log10() - 1e-9).ceil().max(0.0) as usize;
         // A step such as 2.5 needs a digit more than its size tells.
         let decimals = match is_whole(step / factor * 10f64.powi(decimals as i32)) {
             true => decimals,
@@ -183,8 +189,8 @@ impl Axis {
 pub enum Zero {
     /// Where values vary enough; the axis ends at ticks.
     IfNear,
-    /// The axis spans its values and no more.
-    No,
+    /// Where the values span most of the way to it; the axis ends a little beyond its values.
+    IfVeryNear,
 }
 
 fn with_unit(name: &str, unit: &str) -> String {
@@ -223,7 +229,8 @@ fn log_number(value: f64, digit: i32) -> String {
     if (-3..4).contains(&exponent) {
         return number(value, (-exponent).max(0) as usize);
     }
-    let superscript = exponent.to_string().chars().map(|c| match c {
+    let digits = exponent.to_string();
+    let superscript = digits.chars().map(|c| match c {
         '-' => '⁻',
         '1' => '¹',
         '2' => '²',
@@ -282,7 +289,14 @@ mod tests {
     #[test]
     fn any_values_give_an_axis() {
         for scale in [Scale::Linear, Scale::Log] {
-            for values in [&[][..], &[0.0], &[5.0], &[-3.0], &[1e-300, 1e300]] {
+            for values in [
+                &[][..],
+                &[0.0],
+                &[5.0],
+                &[-3.0],
+                &[1e-300, 1e300],
+                &[f64::MIN, f64::MAX],
+            ] {
                 let axis = axis(Unit::Seconds, scale, values);
                 assert!(axis.major.len() < 60, "{scale:?} {values:?}");
                 for value in values {

@@ -167,6 +167,11 @@ pub fn label(column: &str) -> String {
     let parts: Vec<_> = name.split('.').collect();
     let words = parts[parts.len().saturating_sub(2)..].join(" ");
     let words = words.replace(['_', '-'], " ");
+    let words = words.split(' ').map(|word| match word {
+        "rtt" | "mtu" | "ecn" | "fct" | "tcp" | "udp" | "rto" => word.to_uppercase(),
+        word => word.to_owned(),
+    });
+    let words = words.collect::<Vec<_>>().join(" ");
     let mut letters = words.chars();
     match letters.next() {
         Some(first) => first.to_uppercase().chain(letters).collect(),
@@ -196,6 +201,9 @@ mod tests {
         assert_eq!(label("link.bottleneck.loss"), "Bottleneck loss");
         assert_eq!(Unit::of_column("link.bottleneck.loss"), Unit::Share);
         assert_eq!(Unit::of_column("packets_sent"), Unit::Count(""));
-        assert_eq!(Unit::of_column("queue_mean_packets"), Unit::Count("packets"));
+        assert_eq!(
+            Unit::of_column("queue_mean_packets"),
+            Unit::Count("packets")
+        );
     }
 }

@@ -100,10 +100,9 @@ mod tests {
 
     #[test]
     fn an_interval_worked_by_hand() {
-        // Mean 5, sample deviation 2, n = 4: 3.182 · 2 / 2.
-        let estimate = Estimate::of(&[3.0, 5.0, 5.0 + 6f64.sqrt(), 7.0 - 6f64.sqrt()]);
-        let estimate = estimate.unwrap();
-        let deviation = (20f64 / 3.0).sqrt();
+        // Squares of 4, 0, 0 and 4 over three degrees of freedom; n = 4.
+        let estimate = Estimate::of(&[3.0, 5.0, 5.0, 7.0]).unwrap();
+        let deviation = (8f64 / 3.0).sqrt();
         assert!((estimate.mean - 5.0).abs() < 1e-12);
         assert!((estimate.half_width.unwrap() - 3.1824 * deviation / 2.0).abs() < 1e-3);
         assert_eq!(Estimate::of(&[1.0]).unwrap().half_width, None);

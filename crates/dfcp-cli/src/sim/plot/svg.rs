@@ -50,7 +50,10 @@ fn write_mark(svg: &mut String, mark: &Mark) {
                 opacity => format!(" fill-opacity=\"{}\"", short(opacity)),
             };
             let (points, color) = (places(points), hex(*color));
-            write!(svg, "<polygon points=\"{points}\" fill=\"{color}\"{opacity}/>")
+            write!(
+                svg,
+                "<polygon points=\"{points}\" fill=\"{color}\"{opacity}/>"
+            )
         }
         Mark::Disc((x, y), radius, color) => write!(
             svg,
@@ -95,7 +98,9 @@ fn short(value: f64) -> String {
 }
 
 fn places(points: &[Point]) -> String {
-    let places = points.iter().map(|(x, y)| format!("{},{}", short(*x), short(*y)));
+    let places = points
+        .iter()
+        .map(|(x, y)| format!("{},{}", short(*x), short(*y)));
     places.collect::<Vec<_>>().join(" ")
 }
 

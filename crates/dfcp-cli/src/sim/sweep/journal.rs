@@ -81,10 +81,7 @@ pub struct Journal {
 
 impl Journal {
     /// Opens or makes the journal of a sweep, and tells the points in it.
-    pub fn open(
-        path: &Path,
-        provenance: &Provenance,
-    ) -> Result<(Self, BTreeSet<usize>), Failure> {
+    pub fn open(path: &Path, provenance: &Provenance) -> Result<(Self, BTreeSet<usize>), Failure> {
         let io = |error| Failure::io(path, error);
         if let Some(parent) = path.parent() {
             std::fs::create_dir_all(parent).map_err(io)?;

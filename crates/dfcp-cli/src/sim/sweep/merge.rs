@@ -109,7 +109,9 @@ impl Joined {
             .collect();
         for &point in &both {
             if !rows_of(table, point).eq(rows_of(&new, point)) {
-                return Err(wrong(&format!("point {point} differs from that of another part")));
+                return Err(wrong(&format!(
+                    "point {point} differs from that of another part"
+                )));
             }
         }
         new.retain(|row| point_of(row).is_none_or(|point| !both.contains(&point)));

@@ -169,7 +169,11 @@ pub fn execute<S: Study>(
 ) -> Result<Outcome, Failure> {
     let provenance = study.provenance().clone();
     let (mut journal, done) = Journal::open(&request.outputs.journal(), &provenance)?;
-    let todo: Vec<_> = request.points.clone().filter(|p| !done.contains(p)).collect();
+    let todo: Vec<_> = request
+        .points
+        .clone()
+        .filter(|p| !done.contains(p))
+        .collect();
     let mut outcome = Outcome {
         before: request.points.len() - todo.len(),
         left: todo.len(),

@@ -12,8 +12,8 @@ use indicatif::ProgressBar;
 
 use super::merge::merge;
 use super::*;
-use crate::sim::table::Table;
 use crate::sim::store;
+use crate::sim::table::Table;
 
 const POINTS: usize = 24;
 
@@ -101,7 +101,9 @@ fn sweep(fake: Fake, out: &Path, points: Range<usize>, jobs: usize) -> Result<Ou
 
 /// The files of a sweep by name, without the journal.
 fn files(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
-    let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    let entries = fs::read_dir(directory)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
     let kept = entries.filter(|path| path.extension().is_none_or(|e| e != "journal"));
     kept.map(|path| (path.file_name().unwrap().into(), fs::read(&path).unwrap()))
         .collect()
@@ -117,7 +119,11 @@ fn undisturbed() -> BTreeMap<PathBuf, Vec<u8>> {
     let outcome = sweep(Fake::new(), &dir.path().join("out.csv"), 0..POINTS, 1).unwrap();
     assert_eq!((outcome.run, outcome.left), (POINTS, 0));
     let files = files(dir.path());
-    assert_eq!(files.len(), 5, "CSV and Parquet of flows and links, and a manifest");
+    assert_eq!(
+        files.len(),
+        5,
+        "CSV and Parquet of flows and links, and a manifest"
+    );
     files
 }
 
@@ -182,7 +188,10 @@ fn another_scenario_is_refused() {
     // Neither is a file that is no journal.
     fs::write(dir.path().join("mine.journal"), "Dear diary\n").unwrap();
     assert!(sweep(Fake::new(), &dir.path().join("mine.csv"), 0..3, 1).is_err());
-    assert_eq!(fs::read(dir.path().join("mine.journal")).unwrap(), b"Dear diary\n");
+    assert_eq!(
+        fs::read(dir.path().join("mine.journal")).unwrap(),
+        b"Dear diary\n"
+    );
 }
 
 #[test]
@@ -222,7 +231,11 @@ fn parts_that_disagree_are_refused() {
     }
     stored.table = changed;
     store::write(&part("c"), &stored.table, stored.provenance.as_ref()).unwrap();
-    fs::copy(dir.path().join("a-links.parquet"), dir.path().join("c-links.parquet")).unwrap();
+    fs::copy(
+        dir.path().join("a-links.parquet"),
+        dir.path().join("c-links.parquet"),
+    )
+    .unwrap();
     let refused = merge(&[part("a"), part("c")], &outputs).unwrap_err();
     assert!(refused.message.contains("point 0 differs"), "{refused}");
     assert!(!part("all").exists());
