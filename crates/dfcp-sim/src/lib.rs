@@ -5,7 +5,9 @@
 //! - [`link`]: a one-way link with a queue, a rate, a propagation delay and impairments;
 //! - [`pair`]: two endpoints of the protocol core joined by two links;
 //! - [`random`]: seeded random streams, one for each component;
-//! - [`report`]: what a run measured.
+//! - [`report`]: what a run measured;
+//! - [`scenario`]: scenario files;
+//! - [`topology`]: ready-made graphs.
 
 #![forbid(unsafe_code)]
 
@@ -14,9 +16,10 @@ pub mod packet;
 pub mod pair;
 pub mod random;
 pub mod report;
+pub mod scenario;
+pub mod topology;
 
 pub use link::{Link, LinkConfig, LinkConfigError, LinkStats, Packet, Queue};
 pub use packet::{DropCause, Ecn, FlowId, Queued};
 pub use pair::{ObjectTransfer, Pair, PairConfig, Side};
 pub use random::{Random, Seed};
-pub use report::{FlowReport, LinkReport, RunReport, RunSummary, Series};

@@ -201,7 +201,7 @@ pub fn series_table(report: &RunReport) -> Table {
             // A sample stands at the end of the interval it covers.
             let time = (index + 1) as f64 * interval.unwrap_or(0.0);
             let mut row = vec![name.into(), Cell::from(round(time))];
-            let value = |series: &Option<&dfcp_sim::Series>| {
+            let value = |series: &Option<&dfcp_sim::report::Series>| {
                 Cell::from(series.and_then(|series| series.values.get(index).copied()))
             };
             row.extend(own.iter().map(value));
@@ -219,7 +219,7 @@ fn round(seconds: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use dfcp_sim::Series;
+    use dfcp_sim::report::Series;
 
     #[test]
     fn json_has_the_promised_keys() {

@@ -16,7 +16,11 @@ mod sweep;
 mod table;
 mod text;
 
+use std::path::Path;
 use std::process::ExitCode;
+
+use crate::command;
+use crate::failure::Failure;
 
 /// Arguments.
 #[derive(Clone, Debug, clap::Args)]
@@ -47,5 +51,17 @@ pub fn run(args: Args) -> ExitCode {
         Command::Sweep(args) => sweep::run(args),
         Command::Merge(args) => sweep::merge::run(args),
         Command::Plot(args) => plot::run(*args),
+    }
+}
+
+/// Prints a failure. One that begins with its place in the scenario stands alone, `file:line: …`,
+/// as editors expect it.
+fn fail(failure: &Failure, scenario: &Path) -> ExitCode {
+    match failure.message.strip_prefix(&*scenario.to_string_lossy()) {
+        Some(rest) if rest.starts_with(':') => {
+            eprintln!("{failure}");
+            failure.exit_code()
+        }
+        _ => command::fail(failure),
     }
 }

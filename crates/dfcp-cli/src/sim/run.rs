@@ -4,16 +4,17 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use dfcp_sim::RunReport;
+use dfcp_sim::report::RunReport;
+use dfcp_sim::scenario::Scenario;
 use indicatif::ProgressBar;
 use serde_json::json;
 
 use super::columns::{self, Record};
-use super::engine::{self, Overrides, Prepared};
+use super::engine::{self, Overrides};
 use super::store;
 use super::table::{Column, Table};
 use super::text;
-use crate::command::{self, print_json};
+use crate::command::print_json;
 use crate::failure::{Failure, Kind};
 
 /// Arguments of `dfcp sim run`.
@@ -63,12 +64,12 @@ pub fn show(args: ShowArgs) -> ExitCode {
         seed: None,
         set: args.set,
     };
-    match engine::open(&args.file, &overrides) {
-        Ok(prepared) => {
-            text::print(&prepared.text());
+    match engine::with_defaults(&args.file, &overrides) {
+        Ok(scenario) => {
+            text::print(&scenario);
             ExitCode::SUCCESS
         }
-        Err(failure) => command::fail(&failure),
+        Err(failure) => super::fail(&failure, &args.file),
     }
 }
 
@@ -79,16 +80,17 @@ pub fn run(args: Args) -> ExitCode {
         set: args.set.clone(),
     };
     let run = || {
-        let prepared = engine::open(&args.file, &overrides)?;
+        let scenario = engine::open(&args.file, &overrides)?;
         let bar = args.progress.then(spinner);
         let started = Instant::now();
-        let report = prepared.run()?;
+        let report = engine::simulate(&scenario);
         let wall = started.elapsed();
         if let Some(bar) = bar {
             bar.finish_and_clear();
         }
+        let report = report?;
         if let Some(directory) = &args.out {
-            write(directory, &prepared, &report)?;
+            write(directory, &scenario, &report)?;
         }
         match args.json {
             true => print_lines(&report, wall),
@@ -102,7 +104,7 @@ pub fn run(args: Args) -> ExitCode {
             if args.json {
                 print_json(&json!({ "error": failure }));
             }
-            command::fail(&failure)
+            super::fail(&failure, &args.file)
         }
     }
 }
@@ -121,7 +123,7 @@ fn print_lines(report: &RunReport, wall: Duration) {
 }
 
 /// Writes everything that was measured; the same bytes for the same scenario and seed.
-fn write(directory: &Path, prepared: &Prepared, report: &RunReport) -> Result<(), Failure> {
+fn write(directory: &Path, scenario: &Scenario, report: &RunReport) -> Result<(), Failure> {
     let table = |columns: Vec<Column>, rows| {
         let mut table = Table::new(columns);
         for row in rows {
@@ -141,7 +143,7 @@ fn write(directory: &Path, prepared: &Prepared, report: &RunReport) -> Result<()
         .map_err(|error| Failure::new(Kind::Failure, error.to_string()))?;
     let files = [
         ("summary.json", summary + "\n"),
-        ("scenario.toml", prepared.text()),
+        ("scenario.toml", scenario.to_toml().to_owned()),
     ];
     for (name, content) in files {
         store::write_atomically(&directory.join(name), |file| {

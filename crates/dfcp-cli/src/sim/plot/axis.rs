@@ -60,7 +60,7 @@ impl Axis {
         }
         match quantities.scale {
             Scale::Linear => Self::linear(quantities, low, high, zero),
-            Scale::Log => Self::log(quantities, low.clamp(1e-200, 1e200), high.min(1e200)),
+            Scale::Log => Self::log(quantities, low.clamp(1e-100, 1e100), high.min(1e100)),
         }
     }
 
@@ -272,7 +272,7 @@ mod tests {
         let loss = axis(Unit::Share, Scale::Linear, &[0.0, 0.01]);
         assert_eq!((loss.label.as_str(), labels(&loss)[1]), ("Y (%)", "0.2"));
         let delay = axis(Unit::Seconds, Scale::Linear, &[-0.005, 0.01]);
-        assert_eq!(labels(&delay)[0], "−6");
+        assert_eq!(labels(&delay)[0], "−5.0");
     }
 
     #[test]

@@ -115,27 +115,26 @@ fn unit_named(name: &str) -> Option<(Unit, f64)> {
         "KiB" => (Unit::Bytes, 1024.0),
         "MiB" => (Unit::Bytes, 1048576.0),
         "GiB" => (Unit::Bytes, 1073741824.0),
+        "TiB" => (Unit::Bytes, 1099511627776.0),
         _ => return prefixed(name),
     };
     Some(plain)
 }
 
 fn prefixed(name: &str) -> Option<(Unit, f64)> {
-    for (symbol, unit) in [
-        ("bit/s", Unit::BitsPerSecond),
-        ("bps", Unit::BitsPerSecond),
-        ("s", Unit::Seconds),
-        ("B", Unit::Bytes),
-    ] {
-        let Some(prefix) = name.strip_suffix(symbol) else {
-            continue;
-        };
-        let known = PREFIXES.iter().find(|(known, _)| *known == prefix);
-        if let Some((_, factor)) = known {
-            return Some((unit, *factor));
-        }
-    }
-    None
+    let symbols = [
+        ("bit/s", Unit::BitsPerSecond, 1.0),
+        ("bps", Unit::BitsPerSecond, 1.0),
+        ("B/s", Unit::BitsPerSecond, 8.0),
+        ("s", Unit::Seconds, 1.0),
+        ("B", Unit::Bytes, 1.0),
+    ];
+    symbols.into_iter().find_map(|(symbol, unit, size)| {
+        let prefix = name.strip_suffix(symbol)?;
+        let mut known = PREFIXES.iter();
+        let (_, factor) = known.find(|(known, _)| *known == prefix)?;
+        Some((unit, factor * size))
+    })
 }
 
 /// What an axis calls a column.

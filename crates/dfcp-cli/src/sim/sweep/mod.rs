@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
-use dfcp_sim::RunReport;
+use dfcp_sim::report::RunReport;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use self::journal::{Entry, Journal};
@@ -32,7 +32,6 @@ use self::outputs::Outputs;
 use super::columns;
 use super::store::Provenance;
 use super::table::Cell;
-use crate::command;
 use crate::failure::{Failure, Kind};
 
 /// Arguments.
@@ -116,7 +115,7 @@ pub struct Outcome {
 pub fn run(args: Args) -> ExitCode {
     match sweep(&args) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => command::fail(&failure),
+        Err(failure) => super::fail(&failure, &args.file),
     }
 }
 
@@ -134,6 +133,7 @@ fn sweep(args: &Args) -> Result<(), Failure> {
             "no point to run: the sweep has points 0..{total}"
         )));
     }
+    study.check(points.clone())?;
     let cores = || std::thread::available_parallelism().map_or(1, Into::into);
     let request = Request {
         outputs: Outputs::new(&named)?,

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use dfcp_sim::{FlowReport, LinkReport, RunReport};
+use dfcp_sim::report::{FlowReport, LinkReport, RunReport};
 use indicatif::ProgressBar;
 
 use super::merge::merge;

@@ -1,0 +1,301 @@
+//! From a parsed document to a validated scenario, and to its text with every default written
+//! out.
+
+use dfcp_proto::{Duration, Instant};
+
+use super::document::Document;
+use super::fields::{Fields, OneOf, Section, Text, Time, unknown_key};
+use super::flows::Flows;
+use super::model::*;
+use super::network::Network;
+use super::settings::{
+    FlowSettings, LinkSettings, RunSettings, TcpSettings, TopologySettings, UdpSettings,
+};
+use super::tree::{Entry, Fault, Node, Place, Table, Value};
+use super::{SCHEMA, Scenario, units};
+
+const SECTIONS: [&str; 11] = [
+    "schema", "title", "run", "topology", "link", "tcp", "dfcp", "udp", "flow", "change", "sweep",
+];
+
+/// Reads and checks everything.
+pub(super) fn build(document: &Document) -> Result<Scenario, Fault> {
+    let root = &document.root;
+    check_head(root)?;
+    let run = run(root)?;
+    let topology = section(root, "topology", TopologySettings::default())?;
+    let network = Network::build(document, &topology, run.spec.seed)?;
+    let mut flows = Flows::read(root, &network, &run.spec)?;
+    let rtt = run.rtt.unwrap_or_else(|| flows.first_rtt());
+    let mut links = Vec::with_capacity(network.wires.len());
+    for wire in &network.wires {
+        links.push(LinkSpec {
+            name: wire.name.clone(),
+            from: wire.hop.from,
+            to: wire.hop.to,
+            params: wire.params(&wire.settings, rtt, document)?,
+        });
+    }
+    flows.settle(&links)?;
+    check_weights(&network, &links, &flows.flows)?;
+    let changes = changes(document, &network, rtt)?;
+    let canonical = canonical(document)?.to_string();
+    Ok(Scenario {
+        title: title(root)?,
+        run: run.spec,
+        nodes: (network.graph.nodes.into_iter())
+            .map(|node| NodeSpec { name: node.name })
+            .collect(),
+        links,
+        flows: flows.flows,
+        changes,
+        hash: document.hash(&canonical),
+        canonical,
+    })
+}
+
+/// Reads a section of the file over its defaults.
+fn section<T: Section>(root: &Table, key: &str, defaults: T) -> Result<T, Fault> {
+    match root.get(key) {
+        Some(node) => defaults.read(node, &format!("[{key}]")),
+        None => Ok(defaults),
+    }
+}
+
+fn check_head(root: &Table) -> Result<(), Fault> {
+    if let Some(entry) = (root.0.iter()).find(|entry| !SECTIONS.contains(&entry.key.as_str())) {
+        return Err(unknown_key(
+            &entry.key,
+            entry.place,
+            "a scenario",
+            &SECTIONS,
+        ));
+    }
+    let right = format!("write `schema = {SCHEMA}` as the first line");
+    match root.get("schema") {
+        None => Err(Fault::new(
+            Place::default(),
+            format!("the schema is missing: {right}"),
+        )),
+        Some(node) if node.value == Value::Integer(SCHEMA) => Ok(()),
+        Some(node) => Err(Fault::new(
+            node.place,
+            format!("schema {node} is not the one this program knows: {right}"),
+        )),
+    }
+}
+
+fn title(root: &Table) -> Result<String, Fault> {
+    use super::fields::Codec;
+    root.get("title")
+        .map_or(Ok(String::new()), |node| Text.read(node))
+}
+
+fn run(root: &Table) -> Result<RunSettings, Fault> {
+    let run = section(root, "run", RunSettings::default())?;
+    let place = |key: &str| {
+        let node = root.get("run").and_then(|run| run.table().ok()?.get(key));
+        node.map_or(Place::default(), |node| node.place)
+    };
+    let RunSpec {
+        duration,
+        warmup,
+        sample,
+        ..
+    } = run.spec;
+    if warmup >= duration {
+        let message = format!("the warm-up {warmup:?} is not shorter than the run, {duration:?}");
+        return Err(Fault::new(place("warmup"), message));
+    }
+    if sample == Some(Duration::ZERO) {
+        let message = "`sample`: the interval is zero: write for example \"1 s\" or \"off\"";
+        return Err(Fault::new(place("sample"), message));
+    }
+    Ok(run)
+}
+
+/// Weights are given to classes that exist.
+fn check_weights(network: &Network, links: &[LinkSpec], flows: &[FlowSpec]) -> Result<(), Fault> {
+    for (wire, link) in network.wires.iter().zip(links) {
+        for class in link.params.queue.weights.keys() {
+            if !flows.iter().any(|flow| flow.class == *class) {
+                let classes = flows.iter().map(|flow| flow.class.as_str());
+                let hint = super::fields::nearest(class, classes)
+                    .map_or_else(String::new, |near| format!(": did you mean `{near}`?"));
+                let message = format!("`weights`: no flow is of class `{class}`{hint}");
+                return Err(Fault::new(wire.place("queue"), message));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// `[[change]]`: keys of a link, and which link when.
+#[derive(Clone)]
+struct ChangeSection {
+    at: Option<Instant>,
+    link: Option<String>,
+    direction: Direction,
+    settings: LinkSettings,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Direction {
+    Forward,
+    Reverse,
+    Both,
+}
+
+impl Section for ChangeSection {
+    fn fields(&mut self, f: &mut Fields<'_>) {
+        let directions = [
+            ("both", Direction::Both),
+            ("forward", Direction::Forward),
+            ("reverse", Direction::Reverse),
+        ];
+        f.item("at", &mut self.at, super::fields::Optional(Time));
+        f.item("link", &mut self.link, super::fields::Optional(Text));
+        f.item("direction", &mut self.direction, OneOf(&directions));
+        self.settings.fields(f);
+    }
+}
+
+/// Scheduled changes in order of time, each laid over what the link was before.
+fn changes(
+    document: &Document,
+    network: &Network,
+    rtt: Duration,
+) -> Result<Vec<ChangeSpec>, Fault> {
+    let nodes = match document.root.get("change") {
+        Some(node) => node.list()?,
+        None => &[],
+    };
+    let blank = ChangeSection {
+        at: None,
+        link: None,
+        direction: Direction::Both,
+        settings: LinkSettings::default(),
+    };
+    let mut ordered = Vec::new();
+    for node in nodes {
+        let head = blank.clone().read(node, "[[change]]")?;
+        let (Some(at), Some(link)) = (head.at, head.link) else {
+            let message = "a change needs `at` and `link`: write for example at = \"10 s\", \
+                           link = \"bottleneck\"";
+            return Err(Fault::new(node.place, message));
+        };
+        let place = node
+            .table()?
+            .get("link")
+            .map_or(node.place, |link| link.place);
+        let found = network
+            .wires_called(&link)
+            .map_err(|why| Fault::new(place, why))?;
+        ordered.push((at, head.direction, found, node));
+    }
+    ordered.sort_by_key(|(at, ..)| *at);
+    let mut now: Vec<LinkSettings> = network.wires.iter().map(|w| w.settings.clone()).collect();
+    let mut changes = Vec::new();
+    for (at, direction, found, node) in ordered {
+        let ways: &[usize] = match direction {
+            Direction::Forward => &[0],
+            Direction::Reverse => &[1],
+            Direction::Both => &[0, 1],
+        };
+        for index in found
+            .iter()
+            .flat_map(|link| ways.iter().map(move |way| 2 * link + way))
+        {
+            let section = ChangeSection {
+                settings: now[index].clone(),
+                ..blank.clone()
+            };
+            now[index] = section.read(node, "[[change]]")?.settings;
+            let params = network.wires[index].params(&now[index], rtt, document);
+            changes.push(ChangeSpec {
+                at,
+                link: LinkIndex(index),
+                params: params.map_err(|fault| Fault::new(node.place, fault.message))?,
+            });
+        }
+    }
+    Ok(changes)
+}
+
+/// The file with every default written out. Overrides (of one link, of one flow's transport,
+/// changes) stay as they are: what they do not say is in the section they override.
+pub(super) fn canonical(document: &Document) -> Result<Table, Fault> {
+    let root = &document.root;
+    let mut out = Table::default();
+    out.put("schema", Value::Integer(SCHEMA));
+    let title = title(root)?;
+    if !title.is_empty() {
+        out.put("title", Value::String(title));
+    }
+    let run = section(root, "run", RunSettings::default())?;
+    out.put("run", Value::Table(run.write()));
+    let topology = section(root, "topology", TopologySettings::default())?;
+    out.put("topology", Value::Table(topology.write()));
+    out.put("link", Value::Table(canonical_links(root)?));
+    let tcp = section(root, "tcp", TcpSettings::default())?;
+    out.put("tcp", Value::Table(tcp.write()));
+    let dfcp = section(root, "dfcp", DfcpSpec::default())?;
+    out.put("dfcp", Value::Table(dfcp.write()));
+    let udp = section(root, "udp", UdpSettings::default())?;
+    out.put("udp", Value::Table(udp.write()));
+    let flows = match root.get("flow") {
+        Some(node) => node.list()?,
+        None => &[],
+    };
+    let flows: Result<Vec<Node>, Fault> = flows.iter().enumerate().map(canonical_flow).collect();
+    out.put("flow", Value::Array(flows?));
+    if let Some(changes) = root.entry("change") {
+        out.set(changes.clone());
+    }
+    Ok(out)
+}
+
+fn canonical_links(root: &Table) -> Result<Table, Fault> {
+    let mut out = Table::default();
+    out.put("default", Value::Table(LinkSettings::default().write()));
+    let Some(links) = root.get("link") else {
+        return Ok(out);
+    };
+    for entry in &links.table()?.0 {
+        if entry.key != "default" {
+            out.set(entry.clone());
+            continue;
+        }
+        let mut bare = entry.node.clone();
+        let mut reverse = None;
+        if let Value::Table(table) = &mut bare.value {
+            reverse = table.entry("reverse").cloned();
+            table.0.retain(|entry| entry.key != "reverse");
+        }
+        let mut full = LinkSettings::default()
+            .read(&bare, "[link.default]")?
+            .write();
+        if let Some(reverse) = reverse {
+            full.set(reverse);
+        }
+        out.put("default", Value::Table(full));
+    }
+    Ok(out)
+}
+
+fn canonical_flow((index, node): (usize, &Node)) -> Result<Node, Fault> {
+    let mut flow = FlowSettings::new(index).read(node, "[[flow]]")?.write();
+    let overrides = |entry: &&Entry| matches!(entry.key.as_str(), "tcp" | "dfcp" | "udp");
+    for entry in node.table()?.0.iter().filter(overrides) {
+        flow.set(entry.clone());
+    }
+    Ok(Node {
+        value: Value::Table(flow),
+        place: node.place,
+    })
+}
+
+/// A time in the words of an error.
+pub(super) fn show(time: Instant) -> String {
+    units::format(time.as_nanos(), units::TIME)
+}

@@ -1,0 +1,471 @@
+//! From `[[flow]]` to flows: end points, routes, starts, sizes, protocols.
+
+use std::collections::BTreeMap;
+
+use dfcp_proto::{Duration, Instant};
+
+use super::build::show;
+use super::fields::{Section, nearest};
+use super::model::*;
+use super::network::Network;
+use super::route::{Hop, Routes};
+use super::settings::{
+    FlowSettings, ProtocolName, SizeSettings, StartSettings, TcpSettings, UdpSettings,
+};
+use super::tree::{Fault, Node, Place, Table};
+use crate::random::Random;
+use crate::topology::NodeKind;
+
+/// The word that stands for any host.
+const RANDOM: &str = "random";
+
+/// Bytes of IPv4 and TCP headers, and of the timestamp option.
+const TCP_HEADERS: u32 = 40;
+const TIMESTAMPS: u32 = 12;
+
+/// Bytes of IPv4 and UDP headers.
+const UDP_HEADERS: u32 = 28;
+
+/// The flows, and what is still open until the links are known.
+pub(super) struct Flows<'a> {
+    pub flows: Vec<FlowSpec>,
+    entries: Vec<Entry<'a>>,
+    hops: Vec<Hop>,
+}
+
+/// One `[[flow]]`.
+struct Entry<'a> {
+    settings: FlowSettings,
+    node: &'a Node,
+    transport: Transport,
+    sizes: Random,
+}
+
+#[derive(Clone)]
+enum Transport {
+    Tcp(TcpSettings, CongestionSpec),
+    Dfcp(DfcpSpec),
+    Udp(UdpSpec),
+}
+
+impl<'a> Flows<'a> {
+    /// Reads all flows; sizes and segment sizes are settled later.
+    pub fn read(root: &'a Table, network: &Network, run: &RunSpec) -> Result<Self, Fault> {
+        let nodes = match root.get("flow") {
+            Some(node) => node.list()?,
+            None => &[],
+        };
+        let mut read = Flows {
+            flows: Vec::new(),
+            entries: Vec::new(),
+            hops: network.wires.iter().map(|wire| wire.hop).collect(),
+        };
+        let hops = read.hops.clone();
+        let mut routes = Routes::new(network.graph.nodes.len(), &hops);
+        for (index, node) in nodes.iter().enumerate() {
+            let settings = FlowSettings::new(index).read(node, "[[flow]]")?;
+            let transport = transport(root, &settings, node)?;
+            let stream = |what: &str| run.seed.stream(&format!("{}.{what}", settings.name));
+            let starts = starts(&settings, run, node, &mut stream("start"))?;
+            let mut ends = Ends {
+                network,
+                node,
+                random: stream("ends"),
+            };
+            for (replica, start) in starts.into_iter().enumerate() {
+                let (from, to) = ends.pick(&settings, replica, read.flows.len())?;
+                let (forward, backward) = ends.route(&settings, &mut routes, from, to)?;
+                let name = match settings.count {
+                    1 => settings.name.clone(),
+                    _ => format!("{}-{}", settings.name, replica + 1),
+                };
+                read.flows.push(FlowSpec {
+                    class: settings.class.clone().unwrap_or_else(|| name.clone()),
+                    name,
+                    entry: index,
+                    weight: settings.weight,
+                    protocol: transport.placeholder(),
+                    from,
+                    to,
+                    forward,
+                    backward,
+                    start,
+                    stop: settings.stop,
+                    size: None,
+                });
+            }
+            read.entries.push(Entry {
+                sizes: stream("size"),
+                settings,
+                node,
+                transport,
+            });
+        }
+        read.check(nodes)?;
+        Ok(read)
+    }
+
+    /// There are flows, names differ, the weights of a class agree.
+    fn check(&self, nodes: &[Node]) -> Result<(), Fault> {
+        if self.flows.is_empty() {
+            let place = nodes.first().map_or(Place::default(), |node| node.place);
+            let message = "there are no flows: write for example [[flow]] protocol = \"auto\"";
+            return Err(Fault::new(place, message));
+        }
+        let mut names = BTreeMap::new();
+        let mut weights = BTreeMap::new();
+        for flow in &self.flows {
+            let place = self.entries[flow.entry].place("name");
+            if names.insert(&flow.name, ()).is_some() {
+                let message = format!("two flows are called `{}`: give one a `name`", flow.name);
+                return Err(Fault::new(place, message));
+            }
+            let weight = *weights.entry(&flow.class).or_insert(flow.weight);
+            if weight != flow.weight {
+                let (class, other) = (&flow.class, flow.weight);
+                let message = format!(
+                    "class `{class}` has weight {weight} in an earlier flow and {other} here: a \
+                     class has one weight"
+                );
+                return Err(Fault::new(
+                    self.entries[flow.entry].place("weight"),
+                    message,
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// The round-trip propagation delay of the first flow.
+    pub fn first_rtt(&self) -> Duration {
+        let Some(flow) = self.flows.first() else {
+            return Duration::ZERO;
+        };
+        let links = flow.forward.iter().chain(&flow.backward);
+        links.map(|link| self.hops[link.0].delay).sum()
+    }
+
+    /// Fills in what depends on the links: segment sizes from the MTU, sizes in packets.
+    pub fn settle(&mut self, links: &[LinkSpec]) -> Result<(), Fault> {
+        let mut replicas = vec![0; self.entries.len()];
+        for flow in &mut self.flows {
+            let entry = &mut self.entries[flow.entry];
+            let mtus = flow.forward.iter().map(|link| links[link.0].params.mtu);
+            let mtu = mtus.min().unwrap_or(u32::MAX);
+            flow.protocol = entry.transport.settle(mtu, entry.node)?;
+            flow.size = entry.size(replicas[flow.entry], &flow.protocol)?;
+            replicas[flow.entry] += 1;
+        }
+        Ok(())
+    }
+}
+
+impl Entry<'_> {
+    fn place(&self, key: &str) -> Place {
+        place(self.node, key)
+    }
+
+    /// The size of one replica; drawn in order.
+    fn size(&mut self, replica: usize, protocol: &ProtocolSpec) -> Result<Option<u64>, Fault> {
+        let payload = match protocol {
+            ProtocolSpec::Tcp(tcp) => Some(u64::from(tcp.mss)),
+            ProtocolSpec::Udp(udp) => Some(u64::from(udp.packet.saturating_sub(UDP_HEADERS))),
+            ProtocolSpec::Dfcp(_) => None,
+        };
+        let in_packets = |packets: u64| match payload {
+            Some(payload) => Ok(Some(packets.saturating_mul(payload))),
+            None => Err(Fault::new(
+                place(self.node, "size"),
+                "`size`: this protocol has no fixed packet: write the size in bytes, such as \
+                 \"150 kB\"",
+            )),
+        };
+        let mut uniform = |from: u64, to: u64| from + self.sizes.below(to - from + 1);
+        match &self.settings.size {
+            SizeSettings::Bytes(sizes) => Ok(sizes[replica % sizes.len()]),
+            SizeSettings::Packets(sizes) => in_packets(sizes[replica % sizes.len()]),
+            SizeSettings::Uniform(from, to) => Ok(Some(uniform(*from, *to))),
+            SizeSettings::UniformPackets(from, to) => in_packets(uniform(*from, *to)),
+        }
+    }
+}
+
+/// Where a key of a table is written; the table where it is missing.
+fn place(node: &Node, key: &str) -> Place {
+    let stated = node.table().ok().and_then(|table| table.get(key));
+    stated.map_or(node.place, |stated| stated.place)
+}
+
+/// When each replica starts, and that it stops later.
+fn starts(
+    settings: &FlowSettings,
+    run: &RunSpec,
+    node: &Node,
+    random: &mut Random,
+) -> Result<Vec<Instant>, Fault> {
+    let count = settings.count as usize;
+    let after = |start: Instant, mean: Duration, random: &mut Random| {
+        // Inverse transform; 1 − u is never zero.
+        start + mean.mul_f64(-(1.0 - random.next_f64()).ln())
+    };
+    let starts: Vec<Instant> = match &settings.start {
+        StartSettings::At(times) => times.iter().cycle().take(count).copied().collect(),
+        StartSettings::Uniform(from, to) => {
+            let span = (*to - *from).as_nanos() as u64;
+            let draw = |_| Instant::ZERO + *from + Duration::from_nanos(random.below(span.max(1)));
+            (0..count).map(draw).collect()
+        }
+        StartSettings::Every { first, every } => {
+            let at = |n| *first + every.saturating_mul(n as u32);
+            (0..count).map(at).collect()
+        }
+        StartSettings::Poisson { first, poisson } => {
+            let next = |at: &Instant| Some(after(*at, *poisson, random));
+            std::iter::successors(Some(*first), next)
+                .take(count)
+                .collect()
+        }
+    };
+    let end = Instant::ZERO + run.duration;
+    let drawn = matches!(settings.start, StartSettings::Poisson { .. });
+    if let Some(late) = starts.iter().find(|start| **start >= end && !drawn) {
+        let (late, end) = (show(*late), show(end));
+        let message = format!("`start`: {late} is not before the end of the run, {end}");
+        return Err(Fault::new(place(node, "start"), message));
+    }
+    if let Some(stop) = settings.stop
+        && let Some(late) = starts.iter().find(|start| **start >= stop)
+    {
+        let (late, stop) = (show(*late), show(stop));
+        let message = format!("`stop`: {stop} is not after the start, {late}");
+        return Err(Fault::new(place(node, "stop"), message));
+    }
+    Ok(starts)
+}
+
+/// Finds end points and routes for one entry.
+struct Ends<'a> {
+    network: &'a Network,
+    node: &'a Node,
+    random: Random,
+}
+
+type Route = Vec<LinkIndex>;
+
+impl Ends<'_> {
+    /// The ends of a replica. Flows that name none take the topology's pairs in turn.
+    fn pick(
+        &mut self,
+        settings: &FlowSettings,
+        replica: usize,
+        flow: usize,
+    ) -> Result<(NodeIndex, NodeIndex), Fault> {
+        let pairs = &self.network.graph.pairs;
+        match (settings.from.as_slice(), settings.to.as_slice()) {
+            ([], []) if !pairs.is_empty() => {
+                let (from, to) = pairs[flow % pairs.len()];
+                Ok((NodeIndex(from), NodeIndex(to)))
+            }
+            ([], _) | (_, []) => Err(Fault::new(
+                self.node.place,
+                format!(
+                    "flow `{}` needs both `from` and `to`: write for example from = \"{}\", or \
+                     \"random\" for any host",
+                    settings.name,
+                    self.network
+                        .graph
+                        .nodes
+                        .first()
+                        .map_or("a", |node| &node.name)
+                ),
+            )),
+            (from, to) => {
+                let (from, to) = (&from[replica % from.len()], &to[replica % to.len()]);
+                self.named(settings, from, to)
+            }
+        }
+    }
+
+    fn named(
+        &mut self,
+        settings: &FlowSettings,
+        from: &str,
+        to: &str,
+    ) -> Result<(NodeIndex, NodeIndex), Fault> {
+        let hosts = self.network.graph.nodes.iter().enumerate();
+        let hosts: Vec<usize> = hosts
+            .filter(|(_, node)| node.kind == NodeKind::Host)
+            .map(|(index, _)| index)
+            .collect();
+        let source = match from {
+            RANDOM => None,
+            name => Some(self.find(name, "from")?),
+        };
+        let target = match to {
+            RANDOM => None,
+            name => Some(self.find(name, "to")?),
+        };
+        let mut draw = |other: Option<usize>| {
+            let free: Vec<_> = hosts.iter().filter(|host| Some(**host) != other).collect();
+            free.get(self.random.below(free.len() as u64) as usize)
+                .map(|host| **host)
+        };
+        let source = source.or_else(|| draw(target));
+        let target = target.or_else(|| draw(source));
+        match (source, target) {
+            (Some(from), Some(to)) if from != to => Ok((NodeIndex(from), NodeIndex(to))),
+            _ => Err(Fault::new(
+                place(self.node, "to"),
+                format!("flow `{}` ends where it begins, at `{from}`", settings.name),
+            )),
+        }
+    }
+
+    fn find(&self, name: &str, key: &str) -> Result<usize, Fault> {
+        let nodes = &self.network.graph.nodes;
+        if let Some(index) = nodes.iter().position(|node| node.name == name) {
+            return Ok(index);
+        }
+        let names = || nodes.iter().map(|node| node.name.as_str());
+        let hint = nearest(name, names())
+            .map_or_else(String::new, |near| format!(" Did you mean `{near}`?"));
+        let shown = names().take(8).collect::<Vec<_>>().join("`, `");
+        Err(Fault::new(
+            place(self.node, key),
+            format!("`{key}`: there is no node `{name}`.{hint} Nodes are `{shown}`, …"),
+        ))
+    }
+
+    fn route(
+        &self,
+        settings: &FlowSettings,
+        routes: &mut Routes<'_>,
+        from: NodeIndex,
+        to: NodeIndex,
+    ) -> Result<(Route, Route), Fault> {
+        let mut stops = vec![from];
+        for name in &settings.via {
+            stops.push(NodeIndex(self.find(name, "via")?));
+        }
+        stops.push(to);
+        let forward = routes.through(&stops);
+        stops.reverse();
+        match (forward, routes.through(&stops)) {
+            (Some(forward), Some(backward)) => Ok((forward, backward)),
+            _ => {
+                let [from, to] = [from, to].map(|node| &self.network.graph.nodes[node.0].name);
+                Err(Fault::new(
+                    place(self.node, "to"),
+                    format!(
+                        "flow `{}` has no route from `{from}` to `{to}`: add a [link.NAME] with \
+                         `between` that joins their parts of the network",
+                        settings.name
+                    ),
+                ))
+            }
+        }
+    }
+}
+
+/// The transport of a flow: its section of the file, then the flow's own overrides.
+fn transport(root: &Table, settings: &FlowSettings, node: &Node) -> Result<Transport, Fault> {
+    let Some(protocol) = settings.protocol else {
+        let message = format!(
+            "flow `{}` needs a `protocol`: write for example protocol = \"tcp-cubic\"",
+            settings.name
+        );
+        return Err(Fault::new(node.place, message));
+    };
+    fn layered<T: Section>(base: T, root: &Table, node: &Node, key: &str) -> Result<T, Fault> {
+        let mut settings = base;
+        let layers = [root.get(key), node.table()?.get(key)];
+        for layer in layers.into_iter().flatten() {
+            settings = settings.read(layer, &format!("[{key}]"))?;
+        }
+        Ok(settings)
+    }
+    // What other protocols of the flow's file say must be right too: a sweep may choose them.
+    let key = protocol.section();
+    let tcp = layered(TcpSettings::default(), root, node, "tcp")?;
+    let dfcp = layered(DfcpSpec::default(), root, node, "dfcp")?;
+    let udp = layered(UdpSettings::default(), root, node, "udp")?;
+    if tcp.rest.rto_min > tcp.rest.rto_max {
+        let message = "`rto_min` is greater than `rto_max`";
+        return Err(Fault::new(place(node, "tcp"), message));
+    }
+    Ok(match protocol {
+        ProtocolName::TcpNewReno => Transport::Tcp(tcp, CongestionSpec::NewReno),
+        ProtocolName::TcpCubic => {
+            let cubic = CongestionSpec::Cubic(tcp.cubic.spec());
+            Transport::Tcp(tcp, cubic)
+        }
+        ProtocolName::TcpHighSpeed => Transport::Tcp(tcp, CongestionSpec::HighSpeed),
+        ProtocolName::TcpHTcp => Transport::Tcp(tcp, CongestionSpec::HTcp),
+        ProtocolName::TcpBbr => Transport::Tcp(tcp, CongestionSpec::Bbr),
+        ProtocolName::Auto => Transport::Dfcp(dfcp),
+        ProtocolName::UdpCbr | ProtocolName::UdpOnOff => {
+            let bursts = protocol == ProtocolName::UdpOnOff;
+            let zero = udp.on_off.on.is_zero() || udp.on_off.off.is_zero();
+            let why = match udp.rate {
+                Some(_) if bursts && zero => "`on` and `off` must be longer than zero",
+                Some(rate) => {
+                    let packet = udp.packet;
+                    let on_off = bursts.then_some(udp.on_off);
+                    return Ok(Transport::Udp(UdpSpec {
+                        rate,
+                        packet,
+                        on_off,
+                    }));
+                }
+                None => "UDP traffic needs a rate: write for example udp.rate = \"10 Mbit/s\"",
+            };
+            return Err(Fault::new(place(node, key), why));
+        }
+    })
+}
+
+impl Transport {
+    fn placeholder(&self) -> ProtocolSpec {
+        match self {
+            Self::Tcp(tcp, congestion) => ProtocolSpec::Tcp(TcpSpec {
+                congestion: congestion.clone(),
+                ..tcp.rest.clone()
+            }),
+            Self::Dfcp(dfcp) => ProtocolSpec::Dfcp(dfcp.clone()),
+            Self::Udp(udp) => ProtocolSpec::Udp(*udp),
+        }
+    }
+
+    /// The protocol on a path of this MTU.
+    fn settle(&self, mtu: u32, node: &Node) -> Result<ProtocolSpec, Fault> {
+        match self {
+            Self::Tcp(tcp, congestion) => {
+                let options = match (tcp.rest.timestamps, tcp.rest.headers) {
+                    (true, HeaderSpec::Exact) => TIMESTAMPS,
+                    _ => 0,
+                };
+                let room = mtu.saturating_sub(TCP_HEADERS + options);
+                let mss = tcp.mss.unwrap_or(room);
+                if mss == 0 || mss > room {
+                    let message = format!(
+                        "`mss`: segments of {mss} B do not fit the path: its MTU of {mtu} B leaves \
+                         {room} B beside the headers"
+                    );
+                    return Err(Fault::new(place(node, "tcp"), message));
+                }
+                Ok(ProtocolSpec::Tcp(TcpSpec {
+                    congestion: congestion.clone(),
+                    mss,
+                    ..tcp.rest.clone()
+                }))
+            }
+            Self::Udp(udp) if udp.packet > mtu => {
+                let packet = udp.packet;
+                let message = format!("`packet`: {packet} B exceed the path's MTU of {mtu} B");
+                Err(Fault::new(place(node, "udp"), message))
+            }
+            Self::Udp(udp) => Ok(ProtocolSpec::Udp(*udp)),
+            Self::Dfcp(dfcp) => Ok(ProtocolSpec::Dfcp(dfcp.clone())),
+        }
+    }
+}

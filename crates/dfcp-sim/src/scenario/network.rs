@@ -1,0 +1,411 @@
+//! From `[topology]` and `[link.…]` to one-way links.
+//!
+//! Settings of a link are layered, the later over the earlier: built-in defaults,
+//! `[link.default]`, what the topology fixes, the link's roles (`[link.access]`, the widest
+//! first), the link itself (`[link.access-left-1]`). Its way back is the same with the `reverse`
+//! tables of those layers on top.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use dfcp_proto::Duration;
+
+use super::document::Document;
+use super::fields::{Fields, ListOf, Section, Text, nearest};
+use super::model::*;
+use super::route::Hop;
+use super::settings::{LimitSettings, LinkSettings, LossSettings, TopologySettings, loss_mask};
+use super::tree::{Fault, Node, Place, Table};
+use crate::random::Seed;
+use crate::topology::{DuplexLink, Graph, NodeKind};
+
+/// The nodes, and the links not yet measured in bandwidth-delay products.
+pub(super) struct Network {
+    pub graph: Graph,
+    /// Two for each link of the graph: forward and back.
+    pub wires: Vec<Wire>,
+}
+
+/// A one-way link.
+pub(super) struct Wire {
+    pub name: String,
+    pub hop: Hop,
+    pub settings: LinkSettings,
+    /// Where the layers that made it are written, the most specific last.
+    layers: Vec<Node>,
+}
+
+/// `[link.NAME]`.
+#[derive(Clone, Default)]
+struct LinkSection {
+    between: Vec<String>,
+    settings: LinkSettings,
+}
+
+impl Section for LinkSection {
+    fn fields(&mut self, f: &mut Fields<'_>) {
+        f.item("between", &mut self.between, ListOf(Text));
+        f.known("reverse");
+        self.settings.fields(f);
+    }
+}
+
+impl Network {
+    pub fn build(
+        document: &Document,
+        topology: &TopologySettings,
+        seed: Seed,
+    ) -> Result<Self, Fault> {
+        let empty = Table::default();
+        let place = document
+            .root
+            .entry("topology")
+            .map_or(Place::default(), |e| e.place);
+        let links = match document.root.get("link") {
+            Some(node) => node.table()?,
+            None => &empty,
+        };
+        let graph = topology.graph(seed).map_err(|why| Fault::new(place, why))?;
+        let mut network = Self {
+            graph,
+            wires: Vec::new(),
+        };
+        network.add_listed(links)?;
+        if network.graph.links.is_empty() {
+            return Err(Fault::new(
+                place,
+                "there are no links: write [topology] kind = \"dumbbell\", or list them as \
+                 [link.NAME] with between = [\"a\", \"b\"]",
+            ));
+        }
+        network.check_names(links)?;
+        let fixed = RttLayer::new(topology, &network.graph);
+        for index in 0..network.graph.links.len() {
+            network.add_wires(index, links, &fixed)?;
+        }
+        network.apply_rtt(document, topology)?;
+        Ok(network)
+    }
+
+    /// Adds the links that the file lists with their ends.
+    fn add_listed(&mut self, links: &Table) -> Result<(), Fault> {
+        for entry in &links.0 {
+            let Some(between) = entry.node.table()?.get("between") else {
+                continue;
+            };
+            let section = LinkSection::default().read(&entry.node, "a link")?;
+            let [from, to] = section.between.as_slice() else {
+                let message = "a link has two ends: write between = [\"a\", \"b\"]";
+                return Err(Fault::new(between.place, message));
+            };
+            let taken = self
+                .graph
+                .links
+                .iter()
+                .any(|link| link.name == entry.key || link.roles.contains(&entry.key.as_str()));
+            let why = if entry.key == "default" || taken {
+                format!(
+                    "the topology has a link `{}` already: leave out `between`",
+                    entry.key
+                )
+            } else if entry.key.contains('.') {
+                format!("`{}`: the name of a link has no dots", entry.key)
+            } else if from == to {
+                format!("link `{}` joins `{from}` with itself", entry.key)
+            } else {
+                let ends = (self.node(from), self.node(to));
+                self.graph.link(entry.key.clone(), &[], ends);
+                continue;
+            };
+            return Err(Fault::new(entry.place, why));
+        }
+        Ok(())
+    }
+
+    /// The node of this name, made where there is none.
+    fn node(&mut self, name: &str) -> usize {
+        let known = self.graph.nodes.iter().position(|node| node.name == name);
+        known.unwrap_or_else(|| self.graph.node(name, NodeKind::Host))
+    }
+
+    /// Names of links and roles, as a file may use them.
+    fn names(&self) -> BTreeSet<&str> {
+        let links = self.graph.links.iter();
+        links
+            .flat_map(|link| std::iter::once(link.name.as_str()).chain(link.roles.iter().copied()))
+            .collect()
+    }
+
+    fn check_names(&self, links: &Table) -> Result<(), Fault> {
+        let names = self.names();
+        let unknown = |key: &str| key != "default" && !names.contains(key);
+        match links.0.iter().find(|entry| unknown(&entry.key)) {
+            Some(entry) => Err(Fault::new(entry.place, self.unknown_link(&entry.key))),
+            None => Ok(()),
+        }
+    }
+
+    fn unknown_link(&self, name: &str) -> String {
+        let names = self.names();
+        let hint = nearest(name, names.iter().copied())
+            .map_or_else(String::new, |near| format!(" Did you mean `{near}`?"));
+        let shown: Vec<_> = names.into_iter().take(12).collect();
+        let shown = shown.join("`, `");
+        format!(
+            "there is no link `{name}`.{hint} Links and their roles are `{shown}`, …; a new link \
+             needs between = [\"a\", \"b\"]"
+        )
+    }
+
+    /// The indices of the wires that a change means by `name`, forward ones first.
+    pub fn wires_called(&self, name: &str) -> Result<Vec<usize>, String> {
+        let links = self.graph.links.iter().enumerate();
+        let called = links.filter(|(_, link)| link.name == name || link.roles.contains(&name));
+        let found: Vec<usize> = called.map(|(index, _)| index).collect();
+        if found.is_empty() {
+            return Err(self.unknown_link(name));
+        }
+        Ok(found)
+    }
+
+    /// Both directions of the `index`-th link of the graph.
+    fn add_wires(&mut self, index: usize, links: &Table, fixed: &RttLayer) -> Result<(), Fault> {
+        let link = &self.graph.links[index];
+        let mut settings = LinkSettings::default();
+        let mut layers = Vec::new();
+        if let Some(default) = links.get("default") {
+            settings = read_layer(settings, default)?;
+            layers.push(default.clone());
+        }
+        if let Some(rate) = link.rate {
+            settings.rate = Some(RateSpec::Constant(rate));
+        }
+        if let Some(delay) = link.delay.or_else(|| fixed.delay(link)) {
+            settings.rest.delay = delay;
+        }
+        let names = link.roles.iter().copied().chain([link.name.as_str()]);
+        for overlay in names.filter_map(|name| links.get(name)) {
+            if fixed.computes(link)
+                && let Some(delay) = overlay.table()?.get("delay")
+            {
+                let message = "the topology's `rtt` fixes this delay: leave one of them out";
+                return Err(Fault::new(delay.place, message));
+            }
+            settings = read_layer(settings, overlay)?;
+            layers.push(overlay.clone());
+        }
+        let mut back = settings.clone();
+        let mut back_layers = layers.clone();
+        for layer in &layers {
+            if let Some(reverse) = layer.table()?.get("reverse") {
+                back = back.read(reverse, "a link")?;
+                back_layers.push(reverse.clone());
+            }
+        }
+        let (from, to) = (NodeIndex(link.from), NodeIndex(link.to));
+        let name = link.name.clone();
+        self.wires.push(Wire::new(
+            back_name(&name, false),
+            (from, to),
+            settings,
+            layers,
+        ));
+        self.wires.push(Wire::new(
+            back_name(&name, true),
+            (to, from),
+            back,
+            back_layers,
+        ));
+        Ok(())
+    }
+
+    /// Gives each pair's left access link what its round-trip time leaves.
+    fn apply_rtt(&mut self, document: &Document, topology: &TopologySettings) -> Result<(), Fault> {
+        let Some(node) = document.root.get("topology") else {
+            return Ok(());
+        };
+        let delays: BTreeMap<String, Duration> = self
+            .wires
+            .iter()
+            .map(|wire| (wire.name.clone(), wire.hop.delay))
+            .collect();
+        for (pair, rtt) in (1..=self.graph.pairs.len()).zip(topology.rtt.iter().cycle()) {
+            let of = |name: &str| delays.get(name).copied().unwrap_or_default();
+            let rest = of("bottleneck") + of(&format!("access-right-{pair}"));
+            let Some(left) = (*rtt / 2).checked_sub(rest) else {
+                let place = node.table()?.get("rtt").map_or(node.place, |rtt| rtt.place);
+                return Err(Fault::new(
+                    place,
+                    format!(
+                        "`rtt`: {rtt:?} of pair {pair} is less than the delays {rest:?} there and \
+                         {rest:?} back that are stated for its other links"
+                    ),
+                ));
+            };
+            let name = format!("access-left-{pair}");
+            for reverse in [false, true] {
+                let name = back_name(&name, reverse);
+                if let Some(wire) = self.wires.iter_mut().find(|wire| wire.name == name) {
+                    wire.settings.rest.delay = left;
+                    wire.hop.delay = left;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn read_layer(settings: LinkSettings, layer: &Node) -> Result<LinkSettings, Fault> {
+    let section = LinkSection {
+        between: Vec::new(),
+        settings,
+    };
+    Ok(section.read(layer, "a link")?.settings)
+}
+
+fn back_name(name: &str, reverse: bool) -> String {
+    if reverse {
+        format!("{name}.reverse")
+    } else {
+        name.to_owned()
+    }
+}
+
+/// The delays that follow from a dumbbell's round-trip times: the bottleneck has all of the
+/// shortest, unless it is stated; the left access links have what is left.
+struct RttLayer {
+    bottleneck: Option<Duration>,
+}
+
+impl RttLayer {
+    fn new(topology: &TopologySettings, graph: &Graph) -> Self {
+        let used = topology.rtt.iter().take(graph.pairs.len().max(1));
+        Self {
+            bottleneck: used.min().map(|rtt| *rtt / 2),
+        }
+    }
+
+    /// Whether the delay of `link` is computed rather than stated.
+    fn computes(&self, link: &DuplexLink) -> bool {
+        self.bottleneck.is_some() && link.roles.contains(&"access-left")
+    }
+
+    fn delay(&self, link: &DuplexLink) -> Option<Duration> {
+        let bottleneck = self.bottleneck?;
+        match link.name.as_str() {
+            "bottleneck" => Some(bottleneck),
+            _ if link.roles.contains(&"access") => Some(Duration::ZERO),
+            _ => None,
+        }
+    }
+}
+
+impl Wire {
+    fn new(
+        name: String,
+        (from, to): (NodeIndex, NodeIndex),
+        settings: LinkSettings,
+        layers: Vec<Node>,
+    ) -> Self {
+        let delay = settings.rest.delay;
+        Self {
+            name,
+            hop: Hop { from, to, delay },
+            settings,
+            layers,
+        }
+    }
+
+    /// Where the key was stated that decides; the section where it is missing.
+    pub fn place(&self, key: &str) -> Place {
+        let stated = self.layers.iter().rev();
+        stated
+            .filter_map(|layer| layer.table().ok()?.get(key))
+            .map(|node| node.place)
+            .next()
+            .or_else(|| self.layers.last().map(|layer| layer.place))
+            .unwrap_or_default()
+    }
+
+    /// What the link does, with buffers in packets or bytes.
+    pub fn params(
+        &self,
+        settings: &LinkSettings,
+        rtt: Duration,
+        document: &Document,
+    ) -> Result<LinkParams, Fault> {
+        let wrong = |key: &str, why: String| {
+            Err(Fault::new(
+                self.place(key),
+                format!("link `{}`: {why}", self.name),
+            ))
+        };
+        let Some(rate) = settings.rate.clone() else {
+            let why = "it has no rate: write for example rate = \"1 Gbit/s\", here or in \
+                       [link.default]";
+            return wrong("rate", why.to_owned());
+        };
+        let mut params = settings.rest.clone();
+        params.rate = match rate {
+            RateSpec::Trace(trace) => match document.files.get(&trace.file) {
+                Some(text) => RateSpec::Trace(TraceSpec {
+                    text: text.clone(),
+                    ..trace
+                }),
+                None => return wrong("rate", format!("trace `{}` is not loaded", trace.file)),
+            },
+            rate => rate,
+        };
+        params.loss = match &settings.loss {
+            LossSettings::Spec(spec) => spec.clone(),
+            LossSettings::Trace(file) => {
+                let text = document.files.get(file);
+                let lost = text.map(|text| loss_mask(text));
+                match lost.unwrap_or_else(|| Err("the trace is not loaded".to_owned())) {
+                    Ok(lost) => LossSpec::Trace(lost),
+                    Err(why) => return wrong("loss", format!("trace `{file}`: {why}")),
+                }
+            }
+        };
+        let packet = u64::from(params.mtu) + u64::from(params.framing);
+        let limit = match settings.queue.limit {
+            LimitSettings::Spec(limit) => limit,
+            LimitSettings::Bdp(share) => match bdp(&params, share, rtt) {
+                Ok(limit) => limit,
+                Err(why) => return wrong("queue", why.to_owned()),
+            },
+        };
+        if let LimitSpec::Bytes(bytes @ 1..) = limit
+            && bytes < packet
+        {
+            return wrong(
+                "queue",
+                format!("a limit of {bytes} B holds no packet of {packet} B"),
+            );
+        }
+        match settings.queue.spec(limit) {
+            Ok(queue) => params.queue = queue,
+            Err(why) => return wrong("queue", why),
+        }
+        Ok(params)
+    }
+}
+
+/// `share` millionths of the bandwidth-delay product, in packets of the link's MTU.
+fn bdp(params: &LinkParams, share: u64, rtt: Duration) -> Result<LimitSpec, &'static str> {
+    let RateSpec::Constant(rate) = params.rate else {
+        return Err("a limit in `bdp` needs a constant rate: write for example \"1000 packets\"");
+    };
+    if rtt.is_zero() {
+        return Err(
+            "a limit in `bdp` needs a round-trip time: write for example [run] \
+                    rtt = \"100 ms\"",
+        );
+    }
+    // bit/s × ns × millionths, over 8 × 10⁹ × 10⁶ and the packet's bytes; rounded to nearest.
+    let scaled = u128::from(rate.as_bps()) * rtt.as_nanos() * u128::from(share);
+    let unit = 8_000_000_000_000_000 * u128::from(params.mtu);
+    let packets = (scaled + unit / 2) / unit;
+    Ok(LimitSpec::Packets(
+        u64::try_from(packets).unwrap_or(u64::MAX),
+    ))
+}

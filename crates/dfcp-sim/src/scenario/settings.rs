@@ -1,0 +1,181 @@
+//! The sections of a scenario file and their defaults, each default with its reason.
+
+use dfcp_proto::Duration;
+
+use super::fields::{Codec, Count, Fields, ListOf, Number, OneOf, OrWord, Section, Time};
+use super::model::*;
+use super::tree::{Fault, Node, Place, Value};
+use crate::random::Seed;
+use crate::topology::{self, Graph};
+
+mod flow;
+mod link;
+mod queue;
+mod transport;
+
+pub(super) use flow::{FlowSettings, ProtocolName, SizeSettings, StartSettings};
+pub(super) use link::{LinkSettings, LossSettings, loss_mask};
+pub(super) use queue::{LimitSettings, QueueSettings};
+pub(super) use transport::{TcpSettings, UdpSettings};
+
+/// `[run]`.
+#[derive(Clone, Debug)]
+pub(super) struct RunSettings {
+    pub spec: RunSpec,
+    /// What a buffer in `bdp` is measured with; `None` for the first flow's path.
+    pub rtt: Option<Duration>,
+}
+
+impl Default for RunSettings {
+    fn default() -> Self {
+        Self {
+            // The papers' runs: 60 s, of which the first 15 s do not count.
+            spec: RunSpec {
+                duration: Duration::from_secs(60),
+                warmup: Duration::ZERO,
+                seed: Seed(1),
+                sample: None,
+                end: EndSpec::Duration,
+            },
+            rtt: None,
+        }
+    }
+}
+
+impl Section for RunSettings {
+    fn fields(&mut self, f: &mut Fields<'_>) {
+        let ends = [
+            ("duration", EndSpec::Duration),
+            ("finished", EndSpec::Finished),
+        ];
+        f.item("duration", &mut self.spec.duration, Time);
+        f.item("warmup", &mut self.spec.warmup, Time);
+        f.item("end", &mut self.spec.end, OneOf(&ends));
+        f.item("seed", &mut self.spec.seed.0, Count(0, i64::MAX as u64));
+        f.item("sample", &mut self.spec.sample, OrWord("off", Time));
+        f.item("rtt", &mut self.rtt, OrWord("first flow", Time));
+    }
+}
+
+/// `[topology]`.
+#[derive(Clone, Debug)]
+pub(super) struct TopologySettings {
+    kind: TopologyKind,
+    pairs: usize,
+    /// Round-trip propagation delays of a dumbbell's pairs, in turn.
+    pub rtt: Vec<Duration>,
+    nodes: usize,
+    links: usize,
+    /// `None` for the run's.
+    seed: Option<u64>,
+    flower: topology::Flower,
+    rate_scale: f64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TopologyKind {
+    Graph,
+    Dumbbell,
+    ParkingLot,
+    Butterfly,
+    Flower,
+    Esnet,
+    ErdosRenyi,
+}
+
+impl Default for TopologySettings {
+    fn default() -> Self {
+        Self {
+            kind: TopologyKind::Graph,
+            pairs: 1,
+            rtt: Vec::new(),
+            nodes: 50, // RC-UDP Table I
+            links: 100,
+            seed: None,
+            flower: topology::Flower::default(),
+            rate_scale: 1.0,
+        }
+    }
+}
+
+impl Section for TopologySettings {
+    fn fields(&mut self, f: &mut Fields<'_>) {
+        use TopologyKind::{Butterfly, Dumbbell, ErdosRenyi, Esnet, Flower, Graph, ParkingLot};
+        let kinds = [
+            ("graph", Graph),
+            ("dumbbell", Dumbbell),
+            ("parking-lot", ParkingLot),
+            ("butterfly", Butterfly),
+            ("flower", Flower),
+            ("esnet", Esnet),
+            ("erdos-renyi", ErdosRenyi),
+        ];
+        f.item("kind", &mut self.kind, OneOf(&kinds));
+        match self.kind {
+            Graph | ParkingLot => {}
+            Dumbbell => {
+                f.item("pairs", &mut self.pairs, Size(10_000));
+                f.item("rtt", &mut self.rtt, ListOf(Time));
+            }
+            Butterfly => f.item("rtt", &mut self.rtt, ListOf(Time)),
+            Flower => {
+                f.item("loops", &mut self.flower.loops, Size(100));
+                f.item("routers", &mut self.flower.routers, Size(100));
+                f.item("dslams", &mut self.flower.dslams, Size(100));
+                f.item("hosts", &mut self.flower.hosts, Size(100));
+            }
+            Esnet => f.item("rate_scale", &mut self.rate_scale, Number(1e-6, 1e3)),
+            ErdosRenyi => {
+                f.item("nodes", &mut self.nodes, Size(2000));
+                f.item("links", &mut self.links, Size(100_000));
+                let seed = OrWord("run", Count(0, i64::MAX as u64));
+                f.item("seed", &mut self.seed, seed);
+            }
+        }
+    }
+}
+
+impl TopologySettings {
+    /// The graph of a ready-made kind; an empty one for a free graph.
+    ///
+    /// # Errors
+    /// Says which numbers make no graph.
+    pub fn graph(&self, run: Seed) -> Result<Graph, String> {
+        let mut graph = match self.kind {
+            TopologyKind::Graph => Graph::default(),
+            TopologyKind::Dumbbell => topology::dumbbell(self.pairs),
+            TopologyKind::ParkingLot => topology::parking_lot(),
+            TopologyKind::Butterfly => topology::butterfly(),
+            TopologyKind::Flower => topology::flower(self.flower),
+            TopologyKind::Esnet => topology::esnet(),
+            TopologyKind::ErdosRenyi => {
+                let seed = self.seed.map_or(run, Seed);
+                topology::erdos_renyi(self.nodes, self.links, seed).map_err(|e| e.to_string())?
+            }
+        };
+        for link in &mut graph.links {
+            link.rate = link.rate.map(|rate| rate.mul_f64(self.rate_scale));
+        }
+        Ok(graph)
+    }
+}
+
+/// A number of things in a topology, at least one.
+struct Size(u64);
+
+impl Codec<usize> for Size {
+    fn read(&self, node: &Node) -> Result<usize, Fault> {
+        let size: u64 = Count(1, self.0).read(node)?;
+        Ok(size as usize)
+    }
+
+    fn write(&self, value: &usize) -> Option<Value> {
+        Count(1, self.0).write(&(*value as u64))
+    }
+}
+
+/// A value that nobody wrote.
+fn unwritten(value: Value) -> Node {
+    let place = Place::default();
+    Node { value, place }
+}
