@@ -34,7 +34,8 @@ pub struct Args {
     /// Results of sweeps or runs, CSV or Parquet
     #[arg(required = true, value_name = "DATA")]
     data: Vec<PathBuf>,
-    /// Column along the horizontal axis [default: the first swept parameter, or time]
+    /// Column along the horizontal axis [default: the first swept parameter with numbers, or
+    /// time]
     #[arg(long, value_name = "COLUMN")]
     x: Option<String>,
     /// Column along the vertical axis [default: goodput_bps, or utilisation]

@@ -287,7 +287,11 @@ fn choose(table: &Table, query: &Query) -> Result<Columns, Failure> {
     let x = match named(&query.x)? {
         Some(x) => x,
         None => {
-            let default = parameters.first().copied().or_else(|| first(&["time_s"]));
+            // A protocol may be swept too, but makes a better curve than an axis.
+            let mut numbers = parameters.iter().copied();
+            let number = numbers.find(|column| axis(table, *column).categories.is_empty());
+            let default = number.or(parameters.first().copied());
+            let default = default.or_else(|| first(&["time_s"]));
             default.ok_or_else(|| {
                 Failure::usage("nothing was swept here: name the horizontal axis with --x COLUMN")
             })?

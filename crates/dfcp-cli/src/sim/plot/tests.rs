@@ -188,6 +188,8 @@ fn values_with_units_and_words_are_axes() {
         .map(|s| s.x)
         .collect();
     assert_eq!(places, [0.1, 0.002, 0.03], "a curve each for fifo and drr");
+    let swapped = "point,discipline,delay,seed,goodput_bps\n0,fifo,2 ms,1,3\n1,drr,2 ms,1,4\n";
+    assert_eq!(selected(swapped, &Query::default()).x.name, "Delay");
     let query = Query {
         x: Some("discipline".into()),
         by: Some("delay".into()),

@@ -213,15 +213,19 @@ pub fn execute<S: Study>(
 fn conclude(outcome: &Outcome, request: &Request, quiet: bool) -> Result<(), Failure> {
     let table = request.outputs.flows("parquet");
     if let Some((point, failure)) = outcome.failed.first() {
-        return Err(Failure::new(
-            Kind::Partial,
-            format!(
-                "{} of {} points failed; point {point}: {failure}; the others are in {}",
-                outcome.failed.len(),
-                request.points.len(),
-                table.display()
+        let (kind, others) = match outcome.before + outcome.run {
+            0 => (Kind::Failure, String::new()),
+            _ => (
+                Kind::Partial,
+                format!("; the others are in {}", table.display()),
             ),
-        ));
+        };
+        let message = format!(
+            "{} of {} points failed; point {point}: {failure}{others}",
+            outcome.failed.len(),
+            request.points.len(),
+        );
+        return Err(Failure::new(kind, message));
     }
     if outcome.left > 0 {
         return Err(Failure::new(
