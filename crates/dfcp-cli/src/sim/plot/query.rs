@@ -323,33 +323,27 @@ fn choose(table: &Table, query: &Query) -> Result<Columns, Failure> {
 
 /// Parameters that vary but are on no axis: their runs would be averaged in silence.
 fn unused_parameters(table: &Table, query: &Query, columns: &Columns) -> Vec<String> {
-    let used = |column: usize| {
-        column == columns.x || Some(column) == columns.by || Some(column) == columns.facet
-    };
+    let used = [Some(columns.x), columns.by, columns.facet];
+    let used: Vec<_> = used.into_iter().flatten().collect();
     let parameters = query.parameters.iter();
     let unused = parameters.filter_map(|name| {
         let column = table.column(name)?;
-        let values = distinct(table, column);
-        // Coupled parameters vary with one that is used.
-        let coupled = || follows(table, column, |other| used(other), columns);
-        (!used(column) && values.len() > 1 && !coupled()).then(|| {
+        let count = distinct(table, column).len();
+        let silent = !used.contains(&column) && count > 1 && !follows(table, column, &used);
+        silent.then(|| {
             format!(
-                "averaged over {} values of {name}; separate them with --by, --facet or --only",
-                values.len()
+                "averaged over {count} values of {name}; separate them with --by, --facet or --only"
             )
         })
     });
     unused.collect()
 }
 
-/// Whether the values of a column follow from those of the columns used.
-fn follows(table: &Table, column: usize, used: impl Fn(usize) -> bool, columns: &Columns) -> bool {
-    let used: Vec<_> = (0..table.columns().len())
-        .filter(|&other| used(other) && other != columns.y)
-        .collect();
+/// Whether the values of a column follow from those of others, as coupled parameters do.
+fn follows(table: &Table, column: usize, others: &[usize]) -> bool {
     let mut seen: BTreeMap<Vec<String>, &Cell> = BTreeMap::new();
     table.rows().iter().all(|row| {
-        let key = used.iter().map(|&other| row[other].to_string()).collect();
+        let key = others.iter().map(|&other| row[other].to_string()).collect();
         *seen.entry(key).or_insert(&row[column]) == &row[column]
     })
 }
