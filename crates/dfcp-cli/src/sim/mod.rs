@@ -1,6 +1,6 @@
 //! `dfcp sim`: transports compared in simulated time.
 //!
-//! - [`run`]: one run of a scenario, and the scenario with its defaults;
+//! - [`mod@run`]: one run of a scenario, and the scenario with its defaults;
 //! - [`sweep`]: a grid of runs on all cores, and its parts merged;
 //! - [`plot`]: figures of results;
 //! - [`engine`]: the simulator behind them;

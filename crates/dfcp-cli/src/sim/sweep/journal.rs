@@ -22,6 +22,9 @@ use crate::sim::table::{Cell, Column};
 /// Longest time for which a power failure may undo what was done.
 const SYNC_EVERY: Duration = Duration::from_secs(5);
 
+/// How a head begins.
+const BEGINNING: &[u8] = b"{\"dfcp_journal\":";
+
 /// A point that is done.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Entry {
@@ -185,15 +188,14 @@ impl Journal {
         let mut line = Vec::new();
         self.length = 0;
         let Some(head) = next(&mut reader, &mut line).map_err(io)? else {
-            return match line.first() {
-                // A journal begins with its head; any other text is somebody's file.
-                Some(first) if !line.starts_with(b"{\"dfcp_journal") || *first == 0 => {
-                    Err(Failure::usage(format!(
-                        "{}: not a journal of dfcp; name another output with -o",
-                        self.path.display()
-                    )))
-                }
-                _ => Ok(None),
+            // A head cut short is a journal without points; any other text is somebody's file.
+            let cut = !line.ends_with(b"\n");
+            return match cut && (line.starts_with(BEGINNING) || BEGINNING.starts_with(&line)) {
+                true => Ok(None),
+                false => Err(Failure::usage(format!(
+                    "{}: not a journal of this version of dfcp; name another output with -o",
+                    self.path.display()
+                ))),
             };
         };
         self.length += line.len() as u64;

@@ -161,10 +161,12 @@ fn a_torn_line_is_run_again() {
     assert_eq!(outcome.before, 10);
     assert_eq!(files(dir.path()), expected);
     // Even the head may be torn.
-    fs::write(&journal, &whole[..20]).unwrap();
-    let outcome = sweep(Fake::new(), &out, 0..POINTS, 2).unwrap();
-    assert_eq!(outcome.before, 0);
-    assert_eq!(files(dir.path()), expected);
+    for length in [0, 5, 20] {
+        fs::write(&journal, &whole[..length]).unwrap();
+        let outcome = sweep(Fake::new(), &out, 0..POINTS, 2).unwrap();
+        assert_eq!(outcome.before, 0);
+        assert_eq!(files(dir.path()), expected);
+    }
 }
 
 #[test]
@@ -185,13 +187,17 @@ fn another_scenario_is_refused() {
         assert!(refused.message.contains("remove it, or"), "{refused}");
     }
     assert_eq!(files(dir.path()), before);
-    // Neither is a file that is no journal.
-    fs::write(dir.path().join("mine.journal"), "Dear diary\n").unwrap();
-    assert!(sweep(Fake::new(), &dir.path().join("mine.csv"), 0..3, 1).is_err());
-    assert_eq!(
-        fs::read(dir.path().join("mine.journal")).unwrap(),
-        b"Dear diary\n"
-    );
+    // Neither is a file that is no journal, or one of the future, touched.
+    for text in [
+        "Dear diary",
+        "Dear diary\n",
+        "{\"dfcp_journal\":2,\"points\":[]}\n",
+    ] {
+        fs::write(dir.path().join("mine.journal"), text).unwrap();
+        assert!(sweep(Fake::new(), &dir.path().join("mine.csv"), 0..3, 1).is_err());
+        let left = fs::read_to_string(dir.path().join("mine.journal")).unwrap();
+        assert_eq!(left, text);
+    }
 }
 
 #[test]
