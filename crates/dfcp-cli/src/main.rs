@@ -10,6 +10,7 @@ mod net;
 mod progress;
 mod report;
 mod session;
+mod sim;
 mod units;
 
 use std::process::ExitCode;
@@ -33,6 +34,8 @@ enum Command {
     Keygen(command::keygen::Args),
     /// Shows a transfer over an emulated bad path on this machine
     Demo(demo::run::Args),
+    /// Compares transports in simulated time
+    Sim(sim::Args),
     /// Runs the kernel's TCP over the demo's path.
     #[command(hide = true)]
     DemoTcp(demo::tcp::TcpArgs),
@@ -44,6 +47,7 @@ fn main() -> ExitCode {
         Command::Recv(args) => command::recv::run(args),
         Command::Keygen(args) => command::keygen::run(args),
         Command::Demo(args) => demo::run::run(args),
+        Command::Sim(args) => sim::run(args),
         // Before the process has any other thread.
         Command::DemoTcp(args) => {
             demo::tcp::worker(&args);

@@ -1,0 +1,115 @@
+//! The one place where the program meets the simulator: scenario files in, reports out.
+
+use std::ops::Range;
+use std::path::Path;
+
+use dfcp_sim::report::RunReport;
+use dfcp_sim::scenario::{Document, Parameter, Scenario, ScenarioError, Sweep};
+
+use super::store::Provenance;
+use super::sweep::{PointResult, Study};
+use super::table::Cell;
+use crate::failure::{Failure, Kind};
+
+/// Runs a scenario.
+pub fn simulate(_scenario: &Scenario) -> Result<RunReport, Failure> {
+    Err(Failure::new(
+        Kind::Failure,
+        "the simulator is not connected yet",
+    ))
+}
+
+/// Settings of a scenario that the command line replaces.
+#[derive(Clone, Debug, Default)]
+pub struct Overrides {
+    /// The seed.
+    pub seed: Option<u64>,
+    /// Dotted paths and TOML values.
+    pub set: Vec<(String, String)>,
+}
+
+impl From<ScenarioError> for Failure {
+    fn from(error: ScenarioError) -> Self {
+        Self::usage(error.to_string())
+    }
+}
+
+/// Reads a scenario and the traces that it names, which lie beside it.
+fn document(file: &Path, overrides: &Overrides) -> Result<Document, Failure> {
+    let text = std::fs::read_to_string(file).map_err(|error| Failure::io(file, error))?;
+    let mut document = Document::parse(&text, &file.to_string_lossy())?;
+    for (path, value) in &overrides.set {
+        document.set(path, value)?;
+    }
+    if let Some(seed) = overrides.seed {
+        document.set("run.seed", &seed.to_string())?;
+    }
+    let directory = file.parent().unwrap_or(Path::new("."));
+    document.load_files(|name| {
+        std::fs::read_to_string(directory.join(name)).map_err(|error| error.to_string())
+    })?;
+    Ok(document)
+}
+
+/// Reads and checks a scenario; a sweep in it has no effect.
+pub fn open(file: &Path, overrides: &Overrides) -> Result<Scenario, Failure> {
+    Ok(document(file, overrides)?.scenario()?)
+}
+
+/// A scenario file with its sweep, every default written out.
+pub fn with_defaults(file: &Path, overrides: &Overrides) -> Result<String, Failure> {
+    Ok(document(file, overrides)?.to_toml_with_defaults()?)
+}
+
+/// A sweep of a scenario file.
+#[derive(Debug)]
+pub struct ScenarioStudy {
+    provenance: Provenance,
+    sweep: Sweep,
+}
+
+/// Reads a scenario with a sweep.
+pub fn open_study(file: &Path) -> Result<ScenarioStudy, Failure> {
+    let sweep = document(file, &Overrides::default())?.sweep()?;
+    let provenance = Provenance {
+        dfcp_version: env!("CARGO_PKG_VERSION").to_owned(),
+        scenario_hash: sweep.hash()?,
+        scenario: sweep.to_toml_with_defaults()?,
+        parameters: sweep.parameters().map(ToOwned::to_owned).collect(),
+        points: sweep.len(),
+    };
+    Ok(ScenarioStudy { provenance, sweep })
+}
+
+impl ScenarioStudy {
+    /// Whether each of these points makes a scenario: better known before the first is run.
+    pub fn check(&self, points: Range<usize>) -> Result<(), Failure> {
+        for index in points {
+            self.sweep.point(index)?;
+        }
+        Ok(())
+    }
+}
+
+impl Study for ScenarioStudy {
+    fn provenance(&self) -> &Provenance {
+        &self.provenance
+    }
+
+    fn run(&self, index: usize) -> Result<PointResult, Failure> {
+        let point = self.sweep.point(index)?;
+        Ok(PointResult {
+            parameters: point.parameters.iter().map(cell).collect(),
+            seed: point.seed,
+            report: simulate(&point.scenario)?,
+        })
+    }
+}
+
+/// Bare numbers as numbers; quantities as they are written, unit and all.
+fn cell(parameter: &Parameter) -> Cell {
+    match parameter.unit {
+        "" => Cell::parse(&parameter.text),
+        _ => parameter.text.as_str().into(),
+    }
+}

@@ -1,0 +1,386 @@
+//! A figure on paper: panels in a grid, one legend above them.
+//!
+//! Made for a column of a journal, 3.5 inches, or its page, 7.16 inches (IEEE); letters of 7 and
+//! 8 points. Colours are those of Okabe and Ito (2008), which the colour-blind can tell apart, each
+//! with a marker or dashes of its own.
+
+use super::axis::{Axis, Scale, Zero};
+use super::font::Font;
+use super::query::{Data, Panel, Sample};
+use super::scene::{Anchor, Color, Mark, Point, Scene, Stroke};
+
+/// How wide a figure is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Width {
+    /// A column of a journal, 3.5 inches
+    Column,
+    /// A page of a journal, 7.16 inches
+    Page,
+}
+
+const COLORS: [Color; 7] = [
+    Color(0x00, 0x72, 0xb2),
+    Color(0xd5, 0x5e, 0x00),
+    Color(0x00, 0x9e, 0x73),
+    Color(0xcc, 0x79, 0xa7),
+    Color(0xe6, 0x9f, 0x00),
+    Color(0x56, 0xb4, 0xe9),
+    Color(0x00, 0x00, 0x00),
+];
+const DASHES: [&[f32]; 4] = [&[], &[5.0, 2.0], &[1.5, 1.5], &[6.0, 1.5, 1.5, 1.5]];
+
+/// More points than this are a line alone, with a band around it.
+const MARKED_POINTS: usize = 40;
+
+const TITLE: f64 = 9.0;
+const LABEL: f64 = 8.0;
+const TICK: f64 = 7.0;
+const MARKER: f64 = 2.2;
+const CURVE: f64 = 1.1;
+const FRAME: f64 = 0.6;
+/// Length of a tick.
+const OUT: f64 = 2.5;
+/// Between things that belong together.
+const GAP: f64 = 3.0;
+/// Between things that do not, and around everything.
+const MARGIN: f64 = 6.0;
+/// Height of a panel for its width.
+const SHAPE: f64 = 0.64;
+
+/// How to draw.
+#[derive(Clone, Debug)]
+pub struct Layout {
+    /// Above everything.
+    pub title: Option<String>,
+    /// How wide.
+    pub width: Width,
+}
+
+/// A rectangle: left, top, right, bottom.
+#[derive(Clone, Copy)]
+struct Area {
+    left: f64,
+    top: f64,
+    right: f64,
+    bottom: f64,
+}
+
+struct Painter<'a> {
+    font: &'a Font,
+    scene: Scene,
+    data: &'a Data,
+    x: Axis,
+    y: Axis,
+    /// Curves of many points have no markers.
+    plain: bool,
+}
+
+/// Draws a figure.
+pub fn draw(data: &Data, layout: &Layout, font: &Font) -> Scene {
+    let samples = || {
+        let panels = data.panels.iter();
+        panels.flat_map(|panel| panel.curves.iter()).flatten()
+    };
+    // What is never negative gets no axis below zero because an interval reaches there; and on a
+    // logarithmic axis there is nothing to span below zero.
+    let negative = samples().any(|sample| sample.y.mean < 0.0);
+    let floor = if negative { f64::MIN } else { 0.0 };
+    let ends = samples().flat_map(|sample| [low(sample).max(floor), sample.y.mean, high(sample)]);
+    let shown = |end: &f64| data.y.scale == Scale::Linear || *end > 0.0;
+    let longest = data
+        .panels
+        .iter()
+        .flat_map(|panel| panel.curves.iter().map(Vec::len));
+    let mut painter = Painter {
+        font,
+        scene: Scene {
+            width: match layout.width {
+                Width::Column => 252.0,
+                Width::Page => 515.5,
+            },
+            height: 0.0,
+            marks: Vec::new(),
+        },
+        data,
+        x: Axis::new(&data.x, samples().map(|sample| sample.x), Zero::IfVeryNear),
+        y: Axis::new(&data.y, ends.filter(shown), Zero::IfNear),
+        plain: longest.max().unwrap_or(0) > MARKED_POINTS,
+    };
+    let mut top = MARGIN;
+    if let Some(title) = &layout.title {
+        let middle = painter.scene.width / 2.0;
+        top += TITLE;
+        painter
+            .scene
+            .text((middle, top), TITLE, Anchor::Middle, title);
+        top += MARGIN;
+    }
+    top = painter.legend(top);
+    painter.panels(top, layout.width);
+    painter.scene
+}
+
+fn low(sample: &Sample) -> f64 {
+    sample.y.mean - sample.y.half_width.unwrap_or(0.0)
+}
+
+fn high(sample: &Sample) -> f64 {
+    sample.y.mean + sample.y.half_width.unwrap_or(0.0)
+}
+
+impl Painter<'_> {
+    fn stroke(&self, curve: usize) -> Stroke {
+        // Colours come round again with other dashes.
+        let dashes = match self.plain {
+            true => DASHES[curve % DASHES.len()],
+            false => DASHES[curve / COLORS.len() % DASHES.len()],
+        };
+        Stroke {
+            color: COLORS[curve % COLORS.len()],
+            width: CURVE,
+            dashes,
+        }
+    }
+
+    /// Draws the legend in as many rows as it takes; where it ends.
+    fn legend(&mut self, top: f64) -> f64 {
+        const SAMPLE: f64 = 18.0;
+        if self.data.curves.is_empty() {
+            return top;
+        }
+        let width = |name: &String| SAMPLE + GAP + self.font.width(name, TICK);
+        let widest = self.data.curves.iter().map(width).fold(0.0, f64::max);
+        let column = widest + 2.0 * MARGIN;
+        let room = self.scene.width - 2.0 * MARGIN;
+        let columns = ((room + 2.0 * MARGIN) / column).floor().max(1.0) as usize;
+        let columns = columns.min(self.data.curves.len());
+        let left = (self.scene.width - columns as f64 * column + 2.0 * MARGIN) / 2.0;
+        let line = TICK + GAP;
+        for (index, name) in self.data.curves.iter().enumerate() {
+            let x = left.max(MARGIN) + (index % columns) as f64 * column;
+            let y = top + (index / columns) as f64 * line + TICK / 2.0;
+            let stroke = self.stroke(index);
+            self.scene.line(vec![(x, y), (x + SAMPLE, y)], stroke);
+            if !self.plain {
+                self.marker((x + SAMPLE / 2.0, y), index);
+            }
+            let base = (x + SAMPLE + GAP, y + TICK * 0.36);
+            self.scene.text(base, TICK, Anchor::Start, name);
+        }
+        top + self.data.curves.len().div_ceil(columns) as f64 * line + GAP
+    }
+
+    /// Draws all panels, and ends the scene beneath them.
+    fn panels(&mut self, top: f64, width: Width) {
+        let count = self.data.panels.len();
+        let most = match width {
+            Width::Column => 2,
+            Width::Page => 3,
+        };
+        let columns = if count == 4 { 2 } else { count.min(most) };
+        let rows = count.div_ceil(columns);
+        let ticks = self
+            .y
+            .major
+            .iter()
+            .map(|(_, text)| self.font.width(text, TICK));
+        let left = MARGIN + LABEL + GAP + ticks.fold(0.0, f64::max) + GAP + OUT;
+        let ends = self.x.major.last().map_or(0.0, |(value, text)| {
+            // Half of the last label may stand out beyond the frame.
+            let inside = (1.0 - self.x.position(*value)) * self.scene.width / columns as f64;
+            self.font.width(text, TICK) / 2.0 - inside
+        });
+        let right = self.scene.width - MARGIN.max(ends + 1.0);
+        let between = 2.0 * MARGIN;
+        let panel = (right - left - between * (columns - 1) as f64) / columns as f64;
+        let height = SHAPE * panel.min(220.0);
+        let heading = match self.data.panels.iter().any(|panel| panel.title.is_some()) {
+            true => TICK + GAP,
+            false => 0.0,
+        };
+        let data = self.data;
+        let mut bottom = top;
+        for (index, content) in data.panels.iter().enumerate() {
+            let (column, row) = (index % columns, index / columns);
+            let below = index + columns >= count;
+            let area_left = left + column as f64 * (panel + between);
+            let step = heading + height + between;
+            let area_top = top + heading + row as f64 * step;
+            let area = Area {
+                left: area_left,
+                top: area_top,
+                right: area_left + panel,
+                bottom: area_top + height,
+            };
+            self.frame(area, column == 0, below);
+            if let Some(title) = &content.title {
+                let middle = ((area.left + area.right) / 2.0, area.top - GAP);
+                self.scene.text(middle, TICK, Anchor::Middle, title);
+            }
+            self.curves(area, content);
+            bottom = f64::max(bottom, area.bottom);
+        }
+        let middle =
+            top + heading + (rows as f64 * (heading + height + between) - between - heading) / 2.0;
+        self.scene
+            .text_upwards((MARGIN + LABEL * 0.8, middle), LABEL, &self.y.label.clone());
+        let base = bottom + GAP + TICK + GAP + LABEL;
+        let center = (left + right) / 2.0;
+        self.scene
+            .text((center, base), LABEL, Anchor::Middle, &self.x.label.clone());
+        self.scene.height = base + MARGIN;
+    }
+
+    /// Grid, frame and ticks of a panel.
+    fn frame(&mut self, area: Area, at_left: bool, below: bool) {
+        let ink = Stroke::solid(Color::INK, FRAME);
+        let grid = Stroke::solid(Color::GRID, 0.4);
+        let (x, y) = (self.x.clone(), self.y.clone());
+        for (value, text) in &y.major {
+            let (_, at) = self.place(area, (0.0, *value));
+            self.scene
+                .line(vec![(area.left, at), (area.right, at)], grid);
+            self.scene
+                .line(vec![(area.left - OUT, at), (area.left, at)], ink);
+            if at_left {
+                let base = (area.left - OUT - GAP, at + TICK * 0.36);
+                self.scene.text(base, TICK, Anchor::End, text);
+            }
+        }
+        // Names that would run into each other are left out.
+        let mut free = f64::NEG_INFINITY;
+        for (value, text) in &x.major {
+            let at = area.left + x.position(*value) * (area.right - area.left);
+            self.scene
+                .line(vec![(at, area.bottom), (at, area.bottom + OUT)], ink);
+            let half = self.font.width(text, TICK) / 2.0;
+            if below && at - half > free {
+                let base = (at, area.bottom + OUT + GAP + TICK * 0.75);
+                self.scene.text(base, TICK, Anchor::Middle, text);
+                free = at + half + GAP;
+            }
+        }
+        for value in &y.minor {
+            let (_, at) = self.place(area, (0.0, *value));
+            self.scene
+                .line(vec![(area.left - OUT / 2.0, at), (area.left, at)], ink);
+        }
+        for value in &x.minor {
+            let at = area.left + x.position(*value) * (area.right - area.left);
+            self.scene
+                .line(vec![(at, area.bottom), (at, area.bottom + OUT / 2.0)], ink);
+        }
+        let corners = [
+            (area.left, area.top),
+            (area.left, area.bottom),
+            (area.right, area.bottom),
+        ];
+        self.scene.line(corners.to_vec(), ink);
+    }
+
+    /// Curves over words stand beside each other.
+    fn dodge(&self, curve: usize) -> f64 {
+        const ROOM: f64 = 0.6;
+        let count = self.data.curves.len().max(1) as f64;
+        match self.data.x.categories.is_empty() {
+            true => 0.0,
+            false => (curve as f64 - (count - 1.0) / 2.0) * (ROOM / count).min(0.15),
+        }
+    }
+
+    fn place(&self, area: Area, (x, y): Point) -> Point {
+        let across = self.x.position(x) * (area.right - area.left);
+        let up = self.y.position(y) * (area.bottom - area.top);
+        (area.left + across, area.bottom - up)
+    }
+
+    fn curves(&mut self, area: Area, panel: &Panel) {
+        // All intervals lie behind all curves.
+        for (index, samples) in panel.curves.iter().enumerate() {
+            self.intervals(area, samples, index);
+        }
+        for (index, samples) in panel.curves.iter().enumerate() {
+            let across = |sample: &Sample| sample.x + self.dodge(index);
+            let means = samples.iter().map(|sample| (across(sample), sample.y.mean));
+            let points: Vec<_> = means.map(|mean| self.place(area, mean)).collect();
+            // Words have no order that a line could follow.
+            if self.data.x.categories.is_empty() {
+                self.scene.line(points.clone(), self.stroke(index));
+            }
+            if !self.plain {
+                points.iter().for_each(|point| self.marker(*point, index));
+            }
+        }
+    }
+
+    /// Confidence intervals: bars, or a band where points are many.
+    fn intervals(&mut self, area: Area, samples: &[Sample], index: usize) {
+        const CAP: f64 = 1.8;
+        let Stroke { color, .. } = self.stroke(index);
+        let known = samples
+            .iter()
+            .filter(|sample| sample.y.half_width.is_some());
+        if self.plain {
+            let known: Vec<_> = known.collect();
+            let upper = known.iter().map(|sample| (sample.x, high(sample)));
+            let lower = known.iter().rev().map(|sample| (sample.x, low(sample)));
+            let outline: Vec<_> = upper.chain(lower).map(|at| self.place(area, at)).collect();
+            if outline.len() > 2 {
+                self.scene.marks.push(Mark::Area(outline, color, 0.2));
+            }
+            return;
+        }
+        let thin = Stroke::solid(color, 0.7);
+        for sample in known {
+            let across = sample.x + self.dodge(index);
+            let (x, top) = self.place(area, (across, high(sample)));
+            let (_, bottom) = self.place(area, (across, low(sample)));
+            self.scene.line(vec![(x, top), (x, bottom)], thin);
+            for y in [top, bottom] {
+                self.scene.line(vec![(x - CAP, y), (x + CAP, y)], thin);
+            }
+        }
+    }
+
+    /// The marker of a curve, with an edge of paper so that it stands out from lines.
+    fn marker(&mut self, at: Point, curve: usize) {
+        let color = COLORS[curve % COLORS.len()];
+        for (size, color) in [(MARKER + 0.6, Color::PAPER), (MARKER, color)] {
+            let mark = match outline(curve, size) {
+                None => Mark::Disc(at, size, color),
+                Some(corners) => {
+                    let place = |(x, y): &Point| (at.0 + x, at.1 + y);
+                    Mark::Area(corners.iter().map(place).collect(), color, 1.0)
+                }
+            };
+            self.scene.marks.push(mark);
+        }
+    }
+}
+
+/// Corners of a curve's marker around its middle; none for a disc. All have about the same area.
+fn outline(curve: usize, size: f64) -> Option<Vec<Point>> {
+    let regular = |corners: usize, turn: f64, size: f64| -> Vec<Point> {
+        let corner = |index: usize| {
+            let angle = (turn + index as f64 / corners as f64) * std::f64::consts::TAU;
+            (size * angle.sin(), -size * angle.cos())
+        };
+        (0..corners).map(corner).collect()
+    };
+    match curve % 7 {
+        0 => None,
+        1 => Some(regular(4, 0.125, size * 1.25)),
+        2 => Some(regular(3, 0.0, size * 1.5)),
+        3 => Some(regular(4, 0.0, size * 1.35)),
+        4 => Some(regular(3, 0.5, size * 1.5)),
+        5 => Some(regular(5, 0.0, size * 1.2)),
+        _ => {
+            let arm = size * 0.45;
+            let end = size * 1.25;
+            let quarter = [(-arm, -end), (arm, -end), (arm, -arm), (end, -arm)];
+            let turned = |turns: usize, (x, y): Point| (0..turns).fold((x, y), |(x, y), _| (-y, x));
+            let corners = (0..4).flat_map(|turns| quarter.map(|corner| turned(turns, corner)));
+            Some(corners.collect())
+        }
+    }
+}
