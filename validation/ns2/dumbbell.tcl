@@ -3,8 +3,9 @@
 #   ns dumbbell.tcl key=value ...      (keys and defaults: `set p(...)` below)
 #
 # Prints, for every flow, the segments acknowledged between `from` and `to`, and for the
-# bottleneck its mean queue and its drops in the same time. Times are seconds, rates bits per
-# second of IP packets, sizes bytes; every data packet is 1500 bytes of IP, every ACK 40.
+# bottleneck its mean queue and its drops in the same time (not with meter=off, which is for
+# timing). Times are seconds, rates bits per second of IP packets, sizes bytes; every data packet
+# is 1500 bytes of IP, every ACK 40.
 
 array set p {
     tcp        reno
@@ -19,6 +20,7 @@ array set p {
     from       15
     to         60
     window     1000000
+    meter      on
 }
 foreach argument $argv {
     if {![regexp {^([a-z]+)=(.*)$} $argument -> key value] || ![info exists p($key)]} {
@@ -134,14 +136,19 @@ foreach rtt $rtts start $starts {
     incr flow
 }
 
-set monitor [$ns monitor-queue $left $right ""]
-set backlog [$monitor get-pkts-integrator]
+if {$p(meter)} {
+    set monitor [$ns monitor-queue $left $right ""]
+    set backlog [$monitor get-pkts-integrator]
+}
 
 # A reading of all counters that are differenced at the end.
 proc reading {} {
-    global ns tcp flow monitor backlog
-    $backlog newpoint [$ns now] [$backlog set lasty_]
-    set counters [list [$backlog set sum_] [$monitor set parrivals_] [$monitor set pdrops_]]
+    global ns p tcp flow monitor backlog
+    set counters {0 0 0}
+    if {$p(meter)} {
+        $backlog newpoint [$ns now] [$backlog set lasty_]
+        set counters [list [$backlog set sum_] [$monitor set parrivals_] [$monitor set pdrops_]]
+    }
     for {set i 0} {$i < $flow} {incr i} {
         lappend counters [$tcp($i) set ack_] [$tcp($i) set ndatapack_]
     }
@@ -149,7 +156,8 @@ proc reading {} {
 }
 
 proc finish {} {
-    global p first flow
+    global p first flow clock
+    puts [format "wall_s %.6f" [expr {([clock microseconds] - $clock) / 1e6}]]
     set seconds [expr {double($p(to)) - $p(from)}]
     set differences {}
     foreach before $first after [reading] {
@@ -160,13 +168,17 @@ proc finish {} {
     puts [format "arrived %d" [expr {int($arrived)}]]
     puts [format "dropped %d" [expr {int($dropped)}]]
     set i 0
+    set total 0
     foreach {acked sent} $rest {
-        puts "flow $i acked $acked sent $sent"
+        puts "flow $i acked $acked"
         incr i
+        incr total $sent
     }
+    puts "sent $total"
     exit 0
 }
 
 $ns at $p(from) {set first [reading]}
 $ns at $p(to) finish
+set clock [clock microseconds]
 $ns run

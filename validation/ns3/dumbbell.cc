@@ -41,6 +41,7 @@ struct Parameters
     uint32_t seed = 1;
     double from = 15;
     double to = 60;
+    bool meter = true; // false for timing
     bool describe = false;
 };
 
@@ -208,6 +209,7 @@ main(int argc, char* argv[])
     arguments.AddValue("seed", "run number of the random streams", p.seed);
     arguments.AddValue("from", "measured from, s", p.from);
     arguments.AddValue("to", "measured to, s", p.to);
+    arguments.AddValue("meter", "measure the bottleneck's queue", p.meter);
     arguments.AddValue("describe", "print the attributes in force and stop", p.describe);
     arguments.Parse(argc, argv);
 
@@ -273,7 +275,10 @@ main(int argc, char* argv[])
     Ipv4GlobalRoutingHelper::PopulateRoutingTables();
 
     QueueMeter meter;
-    meter.Attach(DynamicCast<PointToPointNetDevice>(bottleneck.Get(0))->GetQueue());
+    if (p.meter)
+    {
+        meter.Attach(DynamicCast<PointToPointNetDevice>(bottleneck.Get(0))->GetQueue());
+    }
     std::vector<uint64_t> before(sinks.size());
     Simulator::Schedule(Seconds(p.from), [&] {
         meter.Reset();
