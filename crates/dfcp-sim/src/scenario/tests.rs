@@ -168,6 +168,24 @@ fn errors_name_the_line_and_what_would_be_right() {
             13,
             &["1448 B", "MTU"],
         ),
+        (
+            "protocol",
+            "tcp = { send_window = \"1 kB\" }\nprotocol",
+            13,
+            &["`send_window`: 1000 B hold no segment of 1448 B"],
+        ),
+        (
+            "protocol",
+            "tcp = { rto_min = \"2 min\" }\nprotocol",
+            13,
+            &["`rto_min`", "\"200 ms\""],
+        ),
+        (
+            "protocol",
+            "size = \"9000 TB\"\nprotocol",
+            13,
+            &["2^32 segments"],
+        ),
         // Queues that cannot work.
         (
             "delay",
@@ -536,7 +554,7 @@ fn transports_inherit_and_follow_the_path() {
         initial_window = 3
         timestamps = false
         delayed_ack = "off"
-        cubic = {{ c = 0.5 }}
+        cubic = {{ fast_convergence = false }}
         "#
     );
     let scenario = read(&text);
@@ -551,7 +569,10 @@ fn transports_inherit_and_follow_the_path() {
     let CongestionSpec::Cubic(cubic) = &tcp[0].congestion else {
         panic!("{:?}", tcp[0].congestion);
     };
-    assert_eq!((cubic.beta, cubic.c), (717.0 / 1024.0, 0.5));
+    assert_eq!(
+        (cubic.beta, cubic.fast_convergence),
+        (717.0 / 1024.0, false)
+    );
     assert_eq!(tcp[1].congestion, CongestionSpec::NewReno);
 }
 
