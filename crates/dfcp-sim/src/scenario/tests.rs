@@ -24,7 +24,7 @@ fn read(text: &str) -> Scenario {
     Scenario::from_toml(text, "test.toml").unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// Reads `BASE` with one line replaced and `more` added at the end.
+/// Reads `BASE` with `old` replaced.
 fn changed(old: &str, new: &str) -> Result<Scenario, ScenarioError> {
     assert!(BASE.contains(old), "{old}");
     Scenario::from_toml(&BASE.replace(old, new), "test.toml")
