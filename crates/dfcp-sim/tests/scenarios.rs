@@ -105,3 +105,24 @@ fn damaged_examples_are_refused_politely() {
         "{passed} passed, {refused} refused"
     );
 }
+
+#[test]
+fn every_key_is_documented() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let docs = std::fs::read_to_string(folder.join("scenarios.md")).expect("there are docs");
+    for (file, text) in examples() {
+        let scenario = Scenario::from_toml(&text, &file).unwrap_or_else(|e| panic!("{e}"));
+        let written = scenario.to_toml_with_defaults();
+        let body = written.lines().filter(|line| !line.starts_with('['));
+        for key in body
+            .filter_map(|line| line.split_once(" = "))
+            .map(|(key, _)| key)
+        {
+            let named = ["`{}`", "`{} =", "\n{} ="].map(|shape| shape.replace("{}", key));
+            assert!(
+                named.iter().any(|name| docs.contains(name.as_str())),
+                "`{key}` is not in docs/scenarios.md"
+            );
+        }
+    }
+}

@@ -28,6 +28,7 @@ pub(super) struct Flows<'a> {
     pub flows: Vec<FlowSpec>,
     entries: Vec<Entry<'a>>,
     hops: Vec<Hop>,
+    root: &'a Table,
 }
 
 /// One `[[flow]]`.
@@ -56,6 +57,7 @@ impl<'a> Flows<'a> {
             flows: Vec::new(),
             entries: Vec::new(),
             hops: network.wires.iter().map(|wire| wire.hop).collect(),
+            root,
         };
         let hops = read.hops.clone();
         let mut routes = Routes::new(network.graph.nodes.len(), &hops);
@@ -149,8 +151,16 @@ impl<'a> Flows<'a> {
             let entry = &mut self.entries[flow.entry];
             let mtus = flow.forward.iter().map(|link| links[link.0].params.mtu);
             let mtu = mtus.min().unwrap_or(u32::MAX);
-            flow.protocol = entry.transport.settle(mtu, entry.node)?;
+            flow.protocol = entry.transport.settle(mtu, |section, key| {
+                stated(self.root, entry.node, section, key)
+            })?;
             flow.size = entry.size(replicas[flow.entry], &flow.protocol)?;
+            if let (ProtocolSpec::Tcp(tcp), Some(size)) = (&flow.protocol, flow.size)
+                && size.div_ceil(u64::from(tcp.mss)) >= u64::from(u32::MAX)
+            {
+                let message = format!("`size`: {size} B are more than 2^32 segments of TCP");
+                return Err(Fault::new(entry.place("size"), message));
+            }
             replicas[flow.entry] += 1;
         }
         Ok(())
@@ -386,9 +396,9 @@ fn transport(root: &Table, settings: &FlowSettings, node: &Node) -> Result<Trans
     let tcp = layered(TcpSettings::default(), root, node, "tcp")?;
     let dfcp = layered(DfcpSpec::default(), root, node, "dfcp")?;
     let udp = layered(UdpSettings::default(), root, node, "udp")?;
-    if tcp.rest.rto_min > tcp.rest.rto_max {
-        let message = "`rto_min` is greater than `rto_max`";
-        return Err(Fault::new(place(node, "tcp"), message));
+    if tcp.rest.rto_min.is_zero() || tcp.rest.rto_min > tcp.rest.rto_max {
+        let message = "`rto_min` is zero or greater than `rto_max`: write for example \"200 ms\"";
+        return Err(Fault::new(stated(root, node, "tcp", "rto_min"), message));
     }
     Ok(match protocol {
         ProtocolName::TcpNewReno => Transport::Tcp(tcp, CongestionSpec::NewReno),
@@ -421,6 +431,20 @@ fn transport(root: &Table, settings: &FlowSettings, node: &Node) -> Result<Trans
     })
 }
 
+/// Where a setting of a transport is written: in the flow, or in the section of its own.
+fn stated(root: &Table, flow: &Node, section: &str, key: &str) -> Place {
+    let layers = [
+        flow.table().ok().and_then(|table| table.get(section)),
+        root.get(section),
+    ];
+    let mut layers = layers
+        .into_iter()
+        .flatten()
+        .filter_map(|layer| layer.table().ok());
+    let found = layers.find_map(|table| table.get(key));
+    found.map_or(flow.place, |node| node.place)
+}
+
 impl Transport {
     fn placeholder(&self) -> ProtocolSpec {
         match self {
@@ -434,7 +458,11 @@ impl Transport {
     }
 
     /// The protocol on a path of this MTU.
-    fn settle(&self, mtu: u32, node: &Node) -> Result<ProtocolSpec, Fault> {
+    fn settle(
+        &self,
+        mtu: u32,
+        stated: impl Fn(&str, &str) -> Place,
+    ) -> Result<ProtocolSpec, Fault> {
         match self {
             Self::Tcp(tcp, congestion) => {
                 let options = match (tcp.rest.timestamps, tcp.rest.headers) {
@@ -448,7 +476,17 @@ impl Transport {
                         "`mss`: segments of {mss} B do not fit the path: its MTU of {mtu} B leaves \
                          {room} B beside the headers"
                     );
-                    return Err(Fault::new(place(node, "tcp"), message));
+                    return Err(Fault::new(stated("tcp", "mss"), message));
+                }
+                let windows = [
+                    ("send_window", tcp.rest.send_window),
+                    ("receive_window", tcp.rest.receive_window),
+                ];
+                for (key, window) in windows {
+                    if let Some(bytes) = window.filter(|bytes| *bytes < u64::from(mss)) {
+                        let message = format!("`{key}`: {bytes} B hold no segment of {mss} B");
+                        return Err(Fault::new(stated("tcp", key), message));
+                    }
                 }
                 Ok(ProtocolSpec::Tcp(TcpSpec {
                     congestion: congestion.clone(),
@@ -459,7 +497,7 @@ impl Transport {
             Self::Udp(udp) if udp.packet > mtu => {
                 let packet = udp.packet;
                 let message = format!("`packet`: {packet} B exceed the path's MTU of {mtu} B");
-                Err(Fault::new(place(node, "udp"), message))
+                Err(Fault::new(stated("udp", "packet"), message))
             }
             Self::Udp(udp) => Ok(ProtocolSpec::Udp(*udp)),
             Self::Dfcp(dfcp) => Ok(ProtocolSpec::Dfcp(dfcp.clone())),

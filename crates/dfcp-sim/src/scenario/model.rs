@@ -304,6 +304,12 @@ pub struct TcpSpec {
     pub rto_min: Duration,
     /// Greatest retransmission timeout.
     pub rto_max: Duration,
+    /// The least that the timeout exceeds the smoothed round-trip time (G of RFC 6298).
+    pub rto_granularity: Duration,
+    /// How the window comes down when a loss is found.
+    pub reduction: ReductionSpec,
+    /// Whether lost retransmissions are found by later deliveries and not only by the timeout.
+    pub find_lost_retransmissions: bool,
     /// Whether a SYN exchange comes first.
     pub handshake: bool,
     /// Selective acknowledgements (RFC 2018, RFC 6675); NewReno (RFC 6582) without.
@@ -322,6 +328,15 @@ pub struct TcpSpec {
     pub receive_window: Option<u64>,
     /// Headers on the wire.
     pub headers: HeaderSpec,
+}
+
+/// How the window comes down when a loss is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReductionSpec {
+    /// At once (RFC 6675, RFC 6582; ns-2).
+    AtOnce,
+    /// In proportion to what is delivered (RFC 6937; Linux since 3.2, ns-3).
+    Proportional,
 }
 
 /// When a TCP receiver acknowledges.
@@ -364,12 +379,8 @@ pub struct CubicSpec {
     pub variant: CubicVariant,
     /// Multiplicative decrease.
     pub beta: f64,
-    /// Steepness, segments a second cubed.
-    pub c: f64,
     /// Whether a window that shrinks again gives way faster.
     pub fast_convergence: bool,
-    /// Whether it is never slower than Reno would be.
-    pub tcp_friendly: bool,
     /// How slow start ends.
     pub hystart: HystartSpec,
 }
@@ -380,7 +391,7 @@ pub enum CubicVariant {
     /// RFC 9438.
     Rfc9438,
     /// CUBIC v2.2 of Linux 2.6.26.
-    Linux2_6_26,
+    Linux2626,
 }
 
 /// How slow start ends before a loss.

@@ -1,6 +1,9 @@
 use super::*;
 use dfcp_proto::{Duration, Instant, Rate};
 
+mod errors;
+mod sweeps;
+
 /// A dumbbell of two pairs; tests add to it or replace lines of it.
 const BASE: &str = r#"schema = 1
 [run]
@@ -21,7 +24,7 @@ fn read(text: &str) -> Scenario {
     Scenario::from_toml(text, "test.toml").unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// Reads `BASE` with one line replaced and `more` added at the end.
+/// Reads `BASE` with `old` replaced.
 fn changed(old: &str, new: &str) -> Result<Scenario, ScenarioError> {
     assert!(BASE.contains(old), "{old}");
     Scenario::from_toml(&BASE.replace(old, new), "test.toml")
@@ -40,247 +43,6 @@ fn route(scenario: &Scenario, links: &[LinkIndex]) -> Vec<String> {
         .iter()
         .map(|link| scenario.links[link.0].name.clone())
         .collect()
-}
-
-#[test]
-fn errors_name_the_line_and_what_would_be_right() {
-    // What is replaced in BASE, by what, the line, words of the message.
-    let cases: &[(&str, &str, usize, &[&str])] = &[
-        // Unknown keys.
-        (
-            "warmup",
-            "warmpu",
-            4,
-            &["no key `warmpu`", "Did you mean `warmup`?"],
-        ),
-        (
-            "[run]",
-            "[runn]",
-            2,
-            &["no key `runn`", "Did you mean `run`?"],
-        ),
-        (
-            "delay = \"5 ms\"",
-            "dely = \"5 ms\"",
-            11,
-            &["Did you mean `delay`?"],
-        ),
-        (
-            "pairs = 2",
-            "hosts = 2",
-            7,
-            &["[topology] has no key `hosts`", "`pairs`"],
-        ),
-        (
-            "protocol",
-            "tcp = { mms = 1 }\nprotocol",
-            13,
-            &["no key `mms`", "`mss`"],
-        ),
-        (
-            "delay",
-            "queue = { lmit = 1 }\ndelay",
-            11,
-            &["no key `lmit`", "`limit`"],
-        ),
-        // Unknown words and names.
-        (
-            "dumbbell",
-            "dumbell",
-            6,
-            &["Did you mean \"dumbbell\"?", "parking-lot"],
-        ),
-        ("tcp-cubic", "cubic", 13, &["It can be", "tcp-cubic"]),
-        (
-            "link.bottleneck",
-            "link.botleneck",
-            10,
-            &["Did you mean `bottleneck`?"],
-        ),
-        (
-            "protocol",
-            "from = \"a\"\nto = \"b\"\nprotocol",
-            13,
-            &["no node `a`", "`source-1`"],
-        ),
-        // Wrong units.
-        (
-            "\"1 Gbit/s\"",
-            "\"10 ms\"",
-            9,
-            &["is a time", "\"10 Mbit/s\""],
-        ),
-        (
-            "\"1 Gbit/s\"",
-            "\"1 gbit/s\"",
-            9,
-            &["`gbit/s` is none", "`Gbit/s`"],
-        ),
-        ("\"1 Gbit/s\"", "1000", 9, &["has no unit", "\"10 Mbit/s\""]),
-        ("\"5 ms\"", "5", 11, &["has no unit", "\"10 ms\""]),
-        ("\"5 ms\"", "\"5 kB\"", 11, &["is a size", "\"10 ms\""]),
-        ("\"60 s\"", "true", 3, &["`duration`", "\"10 ms\""]),
-        (
-            "delay",
-            "queue = { limit = 100 }\ndelay",
-            11,
-            &["no unit", "\"1000 packets\""],
-        ),
-        ("delay", "loss = \"1 %\"\ndelay", 11, &["`loss`", "0.01"]),
-        // Out of range.
-        (
-            "\"1 Gbit/s\"",
-            "\"-1 Gbit/s\"",
-            9,
-            &["is negative", "\"10 Mbit/s\""],
-        ),
-        (
-            "\"1 Gbit/s\"",
-            "\"0 bit/s\"",
-            9,
-            &["rate of zero", "loss = 1"],
-        ),
-        ("\"5 ms\"", "\"-5 ms\"", 11, &["is negative"]),
-        (
-            "delay",
-            "loss = 1.5\ndelay",
-            11,
-            &["1.5 is not within 0 to 1"],
-        ),
-        ("pairs = 2", "pairs = 0", 7, &["0 is not within 1"]),
-        ("\"15 s\"", "\"70 s\"", 4, &["warm-up", "not shorter"]),
-        ("protocol", "weight = 0\nprotocol", 13, &["`weight`"]),
-        (
-            "protocol",
-            "start = \"60 s\"\nprotocol",
-            13,
-            &["not before the end", "60 s"],
-        ),
-        (
-            "protocol",
-            "stop = \"0 s\"\nprotocol",
-            13,
-            &["not after the start"],
-        ),
-        (
-            "protocol",
-            "tcp = { mss = \"1461 B\" }\nprotocol",
-            13,
-            &["1448 B", "MTU"],
-        ),
-        // Queues that cannot work.
-        (
-            "delay",
-            "queue = { discipline = \"drr\", limit = \"0 packets\" }\ndelay",
-            11,
-            &["limit of zero", "\"1000 packets\""],
-        ),
-        (
-            "delay",
-            "queue = { limit = \"1 kB\" }\ndelay",
-            11,
-            &["no packet of 1500 B"],
-        ),
-        (
-            "delay",
-            "queue = { weights = { gold = 2 } }\ndelay",
-            11,
-            &["no flow is of class `gold`"],
-        ),
-        // What is missing.
-        ("schema = 1", "title = \"\"", 1, &["write `schema = 1`"]),
-        (
-            "schema = 1",
-            "schema = 2",
-            1,
-            &["schema 2", "write `schema = 1`"],
-        ),
-        (
-            "rate = \"1 Gbit/s\"",
-            "",
-            10,
-            &["no rate", "[link.default]"],
-        ),
-        ("protocol = \"tcp-cubic\"", "", 12, &["needs a `protocol`"]),
-        (
-            "protocol = \"tcp-cubic\"",
-            "protocol = \"udp-cbr\"",
-            12,
-            &["udp.rate"],
-        ),
-        (
-            "[link.bottleneck]",
-            "[link.bottleneck]\nbetween = [\"x\", \"y\"]",
-            10,
-            &["has a link `bottleneck` already"],
-        ),
-        (
-            "[link.bottleneck]",
-            "[link.loop]\nbetween = [\"x\", \"x\"]\n[link.bottleneck]",
-            10,
-            &["joins `x` with itself"],
-        ),
-        (
-            "protocol = \"tcp-cubic\"",
-            "protocol = \"auto\"\n[[flow]]\nname = \"flow-0\"\nprotocol = \"auto\"",
-            15,
-            &["two flows are called `flow-0`"],
-        ),
-        (
-            "protocol = \"tcp-cubic\"",
-            "class = \"c\"\nprotocol = \"auto\"\n[[flow]]\nclass = \"c\"\nweight = 2\nprotocol = \"auto\"",
-            17,
-            &["class `c` has weight 1", "2 here"],
-        ),
-        (
-            "[[flow]]\nprotocol = \"tcp-cubic\"",
-            "",
-            1,
-            &["no flows", "[[flow]]"],
-        ),
-        (
-            "kind = \"dumbbell\"\npairs = 2",
-            "",
-            5,
-            &["there are no links", "between"],
-        ),
-        // Not TOML, and values TOML has but scenarios have not.
-        ("pairs = 2", "pairs = = 2", 7, &[]),
-        ("pairs = 2", "pairs = inf", 7, &["finite"]),
-        ("pairs = 2", "pairs = 2026-01-01", 7, &["date"]),
-        ("pairs = 2", "pairs = 99999999999999999999", 7, &["large"]),
-    ];
-    for (old, new, line, words) in cases {
-        let error = match changed(old, new) {
-            Err(error) => error,
-            Ok(_) => panic!("`{new}` passed"),
-        };
-        let shown = error.to_string();
-        assert!(
-            shown.starts_with(&format!("test.toml:{line}: ")),
-            "`{new}`: {shown}"
-        );
-        for word in *words {
-            assert!(shown.contains(word), "`{new}`: {shown}\nlacks {word}");
-        }
-    }
-}
-
-#[test]
-fn a_flow_without_a_route_is_refused() {
-    let text = r#"
-        schema = 1
-        link.default.rate = "1 Mbit/s"
-        link.one.between = ["a", "b"]
-        link.two.between = ["c", "d"]
-        flow = [{ protocol = "auto", from = "a", to = "d" }]
-    "#;
-    let error = Scenario::from_toml(text, "islands.toml").expect_err("two islands");
-    assert_eq!(error.line, Some(6));
-    assert!(
-        error.message.contains("no route from `a` to `d`"),
-        "{error}"
-    );
 }
 
 #[test]
@@ -536,7 +298,7 @@ fn transports_inherit_and_follow_the_path() {
         initial_window = 3
         timestamps = false
         delayed_ack = "off"
-        cubic = {{ c = 0.5 }}
+        cubic = {{ fast_convergence = false }}
         "#
     );
     let scenario = read(&text);
@@ -551,7 +313,10 @@ fn transports_inherit_and_follow_the_path() {
     let CongestionSpec::Cubic(cubic) = &tcp[0].congestion else {
         panic!("{:?}", tcp[0].congestion);
     };
-    assert_eq!((cubic.beta, cubic.c), (717.0 / 1024.0, 0.5));
+    assert_eq!(
+        (cubic.beta, cubic.fast_convergence),
+        (717.0 / 1024.0, false)
+    );
     assert_eq!(tcp[1].congestion, CongestionSpec::NewReno);
 }
 
@@ -721,119 +486,5 @@ fn traces_are_loaded_by_the_caller() {
             .expect_err("no mark")
             .message
             .contains("`?` is no mark")
-    );
-}
-
-#[test]
-fn sweeps_are_grids_of_values_and_seeds() {
-    let text = format!(
-        r#"{BASE}
-        [sweep]
-        seeds = "3..4"
-        grid.link.bottleneck.loss = [0.0, 0.1]
-        [[sweep.zip]]
-        topology.pairs = [1, 5, 9]
-        flow.0.count = [2, 10, 18]
-        "#
-    );
-    let sweep = Sweep::from_toml(&text, "test.toml").unwrap_or_else(|e| panic!("{e}"));
-    assert_eq!(sweep.len(), 2 * 3 * 2);
-    let names: Vec<_> = sweep.parameters().collect();
-    assert_eq!(
-        names,
-        ["link.bottleneck.loss", "topology.pairs", "flow.0.count"]
-    );
-    let point = sweep.point(9).unwrap_or_else(|e| panic!("{e}"));
-    let values: Vec<_> = point.parameters.iter().map(|p| p.text.as_str()).collect();
-    assert_eq!(
-        (values.as_slice(), point.seed),
-        (["0.1", "5", "10"].as_slice(), 4)
-    );
-    assert_eq!(point.scenario.flows.len(), 10);
-    assert_eq!(
-        link(&point.scenario, "bottleneck").params.loss,
-        LossSpec::Bernoulli(0.1)
-    );
-    assert_eq!(point.scenario.run.seed, crate::Seed(4));
-    assert!(sweep.point(12).is_err());
-    // Without [sweep] the scenario itself is the only point.
-    let single = Sweep::from_toml(BASE, "test.toml").unwrap_or_else(|e| panic!("{e}"));
-    assert_eq!(single.len(), 1);
-    let point = single.point(0).unwrap_or_else(|e| panic!("{e}"));
-    assert_eq!(point.scenario, read(BASE));
-}
-
-#[test]
-fn swept_quantities_are_numbers_for_plots() {
-    let text = format!("{BASE}[sweep]\ngrid.link.bottleneck.delay = [\"10 ms\", \"1 s\"]");
-    let sweep = Sweep::from_toml(&text, "test.toml").unwrap_or_else(|e| panic!("{e}"));
-    let point = sweep.point(0).unwrap_or_else(|e| panic!("{e}"));
-    let Parameter {
-        text, number, unit, ..
-    } = &point.parameters[0];
-    assert_eq!((text.as_str(), *number, *unit), ("10 ms", Some(0.01), "s"));
-}
-
-#[test]
-fn sweep_errors_name_the_line_of_the_value() {
-    let cases: &[(&str, usize, &str)] = &[
-        (
-            "grid.link.bottleneck.loss = [0.0,\n2.0]",
-            16,
-            "not within 0 to 1",
-        ),
-        (
-            "grid.link.botleneck.loss = [0.0]",
-            15,
-            "Did you mean `bottleneck`?",
-        ),
-        ("grid.flow.7.size = [\"1 kB\"]", 15, "there is no `flow.7`"),
-        ("grid.topology.pairs = 3", 15, "[3]"),
-        ("grid.topology.pairs = []", 15, "no values"),
-        ("gird.topology.pairs = [1]", 15, "Did you mean `grid`?"),
-        ("seeds = \"4..1\"", 15, "\"1..10\""),
-        ("seeds = [1, -1]", 15, "-1 should be"),
-        ("grid.run.seed = [1]", 15, "sweep.seeds"),
-        (
-            "zip = [{ topology.pairs = [1, 2], flow.0.count = [1] }]",
-            15,
-            "zipped",
-        ),
-        (
-            "grid.topology.pairs = [1]\nzip = [{ topology.pairs = [2] }]",
-            16,
-            "swept twice",
-        ),
-    ];
-    for (lines, line, words) in cases {
-        let text = format!("{BASE}[sweep]\n{lines}\n");
-        let error = Sweep::from_toml(&text, "test.toml")
-            .expect_err(lines)
-            .to_string();
-        assert!(
-            error.starts_with(&format!("test.toml:{line}: ")),
-            "{lines}: {error}"
-        );
-        assert!(error.contains(words), "{lines}: {error}");
-    }
-}
-
-#[test]
-fn a_sweep_over_protocols_keeps_the_settings_of_each() {
-    let text = format!(
-        r#"{BASE}tcp = {{ initial_window = 3 }}
-        dfcp = {{ control = "500 Mbit/s" }}
-        [sweep]
-        grid.flow.0.protocol = ["tcp-cubic", "auto"]
-        "#
-    );
-    let sweep = Sweep::from_toml(&text, "test.toml").unwrap_or_else(|e| panic!("{e}"));
-    let second = sweep.point(1).unwrap_or_else(|e| panic!("{e}"));
-    let ProtocolSpec::Dfcp(dfcp) = &second.scenario.flows[0].protocol else {
-        panic!("{:?}", second.scenario.flows[0].protocol);
-    };
-    assert_eq!(
-        dfcp.control,
-        ControlSpec::Fixed(Rate::from_bps(500_000_000))
     );
 }

@@ -29,11 +29,14 @@ impl Default for TcpSettings {
             rest: TcpSpec {
                 congestion: CongestionSpec::NewReno,
                 mss: 0,
-                initial_window: 10,                  // RFC 6928
-                initial_ssthresh: None,              // RFC 5681 §3.1
-                rto_initial: Duration::from_secs(1), // RFC 6298 §2.1
-                rto_min: Duration::from_millis(200), // Linux
-                rto_max: Duration::from_secs(60),    // RFC 6298 §2.5
+                initial_window: 10,                          // RFC 6928
+                initial_ssthresh: None,                      // RFC 5681 §3.1
+                rto_initial: Duration::from_secs(1),         // RFC 6298 §2.1
+                rto_min: Duration::from_millis(200),         // Linux
+                rto_max: Duration::from_secs(60),            // RFC 6298 §2.5
+                rto_granularity: Duration::from_millis(200), // Linux, in effect
+                reduction: ReductionSpec::AtOnce,
+                find_lost_retransmissions: false,
                 handshake: true,
                 sack: true,
                 timestamps: true,
@@ -74,6 +77,14 @@ impl Section for TcpSettings {
         f.item("rto_initial", &mut tcp.rto_initial, Time);
         f.item("rto_min", &mut tcp.rto_min, Time);
         f.item("rto_max", &mut tcp.rto_max, Time);
+        f.item("rto_granularity", &mut tcp.rto_granularity, Time);
+        let reductions = [
+            ("at-once", ReductionSpec::AtOnce),
+            ("proportional", ReductionSpec::Proportional),
+        ];
+        f.item("reduction", &mut tcp.reduction, OneOf(&reductions));
+        let find = &mut tcp.find_lost_retransmissions;
+        f.item("find_lost_retransmissions", find, Flag);
         f.item("handshake", &mut tcp.handshake, Flag);
         f.item("sack", &mut tcp.sack, Flag);
         f.item("timestamps", &mut tcp.timestamps, Flag);
@@ -101,9 +112,7 @@ pub(in crate::scenario) struct CubicSettings {
     variant: CubicVariant,
     /// `None` for the variant's.
     beta: Option<f64>,
-    c: f64,
     fast_convergence: bool,
-    tcp_friendly: bool,
     hystart: HystartSpec,
 }
 
@@ -113,9 +122,7 @@ impl Default for CubicSettings {
         Self {
             variant: CubicVariant::Rfc9438,
             beta: None,
-            c: 0.4,
             fast_convergence: true,
-            tcp_friendly: true,
             hystart: HystartSpec::Off,
         }
     }
@@ -125,21 +132,15 @@ impl Section for CubicSettings {
     fn fields(&mut self, f: &mut Fields<'_>) {
         let variants = [
             ("rfc9438", CubicVariant::Rfc9438),
-            ("linux-2.6.26", CubicVariant::Linux2_6_26),
+            ("linux-2.6.26", CubicVariant::Linux2626),
         ];
         let hystart = [
             ("off", HystartSpec::Off),
             ("rfc9406", HystartSpec::PlusPlus),
         ];
         f.item("variant", &mut self.variant, OneOf(&variants));
-        f.item(
-            "beta",
-            &mut self.beta,
-            OrWord("variant", Number(0.01, 0.99)),
-        );
-        f.item("c", &mut self.c, Number(1e-6, 1e3));
+        f.item("beta", &mut self.beta, OrWord("variant", Number(0.1, 0.99)));
         f.item("fast_convergence", &mut self.fast_convergence, Flag);
-        f.item("tcp_friendly", &mut self.tcp_friendly, Flag);
         f.item("hystart", &mut self.hystart, OneOf(&hystart));
     }
 }
@@ -149,14 +150,12 @@ impl CubicSettings {
     pub fn spec(&self) -> CubicSpec {
         let beta = match self.variant {
             CubicVariant::Rfc9438 => 0.7,
-            CubicVariant::Linux2_6_26 => 717.0 / 1024.0,
+            CubicVariant::Linux2626 => 717.0 / 1024.0,
         };
         CubicSpec {
             variant: self.variant,
             beta: self.beta.unwrap_or(beta),
-            c: self.c,
             fast_convergence: self.fast_convergence,
-            tcp_friendly: self.tcp_friendly,
             hystart: self.hystart,
         }
     }
