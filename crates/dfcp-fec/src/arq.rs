@@ -85,6 +85,10 @@ impl BlockDecoder for ArqDecoder {
         u32::from(!self.complete)
     }
 
+    fn solve_operations(&self) -> u64 {
+        0
+    }
+
     fn solve(&mut self) -> Result<bool, FecError> {
         Ok(self.complete)
     }
@@ -93,8 +97,8 @@ impl BlockDecoder for ArqDecoder {
         self.complete
     }
 
-    fn prefix(&self) -> usize {
-        if self.complete { self.source.len() } else { 0 }
+    fn prefix_symbols(&self) -> usize {
+        usize::from(self.complete)
     }
 
     fn source(&self) -> &[u8] {

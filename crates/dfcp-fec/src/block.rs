@@ -70,6 +70,10 @@ pub trait BlockDecoder: Send + Debug {
     /// Further symbols needed before [`solve`](Self::solve) can succeed; 0 means solvable.
     fn needed(&self) -> u32;
 
+    /// What [`solve`](Self::solve) would cost now, in multiply-accumulates of whole symbols: for
+    /// hosts that charge for time instead of spending it.
+    fn solve_operations(&self) -> u64;
+
     /// Rebuilds what is missing. `Ok(true)`: the block is complete. `Ok(false)`: it needs more,
     /// and [`needed`](Self::needed) says how many.
     ///
@@ -80,9 +84,13 @@ pub trait BlockDecoder: Send + Debug {
     /// Whether every source symbol is present. No solve is needed if all of them were received.
     fn is_complete(&self) -> bool;
 
-    /// Bytes of source present without a gap from the block's start, for delivery in order before
-    /// the block is complete.
-    fn prefix(&self) -> usize;
+    /// Source symbols present without a gap from the block's start.
+    fn prefix_symbols(&self) -> usize;
+
+    /// Bytes of these, for delivery in order before the block is complete.
+    fn prefix(&self) -> usize {
+        self.prefix_symbols() * self.spec().symbol_size()
+    }
 
     /// The source block, K · T bytes. Before completion only the bytes of present symbols mean
     /// anything.

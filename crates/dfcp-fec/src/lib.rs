@@ -22,6 +22,7 @@ mod error;
 pub mod gf256;
 mod raptorq;
 mod spec;
+pub mod structural;
 mod symbol_set;
 
 pub use crate::arq::ArqScheme;

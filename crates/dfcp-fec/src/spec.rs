@@ -89,6 +89,14 @@ impl BlockSpec {
         self.k as usize * self.symbol_size()
     }
 
+    /// The same block with symbols of no bytes: only [`crate::structural`] has such.
+    pub(crate) fn without_bytes(self) -> Self {
+        Self {
+            symbol_size: 0,
+            ..self
+        }
+    }
+
     pub(crate) fn check_max_k(&self, max: u32) -> Result<(), FecError> {
         if self.k > max {
             return Err(FecError::SymbolCount { k: self.k, max });

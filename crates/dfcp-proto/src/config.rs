@@ -2,7 +2,30 @@
 
 use crate::profile::Profile;
 use crate::time::Duration;
+use dfcp_fec::FecScheme;
 use std::net::SocketAddr;
+
+/// What the symbols of a connection are made of. Both sides must agree.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Payload {
+    /// Bytes.
+    #[default]
+    Real,
+    /// Nothing but their sizes, for simulated networks: applications write and read lengths, and
+    /// datagrams stand for the bytes that they lack ([`crate::Transmit::elided`]). Everything
+    /// else is as with real payload: sizes, times, losses and what the blocks need.
+    Virtual,
+}
+
+impl Payload {
+    /// The code with number `id`.
+    pub(crate) fn code(self, id: dfcp_fec::SchemeId) -> &'static dyn FecScheme {
+        match self {
+            Self::Real => dfcp_fec::scheme(id),
+            Self::Virtual => dfcp_fec::structural::scheme(id),
+        }
+    }
+}
 
 /// Settings of a connection. The setters keep values within the stated bounds.
 #[derive(Clone, Debug)]
@@ -16,6 +39,7 @@ pub struct TransportConfig {
     pub(crate) keep_alive: Option<Duration>,
     pub(crate) handshake_timeout: Duration,
     pub(crate) mtu: u16,
+    pub(crate) payload: Payload,
 }
 
 /// Smallest datagram that every path must carry (RFC 9000 §14).
@@ -35,6 +59,7 @@ impl Default for TransportConfig {
             keep_alive: None,
             handshake_timeout: Duration::from_secs(8),
             mtu: 1500,
+            payload: Payload::Real,
         }
     }
 }
@@ -86,6 +111,13 @@ impl TransportConfig {
     /// Largest IP packet to try, bytes (1280 to 9000); what the path carries is found out.
     pub fn mtu(mut self, mtu: u16) -> Self {
         self.mtu = mtu.clamp(1280, 9000);
+        self
+    }
+
+    /// Whether symbols have bytes. Virtual payload is for simulated networks only: a peer with the
+    /// other kind is refused.
+    pub fn payload(mut self, payload: Payload) -> Self {
+        self.payload = payload;
         self
     }
 

@@ -166,6 +166,11 @@ impl Endpoint {
         self.connections.get_mut(&handle)
     }
 
+    /// The connection, to look at.
+    pub fn peek(&self, handle: ConnectionHandle) -> Option<&Connection> {
+        self.connections.get(&handle)
+    }
+
     /// All connections.
     pub fn connections(&mut self) -> impl Iterator<Item = (ConnectionHandle, &mut Connection)> {
         self.connections.iter_mut().map(|(h, c)| (*h, c))
@@ -331,7 +336,12 @@ impl Endpoint {
             .responder
             .accept(&facts, &ack.cookie, &params, ack.noise)
         {
-            Ok(session) if cid == ack.server_cid => session,
+            Ok(session)
+                if cid == ack.server_cid
+                    && session.params.payload() == server.transport.payload =>
+            {
+                session
+            }
             _ => {
                 self.stats.refused += 1;
                 return None;
@@ -372,6 +382,7 @@ impl Endpoint {
                 ecn: 0,
                 size,
                 segment_size: None,
+                elided: 0,
             });
         }
         let turn = self.next_turn;

@@ -4,7 +4,7 @@
 //! `cargo run --release -p dfcp-sim --example completion -- [bytes] [rate Mbit/s] [rtt ms] [runs]`
 
 use dfcp_proto::{Duration, Rate};
-use dfcp_sim::{LinkConfig, ObjectTransfer, Pair, PairConfig, Queue};
+use dfcp_sim::{Limit, LinkConfig, ObjectTransfer, Pair, PairConfig};
 
 fn main() {
     let args: Vec<f64> = std::env::args()
@@ -41,12 +41,12 @@ fn run(bytes: u64, mbit: f64, rtt: f64, loss: f64, seed: u64) -> (f64, f64) {
     let rate = Rate::from_bps((mbit * 1e6) as u64);
     let delay = Duration::from_secs_f64(rtt / 2e3);
     let packets = (rate.bytes_in(2 * delay) / 1500).max(50) as usize;
-    let queue = Queue::Packets(packets);
+    let queue = Limit::Packets(packets);
     let link = LinkConfig {
-        rate: Some(rate),
+        rate: rate.into(),
         delay,
-        queue,
-        loss,
+        queue: queue.into(),
+        loss: loss.into(),
         ..LinkConfig::default()
     };
     let mut pair = Pair::new(PairConfig::symmetric(link, seed));

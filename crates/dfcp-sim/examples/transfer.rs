@@ -5,7 +5,7 @@
 //! without RTT and loss, a grid; without a queue, one bandwidth-delay product.
 
 use dfcp_proto::{Duration, Rate};
-use dfcp_sim::{LinkConfig, ObjectTransfer, Pair, PairConfig, Queue, Side};
+use dfcp_sim::{Limit, LinkConfig, ObjectTransfer, Pair, PairConfig, Side};
 
 fn main() {
     let args: Vec<f64> = std::env::args()
@@ -43,10 +43,10 @@ fn run(megabytes: f64, mbit: f64, rtt: f64, loss: f64, queue: Option<usize>) {
     let bdp_packets = (rate.bytes_in(2 * delay) / 1500).max(50) as usize;
     let bdp_packets = queue.unwrap_or(bdp_packets);
     let link = LinkConfig {
-        rate: Some(rate),
+        rate: rate.into(),
         delay,
-        queue: Queue::Packets(bdp_packets),
-        loss,
+        queue: Limit::Packets(bdp_packets).into(),
+        loss: loss.into(),
         ..LinkConfig::default()
     };
     let size = (megabytes * 1e6) as u64;

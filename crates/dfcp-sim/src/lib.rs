@@ -1,25 +1,39 @@
-//! Deterministic links for `dfcp`: the same link runs in simulated time (tests, scenarios) and on
-//! the real clock (the demo's relay), because it never reads a clock and never asks the operating
-//! system for randomness.
+//! A deterministic network simulator for `dfcp`, and the links it is made of: the same link runs
+//! in simulated time (tests, scenarios) and on the real clock (the demo's relay), because it never
+//! reads a clock and never asks the operating system for randomness.
 //!
+//! From a scenario to its figures:
+//! - [`scenario`]: scenario files; [`topology`]: ready-made graphs;
+//! - [`run`]: builds a scenario's network, runs it, fills its [`report`]; [`metrics`]: the figures
+//!   of merit of the papers.
+//!
+//! The network:
+//! - [`engine`]: routes, hosts, virtual time;
 //! - [`link`]: a one-way link with a queue, a rate, a propagation delay and impairments;
-//! - [`pair`]: two endpoints of the protocol core joined by two links;
-//! - [`random`]: seeded random streams, one for each component;
-//! - [`report`]: what a run measured;
-//! - [`scenario`]: scenario files;
-//! - [`topology`]: ready-made graphs.
+//! - [`queue`]: queue disciplines, from DropTail to FQ-CoDel; [`packet`]: what they carry;
+//! - [`tcp`]: TCP senders and receivers;
+//! - [`random`]: seeded random streams, one for each component.
+//!
+//! And [`pair`]: two endpoints of the protocol core joined by two links, for tests of the core.
 
 #![forbid(unsafe_code)]
 
+pub mod engine;
 pub mod link;
+pub mod metrics;
 pub mod packet;
 pub mod pair;
+pub mod queue;
 pub mod random;
 pub mod report;
+pub mod run;
 pub mod scenario;
+pub mod tcp;
 pub mod topology;
 
-pub use link::{Link, LinkConfig, LinkConfigError, LinkStats, Packet, Queue};
+pub use link::{Datagram, Link, LinkConfig, LinkConfigError, LinkRate, LinkStats, LossModel};
 pub use packet::{DropCause, Ecn, FlowId, Queued};
 pub use pair::{ObjectTransfer, Pair, PairConfig, Side};
+pub use queue::{Limit, QueueConfig};
 pub use random::{Random, Seed};
+pub use run::{build, run, run_observed};

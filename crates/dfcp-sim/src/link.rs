@@ -1,7 +1,11 @@
 //! A one-way link, sans-IO: queue → transmitter (rate) → loss → propagation (delay, jitter).
 //!
-//! Each packet waits in a FIFO queue, is serialised at the link's rate, and only then may be lost:
+//! Each packet waits in a queue, is serialised at the link's rate, and only then may be lost:
 //! a lost packet has cost its share of the link, as on a radio hop behind the bottleneck.
+//!
+//! The transmitter is run lazily: whenever a packet comes or is asked for, everything that it
+//! would have done until then is done, at the times at which it would have been done. So a packet
+//! costs one event, its delivery, whatever the queue discipline.
 //!
 //! Invariants:
 //! - the link never reads a clock, and every time it keeps is computed, never observed: whoever
@@ -10,118 +14,88 @@
 //! - deliveries come in time order, ties by sequence number;
 //! - nothing panics: an out-of-range probability counts as the nearest one in range.
 
-use std::cmp::Ordering;
-use std::collections::{BinaryHeap, VecDeque};
-
 use dfcp_proto::{Duration, Instant, Rate};
 
+use crate::packet::{DropCause, Fate, Packet, Queued};
+use crate::queue::{Queue, Shares};
 use crate::random::{Random, Seed};
 
 mod config;
+mod datagram;
+mod loss;
+mod propagation;
 mod stats;
 #[cfg(test)]
 mod tests;
+mod trace;
+mod transmitter;
 
-pub use config::{LinkConfig, LinkConfigError, Queue};
-pub use stats::LinkStats;
+pub use config::{LinkConfig, LinkConfigError, LinkRate};
+pub use datagram::Datagram;
+pub use loss::{GilbertElliott, LossModel, LossModelError, LossProcess};
+pub use stats::{Histogram, LinkStats, Occupancy};
+pub use trace::{RateTrace, RateTraceError};
 
-/// A datagram or IP packet on its way over a link.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Packet {
-    /// The bytes carried.
-    pub data: Vec<u8>,
-    /// The ECN codepoint of RFC 3168: the low two bits.
-    pub ecn: u8,
-    /// Opaque to the link: whatever the caller wants to recognise the packet by.
-    pub tag: u64,
-}
-
-impl Packet {
-    /// The ECN codepoint "congestion experienced".
-    pub const CE: u8 = 0b11;
-
-    /// A packet that carries `data`, not ECN-capable.
-    pub fn new(data: Vec<u8>) -> Self {
-        Self {
-            data,
-            ..Self::default()
-        }
-    }
-}
+use propagation::Propagation;
+use transmitter::Transmitter;
 
 /// A one-way link. See the [module](self) for the model.
 ///
 /// A `now` earlier than one already seen counts as the latest seen: time does not go back.
 #[derive(Clone, Debug)]
-pub struct Link {
+pub struct Link<P> {
     config: LinkConfig,
+    /// Nanoseconds of propagation delay: arithmetic on `Duration` is a good part of a traversal.
+    delay: u64,
+    /// Whether packets may be duplicated, corrupted, delayed further.
+    impaired: bool,
     draws: Draws,
+    loss: LossProcess,
     now: Instant,
-    queue: VecDeque<Queued>,
-    queue_bytes: u64,
-    transmitting: Option<Transmission>,
-    propagating: BinaryHeap<Propagating>,
-    next_sequence: u64,
+    queue: Queue<P>,
+    transmitter: Transmitter<P>,
+    propagation: Propagation<P>,
     stats: LinkStats,
+    /// Marks of the queue that are in `stats` already.
+    marked: u64,
 }
 
 /// One random stream for each impairment.
 #[derive(Clone, Debug)]
 struct Draws {
-    loss: Random,
     jitter: Random,
     reorder: Random,
     duplicate: Random,
     corrupt: Random,
 }
 
-#[derive(Clone, Debug)]
-struct Queued {
-    packet: Packet,
-    size: u64,
-    arrived: Instant,
-}
-
-/// The packet that the transmitter is serialising.
-#[derive(Clone, Debug)]
-struct Transmission {
-    packet: Packet,
-    size: u64,
-    /// When `work` was counted: the start, or the last change of rate.
-    since: Instant,
-    /// What is left to serialise, in bits × 10⁹, so that `work / rate` is in nanoseconds.
-    work: u128,
-    finish: Instant,
-}
-
-#[derive(Clone, Debug)]
-struct Propagating {
-    at: Instant,
-    sequence: u64,
-    size: u64,
-    packet: Packet,
-}
-
-impl Link {
-    /// An empty link; the same seed and the same calls give the same deliveries.
+impl<P: Packet + Clone> Link<P> {
+    /// An empty link that gives every flow the same share; the same seed and the same calls give
+    /// the same deliveries.
     pub fn new(config: LinkConfig, seed: u64) -> Self {
+        Self::with_shares(config, Shares::default(), seed)
+    }
+
+    /// An empty link whose queue, if it is a fair one, divides the rate by `shares`.
+    pub fn with_shares(config: LinkConfig, shares: Shares, seed: u64) -> Self {
         let seed = Seed(seed);
         Self {
-            config,
             draws: Draws {
-                loss: seed.stream("link.loss"),
                 jitter: seed.stream("link.jitter"),
                 reorder: seed.stream("link.reorder"),
                 duplicate: seed.stream("link.duplicate"),
                 corrupt: seed.stream("link.corrupt"),
             },
+            loss: LossProcess::new(config.loss.clone(), seed.stream("link.loss")),
             now: Instant::ZERO,
-            queue: VecDeque::new(),
-            queue_bytes: 0,
-            transmitting: None,
-            propagating: BinaryHeap::new(),
-            next_sequence: 0,
+            queue: Queue::new(&config.queue, shares, seed.stream("link.queue")),
+            transmitter: Transmitter::new(config.rate.clone()),
+            propagation: Propagation::default(),
             stats: LinkStats::default(),
+            marked: 0,
+            delay: nanos(config.delay),
+            impaired: config.is_impaired(),
+            config,
         }
     }
 
@@ -132,84 +106,111 @@ impl Link {
 
     /// Changes the link from `now` on: the packet in the transmitter goes on at the new rate,
     /// packets already past it keep their times, and queued ones stay even beyond a new limit.
+    /// The queue discipline does not change.
     pub fn set_config(&mut self, now: Instant, config: LinkConfig) {
-        self.advance(now);
-        let old = std::mem::replace(&mut self.config, config).rate;
-        if let Some(tx) = &mut self.transmitting {
-            let elapsed = self.now.saturating_since(tx.since).as_nanos();
-            let done = old.map_or(0, |rate| elapsed.saturating_mul(u128::from(rate.as_bps())));
-            tx.work = tx.work.saturating_sub(done);
-            tx.since = self.now;
-            tx.finish = finish(tx.since, tx.work, self.config.rate);
-        }
-        self.advance(now);
+        self.advance(now, &mut ());
+        self.transmitter.set_rate(self.now, config.rate.clone());
+        self.loss.set_model(config.loss.clone());
+        self.queue.set_limit(config.queue.limit);
+        self.delay = nanos(config.delay);
+        self.impaired = config.is_impaired();
+        self.config = config;
+        self.advance(now, &mut ());
     }
 
     /// Hands a packet to the link at `now`; a full queue drops it.
-    pub fn send(&mut self, now: Instant, packet: Packet) {
-        self.advance(now);
-        let size = packet.data.len() as u64 + u64::from(self.config.framing);
+    pub fn send(&mut self, now: Instant, packet: P) {
+        self.send_with(now, packet, &mut ());
+    }
+
+    /// As [`Self::send`], and `fate` hears of what does not just pass.
+    pub fn send_with(&mut self, now: Instant, packet: P, fate: &mut impl Fate<P>) {
+        self.advance(now, fate);
+        let bytes = packet.size();
+        let size = bytes.saturating_add(self.config.framing);
         self.stats.packets_in += 1;
-        self.stats.bytes_in += size;
-        let queued = Queued {
+        self.stats.bytes_in += u64::from(size);
+        if self.config.mtu.is_some_and(|mtu| bytes > mtu) {
+            self.stats.count_drop(DropCause::Mtu);
+            return fate.dropped(packet, DropCause::Mtu);
+        }
+        let item = Queued {
             packet,
             size,
             arrived: self.now,
         };
-        if self.transmitting.is_none() {
-            self.transmit(queued, self.now, 0);
-            self.advance(now); // a link without a rate takes no time
-        } else if self
-            .config
-            .queue
-            .has_room(self.queue.len(), self.queue_bytes, size)
-        {
-            self.queue.push_back(queued);
-            self.queue_bytes += size;
-            self.stats.queue_peak_bytes = self.stats.queue_peak_bytes.max(self.queue_bytes);
-            self.stats.queue_peak_packets =
-                self.stats.queue_peak_packets.max(self.queue.len() as u64);
+        if self.transmitter.is_idle() {
+            let (stats, rate) = (&mut self.stats, self.transmitter.rate());
+            let next = self.queue.pass(self.now, rate, item, &mut |packet, cause| {
+                stats.count_drop(cause);
+                fate.dropped(packet, cause);
+            });
+            if let Some(next) = next {
+                self.transmit(next, self.now);
+            }
+            // A link without a rate takes no time.
+            self.advance(now, fate);
         } else {
-            self.stats.dropped_queue += 1;
+            let stats = &mut self.stats;
+            self.queue.enqueue(self.now, item, &mut |packet, cause| {
+                stats.count_drop(cause);
+                fate.dropped(packet, cause);
+            });
+            self.queue_changed(self.now);
         }
     }
 
     /// When to poll next: no packet is delivered before. `None` when the link is empty.
     ///
     /// It can be early, when the packet in the transmitter turns out to be lost or held back.
+    #[inline]
     pub fn poll_at(&self) -> Option<Instant> {
-        let propagated = self.propagating.peek().map(|p| p.at);
-        let transmitted = self
-            .transmitting
-            .as_ref()
-            .map(|tx| tx.finish + self.config.delay);
-        propagated.into_iter().chain(transmitted).min()
+        let propagated = self.propagation.next();
+        let transmitted = self.transmitter.finish().map(|t| self.after_delay(t));
+        match (propagated, transmitted) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    #[inline]
+    fn after_delay(&self, departed: Instant) -> Instant {
+        Instant::from_nanos(departed.as_nanos().saturating_add(self.delay))
     }
 
     /// The next packet due at or before `now`.
-    pub fn poll(&mut self, now: Instant) -> Option<Packet> {
+    pub fn poll(&mut self, now: Instant) -> Option<P> {
         self.poll_timed(now).map(|(_, packet)| packet)
     }
 
     /// As [`Self::poll`], with the exact time at which the packet left the link.
-    pub fn poll_timed(&mut self, now: Instant) -> Option<(Instant, Packet)> {
-        self.advance(now);
-        if self.propagating.peek()?.at > self.now {
+    pub fn poll_timed(&mut self, now: Instant) -> Option<(Instant, P)> {
+        self.poll_with(now, &mut ())
+    }
+
+    /// As [`Self::poll_timed`], and `fate` hears of what does not just pass.
+    #[inline]
+    pub fn poll_with(&mut self, now: Instant, fate: &mut impl Fate<P>) -> Option<(Instant, P)> {
+        self.advance(now, fate);
+        if self.propagation.next()? > self.now {
             return None;
         }
-        let delivered = self.propagating.pop()?;
+        let delivered = self.propagation.pop()?;
         self.stats.delivered += 1;
-        self.stats.delivered_bytes += delivered.size;
+        self.stats.delivered_bytes += u64::from(delivered.size);
         Some((delivered.at, delivered.packet))
     }
 
-    /// The standing queue: how long a packet that arrives at `now` waits for the transmitter.
+    /// The standing queue: how long a packet that arrives at `now` waits for the transmitter, if
+    /// all that is queued goes first.
     pub fn queue_delay(&self, now: Instant) -> Duration {
-        let Some(tx) = &self.transmitting else {
-            return Duration::ZERO;
-        };
-        let work = u128::from(self.queue_bytes) * WORK_PER_BYTE;
-        finish(tx.finish, work, self.config.rate).saturating_since(now.max(self.now))
+        let clear = self.transmitter.clears_at(self.queue.bytes());
+        clear.map_or(Duration::ZERO, |t| t.saturating_since(now.max(self.now)))
+    }
+
+    /// Packets that wait, beside the one in the transmitter.
+    pub fn queued_packets(&self) -> usize {
+        self.queue.packets()
     }
 
     /// What has happened so far.
@@ -217,118 +218,113 @@ impl Link {
         &self.stats
     }
 
+    /// Forgets the counts and begins anew at `now`.
+    pub fn reset_stats(&mut self, now: Instant) {
+        self.advance(now, &mut ());
+        self.stats = LinkStats {
+            since: self.now,
+            occupancy: Occupancy::starting(self.now, self.queue.packets(), self.queue.bytes()),
+            ..LinkStats::default()
+        };
+    }
+
     /// Runs the transmitter up to `now`.
-    fn advance(&mut self, now: Instant) {
+    #[inline]
+    fn advance(&mut self, now: Instant, fate: &mut impl Fate<P>) {
         self.now = self.now.max(now);
-        while let Some(tx) = self.transmitting.take_if(|tx| tx.finish <= self.now) {
-            // What rounding `finish` down left undone goes to the next packet.
-            let owed = self.config.rate.map_or(0, |rate| {
-                let elapsed = tx.finish.saturating_since(tx.since).as_nanos();
-                tx.work
-                    .saturating_sub(elapsed.saturating_mul(u128::from(rate.as_bps())))
-            });
-            if let Some(next) = self.queue.pop_front() {
-                self.queue_bytes -= next.size;
-                self.transmit(next, tx.finish, owed);
-            }
-            self.propagate(tx.packet, tx.size, tx.finish);
+        while let Some((sent, departed)) = self.transmitter.take(self.now) {
+            self.start_next(departed, fate);
+            self.propagate(sent, departed, fate);
         }
+    }
+
+    /// The transmitter is free at `start`: the queue says what comes next.
+    #[inline]
+    fn start_next(&mut self, start: Instant, fate: &mut impl Fate<P>) {
+        if self.queue.is_empty() {
+            return;
+        }
+        let stats = &mut self.stats;
+        let next = self
+            .queue
+            .dequeue(start, self.transmitter.rate(), &mut |packet, cause| {
+                stats.count_drop(cause);
+                fate.dropped(packet, cause);
+            });
+        self.queue_changed(start);
+        if let Some(next) = next {
+            self.transmit(next, start);
+        }
+    }
+
+    fn queue_changed(&mut self, now: Instant) {
+        let (packets, bytes) = (self.queue.packets(), self.queue.bytes());
+        self.stats.occupancy.change(now, packets, bytes);
+        self.stats.queue_peak_bytes = self.stats.queue_peak_bytes.max(bytes);
+        self.stats.queue_peak_packets = self.stats.queue_peak_packets.max(packets as u64);
+        self.stats.marked += self.queue.marked() - self.marked;
+        self.marked = self.queue.marked();
     }
 
     /// Starts to serialise a packet at `start`, the end of its wait.
-    fn transmit(&mut self, queued: Queued, start: Instant, owed: u128) {
-        let Queued {
-            mut packet,
-            size,
-            arrived,
-        } = queued;
-        let sojourn = start.saturating_since(arrived);
-        self.stats.transmitted += 1;
-        self.stats.sojourn_total += sojourn;
-        self.stats.sojourn_max = self.stats.sojourn_max.max(sojourn);
-        let congested = self.config.ecn_threshold.is_some_and(|t| sojourn > t);
-        if congested && packet.ecn & Packet::CE != 0 {
-            packet.ecn |= Packet::CE;
+    #[inline]
+    fn transmit(&mut self, mut item: Queued<P>, start: Instant) {
+        let waited = start.as_nanos().saturating_sub(item.arrived.as_nanos());
+        self.stats.count_transmission(item.size, waited);
+        if let Some(threshold) = self.config.ecn_threshold
+            && item.sojourn(start) > threshold
+            && item.packet.ecn().is_capable()
+        {
+            item.packet.mark_ce();
             self.stats.marked += 1;
         }
-        let work = u128::from(size) * WORK_PER_BYTE + owed;
-        self.transmitting = Some(Transmission {
-            packet,
-            size,
-            since: start,
-            work,
-            finish: finish(start, work, self.config.rate),
-        });
+        self.transmitter.start(item, start);
     }
 
     /// Lets a packet that left the transmitter at `departed` be lost, or go on.
-    fn propagate(&mut self, packet: Packet, size: u64, departed: Instant) {
-        if self.draws.loss.chance(self.config.loss) {
-            self.stats.lost += 1;
-            return;
+    #[inline]
+    fn propagate(&mut self, sent: Queued<P>, departed: Instant, fate: &mut impl Fate<P>) {
+        if self.loss.lose() {
+            self.stats.count_drop(DropCause::Loss);
+            return fate.dropped(sent.packet, DropCause::Loss);
         }
-        if self.draws.duplicate.chance(self.config.duplicate) {
+        if self.impaired && self.draws.duplicate.chance(self.config.duplicate) {
             self.stats.duplicated += 1;
-            self.deliver(packet.clone(), size, departed);
+            fate.duplicated(&sent.packet);
+            self.deliver(sent.packet.clone(), sent.size, departed);
         }
-        self.deliver(packet, size, departed);
+        self.deliver(sent.packet, sent.size, departed);
     }
 
-    fn deliver(&mut self, mut packet: Packet, size: u64, departed: Instant) {
-        let bits = packet.data.len() as u64 * 8;
-        if self.draws.corrupt.chance(self.config.corrupt) && bits > 0 {
-            let bit = self.draws.corrupt.below(bits);
-            packet.data[(bit / 8) as usize] ^= 1 << (bit % 8);
+    #[inline]
+    fn deliver(&mut self, mut packet: P, size: u32, departed: Instant) {
+        let config = &self.config;
+        let mut at = self.after_delay(departed);
+        if !self.impaired {
+            return self.propagation.push(at, size, packet);
+        }
+        if self.draws.corrupt.chance(config.corrupt) && packet.size() > 0 {
+            packet.corrupt(self.draws.corrupt.below(u64::from(packet.size()) * 8));
             self.stats.corrupted += 1;
         }
-        let jitter = u64::try_from(self.config.jitter.as_nanos()).unwrap_or(u64::MAX);
-        let jitter = Duration::from_nanos(self.draws.jitter.below(jitter));
-        let mut at = departed + self.config.delay + jitter;
-        if self.draws.reorder.chance(self.config.reorder) {
-            at += self.config.reorder_delay;
+        if !config.jitter.is_zero() {
+            at += Duration::from_nanos(self.draws.jitter.below(nanos(config.jitter)));
+        }
+        if self.draws.reorder.chance(config.reorder) {
+            at += config.reorder_delay;
             self.stats.held_back += 1;
         }
-        self.propagating.push(Propagating {
-            at,
-            sequence: self.next_sequence,
-            size,
-            packet,
-        });
-        self.next_sequence += 1;
+        self.propagation.push(at, size, packet);
     }
 }
 
-/// Bits × 10⁹ in a byte: see [`Transmission::work`].
-const WORK_PER_BYTE: u128 = 8_000_000_000;
-
-/// When `work` that starts at `start` is done, rounded down to the nanosecond.
-fn finish(start: Instant, work: u128, rate: Option<Rate>) -> Instant {
-    let nanos = match rate {
-        None => 0,
-        Some(rate) => work
-            .checked_div(u128::from(rate.as_bps()))
-            .map_or(u64::MAX, |ns| u64::try_from(ns).unwrap_or(u64::MAX)),
-    };
-    start + Duration::from_nanos(nanos)
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-// `BinaryHeap` pops its greatest: the earliest, then the first sent.
-impl Ord for Propagating {
-    fn cmp(&self, other: &Self) -> Ordering {
-        (other.at, other.sequence).cmp(&(self.at, self.sequence))
+impl<P> Link<P> {
+    /// The rate at `now`, or a trace's mean; `None` for no limit.
+    pub fn rate(&self) -> Option<Rate> {
+        self.transmitter.rate()
     }
 }
-
-impl PartialOrd for Propagating {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Propagating {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for Propagating {}

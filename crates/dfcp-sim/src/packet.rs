@@ -72,6 +72,22 @@ pub enum DropCause {
     Mtu,
 }
 
+/// What a link tells of packets that do not just pass; whatever is not told is ignored.
+pub trait Fate<P> {
+    /// The packet ends here.
+    fn dropped(&mut self, packet: P, cause: DropCause) {
+        let _ = (packet, cause);
+    }
+
+    /// There are two of this packet from here on.
+    fn duplicated(&mut self, packet: &P) {
+        let _ = packet;
+    }
+}
+
+/// Nobody listens.
+impl<P> Fate<P> for () {}
+
 /// A packet in a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Queued<P> {

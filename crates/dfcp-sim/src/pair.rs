@@ -3,7 +3,7 @@
 //! The host loop here is the same as a socket driver's: it owns time and datagrams and drives the
 //! core through its public interface only.
 
-use crate::link::{Link, LinkConfig, Packet};
+use crate::link::{Datagram, Link, LinkConfig};
 use crate::random::Seed;
 use dfcp_proto::{
     ChannelId, Connection, ConnectionHandle, Duration, Endpoint, Event, Instant, PublicKey,
@@ -81,6 +81,8 @@ pub struct Host {
     pub digest: u64,
     /// Largest datagram that the link carries; larger ones vanish.
     pub path_mtu: usize,
+    /// When each datagram was sent, and its UDP payload bytes; kept on request.
+    pub sent: Option<Vec<(Instant, usize)>>,
 }
 
 /// See the module's text.
@@ -89,7 +91,7 @@ pub struct Pair {
     /// Client and server.
     pub hosts: [Host; 2],
     /// From the client, from the server.
-    pub links: [Link; 2],
+    pub links: [Link<Datagram>; 2],
     /// Simulated time.
     pub now: Instant,
     config: [Arc<TransportConfig>; 2],
@@ -134,6 +136,7 @@ impl Pair {
                 ip_bytes: 0,
                 digest: 0,
                 path_mtu: usize::MAX,
+                sent: None,
             }
         };
         let link =
@@ -192,7 +195,7 @@ impl Pair {
             .iter()
             .filter_map(|h| h.endpoint.poll_timeout().map(|(t, _)| t));
         timers
-            .chain(self.links.iter().filter_map(Link::poll_at))
+            .chain(self.links.iter().filter_map(|link| link.poll_at()))
             .min()
     }
 
@@ -226,7 +229,7 @@ impl Pair {
                 let remote = self.hosts[from as usize].address;
                 let host = &mut self.hosts[from.other() as usize];
                 host.endpoint
-                    .handle_datagram(self.now, remote, packet.ecn, &mut packet.data);
+                    .handle_datagram(self.now, remote, packet.ecn as u8, &mut packet.data);
                 self.serve(from.other());
             }
         }
@@ -248,10 +251,15 @@ impl Pair {
                     let tail = datagram.last_chunk().map_or(0, |b| u64::from_le_bytes(*b));
                     let mixed = host.digest.rotate_left(5) ^ tail ^ self.now.as_nanos();
                     host.digest = mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-                    host.ip_bytes += datagram.len() as u64 + IP_UDP_HEADER;
-                    if datagram.len() <= host.path_mtu {
-                        let mut packet = Packet::new(datagram.to_vec());
-                        packet.ecn = transmit.ecn;
+                    let size = datagram.len() + transmit.elided;
+                    host.ip_bytes += size as u64 + IP_UDP_HEADER;
+                    if let Some(sent) = &mut host.sent {
+                        sent.push((self.now, size));
+                    }
+                    if size <= host.path_mtu {
+                        let mut packet = Datagram::new(datagram.to_vec());
+                        packet.elided = transmit.elided as u32;
+                        packet.ecn = transmit.ecn.into();
                         self.links[side as usize].send(self.now, packet);
                     }
                 }

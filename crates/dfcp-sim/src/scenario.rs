@@ -10,7 +10,7 @@
 //!
 //! Invariants: nothing here panics, whatever the text; a file with an unknown key, a wrong unit or
 //! a route that does not exist is refused as a whole, with the line and what would be right; what
-//! [`Scenario::to_toml`] writes reads back as the same scenario.
+//! [`Scenario::to_toml_with_defaults`] writes reads back as the same scenario.
 
 mod build;
 mod document;
@@ -63,11 +63,11 @@ impl Scenario {
     }
 
     /// The scenario with every default written out.
-    pub fn to_toml(&self) -> &str {
+    pub fn to_toml_with_defaults(&self) -> &str {
         &self.canonical
     }
 
-    /// BLAKE3 of [`Scenario::to_toml`] and of the files it refers to, in hexadecimal.
+    /// BLAKE3 of [`Scenario::to_toml_with_defaults`] and of the files it refers to, in hexadecimal.
     pub fn hash(&self) -> &str {
         &self.hash
     }

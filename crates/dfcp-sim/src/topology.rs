@@ -164,6 +164,16 @@ impl Default for Flower {
     }
 }
 
+impl Flower {
+    /// Hosts in all: 210 by default.
+    pub fn host_count(self) -> usize {
+        let routers = self.loops.saturating_mul(self.routers.saturating_sub(1));
+        routers
+            .saturating_mul(self.dslams)
+            .saturating_mul(self.hosts)
+    }
+}
+
 /// Loops of routers around a core, as an access provider builds them (Chameleon §V, Fig. 6).
 ///
 /// The paper says neither how the core routers are joined nor whether they belong to the loops:

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use dfcp_proto::{Duration, Instant};
-use dfcp_sim::{Link, LinkStats, Packet};
+use dfcp_sim::{Datagram, Link, LinkStats};
 
 use super::path::PathConfig;
 
@@ -22,10 +22,10 @@ pub trait Port: AsFd + Send + 'static {
     ///
     /// # Errors
     /// When the port is of no more use.
-    fn receive(&mut self, arrived: &mut dyn FnMut(Packet)) -> io::Result<()>;
+    fn receive(&mut self, arrived: &mut dyn FnMut(Datagram)) -> io::Result<()>;
 
     /// Sends a packet, or drops it where that is not possible at once.
-    fn send(&mut self, packet: &Packet);
+    fn send(&mut self, packet: &Datagram);
 }
 
 /// What happened on a path so far.
@@ -51,8 +51,8 @@ struct Shared {
 }
 
 struct Path {
-    forward: Link,
-    backward: Link,
+    forward: Link<Datagram>,
+    backward: Link<Datagram>,
     lateness: Lateness,
 }
 
@@ -92,8 +92,8 @@ impl Emulator {
     pub fn stats(&self) -> PathStats {
         let path = self.shared.path();
         PathStats {
-            forward: *path.forward.stats(),
-            backward: *path.backward.stats(),
+            forward: path.forward.stats().clone(),
+            backward: path.backward.stats().clone(),
             lateness: path.lateness.clone(),
         }
     }
@@ -168,7 +168,7 @@ impl Path {
 }
 
 fn deliver(
-    link: &mut Link,
+    link: &mut Link<Datagram>,
     port: &mut impl Port,
     clock: &Clock,
     now: Instant,

@@ -1,7 +1,7 @@
 //! The demo's path: the same rate, delay and loss in both directions.
 
 use dfcp_proto::{Duration, Rate};
-use dfcp_sim::{Link, LinkConfig, LinkConfigError, Queue, Seed};
+use dfcp_sim::{Datagram, Limit, Link, LinkConfig, LinkConfigError, Seed};
 
 /// Bytes of an IPv4 and a UDP header: what a relay of UDP payloads adds to count IP packets.
 pub const UDP_FRAMING: u32 = 28;
@@ -52,13 +52,13 @@ impl PathConfig {
     ///
     /// # Errors
     /// When a parameter is out of range.
-    pub fn links(&self, framing: u32) -> Result<(Link, Link), LinkConfigError> {
+    pub fn links(&self, framing: u32) -> Result<(Link<Datagram>, Link<Datagram>), LinkConfigError> {
         let config = LinkConfig {
-            rate: Some(self.rate),
+            rate: self.rate.into(),
             delay: self.rtt / 2,
-            queue: Queue::Packets(self.queue_packets),
+            queue: Limit::Packets(self.queue_packets).into(),
             framing,
-            loss: self.loss,
+            loss: self.loss.into(),
             ..LinkConfig::default()
         };
         config.validate()?;

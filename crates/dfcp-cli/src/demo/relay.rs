@@ -10,7 +10,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 
 use anyhow::Context;
-use dfcp_sim::Packet;
+use dfcp_sim::{Datagram, Ecn};
 use quinn_udp::{BATCH_SIZE, EcnCodepoint, RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 
 use super::emulator::{Emulator, PathStats, Port};
@@ -128,7 +128,7 @@ impl AsFd for UdpPort {
 }
 
 impl Port for UdpPort {
-    fn receive(&mut self, arrived: &mut dyn FnMut(Packet)) -> io::Result<()> {
+    fn receive(&mut self, arrived: &mut dyn FnMut(Datagram)) -> io::Result<()> {
         for _ in 0..RECEIVE_BATCHES {
             let mut metas = [RecvMeta::default(); BATCH_SIZE];
             let mut buffers = self.buffers.iter_mut().map(|b| IoSliceMut::new(b));
@@ -148,9 +148,9 @@ impl Port for UdpPort {
                 }
                 // The stride is zero when the datagram is empty, and so not worth carrying.
                 for datagram in buffer[..meta.len].chunks(meta.stride.max(1)) {
-                    arrived(Packet {
-                        ecn: meta.ecn.map_or(0, |ecn| ecn as u8),
-                        ..Packet::new(datagram.to_vec())
+                    arrived(Datagram {
+                        ecn: meta.ecn.map_or(Ecn::NotEct, |ecn| (ecn as u8).into()),
+                        ..Datagram::new(datagram.to_vec())
                     });
                 }
             }
@@ -161,13 +161,13 @@ impl Port for UdpPort {
         Ok(())
     }
 
-    fn send(&mut self, packet: &Packet) {
+    fn send(&mut self, packet: &Datagram) {
         let (Peer::Only(destination) | Peer::Last(Some(destination))) = self.peer else {
             return;
         };
         let transmit = Transmit {
             destination,
-            ecn: EcnCodepoint::from_bits(packet.ecn),
+            ecn: EcnCodepoint::from_bits(packet.ecn as u8),
             contents: &packet.data,
             segment_size: None,
             src_ip: None,

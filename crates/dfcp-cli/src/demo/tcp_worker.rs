@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use anyhow::{Context, anyhow};
 use dfcp_proto::{Duration, Rate};
-use dfcp_sim::Packet;
+use dfcp_sim::Datagram;
 use nix::errno::Errno;
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::signal::Signal;
@@ -261,14 +261,14 @@ impl AsFd for TunPort {
 }
 
 impl Port for TunPort {
-    fn receive(&mut self, arrived: &mut dyn FnMut(Packet)) -> io::Result<()> {
+    fn receive(&mut self, arrived: &mut dyn FnMut(Datagram)) -> io::Result<()> {
         for _ in 0..RECEIVE_PACKETS {
             match self.device.recv(&mut self.buffer) {
                 Ok(len) => {
                     let packet = &self.buffer[..len];
                     let is_ipv4 = packet.first().is_some_and(|byte| byte >> 4 == 4);
                     if is_ipv4 {
-                        arrived(Packet::new(packet.to_vec()));
+                        arrived(Datagram::new(packet.to_vec()));
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
@@ -279,7 +279,7 @@ impl Port for TunPort {
         Ok(())
     }
 
-    fn send(&mut self, packet: &Packet) {
+    fn send(&mut self, packet: &Datagram) {
         // As on a real interface: what the kernel does not take is gone.
         let _ = self.device.send(&packet.data);
     }

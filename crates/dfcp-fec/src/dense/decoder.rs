@@ -193,13 +193,21 @@ impl BlockDecoder for DenseDecoder {
         (self.present.missing() - self.repairs.len()) as u32
     }
 
+    fn solve_operations(&self) -> u64 {
+        // Each repair symbol meets the K − n symbols that are known, then n syndromes.
+        self.repairs.len() as u64 * u64::from(self.spec.k())
+    }
+
     fn solve(&mut self) -> Result<bool, FecError> {
         if !self.is_solvable() {
             return Ok(false);
         }
         if !self.repairs.is_empty() {
-            self.reduce_to_syndromes();
-            self.apply_inverse();
+            // Symbols without bytes: the rank is all there is to know.
+            if self.spec.symbol_size() > 0 {
+                self.reduce_to_syndromes();
+                self.apply_inverse();
+            }
             self.present.fill();
             self.repairs.clear();
         }
@@ -210,8 +218,8 @@ impl BlockDecoder for DenseDecoder {
         self.present.is_full()
     }
 
-    fn prefix(&self) -> usize {
-        self.present.prefix() * self.spec.symbol_size()
+    fn prefix_symbols(&self) -> usize {
+        self.present.prefix()
     }
 
     fn source(&self) -> &[u8] {

@@ -10,6 +10,7 @@ mod matrix;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use coefficients::mix64;
 pub use coefficients::repair_coefficients;
 
 use crate::block::{BlockDecoder, BlockEncoder, FecScheme};

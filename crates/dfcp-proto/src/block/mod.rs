@@ -10,7 +10,7 @@ mod send;
 
 pub use channel::{ChannelId, ChannelKind, Role};
 pub use recv::{Credit, Received, RecvChannel, SolveJob, SymbolIn};
-pub use send::{Cut, SendChannel, SymbolOut};
+pub use send::{Cut, SendChannel, Source, SymbolOut};
 
 use dfcp_fec::{BlockSpec, FecError, SchemeId};
 

@@ -1,9 +1,11 @@
 //! The receiving half of a channel: symbols in, bytes out, within the credit that was given.
 
 use super::{ChannelId, ChannelKind, charge};
+use crate::config::Payload;
 use crate::connection::CloseCode;
 use dfcp_fec::{BlockDecoder, SchemeId};
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 
 /// Highest offset of any channel.
 const MAX_OFFSET: u64 = 1 << 60;
@@ -58,7 +60,9 @@ pub struct SymbolIn<'a> {
     pub block_len: u64,
     /// Which symbol.
     pub esi: u32,
-    /// The symbol.
+    /// Bytes of the symbol.
+    pub len: usize,
+    /// The symbol; empty with virtual payload.
     pub data: &'a [u8],
 }
 
@@ -94,6 +98,17 @@ impl SolveJob {
         // An error means the symbols do not fit the code: the block stays unsolved.
         self.solved = self.decoder.solve().unwrap_or(false);
     }
+
+    /// What [`SolveJob::run`] costs, in multiply-accumulates of whole symbols, for hosts that
+    /// simulate time; a repair symbol costs its sender K of them.
+    pub fn symbol_operations(&self) -> u64 {
+        self.decoder.solve_operations()
+    }
+
+    /// Bytes of a symbol.
+    pub fn symbol_size(&self) -> usize {
+        self.decoder.spec().symbol_size()
+    }
 }
 
 #[derive(Debug)]
@@ -116,6 +131,14 @@ impl Block {
     }
 }
 
+/// A complete block.
+#[derive(Debug)]
+struct Ready {
+    len: u64,
+    /// Empty with virtual payload.
+    bytes: Vec<u8>,
+}
+
 /// What an unsolved block of `scheme` needs at least: RaptorQ may fail with K symbols, and only
 /// solving tells, so the sender must keep the block until then.
 fn unproven(scheme: SchemeId) -> u32 {
@@ -126,12 +149,13 @@ fn unproven(scheme: SchemeId) -> u32 {
 #[derive(Debug)]
 pub struct RecvChannel {
     id: ChannelId,
+    payload: Payload,
     blocks: BTreeMap<u64, Block>,
     /// Complete blocks above `done_below`: start → end.
     done: BTreeMap<u64, u64>,
     done_below: u64,
     /// Complete blocks that the application has not taken.
-    ready: BTreeMap<u64, Vec<u8>>,
+    ready: BTreeMap<u64, Ready>,
     /// Blocks whose solve job has not been handed out.
     solvable: VecDeque<u64>,
     /// Next byte of the stream to read, and how much of its block was read.
@@ -153,7 +177,7 @@ pub struct RecvChannel {
 
 impl RecvChannel {
     /// A channel on which the peer may send `window` bytes ahead of the reader (streams).
-    pub fn new(id: ChannelId, window: u64) -> Self {
+    pub fn new(id: ChannelId, window: u64, payload: Payload) -> Self {
         let limit = if id.kind() == ChannelKind::Object {
             u64::MAX
         } else {
@@ -161,6 +185,7 @@ impl RecvChannel {
         };
         Self {
             id,
+            payload,
             blocks: BTreeMap::new(),
             done: BTreeMap::new(),
             done_below: 0,
@@ -185,10 +210,11 @@ impl RecvChannel {
         symbol: &SymbolIn<'_>,
         credit: &mut Credit,
     ) -> Result<Received, CloseCode> {
-        if self.ended.is_some() || self.is_done(symbol.offset) {
+        let known = self.blocks.contains_key(&symbol.offset);
+        if self.ended.is_some() || !known && self.is_done(symbol.offset) {
             return Ok(Received::Redundant);
         }
-        if !self.blocks.contains_key(&symbol.offset) {
+        if !known {
             self.open_block(symbol, credit)?;
         }
         let Some(Block::Receiving {
@@ -202,7 +228,7 @@ impl RecvChannel {
         };
         let same = *len == symbol.block_len
             && *scheme == symbol.scheme
-            && decoder.spec().symbol_size() == symbol.data.len();
+            && decoder.spec().symbol_size() == symbol.len;
         if !same {
             return Err(CloseCode::PROTOCOL);
         }
@@ -252,13 +278,14 @@ impl RecvChannel {
             return Err(CloseCode::FLOW_CONTROL);
         }
         // Tiny symbols would make us keep far more than the block's charge.
-        if (symbol.data.len() as u64) < len.min(MIN_SYMBOL) {
+        if (symbol.len as u64) < len.min(MIN_SYMBOL) {
             return Err(CloseCode::PROTOCOL);
         }
-        let spec = super::block_spec(symbol.scheme, self.id.0, offset, len, symbol.data.len())
+        let spec = super::block_spec(symbol.scheme, self.id.0, offset, len, symbol.len)
             .map_err(|_| CloseCode::PROTOCOL)?;
         let buffer = self.pool.pop().unwrap_or_default();
-        let decoder = dfcp_fec::scheme(symbol.scheme)
+        let code = self.payload.code(symbol.scheme);
+        let decoder = code
             .decoder(spec, buffer)
             .map_err(|_| CloseCode::PROTOCOL)?;
         credit.used += charge;
@@ -348,7 +375,7 @@ impl RecvChannel {
         if let Some(Block::Receiving { decoder, len, .. }) = self.blocks.remove(&offset) {
             let mut bytes = decoder.into_buffer();
             bytes.truncate(len as usize);
-            self.ready.insert(offset, bytes);
+            self.ready.insert(offset, Ready { len, bytes });
             self.done.insert(offset, offset + len);
             while let Some(end) = self.done.remove(&self.done_below) {
                 self.done_below = end;
@@ -418,60 +445,83 @@ impl RecvChannel {
     pub fn is_readable(&self) -> bool {
         match self.id.kind() {
             ChannelKind::Object => !self.ready.is_empty(),
-            ChannelKind::Stream => self.in_order().is_some_and(|bytes| !bytes.is_empty()),
+            ChannelKind::Stream => self.in_order().is_some(),
         }
     }
 
-    /// The block that holds the next stream byte, as far as it is known without a gap.
-    fn in_order(&self) -> Option<&[u8]> {
+    /// The block that holds the next stream byte, and its part not read yet, as far as it is known
+    /// without a gap; never empty.
+    fn in_order(&self) -> Option<(&[u8], Range<usize>)> {
         let read = self.read_offset;
-        if let Some((&start, bytes)) = self.ready.range(..=read).next_back() {
-            return bytes.get((read - start) as usize..);
-        }
-        match self.blocks.range(..=read).next_back() {
-            Some((&start, Block::Receiving { decoder, len, .. })) => {
-                let known = decoder.prefix().min(*len as usize);
-                decoder.source().get((read - start) as usize..known)
-            }
-            _ => None,
-        }
+        let (start, source, known) =
+            if let Some((&start, ready)) = self.ready.range(..=read).next_back() {
+                (start, &ready.bytes[..], ready.len)
+            } else if let Some((&start, Block::Receiving { decoder, len, .. })) =
+                self.blocks.range(..=read).next_back()
+            {
+                (start, decoder.source(), (*len).min(decoder.prefix() as u64))
+            } else {
+                return None;
+            };
+        let part = (read - start) as usize..known as usize;
+        (!part.is_empty()).then_some((source, part))
     }
 
     /// Reads stream bytes in order into `out`; returns how many.
     pub fn read(&mut self, out: &mut [u8], credit: &mut Credit) -> usize {
         let mut filled = 0;
-        while filled < out.len() {
-            let Some(bytes) = self.in_order().filter(|b| !b.is_empty()) else {
-                break;
+        while filled < out.len()
+            && let Some((source, part)) = self.in_order()
+        {
+            let Some(bytes) = source.get(part) else {
+                break; // virtual payload
             };
             let n = bytes.len().min(out.len() - filled);
             out[filled..filled + n].copy_from_slice(&bytes[..n]);
             filled += n;
-            self.read_offset += n as u64;
-            self.drop_read(credit);
+            self.advance(n, credit);
         }
         filled
     }
 
+    /// Passes over up to `most` stream bytes; returns how many there were.
+    pub fn skip(&mut self, most: usize, credit: &mut Credit) -> usize {
+        let mut skipped = 0;
+        while skipped < most
+            && let Some((_, part)) = self.in_order()
+        {
+            let n = part.len().min(most - skipped);
+            skipped += n;
+            self.advance(n, credit);
+        }
+        skipped
+    }
+
+    fn advance(&mut self, n: usize, credit: &mut Credit) {
+        self.read_offset += n as u64;
+        self.drop_read(credit);
+    }
+
     /// Frees complete blocks that were read to their end.
     fn drop_read(&mut self, credit: &mut Credit) {
-        while let Some((&start, bytes)) = self.ready.first_key_value() {
-            let len = bytes.len() as u64;
+        while let Some((&start, ready)) = self.ready.first_key_value() {
+            let len = ready.len;
             if start + len > self.read_offset {
                 break;
             }
-            if let Some((_, buffer)) = self.ready.pop_first() {
-                self.recycle(buffer);
+            if let Some((_, ready)) = self.ready.pop_first() {
+                self.recycle(ready.bytes);
             }
             self.free(len, credit);
         }
     }
 
-    /// Takes one complete block of an object, lowest first.
-    pub fn take_block(&mut self, credit: &mut Credit) -> Option<(u64, Vec<u8>)> {
-        let (offset, bytes) = self.ready.pop_first()?;
-        self.free(bytes.len() as u64, credit);
-        Some((offset, bytes))
+    /// Takes one complete block of an object, lowest first: offset, length, and its bytes, which
+    /// virtual payload has none of.
+    pub fn take_block(&mut self, credit: &mut Credit) -> Option<(u64, u64, Vec<u8>)> {
+        let (offset, ready) = self.ready.pop_first()?;
+        self.free(ready.len, credit);
+        Some((offset, ready.len, ready.bytes))
     }
 
     /// Gives a taken block's buffer back for reuse.

@@ -1,6 +1,7 @@
 //! The sending half of a channel: bytes in, symbols out, blocks kept until acknowledged.
 
 use super::{ChannelId, ChannelKind, charge, geometry};
+use crate::config::Payload;
 use crate::packet::Loss;
 use crate::scheduler::{BlockScheduler, BlockView};
 use dfcp_fec::{BlockEncoder, FecError, SchemeId};
@@ -18,8 +19,34 @@ pub struct Cut {
     pub scheme: SchemeId,
     /// Source symbols of a full block.
     pub k: u32,
-    /// Bytes of the largest sealed payload: symbol frame header and symbol.
-    pub payload: usize,
+    /// Bytes of the largest frame: symbol frame header and symbol.
+    pub room: usize,
+    /// Whether blocks have bytes.
+    pub payload: Payload,
+}
+
+/// What is written to a channel.
+#[derive(Clone, Copy, Debug)]
+pub enum Source<'a> {
+    /// Bytes.
+    Bytes(&'a [u8]),
+    /// So many bytes of virtual payload.
+    Length(u64),
+}
+
+impl Source<'_> {
+    /// How many bytes.
+    pub fn len(&self) -> u64 {
+        match *self {
+            Self::Bytes(bytes) => bytes.len() as u64,
+            Self::Length(len) => len,
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
 }
 
 /// A symbol to send.
@@ -64,8 +91,10 @@ pub struct SendChannel {
     hungry: BTreeSet<u64>,
     /// Blocks cut but not begun.
     unsent: BTreeSet<u64>,
-    /// Bytes after the last cut.
+    /// Bytes after the last cut; stays empty with virtual payload.
     pending: Vec<u8>,
+    /// How many there are.
+    pending_len: usize,
     pending_offset: u64,
     unsent_bytes: u64,
     finished: bool,
@@ -88,6 +117,7 @@ impl SendChannel {
             hungry: BTreeSet::new(),
             unsent: BTreeSet::new(),
             pending: Vec::new(),
+            pending_len: 0,
             pending_offset: 0,
             unsent_bytes: 0,
             finished: false,
@@ -103,50 +133,63 @@ impl SendChannel {
         }
     }
 
-    /// Takes as much of `data` as fits below `room`, cutting blocks as they fill.
-    pub fn write(&mut self, data: &[u8], room: usize, cut: &Cut) -> Result<usize, FecError> {
-        let mut taken = 0;
-        while taken < data.len().min(room) {
+    /// Takes as much of `source` as fits below `room`, cutting blocks as they fill.
+    pub fn write(&mut self, source: Source<'_>, room: u64, cut: &Cut) -> Result<u64, FecError> {
+        let (total, mut taken) = (source.len().min(room), 0);
+        while taken < total {
             // Anew for each block: the header grows with the offset.
             let size = self.block_size(cut);
-            let space = size.saturating_sub(self.pending.len());
-            let part = space.min(data.len().min(room) - taken);
-            if self.pending.capacity() == 0 {
-                self.pending = self.pool.pop().unwrap_or_default();
-                // Room for padding too, so that cutting a full block never moves it.
-                let full = size + MAX_POOLED_PADDING;
-                self.pending
-                    .reserve(if 4 * part >= size { full } else { part });
+            let space = size.saturating_sub(self.pending_len) as u64;
+            let part = space.min(total - taken) as usize;
+            if let Source::Bytes(data) = source {
+                self.append(&data[taken as usize..][..part], size);
             }
-            self.pending.extend_from_slice(&data[taken..taken + part]);
-            taken += part;
+            self.pending_len += part;
+            taken += part as u64;
             self.unsent_bytes += part as u64;
-            if self.pending.len() >= size {
+            if self.pending_len >= size {
                 self.cut(cut)?;
             }
         }
         Ok(taken)
     }
 
+    /// Adds to the pending bytes, which become a block of `size`.
+    fn append(&mut self, part: &[u8], size: usize) {
+        if self.pending.capacity() == 0 {
+            self.pending = self.pool.pop().unwrap_or_default();
+            // Room for padding too, so that cutting a full block never moves it.
+            let full = size + MAX_POOLED_PADDING;
+            self.pending.reserve(if 4 * part.len() >= size {
+                full
+            } else {
+                part.len()
+            });
+        }
+        self.pending.extend_from_slice(part);
+    }
+
     /// Source bytes of a full block at the current offset.
     fn block_size(&self, cut: &Cut) -> usize {
         let max_k = dfcp_fec::scheme(cut.scheme).max_k();
-        let worst = (cut.k.min(max_k) as usize).max(1) * cut.payload;
+        let worst = (cut.k.min(max_k) as usize).max(1) * cut.room;
         let header = crate::wire::symbol_overhead(self.id.0, self.pending_offset, worst as u64);
-        cut.k.min(max_k).max(1) as usize * cut.payload.saturating_sub(header).max(1)
+        cut.k.min(max_k).max(1) as usize * cut.room.saturating_sub(header).max(1)
     }
 
     /// Turns the pending bytes into a block.
     fn cut(&mut self, cut: &Cut) -> Result<(), FecError> {
-        if self.pending.is_empty() {
+        if self.pending_len == 0 {
             return Ok(());
         }
         let mut source = std::mem::take(&mut self.pending);
-        let len = source.len();
+        let len = std::mem::take(&mut self.pending_len);
         let offset = self.pending_offset;
         let header = crate::wire::symbol_overhead(self.id.0, offset, len as u64);
-        let (k, symbol) = geometry(len, cut.payload.saturating_sub(header).max(1));
-        source.resize(k as usize * usize::from(symbol), 0);
+        let (k, symbol) = geometry(len, cut.room.saturating_sub(header).max(1));
+        if cut.payload == Payload::Real {
+            source.resize(k as usize * usize::from(symbol), 0);
+        }
         let spec = super::block_spec(
             cut.scheme,
             self.id.0,
@@ -154,7 +197,7 @@ impl SendChannel {
             len as u64,
             usize::from(symbol),
         )?;
-        let encoder = dfcp_fec::scheme(cut.scheme).encoder(spec, source)?;
+        let encoder = cut.payload.code(cut.scheme).encoder(spec, source)?;
         let block = SendBlock {
             encoder,
             scheme: cut.scheme,
@@ -181,12 +224,12 @@ impl SendChannel {
 
     /// Bytes written so far; the final size once finished.
     pub fn size(&self) -> u64 {
-        self.pending_offset + self.pending.len() as u64
+        self.pending_offset + self.pending_len as u64
     }
 
     /// Finished and everything is known to have arrived.
     pub fn is_acknowledged(&self) -> bool {
-        let all_gone = self.blocks.is_empty() && self.pending.is_empty();
+        let all_gone = self.blocks.is_empty() && self.pending_len == 0;
         self.finished && !self.abandoned && all_gone && self.fin_acked
     }
 
@@ -209,7 +252,7 @@ impl SendChannel {
     pub fn is_active(&self) -> bool {
         !self.hungry.is_empty()
             || !self.unsent.is_empty()
-            || (!self.pending.is_empty() && self.may_cut_short())
+            || (self.pending_len > 0 && self.may_cut_short())
     }
 
     /// A stream sends what it has; an object waits for full blocks until its end.
@@ -220,7 +263,7 @@ impl SendChannel {
     /// A symbol for an open block that lacks some, lowest block first.
     pub fn next_repair(&mut self, scheduler: &dyn BlockScheduler, loss: Loss) -> Option<SymbolOut> {
         while let Some(&offset) = self.hungry.first() {
-            if self.deficit(offset, scheduler, loss) > 0 {
+            if self.wants_symbol(offset, scheduler, loss) {
                 return self.symbol(offset, 0);
             }
             self.hungry.remove(&offset);
@@ -262,7 +305,8 @@ impl SendChannel {
         self.symbol(offset, 0)
     }
 
-    /// Writes the symbol into `out` and counts it as in flight.
+    /// Writes the symbol into `out`, which is empty with virtual payload, and counts it as in
+    /// flight.
     pub fn write_symbol(
         &mut self,
         symbol: &SymbolOut,
@@ -355,11 +399,12 @@ impl SendChannel {
 
     /// Gives everything up; returns the bytes freed.
     pub fn abandon(&mut self) -> u64 {
-        let freed = self.blocks.values().map(|b| b.len).sum::<u64>() + self.pending.len() as u64;
+        let freed = self.blocks.values().map(|b| b.len).sum::<u64>() + self.pending_len as u64;
         self.blocks.clear();
         self.hungry.clear();
         self.unsent.clear();
         self.pending = Vec::new();
+        self.pending_len = 0;
         self.unsent_bytes = 0;
         self.finished = true;
         self.abandoned = true;
@@ -376,11 +421,11 @@ impl SendChannel {
         self.blocks.len() - self.unsent.len()
     }
 
-    fn deficit(&self, offset: u64, scheduler: &dyn BlockScheduler, loss: Loss) -> u32 {
-        self.blocks.get(&offset).map_or(0, |block| {
-            let last = self.unsent.is_empty() && self.pending.is_empty() && self.is_tail();
+    fn wants_symbol(&self, offset: u64, scheduler: &dyn BlockScheduler, loss: Loss) -> bool {
+        self.blocks.get(&offset).is_some_and(|block| {
+            let last = self.unsent.is_empty() && self.pending_len == 0 && self.is_tail();
             let k = block.encoder.spec().k();
-            scheduler.deficit(
+            scheduler.wants_symbol(
                 &BlockView::new(k, block.needed, block.in_flight, last),
                 loss,
             )
@@ -394,7 +439,7 @@ impl SendChannel {
     }
 
     fn refresh(&mut self, offset: u64, scheduler: &dyn BlockScheduler, loss: Loss) {
-        if self.deficit(offset, scheduler, loss) > 0 {
+        if self.wants_symbol(offset, scheduler, loss) {
             self.hungry.insert(offset);
         } else {
             self.hungry.remove(&offset);

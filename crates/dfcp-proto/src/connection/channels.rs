@@ -1,7 +1,8 @@
 //! The application's calls.
 
 use super::{Channel, Connection, Control, Event};
-use crate::block::{ChannelId, ChannelKind, RecvChannel, SendChannel};
+use crate::block::{ChannelId, ChannelKind, Credit, RecvChannel, SendChannel, Source};
+use crate::config::Payload;
 use crate::time::Instant;
 
 /// Bytes that a channel takes beyond what is being sent: enough that a driver's wake-up does not
@@ -18,6 +19,9 @@ pub enum ChannelError {
     /// The peer or the application ended it early.
     #[error("the channel was reset (code {0})")]
     Reset(u64),
+    /// The call is for the other kind of payload ([`Payload`]).
+    #[error("the call is for the other kind of payload")]
+    Payload,
 }
 
 /// What a read gave.
@@ -49,7 +53,7 @@ impl Connection {
         let send = Some(SendChannel::new(id, params.max_stream_data));
         let recv = id
             .can_receive(self.role)
-            .then(|| RecvChannel::new(id, self.config.stream_window));
+            .then(|| RecvChannel::new(id, self.config.stream_window, self.config.payload));
         self.channels.insert(id, Channel { send, recv });
         Some(id)
     }
@@ -61,8 +65,25 @@ impl Connection {
             .ok_or(ChannelError::Closed)
     }
 
+    fn expect_payload(&self, payload: Payload) -> Result<(), ChannelError> {
+        let same = self.config.payload == payload;
+        same.then_some(()).ok_or(ChannelError::Payload)
+    }
+
     /// Writes what fits of `data`; 0 means wait for [`Event::Writable`].
     pub fn write(&mut self, id: ChannelId, data: &[u8]) -> Result<usize, ChannelError> {
+        self.expect_payload(Payload::Real)?;
+        let taken = self.write_source(id, Source::Bytes(data))?;
+        Ok(taken as usize)
+    }
+
+    /// [`Connection::write`] for `len` bytes of virtual payload.
+    pub fn write_virtual(&mut self, id: ChannelId, len: u64) -> Result<u64, ChannelError> {
+        self.expect_payload(Payload::Virtual)?;
+        self.write_source(id, Source::Length(len))
+    }
+
+    fn write_source(&mut self, id: ChannelId, source: Source<'_>) -> Result<u64, ChannelError> {
         if !self.is_established() {
             return Err(ChannelError::Closed);
         }
@@ -72,13 +93,13 @@ impl Connection {
         if send.is_finished() {
             return Err(ChannelError::Closed);
         }
-        let room = total.min(MAX_UNSENT.saturating_sub(send.unsent_bytes())) as usize;
+        let room = total.min(MAX_UNSENT.saturating_sub(send.unsent_bytes()));
         // A geometry error would be ours; the channel is unusable then.
         let taken = send
-            .write(data, room, &cut)
+            .write(source, room, &cut)
             .map_err(|_| ChannelError::Closed)?;
-        self.out.buffered += taken as u64;
-        if taken < data.len() {
+        self.out.buffered += taken;
+        if taken < source.len() {
             self.wants_write = true;
         }
         if taken > 0 {
@@ -109,12 +130,33 @@ impl Connection {
         id: ChannelId,
         out: &mut [u8],
     ) -> Result<Read, ChannelError> {
+        self.expect_payload(Payload::Real)?;
+        self.read_with(now, id, |recv, credit| recv.read(out, credit))
+    }
+
+    /// [`Connection::read`] for at most `most` bytes of virtual payload.
+    pub fn read_virtual(
+        &mut self,
+        now: Instant,
+        id: ChannelId,
+        most: usize,
+    ) -> Result<Read, ChannelError> {
+        self.expect_payload(Payload::Virtual)?;
+        self.read_with(now, id, |recv, credit| recv.skip(most, credit))
+    }
+
+    fn read_with(
+        &mut self,
+        now: Instant,
+        id: ChannelId,
+        read: impl FnOnce(&mut RecvChannel, &mut Credit) -> usize,
+    ) -> Result<Read, ChannelError> {
         let channel = self.channels.get_mut(&id).ok_or(ChannelError::Closed)?;
         let recv = channel.recv.as_mut().ok_or(ChannelError::Closed)?;
         if let Some(code) = recv.ended() {
             return Err(ChannelError::Reset(code));
         }
-        let n = recv.read(out, &mut self.inc.credit);
+        let n = read(recv, &mut self.inc.credit);
         let drained = recv.is_drained();
         if recv.new_limit().is_some() {
             self.out.control.push_back(Control::MaxStreamData(id));
@@ -137,6 +179,27 @@ impl Connection {
         now: Instant,
         id: ChannelId,
     ) -> Result<Option<(u64, Vec<u8>)>, ChannelError> {
+        self.expect_payload(Payload::Real)?;
+        let block = self.take_ready(now, id)?;
+        Ok(block.map(|(offset, _, bytes)| (offset, bytes)))
+    }
+
+    /// [`Connection::take_block`] with virtual payload: the block's offset and length.
+    pub fn take_virtual_block(
+        &mut self,
+        now: Instant,
+        id: ChannelId,
+    ) -> Result<Option<(u64, u64)>, ChannelError> {
+        self.expect_payload(Payload::Virtual)?;
+        let block = self.take_ready(now, id)?;
+        Ok(block.map(|(offset, len, _)| (offset, len)))
+    }
+
+    fn take_ready(
+        &mut self,
+        now: Instant,
+        id: ChannelId,
+    ) -> Result<Option<(u64, u64, Vec<u8>)>, ChannelError> {
         let channel = self.channels.get_mut(&id).ok_or(ChannelError::Closed)?;
         let recv = channel.recv.as_mut().ok_or(ChannelError::Closed)?;
         if let Some(code) = recv.ended() {

@@ -61,6 +61,9 @@ pub enum ConnectionError {
     /// The peer speaks no version of ours.
     #[error("the peer speaks other versions of the protocol only")]
     VersionMismatch,
+    /// One side's packets carry data, the other's only sizes.
+    #[error("one side simulates with virtual payload, the other has real data")]
+    PayloadMismatch,
     /// The handshake's cryptography failed.
     #[error("handshake failed")]
     HandshakeFailed,

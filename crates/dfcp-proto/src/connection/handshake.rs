@@ -6,13 +6,13 @@
 use super::Event;
 use super::{Connection, ConnectionError, Control, State};
 use crate::block::Role;
-use crate::config::{MIN_DATAGRAM, TransportConfig};
+use crate::config::{MIN_DATAGRAM, Payload, TransportConfig};
 use crate::crypto::{
     ClientHandshake, HandshakeError, PublicKey, SecretRng, SessionKeys, StaticKey,
 };
 use crate::packet::Pacer;
 use crate::time::{Duration, Instant};
-use crate::wire::{Ack, ConnectionId, Syn, SynAck, TransportParams, VERSION};
+use crate::wire::{Ack, ConnectionId, Syn, SynAck, TransportParams, VERSION, VIRTUAL_PAYLOAD};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -27,6 +27,9 @@ const ACK_REPEAT: Duration = Duration::from_millis(5);
 
 /// ACKs sent at once: without one of them the first flight is worth nothing.
 const ACK_COPIES: u8 = 3;
+
+/// ARQ, dense, RaptorQ.
+const SCHEMES: u64 = 0b111;
 
 /// A client before its SYNACK.
 #[derive(Debug)]
@@ -110,6 +113,10 @@ pub(crate) fn local_params(
     cid: ConnectionId,
     reset_token: [u8; 16],
 ) -> TransportParams {
+    let payload = match config.payload {
+        Payload::Real => 0,
+        Payload::Virtual => VIRTUAL_PAYLOAD,
+    };
     TransportParams {
         cid,
         reset_token,
@@ -118,7 +125,7 @@ pub(crate) fn local_params(
         max_stream_data: config.stream_window,
         max_channels: config.max_channels,
         idle_timeout_ms: config.idle_timeout.as_millis() as u64,
-        schemes: 0b111, // ARQ, dense, RaptorQ
+        schemes: SCHEMES | payload,
         max_feedback_delay_us: config.profile.make_feedback().max_delay().as_micros() as u64,
     }
 }
@@ -230,6 +237,9 @@ impl Connection {
                 return;
             }
         };
+        if session.params.payload() != self.config.payload {
+            return self.finish(ConnectionError::PayloadMismatch);
+        }
         let ack = Ack {
             version: VERSION,
             server_cid: session.params.cid,

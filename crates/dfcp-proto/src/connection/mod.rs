@@ -515,7 +515,8 @@ impl Connection {
         Cut {
             scheme,
             k: profile.block_symbols,
-            payload: self.mtu - SEALED_HEADER_LEN - TAG_LEN,
+            room: self.mtu - SEALED_HEADER_LEN - TAG_LEN,
+            payload: self.config.payload,
         }
     }
 

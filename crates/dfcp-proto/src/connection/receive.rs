@@ -2,10 +2,13 @@
 
 use super::{Channel, CloseCode, Connection, ConnectionError, Control, Event, Moved, State};
 use crate::block::{ChannelId, Received, RecvChannel, SendChannel, SolveJob, SymbolIn};
+use crate::config::Payload;
 use crate::packet::{SentPacket, decode_packet_number};
 use crate::rate::{AckPoint, Feedback};
 use crate::time::{Duration, Instant};
-use crate::wire::{AckRanges, BlockReport, Frame, FrameIter, SEALED_HEADER_LEN, Sealed};
+use crate::wire::{
+    AckRanges, BlockReport, Frame, FrameIter, SEALED_HEADER_LEN, Sealed, virtual_symbol_len,
+};
 use std::net::SocketAddr;
 
 /// Congestion Experienced (RFC 3168).
@@ -23,7 +26,7 @@ impl Connection {
         header: Sealed,
         datagram: &mut [u8],
     ) {
-        let size = datagram.len();
+        let size = datagram.len() as u64;
         let pn = decode_packet_number(self.inc.received.largest(), header.packet_number);
         let Some(opener) = &mut self.opener else {
             return;
@@ -38,7 +41,7 @@ impl Connection {
             return;
         }
         self.stats.packets_received += 1;
-        self.stats.bytes_received += size as u64;
+        self.stats.bytes_received += size;
         self.inc.last_heard = now;
         match &mut self.state {
             State::Established => {}
@@ -61,20 +64,18 @@ impl Connection {
                 });
             }
         }
-        if let Some(moved) = self.out.moved.as_mut().filter(|_| remote == self.remote) {
-            moved.received += size as u64;
-        }
         if ecn == ECN_CE {
             self.inc.ce += 1;
             self.stats.ce_received += 1;
         }
         let plaintext: &[u8] = plaintext;
-        let mut eliciting = false;
+        let (mut eliciting, mut elided) = (false, 0);
         for frame in FrameIter::new(plaintext) {
             let Ok(frame) = frame else {
                 return self.violation(now, CloseCode::PROTOCOL);
             };
             eliciting |= frame.is_ack_eliciting();
+            elided += self.elided(&frame);
             if let Err(code) = self.on_frame(now, pn, frame) {
                 return self.violation(now, code);
             }
@@ -82,8 +83,23 @@ impl Connection {
                 return; // nothing follows a CLOSE
             }
         }
+        self.stats.bytes_received += elided;
+        if let Some(moved) = self.out.moved.as_mut().filter(|_| remote == self.remote) {
+            moved.received += size + elided;
+        }
         if eliciting {
             self.inc.policy.on_packet(now);
+        }
+    }
+
+    /// Bytes that `frame` stands for beyond those that it has.
+    fn elided(&self, frame: &Frame<'_>) -> u64 {
+        match (self.config.payload, frame) {
+            (Payload::Virtual, Frame::Symbol { data, .. }) => {
+                let len = virtual_symbol_len(data).unwrap_or_default();
+                len.saturating_sub(data.len()) as u64
+            }
+            _ => 0,
         }
     }
 
@@ -117,11 +133,19 @@ impl Connection {
                 esi,
                 data,
             } => {
+                let (len, data) = match self.config.payload {
+                    Payload::Real => (data.len(), data),
+                    Payload::Virtual => {
+                        let len = virtual_symbol_len(data).ok_or(CloseCode::PROTOCOL)?;
+                        (len, &[][..])
+                    }
+                };
                 let symbol = SymbolIn {
                     scheme,
                     offset,
                     block_len,
                     esi,
+                    len,
                     data,
                 };
                 self.on_symbol(now, ChannelId(channel), &symbol)?;
@@ -213,7 +237,8 @@ impl Connection {
             let send = id
                 .can_send(self.role)
                 .then(|| SendChannel::new(id, stream_limit));
-            let recv = Some(RecvChannel::new(id, self.config.stream_window));
+            let config = &self.config;
+            let recv = Some(RecvChannel::new(id, config.stream_window, config.payload));
             self.channels.insert(id, Channel { send, recv });
             self.events.push_back(Event::Opened(id));
         }

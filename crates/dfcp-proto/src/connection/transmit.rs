@@ -2,9 +2,13 @@
 
 use super::{Connection, Control, State};
 use crate::block::{ChannelId, RecvChannel, SendChannel, SymbolOut};
+use crate::config::Payload;
 use crate::packet::{NewPacket, SymbolRef};
 use crate::time::{Duration, Instant};
-use crate::wire::{Frame, SEALED_HEADER_LEN, TAG_LEN, emit_sealed_header, symbol_overhead};
+use crate::wire::{
+    Frame, SEALED_HEADER_LEN, TAG_LEN, emit_sealed_header, emit_virtual_symbol, symbol_overhead,
+    virtual_symbol_size,
+};
 use std::collections::BTreeSet;
 
 /// ECN-capable, ECT(0) (RFC 3168).
@@ -61,6 +65,71 @@ pub struct Transmit {
     pub size: usize,
     /// If set, the bytes are several datagrams of this size (the last may be shorter).
     pub segment_size: Option<usize>,
+    /// Bytes that each of the datagrams stands for beyond those in the buffer: none, except with
+    /// virtual payload.
+    pub elided: usize,
+}
+
+/// Size of a datagram.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Size {
+    /// Bytes in the buffer.
+    written: usize,
+    /// Bytes that it stands for beyond these.
+    elided: usize,
+}
+
+impl Size {
+    /// Bytes for the network.
+    fn total(self) -> usize {
+        self.written + self.elided
+    }
+}
+
+/// Datagrams of one size, but for the last, which may be shorter.
+#[derive(Clone, Copy, Debug, Default)]
+struct Batch {
+    datagrams: usize,
+    /// Of the first.
+    size: Size,
+    total: usize,
+    /// The last was shorter.
+    ended: bool,
+}
+
+impl Batch {
+    fn push(&mut self, size: Size) {
+        if self.datagrams == 0 {
+            self.size = size;
+        }
+        self.datagrams += 1;
+        self.total += size.total();
+        self.ended = size.written < self.size.written;
+    }
+
+    fn has_room_for(&self, next: Size) -> bool {
+        let alike = next.written <= self.size.written && next.elided == self.size.elided;
+        self.datagrams == 0 || (alike && self.total + next.total() <= MAX_BATCH)
+    }
+}
+
+impl From<usize> for Batch {
+    /// One datagram as it is.
+    fn from(written: usize) -> Self {
+        let mut batch = Self::default();
+        batch.push(Size { written, elided: 0 });
+        batch
+    }
+}
+
+/// What is remembered of a packet.
+#[derive(Debug, Default)]
+struct Contents {
+    symbol: Option<SymbolRef>,
+    control: Vec<Control>,
+    ack_eliciting: bool,
+    /// Bytes that the packet stands for beyond those in the buffer.
+    elided: usize,
 }
 
 impl Connection {
@@ -73,19 +142,18 @@ impl Connection {
         out: &mut Vec<u8>,
     ) -> Option<Transmit> {
         let start = out.len();
-        let segment = match self.state {
+        let batch = match self.state {
             State::Connecting(_) => {
-                out.extend_from_slice(&self.transmit_syn(now)?);
-                None
+                let syn = self.transmit_syn(now)?;
+                out.extend_from_slice(&syn);
+                Batch::from(syn.len())
             }
             State::Closing { .. } => self.transmit_close(now, out)?,
             State::Draining { .. } | State::Closed => return None,
             State::Established => self.transmit_established(now, max_segments.max(1), out)?,
         };
-        let size = out.len() - start;
-        self.stats.packets_sent += segment.map_or(1, |s| size.div_ceil(s)) as u64;
-        self.stats.bytes_sent += size as u64;
-        let segment_size = segment.filter(|&s| s < size);
+        self.stats.packets_sent += batch.datagrams as u64;
+        self.stats.bytes_sent += batch.total as u64;
         let ecn = if matches!(self.state, State::Established) {
             ECT0
         } else {
@@ -94,59 +162,58 @@ impl Connection {
         Some(Transmit {
             destination: self.remote,
             ecn,
-            size,
-            segment_size,
+            size: out.len() - start,
+            segment_size: (batch.datagrams > 1).then_some(batch.size.written),
+            elided: batch.size.elided,
         })
     }
 
-    /// Returns the size of the segments written; `None` if there was nothing to send.
+    /// `None` if there was nothing to send.
     fn transmit_established(
         &mut self,
         now: Instant,
         max_segments: usize,
         out: &mut Vec<u8>,
-    ) -> Option<Option<usize>> {
+    ) -> Option<Batch> {
         if let Some(ack) = self.confirm.as_mut().and_then(|c| c.transmit(now)) {
             out.extend_from_slice(ack);
-            return Some(None);
+            return Some(Batch::from(ack.len()));
         }
         self.probe_mtu(now);
         let report_due = self.inc.policy.due().is_some_and(|due| due <= now);
         if report_due || !self.out.control.is_empty() {
-            self.transmit_control(now, out);
-            return Some(None);
+            return Some(self.transmit_control(now, out));
         }
-        let start = out.len();
-        let mut segment: Option<usize> = None;
-        for _ in 0..max_segments {
-            let Some((id, symbol)) = self.next_symbol(now) else {
-                break;
-            };
-            let size = SEALED_HEADER_LEN
-                + symbol_overhead(id.0, symbol.offset, symbol.block_len)
-                + symbol.symbol_len
-                + TAG_LEN;
-            // A larger packet begins the next batch; a smaller one ends this.
-            if segment.is_some_and(|s| size > s) || out.len() - start + size > MAX_BATCH {
-                break;
-            }
-            if !self.transmit_symbol(now, id, &symbol, out) {
-                break;
-            }
-            if size < *segment.get_or_insert(size) {
-                break;
-            }
+        let mut batch = Batch::default();
+        while batch.datagrams < max_segments
+            && !batch.ended
+            && let Some((id, symbol)) = self.next_symbol(now)
+            && batch.has_room_for(self.datagram_size(id, &symbol))
+            && let Some(size) = self.transmit_symbol(now, id, &symbol, out)
+        {
+            batch.push(size);
         }
-        if out.len() == start {
+        if batch.datagrams == 0 {
             if self.out.probes_due > 0 {
                 self.out.probes_due = 0;
                 self.out.control.push_back(Control::Ping);
-                self.transmit_control(now, out);
-                return Some(None);
+                return Some(self.transmit_control(now, out));
             }
             return None;
         }
-        Some(segment)
+        Some(batch)
+    }
+
+    fn datagram_size(&self, id: ChannelId, symbol: &SymbolOut) -> Size {
+        let header = SEALED_HEADER_LEN + symbol_overhead(id.0, symbol.offset, symbol.block_len);
+        let carried = match self.config.payload {
+            Payload::Real => symbol.symbol_len,
+            Payload::Virtual => virtual_symbol_size(symbol.symbol_len),
+        };
+        Size {
+            written: header + carried + TAG_LEN,
+            elided: symbol.symbol_len - carried,
+        }
     }
 
     /// The symbol that window, pacer and scheduler let go now; probes pass the first two.
@@ -205,7 +272,6 @@ impl Connection {
                     send.next_new(&cut, credit).ok().flatten()
                 };
                 if let Some(symbol) = symbol {
-                    self.out.cursor = ChannelId(id.0 + 1);
                     return Some((id, symbol));
                 }
                 if !send.is_active() {
@@ -216,15 +282,16 @@ impl Connection {
         None
     }
 
-    /// Seals one symbol into `out`; false if the code failed, which ends the batch.
+    /// Seals one symbol into `out`; `None` if the code failed, which ends the batch.
     fn transmit_symbol(
         &mut self,
         now: Instant,
         id: ChannelId,
         symbol: &SymbolOut,
         out: &mut Vec<u8>,
-    ) -> bool {
+    ) -> Option<Size> {
         let loss = self.out.loss.estimate();
+        let size = self.datagram_size(id, symbol);
         let start = out.len();
         let pn = self.begin_packet(now, out);
         let SymbolOut {
@@ -236,20 +303,25 @@ impl Connection {
             charge,
         } = *symbol;
         Frame::emit_symbol_header(out, scheme, id.0, offset, block_len, esi);
-        let body = out.len();
-        out.resize(body + symbol_len, 0);
-        let Some(send) = self.channels.get_mut(&id).and_then(|c| c.send.as_mut()) else {
-            out.truncate(start);
-            return false;
+        let body = match self.config.payload {
+            Payload::Real => out.len()..out.len() + symbol_len,
+            Payload::Virtual => {
+                emit_virtual_symbol(out, symbol_len);
+                out.len()..out.len()
+            }
         };
+        out.resize(body.end, 0);
+        let send = self.channels.get_mut(&id).and_then(|c| c.send.as_mut());
         let scheduler = &*self.out.scheduler;
-        if send
-            .write_symbol(symbol, &mut out[body..], scheduler, loss)
-            .is_err()
-        {
+        let written = send.and_then(|send| {
+            send.write_symbol(symbol, &mut out[body], scheduler, loss)
+                .ok()
+        });
+        if written.is_none() {
             out.truncate(start);
-            return false;
+            return None;
         }
+        self.out.cursor = ChannelId(id.0 + 1);
         let source = block_len.div_ceil(symbol_len as u64);
         if u64::from(esi) < source {
             self.stats.source_symbols_sent += 1;
@@ -261,17 +333,22 @@ impl Connection {
             self.notify_writable();
         }
         self.out.probes_due = self.out.probes_due.saturating_sub(1);
-        let symbol = SymbolRef {
-            channel: id.0,
-            offset,
+        let contents = Contents {
+            symbol: Some(SymbolRef {
+                channel: id.0,
+                offset,
+            }),
+            control: Vec::new(),
+            ack_eliciting: true,
+            elided: size.elided,
         };
-        self.finish_packet(now, pn, start, out, Some(symbol), Vec::new(), true);
-        self.out.pacer.consume((out.len() - start) as u64);
-        true
+        self.finish_packet(now, pn, start, out, contents);
+        self.out.pacer.consume(size.total() as u64);
+        Some(size)
     }
 
     /// Feedback and control frames in a packet of their own.
-    fn transmit_control(&mut self, now: Instant, out: &mut Vec<u8>) {
+    fn transmit_control(&mut self, now: Instant, out: &mut Vec<u8>) -> Batch {
         let start = out.len();
         let room = |out: &Vec<u8>, mtu: usize| mtu.saturating_sub(out.len() - start + TAG_LEN);
         let pn = self.begin_packet(now, out);
@@ -307,8 +384,13 @@ impl Connection {
             self.emit_control(Control::Ping, out);
             sent.push(Control::Ping);
         }
-        let eliciting = !sent.is_empty();
-        self.finish_packet(now, pn, start, out, None, sent, eliciting);
+        let contents = Contents {
+            ack_eliciting: !sent.is_empty(),
+            control: sent,
+            ..Contents::default()
+        };
+        self.finish_packet(now, pn, start, out, contents);
+        Batch::from(out.len() - start)
     }
 
     fn emit_control(&self, control: Control, out: &mut Vec<u8>) {
@@ -407,7 +489,7 @@ impl Connection {
         }
     }
 
-    fn transmit_close(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Option<usize>> {
+    fn transmit_close(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Batch> {
         let State::Closing {
             code,
             ref reason,
@@ -426,8 +508,8 @@ impl Connection {
             reason: frame_reason.as_bytes(),
         }
         .emit(out);
-        self.finish_packet(now, pn, start, out, None, Vec::new(), false);
-        Some(None)
+        self.finish_packet(now, pn, start, out, Contents::default());
+        Some(Batch::from(out.len() - start))
     }
 
     /// Writes the header of the next packet and returns its number.
@@ -441,29 +523,24 @@ impl Connection {
         pn
     }
 
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "the parts of one record, used in this file only"
-    )]
+    /// Seals and records the packet that begins at `start`.
     fn finish_packet(
         &mut self,
         now: Instant,
         pn: u64,
         start: usize,
         out: &mut Vec<u8>,
-        symbol: Option<SymbolRef>,
-        control: Vec<Control>,
-        ack_eliciting: bool,
+        contents: Contents,
     ) {
         if let Some(sealer) = &mut self.sealer {
             sealer.seal(pn, out, start, SEALED_HEADER_LEN);
         }
-        let size = (out.len() - start) as u16;
+        let size = (out.len() - start + contents.elided) as u16;
         self.out.sent_total += u64::from(size);
         if let Some(moved) = &mut self.out.moved {
             moved.sent += u64::from(size);
         }
-        if ack_eliciting {
+        if contents.ack_eliciting {
             self.out.last_eliciting = pn;
             self.out.last_sent = now;
         }
@@ -471,9 +548,9 @@ impl Connection {
             time: now,
             size,
             sent_total: self.out.sent_total,
-            symbol,
-            control,
-            ack_eliciting,
+            symbol: contents.symbol,
+            control: contents.control,
+            ack_eliciting: contents.ack_eliciting,
         });
     }
 }

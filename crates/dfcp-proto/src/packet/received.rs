@@ -21,6 +21,13 @@ impl ReceivedPackets {
         if pn < self.floor {
             return false;
         }
+        // Nearly always the packet after the last one.
+        if let Some(mut last) = self.ranges.last_entry()
+            && last.get().checked_add(1) == Some(pn)
+        {
+            *last.get_mut() = pn;
+            return true;
+        }
         let before = self.ranges.range(..=pn).next_back().map(|(&s, &e)| (s, e));
         if before.is_some_and(|(_, end)| end >= pn) {
             return false;

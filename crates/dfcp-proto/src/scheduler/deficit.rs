@@ -34,31 +34,58 @@ impl Default for Deficit {
     }
 }
 
-impl BlockScheduler for Deficit {
-    fn deficit(&self, block: &BlockView, loss: Loss) -> u32 {
+/// What a block lacks as a function of the symbols in flight.
+struct Shortfall {
+    needed: f64,
+    /// Probability that a symbol arrives.
+    arrive: f64,
+    /// Margin, in symbols, for one symbol in flight: it grows with the square root.
+    margin: f64,
+}
+
+impl Shortfall {
+    fn at(&self, in_flight: f64) -> f64 {
+        self.needed + self.margin * in_flight.sqrt() - in_flight * self.arrive
+    }
+}
+
+impl Deficit {
+    fn shortfall(&self, block: &BlockView, loss: Loss) -> Shortfall {
         let (margin, loss) = match block.last {
             false => (self.bulk_margin, loss.mean),
             true if loss.cautious >= MIN_LOSS => (self.last_margin, loss.cautious),
             // What is in flight is expected to arrive.
             true => (0.0, 0.0),
         };
-        let (needed, in_flight) = (f64::from(block.needed), f64::from(block.in_flight));
-        if needed == 0.0 {
+        let arrive = 1.0 - loss;
+        Shortfall {
+            needed: f64::from(block.needed),
+            arrive,
+            margin: margin * (loss * arrive).sqrt(),
+        }
+    }
+}
+
+impl BlockScheduler for Deficit {
+    fn deficit(&self, block: &BlockView, loss: Loss) -> u32 {
+        if !self.wants_symbol(block, loss) {
             return 0;
         }
-        let arrive = 1.0 - loss;
-        let shortfall = |n: f64| needed + margin * (n * loss * arrive).sqrt() - n * arrive;
-        let slack = if block.last && in_flight >= needed {
+        let shortfall = self.shortfall(block, loss);
+        let (arrive, in_flight) = (shortfall.arrive, f64::from(block.in_flight));
+        let first_guess = (shortfall.at(in_flight) / arrive).ceil().max(1.0);
+        let extra = shortfall.at(in_flight + first_guess).max(0.0) / arrive;
+        (first_guess + extra.ceil()).min(f64::from(u32::MAX)) as u32
+    }
+
+    fn wants_symbol(&self, block: &BlockView, loss: Loss) -> bool {
+        let slack = if block.last && block.in_flight >= block.needed {
             SLACK
         } else {
             1e-9
         };
-        if shortfall(in_flight) <= slack {
-            return 0;
-        }
-        let first_guess = (shortfall(in_flight) / arrive).ceil().max(1.0);
-        let extra = shortfall(in_flight + first_guess).max(0.0) / arrive;
-        (first_guess + extra.ceil()).min(f64::from(u32::MAX)) as u32
+        let in_flight = f64::from(block.in_flight);
+        block.needed > 0 && self.shortfall(block, loss).at(in_flight) > slack
     }
 }
 

@@ -42,6 +42,11 @@ pub trait BlockScheduler: Debug + Send {
     /// `loss`.
     fn deficit(&self, block: &BlockView, loss: Loss) -> u32;
 
+    /// Whether there is a deficit: asked for every packet, so a scheduler may know a shorter way.
+    fn wants_symbol(&self, block: &BlockView, loss: Loss) -> bool {
+        self.deficit(block, loss) > 0
+    }
+
     /// How many blocks may be open (begun and not acknowledged) at once.
     fn max_open_blocks(&self) -> usize {
         usize::MAX

@@ -436,6 +436,27 @@ pub fn symbol_overhead(channel: u64, offset: u64, block_len: u64) -> usize {
     SYMBOL_FIXED_LEN + varint_len(channel) + varint_len(offset) + varint_len(block_len)
 }
 
+/// Bytes that stand for a symbol of `len` bytes with virtual payload.
+pub fn virtual_symbol_size(len: usize) -> usize {
+    len.min(2)
+}
+
+/// Appends what stands for a symbol of `len` bytes with virtual payload: its length in two bytes,
+/// or one zero byte for a symbol of one byte.
+pub fn emit_virtual_symbol(out: &mut Vec<u8>, len: usize) {
+    let length = (len as u16).to_be_bytes();
+    out.extend_from_slice(&length[..virtual_symbol_size(len)]);
+}
+
+/// Bytes of the symbol that `data` stands for.
+pub fn virtual_symbol_len(data: &[u8]) -> Option<usize> {
+    match *data {
+        [_] => Some(1),
+        [high, low] => Some(usize::from(u16::from_be_bytes([high, low]))).filter(|&len| len >= 2),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -505,6 +526,19 @@ mod tests {
             FrameIter::new(&out).next(),
             Some(Err(WireError::Invalid("ACK range")))
         );
+    }
+
+    #[test]
+    fn virtual_symbols_keep_their_length() {
+        for len in [1, 2, 3, 1430, usize::from(u16::MAX)] {
+            let mut out = Vec::new();
+            emit_virtual_symbol(&mut out, len);
+            assert_eq!(virtual_symbol_len(&out), Some(len));
+            assert_eq!(out.len(), virtual_symbol_size(len));
+        }
+        for wrong in [&[][..], &[0, 1], &[0, 0], &[1, 2, 3]] {
+            assert_eq!(virtual_symbol_len(wrong), None);
+        }
     }
 
     #[test]

@@ -9,12 +9,15 @@ mod header;
 mod params;
 
 pub use codec::{Reader, WireError, varint_len, write_varint};
-pub use frame::{AckRanges, BlockReport, Frame, FrameIter, symbol_overhead};
+pub use frame::{
+    AckRanges, BlockReport, Frame, FrameIter, emit_virtual_symbol, symbol_overhead,
+    virtual_symbol_len, virtual_symbol_size,
+};
 pub use header::{
     Ack, CID_LEN, COOKIE_LEN, ConnectionId, Packet, RESET_TOKEN_LEN, SEALED_HEADER_LEN, Sealed,
     Syn, SynAck, TAG_LEN, VERSION, emit_reset, emit_sealed_header, emit_version,
 };
-pub use params::TransportParams;
+pub use params::{TransportParams, VIRTUAL_PAYLOAD};
 
 #[cfg(test)]
 mod tests {

@@ -2,6 +2,7 @@
 
 use super::codec::{Reader, WireError, write_varint};
 use super::header::{ConnectionId, RESET_TOKEN_LEN};
+use crate::config::Payload;
 
 /// Limits and facts of the side that sends them. Written as (id, length, value); unknown ids are
 /// skipped so that later versions can add some.
@@ -21,11 +22,15 @@ pub struct TransportParams {
     pub max_channels: u64,
     /// Silence after which this side drops the connection, milliseconds.
     pub idle_timeout_ms: u64,
-    /// Bit i set: this side decodes the scheme with id i.
+    /// Bit i set: this side decodes the scheme with id i. [`VIRTUAL_PAYLOAD`] set: symbols have
+    /// no bytes.
     pub schemes: u64,
     /// Largest time that this side holds feedback back, microseconds.
     pub max_feedback_delay_us: u64,
 }
+
+/// The bit of [`TransportParams::schemes`] that only simulated networks know.
+pub const VIRTUAL_PAYLOAD: u64 = 1 << 5;
 
 const ID_CID: u64 = 0;
 const ID_RESET_TOKEN: u64 = 1;
@@ -38,6 +43,15 @@ const ID_SCHEMES: u64 = 7;
 const ID_MAX_FEEDBACK_DELAY: u64 = 8;
 
 impl TransportParams {
+    /// What the symbols that the sender of this takes are made of.
+    pub fn payload(&self) -> Payload {
+        if self.schemes & VIRTUAL_PAYLOAD == 0 {
+            Payload::Real
+        } else {
+            Payload::Virtual
+        }
+    }
+
     /// Serialises all parameters.
     pub fn emit(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(96);

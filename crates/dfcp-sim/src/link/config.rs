@@ -1,22 +1,28 @@
 //! What a link does to packets.
 
+use super::loss::{LossModel, LossModelError};
+use super::trace::{RateTrace, RateTraceError};
+use crate::queue::{QueueConfig, QueueConfigError};
 use dfcp_proto::{Duration, Rate};
+use std::sync::Arc;
 
 /// The parameters of a [`Link`](super::Link). The default has no rate limit, no delay and no
 /// impairment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinkConfig {
-    /// Serialisation rate; `None` for no limit.
-    pub rate: Option<Rate>,
+    /// Serialisation rate.
+    pub rate: LinkRate,
     /// Propagation delay, one way.
     pub delay: Duration,
     /// The buffer in front of the transmitter.
-    pub queue: Queue,
+    pub queue: QueueConfig,
+    /// Largest packet, without framing, that the link carries; `None` for no limit.
+    pub mtu: Option<u32>,
     /// Bytes added to each packet before the rate counts it. The default 28, an IPv4 and a UDP
     /// header, makes the rate of a link that carries UDP payloads an IP rate.
     pub framing: u32,
-    /// Probability that a packet is lost after it was transmitted, each on its own.
-    pub loss: f64,
+    /// Which packets are lost after they were transmitted.
+    pub loss: LossModel,
     /// Each packet is delayed by a uniform extra time below this, and may so overtake others.
     pub jitter: Duration,
     /// Probability that a packet is held back by `reorder_delay`.
@@ -34,11 +40,12 @@ pub struct LinkConfig {
 impl Default for LinkConfig {
     fn default() -> Self {
         Self {
-            rate: None,
+            rate: LinkRate::Unlimited,
             delay: Duration::ZERO,
-            queue: Queue::default(),
+            queue: QueueConfig::default(),
+            mtu: None,
             framing: 28,
-            loss: 0.0,
+            loss: LossModel::None,
             jitter: Duration::ZERO,
             reorder: 0.0,
             reorder_delay: Duration::ZERO,
@@ -55,11 +62,12 @@ impl LinkConfig {
     /// # Errors
     /// Names the first parameter that is out of range.
     pub fn validate(&self) -> Result<(), LinkConfigError> {
-        if self.rate == Some(Rate::ZERO) {
+        if self.rate == LinkRate::Constant(Rate::ZERO) {
             return Err(LinkConfigError::ZeroRate);
         }
+        self.loss.validate()?;
+        self.queue.validate()?;
         let probabilities = [
-            ("loss", self.loss),
             ("reorder", self.reorder),
             ("duplicate", self.duplicate),
             ("corrupt", self.corrupt),
@@ -74,33 +82,29 @@ impl LinkConfig {
     }
 }
 
-/// How much a link buffers beside the packet in its transmitter; what does not fit is dropped on
-/// arrival (DropTail).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Queue {
-    /// At most this many packets.
-    Packets(usize),
-    /// At most this many bytes, framing included.
-    Bytes(usize),
-    /// Everything.
-    Unlimited,
-}
-
-impl Default for Queue {
-    /// 1000 packets, Linux's default `txqueuelen`.
-    fn default() -> Self {
-        Self::Packets(1000)
+impl LinkConfig {
+    /// Whether packets past the transmitter may be delayed further, doubled or changed.
+    pub(super) fn is_impaired(&self) -> bool {
+        let drawn = [self.reorder, self.duplicate, self.corrupt];
+        !self.jitter.is_zero() || drawn.iter().any(|&p| p > 0.0)
     }
 }
 
-impl Queue {
-    /// Whether `size` more bytes fit on top of `packets` packets of `bytes` bytes.
-    pub(super) fn has_room(self, packets: usize, bytes: u64, size: u64) -> bool {
-        match self {
-            Self::Packets(limit) => packets < limit,
-            Self::Bytes(limit) => bytes + size <= limit as u64,
-            Self::Unlimited => true,
-        }
+/// How fast a link serialises.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum LinkRate {
+    /// At once.
+    #[default]
+    Unlimited,
+    /// At this rate; at zero packets wait until the rate changes.
+    Constant(Rate),
+    /// As recorded.
+    Trace(Arc<RateTrace>),
+}
+
+impl From<Rate> for LinkRate {
+    fn from(rate: Rate) -> Self {
+        Self::Constant(rate)
     }
 }
 
@@ -119,4 +123,13 @@ pub enum LinkConfigError {
         /// Its value.
         value: f64,
     },
+    /// The loss model makes no sense.
+    #[error(transparent)]
+    Loss(#[from] LossModelError),
+    /// The rate trace cannot be read.
+    #[error("rate trace: {0}")]
+    Trace(#[from] RateTraceError),
+    /// The queue makes no sense.
+    #[error(transparent)]
+    Queue(#[from] QueueConfigError),
 }

@@ -1,6 +1,8 @@
 //! The numbers expected of a link, computed by hand.
 
 use super::*;
+use crate::packet::Ecn;
+use crate::queue::Limit;
 
 const MBIT: u64 = 1_000_000;
 
@@ -12,24 +14,24 @@ fn at(nanos: u64) -> Instant {
     Instant::from_nanos(nanos)
 }
 
-fn rate(bps: u64) -> Option<Rate> {
-    Some(Rate::from_bps(bps))
+fn rate(bps: u64) -> LinkRate {
+    Rate::from_bps(bps).into()
 }
 
 /// Packets of `size` bytes on the link (28 of them framing), tagged from zero.
-fn packet(tag: u64, size: usize) -> Packet {
-    Packet {
+fn packet(tag: u64, size: usize) -> Datagram {
+    Datagram {
         tag,
-        ..Packet::new(vec![0; size - 28])
+        ..Datagram::new(vec![0; size - 28])
     }
 }
 
-fn drain(link: &mut Link) -> Vec<(Instant, Packet)> {
+fn drain(link: &mut Link<Datagram>) -> Vec<(Instant, Datagram)> {
     let end = at(u64::MAX / 2);
     std::iter::from_fn(|| link.poll_timed(end)).collect()
 }
 
-fn tags(delivered: &[(Instant, Packet)]) -> Vec<u64> {
+fn tags(delivered: &[(Instant, Datagram)]) -> Vec<u64> {
     delivered.iter().map(|(_, p)| p.tag).collect()
 }
 
@@ -59,7 +61,7 @@ fn packets_leave_at_the_rate_after_the_delay() {
     assert!(link.poll(at(30_119_999)).is_none());
     let times: Vec<_> = drain(&mut link).iter().map(|d| d.0.as_nanos()).collect();
     assert_eq!(times, [30_120_000, 30_240_000, 30_360_000]);
-    assert_eq!(link.stats().sojourn_max, Duration::from_micros(240));
+    assert_eq!(link.stats().sojourn_max(), Duration::from_micros(240));
     assert_eq!(link.stats().sojourn_mean(), Duration::from_micros(120));
 }
 
@@ -68,7 +70,7 @@ fn rounding_does_not_accumulate() {
     // 7 Gbit/s: 1500 bytes take 1714 2/7 ns.
     let config = LinkConfig {
         rate: rate(7000 * MBIT),
-        queue: Queue::Unlimited,
+        queue: Limit::Unlimited.into(),
         ..LinkConfig::default()
     };
     let mut link = Link::new(config, 1);
@@ -82,13 +84,13 @@ fn rounding_does_not_accumulate() {
 #[test]
 fn full_queue_drops_the_tail() {
     for (queue, room) in [
-        (Queue::Packets(10), 10),
-        (Queue::Bytes(10 * 1500 + 1499), 10),
-        (Queue::Packets(0), 0),
+        (Limit::Packets(10), 10),
+        (Limit::Bytes(10 * 1500 + 1499), 10),
+        (Limit::Packets(0), 0),
     ] {
         let config = LinkConfig {
             rate: rate(MBIT),
-            queue,
+            queue: queue.into(),
             ..LinkConfig::default()
         };
         let mut link = Link::new(config, 1);
@@ -109,8 +111,8 @@ fn losses_are_independent_and_cost_their_share() {
     let (n, p) = (100_000_u64, 0.05);
     let config = LinkConfig {
         rate: rate(100 * MBIT),
-        queue: Queue::Unlimited,
-        loss: p,
+        queue: Limit::Unlimited.into(),
+        loss: p.into(),
         ..LinkConfig::default()
     };
     let mut link = Link::new(config, 3);
@@ -137,12 +139,12 @@ fn losses_are_independent_and_cost_their_share() {
 }
 
 /// A link with every impairment, driven by arrivals of varying spacing.
-fn impaired(seed: u64, poll_every: Option<u64>) -> Vec<(Instant, Packet)> {
+fn impaired(seed: u64, poll_every: Option<u64>) -> Vec<(Instant, Datagram)> {
     let config = LinkConfig {
         rate: rate(50 * MBIT),
         delay: ms(3),
-        queue: Queue::Packets(20),
-        loss: 0.1,
+        queue: Limit::Packets(20).into(),
+        loss: 0.1.into(),
         jitter: ms(1),
         reorder: 0.05,
         reorder_delay: ms(2),
@@ -165,7 +167,7 @@ fn impaired(seed: u64, poll_every: Option<u64>) -> Vec<(Instant, Packet)> {
             }
         }
         let mut p = packet(i, 100 + (i as usize * 31) % 1400);
-        p.ecn = (i % 4) as u8;
+        p.ecn = ((i % 4) as u8).into();
         link.send(at(now), p);
         if i == 1000 {
             link.set_config(at(now + 10), faster.clone());
@@ -191,13 +193,13 @@ fn poll_at_is_never_late() {
     let config = LinkConfig {
         rate: rate(MBIT),
         delay: ms(20),
-        loss: 0.3,
+        loss: 0.3.into(),
         jitter: ms(30),
         ..LinkConfig::default()
     };
     let mut link = Link::new(config, 4);
     let mut delivered = 0;
-    let mut run_until = |link: &mut Link, end: Instant| {
+    let mut run_until = |link: &mut Link<Datagram>, end: Instant| {
         while let Some(wake) = link.poll_at().filter(|&wake| wake <= end) {
             while let Some((time, _)) = link.poll_timed(wake) {
                 assert_eq!(time, wake);
@@ -266,12 +268,12 @@ fn long_waits_mark_capable_packets() {
     };
     let mut link = Link::new(config, 1);
     for tag in 0..8 {
-        let ecn = [0b00, 0b01, 0b10, 0b11][tag as usize % 4];
+        let ecn = Ecn::from(tag as u8);
         let p = packet(tag, 1500);
-        link.send(at(0), Packet { ecn, ..p });
+        link.send(at(0), Datagram { ecn, ..p });
     }
-    // Packet n waits n ms: marked are those that wait longer than 2 ms and are capable.
-    let codepoints: Vec<_> = drain(&mut link).iter().map(|d| d.1.ecn).collect();
+    // Datagram n waits n ms: marked are those that wait longer than 2 ms and are capable.
+    let codepoints: Vec<_> = drain(&mut link).iter().map(|d| d.1.ecn as u8).collect();
     assert_eq!(codepoints, [0, 1, 2, 3, 0, 3, 3, 3]);
     assert_eq!(link.stats().marked, 4);
 }
@@ -300,7 +302,7 @@ fn rate_changes_in_the_middle_of_a_packet() {
 fn blackout_loses_everything_until_it_ends() {
     let clear = LinkConfig::default();
     let blackout = LinkConfig {
-        loss: 1.0,
+        loss: 1.0.into(),
         ..LinkConfig::default()
     };
     let mut link = Link::new(clear.clone(), 1);
@@ -326,10 +328,10 @@ fn time_does_not_go_back() {
 fn nonsense_is_reported_and_survived() {
     let nonsense = LinkConfig {
         rate: rate(0),
-        loss: f64::NAN,
+        loss: f64::NAN.into(),
         jitter: Duration::MAX,
         delay: Duration::MAX,
-        queue: Queue::Bytes(usize::MAX),
+        queue: Limit::Bytes(u64::MAX).into(),
         ..LinkConfig::default()
     };
     assert_eq!(nonsense.validate(), Err(LinkConfigError::ZeroRate));
@@ -339,8 +341,8 @@ fn nonsense_is_reported_and_survived() {
     link.poll(at(u64::MAX));
     link.queue_delay(at(0));
 
-    let loss = |loss| LinkConfig {
-        loss,
+    let loss = |loss: f64| LinkConfig {
+        loss: LossModel::from(loss),
         ..LinkConfig::default()
     };
     assert!(loss(f64::NAN).validate().is_err());

@@ -115,7 +115,11 @@ fn run(root: &Table) -> Result<RunSettings, Fault> {
 }
 
 /// Weights are given to classes that exist.
-fn check_weights(network: &Network, links: &[LinkSpec], flows: &[FlowSpec]) -> Result<(), Fault> {
+fn check_weights(
+    network: &Network<'_>,
+    links: &[LinkSpec],
+    flows: &[FlowSpec],
+) -> Result<(), Fault> {
     for (wire, link) in network.wires.iter().zip(links) {
         for class in link.params.queue.weights.keys() {
             if !flows.iter().any(|flow| flow.class == *class) {
@@ -163,7 +167,7 @@ impl Section for ChangeSection {
 /// Scheduled changes in order of time, each laid over what the link was before.
 fn changes(
     document: &Document,
-    network: &Network,
+    network: &Network<'_>,
     rtt: Duration,
 ) -> Result<Vec<ChangeSpec>, Fault> {
     let nodes = match document.root.get("change") {

@@ -4,7 +4,7 @@
 //! of known keys for errors, and the text with every default written out. What is not in the file
 //! keeps the value the section had before: its default.
 
-use super::tree::{Fault, Node, Place, Table, Value};
+use super::tree::{Entry, Fault, Node, Place, Table, Value};
 use super::units::{self, Quantity, Units};
 use dfcp_proto::{Duration, Instant, Rate};
 
@@ -113,12 +113,14 @@ impl Fields<'_> {
 }
 
 impl Reader<'_> {
-    /// An unknown key explains more than whatever is missing because of it.
+    /// A wrong value comes first: which keys there are may hang on it.
     fn finish(self, what: &str) -> Result<(), Fault> {
         let known = &self.known;
-        match (self.table.0.iter()).find(|entry| !known.contains(&entry.key.as_str())) {
-            Some(entry) => Err(unknown_key(&entry.key, entry.place, what, known)),
-            None => self.fault.map_or(Ok(()), Err),
+        let unknown = |entry: &&Entry| !known.contains(&entry.key.as_str());
+        match (self.fault, self.table.0.iter().find(unknown)) {
+            (Some(fault), _) => Err(fault),
+            (None, Some(entry)) => Err(unknown_key(&entry.key, entry.place, what, known)),
+            (None, None) => Ok(()),
         }
     }
 }
@@ -138,7 +140,7 @@ pub(super) fn unknown_key(key: &str, place: Place, what: &str, known: &[&str]) -
 pub(super) fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     known
         .map(|candidate| (distance(word, candidate), candidate))
-        .filter(|(distance, candidate)| *distance <= candidate.len().max(word.len()) / 3)
+        .filter(|(distance, candidate)| *distance <= candidate.len().max(word.len()) / 2)
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, candidate)| candidate)
 }

@@ -7,7 +7,7 @@ use dfcp_proto::{Duration, Instant};
 use super::build::show;
 use super::fields::{Section, nearest};
 use super::model::*;
-use super::network::Network;
+use super::network::{Network, RANDOM};
 use super::route::{Hop, Routes};
 use super::settings::{
     FlowSettings, ProtocolName, SizeSettings, StartSettings, TcpSettings, UdpSettings,
@@ -15,9 +15,6 @@ use super::settings::{
 use super::tree::{Fault, Node, Place, Table};
 use crate::random::Random;
 use crate::topology::NodeKind;
-
-/// The word that stands for any host.
-const RANDOM: &str = "random";
 
 /// Bytes of IPv4 and TCP headers, and of the timestamp option.
 const TCP_HEADERS: u32 = 40;
@@ -50,7 +47,7 @@ enum Transport {
 
 impl<'a> Flows<'a> {
     /// Reads all flows; sizes and segment sizes are settled later.
-    pub fn read(root: &'a Table, network: &Network, run: &RunSpec) -> Result<Self, Fault> {
+    pub fn read(root: &'a Table, network: &Network<'_>, run: &RunSpec) -> Result<Self, Fault> {
         let nodes = match root.get("flow") {
             Some(node) => node.list()?,
             None => &[],
@@ -245,7 +242,7 @@ fn starts(
 
 /// Finds end points and routes for one entry.
 struct Ends<'a> {
-    network: &'a Network,
+    network: &'a Network<'a>,
     node: &'a Node,
     random: Random,
 }

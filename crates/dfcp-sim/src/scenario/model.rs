@@ -132,8 +132,10 @@ pub enum LossSpec {
         /// Loss probability in the bad state.
         loss_bad: f64,
     },
-    /// Packet by packet: `true` is lost; repeated after the last.
+    /// Packet by packet: `true` is lost; from the first again after the last.
     Trace(Arc<[bool]>),
+    /// As [`Self::Trace`], but nothing is lost after the last.
+    Mask(Arc<[bool]>),
 }
 
 /// A buffer and who may leave it first.
@@ -186,7 +188,7 @@ pub enum DisciplineSpec {
         /// Who is dropped when the buffer is full.
         drop: DropSpec,
     },
-    /// Random early detection (Floyd and Jacobson 1993), gentle.
+    /// Random early detection (Floyd and Jacobson 1993).
     Red {
         /// Average queue below which nothing is dropped, packets.
         min_threshold: f64,
@@ -196,6 +198,8 @@ pub enum DisciplineSpec {
         max_probability: f64,
         /// Weight of a new sample in the average.
         weight: f64,
+        /// Whether the probability rises to 1 at twice `max_threshold` instead of jumping.
+        gentle: bool,
         /// Whether ECN-capable packets are marked instead of dropped.
         ecn: bool,
     },

@@ -13,25 +13,30 @@ use super::document::Document;
 use super::fields::{Fields, ListOf, Section, Text, nearest};
 use super::model::*;
 use super::route::Hop;
-use super::settings::{LimitSettings, LinkSettings, LossSettings, TopologySettings, loss_mask};
+use super::settings::{LimitSettings, LinkSettings, TopologySettings};
 use super::tree::{Fault, Node, Place, Table};
 use crate::random::Seed;
 use crate::topology::{DuplexLink, Graph, NodeKind};
 
+/// The word that stands for any host.
+pub(super) const RANDOM: &str = "random";
+
 /// The nodes, and the links not yet measured in bandwidth-delay products.
-pub(super) struct Network {
+pub(super) struct Network<'a> {
     pub graph: Graph,
     /// Two for each link of the graph: forward and back.
-    pub wires: Vec<Wire>,
+    pub wires: Vec<Wire<'a>>,
+    /// Roles that exist even where no link plays them.
+    roles: &'static [&'static str],
 }
 
 /// A one-way link.
-pub(super) struct Wire {
+pub(super) struct Wire<'a> {
     pub name: String,
     pub hop: Hop,
     pub settings: LinkSettings,
     /// Where the layers that made it are written, the most specific last.
-    layers: Vec<Node>,
+    layers: Vec<&'a Node>,
 }
 
 /// `[link.NAME]`.
@@ -49,25 +54,26 @@ impl Section for LinkSection {
     }
 }
 
-impl Network {
+impl<'a> Network<'a> {
     pub fn build(
-        document: &Document,
+        document: &'a Document,
         topology: &TopologySettings,
         seed: Seed,
     ) -> Result<Self, Fault> {
-        let empty = Table::default();
+        const NONE: &Table = &Table(Vec::new());
         let place = document
             .root
             .entry("topology")
             .map_or(Place::default(), |e| e.place);
         let links = match document.root.get("link") {
             Some(node) => node.table()?,
-            None => &empty,
+            None => NONE,
         };
         let graph = topology.graph(seed).map_err(|why| Fault::new(place, why))?;
         let mut network = Self {
             graph,
             wires: Vec::new(),
+            roles: topology.roles(),
         };
         network.add_listed(links)?;
         if network.graph.links.is_empty() {
@@ -109,6 +115,8 @@ impl Network {
                 )
             } else if entry.key.contains('.') {
                 format!("`{}`: the name of a link has no dots", entry.key)
+            } else if [from, to].iter().any(|node| *node == RANDOM) {
+                format!("`{RANDOM}` is the word for any host: call the node something else")
             } else if from == to {
                 format!("link `{}` joins `{from}` with itself", entry.key)
             } else {
@@ -132,6 +140,7 @@ impl Network {
         let links = self.graph.links.iter();
         links
             .flat_map(|link| std::iter::once(link.name.as_str()).chain(link.roles.iter().copied()))
+            .chain(self.roles.iter().copied())
             .collect()
     }
 
@@ -161,20 +170,20 @@ impl Network {
         let links = self.graph.links.iter().enumerate();
         let called = links.filter(|(_, link)| link.name == name || link.roles.contains(&name));
         let found: Vec<usize> = called.map(|(index, _)| index).collect();
-        if found.is_empty() {
+        if found.is_empty() && !self.roles.contains(&name) {
             return Err(self.unknown_link(name));
         }
         Ok(found)
     }
 
     /// Both directions of the `index`-th link of the graph.
-    fn add_wires(&mut self, index: usize, links: &Table, fixed: &RttLayer) -> Result<(), Fault> {
+    fn add_wires(&mut self, index: usize, links: &'a Table, fixed: &RttLayer) -> Result<(), Fault> {
         let link = &self.graph.links[index];
         let mut settings = LinkSettings::default();
         let mut layers = Vec::new();
         if let Some(default) = links.get("default") {
             settings = read_layer(settings, default)?;
-            layers.push(default.clone());
+            layers.push(default);
         }
         if let Some(rate) = link.rate {
             settings.rate = Some(RateSpec::Constant(rate));
@@ -191,14 +200,14 @@ impl Network {
                 return Err(Fault::new(delay.place, message));
             }
             settings = read_layer(settings, overlay)?;
-            layers.push(overlay.clone());
+            layers.push(overlay);
         }
         let mut back = settings.clone();
         let mut back_layers = layers.clone();
         for layer in &layers {
             if let Some(reverse) = layer.table()?.get("reverse") {
                 back = back.read(reverse, "a link")?;
-                back_layers.push(reverse.clone());
+                back_layers.push(reverse);
             }
         }
         let (from, to) = (NodeIndex(link.from), NodeIndex(link.to));
@@ -223,13 +232,13 @@ impl Network {
         let Some(node) = document.root.get("topology") else {
             return Ok(());
         };
-        let delays: BTreeMap<String, Duration> = self
-            .wires
-            .iter()
-            .map(|wire| (wire.name.clone(), wire.hop.delay))
+        let wires = self.wires.iter().enumerate();
+        let indices: BTreeMap<String, usize> = wires
+            .map(|(index, wire)| (wire.name.clone(), index))
             .collect();
         for (pair, rtt) in (1..=self.graph.pairs.len()).zip(topology.rtt.iter().cycle()) {
-            let of = |name: &str| delays.get(name).copied().unwrap_or_default();
+            let wire = |name: &str| indices.get(name).map(|index| &self.wires[*index]);
+            let of = |name: &str| wire(name).map_or(Duration::ZERO, |wire| wire.hop.delay);
             let rest = of("bottleneck") + of(&format!("access-right-{pair}"));
             let Some(left) = (*rtt / 2).checked_sub(rest) else {
                 let place = node.table()?.get("rtt").map_or(node.place, |rtt| rtt.place);
@@ -241,10 +250,10 @@ impl Network {
                     ),
                 ));
             };
-            let name = format!("access-left-{pair}");
             for reverse in [false, true] {
-                let name = back_name(&name, reverse);
-                if let Some(wire) = self.wires.iter_mut().find(|wire| wire.name == name) {
+                let name = back_name(&format!("access-left-{pair}"), reverse);
+                if let Some(index) = indices.get(&name) {
+                    let wire = &mut self.wires[*index];
                     wire.settings.rest.delay = left;
                     wire.hop.delay = left;
                 }
@@ -299,12 +308,12 @@ impl RttLayer {
     }
 }
 
-impl Wire {
+impl<'a> Wire<'a> {
     fn new(
         name: String,
         (from, to): (NodeIndex, NodeIndex),
         settings: LinkSettings,
-        layers: Vec<Node>,
+        layers: Vec<&'a Node>,
     ) -> Self {
         let delay = settings.rest.delay;
         Self {
@@ -355,17 +364,10 @@ impl Wire {
             },
             rate => rate,
         };
-        params.loss = match &settings.loss {
-            LossSettings::Spec(spec) => spec.clone(),
-            LossSettings::Trace(file) => {
-                let text = document.files.get(file);
-                let lost = text.map(|text| loss_mask(text));
-                match lost.unwrap_or_else(|| Err("the trace is not loaded".to_owned())) {
-                    Ok(lost) => LossSpec::Trace(lost),
-                    Err(why) => return wrong("loss", format!("trace `{file}`: {why}")),
-                }
-            }
-        };
+        match settings.loss.spec(&document.files) {
+            Ok(loss) => params.loss = loss,
+            Err(why) => return wrong("loss", why),
+        }
         let packet = u64::from(params.mtu) + u64::from(params.framing);
         let limit = match settings.queue.limit {
             LimitSettings::Spec(limit) => limit,
@@ -402,9 +404,10 @@ fn bdp(params: &LinkParams, share: u64, rtt: Duration) -> Result<LimitSpec, &'st
         );
     }
     // bit/s × ns × millionths, over 8 × 10⁹ × 10⁶ and the packet's bytes; rounded to nearest.
-    let scaled = u128::from(rate.as_bps()) * rtt.as_nanos() * u128::from(share);
+    let bits = u128::from(rate.as_bps()).saturating_mul(rtt.as_nanos());
+    let scaled = bits.saturating_mul(u128::from(share));
     let unit = 8_000_000_000_000_000 * u128::from(params.mtu);
-    let packets = (scaled + unit / 2) / unit;
+    let packets = scaled.saturating_add(unit / 2) / unit;
     Ok(LimitSpec::Packets(
         u64::try_from(packets).unwrap_or(u64::MAX),
     ))

@@ -2,7 +2,9 @@
 
 use dfcp_proto::Duration;
 
-use super::fields::{Codec, Count, Fields, ListOf, Number, OneOf, OrWord, Section, Time};
+use super::fields::{
+    Codec, Count, Fields, ListOf, Number, OneOf, OrWord, PROBABILITY, Section, Time,
+};
 use super::model::*;
 use super::tree::{Fault, Node, Place, Value};
 use crate::random::Seed;
@@ -10,11 +12,12 @@ use crate::topology::{self, Graph};
 
 mod flow;
 mod link;
+mod loss;
 mod queue;
 mod transport;
 
 pub(super) use flow::{FlowSettings, ProtocolName, SizeSettings, StartSettings};
-pub(super) use link::{LinkSettings, LossSettings, loss_mask};
+pub(super) use link::LinkSettings;
 pub(super) use queue::{LimitSettings, QueueSettings};
 pub(super) use transport::{TcpSettings, UdpSettings};
 
@@ -66,6 +69,8 @@ pub(super) struct TopologySettings {
     pub rtt: Vec<Duration>,
     nodes: usize,
     links: usize,
+    /// Probability that a random graph's link has the role `marked`.
+    marked: f64,
     /// `None` for the run's.
     seed: Option<u64>,
     flower: topology::Flower,
@@ -91,6 +96,7 @@ impl Default for TopologySettings {
             rtt: Vec::new(),
             nodes: 50, // RC-UDP Table I
             links: 100,
+            marked: 0.0,
             seed: None,
             flower: topology::Flower::default(),
             rate_scale: 1.0,
@@ -126,8 +132,9 @@ impl Section for TopologySettings {
             }
             Esnet => f.item("rate_scale", &mut self.rate_scale, Number(1e-6, 1e3)),
             ErdosRenyi => {
-                f.item("nodes", &mut self.nodes, Size(2000));
+                f.item("nodes", &mut self.nodes, Size(1000));
                 f.item("links", &mut self.links, Size(100_000));
+                f.item("marked", &mut self.marked, PROBABILITY);
                 let seed = OrWord("run", Count(0, i64::MAX as u64));
                 f.item("seed", &mut self.seed, seed);
             }
@@ -136,6 +143,14 @@ impl Section for TopologySettings {
 }
 
 impl TopologySettings {
+    /// Roles that a file may speak of even where chance gave them to no link.
+    pub fn roles(&self) -> &'static [&'static str] {
+        match self.kind {
+            TopologyKind::ErdosRenyi => &[MARKED],
+            _ => &[],
+        }
+    }
+
     /// The graph of a ready-made kind; an empty one for a free graph.
     ///
     /// # Errors
@@ -146,19 +161,40 @@ impl TopologySettings {
             TopologyKind::Dumbbell => topology::dumbbell(self.pairs),
             TopologyKind::ParkingLot => topology::parking_lot(),
             TopologyKind::Butterfly => topology::butterfly(),
-            TopologyKind::Flower => topology::flower(self.flower),
-            TopologyKind::Esnet => topology::esnet(),
-            TopologyKind::ErdosRenyi => {
-                let seed = self.seed.map_or(run, Seed);
-                topology::erdos_renyi(self.nodes, self.links, seed).map_err(|e| e.to_string())?
+            TopologyKind::Flower => {
+                let hosts = self.flower.host_count();
+                if hosts > MAX_HOSTS {
+                    return Err(format!("a flower of {hosts} hosts exceeds {MAX_HOSTS}"));
+                }
+                topology::flower(self.flower)
             }
+            TopologyKind::Esnet => topology::esnet(),
+            TopologyKind::ErdosRenyi => self.random_graph(self.seed.map_or(run, Seed))?,
         };
         for link in &mut graph.links {
             link.rate = link.rate.map(|rate| rate.mul_f64(self.rate_scale));
         }
         Ok(graph)
     }
+
+    fn random_graph(&self, seed: Seed) -> Result<Graph, String> {
+        let graph = topology::erdos_renyi(self.nodes, self.links, seed);
+        let mut graph = graph.map_err(|error| error.to_string())?;
+        let mut random = seed.stream("topology.marked");
+        for link in &mut graph.links {
+            if random.chance(self.marked) {
+                link.roles.push(MARKED);
+            }
+        }
+        Ok(graph)
+    }
 }
+
+/// The role of links drawn at random.
+const MARKED: &str = "marked";
+
+/// More would take longer to build than to simulate anything in.
+const MAX_HOSTS: usize = 100_000;
 
 /// A number of things in a topology, at least one.
 struct Size(u64);

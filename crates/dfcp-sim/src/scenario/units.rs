@@ -125,29 +125,33 @@ fn number_length(text: &str) -> usize {
     end
 }
 
-/// Writes `value` base units in the greatest unit that needs at most three decimals.
+/// Writes `value` base units in the greatest unit of which it is a whole number; where that is
+/// only the base unit, in the greatest that needs at most three decimals.
 pub(super) fn format(value: u64, units: Units) -> String {
-    // A packet is 1500 B to everybody, not 1.5 kB.
-    let least = |size: u64| {
-        if units == SIZE && size > 1 {
-            10 * size
-        } else {
-            size
-        }
+    // Nobody says 0.001 h, and a packet is 1500 B to everybody, not 1.5 kB.
+    let usual = |(name, size): &&(&str, u64)| {
+        !matches!(*name, "h" | "min")
+            && !name.contains("B/")
+            && value >= *size
+            && (units != SIZE || *size == 1 || value >= 10 * size)
     };
-    let fits = |size: u64| value >= least(size) && u128::from(value) * 1000 % u128::from(size) == 0;
-    let usual = |name: &str| !matches!(name, "h" | "min") && !name.contains("iB");
-    let (unit, size) = units
-        .iter()
-        .find(|(name, size)| usual(name) && fits(*size))
-        .or_else(|| units.iter().find(|(_, size)| *size == 1))
-        .copied()
+    let thousandths = |size: u64| u128::from(value) * 1000 / u128::from(size);
+    let exact = |size: u64| u128::from(value) * 1000 % u128::from(size) == 0;
+    let base = units.iter().find(|(_, size)| *size == 1).copied();
+    let greatest = |fits: &dyn Fn(u64) -> bool| {
+        let fitting = units.iter().filter(usual).filter(|(_, size)| fits(*size));
+        fitting.rev().max_by_key(|(_, size)| *size).copied()
+    };
+    let whole = greatest(&|size| value.is_multiple_of(size)).filter(|(_, size)| *size > 1);
+    let (unit, size) = whole
+        .or_else(|| greatest(&exact))
+        .or(base)
         .unwrap_or(("", 1));
-    if value == 0 && units == TIME {
-        return "0 s".to_owned();
-    }
-    let thousandths = (u128::from(value) * 1000 / u128::from(size)) as u64;
-    let number = format!("{}.{:03}", thousandths / 1000, thousandths % 1000);
+    let number = format!(
+        "{}.{:03}",
+        thousandths(size) / 1000,
+        thousandths(size) % 1000
+    );
     let number = number.trim_end_matches('0').trim_end_matches('.');
     format!("{number} {unit}")
 }
@@ -194,7 +198,9 @@ mod tests {
             }
         }
         assert_eq!(format(10_000_000, TIME), "10 ms");
-        assert_eq!(format(2_500_000, RATE), "2.5 Mbit/s");
+        assert_eq!(format(2_500_000, RATE), "2500 kbit/s");
+        assert_eq!(format(0, TIME), "0 ns");
+        assert_eq!(format(32 << 20, SIZE), "32 MiB");
         assert_eq!(format(4_700_000_000, SIZE), "4700 MB");
         assert_eq!(format(1500, SIZE), "1500 B");
     }

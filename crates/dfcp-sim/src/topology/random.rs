@@ -6,7 +6,7 @@ use crate::random::{Random, Seed};
 
 /// Draws of G(n, m) before a random tree helps. At 50 nodes and 100 links two in five draws are
 /// connected; near n − 1 links hardly any.
-const DRAWS: u32 = 1000;
+const DRAWS: u32 = 100;
 
 /// Why there is no such graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -23,7 +23,7 @@ pub struct ErdosRenyiError {
 }
 
 /// A connected graph of `nodes` hosts and `links` links, every such graph equally likely. Where
-/// a thousand draws are not connected, a random tree is drawn first and the rest added to it.
+/// a hundred draws are not connected, a random tree is drawn first and the rest added to it.
 ///
 /// Nodes `node-1`, …; links `link-1`, …
 ///

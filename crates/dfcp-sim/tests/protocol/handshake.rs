@@ -29,7 +29,7 @@ fn blackout(side: Side, from: Duration, length: Duration) {
         ..LinkConfig::default()
     };
     let dark = LinkConfig {
-        loss: 1.0,
+        loss: 1.0.into(),
         ..clean.clone()
     };
     let mut pair = Pair::new(PairConfig::symmetric(clean.clone(), 5));
@@ -79,7 +79,7 @@ fn any_lost_packet_of_the_handshake_is_made_good() {
 fn handshakes_survive_bad_paths() {
     let paths = [
         LinkConfig {
-            loss: 0.5,
+            loss: 0.5.into(),
             ..lossy(0.0)
         },
         LinkConfig {
@@ -188,7 +188,7 @@ fn a_silent_host_is_unreachable_within_the_handshake_timeout() {
         client: TransportConfig::default().handshake_timeout(3 * SECOND),
         ..PairConfig::symmetric(
             LinkConfig {
-                loss: 1.0,
+                loss: 1.0.into(),
                 ..lossy(0.0)
             },
             3,
@@ -219,7 +219,7 @@ fn a_server_that_answers_only_the_syn_is_unreachable_too() {
     let (now, dark) = (
         pair.now,
         LinkConfig {
-            loss: 1.0,
+            loss: 1.0.into(),
             ..lossy(0.0)
         },
     );

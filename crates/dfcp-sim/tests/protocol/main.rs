@@ -14,3 +14,4 @@ mod rate;
 mod robustness;
 mod streams;
 mod transfers;
+mod virtual_payload;

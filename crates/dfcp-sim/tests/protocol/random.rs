@@ -3,7 +3,7 @@
 
 use crate::common::{Flow, MS, SECOND, has_event};
 use dfcp_proto::{ChannelKind, Event, Rate, TransportConfig};
-use dfcp_sim::{LinkConfig, Pair, PairConfig, Queue, Side};
+use dfcp_sim::{Limit, LinkConfig, Pair, PairConfig, Side};
 use proptest::prelude::*;
 
 const BUDGET: u64 = 1 << 20;
@@ -38,10 +38,10 @@ impl Impairments {
     fn config(&self) -> LinkConfig {
         let share = |percent: u8| f64::from(percent) / 100.0;
         LinkConfig {
-            rate: Some(Rate::from_bps(u64::from(self.mbit) * 1_000_000)),
+            rate: (Rate::from_bps(u64::from(self.mbit) * 1_000_000)).into(),
             delay: MS(self.delay_ms.into()),
-            queue: Queue::Packets(self.queue.into()),
-            loss: share(self.loss),
+            queue: Limit::Packets(self.queue.into()).into(),
+            loss: share(self.loss).into(),
             jitter: MS(self.jitter_ms.into()),
             reorder: share(self.reorder),
             reorder_delay: MS(u64::from(self.delay_ms) / 2),
@@ -99,7 +99,7 @@ impl Run {
         let transport = TransportConfig::default().receive_budget(BUDGET);
         let path = path.config();
         let clean = LinkConfig {
-            loss: 0.0,
+            loss: 0.0.into(),
             corrupt: 0.0,
             ..path.clone()
         };
@@ -175,7 +175,7 @@ impl Run {
             }
             Op::Blackout(ms) => {
                 self.set_links(&LinkConfig {
-                    loss: 1.0,
+                    loss: 1.0.into(),
                     ..self.path.clone()
                 });
                 self.wait(ms);
@@ -213,9 +213,9 @@ impl Run {
     /// Ends channels that were given up, at both ends, then lets the rest complete.
     fn finish(&mut self) {
         self.path = LinkConfig {
-            rate: Some(Rate::from_bps(50_000_000)),
+            rate: (Rate::from_bps(50_000_000)).into(),
             delay: MS(10),
-            loss: 0.02,
+            loss: 0.02.into(),
             ..LinkConfig::default()
         };
         self.set_links(&self.path.clone());

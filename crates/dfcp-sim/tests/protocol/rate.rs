@@ -2,7 +2,7 @@
 
 use crate::common::{MS, SECOND, link};
 use dfcp_proto::{ChannelId, ChannelKind, Duration, Instant, Rate};
-use dfcp_sim::{Link, LinkConfig, Pair, PairConfig, Queue, Side};
+use dfcp_sim::{Datagram, Limit, Link, LinkConfig, Pair, PairConfig, Side};
 
 const SEED: u64 = 77;
 /// UDP payload in a full IPv4 packet.
@@ -51,7 +51,7 @@ impl Bulk {
         // Feedback goes back over the same delay, unhindered.
         let config = PairConfig {
             backward: LinkConfig {
-                loss: 0.0,
+                loss: 0.0.into(),
                 ..path.clone()
             },
             ..PairConfig::symmetric(path, SEED)
@@ -91,7 +91,7 @@ impl Bulk {
         self.pair.links[1].set_config(
             now,
             LinkConfig {
-                loss: 0.0,
+                loss: 0.0.into(),
                 ..path.clone()
             },
         );
@@ -134,7 +134,10 @@ impl Bulk {
 }
 
 fn with_loss(loss: f64, path: LinkConfig) -> LinkConfig {
-    LinkConfig { loss, ..path }
+    LinkConfig {
+        loss: loss.into(),
+        ..path
+    }
 }
 
 /// Uses the path, keeps the queue short, never sends far more than the path carries.
@@ -200,7 +203,7 @@ fn a_fast_path_is_used_with_a_short_queue() {
 #[test]
 fn a_slow_path_is_used_with_a_short_queue() {
     let mut bulk = Bulk::new(LinkConfig {
-        queue: Queue::Packets(200),
+        queue: Limit::Packets(200).into(),
         ..link(1, 50)
     });
     bulk.run(10 * SECOND, MS(100));
@@ -216,7 +219,7 @@ fn a_slow_path_is_used_with_a_short_queue() {
 fn a_rate_that_drops_and_comes_back_is_followed() {
     for loss in [0.0, 0.05] {
         let path = |mbit| LinkConfig {
-            queue: Queue::Packets(500),
+            queue: Limit::Packets(500).into(),
             ..with_loss(loss, link(mbit, 60))
         };
         let mut bulk = Bulk::new(path(100));
@@ -246,7 +249,7 @@ fn a_rate_that_drops_and_comes_back_is_followed() {
 fn a_path_that_gets_longer_keeps_its_rate() {
     for loss in [0.0, 0.05] {
         let path = |rtt| LinkConfig {
-            queue: Queue::Packets(800),
+            queue: Limit::Packets(800).into(),
             ..with_loss(loss, link(50, rtt))
         };
         let mut bulk = Bulk::new(path(40));
@@ -276,7 +279,7 @@ fn a_small_queue_or_none_makes_no_runaway() {
     for (packets, least, most) in [(20, 0.85, 1.15), (8, 0.8, 1.3), (2, 0.6, 1.5)] {
         for (mbit, rtt) in [(50, 20), (50, 60)] {
             let mut bulk = Bulk::new(LinkConfig {
-                queue: Queue::Packets(packets),
+                queue: Limit::Packets(packets).into(),
                 ..link(mbit, rtt)
             });
             bulk.run(2 * SECOND, MS(rtt));
@@ -347,7 +350,7 @@ fn jitter_is_no_queue() {
 /// Two pairs whose forward packets share one bottleneck.
 struct Dumbbell {
     bulks: Vec<Bulk>,
-    shared: Link,
+    shared: Link<Datagram>,
     /// Not in the bottleneck yet.
     joined: usize,
 }
@@ -394,9 +397,12 @@ impl Dumbbell {
             while let Some(mut packet) = self.shared.poll(now) {
                 let pair = &mut joined[packet.tag as usize].pair;
                 let from = pair.hosts[0].address;
-                pair.hosts[1]
-                    .endpoint
-                    .handle_datagram(now, from, packet.ecn, &mut packet.data);
+                pair.hosts[1].endpoint.handle_datagram(
+                    now,
+                    from,
+                    packet.ecn as u8,
+                    &mut packet.data,
+                );
             }
             for (i, bulk) in (0..).zip(joined) {
                 bulk.poll();
@@ -415,10 +421,10 @@ impl Dumbbell {
 #[test]
 fn two_transfers_share_a_bottleneck() {
     for rtt in [20, 60] {
-        let rate = Some(Rate::from_bps(20_000_000));
+        let rate = Rate::from_bps(20_000_000);
         let path = LinkConfig {
-            rate,
-            queue: Queue::Packets(150),
+            rate: rate.into(),
+            queue: Limit::Packets(150).into(),
             ..link(20, rtt)
         };
         let mut both = Dumbbell::new(path);

@@ -176,7 +176,10 @@ fn a_new_address_that_never_answers_is_not_flooded() {
     pair.hosts[0].address = SocketAddr::from(([203, 0, 113, 9], 4433));
     // The victim hears, and says nothing that helps.
     let now = pair.now;
-    let dark = LinkConfig { loss: 1.0, ..path };
+    let dark = LinkConfig {
+        loss: 1.0.into(),
+        ..path
+    };
     pair.links[Side::Server as usize].set_config(now, dark);
     let before = (pair.hosts[0].ip_bytes, pair.hosts[1].ip_bytes);
     let moved = pair.hosts[0].address;
@@ -233,7 +236,7 @@ fn a_vanished_peer_is_noticed_after_the_idle_timeout() {
         set_links(
             &mut pair,
             &LinkConfig {
-                loss: 1.0,
+                loss: 1.0.into(),
                 ..lossy(0.0)
             },
         );
@@ -295,7 +298,7 @@ fn a_blackout_of_thirty_seconds_only_costs_its_time() {
         set_links(
             &mut pair,
             &LinkConfig {
-                loss: 1.0,
+                loss: 1.0.into(),
                 ..path.clone()
             },
         );
@@ -330,7 +333,7 @@ fn short_blackouts_of_either_direction_are_survived() {
                 dark = !dark;
                 next = pair.now + MS(if dark { 150 } else { 400 });
                 let config = LinkConfig {
-                    loss: if dark { 1.0 } else { 0.05 },
+                    loss: if dark { 1.0 } else { 0.05 }.into(),
                     ..path.clone()
                 };
                 let now = pair.now;

@@ -120,7 +120,7 @@ fn every_code_and_every_rate_carry_an_object() {
 fn maximum_rate_arrives_on_a_path_without_a_bottleneck() {
     let path = LinkConfig {
         delay: MS(10),
-        loss: 0.1,
+        loss: 0.1.into(),
         ..LinkConfig::default()
     };
     for kind in [SchemeId::Dense, SchemeId::RaptorQ, SchemeId::Arq] {
@@ -139,7 +139,7 @@ fn coding_costs_little_more_than_what_was_lost() {
         for (loss, rtt) in [(0.0, 60), (0.05, 60), (0.2, 60), (0.05, 200)] {
             let size = 20_000_000;
             let path = LinkConfig {
-                loss,
+                loss: loss.into(),
                 ..link(100, rtt)
             };
             let pair = transfer(

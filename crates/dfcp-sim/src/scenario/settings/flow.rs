@@ -89,7 +89,7 @@ impl Section for FlowSettings {
         ];
         f.item("name", &mut self.name, Text);
         f.item("protocol", &mut self.protocol, Optional(OneOf(&protocols)));
-        f.item("count", &mut self.count, Count(0, 1_000_000));
+        f.item("count", &mut self.count, Count(0, 100_000));
         f.item("class", &mut self.class, Optional(Text));
         f.item("weight", &mut self.weight, WEIGHT);
         f.item("from", &mut self.from, ListOf(Text));

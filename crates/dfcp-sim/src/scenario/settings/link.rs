@@ -6,8 +6,9 @@ use std::sync::Arc;
 use dfcp_proto::Duration;
 
 use super::QueueSettings;
+use super::loss::{Loss, LossSettings};
 use crate::scenario::fields::{
-    BitRate, Bytes, Codec, Fields, OneOf, Optional, OrWord, PROBABILITY, Section, Text, Time, fault,
+    BitRate, Bytes, Codec, Fields, OneOf, Optional, OrWord, PROBABILITY, Section, Text, Time,
 };
 use crate::scenario::model::*;
 use crate::scenario::tree::{Fault, Node, Value};
@@ -29,7 +30,7 @@ impl Default for LinkSettings {
         Self {
             rate: None,
             queue: QueueSettings::default(),
-            loss: LossSettings::Spec(LossSpec::None),
+            loss: LossSettings::Bernoulli(0.0),
             rest: LinkParams {
                 rate: RateSpec::Unlimited,
                 delay: Duration::ZERO,
@@ -128,145 +129,5 @@ impl Codec<u32> for Framing {
         OneOf(&FRAMINGS)
             .write(value)
             .or_else(|| Bytes(0, 1000).write(value))
-    }
-}
-
-/// Loss as the file describes it.
-#[derive(Clone, Debug)]
-pub(in crate::scenario) enum LossSettings {
-    Spec(LossSpec),
-    /// A file of `.` and `x`.
-    Trace(String),
-}
-
-/// A probability, or a table that says which model.
-struct Loss;
-
-impl Codec<LossSettings> for Loss {
-    fn read(&self, node: &Node) -> Result<LossSettings, Fault> {
-        let table = match &node.value {
-            Value::Table(table) => table,
-            _ => {
-                return PROBABILITY.read(node).map(|p| match p {
-                    0.0 => LossSettings::Spec(LossSpec::None),
-                    p => LossSettings::Spec(LossSpec::Bernoulli(p)),
-                });
-            }
-        };
-        if table.get("trace").is_some() {
-            return Ok(LossSettings::Trace(
-                TraceFile::default().read(node, "loss")?.0,
-            ));
-        }
-        if let Some(mask) = table.get("mask") {
-            Mask::default().read(node, "loss")?;
-            let text = Text.read(mask)?;
-            let lost = loss_mask(&text).map_err(|why| Fault::new(mask.place, why))?;
-            return Ok(LossSettings::Spec(LossSpec::Trace(lost)));
-        }
-        let chain = GilbertElliott::default().read(node, "loss")?;
-        if chain.p_good_to_bad + chain.p_bad_to_good == 0.0 {
-            return fault(
-                node,
-                "`p_good_to_bad` and `p_bad_to_good` say how often the state changes: write for \
-                 example { p_good_to_bad = 0.01, p_bad_to_good = 0.3 }",
-            );
-        }
-        Ok(LossSettings::Spec(LossSpec::GilbertElliott {
-            p_good_to_bad: chain.p_good_to_bad,
-            p_bad_to_good: chain.p_bad_to_good,
-            loss_good: chain.loss_good,
-            loss_bad: chain.loss_bad,
-        }))
-    }
-
-    fn write(&self, value: &LossSettings) -> Option<Value> {
-        let spec = match value {
-            LossSettings::Spec(spec) => spec,
-            LossSettings::Trace(file) => {
-                return Some(Value::Table(TraceFile(file.clone()).write()));
-            }
-        };
-        Some(match spec {
-            LossSpec::None => Value::Float(0.0),
-            LossSpec::Bernoulli(p) => Value::Float(*p),
-            LossSpec::Trace(lost) => {
-                let text = lost.iter().map(|lost| if *lost { 'x' } else { '.' });
-                Value::Table(Mask(text.collect()).write())
-            }
-            &LossSpec::GilbertElliott {
-                p_good_to_bad,
-                p_bad_to_good,
-                loss_good,
-                loss_bad,
-            } => Value::Table(
-                GilbertElliott {
-                    p_good_to_bad,
-                    p_bad_to_good,
-                    loss_good,
-                    loss_bad,
-                }
-                .write(),
-            ),
-        })
-    }
-}
-
-#[derive(Clone, Default)]
-struct Mask(String);
-
-impl Section for Mask {
-    fn fields(&mut self, f: &mut Fields<'_>) {
-        f.item("mask", &mut self.0, Text);
-    }
-}
-
-/// Gilbert's case by default: no loss in the good state, all lost in the bad one.
-#[derive(Clone)]
-struct GilbertElliott {
-    p_good_to_bad: f64,
-    p_bad_to_good: f64,
-    loss_good: f64,
-    loss_bad: f64,
-}
-
-impl Default for GilbertElliott {
-    fn default() -> Self {
-        Self {
-            p_good_to_bad: 0.0,
-            p_bad_to_good: 0.0,
-            loss_good: 0.0,
-            loss_bad: 1.0,
-        }
-    }
-}
-
-impl Section for GilbertElliott {
-    fn fields(&mut self, f: &mut Fields<'_>) {
-        f.item("p_good_to_bad", &mut self.p_good_to_bad, PROBABILITY);
-        f.item("p_bad_to_good", &mut self.p_bad_to_good, PROBABILITY);
-        f.item("loss_good", &mut self.loss_good, PROBABILITY);
-        f.item("loss_bad", &mut self.loss_bad, PROBABILITY);
-    }
-}
-
-/// Reads `.` (delivered) and `x` (lost), blanks ignored.
-pub(in crate::scenario) fn loss_mask(text: &str) -> Result<Arc<[bool]>, String> {
-    let marks = text.chars().filter(|c| !c.is_whitespace());
-    let lost: Result<Vec<bool>, char> = marks
-        .map(|c| match c {
-            '.' => Ok(false),
-            'x' => Ok(true),
-            other => Err(other),
-        })
-        .collect();
-    match lost {
-        Ok(lost) if lost.is_empty() => {
-            Err("the loss mask is empty: write one mark a packet, `.` delivered, `x` lost".into())
-        }
-        Ok(lost) => Ok(lost.into()),
-        Err(other) => Err(format!(
-            "`{other}` is no mark: write one a packet, `.` delivered, `x` lost"
-        )),
     }
 }

@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use dfcp_proto::Duration;
 
 use crate::scenario::fields::{
-    Bytes, Codec, Count, Fields, Flag, Number, OneOf, OrWord, PROBABILITY, Section, Time, WEIGHT,
-    quantity,
+    Bytes, Codec, Count, Fields, Flag, Number, OneOf, OrWord, Section, Time, WEIGHT, quantity,
 };
 use crate::scenario::model::*;
 use crate::scenario::tree::{Fault, Node, Table, Value};
@@ -26,6 +25,7 @@ pub(in crate::scenario) struct QueueSettings {
     max_threshold: f64,
     max_probability: f64,
     weight: f64,
+    gentle: bool,
     target: Duration,
     interval: Duration,
     ecn: bool,
@@ -64,11 +64,12 @@ impl Default for QueueSettings {
             // RFC 8290 §4.1.
             buckets: 1024,
             perturb: None,
-            // ns-2's RED: thresh_ 5, maxthresh_ 15, linterm_ 10, q_weight_ 0.002.
+            // ns-2's RED: thresh_ 5, maxthresh_ 15, linterm_ 10, q_weight_ 0.002, gentle_.
             min_threshold: 5.0,
             max_threshold: 15.0,
             max_probability: 0.1,
             weight: 0.002,
+            gentle: true,
             // RFC 8289 §4.
             target: Duration::from_millis(5),
             interval: Duration::from_millis(100),
@@ -99,8 +100,13 @@ impl Section for QueueSettings {
         f.item("perturb", &mut self.perturb, OrWord("never", Time));
         f.item("min_threshold", &mut self.min_threshold, Number(0.0, 1e9));
         f.item("max_threshold", &mut self.max_threshold, Number(1e-3, 1e9));
-        f.item("max_probability", &mut self.max_probability, PROBABILITY);
+        f.item(
+            "max_probability",
+            &mut self.max_probability,
+            Number(1e-9, 1.0),
+        );
         f.item("weight", &mut self.weight, Number(1e-9, 1.0));
+        f.item("gentle", &mut self.gentle, Flag);
         f.item("target", &mut self.target, Time);
         f.item("interval", &mut self.interval, Time);
         f.item("ecn", &mut self.ecn, Flag);
@@ -138,6 +144,7 @@ impl QueueSettings {
                 max_threshold: self.max_threshold,
                 max_probability: self.max_probability,
                 weight: self.weight,
+                gentle: self.gentle,
                 ecn,
             },
             DisciplineName::CoDel => DisciplineSpec::CoDel {

@@ -6,7 +6,7 @@ use dfcp_proto::{
     ChannelId, ChannelKind, Duration, Event, Profile, Rate, Read, SchemeId, TransportConfig,
 };
 use dfcp_sim::pair::pattern;
-use dfcp_sim::{LinkConfig, Pair, PairConfig, Queue, Side};
+use dfcp_sim::{Limit, LinkConfig, Pair, PairConfig, Side};
 
 pub const MS: fn(u64) -> Duration = Duration::from_millis;
 pub const SECOND: Duration = Duration::from_secs(1);
@@ -17,16 +17,16 @@ pub fn link(mbit: u64, rtt_ms: u64) -> LinkConfig {
     let delay = MS(rtt_ms) / 2;
     let packets = (rate.bytes_in(2 * delay) / 1500).max(50) as usize;
     LinkConfig {
-        rate: Some(rate),
+        rate: rate.into(),
         delay,
-        queue: Queue::Packets(packets),
+        queue: Limit::Packets(packets).into(),
         ..LinkConfig::default()
     }
 }
 
 pub fn lossy(loss: f64) -> LinkConfig {
     LinkConfig {
-        loss,
+        loss: loss.into(),
         ..link(50, 20)
     }
 }

@@ -1,0 +1,87 @@
+//! What sits at the ends of a route: the engine's view of a host.
+
+use super::packet::Body;
+use crate::packet::Ecn;
+use dfcp_proto::{Duration, Instant};
+use std::fmt::Debug;
+
+/// One end of a flow, sans-IO. The engine hands it packets and wakes it, and after each of these
+/// calls asks what it sends until it has nothing more.
+pub trait Agent: Debug + Send {
+    /// A packet arrived.
+    fn receive(&mut self, now: Instant, packet: Arrival, buffers: &mut Buffers);
+
+    /// The time of [`Self::poll_timeout`] has come.
+    fn timeout(&mut self, now: Instant);
+
+    /// The next packet to send now.
+    fn poll_transmit(&mut self, now: Instant, buffers: &mut Buffers) -> Option<Outgoing>;
+
+    /// When to wake it; it may be earlier than anything happens.
+    fn poll_timeout(&self) -> Option<Instant>;
+
+    /// How far the flow is, as this end knows it.
+    fn progress(&self) -> Progress;
+}
+
+/// A packet that reached an agent.
+#[derive(Debug)]
+pub struct Arrival {
+    /// Bytes of the IP packet.
+    pub size: u32,
+    /// The ECN codepoint.
+    pub ecn: Ecn,
+    /// What it carries.
+    pub body: Body,
+}
+
+/// A packet that an agent sends.
+#[derive(Debug)]
+pub struct Outgoing {
+    /// Bytes of the IP packet.
+    pub size: u32,
+    /// The ECN codepoint.
+    pub ecn: Ecn,
+    /// What it carries.
+    pub body: Body,
+}
+
+/// How far a flow is.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Progress {
+    /// Bytes of use to the application that it has got.
+    pub delivered: u64,
+    /// When it had all of a flow that has an end.
+    pub finished: Option<Instant>,
+    /// Packets sent again: TCP's retransmissions, repair symbols of a code.
+    pub repairs: u64,
+    /// Smoothed round-trip time, where it is measured.
+    pub srtt: Option<Duration>,
+    /// Congestion window or what stands for it, bytes.
+    pub window: Option<u64>,
+    /// Bytes that arrived and were not what was sent; where bytes are real.
+    pub wrong_bytes: u64,
+}
+
+/// Datagram buffers that wait for reuse.
+#[derive(Clone, Debug, Default)]
+pub struct Buffers(Vec<Vec<u8>>);
+
+/// More than this would be memory kept for nothing.
+const MAX_BUFFERS: usize = 4096;
+
+impl Buffers {
+    /// An empty buffer.
+    pub fn take(&mut self) -> Vec<u8> {
+        self.0.pop().unwrap_or_default()
+    }
+
+    /// Takes a buffer back.
+    pub fn give(&mut self, mut buffer: Vec<u8>) {
+        if self.0.len() < MAX_BUFFERS {
+            buffer.clear();
+            self.0.push(buffer);
+        }
+    }
+}

@@ -1,0 +1,469 @@
+//! The simulation engine: nodes' routes, links, hosts and virtual time.
+//!
+//! One loop: the schedule says whose turn it is; a link delivers a packet to the next link of its
+//! route or to the agent at its end; an agent takes it, and whatever it wants to send enters the
+//! first link of its route. A link traversal is one event ([`crate::link`] says how), an agent's
+//! timer another, and everything that changes by the clock (link settings, samples, the end of
+//! the warm-up) a third kind, the script.
+//!
+//! Invariants:
+//! - time is in integer nanoseconds and events are ordered by (time, sequence): the same
+//!   configuration and seed give the same run, event by event;
+//! - every component draws from a random stream named after it;
+//! - memory holds what is in flight and the samples asked for, nothing that grows with time.
+
+use crate::link::{Link, LinkConfig};
+use crate::packet::{DropCause, Fate, FlowId};
+use dfcp_proto::{Duration, Instant};
+use std::ops::Sub;
+
+mod agent;
+mod dfcp;
+mod network;
+mod packet;
+mod schedule;
+mod tcp;
+#[cfg(test)]
+mod tests;
+mod udp;
+
+pub use agent::{Agent, Arrival, Buffers, Outgoing, Progress};
+pub use dfcp::{DfcpConfig, DfcpPayload};
+pub use network::{FlowConfig, FlowInfo, LinkId, Network, NetworkError, Traffic};
+pub use packet::{Body, NetPacket};
+pub use tcp::TcpConfig;
+pub use udp::{Lengths, UdpConfig, UdpPattern};
+
+use packet::Cargo;
+use schedule::Schedule;
+
+/// Index into [`Simulation::hops`]: the next stop of a packet.
+pub(crate) type HopId = u32;
+
+/// A stop of a route; routes lie behind each other, each ends at an agent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Hop {
+    Link(u32),
+    Agent(u32),
+}
+
+/// Which way a packet of a flow goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// From the source to the sink: data.
+    Forward,
+    /// Back: acknowledgements.
+    Backward,
+}
+
+/// Something that happens by the clock.
+#[derive(Clone, Debug)]
+pub(crate) enum Act {
+    /// A link changes.
+    SetLink(LinkId, Box<LinkConfig>),
+    /// Counting begins anew.
+    EndWarmUp,
+}
+
+/// What the packets of one flow did; IP bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FlowCounters {
+    /// Packets that the source sent.
+    pub packets_sent: u64,
+    /// Their bytes.
+    pub bytes_sent: u64,
+    /// Packets that reached the sink.
+    pub packets_arrived: u64,
+    /// Their bytes.
+    pub bytes_arrived: u64,
+    /// Packets of the source dropped or lost on the way.
+    pub packets_dropped: u64,
+    /// Packets that the sink sent back.
+    pub packets_returned: u64,
+    /// Their bytes.
+    pub bytes_returned: u64,
+    /// Bytes of use to the application that the sink got.
+    pub delivered: u64,
+}
+
+impl Sub for FlowCounters {
+    type Output = Self;
+
+    fn sub(self, earlier: Self) -> Self {
+        Self {
+            packets_sent: self.packets_sent - earlier.packets_sent,
+            bytes_sent: self.bytes_sent - earlier.bytes_sent,
+            packets_arrived: self.packets_arrived - earlier.packets_arrived,
+            bytes_arrived: self.bytes_arrived - earlier.bytes_arrived,
+            packets_dropped: self.packets_dropped - earlier.packets_dropped,
+            packets_returned: self.packets_returned - earlier.packets_returned,
+            bytes_returned: self.bytes_returned - earlier.bytes_returned,
+            delivered: self.delivered - earlier.delivered,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Seat {
+    agent: Box<dyn Agent>,
+    flow: FlowId,
+    direction: Direction,
+    route: HopId,
+}
+
+/// Goodput over time: bytes of use to the application, cumulative, one number per interval.
+#[derive(Clone, Debug, Default)]
+pub struct Samples {
+    /// Between two numbers; zero for none at all.
+    pub interval: Duration,
+    /// For each flow, what it had delivered at the end of each interval.
+    pub delivered: Vec<Vec<u64>>,
+    /// For each watched link, what happened in each interval.
+    pub links: Vec<(LinkId, Vec<LinkSample>)>,
+}
+
+/// What happened on a link in one interval.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LinkSample {
+    /// Packets handed to it.
+    pub packets_in: u64,
+    /// Packets dropped by it, for any cause.
+    pub dropped: u64,
+    /// Packets that wait at its end.
+    pub queued: u64,
+}
+
+/// Watches every packet that a source or sink sends or receives.
+pub type Observer = Box<dyn FnMut(PacketEvent<'_>) + Send>;
+
+/// A packet at one end of its route.
+#[derive(Debug)]
+pub struct PacketEvent<'a> {
+    /// When.
+    pub at: Instant,
+    /// Which end.
+    pub end: End,
+    /// The packet.
+    pub packet: &'a NetPacket,
+    /// What it carries.
+    pub body: &'a Body,
+}
+
+/// Where on its route a packet is seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// It leaves its sender.
+    Sent,
+    /// It reached its receiver.
+    Received,
+}
+
+/// What becomes of packets that do not just pass.
+struct Ending<'a> {
+    counters: &'a mut [FlowCounters],
+    cargo: &'a mut Cargo,
+    buffers: &'a mut Buffers,
+}
+
+impl Fate<NetPacket> for Ending<'_> {
+    fn dropped(&mut self, packet: NetPacket, _: DropCause) {
+        if packet.direction == Direction::Forward {
+            self.counters[packet.flow.0 as usize].packets_dropped += 1;
+        }
+        if let Body::Datagram(bytes) = self.cargo.take(&packet) {
+            self.buffers.give(bytes);
+        }
+    }
+
+    fn duplicated(&mut self, packet: &NetPacket) {
+        self.cargo.share(packet.slot);
+    }
+}
+
+/// A network with its hosts, at some moment. Made by [`Network::build`].
+pub struct Simulation {
+    now: Instant,
+    schedule: Schedule,
+    links: Vec<Link<NetPacket>>,
+    seats: Vec<Seat>,
+    hops: Vec<Hop>,
+    /// Latest last.
+    script: Vec<(Instant, Act)>,
+    next_sample: Option<Instant>,
+    samples: Samples,
+    /// Packets in and dropped at each watched link when it was last sampled.
+    sampled: Vec<(u64, u64)>,
+    flows: Vec<FlowInfo>,
+    counters: Vec<FlowCounters>,
+    /// When the warm-up ended, and the counters then.
+    warm: (Instant, Vec<FlowCounters>),
+    cargo: Cargo,
+    buffers: Buffers,
+    events: u64,
+    observer: Option<Observer>,
+}
+
+impl Simulation {
+    /// The time reached.
+    pub fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// Events so far.
+    pub fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// The flows, in order of their identifiers.
+    pub fn flows(&self) -> &[FlowInfo] {
+        &self.flows
+    }
+
+    /// What a flow did since the start of the run.
+    pub fn counters(&self, flow: FlowId) -> FlowCounters {
+        FlowCounters {
+            delivered: self.sink(flow).progress().delivered,
+            ..self.counters[flow.0 as usize]
+        }
+    }
+
+    /// What a flow did since the warm-up ended.
+    pub fn counters_since_warm_up(&self, flow: FlowId) -> FlowCounters {
+        self.counters(flow) - self.warm.1[flow.0 as usize]
+    }
+
+    /// When the warm-up ended.
+    pub fn warm_since(&self) -> Instant {
+        self.warm.0
+    }
+
+    /// A flow's sending end.
+    pub fn source(&self, flow: FlowId) -> &dyn Agent {
+        &*self.seats[2 * flow.0 as usize].agent
+    }
+
+    /// A flow's receiving end.
+    pub fn sink(&self, flow: FlowId) -> &dyn Agent {
+        &*self.seats[2 * flow.0 as usize + 1].agent
+    }
+
+    /// A link.
+    pub fn link(&self, link: LinkId) -> &Link<NetPacket> {
+        &self.links[link.0 as usize]
+    }
+
+    /// All links, in order of their identifiers.
+    pub fn links(&self) -> &[Link<NetPacket>] {
+        &self.links
+    }
+
+    /// The samples so far.
+    pub fn samples(&self) -> &Samples {
+        &self.samples
+    }
+
+    /// Shows every packet that a host sends or receives to `observer`.
+    pub fn observe(&mut self, observer: Observer) {
+        self.observer = Some(observer);
+    }
+
+    /// Whether every flow that has an end has reached it.
+    pub fn all_finished(&self) -> bool {
+        self.flows
+            .iter()
+            .filter(|flow| flow.size.is_some())
+            .all(|flow| self.sink(flow.id).progress().finished.is_some())
+    }
+
+    /// Runs until `end`, what happens at `end` included.
+    pub fn run_until(&mut self, end: Instant) {
+        while let Some((at, component)) = self.schedule.peek() {
+            if at > end {
+                break;
+            }
+            self.now = self.now.max(at);
+            self.events += 1;
+            let component = component as usize;
+            if component < self.links.len() {
+                self.deliver(component);
+            } else if component < self.links.len() + self.seats.len() {
+                self.wake(component - self.links.len());
+            } else {
+                self.act();
+            }
+        }
+        self.now = self.now.max(end);
+    }
+
+    /// A link has a packet at its end, or had until it was lost.
+    fn deliver(&mut self, link: usize) {
+        let mut fate = Ending {
+            counters: &mut self.counters,
+            cargo: &mut self.cargo,
+            buffers: &mut self.buffers,
+        };
+        let delivered = self.links[link].poll_with(self.now, &mut fate);
+        self.schedule.set(link as u32, self.links[link].poll_at());
+        if let Some((_, packet)) = delivered {
+            self.forward(packet);
+        }
+    }
+
+    /// Takes a packet to its next stop.
+    fn forward(&mut self, mut packet: NetPacket) {
+        match self.hops[packet.hop as usize] {
+            Hop::Link(link) => {
+                packet.hop += 1;
+                let mut fate = Ending {
+                    counters: &mut self.counters,
+                    cargo: &mut self.cargo,
+                    buffers: &mut self.buffers,
+                };
+                let next = &mut self.links[link as usize];
+                next.send_with(self.now, packet, &mut fate);
+                self.schedule.set(link, next.poll_at());
+            }
+            Hop::Agent(seat) => self.arrive(seat as usize, &packet),
+        }
+    }
+
+    fn arrive(&mut self, seat: usize, packet: &NetPacket) {
+        // The agent that sends backwards is the sink: it receives what goes forward.
+        if packet.direction == Direction::Forward {
+            let counters = &mut self.counters[packet.flow.0 as usize];
+            counters.packets_arrived += 1;
+            counters.bytes_arrived += u64::from(packet.size);
+        }
+        self.show(packet, End::Received);
+        let arrival = Arrival {
+            size: packet.size,
+            ecn: packet.ecn,
+            body: self.cargo.take(packet),
+        };
+        let agent = &mut self.seats[seat].agent;
+        agent.receive(self.now, arrival, &mut self.buffers);
+        self.pump(seat);
+    }
+
+    fn show(&mut self, packet: &NetPacket, end: End) {
+        if let Some(observer) = &mut self.observer {
+            observer(PacketEvent {
+                at: self.now,
+                end,
+                packet,
+                body: self.cargo.get(packet.slot),
+            });
+        }
+    }
+
+    fn wake(&mut self, seat: usize) {
+        self.seats[seat].agent.timeout(self.now);
+        self.pump(seat);
+    }
+
+    /// Sends what an agent wants to send, and notes when it wants to wake.
+    fn pump(&mut self, seat: usize) {
+        while let Some(outgoing) = self.seats[seat]
+            .agent
+            .poll_transmit(self.now, &mut self.buffers)
+        {
+            self.inject(seat, outgoing);
+        }
+        let component = (self.links.len() + seat) as u32;
+        let wake = self.seats[seat].agent.poll_timeout();
+        // An agent that asks for the past is woken now: time does not go back.
+        self.schedule.set(component, wake.map(|t| t.max(self.now)));
+    }
+
+    fn inject(&mut self, seat: usize, outgoing: Outgoing) {
+        let Outgoing { size, ecn, body } = outgoing;
+        let Seat {
+            flow,
+            direction,
+            route,
+            ..
+        } = self.seats[seat];
+        let counters = &mut self.counters[flow.0 as usize];
+        match direction {
+            Direction::Forward => {
+                counters.packets_sent += 1;
+                counters.bytes_sent += u64::from(size);
+            }
+            Direction::Backward => {
+                counters.packets_returned += 1;
+                counters.bytes_returned += u64::from(size);
+            }
+        }
+        let mut packet = NetPacket::new(size, ecn, flow, direction);
+        packet.hop = route;
+        packet.slot = self.cargo.put(body);
+        self.show(&packet, End::Sent);
+        self.forward(packet);
+    }
+
+    /// Does what the script has for now.
+    fn act(&mut self) {
+        if self.next_sample == Some(self.now) {
+            self.sample();
+        }
+        while let Some((_, act)) = self.script.pop_if(|(at, _)| *at <= self.now) {
+            match act {
+                Act::SetLink(id, config) => {
+                    let link = &mut self.links[id.0 as usize];
+                    link.set_config(self.now, *config);
+                    self.schedule.set(id.0, link.poll_at());
+                }
+                Act::EndWarmUp => self.end_warm_up(),
+            }
+        }
+        self.plan();
+    }
+
+    /// Notes when the script goes on.
+    fn plan(&mut self) {
+        let component = (self.links.len() + self.seats.len()) as u32;
+        let next = self.script.last().map(|(at, _)| *at);
+        let next = next.into_iter().chain(self.next_sample).min();
+        self.schedule.set(component, None);
+        self.schedule.set(component, next);
+    }
+
+    fn sample(&mut self) {
+        for flow in 0..self.flows.len() {
+            let delivered = self.sink(FlowId(flow as u32)).progress().delivered;
+            self.samples.delivered[flow].push(delivered);
+        }
+        for ((id, samples), before) in self.samples.links.iter_mut().zip(&mut self.sampled) {
+            let link = &self.links[id.0 as usize];
+            let now = (link.stats().packets_in, link.stats().dropped());
+            samples.push(LinkSample {
+                packets_in: now.0 - before.0,
+                dropped: now.1 - before.1,
+                queued: link.queued_packets() as u64,
+            });
+            *before = now;
+        }
+        self.next_sample = Some(self.now + self.samples.interval);
+    }
+
+    fn end_warm_up(&mut self) {
+        for link in &mut self.links {
+            link.reset_stats(self.now);
+        }
+        self.sampled.fill((0, 0));
+        let counters = self.flows.iter().map(|flow| self.counters(flow.id));
+        self.warm = (self.now, counters.collect());
+    }
+}
+
+impl std::fmt::Debug for Simulation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Simulation")
+            .field("now", &self.now)
+            .field("events", &self.events)
+            .field("flows", &self.flows.len())
+            .field("links", &self.links.len())
+            .finish_non_exhaustive()
+    }
+}

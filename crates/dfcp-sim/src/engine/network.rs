@@ -1,0 +1,320 @@
+//! Puts a simulation together: links, flows with their routes and hosts, and what changes when.
+
+use super::agent::{Agent, Buffers};
+use super::dfcp::{self, DfcpConfig};
+use super::packet::Cargo;
+use super::schedule::{MAX_COMPONENTS, Schedule};
+use super::tcp::{TcpConfig, TcpSink, TcpSource};
+use super::udp::{UdpConfig, UdpSink, UdpSource};
+use super::{Act, Direction, FlowCounters, Hop, HopId, Samples, Seat, Simulation};
+use crate::link::{Link, LinkConfig, LinkConfigError};
+use crate::packet::FlowId;
+use crate::queue::Shares;
+use crate::random::Seed;
+use dfcp_proto::{Duration, Instant};
+use std::collections::BTreeMap;
+
+/// A link of a [`Network`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LinkId(pub u32);
+
+/// What a flow is.
+#[derive(Clone, Debug)]
+pub struct FlowConfig {
+    /// A name, unique in the network.
+    pub name: String,
+    /// The class that fair queues count it to: flows of one class share one queue.
+    pub class: u32,
+    /// Links from the source to the sink.
+    pub forward: Vec<LinkId>,
+    /// Links back.
+    pub backward: Vec<LinkId>,
+    /// When the source begins.
+    pub start: Instant,
+    /// When the source falls silent, finished or not.
+    pub stop: Option<Instant>,
+    /// Bytes to send; `None` for without end.
+    pub size: Option<u64>,
+    /// What it sends.
+    pub traffic: Traffic,
+}
+
+/// Which protocol a flow speaks.
+#[derive(Clone, Debug)]
+pub enum Traffic {
+    /// TCP, one way.
+    Tcp(TcpConfig),
+    /// Datagrams without any control.
+    Udp(UdpConfig),
+    /// The protocol core of this workspace.
+    Dfcp(Box<DfcpConfig>),
+}
+
+/// What is known of a flow from the start.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct FlowInfo {
+    /// Its identifier.
+    pub id: FlowId,
+    /// Its name.
+    pub name: String,
+    /// When it begins.
+    pub start: Instant,
+    /// When it falls silent.
+    pub stop: Option<Instant>,
+    /// Bytes to send.
+    pub size: Option<u64>,
+}
+
+/// Why a network cannot be built.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NetworkError {
+    /// A link makes no sense.
+    #[error("link {name}: {error}")]
+    Link {
+        /// The link.
+        name: String,
+        /// What is wrong.
+        error: LinkConfigError,
+    },
+    /// A flow uses a link that does not exist.
+    #[error("flow {flow} goes over link {link}, which is not there")]
+    NoSuchLink {
+        /// The flow.
+        flow: String,
+        /// The link.
+        link: u32,
+    },
+    /// There are more links and flows than the schedule can tell apart.
+    #[error("more than {MAX_COMPONENTS} links and ends of flows")]
+    TooLarge,
+    /// The settings of a flow make no sense.
+    #[error("flow {flow}: {reason}")]
+    Flow {
+        /// The flow.
+        flow: String,
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+#[derive(Debug)]
+struct NewLink {
+    name: String,
+    config: LinkConfig,
+    /// By class.
+    weights: Vec<u32>,
+}
+
+/// A network that does not run yet.
+#[derive(Debug)]
+pub struct Network {
+    seed: Seed,
+    links: Vec<NewLink>,
+    flows: Vec<FlowConfig>,
+    script: Vec<(Instant, Act)>,
+    samples: Samples,
+}
+
+impl Network {
+    /// An empty network; everything random hangs on `seed`.
+    pub fn new(seed: u64) -> Self {
+        Self {
+            seed: Seed(seed),
+            links: Vec::new(),
+            flows: Vec::new(),
+            script: Vec::new(),
+            samples: Samples::default(),
+        }
+    }
+
+    /// Adds a one-way link. Its name also names its random stream.
+    pub fn add_link(&mut self, name: impl Into<String>, config: LinkConfig) -> LinkId {
+        self.links.push(NewLink {
+            name: name.into(),
+            config,
+            weights: Vec::new(),
+        });
+        LinkId(self.links.len() as u32 - 1)
+    }
+
+    /// Sets the weights of the classes at a link, in order of their numbers; one if not set.
+    pub fn set_weights(&mut self, link: LinkId, weights: Vec<u32>) {
+        if let Some(link) = self.links.get_mut(link.0 as usize) {
+            link.weights = weights;
+        }
+    }
+
+    /// Adds a flow.
+    pub fn add_flow(&mut self, flow: FlowConfig) -> FlowId {
+        self.flows.push(flow);
+        FlowId(self.flows.len() as u32 - 1)
+    }
+
+    /// Changes a link at `at`.
+    pub fn change_link(&mut self, at: Instant, link: LinkId, config: LinkConfig) {
+        self.script.push((at, Act::SetLink(link, Box::new(config))));
+    }
+
+    /// Counting begins at `at`: what came before is the warm-up.
+    pub fn warm_up_until(&mut self, at: Instant) {
+        self.script.push((at, Act::EndWarmUp));
+    }
+
+    /// Samples goodput, and the queues of `links`, at every `interval`.
+    pub fn sample(&mut self, interval: Duration, links: &[LinkId]) {
+        self.samples.interval = interval;
+        self.samples.links = links.iter().map(|&id| (id, Vec::new())).collect();
+    }
+
+    /// Builds the simulation, at time zero.
+    ///
+    /// # Errors
+    /// The first link or flow that makes no sense.
+    pub fn build(self) -> Result<Simulation, NetworkError> {
+        self.check()?;
+        let links: Vec<_> = self
+            .links
+            .iter()
+            .map(|link| {
+                let seed = self.seed.stream(&link.name).next_u64();
+                let shares = self.shares(&link.weights);
+                Link::with_shares(link.config.clone(), shares, seed)
+            })
+            .collect();
+        let mut builder = Builder::default();
+        for (id, flow) in self.flows.iter().enumerate() {
+            builder.add(FlowId(id as u32), flow, self.seed)?;
+        }
+        let mut script = self.script;
+        script.sort_by_key(|(at, _)| std::cmp::Reverse(*at));
+        let flows = builder.flows.len();
+        let mut samples = self.samples;
+        samples.delivered = vec![Vec::new(); flows];
+        let mut simulation = Simulation {
+            now: Instant::ZERO,
+            schedule: Schedule::new(links.len() + builder.seats.len() + 1),
+            next_sample: (!samples.interval.is_zero()).then(|| Instant::ZERO + samples.interval),
+            links,
+            seats: builder.seats,
+            hops: builder.hops,
+            script,
+            sampled: vec![(0, 0); samples.links.len()],
+            samples,
+            flows: builder.flows,
+            counters: vec![FlowCounters::default(); flows],
+            warm: (Instant::ZERO, vec![FlowCounters::default(); flows]),
+            cargo: Cargo::default(),
+            buffers: Buffers::default(),
+            events: 0,
+            observer: None,
+        };
+        simulation.plan();
+        for seat in 0..simulation.seats.len() {
+            simulation.pump(seat);
+        }
+        Ok(simulation)
+    }
+
+    fn check(&self) -> Result<(), NetworkError> {
+        let configs = self.links.iter().map(|link| (&link.name, &link.config));
+        let changed = self.script.iter().filter_map(|(_, act)| match act {
+            Act::SetLink(id, config) => {
+                let link = self.links.get(id.0 as usize)?;
+                Some((&link.name, &**config))
+            }
+            Act::EndWarmUp => None,
+        });
+        for (name, config) in configs.chain(changed) {
+            config.validate().map_err(|error| NetworkError::Link {
+                name: name.clone(),
+                error,
+            })?;
+        }
+        let components = self.links.len() + 2 * self.flows.len() + 1;
+        if components > MAX_COMPONENTS {
+            return Err(NetworkError::TooLarge);
+        }
+        for flow in &self.flows {
+            for link in flow.forward.iter().chain(&flow.backward) {
+                if link.0 as usize >= self.links.len() {
+                    return Err(NetworkError::NoSuchLink {
+                        flow: flow.name.clone(),
+                        link: link.0,
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The classes of the flows, with a link's weights.
+    fn shares(&self, weights: &[u32]) -> Shares {
+        let mut classes: BTreeMap<u32, Vec<FlowId>> = BTreeMap::new();
+        for (id, flow) in (0..).zip(&self.flows) {
+            classes.entry(flow.class).or_default().push(FlowId(id));
+        }
+        let shares = classes.into_iter().map(|(class, flows)| {
+            let weight = weights.get(class as usize).copied().unwrap_or(1);
+            (weight, flows)
+        });
+        shares.fold(Shares::equal(), |shares, (weight, flows)| {
+            shares.class(weight, flows)
+        })
+    }
+}
+
+/// Seats and routes as they grow.
+#[derive(Default)]
+struct Builder {
+    seats: Vec<Seat>,
+    hops: Vec<Hop>,
+    flows: Vec<FlowInfo>,
+}
+
+impl Builder {
+    fn add(&mut self, id: FlowId, flow: &FlowConfig, seed: Seed) -> Result<(), NetworkError> {
+        let wrong = |reason: String| NetworkError::Flow {
+            flow: flow.name.clone(),
+            reason,
+        };
+        let (source, sink): (Box<dyn Agent>, Box<dyn Agent>) = match &flow.traffic {
+            Traffic::Tcp(config) => (
+                Box::new(TcpSource::new(config, flow).map_err(wrong)?),
+                Box::new(TcpSink::new(config, flow)),
+            ),
+            Traffic::Udp(config) => (
+                Box::new(UdpSource::new(config, flow, seed.stream(&flow.name)).map_err(wrong)?),
+                Box::new(UdpSink::new(flow)),
+            ),
+            Traffic::Dfcp(config) => {
+                let (source, sink) = dfcp::pair(config, flow, id, seed);
+                (Box::new(source), Box::new(sink))
+            }
+        };
+        let seats = self.seats.len() as u32;
+        for (agent, direction, links, peer) in [
+            (source, Direction::Forward, &flow.forward, seats + 1),
+            (sink, Direction::Backward, &flow.backward, seats),
+        ] {
+            let route = self.hops.len() as HopId;
+            self.hops.extend(links.iter().map(|link| Hop::Link(link.0)));
+            self.hops.push(Hop::Agent(peer));
+            self.seats.push(Seat {
+                agent,
+                flow: id,
+                direction,
+                route,
+            });
+        }
+        self.flows.push(FlowInfo {
+            id,
+            name: flow.name.clone(),
+            start: flow.start,
+            stop: flow.stop,
+            size: flow.size,
+        });
+        Ok(())
+    }
+}

@@ -1,0 +1,230 @@
+//! The transmitter of a link: serialises one packet at a time, exactly.
+
+use super::config::LinkRate;
+use super::trace::RateTrace;
+use crate::packet::Queued;
+use dfcp_proto::{Duration, Instant, Rate};
+use std::sync::Arc;
+
+/// Bits × 10⁹ in a byte: work in this unit divided by a rate in bit/s is nanoseconds. A packet of
+/// 2 GB still fits 64 bits.
+const WORK_PER_BYTE: u64 = 8_000_000_000;
+
+const NEVER: Instant = Instant::from_nanos(u64::MAX);
+
+/// See the module's text.
+#[derive(Clone, Debug)]
+pub(super) struct Transmitter<P> {
+    speed: Speed,
+    sending: Option<Sending<P>>,
+}
+
+#[derive(Clone, Debug)]
+enum Speed {
+    Unlimited,
+    Constant(Constant),
+    Trace(Opportunities),
+}
+
+/// A packet being serialised.
+#[derive(Clone, Debug)]
+struct Sending<P> {
+    item: Queued<P>,
+    /// When `work` was counted: the start, or the last change of rate.
+    since: Instant,
+    /// What was left to serialise then.
+    work: u64,
+    finish: Instant,
+}
+
+impl<P> Transmitter<P> {
+    pub fn new(rate: LinkRate) -> Self {
+        Self {
+            speed: Speed::new(rate),
+            sending: None,
+        }
+    }
+
+    pub fn is_idle(&self) -> bool {
+        self.sending.is_none()
+    }
+
+    /// The rate, or the mean of a trace.
+    pub fn rate(&self) -> Option<Rate> {
+        match &self.speed {
+            Speed::Unlimited => None,
+            Speed::Constant(constant) => Some(constant.rate),
+            Speed::Trace(trace) => Some(trace.trace.mean_rate()),
+        }
+    }
+
+    /// When the packet in the transmitter is out.
+    #[inline]
+    pub fn finish(&self) -> Option<Instant> {
+        self.sending.as_ref().map(|s| s.finish)
+    }
+
+    /// When it and `bytes` more are out.
+    pub fn clears_at(&self, bytes: u64) -> Option<Instant> {
+        let finish = self.finish()?;
+        Some(self.rate().map_or(finish, |r| finish + r.time_for(bytes)))
+    }
+
+    /// Begins to serialise at `start`, when it was idle.
+    #[inline]
+    pub fn start(&mut self, item: Queued<P>, start: Instant) {
+        let size = item.size;
+        let (work, finish) = match &mut self.speed {
+            Speed::Unlimited => (0, start),
+            Speed::Constant(constant) => constant.start(size, start),
+            Speed::Trace(trace) => (0, trace.start(size, start)),
+        };
+        self.sending = Some(Sending {
+            item,
+            since: start,
+            work,
+            finish,
+        });
+    }
+
+    /// The packet that is out by `now`, and when it was.
+    #[inline]
+    pub fn take(&mut self, now: Instant) -> Option<(Queued<P>, Instant)> {
+        if self.sending.as_ref()?.finish > now {
+            return None;
+        }
+        self.sending.take().map(|s| (s.item, s.finish))
+    }
+
+    /// Goes on at another rate from `now` on. A packet on a trace keeps its time.
+    pub fn set_rate(&mut self, now: Instant, rate: LinkRate) {
+        let old = std::mem::replace(&mut self.speed, Speed::new(rate));
+        let (Some(sending), Speed::Constant(old)) = (&mut self.sending, old) else {
+            return;
+        };
+        let elapsed = now.saturating_since(sending.since).as_nanos() as u64;
+        let done = elapsed.saturating_mul(old.rate.as_bps());
+        sending.work = sending.work.saturating_sub(done);
+        sending.since = now;
+        sending.finish = match &mut self.speed {
+            Speed::Unlimited => now,
+            Speed::Constant(constant) => constant.run(sending.work, now),
+            Speed::Trace(trace) => {
+                let size = sending.work.div_ceil(WORK_PER_BYTE);
+                trace.start(size as u32, now)
+            }
+        };
+    }
+}
+
+impl Speed {
+    fn new(rate: LinkRate) -> Self {
+        match rate {
+            LinkRate::Unlimited => Self::Unlimited,
+            LinkRate::Constant(rate) => Self::Constant(Constant::new(rate)),
+            LinkRate::Trace(trace) => Self::Trace(Opportunities::new(trace)),
+        }
+    }
+}
+
+/// A constant rate. What rounding a finish down to nanoseconds left undone goes to the next packet.
+#[derive(Clone, Debug)]
+struct Constant {
+    rate: Rate,
+    /// Work left over from the last packet, below one nanosecond's.
+    owed: u64,
+    /// When the last packet was out: idle time in between cancels what is owed.
+    last_finish: Instant,
+    /// Size, quotient and remainder of the last division: most packets are of one size, and a
+    /// division is a good part of what a packet costs.
+    size: u32,
+    whole: u64,
+    rest: u64,
+}
+
+impl Constant {
+    fn new(rate: Rate) -> Self {
+        Self {
+            rate,
+            owed: 0,
+            last_finish: Instant::ZERO,
+            size: 0,
+            whole: 0,
+            rest: 0,
+        }
+    }
+
+    #[inline]
+    fn start(&mut self, size: u32, start: Instant) -> (u64, Instant) {
+        let bps = self.rate.as_bps();
+        if size != self.size {
+            self.size = size;
+            let work = u64::from(size).saturating_mul(WORK_PER_BYTE);
+            self.whole = work.checked_div(bps).unwrap_or(u64::MAX);
+            self.rest = work.checked_rem(bps).unwrap_or(0);
+        }
+        let owed = if start == self.last_finish {
+            self.owed
+        } else {
+            0
+        };
+        let work = u64::from(size).saturating_mul(WORK_PER_BYTE) + owed;
+        let mut nanos = self.whole;
+        let mut rest = self.rest + owed;
+        if rest >= bps && bps > 0 {
+            rest -= bps;
+            nanos = nanos.saturating_add(1);
+        }
+        self.owed = rest;
+        self.last_finish = start + Duration::from_nanos(nanos);
+        (work, self.last_finish)
+    }
+
+    /// Does `work` from `now` on.
+    fn run(&mut self, work: u64, now: Instant) -> Instant {
+        let bps = self.rate.as_bps();
+        let nanos = work.checked_div(bps).unwrap_or(u64::MAX);
+        self.owed = work.checked_rem(bps).unwrap_or(0);
+        self.last_finish = now + Duration::from_nanos(nanos);
+        self.last_finish
+    }
+}
+
+/// A trace of opportunities to deliver: a packet is out at the opportunity that takes its last
+/// byte, the rest of that opportunity goes to the packet behind it, and what nobody used is gone.
+#[derive(Clone, Debug)]
+struct Opportunities {
+    trace: Arc<RateTrace>,
+    /// Number of the next opportunity not yet touched.
+    next: u64,
+    last: Instant,
+    left: u32,
+}
+
+impl Opportunities {
+    fn new(trace: Arc<RateTrace>) -> Self {
+        Self {
+            trace,
+            next: 0,
+            last: Instant::ZERO,
+            left: 0,
+        }
+    }
+
+    fn start(&mut self, size: u32, start: Instant) -> Instant {
+        if start > self.last {
+            self.left = 0;
+            self.next = self.next.max(self.trace.first_at(start));
+        }
+        let mut size = size;
+        while size > self.left && self.last < NEVER {
+            size -= self.left;
+            self.left = RateTrace::OPPORTUNITY;
+            // Beyond what a clock can show the link stands still.
+            self.last = self.trace.opportunity(self.next).unwrap_or(NEVER);
+            self.next += 1;
+        }
+        self.left = self.left.saturating_sub(size);
+        self.last.max(start)
+    }
+}

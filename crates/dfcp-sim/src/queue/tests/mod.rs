@@ -1,0 +1,172 @@
+//! The disciplines against theory: each bound or formula is cited where it is asserted.
+
+use std::collections::VecDeque;
+
+use dfcp_proto::{Duration, Instant, Rate};
+
+use super::*;
+use crate::packet::Ecn;
+use crate::random::Seed;
+
+mod codel;
+mod fair;
+mod fifo;
+mod fluid;
+mod invariants;
+mod red;
+
+/// A packet that is its name only.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Parcel {
+    id: u64,
+    flow: u32,
+    size: u32,
+    ecn: Ecn,
+}
+
+impl Packet for Parcel {
+    fn size(&self) -> u32 {
+        self.size
+    }
+    fn flow(&self) -> FlowId {
+        FlowId(self.flow)
+    }
+    fn ecn(&self) -> Ecn {
+        self.ecn
+    }
+    fn mark_ce(&mut self) {
+        self.ecn = Ecn::Ce;
+    }
+    fn corrupt(&mut self, _bit: u64) {}
+}
+
+fn parcel(id: u64, flow: u32, size: u32) -> Parcel {
+    Parcel {
+        id,
+        flow,
+        size,
+        ecn: Ecn::NotEct,
+    }
+}
+
+fn queued(now: Instant, packet: Parcel) -> Queued<Parcel> {
+    Queued {
+        size: packet.size,
+        packet,
+        arrived: now,
+    }
+}
+
+fn at(nanos: u64) -> Instant {
+    Instant::from_nanos(nanos)
+}
+
+fn ms(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+fn queue(discipline: Discipline, limit: Limit, seed: u64) -> Queue<Parcel> {
+    let config = QueueConfig { discipline, limit };
+    config.validate().expect("a test's parameters make sense");
+    Queue::new(&config, Shares::equal(), Seed(seed).stream("queue"))
+}
+
+/// Every discipline with its defaults.
+fn all_disciplines() -> [Discipline; 7] {
+    [
+        Discipline::Fifo,
+        Discipline::Drr(DrrConfig::default()),
+        Discipline::Wfq(WfqConfig::default()),
+        Discipline::Sfq(SfqConfig::default()),
+        Discipline::Red(RedConfig::default()),
+        Discipline::CoDel(CoDelConfig::default()),
+        Discipline::FqCoDel(FqCoDelConfig::default()),
+    ]
+}
+
+/// A queue with a transmitter behind it.
+struct Server {
+    queue: Queue<Parcel>,
+    rate: Rate,
+    transmitting: Option<(Instant, Queued<Parcel>)>,
+    departed: Vec<(Instant, Parcel)>,
+    dropped: Vec<(Instant, Parcel, DropCause)>,
+}
+
+impl Server {
+    fn new(queue: Queue<Parcel>, rate: Rate) -> Self {
+        Self {
+            queue,
+            rate,
+            transmitting: None,
+            departed: Vec::new(),
+            dropped: Vec::new(),
+        }
+    }
+
+    /// Serves up to `now`, then takes a packet.
+    fn arrive(&mut self, now: Instant, packet: Parcel) {
+        self.run(now);
+        let item = queued(now, packet);
+        let dropped = &mut self.dropped;
+        let mut record = |p: Parcel, cause| dropped.push((now, p, cause));
+        if self.transmitting.is_some() {
+            self.queue.enqueue(now, item, &mut record);
+        } else {
+            let next = self.queue.pass(now, Some(self.rate), item, &mut record);
+            self.transmit(now, next);
+        }
+    }
+
+    fn run(&mut self, until: Instant) {
+        while let Some((now, item)) = self.transmitting.take_if(|(finish, _)| *finish <= until) {
+            self.departed.push((now, item.packet));
+            let dropped = &mut self.dropped;
+            let mut record = |p: Parcel, cause| dropped.push((now, p, cause));
+            let next = self.queue.dequeue(now, Some(self.rate), &mut record);
+            self.transmit(now, next);
+        }
+    }
+
+    fn transmit(&mut self, now: Instant, item: Option<Queued<Parcel>>) {
+        self.transmitting = item.map(|item| {
+            let time = self.rate.time_for(u64::from(item.size));
+            (now + time, item)
+        });
+    }
+
+    /// Packets in the queue and in the transmitter.
+    fn packets(&self) -> usize {
+        self.queue.packets() + usize::from(self.transmitting.is_some())
+    }
+
+    /// Bytes of a flow that have left.
+    fn served(&self, flow: u32) -> u64 {
+        let of_flow = self.departed.iter().filter(|(_, p)| p.flow == flow);
+        of_flow.map(|(_, p)| u64::from(p.size)).sum()
+    }
+}
+
+/// Packets of a flow at a constant rate, ordered by time with those of other flows.
+#[derive(Clone, Copy)]
+struct Constant {
+    flow: u32,
+    size: u32,
+    every: Duration,
+}
+
+/// Feeds a server from constant sources until `end`.
+fn feed(server: &mut Server, sources: &[Constant], end: Instant) {
+    let mut next: Vec<Instant> = vec![Instant::ZERO; sources.len()];
+    for id in 0.. {
+        let first = (0..sources.len()).min_by_key(|&i| next[i]);
+        let i = first.expect("a source at least");
+        if next[i] >= end {
+            break;
+        }
+        let source = sources[i];
+        server.arrive(next[i], parcel(id, source.flow, source.size));
+        next[i] += source.every;
+    }
+    server.run(end);
+}

@@ -1,0 +1,213 @@
+//! From the counters of a simulation to the figures of a report.
+
+use dfcp_proto::Instant;
+
+use crate::engine::{FlowInfo, Simulation};
+use crate::link::{Link, LinkStats};
+use crate::metrics;
+use crate::packet::Packet;
+use crate::report::{Drops, FlowReport, LinkReport, QueueReport, RunReport, RunSummary, Series};
+use crate::scenario::{FlowSpec, ProtocolSpec, Scenario};
+
+/// What a simulation of `scenario` has measured so far.
+pub(super) fn report(scenario: &Scenario, simulation: &Simulation) -> RunReport {
+    let flows: Vec<_> = scenario
+        .flows
+        .iter()
+        .zip(simulation.flows())
+        .map(|(spec, info)| flow_report(spec, info, simulation))
+        .collect();
+    let links: Vec<_> = scenario
+        .links
+        .iter()
+        .zip(simulation.links())
+        .map(|(spec, link)| link_report(&spec.name, link, simulation.now()))
+        .collect();
+    let series = series(scenario, simulation);
+    let summary = summary(scenario, simulation, &flows, &links, &series);
+    RunReport {
+        flows,
+        links,
+        summary,
+        series,
+    }
+}
+
+fn seconds(from: Instant, to: Instant) -> f64 {
+    to.saturating_since(from).as_secs_f64()
+}
+
+/// `amount` a second, or zero of no time at all.
+fn per(amount: f64, seconds: f64) -> f64 {
+    if seconds > 0.0 { amount / seconds } else { 0.0 }
+}
+
+fn share(part: u64, whole: u64) -> f64 {
+    per(part as f64, whole as f64)
+}
+
+fn flow_report(spec: &FlowSpec, info: &FlowInfo, simulation: &Simulation) -> FlowReport {
+    let (sent, got) = (
+        simulation.source(info.id).progress(),
+        simulation.sink(info.id).progress(),
+    );
+    let total = simulation.counters(info.id);
+    let counted = simulation.counters_since_warm_up(info.id);
+    let begin = info.start.max(simulation.warm_since());
+    let end = simulation.now();
+    let end = [info.stop, got.finished]
+        .into_iter()
+        .flatten()
+        .fold(end, Instant::min);
+    let time = seconds(begin, end);
+    FlowReport {
+        name: spec.name.clone(),
+        class: spec.class.clone(),
+        protocol: spec.protocol.name().to_owned(),
+        start_s: seconds(Instant::ZERO, info.start),
+        goodput_bps: per(counted.delivered as f64 * 8.0, time),
+        throughput_bps: per(counted.bytes_arrived as f64 * 8.0, time),
+        fct_s: got.finished.map(|at| seconds(info.start, at)),
+        bytes: total.delivered,
+        bytes_sent: total.bytes_sent,
+        packets_sent: total.packets_sent,
+        packets_retransmitted: sent.repairs,
+        loss: share(counted.packets_dropped, counted.packets_sent),
+        overhead: metrics::overhead(total.bytes_sent, total.delivered),
+        rtt_mean_s: sent.srtt.map(|rtt| rtt.as_secs_f64()),
+        finished: got.finished.is_some(),
+    }
+}
+
+fn link_report<P: Packet + Clone>(name: &str, link: &Link<P>, now: Instant) -> LinkReport {
+    let stats = link.stats();
+    let time = now.saturating_since(stats.since);
+    LinkReport {
+        name: name.to_owned(),
+        utilisation: link
+            .rate()
+            .and_then(|rate| metrics::utilisation(stats.transmitted_bytes, rate, time))
+            .unwrap_or(0.0),
+        packets: stats.packets_in,
+        drops: Drops {
+            full: stats.dropped_queue,
+            early: stats.dropped_early,
+            loss: stats.lost,
+            mtu: stats.dropped_mtu,
+        },
+        drop_rate: metrics::drop_rate(stats.dropped(), stats.packets_in).unwrap_or(0.0),
+        marked: stats.marked,
+        queue: queue_report(stats, now),
+    }
+}
+
+fn queue_report(stats: &LinkStats, now: Instant) -> QueueReport {
+    let lengths = stats.occupancy.until(now);
+    let any = stats.transmitted > 0;
+    QueueReport {
+        mean_packets: lengths.mean_packets(),
+        mean_bytes: lengths.mean_bytes(),
+        p50_packets: lengths.quantile_packets(0.5) as f64,
+        p95_packets: lengths.quantile_packets(0.95) as f64,
+        p99_packets: lengths.quantile_packets(0.99) as f64,
+        max_packets: stats.queue_peak_packets,
+        sojourn_mean_s: any.then(|| stats.sojourn_mean().as_secs_f64()),
+        sojourn_p95_s: any.then(|| stats.sojourn_quantile(0.95).as_secs_f64()),
+        sojourn_max_s: any.then(|| stats.sojourn_max().as_secs_f64()),
+    }
+}
+
+fn series(scenario: &Scenario, simulation: &Simulation) -> Vec<Series> {
+    let samples = simulation.samples();
+    let interval_s = samples.interval.as_secs_f64();
+    let mut series = Vec::new();
+    for (flow, delivered) in scenario.flows.iter().zip(&samples.delivered) {
+        let before = std::iter::once(0).chain(delivered.iter().copied());
+        let values = delivered
+            .iter()
+            .zip(before)
+            .map(|(now, before)| per((now - before) as f64 * 8.0, interval_s));
+        series.push(Series {
+            name: flow.name.clone(),
+            quantity: "goodput_bps".into(),
+            interval_s,
+            values: values.collect(),
+        });
+    }
+    for (id, samples) in &samples.links {
+        let name = &scenario.links[id.0 as usize].name;
+        let queued = samples.iter().map(|s| s.queued as f64);
+        series.push(Series {
+            name: name.clone(),
+            quantity: "queue_packets".into(),
+            interval_s,
+            values: queued.collect(),
+        });
+        let rates = samples
+            .iter()
+            .map(|sample| share(sample.dropped, sample.packets_in));
+        series.push(Series {
+            name: name.clone(),
+            quantity: "drop_rate".into(),
+            interval_s,
+            values: rates.collect(),
+        });
+    }
+    series
+}
+
+/// UDP sends what it was told to, whatever the network does: fairness is not asked of it.
+fn responds(spec: &FlowSpec) -> bool {
+    !matches!(spec.protocol, ProtocolSpec::Udp(_))
+}
+
+fn summary(
+    scenario: &Scenario,
+    simulation: &Simulation,
+    flows: &[FlowReport],
+    links: &[LinkReport],
+    series: &[Series],
+) -> RunSummary {
+    let responsive = || {
+        scenario
+            .flows
+            .iter()
+            .zip(flows)
+            .filter(|(s, _)| responds(s))
+    };
+    let goodputs: Vec<f64> = responsive().map(|(_, f)| f.goodput_bps).collect();
+    let warm = seconds(Instant::ZERO, simulation.warm_since());
+    let after_warm_up: Vec<Vec<f64>> = series
+        .iter()
+        .zip(&scenario.flows)
+        .filter(|(_, spec)| responds(spec))
+        .map(|(s, _)| {
+            let skip = (warm / s.interval_s) as usize;
+            s.values.iter().skip(skip).copied().collect()
+        })
+        .collect();
+    RunSummary {
+        jain: metrics::jain(&goodputs),
+        utilisation: links.iter().map(|l| l.utilisation).fold(0.0, f64::max),
+        events: simulation.events(),
+        packets: flows.iter().map(|f| f.packets_sent).sum(),
+        simulated_s: seconds(Instant::ZERO, simulation.now()),
+        stability: metrics::stability(&after_warm_up),
+        friendliness: friendliness(scenario, flows),
+    }
+}
+
+/// Mean throughput of the flows that are not TCP against that of those that are.
+fn friendliness(scenario: &Scenario, flows: &[FlowReport]) -> Option<f64> {
+    let rates = |tcp: bool| -> Vec<f64> {
+        scenario
+            .flows
+            .iter()
+            .zip(flows)
+            .filter(|(spec, _)| responds(spec))
+            .filter(|(spec, _)| matches!(spec.protocol, ProtocolSpec::Tcp(_)) == tcp)
+            .map(|(_, flow)| flow.throughput_bps)
+            .collect()
+    };
+    metrics::friendliness(&rates(false), &rates(true))
+}

@@ -1,0 +1,159 @@
+//! `loss`: a probability, a Gilbert–Elliott channel, or marks packet by packet.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::scenario::fields::{Codec, Fields, Flag, Optional, PROBABILITY, Section, Text, fault};
+use crate::scenario::model::LossSpec;
+use crate::scenario::tree::{Fault, Node, Value};
+
+/// Loss as the file describes it.
+#[derive(Clone, Debug)]
+pub(in crate::scenario) enum LossSettings {
+    Bernoulli(f64),
+    GilbertElliott(GilbertElliott),
+    Marks(Marks),
+}
+
+impl LossSettings {
+    /// What is lost, given the files of marks.
+    ///
+    /// # Errors
+    /// Says which marks are wrong or missing.
+    pub fn spec(&self, files: &BTreeMap<String, Arc<str>>) -> Result<LossSpec, String> {
+        match self {
+            Self::Bernoulli(0.0) => Ok(LossSpec::None),
+            Self::Bernoulli(p) => Ok(LossSpec::Bernoulli(*p)),
+            Self::GilbertElliott(chain) => Ok(LossSpec::GilbertElliott {
+                p_good_to_bad: chain.p_good_to_bad,
+                p_bad_to_good: chain.p_bad_to_good,
+                loss_good: chain.loss_good,
+                loss_bad: chain.loss_bad,
+            }),
+            Self::Marks(marks) => marks.spec(files),
+        }
+    }
+}
+
+/// A probability, or a table that says which model.
+pub(super) struct Loss;
+
+impl Codec<LossSettings> for Loss {
+    fn read(&self, node: &Node) -> Result<LossSettings, Fault> {
+        let Value::Table(table) = &node.value else {
+            return PROBABILITY.read(node).map(LossSettings::Bernoulli);
+        };
+        if table.get("trace").is_some() || table.get("mask").is_some() {
+            return Marks::default().read(node, "loss").map(LossSettings::Marks);
+        }
+        let chain = GilbertElliott::default().read(node, "loss")?;
+        if chain.p_good_to_bad + chain.p_bad_to_good == 0.0 {
+            return fault(
+                node,
+                "the state never changes: write for example { p_good_to_bad = 0.01, \
+                 p_bad_to_good = 0.3 }, { trace = \"file\" }, or a probability",
+            );
+        }
+        Ok(LossSettings::GilbertElliott(chain))
+    }
+
+    fn write(&self, value: &LossSettings) -> Option<Value> {
+        Some(match value {
+            LossSettings::Bernoulli(p) => Value::Float(*p),
+            LossSettings::GilbertElliott(chain) => Value::Table(chain.write()),
+            LossSettings::Marks(marks) => Value::Table(marks.write()),
+        })
+    }
+}
+
+/// Gilbert's case by default: no loss in the good state, all lost in the bad one.
+#[derive(Clone, Debug)]
+pub(in crate::scenario) struct GilbertElliott {
+    p_good_to_bad: f64,
+    p_bad_to_good: f64,
+    loss_good: f64,
+    loss_bad: f64,
+}
+
+impl Default for GilbertElliott {
+    fn default() -> Self {
+        Self {
+            p_good_to_bad: 0.0,
+            p_bad_to_good: 0.0,
+            loss_good: 0.0,
+            loss_bad: 1.0,
+        }
+    }
+}
+
+impl Section for GilbertElliott {
+    fn fields(&mut self, f: &mut Fields<'_>) {
+        f.item("p_good_to_bad", &mut self.p_good_to_bad, PROBABILITY);
+        f.item("p_bad_to_good", &mut self.p_bad_to_good, PROBABILITY);
+        f.item("loss_good", &mut self.loss_good, PROBABILITY);
+        f.item("loss_bad", &mut self.loss_bad, PROBABILITY);
+    }
+}
+
+/// One mark a packet: `.` delivered, `x` lost, blanks ignored.
+#[derive(Clone, Debug)]
+pub(in crate::scenario) struct Marks {
+    /// In the scenario itself.
+    mask: Option<String>,
+    /// In a file.
+    trace: Option<String>,
+    /// Whether they start again after the last.
+    repeat: bool,
+}
+
+impl Default for Marks {
+    fn default() -> Self {
+        Self {
+            mask: None,
+            trace: None,
+            repeat: true,
+        }
+    }
+}
+
+impl Section for Marks {
+    fn fields(&mut self, f: &mut Fields<'_>) {
+        f.item("mask", &mut self.mask, Optional(Text));
+        f.item("trace", &mut self.trace, Optional(Text));
+        f.item("repeat", &mut self.repeat, Flag);
+    }
+}
+
+impl Marks {
+    fn spec(&self, files: &BTreeMap<String, Arc<str>>) -> Result<LossSpec, String> {
+        let text = match (&self.mask, &self.trace) {
+            (Some(_), Some(_)) => return Err("`mask` and `trace` exclude each other".to_owned()),
+            (Some(mask), None) => mask.as_str(),
+            (None, file) => {
+                let file = file.as_deref().unwrap_or_default();
+                files
+                    .get(file)
+                    .ok_or_else(|| format!("trace `{file}` is not loaded"))?
+            }
+        };
+        let marks = text.chars().filter(|c| !c.is_whitespace());
+        let lost: Result<Vec<bool>, String> = marks
+            .map(|c| match c {
+                '.' => Ok(false),
+                'x' => Ok(true),
+                other => Err(format!("`{other}` is no mark")),
+            })
+            .collect();
+        let lost = lost.and_then(|lost| match lost.len() {
+            0 => Err("there are no marks".to_owned()),
+            _ => Ok(Arc::from(lost)),
+        });
+        let lost =
+            lost.map_err(|why| format!("{why}: write one a packet, `.` delivered, `x` lost"))?;
+        Ok(if self.repeat {
+            LossSpec::Trace(lost)
+        } else {
+            LossSpec::Mask(lost)
+        })
+    }
+}
