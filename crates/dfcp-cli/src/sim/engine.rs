@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::path::Path;
 
+use dfcp_proto::Instant;
 use dfcp_sim::report::RunReport;
 use dfcp_sim::scenario::{Document, Parameter, Scenario, ScenarioError, Sweep};
 
@@ -11,12 +12,13 @@ use super::sweep::{PointResult, Study};
 use super::table::Cell;
 use crate::failure::{Failure, Kind};
 
-/// Runs a scenario.
-pub fn simulate(_scenario: &Scenario) -> Result<RunReport, Failure> {
-    Err(Failure::new(
-        Kind::Failure,
-        "the simulator is not connected yet",
-    ))
+/// Runs a scenario; `progress` hears of the simulated time reached.
+pub fn simulate(
+    scenario: &Scenario,
+    progress: &mut dyn FnMut(Instant),
+) -> Result<RunReport, Failure> {
+    dfcp_sim::run_observed(scenario, None, progress)
+        .map_err(|error| Failure::new(Kind::Failure, error.to_string()))
 }
 
 /// Settings of a scenario that the command line replaces.
@@ -101,7 +103,7 @@ impl Study for ScenarioStudy {
         Ok(PointResult {
             parameters: point.parameters.iter().map(cell).collect(),
             seed: point.seed,
-            report: simulate(&point.scenario)?,
+            report: simulate(&point.scenario, &mut |_| ())?,
         })
     }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use dfcp_sim::report::RunReport;
 use dfcp_sim::scenario::Scenario;
-use indicatif::ProgressBar;
+use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 
 use super::columns::{self, Record};
@@ -81,13 +81,16 @@ pub fn run(args: Args) -> ExitCode {
     };
     let run = || {
         let scenario = engine::open(&args.file, &overrides)?;
-        let bar = args.progress.then(spinner);
+        let bar = match args.progress {
+            true => bar(&scenario),
+            false => ProgressBar::hidden(),
+        };
         let started = Instant::now();
-        let report = engine::simulate(&scenario);
+        let report = engine::simulate(&scenario, &mut |reached| {
+            bar.set_position(milliseconds(reached.saturating_since(dfcp_proto::Instant::ZERO)));
+        });
         let wall = started.elapsed();
-        if let Some(bar) = bar {
-            bar.finish_and_clear();
-        }
+        bar.finish_and_clear();
         let report = report?;
         if let Some(directory) = &args.out {
             write(directory, &scenario, &report)?;
@@ -109,10 +112,19 @@ pub fn run(args: Args) -> ExitCode {
     }
 }
 
-fn spinner() -> ProgressBar {
-    let bar = ProgressBar::new_spinner().with_message("simulating");
-    bar.enable_steady_tick(Duration::from_millis(200));
+/// A bar over simulated time.
+fn bar(scenario: &Scenario) -> ProgressBar {
+    let bar = ProgressBar::new(milliseconds(scenario.run.duration));
+    let template = "{bar:24} {percent} % of simulated time, eta {eta}";
+    // A wrong template would be a mistake of ours; the default one serves then.
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style);
+    }
     bar
+}
+
+fn milliseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn print_lines(report: &RunReport, wall: Duration) {
@@ -143,7 +155,7 @@ fn write(directory: &Path, scenario: &Scenario, report: &RunReport) -> Result<()
         .map_err(|error| Failure::new(Kind::Failure, error.to_string()))?;
     let files = [
         ("summary.json", summary + "\n"),
-        ("scenario.toml", scenario.to_toml().to_owned()),
+        ("scenario.toml", scenario.to_toml_with_defaults().to_owned()),
     ];
     for (name, content) in files {
         store::write_atomically(&directory.join(name), |file| {
