@@ -83,6 +83,48 @@ fn a_mistake_is_shown_with_its_place_and_nothing_is_run() {
 }
 
 #[test]
+fn run_and_sweep_measure_alike() {
+    let dir = tempfile::tempdir().unwrap();
+    let scenario = SCENARIO.replace("tcp-cubic", "auto");
+    fs::write(dir.path().join("a.toml"), scenario).unwrap();
+    let set = [
+        "--set",
+        "link.bottleneck.loss=0.01",
+        "--seed",
+        "2",
+        "--json",
+    ];
+    let run = sim(dir.path(), &[&["run", "a.toml"], &set[..]].concat());
+    assert!(run.status.success(), "{}", text(&run.stderr));
+    let lines: Vec<serde_json::Value> = text(&run.stdout)
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let [flow, whole] = &lines[..] else {
+        panic!("a line for the flow and one for the run: {lines:?}");
+    };
+    let goodput = flow["goodput_bps"].as_f64().unwrap();
+    assert!((1e6..10e6).contains(&goodput), "{goodput}");
+    assert!(whole["wall_s"].is_number() && whole["events"].as_u64() > Some(0));
+
+    let swept = sim(
+        dir.path(),
+        &["sweep", "a.toml", "-o", "out.csv", "--jobs", "2"],
+    );
+    assert!(swept.status.success(), "{}", text(&swept.stderr));
+    let rows = fs::read_to_string(dir.path().join("out.csv")).unwrap();
+    let mut rows = rows.lines().map(|row| row.split(',').collect::<Vec<_>>());
+    let head = rows.next().unwrap();
+    let column = head.iter().position(|name| *name == "goodput_bps").unwrap();
+    let point = rows.find(|row| row[1..3] == ["0.01", "2"]).unwrap();
+    assert_eq!(
+        point[column].parse(),
+        Ok(goodput),
+        "the same run in a sweep"
+    );
+}
+
+#[test]
 fn plot_draws_beside_the_data() {
     let dir = tempfile::tempdir().unwrap();
     let rows = "point,delay,seed,protocol,goodput_bps\n0,10 ms,1,x,1e6\n1,20 ms,1,x,2e6\n";

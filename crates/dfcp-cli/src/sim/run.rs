@@ -34,7 +34,7 @@ pub struct Args {
     /// Directory for flows.csv, links.csv, series.csv, summary.json and scenario.toml
     #[arg(short, long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Show that it is still running, and for how long
+    /// Show how far simulated time has come
     #[arg(long)]
     progress: bool,
 }
@@ -87,7 +87,9 @@ pub fn run(args: Args) -> ExitCode {
         };
         let started = Instant::now();
         let report = engine::simulate(&scenario, &mut |reached| {
-            bar.set_position(milliseconds(reached.saturating_since(dfcp_proto::Instant::ZERO)));
+            bar.set_position(milliseconds(
+                reached.saturating_since(dfcp_proto::Instant::ZERO),
+            ));
         });
         let wall = started.elapsed();
         bar.finish_and_clear();

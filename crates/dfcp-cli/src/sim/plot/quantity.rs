@@ -162,8 +162,14 @@ pub fn label(column: &str) -> String {
         .iter()
         .find_map(|suffix| column.strip_suffix(suffix))
         .unwrap_or(column);
-    // Of a path such as link.bottleneck.loss, the end says enough.
-    let parts: Vec<_> = name.split('.').collect();
+    // Of a path such as link.bottleneck.loss or topology.rtt, the end says enough.
+    let section = |part: &&str| {
+        matches!(*part, "topology" | "run" | "link" | "flow") || part.parse::<u32>().is_ok()
+    };
+    let mut parts: Vec<_> = name.split('.').skip_while(section).collect();
+    if parts.is_empty() {
+        parts.push(name);
+    }
     let words = parts[parts.len().saturating_sub(2)..].join(" ");
     let words = words.replace(['_', '-'], " ");
     let words = words.split(' ').map(|word| match word {
@@ -198,6 +204,9 @@ mod tests {
     fn columns_say_what_they_are() {
         assert_eq!(label("goodput_bps"), "Goodput");
         assert_eq!(label("link.bottleneck.loss"), "Bottleneck loss");
+        assert_eq!(label("topology.rtt"), "RTT");
+        assert_eq!(label("flow.0.tcp.initial_window"), "TCP initial window");
+        assert_eq!(label("flow"), "Flow");
         assert_eq!(Unit::of_column("link.bottleneck.loss"), Unit::Share);
         assert_eq!(Unit::of_column("packets_sent"), Unit::Count(""));
         assert_eq!(
