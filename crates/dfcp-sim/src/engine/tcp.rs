@@ -30,6 +30,9 @@ impl TcpSource {
             size: flow.size,
             ..config.sender.clone()
         };
+        sender.validate().map_err(|error| error.to_string())?;
+        let receiver = config.receiver.validate();
+        receiver.map_err(|error| error.to_string())?;
         Ok(Self {
             sender: TcpSender::new(sender),
             start: flow.start,
@@ -65,7 +68,7 @@ impl Agent for TcpSource {
         }
         let (segment, ecn) = self.sender.poll_transmit(now)?;
         Some(Outgoing {
-            size: segment.size(),
+            size: segment.ip_size(),
             ecn,
             body: Body::Tcp(segment),
         })
@@ -133,7 +136,7 @@ impl Agent for TcpSink {
     fn poll_transmit(&mut self, now: Instant, _: &mut Buffers) -> Option<Outgoing> {
         let (segment, ecn) = self.receiver.poll_transmit(now)?;
         Some(Outgoing {
-            size: segment.size(),
+            size: segment.ip_size(),
             ecn,
             body: Body::Tcp(segment),
         })
