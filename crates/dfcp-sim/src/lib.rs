@@ -4,6 +4,7 @@
 //!
 //! - [`link`]: a one-way link with a queue, a rate, a propagation delay and impairments;
 //! - [`pair`]: two endpoints of the protocol core joined by two links;
+//! - [`tcp`]: TCP senders and receivers, the baselines;
 //! - [`random`]: seeded random streams, one for each component.
 
 #![forbid(unsafe_code)]
@@ -12,6 +13,7 @@ pub mod link;
 pub mod packet;
 pub mod pair;
 pub mod random;
+pub mod tcp;
 
 pub use link::{Link, LinkConfig, LinkConfigError, LinkStats, Packet, Queue};
 pub use packet::{DropCause, Ecn, FlowId, Queued};
