@@ -149,13 +149,14 @@ fn hystart_leaves_slow_start_before_the_queue_overflows() {
             hystart,
             ..CubicConfig::default()
         });
+        // Five probation rounds from the 2560 segments that betray the queue: 7800 at most.
         let path = Path {
-            queue: 833,
+            queue: 8000,
             rtt: ms(100),
             ..Path::default()
         };
         let mut bed = Bed::bulk(congestion, path);
-        bed.run_until(ms(3000));
+        bed.run_until(ms(6000));
         bed.sender.stats().retransmitted
     };
     assert_eq!(lost(true), 0);
@@ -174,7 +175,8 @@ fn marks_reduce_once_a_round_trip_without_loss() {
         ..every_ack()
     };
     let path = Path {
-        mark_above: 60,
+        rate: mbps(10),
+        mark_above: 10,
         ..Path::default()
     };
     let mut bed = Bed::new(sender, receiver, path);
