@@ -35,8 +35,8 @@ impl Default for TcpSettings {
                 rto_min: Duration::from_millis(200),         // Linux
                 rto_max: Duration::from_secs(60),            // RFC 6298 §2.5
                 rto_granularity: Duration::from_millis(200), // Linux, in effect
-                reduction: ReductionSpec::AtOnce,
-                find_lost_retransmissions: false,
+                reduction: ReductionSpec::Proportional,
+                find_lost_retransmissions: true,
                 handshake: true,
                 sack: true,
                 timestamps: true,
