@@ -222,14 +222,13 @@ impl TcpSender {
             self.count_duplicates(acked, delivered)
         };
         let lost = self.find_losses();
-        // An acknowledgement that ends a recovery does not grow the window yet.
-        let repairing = self.phase == Phase::Recovery;
+        // Duplicates do not grow the window, nor does what ends a recovery.
+        let growing = acked > 0 && self.phase != Phase::Recovery && una < self.limited_below;
         self.update_phase(now, acked, delivered);
         if segment.flags.ece && self.ecn {
             self.on_ecn_echo(now);
         }
-        let limited = una < self.limited_below;
-        let may_grow = limited && !repairing && self.phase != Phase::Recovery;
+        let may_grow = growing && self.phase != Phase::Recovery;
         self.update_window(now, delivered, lost, rtt, may_grow);
         if self.phase == Phase::Recovery {
             self.follow_prr(delivered);

@@ -16,7 +16,9 @@ pub enum CubicVariant {
     #[default]
     Rfc9438,
     /// CUBIC 2.2 of Linux 2.6.26: looks ahead by the least round-trip time, its estimate of Reno
-    /// never speeds up, and above target it grows by one segment in a hundred windows.
+    /// never speeds up, above target it grows by one segment in a hundred windows, and it computes
+    /// in whole segments, only when the window changes or every 32nd of a second: on short paths
+    /// with much loss it falls below Reno.
     Linux2626,
 }
 
@@ -79,7 +81,20 @@ pub(in crate::tcp) struct Cubic {
     epoch: Option<Epoch>,
     /// Reno's segments a round trip for the same β.
     alpha: f64,
+    held: Held,
 }
+
+/// Linux's growth, held until the window changes or [`HOLD`] has passed.
+#[derive(Clone, Copy, Debug, Default)]
+struct Held {
+    at: Instant,
+    whole_window: f64,
+    /// Windows' worth of growth for each segment delivered.
+    share: f64,
+}
+
+/// HZ/32.
+const HOLD: Duration = Duration::from_nanos(31_250_000);
 
 /// One congestion avoidance stage.
 #[derive(Clone, Copy, Debug)]
@@ -101,6 +116,7 @@ impl Cubic {
             prior: f64::INFINITY,
             epoch: None,
             alpha: 3.0 * (1.0 - config.beta) / (1.0 + config.beta),
+            held: Held::default(),
             config,
         }
     }
@@ -132,35 +148,37 @@ impl Cubic {
             Some(epoch) => epoch,
             none => none.insert(Epoch::new(ack.now, cwnd, self.last_max)),
         };
-        let modern = self.config.variant == CubicVariant::Rfc9438;
-        let ahead = if modern {
-            ack.smoothed_rtt
-        } else {
-            ack.min_rtt
-        };
-        let t = seconds(ack.now.saturating_since(epoch.start) + ahead) - epoch.k;
-        let target = C * t * t * t + epoch.origin;
-        let alpha = if modern && epoch.reno >= self.prior {
-            1.0
-        } else {
-            self.alpha
-        };
-        epoch.reno += alpha * delivered / cwnd;
-        // Growth over one window, in segments.
-        let growth = if target > cwnd {
-            target.min(1.5 * cwnd) - cwnd
-        } else if modern {
-            0.0
-        } else {
-            0.01
-        };
-        let reno = epoch.reno - cwnd;
-        window.cwnd += if modern && reno > 0.0 && target < epoch.reno {
-            reno
-        } else {
-            // At most one segment for each delivered: slow start's speed.
-            (growth.max(reno) / cwnd).min(1.0) * delivered
-        };
+        match self.config.variant {
+            CubicVariant::Rfc9438 => {
+                let target = epoch.target(ack.now + ack.smoothed_rtt);
+                let alpha = if epoch.reno >= self.prior {
+                    1.0
+                } else {
+                    self.alpha
+                };
+                epoch.reno += alpha * delivered / cwnd;
+                window.cwnd = if target < epoch.reno {
+                    epoch.reno.max(cwnd)
+                } else {
+                    cwnd + (target.clamp(cwnd, 1.5 * cwnd) - cwnd) / cwnd * delivered
+                };
+            }
+            CubicVariant::Linux2626 => {
+                epoch.reno += self.alpha * delivered / cwnd;
+                let held = &mut self.held;
+                let whole_window = cwnd.floor();
+                if held.whole_window != whole_window || ack.now > held.at + HOLD {
+                    let target = epoch.target(ack.now + ack.min_rtt).max(epoch.reno).floor();
+                    *held = Held {
+                        at: ack.now,
+                        whole_window,
+                        // At most slow start's speed, at least one segment in a hundred windows.
+                        share: ((target - whole_window) / cwnd).clamp(0.01 / cwnd, 1.0),
+                    };
+                }
+                window.cwnd += held.share * delivered;
+            }
+        }
     }
 
     /// The share of `cwnd` that stays.
@@ -181,6 +199,7 @@ impl Cubic {
     pub fn on_timeout(&mut self) {
         self.last_max = 0.0;
         self.epoch = None;
+        self.held = Held::default();
     }
 }
 
@@ -193,11 +212,13 @@ impl Epoch {
             reno: cwnd,
         }
     }
-}
 
-#[inline]
-fn seconds(duration: Duration) -> f64 {
-    duration.as_secs_f64()
+    /// W_cubic at `time`.
+    #[inline]
+    fn target(&self, time: Instant) -> f64 {
+        let t = time.saturating_since(self.start).as_secs_f64() - self.k;
+        C * t * t * t + self.origin
+    }
 }
 
 #[cfg(test)]

@@ -185,9 +185,8 @@ impl TcpSender {
 
     /// The retransmission timer ran out with data unacknowledged.
     pub(super) fn on_retransmission_timeout(&mut self, now: Instant) {
-        // Once for a window: not again for a segment that timed out before (RFC 5681 §3.1), nor
-        // for a recovery that stalled.
-        if self.phase == Phase::Open || (self.phase == Phase::Loss && self.progress) {
+        // Not again for a segment that timed out before (RFC 5681 §3.1).
+        if self.phase != Phase::Loss || self.progress {
             self.reduce(now);
         }
         self.control.on_timeout(&self.window);

@@ -227,3 +227,25 @@ fn forged_acknowledgements_change_nothing() {
     assert!(sender.poll_transmit(Instant::ZERO).is_none());
     assert_eq!(*sender.stats(), before);
 }
+
+#[test]
+fn a_sender_stuck_behind_a_lost_retransmission_does_not_grow() {
+    // Where timeouts rule, what is sent is what arrives and what is lost, and little more.
+    for congestion in [Congestion::Reno, Congestion::default()] {
+        let (mut sent, mut arrived) = (0, 0);
+        for seed in 1..=3 {
+            let path = Path {
+                rtt: ms(1),
+                loss: 0.1,
+                seed,
+                ..Path::default()
+            };
+            let mut bed = Bed::bulk(congestion, path);
+            bed.run_until(Duration::from_secs(60));
+            sent += bed.sender.stats().segments;
+            arrived += bed.receiver.in_order_bytes() / 1448;
+        }
+        let ratio = sent as f64 * 0.9 / arrived as f64;
+        assert!(ratio < 1.2, "{congestion:?}, seeds 1 to 3: {ratio:.2}");
+    }
+}
