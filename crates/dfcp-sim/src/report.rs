@@ -6,6 +6,9 @@
 //! A figure that has no value, such as the mean round-trip time of a flow without acknowledged
 //! packets, is `None`.
 
+use crate::packet::DropCause;
+use std::ops::Sub;
+
 /// Everything that a run measured.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RunReport {
@@ -49,8 +52,14 @@ pub struct FlowReport {
     pub loss: f64,
     /// Bytes sent for each useful byte received, less one.
     pub overhead: Option<f64>,
+    /// Its packets that ended on the way, by cause.
+    pub drops: Drops,
     /// Mean round-trip time.
     pub rtt_mean_s: Option<f64>,
+    /// From its start until its goodput has come to stay within a tenth of its fair share, where
+    /// time series were sampled and it does: an equal part of what all flows together had in the
+    /// last quarter of the run, as a moving average over ten samples.
+    pub convergence_s: Option<f64>,
     /// Whether all of its bytes arrived; false for a flow without end.
     pub finished: bool,
 }
@@ -74,7 +83,7 @@ pub struct LinkReport {
     pub queue: QueueReport,
 }
 
-/// Packets that ended on a link; the causes are those of [`DropCause`](crate::packet::DropCause).
+/// Packets that ended on a link; the causes are those of [`DropCause`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Drops {
     /// The queue had no room.
@@ -85,6 +94,36 @@ pub struct Drops {
     pub loss: u64,
     /// It was larger than the MTU.
     pub mtu: u64,
+}
+
+impl Drops {
+    /// One more.
+    pub fn count(&mut self, cause: DropCause) {
+        *match cause {
+            DropCause::Full => &mut self.full,
+            DropCause::Early => &mut self.early,
+            DropCause::Loss => &mut self.loss,
+            DropCause::Mtu => &mut self.mtu,
+        } += 1;
+    }
+
+    /// For any cause.
+    pub fn total(&self) -> u64 {
+        self.full + self.early + self.loss + self.mtu
+    }
+}
+
+impl Sub for Drops {
+    type Output = Self;
+
+    fn sub(self, earlier: Self) -> Self {
+        Self {
+            full: self.full - earlier.full,
+            early: self.early - earlier.early,
+            loss: self.loss - earlier.loss,
+            mtu: self.mtu - earlier.mtu,
+        }
+    }
 }
 
 /// A queue over time (lengths) and over packets (sojourn times).

@@ -51,6 +51,15 @@ pub const FLOW: &[Metric<FlowReport>] = &[
     Metric::new("loss", Kind::Real, |flow| flow.loss.into()),
     Metric::new("overhead", Kind::Real, |flow| flow.overhead.into()),
     Metric::new("rtt_mean_s", Kind::Real, |flow| flow.rtt_mean_s.into()),
+    Metric::new("dropped_full", Kind::Integer, |flow| flow.drops.full.into()),
+    Metric::new("dropped_early", Kind::Integer, |flow| {
+        flow.drops.early.into()
+    }),
+    Metric::new("dropped_loss", Kind::Integer, |flow| flow.drops.loss.into()),
+    Metric::new("dropped_mtu", Kind::Integer, |flow| flow.drops.mtu.into()),
+    Metric::new("convergence_s", Kind::Real, |flow| {
+        flow.convergence_s.into()
+    }),
     Metric::new("finished", Kind::Flag, |flow| flow.finished.into()),
 ];
 

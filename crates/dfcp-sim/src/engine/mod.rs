@@ -14,6 +14,7 @@
 
 use crate::link::{Link, LinkConfig};
 use crate::packet::{DropCause, Fate, FlowId};
+use crate::report::Drops;
 use dfcp_proto::{Duration, Instant};
 use std::ops::Sub;
 
@@ -77,8 +78,8 @@ pub struct FlowCounters {
     pub packets_arrived: u64,
     /// Their bytes.
     pub bytes_arrived: u64,
-    /// Packets of the source dropped or lost on the way.
-    pub packets_dropped: u64,
+    /// Packets of the source dropped or lost on the way, by cause.
+    pub drops: Drops,
     /// Packets that the sink sent back.
     pub packets_returned: u64,
     /// Their bytes.
@@ -96,7 +97,7 @@ impl Sub for FlowCounters {
             bytes_sent: self.bytes_sent - earlier.bytes_sent,
             packets_arrived: self.packets_arrived - earlier.packets_arrived,
             bytes_arrived: self.bytes_arrived - earlier.bytes_arrived,
-            packets_dropped: self.packets_dropped - earlier.packets_dropped,
+            drops: self.drops - earlier.drops,
             packets_returned: self.packets_returned - earlier.packets_returned,
             bytes_returned: self.bytes_returned - earlier.bytes_returned,
             delivered: self.delivered - earlier.delivered,
@@ -167,9 +168,9 @@ struct Ending<'a> {
 }
 
 impl Fate<NetPacket> for Ending<'_> {
-    fn dropped(&mut self, packet: NetPacket, _: DropCause) {
+    fn dropped(&mut self, packet: NetPacket, cause: DropCause) {
         if packet.direction == Direction::Forward {
-            self.counters[packet.flow.0 as usize].packets_dropped += 1;
+            self.counters[packet.flow.0 as usize].drops.count(cause);
         }
         if let Body::Datagram(bytes) = self.cargo.take(&packet) {
             self.buffers.give(bytes);

@@ -101,7 +101,10 @@ fn too_much_is_dropped_and_counted_by_cause() {
     simulation.run_until(seconds(11.0));
     let stats = simulation.link(route.0[0]).stats();
     let counters = simulation.counters_since_warm_up(id);
-    assert_eq!(counters.packets_dropped, stats.dropped_queue + stats.lost);
+    assert_eq!(
+        (counters.drops.full, counters.drops.loss),
+        (stats.dropped_queue, stats.lost)
+    );
     let share = |n: u64| n as f64 / counters.packets_sent as f64;
     assert!((share(stats.dropped_queue) - 0.5).abs() < 0.01);
     assert!((share(stats.lost) - 0.05).abs() < 0.01);

@@ -1,6 +1,6 @@
 //! From the counters of a simulation to the figures of a report.
 
-use dfcp_proto::Instant;
+use dfcp_proto::{Duration, Instant};
 
 use crate::engine::{FlowInfo, Simulation};
 use crate::link::{Link, LinkStats};
@@ -11,7 +11,7 @@ use crate::scenario::{FlowSpec, ProtocolSpec, Scenario};
 
 /// What a simulation of `scenario` has measured so far.
 pub(super) fn report(scenario: &Scenario, simulation: &Simulation) -> RunReport {
-    let flows: Vec<_> = scenario
+    let mut flows: Vec<_> = scenario
         .flows
         .iter()
         .zip(simulation.flows())
@@ -24,6 +24,7 @@ pub(super) fn report(scenario: &Scenario, simulation: &Simulation) -> RunReport 
         .map(|(spec, link)| link_report(&spec.name, link, simulation.now()))
         .collect();
     let series = series(scenario, simulation);
+    find_convergence(scenario, &mut flows, &series);
     let summary = summary(scenario, simulation, &flows, &links, &series);
     RunReport {
         flows,
@@ -72,10 +73,47 @@ fn flow_report(spec: &FlowSpec, info: &FlowInfo, simulation: &Simulation) -> Flo
         bytes_sent: total.bytes_sent,
         packets_sent: total.packets_sent,
         packets_retransmitted: sent.repairs,
-        loss: share(counted.packets_dropped, counted.packets_sent),
+        loss: share(counted.drops.total(), counted.packets_sent),
+        drops: counted.drops,
         overhead: metrics::overhead(total.bytes_sent, total.delivered),
         rtt_mean_s: sent.srtt.map(|rtt| rtt.as_secs_f64()),
+        convergence_s: None,
         finished: got.finished.is_some(),
+    }
+}
+
+/// Samples that the moving average of the convergence time spans, and how near to the fair share
+/// counts as there.
+const CONVERGENCE: (usize, f64) = (10, 0.1);
+
+/// Fills in when each flow without an end of its own came to its fair share.
+fn find_convergence(scenario: &Scenario, flows: &mut [FlowReport], series: &[Series]) {
+    let lasting = |spec: &FlowSpec| responds(spec) && spec.size.is_none() && spec.stop.is_none();
+    let of_flows = || scenario.flows.iter().zip(series);
+    let ends: Vec<f64> = of_flows()
+        .filter(|(spec, _)| lasting(spec))
+        .map(|(_, s)| s.values[s.values.len() * 3 / 4..].iter().sum::<f64>())
+        .collect();
+    let Some(samples) = series.first().map(|s| s.values.len().div_ceil(4)) else {
+        return;
+    };
+    let fair = per(ends.iter().sum::<f64>(), (samples * ends.len()) as f64);
+    for (flow, (spec, series)) in flows.iter_mut().zip(of_flows()) {
+        if lasting(spec) {
+            let skipped = (flow.start_s / series.interval_s) as usize;
+            let since_start = series.values.get(skipped..).unwrap_or_default();
+            let (window, tolerance) = CONVERGENCE;
+            let reached = metrics::convergence(
+                since_start,
+                metrics::Convergence {
+                    interval: Duration::from_secs_f64(series.interval_s),
+                    window,
+                    fair,
+                    tolerance,
+                },
+            );
+            flow.convergence_s = reached.map(|at| seconds(Instant::ZERO, at));
+        }
     }
 }
 
@@ -176,15 +214,18 @@ fn summary(
             .filter(|(s, _)| responds(s))
     };
     let goodputs: Vec<f64> = responsive().map(|(_, f)| f.goodput_bps).collect();
-    let warm = seconds(Instant::ZERO, simulation.warm_since());
-    let after_warm_up: Vec<Vec<f64>> = series
+    // Of each flow what lies after the warm-up and its own start.
+    let running = |spec: &FlowSpec, series: &Series| {
+        let begin = seconds(Instant::ZERO, spec.start.max(simulation.warm_since()));
+        let skip = (begin / series.interval_s).ceil() as usize;
+        series.values.iter().skip(skip).copied().collect()
+    };
+    let running: Vec<Vec<f64>> = scenario
+        .flows
         .iter()
-        .zip(&scenario.flows)
-        .filter(|(_, spec)| responds(spec))
-        .map(|(s, _)| {
-            let skip = (warm / s.interval_s) as usize;
-            s.values.iter().skip(skip).copied().collect()
-        })
+        .zip(series)
+        .filter(|(spec, _)| responds(spec))
+        .map(|(spec, series)| running(spec, series))
         .collect();
     RunSummary {
         jain: metrics::jain(&goodputs),
@@ -192,7 +233,7 @@ fn summary(
         events: simulation.events(),
         packets: flows.iter().map(|f| f.packets_sent).sum(),
         simulated_s: seconds(Instant::ZERO, simulation.now()),
-        stability: metrics::stability(&after_warm_up),
+        stability: metrics::stability(&running),
         friendliness: friendliness(scenario, flows),
     }
 }

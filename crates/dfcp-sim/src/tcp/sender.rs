@@ -231,7 +231,7 @@ impl TcpSender {
         let may_grow = growing && self.phase != Phase::Recovery;
         self.update_window(now, delivered, lost, rtt, may_grow);
         if self.phase == Phase::Recovery {
-            self.follow_prr(delivered);
+            self.follow_prr(delivered, acked > 0 && lost == 0);
         }
         if acked > 0 {
             self.progress = true;

@@ -156,8 +156,10 @@ impl TcpSender {
         }
     }
 
-    /// RFC 6937 §3.1 with the slow-start reduction bound.
-    pub(super) fn follow_prr(&mut self, delivered: u32) {
+    /// RFC 6937 §3.1. The slow-start reduction bound holds on acknowledgements that are `safe`,
+    /// that advance and tell of no further loss; else the conservative bound, as its successor
+    /// has it: a threshold above what the path holds would drop its own repairs for ever.
+    pub(super) fn follow_prr(&mut self, delivered: u32, safe: bool) {
         if self.reduction == WindowReduction::AtOnce || self.control.is_model_based() {
             return;
         }
@@ -170,7 +172,8 @@ impl TcpSender {
         let send = if pipe > target {
             (done * target / f64::from(prr.flight.max(1))).ceil() - out
         } else {
-            let bound = (done - out).max(f64::from(delivered)) + 1.0;
+            let growth = if safe { 1.0 } else { 0.0 };
+            let bound = (done - out).max(f64::from(delivered)) + growth;
             (target - pipe).min(bound)
         };
         self.window.cwnd = (pipe + send.max(0.0)).max(1.0);
