@@ -2,7 +2,7 @@
 CARGO ?= cargo
 OUT   ?= docs/bench
 
-.PHONY: demo test bench bench-path bench-codes bench-loopback bench-sim fmt lint
+.PHONY: demo test bench bench-path bench-codes bench-loopback bench-sim bench-simulator fmt lint
 
 # Builds, then sends a real file between two real processes over a bad path; kernel TCP beside it.
 demo: toolchain
@@ -23,7 +23,7 @@ fmt:
 	$(CARGO) fmt --all
 
 # Raw results go to $(OUT); see docs/bench/README.md.
-bench: bench-codes bench-loopback bench-sim bench-path
+bench: bench-codes bench-loopback bench-sim bench-simulator bench-path
 
 bench-codes:
 	$(CARGO) bench --locked -p dfcp-fec --bench codes -- --json $(OUT)/codes.json
@@ -33,6 +33,11 @@ bench-loopback:
 
 bench-sim:
 	$(CARGO) run --release --locked -p dfcp-sim --example transfer | tee $(OUT)/simulated.md
+
+# Beside ns-2 and ns-3 where they are installed (Debian: ns2, libns3-dev).
+bench-simulator:
+	$(CARGO) build --release --locked -p dfcp-cli
+	./validation/bench-all $(OUT)
 
 bench-path:
 	$(CARGO) build --release --locked -p dfcp-cli

@@ -1,0 +1,180 @@
+//! Scenarios run from the file to the report, and the report says what must be so.
+
+use dfcp_proto::Duration;
+use dfcp_sim::report::{FlowReport, LinkReport, RunReport};
+use dfcp_sim::scenario::Document;
+
+fn document(text: &str) -> Document {
+    Document::parse(text, "test.toml").expect("valid")
+}
+
+fn run(document: &Document) -> RunReport {
+    let scenario = document.scenario().expect("valid");
+    dfcp_sim::run(&scenario).expect("can be built")
+}
+
+fn run_text(text: &str) -> RunReport {
+    run(&document(text))
+}
+
+fn flow<'a>(report: &'a RunReport, name: &str) -> &'a FlowReport {
+    let found = report.flows.iter().find(|flow| flow.name == name);
+    found.expect("the flow is in the report")
+}
+
+fn link<'a>(report: &'a RunReport, name: &str) -> &'a LinkReport {
+    let found = report.links.iter().find(|link| link.name == name);
+    found.expect("the link is in the report")
+}
+
+/// Within `tolerance`, a share, of what is expected.
+fn assert_near(value: f64, expected: f64, tolerance: f64, what: &str) {
+    assert!(
+        (value / expected - 1.0).abs() <= tolerance,
+        "{what}: {value}, not {expected}"
+    );
+}
+
+/// One link of 10 Mbit/s and 10 ms; `extra` adds to it.
+fn one_link(extra: &str, flows: &str) -> String {
+    format!(
+        r#"
+schema = 1
+[run]
+duration = "20 s"
+[link.wire]
+between = ["a", "b"]
+rate = "10 Mbit/s"
+delay = "10 ms"
+framing = "ip"
+{extra}
+{flows}
+"#
+    )
+}
+
+const FLOOD: &str = r#"
+[[flow]]
+name = "flood"
+protocol = "udp-cbr"
+from = "a"
+to = "b"
+udp = { rate = "20 Mbit/s" }
+"#;
+
+#[test]
+fn every_example_runs_and_runs_again_alike() {
+    let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios");
+    let mut seen = 0;
+    for entry in std::fs::read_dir(directory).expect("the examples are there") {
+        let path = entry.expect("readable").path();
+        let name = path.to_string_lossy().into_owned();
+        if !name.ends_with(".toml") {
+            continue;
+        }
+        let text = std::fs::read_to_string(&path).expect("readable");
+        let mut document = Document::parse(&text, &name).expect("valid");
+        let beside = |file: &str| {
+            std::fs::read_to_string(path.with_file_name(file)).map_err(|e| e.to_string())
+        };
+        document.load_files(beside).expect("traces lie beside");
+        let mut scenario = document.scenario().expect("valid");
+        scenario.run.duration = Duration::from_millis(1500);
+        scenario.run.warmup = Duration::ZERO;
+        let run = || dfcp_sim::run(&scenario).expect("can be built");
+        let report = run();
+        assert_eq!(report, run(), "{name}: two runs differ");
+        let moved = report.flows.iter().map(|flow| flow.bytes).sum::<u64>();
+        assert!(moved > 0, "{name}: nothing arrived");
+        for flow in &report.flows {
+            let useful = flow.bytes as f64;
+            assert!(useful <= flow.bytes_sent as f64, "{name}: {}", flow.name);
+        }
+        seen += 1;
+    }
+    assert!(seen >= 10, "only {seen} examples");
+}
+
+#[test]
+fn loss_costs_its_share_and_nothing_else() {
+    let report = run_text(&one_link("loss = 0.1", FLOOD));
+    // (1 − p) · C · payload / packet
+    let limit = 0.9 * 10e6 * 1472.0 / 1500.0;
+    assert_near(flow(&report, "flood").goodput_bps, limit, 0.02, "goodput");
+    let wire = link(&report, "wire");
+    assert_near(wire.utilisation, 1.0, 0.001, "utilisation");
+    let drops = flow(&report, "flood").drops;
+    assert_eq!((drops.full, drops.loss), (wire.drops.full, wire.drops.loss));
+}
+
+#[test]
+fn bursts_lose_what_their_parameters_say() {
+    let model = "loss = { p_good_to_bad = 0.01, p_bad_to_good = 0.19, loss_bad = 1.0 }";
+    let report = run_text(&one_link(model, FLOOD));
+    let wire = link(&report, "wire");
+    let sent = wire.packets - wire.drops.full;
+    // A twentieth of the packets find the bad state; bursts make the estimate coarse.
+    let lost = wire.drops.loss as f64 / sent as f64;
+    assert_near(lost, 0.05, 0.15, "lost share");
+}
+
+#[test]
+fn a_recorded_link_delivers_its_opportunities() {
+    // 3 opportunities in 4 ms: 9 Mbit/s.
+    let text = one_link("", FLOOD).replace("\"10 Mbit/s\"", "{ trace = \"cell.trace\" }");
+    let mut document = document(&text);
+    document
+        .load_files(|_| Ok("1\n2\n4\n".into()))
+        .expect("given");
+    let report = run(&document);
+    let throughput = flow(&report, "flood").throughput_bps;
+    assert_near(throughput, 9e6, 0.002, "throughput");
+}
+
+#[test]
+fn packets_above_the_mtu_end_there() {
+    let change = "\n[[change]]\nat = \"10 s\"\nlink = \"wire\"\nmtu = \"1400 B\"\n";
+    let report = run_text(&(one_link("", FLOOD) + change));
+    let flood = flow(&report, "flood");
+    assert_near(
+        flood.bytes as f64 * 8.0,
+        10e6 * 10.0 * 1472.0 / 1500.0,
+        0.15,
+        "bits before",
+    );
+    assert_near(
+        flood.drops.mtu as f64,
+        0.5 * flood.packets_sent as f64,
+        0.001,
+        "drops after",
+    );
+}
+
+#[test]
+fn classes_share_a_fair_queue_by_weight() {
+    let queue = r#"queue = { discipline = "drr", limit = "100 packets", weights = { small = 0.3, large = 0.7 } }"#;
+    let flows = ["small", "large", "large"].iter().enumerate().map(|(i, class)| {
+        format!(
+            "[[flow]]\nname = \"f{i}\"\nclass = \"{class}\"\nprotocol = \"udp-cbr\"\nfrom = \"a\"\nto = \"b\"\nudp = {{ rate = \"10 Mbit/s\" }}\n"
+        )
+    });
+    let report = run_text(&one_link(queue, &flows.collect::<String>()));
+    let rate = |name| flow(&report, name).throughput_bps;
+    assert_near(rate("f0"), 3e6, 0.02, "weight 0.3");
+    assert_near(rate("f1") + rate("f2"), 7e6, 0.02, "weight 0.7");
+}
+
+#[test]
+fn changes_take_effect_when_they_are_due() {
+    let change = "\n[[change]]\nat = \"10 s\"\nlink = \"wire\"\nrate = \"5 Mbit/s\"\n";
+    let text = one_link("", FLOOD) + change;
+    let report = run_text(&text.replace(
+        "duration = \"20 s\"",
+        "duration = \"20 s\"\nsample = \"1 s\"",
+    ));
+    let series = report.series.iter().find(|s| s.name == "flood");
+    let values = &series.expect("sampled").values;
+    let payload = 1472.0 / 1500.0;
+    assert_near(values[5], 10e6 * payload, 0.01, "before");
+    assert_near(values[15], 5e6 * payload, 0.01, "after");
+}
