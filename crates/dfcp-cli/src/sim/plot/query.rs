@@ -119,6 +119,10 @@ pub fn select(mut table: Table, query: &Query) -> Result<Data, Failure> {
         let name = &table.columns()[columns.y].name;
         return Err(Failure::usage(format!("{name} holds words, not numbers")));
     }
+    if table.columns()[columns.x].name == "time_s" {
+        // Time series of links and flows lie in one table, each with values in columns of its own.
+        table.retain(|row| row[columns.y] != Cell::Missing);
+    }
     let names = |column: Option<usize>| match column {
         Some(column) => distinct(&table, column),
         None => vec![Cell::Missing],
