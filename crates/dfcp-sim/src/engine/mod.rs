@@ -144,6 +144,8 @@ pub struct PacketEvent<'a> {
     pub at: Instant,
     /// Which end.
     pub end: End,
+    /// The host there: after it sent the packet, before it takes it in.
+    pub host: &'a dyn Agent,
     /// The packet.
     pub packet: &'a NetPacket,
     /// What it carries.
@@ -335,7 +337,7 @@ impl Simulation {
             counters.packets_arrived += 1;
             counters.bytes_arrived += u64::from(packet.size);
         }
-        self.show(packet, End::Received);
+        self.show(seat, packet, End::Received);
         let arrival = Arrival {
             size: packet.size,
             ecn: packet.ecn,
@@ -346,11 +348,12 @@ impl Simulation {
         self.pump(seat);
     }
 
-    fn show(&mut self, packet: &NetPacket, end: End) {
+    fn show(&mut self, seat: usize, packet: &NetPacket, end: End) {
         if let Some(observer) = &mut self.observer {
             observer(PacketEvent {
                 at: self.now,
                 end,
+                host: &*self.seats[seat].agent,
                 packet,
                 body: self.cargo.get(packet.slot),
             });
@@ -398,7 +401,7 @@ impl Simulation {
         let mut packet = NetPacket::new(size, ecn, flow, direction);
         packet.hop = route;
         packet.slot = self.cargo.put(body);
-        self.show(&packet, End::Sent);
+        self.show(seat, &packet, End::Sent);
         self.forward(packet);
     }
 
