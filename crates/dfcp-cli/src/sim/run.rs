@@ -9,7 +9,7 @@ use dfcp_sim::scenario::Scenario;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 
-use super::capture::{self, Capture};
+use super::capture::{Capture, Targets};
 use super::columns::{self, Record};
 use super::engine::{self, Overrides};
 use super::store;
@@ -36,7 +36,7 @@ pub struct Args {
     #[arg(short, long, value_name = "DIR")]
     out: Option<PathBuf>,
     #[command(flatten)]
-    capture: capture::Args,
+    capture: Targets,
     /// Show how far simulated time has come
     #[arg(long)]
     progress: bool,

@@ -27,7 +27,7 @@ use crate::failure::Failure;
 
 /// Where packets go.
 #[derive(Clone, Debug, Default, clap::Args)]
-pub struct Args {
+pub struct Targets {
     /// Write all packets as their senders send them, for Wireshark and tcpdump
     #[arg(long, value_name = "FILE")]
     pub pcap: Option<PathBuf>,
@@ -48,12 +48,12 @@ struct Files {
 
 impl Capture {
     /// Makes the files: where they cannot be, it is better known before the run.
-    pub fn create(args: &Args, scenario: &Scenario) -> Result<Self, Failure> {
-        if args.pcap.is_none() && args.qlog.is_none() {
+    pub fn create(targets: &Targets, scenario: &Scenario) -> Result<Self, Failure> {
+        if targets.pcap.is_none() && targets.qlog.is_none() {
             return Ok(Self(None));
         }
-        let pcap = args.pcap.as_deref();
-        let qlog = args.qlog.as_deref();
+        let pcap = targets.pcap.as_deref();
+        let qlog = targets.qlog.as_deref();
         let files = Files {
             pcap: pcap.map(|path| Pcap::create(path, scenario)).transpose()?,
             qlog: qlog.map(|path| Qlog::create(path, scenario)).transpose()?,

@@ -44,7 +44,7 @@ pub struct Wire {
 
 /// What TCP's segments do not say of their connection.
 #[derive(Debug)]
-struct Tcp {
+pub(super) struct Tcp {
     mss: u32,
     /// Bytes of the transfer: the last segment may be short.
     size: u64,
@@ -56,7 +56,7 @@ struct Tcp {
 }
 
 impl Tcp {
-    fn new(spec: &TcpSpec, size: Option<u64>) -> Self {
+    pub(super) fn new(spec: &TcpSpec, size: Option<u64>) -> Self {
         let window = spec.receive_window.unwrap_or(u64::MAX);
         let fits = |shift: &u8| window >> shift <= u64::from(u16::MAX);
         Self {
@@ -70,7 +70,7 @@ impl Tcp {
     }
 
     /// The sequence number of a segment's first byte.
-    fn number(&self, segment: u32) -> u32 {
+    pub(super) fn number(&self, segment: u32) -> u32 {
         let bytes = u64::from(segment) * u64::from(self.mss);
         (bytes.min(self.size) as u32).wrapping_add(1)
     }
