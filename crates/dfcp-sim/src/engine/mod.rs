@@ -204,6 +204,8 @@ pub struct Simulation {
     buffers: Buffers,
     events: u64,
     observer: Option<Observer>,
+    /// Whether the hosts were asked what they send at time zero: an observer is to see it.
+    started: bool,
 }
 
 impl Simulation {
@@ -280,6 +282,10 @@ impl Simulation {
 
     /// Runs until `end`, what happens at `end` included.
     pub fn run_until(&mut self, end: Instant) {
+        if !self.started {
+            self.started = true;
+            (0..self.seats.len()).for_each(|seat| self.pump(seat));
+        }
         while let Some((at, component)) = self.schedule.peek() {
             if at > end {
                 break;

@@ -13,7 +13,7 @@ use crate::failure::Kind;
 const SCENARIO: &str = r#"schema = 1
 
 [run]
-duration = "2 s"
+duration = "4 s"
 seed = 7
 
 [topology]
@@ -166,7 +166,7 @@ fn pcap_holds_every_packet_that_was_sent() {
         assert!(report.packets_sent > 50, "{}", report.name);
     }
     assert!(packets.windows(2).all(|pair| pair[0].at <= pair[1].at));
-    assert!(packets.last().unwrap().at <= 2_000_000_000);
+    assert!(packets.last().unwrap().at <= 4_000_000_000);
 }
 
 #[test]
@@ -269,7 +269,7 @@ fn qlog_holds_what_each_end_saw() {
                 .map(|event| event["time"].as_f64().unwrap())
                 .collect();
             assert!(times.is_sorted(), "{flow}");
-            assert!(*times.last().unwrap() <= 2000.0, "from the run's start, ms");
+            assert!(*times.last().unwrap() <= 4000.0, "from the run's start, ms");
         }
         let number = |event: &Value| event["data"]["header"]["packet_number"].as_u64();
         let known: BTreeSet<_> = sent.iter().map(number).collect();
