@@ -125,6 +125,24 @@ fn run_and_sweep_measure_alike() {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
+fn a_full_disk_costs_the_capture_and_not_the_results() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("a.toml"), SCENARIO).unwrap();
+    let run = sim(dir.path(), &["run", "a.toml", "--pcap", "/dev/full"]);
+    assert_eq!(run.status.code(), Some(7));
+    assert!(text(&run.stderr).contains("/dev/full: No space left"));
+    let plain = sim(dir.path(), &["run", "a.toml", "--json"]);
+    let full = sim(
+        dir.path(),
+        &["run", "a.toml", "--json", "--pcap", "/dev/full"],
+    );
+    let first = |run: &Output| text(&run.stdout).lines().next().map(ToOwned::to_owned);
+    assert!(first(&plain).is_some());
+    assert_eq!(first(&full), first(&plain), "the flow's line is printed");
+}
+
+#[test]
 fn plot_draws_beside_the_data() {
     let dir = tempfile::tempdir().unwrap();
     let rows = "point,delay,seed,protocol,goodput_bps\n0,10 ms,1,x,1e6\n1,20 ms,1,x,2e6\n";

@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use dfcp_proto::Instant;
+use dfcp_sim::engine::Observer;
 use dfcp_sim::report::RunReport;
 use dfcp_sim::scenario::{Document, Parameter, Scenario, ScenarioError, Sweep};
 
@@ -12,12 +13,13 @@ use super::sweep::{PointResult, Study};
 use super::table::Cell;
 use crate::failure::{Failure, Kind};
 
-/// Runs a scenario; `progress` hears of the simulated time reached.
+/// Runs a scenario; `observer` sees every packet, `progress` hears of the simulated time reached.
 pub fn simulate(
     scenario: &Scenario,
+    observer: Option<Observer>,
     progress: &mut dyn FnMut(Instant),
 ) -> Result<RunReport, Failure> {
-    dfcp_sim::run_observed(scenario, None, progress)
+    dfcp_sim::run_observed(scenario, observer, progress)
         .map_err(|error| Failure::new(Kind::Failure, error.to_string()))
 }
 
@@ -103,7 +105,7 @@ impl Study for ScenarioStudy {
         Ok(PointResult {
             parameters: point.parameters.iter().map(cell).collect(),
             seed: point.seed,
-            report: simulate(&point.scenario, &mut |_| ())?,
+            report: simulate(&point.scenario, None, &mut |_| ())?,
         })
     }
 }

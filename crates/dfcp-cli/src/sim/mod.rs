@@ -4,9 +4,11 @@
 //! - [`sweep`]: a grid of runs on all cores, and its parts merged;
 //! - [`plot`]: figures of results;
 //! - [`engine`]: the simulator behind them;
+//! - [`capture`]: its packets in files that other tools read;
 //! - [`columns`]: what is measured, by name; [`table`], [`store`]: how it is kept;
 //! - [`text`]: how people see it.
 
+mod capture;
 mod columns;
 mod engine;
 mod plot;

@@ -9,6 +9,7 @@ use dfcp_sim::scenario::Scenario;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 
+use super::capture::{Capture, Targets};
 use super::columns::{self, Record};
 use super::engine::{self, Overrides};
 use super::store;
@@ -34,6 +35,8 @@ pub struct Args {
     /// Directory for flows.csv, links.csv, series.csv, summary.json and scenario.toml
     #[arg(short, long, value_name = "DIR")]
     out: Option<PathBuf>,
+    #[command(flatten)]
+    capture: Targets,
     /// Show how far simulated time has come
     #[arg(long)]
     progress: bool,
@@ -81,12 +84,13 @@ pub fn run(args: Args) -> ExitCode {
     };
     let run = || {
         let scenario = engine::open(&args.file, &overrides)?;
+        let capture = Capture::create(&args.capture, &scenario)?;
         let bar = match args.progress {
             true => bar(&scenario),
             false => ProgressBar::hidden(),
         };
         let started = Instant::now();
-        let report = engine::simulate(&scenario, &mut |reached| {
+        let report = engine::simulate(&scenario, capture.observer(), &mut |reached| {
             bar.set_position(milliseconds(
                 reached.saturating_since(dfcp_proto::Instant::ZERO),
             ));
@@ -94,6 +98,7 @@ pub fn run(args: Args) -> ExitCode {
         let wall = started.elapsed();
         bar.finish_and_clear();
         let report = report?;
+        let captured = capture.finish();
         if let Some(directory) = &args.out {
             write(directory, &scenario, &report)?;
         }
@@ -101,7 +106,8 @@ pub fn run(args: Args) -> ExitCode {
             true => print_lines(&report, wall),
             false => text::print(&text::report(&report, wall)),
         }
-        Ok(())
+        // What was measured counts without the packets.
+        captured
     };
     match run() {
         Ok(()) => ExitCode::SUCCESS,

@@ -145,6 +145,8 @@ pub struct PacketEvent<'a> {
     pub at: Instant,
     /// Which end.
     pub end: End,
+    /// The host there: after it sent the packet, before it takes it in.
+    pub host: &'a dyn Agent,
     /// The packet.
     pub packet: &'a NetPacket,
     /// What it carries.
@@ -203,6 +205,8 @@ pub struct Simulation {
     buffers: Buffers,
     events: u64,
     observer: Option<Observer>,
+    /// Whether the hosts were asked what they send at time zero: an observer is to see it.
+    started: bool,
 }
 
 impl Simulation {
@@ -279,6 +283,10 @@ impl Simulation {
 
     /// Runs until `end`, what happens at `end` included.
     pub fn run_until(&mut self, end: Instant) {
+        if !self.started {
+            self.started = true;
+            (0..self.seats.len()).for_each(|seat| self.pump(seat));
+        }
         while let Some((at, component)) = self.schedule.peek() {
             if at > end {
                 break;
@@ -336,7 +344,7 @@ impl Simulation {
             counters.packets_arrived += 1;
             counters.bytes_arrived += u64::from(packet.size);
         }
-        self.show(packet, End::Received);
+        self.show(seat, packet, End::Received);
         let arrival = Arrival {
             size: packet.size,
             ecn: packet.ecn,
@@ -347,11 +355,12 @@ impl Simulation {
         self.pump(seat);
     }
 
-    fn show(&mut self, packet: &NetPacket, end: End) {
+    fn show(&mut self, seat: usize, packet: &NetPacket, end: End) {
         if let Some(observer) = &mut self.observer {
             observer(PacketEvent {
                 at: self.now,
                 end,
+                host: &*self.seats[seat].agent,
                 packet,
                 body: self.cargo.get(packet.slot),
             });
@@ -399,7 +408,7 @@ impl Simulation {
         let mut packet = NetPacket::new(size, ecn, flow, direction);
         packet.hop = route;
         packet.slot = self.cargo.put(body);
-        self.show(&packet, End::Sent);
+        self.show(seat, &packet, End::Sent);
         self.forward(packet);
     }
 

@@ -209,11 +209,9 @@ impl Network {
             buffers: Buffers::default(),
             events: 0,
             observer: None,
+            started: false,
         };
         simulation.plan();
-        for seat in 0..simulation.seats.len() {
-            simulation.pump(seat);
-        }
         Ok(simulation)
     }
 

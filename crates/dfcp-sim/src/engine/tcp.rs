@@ -18,6 +18,7 @@ pub struct TcpConfig {
 #[derive(Debug)]
 pub(super) struct TcpSource {
     sender: TcpSender,
+    mss: u32,
     start: Instant,
     stop: Option<Instant>,
     started: bool,
@@ -34,6 +35,7 @@ impl TcpSource {
         let receiver = config.receiver.validate();
         receiver.map_err(|error| error.to_string())?;
         Ok(Self {
+            mss: sender.mss,
             sender: TcpSender::new(sender),
             start: flow.start,
             stop: flow.stop,
@@ -93,6 +95,7 @@ impl Agent for TcpSource {
         Progress {
             repairs: stats.retransmitted,
             srtt: stats.srtt,
+            window: Some((stats.cwnd * f64::from(self.mss)) as u64),
             ..Progress::default()
         }
     }
