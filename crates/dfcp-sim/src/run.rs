@@ -1,28 +1,18 @@
 //! Runs a scenario: builds its network, lets time pass, reports what was measured.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use dfcp_proto::{Duration, Instant, Profile, SchemeId, TransportConfig};
+use dfcp_proto::{Duration, Instant, Profile, TransportConfig};
 
 use crate::engine::{
-    DfcpConfig, DfcpPayload, FlowConfig, Lengths, LinkId, Network, NetworkError, Observer,
-    Simulation, Traffic, UdpConfig, UdpPattern,
-};
-use crate::link::{GilbertElliott, LinkConfig, LinkRate, LossModel, RateTrace};
-use crate::queue::{
-    CoDelConfig, Discipline, DropFrom, DrrConfig, FqCoDelConfig, Limit, QueueConfig, RedConfig,
-    SfqConfig, WfqConfig,
+    DfcpConfig, FlowConfig, LinkId, Network, NetworkError, Observer, Simulation, Traffic,
 };
 use crate::report::RunReport;
 use crate::scenario::{
-    CodeSpec, ControlSpec, DfcpSpec, DisciplineSpec, DropSpec, EndSpec, FlowSpec, LimitSpec,
-    LinkParams, LossSpec, OnOffDistribution, PayloadSpec, ProfileSpec, ProtocolSpec, QueueSpec,
-    RateSpec, Scenario, UdpSpec,
+    ControlSpec, DfcpSpec, EndSpec, LinkIndex, LinkSpec, ProfileSpec, ProtocolSpec, Scenario,
 };
 
 mod measure;
-mod tcp;
 
 /// How often a run that ends when its flows are done looks whether they are.
 const LOOK: Duration = Duration::from_millis(10);
@@ -74,12 +64,11 @@ pub fn build(scenario: &Scenario) -> Result<Simulation, NetworkError> {
     let classes = Classes::of(scenario);
     let mut links = Vec::new();
     for link in &scenario.links {
-        let config = link_config(&link.name, &link.params)?;
-        let id = network.add_link(&link.name, config);
-        network.set_weights(id, classes.weights_at(&link.params.queue));
+        let id = network.add_link(&link.name, link.config.clone());
+        network.set_weights(id, classes.weights_at(link));
         links.push(id);
     }
-    let route = |indices: &[crate::scenario::LinkIndex]| -> Vec<LinkId> {
+    let route = |indices: &[LinkIndex]| -> Vec<LinkId> {
         indices.iter().map(|i| LinkId(i.0 as u32)).collect()
     };
     for flow in &scenario.flows {
@@ -91,13 +80,12 @@ pub fn build(scenario: &Scenario) -> Result<Simulation, NetworkError> {
             start: flow.start,
             stop: flow.stop,
             size: flow.size,
-            traffic: traffic(flow),
+            traffic: traffic(&flow.protocol),
         });
     }
     for change in &scenario.changes {
-        let name = &scenario.links[change.link.0].name;
         let link = LinkId(change.link.0 as u32);
-        network.change_link(change.at, link, link_config(name, &change.params)?);
+        network.change_link(change.at, link, change.config.clone());
     }
     if !scenario.run.warmup.is_zero() {
         network.warm_up_until(Instant::ZERO + scenario.run.warmup);
@@ -129,13 +117,13 @@ impl Classes {
         self.numbers.get(class).copied().unwrap_or(0)
     }
 
-    /// The weight of every class at a queue, in order of their numbers, as small integers in
+    /// The weight of every class at a link, in order of their numbers, as small integers in
     /// their proportion.
-    fn weights_at(&self, queue: &QueueSpec) -> Vec<u32> {
+    fn weights_at(&self, link: &LinkSpec) -> Vec<u32> {
         let weights: Vec<f64> = self
             .weights
             .iter()
-            .map(|(class, own)| queue.weights.get(class).copied().unwrap_or(*own))
+            .map(|(class, own)| link.weights.get(class).copied().unwrap_or(*own))
             .collect();
         integer_weights(&weights)
     }
@@ -151,151 +139,11 @@ fn integer_weights(weights: &[f64]) -> Vec<u32> {
     scaled(f64::from(n)).map(|w| w.round() as u32).collect()
 }
 
-fn link_config(name: &str, params: &LinkParams) -> Result<LinkConfig, NetworkError> {
-    let rate = match &params.rate {
-        RateSpec::Unlimited => LinkRate::Unlimited,
-        RateSpec::Constant(rate) => LinkRate::Constant(*rate),
-        RateSpec::Trace(trace) => {
-            let parsed = RateTrace::parse(&trace.text).map_err(|error| NetworkError::Link {
-                name: name.to_owned(),
-                error: error.into(),
-            })?;
-            LinkRate::Trace(Arc::new(parsed))
-        }
-    };
-    Ok(LinkConfig {
-        rate,
-        delay: params.delay,
-        queue: queue_config(&params.queue),
-        mtu: Some(params.mtu),
-        framing: params.framing,
-        loss: match &params.loss {
-            LossSpec::None => LossModel::None,
-            LossSpec::Bernoulli(p) => LossModel::Bernoulli(*p),
-            &LossSpec::GilbertElliott {
-                p_good_to_bad,
-                p_bad_to_good,
-                loss_good,
-                loss_bad,
-            } => LossModel::GilbertElliott(GilbertElliott {
-                good_to_bad: p_good_to_bad,
-                bad_to_good: p_bad_to_good,
-                loss_good,
-                loss_bad,
-            }),
-            LossSpec::Trace(marks) => LossModel::Trace(marks.clone()),
-            LossSpec::Mask(marks) => LossModel::Mask(marks.clone()),
-        },
-        jitter: params.jitter,
-        reorder: params.reorder,
-        reorder_delay: params.reorder_delay,
-        duplicate: params.duplicate,
-        corrupt: params.corrupt,
-        ecn_threshold: params.ecn_threshold,
-    })
-}
-
-fn queue_config(queue: &QueueSpec) -> QueueConfig {
-    let drop_from = |drop: DropSpec| match drop {
-        DropSpec::Head => DropFrom::Head,
-        DropSpec::Tail => DropFrom::Tail,
-    };
-    let discipline = match queue.discipline {
-        DisciplineSpec::Fifo => Discipline::Fifo,
-        DisciplineSpec::Drr { quantum, drop } => Discipline::Drr(DrrConfig {
-            quantum,
-            drop_from: drop_from(drop),
-        }),
-        DisciplineSpec::Wfq { drop } => Discipline::Wfq(WfqConfig {
-            drop_from: drop_from(drop),
-        }),
-        DisciplineSpec::Sfq {
-            buckets,
-            quantum,
-            perturb,
-            drop,
-        } => Discipline::Sfq(SfqConfig {
-            buckets,
-            quantum,
-            perturb,
-            drop_from: drop_from(drop),
-        }),
-        DisciplineSpec::Red {
-            min_threshold,
-            max_threshold,
-            max_probability,
-            weight,
-            gentle,
-            ecn,
-        } => Discipline::Red(RedConfig {
-            min_threshold,
-            max_threshold,
-            max_probability,
-            weight,
-            gentle,
-            ecn,
-            ..RedConfig::default()
-        }),
-        DisciplineSpec::CoDel {
-            target,
-            interval,
-            ecn,
-        } => Discipline::CoDel(CoDelConfig {
-            target,
-            interval,
-            ecn,
-        }),
-        DisciplineSpec::FqCoDel {
-            buckets,
-            quantum,
-            target,
-            interval,
-            ecn,
-        } => Discipline::FqCoDel(FqCoDelConfig {
-            codel: CoDelConfig {
-                target,
-                interval,
-                ecn,
-            },
-            buckets,
-            quantum,
-        }),
-    };
-    QueueConfig {
-        discipline,
-        limit: match queue.limit {
-            LimitSpec::Packets(n) => Limit::Packets(usize::try_from(n).unwrap_or(usize::MAX)),
-            LimitSpec::Bytes(n) => Limit::Bytes(n),
-            LimitSpec::Unlimited => Limit::Unlimited,
-        },
-    }
-}
-
-fn traffic(flow: &FlowSpec) -> Traffic {
-    match &flow.protocol {
-        ProtocolSpec::Tcp(spec) => Traffic::Tcp(tcp::config(spec)),
-        ProtocolSpec::Udp(spec) => Traffic::Udp(udp(spec)),
+fn traffic(protocol: &ProtocolSpec) -> Traffic {
+    match protocol {
+        ProtocolSpec::Tcp(tcp) => Traffic::Tcp(tcp.clone()),
+        ProtocolSpec::Udp(udp) => Traffic::Udp(udp.clone()),
         ProtocolSpec::Dfcp(spec) => Traffic::Dfcp(Box::new(dfcp(spec))),
-    }
-}
-
-fn udp(spec: &UdpSpec) -> UdpConfig {
-    let pattern = match spec.on_off {
-        None => UdpPattern::Constant,
-        Some(s) => UdpPattern::OnOff {
-            on: s.on,
-            off: s.off,
-            lengths: match s.distribution {
-                OnOffDistribution::Constant => Lengths::Constant,
-                OnOffDistribution::Exponential => Lengths::Exponential,
-                OnOffDistribution::Pareto(shape) => Lengths::Pareto(shape),
-            },
-        },
-    };
-    UdpConfig {
-        rate: spec.rate,
-        packet: spec.packet,
-        pattern,
     }
 }
 
@@ -303,12 +151,7 @@ fn dfcp(spec: &DfcpSpec) -> DfcpConfig {
     let mut profile = match spec.profile {
         ProfileSpec::Auto => Profile::auto(),
     };
-    let scheme = match spec.code {
-        CodeSpec::Profile => profile.scheme,
-        CodeSpec::Arq => SchemeId::Arq,
-        CodeSpec::Dense => SchemeId::Dense,
-        CodeSpec::RaptorQ => SchemeId::RaptorQ,
-    };
+    let scheme = spec.code.unwrap_or(profile.scheme);
     profile = profile.with_scheme(scheme, spec.block_symbols.unwrap_or(0));
     profile = match spec.control {
         ControlSpec::Profile => profile,
@@ -325,10 +168,7 @@ fn dfcp(spec: &DfcpSpec) -> DfcpConfig {
         client: transport.clone(),
         server: transport,
         block_symbols,
-        payload: match spec.payload {
-            PayloadSpec::Virtual => DfcpPayload::Virtual,
-            PayloadSpec::Real => DfcpPayload::Real,
-        },
+        payload: spec.payload,
         coding_rate: spec.coding_rate,
     }
 }

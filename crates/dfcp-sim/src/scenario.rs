@@ -75,7 +75,7 @@ impl Scenario {
     /// Round-trip propagation delay of a flow.
     pub fn rtt(&self, flow: &FlowSpec) -> dfcp_proto::Duration {
         let links = flow.forward.iter().chain(&flow.backward);
-        links.map(|link| self.links[link.0].params.delay).sum()
+        links.map(|link| self.links[link.0].config.delay).sum()
     }
 }
 

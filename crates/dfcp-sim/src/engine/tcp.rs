@@ -7,7 +7,7 @@ use crate::tcp::{TcpReceiver, TcpReceiverConfig, TcpSender, TcpSenderConfig};
 use dfcp_proto::Instant;
 
 /// Settings of both ends.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct TcpConfig {
     /// The sender's; the flow says how much it sends.
     pub sender: TcpSenderConfig,

@@ -1,7 +1,7 @@
 //! What a link does to packets.
 
 use super::loss::{LossModel, LossModelError};
-use super::trace::{RateTrace, RateTraceError};
+use super::trace::RateTrace;
 use crate::queue::{QueueConfig, QueueConfigError};
 use dfcp_proto::{Duration, Rate};
 use std::sync::Arc;
@@ -126,9 +126,6 @@ pub enum LinkConfigError {
     /// The loss model makes no sense.
     #[error(transparent)]
     Loss(#[from] LossModelError),
-    /// The rate trace cannot be read.
-    #[error("rate trace: {0}")]
-    Trace(#[from] RateTraceError),
     /// The queue makes no sense.
     #[error(transparent)]
     Queue(#[from] QueueConfigError),

@@ -40,6 +40,11 @@ impl Default for Limit {
 }
 
 impl Limit {
+    /// At most so many packets, or as many as can be counted.
+    pub fn packets(packets: u64) -> Self {
+        Self::Packets(usize::try_from(packets).unwrap_or(usize::MAX))
+    }
+
     /// Whether `packets` packets of `bytes` bytes together are within the limit.
     pub fn holds(self, packets: usize, bytes: u64) -> bool {
         match self {

@@ -33,7 +33,8 @@ pub(super) fn build(document: &Document) -> Result<Scenario, Fault> {
             name: wire.name.clone(),
             from: wire.hop.from,
             to: wire.hop.to,
-            params: wire.params(&wire.settings, rtt, document)?,
+            config: wire.config(&wire.settings, rtt, document)?,
+            weights: wire.settings.queue.weights.clone(),
         });
     }
     flows.settle(&links)?;
@@ -121,7 +122,7 @@ fn check_weights(
     flows: &[FlowSpec],
 ) -> Result<(), Fault> {
     for (wire, link) in network.wires.iter().zip(links) {
-        for class in link.params.queue.weights.keys() {
+        for class in link.weights.keys() {
             if !flows.iter().any(|flow| flow.class == *class) {
                 let classes = flows.iter().map(|flow| flow.class.as_str());
                 let hint = super::fields::nearest(class, classes)
@@ -215,11 +216,11 @@ fn changes(
                 ..blank.clone()
             };
             now[index] = section.read(node, "[[change]]")?.settings;
-            let params = network.wires[index].params(&now[index], rtt, document);
+            let config = network.wires[index].config(&now[index], rtt, document);
             changes.push(ChangeSpec {
                 at,
                 link: LinkIndex(index),
-                params: params.map_err(|fault| Fault::new(node.place, fault.message))?,
+                config: config.map_err(|fault| Fault::new(node.place, fault.message))?,
             });
         }
     }

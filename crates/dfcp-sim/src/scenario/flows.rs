@@ -13,7 +13,9 @@ use super::settings::{
     FlowSettings, ProtocolName, SizeSettings, StartSettings, TcpSettings, UdpSettings,
 };
 use super::tree::{Fault, Node, Place, Table};
+use crate::engine::{UdpConfig, UdpPattern};
 use crate::random::Random;
+use crate::tcp::{Congestion, Sizes};
 use crate::topology::NodeKind;
 
 /// Bytes of IPv4 and TCP headers, and of the timestamp option.
@@ -41,9 +43,9 @@ struct Entry<'a> {
 
 #[derive(Clone)]
 enum Transport {
-    Tcp(TcpSettings, CongestionSpec),
+    Tcp(TcpSettings, Congestion),
     Dfcp(DfcpSpec),
-    Udp(UdpSpec),
+    Udp(UdpConfig),
 }
 
 impl<'a> Flows<'a> {
@@ -149,14 +151,14 @@ impl<'a> Flows<'a> {
         let mut replicas = vec![0; self.entries.len()];
         for flow in &mut self.flows {
             let entry = &mut self.entries[flow.entry];
-            let mtus = flow.forward.iter().map(|link| links[link.0].params.mtu);
-            let mtu = mtus.min().unwrap_or(u32::MAX);
+            let path = flow.forward.iter().map(|link| &links[link.0].config);
+            let mtu = path.filter_map(|link| link.mtu).min().unwrap_or(u32::MAX);
             flow.protocol = entry.transport.settle(mtu, |section, key| {
                 stated(self.root, entry.node, section, key)
             })?;
             flow.size = entry.size(replicas[flow.entry], &flow.protocol)?;
             if let (ProtocolSpec::Tcp(tcp), Some(size)) = (&flow.protocol, flow.size)
-                && size.div_ceil(u64::from(tcp.mss)) >= u64::from(u32::MAX)
+                && size.div_ceil(u64::from(tcp.sender.mss)) >= u64::from(u32::MAX)
             {
                 let message = format!("`size`: {size} B are more than 2^32 segments of TCP");
                 return Err(Fault::new(entry.place("size"), message));
@@ -175,7 +177,7 @@ impl Entry<'_> {
     /// The size of one replica; drawn in order.
     fn size(&mut self, replica: usize, protocol: &ProtocolSpec) -> Result<Option<u64>, Fault> {
         let payload = match protocol {
-            ProtocolSpec::Tcp(tcp) => Some(u64::from(tcp.mss)),
+            ProtocolSpec::Tcp(tcp) => Some(u64::from(tcp.sender.mss)),
             ProtocolSpec::Udp(udp) => Some(u64::from(udp.packet.saturating_sub(UDP_HEADERS))),
             ProtocolSpec::Dfcp(_) => None,
         };
@@ -396,37 +398,48 @@ fn transport(root: &Table, settings: &FlowSettings, node: &Node) -> Result<Trans
     let tcp = layered(TcpSettings::default(), root, node, "tcp")?;
     let dfcp = layered(DfcpSpec::default(), root, node, "dfcp")?;
     let udp = layered(UdpSettings::default(), root, node, "udp")?;
-    if tcp.rest.rto_min.is_zero() || tcp.rest.rto_min > tcp.rest.rto_max {
+    if tcp.sender.rto_min.is_zero() || tcp.sender.rto_min > tcp.sender.rto_max {
         let message = "`rto_min` is zero or greater than `rto_max`: write for example \"200 ms\"";
         return Err(Fault::new(stated(root, node, "tcp", "rto_min"), message));
     }
     Ok(match protocol {
-        ProtocolName::TcpNewReno => Transport::Tcp(tcp, CongestionSpec::NewReno),
+        ProtocolName::TcpNewReno => Transport::Tcp(tcp, Congestion::Reno),
         ProtocolName::TcpCubic => {
-            let cubic = CongestionSpec::Cubic(tcp.cubic.spec());
+            let cubic = Congestion::Cubic(tcp.cubic.config());
             Transport::Tcp(tcp, cubic)
         }
-        ProtocolName::TcpHighSpeed => Transport::Tcp(tcp, CongestionSpec::HighSpeed),
-        ProtocolName::TcpHTcp => Transport::Tcp(tcp, CongestionSpec::HTcp),
-        ProtocolName::TcpBbr => Transport::Tcp(tcp, CongestionSpec::Bbr),
+        ProtocolName::TcpHighSpeed => Transport::Tcp(tcp, Congestion::HighSpeed),
+        ProtocolName::TcpHTcp => Transport::Tcp(tcp, Congestion::HTcp),
+        ProtocolName::TcpBbr => Transport::Tcp(tcp, Congestion::Bbr),
         ProtocolName::Auto => Transport::Dfcp(dfcp),
         ProtocolName::UdpCbr | ProtocolName::UdpOnOff => {
+            let UdpSettings {
+                packet,
+                on,
+                off,
+                lengths,
+                ..
+            } = udp;
             let bursts = protocol == ProtocolName::UdpOnOff;
-            let zero = udp.on_off.on.is_zero() || udp.on_off.off.is_zero();
-            let why = match udp.rate {
-                Some(_) if bursts && zero => "`on` and `off` must be longer than zero",
-                Some(rate) => {
-                    let packet = udp.packet;
-                    let on_off = bursts.then_some(udp.on_off);
-                    return Ok(Transport::Udp(UdpSpec {
-                        rate,
-                        packet,
-                        on_off,
-                    }));
-                }
-                None => "UDP traffic needs a rate: write for example udp.rate = \"10 Mbit/s\"",
+            let wrong = |why: &str| Err(Fault::new(place(node, key), why));
+            let Some(rate) = udp.rate else {
+                return wrong(
+                    "UDP traffic needs a rate: write for example udp.rate = \"10 Mbit/s\"",
+                );
             };
-            return Err(Fault::new(place(node, key), why));
+            if bursts && (on.is_zero() || off.is_zero()) {
+                return wrong("`on` and `off` must be longer than zero");
+            }
+            let pattern = if bursts {
+                UdpPattern::OnOff { on, off, lengths }
+            } else {
+                UdpPattern::Constant
+            };
+            Transport::Udp(UdpConfig {
+                rate,
+                packet,
+                pattern,
+            })
         }
     })
 }
@@ -448,12 +461,9 @@ fn stated(root: &Table, flow: &Node, section: &str, key: &str) -> Place {
 impl Transport {
     fn placeholder(&self) -> ProtocolSpec {
         match self {
-            Self::Tcp(tcp, congestion) => ProtocolSpec::Tcp(TcpSpec {
-                congestion: congestion.clone(),
-                ..tcp.rest.clone()
-            }),
+            Self::Tcp(tcp, congestion) => ProtocolSpec::Tcp(tcp.config(*congestion, 0)),
             Self::Dfcp(dfcp) => ProtocolSpec::Dfcp(dfcp.clone()),
-            Self::Udp(udp) => ProtocolSpec::Udp(*udp),
+            Self::Udp(udp) => ProtocolSpec::Udp(udp.clone()),
         }
     }
 
@@ -465,8 +475,8 @@ impl Transport {
     ) -> Result<ProtocolSpec, Fault> {
         match self {
             Self::Tcp(tcp, congestion) => {
-                let options = match (tcp.rest.timestamps, tcp.rest.headers) {
-                    (true, HeaderSpec::Exact) => TIMESTAMPS,
+                let options = match (tcp.sender.timestamps, tcp.sender.sizes) {
+                    (true, Sizes::Wire) => TIMESTAMPS,
                     _ => 0,
                 };
                 let room = mtu.saturating_sub(TCP_HEADERS + options);
@@ -479,8 +489,8 @@ impl Transport {
                     return Err(Fault::new(stated("tcp", "mss"), message));
                 }
                 let windows = [
-                    ("send_window", tcp.rest.send_window),
-                    ("receive_window", tcp.rest.receive_window),
+                    ("send_window", tcp.sender.send_buffer),
+                    ("receive_window", tcp.receive_window),
                 ];
                 for (key, window) in windows {
                     if let Some(bytes) = window.filter(|bytes| *bytes < u64::from(mss)) {
@@ -488,18 +498,14 @@ impl Transport {
                         return Err(Fault::new(stated("tcp", key), message));
                     }
                 }
-                Ok(ProtocolSpec::Tcp(TcpSpec {
-                    congestion: congestion.clone(),
-                    mss,
-                    ..tcp.rest.clone()
-                }))
+                Ok(ProtocolSpec::Tcp(tcp.config(*congestion, mss)))
             }
             Self::Udp(udp) if udp.packet > mtu => {
                 let packet = udp.packet;
                 let message = format!("`packet`: {packet} B exceed the path's MTU of {mtu} B");
                 Err(Fault::new(stated("udp", "packet"), message))
             }
-            Self::Udp(udp) => Ok(ProtocolSpec::Udp(*udp)),
+            Self::Udp(udp) => Ok(ProtocolSpec::Udp(udp.clone())),
             Self::Dfcp(dfcp) => Ok(ProtocolSpec::Dfcp(dfcp.clone())),
         }
     }

@@ -13,8 +13,10 @@ use super::document::Document;
 use super::fields::{Fields, ListOf, Section, Text, nearest};
 use super::model::*;
 use super::route::Hop;
-use super::settings::{LimitSettings, LinkSettings, TopologySettings};
+use super::settings::{LimitSettings, LinkSettings, RateSettings, TopologySettings};
 use super::tree::{Fault, Node, Place, Table};
+use crate::link::{LinkConfig, LinkRate};
+use crate::queue::Limit;
 use crate::random::Seed;
 use crate::topology::{DuplexLink, Graph, NodeKind};
 
@@ -186,7 +188,7 @@ impl<'a> Network<'a> {
             layers.push(default);
         }
         if let Some(rate) = link.rate {
-            settings.rate = Some(RateSpec::Constant(rate));
+            settings.rate = Some(RateSettings::Constant(rate));
         }
         if let Some(delay) = link.delay.or_else(|| fixed.delay(link)) {
             settings.rest.delay = delay;
@@ -335,66 +337,52 @@ impl<'a> Wire<'a> {
             .unwrap_or_default()
     }
 
-    /// What the link does, with buffers in packets or bytes.
-    pub fn params(
+    /// What the link does, with traces read and buffers in packets or bytes.
+    pub fn config(
         &self,
         settings: &LinkSettings,
         rtt: Duration,
         document: &Document,
-    ) -> Result<LinkParams, Fault> {
+    ) -> Result<LinkConfig, Fault> {
         let wrong = |key: &str, why: String| {
-            Err(Fault::new(
-                self.place(key),
-                format!("link `{}`: {why}", self.name),
-            ))
+            Fault::new(self.place(key), format!("link `{}`: {why}", self.name))
         };
-        let Some(rate) = settings.rate.clone() else {
+        let Some(rate) = &settings.rate else {
             let why = "it has no rate: write for example rate = \"1 Gbit/s\", here or in \
                        [link.default]";
-            return wrong("rate", why.to_owned());
+            return Err(wrong("rate", why.to_owned()));
         };
-        let mut params = settings.rest.clone();
-        params.rate = match rate {
-            RateSpec::Trace(trace) => match document.files.get(&trace.file) {
-                Some(text) => RateSpec::Trace(TraceSpec {
-                    text: text.clone(),
-                    ..trace
-                }),
-                None => return wrong("rate", format!("trace `{}` is not loaded", trace.file)),
-            },
-            rate => rate,
+        let rate = rate.link_rate(&document.files);
+        let loss = settings.loss.model(&document.files);
+        let mut config = LinkConfig {
+            rate: rate.map_err(|why| wrong("rate", why))?,
+            loss: loss.map_err(|why| wrong("loss", why))?,
+            mtu: Some(settings.mtu),
+            ..settings.rest.clone()
         };
-        match settings.loss.spec(&document.files) {
-            Ok(loss) => params.loss = loss,
-            Err(why) => return wrong("loss", why),
-        }
-        let packet = u64::from(params.mtu) + u64::from(params.framing);
         let limit = match settings.queue.limit {
-            LimitSettings::Spec(limit) => limit,
-            LimitSettings::Bdp(share) => match bdp(&params, share, rtt) {
-                Ok(limit) => limit,
-                Err(why) => return wrong("queue", why.to_owned()),
-            },
+            LimitSettings::Fixed(limit) => limit,
+            LimitSettings::Bdp(share) => {
+                let limit = bdp(&config.rate, settings.mtu, share, rtt);
+                limit.map_err(|why| wrong("queue", why.to_owned()))?
+            }
         };
-        if let LimitSpec::Bytes(bytes @ 1..) = limit
+        let packet = u64::from(settings.mtu) + u64::from(config.framing);
+        if let Limit::Bytes(bytes @ 1..) = limit
             && bytes < packet
         {
-            return wrong(
-                "queue",
-                format!("a limit of {bytes} B holds no packet of {packet} B"),
-            );
+            let why = format!("a limit of {bytes} B holds no packet of {packet} B");
+            return Err(wrong("queue", why));
         }
-        match settings.queue.spec(limit) {
-            Ok(queue) => params.queue = queue,
-            Err(why) => return wrong("queue", why),
-        }
-        Ok(params)
+        let queue = settings.queue.config(limit);
+        config.queue = queue.map_err(|why| wrong("queue", why))?;
+        Ok(config)
     }
 }
 
 /// `share` millionths of the bandwidth-delay product, in packets of the link's MTU.
-fn bdp(params: &LinkParams, share: u64, rtt: Duration) -> Result<LimitSpec, &'static str> {
-    let RateSpec::Constant(rate) = params.rate else {
+fn bdp(rate: &LinkRate, mtu: u32, share: u64, rtt: Duration) -> Result<Limit, &'static str> {
+    let LinkRate::Constant(rate) = rate else {
         return Err("a limit in `bdp` needs a constant rate: write for example \"1000 packets\"");
     };
     if rtt.is_zero() {
@@ -406,9 +394,7 @@ fn bdp(params: &LinkParams, share: u64, rtt: Duration) -> Result<LimitSpec, &'st
     // bit/s × ns × millionths, over 8 × 10⁹ × 10⁶ and the packet's bytes; rounded to nearest.
     let bits = u128::from(rate.as_bps()).saturating_mul(rtt.as_nanos());
     let scaled = bits.saturating_mul(u128::from(share));
-    let unit = 8_000_000_000_000_000 * u128::from(params.mtu);
+    let unit = 8_000_000_000_000_000 * u128::from(mtu);
     let packets = scaled.saturating_add(unit / 2) / unit;
-    Ok(LimitSpec::Packets(
-        u64::try_from(packets).unwrap_or(u64::MAX),
-    ))
+    Ok(Limit::packets(u64::try_from(packets).unwrap_or(u64::MAX)))
 }

@@ -17,7 +17,7 @@ mod queue;
 mod transport;
 
 pub(super) use flow::{FlowSettings, ProtocolName, SizeSettings, StartSettings};
-pub(super) use link::LinkSettings;
+pub(super) use link::{LinkSettings, RateSettings};
 pub(super) use queue::{LimitSettings, QueueSettings};
 pub(super) use transport::{TcpSettings, UdpSettings};
 

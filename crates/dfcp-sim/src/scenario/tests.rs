@@ -1,4 +1,8 @@
 use super::*;
+use crate::engine::TcpConfig;
+use crate::link::{GilbertElliott, LinkRate, LossModel};
+use crate::queue::{Discipline, Limit};
+use crate::tcp::Congestion;
 use dfcp_proto::{Duration, Instant, Rate};
 
 mod errors;
@@ -62,24 +66,24 @@ fn links_inherit_from_the_default_and_from_their_roles() {
            [link.bottleneck]"#,
     );
     let scenario = read(&text);
-    let rate = |name| link(&scenario, name).params.rate.clone();
-    let gigabits = |n: u64| RateSpec::Constant(Rate::from_bps(n * 1_000_000_000));
+    let rate = |name| link(&scenario, name).config.rate.clone();
+    let gigabits = |n: u64| LinkRate::Constant(Rate::from_bps(n * 1_000_000_000));
     assert_eq!(rate("bottleneck"), gigabits(1));
     assert_eq!(rate("access-right-2"), gigabits(10));
-    assert_eq!(rate("access-left-2"), RateSpec::Unlimited);
-    let params = |name| &link(&scenario, name).params;
-    assert_eq!(params("access-left-1").mtu, 9000);
-    assert_eq!(params("access-right-1").mtu, 1500);
+    assert_eq!(rate("access-left-2"), LinkRate::Unlimited);
+    let config = |name| &link(&scenario, name).config;
+    assert_eq!(config("access-left-1").mtu, Some(9000));
+    assert_eq!(config("access-right-1").mtu, Some(1500));
     // The limit of the default, the discipline of its own.
-    let queue = &params("access-left-2").queue;
-    assert_eq!(queue.limit, LimitSpec::Packets(50));
-    assert!(matches!(queue.discipline, DisciplineSpec::CoDel { .. }));
+    let queue = config("access-left-2").queue;
+    assert_eq!(queue.limit, Limit::Packets(50));
+    assert!(matches!(queue.discipline, Discipline::CoDel { .. }));
     // Both ways alike but for `reverse`.
-    assert_eq!(params("access-left-2").loss, LossSpec::Bernoulli(0.1));
-    assert_eq!(params("access-left-2.reverse").loss, LossSpec::None);
-    assert_eq!(params("access-left-2.reverse").framing, 38);
-    assert_eq!(params("access-left-2.reverse").mtu, 9000);
-    assert_eq!(params("bottleneck.reverse").delay, Duration::from_millis(5));
+    assert_eq!(config("access-left-2").loss, LossModel::Bernoulli(0.1));
+    assert_eq!(config("access-left-2.reverse").loss, LossModel::None);
+    assert_eq!(config("access-left-2.reverse").framing, 38);
+    assert_eq!(config("access-left-2.reverse").mtu, Some(9000));
+    assert_eq!(config("bottleneck.reverse").delay, Duration::from_millis(5));
 }
 
 #[test]
@@ -97,13 +101,13 @@ fn round_trip_times_are_made_by_the_left_access_links() {
     for (stated, near, far) in ways {
         let scenario = read(&two.replace("\"5 ms\"", &format!("\"{stated}\"")));
         assert_eq!(rtt(&scenario), ms(&[10, 100]), "{stated}");
-        let delay = |name| link(&scenario, name).params.delay;
+        let delay = |name| link(&scenario, name).config.delay;
         assert_eq!(delay("access-left-1"), Duration::from_millis(near));
         assert_eq!(delay("access-left-2"), Duration::from_millis(far));
     }
     let inferred = read(&two.replace("delay = \"5 ms\"", ""));
     assert_eq!(
-        link(&inferred, "bottleneck").params.delay,
+        link(&inferred, "bottleneck").config.delay,
         Duration::from_millis(5)
     );
     // Contradictions.
@@ -131,13 +135,13 @@ fn buffers_in_bandwidth_delay_products_are_those_of_the_papers() {
         let text = BASE
             .replace("delay = \"5 ms\"", &bottleneck)
             .replace("pairs = 2", &format!("pairs = 2\nrtt = \"{rtt}\""));
-        let limit = link(&read(&text), "bottleneck").params.queue.limit;
-        assert_eq!(limit, LimitSpec::Packets(packets), "{rate} {rtt} {share}");
+        let limit = link(&read(&text), "bottleneck").config.queue.limit;
+        assert_eq!(limit, Limit::Packets(packets), "{rate} {rtt} {share}");
         // A stated round-trip time comes before the first flow's.
         let text = text.replace("[run]", "[run]\nrtt = \"1 s\"");
-        let limit = link(&read(&text), "bottleneck").params.queue.limit;
+        let limit = link(&read(&text), "bottleneck").config.queue.limit;
         assert!(
-            matches!(limit, LimitSpec::Packets(n) if n > 9 * packets),
+            matches!(limit, Limit::Packets(n) if n > 9 * packets),
             "{limit:?}"
         );
     }
@@ -265,24 +269,24 @@ fn changes_lie_over_one_another() {
     let seen: Vec<_> = (scenario.changes.iter())
         .map(|change| {
             let name = scenario.links[change.link.0].name.as_str();
-            let slow = change.params.rate == RateSpec::Constant(Rate::from_bps(400_000_000));
+            let slow = change.config.rate == LinkRate::Constant(Rate::from_bps(400_000_000));
             (
                 change.at.as_nanos() / 1_000_000_000,
                 name,
                 slow,
-                change.params.loss.clone(),
+                change.config.loss.clone(),
             )
         })
         .collect();
     assert_eq!(
         seen,
         [
-            (10, "bottleneck", true, LossSpec::None),
-            (10, "bottleneck.reverse", true, LossSpec::None),
-            (20, "bottleneck.reverse", true, LossSpec::Bernoulli(0.5)),
+            (10, "bottleneck", true, LossModel::None),
+            (10, "bottleneck.reverse", true, LossModel::None),
+            (20, "bottleneck.reverse", true, LossModel::Bernoulli(0.5)),
         ]
     );
-    assert_eq!(scenario.changes[0].params.delay, Duration::from_millis(5));
+    assert_eq!(scenario.changes[0].config.delay, Duration::from_millis(5));
     let error = Scenario::from_toml(&text.replace("\"20 s\"", "20"), "t").expect_err("no unit");
     assert_eq!(error.line, Some(16), "{error}");
 }
@@ -302,22 +306,28 @@ fn transports_inherit_and_follow_the_path() {
         "#
     );
     let scenario = read(&text);
-    let tcp: Vec<&TcpSpec> = (scenario.flows.iter())
+    let tcp: Vec<&TcpConfig> = (scenario.flows.iter())
         .filter_map(|flow| match &flow.protocol {
             ProtocolSpec::Tcp(tcp) => Some(tcp),
             _ => None,
         })
         .collect();
-    assert_eq!((tcp[0].initial_window, tcp[1].initial_window), (5, 3));
-    assert_eq!((tcp[0].delayed_ack, tcp[0].mss), (None, 1460));
-    let CongestionSpec::Cubic(cubic) = &tcp[0].congestion else {
-        panic!("{:?}", tcp[0].congestion);
+    assert_eq!(
+        (tcp[0].sender.initial_window, tcp[1].sender.initial_window),
+        (5, 3)
+    );
+    assert_eq!(
+        (tcp[0].receiver.delayed_ack, tcp[0].sender.mss),
+        (None, 1460)
+    );
+    let Congestion::Cubic(cubic) = &tcp[0].sender.congestion else {
+        panic!("{:?}", tcp[0].sender.congestion);
     };
     assert_eq!(
         (cubic.beta, cubic.fast_convergence),
         (717.0 / 1024.0, false)
     );
-    assert_eq!(tcp[1].congestion, CongestionSpec::NewReno);
+    assert_eq!(tcp[1].sender.congestion, Congestion::Reno);
 }
 
 #[test]
@@ -355,14 +365,14 @@ fn values_are_set_from_outside_by_path() {
     }
     let scenario = document.scenario().unwrap_or_else(|e| panic!("{e}"));
     assert_eq!(
-        link(&scenario, "bottleneck").params.queue.limit,
-        LimitSpec::Packets(10)
+        link(&scenario, "bottleneck").config.queue.limit,
+        Limit::Packets(10)
     );
     assert_eq!(scenario.run.seed, crate::Seed(9));
     let ProtocolSpec::Tcp(tcp) = &scenario.flows[0].protocol else {
         panic!("{:?}", scenario.flows[0].protocol);
     };
-    assert_eq!(tcp.initial_window, 7);
+    assert_eq!(tcp.sender.initial_window, 7);
     for (path, value, words) in [
         ("flow.3.size", "1 kB", "there is no `flow.3`"),
         ("schema.x", "1", "`schema` is no table"),
@@ -385,21 +395,21 @@ fn values_are_set_from_outside_by_path() {
 fn loss_is_a_probability_a_channel_or_marks() {
     let loss = |text: &str| {
         let scenario = changed("delay", &format!("loss = {text}\ndelay"))?;
-        Ok::<_, ScenarioError>(link(&scenario, "bottleneck").params.loss.clone())
+        Ok::<_, ScenarioError>(link(&scenario, "bottleneck").config.loss.clone())
     };
     let marks: std::sync::Arc<[bool]> = [false, false, true].into();
-    let channel = LossSpec::GilbertElliott {
-        p_good_to_bad: 0.01,
-        p_bad_to_good: 0.25,
+    let channel = LossModel::GilbertElliott(GilbertElliott {
+        good_to_bad: 0.01,
+        bad_to_good: 0.25,
         loss_good: 0.0,
         loss_bad: 1.0,
-    };
+    });
     for (text, expected) in [
-        ("0", LossSpec::None),
-        ("0.5", LossSpec::Bernoulli(0.5)),
+        ("0", LossModel::None),
+        ("0.5", LossModel::Bernoulli(0.5)),
         ("{ p_good_to_bad = 0.01, p_bad_to_good = 0.25 }", channel),
-        ("{ mask = \"..x\" }", LossSpec::Trace(marks.clone())),
-        ("{ mask = \"..x\", repeat = false }", LossSpec::Mask(marks)),
+        ("{ mask = \"..x\" }", LossModel::Trace(marks.clone())),
+        ("{ mask = \"..x\", repeat = false }", LossModel::Mask(marks)),
     ] {
         assert_eq!(loss(text), Ok(expected), "{text}");
     }
@@ -438,7 +448,7 @@ fn links_may_be_added_to_ready_made_topologies_and_drawn_from_random_ones() {
         let links = read(&text).links;
         links
             .iter()
-            .filter(|link| link.params.loss != LossSpec::None)
+            .filter(|link| link.config.loss != LossModel::None)
             .count()
             / 2
     };
@@ -462,19 +472,23 @@ fn traces_are_loaded_by_the_caller() {
         missing.starts_with("test.toml:11: cannot read"),
         "{missing}"
     );
-    let load = |loss: &str| {
+    let load_both = |rate: &str, loss: &str| {
         let mut document = document.clone();
         let files = |name: &str| match name {
-            "cell.up" => Ok("0\n1\n".to_owned()),
+            "cell.up" => Ok(rate.to_owned()),
             _ => Ok(loss.to_owned()),
         };
         document.load_files(files).expect("all there");
         document.scenario()
     };
+    let load = |loss| load_both("0\n1\n", loss);
     let scenario = load(".x\n.").unwrap_or_else(|e| panic!("{e}"));
-    let params = &link(&scenario, "bottleneck").params;
-    assert_eq!(params.loss, LossSpec::Trace([false, true, false].into()));
-    assert!(matches!(&params.rate, RateSpec::Trace(trace) if trace.text.starts_with('0')));
+    let config = &link(&scenario, "bottleneck").config;
+    assert_eq!(config.loss, LossModel::Trace([false, true, false].into()));
+    let LinkRate::Trace(trace) = &config.rate else {
+        panic!("{:?}", config.rate);
+    };
+    assert_eq!(trace.length(), Duration::from_millis(1));
     let other = load("..").unwrap_or_else(|e| panic!("{e}"));
     assert_ne!(
         scenario.hash(),
@@ -487,4 +501,8 @@ fn traces_are_loaded_by_the_caller() {
             .message
             .contains("`?` is no mark")
     );
+    let error = load_both("3\n2\n", ".").expect_err("time goes back");
+    assert_eq!((error.file.as_str(), error.line), ("test.toml", Some(11)));
+    let words = "trace `cell.up`: line 2: ";
+    assert!(error.message.contains(words), "{error}");
 }

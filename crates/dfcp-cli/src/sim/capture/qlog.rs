@@ -159,7 +159,7 @@ impl Trace {
         });
         write(&mut log, &header);
         let mss = match &flow.protocol {
-            ProtocolSpec::Tcp(tcp) => tcp.mss.into(),
+            ProtocolSpec::Tcp(tcp) => tcp.sender.mss.into(),
             _ => 0,
         };
         Ok(Self {

@@ -231,10 +231,10 @@ fn tcp_tells_its_story() {
 fn sequence_numbers_begin_anew_after_four_gigabytes() {
     use dfcp_sim::scenario::ProtocolSpec;
     let scenario = Scenario::from_toml(SCENARIO, "test.toml").unwrap();
-    let ProtocolSpec::Tcp(spec) = &scenario.flows[0].protocol else {
+    let ProtocolSpec::Tcp(config) = &scenario.flows[0].protocol else {
         panic!("the first flow is TCP");
     };
-    let tcp = super::wire::Tcp::new(spec, None);
+    let tcp = super::wire::Tcp::new(&config.receiver, None);
     let segment = 1 << 24;
     let expected = (u64::from(segment) * 1448 + 1) % (1 << 32);
     assert_eq!(u64::from(tcp.number(segment)), expected);

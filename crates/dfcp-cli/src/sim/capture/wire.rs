@@ -10,8 +10,8 @@ use std::net::Ipv4Addr;
 
 use dfcp_proto::Instant;
 use dfcp_sim::engine::{Body, Direction, PacketEvent};
-use dfcp_sim::scenario::{FlowSpec, ProtocolSpec, TcpSpec};
-use dfcp_sim::tcp::{Kind, Segment};
+use dfcp_sim::scenario::{FlowSpec, ProtocolSpec};
+use dfcp_sim::tcp::{Kind, Segment, TcpReceiverConfig};
 
 use crate::net::DEFAULT_PORT;
 
@@ -56,16 +56,16 @@ pub(super) struct Tcp {
 }
 
 impl Tcp {
-    pub(super) fn new(spec: &TcpSpec, size: Option<u64>) -> Self {
-        let window = spec.receive_window.unwrap_or(u64::MAX);
+    pub(super) fn new(config: &TcpReceiverConfig, size: Option<u64>) -> Self {
+        let window = config.receive_buffer.unwrap_or(u64::MAX);
         let fits = |shift: &u8| window >> shift <= u64::from(u16::MAX);
         Self {
-            mss: spec.mss,
+            mss: config.mss,
             size: size.unwrap_or(u64::MAX),
             window_shift: (0..MAX_WINDOW_SHIFT).find(fits).unwrap_or(MAX_WINDOW_SHIFT),
-            sack: spec.sack,
-            timestamps: spec.timestamps,
-            ecn: spec.ecn,
+            sack: config.sack,
+            timestamps: config.timestamps,
+            ecn: config.ecn,
         }
     }
 
@@ -163,7 +163,7 @@ impl Wire {
             Ipv4Addr::new(10, a, b, c)
         };
         let (port, tcp) = match &flow.protocol {
-            ProtocolSpec::Tcp(spec) => (TCP_PORT, Some(Tcp::new(spec, flow.size))),
+            ProtocolSpec::Tcp(tcp) => (TCP_PORT, Some(Tcp::new(&tcp.receiver, flow.size))),
             ProtocolSpec::Udp(_) => (DISCARD_PORT, None),
             ProtocolSpec::Dfcp(_) => (DEFAULT_PORT, None),
         };

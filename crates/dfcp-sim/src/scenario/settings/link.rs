@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use dfcp_proto::Duration;
+use dfcp_proto::{Duration, Rate};
 
 use super::QueueSettings;
 use super::loss::{Loss, LossSettings};
+use crate::link::{LinkConfig, LinkRate, RateTrace};
 use crate::scenario::fields::{
     BitRate, Bytes, Codec, Fields, OneOf, Optional, OrWord, PROBABILITY, Section, Text, Time,
 };
-use crate::scenario::model::*;
 use crate::scenario::tree::{Fault, Node, Value};
 use crate::scenario::units::Quantity;
 
@@ -18,11 +18,13 @@ use crate::scenario::units::Quantity;
 #[derive(Clone, Debug)]
 pub(in crate::scenario) struct LinkSettings {
     /// Must be stated somewhere.
-    pub rate: Option<RateSpec>,
+    pub rate: Option<RateSettings>,
     pub queue: QueueSettings,
     pub loss: LossSettings,
-    /// All the rest; its rate, queue and loss mean nothing.
-    pub rest: LinkParams,
+    /// Largest IP packet, bytes.
+    pub mtu: u32,
+    /// All the rest; its rate, queue, loss and MTU mean nothing.
+    pub rest: LinkConfig,
 }
 
 impl Default for LinkSettings {
@@ -31,24 +33,41 @@ impl Default for LinkSettings {
             rate: None,
             queue: QueueSettings::default(),
             loss: LossSettings::Bernoulli(0.0),
-            rest: LinkParams {
-                rate: RateSpec::Unlimited,
-                delay: Duration::ZERO,
-                mtu: 1500,
+            mtu: 1500, // Ethernet
+            rest: LinkConfig {
                 framing: 0,
-                queue: QueueSpec {
-                    discipline: DisciplineSpec::Fifo,
-                    limit: LimitSpec::Unlimited,
-                    weights: BTreeMap::new(),
-                },
-                loss: LossSpec::None,
-                jitter: Duration::ZERO,
-                reorder: 0.0,
                 reorder_delay: Duration::from_millis(1),
-                duplicate: 0.0,
-                corrupt: 0.0,
-                ecn_threshold: None,
+                ..LinkConfig::default()
             },
+        }
+    }
+}
+
+/// A rate as the file describes it.
+#[derive(Clone, Debug)]
+pub(in crate::scenario) enum RateSettings {
+    Unlimited,
+    Constant(Rate),
+    /// The file of a trace.
+    Trace(String),
+}
+
+impl RateSettings {
+    /// The rate, given the files of traces.
+    ///
+    /// # Errors
+    /// Says which trace is missing, or the line that is wrong.
+    pub fn link_rate(&self, files: &BTreeMap<String, Arc<str>>) -> Result<LinkRate, String> {
+        match self {
+            Self::Unlimited => Ok(LinkRate::Unlimited),
+            Self::Constant(rate) => Ok(LinkRate::Constant(*rate)),
+            Self::Trace(file) => {
+                let text = files.get(file);
+                let text = text.ok_or_else(|| format!("trace `{file}` is not loaded"))?;
+                let trace = RateTrace::parse(text);
+                let trace = trace.map_err(|error| format!("trace `{file}`: {error}"))?;
+                Ok(LinkRate::Trace(Arc::new(trace)))
+            }
         }
     }
 }
@@ -56,9 +75,9 @@ impl Default for LinkSettings {
 impl Section for LinkSettings {
     fn fields(&mut self, f: &mut Fields<'_>) {
         let rest = &mut self.rest;
-        f.item("rate", &mut self.rate, Optional(LinkRate));
+        f.item("rate", &mut self.rate, Optional(RateOrTrace));
         f.item("delay", &mut rest.delay, Time);
-        f.item("mtu", &mut rest.mtu, Bytes(68, 65_535));
+        f.item("mtu", &mut self.mtu, Bytes(68, 65_535));
         f.item("framing", &mut rest.framing, Framing);
         f.nested("queue", &mut self.queue);
         f.item("loss", &mut self.loss, Loss);
@@ -76,27 +95,24 @@ impl Section for LinkSettings {
 }
 
 /// A rate, `"unlimited"`, or `{ trace = "file" }`.
-struct LinkRate;
+struct RateOrTrace;
 
-impl Codec<RateSpec> for LinkRate {
-    fn read(&self, node: &Node) -> Result<RateSpec, Fault> {
+impl Codec<RateSettings> for RateOrTrace {
+    fn read(&self, node: &Node) -> Result<RateSettings, Fault> {
         match &node.value {
-            Value::String(word) if word == "unlimited" => Ok(RateSpec::Unlimited),
-            Value::Table(_) => TraceFile::default().read(node, "rate").map(|trace| {
-                RateSpec::Trace(TraceSpec {
-                    file: trace.0,
-                    text: Arc::from(""),
-                })
-            }),
-            _ => BitRate.read(node).map(RateSpec::Constant),
+            Value::String(word) if word == "unlimited" => Ok(RateSettings::Unlimited),
+            Value::Table(_) => TraceFile::default()
+                .read(node, "rate")
+                .map(|trace| RateSettings::Trace(trace.0)),
+            _ => BitRate.read(node).map(RateSettings::Constant),
         }
     }
 
-    fn write(&self, value: &RateSpec) -> Option<Value> {
+    fn write(&self, value: &RateSettings) -> Option<Value> {
         match value {
-            RateSpec::Unlimited => Some(Value::String("unlimited".to_owned())),
-            RateSpec::Constant(rate) => BitRate.write(rate),
-            RateSpec::Trace(trace) => Some(Value::Table(TraceFile(trace.file.clone()).write())),
+            RateSettings::Unlimited => Some(Value::String("unlimited".to_owned())),
+            RateSettings::Constant(rate) => BitRate.write(rate),
+            RateSettings::Trace(file) => Some(Value::Table(TraceFile(file.clone()).write())),
         }
     }
 }

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::link::{GilbertElliott, LossModel};
 use crate::scenario::fields::{Codec, Fields, Flag, Optional, PROBABILITY, Section, Text, fault};
-use crate::scenario::model::LossSpec;
 use crate::scenario::tree::{Fault, Node, Value};
 
 /// Loss as the file describes it.
@@ -20,17 +20,12 @@ impl LossSettings {
     ///
     /// # Errors
     /// Says which marks are wrong or missing.
-    pub fn spec(&self, files: &BTreeMap<String, Arc<str>>) -> Result<LossSpec, String> {
+    pub fn model(&self, files: &BTreeMap<String, Arc<str>>) -> Result<LossModel, String> {
         match self {
-            Self::Bernoulli(0.0) => Ok(LossSpec::None),
-            Self::Bernoulli(p) => Ok(LossSpec::Bernoulli(*p)),
-            Self::GilbertElliott(chain) => Ok(LossSpec::GilbertElliott {
-                p_good_to_bad: chain.p_good_to_bad,
-                p_bad_to_good: chain.p_bad_to_good,
-                loss_good: chain.loss_good,
-                loss_bad: chain.loss_bad,
-            }),
-            Self::Marks(marks) => marks.spec(files),
+            Self::Bernoulli(0.0) => Ok(LossModel::None),
+            Self::Bernoulli(p) => Ok(LossModel::Bernoulli(*p)),
+            Self::GilbertElliott(channel) => Ok(LossModel::GilbertElliott(*channel)),
+            Self::Marks(marks) => marks.model(files),
         }
     }
 }
@@ -46,50 +41,38 @@ impl Codec<LossSettings> for Loss {
         if table.get("trace").is_some() || table.get("mask").is_some() {
             return Marks::default().read(node, "loss").map(LossSettings::Marks);
         }
-        let chain = GilbertElliott::default().read(node, "loss")?;
-        if chain.p_good_to_bad + chain.p_bad_to_good == 0.0 {
+        let channel = GILBERT.read(node, "loss")?;
+        if channel.good_to_bad + channel.bad_to_good == 0.0 {
             return fault(
                 node,
                 "the state never changes: write for example { p_good_to_bad = 0.01, \
                  p_bad_to_good = 0.3 }, { trace = \"file\" }, or a probability",
             );
         }
-        Ok(LossSettings::GilbertElliott(chain))
+        Ok(LossSettings::GilbertElliott(channel))
     }
 
     fn write(&self, value: &LossSettings) -> Option<Value> {
         Some(match value {
             LossSettings::Bernoulli(p) => Value::Float(*p),
-            LossSettings::GilbertElliott(chain) => Value::Table(chain.write()),
+            LossSettings::GilbertElliott(channel) => Value::Table(channel.write()),
             LossSettings::Marks(marks) => Value::Table(marks.write()),
         })
     }
 }
 
 /// Gilbert's case by default: no loss in the good state, all lost in the bad one.
-#[derive(Clone, Debug)]
-pub(in crate::scenario) struct GilbertElliott {
-    p_good_to_bad: f64,
-    p_bad_to_good: f64,
-    loss_good: f64,
-    loss_bad: f64,
-}
-
-impl Default for GilbertElliott {
-    fn default() -> Self {
-        Self {
-            p_good_to_bad: 0.0,
-            p_bad_to_good: 0.0,
-            loss_good: 0.0,
-            loss_bad: 1.0,
-        }
-    }
-}
+const GILBERT: GilbertElliott = GilbertElliott {
+    good_to_bad: 0.0,
+    bad_to_good: 0.0,
+    loss_good: 0.0,
+    loss_bad: 1.0,
+};
 
 impl Section for GilbertElliott {
     fn fields(&mut self, f: &mut Fields<'_>) {
-        f.item("p_good_to_bad", &mut self.p_good_to_bad, PROBABILITY);
-        f.item("p_bad_to_good", &mut self.p_bad_to_good, PROBABILITY);
+        f.item("p_good_to_bad", &mut self.good_to_bad, PROBABILITY);
+        f.item("p_bad_to_good", &mut self.bad_to_good, PROBABILITY);
         f.item("loss_good", &mut self.loss_good, PROBABILITY);
         f.item("loss_bad", &mut self.loss_bad, PROBABILITY);
     }
@@ -125,7 +108,7 @@ impl Section for Marks {
 }
 
 impl Marks {
-    fn spec(&self, files: &BTreeMap<String, Arc<str>>) -> Result<LossSpec, String> {
+    fn model(&self, files: &BTreeMap<String, Arc<str>>) -> Result<LossModel, String> {
         let text = match (&self.mask, &self.trace) {
             (Some(_), Some(_)) => return Err("`mask` and `trace` exclude each other".to_owned()),
             (Some(mask), None) => mask.as_str(),
@@ -151,9 +134,9 @@ impl Marks {
         let lost =
             lost.map_err(|why| format!("{why}: write one a packet, `.` delivered, `x` lost"))?;
         Ok(if self.repeat {
-            LossSpec::Trace(lost)
+            LossModel::Trace(lost)
         } else {
-            LossSpec::Mask(lost)
+            LossModel::Mask(lost)
         })
     }
 }

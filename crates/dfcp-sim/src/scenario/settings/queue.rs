@@ -4,10 +4,13 @@ use std::collections::BTreeMap;
 
 use dfcp_proto::Duration;
 
+use crate::queue::{
+    CoDelConfig, Discipline, DropFrom, DrrConfig, FqCoDelConfig, Limit, QueueConfig, RedConfig,
+    SfqConfig, WfqConfig,
+};
 use crate::scenario::fields::{
     Bytes, Codec, Count, Fields, Flag, Number, OneOf, OrWord, Section, Time, WEIGHT, quantity,
 };
-use crate::scenario::model::*;
 use crate::scenario::tree::{Fault, Node, Table, Value};
 use crate::scenario::units::{self, Quantity};
 
@@ -16,18 +19,14 @@ use crate::scenario::units::{self, Quantity};
 pub(in crate::scenario) struct QueueSettings {
     discipline: DisciplineName,
     pub limit: LimitSettings,
-    weights: BTreeMap<String, f64>,
+    pub weights: BTreeMap<String, f64>,
     quantum: u32,
-    drop: DropSpec,
+    drop_from: DropFrom,
     buckets: u32,
     perturb: Option<Duration>,
-    min_threshold: f64,
-    max_threshold: f64,
-    max_probability: f64,
-    weight: f64,
-    gentle: bool,
-    target: Duration,
-    interval: Duration,
+    red: RedConfig,
+    codel: CoDelConfig,
+    /// Of all disciplines; that of `red` and `codel` means nothing.
     ecn: bool,
 }
 
@@ -45,7 +44,7 @@ enum DisciplineName {
 /// The size of a buffer as the file describes it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(in crate::scenario) enum LimitSettings {
-    Spec(LimitSpec),
+    Fixed(Limit),
     /// Millionths of the bandwidth-delay product.
     Bdp(u64),
 }
@@ -55,24 +54,17 @@ impl Default for QueueSettings {
         Self {
             discipline: DisciplineName::Fifo,
             // Linux's txqueuelen, and the papers' buffer.
-            limit: LimitSettings::Spec(LimitSpec::Packets(1000)),
+            limit: LimitSettings::Fixed(Limit::Packets(1000)),
             weights: BTreeMap::new(),
             // One MTU (Shreedhar and Varghese; RFC 8290 says 1514 with the Ethernet header).
             quantum: 1500,
             // As ns-2's DRR does.
-            drop: DropSpec::Head,
+            drop_from: DropFrom::Head,
             // RFC 8290 §4.1.
             buckets: 1024,
             perturb: None,
-            // ns-2's RED: thresh_ 5, maxthresh_ 15, linterm_ 10, q_weight_ 0.002, gentle_.
-            min_threshold: 5.0,
-            max_threshold: 15.0,
-            max_probability: 0.1,
-            weight: 0.002,
-            gentle: true,
-            // RFC 8289 §4.
-            target: Duration::from_millis(5),
-            interval: Duration::from_millis(100),
+            red: RedConfig::default(),
+            codel: CoDelConfig::default(),
             ecn: false,
         }
     }
@@ -90,25 +82,26 @@ impl Section for QueueSettings {
             ("codel", CoDel),
             ("fq-codel", FqCoDel),
         ];
-        let drops = [("head", DropSpec::Head), ("tail", DropSpec::Tail)];
+        let drops = [("head", DropFrom::Head), ("tail", DropFrom::Tail)];
         f.item("discipline", &mut self.discipline, OneOf(&disciplines));
-        f.item("limit", &mut self.limit, Limit);
+        f.item("limit", &mut self.limit, LimitQuantity);
         f.item("weights", &mut self.weights, Weights);
         f.item("quantum", &mut self.quantum, Bytes(1, 1 << 30));
-        f.item("drop", &mut self.drop, OneOf(&drops));
+        f.item("drop", &mut self.drop_from, OneOf(&drops));
         f.item("buckets", &mut self.buckets, Count(1, 1 << 20));
         f.item("perturb", &mut self.perturb, OrWord("never", Time));
-        f.item("min_threshold", &mut self.min_threshold, Number(0.0, 1e9));
-        f.item("max_threshold", &mut self.max_threshold, Number(1e-3, 1e9));
+        let red = &mut self.red;
+        f.item("min_threshold", &mut red.min_threshold, Number(0.0, 1e9));
+        f.item("max_threshold", &mut red.max_threshold, Number(1e-3, 1e9));
         f.item(
             "max_probability",
-            &mut self.max_probability,
+            &mut red.max_probability,
             Number(1e-9, 1.0),
         );
-        f.item("weight", &mut self.weight, Number(1e-9, 1.0));
-        f.item("gentle", &mut self.gentle, Flag);
-        f.item("target", &mut self.target, Time);
-        f.item("interval", &mut self.interval, Time);
+        f.item("weight", &mut red.weight, Number(1e-9, 1.0));
+        f.item("gentle", &mut red.gentle, Flag);
+        f.item("target", &mut self.codel.target, Time);
+        f.item("interval", &mut self.codel.interval, Time);
         f.item("ecn", &mut self.ecn, Flag);
     }
 }
@@ -118,94 +111,78 @@ impl QueueSettings {
     ///
     /// # Errors
     /// Says what does not fit together.
-    pub fn spec(&self, limit: LimitSpec) -> Result<QueueSpec, String> {
+    pub fn config(&self, limit: Limit) -> Result<QueueConfig, String> {
         let &Self {
             quantum,
-            drop,
+            drop_from,
             buckets,
             perturb,
-            target,
-            interval,
+            red,
             ecn,
             ..
         } = self;
+        let codel = CoDelConfig { ecn, ..self.codel };
         let discipline = match self.discipline {
-            DisciplineName::Fifo => DisciplineSpec::Fifo,
-            DisciplineName::Drr => DisciplineSpec::Drr { quantum, drop },
-            DisciplineName::Wfq => DisciplineSpec::Wfq { drop },
-            DisciplineName::Sfq => DisciplineSpec::Sfq {
+            DisciplineName::Fifo => Discipline::Fifo,
+            DisciplineName::Drr => Discipline::Drr(DrrConfig { quantum, drop_from }),
+            DisciplineName::Wfq => Discipline::Wfq(WfqConfig { drop_from }),
+            DisciplineName::Sfq => Discipline::Sfq(SfqConfig {
                 buckets,
                 quantum,
                 perturb,
-                drop,
-            },
-            DisciplineName::Red => DisciplineSpec::Red {
-                min_threshold: self.min_threshold,
-                max_threshold: self.max_threshold,
-                max_probability: self.max_probability,
-                weight: self.weight,
-                gentle: self.gentle,
-                ecn,
-            },
-            DisciplineName::CoDel => DisciplineSpec::CoDel {
-                target,
-                interval,
-                ecn,
-            },
-            DisciplineName::FqCoDel => DisciplineSpec::FqCoDel {
+                drop_from,
+            }),
+            DisciplineName::Red => Discipline::Red(RedConfig { ecn, ..red }),
+            DisciplineName::CoDel => Discipline::CoDel(codel),
+            DisciplineName::FqCoDel => Discipline::FqCoDel(FqCoDelConfig {
+                codel,
                 buckets,
                 quantum,
-                target,
-                interval,
-                ecn,
-            },
+            }),
         };
-        let zero = matches!(limit, LimitSpec::Packets(0) | LimitSpec::Bytes(0));
-        if zero && discipline != DisciplineSpec::Fifo {
+        let zero = matches!(limit, Limit::Packets(0) | Limit::Bytes(0));
+        if zero && discipline != Discipline::Fifo {
             return Err(
                 "a limit of zero leaves this discipline nothing to choose from: write for example \
                  limit = \"1000 packets\", or discipline = \"fifo\" for a link without buffer"
                     .to_owned(),
             );
         }
-        if self.discipline == DisciplineName::Red && self.min_threshold >= self.max_threshold {
+        if self.discipline == DisciplineName::Red && red.min_threshold >= red.max_threshold {
             return Err(format!(
                 "min_threshold {} is not below max_threshold {}",
-                self.min_threshold, self.max_threshold
+                red.min_threshold, red.max_threshold
             ));
         }
-        if interval.is_zero() || perturb == Some(Duration::ZERO) {
+        if codel.interval.is_zero() || perturb == Some(Duration::ZERO) {
             return Err("`interval` and `perturb` must be longer than zero".to_owned());
         }
-        Ok(QueueSpec {
-            discipline,
-            limit,
-            weights: self.weights.clone(),
-        })
+        Ok(QueueConfig { discipline, limit })
     }
 }
 
-struct Limit;
+/// Packets, bytes, bandwidth-delay products, or `"unlimited"`.
+struct LimitQuantity;
 
-impl Codec<LimitSettings> for Limit {
+impl Codec<LimitSettings> for LimitQuantity {
     fn read(&self, node: &Node) -> Result<LimitSettings, Fault> {
-        use LimitSettings::{Bdp, Spec};
+        use LimitSettings::{Bdp, Fixed};
         let text = match &node.value {
             Value::String(text) => text.as_str(),
             _ => "",
         };
         if text == "unlimited" {
-            return Ok(Spec(LimitSpec::Unlimited));
+            return Ok(Fixed(Limit::Unlimited));
         }
         let unit = Quantity::parse(text).map_or("", |quantity| quantity.unit);
         let has = |units: units::Units| units.iter().any(|(name, _)| *name == unit);
         if has(units::SIZE) {
-            quantity(node, units::SIZE, "150 kB").map(|bytes| Spec(LimitSpec::Bytes(bytes)))
+            quantity(node, units::SIZE, "150 kB").map(|bytes| Fixed(Limit::Bytes(bytes)))
         } else if has(units::BDP) {
             quantity(node, units::BDP, "0.1 bdp").map(Bdp)
         } else {
             quantity(node, units::PACKETS, "1000 packets")
-                .map(|packets| Spec(LimitSpec::Packets(packets)))
+                .map(|packets| Fixed(Limit::packets(packets)))
                 .map_err(|mut fault| {
                     fault
                         .message
@@ -217,9 +194,9 @@ impl Codec<LimitSettings> for Limit {
 
     fn write(&self, value: &LimitSettings) -> Option<Value> {
         Some(Value::String(match value {
-            LimitSettings::Spec(LimitSpec::Unlimited) => "unlimited".to_owned(),
-            LimitSettings::Spec(LimitSpec::Packets(n)) => units::format(*n, units::PACKETS),
-            LimitSettings::Spec(LimitSpec::Bytes(n)) => units::format(*n, units::SIZE),
+            LimitSettings::Fixed(Limit::Unlimited) => "unlimited".to_owned(),
+            LimitSettings::Fixed(Limit::Packets(n)) => units::format(*n as u64, units::PACKETS),
+            LimitSettings::Fixed(Limit::Bytes(n)) => units::format(*n, units::SIZE),
             LimitSettings::Bdp(millionths) => format!("{} bdp", *millionths as f64 / 1e6),
         }))
     }

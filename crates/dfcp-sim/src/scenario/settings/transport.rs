@@ -1,15 +1,26 @@
 //! `tcp`, `dfcp` and `udp`: what the protocols of flows can be told.
 
-use dfcp_proto::{Duration, Rate};
+use dfcp_proto::{Duration, Rate, SchemeId};
 
+use crate::engine::{DfcpPayload, Lengths, TcpConfig};
 use crate::scenario::fields::{
     BitRate, Bytes, Codec, Count, Fields, Flag, Nested, Number, OneOf, Optional, OrWord, Section,
     Time,
 };
 use crate::scenario::model::*;
 use crate::scenario::tree::{Fault, Node, Value};
+use crate::tcp::{
+    Congestion, CubicConfig, CubicVariant, DelayedAck, Sizes, TcpReceiverConfig, TcpSenderConfig,
+    WindowReduction,
+};
 
 const MAX_BYTES: u64 = 1 << 53;
+
+/// ns-2 counts 40 bytes of headers whatever they carry.
+const FLAT: Sizes = Sizes::Flat {
+    data_header: 40,
+    ack: 40,
+};
 
 /// `tcp`.
 #[derive(Clone, Debug)]
@@ -17,8 +28,11 @@ pub(in crate::scenario) struct TcpSettings {
     /// `None`: what the path's MTU leaves.
     pub mss: Option<u32>,
     pub cubic: CubicSettings,
-    /// All the rest; its mss and congestion control mean nothing.
-    pub rest: TcpSpec,
+    /// The sender, and what the receiver has in common with it; the MSS and the congestion
+    /// control mean nothing.
+    pub sender: TcpSenderConfig,
+    delayed_ack: Option<DelayedAck>,
+    pub receive_window: Option<u64>,
 }
 
 impl Default for TcpSettings {
@@ -26,46 +40,49 @@ impl Default for TcpSettings {
         Self {
             mss: None,
             cubic: CubicSettings::default(),
-            rest: TcpSpec {
-                congestion: CongestionSpec::NewReno,
-                mss: 0,
+            sender: TcpSenderConfig {
                 initial_window: 10,                          // RFC 6928
                 initial_ssthresh: None,                      // RFC 5681 §3.1
                 rto_initial: Duration::from_secs(1),         // RFC 6298 §2.1
                 rto_min: Duration::from_millis(200),         // Linux
                 rto_max: Duration::from_secs(60),            // RFC 6298 §2.5
                 rto_granularity: Duration::from_millis(200), // Linux, in effect
-                reduction: ReductionSpec::Proportional,
+                reduction: WindowReduction::Proportional,
                 find_lost_retransmissions: true,
-                handshake: true,
-                sack: true,
-                timestamps: true,
-                ecn: false,
-                limited_transmit: true,
-                delayed_ack: Some(DelayedAckSpec::default()),
-                send_window: None,
-                receive_window: None,
-                headers: HeaderSpec::Exact,
+                ..TcpSenderConfig::default()
             },
+            delayed_ack: Some(DelayedAck::default()),
+            receive_window: None,
         }
     }
 }
 
-impl Default for DelayedAckSpec {
-    /// Every other segment (RFC 5681 §4.2), 40 ms as Linux.
-    fn default() -> Self {
-        Self {
-            segments: 2,
-            timeout: Duration::from_millis(40),
-        }
+impl TcpSettings {
+    /// Both ends, with segments of `mss` bytes.
+    pub fn config(&self, congestion: Congestion, mss: u32) -> TcpConfig {
+        let sender = TcpSenderConfig {
+            congestion,
+            mss,
+            ..self.sender.clone()
+        };
+        let receiver = TcpReceiverConfig {
+            mss,
+            delayed_ack: self.delayed_ack,
+            timestamps: sender.timestamps,
+            sack: sender.sack,
+            ecn: sender.ecn,
+            receive_buffer: self.receive_window,
+            sizes: sender.sizes,
+        };
+        TcpConfig { sender, receiver }
     }
 }
 
 impl Section for TcpSettings {
     fn fields(&mut self, f: &mut Fields<'_>) {
-        let tcp = &mut self.rest;
-        let headers = [("exact", HeaderSpec::Exact), ("flat", HeaderSpec::Flat)];
-        let delayed = Nested(DelayedAckSpec::default(), "delayed_ack");
+        let tcp = &mut self.sender;
+        let headers = [("exact", Sizes::Wire), ("flat", FLAT)];
+        let delayed = Nested(DelayedAck::default(), "delayed_ack");
         f.item("mss", &mut self.mss, OrWord("path", Bytes(1, 65_000)));
         f.item(
             "initial_window",
@@ -79,8 +96,8 @@ impl Section for TcpSettings {
         f.item("rto_max", &mut tcp.rto_max, Time);
         f.item("rto_granularity", &mut tcp.rto_granularity, Time);
         let reductions = [
-            ("at-once", ReductionSpec::AtOnce),
-            ("proportional", ReductionSpec::Proportional),
+            ("at-once", WindowReduction::AtOnce),
+            ("proportional", WindowReduction::Proportional),
         ];
         f.item("reduction", &mut tcp.reduction, OneOf(&reductions));
         let find = &mut tcp.find_lost_retransmissions;
@@ -90,16 +107,16 @@ impl Section for TcpSettings {
         f.item("timestamps", &mut tcp.timestamps, Flag);
         f.item("ecn", &mut tcp.ecn, Flag);
         f.item("limited_transmit", &mut tcp.limited_transmit, Flag);
-        f.item("delayed_ack", &mut tcp.delayed_ack, OrWord("off", delayed));
+        f.item("delayed_ack", &mut self.delayed_ack, OrWord("off", delayed));
         let window = || OrWord("unlimited", Bytes(1, MAX_BYTES));
-        f.item("send_window", &mut tcp.send_window, window());
-        f.item("receive_window", &mut tcp.receive_window, window());
-        f.item("headers", &mut tcp.headers, OneOf(&headers));
+        f.item("send_window", &mut tcp.send_buffer, window());
+        f.item("receive_window", &mut self.receive_window, window());
+        f.item("headers", &mut tcp.sizes, OneOf(&headers));
         f.nested("cubic", &mut self.cubic);
     }
 }
 
-impl Section for DelayedAckSpec {
+impl Section for DelayedAck {
     fn fields(&mut self, f: &mut Fields<'_>) {
         f.item("segments", &mut self.segments, Count(1, 1000));
         f.item("timeout", &mut self.timeout, Time);
@@ -113,7 +130,7 @@ pub(in crate::scenario) struct CubicSettings {
     /// `None` for the variant's.
     beta: Option<f64>,
     fast_convergence: bool,
-    hystart: HystartSpec,
+    hystart: bool,
 }
 
 impl Default for CubicSettings {
@@ -123,7 +140,7 @@ impl Default for CubicSettings {
             variant: CubicVariant::Rfc9438,
             beta: None,
             fast_convergence: true,
-            hystart: HystartSpec::Off,
+            hystart: false,
         }
     }
 }
@@ -134,10 +151,7 @@ impl Section for CubicSettings {
             ("rfc9438", CubicVariant::Rfc9438),
             ("linux-2.6.26", CubicVariant::Linux2626),
         ];
-        let hystart = [
-            ("off", HystartSpec::Off),
-            ("rfc9406", HystartSpec::PlusPlus),
-        ];
+        let hystart = [("off", false), ("rfc9406", true)];
         f.item("variant", &mut self.variant, OneOf(&variants));
         f.item("beta", &mut self.beta, OrWord("variant", Number(0.1, 0.99)));
         f.item("fast_convergence", &mut self.fast_convergence, Flag);
@@ -147,16 +161,16 @@ impl Section for CubicSettings {
 
 impl CubicSettings {
     /// With the variant's own β where none is stated.
-    pub fn spec(&self) -> CubicSpec {
-        let beta = match self.variant {
-            CubicVariant::Rfc9438 => 0.7,
-            CubicVariant::Linux2626 => 717.0 / 1024.0,
+    pub fn config(&self) -> CubicConfig {
+        let own = match self.variant {
+            CubicVariant::Rfc9438 => CubicConfig::default(),
+            CubicVariant::Linux2626 => CubicConfig::linux_2_6_26(),
         };
-        CubicSpec {
-            variant: self.variant,
-            beta: self.beta.unwrap_or(beta),
+        CubicConfig {
+            beta: self.beta.unwrap_or(own.beta),
             fast_convergence: self.fast_convergence,
             hystart: self.hystart,
+            ..own
         }
     }
 }
@@ -166,10 +180,10 @@ impl Default for DfcpSpec {
     fn default() -> Self {
         Self {
             profile: ProfileSpec::Auto,
-            code: CodeSpec::Profile,
+            code: None,
             block_symbols: None,
             control: ControlSpec::Profile,
-            payload: PayloadSpec::Virtual,
+            payload: DfcpPayload::Virtual,
             mtu: 1500,
             receive_budget: 32 << 20,
             send_buffer: 32 << 20,
@@ -181,14 +195,14 @@ impl Default for DfcpSpec {
 impl Section for DfcpSpec {
     fn fields(&mut self, f: &mut Fields<'_>) {
         let codes = [
-            ("profile", CodeSpec::Profile),
-            ("arq", CodeSpec::Arq),
-            ("dense", CodeSpec::Dense),
-            ("raptorq", CodeSpec::RaptorQ),
+            ("profile", None),
+            ("arq", Some(SchemeId::Arq)),
+            ("dense", Some(SchemeId::Dense)),
+            ("raptorq", Some(SchemeId::RaptorQ)),
         ];
         let payloads = [
-            ("virtual", PayloadSpec::Virtual),
-            ("real", PayloadSpec::Real),
+            ("virtual", DfcpPayload::Virtual),
+            ("real", DfcpPayload::Real),
         ];
         f.item("code", &mut self.code, OneOf(&codes));
         let symbols = OrWord("profile", Count(1, 56_403));
@@ -247,7 +261,11 @@ pub(in crate::scenario) struct UdpSettings {
     /// Must be stated.
     pub rate: Option<Rate>,
     pub packet: u32,
-    pub on_off: OnOffSpec,
+    /// Mean length of a burst.
+    pub on: Duration,
+    /// Mean length of a pause.
+    pub off: Duration,
+    pub lengths: Lengths,
 }
 
 impl Default for UdpSettings {
@@ -256,11 +274,9 @@ impl Default for UdpSettings {
             rate: None,
             packet: 1500,
             // The traditional source of voice and web models: exponential, mean one second.
-            on_off: OnOffSpec {
-                on: Duration::from_secs(1),
-                off: Duration::from_secs(1),
-                distribution: OnOffDistribution::Exponential,
-            },
+            on: Duration::from_secs(1),
+            off: Duration::from_secs(1),
+            lengths: Lengths::Exponential,
         }
     }
 }
@@ -269,14 +285,14 @@ impl Section for UdpSettings {
     fn fields(&mut self, f: &mut Fields<'_>) {
         f.item("rate", &mut self.rate, Optional(BitRate));
         f.item("packet", &mut self.packet, Bytes(28, 65_535));
-        f.item("on", &mut self.on_off.on, Time);
-        f.item("off", &mut self.on_off.off, Time);
-        f.item("distribution", &mut self.on_off.distribution, OnOffLaw);
+        f.item("on", &mut self.on, Time);
+        f.item("off", &mut self.off, Time);
+        f.item("distribution", &mut self.lengths, LengthsLaw);
     }
 }
 
 /// `"constant"`, `"exponential"` or `{ pareto = shape }`.
-struct OnOffLaw;
+struct LengthsLaw;
 
 #[derive(Clone)]
 struct Pareto(f64);
@@ -287,25 +303,25 @@ impl Section for Pareto {
     }
 }
 
-impl Codec<OnOffDistribution> for OnOffLaw {
-    fn read(&self, node: &Node) -> Result<OnOffDistribution, Fault> {
+impl Codec<Lengths> for LengthsLaw {
+    fn read(&self, node: &Node) -> Result<Lengths, Fault> {
         match &node.value {
             Value::Table(_) => Pareto(1.5)
                 .read(node, "distribution")
-                .map(|pareto| OnOffDistribution::Pareto(pareto.0)),
+                .map(|pareto| Lengths::Pareto(pareto.0)),
             _ => OneOf(&[
-                ("constant", OnOffDistribution::Constant),
-                ("exponential", OnOffDistribution::Exponential),
+                ("constant", Lengths::Constant),
+                ("exponential", Lengths::Exponential),
             ])
             .read(node),
         }
     }
 
-    fn write(&self, value: &OnOffDistribution) -> Option<Value> {
+    fn write(&self, value: &Lengths) -> Option<Value> {
         Some(match value {
-            OnOffDistribution::Constant => Value::String("constant".to_owned()),
-            OnOffDistribution::Exponential => Value::String("exponential".to_owned()),
-            OnOffDistribution::Pareto(shape) => Value::Table(Pareto(*shape).write()),
+            Lengths::Constant => Value::String("constant".to_owned()),
+            Lengths::Exponential => Value::String("exponential".to_owned()),
+            Lengths::Pareto(shape) => Value::Table(Pareto(*shape).write()),
         })
     }
 }

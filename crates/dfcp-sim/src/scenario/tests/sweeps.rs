@@ -29,8 +29,8 @@ fn sweeps_are_grids_of_values_and_seeds() {
     );
     assert_eq!(point.scenario.flows.len(), 10);
     assert_eq!(
-        link(&point.scenario, "bottleneck").params.loss,
-        LossSpec::Bernoulli(0.1)
+        link(&point.scenario, "bottleneck").config.loss,
+        LossModel::Bernoulli(0.1)
     );
     assert_eq!(point.scenario.run.seed, crate::Seed(4));
     assert!(sweep.point(12).is_err());
