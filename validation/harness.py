@@ -9,6 +9,7 @@ import itertools
 import math
 import os
 import resource
+import signal
 import statistics
 import subprocess
 import sys
@@ -246,14 +247,21 @@ def processor_seconds():
 
 
 def execute(command, timeout):
-    """Standard output of a simulator; its failures as `Failed`."""
+    """Standard output of a simulator; its failures as `Failed`.
+
+    `timeout` is in seconds of processor time, so that a busy machine ends no sound run.
+    """
+
+    def limit():
+        resource.setrlimit(resource.RLIMIT_CPU, (int(timeout), int(timeout)))
+
     try:
         result = subprocess.run(
-            command, capture_output=True, text=True, timeout=timeout, check=True, cwd=HERE
+            command, capture_output=True, text=True, preexec_fn=limit, check=True, cwd=HERE
         )
-    except subprocess.TimeoutExpired:
-        raise Failed(f"not finished in {timeout:.0f} s") from None
     except subprocess.CalledProcessError as error:
+        if -error.returncode in (signal.SIGXCPU, signal.SIGKILL):
+            raise Failed(f"not finished in {timeout:.0f} s of processor time") from None
         last = (error.stderr or error.stdout or "").strip().splitlines()[-1:] or ["no message"]
         raise Failed(f"exit {error.returncode}: {last[0]}") from None
     return result.stdout

@@ -1,6 +1,7 @@
 //! Scenarios run from the file to the report, and the report says what must be so.
 
-use dfcp_proto::Duration;
+use dfcp_proto::{Duration, Instant};
+use dfcp_sim::Seed;
 use dfcp_sim::report::{FlowReport, LinkReport, RunReport};
 use dfcp_sim::scenario::Document;
 
@@ -177,4 +178,83 @@ fn changes_take_effect_when_they_are_due() {
     let payload = 1472.0 / 1500.0;
     assert_near(values[5], 10e6 * payload, 0.01, "before");
     assert_near(values[15], 5e6 * payload, 0.01, "after");
+}
+
+const DISCIPLINES: [&str; 7] = ["fifo", "drr", "wfq", "sfq", "red", "codel", "fq-codel"];
+const PROTOCOLS: [&str; 8] = [
+    "auto",
+    "tcp-newreno",
+    "tcp-cubic",
+    "tcp-highspeed",
+    "tcp-htcp",
+    "tcp-bbr",
+    "udp-cbr",
+    "udp-on-off",
+];
+
+/// A dumbbell with random queues, impairments and flows; everything stops after 1.5 s.
+fn random_scenario(seed: u64) -> String {
+    let mut random = Seed(seed).stream("scenario");
+    let mut pick = |bound: u64| random.below(bound);
+    let mut text = format!(
+        r#"
+schema = 1
+[run]
+duration = "4 s"
+seed = {seed}
+[topology]
+kind = "dumbbell"
+pairs = 3
+rtt = "{} ms"
+[link.default]
+rate = "1 Gbit/s"
+[link.bottleneck]
+rate = "{} Mbit/s"
+loss = {}
+jitter = "{} ms"
+queue = {{ discipline = "{}", limit = "{} packets", ecn = {} }}
+[udp]
+rate = "3 Mbit/s"
+on = "50 ms"
+off = "100 ms"
+"#,
+        1 + pick(80),
+        2 + pick(40),
+        [0.0, 0.0, 0.01, 0.2][pick(4) as usize],
+        pick(3) * pick(5),
+        DISCIPLINES[pick(7) as usize],
+        1 + pick(60),
+        pick(2) == 0,
+    );
+    for flow in 0..1 + pick(5) {
+        let protocol = PROTOCOLS[pick(8) as usize];
+        let start = pick(500);
+        let flow = format!(
+            "[[flow]]\nname = \"f{flow}\"\nprotocol = \"{protocol}\"\nstart = \"{start} ms\"\nstop = \"1500 ms\"\n"
+        );
+        text += &flow;
+    }
+    text
+}
+
+#[test]
+fn no_packet_is_lost_without_a_cause() {
+    for seed in 0..60 {
+        let text = random_scenario(seed);
+        let scenario = document(&text).scenario();
+        let scenario = scenario.unwrap_or_else(|e| panic!("seed {seed}: {e}\n{text}"));
+        let mut simulation = dfcp_sim::build(&scenario).expect("can be built");
+        simulation.run_until(Instant::ZERO + Duration::from_secs(4));
+        for flow in simulation.flows() {
+            let counters = simulation.counters(flow.id);
+            let ended = counters.packets_arrived + counters.drops.total();
+            let context = format!("seed {seed}, {}: {counters:?}\n{text}", flow.name);
+            assert_eq!(counters.packets_sent, ended, "{context}");
+            assert!(counters.packets_sent > 0, "{context}");
+            assert!(counters.delivered <= counters.bytes_arrived, "{context}");
+        }
+        for link in simulation.links() {
+            assert_eq!(link.queued_packets(), 0, "seed {seed}");
+        }
+    }
 }
