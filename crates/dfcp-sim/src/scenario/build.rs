@@ -216,11 +216,23 @@ fn changes(
                 ..blank.clone()
             };
             now[index] = section.read(node, "[[change]]")?.settings;
-            let config = network.wires[index].config(&now[index], rtt, document);
+            let wire = &network.wires[index];
+            let config = |settings| {
+                let config = wire.config(settings, rtt, document);
+                config.map_err(|fault| Fault::new(node.place, fault.message))
+            };
+            let (before, config) = (config(&wire.settings)?, config(&now[index])?);
+            let same_weights = now[index].queue.weights == wire.settings.queue.weights;
+            if config.queue.discipline != before.queue.discipline || !same_weights {
+                let place = node.table()?.get("queue").map_or(node.place, |q| q.place);
+                let message = "a change cannot replace a queue's discipline, its parameters or \
+                               weights while packets wait in it, only its `limit`";
+                return Err(Fault::new(place, message));
+            }
             changes.push(ChangeSpec {
                 at,
                 link: LinkIndex(index),
-                config: config.map_err(|fault| Fault::new(node.place, fault.message))?,
+                config,
             });
         }
     }

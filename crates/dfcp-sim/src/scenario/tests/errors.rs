@@ -260,3 +260,21 @@ fn a_flow_without_a_route_is_refused() {
         "{error}"
     );
 }
+
+#[test]
+fn a_change_of_discipline_or_weights_is_refused_where_it_stands() {
+    let change = |queue: &str| {
+        let text = format!(
+            "{BASE}\n[[change]]\nat = \"1 s\"\nlink = \"bottleneck\"\nqueue = {{ {queue} }}\n"
+        );
+        Scenario::from_toml(&text, "test.toml")
+    };
+    let line = BASE.lines().count() + 5;
+    for queue in ["discipline = \"drr\"", "weights = { gold = 2 }"] {
+        let error = change(queue).expect_err(queue);
+        assert_eq!(error.line, Some(line), "{error}");
+        assert!(error.message.contains("`limit`"), "{error}");
+    }
+    let changed = change("limit = \"7 packets\"").expect("a limit can change");
+    assert_eq!(changed.changes[0].config.queue.limit, Limit::Packets(7));
+}
