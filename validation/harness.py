@@ -226,7 +226,9 @@ def run(cells, seeds_of, simulate, simulator, version, path):
                 failures.append(str(failure))
         outcomes, stuck = split_stuck(outcomes)
         failures += map(str, stuck)
-        note = f"left out {len(failures)} of {len(seeds)}: " + "; ".join(failures) if failures else ""
+        note = ""
+        if failures:
+            note = f"left out {len(failures)} of {len(seeds)}: " + "; ".join(dict.fromkeys(failures))
         for row in rows(cell, seeds, outcomes, simulator, version, note):
             known[identity(row)] = row
         write(path, [known[key] for key in order if key in known])
