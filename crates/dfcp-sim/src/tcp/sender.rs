@@ -228,7 +228,9 @@ impl TcpSender {
         if segment.flags.ece && self.ecn {
             self.on_ecn_echo(now);
         }
-        let limited = una < self.limited_below;
+        // Only what moves the window forward lets it grow (RFC 5681 §3.1): while a lost
+        // retransmission blocks it, arrivals beyond say nothing of the losses to come.
+        let limited = acked > 0 && una < self.limited_below;
         let may_grow = limited && !repairing && self.phase != Phase::Recovery;
         self.update_window(now, delivered, lost, rtt, may_grow);
         if self.phase == Phase::Recovery {
