@@ -152,7 +152,10 @@ impl Cell {
             ),
             ("link.bottleneck.queue.limit", limit),
             ("flow.0.count", flows.to_string()),
-            ("flow.0.start", list(starts.map(|start| ms(&start)).collect())),
+            (
+                "flow.0.start",
+                list(starts.map(|start| ms(&start)).collect()),
+            ),
         ];
         if self.tcp == "cubic-819" {
             settings.push(("tcp.cubic.beta", (819.0 / 1024.0).to_string()));
@@ -191,16 +194,22 @@ fn expected(table: &[HashMap<&str, &str>], cell: &Cell) -> Vec<Expected> {
                 && row["buffer_packets"] == cell.buffer.to_string()
                 && number(row, "rate_bps") == 100.0 * MBIT
                 && number(row, "loss") == cell.loss
-                && cell.rtts_ms.iter().any(|ms| (number(row, "rtt_s") * 1e3 - ms).abs() < 1e-9)
+                && cell
+                    .rtts_ms
+                    .iter()
+                    .any(|ms| (number(row, "rtt_s") * 1e3 - ms).abs() < 1e-9)
         })
         .map(|row| Expected {
             goodput: number(row, "goodput_bps"),
-            error: number(row, "goodput_sd_bps")
-                / (row["seeds"].split(' ').count() as f64).sqrt(),
+            error: number(row, "goodput_sd_bps") / (row["seeds"].split(' ').count() as f64).sqrt(),
             queue: number(row, "queue_mean_packets"),
         })
         .collect();
-    let wanted = if cell.scenario == "many" { 1 } else { cell.rtts_ms.len() };
+    let wanted = if cell.scenario == "many" {
+        1
+    } else {
+        cell.rtts_ms.len()
+    };
     assert_eq!(rows.len(), wanted, "rows of {cell:?}");
     rows
 }
@@ -259,7 +268,9 @@ fn tcp_agrees_with_ns2() {
 
 fn queue_of_bottleneck(report: &RunReport) -> f64 {
     let link = report.links.iter().find(|link| link.name == "bottleneck");
-    link.expect("a dumbbell has a bottleneck").queue.mean_packets
+    link.expect("a dumbbell has a bottleneck")
+        .queue
+        .mean_packets
 }
 
 /// Goodput, bit/s, of one flow over 100 Mbit/s and 50 ms with independent loss.
