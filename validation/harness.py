@@ -228,6 +228,8 @@ def run(cells, seeds_of, simulate, simulator, version, path):
         failures += map(str, stuck)
         note = ""
         if failures:
+            if 2 * len(failures) > len(seeds):
+                outcomes = []  # what few runs remain are no fair sample
             note = f"left out {len(failures)} of {len(seeds)}: " + "; ".join(dict.fromkeys(failures))
         for row in rows(cell, seeds, outcomes, simulator, version, note):
             known[identity(row)] = row

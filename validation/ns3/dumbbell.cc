@@ -61,8 +61,11 @@ Numbers(const std::string& list)
 class QueueMeter
 {
   public:
-    void Attach(Ptr<Queue<Packet>> queue)
+    // Without a queue discipline it is the node's traffic-control layer that drops what finds
+    // the device's queue full; no other queue of that node ever is.
+    void Attach(Ptr<Queue<Packet>> queue, Ptr<TrafficControlLayer> layer)
     {
+        layer->TraceConnectWithoutContext("TcDrop", MakeCallback(&QueueMeter::Drop, this));
         queue->TraceConnectWithoutContext("PacketsInQueue",
                                           MakeCallback(&QueueMeter::Length, this));
         queue->TraceConnectWithoutContext("Enqueue", MakeCallback(&QueueMeter::Enqueue, this));
@@ -277,7 +280,8 @@ main(int argc, char* argv[])
     QueueMeter meter;
     if (p.meter)
     {
-        meter.Attach(DynamicCast<PointToPointNetDevice>(bottleneck.Get(0))->GetQueue());
+        meter.Attach(DynamicCast<PointToPointNetDevice>(bottleneck.Get(0))->GetQueue(),
+                     routers.Get(0)->GetObject<TrafficControlLayer>());
     }
     std::vector<uint64_t> before(sinks.size());
     Simulator::Schedule(Seconds(p.from), [&] {
