@@ -4,7 +4,7 @@
 //!
 //! From a scenario to its figures:
 //! - [`scenario`]: scenario files; [`topology`]: ready-made graphs;
-//! - [`run`]: builds a scenario's network, runs it, fills its [`report`]; [`metrics`]: the figures
+//! - [`run`](mod@run): builds a scenario's network, runs it, fills its [`report`]; [`metrics`]: the figures
 //!   of merit of the papers.
 //!
 //! The network:
