@@ -80,6 +80,11 @@ impl Scoreboard {
         }
     }
 
+    /// Whether lost retransmissions are found without a timeout.
+    pub fn finds_lost_retransmissions(&self) -> bool {
+        self.track_resent
+    }
+
     /// The first segment not acknowledged.
     #[inline]
     pub fn una(&self) -> u32 {

@@ -4,7 +4,7 @@
 use super::hystart::HyStart;
 use super::{Ack, Window};
 use crate::tcp::config::TcpConfigError;
-use dfcp_proto::{Duration, Instant};
+use dfcp_proto::Instant;
 
 /// Segments per second cubed.
 const C: f64 = 0.4;
@@ -16,9 +16,9 @@ pub enum CubicVariant {
     #[default]
     Rfc9438,
     /// CUBIC 2.2 of Linux 2.6.26: looks ahead by the least round-trip time, its estimate of Reno
-    /// never speeds up, above target it grows by one segment in a hundred windows, and it computes
-    /// in whole segments, only when the window changes or every 32nd of a second: on short paths
-    /// with much loss it falls below Reno.
+    /// never speeds up, and above target it grows by one segment in a hundred windows. Linux
+    /// computes growth anew only when the window changed or a 32nd of a second passed; this does
+    /// not, and so is faster than Linux on paths of a millisecond with much loss.
     Linux2626,
 }
 
@@ -81,20 +81,7 @@ pub(in crate::tcp) struct Cubic {
     epoch: Option<Epoch>,
     /// Reno's segments a round trip for the same β.
     alpha: f64,
-    held: Held,
 }
-
-/// Linux's growth, held until the window changes or [`HOLD`] has passed.
-#[derive(Clone, Copy, Debug, Default)]
-struct Held {
-    at: Instant,
-    whole_window: f64,
-    /// Windows' worth of growth for each segment delivered.
-    share: f64,
-}
-
-/// HZ/32.
-const HOLD: Duration = Duration::from_nanos(31_250_000);
 
 /// One congestion avoidance stage.
 #[derive(Clone, Copy, Debug)]
@@ -116,7 +103,6 @@ impl Cubic {
             prior: f64::INFINITY,
             epoch: None,
             alpha: 3.0 * (1.0 - config.beta) / (1.0 + config.beta),
-            held: Held::default(),
             config,
         }
     }
@@ -165,18 +151,15 @@ impl Cubic {
             }
             CubicVariant::Linux2626 => {
                 epoch.reno += self.alpha * delivered / cwnd;
-                let held = &mut self.held;
-                let whole_window = cwnd.floor();
-                if held.whole_window != whole_window || ack.now > held.at + HOLD {
-                    let target = epoch.target(ack.now + ack.min_rtt).max(epoch.reno).floor();
-                    *held = Held {
-                        at: ack.now,
-                        whole_window,
-                        // At most slow start's speed, at least one segment in a hundred windows.
-                        share: ((target - whole_window) / cwnd).clamp(0.01 / cwnd, 1.0),
-                    };
-                }
-                window.cwnd += held.share * delivered;
+                let target = epoch.target(ack.now + ack.min_rtt);
+                let growth = if target > cwnd {
+                    target.min(1.5 * cwnd) - cwnd
+                } else {
+                    0.01
+                };
+                // At most one segment for each delivered: slow start's speed.
+                let share = (growth.max(epoch.reno - cwnd) / cwnd).min(1.0);
+                window.cwnd += share * delivered;
             }
         }
     }
@@ -199,7 +182,6 @@ impl Cubic {
     pub fn on_timeout(&mut self) {
         self.last_max = 0.0;
         self.epoch = None;
-        self.held = Held::default();
     }
 }
 

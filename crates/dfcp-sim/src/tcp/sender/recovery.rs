@@ -188,8 +188,15 @@ impl TcpSender {
 
     /// The retransmission timer ran out with data unacknowledged.
     pub(super) fn on_retransmission_timeout(&mut self, now: Instant) {
-        // Not again for a segment that timed out before (RFC 5681 §3.1).
-        if self.phase != Phase::Loss || self.progress {
+        // Not again for a segment that timed out before (RFC 5681 §3.1). A recovery that stalled
+        // lost what it sent again, which is congestion to RFC 6675; Linux, which finds such losses
+        // without a timeout, leaves it at one reduction a window.
+        let due = match self.phase {
+            Phase::Open => true,
+            Phase::Recovery => !self.scoreboard.finds_lost_retransmissions(),
+            Phase::Loss => self.progress,
+        };
+        if due {
             self.reduce(now);
         }
         self.control.on_timeout(&self.window);

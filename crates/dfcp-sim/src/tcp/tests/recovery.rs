@@ -124,6 +124,7 @@ fn a_lost_retransmission_waits_for_the_timeout_unless_looked_for() {
             size: Some(1448 * 300),
             congestion: Congestion::Reno,
             initial_window: 40,
+            initial_ssthresh: Some(40),
             handshake: false,
             find_lost_retransmissions,
             ..TcpSenderConfig::default()
@@ -134,10 +135,35 @@ fn a_lost_retransmission_waits_for_the_timeout_unless_looked_for() {
         };
         let mut bed = Bed::new(sender, every_ack(), path);
         bed.finish();
-        bed.sender.stats().timeouts
+        *bed.sender.stats()
     };
-    assert_eq!(run(false), 1);
-    assert_eq!(run(true), 0);
+    let (waiting, looking) = (run(false), run(true));
+    assert_eq!((waiting.timeouts, looking.timeouts), (1, 0));
+    // The loss of a retransmission is congestion of its own (RFC 5681 §3.1).
+    assert_eq!(waiting.ssthresh * 2.0, looking.ssthresh);
+}
+
+/// While the first segment is lost again and again, what arrives beyond it must not make the
+/// window grow from timeout to timeout.
+#[test]
+fn the_window_does_not_grow_while_it_cannot_move() {
+    let sender = TcpSenderConfig {
+        congestion: Congestion::Reno,
+        initial_window: 40,
+        initial_ssthresh: Some(40),
+        handshake: false,
+        ..TcpSenderConfig::default()
+    };
+    let path = Path {
+        drops: vec![10; 6],
+        ..Path::default()
+    };
+    let mut bed = Bed::new(sender, every_ack(), path);
+    while bed.sender.stats().timeouts < 5 {
+        assert!(bed.step(Instant::ZERO + Duration::from_secs(100)));
+    }
+    assert_eq!(bed.sender.stats().cwnd, 1.0);
+    assert!(bed.receiver.stats().segments < 400);
 }
 
 #[test]
