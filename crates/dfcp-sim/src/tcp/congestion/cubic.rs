@@ -206,6 +206,7 @@ impl Epoch {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use dfcp_proto::Duration;
 
     const RTT: Duration = Duration::from_millis(100);
 
