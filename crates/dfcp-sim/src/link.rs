@@ -131,7 +131,7 @@ impl<P: Packet + Clone> Link<P> {
         self.stats.packets_in += 1;
         self.stats.bytes_in += u64::from(size);
         if self.config.mtu.is_some_and(|mtu| bytes > mtu) {
-            self.stats.count_drop(DropCause::Mtu);
+            self.stats.drops.count(DropCause::Mtu);
             return fate.dropped(packet, DropCause::Mtu);
         }
         let item = Queued {
@@ -142,7 +142,7 @@ impl<P: Packet + Clone> Link<P> {
         if self.transmitter.is_idle() {
             let (stats, rate) = (&mut self.stats, self.transmitter.rate());
             let next = self.queue.pass(self.now, rate, item, &mut |packet, cause| {
-                stats.count_drop(cause);
+                stats.drops.count(cause);
                 fate.dropped(packet, cause);
             });
             if let Some(next) = next {
@@ -153,7 +153,7 @@ impl<P: Packet + Clone> Link<P> {
         } else {
             let stats = &mut self.stats;
             self.queue.enqueue(self.now, item, &mut |packet, cause| {
-                stats.count_drop(cause);
+                stats.drops.count(cause);
                 fate.dropped(packet, cause);
             });
             self.queue_changed(self.now);
@@ -248,7 +248,7 @@ impl<P: Packet + Clone> Link<P> {
         let next = self
             .queue
             .dequeue(start, self.transmitter.rate(), &mut |packet, cause| {
-                stats.count_drop(cause);
+                stats.drops.count(cause);
                 fate.dropped(packet, cause);
             });
         self.queue_changed(start);
@@ -285,7 +285,7 @@ impl<P: Packet + Clone> Link<P> {
     #[inline]
     fn propagate(&mut self, sent: Queued<P>, departed: Instant, fate: &mut impl Fate<P>) {
         if self.loss.lose() {
-            self.stats.count_drop(DropCause::Loss);
+            self.stats.drops.count(DropCause::Loss);
             return fate.dropped(sent.packet, DropCause::Loss);
         }
         if self.impaired && self.draws.duplicate.chance(self.config.duplicate) {

@@ -1,5 +1,7 @@
 //! What links and queues must know of a packet, whatever it carries.
 
+use std::ops::Sub;
+
 use dfcp_proto::Duration;
 
 /// A packet that links and queue disciplines can carry.
@@ -70,6 +72,49 @@ pub enum DropCause {
     Loss,
     /// It was larger than the link's MTU.
     Mtu,
+}
+
+/// Packets that ended before they arrived, by cause.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Drops {
+    /// The queue had no room.
+    pub full: u64,
+    /// The queue discipline dropped early.
+    pub early: u64,
+    /// The link lost it.
+    pub loss: u64,
+    /// It was larger than the MTU.
+    pub mtu: u64,
+}
+
+impl Drops {
+    /// One more.
+    pub fn count(&mut self, cause: DropCause) {
+        *match cause {
+            DropCause::Full => &mut self.full,
+            DropCause::Early => &mut self.early,
+            DropCause::Loss => &mut self.loss,
+            DropCause::Mtu => &mut self.mtu,
+        } += 1;
+    }
+
+    /// For any cause.
+    pub fn total(&self) -> u64 {
+        self.full + self.early + self.loss + self.mtu
+    }
+}
+
+impl Sub for Drops {
+    type Output = Self;
+
+    fn sub(self, earlier: Self) -> Self {
+        Self {
+            full: self.full - earlier.full,
+            early: self.early - earlier.early,
+            loss: self.loss - earlier.loss,
+            mtu: self.mtu - earlier.mtu,
+        }
+    }
 }
 
 /// What a link tells of packets that do not just pass; whatever is not told is ignored.

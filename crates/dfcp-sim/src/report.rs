@@ -6,8 +6,7 @@
 //! A figure that has no value, such as the mean round-trip time of a flow without acknowledged
 //! packets, is `None`.
 
-use crate::packet::DropCause;
-use std::ops::Sub;
+pub use crate::packet::Drops;
 
 /// Everything that a run measured.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -81,49 +80,6 @@ pub struct LinkReport {
     pub marked: u64,
     /// Distribution of its queue over time.
     pub queue: QueueReport,
-}
-
-/// Packets that ended on a link; the causes are those of [`DropCause`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Drops {
-    /// The queue had no room.
-    pub full: u64,
-    /// The queue discipline dropped early.
-    pub early: u64,
-    /// The link lost it.
-    pub loss: u64,
-    /// It was larger than the MTU.
-    pub mtu: u64,
-}
-
-impl Drops {
-    /// One more.
-    pub fn count(&mut self, cause: DropCause) {
-        *match cause {
-            DropCause::Full => &mut self.full,
-            DropCause::Early => &mut self.early,
-            DropCause::Loss => &mut self.loss,
-            DropCause::Mtu => &mut self.mtu,
-        } += 1;
-    }
-
-    /// For any cause.
-    pub fn total(&self) -> u64 {
-        self.full + self.early + self.loss + self.mtu
-    }
-}
-
-impl Sub for Drops {
-    type Output = Self;
-
-    fn sub(self, earlier: Self) -> Self {
-        Self {
-            full: self.full - earlier.full,
-            early: self.early - earlier.early,
-            loss: self.loss - earlier.loss,
-            mtu: self.mtu - earlier.mtu,
-        }
-    }
 }
 
 /// A queue over time (lengths) and over packets (sojourn times).

@@ -281,11 +281,11 @@ mod tests {
             (stats.forward.delivered, stats.forward.packets_in),
             (reached, n)
         );
-        assert_eq!(stats.forward.lost + reached, n);
+        assert_eq!(stats.forward.drops.loss + reached, n);
         assert_eq!(stats.backward.delivered, answered as u64);
         // Five standard deviations of the binomial distribution around 20 %.
-        assert!((310..490).contains(&stats.forward.lost), "{stats:?}");
-        let back = stats.backward.lost as f64 - 0.2 * reached as f64;
+        assert!((310..490).contains(&stats.forward.drops.loss), "{stats:?}");
+        let back = stats.backward.drops.loss as f64 - 0.2 * reached as f64;
         assert!(back.abs() < 5.0 * (reached as f64 * 0.16).sqrt());
     }
 

@@ -13,8 +13,7 @@
 //! - memory holds what is in flight and the samples asked for, nothing that grows with time.
 
 use crate::link::{Link, LinkConfig};
-use crate::packet::{DropCause, Fate, FlowId};
-use crate::report::Drops;
+use crate::packet::{DropCause, Drops, Fate, FlowId};
 use dfcp_proto::{Duration, Instant};
 use std::ops::Sub;
 
@@ -446,7 +445,7 @@ impl Simulation {
         }
         for ((id, samples), before) in self.samples.links.iter_mut().zip(&mut self.sampled) {
             let link = &self.links[id.0 as usize];
-            let now = (link.stats().packets_in, link.stats().dropped());
+            let now = (link.stats().packets_in, link.stats().drops.total());
             samples.push(LinkSample {
                 packets_in: now.0 - before.0,
                 dropped: now.1 - before.1,

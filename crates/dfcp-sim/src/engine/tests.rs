@@ -103,11 +103,11 @@ fn too_much_is_dropped_and_counted_by_cause() {
     let counters = simulation.counters_since_warm_up(id);
     assert_eq!(
         (counters.drops.full, counters.drops.loss),
-        (stats.dropped_queue, stats.lost)
+        (stats.drops.full, stats.drops.loss)
     );
     let share = |n: u64| n as f64 / counters.packets_sent as f64;
-    assert!((share(stats.dropped_queue) - 0.5).abs() < 0.01);
-    assert!((share(stats.lost) - 0.05).abs() < 0.01);
+    assert!((share(stats.drops.full) - 0.5).abs() < 0.01);
+    assert!((share(stats.drops.loss) - 0.05).abs() < 0.01);
     let bps = counters.bytes_arrived as f64 * 8.0 / 10.0;
     assert!((bps / 9e6 - 1.0).abs() < 0.02, "{bps}");
     assert!((stats.occupancy.until(simulation.now()).mean_packets() - 10.0).abs() < 0.6);

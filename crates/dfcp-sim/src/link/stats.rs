@@ -1,6 +1,6 @@
 //! What a link counted.
 
-use crate::packet::DropCause;
+use crate::packet::Drops;
 use dfcp_proto::{Duration, Instant};
 
 /// Counters of a [`Link`](super::Link) since it was made or [reset](super::Link::reset_stats).
@@ -14,18 +14,12 @@ pub struct LinkStats {
     pub packets_in: u64,
     /// Bytes handed to the link.
     pub bytes_in: u64,
-    /// Packets dropped because the queue was full.
-    pub dropped_queue: u64,
-    /// Packets that a queue discipline dropped early.
-    pub dropped_early: u64,
-    /// Packets larger than the link's MTU.
-    pub dropped_mtu: u64,
+    /// Packets that ended here: in the queue, or lost after they were transmitted.
+    pub drops: Drops,
     /// Packets that reached the transmitter.
     pub transmitted: u64,
     /// Their bytes.
     pub transmitted_bytes: u64,
-    /// Packets lost after they were transmitted.
-    pub lost: u64,
     /// Packets delivered twice.
     pub duplicated: u64,
     /// Packets with a bit flipped.
@@ -82,20 +76,6 @@ impl LinkStats {
         let waited = self.sojourns.total();
         let zero = self.transmitted.saturating_sub(waited);
         Duration::from_nanos(self.sojourns.quantile(q, zero))
-    }
-
-    /// Packets dropped for any cause.
-    pub fn dropped(&self) -> u64 {
-        self.dropped_queue + self.dropped_early + self.dropped_mtu + self.lost
-    }
-
-    pub(super) fn count_drop(&mut self, cause: DropCause) {
-        *match cause {
-            DropCause::Full => &mut self.dropped_queue,
-            DropCause::Early => &mut self.dropped_early,
-            DropCause::Mtu => &mut self.dropped_mtu,
-            DropCause::Loss => &mut self.lost,
-        } += 1;
     }
 }
 

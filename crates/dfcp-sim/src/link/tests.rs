@@ -100,7 +100,7 @@ fn full_queue_drops_the_tail() {
         // One in the transmitter, `room` behind it.
         assert_eq!(tags(&drain(&mut link)), Vec::from_iter(0..=room));
         let stats = link.stats();
-        assert_eq!(stats.dropped_queue, 19 - room);
+        assert_eq!(stats.drops.full, 19 - room);
         assert_eq!(stats.queue_peak_bytes, room * 1500);
         assert_eq!(stats.packets_in, 20);
     }
@@ -120,7 +120,7 @@ fn losses_are_independent_and_cost_their_share() {
         link.send(at(0), packet(tag, 1500));
     }
     let delivered = drain(&mut link);
-    let lost = link.stats().lost;
+    let lost = link.stats().drops.loss;
     assert_eq!(delivered.len() as u64 + lost, n);
     // Five standard deviations of the binomial distribution.
     let bound = 5.0 * (n as f64 * p * (1.0 - p)).sqrt();
@@ -214,7 +214,7 @@ fn poll_at_is_never_late() {
     }
     run_until(&mut link, at(u64::MAX));
     assert_eq!(delivered, link.stats().delivered);
-    assert_eq!(delivered + link.stats().lost, 200);
+    assert_eq!(delivered + link.stats().drops.loss, 200);
 }
 
 #[test]

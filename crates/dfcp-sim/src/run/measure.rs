@@ -6,7 +6,7 @@ use crate::engine::{FlowInfo, Simulation};
 use crate::link::{Link, LinkStats};
 use crate::metrics;
 use crate::packet::Packet;
-use crate::report::{Drops, FlowReport, LinkReport, QueueReport, RunReport, RunSummary, Series};
+use crate::report::{FlowReport, LinkReport, QueueReport, RunReport, RunSummary, Series};
 use crate::scenario::{FlowSpec, ProtocolSpec, Scenario};
 
 /// What a simulation of `scenario` has measured so far.
@@ -127,13 +127,8 @@ fn link_report<P: Packet + Clone>(name: &str, link: &Link<P>, now: Instant) -> L
             .and_then(|rate| metrics::utilisation(stats.transmitted_bytes, rate, time))
             .unwrap_or(0.0),
         packets: stats.packets_in,
-        drops: Drops {
-            full: stats.dropped_queue,
-            early: stats.dropped_early,
-            loss: stats.lost,
-            mtu: stats.dropped_mtu,
-        },
-        drop_rate: metrics::drop_rate(stats.dropped(), stats.packets_in).unwrap_or(0.0),
+        drops: stats.drops,
+        drop_rate: metrics::drop_rate(stats.drops.total(), stats.packets_in).unwrap_or(0.0),
         marked: stats.marked,
         queue: queue_report(stats, now),
     }

@@ -102,7 +102,7 @@ impl Bulk {
     fn run(&mut self, time: Duration, window: Duration) -> Seen {
         let mut seen = Seen::default();
         let start = self.pair.now;
-        let dropped = self.pair.links[0].stats().dropped_queue;
+        let dropped = self.pair.links[0].stats().drops.full;
         let (delivered, sent) = (self.delivered, self.pair.hosts[0].ip_bytes);
         let mut history: Vec<(Instant, u64)> = vec![(start, sent)];
         while self.pair.now < start + time {
@@ -128,7 +128,7 @@ impl Bulk {
         seen.seconds = self.pair.now.saturating_since(start).as_secs_f64();
         seen.delivered = (self.delivered - delivered) as f64;
         seen.ip_bytes = (self.pair.hosts[0].ip_bytes - sent) as f64;
-        seen.dropped = (self.pair.links[0].stats().dropped_queue - dropped) as f64;
+        seen.dropped = (self.pair.links[0].stats().drops.full - dropped) as f64;
         seen
     }
 }
