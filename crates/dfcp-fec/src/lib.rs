@@ -20,6 +20,7 @@ mod block;
 mod dense;
 mod error;
 pub mod gf256;
+pub mod raptor;
 mod raptorq;
 mod spec;
 pub mod structural;

@@ -1,0 +1,1 @@
+//! The header of DFCP-J Fig. 2.

@@ -1,0 +1,1 @@
+//! The receiving half: blocks being collected, their ACKs, in-order delivery.
