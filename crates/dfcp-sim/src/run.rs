@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use dfcp_proto::rate::MaxRate;
 use dfcp_proto::{Duration, Instant, Profile, TransportConfig};
 
 use crate::engine::{
@@ -9,7 +10,7 @@ use crate::engine::{
 };
 use crate::report::RunReport;
 use crate::scenario::{
-    ControlSpec, DfcpSpec, EndSpec, LinkIndex, LinkSpec, ProfileSpec, ProtocolSpec, Scenario,
+    ControlLaw, DfcpSpec, EndSpec, LinkIndex, LinkSpec, ProfileSpec, ProtocolSpec, Scenario,
 };
 
 mod measure;
@@ -153,11 +154,10 @@ fn dfcp(spec: &DfcpSpec) -> DfcpConfig {
     };
     let scheme = spec.code.unwrap_or(profile.scheme);
     profile = profile.with_scheme(scheme, spec.block_symbols.unwrap_or(0));
-    profile = match spec.control {
-        ControlSpec::Profile => profile,
-        ControlSpec::Fixed(rate) => profile.with_fixed_rate(rate),
-        ControlSpec::LineRate => profile.with_max_rate(),
-    };
+    let control = spec.control;
+    if control.law != ControlLaw::Profile {
+        profile = profile.with_rate(move || control.controller().unwrap_or(Box::new(MaxRate)));
+    }
     let block_symbols = profile.block_symbols;
     let transport = TransportConfig::default()
         .profile(profile)

@@ -13,6 +13,7 @@ use dfcp_proto::{Duration, Instant, Rate, SchemeId};
 use crate::engine::{DfcpPayload, TcpConfig, UdpConfig, UdpPattern};
 use crate::link::LinkConfig;
 use crate::random::Seed;
+use crate::scenario::control::ControlSpec;
 use crate::tcp::Congestion;
 
 /// Settings of the whole run.
@@ -148,17 +149,6 @@ pub struct DfcpSpec {
 pub enum ProfileSpec {
     /// The flagship.
     Auto,
-}
-
-/// A rate controller of the protocol core.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ControlSpec {
-    /// The profile's.
-    Profile,
-    /// This rate, without backing off.
-    Fixed(Rate),
-    /// As fast as the first link takes it.
-    LineRate,
 }
 
 impl ProtocolSpec {
