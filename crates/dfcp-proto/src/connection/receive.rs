@@ -270,8 +270,12 @@ impl Connection {
         let was_readable = recv.is_readable();
         match recv.on_symbol(symbol, &mut self.inc.credit)? {
             Received::Redundant => self.stats.redundant_symbols += 1,
-            Received::Progress | Received::Solvable => {}
-            Received::Complete => self.on_block_complete(now, id),
+            Received::Progress => {}
+            Received::Solvable => self.inc.policy.on_block(now),
+            Received::Complete => {
+                self.inc.policy.on_block(now);
+                self.on_block_complete(now, id);
+            }
         }
         let recv = self.channels.get(&id).and_then(|c| c.recv.as_ref());
         if !was_readable && recv.is_some_and(RecvChannel::is_readable) {
