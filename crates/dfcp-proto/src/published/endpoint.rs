@@ -98,6 +98,11 @@ impl Endpoint {
         unimplemented!()
     }
 
+    /// Looks at a connection.
+    pub fn peek(&self, _handle: ConnectionHandle) -> Option<&Connection> {
+        unimplemented!()
+    }
+
     /// Drops a closed connection.
     pub fn forget(&mut self, _handle: ConnectionHandle) {
         unimplemented!()

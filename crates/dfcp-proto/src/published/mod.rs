@@ -17,5 +17,6 @@ mod state;
 
 pub use config::{Acknowledge, Carrier, Codec, Config, Moment, Redundancy, Sending};
 pub use connection::{Connection, Error, Event, Priority, Read, Stats, Transmit};
+pub use dfcp_fec::raptor::Degrees;
 pub use endpoint::{ConnectionHandle, Endpoint, EndpointStats, Listen};
 pub use state::State;

@@ -21,16 +21,18 @@ mod agent;
 mod dfcp;
 mod network;
 mod packet;
+mod published;
 mod schedule;
 mod tcp;
 #[cfg(test)]
 mod tests;
 mod udp;
 
-pub use agent::{Agent, Arrival, Buffers, Outgoing, Progress};
+pub use agent::{Agent, Arrival, Buffers, Outgoing, Pace, Progress};
 pub use dfcp::{DfcpConfig, DfcpPayload};
 pub use network::{FlowConfig, FlowInfo, LinkId, Network, NetworkError, Traffic};
 pub use packet::{Body, NetPacket};
+pub use published::PublishedConfig;
 pub use tcp::TcpConfig;
 pub use udp::{Lengths, UdpConfig, UdpPattern};
 
@@ -110,7 +112,14 @@ struct Seat {
     flow: FlowId,
     direction: Direction,
     route: HopId,
+    pace: Pace,
+    /// Packets that it has at its first link, where that paces it.
+    first_link: u32,
 }
+
+/// Packets that a sender paced by its first link has there: one in the transmitter and one behind
+/// it, so that the link never idles and no queue forms.
+const AT_FIRST_LINK: u32 = 2;
 
 /// Goodput over time: bytes of use to the application, cumulative, one number per interval.
 #[derive(Clone, Debug, Default)]
@@ -163,13 +172,26 @@ pub enum End {
 
 /// What becomes of packets that do not just pass.
 struct Ending<'a> {
+    seats: &'a mut [Seat],
     counters: &'a mut [FlowCounters],
     cargo: &'a mut Cargo,
     buffers: &'a mut Buffers,
 }
 
 impl Fate<NetPacket> for Ending<'_> {
+    fn departed(&mut self, packet: &NetPacket) {
+        let backward = usize::from(packet.direction == Direction::Backward);
+        let seat = &mut self.seats[2 * packet.flow.0 as usize + backward];
+        if seat.pace == Pace::FirstLink && packet.hop == seat.route + 1 {
+            seat.first_link -= 1;
+        }
+    }
+
     fn dropped(&mut self, packet: NetPacket, cause: DropCause) {
+        // What a queue drops will not depart; what is lost has.
+        if cause != DropCause::Loss {
+            self.departed(&packet);
+        }
         if packet.direction == Direction::Forward {
             self.counters[packet.flow.0 as usize].drops.count(cause);
         }
@@ -307,6 +329,7 @@ impl Simulation {
     /// A link has a packet at its end, or had until it was lost.
     fn deliver(&mut self, link: usize) {
         let mut fate = Ending {
+            seats: &mut self.seats,
             counters: &mut self.counters,
             cargo: &mut self.cargo,
             buffers: &mut self.buffers,
@@ -324,6 +347,7 @@ impl Simulation {
             Hop::Link(link) => {
                 packet.hop += 1;
                 let mut fate = Ending {
+                    seats: &mut self.seats,
                     counters: &mut self.counters,
                     cargo: &mut self.cargo,
                     buffers: &mut self.buffers,
@@ -373,26 +397,60 @@ impl Simulation {
 
     /// Sends what an agent wants to send, and notes when it wants to wake.
     fn pump(&mut self, seat: usize) {
-        while let Some(outgoing) = self.seats[seat]
-            .agent
-            .poll_transmit(self.now, &mut self.buffers)
-        {
-            self.inject(seat, outgoing);
-        }
+        let held = loop {
+            if let Some(free) = self.held_until(seat) {
+                break Some(free);
+            }
+            let agent = &mut self.seats[seat].agent;
+            match agent.poll_transmit(self.now, &mut self.buffers) {
+                Some(outgoing) => self.inject(seat, outgoing),
+                None => break None,
+            }
+        };
         let component = (self.links.len() + seat) as u32;
         let wake = self.seats[seat].agent.poll_timeout();
+        let wake = wake.into_iter().chain(held).min();
         // An agent that asks for the past is woken now: time does not go back.
         self.schedule.set(component, wake.map(|t| t.max(self.now)));
     }
 
+    /// When the first link may take another packet of this sender; `None` for now.
+    #[inline]
+    fn held_until(&mut self, seat: usize) -> Option<Instant> {
+        if self.seats[seat].first_link < AT_FIRST_LINK {
+            return None;
+        }
+        let Hop::Link(link) = self.hops[self.seats[seat].route as usize] else {
+            return None;
+        };
+        let mut fate = Ending {
+            seats: &mut self.seats,
+            counters: &mut self.counters,
+            cargo: &mut self.cargo,
+            buffers: &mut self.buffers,
+        };
+        let link = &mut self.links[link as usize];
+        link.run(self.now, &mut fate);
+        let next = link.next_departure();
+        next.filter(|_| self.seats[seat].first_link >= AT_FIRST_LINK)
+    }
+
     fn inject(&mut self, seat: usize, outgoing: Outgoing) {
-        let Outgoing { size, ecn, body } = outgoing;
+        let Outgoing {
+            size,
+            ecn,
+            priority,
+            body,
+        } = outgoing;
         let Seat {
             flow,
             direction,
             route,
+            ref mut first_link,
+            pace,
             ..
         } = self.seats[seat];
+        *first_link += u32::from(pace == Pace::FirstLink);
         let counters = &mut self.counters[flow.0 as usize];
         match direction {
             Direction::Forward => {
@@ -406,6 +464,7 @@ impl Simulation {
         }
         let mut packet = NetPacket::new(size, ecn, flow, direction);
         packet.hop = route;
+        packet.priority = priority;
         packet.slot = self.cargo.put(body);
         self.show(seat, &packet, End::Sent);
         self.forward(packet);
@@ -419,8 +478,14 @@ impl Simulation {
         while let Some((_, act)) = self.script.pop_if(|(at, _)| *at <= self.now) {
             match act {
                 Act::SetLink(id, config) => {
+                    let mut fate = Ending {
+                        seats: &mut self.seats,
+                        counters: &mut self.counters,
+                        cargo: &mut self.cargo,
+                        buffers: &mut self.buffers,
+                    };
                     let link = &mut self.links[id.0 as usize];
-                    link.set_config(self.now, *config);
+                    link.set_config_with(self.now, *config, &mut fate);
                     self.schedule.set(id.0, link.poll_at());
                 }
                 Act::EndWarmUp => self.end_warm_up(),
@@ -457,7 +522,14 @@ impl Simulation {
     }
 
     fn end_warm_up(&mut self) {
+        let mut fate = Ending {
+            seats: &mut self.seats,
+            counters: &mut self.counters,
+            cargo: &mut self.cargo,
+            buffers: &mut self.buffers,
+        };
         for link in &mut self.links {
+            link.run(self.now, &mut fate);
             link.reset_stats(self.now);
         }
         self.sampled.fill((0, 0));

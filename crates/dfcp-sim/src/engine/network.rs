@@ -1,13 +1,14 @@
 //! Puts a simulation together: links, flows with their routes and hosts, and what changes when.
 
-use super::agent::{Agent, Buffers};
+use super::agent::{Agent, Buffers, Pace};
 use super::dfcp::{self, DfcpConfig};
 use super::packet::Cargo;
+use super::published::{self, PublishedConfig};
 use super::schedule::{MAX_COMPONENTS, Schedule};
 use super::tcp::{TcpConfig, TcpSink, TcpSource};
 use super::udp::{UdpConfig, UdpSink, UdpSource};
 use super::{Act, Direction, FlowCounters, Hop, HopId, Samples, Seat, Simulation};
-use crate::link::{Link, LinkConfig, LinkConfigError};
+use crate::link::{Link, LinkConfig, LinkConfigError, LinkRate};
 use crate::packet::FlowId;
 use crate::queue::Shares;
 use crate::random::Seed;
@@ -48,6 +49,19 @@ pub enum Traffic {
     Udp(UdpConfig),
     /// The protocol core of this workspace.
     Dfcp(Box<DfcpConfig>),
+    /// DFCP as published.
+    Published(Box<PublishedConfig>),
+}
+
+impl Traffic {
+    /// What holds the sender back.
+    fn pace(&self) -> Pace {
+        match self {
+            Self::Tcp(_) | Self::Udp(_) => Pace::Own,
+            Self::Dfcp(config) => config.pace,
+            Self::Published(config) => config.pace,
+        }
+    }
 }
 
 /// What is known of a flow from the start.
@@ -243,6 +257,28 @@ impl Network {
                     });
                 }
             }
+            self.check_pace(flow)?;
+        }
+        Ok(())
+    }
+
+    /// Only a link with a rate can hold back a sender that has none of its own.
+    fn check_pace(&self, flow: &FlowConfig) -> Result<(), NetworkError> {
+        if flow.traffic.pace() == Pace::Own {
+            return Ok(());
+        }
+        let first = flow.forward.first();
+        let before = first.and_then(|link| self.links.get(link.0 as usize));
+        let changed = self.script.iter().filter_map(|(_, act)| match act {
+            Act::SetLink(link, config) if Some(link) == first => Some(&**config),
+            _ => None,
+        });
+        let mut configs = before.map(|link| &link.config).into_iter().chain(changed);
+        if before.is_none() || configs.any(|config| config.rate == LinkRate::Unlimited) {
+            return Err(NetworkError::Flow {
+                flow: flow.name.clone(),
+                reason: "a sender at line rate needs a first link with a rate".into(),
+            });
         }
         Ok(())
     }
@@ -290,6 +326,10 @@ impl Builder {
                 let (source, sink) = dfcp::pair(config, flow, id, seed);
                 (Box::new(source), Box::new(sink))
             }
+            Traffic::Published(config) => {
+                let (source, sink) = published::pair(config, flow, id, seed);
+                (Box::new(source), Box::new(sink))
+            }
         };
         let seats = self.seats.len() as u32;
         for (agent, direction, links, peer) in [
@@ -300,10 +340,12 @@ impl Builder {
             self.hops.extend(links.iter().map(|link| Hop::Link(link.0)));
             self.hops.push(Hop::Agent(peer));
             self.seats.push(Seat {
+                pace: agent.pace(),
                 agent,
                 flow: id,
                 direction,
                 route,
+                first_link: 0,
             });
         }
         self.flows.push(FlowInfo {

@@ -14,8 +14,19 @@ use super::settings::{
 use super::tree::{Entry, Fault, Node, Place, Table, Value};
 use super::{SCHEMA, Scenario, units};
 
-const SECTIONS: [&str; 11] = [
-    "schema", "title", "run", "topology", "link", "tcp", "dfcp", "udp", "flow", "change", "sweep",
+const SECTIONS: [&str; 12] = [
+    "schema",
+    "title",
+    "run",
+    "topology",
+    "link",
+    "tcp",
+    "dfcp",
+    "published",
+    "udp",
+    "flow",
+    "change",
+    "sweep",
 ];
 
 /// Reads and checks everything.
@@ -258,6 +269,8 @@ pub(super) fn canonical(document: &Document) -> Result<Table, Fault> {
     out.put("tcp", Value::Table(tcp.write()));
     let dfcp = section(root, "dfcp", DfcpSpec::default())?;
     out.put("dfcp", Value::Table(dfcp.write()));
+    let published = section(root, "published", PublishedSpec::default())?;
+    out.put("published", Value::Table(published.write()));
     let udp = section(root, "udp", UdpSettings::default())?;
     out.put("udp", Value::Table(udp.write()));
     let flows = match root.get("flow") {
@@ -302,7 +315,8 @@ fn canonical_links(root: &Table) -> Result<Table, Fault> {
 
 fn canonical_flow((index, node): (usize, &Node)) -> Result<Node, Fault> {
     let mut flow = FlowSettings::new(index).read(node, "[[flow]]")?.write();
-    let overrides = |entry: &&Entry| matches!(entry.key.as_str(), "tcp" | "dfcp" | "udp");
+    let overrides =
+        |entry: &&Entry| matches!(entry.key.as_str(), "tcp" | "dfcp" | "published" | "udp");
     for entry in node.table()?.0.iter().filter(overrides) {
         flow.set(entry.clone());
     }

@@ -14,6 +14,7 @@ use super::settings::{
 };
 use super::tree::{Fault, Node, Place, Table};
 use crate::engine::{UdpConfig, UdpPattern};
+use crate::link::LinkRate;
 use crate::random::Random;
 use crate::tcp::{Congestion, Sizes};
 use crate::topology::NodeKind;
@@ -24,6 +25,9 @@ const TIMESTAMPS: u32 = 12;
 
 /// Bytes of IPv4 and UDP headers.
 const UDP_HEADERS: u32 = 28;
+
+/// Bytes of the headers of IPv4 and of DFCP as published.
+const PUBLISHED_HEADERS: u32 = 44;
 
 /// The flows, and what is still open until the links are known.
 pub(super) struct Flows<'a> {
@@ -45,6 +49,7 @@ struct Entry<'a> {
 enum Transport {
     Tcp(TcpSettings, Congestion),
     Dfcp(DfcpSpec),
+    Published(PublishedSpec),
     Udp(UdpConfig),
 }
 
@@ -156,6 +161,8 @@ impl<'a> Flows<'a> {
             flow.protocol = entry.transport.settle(mtu, |section, key| {
                 stated(self.root, entry.node, section, key)
             })?;
+            let first = flow.forward.first().map(|link| &links[link.0]);
+            entry.check_line_rate(self.root, &flow.protocol, first)?;
             flow.size = entry.size(replicas[flow.entry], &flow.protocol)?;
             if let (ProtocolSpec::Tcp(tcp), Some(size)) = (&flow.protocol, flow.size)
                 && size.div_ceil(u64::from(tcp.sender.mss)) >= u64::from(u32::MAX)
@@ -170,6 +177,36 @@ impl<'a> Flows<'a> {
 }
 
 impl Entry<'_> {
+    /// What sends as fast as its first link takes it is held back by nothing else.
+    fn check_line_rate(
+        &self,
+        root: &Table,
+        protocol: &ProtocolSpec,
+        first: Option<&LinkSpec>,
+    ) -> Result<(), Fault> {
+        let (section, control) = match protocol {
+            ProtocolSpec::Dfcp(spec) => ("dfcp", spec.control),
+            ProtocolSpec::Published(spec) => ("published", spec.control),
+            ProtocolSpec::Tcp(_) | ProtocolSpec::Udp(_) => return Ok(()),
+        };
+        match first {
+            Some(link)
+                if control == ControlSpec::LineRate && link.config.rate == LinkRate::Unlimited =>
+            {
+                let message = format!(
+                    "`control`: \"line rate\" needs a rate at the first link, `{}`, which is \
+                     unlimited: give it one, or write a rate here",
+                    link.name
+                );
+                Err(Fault::new(
+                    stated(root, self.node, section, "control"),
+                    message,
+                ))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn place(&self, key: &str) -> Place {
         place(self.node, key)
     }
@@ -179,7 +216,7 @@ impl Entry<'_> {
         let payload = match protocol {
             ProtocolSpec::Tcp(tcp) => Some(u64::from(tcp.sender.mss)),
             ProtocolSpec::Udp(udp) => Some(u64::from(udp.packet.saturating_sub(UDP_HEADERS))),
-            ProtocolSpec::Dfcp(_) => None,
+            ProtocolSpec::Dfcp(_) | ProtocolSpec::Published(_) => None,
         };
         let in_packets = |packets: u64| match payload {
             Some(payload) => Ok(Some(packets.saturating_mul(payload))),
@@ -397,6 +434,7 @@ fn transport(root: &Table, settings: &FlowSettings, node: &Node) -> Result<Trans
     let key = protocol.section();
     let tcp = layered(TcpSettings::default(), root, node, "tcp")?;
     let dfcp = layered(DfcpSpec::default(), root, node, "dfcp")?;
+    let published = layered(PublishedSpec::default(), root, node, "published")?;
     let udp = layered(UdpSettings::default(), root, node, "udp")?;
     if tcp.sender.rto_min.is_zero() || tcp.sender.rto_min > tcp.sender.rto_max {
         let message = "`rto_min` is zero or greater than `rto_max`: write for example \"200 ms\"";
@@ -412,6 +450,7 @@ fn transport(root: &Table, settings: &FlowSettings, node: &Node) -> Result<Trans
         ProtocolName::TcpHTcp => Transport::Tcp(tcp, Congestion::HTcp),
         ProtocolName::TcpBbr => Transport::Tcp(tcp, Congestion::Bbr),
         ProtocolName::Auto => Transport::Dfcp(dfcp),
+        ProtocolName::Dfcp => Transport::Published(published),
         ProtocolName::UdpCbr | ProtocolName::UdpOnOff => {
             let UdpSettings {
                 packet,
@@ -463,6 +502,7 @@ impl Transport {
         match self {
             Self::Tcp(tcp, congestion) => ProtocolSpec::Tcp(tcp.config(*congestion, 0)),
             Self::Dfcp(dfcp) => ProtocolSpec::Dfcp(dfcp.clone()),
+            Self::Published(spec) => ProtocolSpec::Published(spec.clone()),
             Self::Udp(udp) => ProtocolSpec::Udp(udp.clone()),
         }
     }
@@ -507,6 +547,43 @@ impl Transport {
             }
             Self::Udp(udp) => Ok(ProtocolSpec::Udp(udp.clone())),
             Self::Dfcp(dfcp) => Ok(ProtocolSpec::Dfcp(dfcp.clone())),
+            Self::Published(spec) => published(spec, mtu, stated).map(ProtocolSpec::Published),
         }
     }
+}
+
+/// DFCP as published on a path of this MTU.
+fn published(
+    spec: &PublishedSpec,
+    mtu: u32,
+    stated: impl Fn(&str, &str) -> Place,
+) -> Result<PublishedSpec, Fault> {
+    let wrong = |key, message| Err(Fault::new(stated("published", key), message));
+    let largest = u16::try_from(mtu).unwrap_or(u16::MAX);
+    let packet = spec.mtu.unwrap_or(largest);
+    if packet > largest {
+        let message = format!("`mtu`: packets of {packet} B exceed the path's MTU of {mtu} B");
+        return wrong("mtu", message);
+    }
+    let room = u32::from(packet).saturating_sub(PUBLISHED_HEADERS);
+    let (block, symbol) = (spec.block, u32::from(spec.symbol));
+    if symbol > room {
+        let message = format!(
+            "`symbol`: {symbol} B do not fit a packet of {packet} B, which has {room} B beside \
+             its headers"
+        );
+        return wrong("symbol", message);
+    }
+    if !block.is_multiple_of(symbol) {
+        let message = format!(
+            "`block`: {block} B are no whole number of symbols of {symbol} B: write for example \
+             \"{} B\"",
+            block.next_multiple_of(symbol)
+        );
+        return wrong("block", message);
+    }
+    Ok(PublishedSpec {
+        mtu: Some(packet),
+        ..spec.clone()
+    })
 }

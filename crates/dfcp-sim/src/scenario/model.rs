@@ -8,6 +8,7 @@
 
 use std::collections::BTreeMap;
 
+use dfcp_proto::published::{Acknowledge, Codec, Degrees, Moment, Sending};
 use dfcp_proto::{Duration, Instant, Rate, SchemeId};
 
 use crate::engine::{DfcpPayload, TcpConfig, UdpConfig, UdpPattern};
@@ -116,6 +117,8 @@ pub enum ProtocolSpec {
     Tcp(TcpConfig),
     /// A connection of the protocol core, `dfcp-proto`.
     Dfcp(DfcpSpec),
+    /// DFCP as published.
+    Published(PublishedSpec),
     /// UDP cross traffic.
     Udp(UdpConfig),
 }
@@ -141,6 +144,37 @@ pub struct DfcpSpec {
     pub send_buffer: u64,
     /// Speed of one multiply-accumulate over a symbol, charged as time; `None` costs nothing.
     pub coding_rate: Option<Rate>,
+}
+
+/// A connection of DFCP as published (`dfcp_proto::published`).
+#[derive(Clone, Debug, PartialEq)]
+pub struct PublishedSpec {
+    /// Most unacknowledged blocks.
+    pub window: u32,
+    /// ε: a block is complete at (1 + ε) k symbols.
+    pub redundancy: f64,
+    /// When the sender has sent enough of a block.
+    pub sending: Sending,
+    /// Which acknowledgements are sent.
+    pub acknowledge: Acknowledge,
+    /// When a block is acknowledged.
+    pub moment: Moment,
+    /// Whether blocks are encoded.
+    pub encoding: Codec,
+    /// Whether blocks are decoded.
+    pub decoding: Codec,
+    /// Bytes of a block; a whole number of symbols.
+    pub block: u32,
+    /// Bytes of a symbol.
+    pub symbol: u16,
+    /// Degrees of LT symbols.
+    pub distribution: Degrees,
+    /// The rate controller; never the profile's.
+    pub control: ControlSpec,
+    /// Whether payload bytes exist.
+    pub payload: DfcpPayload,
+    /// Largest IP packet, bytes; `None` until the path is known.
+    pub mtu: Option<u16>,
 }
 
 /// A profile of the protocol core.
@@ -175,6 +209,7 @@ impl ProtocolSpec {
             Self::Dfcp(dfcp) => match dfcp.profile {
                 ProfileSpec::Auto => "auto",
             },
+            Self::Published(_) => "dfcp",
             Self::Udp(udp) => match udp.pattern {
                 UdpPattern::Constant => "udp-cbr",
                 // No file asks for it.

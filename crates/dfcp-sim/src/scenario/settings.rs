@@ -13,6 +13,7 @@ use crate::topology::{self, Graph};
 mod flow;
 mod link;
 mod loss;
+mod published;
 mod queue;
 mod transport;
 

@@ -229,7 +229,7 @@ impl Section for DfcpSpec {
 }
 
 /// `"profile"`, `"line rate"`, or a rate.
-struct Control;
+pub(super) struct Control;
 
 impl Codec<ControlSpec> for Control {
     fn read(&self, node: &Node) -> Result<ControlSpec, Fault> {
