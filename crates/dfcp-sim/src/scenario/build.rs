@@ -234,7 +234,9 @@ fn changes(
             };
             let (before, config) = (config(&wire.settings)?, config(&now[index])?);
             let same_weights = now[index].queue.weights == wire.settings.queue.weights;
-            if config.queue.discipline != before.queue.discipline || !same_weights {
+            let same_kind = config.queue.discipline == before.queue.discipline
+                && config.queue.priority == before.queue.priority;
+            if !same_kind || !same_weights {
                 let place = node.table()?.get("queue").map_or(node.place, |q| q.place);
                 let message = "a change cannot replace a queue's discipline, its parameters or \
                                weights while packets wait in it, only its `limit`";
