@@ -238,8 +238,8 @@ fn changes(
                 && config.queue.priority == before.queue.priority;
             if !same_kind || !same_weights {
                 let place = node.table()?.get("queue").map_or(node.place, |q| q.place);
-                let message = "a change cannot replace a queue's discipline, its parameters or \
-                               weights while packets wait in it, only its `limit`";
+                let message = "a change cannot replace a queue's discipline, its parameters, \
+                               priority or weights while packets wait in it, only its `limit`";
                 return Err(Fault::new(place, message));
             }
             changes.push(ChangeSpec {
