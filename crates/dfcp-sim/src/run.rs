@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use dfcp_proto::published::{self, Carrier, Redundancy};
-use dfcp_proto::rate::{FixedRate, MaxRate, RateController};
+use dfcp_proto::rate::MaxRate;
 use dfcp_proto::{Duration, Instant, Payload, Profile, TransportConfig};
 
 use crate::engine::{
@@ -13,7 +13,7 @@ use crate::engine::{
 };
 use crate::report::RunReport;
 use crate::scenario::{
-    ControlSpec, DfcpSpec, EndSpec, LinkIndex, LinkSpec, ProfileSpec, ProtocolSpec, PublishedSpec,
+    ControlLaw, DfcpSpec, EndSpec, LinkIndex, LinkSpec, ProfileSpec, ProtocolSpec, PublishedSpec,
     Scenario,
 };
 
@@ -159,11 +159,10 @@ fn dfcp(spec: &DfcpSpec) -> DfcpConfig {
     };
     let scheme = spec.code.unwrap_or(profile.scheme);
     profile = profile.with_scheme(scheme, spec.block_symbols.unwrap_or(0));
-    profile = match spec.control {
-        ControlSpec::Profile => profile,
-        ControlSpec::Fixed(rate) => profile.with_fixed_rate(rate),
-        ControlSpec::LineRate => profile.with_max_rate(),
-    };
+    let control = spec.control;
+    if control.law != ControlLaw::Profile {
+        profile = profile.with_rate(move || control.controller().unwrap_or(Box::new(MaxRate)));
+    }
     let block_symbols = profile.block_symbols;
     let transport = TransportConfig::default()
         .profile(profile)
@@ -176,14 +175,14 @@ fn dfcp(spec: &DfcpSpec) -> DfcpConfig {
         block_symbols,
         payload: spec.payload,
         coding_rate: spec.coding_rate,
-        pace: pace(spec.control),
+        pace: pace(spec.control.law),
     }
 }
 
-fn pace(control: ControlSpec) -> Pace {
-    match control {
-        ControlSpec::LineRate => Pace::FirstLink,
-        ControlSpec::Profile | ControlSpec::Fixed(_) => Pace::Own,
+fn pace(law: ControlLaw) -> Pace {
+    match law {
+        ControlLaw::LineRate => Pace::FirstLink,
+        _ => Pace::Own,
     }
 }
 
@@ -218,16 +217,11 @@ fn published(spec: &PublishedSpec) -> PublishedConfig {
     config.send_buffer = window + u64::from(spec.block);
     config.receive_budget = u64::MAX;
     let control = spec.control;
-    config.rate = Arc::new(move || -> Box<dyn RateController> {
-        match control {
-            ControlSpec::Fixed(rate) => Box::new(FixedRate::new(rate)),
-            ControlSpec::LineRate | ControlSpec::Profile => Box::new(MaxRate),
-        }
-    });
+    config.rate = Arc::new(move || control.controller().unwrap_or(Box::new(MaxRate)));
     PublishedConfig {
         client: config.clone(),
         server: config,
-        pace: pace(control),
+        pace: pace(control.law),
     }
 }
 

@@ -13,6 +13,7 @@
 //! [`Scenario::to_toml_with_defaults`] writes reads back as the same scenario.
 
 mod build;
+mod control;
 mod document;
 mod fields;
 mod flows;
@@ -26,6 +27,7 @@ mod tests;
 mod tree;
 mod units;
 
+pub use control::{ControlLaw, ControlSpec};
 pub use document::Document;
 pub use model::*;
 pub use sweep::{Parameter, Point, Sweep};

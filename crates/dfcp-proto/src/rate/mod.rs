@@ -3,13 +3,20 @@
 //! A controller sees packets only, never blocks or symbols: coding cannot hide loss, delay or
 //! congestion marks from it.
 
+mod delivery;
 mod fixed;
+mod marked;
 mod path_history;
 mod path_loss;
 mod path_model;
+mod probe_gap;
+mod probe_rate;
 
 pub use fixed::{FixedRate, MaxRate, Ordered};
+pub use marked::Marked;
 pub use path_model::PathModel;
+pub use probe_gap::ProbeGap;
+pub use probe_rate::ProbeRate;
 
 use crate::packet::RttEstimator;
 use crate::time::{Duration, Instant, Rate};

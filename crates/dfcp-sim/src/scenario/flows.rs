@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use dfcp_proto::{Duration, Instant};
 
 use super::build::show;
+use super::control::ControlLaw;
 use super::fields::{Section, nearest};
 use super::model::*;
 use super::network::{Network, RANDOM};
@@ -191,7 +192,8 @@ impl Entry<'_> {
         };
         match first {
             Some(link)
-                if control == ControlSpec::LineRate && link.config.rate == LinkRate::Unlimited =>
+                if control.law == ControlLaw::LineRate
+                    && link.config.rate == LinkRate::Unlimited =>
             {
                 let message = format!(
                     "`control`: \"line rate\" needs a rate at the first link, `{}`, which is \
@@ -559,6 +561,10 @@ fn published(
     stated: impl Fn(&str, &str) -> Place,
 ) -> Result<PublishedSpec, Fault> {
     let wrong = |key, message| Err(Fault::new(stated("published", key), message));
+    if spec.control.law == ControlLaw::Profile {
+        let message = "`control`: DFCP as published has no profile: write \"line rate\" or a rate";
+        return wrong("control", message.to_owned());
+    }
     let largest = u16::try_from(mtu).unwrap_or(u16::MAX);
     let packet = spec.mtu.unwrap_or(largest);
     if packet > largest {

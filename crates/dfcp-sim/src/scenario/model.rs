@@ -14,6 +14,7 @@ use dfcp_proto::{Duration, Instant, Rate, SchemeId};
 use crate::engine::{DfcpPayload, TcpConfig, UdpConfig, UdpPattern};
 use crate::link::LinkConfig;
 use crate::random::Seed;
+use crate::scenario::control::ControlSpec;
 use crate::tcp::Congestion;
 
 /// Settings of the whole run.
@@ -182,17 +183,6 @@ pub struct PublishedSpec {
 pub enum ProfileSpec {
     /// The flagship.
     Auto,
-}
-
-/// A rate controller of the protocol core.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ControlSpec {
-    /// The profile's.
-    Profile,
-    /// This rate, without backing off.
-    Fixed(Rate),
-    /// As fast as the first link takes it.
-    LineRate,
 }
 
 impl ProtocolSpec {

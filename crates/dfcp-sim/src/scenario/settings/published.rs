@@ -2,9 +2,9 @@
 
 use dfcp_proto::published::{Acknowledge, Codec as Coding, Degrees, Moment, Sending};
 
-use super::transport::Control;
 use crate::engine::DfcpPayload;
-use crate::scenario::fields::{Bytes, Codec, Count, Fields, Number, OneOf, OrWord, Section, fault};
+use crate::scenario::control::{ControlLaw, ControlSpec};
+use crate::scenario::fields::{Bytes, Codec, Count, Fields, Number, OneOf, OrWord, Section};
 use crate::scenario::model::*;
 use crate::scenario::tree::{Fault, Node, Value};
 
@@ -22,7 +22,10 @@ impl Default for PublishedSpec {
             block: 63_536,
             symbol: 1,
             distribution: Degrees::Shokrollahi,
-            control: ControlSpec::LineRate,
+            control: ControlSpec {
+                law: ControlLaw::LineRate,
+                ..ControlSpec::default()
+            },
             payload: DfcpPayload::Virtual,
             mtu: None,
         }
@@ -52,7 +55,7 @@ impl Section for PublishedSpec {
         f.item("block", &mut self.block, Bytes(64, 1 << 30));
         f.item("symbol", &mut self.symbol, Bytes(1, 65_000));
         f.item("distribution", &mut self.distribution, Distribution);
-        f.item("control", &mut self.control, PublishedControl);
+        self.control.fields(f);
         f.item("payload", &mut self.payload, OneOf(&payloads));
         f.item("mtu", &mut self.mtu, OrWord("path", Bytes(128, 65_535)));
     }
@@ -178,24 +181,5 @@ impl Codec<Degrees> for Distribution {
             // No file asks for another.
             _ => None,
         }
-    }
-}
-
-/// [`Control`], of which `"profile"` means nothing here.
-struct PublishedControl;
-
-impl Codec<ControlSpec> for PublishedControl {
-    fn read(&self, node: &Node) -> Result<ControlSpec, Fault> {
-        match Control.read(node)? {
-            ControlSpec::Profile => fault(
-                node,
-                "DFCP as published has no profile: write \"line rate\" or a rate",
-            ),
-            control => Ok(control),
-        }
-    }
-
-    fn write(&self, value: &ControlSpec) -> Option<Value> {
-        Control.write(value)
     }
 }
