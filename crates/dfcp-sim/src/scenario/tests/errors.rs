@@ -169,37 +169,37 @@ fn errors_name_the_line_and_what_would_be_right() {
         (
             "protocol = \"tcp-cubic\"",
             "protocol = \"dfcp\"\npublished = { sending = { fixd = 0.1 } }",
-            13,
+            14,
             &["no key `fixd`", "`fixed`"],
         ),
         (
             "protocol = \"tcp-cubic\"",
             "protocol = \"dfcp\"\npublished = { sending = \"greedy\" }",
-            13,
+            14,
             &["\"rateless\"", "{ fixed = 0.1 }"],
         ),
         (
             "protocol = \"tcp-cubic\"",
             "protocol = \"dfcp\"\npublished = { control = \"profile\" }",
-            13,
+            14,
             &["no profile", "\"line rate\""],
         ),
         (
             "protocol = \"tcp-cubic\"",
             "protocol = \"dfcp\"\npublished = { block = \"1001 B\", symbol = \"10 B\" }",
-            13,
+            14,
             &["no whole number of symbols", "\"1010 B\""],
         ),
         (
             "protocol = \"tcp-cubic\"",
             "protocol = \"dfcp\"\npublished = { symbol = \"1457 B\" }",
-            13,
+            14,
             &["`symbol`: 1457 B do not fit", "1456 B"],
         ),
         (
             "protocol = \"tcp-cubic\"",
             "protocol = \"dfcp\"\npublished = { mtu = \"9000 B\" }",
-            13,
+            14,
             &["exceed the path's MTU of 1500 B"],
         ),
         (
