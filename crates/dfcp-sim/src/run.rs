@@ -8,8 +8,8 @@ use dfcp_proto::rate::MaxRate;
 use dfcp_proto::{Duration, Instant, Payload, Profile, TransportConfig};
 
 use crate::engine::{
-    DfcpConfig, DfcpPayload, FlowConfig, LinkId, Network, NetworkError, Observer, Pace,
-    PublishedConfig, Simulation, Traffic,
+    ControllerConfig, DfcpConfig, DfcpPayload, FlowConfig, LinkId, Network, NetworkError, Observer,
+    Pace, PublishedConfig, Simulation, Traffic,
 };
 use crate::report::RunReport;
 use crate::scenario::{
@@ -91,6 +91,13 @@ pub fn build(scenario: &Scenario) -> Result<Simulation, NetworkError> {
     for change in &scenario.changes {
         let link = LinkId(change.link.0 as u32);
         network.change_link(change.at, link, change.config.clone());
+    }
+    if let Some(controller) = &scenario.controller {
+        network.control(ControllerConfig {
+            response: controller.response,
+            error: controller.error,
+            weights: classes.weights.values().copied().collect(),
+        });
     }
     if !scenario.run.warmup.is_zero() {
         network.warm_up_until(Instant::ZERO + scenario.run.warmup);
@@ -182,6 +189,7 @@ fn dfcp(spec: &DfcpSpec) -> DfcpConfig {
 fn pace(law: ControlLaw) -> Pace {
     match law {
         ControlLaw::LineRate => Pace::FirstLink,
+        ControlLaw::Ordered => Pace::Orders,
         _ => Pace::Own,
     }
 }

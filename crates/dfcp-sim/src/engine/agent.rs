@@ -28,7 +28,8 @@ pub trait Agent: Debug + Send {
         Pace::Own
     }
 
-    /// A network controller allows this rate of IP packets.
+    /// A network controller allows this rate, of what its pacer counts: IP packets without their IP
+    /// and UDP headers.
     fn order_rate(&mut self, now: Instant, rate: Rate) {
         let _ = (now, rate);
     }
@@ -40,6 +41,8 @@ pub enum Pace {
     /// Its own rate control.
     #[default]
     Own,
+    /// Its own rate control, which follows the orders of a network controller.
+    Orders,
     /// Its first link: it sends as fast as that takes packets, and queues none before it.
     FirstLink,
 }

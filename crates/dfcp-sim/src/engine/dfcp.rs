@@ -59,6 +59,8 @@ pub(super) struct DfcpHost {
     payload: DfcpPayload,
     block_symbols: u32,
     pace: Pace,
+    /// Of a controller, before there is a connection to follow it.
+    ordered: Option<Rate>,
     cpu: Cpu,
     /// Datagrams that came while the processor was busy.
     inbox: VecDeque<(Ecn, Vec<u8>)>,
@@ -138,6 +140,7 @@ pub(super) fn pair(
         remote,
         handle: None,
         channel: None,
+        ordered: None,
         pace: source.as_ref().map_or(Pace::Own, |_| config.pace),
         source,
         payload: config.payload,
@@ -305,6 +308,10 @@ impl DfcpHost {
                 .connect(now, self.remote, Some(source.peer), source.config.clone())
                 .ok();
             self.dirty = true;
+            if let Some(rate) = self.ordered {
+                self.order_rate(now, rate);
+            }
+            return;
         }
         if source.stop.is_some_and(|stop| stop <= now) {
             source.state = Sending::Stopped;
@@ -428,6 +435,14 @@ impl Agent for DfcpHost {
 
     fn pace(&self) -> Pace {
         self.pace
+    }
+
+    fn order_rate(&mut self, now: Instant, rate: Rate) {
+        self.ordered = Some(rate);
+        self.dirty = true;
+        if let Some(connection) = self.connection() {
+            connection.order_rate(now, rate);
+        }
     }
 }
 

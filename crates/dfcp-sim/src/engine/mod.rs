@@ -12,23 +12,26 @@
 //! - every component draws from a random stream named after it;
 //! - memory holds what is in flight and the samples asked for, nothing that grows with time.
 
-use crate::link::{Link, LinkConfig};
+use crate::link::Link;
 use crate::packet::{DropCause, Drops, Fate, FlowId};
 use dfcp_proto::{Duration, Instant};
 use std::ops::Sub;
 
 mod agent;
+mod controller;
 mod dfcp;
 mod network;
 mod packet;
 mod published;
 mod schedule;
+mod script;
 mod tcp;
 #[cfg(test)]
 mod tests;
 mod udp;
 
 pub use agent::{Agent, Arrival, Buffers, Outgoing, Pace, Progress};
+pub use controller::{Claim, ControllerConfig, max_min};
 pub use dfcp::{DfcpConfig, DfcpPayload};
 pub use network::{FlowConfig, FlowInfo, LinkId, Network, NetworkError, Traffic};
 pub use packet::{Body, NetPacket};
@@ -36,8 +39,10 @@ pub use published::PublishedConfig;
 pub use tcp::TcpConfig;
 pub use udp::{Lengths, UdpConfig, UdpPattern};
 
+use controller::Controller;
 use packet::Cargo;
 use schedule::Schedule;
+use script::Act;
 
 /// Index into [`Simulation::hops`]: the next stop of a packet.
 pub(crate) type HopId = u32;
@@ -56,15 +61,6 @@ pub enum Direction {
     Forward,
     /// Back: acknowledgements.
     Backward,
-}
-
-/// Something that happens by the clock.
-#[derive(Clone, Debug)]
-pub(crate) enum Act {
-    /// A link changes.
-    SetLink(LinkId, Box<LinkConfig>),
-    /// Counting begins anew.
-    EndWarmUp,
 }
 
 /// What the packets of one flow did; IP bytes.
@@ -224,6 +220,7 @@ pub struct Simulation {
     warm: (Instant, Vec<FlowCounters>),
     cargo: Cargo,
     buffers: Buffers,
+    controller: Option<Controller>,
     events: u64,
     observer: Option<Observer>,
     /// Whether the hosts were asked what they send at time zero: an observer is to see it.
@@ -376,6 +373,9 @@ impl Simulation {
         let agent = &mut self.seats[seat].agent;
         agent.receive(self.now, arrival, &mut self.buffers);
         self.pump(seat);
+        if self.controller.is_some() && packet.direction == Direction::Forward {
+            self.watch(packet.flow);
+        }
     }
 
     fn show(&mut self, seat: usize, packet: &NetPacket, end: End) {
@@ -468,73 +468,6 @@ impl Simulation {
         packet.slot = self.cargo.put(body);
         self.show(seat, &packet, End::Sent);
         self.forward(packet);
-    }
-
-    /// Does what the script has for now.
-    fn act(&mut self) {
-        if self.next_sample == Some(self.now) {
-            self.sample();
-        }
-        while let Some((_, act)) = self.script.pop_if(|(at, _)| *at <= self.now) {
-            match act {
-                Act::SetLink(id, config) => {
-                    let mut fate = Ending {
-                        seats: &mut self.seats,
-                        counters: &mut self.counters,
-                        cargo: &mut self.cargo,
-                        buffers: &mut self.buffers,
-                    };
-                    let link = &mut self.links[id.0 as usize];
-                    link.set_config_with(self.now, *config, &mut fate);
-                    self.schedule.set(id.0, link.poll_at());
-                }
-                Act::EndWarmUp => self.end_warm_up(),
-            }
-        }
-        self.plan();
-    }
-
-    /// Notes when the script goes on.
-    fn plan(&mut self) {
-        let component = (self.links.len() + self.seats.len()) as u32;
-        let next = self.script.last().map(|(at, _)| *at);
-        let next = next.into_iter().chain(self.next_sample).min();
-        self.schedule.set(component, None);
-        self.schedule.set(component, next);
-    }
-
-    fn sample(&mut self) {
-        for flow in 0..self.flows.len() {
-            let delivered = self.sink(FlowId(flow as u32)).progress().delivered;
-            self.samples.delivered[flow].push(delivered);
-        }
-        for ((id, samples), before) in self.samples.links.iter_mut().zip(&mut self.sampled) {
-            let link = &self.links[id.0 as usize];
-            let now = (link.stats().packets_in, link.stats().drops.total());
-            samples.push(LinkSample {
-                packets_in: now.0 - before.0,
-                dropped: now.1 - before.1,
-                queued: link.queued_packets() as u64,
-            });
-            *before = now;
-        }
-        self.next_sample = Some(self.now + self.samples.interval);
-    }
-
-    fn end_warm_up(&mut self) {
-        let mut fate = Ending {
-            seats: &mut self.seats,
-            counters: &mut self.counters,
-            cargo: &mut self.cargo,
-            buffers: &mut self.buffers,
-        };
-        for link in &mut self.links {
-            link.run(self.now, &mut fate);
-            link.reset_stats(self.now);
-        }
-        self.sampled.fill((0, 0));
-        let counters = self.flows.iter().map(|flow| self.counters(flow.id));
-        self.warm = (self.now, counters.collect());
     }
 }
 

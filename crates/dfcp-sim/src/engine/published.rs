@@ -6,6 +6,7 @@ use super::packet::Body;
 use crate::packet::{Ecn, FlowId};
 use crate::pair::pattern;
 use crate::random::Seed;
+use dfcp_proto::published::header::HEADER_LEN;
 use dfcp_proto::published::{Config, Connection, ConnectionHandle, Endpoint, Event, Listen, Read};
 use dfcp_proto::{Instant, Payload, Rate};
 use std::net::SocketAddr;
@@ -23,7 +24,7 @@ pub struct PublishedConfig {
 }
 
 /// DFCP travels in IPv4 packets without options.
-const IP_HEADER: u32 = 20;
+pub(super) const IP_HEADER: u32 = 20;
 /// DFCP port of the receiver.
 const PORT: u16 = 4433;
 /// Bytes written or read at a time, where they are real.
@@ -40,6 +41,8 @@ pub(super) struct PublishedHost {
     /// Bytes that the flow has; known to the receiver so that it can tell when it has them.
     size: Option<u64>,
     pace: Pace,
+    /// Of a controller, before there is a connection to follow it.
+    ordered: Option<Rate>,
     /// Of the endpoint, as it last was.
     timeout: Option<Instant>,
     now: Instant,
@@ -70,6 +73,14 @@ enum Sending {
     Full,
     Finished,
     Stopped,
+}
+
+/// Bytes of the IP packets that carry data.
+pub(super) fn packet_size(config: &Config) -> u32 {
+    let headers = IP_HEADER + HEADER_LEN as u32;
+    let symbol = u32::from(config.code.symbol_size).max(1);
+    let symbols = u32::from(config.mtu).saturating_sub(headers) / symbol;
+    headers + symbols * symbol
 }
 
 /// The two ends of a flow.
@@ -105,6 +116,7 @@ pub(super) fn pair(
         size: flow.size,
         pace: source.as_ref().map_or(Pace::Own, |_| config.pace),
         source,
+        ordered: None,
         timeout: None,
         now: Instant::ZERO,
         read: 0,
@@ -132,6 +144,10 @@ impl PublishedHost {
                 .endpoint
                 .connect(now, self.remote, PORT, source.config.clone())
                 .ok();
+            if let Some(rate) = self.ordered {
+                self.order_rate(now, rate);
+            }
+            return;
         }
         if source.stop.is_some_and(|stop| stop <= now) {
             source.state = Sending::Stopped;
@@ -307,7 +323,7 @@ impl Agent for PublishedHost {
     }
 
     fn order_rate(&mut self, now: Instant, rate: Rate) {
-        self.now = now;
+        self.ordered = Some(rate);
         if let Some(connection) = self.handle.and_then(|h| self.endpoint.connection(h)) {
             connection.order_rate(now, rate);
         }

@@ -14,7 +14,7 @@ use super::settings::{
 use super::tree::{Entry, Fault, Node, Place, Table, Value};
 use super::{SCHEMA, Scenario, units};
 
-const SECTIONS: [&str; 12] = [
+const SECTIONS: [&str; 13] = [
     "schema",
     "title",
     "run",
@@ -25,6 +25,7 @@ const SECTIONS: [&str; 12] = [
     "published",
     "udp",
     "flow",
+    "controller",
     "change",
     "sweep",
 ];
@@ -50,6 +51,11 @@ pub(super) fn build(document: &Document) -> Result<Scenario, Fault> {
     }
     flows.settle(&links)?;
     check_weights(&network, &links, &flows.flows)?;
+    let controller = match root.get("controller") {
+        Some(node) => Some(ControllerSpec::default().read(node, "[controller]")?),
+        None => None,
+    };
+    flows.check_orders(controller.is_some())?;
     let changes = changes(document, &network, rtt)?;
     let canonical = canonical(document)?.to_string();
     Ok(Scenario {
@@ -60,6 +66,7 @@ pub(super) fn build(document: &Document) -> Result<Scenario, Fault> {
             .collect(),
         links,
         flows: flows.flows,
+        controller,
         changes,
         hash: document.hash(&canonical),
         canonical,
@@ -281,6 +288,10 @@ pub(super) fn canonical(document: &Document) -> Result<Table, Fault> {
     };
     let flows: Result<Vec<Node>, Fault> = flows.iter().enumerate().map(canonical_flow).collect();
     out.put("flow", Value::Array(flows?));
+    if let Some(node) = root.get("controller") {
+        let controller = ControllerSpec::default().read(node, "[controller]")?;
+        out.put("controller", Value::Table(controller.write()));
+    }
     if let Some(changes) = root.entry("change") {
         out.set(changes.clone());
     }

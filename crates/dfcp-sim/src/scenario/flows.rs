@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use dfcp_proto::{Duration, Instant};
 
 use super::build::show;
-use super::control::ControlLaw;
+use super::control::{ControlLaw, ControlSpec};
 use super::fields::{Section, nearest};
 use super::model::*;
 use super::network::{Network, RANDOM};
@@ -17,18 +17,11 @@ use super::tree::{Fault, Node, Place, Table};
 use crate::engine::{UdpConfig, UdpPattern};
 use crate::link::LinkRate;
 use crate::random::Random;
-use crate::tcp::{Congestion, Sizes};
+use crate::tcp::Congestion;
 use crate::topology::NodeKind;
-
-/// Bytes of IPv4 and TCP headers, and of the timestamp option.
-const TCP_HEADERS: u32 = 40;
-const TIMESTAMPS: u32 = 12;
 
 /// Bytes of IPv4 and UDP headers.
 const UDP_HEADERS: u32 = 28;
-
-/// Bytes of the headers of IPv4 and of DFCP as published.
-const PUBLISHED_HEADERS: u32 = 44;
 
 /// The flows, and what is still open until the links are known.
 pub(super) struct Flows<'a> {
@@ -46,8 +39,9 @@ struct Entry<'a> {
     sizes: Random,
 }
 
+/// What a flow speaks, before its path is known.
 #[derive(Clone)]
-enum Transport {
+pub(super) enum Transport {
     Tcp(TcpSettings, Congestion),
     Dfcp(DfcpSpec),
     Published(PublishedSpec),
@@ -143,6 +137,22 @@ impl<'a> Flows<'a> {
         Ok(())
     }
 
+    /// Whoever waits for orders has somebody to give them.
+    pub fn check_orders(&self, controlled: bool) -> Result<(), Fault> {
+        let waiting = self.flows.iter().find_map(|flow| {
+            let (section, control) = control(&flow.protocol)?;
+            (control.law == ControlLaw::Ordered).then_some((flow, section))
+        });
+        match waiting {
+            Some((flow, section)) if !controlled => Err(Fault::new(
+                stated(self.root, self.entries[flow.entry].node, section, "control"),
+                "`control`: nobody gives orders: write a section [controller], for example with \
+                 response = \"50 ms\"",
+            )),
+            _ => Ok(()),
+        }
+    }
+
     /// The round-trip propagation delay of the first flow.
     pub fn first_rtt(&self) -> Duration {
         let Some(flow) = self.flows.first() else {
@@ -185,10 +195,8 @@ impl Entry<'_> {
         protocol: &ProtocolSpec,
         first: Option<&LinkSpec>,
     ) -> Result<(), Fault> {
-        let (section, control) = match protocol {
-            ProtocolSpec::Dfcp(spec) => ("dfcp", spec.control),
-            ProtocolSpec::Published(spec) => ("published", spec.control),
-            ProtocolSpec::Tcp(_) | ProtocolSpec::Udp(_) => return Ok(()),
+        let Some((section, control)) = control(protocol) else {
+            return Ok(());
         };
         match first {
             Some(link)
@@ -235,6 +243,15 @@ impl Entry<'_> {
             SizeSettings::Uniform(from, to) => Ok(Some(uniform(*from, *to))),
             SizeSettings::UniformPackets(from, to) => in_packets(uniform(*from, *to)),
         }
+    }
+}
+
+/// The rate control of a protocol that has one to choose, and the section that says so.
+fn control(protocol: &ProtocolSpec) -> Option<(&'static str, ControlSpec)> {
+    match protocol {
+        ProtocolSpec::Dfcp(spec) => Some(("dfcp", spec.control)),
+        ProtocolSpec::Published(spec) => Some(("published", spec.control)),
+        ProtocolSpec::Tcp(_) | ProtocolSpec::Udp(_) => None,
     }
 }
 
@@ -497,99 +514,4 @@ fn stated(root: &Table, flow: &Node, section: &str, key: &str) -> Place {
         .filter_map(|layer| layer.table().ok());
     let found = layers.find_map(|table| table.get(key));
     found.map_or(flow.place, |node| node.place)
-}
-
-impl Transport {
-    fn placeholder(&self) -> ProtocolSpec {
-        match self {
-            Self::Tcp(tcp, congestion) => ProtocolSpec::Tcp(tcp.config(*congestion, 0)),
-            Self::Dfcp(dfcp) => ProtocolSpec::Dfcp(dfcp.clone()),
-            Self::Published(spec) => ProtocolSpec::Published(spec.clone()),
-            Self::Udp(udp) => ProtocolSpec::Udp(udp.clone()),
-        }
-    }
-
-    /// The protocol on a path of this MTU.
-    fn settle(
-        &self,
-        mtu: u32,
-        stated: impl Fn(&str, &str) -> Place,
-    ) -> Result<ProtocolSpec, Fault> {
-        match self {
-            Self::Tcp(tcp, congestion) => {
-                let options = match (tcp.sender.timestamps, tcp.sender.sizes) {
-                    (true, Sizes::Wire) => TIMESTAMPS,
-                    _ => 0,
-                };
-                let room = mtu.saturating_sub(TCP_HEADERS + options);
-                let mss = tcp.mss.unwrap_or(room);
-                if mss == 0 || mss > room {
-                    let message = format!(
-                        "`mss`: segments of {mss} B do not fit the path: its MTU of {mtu} B leaves \
-                         {room} B beside the headers"
-                    );
-                    return Err(Fault::new(stated("tcp", "mss"), message));
-                }
-                let windows = [
-                    ("send_window", tcp.sender.send_buffer),
-                    ("receive_window", tcp.receive_window),
-                ];
-                for (key, window) in windows {
-                    if let Some(bytes) = window.filter(|bytes| *bytes < u64::from(mss)) {
-                        let message = format!("`{key}`: {bytes} B hold no segment of {mss} B");
-                        return Err(Fault::new(stated("tcp", key), message));
-                    }
-                }
-                Ok(ProtocolSpec::Tcp(tcp.config(*congestion, mss)))
-            }
-            Self::Udp(udp) if udp.packet > mtu => {
-                let packet = udp.packet;
-                let message = format!("`packet`: {packet} B exceed the path's MTU of {mtu} B");
-                Err(Fault::new(stated("udp", "packet"), message))
-            }
-            Self::Udp(udp) => Ok(ProtocolSpec::Udp(udp.clone())),
-            Self::Dfcp(dfcp) => Ok(ProtocolSpec::Dfcp(dfcp.clone())),
-            Self::Published(spec) => published(spec, mtu, stated).map(ProtocolSpec::Published),
-        }
-    }
-}
-
-/// DFCP as published on a path of this MTU.
-fn published(
-    spec: &PublishedSpec,
-    mtu: u32,
-    stated: impl Fn(&str, &str) -> Place,
-) -> Result<PublishedSpec, Fault> {
-    let wrong = |key, message| Err(Fault::new(stated("published", key), message));
-    if spec.control.law == ControlLaw::Profile {
-        let message = "`control`: DFCP as published has no profile: write \"line rate\" or a rate";
-        return wrong("control", message.to_owned());
-    }
-    let largest = u16::try_from(mtu).unwrap_or(u16::MAX);
-    let packet = spec.mtu.unwrap_or(largest);
-    if packet > largest {
-        let message = format!("`mtu`: packets of {packet} B exceed the path's MTU of {mtu} B");
-        return wrong("mtu", message);
-    }
-    let room = u32::from(packet).saturating_sub(PUBLISHED_HEADERS);
-    let (block, symbol) = (spec.block, u32::from(spec.symbol));
-    if symbol > room {
-        let message = format!(
-            "`symbol`: {symbol} B do not fit a packet of {packet} B, which has {room} B beside \
-             its headers"
-        );
-        return wrong("symbol", message);
-    }
-    if !block.is_multiple_of(symbol) {
-        let message = format!(
-            "`block`: {block} B are no whole number of symbols of {symbol} B: write for example \
-             \"{} B\"",
-            block.next_multiple_of(symbol)
-        );
-        return wrong("block", message);
-    }
-    Ok(PublishedSpec {
-        mtu: Some(packet),
-        ..spec.clone()
-    })
 }

@@ -82,6 +82,24 @@ pub struct ChangeSpec {
     pub config: LinkConfig,
 }
 
+/// A network controller.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ControllerSpec {
+    /// How it shares the network.
+    pub kind: ControllerKind,
+    /// Time from a change until senders follow it.
+    pub response: Duration,
+    /// By how much it over-estimates what is available, as a fraction.
+    pub error: f64,
+}
+
+/// How a controller shares the network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ControllerKind {
+    /// Max-min fairness, by weight.
+    MaxMin,
+}
+
 /// One flow.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FlowSpec {

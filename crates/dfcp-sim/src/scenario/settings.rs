@@ -61,6 +61,26 @@ impl Section for RunSettings {
     }
 }
 
+impl Default for ControllerSpec {
+    /// DFCP-J §7.6, Fig. 26.
+    fn default() -> Self {
+        Self {
+            kind: ControllerKind::MaxMin,
+            response: Duration::from_millis(50),
+            error: 0.05,
+        }
+    }
+}
+
+impl Section for ControllerSpec {
+    fn fields(&mut self, f: &mut Fields<'_>) {
+        let kinds = [("max-min", ControllerKind::MaxMin)];
+        f.item("kind", &mut self.kind, OneOf(&kinds));
+        f.item("response", &mut self.response, Time);
+        f.item("error", &mut self.error, Number(-0.99, 10.0));
+    }
+}
+
 /// `[topology]`.
 #[derive(Clone, Debug)]
 pub(super) struct TopologySettings {

@@ -208,6 +208,18 @@ fn errors_name_the_line_and_what_would_be_right() {
             12,
             &["needs a rate at the first link, `access-left-1`"],
         ),
+        (
+            "protocol = \"tcp-cubic\"",
+            "protocol = \"dfcp\"\npublished = { control = \"ordered\" }",
+            14,
+            &["nobody gives orders", "[controller]"],
+        ),
+        (
+            "[run]",
+            "[controller]\nresponse = 50\n[run]",
+            3,
+            &["`response`: 50 has no unit"],
+        ),
         // What is missing.
         ("schema = 1", "title = \"\"", 1, &["write `schema = 1`"]),
         (
