@@ -146,6 +146,6 @@ pub(super) struct Report {
     pub decoded: u32,
     /// Blocks from here on find no room.
     pub limit: u32,
-    /// Symbols that have arrived of the answer's block.
-    pub symbols: u32,
+    /// Symbols that the answer's block still lacks; 0: it has enough.
+    pub missing: u32,
 }
