@@ -10,7 +10,7 @@ use std::net::IpAddr;
 /// Bytes of a header without options.
 pub const HEADER_LEN: usize = 24;
 /// Bytes of the options of an ACK that reports.
-pub const REPORT_LEN: usize = 28;
+pub const REPORT_LEN: usize = 36;
 /// Bytes of payload that the checksum covers: "partially on the data field" (DFCP-TR §2.2).
 pub const CHECKSUM_PREFIX: usize = 64;
 /// `block` of the ACK that answers a SYNACK; no block has this number.
@@ -103,20 +103,24 @@ impl Kind {
     }
 }
 
-/// What the receiver has seen, in the options of its ACKs: "statistics about some relevant
-/// network parameters" (DFCP-J §4.5). Counts are of the whole connection.
+/// The options of an answer: what the receiver saw so far of the whole connection, "statistics
+/// about some relevant network parameters" (DFCP-J §4.5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Data packets received, wrapping.
+    /// Data packets that arrived, wrapping.
     pub packets: u32,
-    /// Their bytes, header included.
+    /// Their bytes, headers included.
     pub bytes: u64,
-    /// Those that arrived marked Congestion Experienced, wrapping.
+    /// Of the packets, those marked Congestion Experienced, wrapping.
     pub ce: u32,
-    /// Receiver's clock, ns, when the echoed packet arrived; its origin is arbitrary.
+    /// The receiver's clock when the packet arrived, ns; its origin is arbitrary.
     pub clock: u64,
-    /// Every block below this one is decoded.
+    /// All blocks below are decoded (and, with one ACK a window, acknowledged).
     pub decoded: u32,
+    /// Blocks from here on find no room.
+    pub limit: u32,
+    /// Symbols that the answer's block still lacks; 0: it has enough.
+    pub missing: u32,
 }
 
 /// A header.
@@ -142,7 +146,7 @@ pub enum HeaderError {
     /// Shorter than its header, or payload where none belongs, or none where some does.
     #[error("wrong length")]
     Length,
-    /// Neither 6 words, nor 13 in an ACK that may report.
+    /// Neither 6 words, nor 15 in an ACK that may report.
     #[error("wrong offset")]
     Offset,
     /// A combination of flags without meaning, or reserved bits set.
@@ -198,7 +202,7 @@ impl PseudoHeader {
     }
 }
 
-/// Sum of 16-bit words, the last one padded with zeros. At most 116 bytes are summed at once, so
+/// Sum of 16-bit words, the last one padded with zeros. At most 124 bytes are summed at once, so
 /// 32 bits hold it.
 fn sum(bytes: &[u8]) -> u32 {
     let words = bytes.chunks(2);
@@ -250,6 +254,8 @@ impl Header {
                 ce: r.u32()?,
                 clock: u64::from_be_bytes(r.array()?),
                 decoded: r.u32()?,
+                limit: r.u32()?,
+                missing: r.u32()?,
             }),
             _ => return Err(HeaderError::Offset),
         };
@@ -283,7 +289,9 @@ impl Header {
             out.extend_from_slice(&report.bytes.to_be_bytes());
             out.extend_from_slice(&report.ce.to_be_bytes());
             out.extend_from_slice(&report.clock.to_be_bytes());
-            out.extend_from_slice(&report.decoded.to_be_bytes());
+            for word in [report.decoded, report.limit, report.missing] {
+                out.extend_from_slice(&word.to_be_bytes());
+            }
         }
     }
 }

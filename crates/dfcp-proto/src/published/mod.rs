@@ -12,6 +12,7 @@ mod connection;
 mod data;
 mod endpoint;
 pub mod header;
+mod negotiation;
 mod recv;
 mod send;
 mod state;

@@ -105,7 +105,7 @@ fn each_broken_rule_has_its_error() {
     // Options belong to ACKs that report.
     let long = [0; REPORT_LEN + 4];
     let mut options = packet(&header(data(false, false)), &long, &UDP_ONLY);
-    options[20] = 0xd0;
+    options[20] = 0xf0;
     seal(&mut options, &UDP_ONLY);
     let error = Header::parse(&options, &UDP_ONLY).map(|_| ());
     assert_eq!(error, Err(HeaderError::Offset));
@@ -146,14 +146,17 @@ fn any_state() -> impl Strategy<Value = State> {
 }
 
 fn any_header() -> impl Strategy<Value = Header> {
-    let report = (any::<u32>(), any::<u64>(), any::<u32>(), any::<u64>());
-    let report = (report, any::<u32>()).prop_map(|((packets, bytes, ce, clock), decoded)| Report {
-        packets,
-        bytes,
-        ce,
-        clock,
-        decoded,
-    });
+    let report = (any::<[u32; 5]>(), any::<[u64; 2]>()).prop_map(
+        |([packets, ce, decoded, limit, missing], [bytes, clock])| Report {
+            packets,
+            bytes,
+            ce,
+            clock,
+            decoded,
+            limit,
+            missing,
+        },
+    );
     let ports = any::<(u16, u16, u32)>();
     let kind = prop::sample::select(KINDS.to_vec());
     (ports, any_state(), kind, prop::option::of(report)).prop_map(
