@@ -207,6 +207,9 @@ impl RateController for ProbeGap {
         if let Some(ack) = feedback.newest {
             self.on_arrival(&ack);
         }
+        if let (Some(arriving), Some(capacity)) = (self.delivery.full(), self.capacity) {
+            self.cross = capacity.as_bps() as f64 - arriving.as_bps() as f64;
+        }
     }
 
     fn on_sent(&mut self, now: Instant, sent_total: u64) {

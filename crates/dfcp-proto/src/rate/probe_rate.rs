@@ -19,19 +19,19 @@ use crate::time::{Duration, Instant, Rate};
 use std::collections::VecDeque;
 
 /// Packets of a chirp.
-const PACKETS: usize = 24;
+const PACKETS: usize = 40;
 /// Its first rate and its last, relative to the estimate.
-const LOWEST: f64 = 0.5;
-const HIGHEST: f64 = 2.0;
+const LOWEST: f64 = 0.6;
+const HIGHEST: f64 = 1.8;
 /// Paced packets between two chirps, and chirps in a round trip at most.
-const BETWEEN: u32 = 40;
+const BETWEEN: u32 = 24;
 const PER_RTT: u32 = 32;
 /// An excursion lasts as long as the delay is above its greatest ÷ F …
 const DECREASE: f64 = 1.5;
 /// … and counts if it has at least L packets; both as pathChirp has them.
 const BUSY: usize = 5;
 /// Weight of a new chirp.
-const GAIN: f64 = 0.125;
+const GAIN: f64 = 0.2;
 /// Chirps in flight that are remembered.
 const MAX_OPEN: usize = 2 * PER_RTT as usize;
 
@@ -205,7 +205,7 @@ fn read(delays: &[f64], gaps: &[Gap]) -> Finding {
         let end = excursion_end(delays, i);
         if end == delays.len() {
             rest = gaps[i].rate;
-            is_congested = true;
+            is_congested = end - i > BUSY;
             break;
         }
         for k in i..end {
@@ -254,6 +254,9 @@ impl RateController for ProbeRate {
         if let Some(ack) = feedback.newest {
             self.on_arrival(&ack);
         }
+        if let Some(arriving) = self.delivery.full() {
+            (self.estimate, self.is_starting) = (arriving, false);
+        }
     }
 
     fn on_sent(&mut self, now: Instant, sent_total: u64) {
@@ -288,7 +291,7 @@ impl RateController for ProbeRate {
                 self.open.pop_front();
             }
             self.open.push_back(chirp);
-            self.until_chirp = BETWEEN;
+            self.until_chirp = if self.is_starting { 0 } else { BETWEEN };
         }
     }
 
