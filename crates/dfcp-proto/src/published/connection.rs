@@ -11,8 +11,8 @@ use super::data::Settled;
 use super::endpoint::EndpointStats;
 use super::header::{HEADER_LEN, PseudoHeader};
 use super::negotiation::Offer;
-pub use super::recv::SolveJob;
 use super::recv::Receiver;
+pub use super::recv::SolveJob;
 use super::send::Sender;
 use super::state::{End, Input, Machine, RETRIES, Segment, State, Step, Timer};
 use crate::config::Payload;
@@ -402,11 +402,7 @@ impl Connection {
         self.write_by(len, |sender| sender.write_virtual(len))
     }
 
-    fn write_by(
-        &mut self,
-        len: u64,
-        write: impl FnOnce(&mut Sender) -> u64,
-    ) -> Result<u64, Error> {
+    fn write_by(&mut self, len: u64, write: impl FnOnce(&mut Sender) -> u64) -> Result<u64, Error> {
         self.check()?;
         let taken = self.halves.as_mut().map_or(0, |h| write(&mut h.sender));
         self.blocked |= taken < len && self.halves.is_some();
@@ -560,7 +556,10 @@ impl Connection {
         let sender = self.may_send().then_some(self.halves.as_ref()).flatten();
         let sender = sender.and_then(|h| h.sender.poll_timeout());
         let receiver = self.halves.as_ref().and_then(|h| h.receiver.poll_timeout());
-        [self.timer, idle, sender, receiver].into_iter().flatten().min()
+        [self.timer, idle, sender, receiver]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Where no retry tells that the peer is gone.
