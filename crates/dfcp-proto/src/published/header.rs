@@ -274,16 +274,24 @@ impl Header {
         Ok((header, payload))
     }
 
+    /// The header without options and checksum.
+    pub fn words(&self) -> [u8; HEADER_LEN] {
+        let mut words = [0; HEADER_LEN];
+        let len = HEADER_LEN + self.report.map_or(0, |_| REPORT_LEN);
+        words[..2].copy_from_slice(&self.source.to_be_bytes());
+        words[2..4].copy_from_slice(&self.destination.to_be_bytes());
+        words[4..8].copy_from_slice(&self.block.to_be_bytes());
+        for (at, word) in (8..).step_by(4).zip(self.state.words()) {
+            words[at..at + 4].copy_from_slice(&word.to_be_bytes());
+        }
+        words[20] = (len as u8 / 4) << 4;
+        words[21] = self.kind.flags();
+        words
+    }
+
     /// Appends the header; the checksum follows by [`seal`] once the payload is there.
     pub fn emit(&self, out: &mut Vec<u8>) {
-        let words = (HEADER_LEN + self.report.map_or(0, |_| REPORT_LEN)) / 4;
-        out.extend_from_slice(&self.source.to_be_bytes());
-        out.extend_from_slice(&self.destination.to_be_bytes());
-        out.extend_from_slice(&self.block.to_be_bytes());
-        for word in self.state.words() {
-            out.extend_from_slice(&word.to_be_bytes());
-        }
-        out.extend_from_slice(&[(words as u8) << 4, self.kind.flags(), 0, 0]);
+        out.extend_from_slice(&self.words());
         if let Some(report) = &self.report {
             out.extend_from_slice(&report.packets.to_be_bytes());
             out.extend_from_slice(&report.bytes.to_be_bytes());

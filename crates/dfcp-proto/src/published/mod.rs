@@ -18,7 +18,7 @@ mod send;
 mod state;
 
 pub use config::{Acknowledge, Carrier, Codec, Completion, Config, Moment, Redundancy, Sending};
-pub use connection::{Connection, Error, Event, Priority, Read, Stats, Transmit};
+pub use connection::{Connection, Error, Event, Priority, Read, SolveJob, Stats, Transmit};
 pub use dfcp_fec::raptor::Degrees;
 pub use endpoint::{ConnectionHandle, Endpoint, EndpointStats, Listen};
 pub use state::State;

@@ -12,9 +12,7 @@ use dfcp_fec::raptor::{Degrees, RaptorParameters, State};
 /// Version of this payload.
 const VERSION: u8 = 1;
 /// Bytes of the payload.
-pub(super) const OFFER_LEN: usize = 52;
-/// Most source symbols of a block.
-const MAX_SYMBOLS: u32 = 1 << 20;
+pub(super) const OFFER_LEN: usize = 44;
 /// Most bytes of a block.
 const MAX_BLOCK: u64 = 1 << 26;
 /// Most redundancy, millionths.
@@ -101,12 +99,10 @@ impl Offer {
     pub fn fit(mut self, config: &Config) -> Result<Self, Refusal> {
         let code = &self.code;
         let block = u64::from(code.k) * u64::from(code.symbol_size);
-        let numbers = (1..=MAX_SYMBOLS).contains(&code.k)
-            && (code.k..=2 * MAX_SYMBOLS).contains(&code.n)
-            && (1..=MAX_BLOCK).contains(&block)
+        let numbers = code.check().is_ok()
+            && block <= MAX_BLOCK
             && self.window >= 1
-            && self.epsilon <= MAX_EPSILON
-            && degrees_are_sane(&code.degrees);
+            && self.epsilon <= MAX_EPSILON;
         if !numbers {
             return Err(Refusal::Limits);
         }
@@ -138,21 +134,21 @@ impl Offer {
             | bit(self.decoding == Codec::Off, 4)
             | bit(self.payload == Payload::Virtual, 5);
         let (degrees, c, delta) = match self.code.degrees {
-            Degrees::IdealSoliton => (1, 0.0, 0.0),
-            Degrees::RobustSoliton { c, delta } => (2, c, delta),
-            _ => (0, 0.0, 0.0),
+            Degrees::IdealSoliton => (1, 0, 0),
+            Degrees::RobustSoliton {
+                c_millionths,
+                delta_millionths,
+            } => (2, c_millionths, delta_millionths),
+            _ => (0, 0, 0),
         };
         out.extend_from_slice(&[VERSION, degrees, self.code.ldpc_degree, modes]);
         out.extend_from_slice(&self.code.k.to_be_bytes());
         out.extend_from_slice(&self.code.n.to_be_bytes());
         out.extend_from_slice(&self.code.symbol_size.to_be_bytes());
         out.extend_from_slice(&[0, 0]);
-        out.extend_from_slice(&f64::to_bits(c).to_be_bytes());
-        out.extend_from_slice(&f64::to_bits(delta).to_be_bytes());
-        out.extend_from_slice(&self.window.to_be_bytes());
-        out.extend_from_slice(&self.epsilon.to_be_bytes());
-        for word in answered.map_or([0; 3], State::words) {
-            out.extend_from_slice(&word.to_be_bytes());
+        let [s1, s2, s3] = answered.map_or([0; 3], State::words);
+        for word in [c, delta, self.window, self.epsilon, s1, s2, s3] {
+            out.extend_from_slice(&u32::to_be_bytes(word));
         }
     }
 
@@ -175,12 +171,14 @@ impl Offer {
             return Err(WireError::Invalid("version"));
         }
         let (k, n, symbol_size, zero) = (r.u32()?, r.u32()?, r.u16()?, r.u16()?);
-        let c = f64::from_bits(u64::from_be_bytes(r.array()?));
-        let delta = f64::from_bits(u64::from_be_bytes(r.array()?));
+        let (c_millionths, delta_millionths) = (r.u32()?, r.u32()?);
         let degrees = match degrees {
             0 => Degrees::Shokrollahi,
             1 => Degrees::IdealSoliton,
-            2 => Degrees::RobustSoliton { c, delta },
+            2 => Degrees::RobustSoliton {
+                c_millionths,
+                delta_millionths,
+            },
             _ => return Ok(Err(Refusal::Limits)),
         };
         let acknowledge = match modes & 3 {
@@ -239,16 +237,6 @@ impl Offer {
     /// ε.
     pub fn redundancy(&self) -> f64 {
         f64::from(self.epsilon) / 1e6
-    }
-}
-
-/// Constants of the robust soliton distribution for which it is one.
-fn degrees_are_sane(degrees: &Degrees) -> bool {
-    match degrees {
-        Degrees::RobustSoliton { c, delta } => {
-            (1e-6..=10.0).contains(c) && (1e-12..1.0).contains(delta)
-        }
-        _ => true,
     }
 }
 

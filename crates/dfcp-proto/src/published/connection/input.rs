@@ -16,9 +16,6 @@ pub(in super::super) struct Incoming<'a> {
     pub ecn: u8,
 }
 
-/// ECN codepoint "congestion experienced".
-const CE: u8 = 3;
-
 impl Connection {
     /// Takes a packet.
     pub(in super::super) fn handle_packet(
@@ -42,9 +39,7 @@ impl Connection {
             Kind::SynAck if self.state() == State::SynSent => {
                 return self.on_synack(now, packet, stats);
             }
-            _ if self.state() == State::SynSent => {
-                return self.step(now, Input::Data, Some(state));
-            }
+            _ if self.state() == State::SynSent => return self.deny(now, state),
             // A peer that begins anew: its answer to the challenge ends this connection.
             Kind::Syn if !peers => return self.challenge(now),
             Kind::SynAck | Kind::Fin | Kind::FinAck if !peers => {
@@ -99,6 +94,13 @@ impl Connection {
         }
     }
 
+    /// A packet of some other connection reached one that is not open yet.
+    fn deny(&mut self, now: Instant, state: raptor::State) {
+        if self.may_answer(now) {
+            self.step(now, Input::Data, Some(state));
+        }
+    }
+
     fn may_answer(&mut self, now: Instant) -> bool {
         let may = self.next_answer <= now;
         if may {
@@ -115,7 +117,7 @@ impl Connection {
         };
         if answered != self.birth.initial {
             // The answer to an earlier SYN: refused, so that its connection ends.
-            return self.step(now, Input::Data, Some(packet.header.state));
+            return self.deny(now, packet.header.state);
         }
         self.peer = Some(packet.header.state);
         if !self.birth.offer.allows(&settled) {
@@ -152,9 +154,12 @@ impl Connection {
             short,
         };
         if let Some(halves) = &mut self.halves {
-            let ce = packet.ecn & 3 == CE;
-            halves.receiver.on_data(now, &header, packet.payload, ce);
-            let _ = stats;
+            let receiver = &mut halves.receiver;
+            let before = receiver.stats();
+            receiver.on_data(now, packet.ecn, &header, packet.payload);
+            let after = receiver.stats();
+            stats.malformed += after.malformed - before.malformed;
+            stats.beyond_window += after.beyond_window - before.beyond_window;
         }
         self.after_data(now);
     }

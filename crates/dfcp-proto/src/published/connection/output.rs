@@ -1,7 +1,7 @@
 //! Packets out: signalling, then answers to data, then data.
 
 use super::super::data::AckKind;
-use super::super::header::{HANDSHAKE, Header, Kind, Report, seal};
+use super::super::header::{HANDSHAKE, Header, Kind, seal};
 use super::*;
 
 /// A packet that is to go alone.
@@ -36,10 +36,10 @@ impl Connection {
         if self.state() == State::Closed {
             return None;
         }
-        if self.write_answer(now, out) {
+        if self.write_answer(out) {
             let size = out.len() - start;
             let mut count = 1;
-            while count < max_segments && self.write_answer(now, out) {
+            while count < max_segments && self.write_answer(out) {
                 count += 1;
             }
             let mut transmit = self.transmit(out.len() - start, Priority::Control);
@@ -95,8 +95,8 @@ impl Connection {
     }
 
     /// Appends the answer to a data packet, if one is due.
-    fn write_answer(&mut self, now: Instant, out: &mut Vec<u8>) -> bool {
-        let Some(ack) = self.halves.as_mut().and_then(|h| h.receiver.poll_ack(now)) else {
+    fn write_answer(&mut self, out: &mut Vec<u8>) -> bool {
+        let Some(ack) = self.halves.as_mut().and_then(|h| h.receiver.poll_ack()) else {
             return false;
         };
         let kind = match ack.kind {
@@ -107,7 +107,7 @@ impl Connection {
         let start = out.len();
         let header = Header {
             // All of one size, so that they share a transmit.
-            report: Some(ack.report.unwrap_or(Report::default())),
+            report: Some(ack.report.unwrap_or_default()),
             ..self.header(kind, ack.block, ack.state)
         };
         header.emit(out);
@@ -172,9 +172,8 @@ impl Connection {
             echo: data.echo,
             short: data.short,
         };
-        let mut head = Vec::with_capacity(HEADER_LEN);
-        self.header(kind, data.block, data.state).emit(&mut head);
-        out[start..start + HEADER_LEN].copy_from_slice(&head);
+        let header = self.header(kind, data.block, data.state);
+        out[start..start + HEADER_LEN].copy_from_slice(&header.words());
         seal(&mut out[start..], &self.birth.pseudo);
         Some(packet.elided)
     }

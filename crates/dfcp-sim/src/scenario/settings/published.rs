@@ -121,6 +121,8 @@ const PLAIN: [(&str, Plain); 2] = [
     ("ideal-soliton", Plain::IdealSoliton),
 ];
 
+const MILLION: f64 = 1e6;
+
 /// c and δ of a robust soliton distribution.
 #[derive(Clone)]
 struct Robust {
@@ -140,8 +142,8 @@ impl Default for Robust {
 
 impl Section for Robust {
     fn fields(&mut self, f: &mut Fields<'_>) {
-        f.item("c", &mut self.c, Number(1e-4, 10.0));
-        f.item("delta", &mut self.delta, Number(1e-6, 0.999));
+        f.item("c", &mut self.c, Number(1e-6, 1.0));
+        f.item("delta", &mut self.delta, Number(1e-6, 0.999_999));
     }
 }
 
@@ -158,7 +160,10 @@ impl Codec<Degrees> for Distribution {
     fn read(&self, node: &Node) -> Result<Degrees, Fault> {
         if let Value::Table(_) = &node.value {
             let Robust { c, delta } = RobustSoliton::default().read(node, "distribution")?.0;
-            return Ok(Degrees::RobustSoliton { c, delta });
+            return Ok(Degrees::RobustSoliton {
+                c_millionths: (c * MILLION).round() as u32,
+                delta_millionths: (delta * MILLION).round() as u32,
+            });
         }
         let plain = OneOf(&PLAIN).read(node).map_err(|mut fault| {
             let more = " Or write { robust-soliton = { c = 0.03, delta = 0.5 } }.";
@@ -175,8 +180,15 @@ impl Codec<Degrees> for Distribution {
         match *value {
             Degrees::Shokrollahi => OneOf(&PLAIN).write(&Plain::Shokrollahi),
             Degrees::IdealSoliton => OneOf(&PLAIN).write(&Plain::IdealSoliton),
-            Degrees::RobustSoliton { c, delta } => {
-                Some(Value::Table(RobustSoliton(Robust { c, delta }).write()))
+            Degrees::RobustSoliton {
+                c_millionths,
+                delta_millionths,
+            } => {
+                let robust = Robust {
+                    c: f64::from(c_millionths) / MILLION,
+                    delta: f64::from(delta_millionths) / MILLION,
+                };
+                Some(Value::Table(RobustSoliton(robust).write()))
             }
             // No file asks for another.
             _ => None,
