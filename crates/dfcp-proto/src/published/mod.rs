@@ -19,6 +19,6 @@ mod state;
 
 pub use config::{Acknowledge, Carrier, Codec, Completion, Config, Moment, Redundancy, Sending};
 pub use connection::{Connection, Error, Event, Priority, Read, SolveJob, Stats, Transmit};
-pub use dfcp_fec::raptor::Degrees;
+pub use dfcp_fec::raptor::{Degrees, RaptorParameters};
 pub use endpoint::{ConnectionHandle, Endpoint, EndpointStats, Listen};
 pub use state::State;
