@@ -41,7 +41,7 @@ pub(super) struct PublishedHost {
     /// Bytes that the flow has; known to the receiver so that it can tell when it has them.
     size: Option<u64>,
     pace: Pace,
-    /// Of a controller, before there is a connection to follow it.
+    /// Of a controller; a connection hears of it once it is there.
     ordered: Option<Rate>,
     /// Of the endpoint, as it last was.
     timeout: Option<Instant>,
@@ -145,10 +145,6 @@ impl PublishedHost {
                 .endpoint
                 .connect(now, self.remote, PORT, source.config.clone())
                 .ok();
-            if let Some(rate) = self.ordered {
-                self.order_rate(now, rate);
-            }
-            return;
         }
         if source.stop.is_some_and(|stop| stop <= now) {
             source.state = Sending::Stopped;
@@ -175,7 +171,13 @@ impl PublishedHost {
         let (mut readable, mut writable) = (false, false);
         while let Some(event) = connection.poll_event() {
             match event {
-                Event::Connected | Event::Writable => writable = true,
+                Event::Connected => {
+                    writable = true;
+                    if let Some(rate) = self.ordered {
+                        connection.order_rate(self.now, rate);
+                    }
+                }
+                Event::Writable => writable = true,
                 Event::Readable => readable = true,
                 // Nothing goes the other way.
                 Event::PeerFinished => {
