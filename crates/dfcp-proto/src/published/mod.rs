@@ -15,6 +15,8 @@ pub mod header;
 mod recv;
 mod send;
 mod state;
+#[cfg(test)]
+mod transfer_tests;
 
 pub use config::{Acknowledge, Carrier, Codec, Completion, Config, Moment, Redundancy, Sending};
 pub use connection::{Connection, Error, Event, Priority, Read, Stats, Transmit};

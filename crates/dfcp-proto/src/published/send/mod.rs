@@ -75,6 +75,9 @@ pub(super) struct Sender {
     /// Answers are overdue if not there by then, when the rate controller's window is full.
     answers_by: Option<Instant>,
     departure: Option<Instant>,
+    /// It is time to ask for news.
+    probe: bool,
+    /// Times in a row that was done.
     probes: u32,
     stats: SenderStats,
 }
@@ -93,6 +96,7 @@ impl Sender {
             peer: None,
             answers_by: None,
             departure: None,
+            probe: false,
             probes: 0,
             stats: SenderStats::default(),
             settled: settled.clone(),
@@ -153,7 +157,7 @@ impl Sender {
     /// An answer of the peer. Nonsense is ignored.
     pub fn on_ack(&mut self, now: Instant, ack: &Ack) {
         let echoed = self.path.on_answer(now, ack.state, ack.report.as_ref());
-        self.probes = 0;
+        (self.probes, self.probe) = (0, false);
         self.answers_by = None;
         if let Some(report) = &ack.report {
             self.on_progress(report);
@@ -303,6 +307,7 @@ impl Sender {
             && self.current.is_none()
             && !self.may_open()
             && !(self.is_rateless() && self.blocks.waiting().is_some())
+            && !self.probe
             && self.overdue_at().is_none_or(|at| at > now)
             && self.probe_at().is_none_or(|at| at > now)
     }
@@ -371,6 +376,7 @@ impl Sender {
             return Some(id);
         }
         self.probes += 1;
+        self.probe = false;
         Some(self.blocks.lowest().min(self.blocks.next() - 1))
     }
 
@@ -495,10 +501,14 @@ impl Sender {
 
     // ---- time
 
-    /// When to call [`handle_timeout`](Self::handle_timeout) and to look for packets again.
+    /// When to call [`handle_timeout`](Self::handle_timeout) and to look for packets again. Not in
+    /// the past once that was called.
     pub fn poll_timeout(&self) -> Option<Instant> {
         if let Some(held) = self.answers_by.or(self.departure) {
             return Some(held);
+        }
+        if self.blocks.repair().is_some() || self.probe {
+            return None;
         }
         [self.overdue_at(), self.probe_at()]
             .into_iter()
@@ -508,9 +518,20 @@ impl Sender {
 
     /// The time of [`poll_timeout`](Self::poll_timeout) has come.
     pub fn handle_timeout(&mut self, now: Instant) {
-        if self.answers_by.is_some_and(|by| by <= now) {
+        let due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
+        if due(self.answers_by) {
             self.answers_by = None;
             self.path.on_silence(now);
+        }
+        if due(self.departure) {
+            self.departure = None;
+        }
+        self.probe |= due(self.probe_at());
+        if self.blocks.repair().is_none()
+            && due(self.overdue_at())
+            && let Some(id) = self.blocks.waiting()
+        {
+            self.on_overdue(id);
         }
     }
 }
