@@ -325,3 +325,33 @@ fn table() {
         }
     }
 }
+
+#[test]
+fn series() {
+    let var = |n: &str, d: u64| {
+        std::env::var(n)
+            .ok()
+            .and_then(|v| v.parse().ok())
+            .unwrap_or(d)
+    };
+    let mut network = Network::clean(1_000_000_000, Duration::from_micros(var("RTT", 100_000)));
+    network.share = Some((Rate::from_bps(var("SHARE", 10_000_000)), var("QUEUE", 100)));
+    let settled = settled(10_000, Sending::Rateless);
+    let mut simulation = Simulation::new(&settled, network, Box::new(MaxRate), 1);
+    simulation.to_write = 1 << 50;
+    let mut before = 0;
+    let ideal = var("SHARE", 10_000_000) as f64 / 8.0 / PACKET as f64 / 49.0 * 63_536.0;
+    for s in 0..var("SECONDS", 40) {
+        simulation.run(simulation.now + Duration::from_secs(1));
+        let b = simulation.receiver.stats();
+        println!(
+            "{s}: {:.3} loss {:.5} late {} {:?} {:?}",
+            (b.bytes - before) as f64 / ideal,
+            simulation.sender.stats().loss,
+            b.late_packets,
+            simulation.sender.debug(),
+            simulation.sender.stats()
+        );
+        before = b.bytes;
+    }
+}

@@ -8,8 +8,8 @@
 //! to be repaired come before new ones: few are open at any loss rate. `Rateless` sends on when
 //! there is neither: a packet of each block not acknowledged, in turn.
 //!
-//! Invariants: every block kept is in at most one list; what a packet costs does not depend on
-//! the window.
+//! Invariants: a block in `Phase::Repair` or `Phase::Pass` is short of its goal; what a packet
+//! costs does not depend on the window.
 
 mod block;
 mod echo;
@@ -150,6 +150,20 @@ impl Sender {
             rate: self.path.pacing(),
             ..self.stats
         }
+    }
+
+    #[cfg(test)]
+    pub fn debug(&self) -> (u32, u32, u32, usize) {
+        let mut r = 0;
+        for i in self.blocks.base()..self.blocks.next() {
+            r += usize::from(self.blocks.get(i).unwrap().phase == Phase::Repair);
+        }
+        (
+            self.blocks.base(),
+            self.blocks.lowest(),
+            self.blocks.next(),
+            r,
+        )
     }
 
     // ---- answers
@@ -354,12 +368,12 @@ impl Sender {
 
     /// The block that the next packet comes from.
     fn pick(&mut self, now: Instant) -> Option<u32> {
-        if let Some(id) = self.blocks.repair() {
-            return Some(id);
-        }
-        if self.overdue_at().is_some_and(|at| at <= now) {
-            let id = self.blocks.waiting()?;
+        if self.overdue_at().is_some_and(|at| at <= now)
+            && let Some(id) = self.blocks.waiting()
+        {
             self.on_overdue(id);
+        }
+        if let Some(id) = self.blocks.repair() {
             return Some(id);
         }
         if self.current.is_some() {
