@@ -335,12 +335,23 @@ fn series() {
             .unwrap_or(d)
     };
     let mut network = Network::clean(1_000_000_000, Duration::from_micros(var("RTT", 100_000)));
-    network.share = Some((Rate::from_bps(var("SHARE", 10_000_000)), var("QUEUE", 100)));
-    let settled = settled(10_000, Sending::Rateless);
+    if var("SHARE", 10_000_000) < 1_000_000_000 {
+        network.share = Some((Rate::from_bps(var("SHARE", 10_000_000)), var("QUEUE", 100)));
+    }
+    network.loss = var("LOSS", 0) as f64 / 1000.0;
+    let settled = settled(
+        var("W", 10_000) as u32,
+        if var("EXP", 0) > 0 {
+            Sending::Expected
+        } else {
+            Sending::Rateless
+        },
+    );
     let mut simulation = Simulation::new(&settled, network, Box::new(MaxRate), 1);
     simulation.to_write = 1 << 50;
     let mut before = 0;
-    let ideal = var("SHARE", 10_000_000) as f64 / 8.0 / PACKET as f64 / 49.0 * 63_536.0;
+    let ideal = (1.0 - network.loss) * var("SHARE", 10_000_000) as f64 / 8.0 / PACKET as f64 / 49.0
+        * 63_536.0;
     for s in 0..var("SECONDS", 40) {
         simulation.run(simulation.now + Duration::from_secs(1));
         let b = simulation.receiver.stats();

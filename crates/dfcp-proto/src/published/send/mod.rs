@@ -268,6 +268,10 @@ impl Sender {
         block.silences = 0;
         let more = self.path.per_arrival().plan(f64::from(missing), caution);
         block.goal = at.saturating_add(more).max(block.sent);
+        // A few packets more can wait for the answers to those in flight.
+        if block.phase == Phase::Waiting && 4 * (block.goal - block.sent) < block.sent - at {
+            block.goal = block.sent;
+        }
         let finished = block.goal == block.sent;
         let phase = block.phase;
         self.stats.reopened += u64::from(reopened);
