@@ -401,6 +401,7 @@ impl Sender {
     fn on_overdue(&mut self, id: u32) {
         let per_arrival = *self.path.per_arrival();
         let needed = f64::from(self.packets_needed);
+        let caution = self.caution(id);
         let Some(block) = self.blocks.get_mut(id) else {
             return;
         };
@@ -408,7 +409,7 @@ impl Sender {
             f64::from(block.have) + f64::from(block.sent - block.have_at) / per_arrival.get();
         let missing = (needed - arrived).max(1.0) * f64::from(1u32 << block.silences.min(16));
         block.silences = block.silences.saturating_add(1);
-        block.goal = block.sent + per_arrival.plan(missing.min(needed), 0.0);
+        block.goal = block.sent + per_arrival.plan(missing.min(needed), caution);
         self.set_phase(id, Phase::Repair);
     }
 
