@@ -4,6 +4,7 @@
 //! u32 useful bytes of the block, both big endian.
 
 use super::config::{Acknowledge, Codec, Completion, Moment, Redundancy};
+pub(super) use super::header::Report;
 use crate::config::Payload;
 use crate::time::Duration;
 use dfcp_fec::raptor::{RaptorCode, RaptorParameters, State};
@@ -129,23 +130,4 @@ pub(super) struct Ack {
     pub state: State,
     /// Options; a peer may send none.
     pub report: Option<Report>,
-}
-
-/// The options of an answer, nine words: what the receiver saw so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Report {
-    /// Data packets that arrived, wrapping.
-    pub packets: u32,
-    /// Their bytes, headers included.
-    pub bytes: u64,
-    /// Of the packets, those marked Congestion Experienced, wrapping.
-    pub ce: u32,
-    /// The receiver's clock when the packet arrived, ns.
-    pub clock: u64,
-    /// All blocks below are decoded (and, with [`Acknowledge::EachWindow`], acknowledged).
-    pub decoded: u32,
-    /// Blocks from here on find no room.
-    pub limit: u32,
-    /// Symbols that the answer's block still lacks; 0: it has enough.
-    pub missing: u32,
 }

@@ -12,6 +12,7 @@ mod connection;
 mod data;
 mod endpoint;
 pub mod header;
+mod negotiation;
 mod recv;
 mod send;
 mod state;
@@ -19,6 +20,6 @@ mod state;
 mod transfer_tests;
 
 pub use config::{Acknowledge, Carrier, Codec, Completion, Config, Moment, Redundancy, Sending};
-pub use connection::{Connection, Error, Event, Priority, Read, Stats, Transmit};
+pub use connection::{Connection, Error, Event, Priority, Read, SolveJob, Stats, Transmit};
 pub use endpoint::{ConnectionHandle, Endpoint, EndpointStats, Listen};
 pub use state::State;

@@ -52,7 +52,7 @@ pub(super) struct ReceiverStats {
 
 /// A block to be solved; may run anywhere.
 #[derive(Debug)]
-pub(super) struct SolveJob {
+pub struct SolveJob {
     block: u32,
     decoder: Box<Decoder>,
     /// The packet that completed it.
@@ -557,6 +557,11 @@ impl Receiver {
     /// The peer has sent `blocks` blocks in all.
     pub fn finish_at(&mut self, blocks: u32) {
         self.total = Some(blocks);
+    }
+
+    /// Whether all blocks of the peer are decoded, or given up.
+    pub fn is_complete(&self) -> bool {
+        self.total.is_some_and(|total| self.decoded >= total)
     }
 
     /// Whether everything was read.
