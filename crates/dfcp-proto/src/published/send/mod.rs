@@ -354,7 +354,7 @@ impl Sender {
             return None;
         }
         let block = self.blocks.get(self.blocks.waiting()?)?;
-        Some(block.last + self.path.patience())
+        Some(self.path.overdue_at(block.last))
     }
 
     /// When to ask for news: the window is used up, or all is acknowledged but not decoded, and no
