@@ -19,6 +19,8 @@ mod sizing;
 mod state;
 #[cfg(test)]
 mod transfer_tests;
+#[cfg(test)]
+mod vectors;
 
 pub use config::{
     Acknowledge, BlockSize, Carrier, Codec, Completion, Config, Moment, Redundancy, Sending,
