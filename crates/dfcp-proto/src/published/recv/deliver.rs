@@ -136,5 +136,6 @@ impl Receiver {
             }
             self.decoded += 1;
         }
+        self.advance();
     }
 }
