@@ -101,6 +101,11 @@ impl Receiver {
         self.total.is_some_and(|total| self.base >= total)
     }
 
+    #[cfg(test)]
+    pub fn blocks_kept(&self) -> usize {
+        self.ring.len()
+    }
+
     /// When to call [`handle_timeout`](Self::handle_timeout).
     pub fn poll_timeout(&self) -> Option<Instant> {
         let open = self.settled.acknowledge == Acknowledge::Off
@@ -136,5 +141,6 @@ impl Receiver {
             }
             self.decoded += 1;
         }
+        self.advance();
     }
 }

@@ -369,7 +369,8 @@ impl Receiver {
         self.advance();
     }
 
-    fn advance(&mut self) {
+    /// Moves `decoded` past what is over.
+    pub(super) fn advance(&mut self) {
         let over = |d: u32| {
             self.ring
                 .get((d - self.base) as usize)

@@ -1,7 +1,7 @@
 //! Sender and receiver over a simulated path: what a user would measure.
 
 use super::config::{Acknowledge, BlockSize, Codec, Completion, Moment, Redundancy, Sending};
-use super::data::{Ack, DataHeader, Settled};
+use super::data::{Ack, AckKind, DataHeader, Report, Settled};
 use super::recv::Receiver;
 use super::send::Sender;
 use crate::config::Payload;
@@ -12,6 +12,7 @@ use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
 mod goodput;
+mod hostile;
 mod modes;
 
 /// Bytes of a full packet on the wire.

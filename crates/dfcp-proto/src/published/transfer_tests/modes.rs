@@ -147,7 +147,12 @@ fn fixed_redundancy_without_acks_loses_the_blocks_that_it_does_not_cover() {
             simulation.deliver();
         }
         simulation.read();
-        assert!(simulation.receiver.is_finished());
+        assert!(
+            simulation.receiver.is_finished(),
+            "{loss}: {:?} {:?}",
+            simulation.receiver.stats(),
+            timeout
+        );
         let stats = simulation.receiver.stats();
         assert_eq!(stats.blocks + stats.skipped, 200);
         assert_eq!(simulation.read, stats.blocks * 63_536);
