@@ -6,19 +6,21 @@ use dfcp_proto::wire::{Frame, FrameIter, Packet, TransportParams, emit_reset, em
 use dfcp_proto::{ChannelId, ChannelKind, Duration, Event, Instant};
 use dfcp_sim::{LinkConfig, Pair, PairConfig, Side};
 
+pub mod published;
 pub mod raw;
 
 /// The body of a target.
 pub type Body = fn(&[u8]);
 
 /// A target by name, for the replay.
-pub const TARGETS: [(&str, Body); 6] = [
+pub const TARGETS: [(&str, Body); 7] = [
     ("packet", packet),
     ("frames", frames),
     ("params", params),
     ("datagrams", datagrams),
     ("sealed_frames", sealed_frames),
     ("decoder", decoder),
+    ("published", published::packets),
 ];
 
 /// Takes fields off the front of the input; zeros when it is used up.
