@@ -21,9 +21,10 @@ use crate::time::{Duration, Instant, Rate};
 const GAIN: f64 = 1.0 / 16.0;
 /// Loss that passes for the path's own.
 const OWN_LOSS: f64 = 0.02;
-/// Rounds without a mark after which each step is half as large again as the one before.
+/// Rounds without a mark after which each step is larger than the one before, and by how many
+/// packets: as DCQCN hastens (Zhu et al., SIGCOMM 2015).
 const PATIENT_ROUNDS: u32 = 8;
-const HASTE: f64 = 1.5;
+const HASTE: f64 = 0.5;
 /// Most that the rate grows by in a round after the start, as a share of it.
 const MAX_STEP: f64 = 0.125;
 /// Shortest round, so that it has packets to judge by.
@@ -74,7 +75,7 @@ impl Marked {
     }
 
     fn end_round(&mut self, round: &Round) {
-        let packets = (round.acked + round.lost) as f64;
+        let packets = round.acked.saturating_add(round.lost) as f64;
         let loss = round.lost as f64 / packets;
         let congestion = (loss - OWN_LOSS).max(0.0) / (1.0 - OWN_LOSS);
         let marked = round.marked as f64 / packets + congestion;
@@ -86,8 +87,14 @@ impl Marked {
         } else if !round.idle {
             self.grow();
         }
-        let most = self.delivery.bound(self.rate()).bytes_in(self.delivery.rtt());
-        self.volume = self.volume.min(most as f64).max(self.delivery.packet() as f64);
+        let most = self
+            .delivery
+            .bound(self.rate())
+            .bytes_in(self.delivery.rtt());
+        self.volume = self
+            .volume
+            .min(most as f64)
+            .max(self.delivery.packet() as f64);
     }
 
     fn rate(&self) -> Rate {
@@ -99,8 +106,8 @@ impl Marked {
         let step = if self.is_starting {
             self.volume
         } else {
-            let haste = self.clear_rounds.saturating_sub(PATIENT_ROUNDS).min(64);
-            let step = self.delivery.packet() as f64 * HASTE.powi(haste as i32);
+            let haste = self.clear_rounds.saturating_sub(PATIENT_ROUNDS);
+            let step = self.delivery.packet() as f64 * (1.0 + HASTE * f64::from(haste));
             step.min(MAX_STEP * self.volume)
         };
         self.volume += step;
