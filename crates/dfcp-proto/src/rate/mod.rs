@@ -11,6 +11,8 @@ mod path_loss;
 mod path_model;
 mod probe_gap;
 mod probe_rate;
+#[cfg(test)]
+mod tests;
 
 pub use fixed::{FixedRate, MaxRate, Ordered};
 pub use marked::Marked;
