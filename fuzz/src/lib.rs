@@ -336,7 +336,7 @@ pub fn rate(data: &[u8]) {
         _ => Box::new(Ordered::new(Rate::from_bps(1_000_000))),
     };
     let mut now = Instant::from_nanos(input.wide() >> 8);
-    let packet = input.number() as u64;
+    let packet = input.number().max(1) as u64;
     control.on_established(now, Duration::from_nanos(input.wide()), packet);
     let mut rtt = RttEstimator::default();
     let (mut sent, mut orders) = (0_u64, false);

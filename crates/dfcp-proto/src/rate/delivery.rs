@@ -26,6 +26,7 @@ const SILENCE: Duration = Duration::from_millis(500);
 /// Least rate: so many packets in this time or a round trip, whichever is longer.
 const MIN_PACKETS: u64 = 2;
 const MIN_TIME: Duration = Duration::from_millis(250);
+const MIN_RATE: Rate = Rate::from_bps(1000);
 /// First rate: so many packets in a round trip (RFC 6928).
 const INITIAL_PACKETS: u64 = 10;
 /// A standing queue: this long, and this many packets.
@@ -179,7 +180,7 @@ impl Delivery {
 
     /// The least useful rate.
     pub(super) fn least(&self) -> Rate {
-        Rate::from_transfer(MIN_PACKETS * self.packet, self.rtt.max(MIN_TIME))
+        Rate::from_transfer(MIN_PACKETS * self.packet, self.rtt.max(MIN_TIME)).max(MIN_RATE)
     }
 
     /// Rate of arrivals while the sender was busy, once known.
