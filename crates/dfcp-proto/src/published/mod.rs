@@ -16,6 +16,8 @@ mod negotiation;
 mod recv;
 mod send;
 mod state;
+#[cfg(test)]
+mod transfer_tests;
 
 pub use config::{Acknowledge, Carrier, Codec, Completion, Config, Moment, Redundancy, Sending};
 pub use connection::{Connection, Error, Event, Priority, Read, SolveJob, Stats, Transmit};
