@@ -3,14 +3,38 @@
 use dfcp_sim::report::{FlowReport, LinkReport, RunReport};
 use dfcp_sim::scenario::Document;
 
-/// Useful bytes ÷ bytes of IP packets, with blocks of 128 symbols and a code that costs little.
-const PAYLOAD: f64 = 0.953;
-/// Goodputs are taken over a second: whole blocks arrive, 188 kB at a time.
+/// A protocol that has a rate controller.
+#[derive(Clone, Copy, Debug)]
+struct Transport {
+    protocol: &'static str,
+    /// Where its settings are.
+    section: &'static str,
+    /// Useful bytes ÷ bytes of IP packets.
+    payload: f64,
+}
+
+/// Blocks of 128 symbols and a code that costs little.
+const AUTO: Transport = Transport {
+    protocol: "auto",
+    section: "dfcp",
+    payload: 0.953,
+};
+/// 63,536 bytes in 49 packets of 1500.
+const PUBLISHED: Transport = Transport {
+    protocol: "dfcp",
+    section: "published",
+    payload: 0.864,
+};
+const BOTH: [Transport; 2] = [AUTO, PUBLISHED];
+/// Goodputs are taken over a second: whole blocks arrive, up to 188 kB at a time.
 const SAMPLE: usize = 1;
 
-/// One link of 100 Mbit/s and 10 ms each way, with a transfer under `dfcp` settings; `link` adds to
-/// the link, `flows` to the flows.
-fn scenario(dfcp: &str, link: &str, flows: &str) -> String {
+/// One link of 100 Mbit/s and 10 ms each way, with a transfer under `control`; `link` adds to the
+/// link, `flows` to the flows.
+fn scenario(transport: Transport, control: &str, link: &str, flows: &str) -> String {
+    let Transport {
+        protocol, section, ..
+    } = transport;
     format!(
         r#"
 schema = 1
@@ -26,10 +50,10 @@ framing = "ip"
 {link}
 [[flow]]
 name = "transfer"
-protocol = "auto"
+protocol = "{protocol}"
 from = "a"
 to = "b"
-dfcp = {{ {dfcp} }}
+{section} = {{ {control} }}
 {flows}
 "#
     )
@@ -81,7 +105,11 @@ fn probing(control: &str, overestimate: f64) -> String {
     format!(r#"control = "{control}", overestimate = {overestimate}"#)
 }
 
-const PROBING: [&str; 2] = ["probe-gap", "probe-rate"];
+/// Both transports with both ways to probe.
+fn probers() -> impl Iterator<Item = (Transport, &'static str)> {
+    let with = |transport| ["probe-gap", "probe-rate"].map(|control| (transport, control));
+    BOTH.into_iter().flat_map(with)
+}
 
 /// Within `tolerance`, a share, of what is expected.
 fn assert_near(value: f64, expected: f64, tolerance: f64, what: &str) {
@@ -93,18 +121,26 @@ fn assert_near(value: f64, expected: f64, tolerance: f64, what: &str) {
 
 #[test]
 fn the_available_bandwidth_is_found_and_left_without_loss() {
-    for control in PROBING {
+    for (transport, control) in probers() {
         for others in [0, 30, 60] {
-            let name = format!("{control} beside {others} Mbit/s");
+            let name = format!(
+                "{} with {control} beside {others} Mbit/s",
+                transport.protocol
+            );
             let flows = cross("cross", others, "");
-            let report = run(&scenario(&probing(control, 0.0), ONE_BDP, &flows));
+            let report = run(&scenario(
+                transport,
+                &probing(control, 0.0),
+                ONE_BDP,
+                &flows,
+            ));
             let flow = transfer(&report);
             let available = (100 - others) as f64;
             assert_near(flow.throughput_bps / 1e6, available, 0.03, &name);
             assert!(flow.loss < 0.005, "{name}: {:.4} lost", flow.loss);
             for (second, goodput) in (0..).zip(goodputs(&report)).skip(1) {
                 let what = format!("{name}, second {second}");
-                assert_near(goodput, available * PAYLOAD, 0.15, &what);
+                assert_near(goodput, available * transport.payload, 0.15, &what);
             }
         }
     }
@@ -112,11 +148,19 @@ fn the_available_bandwidth_is_found_and_left_without_loss() {
 
 #[test]
 fn an_overestimate_overloads_by_no_more_than_itself() {
-    for control in PROBING {
+    for (transport, control) in probers() {
         for others in [0, 30, 60] {
-            let name = format!("{control} beside {others} Mbit/s");
+            let name = format!(
+                "{} with {control} beside {others} Mbit/s",
+                transport.protocol
+            );
             let flows = cross("cross", others, "");
-            let report = run(&scenario(&probing(control, 0.05), ONE_BDP, &flows));
+            let report = run(&scenario(
+                transport,
+                &probing(control, 0.05),
+                ONE_BDP,
+                &flows,
+            ));
             let flow = transfer(&report);
             let sent = flow.throughput_bps / (1.0 - flow.loss) / 1e6;
             assert_near(sent, (100 - others) as f64, 0.15, &name);
@@ -131,14 +175,20 @@ fn an_overestimate_overloads_by_no_more_than_itself() {
 fn a_change_of_the_others_is_followed_within_a_second() {
     let flows = cross("early", 30, "stop = \"8 s\"")
         + &cross("late", 30, "start = \"4 s\"\nstop = \"8 s\"");
-    for control in PROBING {
+    for (transport, control) in probers() {
         for overestimate in [0.0, 0.05] {
-            let report = run(&scenario(&probing(control, overestimate), ONE_BDP, &flows));
+            let report = run(&scenario(
+                transport,
+                &probing(control, overestimate),
+                ONE_BDP,
+                &flows,
+            ));
             let seconds = goodputs(&report);
             for (from, available) in [(1, 70.0), (5, 40.0), (9, 100.0)] {
                 for (second, goodput) in (from..).zip(&seconds[from..from + 3]) {
-                    let what = format!("{control} + {overestimate}, second {second}");
-                    assert_near(*goodput, available * PAYLOAD, 0.15, &what);
+                    let what =
+                        format!("{transport:?} with {control} + {overestimate}, second {second}");
+                    assert_near(*goodput, available * transport.payload, 0.15, &what);
                 }
             }
         }
@@ -148,50 +198,69 @@ fn a_change_of_the_others_is_followed_within_a_second() {
 #[test]
 fn fair_queues_give_probing_flows_their_share() {
     let link = r#"queue = { limit = "1 bdp", discipline = "drr" }"#;
-    for control in PROBING {
+    for (transport, control) in probers() {
         let dfcp = probing(control, 0.05);
         let greedy = cross("flood", 90, "");
-        let report = run(&scenario(&dfcp, link, &greedy));
+        let report = run(&scenario(transport, &dfcp, link, &greedy));
         let share = transfer(&report).throughput_bps / 1e6;
-        assert_near(share, 50.0, 0.03, &format!("{control} beside a flood"));
-        assert!(transfer(&report).loss < 0.06, "{control}: too much lost");
+        assert_near(
+            share,
+            50.0,
+            0.03,
+            &format!("{transport:?} with {control} beside a flood"),
+        );
+        assert!(
+            transfer(&report).loss < 0.06,
+            "{transport:?}, {control}: too much lost"
+        );
+        let Transport {
+            protocol, section, ..
+        } = transport;
         let second = format!(
             r#"
 [[flow]]
-protocol = "auto"
+protocol = "{protocol}"
 from = "a"
 to = "b"
 start = "1 s"
-dfcp = {{ {dfcp} }}
+{section} = {{ {dfcp} }}
 "#
         );
-        let report = run(&scenario(&dfcp, link, &second));
+        let report = run(&scenario(transport, &dfcp, link, &second));
         let jain = report.summary.jain.expect("two flows");
-        assert!(jain > 0.99, "{control}: {jain:.4}");
+        assert!(jain > 0.99, "{protocol}, {control}: {jain:.4}");
     }
 }
 
 #[test]
 fn loss_of_the_path_costs_probing_flows_only_itself() {
     let link = format!("loss = 0.1\n{ONE_BDP}");
-    for control in PROBING {
+    for (transport, control) in probers() {
         let flows = cross("cross", 30, "");
-        let report = run(&scenario(&probing(control, 0.0), &link, &flows));
+        let report = run(&scenario(transport, &probing(control, 0.0), &link, &flows));
         let arrived = transfer(&report).throughput_bps / 1e6;
-        assert_near(arrived, 0.9 * 70.0, 0.15, control);
+        let name = format!("{transport:?} with {control}");
+        assert_near(arrived, 0.9 * 70.0, 0.15, &name);
     }
 }
 
 #[test]
 fn a_short_queue_is_not_flooded() {
     let link = r#"queue = { limit = "10 packets" }"#;
-    for control in PROBING {
+    for (transport, control) in probers() {
         let flows = cross("cross", 60, "");
-        let report = run(&scenario(&probing(control, 0.05), link, &flows));
+        let report = run(&scenario(transport, &probing(control, 0.05), link, &flows));
         let flow = transfer(&report);
         let arrived = flow.throughput_bps / 1e6;
-        assert!((38.0..52.0).contains(&arrived), "{control}: {arrived:.1}");
-        assert!(flow.loss < 0.35, "{control}: {:.3} lost", flow.loss);
+        assert!(
+            (38.0..52.0).contains(&arrived),
+            "{transport:?}, {control}: {arrived:.1}"
+        );
+        assert!(
+            flow.loss < 0.35,
+            "{transport:?}, {control}: {:.3} lost",
+            flow.loss
+        );
     }
 }
 
@@ -200,11 +269,13 @@ fn marks_keep_queues_short_and_links_busy() {
     let red =
         r#"queue = { discipline = "red", ecn = true, min_threshold = 15.0, max_threshold = 60.0 }"#;
     let threshold = format!("ecn_threshold = \"3 ms\"\n{ONE_BDP}");
-    for link in [red, &threshold] {
+    let links = [red, &threshold];
+    let cases = BOTH.into_iter().flat_map(|t| links.map(|link| (t, link)));
+    for (transport, link) in cases {
         for others in [0, 30] {
-            let name = format!("{link}, beside {others} Mbit/s");
+            let name = format!("{transport:?}, {link}, beside {others} Mbit/s");
             let flows = cross("cross", others, "");
-            let report = run(&scenario(r#"control = "marked""#, link, &flows));
+            let report = run(&scenario(transport, r#"control = "marked""#, link, &flows));
             let wire = wire(&report);
             assert!(wire.utilisation > 0.9, "{name}: {:.3}", wire.utilisation);
             // 25 packets are 3 ms; the round trip is 167.
