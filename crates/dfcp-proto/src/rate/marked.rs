@@ -147,6 +147,10 @@ impl RateController for Marked {
         self.delivery.on_sent(now);
     }
 
+    fn reads_marks(&self) -> bool {
+        true
+    }
+
     fn pacing_rate(&self) -> Rate {
         self.delivery.bound(self.rate())
     }

@@ -130,6 +130,12 @@ pub trait RateController: Debug + Send {
         false
     }
 
+    /// Whether congestion marks slow it down: only then may its packets say that they can be marked
+    /// (ECN-capable transport, RFC 3168 §5).
+    fn reads_marks(&self) -> bool {
+        false
+    }
+
     /// A network controller allows `rate` (DFCP-J §7.6). Only those that obey one listen.
     fn on_order(&mut self, _now: Instant, _rate: Rate) {}
 

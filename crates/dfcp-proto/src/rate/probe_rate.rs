@@ -137,10 +137,16 @@ impl ProbeRate {
     fn on_finding(&mut self, finding: Finding) {
         let old = self.estimate.as_bps() as f64;
         self.is_starting &= !finding.is_congested;
+        let mut available = finding.available;
+        if !finding.is_congested {
+            // A host with a coarse clock may not have sent it as fast as it should.
+            let arriving = self.delivery.arriving().unwrap_or(Rate::ZERO);
+            available = available.max(arriving.as_bps() as f64);
+        }
         let new = if self.is_starting {
-            finding.available.max(old)
+            available.max(old)
         } else {
-            old + GAIN * (finding.available - old)
+            old + GAIN * (available - old)
         };
         self.estimate = Rate::from_bps(new as u64);
         // No further than sending can follow.
