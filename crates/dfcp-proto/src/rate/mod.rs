@@ -2,6 +2,10 @@
 //!
 //! A controller sees packets only, never blocks or symbols: coding cannot hide loss, delay or
 //! congestion marks from it.
+//!
+//! [`PathModel`] is the flagship's. The others are the ways of DFCP-J §3.2: as fast as possible
+//! ([`MaxRate`]), what someone orders ([`FixedRate`], [`Ordered`]), the available bandwidth as
+//! probes show it ([`ProbeGap`], [`ProbeRate`]), and explicit feedback ([`Marked`]).
 
 mod delivery;
 mod fixed;
