@@ -108,6 +108,11 @@ impl Sender {
         }
     }
 
+    /// Whether congestion marks slow it down.
+    pub fn reads_marks(&self) -> bool {
+        self.path.reads_marks()
+    }
+
     /// Takes bytes; returns how many fit.
     pub fn write(&mut self, data: &[u8]) -> usize {
         self.input.write(data)
