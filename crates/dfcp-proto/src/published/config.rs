@@ -64,6 +64,28 @@ pub enum Codec {
     Off,
 }
 
+/// What makes a block complete whose bytes are not decoded (virtual payload, or decoding off).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Completion {
+    /// The number of its symbols: (1 + ε) k are taken to be enough.
+    Count,
+    /// That they would decode: the code's graph is followed without its bytes.
+    Structure,
+}
+
+/// How large blocks are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlockSize {
+    /// k · T bytes of [`Config::code`].
+    Fixed,
+    /// As suits `bytes`, expected to be sent: one block for a short object, blocks of about 1 MB for
+    /// a long transfer (§4.5). The connecting side decides.
+    Flexible {
+        /// Bytes expected.
+        bytes: u64,
+    },
+}
+
 /// What the packets travel in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carrier {
@@ -80,6 +102,8 @@ pub(super) type MakeRate = Arc<dyn Fn() -> Box<dyn RateController> + Send + Sync
 pub struct Config {
     /// The code; offered in SYN, settled in SYNACK.
     pub code: RaptorParameters,
+    /// Whether it is taken as it is.
+    pub block_size: BlockSize,
     /// Most unacknowledged blocks, W.
     pub window: u32,
     /// Redundancy.
@@ -92,6 +116,8 @@ pub struct Config {
     pub encoding: Codec,
     /// Decoding on or off.
     pub decoding: Codec,
+    /// What makes a block complete that is not decoded.
+    pub completion: Completion,
     /// Makes the rate controller.
     pub rate: MakeRate,
     /// Bytes or sizes only.
@@ -120,6 +146,7 @@ impl Default for Config {
                 precode: State::new(0x9e37_79b9, 0x85eb_ca6b, 0xc2b2_ae35)
                     .expect("within the generator's bounds"),
             },
+            block_size: BlockSize::Fixed,
             window: 10_000,
             redundancy: Redundancy {
                 epsilon: 0.1,
@@ -129,6 +156,7 @@ impl Default for Config {
             moment: Moment::Received,
             encoding: Codec::On,
             decoding: Codec::On,
+            completion: Completion::Count,
             rate: Arc::new(|| Box::new(MaxRate)),
             payload: Payload::Real,
             carrier: Carrier::Udp,
