@@ -9,13 +9,14 @@ use dfcp_proto::{ChannelId, ChannelKind, Duration, Event, Instant, Rate};
 use dfcp_sim::{LinkConfig, Pair, PairConfig, Side};
 
 pub mod published;
+pub mod raptor;
 pub mod raw;
 
 /// The body of a target.
 pub type Body = fn(&[u8]);
 
 /// A target by name, for the replay.
-pub const TARGETS: [(&str, Body); 8] = [
+pub const TARGETS: [(&str, Body); 9] = [
     ("packet", packet),
     ("frames", frames),
     ("params", params),
@@ -23,6 +24,7 @@ pub const TARGETS: [(&str, Body); 8] = [
     ("sealed_frames", sealed_frames),
     ("decoder", decoder),
     ("published", published::packets),
+    ("raptor", raptor::decoder),
     ("rate", rate),
 ];
 
@@ -55,6 +57,10 @@ impl<'a> Input<'a> {
 
     fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    fn word(&mut self) -> u32 {
+        (self.number() as u32) << 16 | self.number() as u32
     }
 }
 
