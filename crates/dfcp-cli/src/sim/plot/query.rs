@@ -15,7 +15,8 @@ use crate::sim::table::{Cell, Table};
 pub const FILE: &str = "file";
 
 /// How the flows of one run become one number.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Combine {
     /// Their mean
     #[default]
