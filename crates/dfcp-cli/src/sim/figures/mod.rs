@@ -80,7 +80,7 @@ macro_rules! texts {
 }
 
 const CATALOGUE: &[(&str, &str)] = texts!("dfcp/": "scenarios", "journal-validation", "journal-goodput", "journal-buffers-times",
-    "journal-fairness", "report", "reasons");
+    "journal-fairness", "report-one-flow", "report-two-flows", "reasons");
 
 const SCENARIOS: &[(&str, &str)] = texts!(
     "../../../../../scenarios/figures/dfcp/":

@@ -64,7 +64,8 @@ impl Done<'_> {
         }
         let drawing = Drawing {
             data: self.curves.data.clone(),
-            title: Some(format!("{}: {}", self.item.of, self.item.title)),
+            // What it is stands in the caption.
+            title: None,
             log_x: self.item.x.log,
             log_y: self.item.y.log,
         };
