@@ -8,11 +8,13 @@
 
 use std::collections::BTreeMap;
 
+use dfcp_proto::published::{Acknowledge, Codec, Degrees, Moment, Sending};
 use dfcp_proto::{Duration, Instant, Rate, SchemeId};
 
 use crate::engine::{DfcpPayload, TcpConfig, UdpConfig, UdpPattern};
 use crate::link::LinkConfig;
 use crate::random::Seed;
+use crate::scenario::control::ControlSpec;
 use crate::tcp::Congestion;
 
 /// Settings of the whole run.
@@ -80,6 +82,24 @@ pub struct ChangeSpec {
     pub config: LinkConfig,
 }
 
+/// A network controller.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ControllerSpec {
+    /// How it shares the network.
+    pub kind: ControllerKind,
+    /// Time from a change until senders follow it.
+    pub response: Duration,
+    /// By how much it over-estimates what is available, as a fraction.
+    pub error: f64,
+}
+
+/// How a controller shares the network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ControllerKind {
+    /// Max-min fairness, by weight.
+    MaxMin,
+}
+
 /// One flow.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FlowSpec {
@@ -116,6 +136,8 @@ pub enum ProtocolSpec {
     Tcp(TcpConfig),
     /// A connection of the protocol core, `dfcp-proto`.
     Dfcp(DfcpSpec),
+    /// DFCP as published.
+    Published(PublishedSpec),
     /// UDP cross traffic.
     Udp(UdpConfig),
 }
@@ -143,22 +165,42 @@ pub struct DfcpSpec {
     pub coding_rate: Option<Rate>,
 }
 
+/// A connection of DFCP as published (`dfcp_proto::published`).
+#[derive(Clone, Debug, PartialEq)]
+pub struct PublishedSpec {
+    /// Most unacknowledged blocks.
+    pub window: u32,
+    /// ε: a block is complete at (1 + ε) k symbols.
+    pub redundancy: f64,
+    /// When the sender has sent enough of a block.
+    pub sending: Sending,
+    /// Which acknowledgements are sent.
+    pub acknowledge: Acknowledge,
+    /// When a block is acknowledged.
+    pub moment: Moment,
+    /// Whether blocks are encoded.
+    pub encoding: Codec,
+    /// Whether blocks are decoded.
+    pub decoding: Codec,
+    /// Bytes of a block; a whole number of symbols.
+    pub block: u32,
+    /// Bytes of a symbol.
+    pub symbol: u16,
+    /// Degrees of LT symbols.
+    pub distribution: Degrees,
+    /// The rate controller; never the profile's.
+    pub control: ControlSpec,
+    /// Whether payload bytes exist.
+    pub payload: DfcpPayload,
+    /// Largest IP packet, bytes; `None` until the path is known.
+    pub mtu: Option<u16>,
+}
+
 /// A profile of the protocol core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProfileSpec {
     /// The flagship.
     Auto,
-}
-
-/// A rate controller of the protocol core.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ControlSpec {
-    /// The profile's.
-    Profile,
-    /// This rate, without backing off.
-    Fixed(Rate),
-    /// As fast as the first link takes it.
-    LineRate,
 }
 
 impl ProtocolSpec {
@@ -175,6 +217,7 @@ impl ProtocolSpec {
             Self::Dfcp(dfcp) => match dfcp.profile {
                 ProfileSpec::Auto => "auto",
             },
+            Self::Published(_) => "dfcp",
             Self::Udp(udp) => match udp.pattern {
                 UdpPattern::Constant => "udp-cbr",
                 // No file asks for it.
