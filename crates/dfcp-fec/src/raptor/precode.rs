@@ -2,7 +2,6 @@
 //! node is the sum of its message nodes, so that it and they sum to zero (DFCP-J eq. (1)).
 
 use super::RaptorParameters;
-use super::taus88::State;
 
 /// Check nodes and their message nodes.
 #[derive(Debug)]
@@ -14,26 +13,22 @@ pub(super) struct Precode {
 }
 
 impl Precode {
-    /// Draws the graph: `ldpc_degree` outputs for each message node, none if there are no checks.
+    /// Draws the graph. A check node that a message node has already is drawn again.
     pub(super) fn new(parameters: &RaptorParameters) -> Self {
         let (k, checks) = (parameters.k, parameters.n - parameters.k);
-        let degree = u32::from(parameters.ldpc_degree) * u32::from(checks > 0);
-        let mut drawn = Vec::with_capacity((k * degree) as usize);
-        let mut state: State = parameters.precode;
-        let mut mine = Vec::with_capacity(degree as usize);
+        let degree = checks.min(parameters.ldpc_degree.into()) as usize;
+        let mut edges = Vec::with_capacity(k as usize * degree);
+        let mut state = parameters.precode;
         for message in 0..k {
-            mine.clear();
-            for _ in 0..degree {
-                let check = state.below(checks);
-                // Drawn twice, it cancels: check ← check ⊕ message ⊕ message.
-                match mine.iter().position(|&other| other == check) {
-                    Some(at) => drop(mine.swap_remove(at)),
-                    None => mine.push(check),
+            let first = edges.len();
+            while edges.len() < first + degree {
+                let edge = (state.below(checks), message as u16);
+                if !edges[first..].contains(&edge) {
+                    edges.push(edge);
                 }
             }
-            drawn.extend(mine.iter().map(|&check| (check, message as u16)));
         }
-        Self::sorted(k, checks, &drawn)
+        Self::sorted(k, checks, &edges)
     }
 
     /// Edges by check node, messages ascending.

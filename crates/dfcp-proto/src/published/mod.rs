@@ -16,9 +16,11 @@ mod negotiation;
 mod recv;
 mod send;
 mod state;
+#[cfg(test)]
+mod transfer_tests;
 
 pub use config::{Acknowledge, Carrier, Codec, Completion, Config, Moment, Redundancy, Sending};
 pub use connection::{Connection, Error, Event, Priority, Read, SolveJob, Stats, Transmit};
-pub use dfcp_fec::raptor::Degrees;
+pub use dfcp_fec::raptor::{Degrees, RaptorParameters};
 pub use endpoint::{ConnectionHandle, Endpoint, EndpointStats, Listen};
 pub use state::State;

@@ -409,6 +409,8 @@ impl Simulation {
         };
         let component = (self.links.len() + seat) as u32;
         let wake = self.seats[seat].agent.poll_timeout();
+        // While it is held back, what it would send now waits.
+        let wake = wake.filter(|&at| held.is_none() || at > self.now);
         let wake = wake.into_iter().chain(held).min();
         // An agent that asks for the past is woken now: time does not go back.
         self.schedule.set(component, wake.map(|t| t.max(self.now)));
