@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Deserialize;
 
 use crate::failure::Failure;
-use crate::sim::plot::Combine;
+use crate::sim::plot::{Combine, Typical};
 
 /// A catalogue.
 #[derive(Debug, Default, Deserialize)]
@@ -137,6 +137,9 @@ pub struct XAxis {
     /// Whether it is logarithmic.
     #[serde(default)]
     pub log: bool,
+    /// Its unit, where neither values nor the column's name tell.
+    #[serde(default)]
+    pub unit: Option<UnitName>,
     /// What numbers are multiplied with.
     #[serde(default)]
     pub factor: Option<f64>,
@@ -159,6 +162,9 @@ pub struct YAxis {
     /// How the flows of a run become one number.
     #[serde(default)]
     pub combine: Combine,
+    /// How runs become one point.
+    #[serde(default)]
+    pub typical: Typical,
     /// Length of a moving average along the horizontal axis.
     #[serde(default)]
     pub average: Option<f64>,
@@ -167,7 +173,7 @@ pub struct YAxis {
     pub change: Option<Change>,
 }
 
-/// Units of vertical axes.
+/// Units of axes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum UnitName {

@@ -46,6 +46,7 @@ pub fn select(item: &Item, results: &Results, column: &str) -> Result<Curves, Fa
         facet: text("panel"),
         parameters: results.parameters.clone(),
         combine: item.y.combine,
+        typical: item.y.typical,
         window: item.y.average,
         ..Query::default()
     };
@@ -74,16 +75,12 @@ pub fn select(item: &Item, results: &Results, column: &str) -> Result<Curves, Fa
     }
     data.x.name.clone_from(&item.x.label);
     if data.x.unit == Unit::Count("") {
-        data.x.unit = Unit::of_column(&item.x.column);
+        let unit = item.x.unit.map(unit);
+        data.x.unit = unit.unwrap_or_else(|| Unit::of_column(&item.x.column));
     }
     data.y.name.clone_from(&item.y.label);
-    data.y.unit = match item.y.unit {
-        None => Unit::of_column(column),
-        Some(UnitName::Share) => Unit::Share,
-        Some(UnitName::Seconds) => Unit::Seconds,
-        Some(UnitName::Bytes) => Unit::Bytes,
-        Some(UnitName::Number) => Unit::Count(""),
-    };
+    let unit = item.y.unit.map(unit);
+    data.y.unit = unit.unwrap_or_else(|| Unit::of_column(column));
     let panels = match panels {
         true => values,
         false => vec![String::new()],
@@ -92,6 +89,15 @@ pub fn select(item: &Item, results: &Results, column: &str) -> Result<Curves, Fa
     add_theory(&mut curves, item);
     add_given(&mut curves, item);
     Ok(curves)
+}
+
+fn unit(name: UnitName) -> Unit {
+    match name {
+        UnitName::Share => Unit::Share,
+        UnitName::Seconds => Unit::Seconds,
+        UnitName::Bytes => Unit::Bytes,
+        UnitName::Number => Unit::Count(""),
+    }
 }
 
 /// Rows that an item is made of.
@@ -284,17 +290,20 @@ pub fn is_same(a: f64, b: f64) -> bool {
     (a - b).abs() <= 1e-9 * a.abs().max(b.abs())
 }
 
-/// Curves of formulas, at the places where there are measurements.
+/// Curves of formulas, at the places where there are measurements; behind these, which they shall
+/// not hide.
 fn add_theory(curves: &mut Curves, item: &Item) {
-    for &theory in &item.theory {
+    for (index, &theory) in item.theory.iter().enumerate() {
         for panel in &mut curves.data.panels {
-            let mut places: Vec<f64> = panel.curves.iter().flatten().map(|s| s.x).collect();
+            let measured = panel.curves[index..].iter().flatten();
+            let mut places: Vec<f64> = measured.map(|sample| sample.x).collect();
             places.sort_by(f64::total_cmp);
             places.dedup();
             let sample = |x| exact(x, theory::value(theory, x));
-            panel.curves.push(places.into_iter().map(sample).collect());
+            let samples = places.into_iter().map(sample).collect();
+            panel.curves.insert(index, samples);
         }
-        curves.data.curves.push(name(theory).to_owned());
+        curves.data.curves.insert(index, name(theory).to_owned());
     }
 }
 

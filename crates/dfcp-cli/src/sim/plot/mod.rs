@@ -23,7 +23,7 @@ use self::axis::{Quantities, Scale};
 use self::figure::{Layout, Width};
 use self::font::Font;
 pub use self::quantity::{Quantity, Unit};
-pub use self::query::{Combine, Data, Panel, Query, Sample, select};
+pub use self::query::{Combine, Data, Panel, Query, Sample, Typical, select};
 pub use self::stats::Estimate;
 use super::store::{self, Stored};
 use super::table::{Cell, Table};
@@ -133,6 +133,7 @@ fn plot(args: &Args) -> Result<Vec<String>, Failure> {
         only: args.only.clone(),
         parameters,
         combine: args.combine,
+        typical: Typical::Mean,
         window: args.average.map(|window| window.as_secs_f64()),
     };
     let mut data = query::select(table, &query)?;
