@@ -167,6 +167,11 @@ impl Connection {
         unimplemented!()
     }
 
+    /// The peer's address, of the carrier.
+    pub fn remote_address(&self) -> SocketAddr {
+        unimplemented!()
+    }
+
     /// Its state.
     pub fn state(&self) -> State {
         unimplemented!()
