@@ -58,9 +58,10 @@ impl ConnectionState {
         }
     }
 
-    /// Over, but for answers to late segments.
+    /// Over, but for answers to late segments. Unless somebody holds it, what ended stays until
+    /// its last packet is sent.
     fn is_idle(&self) -> bool {
-        self.end.is_some() || self.phase == Phase::TimeWait
+        (self.end.is_some() && self.held) || self.phase == Phase::TimeWait
     }
 
     fn wake(&mut self) {
@@ -152,6 +153,17 @@ impl State {
         }
     }
 
+    fn forget_ended(&mut self) {
+        let core = &mut self.core;
+        self.connections.retain(|&handle, ours| {
+            let stays = ours.held || (ours.end.is_none() && core.connection(handle).is_some());
+            if !stays {
+                core.forget(handle);
+            }
+            stays
+        });
+    }
+
     /// Whether every connection is over, but for answers to late segments.
     pub(super) fn is_idle(&self) -> bool {
         self.connections.values().all(ConnectionState::is_idle)
@@ -175,18 +187,11 @@ impl Core for State {
                 false => self.accepting.wake(),
             }
         }
-        let core = &mut self.core;
-        self.connections.retain(|&handle, ours| {
-            let Some(connection) = core.connection(handle) else {
-                return false;
-            };
-            ours.collect(now, connection);
-            let stays = ours.held || ours.end.is_none();
-            if !stays {
-                core.forget(handle);
+        for (&handle, ours) in &mut self.connections {
+            if let Some(connection) = self.core.connection(handle) {
+                ours.collect(now, connection);
             }
-            stays
-        });
+        }
         if self.is_idle() {
             self.idle.wake();
         }
@@ -194,7 +199,11 @@ impl Core for State {
 
     fn transmit(&mut self, now: Instant, max_segments: usize, out: &mut Vec<u8>) -> Option<Batch> {
         self.core.handle_timeout(now);
-        let next = self.core.poll_transmit(now, max_segments, out)?;
+        let Some(next) = self.core.poll_transmit(now, max_segments, out) else {
+            // Also the last words of connections that ended have left.
+            self.forget_ended();
+            return None;
+        };
         Some(Batch {
             destination: next.destination,
             ecn: next.ecn,
