@@ -348,3 +348,6 @@ fn write_behind(
     });
     (give, written)
 }
+
+#[cfg(test)]
+mod tests;
