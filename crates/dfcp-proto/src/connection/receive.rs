@@ -70,11 +70,14 @@ impl Connection {
         }
         let plaintext: &[u8] = plaintext;
         let (mut eliciting, mut elided) = (false, 0);
+        let (mut ping, mut symbol) = (false, false);
         for frame in FrameIter::new(plaintext) {
             let Ok(frame) = frame else {
                 return self.violation(now, CloseCode::PROTOCOL);
             };
             eliciting |= frame.is_ack_eliciting();
+            ping |= matches!(frame, Frame::Ping);
+            symbol |= matches!(frame, Frame::Symbol { .. });
             elided += self.elided(&frame);
             if let Err(code) = self.on_frame(now, pn, frame) {
                 return self.violation(now, code);
@@ -87,7 +90,9 @@ impl Connection {
         if let Some(moved) = self.out.moved.as_mut().filter(|_| remote == self.remote) {
             moved.received += size + elided;
         }
-        if eliciting {
+        if ping && symbol {
+            self.inc.policy.on_echo(now);
+        } else if eliciting {
             self.inc.policy.on_packet(now);
         }
     }
@@ -445,8 +450,7 @@ impl Connection {
         feedback.bytes_in_flight = self.out.sent.bytes_in_flight();
         feedback.idle_total = self.out.idle_total;
         self.out.rate.on_feedback(&feedback);
-        let rate = self.out.rate.pacing_rate();
-        self.out.pacer.set(now, rate, self.mtu as u64);
+        self.follow_rate(now);
     }
 
     pub(super) fn on_lost(&mut self, now: Instant, packet: SentPacket<Control>) {

@@ -13,6 +13,11 @@ pub trait FeedbackPolicy: Debug + Send {
     /// A packet that elicits feedback arrived.
     fn on_packet(&mut self, now: Instant);
 
+    /// A packet arrived that asks to be answered at once.
+    fn on_echo(&mut self, now: Instant) {
+        self.on_packet(now);
+    }
+
     /// Something happened that the sender waits for: a channel is complete, credit was freed.
     fn on_urgent(&mut self, now: Instant);
 

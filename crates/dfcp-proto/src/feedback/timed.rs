@@ -38,6 +38,11 @@ impl FeedbackPolicy for Timed {
         self.due = Some(self.due.map_or(ready, |due| due.min(ready)));
     }
 
+    fn on_echo(&mut self, now: Instant) {
+        self.on_packet(now);
+        self.due = Some(now);
+    }
+
     fn on_urgent(&mut self, now: Instant) {
         self.due = Some(now);
         self.repeats = URGENT_REPEATS;

@@ -64,6 +64,15 @@ pub enum Codec {
     Off,
 }
 
+/// What makes a block complete whose bytes are not decoded (virtual payload, or decoding off).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Completion {
+    /// The number of its symbols: (1 + ε) k are taken to be enough.
+    Count,
+    /// That they would decode: the code's graph is followed without its bytes.
+    Structure,
+}
+
 /// What the packets travel in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carrier {
@@ -92,6 +101,8 @@ pub struct Config {
     pub encoding: Codec,
     /// Decoding on or off.
     pub decoding: Codec,
+    /// What makes a block complete that is not decoded.
+    pub completion: Completion,
     /// Makes the rate controller.
     pub rate: MakeRate,
     /// Bytes or sizes only.
@@ -129,6 +140,7 @@ impl Default for Config {
             moment: Moment::Received,
             encoding: Codec::On,
             decoding: Codec::On,
+            completion: Completion::Count,
             rate: Arc::new(|| Box::new(MaxRate)),
             payload: Payload::Real,
             carrier: Carrier::Udp,

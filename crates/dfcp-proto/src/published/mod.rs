@@ -9,13 +9,15 @@
 
 mod config;
 mod connection;
+mod data;
 mod endpoint;
 pub mod header;
+mod negotiation;
 mod recv;
 mod send;
 mod state;
 
-pub use config::{Acknowledge, Carrier, Codec, Config, Moment, Redundancy, Sending};
-pub use connection::{Connection, Error, Event, Priority, Read, Stats, Transmit};
+pub use config::{Acknowledge, Carrier, Codec, Completion, Config, Moment, Redundancy, Sending};
+pub use connection::{Connection, Error, Event, Priority, Read, SolveJob, Stats, Transmit};
 pub use endpoint::{ConnectionHandle, Endpoint, EndpointStats, Listen};
 pub use state::State;

@@ -45,6 +45,44 @@ impl RateController for FixedRate {
     }
 }
 
+/// Sends at the rate that a network controller ordered last (DFCP-J §7.6), whatever the path does:
+/// how well and how fast the controller knows the available bandwidth is its own affair.
+#[derive(Clone, Debug)]
+pub struct Ordered(FixedRate);
+
+impl Ordered {
+    /// At `initial` until the first order.
+    pub fn new(initial: Rate) -> Self {
+        Self(FixedRate::new(initial))
+    }
+}
+
+impl RateController for Ordered {
+    fn on_established(&mut self, now: Instant, rtt: Duration, packet_size: u64) {
+        self.0.on_established(now, rtt, packet_size);
+    }
+
+    fn on_feedback(&mut self, feedback: &Feedback<'_>) {
+        self.0.on_feedback(feedback);
+    }
+
+    fn on_order(&mut self, _now: Instant, rate: Rate) {
+        self.0.rate = rate;
+    }
+
+    fn pacing_rate(&self) -> Rate {
+        self.0.pacing_rate()
+    }
+
+    fn window(&self) -> u64 {
+        self.0.window()
+    }
+
+    fn initial_burst(&self) -> u64 {
+        self.0.initial_burst()
+    }
+}
+
 /// Sends as fast as the host can (DFCP §3.2, "maximum rate"): for networks that share fairly
 /// by themselves.
 #[derive(Clone, Debug, Default)]

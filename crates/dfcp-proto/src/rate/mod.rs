@@ -8,7 +8,7 @@ mod path_history;
 mod path_loss;
 mod path_model;
 
-pub use fixed::{FixedRate, MaxRate};
+pub use fixed::{FixedRate, MaxRate, Ordered};
 pub use path_model::PathModel;
 
 use crate::packet::RttEstimator;
@@ -84,13 +84,45 @@ impl<'a> Feedback<'a> {
     }
 }
 
+/// How the next data packet leaves. Only probes leave otherwise than the pacer lets them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Departure {
+    /// Its own time, which the pacer does not delay; it must not leave earlier, and the next packet
+    /// not before it. `None`: when the pacer lets it.
+    pub at: Option<Instant>,
+    /// The receiver is asked to answer it at once with the time of its arrival, so that it gets an
+    /// [`AckPoint`] of its own.
+    pub echo: bool,
+}
+
 /// Decides when the next packet may go. Object safe.
+///
+/// A sender asks [`departure`](Self::departure) before each data packet and calls
+/// [`on_sent`](Self::on_sent) after it, before it asks for the next; then it takes
+/// [`pacing_rate`](Self::pacing_rate) into use, as after feedback and orders.
 pub trait RateController: Debug + Send {
     /// The handshake measured `rtt`; packets have up to `packet_size` bytes.
     fn on_established(&mut self, now: Instant, rtt: Duration, packet_size: u64);
 
     /// Called for every ACK and every loss found by a timer.
     fn on_feedback(&mut self, feedback: &Feedback<'_>);
+
+    /// A data packet left; its last byte is the connection's byte number `sent_total`, by which its
+    /// [`AckPoint`] will name it.
+    fn on_sent(&mut self, _now: Instant, _sent_total: u64) {}
+
+    /// How the next data packet is to leave.
+    fn departure(&self) -> Departure {
+        Departure::default()
+    }
+
+    /// Whether a [`Departure`] may ever ask for an echo, so that room for the question is kept.
+    fn is_probing(&self) -> bool {
+        false
+    }
+
+    /// A network controller allows `rate` (DFCP-J §7.6). Only those that obey one listen.
+    fn on_order(&mut self, _now: Instant, _rate: Rate) {}
 
     /// Rate at which packets are spaced, UDP payload bits.
     fn pacing_rate(&self) -> Rate;

@@ -1,1 +1,0 @@
-//! The receiving half: blocks being collected, their ACKs, in-order delivery.

@@ -1,1 +1,0 @@
-//! The sending half: blocks in the window, and from which of them the next packet comes.

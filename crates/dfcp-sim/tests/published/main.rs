@@ -1,0 +1,8 @@
+//! DFCP as published on simulated paths: what a user would miss if it broke.
+//!
+//! Every test is a pair of endpoints (or one endpoint and a hand-made peer) in simulated time. A
+//! failing assertion names the seed.
+
+mod common;
+mod handshake;
+mod transfers;
