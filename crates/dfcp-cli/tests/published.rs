@@ -58,5 +58,9 @@ fn files_of_all_sizes_arrive() {
     for (name, size) in names.iter().zip(sizes) {
         bench.assert_received(name, &bytes(name, size));
     }
-    assert_eq!(bench.received().len(), names.len(), "no partial files are left");
+    assert_eq!(
+        bench.received().len(),
+        names.len(),
+        "no partial files are left"
+    );
 }

@@ -495,11 +495,6 @@ impl Connection {
         self.events.pop_front()
     }
 
-    /// The peer's address, of the carrier.
-    pub fn remote_address(&self) -> SocketAddr {
-        unimplemented!()
-    }
-
     /// Its state.
     pub fn state(&self) -> State {
         self.machine.state()

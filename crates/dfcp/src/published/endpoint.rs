@@ -8,6 +8,7 @@ use crate::shared::Shared;
 use crate::socket::{Layer, Socket, SocketBuffers};
 use dfcp_proto::published::Listen;
 use std::future::poll_fn;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::Poll;
@@ -66,12 +67,17 @@ impl Endpoint {
     /// Binds the socket and starts the driver task; call within a tokio runtime.
     ///
     /// # Errors
-    /// Those of the socket. [`Carrier::Ip`] needs the privilege CAP_NET_RAW.
+    /// Those of the socket. [`Carrier::Ip`] needs the privilege CAP_NET_RAW, and an address of
+    /// this machine to bind to: checksums cover it.
     pub fn bind(config: EndpointConfig) -> Result<Self, Error> {
         let layer = match config.config.carrier {
             Carrier::Udp => Layer::Udp,
             Carrier::Ip => Layer::Ip,
         };
+        if layer == Layer::Ip && config.bind.ip().is_unspecified() {
+            let reason = "over IP an endpoint needs one address of this machine";
+            return Err(io::Error::new(io::ErrorKind::AddrNotAvailable, reason).into());
+        }
         let socket = Socket::bind(layer, config.bind)?;
         let (local, buffers) = (socket.local_addr()?, socket.buffers);
         let transport = Arc::new(config.config);
@@ -82,7 +88,10 @@ impl Endpoint {
         });
         let seed = crate::os_seed()?;
         let seed = seed.first_chunk().map_or(0, |&s| u64::from_le_bytes(s));
-        let core = dfcp_proto::published::Endpoint::new(listen, seed);
+        let mut core = dfcp_proto::published::Endpoint::new(listen, seed);
+        if layer == Layer::Ip {
+            core = core.over_ip(local.ip());
+        }
         let shared = Shared::with(State::new(core));
         tokio::spawn(crate::driver::run(shared.clone(), socket));
         Ok(Self {

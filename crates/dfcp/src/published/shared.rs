@@ -71,6 +71,11 @@ impl ConnectionState {
     }
 
     fn collect(&mut self, now: Instant, connection: &mut Connection) {
+        // In place: a block takes milliseconds, and the socket's buffer holds as many.
+        while let Some(mut job) = connection.take_solve_job() {
+            job.run();
+            connection.finish_solve(now, job);
+        }
         while let Some(event) = connection.poll_event() {
             match event {
                 // Nobody reads any more: the peer must not go on for ever.

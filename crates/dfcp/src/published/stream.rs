@@ -69,7 +69,7 @@ impl Stream {
     pub fn remote_address(&self) -> Option<SocketAddr> {
         let mut state = self.shared.lock();
         let (connection, _) = state.get(self.handle)?;
-        Some(connection.remote_address())
+        Some(connection.remote())
     }
 
     /// Looks at the connection from elsewhere.
