@@ -57,7 +57,7 @@ impl Profile {
     pub fn dfcp() -> Self {
         Self {
             name: "dfcp",
-            scheme: SchemeId::RaptorQ,
+            scheme: SchemeId::Raptor,
             block_symbols: DFCP_BLOCK_SYMBOLS,
             rate: Arc::new(|| Box::new(MaxRate)),
             scheduler: Arc::new(|| Box::new(Window::new(DFCP_WINDOW, DFCP_EPSILON))),

@@ -130,6 +130,7 @@ fn every_combination_of_parts_carries_an_object() {
         (SchemeId::Arq, 1),
         (SchemeId::Dense, 64),
         (SchemeId::RaptorQ, 200),
+        (SchemeId::Raptor, 200),
     ];
     let rates: [Part; 3] = [
         ("path model", |p| p.with_rate(|| Box::new(PathModel::new()))),
