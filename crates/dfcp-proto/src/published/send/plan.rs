@@ -14,7 +14,7 @@ const CLIP: f64 = 8.0;
 /// Reports of the first so many arrivals are taken as they are.
 const START: f64 = 32.0;
 /// Standard deviations of the arrivals that a plan stays below the need.
-pub(super) const CAUTION: f64 = 1.75;
+pub(super) const CAUTION: f64 = 1.5;
 
 /// Packets sent for each that arrives, 1 / (1 − p).
 #[derive(Clone, Copy, Debug)]
@@ -52,10 +52,6 @@ impl PerArrival {
     /// Loss rate p.
     pub fn loss(&self) -> f64 {
         1.0 - 1.0 / self.mean
-    }
-
-    pub fn is_measured(&self) -> bool {
-        self.seen > 0.0
     }
 
     /// Packets to send for `needed` arrivals, with the mean `caution` standard deviations below
