@@ -194,17 +194,10 @@ fn pace(law: ControlLaw) -> Pace {
     }
 }
 
-/// Check nodes of the LDPC code for each source symbol: 2000 for 63536 (DFCP-J §4.4.1).
-const CHECK_NODES: (u64, u64) = (2000, 63_536);
-
 fn published(spec: &PublishedSpec) -> PublishedConfig {
     let mut config = published::Config::default();
-    let k = spec.block / u32::from(spec.symbol);
-    let checks = (u64::from(k) * CHECK_NODES.0).div_ceil(CHECK_NODES.1) as u32;
-    config.code.k = k;
-    config.code.n = k + checks;
-    config.code.symbol_size = spec.symbol;
-    config.code.degrees = spec.distribution.clone();
+    config.code = spec.code();
+    config.completion = spec.completion;
     config.window = spec.window;
     config.redundancy = Redundancy {
         epsilon: spec.redundancy,

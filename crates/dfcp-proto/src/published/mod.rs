@@ -26,6 +26,6 @@ pub use config::{
     Acknowledge, BlockSize, Carrier, Codec, Completion, Config, Moment, Redundancy, Sending,
 };
 pub use connection::{Connection, Error, Event, Priority, Read, SolveJob, Stats, Transmit};
-pub use dfcp_fec::raptor::Degrees;
+pub use dfcp_fec::raptor::{Degrees, RaptorParameters};
 pub use endpoint::{ConnectionHandle, Endpoint, EndpointStats, Listen};
 pub use state::State;

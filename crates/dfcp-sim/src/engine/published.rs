@@ -41,7 +41,7 @@ pub(super) struct PublishedHost {
     /// Bytes that the flow has; known to the receiver so that it can tell when it has them.
     size: Option<u64>,
     pace: Pace,
-    /// Of a controller, before there is a connection to follow it.
+    /// Of a controller; a connection hears of it once it is there.
     ordered: Option<Rate>,
     /// Of the endpoint, as it last was.
     timeout: Option<Instant>,
@@ -91,11 +91,12 @@ pub(super) fn pair(
     seed: Seed,
 ) -> (PublishedHost, PublishedHost) {
     let mut random = seed.stream(&format!("{}.published", flow.name));
-    // Addresses are for the core's eyes only: routes lead to the agents.
+    // Addresses are for the core's eyes only: routes lead to the agents. They are those of captures.
     let address = |host: u32| {
-        let [a, b, c] = [id.0 >> 15, id.0 >> 7, id.0 << 1].map(|n| n as u8);
-        SocketAddr::from(([10, a, b, c | host as u8], 0))
+        let [_, a, b, c] = id.0.wrapping_mul(2).wrapping_add(host).to_be_bytes();
+        SocketAddr::from(([10, a, b, c], 0))
     };
+    let (client, server) = (address(1), address(2));
     let source = Source {
         config: Arc::new(config.client.clone()),
         start: flow.start,
@@ -108,8 +109,8 @@ pub(super) fn pair(
         config: Arc::new(config.server.clone()),
         max_connections: 1,
     };
-    let mut host = |listen, remote, source: Option<Source>| PublishedHost {
-        endpoint: Endpoint::new(listen, random.next_u64()),
+    let mut host = |listen, local: SocketAddr, remote, source: Option<Source>| PublishedHost {
+        endpoint: Endpoint::new(listen, random.next_u64()).over_ip(local.ip()),
         remote,
         handle: None,
         payload: config.client.payload,
@@ -125,8 +126,8 @@ pub(super) fn pair(
         chunk: Vec::new(),
     };
     (
-        host(None, address(1), Some(source)),
-        host(Some(listen), address(0), None),
+        host(None, client, server, Some(source)),
+        host(Some(listen), server, client, None),
     )
 }
 
@@ -144,10 +145,6 @@ impl PublishedHost {
                 .endpoint
                 .connect(now, self.remote, PORT, source.config.clone())
                 .ok();
-            if let Some(rate) = self.ordered {
-                self.order_rate(now, rate);
-            }
-            return;
         }
         if source.stop.is_some_and(|stop| stop <= now) {
             source.state = Sending::Stopped;
@@ -167,10 +164,20 @@ impl PublishedHost {
         let Some(connection) = self.handle.and_then(|h| self.endpoint.connection(h)) else {
             return;
         };
+        while let Some(mut job) = connection.take_solve_job() {
+            job.run();
+            connection.finish_solve(self.now, job);
+        }
         let (mut readable, mut writable) = (false, false);
         while let Some(event) = connection.poll_event() {
             match event {
-                Event::Connected | Event::Writable => writable = true,
+                Event::Connected => {
+                    writable = true;
+                    if let Some(rate) = self.ordered {
+                        connection.order_rate(self.now, rate);
+                    }
+                }
+                Event::Writable => writable = true,
                 Event::Readable => readable = true,
                 // Nothing goes the other way.
                 Event::PeerFinished => {
@@ -271,6 +278,7 @@ impl Agent for PublishedHost {
         if !self.is_silent() && self.timeout.is_some_and(|at| at <= now) {
             self.endpoint.handle_timeout(now);
             self.serve();
+            self.timeout = self.endpoint.poll_timeout();
         }
     }
 

@@ -8,7 +8,9 @@
 
 use std::collections::BTreeMap;
 
-use dfcp_proto::published::{Acknowledge, Codec, Degrees, Moment, Sending};
+use dfcp_proto::published::{
+    Acknowledge, Codec, Completion, Config, Degrees, Moment, RaptorParameters, Sending,
+};
 use dfcp_proto::{Duration, Instant, Rate, SchemeId};
 
 use crate::engine::{DfcpPayload, TcpConfig, UdpConfig, UdpPattern};
@@ -182,6 +184,8 @@ pub struct PublishedSpec {
     pub encoding: Codec,
     /// Whether blocks are decoded.
     pub decoding: Codec,
+    /// What makes a block complete that is not decoded.
+    pub completion: Completion,
     /// Bytes of a block; a whole number of symbols.
     pub block: u32,
     /// Bytes of a symbol.
@@ -194,6 +198,24 @@ pub struct PublishedSpec {
     pub payload: DfcpPayload,
     /// Largest IP packet, bytes; `None` until the path is known.
     pub mtu: Option<u16>,
+}
+
+/// Check nodes of the LDPC code for each source symbol: 2000 for 63536 (DFCP-J §4.4.1).
+const CHECK_NODES: (u64, u64) = (2000, 63_536);
+
+impl PublishedSpec {
+    /// The code of the blocks.
+    pub fn code(&self) -> RaptorParameters {
+        let k = self.block / u32::from(self.symbol);
+        let checks = (u64::from(k) * CHECK_NODES.0).div_ceil(CHECK_NODES.1);
+        RaptorParameters {
+            k,
+            n: k + checks as u32,
+            symbol_size: self.symbol,
+            degrees: self.distribution,
+            ..Config::default().code
+        }
+    }
 }
 
 /// A profile of the protocol core.

@@ -103,6 +103,10 @@ fn published(
         );
         return wrong("block", message);
     }
+    if let Err(error) = spec.code().check() {
+        let message = format!("`block`: {block} B in symbols of {symbol} B make no code: {error}");
+        return wrong("block", message);
+    }
     Ok(PublishedSpec {
         mtu: Some(packet),
         ..spec.clone()

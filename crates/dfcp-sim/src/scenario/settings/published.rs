@@ -1,6 +1,6 @@
 //! `published`: what a flow of DFCP as published can be told (DFCP-J §4.6, DFCP-TR §2.6).
 
-use dfcp_proto::published::{Acknowledge, Codec as Coding, Degrees, Moment, Sending};
+use dfcp_proto::published::{Acknowledge, Codec as Coding, Completion, Degrees, Moment, Sending};
 
 use crate::engine::DfcpPayload;
 use crate::scenario::control::{ControlLaw, ControlSpec};
@@ -19,6 +19,7 @@ impl Default for PublishedSpec {
             moment: Moment::Received,
             encoding: Coding::On,
             decoding: Coding::On,
+            completion: Completion::Count,
             block: 63_536,
             symbol: 1,
             distribution: Degrees::Shokrollahi,
@@ -41,6 +42,10 @@ impl Section for PublishedSpec {
         ];
         let moments = [("received", Moment::Received), ("decoded", Moment::Decoded)];
         let switch = [("on", Coding::On), ("off", Coding::Off)];
+        let completions = [
+            ("count", Completion::Count),
+            ("structure", Completion::Structure),
+        ];
         let payloads = [
             ("virtual", DfcpPayload::Virtual),
             ("real", DfcpPayload::Real),
@@ -52,7 +57,8 @@ impl Section for PublishedSpec {
         f.item("moment", &mut self.moment, OneOf(&moments));
         f.item("encoding", &mut self.encoding, OneOf(&switch));
         f.item("decoding", &mut self.decoding, OneOf(&switch));
-        f.item("block", &mut self.block, Bytes(64, 1 << 30));
+        f.item("completion", &mut self.completion, OneOf(&completions));
+        f.item("block", &mut self.block, Bytes(1, 1 << 26));
         f.item("symbol", &mut self.symbol, Bytes(1, 65_000));
         f.item("distribution", &mut self.distribution, Distribution);
         self.control.fields(f);
@@ -109,16 +115,9 @@ impl Codec<Sending> for SendingRule {
 /// `"shokrollahi"`, `"ideal-soliton"` or `{ robust-soliton = { c, delta } }`.
 struct Distribution;
 
-/// Distributions without parameters.
-#[derive(Clone, Copy, PartialEq)]
-enum Plain {
-    Shokrollahi,
-    IdealSoliton,
-}
-
-const PLAIN: [(&str, Plain); 2] = [
-    ("shokrollahi", Plain::Shokrollahi),
-    ("ideal-soliton", Plain::IdealSoliton),
+const PLAIN: [(&str, Degrees); 2] = [
+    ("shokrollahi", Degrees::Shokrollahi),
+    ("ideal-soliton", Degrees::IdealSoliton),
 ];
 
 const MILLION: f64 = 1e6;
@@ -165,21 +164,15 @@ impl Codec<Degrees> for Distribution {
                 delta_millionths: (delta * MILLION).round() as u32,
             });
         }
-        let plain = OneOf(&PLAIN).read(node).map_err(|mut fault| {
+        OneOf(&PLAIN).read(node).map_err(|mut fault| {
             let more = " Or write { robust-soliton = { c = 0.03, delta = 0.5 } }.";
             fault.message.push_str(more);
             fault
-        })?;
-        Ok(match plain {
-            Plain::Shokrollahi => Degrees::Shokrollahi,
-            Plain::IdealSoliton => Degrees::IdealSoliton,
         })
     }
 
     fn write(&self, value: &Degrees) -> Option<Value> {
         match *value {
-            Degrees::Shokrollahi => OneOf(&PLAIN).write(&Plain::Shokrollahi),
-            Degrees::IdealSoliton => OneOf(&PLAIN).write(&Plain::IdealSoliton),
             Degrees::RobustSoliton {
                 c_millionths,
                 delta_millionths,
@@ -190,8 +183,7 @@ impl Codec<Degrees> for Distribution {
                 };
                 Some(Value::Table(RobustSoliton(robust).write()))
             }
-            // No file asks for another.
-            _ => None,
+            ref plain => OneOf(&PLAIN).write(plain),
         }
     }
 }
