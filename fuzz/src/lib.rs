@@ -2,23 +2,28 @@
 //! tests of dfcp-sim replay the committed corpus through the same functions.
 
 use dfcp_fec::{BlockSpec, SchemeId, scheme};
+use dfcp_proto::packet::RttEstimator;
+use dfcp_proto::rate::{AckPoint, Feedback, Marked, Ordered, ProbeGap, ProbeRate, RateController};
 use dfcp_proto::wire::{Frame, FrameIter, Packet, TransportParams, emit_reset, emit_version};
-use dfcp_proto::{ChannelId, ChannelKind, Duration, Event, Instant};
+use dfcp_proto::{ChannelId, ChannelKind, Duration, Event, Instant, Rate};
 use dfcp_sim::{LinkConfig, Pair, PairConfig, Side};
 
+pub mod published;
 pub mod raw;
 
 /// The body of a target.
 pub type Body = fn(&[u8]);
 
 /// A target by name, for the replay.
-pub const TARGETS: [(&str, Body); 6] = [
+pub const TARGETS: [(&str, Body); 8] = [
     ("packet", packet),
     ("frames", frames),
     ("params", params),
     ("datagrams", datagrams),
     ("sealed_frames", sealed_frames),
     ("decoder", decoder),
+    ("published", published::packets),
+    ("rate", rate),
 ];
 
 /// Takes fields off the front of the input; zeros when it is used up.
@@ -31,6 +36,15 @@ impl<'a> Input<'a> {
 
     fn number(&mut self) -> usize {
         usize::from(self.byte()) << 8 | usize::from(self.byte())
+    }
+
+    /// Eight bytes: small numbers as often as large ones.
+    fn wide(&mut self) -> u64 {
+        let shift = self.byte() % 64;
+        let mut bytes = [0; 8];
+        let given = self.bytes(8);
+        bytes[..given.len()].copy_from_slice(given);
+        u64::from_be_bytes(bytes) >> shift
     }
 
     fn bytes(&mut self, n: usize) -> &'a [u8] {
@@ -309,5 +323,85 @@ pub fn decoder(data: &[u8]) {
                 assert_eq!(decoder.source(), source);
             }
         }
+    }
+}
+
+/// Any feedback to the rate controllers that go by it: the rate stays one that packets can leave at,
+/// and a probe's packet is never put off for long.
+pub fn rate(data: &[u8]) {
+    let mut input = Input(data);
+    let mut control: Box<dyn RateController> = match input.byte() % 5 {
+        0 => Box::new(ProbeGap::new(0.05)),
+        1 => Box::new(ProbeGap::with_capacity(1.0, Rate::from_bps(input.wide()))),
+        2 => Box::new(ProbeRate::new(f64::from_bits(input.wide()))),
+        3 => Box::new(Marked::new()),
+        _ => Box::new(Ordered::new(Rate::from_bps(1_000_000))),
+    };
+    let mut now = Instant::from_nanos(input.wide() >> 8);
+    let packet = input.number().max(1) as u64;
+    control.on_established(now, Duration::from_nanos(input.wide()), packet);
+    let mut rtt = RttEstimator::default();
+    let (mut sent, mut orders) = (0_u64, false);
+    // Totals of the packets sent last: an honest answer names one of them.
+    let mut totals = [0; 16];
+    for _ in 0..4096 {
+        if input.is_empty() {
+            break;
+        }
+        let op = input.byte();
+        now += Duration::from_nanos(u64::from(op >> 3) << (op & 31));
+        match op & 7 {
+            0 | 1 => {
+                let sample = Duration::from_nanos(input.wide());
+                rtt.update(sample, Duration::from_nanos(input.wide() >> 32));
+            }
+            2 => {
+                orders = true;
+                control.on_order(now, Rate::from_bps(input.wide()));
+            }
+            3 | 4 => {
+                let mut feedback = Feedback::new(now, &rtt);
+                let total = if op & 8 == 0 {
+                    totals[usize::from(input.byte()) % totals.len()]
+                } else {
+                    input.wide()
+                };
+                let arrived = Duration::from_nanos(input.wide());
+                let left = Instant::from_nanos(input.wide());
+                let newest = AckPoint::new(arrived, left, total, input.wide());
+                feedback.newest = (op & 16 == 0).then_some(newest);
+                feedback.acked_packets = input.wide();
+                feedback.lost_packets = input.wide();
+                feedback.ce_packets = input.wide();
+                feedback.bytes_in_flight = input.wide();
+                feedback.idle_total = input.wide();
+                control.on_feedback(&feedback);
+            }
+            _ => {
+                let departure = control.departure();
+                now = now.max(
+                    departure
+                        .at
+                        .unwrap_or(now)
+                        .min(now + Duration::from_secs(1)),
+                );
+                sent = sent.saturating_add(packet);
+                totals[usize::from(op >> 4)] = sent;
+                control.on_sent(now, sent);
+            }
+        }
+        let late = Duration::from_secs(120);
+        let wait = control.departure().at.map(|at| at.saturating_since(now));
+        assert!(
+            wait.is_none_or(|wait| wait <= late),
+            "the next packet is {wait:?} away"
+        );
+        assert!(
+            control.pacing_rate() > Rate::ZERO || orders,
+            "nothing leaves any more"
+        );
+        assert!(control.window() > 0, "nothing may be in flight");
+        control.initial_burst();
+        control.bandwidth();
     }
 }

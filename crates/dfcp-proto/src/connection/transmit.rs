@@ -154,7 +154,8 @@ impl Connection {
         };
         self.stats.packets_sent += batch.datagrams as u64;
         self.stats.bytes_sent += batch.total as u64;
-        let ecn = if matches!(self.state, State::Established) {
+        let marks = self.out.rate.reads_marks();
+        let ecn = if matches!(self.state, State::Established) && marks {
             ECT0
         } else {
             0

@@ -73,6 +73,19 @@ pub enum Completion {
     Structure,
 }
 
+/// How large blocks are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlockSize {
+    /// k · T bytes of [`Config::code`].
+    Fixed,
+    /// As suits `bytes`, expected to be sent: one block for a short object, blocks of about 1 MB for
+    /// a long transfer (§4.5). The connecting side decides.
+    Flexible {
+        /// Bytes expected.
+        bytes: u64,
+    },
+}
+
 /// What the packets travel in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carrier {
@@ -89,6 +102,8 @@ pub(super) type MakeRate = Arc<dyn Fn() -> Box<dyn RateController> + Send + Sync
 pub struct Config {
     /// The code; offered in SYN, settled in SYNACK.
     pub code: RaptorParameters,
+    /// Whether it is taken as it is.
+    pub block_size: BlockSize,
     /// Most unacknowledged blocks, W.
     pub window: u32,
     /// Redundancy.
@@ -131,6 +146,7 @@ impl Default for Config {
                 precode: State::new(0x9e37_79b9, 0x85eb_ca6b, 0xc2b2_ae35)
                     .expect("within the generator's bounds"),
             },
+            block_size: BlockSize::Fixed,
             window: 10_000,
             redundancy: Redundancy {
                 epsilon: 0.1,

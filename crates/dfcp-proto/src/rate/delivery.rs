@@ -26,6 +26,7 @@ const SILENCE: Duration = Duration::from_millis(500);
 /// Least rate: so many packets in this time or a round trip, whichever is longer.
 const MIN_PACKETS: u64 = 2;
 const MIN_TIME: Duration = Duration::from_millis(250);
+const MIN_RATE: Rate = Rate::from_bps(1000);
 /// First rate: so many packets in a round trip (RFC 6928).
 const INITIAL_PACKETS: u64 = 10;
 /// A standing queue: this long, and this many packets.
@@ -34,8 +35,10 @@ const STANDING_PACKETS: u64 = 3;
 /// Rate of a drain, as a share, and its longest time.
 const DRAIN_SHARE: f64 = 0.5;
 const DRAIN_TIME: f64 = 2.0;
-/// A round trip shorter than this is none that a rate could be built on.
+/// Bounds of a round trip that a rate can be built on, and the largest datagram.
 const MIN_RTT: Duration = Duration::from_micros(50);
+const MAX_RTT: Duration = Duration::from_secs(60);
+const MAX_PACKET: u64 = 65_535;
 
 /// The record of arrivals and of silence.
 #[derive(Debug)]
@@ -77,8 +80,8 @@ impl Default for Delivery {
 
 impl Delivery {
     pub(super) fn on_established(&mut self, now: Instant, rtt: Duration, packet_size: u64) {
-        self.rtt = rtt.max(MIN_RTT);
-        self.packet = packet_size.max(1);
+        self.rtt = rtt.clamp(MIN_RTT, MAX_RTT);
+        self.packet = packet_size.clamp(1, MAX_PACKET);
         self.initial = Rate::from_transfer(INITIAL_PACKETS * self.packet, self.rtt);
         self.heard = Some(now);
     }
@@ -92,7 +95,7 @@ impl Delivery {
             .heard
             .is_some_and(|heard| now > heard + self.patience());
         (self.heard, self.halvings) = (Some(now), 0);
-        self.rtt = feedback.rtt.smoothed().max(MIN_RTT);
+        self.rtt = feedback.rtt.smoothed().clamp(MIN_RTT, MAX_RTT);
         let Some(ack) = feedback.newest else { return };
         self.watch_queue(now, &ack);
         let (since, start) = match self.start {
@@ -100,7 +103,9 @@ impl Delivery {
             _ => return self.start = Some((now, ack)),
         };
         let time = now.saturating_since(since);
-        let bytes = ack.delivered_total.saturating_sub(start.delivered_total);
+        let delivered = ack.delivered_total.saturating_sub(start.delivered_total);
+        // Where the receiver counts, it may count more than was sent.
+        let bytes = delivered.min(ack.sent_total.saturating_sub(start.sent_total));
         let enough = bytes >= STRETCH_PACKETS * self.packet || time >= LONG_STRETCH;
         if time < self.rtt.max(STRETCH) || !enough {
             return;
@@ -175,7 +180,7 @@ impl Delivery {
 
     /// The least useful rate.
     pub(super) fn least(&self) -> Rate {
-        Rate::from_transfer(MIN_PACKETS * self.packet, self.rtt.max(MIN_TIME))
+        Rate::from_transfer(MIN_PACKETS * self.packet, self.rtt.max(MIN_TIME)).max(MIN_RATE)
     }
 
     /// Rate of arrivals while the sender was busy, once known.

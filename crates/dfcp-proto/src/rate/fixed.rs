@@ -37,7 +37,8 @@ impl RateController for FixedRate {
 
     /// Four round trips' worth: a path that answers no more is not flooded for long.
     fn window(&self) -> u64 {
-        self.rate.bytes_in(4 * self.rtt) + 64 * self.packet
+        let flight = self.rate.bytes_in(self.rtt.saturating_mul(4));
+        flight.saturating_add(64 * self.packet)
     }
 
     fn initial_burst(&self) -> u64 {

@@ -1,16 +1,17 @@
 //! Explicit feedback (DFCP-J §3.2, ECN): the rate follows the share of packets that the network
-//! marks. Marks are read as RFC 8257 (DCTCP) reads them, the rate moves as DCQCN's does (Zhu et
-//! al.: "Congestion control for large-scale RDMA deployments", SIGCOMM 2015).
+//! marks, as in DCTCP (RFC 8257).
 //!
-//! Once per round trip, of which the share F of packets was marked,
+//! A volume V is to be under way at a time, so the rate is V ÷ RTT with the round trip as it is now:
+//! a queue that grows slows the sender before any mark is back. Once per round trip, of which the
+//! share F of packets was marked,
 //!
 //! * α ← α + (F − α)/16;
-//! * with marks, rate ← rate · (1 − α/2);
-//! * without, rate grows by a packet per round trip: additive, as fairness needs it; and faster and
-//!   faster once several rounds in a row saw no mark, as bandwidth may have become free.
+//! * with marks, V ← V · (1 − α/2);
+//! * without, V grows by a packet: additive, as fairness needs it; and faster and faster once several
+//!   rounds in a row saw no mark, as bandwidth may have become free.
 //!
-//! Before the first mark the rate doubles every round trip. Packets lost above a share that a path
-//! may lose by itself count as marked: where nothing marks, queues overflow.
+//! Before the first mark V doubles every round trip. Packets lost above a share that a path may lose
+//! by itself count as marked: where nothing marks, queues overflow.
 
 use super::delivery::Delivery;
 use super::{Feedback, RateController};
@@ -20,9 +21,10 @@ use crate::time::{Duration, Instant, Rate};
 const GAIN: f64 = 1.0 / 16.0;
 /// Loss that passes for the path's own.
 const OWN_LOSS: f64 = 0.02;
-/// Rounds without a mark after which each step is half as large again as the one before.
+/// Rounds without a mark after which each step is larger than the one before, and by how many
+/// packets: as DCQCN hastens (Zhu et al., SIGCOMM 2015).
 const PATIENT_ROUNDS: u32 = 8;
-const HASTE: f64 = 1.5;
+const HASTE: f64 = 0.5;
 /// Most that the rate grows by in a round after the start, as a share of it.
 const MAX_STEP: f64 = 0.125;
 /// Shortest round, so that it has packets to judge by.
@@ -32,7 +34,8 @@ const ROUND_PACKETS: u64 = 4;
 /// See the module's text.
 #[derive(Debug)]
 pub struct Marked {
-    rate: Rate,
+    /// V, bytes.
+    volume: f64,
     alpha: f64,
     is_starting: bool,
     /// Rounds in a row without a mark.
@@ -62,7 +65,7 @@ impl Marked {
     /// A controller that knows nothing yet.
     pub fn new() -> Self {
         Self {
-            rate: Rate::from_bps(1_000_000),
+            volume: 15_000.0,
             alpha: 1.0,
             is_starting: true,
             clear_rounds: 0,
@@ -72,7 +75,7 @@ impl Marked {
     }
 
     fn end_round(&mut self, round: &Round) {
-        let packets = (round.acked + round.lost) as f64;
+        let packets = round.acked.saturating_add(round.lost) as f64;
         let loss = round.lost as f64 / packets;
         let congestion = (loss - OWN_LOSS).max(0.0) / (1.0 - OWN_LOSS);
         let marked = round.marked as f64 / packets + congestion;
@@ -80,32 +83,41 @@ impl Marked {
         self.alpha += GAIN * (share - self.alpha);
         if share > 0.0 {
             (self.is_starting, self.clear_rounds) = (false, 0);
-            self.rate = self.rate.mul_f64(1.0 - self.alpha / 2.0);
+            self.volume *= 1.0 - self.alpha / 2.0;
         } else if !round.idle {
             self.grow();
         }
-        self.rate = self.delivery.bound(self.rate);
+        let most = self
+            .delivery
+            .bound(self.rate())
+            .bytes_in(self.delivery.rtt());
+        self.volume = self
+            .volume
+            .min(most as f64)
+            .max(self.delivery.packet() as f64);
+    }
+
+    fn rate(&self) -> Rate {
+        Rate::from_transfer(self.volume as u64, self.delivery.rtt())
     }
 
     fn grow(&mut self) {
         self.clear_rounds = self.clear_rounds.saturating_add(1);
-        let now = self.rate.as_bps() as f64;
         let step = if self.is_starting {
-            now
+            self.volume
         } else {
-            let packet = Rate::from_transfer(self.delivery.packet(), self.delivery.rtt());
-            let haste = self.clear_rounds.saturating_sub(PATIENT_ROUNDS).min(64);
-            let step = packet.as_bps() as f64 * HASTE.powi(haste as i32);
-            step.min(MAX_STEP * now)
+            let haste = self.clear_rounds.saturating_sub(PATIENT_ROUNDS);
+            let step = self.delivery.packet() as f64 * (1.0 + HASTE * f64::from(haste));
+            step.min(MAX_STEP * self.volume)
         };
-        self.rate = Rate::from_bps((now + step) as u64);
+        self.volume += step;
     }
 }
 
 impl RateController for Marked {
     fn on_established(&mut self, now: Instant, rtt: Duration, packet_size: u64) {
         self.delivery.on_established(now, rtt, packet_size);
-        self.rate = self.delivery.initial();
+        self.volume = self.delivery.initial().bytes_in(rtt) as f64;
         self.round.since = now;
     }
 
@@ -135,8 +147,12 @@ impl RateController for Marked {
         self.delivery.on_sent(now);
     }
 
+    fn reads_marks(&self) -> bool {
+        true
+    }
+
     fn pacing_rate(&self) -> Rate {
-        self.delivery.bound(self.rate)
+        self.delivery.bound(self.rate())
     }
 
     fn window(&self) -> u64 {

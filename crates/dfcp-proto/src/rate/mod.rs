@@ -2,6 +2,10 @@
 //!
 //! A controller sees packets only, never blocks or symbols: coding cannot hide loss, delay or
 //! congestion marks from it.
+//!
+//! [`PathModel`] is the flagship's. The others are the ways of DFCP-J §3.2: as fast as possible
+//! ([`MaxRate`]), what someone orders ([`FixedRate`], [`Ordered`]), the available bandwidth as
+//! probes show it ([`ProbeGap`], [`ProbeRate`]), and explicit feedback ([`Marked`]).
 
 mod delivery;
 mod fixed;
@@ -11,6 +15,8 @@ mod path_loss;
 mod path_model;
 mod probe_gap;
 mod probe_rate;
+#[cfg(test)]
+mod tests;
 
 pub use fixed::{FixedRate, MaxRate, Ordered};
 pub use marked::Marked;
@@ -125,6 +131,12 @@ pub trait RateController: Debug + Send {
 
     /// Whether a [`Departure`] may ever ask for an echo, so that room for the question is kept.
     fn is_probing(&self) -> bool {
+        false
+    }
+
+    /// Whether congestion marks slow it down: only then may its packets say that they can be marked
+    /// (ECN-capable transport, RFC 3168 §5).
+    fn reads_marks(&self) -> bool {
         false
     }
 

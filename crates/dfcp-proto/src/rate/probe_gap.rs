@@ -114,9 +114,15 @@ impl ProbeGap {
         self.turn = self.turn.wrapping_add(1);
         let asks = self.known.is_none() && self.turn.is_multiple_of(CAPACITY_TURN);
         match self.capacity {
-            Some(capacity) if !asks => capacity.time_for(self.delivery.packet()),
+            Some(capacity) if !asks => self.time_alone(capacity, self.delivery.packet()),
             _ => Duration::ZERO,
         }
+    }
+
+    /// Time that `bytes` take at the tight link; a capacity claimed to be next to nothing does not
+    /// stop the flow.
+    fn time_alone(&self, capacity: Rate, bytes: u64) -> Duration {
+        capacity.max(self.delivery.least()).time_for(bytes)
     }
 
     /// Uniform in 1..=`MAX_BETWEEN`: Marsaglia's xorshift, "Xorshift RNGs", 2003.
@@ -155,7 +161,9 @@ impl ProbeGap {
         if out.is_zero() || bytes.abs_diff(self.delivery.packet()) > self.delivery.packet() / 8 {
             return;
         }
-        let alone = self.capacity.map(|capacity| capacity.time_for(bytes));
+        let alone = self
+            .capacity
+            .map(|capacity| self.time_alone(capacity, bytes));
         match alone {
             Some(alone) if pair.gap > alone / 4 => {
                 // With more than this between them the link may have run empty.

@@ -30,6 +30,11 @@ const PER_RTT: u32 = 32;
 const DECREASE: f64 = 1.5;
 /// … and counts if it has at least L packets; both as pathChirp has them.
 const BUSY: usize = 5;
+/// A rise to the end of the chirp counts if it is so many times what delays change by anyway.
+const SIGNAL: f64 = 4.0;
+/// Packets more that are lost of the fast half of a chirp: chance alone, on a path that loses one
+/// in five by itself, gets here one time in 20.
+const CLIPPED: usize = 5;
 /// Weight of a new chirp.
 const GAIN: f64 = 0.2;
 /// Chirps in flight that are remembered.
@@ -113,10 +118,9 @@ impl ProbeRate {
             if ack.sent_total < last {
                 return;
             }
-            if let Some(chirp) = self.open.pop_front()
-                && let Some(finding) = chirp.read()
-            {
-                self.on_finding(finding);
+            match self.open.pop_front().and_then(|chirp| chirp.read()) {
+                Some(finding) => self.on_finding(finding),
+                None => self.follow_arrivals(),
             }
         }
         if let Some((chirp, _)) = &mut self.sending {
@@ -124,13 +128,25 @@ impl ProbeRate {
         }
     }
 
+    /// Falls back to what arrives.
+    fn follow_arrivals(&mut self) {
+        self.is_starting = false;
+        self.estimate = self.delivery.arriving().unwrap_or(self.delivery.initial());
+    }
+
     fn on_finding(&mut self, finding: Finding) {
         let old = self.estimate.as_bps() as f64;
         self.is_starting &= !finding.is_congested;
+        let mut available = finding.available;
+        if !finding.is_congested {
+            // A host with a coarse clock may not have sent it as fast as it should.
+            let arriving = self.delivery.arriving().unwrap_or(Rate::ZERO);
+            available = available.max(arriving.as_bps() as f64);
+        }
         let new = if self.is_starting {
-            finding.available.max(old)
+            available.max(old)
         } else {
-            old + GAIN * (finding.available - old)
+            old + GAIN * (available - old)
         };
         self.estimate = Rate::from_bps(new as u64);
         // No further than sending can follow.
@@ -148,7 +164,8 @@ impl Chirp {
         }
     }
 
-    /// pathChirp's estimate; `None` if too few of its packets arrived.
+    /// pathChirp's estimate; `None` if it was far too fast: most of it was lost, or, at a queue too
+    /// short or too full to grow, clearly more of its fast half than of its slow one.
     fn read(&self) -> Option<Finding> {
         let arrived: Vec<(Packet, Duration)> = self
             .packets
@@ -171,7 +188,11 @@ impl Chirp {
             .windows(2)
             .map(|w| Gap::between(&w[0].0, &w[1].0))
             .collect();
-        Some(read(&delays, &gaps))
+        let finding = read(&delays, &gaps);
+        let lost = |half: &[Packet]| half.iter().filter(|p| p.received.is_none()).count();
+        let (slow, fast) = self.packets.split_at(self.packets.len() / 2);
+        let clipped = !finding.is_congested && lost(fast) >= lost(slow) + CLIPPED;
+        (!clipped).then_some(finding)
     }
 }
 
@@ -200,10 +221,17 @@ fn read(delays: &[f64], gaps: &[Gap]) -> Finding {
     let mut estimates: Vec<Option<f64>> = vec![None; gaps.len()];
     let mut rest = gaps.last().map_or(0.0, |gap| gap.rate);
     let mut is_congested = false;
+    let noise = noise(delays);
     let mut i = 0;
     while i < gaps.len() {
         let end = excursion_end(delays, i);
         if end == delays.len() {
+            let rise = delays[i..]
+                .iter()
+                .fold(0.0, |most: f64, d| most.max(d - delays[i]));
+            if rise < SIGNAL * noise {
+                break;
+            }
             rest = gaps[i].rate;
             is_congested = end - i > BUSY;
             break;
@@ -224,6 +252,13 @@ fn read(delays: &[f64], gaps: &[Gap]) -> Finding {
         available: sum / time,
         is_congested,
     }
+}
+
+/// Median change of delay between neighbours.
+fn noise(delays: &[f64]) -> f64 {
+    let mut changes: Vec<f64> = delays.windows(2).map(|w| (w[1] - w[0]).abs()).collect();
+    changes.sort_by(f64::total_cmp);
+    changes.get(changes.len() / 2).copied().unwrap_or(0.0)
 }
 
 /// Where the excursion that begins at packet `i` is over: `i` itself if none does or it is too
@@ -254,8 +289,8 @@ impl RateController for ProbeRate {
         if let Some(ack) = feedback.newest {
             self.on_arrival(&ack);
         }
-        if let Some(arriving) = self.delivery.full() {
-            (self.estimate, self.is_starting) = (arriving, false);
+        if self.delivery.full().is_some() {
+            self.follow_arrivals();
         }
     }
 

@@ -289,11 +289,8 @@ mod tests {
                     .any(|&(link, _)| full(link) && rate / claim.weight >= most_on(link) - 1e-6);
                 assert!(held, "seed {seed}: flow {flow} could have more");
             }
-            for link in 0..links {
-                assert!(
-                    load(link) <= capacities[link] + 1e-6,
-                    "seed {seed}: overload"
-                );
+            for (link, capacity) in capacities.iter().enumerate() {
+                assert!(load(link) <= capacity + 1e-6, "seed {seed}: overload");
             }
         }
     }

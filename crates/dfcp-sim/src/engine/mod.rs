@@ -4,7 +4,8 @@
 //! route or to the agent at its end; an agent takes it, and whatever it wants to send enters the
 //! first link of its route. A link traversal is one event ([`crate::link`] says how), an agent's
 //! timer another, and everything that changes by the clock (link settings, samples, the end of
-//! the warm-up) a third kind, the script.
+//! the warm-up, a controller's orders) a third kind, the script. A sender without a pace of its own
+//! is asked for a packet whenever its first link has room ([`Pace`]).
 //!
 //! Invariants:
 //! - time is in integer nanoseconds and events are ordered by (time, sequence): the same

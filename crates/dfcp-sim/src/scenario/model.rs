@@ -212,7 +212,7 @@ impl PublishedSpec {
             k,
             n: k + checks as u32,
             symbol_size: self.symbol,
-            degrees: self.distribution.clone(),
+            degrees: self.distribution,
             ..Config::default().code
         }
     }

@@ -4,6 +4,9 @@ use super::super::data::AckKind;
 use super::super::header::{HANDSHAKE, Header, Kind, seal};
 use super::*;
 
+/// ECN-capable, ECT(0) (RFC 3168).
+const ECT0: u8 = 0b10;
+
 /// A packet that is to go alone.
 #[derive(Debug)]
 pub(super) struct Stash {
@@ -147,8 +150,15 @@ impl Connection {
         (batch.count > 0).then(|| Transmit {
             segment_size: (batch.count > 1).then_some(batch.segment),
             elided: batch.elided,
+            ecn: self.data_ecn(),
             ..self.transmit(batch.size, Priority::Data)
         })
+    }
+
+    /// ECN codepoint of data: capable only where the rate follows marks (RFC 3168 §5).
+    fn data_ecn(&self) -> u8 {
+        let marks = self.halves.as_ref().is_some_and(|h| h.sender.reads_marks());
+        if marks { ECT0 } else { 0 }
     }
 
     /// Appends a data packet; says how many bytes it stands for beyond those written.

@@ -88,7 +88,12 @@ impl Sender {
         let packet = (DATA_HEADER + settled.payload_bytes()) as u64;
         Self {
             packets_needed: settled.packets_needed(),
-            input: Input::new(settled.payload, settled.block_bytes(), settled.send_buffer),
+            input: Input::new(
+                settled.payload,
+                settled.block_bytes(),
+                settled.coded_bytes(),
+                settled.send_buffer,
+            ),
             blocks: Blocks::new(),
             current: None,
             first: None,
@@ -101,6 +106,11 @@ impl Sender {
             stats: SenderStats::default(),
             settled: settled.clone(),
         }
+    }
+
+    /// Whether congestion marks slow it down.
+    pub fn reads_marks(&self) -> bool {
+        self.path.reads_marks()
     }
 
     /// Takes bytes; returns how many fit.
@@ -152,26 +162,12 @@ impl Sender {
         }
     }
 
-    #[cfg(test)]
-    pub fn debug(&self) -> (u32, u32, u32, usize) {
-        let mut r = 0;
-        for i in self.blocks.base()..self.blocks.next() {
-            r += usize::from(self.blocks.get(i).unwrap().phase == Phase::Repair);
-        }
-        (
-            self.blocks.base(),
-            self.blocks.lowest(),
-            self.blocks.next(),
-            r,
-        )
-    }
-
     // ---- answers
 
     /// An answer of the peer. Nonsense is ignored.
     pub fn on_ack(&mut self, now: Instant, ack: &Ack) {
         let echoed = self.path.on_answer(now, ack.state, ack.report.as_ref());
-        (self.probes, self.probe) = (0, false);
+        self.probe = false;
         self.answers_by = None;
         if let Some(report) = &ack.report {
             self.on_progress(report);
@@ -198,9 +194,17 @@ impl Sender {
     }
 
     fn on_progress(&mut self, report: &Report) {
+        // With ACKs off the sender minds neither.
+        if self.settled.acknowledge == Acknowledge::Off {
+            return;
+        }
         let decoded = report.decoded.min(self.blocks.next());
         let (before, limit) = self.peer.unwrap_or((0, 0));
-        self.peer = Some((before.max(decoded), limit.max(report.limit)));
+        let peer = Some((before.max(decoded), limit.max(report.limit)));
+        if peer != self.peer {
+            self.peer = peer;
+            self.probes = 0;
+        }
         for id in self.blocks.lowest()..decoded {
             self.acknowledge(id);
         }
@@ -211,6 +215,7 @@ impl Sender {
             return;
         }
         self.set_phase(id, Phase::Acked);
+        self.probes = 0;
         self.stats.blocks_acked += 1;
     }
 
@@ -395,7 +400,11 @@ impl Sender {
         }
         self.probes += 1;
         self.probe = false;
-        Some(self.blocks.lowest().min(self.blocks.next() - 1))
+        if self.blocks.lowest() < self.blocks.next() {
+            Some(self.blocks.lowest())
+        } else {
+            Some(self.blocks.base())
+        }
     }
 
     fn on_overdue(&mut self, id: u32) {

@@ -104,6 +104,10 @@ impl Path {
         self.pacing
     }
 
+    pub fn reads_marks(&self) -> bool {
+        self.rate.reads_marks()
+    }
+
     /// When something was last sent or heard.
     pub fn last_activity(&self) -> Instant {
         self.last_sent.max(self.heard)

@@ -54,10 +54,6 @@ impl PerArrival {
         1.0 - 1.0 / self.mean
     }
 
-    pub fn is_measured(&self) -> bool {
-        self.seen > 0.0
-    }
-
     /// Packets to send for `needed` arrivals, with the mean `caution` standard deviations below
     /// (if negative: above) the need. Never fewer than `needed` round up to: those cannot be
     /// too many.

@@ -115,16 +115,9 @@ impl Codec<Sending> for SendingRule {
 /// `"shokrollahi"`, `"ideal-soliton"` or `{ robust-soliton = { c, delta } }`.
 struct Distribution;
 
-/// Distributions without parameters.
-#[derive(Clone, Copy, PartialEq)]
-enum Plain {
-    Shokrollahi,
-    IdealSoliton,
-}
-
-const PLAIN: [(&str, Plain); 2] = [
-    ("shokrollahi", Plain::Shokrollahi),
-    ("ideal-soliton", Plain::IdealSoliton),
+const PLAIN: [(&str, Degrees); 2] = [
+    ("shokrollahi", Degrees::Shokrollahi),
+    ("ideal-soliton", Degrees::IdealSoliton),
 ];
 
 const MILLION: f64 = 1e6;
@@ -171,21 +164,15 @@ impl Codec<Degrees> for Distribution {
                 delta_millionths: (delta * MILLION).round() as u32,
             });
         }
-        let plain = OneOf(&PLAIN).read(node).map_err(|mut fault| {
+        OneOf(&PLAIN).read(node).map_err(|mut fault| {
             let more = " Or write { robust-soliton = { c = 0.03, delta = 0.5 } }.";
             fault.message.push_str(more);
             fault
-        })?;
-        Ok(match plain {
-            Plain::Shokrollahi => Degrees::Shokrollahi,
-            Plain::IdealSoliton => Degrees::IdealSoliton,
         })
     }
 
     fn write(&self, value: &Degrees) -> Option<Value> {
         match *value {
-            Degrees::Shokrollahi => OneOf(&PLAIN).write(&Plain::Shokrollahi),
-            Degrees::IdealSoliton => OneOf(&PLAIN).write(&Plain::IdealSoliton),
             Degrees::RobustSoliton {
                 c_millionths,
                 delta_millionths,
@@ -196,8 +183,7 @@ impl Codec<Degrees> for Distribution {
                 };
                 Some(Value::Table(RobustSoliton(robust).write()))
             }
-            // No file asks for another.
-            _ => None,
+            ref plain => OneOf(&PLAIN).write(plain),
         }
     }
 }

@@ -1,29 +1,30 @@
 //! Sender and receiver over a simulated path: what a user would measure.
 
-use super::config::{Acknowledge, Codec, Completion, Moment, Redundancy, Sending};
-use super::data::{Ack, DATA_HEADER, DataHeader, Settled};
+use super::config::{Acknowledge, BlockSize, Codec, Completion, Moment, Redundancy, Sending};
+use super::data::{Ack, AckKind, DataHeader, Report, Settled};
 use super::recv::Receiver;
 use super::send::Sender;
 use crate::config::Payload;
-use crate::rate::{FixedRate, MaxRate, RateController};
+use crate::rate::{MaxRate, RateController};
 use crate::time::{Duration, Instant, Rate};
-use dfcp_fec::raptor::{Degrees, RaptorParameters, State};
+use dfcp_fec::raptor::{RaptorCode, RaptorParameters, State};
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-const PACKET: u64 = 1456 + 24 + 20;
+mod goodput;
+mod hostile;
+mod modes;
 
+/// Bytes of a full packet on the wire.
+const PACKET: u64 = 1456 + 24 + 20;
+/// When simulations begin.
+const BEGIN: Instant = Instant::from_nanos(1_000_000_000);
+
+/// The published code with sizes only.
 fn settled(window: u32, sending: Sending) -> Settled {
-    let state = State::new(0x1234_5678, 0x2345_6789, 0x3456_789a).expect("valid");
+    let state = State::from_seed(1);
     Settled {
-        code: RaptorParameters {
-            k: 63_536,
-            n: 65_536,
-            symbol_size: 1,
-            ldpc_degree: 4,
-            degrees: Degrees::Shokrollahi,
-            precode: state,
-        },
+        code: RaptorParameters::published(state),
         raptor: None,
         initial: state,
         window,
@@ -43,8 +44,26 @@ fn settled(window: u32, sending: Sending) -> Settled {
     }
 }
 
+/// Small blocks of real bytes: k = 2000 symbols of 16 bytes.
+fn real(window: u32, sending: Sending) -> Settled {
+    let virtual_payload = settled(window, sending);
+    let code = RaptorParameters {
+        k: 2000,
+        n: 2100,
+        symbol_size: 16,
+        ..virtual_payload.code.clone()
+    };
+    Settled {
+        raptor: Some(RaptorCode::new(code.clone()).expect("within limits")),
+        code,
+        payload: Payload::Real,
+        symbols_per_packet: 91,
+        send_buffer: 1 << 20,
+        ..virtual_payload
+    }
+}
+
 /// splitmix64.
-#[derive(Clone)]
 struct Random(u64);
 
 impl Random {
@@ -60,20 +79,25 @@ impl Random {
     }
 }
 
+/// The application's byte number `at`.
+fn byte(at: u64) -> u8 {
+    (at * 167 + (at >> 8)) as u8
+}
+
 /// What the path does to data packets.
 #[derive(Clone, Copy)]
 struct Network {
-    /// At which the sender's host puts packets on its access link.
+    /// Of the sender's access link.
     access: Rate,
-    /// The share of the bottleneck: what comes faster finds a queue of so many packets full.
+    /// A bottleneck: what comes faster than this finds a queue of so many packets full.
     share: Option<(Rate, u64)>,
     /// Lost at random.
     loss: f64,
-    /// Lost from a later time on.
+    /// Lost at random from some time on.
     later: Option<(Duration, f64)>,
     /// Of answers.
     ack_loss: f64,
-    /// Packets sent twice, and held up by up to a tenth of the round trip.
+    /// Chance to come twice, and chance to be held up by a tenth of the round trip.
     chaos: f64,
     rtt: Duration,
 }
@@ -93,7 +117,7 @@ impl Network {
 }
 
 enum Arriving {
-    Data(DataHeader, [u8; 6]),
+    Data(DataHeader, Vec<u8>),
     Ack(Ack),
 }
 
@@ -133,14 +157,20 @@ struct Simulation {
     bottleneck_free: Instant,
     /// Bytes to write, as room allows.
     to_write: u64,
+    written: u64,
     read: u64,
     sent: u64,
     last_read: Instant,
+    /// Payload has bytes.
+    real: bool,
+    /// What is read must be what was written.
+    check: bool,
+    reader_sleeps: bool,
 }
 
 impl Simulation {
     fn new(settled: &Settled, network: Network, rate: Box<dyn RateController>, seed: u64) -> Self {
-        let now = Instant::from_nanos(1_000_000_000);
+        let now = BEGIN;
         Self {
             now,
             network,
@@ -152,9 +182,13 @@ impl Simulation {
             access_free: now,
             bottleneck_free: now,
             to_write: 0,
+            written: 0,
             read: 0,
             sent: 0,
             last_read: now,
+            real: settled.payload == Payload::Real,
+            check: true,
+            reader_sleeps: false,
         }
     }
 
@@ -167,7 +201,7 @@ impl Simulation {
             1
         };
         let copy = |a: &Arriving| match a {
-            Arriving::Data(header, payload) => Arriving::Data(*header, *payload),
+            Arriving::Data(header, payload) => Arriving::Data(*header, payload.clone()),
             Arriving::Ack(ack) => Arriving::Ack(*ack),
         };
         for _ in 0..copies {
@@ -177,7 +211,7 @@ impl Simulation {
         }
     }
 
-    fn send(&mut self, header: DataHeader, payload: [u8; 6]) {
+    fn send(&mut self, header: DataHeader, payload: Vec<u8>) {
         self.sent += 1;
         self.access_free = self.access_free.max(self.now) + self.network.access.time_for(PACKET);
         let mut at = self.access_free;
@@ -194,24 +228,19 @@ impl Simulation {
         }
     }
 
-    /// Runs until `end`, or until everything is read and acknowledged.
+    /// Runs until `end`, or until everything is acknowledged and nothing is on its way.
     fn run(&mut self, end: Instant) {
         let mut buffer = Vec::new();
         loop {
-            let room = self.to_write.min(self.sender.room());
-            self.to_write -= self.sender.write_virtual(room);
-            if room > 0 && self.to_write == 0 {
-                self.sender.flush();
-            }
+            self.write();
             let mut wake = end;
             while self.access_free <= self.now {
                 buffer.clear();
                 let Some(packet) = self.sender.poll_packet(self.now, &mut buffer) else {
                     break;
                 };
-                assert_eq!(packet.size + packet.elided, 1456);
-                let payload = buffer[..].try_into().expect("six bytes");
-                self.send(packet.header, payload);
+                assert!(packet.size + packet.elided <= 1456);
+                self.send(packet.header, buffer.clone());
             }
             if self.access_free > self.now {
                 wake = wake.min(self.access_free);
@@ -224,20 +253,66 @@ impl Simulation {
             wake = self.sender.poll_timeout().map_or(wake, |t| wake.min(t));
             wake = self.receiver.poll_timeout().map_or(wake, |t| wake.min(t));
             wake = self.events.peek().map_or(wake, |e| wake.min(e.0));
-            if wake >= end || (self.to_write == 0 && self.sender.all_acked()) {
+            let idle = self.to_write == 0 && self.sender.all_acked() && self.events.is_empty();
+            if wake >= end || idle {
                 self.now = wake.min(end);
                 return;
             }
-            // A timeout may be due again at once only if it leads to a packet.
             self.now = self.now.max(wake);
             if self
                 .network
                 .later
-                .is_some_and(|(at, _)| self.now >= Instant::from_nanos(1_000_000_000) + at)
+                .is_some_and(|(at, _)| self.now >= BEGIN + at)
             {
                 self.network.loss = self.network.later.take().map_or(0.0, |(_, loss)| loss);
             }
             self.deliver();
+        }
+    }
+
+    /// Writes what there is room for.
+    fn write(&mut self) {
+        let room = self.to_write.min(self.sender.room());
+        if room == 0 {
+            return;
+        }
+        let written = if self.real {
+            let chunk: Vec<u8> = (self.written..self.written + room.min(100_000))
+                .map(byte)
+                .collect();
+            self.sender.write(&chunk) as u64
+        } else {
+            self.sender.write_virtual(room)
+        };
+        self.written += written;
+        self.to_write -= written;
+        if self.to_write == 0 {
+            self.sender.flush();
+        }
+    }
+
+    /// Reads and checks what is there.
+    fn read(&mut self) {
+        let mut buffer = [0; 10_000];
+        let mut read = 0;
+        if self.real {
+            loop {
+                let len = self.receiver.read(self.now, &mut buffer);
+                for (i, &b) in buffer[..len].iter().enumerate() {
+                    let at = self.read + read + i as u64;
+                    assert!(!self.check || b == byte(at), "byte {at}");
+                }
+                read += len as u64;
+                if len == 0 {
+                    break;
+                }
+            }
+        } else {
+            read = self.receiver.read_virtual(self.now);
+        }
+        if read > 0 {
+            self.read += read;
+            self.last_read = self.now;
         }
     }
 
@@ -248,121 +323,17 @@ impl Simulation {
             match self.events.pop().map(|e| e.2) {
                 Some(Arriving::Data(header, payload)) => {
                     self.receiver.on_data(self.now, 0, &header, &payload);
-                    let read = self.receiver.read_virtual(self.now);
-                    if read > 0 {
-                        self.read += read;
-                        self.last_read = self.now;
+                    while let Some(mut job) = self.receiver.take_solve_job() {
+                        job.run();
+                        self.receiver.finish_solve(self.now, job);
+                    }
+                    if !self.reader_sleeps {
+                        self.read();
                     }
                 }
                 Some(Arriving::Ack(ack)) => self.sender.on_ack(self.now, &ack),
                 None => {}
             }
         }
-    }
-}
-
-/// Useful bytes a second over `measured`, after `warm_up`, as a fraction of what `arriving` packets
-/// a second could carry at 49 packets a block.
-fn efficiency(
-    settled: &Settled,
-    network: Network,
-    arriving: Rate,
-    times: (u64, u64),
-    seed: u64,
-) -> f64 {
-    let mut simulation = Simulation::new(settled, network, Box::new(MaxRate), seed);
-    simulation.to_write = 1 << 50;
-    let begin = simulation.now;
-    let warm = begin + Duration::from_millis(times.0);
-    simulation.run(warm);
-    let before = simulation.receiver.stats().bytes;
-    simulation.run(warm + Duration::from_millis(times.1));
-    let bytes = simulation.receiver.stats().bytes - before;
-    let blocks = f64::from(settled.packets_needed());
-    let ideal = arriving.as_bps() as f64 / 8.0 / PACKET as f64 / blocks * 63_536.0;
-    bytes as f64 / (ideal * times.1 as f64 / 1000.0)
-}
-
-#[test]
-fn table() {
-    for sending in [Sending::Rateless, Sending::Expected] {
-        for window in [1000, 10_000] {
-            for rtt_us in [800, 10_000, 100_000] {
-                let mut line = format!("{sending:?} {window} {rtt_us}:");
-                for loss in [0.0, 0.001, 0.01, 0.05, 0.1, 0.2, 0.3, 0.5] {
-                    let mut network = Network::clean(1_000_000_000, Duration::from_micros(rtt_us));
-                    network.loss = loss;
-                    let arriving = network.access.mul_f64(1.0 - loss);
-                    let e = efficiency(
-                        &settled(window, sending),
-                        network,
-                        arriving,
-                        (2000, 3000),
-                        1,
-                    );
-                    line += &format!(" {e:.4}");
-                }
-                println!("{line}");
-            }
-        }
-        for share in [100_000_000, 10_000_000, 1_000_000] {
-            for queue in [10, 100, 1000] {
-                let mut line = format!("{sending:?} share {share} queue {queue}:");
-                for rtt_us in [800, 10_000, 100_000] {
-                    let mut network = Network::clean(1_000_000_000, Duration::from_micros(rtt_us));
-                    network.share = Some((Rate::from_bps(share), queue));
-                    let e = efficiency(
-                        &settled(10_000, sending),
-                        network,
-                        Rate::from_bps(share),
-                        (2000, 10000),
-                        1,
-                    );
-                    line += &format!(" {e:.4}");
-                }
-                println!("{line}");
-            }
-        }
-    }
-}
-
-#[test]
-fn series() {
-    let var = |n: &str, d: u64| {
-        std::env::var(n)
-            .ok()
-            .and_then(|v| v.parse().ok())
-            .unwrap_or(d)
-    };
-    let mut network = Network::clean(1_000_000_000, Duration::from_micros(var("RTT", 100_000)));
-    if var("SHARE", 10_000_000) < 1_000_000_000 {
-        network.share = Some((Rate::from_bps(var("SHARE", 10_000_000)), var("QUEUE", 100)));
-    }
-    network.loss = var("LOSS", 0) as f64 / 1000.0;
-    let settled = settled(
-        var("W", 10_000) as u32,
-        if var("EXP", 0) > 0 {
-            Sending::Expected
-        } else {
-            Sending::Rateless
-        },
-    );
-    let mut simulation = Simulation::new(&settled, network, Box::new(MaxRate), 1);
-    simulation.to_write = 1 << 50;
-    let mut before = 0;
-    let ideal = (1.0 - network.loss) * var("SHARE", 10_000_000) as f64 / 8.0 / PACKET as f64 / 49.0
-        * 63_536.0;
-    for s in 0..var("SECONDS", 40) {
-        simulation.run(simulation.now + Duration::from_secs(1));
-        let b = simulation.receiver.stats();
-        println!(
-            "{s}: {:.3} loss {:.5} late {} {:?} {:?}",
-            (b.bytes - before) as f64 / ideal,
-            simulation.sender.stats().loss,
-            b.late_packets,
-            simulation.sender.debug(),
-            simulation.sender.stats()
-        );
-        before = b.bytes;
     }
 }
