@@ -82,18 +82,18 @@ macro_rules! texts {
 /// Parts of the catalogue.
 const CATALOGUE: &[(&str, &str)] = texts!(
     "dfcp/":
-    "scenarios", "journal-validation", "journal-goodput", "journal-buffers-times", "journal-
-    fairness", "report-one-flow", "report-two-flows", "reasons",
+    "scenarios", "journal-validation", "journal-goodput", "journal-buffers-times",
+    "journal-fairness", "report-one-flow", "report-two-flows", "reasons",
 );
 
 /// Scenario files.
 const SCENARIOS: &[(&str, &str)] = texts!(
     "../../../../../scenarios/figures/dfcp/":
-    "buffer", "convergence", "fixed-redundancy", "ideal", "loss", "lot-loss", "lot-rtt", "many-
-    flows", "object-loss", "object-rtt", "object-rtt-loss", "occupancy", "optimal-redundancy",
-    "redundancy", "rtt", "rtt-loss", "scalability", "transients", "two-equal-losses", "two-
-    losses", "two-objects-equal-losses", "two-objects-losses", "two-objects-rtts", "two-rtts",
-    "waste", "waste-means", "window",
+    "buffer", "convergence", "fixed-redundancy", "ideal", "loss", "lot-loss", "lot-rtt",
+    "many-flows", "object-loss", "object-rtt", "object-rtt-loss", "occupancy",
+    "optimal-redundancy", "redundancy", "rtt", "rtt-loss", "scalability", "transients",
+    "two-equal-losses", "two-losses", "two-objects-equal-losses", "two-objects-losses",
+    "two-objects-rtts", "two-rtts", "waste", "waste-means", "window",
 );
 
 /// Runs the command.
