@@ -369,6 +369,17 @@ impl Catalogue {
     }
 }
 
+impl Entry {
+    /// Settings that runs of a size replace: paths and TOML values.
+    pub fn settings(&self, size: super::Size) -> Vec<(String, String)> {
+        let quick = self.quick.iter().filter(|_| size == super::Size::Quick);
+        // What JSON writes of numbers, strings and lists is TOML too.
+        let setting =
+            |(path, value): (&String, &serde_json::Value)| (path.clone(), value.to_string());
+        quick.map(setting).collect()
+    }
+}
+
 impl Check {
     fn is_bounded(&self) -> bool {
         let tolerance = self.within.or(self.within_difference);

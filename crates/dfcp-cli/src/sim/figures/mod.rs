@@ -79,12 +79,21 @@ macro_rules! texts {
     };
 }
 
-const CATALOGUE: &[(&str, &str)] = texts!("dfcp/": "scenarios", "journal-validation", "journal-goodput", "journal-buffers-times",
-    "journal-fairness", "report-one-flow", "report-two-flows", "reasons");
+/// Parts of the catalogue.
+const CATALOGUE: &[(&str, &str)] = texts!(
+    "dfcp/":
+    "scenarios", "journal-validation", "journal-goodput", "journal-buffers-times",
+    "journal-fairness", "report-one-flow", "report-two-flows", "reasons",
+);
 
+/// Scenario files.
 const SCENARIOS: &[(&str, &str)] = texts!(
     "../../../../../scenarios/figures/dfcp/":
-    "buffer", "convergence", "fixed-redundancy", "ideal", "loss", "lot-loss", "lot-rtt", "many-flows", "object-loss", "object-rtt", "object-rtt-loss", "occupancy", "optimal-redundancy", "redundancy", "rtt", "rtt-loss", "scalability", "transients", "two-equal-losses", "two-losses", "two-objects-equal-losses", "two-objects-losses", "two-objects-rtts", "two-rtts", "waste", "waste-means", "window",
+    "buffer", "convergence", "fixed-redundancy", "ideal", "loss", "lot-loss", "lot-rtt",
+    "many-flows", "object-loss", "object-rtt", "object-rtt-loss", "occupancy",
+    "optimal-redundancy", "redundancy", "rtt", "rtt-loss", "scalability", "transients",
+    "two-equal-losses", "two-losses", "two-objects-equal-losses", "two-objects-losses",
+    "two-objects-rtts", "two-rtts", "waste", "waste-means", "window",
 );
 
 /// Runs the command.
@@ -173,8 +182,10 @@ fn finish<'a>(
         let reason = catalogue.reason(&item.id, &verdict.what, size);
         verdict.reason = reason.map(ToOwned::to_owned);
     }
+    let entry = catalogue.scenario(&item.scenario);
     Ok(Done {
         item,
+        changed: entry.map_or_else(Vec::new, |entry| entry.settings(size)),
         curves,
         verdicts,
     })

@@ -1,5 +1,6 @@
 //! What people read: an item's data, figure and verdicts, a summary for programs, and a page.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -19,6 +20,8 @@ use crate::sim::table::{Cell, Table};
 pub struct Done<'a> {
     /// The item.
     pub item: &'a Item,
+    /// Settings of its scenario that this size of run replaced.
+    pub changed: Vec<(String, String)>,
     /// Its curves.
     pub curves: Curves,
     /// What came of its checks.
@@ -38,6 +41,7 @@ struct Entry<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
     scenario: &'a str,
+    settings_changed: BTreeMap<&'a str, &'a str>,
     checks: &'a [Verdict],
 }
 
@@ -102,6 +106,11 @@ impl Done<'_> {
         table
     }
 
+    fn changed(&self) -> impl Iterator<Item = (&str, &str)> {
+        let changed = self.changed.iter();
+        changed.map(|(path, value)| (path.as_str(), value.as_str()))
+    }
+
     fn entry(&self) -> Entry<'_> {
         let all = |part: fn(&Verdict) -> String| {
             let parts: Vec<_> = self.verdicts.iter().map(part).collect();
@@ -122,6 +131,7 @@ impl Done<'_> {
             pass: self.passes(),
             reason: (!reasons.is_empty()).then(|| reasons.join(" ")),
             scenario: &self.item.scenario,
+            settings_changed: self.changed().collect(),
             checks: &self.verdicts,
         }
     }
@@ -157,8 +167,16 @@ impl Done<'_> {
         let (id, scenario) = (&item.id, &item.scenario);
         let _ = writeln!(
             text,
-            "\nData: [`{id}.csv`]({id}.csv); scenario `{scenario}.toml`."
+            "\nData: [`{id}.csv`]({id}.csv); scenario `{scenario}.toml`{}",
+            if self.changed.is_empty() {
+                "."
+            } else {
+                ", with"
+            }
         );
+        for (path, value) in self.changed() {
+            let _ = writeln!(text, "`{path} = {value}`");
+        }
         text
     }
 }

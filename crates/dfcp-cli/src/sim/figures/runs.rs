@@ -96,13 +96,9 @@ impl Runner<'_> {
         let name = &entry.name;
         let text = self.scenarios.iter().find(|(own, _)| own == name);
         let (_, text) = text.ok_or_else(|| Failure::usage(format!("no scenario {name}")))?;
-        let quick = entry.quick.iter().filter(|_| self.size == Size::Quick);
         let overrides = Overrides {
             seed: None,
-            // What JSON writes of numbers, strings and lists is TOML too.
-            set: quick
-                .map(|(path, value)| (path.clone(), value.to_string()))
-                .collect(),
+            set: entry.settings(self.size),
         };
         let study = engine::study(text, &format!("{name}.toml"), &overrides)?;
         study.check(0..study.provenance().points)?;
