@@ -2,7 +2,6 @@
 //! node is the sum of its message nodes, so that it and they sum to zero (DFCP-J eq. (1)).
 
 use super::RaptorParameters;
-use super::taus88::State;
 
 /// Check nodes and their message nodes.
 #[derive(Debug)]
@@ -11,29 +10,32 @@ pub(super) struct Precode {
     starts: Vec<u32>,
     /// Message nodes of check node 0 and then check node 0 itself, of check node 1, …
     nodes: Vec<u16>,
+    /// Check nodes of message node 0, of message node 1, …, as many each.
+    checks: Vec<u16>,
+    degree: usize,
 }
 
 impl Precode {
-    /// Draws the graph: `ldpc_degree` outputs for each message node, none if there are no checks.
+    /// Draws the graph. A check node that a message node has already is drawn again.
     pub(super) fn new(parameters: &RaptorParameters) -> Self {
         let (k, checks) = (parameters.k, parameters.n - parameters.k);
-        let degree = u32::from(parameters.ldpc_degree) * u32::from(checks > 0);
-        let mut drawn = Vec::with_capacity((k * degree) as usize);
-        let mut state: State = parameters.precode;
-        let mut mine = Vec::with_capacity(degree as usize);
+        let degree = checks.min(parameters.ldpc_degree.into()) as usize;
+        let mut edges = Vec::with_capacity(k as usize * degree);
+        let mut state = parameters.precode;
         for message in 0..k {
-            mine.clear();
-            for _ in 0..degree {
-                let check = state.below(checks);
-                // Drawn twice, it cancels: check ← check ⊕ message ⊕ message.
-                match mine.iter().position(|&other| other == check) {
-                    Some(at) => drop(mine.swap_remove(at)),
-                    None => mine.push(check),
+            let first = edges.len();
+            while edges.len() < first + degree {
+                let edge = (state.below(checks), message as u16);
+                if !edges[first..].contains(&edge) {
+                    edges.push(edge);
                 }
             }
-            drawn.extend(mine.iter().map(|&check| (check, message as u16)));
         }
-        Self::sorted(k, checks, &drawn)
+        Self {
+            checks: edges.iter().map(|&(check, _)| check as u16).collect(),
+            degree,
+            ..Self::sorted(k, checks, &edges)
+        }
     }
 
     /// Edges by check node, messages ascending.
@@ -56,7 +58,12 @@ impl Precode {
         for check in 0..checks {
             nodes[next[check as usize] as usize] = (k + check) as u16;
         }
-        Self { starts, nodes }
+        Self {
+            starts,
+            nodes,
+            checks: Vec::new(),
+            degree: 0,
+        }
     }
 
     pub(super) fn checks(&self) -> usize {
@@ -75,6 +82,12 @@ impl Precode {
         &nodes[..nodes.len() - 1]
     }
 
+    /// Check nodes of a message node.
+    #[inline(always)]
+    pub(super) fn checks_of(&self, message: usize) -> &[u16] {
+        &self.checks[message * self.degree..][..self.degree]
+    }
+
     /// Most nodes of any list.
     pub(super) fn max_degree(&self) -> usize {
         (0..self.checks())
@@ -84,6 +97,7 @@ impl Precode {
     }
 
     pub(super) fn memory(&self) -> usize {
-        self.starts.capacity() * size_of::<u32>() + self.nodes.capacity() * size_of::<u16>()
+        self.starts.capacity() * size_of::<u32>()
+            + (self.nodes.capacity() + self.checks.capacity()) * size_of::<u16>()
     }
 }

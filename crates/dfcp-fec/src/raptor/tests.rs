@@ -49,8 +49,13 @@ fn plain_symbols(code: &RaptorCode, source: &[u8], mut state: State, out: &mut [
     symbols.resize(code.n() * size, 0);
     let mut graph = p.precode;
     for message in 0..p.k as usize {
-        for _ in 0..if p.n > p.k { p.ldpc_degree } else { 0 } {
+        let mut mine = Vec::new();
+        while mine.len() < (p.ldpc_degree as usize).min((p.n - p.k) as usize) {
             let check = (p.k + graph.below(p.n - p.k)) as usize;
+            if mine.contains(&check) {
+                continue;
+            }
+            mine.push(check);
             for byte in 0..size {
                 symbols[check * size + byte] ^= symbols[message * size + byte];
             }

@@ -11,17 +11,20 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Sending {
-    /// Not before its ACK (§4.5): every block of the window is sent once through, then symbols of
-    /// those not acknowledged, round after round.
+    /// Not before its ACK (§4.5). A first pass over the block, sized by the measured loss; what then
+    /// is missing, before new blocks; and when there is neither, a packet of each block of the
+    /// window without an ACK in turn, without a pause.
     Rateless,
     /// After k (1 + `extra`) symbols, whatever arrives (TR §2.6).
     Fixed {
         /// Redundancy sent, as a fraction of k; it covers the code and the loss.
         extra: f64,
     },
-    /// After as many as the measured loss asks for; more when the ACK stays out (§4.5).
+    /// After as many as the measured loss asks for; more only when they turn out not to be enough
+    /// (§4.5).
     Expected,
-    /// As `Fixed`, with the redundancy following the measured loss.
+    /// After as many as the measured loss asks for and 2.5 standard deviations more: the redundancy
+    /// follows the loss (TR §2.6). With ACKs on, more as `Expected`.
     Adaptive,
 }
 
@@ -73,6 +76,19 @@ pub enum Completion {
     Structure,
 }
 
+/// How large blocks are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlockSize {
+    /// k · T bytes of [`Config::code`].
+    Fixed,
+    /// As suits `bytes`, expected to be sent: one block for a short object, blocks of about 1 MB for
+    /// a long transfer (§4.5). The connecting side decides.
+    Flexible {
+        /// Bytes expected.
+        bytes: u64,
+    },
+}
+
 /// What the packets travel in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carrier {
@@ -89,6 +105,8 @@ pub(super) type MakeRate = Arc<dyn Fn() -> Box<dyn RateController> + Send + Sync
 pub struct Config {
     /// The code; offered in SYN, settled in SYNACK.
     pub code: RaptorParameters,
+    /// Whether it is taken as it is.
+    pub block_size: BlockSize,
     /// Most unacknowledged blocks, W.
     pub window: u32,
     /// Redundancy.
@@ -131,6 +149,7 @@ impl Default for Config {
                 precode: State::new(0x9e37_79b9, 0x85eb_ca6b, 0xc2b2_ae35)
                     .expect("within the generator's bounds"),
             },
+            block_size: BlockSize::Fixed,
             window: 10_000,
             redundancy: Redundancy {
                 epsilon: 0.1,

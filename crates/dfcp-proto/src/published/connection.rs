@@ -274,14 +274,14 @@ impl Connection {
         }
     }
 
-    /// Queues a segment. SYN, SYNACK, FIN and FINACK name the state of this direction, answers
-    /// that of the other; RST the state of what it answers, if it answers anything.
+    /// Queues a segment. SYN, SYNACK, FIN and FINACK name the state of this direction, ACK that of
+    /// the other; RST the state of what it answers, if it answers anything, else this direction's.
     fn signal(&mut self, segment: Segment, echo: Option<raptor::State>) {
         let own = self.birth.initial;
         let state = match segment {
             Segment::Syn | Segment::SynAck | Segment::Fin | Segment::FinAck => own,
             Segment::Ack | Segment::AckOfFin => self.peer.unwrap_or(own),
-            Segment::Rst => echo.or(self.peer).unwrap_or(own),
+            Segment::Rst => echo.unwrap_or(own),
         };
         let signal = Signal { segment, state };
         if self.signals.len() < MAX_SIGNALS && !self.signals.contains(&signal) {

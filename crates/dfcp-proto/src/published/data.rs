@@ -55,6 +55,11 @@ impl Settled {
         self.code.k * u32::from(self.code.symbol_size)
     }
 
+    /// Bytes of a block's intermediate symbols, n · T.
+    pub fn coded_bytes(&self) -> usize {
+        self.code.n as usize * usize::from(self.code.symbol_size)
+    }
+
     /// Symbols that are enough for a block, ⌈(1 + ε) k⌉.
     pub fn symbols_needed(&self) -> u32 {
         with_redundancy(self.code.k, self.redundancy.epsilon)

@@ -15,9 +15,16 @@ pub mod header;
 mod negotiation;
 mod recv;
 mod send;
+mod sizing;
 mod state;
+#[cfg(test)]
+mod transfer_tests;
+#[cfg(test)]
+mod vectors;
 
-pub use config::{Acknowledge, Carrier, Codec, Completion, Config, Moment, Redundancy, Sending};
+pub use config::{
+    Acknowledge, BlockSize, Carrier, Codec, Completion, Config, Moment, Redundancy, Sending,
+};
 pub use connection::{Connection, Error, Event, Priority, Read, SolveJob, Stats, Transmit};
 pub use endpoint::{ConnectionHandle, Endpoint, EndpointStats, Listen};
 pub use state::State;

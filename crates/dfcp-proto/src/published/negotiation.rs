@@ -78,7 +78,7 @@ impl Offer {
         let offer = Self {
             code: RaptorParameters {
                 precode: initial,
-                ..config.code.clone()
+                ..config.block_size.apply(&config.code)
             },
             window: config.window,
             // NaN becomes 0, what is too large stays so.

@@ -343,4 +343,6 @@ fn send(segment: Segment) -> Step {
 }
 
 #[cfg(test)]
+mod explore;
+#[cfg(test)]
 mod tests;

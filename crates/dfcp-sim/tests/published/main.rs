@@ -3,6 +3,8 @@
 //! Every test is a pair of endpoints (or one endpoint and a hand-made peer) in simulated time. A
 //! failing assertion names the seed.
 
+mod closing;
 mod common;
 mod handshake;
+mod hostile;
 mod transfers;

@@ -82,7 +82,8 @@ impl Connection {
 
     /// Proves that this connection lives and asks the peer whether its own does.
     fn challenge(&mut self, now: Instant) {
-        if self.may_answer(now) && self.state() != State::Closed {
+        let silent = matches!(self.state(), State::SynSent | State::Closed);
+        if !silent && self.may_answer(now) {
             self.signal(Segment::Ack, None);
         }
     }

@@ -1,13 +1,14 @@
 //! The blocks of the window and in which order they get packets.
 //!
-//! Two lists run through the blocks, so that picking one, and taking one out when its ACK comes,
-//! cost the same however large the window is: `repair`, blocks that need packets now, and
-//! `waiting`, blocks whose answer is awaited, least recently sent first.
+//! `repair` are those that need packets now: the lowest first, for in-order delivery and the window
+//! wait for it. `waiting` are those whose answer is awaited, least recently sent first; the list
+//! runs through the blocks, so that a packet costs the same however large the window is.
 
 use super::input::Cut;
 use crate::time::Instant;
 use dfcp_fec::raptor::Encoder;
-use std::collections::VecDeque;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
 
 /// No block.
 const NONE: u32 = u32::MAX;
@@ -17,7 +18,7 @@ const NONE: u32 = u32::MAX;
 pub(super) enum Phase {
     /// In its first pass.
     Pass,
-    /// In the list of those that need packets now.
+    /// Needs packets now.
     Repair,
     /// In the list of those whose answer is awaited.
     Waiting,
@@ -61,19 +62,16 @@ pub(super) struct Block {
     pub phase: Phase,
     /// Whether it is padded.
     pub short: bool,
+    /// Whether it is in the heap of blocks to be repaired.
+    queued: bool,
 }
 
-/// Which list.
+/// The ends of a list through the blocks.
 #[derive(Clone, Copy, Debug)]
 struct List {
     head: u32,
     tail: u32,
 }
-
-const EMPTY: List = List {
-    head: NONE,
-    tail: NONE,
-};
 
 /// The blocks from the lowest that must be kept to the newest.
 #[derive(Debug)]
@@ -82,7 +80,8 @@ pub(super) struct Blocks {
     ring: VecDeque<Block>,
     /// Lowest block not acknowledged.
     lowest: u32,
-    repair: List,
+    /// May hold blocks that need no packets any more.
+    repair: BinaryHeap<Reverse<u32>>,
     waiting: List,
 }
 
@@ -92,8 +91,11 @@ impl Blocks {
             base: 0,
             ring: VecDeque::new(),
             lowest: 0,
-            repair: EMPTY,
-            waiting: EMPTY,
+            repair: BinaryHeap::new(),
+            waiting: List {
+                head: NONE,
+                tail: NONE,
+            },
         }
     }
 
@@ -137,13 +139,26 @@ impl Blocks {
             silences: 0,
             phase: Phase::Pass,
             short: cut.short,
+            queued: false,
         });
         id
     }
 
-    /// The block that needs packets most.
+    /// The lowest block that needs packets.
     pub fn repair(&self) -> Option<u32> {
-        (self.repair.head != NONE).then_some(self.repair.head)
+        self.repair.peek().map(|&Reverse(id)| id)
+    }
+
+    /// Keeps what [`repair`](Self::repair) says true.
+    fn clean_repair(&mut self) {
+        while let Some(&Reverse(id)) = self.repair.peek() {
+            match self.get_mut(id) {
+                Some(block) if block.phase == Phase::Repair => return,
+                Some(block) => block.queued = false,
+                None => {}
+            }
+            self.repair.pop();
+        }
     }
 
     /// The block whose answer is awaited longest.
@@ -153,55 +168,55 @@ impl Blocks {
 
     /// Moves a block to the end of its new phase's list.
     pub fn set_phase(&mut self, id: u32, phase: Phase) {
-        let Some(block) = self.get(id) else { return };
-        let (before, previous, next) = (block.phase, block.previous, block.next);
-        match before {
-            Phase::Repair => {
-                Self::unlink(&mut self.ring, self.base, &mut self.repair, previous, next)
-            }
-            Phase::Waiting => {
-                Self::unlink(&mut self.ring, self.base, &mut self.waiting, previous, next)
-            }
-            _ => {}
+        let Some(block) = self.get_mut(id) else {
+            return;
+        };
+        let before = std::mem::replace(&mut block.phase, phase);
+        if phase == Phase::Repair && !std::mem::replace(&mut block.queued, true) {
+            self.repair.push(Reverse(id));
         }
-        match phase {
-            Phase::Repair => Self::append(&mut self.ring, self.base, &mut self.repair, id),
-            Phase::Waiting => Self::append(&mut self.ring, self.base, &mut self.waiting, id),
-            _ => {}
+        if before == Phase::Waiting {
+            self.unlink(id);
         }
-        if let Some(block) = self.get_mut(id) {
-            block.phase = phase;
+        if phase == Phase::Waiting {
+            self.append(id);
         }
-        if phase == Phase::Acked && id == self.lowest {
-            while self
-                .get(self.lowest)
-                .is_some_and(|b| b.phase == Phase::Acked)
-            {
-                self.lowest += 1;
-            }
-        } else if before == Phase::Acked {
+        if before == Phase::Repair {
+            self.clean_repair();
+        }
+        if before == Phase::Acked {
             self.lowest = self.lowest.min(id);
         }
+        let acked = |b: &Block| b.phase == Phase::Acked;
+        while self.get(self.lowest).is_some_and(acked) {
+            self.lowest += 1;
+        }
     }
 
-    fn unlink(ring: &mut VecDeque<Block>, base: u32, list: &mut List, previous: u32, next: u32) {
+    /// The place of a block that is kept.
+    fn at(&mut self, id: u32) -> &mut Block {
+        &mut self.ring[(id - self.base) as usize]
+    }
+
+    fn unlink(&mut self, id: u32) {
+        let Block { previous, next, .. } = *self.at(id);
         match previous {
-            NONE => list.head = next,
-            id => ring[(id - base) as usize].next = next,
+            NONE => self.waiting.head = next,
+            previous => self.at(previous).next = next,
         }
         match next {
-            NONE => list.tail = previous,
-            id => ring[(id - base) as usize].previous = previous,
+            NONE => self.waiting.tail = previous,
+            next => self.at(next).previous = previous,
         }
     }
 
-    fn append(ring: &mut VecDeque<Block>, base: u32, list: &mut List, id: u32) {
-        let tail = std::mem::replace(&mut list.tail, id);
+    fn append(&mut self, id: u32) {
+        let tail = std::mem::replace(&mut self.waiting.tail, id);
         match tail {
-            NONE => list.head = id,
-            tail => ring[(tail - base) as usize].next = id,
+            NONE => self.waiting.head = id,
+            tail => self.at(tail).next = id,
         }
-        let block = &mut ring[(id - base) as usize];
+        let block = self.at(id);
         (block.previous, block.next) = (tail, NONE);
     }
 

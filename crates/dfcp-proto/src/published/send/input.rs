@@ -25,6 +25,8 @@ pub(super) struct Cut {
 pub(super) struct Input {
     payload: Payload,
     block: u64,
+    /// Room for a pre-coded block.
+    capacity: usize,
     buffer: u64,
     written: u64,
     cut: u64,
@@ -35,10 +37,11 @@ pub(super) struct Input {
 }
 
 impl Input {
-    pub fn new(payload: Payload, block_bytes: u32, send_buffer: u64) -> Self {
+    pub fn new(payload: Payload, block_bytes: u32, coded_bytes: usize, send_buffer: u64) -> Self {
         Self {
             payload,
             block: u64::from(block_bytes),
+            capacity: coded_bytes,
             buffer: send_buffer,
             written: 0,
             cut: 0,
@@ -113,7 +116,7 @@ impl Input {
             return Vec::new();
         }
         let block = self.block as usize;
-        let mut bytes = Vec::with_capacity(block);
+        let mut bytes = Vec::with_capacity(self.capacity.max(block));
         bytes.extend(self.bytes.drain(..useful as usize));
         if short {
             bytes.resize(block - SHORT_LENGTH, 0);

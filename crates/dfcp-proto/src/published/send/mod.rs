@@ -8,8 +8,8 @@
 //! to be repaired come before new ones: few are open at any loss rate. `Rateless` sends on when
 //! there is neither: a packet of each block not acknowledged, in turn.
 //!
-//! Invariants: every block kept is in at most one list; what a packet costs does not depend on
-//! the window.
+//! Invariants: a block in `Phase::Repair` or `Phase::Pass` is short of its goal; what a packet
+//! costs does not depend on the window.
 
 mod block;
 mod echo;
@@ -75,6 +75,9 @@ pub(super) struct Sender {
     /// Answers are overdue if not there by then, when the rate controller's window is full.
     answers_by: Option<Instant>,
     departure: Option<Instant>,
+    /// It is time to ask for news.
+    probe: bool,
+    /// Times in a row that was done.
     probes: u32,
     stats: SenderStats,
 }
@@ -85,7 +88,12 @@ impl Sender {
         let packet = (DATA_HEADER + settled.payload_bytes()) as u64;
         Self {
             packets_needed: settled.packets_needed(),
-            input: Input::new(settled.payload, settled.block_bytes(), settled.send_buffer),
+            input: Input::new(
+                settled.payload,
+                settled.block_bytes(),
+                settled.coded_bytes(),
+                settled.send_buffer,
+            ),
             blocks: Blocks::new(),
             current: None,
             first: None,
@@ -93,6 +101,7 @@ impl Sender {
             peer: None,
             answers_by: None,
             departure: None,
+            probe: false,
             probes: 0,
             stats: SenderStats::default(),
             settled: settled.clone(),
@@ -153,7 +162,7 @@ impl Sender {
     /// An answer of the peer. Nonsense is ignored.
     pub fn on_ack(&mut self, now: Instant, ack: &Ack) {
         let echoed = self.path.on_answer(now, ack.state, ack.report.as_ref());
-        self.probes = 0;
+        self.probe = false;
         self.answers_by = None;
         if let Some(report) = &ack.report {
             self.on_progress(report);
@@ -180,9 +189,17 @@ impl Sender {
     }
 
     fn on_progress(&mut self, report: &Report) {
+        // With ACKs off the sender minds neither.
+        if self.settled.acknowledge == Acknowledge::Off {
+            return;
+        }
         let decoded = report.decoded.min(self.blocks.next());
         let (before, limit) = self.peer.unwrap_or((0, 0));
-        self.peer = Some((before.max(decoded), limit.max(report.limit)));
+        let peer = Some((before.max(decoded), limit.max(report.limit)));
+        if peer != self.peer {
+            self.peer = peer;
+            self.probes = 0;
+        }
         for id in self.blocks.lowest()..decoded {
             self.acknowledge(id);
         }
@@ -193,6 +210,7 @@ impl Sender {
             return;
         }
         self.set_phase(id, Phase::Acked);
+        self.probes = 0;
         self.stats.blocks_acked += 1;
     }
 
@@ -250,6 +268,10 @@ impl Sender {
         block.silences = 0;
         let more = self.path.per_arrival().plan(f64::from(missing), caution);
         block.goal = at.saturating_add(more).max(block.sent);
+        // A few packets more can wait for the answers to those in flight.
+        if block.phase == Phase::Waiting && 4 * (block.goal - block.sent) < block.sent - at {
+            block.goal = block.sent;
+        }
         let finished = block.goal == block.sent;
         let phase = block.phase;
         self.stats.reopened += u64::from(reopened);
@@ -303,6 +325,7 @@ impl Sender {
             && self.current.is_none()
             && !self.may_open()
             && !(self.is_rateless() && self.blocks.waiting().is_some())
+            && !self.probe
             && self.overdue_at().is_none_or(|at| at > now)
             && self.probe_at().is_none_or(|at| at > now)
     }
@@ -331,7 +354,7 @@ impl Sender {
             return None;
         }
         let block = self.blocks.get(self.blocks.waiting()?)?;
-        Some(block.last + self.path.patience())
+        Some(self.path.overdue_at(block.last))
     }
 
     /// When to ask for news: the window is used up, or all is acknowledged but not decoded, and no
@@ -349,12 +372,12 @@ impl Sender {
 
     /// The block that the next packet comes from.
     fn pick(&mut self, now: Instant) -> Option<u32> {
-        if let Some(id) = self.blocks.repair() {
-            return Some(id);
-        }
-        if self.overdue_at().is_some_and(|at| at <= now) {
-            let id = self.blocks.waiting()?;
+        if self.overdue_at().is_some_and(|at| at <= now)
+            && let Some(id) = self.blocks.waiting()
+        {
             self.on_overdue(id);
+        }
+        if let Some(id) = self.blocks.repair() {
             return Some(id);
         }
         if self.current.is_some() {
@@ -371,12 +394,18 @@ impl Sender {
             return Some(id);
         }
         self.probes += 1;
-        Some(self.blocks.lowest().min(self.blocks.next() - 1))
+        self.probe = false;
+        if self.blocks.lowest() < self.blocks.next() {
+            Some(self.blocks.lowest())
+        } else {
+            Some(self.blocks.base())
+        }
     }
 
     fn on_overdue(&mut self, id: u32) {
         let per_arrival = *self.path.per_arrival();
         let needed = f64::from(self.packets_needed);
+        let caution = self.caution(id);
         let Some(block) = self.blocks.get_mut(id) else {
             return;
         };
@@ -384,7 +413,7 @@ impl Sender {
             f64::from(block.have) + f64::from(block.sent - block.have_at) / per_arrival.get();
         let missing = (needed - arrived).max(1.0) * f64::from(1u32 << block.silences.min(16));
         block.silences = block.silences.saturating_add(1);
-        block.goal = block.sent + per_arrival.plan(missing.min(needed), 0.0);
+        block.goal = block.sent + per_arrival.plan(missing.min(needed), caution);
         self.set_phase(id, Phase::Repair);
     }
 
@@ -495,10 +524,14 @@ impl Sender {
 
     // ---- time
 
-    /// When to call [`handle_timeout`](Self::handle_timeout) and to look for packets again.
+    /// When to call [`handle_timeout`](Self::handle_timeout) and to look for packets again. Not in
+    /// the past once that was called.
     pub fn poll_timeout(&self) -> Option<Instant> {
         if let Some(held) = self.answers_by.or(self.departure) {
             return Some(held);
+        }
+        if self.blocks.repair().is_some() || self.probe {
+            return None;
         }
         [self.overdue_at(), self.probe_at()]
             .into_iter()
@@ -508,9 +541,20 @@ impl Sender {
 
     /// The time of [`poll_timeout`](Self::poll_timeout) has come.
     pub fn handle_timeout(&mut self, now: Instant) {
-        if self.answers_by.is_some_and(|by| by <= now) {
+        let due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
+        if due(self.answers_by) {
             self.answers_by = None;
             self.path.on_silence(now);
+        }
+        if due(self.departure) {
+            self.departure = None;
+        }
+        self.probe |= due(self.probe_at());
+        if self.blocks.repair().is_none()
+            && due(self.overdue_at())
+            && let Some(id) = self.blocks.waiting()
+        {
+            self.on_overdue(id);
         }
     }
 }

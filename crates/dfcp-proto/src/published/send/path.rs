@@ -14,6 +14,9 @@ const ECHO_INTERVAL: f64 = 32.0;
 /// Slack of a silence beyond the round trip: the receiver's host is no clockwork either.
 const SLACK: Duration = Duration::from_millis(2);
 
+/// Packets overtake each other by up to this part of a round trip.
+const REORDERING: u32 = 8;
+
 /// Whether a packet may go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ready {
@@ -52,6 +55,8 @@ pub(super) struct Path {
     newest: Newest,
     last_sent: Instant,
     heard: Instant,
+    /// When the latest of the packets answered left.
+    answered: Instant,
 }
 
 impl Path {
@@ -81,6 +86,7 @@ impl Path {
             newest: Newest::default(),
             last_sent: now,
             heard: now,
+            answered: now,
         };
         path.follow_rate(now);
         path
@@ -103,9 +109,19 @@ impl Path {
         self.last_sent.max(self.heard)
     }
 
-    /// An answer that is not there by then does not come.
+    /// How long answers may stay out.
     pub fn patience(&self) -> Duration {
         self.rtt.pto(Duration::ZERO) + SLACK
+    }
+
+    /// From when on the packet that left at `sent` must be taken as not answered: when a later
+    /// one is answered, or none for long. A queue that grows delays all answers.
+    pub fn overdue_at(&self, sent: Instant) -> Instant {
+        let late = sent + self.rtt.smoothed() / REORDERING;
+        if self.answered > late {
+            return late;
+        }
+        sent.max(self.heard) + self.patience()
     }
 
     fn follow_rate(&mut self, now: Instant) {
@@ -186,6 +202,7 @@ impl Path {
         let echoed = self.echoes.take(state)?;
         self.rtt
             .update(now.saturating_since(echoed.sent_at), Duration::ZERO);
+        self.answered = self.answered.max(echoed.sent_at);
         if echoed.sent_packets > self.newest.sent_packets {
             match report {
                 Some(report) => self.on_report(now, &echoed, report),

@@ -14,7 +14,7 @@ const CLIP: f64 = 8.0;
 /// Reports of the first so many arrivals are taken as they are.
 const START: f64 = 32.0;
 /// Standard deviations of the arrivals that a plan stays below the need.
-pub(super) const CAUTION: f64 = 1.25;
+pub(super) const CAUTION: f64 = 1.5;
 
 /// Packets sent for each that arrives, 1 / (1 − p).
 #[derive(Clone, Copy, Debug)]
@@ -54,10 +54,6 @@ impl PerArrival {
         1.0 - 1.0 / self.mean
     }
 
-    pub fn is_measured(&self) -> bool {
-        self.seen > 0.0
-    }
-
     /// Packets to send for `needed` arrivals, with the mean `caution` standard deviations below
     /// (if negative: above) the need. Never fewer than `needed` round up to: those cannot be
     /// too many.
@@ -66,6 +62,8 @@ impl PerArrival {
         let half = caution * (q * (1.0 - q)).sqrt() / 2.0;
         // n q + caution √(n q (1 − q)) = needed, solved for √n.
         let root = ((half * half + q * needed).sqrt() - half) / q;
-        (root * root).floor().max(needed.ceil()).clamp(1.0, 1e9) as u32
+        let n = root * root;
+        let n = if caution > 0.0 { n.floor() } else { n.ceil() };
+        n.max(needed.ceil()).clamp(1.0, 1e9) as u32
     }
 }
