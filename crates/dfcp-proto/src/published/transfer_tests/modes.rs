@@ -170,6 +170,24 @@ fn fixed_redundancy_without_acks_loses_the_blocks_that_it_does_not_cover() {
 }
 
 #[test]
+fn adaptive_redundancy_covers_a_loss_that_nobody_told_it() {
+    let settled = Settled {
+        acknowledge: Acknowledge::Off,
+        ..settled(100, Sending::Adaptive)
+    };
+    let mut network = Network::clean(100_000_000, Duration::from_millis(10));
+    network.loss = 0.2;
+    let mut simulation = Simulation::new(&settled, network, Box::new(MaxRate), 1);
+    simulation.to_write = 1000 * 63_536;
+    simulation.run(BEGIN + Duration::from_secs(20));
+    // The first round trip teaches it; then a block in hundreds falls short.
+    let blocks = simulation.receiver.stats().blocks;
+    assert!(blocks > 960, "{blocks}");
+    let packets = simulation.sender.stats().packets;
+    assert!(packets < 1000 * 49 * 10 / 8 * 120 / 100, "{packets}");
+}
+
+#[test]
 fn encoding_off_sends_the_first_block_in_place_of_all() {
     let settled = Settled {
         encoding: Codec::Off,
