@@ -94,7 +94,7 @@ fn ideal(n: u32, d: u32) -> u64 {
 fn robust(n: u32, c: u128, delta: u128) -> Vec<(u32, u64)> {
     let wide = u128::from(n);
     let root = u128::from((u64::from(n) << 32).isqrt()); // √n, 16 fraction bits
-    let log = natural_log((wide * 1_000_000 << 32) / delta); // 32 fraction bits
+    let log = natural_log(((wide * 1_000_000) << 32) / delta); // 32 fraction bits
     let r = ((c * log * root / 1_000_000) >> 32).max(1);
     let spike = ((wide << 16) / r).clamp(1, wide) as u32;
     let tau = |d: u32| match d.cmp(&spike) {
@@ -116,13 +116,13 @@ fn natural_log(x: u128) -> u128 {
     let mut mantissa = x >> whole; // in [1, 2)
     let mut log = u128::from(whole) << 32;
     for bit in (0..32).rev() {
-        mantissa = mantissa * mantissa >> 32;
+        mantissa = (mantissa * mantissa) >> 32;
         if mantissa >> 33 != 0 {
             mantissa >>= 1;
             log |= 1 << bit;
         }
     }
-    log * LN_2 >> 32
+    (log * LN_2) >> 32
 }
 
 /// A distribution ready to draw from.
@@ -186,6 +186,11 @@ impl DegreeTable {
     pub(super) fn threshold(&self, degree: u32) -> Option<u32> {
         let at = self.degrees.iter().position(|&d| d == degree)?;
         self.thresholds.get(at).copied()
+    }
+
+    /// All degrees, ascending.
+    pub(super) fn degrees(&self) -> &[u32] {
+        &self.degrees
     }
 
     /// The smallest degree.

@@ -132,8 +132,25 @@ pub(super) struct Draws {
 #[derive(Clone, Copy, Debug)]
 enum Source {
     One(Option<State>),
-    /// By component, then lane.
-    Lanes([[u32; LANES]; 3]),
+    Lanes(Lanes),
+}
+
+/// States of all lanes: by component, then lane.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Lanes([[u32; LANES]; 3]);
+
+impl Lanes {
+    #[inline(always)]
+    fn get(&self, lane: usize) -> [u32; 3] {
+        self.0.map(|component| component[lane])
+    }
+
+    #[inline(always)]
+    fn set(&mut self, lane: usize, words: [u32; 3]) {
+        for (component, word) in self.0.iter_mut().zip(words) {
+            component[lane] = word;
+        }
+    }
 }
 
 impl Default for Source {
@@ -150,12 +167,10 @@ impl Draws {
             Source::One(Some(state))
         } else {
             let jump = &jumps()[0];
-            let mut lanes = [[0; LANES]; 3];
+            let mut lanes = Lanes::default();
             let mut words = state.words();
             for lane in 0..LANES {
-                for component in 0..3 {
-                    lanes[component][lane] = words[component];
-                }
+                lanes.set(lane, words);
                 words = jump.apply(words);
             }
             Source::Lanes(lanes)
@@ -199,23 +214,20 @@ impl Draws {
 }
 
 /// One run, then every lane moves to its next stretch.
-fn fill(lanes: &mut [[u32; LANES]; 3], run: &mut [u32; RUN], form: &Form) {
+fn fill(lanes: &mut Lanes, run: &mut [u32; RUN], form: &Form) {
     widest(lanes, run, form);
     let jump = &jumps()[1];
     for lane in 0..LANES {
-        let words = jump.apply([lanes[0][lane], lanes[1][lane], lanes[2][lane]]);
-        for component in 0..3 {
-            lanes[component][lane] = words[component];
-        }
+        lanes.set(lane, jump.apply(lanes.get(lane)));
     }
 }
 
 /// The fastest that this machine runs.
-fn widest(lanes: &mut [[u32; LANES]; 3], run: &mut [u32; RUN], form: &Form) {
+fn widest(lanes: &mut Lanes, run: &mut [u32; RUN], form: &Form) {
     #[cfg(target_arch = "x86_64")]
     {
         #[target_feature(enable = "avx2")]
-        fn avx2(lanes: &mut [[u32; LANES]; 3], run: &mut [u32; RUN], form: &Form) {
+        fn avx2(lanes: &mut Lanes, run: &mut [u32; RUN], form: &Form) {
             portable(lanes, run, form);
         }
         if is_x86_feature_detected!("avx512f") {
@@ -233,13 +245,13 @@ fn widest(lanes: &mut [[u32; LANES]; 3], run: &mut [u32; RUN], form: &Form) {
 /// The same as [`portable`]: compilers do not see through the transposition.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
-fn avx512(lanes: &mut [[u32; LANES]; 3], run: &mut [u32; RUN], form: &Form) {
+fn avx512(lanes: &mut Lanes, run: &mut [u32; RUN], form: &Form) {
     use std::arch::x86_64::*;
 
     let word = |value: u32| _mm512_set1_epi32(value as i32);
     // SAFETY: all arrays of lanes are 64 bytes.
     let [mut s1, mut s2, mut s3] =
-        [0, 1, 2].map(|i| unsafe { _mm512_loadu_si512(lanes[i].as_ptr().cast()) });
+        [0, 1, 2].map(|i| unsafe { _mm512_loadu_si512(lanes.0[i].as_ptr().cast()) });
     let (n, high) = (word(form.n), 0xAAAA);
     for from in (0..STRETCH).step_by(LANES) {
         let mut tile = [_mm512_setzero_si512(); LANES];
@@ -259,18 +271,23 @@ fn avx512(lanes: &mut [[u32; LANES]; 3], run: &mut [u32; RUN], form: &Form) {
             *row = _mm512_xor_si512(_mm512_xor_si512(s1, s2), s3);
         }
         if let Some(steps) = &form.steps {
-            for row in &mut tile {
-                let output = *row;
-                let mut degree = word(form.least);
+            // As many at a time as registers hold with their degrees.
+            for rows in tile.as_chunks_mut::<8>().0 {
+                let mut degrees = [word(form.least); 8];
                 for &(threshold, step) in steps {
-                    let above = _mm512_cmpge_epu32_mask(output, word(threshold));
-                    degree = _mm512_mask_add_epi32(degree, above, degree, word(step));
+                    let (threshold, step) = (word(threshold), word(step));
+                    for (degree, &output) in degrees.iter_mut().zip(&*rows) {
+                        let above = _mm512_cmpge_epu32_mask(output, threshold);
+                        *degree = _mm512_mask_add_epi32(*degree, above, *degree, step);
+                    }
                 }
-                // Products of even and odd words; the upper half of each is the number.
-                let even = _mm512_srli_epi64::<32>(_mm512_mul_epu32(output, n));
-                let odd = _mm512_mul_epu32(_mm512_srli_epi64::<32>(output), n);
-                let number = _mm512_mask_blend_epi32(high, even, odd);
-                *row = _mm512_or_si512(_mm512_slli_epi32::<16>(number), degree);
+                for (output, degree) in rows.iter_mut().zip(degrees) {
+                    // Products of even and odd words; the upper half of each is the number.
+                    let even = _mm512_srli_epi64::<32>(_mm512_mul_epu32(*output, n));
+                    let odd = _mm512_mul_epu32(_mm512_srli_epi64::<32>(*output), n);
+                    let number = _mm512_mask_blend_epi32(high, even, odd);
+                    *output = _mm512_or_si512(_mm512_slli_epi32::<16>(number), degree);
+                }
             }
         }
         for (lane, column) in transposed(&tile).into_iter().enumerate() {
@@ -279,7 +296,7 @@ fn avx512(lanes: &mut [[u32; LANES]; 3], run: &mut [u32; RUN], form: &Form) {
             unsafe { _mm512_storeu_si512(out.as_mut_ptr().cast(), column) };
         }
     }
-    for (lanes, state) in lanes.iter_mut().zip([s1, s2, s3]) {
+    for (lanes, state) in lanes.0.iter_mut().zip([s1, s2, s3]) {
         // SAFETY: the array is 64 bytes.
         unsafe { _mm512_storeu_si512(lanes.as_mut_ptr().cast(), state) };
     }
@@ -315,17 +332,15 @@ fn transposed(rows: &[std::arch::x86_64::__m512i; LANES]) -> [std::arch::x86_64:
 
 /// The compiler makes vectors of the arrays.
 #[inline(always)]
-fn portable(lanes: &mut [[u32; LANES]; 3], run: &mut [u32; RUN], form: &Form) {
-    let mut lanes_now = *lanes;
+fn portable(lanes: &mut Lanes, run: &mut [u32; RUN], form: &Form) {
+    let mut now = *lanes;
     for from in (0..STRETCH).step_by(LANES) {
         let mut tile = [[0u32; LANES]; LANES];
         for row in &mut tile {
-            for lane in 0..LANES {
-                let words = step([lanes_now[0][lane], lanes_now[1][lane], lanes_now[2][lane]]);
-                lanes_now[0][lane] = words[0];
-                lanes_now[1][lane] = words[1];
-                lanes_now[2][lane] = words[2];
-                row[lane] = words[0] ^ words[1] ^ words[2];
+            for (lane, output) in row.iter_mut().enumerate() {
+                let words = step(now.get(lane));
+                now.set(lane, words);
+                *output = words[0] ^ words[1] ^ words[2];
             }
             form.pack(row);
         }
@@ -336,7 +351,7 @@ fn portable(lanes: &mut [[u32; LANES]; 3], run: &mut [u32; RUN], form: &Form) {
             }
         }
     }
-    *lanes = lanes_now;
+    *lanes = now;
 }
 
 #[cfg(test)]
@@ -377,11 +392,8 @@ mod tests {
         for degrees in [Degrees::Shokrollahi, Degrees::IdealSoliton] {
             let table = DegreeTable::new(degrees, 65_536);
             let form = Form::new(65_536, &table);
-            let mut lanes = [[0; LANES]; 3];
-            for lane in 0..LANES {
-                let words = State::from_seed(lane as u32).words();
-                (0..3).for_each(|component| lanes[component][lane] = words[component]);
-            }
+            let mut lanes = Lanes::default();
+            (0..LANES).for_each(|lane| lanes.set(lane, State::from_seed(lane as u32).words()));
             let (mut a, mut b) = (lanes, lanes);
             let (mut first, mut second) = ([0; RUN], [0; RUN]);
             widest(&mut a, &mut first, &form);

@@ -10,6 +10,17 @@ use crate::gf256::{Kernel, Rows as KernelRows};
 /// Most rows that one pass of the kernel sums.
 pub(super) const ONES: [u8; 256] = [1; 256];
 
+/// Symbols of one byte that are sorted by degree together: few enough for the first-level cache.
+const TOGETHER: usize = 512;
+
+/// Where the neighbours of a symbol were drawn, which symbol of its group it is, and its degree.
+#[derive(Clone, Copy, Default)]
+struct Span {
+    at: u32,
+    symbol: u16,
+    degree: u8,
+}
+
 /// A block on the sending side.
 #[derive(Debug)]
 pub struct Encoder {
@@ -51,13 +62,11 @@ impl Encoder {
     fn write(&self, workspace: &mut Workspace, state: State, out: &mut [u8]) {
         let size = self.code.symbol_size();
         let Tables { degrees, form, .. } = &*self.code.0;
-        let Workspace {
-            draws, ids, spans, ..
-        } = workspace;
+        let Workspace { draws, ids, .. } = workspace;
         let expected = (out.len() / size) as f64 * (1.0 + degrees.mean());
         draws.restart(state, expected as usize);
         if size == 1 && form.is_packed() {
-            return self.write_bytes(draws, spans, out);
+            return self.write_bytes(draws, out);
         }
         let mut at = 0;
         for symbol in out.chunks_exact_mut(size) {
@@ -73,38 +82,43 @@ impl Encoder {
 
     /// Symbols of one byte, sorted by degree before they are summed: a processor foresees loops of
     /// one length.
-    fn write_bytes(&self, draws: &mut Draws, spans: &mut Vec<u64>, out: &mut [u8]) {
-        let form = &self.code.0.form;
-        let mut at = 0;
-        let mut counts = [0u32; 257];
-        spans.resize(2 * out.len(), 0);
-        let (drawn, sorted) = spans.split_at_mut(out.len());
-        for (symbol, span) in drawn.iter_mut().enumerate() {
-            let degree = draws.upto(at + 1, form)[at] & 0xff;
-            counts[degree as usize + 1] += 1;
-            *span = (at as u64 + 1) << 32 | (symbol as u64) << 8 | u64::from(degree);
-            at += 1 + degree as usize;
-        }
-        let words = draws.upto(at, form);
-        let mut sum = 0;
-        for count in &mut counts {
-            sum += *count;
-            *count = sum;
-        }
-        let ends = counts;
-        for &span in drawn.iter() {
-            let next = &mut counts[(span & 0xff) as usize];
-            sorted[*next as usize] = span;
-            *next += 1;
-        }
+    fn write_bytes(&self, draws: &mut Draws, out: &mut [u8]) {
         let Some(symbols) = self.symbols.first_chunk::<{ MAX_INTERMEDIATE as usize }>() else {
             return;
         };
-        for degree in 1..=255 {
-            let class = &sorted[ends[degree] as usize..ends[degree + 1] as usize];
-            for &span in class {
-                let words = &words[(span >> 32) as usize..][..degree];
-                out[(span as u32 >> 8) as usize] = gather(symbols, words);
+        let Tables { degrees, form, .. } = &*self.code.0;
+        let mut at = 0;
+        for out in out.chunks_mut(TOGETHER) {
+            let mut drawn = [Span::default(); TOGETHER];
+            let mut next = [0u16; 256];
+            for (symbol, span) in drawn[..out.len()].iter_mut().enumerate() {
+                let degree = draws.upto(at + 1, form)[at] as u8;
+                next[usize::from(degree)] += 1;
+                *span = Span {
+                    at: at as u32 + 1,
+                    symbol: symbol as u16,
+                    degree,
+                };
+                at += 1 + usize::from(degree);
+            }
+            let words = draws.upto(at, form);
+            let mut sum = 0;
+            for &degree in degrees.degrees() {
+                let count = &mut next[degree as usize];
+                sum += *count;
+                *count = sum - *count;
+            }
+            let mut sorted = [Span::default(); TOGETHER];
+            for &span in &drawn[..out.len()] {
+                let at = &mut next[usize::from(span.degree)];
+                sorted[usize::from(*at)] = span;
+                *at += 1;
+            }
+            let mut from = 0;
+            for &degree in degrees.degrees() {
+                let end = usize::from(next[degree as usize]);
+                sum_class(symbols, words, &sorted[from..end], degree as usize, out);
+                from = end;
             }
         }
     }
@@ -127,12 +141,45 @@ impl Encoder {
     }
 }
 
-/// Sum of the bytes that packed words name.
+/// Symbols of one degree: sums of the bytes that packed words name.
+#[inline(always)]
+fn sum_class(symbols: &[u8; 65_536], words: &[u32], class: &[Span], degree: usize, out: &mut [u8]) {
+    match degree {
+        1 => sum_exactly::<1>(symbols, words, class, out),
+        2 => sum_exactly::<2>(symbols, words, class, out),
+        3 => sum_exactly::<3>(symbols, words, class, out),
+        4 => sum_exactly::<4>(symbols, words, class, out),
+        5 => sum_exactly::<5>(symbols, words, class, out),
+        8 => sum_exactly::<8>(symbols, words, class, out),
+        9 => sum_exactly::<9>(symbols, words, class, out),
+        19 => sum_exactly::<19>(symbols, words, class, out),
+        _ => {
+            for span in class {
+                let words = &words[span.at as usize..][..degree];
+                out[usize::from(span.symbol)] = gather(symbols, words);
+            }
+        }
+    }
+}
+
+/// The same without a loop in the loop.
+#[inline(always)]
+fn sum_exactly<const D: usize>(
+    symbols: &[u8; 65_536],
+    words: &[u32],
+    class: &[Span],
+    out: &mut [u8],
+) {
+    for span in class {
+        let words: Option<&[u32; D]> = words[span.at as usize..].first_chunk();
+        out[usize::from(span.symbol)] = words.map_or(0, |words| gather(symbols, words));
+    }
+}
+
 #[inline(always)]
 fn gather(symbols: &[u8; 65_536], words: &[u32]) -> u8 {
-    words
-        .iter()
-        .fold(0, |sum, &word| sum ^ symbols[(word >> 16) as usize])
+    let byte = |&word: &u32| symbols[(word >> 16) as usize];
+    words.iter().map(byte).fold(0, |sum, byte| sum ^ byte)
 }
 
 /// `out ← Σ symbols[ids]`; symbols are as long as `out`.

@@ -80,8 +80,8 @@ impl Sets {
         }
     }
 
-    /// Unites the sets of two symbols; a member and the size of the result.
-    fn join(&mut self, a: u16, b: u16) -> (u16, u32) {
+    /// Unites the sets of two symbols; the size of the result.
+    fn join(&mut self, a: u16, b: u16) -> u32 {
         let (mut a, mut b) = (self.root(a), self.root(b));
         if self.sizes[usize::from(a)] < self.sizes[usize::from(b)] {
             std::mem::swap(&mut a, &mut b);
@@ -90,7 +90,14 @@ impl Sets {
             self.parents[usize::from(b)] = a;
             self.sizes[usize::from(a)] += self.sizes[usize::from(b)];
         }
-        (a, self.sizes[usize::from(a)])
+        self.sizes[usize::from(a)]
+    }
+
+    /// One symbol of each set of at least `size`.
+    fn roots(&self, size: u32) -> impl Iterator<Item = u16> + '_ {
+        let is_root =
+            move |&v: &u16| self.parents[usize::from(v)] == v && self.sizes[usize::from(v)] >= size;
+        (0..self.parents.len()).map(|v| v as u16).filter(is_root)
     }
 }
 
@@ -103,6 +110,8 @@ pub(super) struct Inactivation {
     peeled: usize,
     /// As many independent rows as there are inactive symbols, and no others unknown in them.
     rows: Vec<u32>,
+    /// Symbols to set aside next.
+    chosen: Vec<u16>,
     /// Rows that may still give something.
     active: Vec<u32>,
     /// Symbols tied together by rows that have just two left.
@@ -143,12 +152,19 @@ impl Inactivation {
             return false;
         }
         let candidates = self.active.clone();
-        while let Some(symbol) = self.choose(system, peel) {
-            if self.inactive.len() == limit {
-                return false;
+        while self.choose(system, peel) {
+            for at in 0..self.chosen.len() {
+                let symbol = self.chosen[at];
+                // Those chosen before may have made it known.
+                if !peel.is_unknown(symbol) {
+                    continue;
+                }
+                if self.inactive.len() == limit {
+                    return false;
+                }
+                self.inactive.push(symbol);
+                peel.assume(symbol);
             }
-            self.inactive.push(symbol);
-            peel.assume(symbol);
         }
         // A symbol in no row at all is nobody's business here.
         if peel.unknown(system.code.n()) > 0 {
@@ -158,34 +174,38 @@ impl Inactivation {
         self.eliminate(system, peel, &candidates)
     }
 
-    /// A symbol whose knowledge lets peeling go furthest: one of the largest set of symbols that
-    /// rows with two unknown symbols tie together. None if all rows are exhausted.
-    fn choose<W: Word>(&mut self, system: &System<'_>, peel: &Peel<W>) -> Option<u16> {
+    /// Symbols whose knowledge lets peeling go furthest: one of each of the largest sets that rows with
+    /// two unknown symbols tie together. False if all rows are exhausted.
+    fn choose<W: Word>(&mut self, system: &System<'_>, peel: &Peel<W>) -> bool {
         self.active.retain(|&row| peel.degree(row as usize) > 0);
+        self.chosen.clear();
         self.sets.reset(system.code.n());
-        let mut largest = (0, 0);
-        let mut least = (u32::MAX, 0);
+        let mut largest = 1;
+        let mut least = (u32::MAX, None);
         for &row in &self.active {
             let degree = peel.degree(row as usize);
+            if degree > 2 && degree >= least.0 {
+                continue;
+            }
+            let Some(a) = first_unknown(system, peel, row) else {
+                continue;
+            };
             if degree < least.0 {
-                least = (degree, row);
+                least = (degree, Some(a));
             }
             if degree == 2 {
-                let a = first_unknown(system, peel, row)?;
-                let b = a ^ peel.numbers(row as usize);
-                let (root, size) = self.sets.join(a, b);
-                if size > largest.0 {
-                    largest = (size, root);
-                }
+                let size = self.sets.join(a, a ^ peel.numbers(row as usize));
+                largest = largest.max(size);
             }
         }
-        if largest.0 > 1 {
-            return Some(largest.1);
+        if largest > 1 {
+            // Sets of half the size would be next: looking for them again would find the same.
+            self.chosen
+                .extend(self.sets.roots(largest.div_ceil(2).max(2)));
+        } else {
+            self.chosen.extend(least.1);
         }
-        if self.active.is_empty() {
-            return None;
-        }
-        first_unknown(system, peel, least.1)
+        !self.chosen.is_empty()
     }
 
     /// Writes every symbol found since, and the inactive ones, as sums of inactive ones.
@@ -287,7 +307,8 @@ impl Inactivation {
     }
 
     pub(super) fn memory(&self) -> usize {
-        (self.inactive.capacity() + self.sets.parents.capacity()) * size_of::<u16>()
+        (self.inactive.capacity() + self.chosen.capacity() + self.sets.parents.capacity())
+            * size_of::<u16>()
             + (self.rows.capacity()
                 + self.active.capacity()
                 + self.sets.sizes.capacity()

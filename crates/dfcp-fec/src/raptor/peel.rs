@@ -100,6 +100,14 @@ impl Word for u64 {
     }
 }
 
+/// Puts `row` into the list of `v`.
+#[cold]
+fn link(heads: &mut [u32], links: &mut Vec<Link>, v: u16, row: u32) {
+    let head = &mut heads[usize::from(v)];
+    links.push(Link { row, next: *head });
+    *head = links.len() as u32 - 1;
+}
+
 /// A key of a number and a value.
 #[inline(always)]
 fn key(number: u16, value: u8) -> u32 {
@@ -177,9 +185,7 @@ impl<W: Word> Peel<W> {
         (self.front, self.back) = (0, 0);
         self.found.clear();
         let mut first = system.rows.first_above(STAGES[0]);
-        for row in 0..first {
-            self.join_first(system, row);
-        }
+        self.join_first(system, first);
         self.run();
         for &degree in &STAGES[1..] {
             let end = system.rows.first_above(degree);
@@ -195,18 +201,36 @@ impl<W: Word> Peel<W> {
         }
     }
 
-    /// A row of the first stage joins: nothing is known.
-    #[inline(always)]
-    fn join_first(&mut self, system: &System<'_>, row: usize) {
-        let neighbours = system.rows.neighbours(row);
-        let mut numbers = 0;
-        for &v in neighbours {
-            numbers ^= v;
-            self.insert(v, row as u32);
+    /// Rows of the first stage join: nothing is known.
+    fn join_first(&mut self, system: &System<'_>, end: usize) {
+        let places = &mut self.places[..];
+        // Rows that 16 bits name; the others do not fit a place.
+        for row in 0..end.min(1 << 16) {
+            let neighbours = system.rows.neighbours(row);
+            let mut numbers = 0;
+            for &v in neighbours {
+                numbers ^= v;
+                let place = &mut places[usize::from(v)];
+                let count = place[SLOTS];
+                if usize::from(count) < SLOTS {
+                    place[usize::from(count)] = row as u16;
+                    place[SLOTS] = count + 1;
+                } else {
+                    // The count stays for now: the mark comes when all are in.
+                    link(&mut self.heads, &mut self.links, v, row as u32);
+                }
+            }
+            let key = key(numbers, system.byte(row));
+            self.rows[row] = W::new(key, neighbours.len() as u32);
+            self.queue[self.back] = row as u32;
+            self.back += usize::from(neighbours.len() == 1);
         }
-        let key = key(numbers, system.byte(row));
-        self.rows[row] = W::new(key, neighbours.len() as u32);
-        self.push_if(row as u32, neighbours.len() == 1);
+        for (place, &head) in self.places.iter_mut().zip(&self.heads) {
+            place[SLOTS] |= if head == NONE { 0 } else { LINKED };
+        }
+        for row in 1 << 16..end {
+            self.join(system, row);
+        }
     }
 
     /// A row of a later stage joins: what is known is taken out of it first.
@@ -281,16 +305,9 @@ impl<W: Word> Peel<W> {
             }
             _ => {
                 place[SLOTS] = count | LINKED;
-                self.link(v, row);
+                link(&mut self.heads, &mut self.links, v, row);
             }
         }
-    }
-
-    #[cold]
-    fn link(&mut self, v: u16, row: u32) {
-        let head = &mut self.heads[usize::from(v)];
-        self.links.push(Link { row, next: *head });
-        *head = self.links.len() as u32 - 1;
     }
 
     /// Every row gets into the queue once: when its degree becomes one.

@@ -16,8 +16,6 @@ const KEPT: usize = 2;
 pub(super) struct Workspace {
     pub(super) draws: Draws,
     pub(super) ids: Vec<u16>,
-    /// Symbols of a packet: where they were drawn, which they are, of which degree.
-    pub(super) spans: Vec<u64>,
     pub(super) rows: Rows,
     /// One of these is used, as the code's degrees allow.
     pub(super) compact: Peel<u32>,
@@ -30,7 +28,6 @@ impl Workspace {
         size_of::<Self>()
             + self.draws.memory()
             + self.ids.capacity() * size_of::<u16>()
-            + self.spans.capacity() * size_of::<u64>()
             + self.rows.memory()
             + self.compact.memory()
             + self.wide.memory()
@@ -39,6 +36,7 @@ impl Workspace {
 }
 
 /// Workspaces at rest.
+#[allow(clippy::vec_box, reason = "they go in and out with every packet")]
 #[derive(Debug, Default)]
 pub(super) struct Pool(Mutex<Vec<Box<Workspace>>>);
 
