@@ -1,21 +1,21 @@
 //! Bodies of the fuzz targets. `cargo +nightly fuzz run TARGET` drives them with new inputs; the
 //! tests of dfcp-sim replay the committed corpus through the same functions.
 
+use dfcp_fec::raptor::{Degrees, RaptorCode, RaptorParameters, State};
 use dfcp_fec::{BlockSpec, SchemeId, scheme};
-use dfcp_proto::packet::RttEstimator;
-use dfcp_proto::rate::{AckPoint, Feedback, Marked, Ordered, ProbeGap, ProbeRate, RateController};
 use dfcp_proto::wire::{Frame, FrameIter, Packet, TransportParams, emit_reset, emit_version};
-use dfcp_proto::{ChannelId, ChannelKind, Duration, Event, Instant, Rate};
+use dfcp_proto::{ChannelId, ChannelKind, Duration, Event, Instant};
 use dfcp_sim::{LinkConfig, Pair, PairConfig, Side};
 
 pub mod published;
+pub mod rate;
 pub mod raw;
 
 /// The body of a target.
 pub type Body = fn(&[u8]);
 
 /// A target by name, for the replay.
-pub const TARGETS: [(&str, Body); 8] = [
+pub const TARGETS: [(&str, Body); 9] = [
     ("packet", packet),
     ("frames", frames),
     ("params", params),
@@ -23,7 +23,8 @@ pub const TARGETS: [(&str, Body); 8] = [
     ("sealed_frames", sealed_frames),
     ("decoder", decoder),
     ("published", published::packets),
-    ("rate", rate),
+    ("raptor", raptor),
+    ("rate", rate::feedback),
 ];
 
 /// Takes fields off the front of the input; zeros when it is used up.
@@ -51,6 +52,10 @@ impl<'a> Input<'a> {
         let (head, tail) = self.0.split_at(n.min(self.0.len()));
         self.0 = tail;
         head
+    }
+
+    fn word(&mut self) -> u32 {
+        (self.number() as u32) << 16 | self.number() as u32
     }
 
     fn is_empty(&self) -> bool {
@@ -284,7 +289,12 @@ fn read_everything(raw: &mut raw::RawClient, now: Instant, op: u8) {
 pub fn decoder(data: &[u8]) {
     let mut input = Input(data);
     let mode = input.byte();
-    let id = [SchemeId::Arq, SchemeId::Dense, SchemeId::RaptorQ][usize::from(mode >> 1 & 3) % 3];
+    let id = [
+        SchemeId::Arq,
+        SchemeId::Dense,
+        SchemeId::RaptorQ,
+        SchemeId::Raptor,
+    ][usize::from(mode >> 1 & 3)];
     let (k, size) = (u32::from(input.byte()) % 70, u16::from(input.byte()) % 40);
     let honest = mode & 1 == 1;
     let Ok(spec) = BlockSpec::new(k, size, u64::from(mode)) else {
@@ -326,82 +336,81 @@ pub fn decoder(data: &[u8]) {
     }
 }
 
-/// Any feedback to the rate controllers that go by it: the rate stays one that packets can leave at,
-/// and a probe's packet is never put off for long.
-pub fn rate(data: &[u8]) {
+/// Any parameters, any states, any symbols into the published code. With the lowest bit of the first
+/// byte set symbols come from an encoder, and a block that says it is solved is the source. The
+/// decoder without bytes always agrees.
+pub fn raptor(data: &[u8]) {
     let mut input = Input(data);
-    let mut control: Box<dyn RateController> = match input.byte() % 5 {
-        0 => Box::new(ProbeGap::new(0.05)),
-        1 => Box::new(ProbeGap::with_capacity(1.0, Rate::from_bps(input.wide()))),
-        2 => Box::new(ProbeRate::new(f64::from_bits(input.wide()))),
-        3 => Box::new(Marked::new()),
-        _ => Box::new(Ordered::new(Rate::from_bps(1_000_000))),
+    let mode = input.byte();
+    let degrees = match mode >> 1 & 3 {
+        0 => Degrees::IdealSoliton,
+        1 => Degrees::RobustSoliton {
+            c_millionths: input.word(),
+            delta_millionths: input.word(),
+        },
+        _ => Degrees::Shokrollahi,
     };
-    let mut now = Instant::from_nanos(input.wide() >> 8);
-    let packet = input.number().max(1) as u64;
-    control.on_established(now, Duration::from_nanos(input.wide()), packet);
-    let mut rtt = RttEstimator::default();
-    let (mut sent, mut orders) = (0_u64, false);
-    // Totals of the packets sent last: an honest answer names one of them.
-    let mut totals = [0; 16];
-    for _ in 0..4096 {
+    // Mostly small blocks, so that some are solved; as large as the bytes say otherwise.
+    let large = mode & 0x80 != 0;
+    let mut size = |limit: u32| {
+        if large {
+            input.word()
+        } else {
+            u32::from(input.byte()) % limit
+        }
+    };
+    let k = size(40);
+    let n = k.saturating_add(size(16));
+    let symbol_size = (input.number() % 20) as u16;
+    let ldpc_degree = input.byte() % 40;
+    let Some(precode) = State::new(input.word(), input.word(), input.word()) else {
+        return;
+    };
+    let Ok(code) = RaptorCode::new(RaptorParameters {
+        k,
+        n,
+        symbol_size,
+        ldpc_degree,
+        degrees,
+        precode,
+    }) else {
+        return;
+    };
+    let honest = mode & 1 == 1;
+    let len = k as usize * usize::from(symbol_size);
+    let source: Vec<u8> = (0..len).map(|i| (i * 7 + i / 256) as u8).collect();
+    let encoder = code.encoder(source.clone()).expect("its length is right");
+    let mut real = code.decoder(Vec::new());
+    let mut bare = code.structural_decoder();
+    for index in 0..200 {
         if input.is_empty() {
             break;
         }
         let op = input.byte();
-        now += Duration::from_nanos(u64::from(op >> 3) << (op & 31));
-        match op & 7 {
-            0 | 1 => {
-                let sample = Duration::from_nanos(input.wide());
-                rtt.update(sample, Duration::from_nanos(input.wide() >> 32));
-            }
-            2 => {
-                orders = true;
-                control.on_order(now, Rate::from_bps(input.wide()));
-            }
-            3 | 4 => {
-                let mut feedback = Feedback::new(now, &rtt);
-                let total = if op & 8 == 0 {
-                    totals[usize::from(input.byte()) % totals.len()]
-                } else {
-                    input.wide()
-                };
-                let arrived = Duration::from_nanos(input.wide());
-                let left = Instant::from_nanos(input.wide());
-                let newest = AckPoint::new(arrived, left, total, input.wide());
-                feedback.newest = (op & 16 == 0).then_some(newest);
-                feedback.acked_packets = input.wide();
-                feedback.lost_packets = input.wide();
-                feedback.ce_packets = input.wide();
-                feedback.bytes_in_flight = input.wide();
-                feedback.idle_total = input.wide();
-                control.on_feedback(&feedback);
-            }
-            _ => {
-                let departure = control.departure();
-                now = now.max(
-                    departure
-                        .at
-                        .unwrap_or(now)
-                        .min(now + Duration::from_secs(1)),
-                );
-                sent = sent.saturating_add(packet);
-                totals[usize::from(op >> 4)] = sent;
-                control.on_sent(now, sent);
-            }
+        let given = State::new(input.word(), input.word(), input.word());
+        let state = match given {
+            Some(state) if op & 1 == 0 => state,
+            _ => precode.of_packet(0, index),
+        };
+        let symbols = u32::from(op >> 1) % 20;
+        let mut payload = vec![op; symbols as usize * usize::from(symbol_size)];
+        if honest {
+            encoder.write_symbols(state, &mut payload);
+        } else if op & 0x80 != 0 {
+            payload = input.bytes(usize::from(op)).to_vec();
         }
-        let late = Duration::from_secs(120);
-        let wait = control.departure().at.map(|at| at.saturating_since(now));
-        assert!(
-            wait.is_none_or(|wait| wait <= late),
-            "the next packet is {wait:?} away"
-        );
-        assert!(
-            control.pacing_rate() > Rate::ZERO || orders,
-            "nothing leaves any more"
-        );
-        assert!(control.window() > 0, "nothing may be in flight");
-        control.initial_burst();
-        control.bandwidth();
+        let whole = payload.len() == symbols as usize * usize::from(symbol_size);
+        let pushed = real.push(state, symbols, &payload);
+        if whole {
+            assert_eq!(pushed, bare.push(state, symbols, &[]));
+        } else {
+            assert!(pushed.is_err());
+        }
+        assert_eq!(real.received(), bare.received());
+        let solved = real.solve();
+        assert_eq!(solved, bare.solve());
+        if honest && solved {
+            assert_eq!(real.source(), source);
+        }
     }
 }

@@ -115,6 +115,16 @@ impl Decoder {
         self.count
     }
 
+    /// Waits for this many symbols before the first attempt.
+    pub(super) fn require(&mut self, symbols: u32) {
+        self.required = self.required.max(symbols);
+    }
+
+    /// Whether [`solve`](Self::solve) said true.
+    pub fn is_solved(&self) -> bool {
+        self.solved
+    }
+
     /// Further symbols before [`solve`](Self::solve) can say anything but what it said before: at
     /// first up to k, after a failure a little more than then.
     pub fn needed(&self) -> u32 {

@@ -46,6 +46,9 @@ const LN_2: u128 = 2_977_044_471;
 /// Upper bits of an output by which the search for its degree starts.
 const GUIDE_BITS: u32 = 10;
 
+/// Thresholds that are compared with all at once.
+const MOST_STEPS: usize = 12;
+
 impl Degrees {
     /// Whether the constants are within limits.
     pub(super) fn check(self) -> Result<(), FecError> {
@@ -168,6 +171,26 @@ impl DegreeTable {
             at += self.thresholds[at..end].partition_point(|&t| t <= output);
         }
         self.degrees[at]
+    }
+
+    /// Thresholds and by how much the degree grows from one to the next, if these are so few that
+    /// comparing with all of them is cheaper than a search, and degrees fit eight bits.
+    pub(super) fn steps(&self) -> Option<Vec<(u32, u32)>> {
+        let few = self.thresholds.len() <= MOST_STEPS && self.max() <= u8::MAX.into();
+        let grow = self.degrees.windows(2).map(|pair| pair[1] - pair[0]);
+        few.then(|| self.thresholds.iter().copied().zip(grow).collect())
+    }
+
+    /// The threshold of a degree.
+    #[cfg(test)]
+    pub(super) fn threshold(&self, degree: u32) -> Option<u32> {
+        let at = self.degrees.iter().position(|&d| d == degree)?;
+        self.thresholds.get(at).copied()
+    }
+
+    /// The smallest degree.
+    pub(super) fn min(&self) -> u32 {
+        self.degrees.first().copied().unwrap_or(1)
     }
 
     /// The largest degree.

@@ -3,9 +3,12 @@
 //! The generator is linear over GF(2), so a state can be moved ahead by any number of steps with a
 //! few table look-ups. Long runs are therefore made in sixteen lanes, each a stretch of its own.
 
+#![allow(unsafe_code)]
+
 use std::sync::OnceLock;
 
-use super::taus88::{State, step};
+use super::degrees::DegreeTable;
+use super::taus88::{State, scale, step};
 
 const LANES: usize = 16;
 
@@ -59,10 +62,70 @@ fn jumps() -> &'static [Jump; 2] {
     JUMPS.get_or_init(|| [Jump::new(STRETCH), Jump::new(RUN - STRETCH)])
 }
 
+/// How outputs are written down, so that nothing has to be computed when they are used.
+#[derive(Clone, Debug)]
+pub(super) struct Form {
+    n: u32,
+    /// Thresholds of the distribution and by how much the degree grows from one to the next, if
+    /// degrees fit eight bits and there are few; otherwise outputs stay as they are.
+    steps: Option<Vec<(u32, u32)>>,
+    least: u32,
+}
+
+impl Form {
+    pub(super) fn new(n: u32, table: &DegreeTable) -> Self {
+        Self {
+            n,
+            steps: table.steps(),
+            least: table.min(),
+        }
+    }
+
+    /// Writes outputs in this form.
+    #[inline(always)]
+    fn pack<const N: usize>(&self, outputs: &mut [u32; N]) {
+        let Some(steps) = &self.steps else { return };
+        let mut degrees = [self.least; N];
+        for &(threshold, step) in steps {
+            for (degree, &output) in degrees.iter_mut().zip(&*outputs) {
+                *degree += if output >= threshold { step } else { 0 };
+            }
+        }
+        for (output, degree) in outputs.iter_mut().zip(degrees) {
+            *output = scale(*output, self.n) << 16 | degree;
+        }
+    }
+
+    /// The degree that a word draws.
+    #[inline(always)]
+    pub(super) fn degree(&self, word: u32, table: &DegreeTable) -> u32 {
+        if self.steps.is_some() {
+            word & 0xff
+        } else {
+            table.draw(word)
+        }
+    }
+
+    /// The symbol that a word draws.
+    #[inline(always)]
+    pub(super) fn number(&self, word: u32) -> u16 {
+        if self.steps.is_some() {
+            (word >> 16) as u16
+        } else {
+            scale(word, self.n) as u16
+        }
+    }
+
+    /// Whether words are packed: the number in their upper half, the degree in their lowest byte.
+    pub(super) fn is_packed(&self) -> bool {
+        self.steps.is_some()
+    }
+}
+
 /// See the module's text.
 #[derive(Debug, Default)]
 pub(super) struct Draws {
-    outputs: Vec<u32>,
+    words: Vec<u32>,
     source: Source,
 }
 
@@ -82,7 +145,7 @@ impl Default for Source {
 impl Draws {
     /// Starts again from `state`; about `expected` outputs will be used.
     pub(super) fn restart(&mut self, state: State, expected: usize) {
-        self.outputs.clear();
+        self.words.clear();
         self.source = if expected < RUN / 4 {
             Source::One(Some(state))
         } else {
@@ -99,36 +162,35 @@ impl Draws {
         };
     }
 
-    /// Makes at least `len` outputs available and returns all there are.
+    /// Makes at least `len` outputs available and returns all there are, in `form`; the same one
+    /// for all calls between two restarts.
     #[inline(always)]
-    pub(super) fn upto(&mut self, len: usize) -> &[u32] {
-        if self.outputs.len() < len {
-            self.extend(len);
+    pub(super) fn upto(&mut self, len: usize, form: &Form) -> &[u32] {
+        if self.words.len() < len {
+            self.extend(len, form);
         }
-        &self.outputs
-    }
-
-    /// Forgets the first `count` outputs.
-    pub(super) fn forget(&mut self, count: usize) {
-        self.outputs.copy_within(count.., 0);
-        self.outputs.truncate(self.outputs.len() - count);
+        &self.words
     }
 
     pub(super) fn memory(&self) -> usize {
-        self.outputs.capacity() * size_of::<u32>()
+        self.words.capacity() * size_of::<u32>()
     }
 
     #[cold]
-    fn extend(&mut self, len: usize) {
-        while self.outputs.len() < len {
+    fn extend(&mut self, len: usize, form: &Form) {
+        while self.words.len() < len {
+            let at = self.words.len();
             match &mut self.source {
-                Source::One(Some(state)) => self.outputs.extend((0..FEW).map(|_| state.next_u32())),
-                Source::One(None) => self.outputs.resize(len, 0),
+                Source::One(Some(state)) => {
+                    let mut few = [0; FEW].map(|_: u32| state.next_u32());
+                    form.pack(&mut few);
+                    self.words.extend_from_slice(&few);
+                }
+                Source::One(None) => self.words.resize(len, 0),
                 Source::Lanes(lanes) => {
-                    let at = self.outputs.len();
-                    self.outputs.resize(at + RUN, 0);
-                    if let Ok(run) = (&mut self.outputs[at..]).try_into() {
-                        fill(lanes, run);
+                    self.words.resize(at + RUN, 0);
+                    if let Ok(run) = (&mut self.words[at..]).try_into() {
+                        fill(lanes, run, form);
                     }
                 }
             }
@@ -137,8 +199,8 @@ impl Draws {
 }
 
 /// One run, then every lane moves to its next stretch.
-fn fill(lanes: &mut [[u32; LANES]; 3], run: &mut [u32; RUN]) {
-    portable(lanes, run);
+fn fill(lanes: &mut [[u32; LANES]; 3], run: &mut [u32; RUN], form: &Form) {
+    widest(lanes, run, form);
     let jump = &jumps()[1];
     for lane in 0..LANES {
         let words = jump.apply([lanes[0][lane], lanes[1][lane], lanes[2][lane]]);
@@ -148,19 +210,124 @@ fn fill(lanes: &mut [[u32; LANES]; 3], run: &mut [u32; RUN]) {
     }
 }
 
+/// The fastest that this machine runs.
+fn widest(lanes: &mut [[u32; LANES]; 3], run: &mut [u32; RUN], form: &Form) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        #[target_feature(enable = "avx2")]
+        fn avx2(lanes: &mut [[u32; LANES]; 3], run: &mut [u32; RUN], form: &Form) {
+            portable(lanes, run, form);
+        }
+        if is_x86_feature_detected!("avx512f") {
+            // SAFETY: the feature was just detected.
+            return unsafe { avx512(lanes, run, form) };
+        }
+        if is_x86_feature_detected!("avx2") {
+            // SAFETY: the feature was just detected.
+            return unsafe { avx2(lanes, run, form) };
+        }
+    }
+    portable(lanes, run, form);
+}
+
+/// The same as [`portable`]: compilers do not see through the transposition.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f")]
+fn avx512(lanes: &mut [[u32; LANES]; 3], run: &mut [u32; RUN], form: &Form) {
+    use std::arch::x86_64::*;
+
+    let word = |value: u32| _mm512_set1_epi32(value as i32);
+    // SAFETY: all arrays of lanes are 64 bytes.
+    let [mut s1, mut s2, mut s3] =
+        [0, 1, 2].map(|i| unsafe { _mm512_loadu_si512(lanes[i].as_ptr().cast()) });
+    let (n, high) = (word(form.n), 0xAAAA);
+    for from in (0..STRETCH).step_by(LANES) {
+        let mut tile = [_mm512_setzero_si512(); LANES];
+        for row in &mut tile {
+            s1 = _mm512_xor_si512(
+                _mm512_slli_epi32::<12>(_mm512_and_si512(s1, word(0xFFFF_FFFE))),
+                _mm512_srli_epi32::<19>(_mm512_xor_si512(_mm512_slli_epi32::<13>(s1), s1)),
+            );
+            s2 = _mm512_xor_si512(
+                _mm512_slli_epi32::<4>(_mm512_and_si512(s2, word(0xFFFF_FFF8))),
+                _mm512_srli_epi32::<25>(_mm512_xor_si512(_mm512_slli_epi32::<2>(s2), s2)),
+            );
+            s3 = _mm512_xor_si512(
+                _mm512_slli_epi32::<17>(_mm512_and_si512(s3, word(0xFFFF_FFF0))),
+                _mm512_srli_epi32::<11>(_mm512_xor_si512(_mm512_slli_epi32::<3>(s3), s3)),
+            );
+            *row = _mm512_xor_si512(_mm512_xor_si512(s1, s2), s3);
+        }
+        if let Some(steps) = &form.steps {
+            for row in &mut tile {
+                let output = *row;
+                let mut degree = word(form.least);
+                for &(threshold, step) in steps {
+                    let above = _mm512_cmpge_epu32_mask(output, word(threshold));
+                    degree = _mm512_mask_add_epi32(degree, above, degree, word(step));
+                }
+                // Products of even and odd words; the upper half of each is the number.
+                let even = _mm512_srli_epi64::<32>(_mm512_mul_epu32(output, n));
+                let odd = _mm512_mul_epu32(_mm512_srli_epi64::<32>(output), n);
+                let number = _mm512_mask_blend_epi32(high, even, odd);
+                *row = _mm512_or_si512(_mm512_slli_epi32::<16>(number), degree);
+            }
+        }
+        for (lane, column) in transposed(&tile).into_iter().enumerate() {
+            let out = &mut run[lane * STRETCH + from..][..LANES];
+            // SAFETY: the slice is 64 bytes.
+            unsafe { _mm512_storeu_si512(out.as_mut_ptr().cast(), column) };
+        }
+    }
+    for (lanes, state) in lanes.iter_mut().zip([s1, s2, s3]) {
+        // SAFETY: the array is 64 bytes.
+        unsafe { _mm512_storeu_si512(lanes.as_mut_ptr().cast(), state) };
+    }
+}
+
+/// Columns of a tile of 16 × 16 words.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f")]
+fn transposed(rows: &[std::arch::x86_64::__m512i; LANES]) -> [std::arch::x86_64::__m512i; LANES] {
+    use std::arch::x86_64::*;
+
+    // By twos, by fours: `quads[4 g + c]` has rows 4g to 4g + 3 of columns c, 4 + c, 8 + c, 12 + c.
+    let mut quads = [_mm512_setzero_si512(); LANES];
+    for g in (0..LANES).step_by(4) {
+        let low = [0, 2].map(|i| _mm512_unpacklo_epi32(rows[g + i], rows[g + i + 1]));
+        let high = [0, 2].map(|i| _mm512_unpackhi_epi32(rows[g + i], rows[g + i + 1]));
+        quads[g] = _mm512_unpacklo_epi64(low[0], low[1]);
+        quads[g + 1] = _mm512_unpackhi_epi64(low[0], low[1]);
+        quads[g + 2] = _mm512_unpacklo_epi64(high[0], high[1]);
+        quads[g + 3] = _mm512_unpackhi_epi64(high[0], high[1]);
+    }
+    let mut columns = [_mm512_setzero_si512(); LANES];
+    for c in 0..4 {
+        let even = [0, 8].map(|g| _mm512_shuffle_i32x4::<0x88>(quads[g + c], quads[g + 4 + c]));
+        let odd = [0, 8].map(|g| _mm512_shuffle_i32x4::<0xDD>(quads[g + c], quads[g + 4 + c]));
+        columns[c] = _mm512_shuffle_i32x4::<0x88>(even[0], even[1]);
+        columns[4 + c] = _mm512_shuffle_i32x4::<0x88>(odd[0], odd[1]);
+        columns[8 + c] = _mm512_shuffle_i32x4::<0xDD>(even[0], even[1]);
+        columns[12 + c] = _mm512_shuffle_i32x4::<0xDD>(odd[0], odd[1]);
+    }
+    columns
+}
+
 /// The compiler makes vectors of the arrays.
 #[inline(always)]
-fn portable(lanes: &mut [[u32; LANES]; 3], run: &mut [u32; RUN]) {
+fn portable(lanes: &mut [[u32; LANES]; 3], run: &mut [u32; RUN], form: &Form) {
+    let mut lanes_now = *lanes;
     for from in (0..STRETCH).step_by(LANES) {
         let mut tile = [[0u32; LANES]; LANES];
         for row in &mut tile {
             for lane in 0..LANES {
-                let words = step([lanes[0][lane], lanes[1][lane], lanes[2][lane]]);
-                lanes[0][lane] = words[0];
-                lanes[1][lane] = words[1];
-                lanes[2][lane] = words[2];
+                let words = step([lanes_now[0][lane], lanes_now[1][lane], lanes_now[2][lane]]);
+                lanes_now[0][lane] = words[0];
+                lanes_now[1][lane] = words[1];
+                lanes_now[2][lane] = words[2];
                 row[lane] = words[0] ^ words[1] ^ words[2];
             }
+            form.pack(row);
         }
         for lane in 0..LANES {
             let out = &mut run[lane * STRETCH + from..][..LANES];
@@ -169,31 +336,57 @@ fn portable(lanes: &mut [[u32; LANES]; 3], run: &mut [u32; RUN]) {
             }
         }
     }
+    *lanes = lanes_now;
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::Degrees;
     use super::*;
 
     #[test]
-    fn lanes_give_what_the_generator_gives() {
-        for seed in 0..20 {
-            let state = State::from_seed(seed);
+    fn bulk_gives_what_single_steps_give() {
+        for (n, degrees) in [
+            (65_536, Degrees::Shokrollahi),
+            (1_003, Degrees::Shokrollahi),
+            (300, Degrees::IdealSoliton),
+        ] {
+            let table = DegreeTable::new(degrees, n);
+            let form = Form::new(n, &table);
+            assert_eq!(form.is_packed(), degrees == Degrees::Shokrollahi);
             let mut draws = Draws::default();
-            // Few, many, and many after having been used for few.
-            for expected in [1, RUN / 4, 100_000, 2] {
-                draws.restart(state, expected);
-                let mut plain = state;
-                let all = draws.upto(3000).to_vec();
-                let expected: Vec<u32> = all.iter().map(|_| plain.next_u32()).collect();
-                assert!(all == expected, "seed {seed}");
+            for seed in 0..20 {
+                let state = State::from_seed(seed);
+                // Few, many, and few after having been used for many.
+                for expected in [1, RUN / 4, 100_000, 2] {
+                    draws.restart(state, expected);
+                    draws.upto(10, &form);
+                    let mut plain = state;
+                    for &word in draws.upto(3000, &form) {
+                        let output = plain.next_u32();
+                        let drawn = (form.degree(word, &table), u32::from(form.number(word)));
+                        assert_eq!(drawn, (table.draw(output), scale(output, n)), "seed {seed}");
+                    }
+                }
             }
-            draws.forget(2990);
-            let tail = draws.upto(5000).len();
-            assert_eq!(draws.upto(5000)[tail - 1], {
-                let mut again = state;
-                (0..2990 + tail).map(|_| again.next_u32()).last().unwrap()
-            });
+        }
+    }
+
+    #[test]
+    fn every_vector_width_gives_the_same() {
+        for degrees in [Degrees::Shokrollahi, Degrees::IdealSoliton] {
+            let table = DegreeTable::new(degrees, 65_536);
+            let form = Form::new(65_536, &table);
+            let mut lanes = [[0; LANES]; 3];
+            for lane in 0..LANES {
+                let words = State::from_seed(lane as u32).words();
+                (0..3).for_each(|component| lanes[component][lane] = words[component]);
+            }
+            let (mut a, mut b) = (lanes, lanes);
+            let (mut first, mut second) = ([0; RUN], [0; RUN]);
+            widest(&mut a, &mut first, &form);
+            portable(&mut b, &mut second, &form);
+            assert!(a == b && first == second);
         }
     }
 }

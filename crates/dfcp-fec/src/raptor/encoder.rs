@@ -1,8 +1,9 @@
 //! A block on the sending side.
 
-use super::RaptorCode;
-use super::taus88::{State, scale};
+use super::draws::Draws;
+use super::taus88::State;
 use super::workspace::Workspace;
+use super::{MAX_INTERMEDIATE, RaptorCode, Tables};
 use crate::error::FecError;
 use crate::gf256::{Kernel, Rows as KernelRows};
 
@@ -27,8 +28,9 @@ impl Encoder {
                 actual: source.len(),
             });
         }
-        source.resize(code.n() * size, 0);
-        let (messages, checks) = source.split_at_mut(expected);
+        // Symbols of one byte get as many as 16 bits name: no index is out of bounds.
+        source.resize(code.n().max(if size == 1 { 65_536 } else { 0 }) * size, 0);
+        let (messages, checks) = source[..code.n() * size].split_at_mut(expected);
         for (check, out) in checks.chunks_exact_mut(size).enumerate() {
             sum_into(out, messages, code.0.precode.messages(check));
         }
@@ -47,26 +49,63 @@ impl Encoder {
     }
 
     fn write(&self, workspace: &mut Workspace, state: State, out: &mut [u8]) {
-        let (n, size) = (self.code.parameters().n, self.code.symbol_size());
-        let table = &self.code.0.degrees;
-        let Workspace { draws, ids, .. } = workspace;
-        let expected = (out.len() / size) as f64 * (1.0 + table.mean());
+        let size = self.code.symbol_size();
+        let Tables { degrees, form, .. } = &*self.code.0;
+        let Workspace {
+            draws, ids, spans, ..
+        } = workspace;
+        let expected = (out.len() / size) as f64 * (1.0 + degrees.mean());
         draws.restart(state, expected as usize);
+        if size == 1 && form.is_packed() {
+            return self.write_bytes(draws, spans, out);
+        }
         let mut at = 0;
         for symbol in out.chunks_exact_mut(size) {
-            let degree = table.draw(draws.upto(at + 1)[at]) as usize;
+            let degree = form.degree(draws.upto(at + 1, form)[at], degrees) as usize;
             let end = at + 1 + degree;
-            let outputs = &draws.upto(end)[at + 1..end];
+            let words = &draws.upto(end, form)[at + 1..end];
             at = end;
-            if let [byte] = symbol {
-                *byte = outputs.iter().fold(0, |sum, &output| {
-                    sum ^ self.symbols[scale(output, n) as usize]
-                });
-                continue;
-            }
             ids.clear();
-            ids.extend(outputs.iter().map(|&output| scale(output, n) as u16));
+            ids.extend(words.iter().map(|&word| form.number(word)));
             sum_into(symbol, &self.symbols, ids);
+        }
+    }
+
+    /// Symbols of one byte, sorted by degree before they are summed: a processor foresees loops of
+    /// one length.
+    fn write_bytes(&self, draws: &mut Draws, spans: &mut Vec<u64>, out: &mut [u8]) {
+        let form = &self.code.0.form;
+        let mut at = 0;
+        let mut counts = [0u32; 257];
+        spans.resize(2 * out.len(), 0);
+        let (drawn, sorted) = spans.split_at_mut(out.len());
+        for (symbol, span) in drawn.iter_mut().enumerate() {
+            let degree = draws.upto(at + 1, form)[at] & 0xff;
+            counts[degree as usize + 1] += 1;
+            *span = (at as u64 + 1) << 32 | (symbol as u64) << 8 | u64::from(degree);
+            at += 1 + degree as usize;
+        }
+        let words = draws.upto(at, form);
+        let mut sum = 0;
+        for count in &mut counts {
+            sum += *count;
+            *count = sum;
+        }
+        let ends = counts;
+        for &span in drawn.iter() {
+            let next = &mut counts[(span & 0xff) as usize];
+            sorted[*next as usize] = span;
+            *next += 1;
+        }
+        let Some(symbols) = self.symbols.first_chunk::<{ MAX_INTERMEDIATE as usize }>() else {
+            return;
+        };
+        for degree in 1..=255 {
+            let class = &sorted[ends[degree] as usize..ends[degree + 1] as usize];
+            for &span in class {
+                let words = &words[(span >> 32) as usize..][..degree];
+                out[(span as u32 >> 8) as usize] = gather(symbols, words);
+            }
         }
     }
 
@@ -86,6 +125,14 @@ impl Encoder {
     pub fn memory(&self) -> usize {
         size_of::<Self>() + self.symbols.capacity()
     }
+}
+
+/// Sum of the bytes that packed words name.
+#[inline(always)]
+fn gather(symbols: &[u8; 65_536], words: &[u32]) -> u8 {
+    words
+        .iter()
+        .fold(0, |sum, &word| sum ^ symbols[(word >> 16) as usize])
 }
 
 /// `out ← Σ symbols[ids]`; symbols are as long as `out`.

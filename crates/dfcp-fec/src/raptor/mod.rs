@@ -13,6 +13,7 @@
 //! | `precode` | the LDPC graph |
 //! | `encoder` | a block on the sending side |
 //! | `decoder` | a block on the receiving side: what was received, and bytes |
+//! | `scheme` | the code behind the interface of all codes |
 //! | `rows`, `peel`, `inactivate` | which symbol is found from which row: no bytes but T = 1 |
 
 mod decoder;
@@ -23,21 +24,26 @@ mod inactivate;
 mod peel;
 mod precode;
 mod rows;
+mod scheme;
 mod taus88;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod vectors;
 mod workspace;
 
 use std::sync::Arc;
 
 use crate::error::FecError;
 use degrees::DegreeTable;
+use draws::Form;
 use precode::Precode;
 use workspace::Pool;
 
 pub use decoder::Decoder;
 pub use degrees::Degrees;
 pub use encoder::Encoder;
+pub use scheme::RaptorScheme;
 pub use taus88::State;
 
 /// Most intermediate symbols: what 16 bits name, and what the published code has.
@@ -110,6 +116,7 @@ pub struct RaptorCode(Arc<Tables>);
 struct Tables {
     parameters: RaptorParameters,
     degrees: DegreeTable,
+    form: Form,
     precode: Precode,
     pool: Pool,
 }
@@ -121,8 +128,10 @@ impl RaptorCode {
     /// [`FecError`] for parameters outside limits, before anything is allocated.
     pub fn new(parameters: RaptorParameters) -> Result<Self, FecError> {
         parameters.check()?;
+        let degrees = DegreeTable::new(parameters.degrees, parameters.n);
         Ok(Self(Arc::new(Tables {
-            degrees: DegreeTable::new(parameters.degrees, parameters.n),
+            form: Form::new(parameters.n, &degrees),
+            degrees,
             precode: Precode::new(&parameters),
             pool: Pool::default(),
             parameters,

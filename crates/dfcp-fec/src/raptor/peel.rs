@@ -22,7 +22,20 @@ const NUMBER_SHIFT: u32 = 16;
 const VALUE_SHIFT: u32 = 8;
 
 /// In a cell: the symbol is unknown.
-const UNKNOWN: u32 = 1;
+const UNKNOWN: u16 = 0x100;
+
+/// Rows worked off together: the processor waits for their memory once, not one after the other.
+const BATCH: usize = 32;
+
+/// Rows of a symbol that are kept in its own place; most have no more.
+const SLOTS: usize = 7;
+
+/// The rows that a symbol is in, as far as 16 bits name them and there is room; then how many these
+/// are, and whether there are others.
+type Place = [u16; SLOTS + 1];
+
+/// In the last word of a [`Place`]: other rows are in a linked list.
+const LINKED: u16 = 0x8000;
 
 /// State of a row: a key (number and value XORed) and a degree.
 pub(super) trait Word: Copy + Default + std::fmt::Debug {
@@ -31,6 +44,8 @@ pub(super) trait Word: Copy + Default + std::fmt::Debug {
     fn new(key: u32, degree: u32) -> Self;
     fn key(self) -> u32;
     fn degree(self) -> u32;
+    /// Puts one symbol in. The degree must be below the largest.
+    fn with(self, key: u32) -> Self;
     /// Takes one symbol out. The degree must not be zero.
     fn without(self, key: u32) -> Self;
 }
@@ -49,6 +64,10 @@ impl Word for u32 {
     #[inline(always)]
     fn degree(self) -> u32 {
         self & 0xff
+    }
+    #[inline(always)]
+    fn with(self, key: u32) -> Self {
+        (self ^ key) + 1
     }
     #[inline(always)]
     fn without(self, key: u32) -> Self {
@@ -72,9 +91,19 @@ impl Word for u64 {
         self as u32
     }
     #[inline(always)]
+    fn with(self, key: u32) -> Self {
+        (self ^ u64::from(key) << 32) + 1
+    }
+    #[inline(always)]
     fn without(self, key: u32) -> Self {
         (self ^ u64::from(key) << 32) - 1
     }
+}
+
+/// A key of a number and a value.
+#[inline(always)]
+fn key(number: u16, value: u8) -> u32 {
+    u32::from(number) << NUMBER_SHIFT | u32::from(value) << VALUE_SHIFT
 }
 
 /// Number that a key holds.
@@ -88,12 +117,12 @@ fn number(key: u32) -> u16 {
 #[derive(Debug, Default)]
 pub(super) struct Peel<W> {
     rows: Vec<W>,
-    /// By symbol: its number and [`UNKNOWN`], or its value.
-    cells: Vec<u32>,
-    /// Rows of the first stage by symbol, in one array.
-    starts: Vec<u32>,
-    lists: Vec<u32>,
-    /// Rows of later stages by symbol, in linked lists.
+    /// By symbol: [`UNKNOWN`], or its value.
+    cells: Vec<u16>,
+    /// Rows by symbol: no address depends on another symbol's number of rows, so that a symbol costs
+    /// one wait for memory.
+    places: Vec<Place>,
+    /// The other rows by symbol, in linked lists.
     heads: Vec<u32>,
     links: Vec<Link>,
     /// Rows that have or had one unknown symbol, each once. `front` are done, those up to `back` wait.
@@ -102,8 +131,18 @@ pub(super) struct Peel<W> {
     back: usize,
     /// Unknown symbols of a row that joins.
     unknown: Vec<u16>,
+    /// Values by symbol, zero if unknown, for the check nodes' sums.
+    values: Vec<u8>,
     /// Which symbol was found from which row, in order.
     found: Vec<Found>,
+    /// Rows to take symbols out of, and the symbols' keys.
+    edges: Vec<Edge>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Edge {
+    row: u32,
+    key: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -124,8 +163,9 @@ impl<W: Word> Peel<W> {
     pub(super) fn start(&mut self, system: &System<'_>) {
         let n = system.code.n();
         self.cells.clear();
-        self.cells
-            .extend((0..n as u32).map(|v| v << NUMBER_SHIFT | UNKNOWN));
+        self.cells.resize(n, UNKNOWN);
+        self.places.clear();
+        self.places.resize(n, Place::default());
         self.rows.clear();
         self.rows.resize(system.len(), W::default());
         self.heads.clear();
@@ -136,80 +176,121 @@ impl<W: Word> Peel<W> {
         self.queue.resize(system.len() + 1, 0);
         (self.front, self.back) = (0, 0);
         self.found.clear();
-        self.first_stage(system);
+        let mut first = system.rows.first_above(STAGES[0]);
+        for row in 0..first {
+            self.join_first(system, row);
+        }
         self.run();
-        for stages in STAGES.windows(2) {
-            let first = system.rows.first_above(stages[0]);
-            for row in first..system.rows.first_above(stages[1]) {
+        for &degree in &STAGES[1..] {
+            let end = system.rows.first_above(degree);
+            for row in first..end {
                 self.join(system, row);
             }
             self.run();
+            first = end;
         }
         if self.found.len() < n {
-            for row in system.rows.len()..system.len() {
-                self.join(system, row);
-            }
+            self.join_checks(system);
             self.run();
         }
     }
 
-    /// Nothing is known: states from the neighbours alone, lists by counting sort.
-    fn first_stage(&mut self, system: &System<'_>) {
-        let n = system.code.n();
-        let end = system.rows.first_above(STAGES[0]);
-        self.starts.clear();
-        self.starts.resize(n + 1, 0);
-        for row in 0..end {
-            let neighbours = system.rows.neighbours(row);
-            let mut numbers = 0;
-            for &v in neighbours {
-                numbers ^= v;
-                self.starts[usize::from(v)] += 1;
-            }
-            let key =
-                u32::from(numbers) << NUMBER_SHIFT | u32::from(system.byte(row)) << VALUE_SHIFT;
-            self.rows[row] = W::new(key, neighbours.len() as u32);
-            self.push_if(row as u32, neighbours.len() == 1);
+    /// A row of the first stage joins: nothing is known.
+    #[inline(always)]
+    fn join_first(&mut self, system: &System<'_>, row: usize) {
+        let neighbours = system.rows.neighbours(row);
+        let mut numbers = 0;
+        for &v in neighbours {
+            numbers ^= v;
+            self.insert(v, row as u32);
         }
-        // Ends first; filling from the back turns them into starts.
-        let mut sum = 0;
-        for count in &mut self.starts {
-            sum += *count;
-            *count = sum;
-        }
-        self.lists.resize(sum as usize, 0);
-        for row in 0..end {
-            for &v in system.rows.neighbours(row) {
-                let at = &mut self.starts[usize::from(v)];
-                *at -= 1;
-                self.lists[*at as usize] = row as u32;
-            }
-        }
+        let key = key(numbers, system.byte(row));
+        self.rows[row] = W::new(key, neighbours.len() as u32);
+        self.push_if(row as u32, neighbours.len() == 1);
     }
 
     /// A row of a later stage joins: what is known is taken out of it first.
     fn join(&mut self, system: &System<'_>, row: usize) {
-        let neighbours = system.neighbours(row);
+        let neighbours = system.rows.neighbours(row);
         if self.unknown.len() < neighbours.len() + 1 {
             self.unknown.resize(neighbours.len() + 1, 0);
         }
-        let (mut sum, mut degree) = (u32::from(system.byte(row)) << VALUE_SHIFT, 0);
+        let (mut values, mut numbers, mut degree) = (u16::from(system.byte(row)), 0, 0);
         for &v in neighbours {
             let cell = self.cells[usize::from(v)];
-            sum ^= cell;
+            values ^= cell;
+            // All ones if the symbol is unknown.
+            numbers ^= v & (cell >> 8).wrapping_neg();
             self.unknown[degree] = v;
-            degree += (cell & UNKNOWN) as usize;
+            degree += usize::from(cell >> 8);
         }
-        self.rows[row] = W::new(sum & !0xff, degree as u32);
+        self.rows[row] = W::new(key(numbers, values as u8), degree as u32);
         self.push_if(row as u32, degree == 1);
-        for &v in &self.unknown[..degree] {
-            let head = &mut self.heads[usize::from(v)];
-            self.links.push(Link {
-                row: row as u32,
-                next: *head,
-            });
-            *head = self.links.len() as u32 - 1;
+        for at in 0..degree {
+            self.insert(self.unknown[at], row as u32);
         }
+    }
+
+    /// All check nodes join. They are most of the edges, and few of these are left: known symbols
+    /// are summed by check node, unknown ones put in by symbol.
+    fn join_checks(&mut self, system: &System<'_>) {
+        let (precode, first) = (&system.code.0.precode, system.rows.len());
+        let k = system.code.k();
+        self.values.clear();
+        if !system.bytes.is_empty() {
+            self.values
+                .extend(self.cells.iter().map(|&cell| cell as u8));
+        }
+        for check in 0..precode.checks() {
+            let known = precode.nodes(check).iter();
+            let sum = match self.values.is_empty() {
+                true => 0,
+                false => known.fold(0, |sum, &v| sum ^ self.values[usize::from(v)]),
+            };
+            self.rows[first + check] = W::new(key(0, sum), 0);
+        }
+        for v in 0..self.cells.len() as u32 {
+            if self.cells[v as usize] != UNKNOWN {
+                continue;
+            }
+            let own = (v as usize).checked_sub(k).map(|check| check as u16);
+            let checks = match &own {
+                Some(check) => std::slice::from_ref(check),
+                None => precode.checks_of(v as usize),
+            };
+            for &check in checks {
+                let row = first + usize::from(check);
+                self.rows[row] = self.rows[row].with(key(v as u16, 0));
+                self.insert(v as u16, row as u32);
+            }
+        }
+        for row in first..system.len() {
+            self.push_if(row as u32, self.rows[row].degree() == 1);
+        }
+    }
+
+    /// `row` has the unknown symbol `v`.
+    #[inline(always)]
+    fn insert(&mut self, v: u16, row: u32) {
+        let place = &mut self.places[usize::from(v)];
+        let count = place[SLOTS];
+        match u16::try_from(row) {
+            Ok(row) if usize::from(count & !LINKED) < SLOTS => {
+                place[usize::from(count & !LINKED)] = row;
+                place[SLOTS] = count + 1;
+            }
+            _ => {
+                place[SLOTS] = count | LINKED;
+                self.link(v, row);
+            }
+        }
+    }
+
+    #[cold]
+    fn link(&mut self, v: u16, row: u32) {
+        let head = &mut self.heads[usize::from(v)];
+        self.links.push(Link { row, next: *head });
+        *head = self.links.len() as u32 - 1;
     }
 
     /// Every row gets into the queue once: when its degree becomes one.
@@ -222,58 +303,101 @@ impl<W: Word> Peel<W> {
     /// Works the queue off.
     fn run(&mut self) {
         while self.front < self.back {
-            let row = self.queue[self.front];
-            self.front += 1;
-            let state = self.rows[row as usize];
-            // Zero if another row gave the same symbol meanwhile.
-            if state.degree() != 1 {
-                continue;
+            let mut ready = [Edge::default(); BATCH];
+            let mut count = 0;
+            let end = self.back.min(self.front + BATCH);
+            for &row in &self.queue[self.front..end] {
+                let state = self.rows[row as usize];
+                ready[count] = Edge {
+                    row,
+                    key: state.key(),
+                };
+                // Zero if another row gave the same symbol meanwhile.
+                count += usize::from(state.degree() == 1);
             }
-            let symbol = number(state.key());
-            self.found.push(Found { symbol, row });
-            self.take_out(symbol, state.key());
+            self.front = end;
+            let mut edges = 0;
+            for Edge { row, key } in ready.into_iter().take(count) {
+                let symbol = number(key);
+                // Two rows of a batch may give the same symbol.
+                if self.is_unknown(symbol) {
+                    self.found.push(Found { symbol, row });
+                    edges = self.know(key, edges);
+                }
+            }
+            self.update(edges);
         }
     }
 
-    /// `symbol` is known: key and value leave all rows.
+    /// The symbol of `key` is known: adds the rows it is in to the first `edges`.
     #[inline(always)]
-    fn take_out(&mut self, symbol: u16, key: u32) {
-        let v = usize::from(symbol);
-        self.cells[v] = key & 0xff00;
-        for at in self.starts[v]..self.starts[v + 1] {
-            self.update(self.lists[at as usize], key);
+    fn know(&mut self, key: u32, edges: usize) -> usize {
+        let v = usize::from(number(key));
+        self.cells[v] = (key >> VALUE_SHIFT) as u16 & 0xff;
+        let place = &self.places[v];
+        if self.edges.len() < edges + SLOTS {
+            self.edges
+                .resize(2 * edges + BATCH * SLOTS, Edge::default());
         }
-        let mut at = self.heads[v];
-        while at != NONE {
-            let link = self.links[at as usize];
-            self.update(link.row, key);
-            at = link.next;
+        // All slots, full or not: a branch less to guess. What follows overwrites the others.
+        let to = &mut self.edges[edges..edges + SLOTS];
+        for (edge, &row) in to.iter_mut().zip(place) {
+            *edge = Edge {
+                row: row.into(),
+                key,
+            };
+        }
+        let count = usize::from(place[SLOTS] & !LINKED);
+        if place[SLOTS] & LINKED == 0 {
+            edges + count
+        } else {
+            self.follow(key, edges + count)
         }
     }
 
-    #[inline(always)]
-    fn update(&mut self, row: u32, key: u32) {
-        let state = self.rows[row as usize].without(key);
-        self.rows[row as usize] = state;
-        self.push_if(row, state.degree() == 1);
+    /// Adds the rows in the list of the symbol of `key`.
+    fn follow(&mut self, key: u32, mut edges: usize) -> usize {
+        let mut link = self.heads[usize::from(number(key))];
+        while link != NONE {
+            let Link { row, next } = self.links[link as usize];
+            if self.edges.len() == edges {
+                self.edges.resize(2 * edges + SLOTS, Edge::default());
+            }
+            self.edges[edges] = Edge { row, key };
+            edges += 1;
+            link = next;
+        }
+        edges
+    }
+
+    /// Takes symbols out of rows.
+    fn update(&mut self, edges: usize) {
+        let (rows, queue) = (&mut self.rows[..], &mut self.queue[..]);
+        let mut back = self.back;
+        for &Edge { row, key } in &self.edges[..edges] {
+            let state = rows[row as usize].without(key);
+            rows[row as usize] = state;
+            queue[back] = row;
+            back += usize::from(state.degree() == 1);
+        }
+        self.back = back;
     }
 
     /// Takes a symbol as known with value zero and goes on peeling.
     pub(super) fn assume(&mut self, symbol: u16) {
-        self.take_out(symbol, u32::from(symbol) << NUMBER_SHIFT);
+        let edges = self.know(key(symbol, 0), 0);
+        self.update(edges);
         self.run();
     }
 
     pub(super) fn is_unknown(&self, symbol: u16) -> bool {
-        self.cells[usize::from(symbol)] & UNKNOWN != 0
+        self.cells[usize::from(symbol)] == UNKNOWN
     }
 
     /// Unknown symbols among the first `count`.
     pub(super) fn unknown(&self, count: usize) -> usize {
-        let unknown = self.cells[..count]
-            .iter()
-            .map(|cell| (cell & UNKNOWN) as usize);
-        unknown.sum()
+        let cells = self.cells[..count].iter();
+        cells.filter(|&&cell| cell == UNKNOWN).count()
     }
 
     /// Unknown symbols of a row, a symbol twice in it counted twice.
@@ -289,7 +413,7 @@ impl<W: Word> Peel<W> {
     /// Values of the first symbols, if they are one byte.
     pub(super) fn copy_values(&self, out: &mut [u8]) {
         for (out, cell) in out.iter_mut().zip(&self.cells) {
-            *out = (cell >> VALUE_SHIFT) as u8;
+            *out = *cell as u8;
         }
     }
 
@@ -300,12 +424,11 @@ impl<W: Word> Peel<W> {
 
     pub(super) fn memory(&self) -> usize {
         self.rows.capacity() * size_of::<W>()
-            + (self.cells.capacity()
-                + self.starts.capacity()
-                + self.lists.capacity()
-                + self.heads.capacity()
-                + self.queue.capacity())
-                * size_of::<u32>()
+            + self.cells.capacity() * size_of::<u16>()
+            + self.edges.capacity() * size_of::<Edge>()
+            + self.places.capacity() * size_of::<Place>()
+            + (self.heads.capacity() + self.queue.capacity()) * size_of::<u32>()
+            + self.values.capacity()
             + self.links.capacity() * size_of::<Link>()
             + self.unknown.capacity() * size_of::<u16>()
             + self.found.capacity() * size_of::<Found>()

@@ -10,6 +10,9 @@ pub(super) struct Precode {
     starts: Vec<u32>,
     /// Message nodes of check node 0 and then check node 0 itself, of check node 1, …
     nodes: Vec<u16>,
+    /// Check nodes of message node 0, of message node 1, …, as many each.
+    checks: Vec<u16>,
+    degree: usize,
 }
 
 impl Precode {
@@ -28,7 +31,11 @@ impl Precode {
                 }
             }
         }
-        Self::sorted(k, checks, &edges)
+        Self {
+            checks: edges.iter().map(|&(check, _)| check as u16).collect(),
+            degree,
+            ..Self::sorted(k, checks, &edges)
+        }
     }
 
     /// Edges by check node, messages ascending.
@@ -51,7 +58,12 @@ impl Precode {
         for check in 0..checks {
             nodes[next[check as usize] as usize] = (k + check) as u16;
         }
-        Self { starts, nodes }
+        Self {
+            starts,
+            nodes,
+            checks: Vec::new(),
+            degree: 0,
+        }
     }
 
     pub(super) fn checks(&self) -> usize {
@@ -70,6 +82,12 @@ impl Precode {
         &nodes[..nodes.len() - 1]
     }
 
+    /// Check nodes of a message node.
+    #[inline(always)]
+    pub(super) fn checks_of(&self, message: usize) -> &[u16] {
+        &self.checks[message * self.degree..][..self.degree]
+    }
+
     /// Most nodes of any list.
     pub(super) fn max_degree(&self) -> usize {
         (0..self.checks())
@@ -79,6 +97,7 @@ impl Precode {
     }
 
     pub(super) fn memory(&self) -> usize {
-        self.starts.capacity() * size_of::<u32>() + self.nodes.capacity() * size_of::<u16>()
+        self.starts.capacity() * size_of::<u32>()
+            + (self.nodes.capacity() + self.checks.capacity()) * size_of::<u16>()
     }
 }

@@ -2,7 +2,7 @@
 
 use super::RaptorCode;
 use super::draws::Draws;
-use super::taus88::{State, scale};
+use super::taus88::State;
 
 /// Neighbours of all LT rows of a block, ⁄ symbol that it takes at most. Honest streams stay well below
 /// for every distribution; states picked for large degrees do not get more memory than that.
@@ -15,15 +15,35 @@ pub(super) struct Packet {
     pub(super) symbols: u32,
 }
 
-/// A received symbol's row.
+/// A received symbol's row in one word: where its neighbours start, how many there are, which symbol
+/// it was in order of arrival.
 #[derive(Clone, Copy, Debug, Default)]
-struct Row {
-    /// Where its neighbours start.
-    start: u32,
-    /// How many there are.
-    degree: u32,
-    /// Which symbol it was, in order of arrival.
-    symbol: u32,
+struct Row(u64);
+
+const DEGREE_BITS: u32 = 17;
+const SYMBOL_BITS: u32 = 18;
+
+impl Row {
+    #[inline(always)]
+    fn new(start: usize, degree: u32, symbol: u32) -> Self {
+        let upper = (start as u64) << DEGREE_BITS | u64::from(degree);
+        Self(upper << SYMBOL_BITS | u64::from(symbol))
+    }
+
+    #[inline(always)]
+    fn start(self) -> usize {
+        (self.0 >> (DEGREE_BITS + SYMBOL_BITS)) as usize
+    }
+
+    #[inline(always)]
+    fn degree(self) -> u32 {
+        (self.0 >> SYMBOL_BITS) as u32 & ((1 << DEGREE_BITS) - 1)
+    }
+
+    #[inline(always)]
+    fn symbol(self) -> usize {
+        self.0 as usize & ((1 << SYMBOL_BITS) - 1)
+    }
 }
 
 /// LT rows by ascending degree; numbers above theirs are check nodes'.
@@ -47,7 +67,7 @@ impl Rows {
     ) {
         self.ids.clear();
         self.drawn.clear();
-        let (n, table) = (code.parameters().n, &code.0.degrees);
+        let (table, form) = (&code.0.degrees, &code.0.form);
         let most = MAX_MEAN_DEGREE * limit as usize;
         let mut symbol = 0;
         'all: for packet in packets {
@@ -56,29 +76,24 @@ impl Rows {
             let base = self.ids.len();
             let mut at = 0;
             for _ in 0..packet.symbols {
-                let degree = table.draw(draws.upto(at + 1)[at]);
+                let degree = form.degree(draws.upto(at + 1, form)[at], table);
                 let end = at + 1 + degree as usize;
                 if base + end > most {
                     break 'all;
                 }
-                self.drawn.push(Row {
-                    start: (base + at + 1) as u32,
-                    degree,
-                    symbol,
-                });
+                self.drawn.push(Row::new(base + at + 1, degree, symbol));
                 symbol += 1;
                 at = end;
             }
             // The outputs that drew degrees stay as gaps: copying around them would cost more.
-            let outputs = &draws.upto(at)[..at];
-            self.ids
-                .extend(outputs.iter().map(|&output| scale(output, n) as u16));
+            let words = &draws.upto(at, form)[..at];
+            self.ids.extend(words.iter().map(|&word| form.number(word)));
         }
         // A packet cut off by the limit has rows without neighbours.
         while self
             .drawn
             .last()
-            .is_some_and(|row| (row.start + row.degree) as usize > self.ids.len())
+            .is_some_and(|row| row.start() + row.degree() as usize > self.ids.len())
         {
             self.drawn.pop();
         }
@@ -90,14 +105,14 @@ impl Rows {
         self.counts.clear();
         self.counts.resize(max_degree as usize + 2, 0);
         for row in &self.drawn {
-            self.counts[row.degree as usize + 1] += 1;
+            self.counts[row.degree() as usize + 1] += 1;
         }
         for degree in 1..self.counts.len() {
             self.counts[degree] += self.counts[degree - 1];
         }
         self.sorted.resize(self.drawn.len(), Row::default());
         for row in &self.drawn {
-            let at = &mut self.counts[row.degree as usize];
+            let at = &mut self.counts[row.degree() as usize];
             self.sorted[*at as usize] = *row;
             *at += 1;
         }
@@ -110,20 +125,20 @@ impl Rows {
 
     /// The first LT row whose degree is above `degree`.
     pub(super) fn first_above(&self, degree: u32) -> usize {
-        self.sorted.partition_point(|row| row.degree <= degree)
+        self.sorted.partition_point(|row| row.degree() <= degree)
     }
 
     /// Intermediate symbols that LT row `row` sums up, as drawn.
     #[inline(always)]
     pub(super) fn neighbours(&self, row: usize) -> &[u16] {
         let row = self.sorted[row];
-        &self.ids[row.start as usize..][..row.degree as usize]
+        &self.ids[row.start()..][..row.degree() as usize]
     }
 
     /// Which received symbol LT row `row` is.
     #[inline(always)]
     pub(super) fn symbol(&self, row: usize) -> usize {
-        self.sorted[row].symbol as usize
+        self.sorted[row].symbol()
     }
 
     pub(super) fn memory(&self) -> usize {

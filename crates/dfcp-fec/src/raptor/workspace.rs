@@ -16,6 +16,8 @@ const KEPT: usize = 2;
 pub(super) struct Workspace {
     pub(super) draws: Draws,
     pub(super) ids: Vec<u16>,
+    /// Symbols of a packet: where they were drawn, which they are, of which degree.
+    pub(super) spans: Vec<u64>,
     pub(super) rows: Rows,
     /// One of these is used, as the code's degrees allow.
     pub(super) compact: Peel<u32>,
@@ -28,6 +30,7 @@ impl Workspace {
         size_of::<Self>()
             + self.draws.memory()
             + self.ids.capacity() * size_of::<u16>()
+            + self.spans.capacity() * size_of::<u64>()
             + self.rows.memory()
             + self.compact.memory()
             + self.wide.memory()

@@ -94,6 +94,17 @@ mod tests {
     }
 
     #[test]
+    fn a_probe_is_answered_at_once_and_only_once() {
+        let mut policy = Timed::default();
+        policy.on_packet(Instant::ZERO);
+        let probe = Instant::ZERO + PACKET_GAP;
+        policy.on_echo(probe);
+        assert_eq!(policy.due(), Some(probe));
+        policy.on_sent(probe);
+        assert_eq!(policy.due(), None);
+    }
+
+    #[test]
     fn urgent_news_goes_at_once_and_is_repeated() {
         let mut policy = Timed::default();
         policy.on_urgent(Instant::ZERO);

@@ -11,17 +11,20 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Sending {
-    /// Not before its ACK (§4.5): every block of the window is sent once through, then symbols of
-    /// those not acknowledged, round after round.
+    /// Not before its ACK (§4.5). A first pass over the block, sized by the measured loss; what then
+    /// is missing, before new blocks; and when there is neither, a packet of each block of the
+    /// window without an ACK in turn, without a pause.
     Rateless,
     /// After k (1 + `extra`) symbols, whatever arrives (TR §2.6).
     Fixed {
         /// Redundancy sent, as a fraction of k; it covers the code and the loss.
         extra: f64,
     },
-    /// After as many as the measured loss asks for; more when the ACK stays out (§4.5).
+    /// After as many as the measured loss asks for; more only when they turn out not to be enough
+    /// (§4.5).
     Expected,
-    /// As `Fixed`, with the redundancy following the measured loss.
+    /// After as many as the measured loss asks for and 2.5 standard deviations more: the redundancy
+    /// follows the loss (TR §2.6). With ACKs on, more as `Expected`.
     Adaptive,
 }
 

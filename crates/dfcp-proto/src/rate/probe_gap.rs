@@ -16,6 +16,10 @@
 //! whatever it sends now. Where the others fill the link alone (A near zero), the model is at its
 //! end: only a fair scheduler can be the reason that anything of ours still gets through, so what
 //! arrives is what is available.
+//!
+//! Limits: delays that vary by more than a packet's time for other reasons (radio, a host whose
+//! clock or timer is coarser than that) hide what the pairs show; a second packet that leaves late
+//! is not counted, and without estimates the initial rate stays.
 
 use super::delivery::{Delivery, factor};
 use super::{AckPoint, Departure, Feedback, RateController};

@@ -12,6 +12,9 @@
 //! what they find is what is available to this flow. Only differences of delays within a chirp
 //! count, so that a standing queue, or clocks that are apart, do no harm. Under a fair scheduler the
 //! queue is the flow's own, and what is found is its share.
+//!
+//! Limits: jitter longer than a chirp's own queue, or reordering within it, hides the rise; then only
+//! the overestimate makes the rate grow, until the path is full.
 
 use super::delivery::{Delivery, factor};
 use super::{AckPoint, Departure, Feedback, RateController};

@@ -95,6 +95,8 @@ fn every_code_and_every_rate_carry_an_object() {
         ("dense 256", scheme(SchemeId::Dense, 256)),
         ("RaptorQ 64", scheme(SchemeId::RaptorQ, 64)),
         ("RaptorQ 1000", scheme(SchemeId::RaptorQ, 1000)),
+        ("Raptor 64", scheme(SchemeId::Raptor, 64)),
+        ("Raptor 1000", scheme(SchemeId::Raptor, 1000)),
         ("ARQ", scheme(SchemeId::Arq, 1)),
         (
             "fixed rate",
@@ -123,7 +125,12 @@ fn maximum_rate_arrives_on_a_path_without_a_bottleneck() {
         loss: 0.1.into(),
         ..LinkConfig::default()
     };
-    for kind in [SchemeId::Dense, SchemeId::RaptorQ, SchemeId::Arq] {
+    for kind in [
+        SchemeId::Dense,
+        SchemeId::RaptorQ,
+        SchemeId::Raptor,
+        SchemeId::Arq,
+    ] {
         let config = with_profile(path.clone(), 7, scheme(kind, 0).with_max_rate());
         transfer(config, ChannelKind::Object, 4_000_000, 60 * SECOND);
     }

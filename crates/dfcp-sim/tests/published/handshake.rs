@@ -1,10 +1,11 @@
 //! Opening: loss, corruption, silence, refusal.
 
 use crate::common::{MS, SECOND, link, lossy, pair, small};
-use dfcp_proto::Payload;
-use dfcp_proto::published::{Error, Event, State};
+use dfcp_proto::published::{Carrier, Config, Endpoint, Error, Event, Listen, State};
+use dfcp_proto::{Instant, Payload};
 use dfcp_sim::published_pair::PORT;
 use dfcp_sim::{LinkConfig, PublishedPair, PublishedPairConfig, Side};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 fn closed_with(pair: &PublishedPair, side: Side) -> Option<Option<Error>> {
@@ -149,4 +150,44 @@ fn a_full_server_says_so() {
         "{error:?}"
     );
     assert_eq!(pair.hosts[1].endpoint.stats().syn_refused, 1);
+}
+
+#[test]
+fn over_ip_the_checksum_covers_the_addresses() {
+    let (client_ip, server_ip) = (IpAddr::from([10, 0, 0, 1]), IpAddr::from([10, 0, 0, 2]));
+    let config = Arc::new(Config {
+        carrier: Carrier::Ip,
+        ..small()
+    });
+    let listen = Listen {
+        port: PORT,
+        config: config.clone(),
+        max_connections: 4,
+    };
+    let mut client = Endpoint::new(None, 1).over_ip(client_ip);
+    let mut server = Endpoint::new(Some(listen), 2).over_ip(server_ip);
+    let now = Instant::from_nanos(1);
+    let (to_server, to_client) = ((server_ip, 0).into(), (client_ip, 0).into());
+    let handle = client
+        .connect(now, to_server, PORT, config)
+        .expect("a port");
+    let mut syn = Vec::new();
+    client.poll_transmit(now, 1, &mut syn).expect("a SYN");
+    server.handle_packet(now, (IpAddr::from([10, 0, 0, 9]), 0).into(), 0, &syn);
+    assert_eq!(server.stats().bad_checksum, 1, "another source");
+    server.handle_packet(now, to_client, 0, &syn);
+    for _ in 0..2 {
+        let mut packet = Vec::new();
+        if server.poll_transmit(now, 1, &mut packet).is_some() {
+            client.handle_packet(now, to_server, 0, &packet);
+        }
+        packet.clear();
+        if client.poll_transmit(now, 1, &mut packet).is_some() {
+            server.handle_packet(now, to_client, 0, &packet);
+        }
+    }
+    let state = client.connection(handle).expect("it is there").state();
+    assert_eq!(state, State::Established);
+    let accepted = server.accept().expect("the client is in");
+    assert_eq!(server.peek(accepted).map(|c| c.remote()), Some(to_client));
 }

@@ -110,7 +110,7 @@ fn garbage_is_counted_and_never_answered_with_more_than_it_was() {
     let mut random = Seed(11).stream("garbage");
     let (mut now, rounds) = (Instant::from_nanos(1), 30_000u64);
     for round in 0..rounds {
-        now = now + MS(1);
+        now += MS(1);
         let mut bytes: Vec<u8> = (0..random.below(120))
             .map(|_| random.next_u64() as u8)
             .collect();

@@ -68,7 +68,7 @@ const MIN_PLACES: usize = 16;
 impl Seen {
     /// Takes a packet; false if it was there before.
     pub fn insert(&mut self, state: State) -> bool {
-        if 2 * self.count as usize >= self.places.len() {
+        if 8 * self.count as usize >= 7 * self.places.len() {
             let places = (2 * self.places.len()).max(MIN_PLACES);
             let old = std::mem::replace(&mut self.places, vec![0; places]);
             for key in old.into_iter().filter(|&key| key != 0) {

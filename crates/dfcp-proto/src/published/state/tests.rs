@@ -48,9 +48,11 @@ const fn seg(segment: Segment) -> Input {
     Input::Segment(segment)
 }
 
+type Row = (State, bool, Input, State, Option<Segment>, Option<End>);
+
 /// (state, crossed, input) → (state, answer, end); what is not in the table changes nothing.
 #[rustfmt::skip]
-const TABLE: &[(State, bool, Input, State, Option<Segment>, Option<End>)] = &[
+const TABLE: &[Row] = &[
     (SynSent, false, seg(S::SynAck), Established, Some(S::Ack), None),
     (SynSent, false, seg(S::Syn), SynSent, Some(S::Rst), None),
     (SynSent, false, seg(S::Ack), SynSent, Some(S::Rst), None),

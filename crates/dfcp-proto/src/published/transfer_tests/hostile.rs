@@ -77,7 +77,7 @@ fn answers_that_lie_neither_crash_nor_hang_a_sender() {
                         kind,
                         block: number(&mut random),
                         state: state(&mut random, &known),
-                        report: (random.next() % 4 > 0).then_some(report),
+                        report: random.chance(0.75).then_some(report),
                     };
                     sender.on_ack(now, &ack);
                 }

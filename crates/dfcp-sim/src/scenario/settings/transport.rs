@@ -200,6 +200,7 @@ impl Section for DfcpSpec {
             ("arq", Some(SchemeId::Arq)),
             ("dense", Some(SchemeId::Dense)),
             ("raptorq", Some(SchemeId::RaptorQ)),
+            ("raptor", Some(SchemeId::Raptor)),
         ];
         let payloads = [
             ("virtual", DfcpPayload::Virtual),
