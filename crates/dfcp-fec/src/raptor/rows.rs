@@ -87,7 +87,7 @@ impl Rows {
             }
             // The outputs that drew degrees stay as gaps: copying around them would cost more.
             let words = &draws.upto(at, form)[..at];
-            self.ids.extend(words.iter().map(|&word| form.number(word)));
+            form.numbers(words, &mut self.ids);
         }
         // A packet cut off by the limit has rows without neighbours.
         while self
