@@ -26,7 +26,8 @@ fmt:
 bench: bench-codes bench-loopback bench-sim bench-simulator bench-path bench-published
 
 bench-codes:
-	$(CARGO) bench --locked -p dfcp-fec --bench codes -- --json $(OUT)/codes.json
+	$(CARGO) bench --locked -p dfcp-fec --bench codes -- --json $(CURDIR)/$(OUT)/codes.json
+	$(CARGO) bench --locked -p dfcp-fec --bench raptor -- --json $(CURDIR)/$(OUT)/raptor.json
 
 bench-loopback:
 	$(CARGO) bench --locked -p dfcp --bench loopback -- --json $(CURDIR)/$(OUT)/loopback.json

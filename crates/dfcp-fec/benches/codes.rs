@@ -6,8 +6,6 @@
 
 #[path = "codes/contenders.rs"]
 mod contenders;
-#[path = "codes/published.rs"]
-mod published;
 #[path = "codes/report.rs"]
 mod report;
 #[path = "codes/xor.rs"]
@@ -35,7 +33,6 @@ fn main() {
     let mut report = Report::default();
     combination_against_memory(&mut report);
     codes(&mut report);
-    published::published(&mut report);
     print!("{}", report.markdown());
     if let Some(path) = json {
         std::fs::write(path, report.json()).expect("the JSON file can be written");

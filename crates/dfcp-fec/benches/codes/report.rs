@@ -81,14 +81,6 @@ impl Report {
         write_table(&mut text, title, &self.medians("encode"), megabytes);
         let title = "Decode: 10 % of the source symbols lost, source MB/s";
         write_table(&mut text, title, &self.medians("decode"), megabytes);
-        for table in [
-            "published, encode",
-            "published, decode",
-            "published, XOR bound",
-        ] {
-            let title = format!("{table}: source MB/s");
-            write_table(&mut text, &title, &self.medians(table), megabytes);
-        }
         text
     }
 

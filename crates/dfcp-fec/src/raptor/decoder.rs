@@ -93,13 +93,18 @@ impl Decoder {
                 actual: payload.len(),
             });
         }
-        if self.solved || symbols == 0 || self.seen.contains(&state) {
+        if self.solved || symbols == 0 {
             return Ok(());
         }
         let limit = self.limit();
         let count = self.count.checked_add(symbols).filter(|&c| c <= limit);
-        self.count = count.ok_or(FecError::Full { limit })?;
-        self.seen.insert(state);
+        if count.is_none() && !self.seen.contains(&state) {
+            return Err(FecError::Full { limit });
+        }
+        if !self.seen.insert(state) {
+            return Ok(());
+        }
+        self.count = count.unwrap_or(limit);
         self.packets.push(Packet { state, symbols });
         self.received.extend_from_slice(payload);
         Ok(())

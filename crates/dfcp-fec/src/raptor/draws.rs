@@ -106,13 +106,12 @@ impl Form {
         }
     }
 
-    /// The symbol that a word draws.
-    #[inline(always)]
-    pub(super) fn number(&self, word: u32) -> u16 {
-        if self.steps.is_some() {
-            (word >> 16) as u16
+    /// Adds the symbols that words draw to `out`.
+    pub(super) fn numbers(&self, words: &[u32], out: &mut Vec<u16>) {
+        if self.is_packed() {
+            out.extend(words.iter().map(|&word| (word >> 16) as u16));
         } else {
-            scale(word, self.n) as u16
+            out.extend(words.iter().map(|&word| scale(word, self.n) as u16));
         }
     }
 
@@ -197,7 +196,10 @@ impl Draws {
             let at = self.words.len();
             match &mut self.source {
                 Source::One(Some(state)) => {
-                    let mut few = [0; FEW].map(|_: u32| state.next_u32());
+                    let mut few = [0; FEW];
+                    for output in &mut few {
+                        *output = state.next_u32();
+                    }
                     form.pack(&mut few);
                     self.words.extend_from_slice(&few);
                 }
@@ -377,9 +379,12 @@ mod tests {
                     draws.restart(state, expected);
                     draws.upto(10, &form);
                     let mut plain = state;
-                    for &word in draws.upto(3000, &form) {
+                    let words = draws.upto(3000, &form);
+                    let mut numbers = Vec::new();
+                    form.numbers(words, &mut numbers);
+                    for (&word, number) in words.iter().zip(numbers) {
                         let output = plain.next_u32();
-                        let drawn = (form.degree(word, &table), u32::from(form.number(word)));
+                        let drawn = (form.degree(word, &table), u32::from(number));
                         assert_eq!(drawn, (table.draw(output), scale(output, n)), "seed {seed}");
                     }
                 }

@@ -75,7 +75,7 @@ impl Encoder {
             let words = &draws.upto(end, form)[at + 1..end];
             at = end;
             ids.clear();
-            ids.extend(words.iter().map(|&word| form.number(word)));
+            form.numbers(words, ids);
             sum_into(symbol, &self.symbols, ids);
         }
     }

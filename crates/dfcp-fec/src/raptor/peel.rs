@@ -333,6 +333,9 @@ impl<W: Word> Peel<W> {
                 count += usize::from(state.degree() == 1);
             }
             self.front = end;
+            // Short enough a loop that all places are fetched at once.
+            let touch = |sum, edge: &Edge| sum ^ self.places[usize::from(number(edge.key))][SLOTS];
+            std::hint::black_box(ready[..count].iter().fold(0, touch));
             let mut edges = 0;
             for Edge { row, key } in ready.into_iter().take(count) {
                 let symbol = number(key);

@@ -4,9 +4,9 @@ use super::RaptorCode;
 use super::draws::Draws;
 use super::taus88::State;
 
-/// Neighbours of all LT rows of a block, ⁄ symbol that it takes at most. Honest streams stay well below
-/// for every distribution; states picked for large degrees do not get more memory than that.
-const MAX_MEAN_DEGREE: usize = 64;
+/// Outputs expanded for a block, ÷ those that as many symbols as it takes need on average. Honest
+/// streams stay far below; states picked for large degrees do not get more memory than that.
+const MOST_EXPANDED: f64 = 2.0;
 
 /// Symbols of one packet.
 #[derive(Clone, Copy, Debug)]
@@ -68,7 +68,7 @@ impl Rows {
         self.ids.clear();
         self.drawn.clear();
         let (table, form) = (&code.0.degrees, &code.0.form);
-        let most = MAX_MEAN_DEGREE * limit as usize;
+        let most = (MOST_EXPANDED * f64::from(limit) * (1.0 + table.mean())) as usize;
         let mut symbol = 0;
         'all: for packet in packets {
             let expected = f64::from(packet.symbols) * (1.0 + table.mean());
@@ -87,7 +87,7 @@ impl Rows {
             }
             // The outputs that drew degrees stay as gaps: copying around them would cost more.
             let words = &draws.upto(at, form)[..at];
-            self.ids.extend(words.iter().map(|&word| form.number(word)));
+            form.numbers(words, &mut self.ids);
         }
         // A packet cut off by the limit has rows without neighbours.
         while self

@@ -174,3 +174,49 @@ fn parameters_outside_limits_are_refused() {
         );
     }
 }
+
+/// More rows of small degree than 16 bits name.
+#[test]
+fn far_more_symbols_than_needed_decode_too() {
+    let code = RaptorCode::new(RaptorParameters::published(State::from_seed(4))).unwrap();
+    let source = bytes(6, code.k());
+    let encoder = code.encoder(source.clone()).unwrap();
+    let mut decoder = code.decoder(Vec::new());
+    let mut symbols = vec![0; 130_000];
+    encoder.write_symbols(State::from_seed(5), &mut symbols);
+    decoder
+        .push(State::from_seed(5), 130_000, &symbols)
+        .unwrap();
+    decoder.limit_inactivation(0);
+    assert!(decoder.solve());
+    assert!(decoder.source() == source);
+    let full = code
+        .structural_decoder()
+        .push(State::from_seed(5), 200_000, &[]);
+    assert_eq!(full, Err(FecError::Full { limit: 131_328 }));
+}
+
+/// With no limit to speak of, blocks of any parameters decode with a few symbols to spare.
+#[test]
+fn inactivation_decodes_small_blocks() {
+    for (k, n, most) in [(10, 20, 30), (100, 113, 115), (1000, 1042, 1030)] {
+        let parameters = RaptorParameters {
+            k,
+            n,
+            ..RaptorParameters::published(State::from_seed(1))
+        };
+        let code = RaptorCode::new(parameters).unwrap();
+        let mut decoded = 0;
+        for block in 0..50 {
+            let mut decoder = code.structural_decoder();
+            decoder
+                .push(State::from_seed(2).of_packet(block, 0), most, &[])
+                .unwrap();
+            decoded += u32::from(decoder.solve());
+        }
+        assert!(
+            decoded >= 49,
+            "k = {k}: {decoded} of 50 with {most} symbols"
+        );
+    }
+}
