@@ -198,6 +198,7 @@ fn published(spec: &PublishedSpec) -> PublishedConfig {
     let mut config = published::Config::default();
     config.code = spec.code();
     config.completion = spec.completion;
+    config.last_packet = spec.last_packet;
     config.window = spec.window;
     config.redundancy = Redundancy {
         epsilon: spec.redundancy,

@@ -89,6 +89,16 @@ pub enum BlockSize {
     },
 }
 
+/// How long the last packet of a block's first pass is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LastPacket {
+    /// As long as the others, as the papers' figures imply: a block takes whole packets.
+    #[default]
+    Whole,
+    /// Only as long as ⌈(1 + ε) k⌉ asks for.
+    Exact,
+}
+
 /// What the packets travel in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carrier {
@@ -121,6 +131,8 @@ pub struct Config {
     pub decoding: Codec,
     /// What makes a block complete that is not decoded.
     pub completion: Completion,
+    /// How long a block's last packet is.
+    pub last_packet: LastPacket,
     /// Makes the rate controller.
     pub rate: MakeRate,
     /// Bytes or sizes only.
@@ -160,6 +172,7 @@ impl Default for Config {
             encoding: Codec::On,
             decoding: Codec::On,
             completion: Completion::Count,
+            last_packet: LastPacket::Whole,
             rate: Arc::new(|| Box::new(MaxRate)),
             payload: Payload::Real,
             carrier: Carrier::Udp,

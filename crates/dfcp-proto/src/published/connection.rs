@@ -344,6 +344,7 @@ impl Connection {
             encoding: offer.encoding,
             decoding: offer.decoding,
             completion: config.completion,
+            last_packet: config.last_packet,
             payload: offer.payload,
             symbols_per_packet: u16::try_from(symbols).unwrap_or(u16::MAX),
             rtt: alone.then(|| now.saturating_since(self.begun)),

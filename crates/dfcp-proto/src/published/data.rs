@@ -3,7 +3,7 @@
 //! Virtual payload (simulation) is [`VIRTUAL_BYTES`] long whatever it stands for: u16 symbols,
 //! u32 useful bytes of the block, both big endian.
 
-use super::config::{Acknowledge, Codec, Completion, Moment, Redundancy};
+use super::config::{Acknowledge, Codec, Completion, LastPacket, Moment, Redundancy};
 pub(super) use super::header::Report;
 use crate::config::Payload;
 use crate::time::Duration;
@@ -39,6 +39,8 @@ pub(super) struct Settled {
     pub decoding: Codec,
     /// What makes a block complete that is not decoded.
     pub completion: Completion,
+    /// How long a block's last packet is.
+    pub last_packet: LastPacket,
     /// Bytes or sizes.
     pub payload: Payload,
     /// Whole symbols in a full packet, at least 1.
@@ -78,6 +80,17 @@ impl Settled {
     /// Bytes of a full packet's symbols.
     pub fn payload_bytes(&self) -> usize {
         usize::from(self.symbols_per_packet) * usize::from(self.code.symbol_size)
+    }
+
+    /// Symbols in packet `index` of a block.
+    pub fn symbols_in(&self, index: u32) -> u16 {
+        let full = self.symbols_per_packet;
+        let before = u64::from(index) * u64::from(full);
+        let left = u64::from(self.symbols_needed()).saturating_sub(before);
+        match (self.last_packet, u16::try_from(left)) {
+            (LastPacket::Exact, Ok(left @ 1..)) => left.min(full),
+            _ => full,
+        }
     }
 }
 

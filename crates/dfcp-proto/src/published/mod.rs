@@ -23,7 +23,8 @@ mod transfer_tests;
 mod vectors;
 
 pub use config::{
-    Acknowledge, BlockSize, Carrier, Codec, Completion, Config, Moment, Redundancy, Sending,
+    Acknowledge, BlockSize, Carrier, Codec, Completion, Config, LastPacket, Moment, Redundancy,
+    Sending,
 };
 pub use connection::{Connection, Error, Event, Priority, Read, SolveJob, Stats, Transmit};
 pub use dfcp_fec::raptor::{Degrees, RaptorParameters};

@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 
 use dfcp_proto::published::{
-    Acknowledge, Codec, Completion, Config, Degrees, Moment, RaptorParameters, Sending,
+    Acknowledge, Codec, Completion, Config, Degrees, LastPacket, Moment, RaptorParameters, Sending,
 };
 use dfcp_proto::{Duration, Instant, Rate, SchemeId};
 
@@ -186,6 +186,8 @@ pub struct PublishedSpec {
     pub decoding: Codec,
     /// What makes a block complete that is not decoded.
     pub completion: Completion,
+    /// How long a block's last packet is.
+    pub last_packet: LastPacket,
     /// Bytes of a block; a whole number of symbols.
     pub block: u32,
     /// Bytes of a symbol.

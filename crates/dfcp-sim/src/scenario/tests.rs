@@ -521,6 +521,7 @@ moment = "decoded"
 encoding = "off"
 decoding = "off"
 completion = "structure"
+last_packet = "exact"
 block = "1000 B"
 symbol = "10 B"
 distribution = { robust-soliton = { c = 0.1, delta = 0.01 } }

@@ -462,10 +462,11 @@ impl Sender {
         self.stats.packets += 1;
         self.stats.extra_packets += u64::from(block.phase != Phase::Pass);
         let finished = !probe && block.sent >= block.goal;
-        let bytes = self.settled.payload_bytes();
+        let symbols = self.settled.symbols_in(index);
+        let bytes = usize::from(symbols) * usize::from(self.settled.code.symbol_size);
         let (size, elided) = match self.settled.payload {
             Payload::Virtual => {
-                out.extend_from_slice(&self.settled.symbols_per_packet.to_be_bytes());
+                out.extend_from_slice(&symbols.to_be_bytes());
                 out.extend_from_slice(&block.useful.to_be_bytes());
                 (VIRTUAL_BYTES, bytes.saturating_sub(VIRTUAL_BYTES))
             }

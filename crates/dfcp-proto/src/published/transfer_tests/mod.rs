@@ -1,6 +1,8 @@
 //! Sender and receiver over a simulated path: what a user would measure.
 
-use super::config::{Acknowledge, BlockSize, Codec, Completion, Moment, Redundancy, Sending};
+use super::config::{
+    Acknowledge, BlockSize, Codec, Completion, LastPacket, Moment, Redundancy, Sending,
+};
 use super::data::{Ack, AckKind, DataHeader, Report, Settled};
 use super::recv::Receiver;
 use super::send::Sender;
@@ -37,6 +39,7 @@ fn settled(window: u32, sending: Sending) -> Settled {
         encoding: Codec::On,
         decoding: Codec::On,
         completion: Completion::Count,
+        last_packet: LastPacket::Whole,
         payload: Payload::Virtual,
         symbols_per_packet: 1456,
         rtt: None,

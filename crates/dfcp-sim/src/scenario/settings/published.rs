@@ -1,6 +1,8 @@
 //! `published`: what a flow of DFCP as published can be told (DFCP-J §4.6, DFCP-TR §2.6).
 
-use dfcp_proto::published::{Acknowledge, Codec as Coding, Completion, Degrees, Moment, Sending};
+use dfcp_proto::published::{
+    Acknowledge, Codec as Coding, Completion, Degrees, LastPacket, Moment, Sending,
+};
 
 use crate::engine::DfcpPayload;
 use crate::scenario::control::{ControlLaw, ControlSpec};
@@ -20,6 +22,7 @@ impl Default for PublishedSpec {
             encoding: Coding::On,
             decoding: Coding::On,
             completion: Completion::Count,
+            last_packet: LastPacket::Whole,
             block: 63_536,
             symbol: 1,
             distribution: Degrees::Shokrollahi,
@@ -46,6 +49,10 @@ impl Section for PublishedSpec {
             ("count", Completion::Count),
             ("structure", Completion::Structure),
         ];
+        let last_packets = [
+            ("whole", LastPacket::Whole),
+            ("exact", LastPacket::Exact),
+        ];
         let payloads = [
             ("virtual", DfcpPayload::Virtual),
             ("real", DfcpPayload::Real),
@@ -58,6 +65,7 @@ impl Section for PublishedSpec {
         f.item("encoding", &mut self.encoding, OneOf(&switch));
         f.item("decoding", &mut self.decoding, OneOf(&switch));
         f.item("completion", &mut self.completion, OneOf(&completions));
+        f.item("last_packet", &mut self.last_packet, OneOf(&last_packets));
         f.item("block", &mut self.block, Bytes(1, 1 << 26));
         f.item("symbol", &mut self.symbol, Bytes(1, 65_000));
         f.item("distribution", &mut self.distribution, Distribution);
