@@ -92,7 +92,7 @@ impl Endpoint {
         if layer == Layer::Ip {
             core = core.over_ip(local.ip());
         }
-        let shared = Shared::with(State::new(core));
+        let shared = Shared::with(State::new(core, transport.mtu));
         tokio::spawn(crate::driver::run(shared.clone(), socket));
         Ok(Self {
             shared,

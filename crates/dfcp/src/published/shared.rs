@@ -109,12 +109,18 @@ pub(super) struct State {
     pub(super) ended: Option<io::ErrorKind>,
     pub(super) idle: WaitList,
     pub(super) traffic: Traffic,
+    /// Largest packet.
+    mtu: usize,
 }
 
+/// Bytes that one system call takes: those of the largest datagram.
+const MAX_BATCH: usize = 65_000;
+
 impl State {
-    pub(super) fn new(core: Endpoint) -> Self {
+    pub(super) fn new(core: Endpoint, mtu: u16) -> Self {
         Self {
             core,
+            mtu: usize::from(mtu).max(1),
             connections: BTreeMap::new(),
             accepted: VecDeque::new(),
             accepting: WaitList::default(),
@@ -204,6 +210,7 @@ impl Core for State {
 
     fn transmit(&mut self, now: Instant, max_segments: usize, out: &mut Vec<u8>) -> Option<Batch> {
         self.core.handle_timeout(now);
+        let max_segments = max_segments.min((MAX_BATCH / self.mtu).max(1));
         let Some(next) = self.core.poll_transmit(now, max_segments, out) else {
             // Also the last words of connections that ended have left.
             self.forget_ended();
