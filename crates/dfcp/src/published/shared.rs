@@ -213,6 +213,7 @@ impl Core for State {
         let max_segments = max_segments.min((MAX_BATCH / self.mtu).max(1));
         let Some(next) = self.core.poll_transmit(now, max_segments, out) else {
             // Also the last words of connections that ended have left.
+            self.collect(now);
             self.forget_ended();
             return None;
         };
