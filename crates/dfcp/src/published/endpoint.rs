@@ -94,6 +94,7 @@ impl Endpoint {
         }
         let shared = Shared::with(State::new(core, transport.mtu));
         tokio::spawn(crate::driver::run(shared.clone(), socket));
+        tokio::spawn(super::solver::run(shared.clone()));
         Ok(Self {
             shared,
             config: transport,
