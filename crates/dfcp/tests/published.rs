@@ -2,7 +2,7 @@
 
 use dfcp::published::rate::FixedRate;
 use dfcp::published::{
-    Carrier, Config, Endpoint, EndpointConfig, Error, PORT, Sending, State, Stream,
+    Carrier, Config, Endpoint, EndpointConfig, Error, PORT, Redundancy, Sending, State, Stream,
 };
 use dfcp::{Duration, Rate};
 use std::net::{SocketAddr, UdpSocket};
@@ -20,10 +20,14 @@ async fn within<T>(future: impl Future<Output = T>) -> T {
 
 /// Paced, so that other tests get their share of the machine.
 fn config() -> Config {
-    let mut config = Config::default();
-    config.rate = Arc::new(|| Box::new(FixedRate::new(Rate::from_bps(300_000_000))));
-    config.redundancy.sending = Sending::Expected;
-    config
+    Config {
+        rate: Arc::new(|| Box::new(FixedRate::new(Rate::from_bps(300_000_000)))),
+        redundancy: Redundancy {
+            epsilon: 0.1,
+            sending: Sending::Expected,
+        },
+        ..Config::default()
+    }
 }
 
 fn address(text: &str) -> SocketAddr {

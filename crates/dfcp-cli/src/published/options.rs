@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use dfcp::Rate;
 use dfcp::published::rate::{FixedRate, MaxRate};
-use dfcp::published::{Acknowledge, Carrier, Config, Sending};
+use dfcp::published::{Acknowledge, Carrier, Config, Redundancy, Sending};
 
 use crate::failure::Failure;
 use crate::units;
@@ -33,7 +33,7 @@ pub struct Common {
     /// Largest IP packet [default: 1500]
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(576..))]
     mtu: Option<u16>,
-    /// Go beyond this machine: nobody else uses the network, or may not read what is sent
+    /// Use addresses beyond this machine: on a network that you alone use, and may flood
     #[arg(long)]
     pub i_own_this_network: bool,
 }
@@ -111,12 +111,17 @@ impl Common {
 
     /// Settings of a receiver. It says little, and must not flood the way back with it.
     pub fn config(&self, timeout: Duration) -> Config {
-        let mut config = Config::default();
-        config.carrier = self.carrier();
-        config.mtu = self.mtu.unwrap_or(config.mtu);
-        config.idle_timeout = timeout;
-        config.redundancy.sending = Sending::Expected;
-        config
+        let default = Config::default();
+        Config {
+            carrier: self.carrier(),
+            mtu: self.mtu.unwrap_or(default.mtu),
+            idle_timeout: timeout,
+            redundancy: Redundancy {
+                sending: Sending::Expected,
+                ..default.redundancy
+            },
+            ..default
+        }
     }
 }
 

@@ -68,7 +68,8 @@ impl Endpoint {
     ///
     /// # Errors
     /// Those of the socket. [`Carrier::Ip`] needs the privilege CAP_NET_RAW, and an address of
-    /// this machine to bind to: checksums cover it.
+    /// this machine to bind to: checksums cover it. There may be one endpoint for an address, as
+    /// all get every packet to it and reset what they do not know.
     pub fn bind(config: EndpointConfig) -> Result<Self, Error> {
         let layer = match config.config.carrier {
             Carrier::Udp => Layer::Udp,
@@ -94,6 +95,7 @@ impl Endpoint {
         }
         let shared = Shared::with(State::new(core, transport.mtu));
         tokio::spawn(crate::driver::run(shared.clone(), socket));
+        tokio::spawn(super::solver::run(shared.clone()));
         Ok(Self {
             shared,
             config: transport,

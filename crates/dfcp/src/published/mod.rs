@@ -23,6 +23,7 @@
 
 mod endpoint;
 mod shared;
+mod solver;
 mod stream;
 
 pub use dfcp_proto::published::{

@@ -5,12 +5,14 @@ use crate::shared::{Shared, WaitList};
 use crate::socket::{Batch, Class, Sent};
 use dfcp_proto::Instant;
 use dfcp_proto::published::{
-    Connection, ConnectionHandle, Endpoint, Error, Event, Priority, Read, State as Phase,
+    Connection, ConnectionHandle, Endpoint, Error, Event, Priority, Read, SolveJob, State as Phase,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::task::Poll;
+use tokio::sync::Notify;
 
 /// Packets of a socket, DFCP's header included, those of IP and UDP not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -71,11 +73,6 @@ impl ConnectionState {
     }
 
     fn collect(&mut self, now: Instant, connection: &mut Connection) {
-        // In place: a block takes milliseconds, and the socket's buffer holds as many.
-        while let Some(mut job) = connection.take_solve_job() {
-            job.run();
-            connection.finish_solve(now, job);
-        }
         while let Some(event) = connection.poll_event() {
             match event {
                 // Nobody reads any more: the peer must not go on for ever.
@@ -96,6 +93,14 @@ impl ConnectionState {
     }
 }
 
+/// Blocks to be rebuilt, no more than the connections have room for.
+#[derive(Debug, Default)]
+pub(super) struct Jobs {
+    pub(super) queue: VecDeque<(ConnectionHandle, SolveJob)>,
+    /// Tells the solver of new ones, or of the end.
+    pub(super) waiting: Arc<Notify>,
+}
+
 /// Everything behind the lock.
 #[derive(Debug)]
 pub(super) struct State {
@@ -109,6 +114,7 @@ pub(super) struct State {
     pub(super) ended: Option<io::ErrorKind>,
     pub(super) idle: WaitList,
     pub(super) traffic: Traffic,
+    pub(super) jobs: Jobs,
     /// Largest packet.
     mtu: usize,
 }
@@ -128,6 +134,7 @@ impl State {
             ended: None,
             idle: WaitList::default(),
             traffic: Traffic::default(),
+            jobs: Jobs::default(),
         }
     }
 
@@ -201,6 +208,10 @@ impl Core for State {
         for (&handle, ours) in &mut self.connections {
             if let Some(connection) = self.core.connection(handle) {
                 ours.collect(now, connection);
+                while let Some(job) = connection.take_solve_job() {
+                    self.jobs.queue.push_back((handle, job));
+                    self.jobs.waiting.notify_one();
+                }
             }
         }
         if self.is_idle() {
@@ -251,6 +262,7 @@ impl Core for State {
         self.ended = Some(reason);
         self.accepting.wake();
         self.idle.wake();
+        self.jobs.waiting.notify_one();
         self.connections
             .values_mut()
             .for_each(ConnectionState::wake);

@@ -49,10 +49,7 @@ impl Section for PublishedSpec {
             ("count", Completion::Count),
             ("structure", Completion::Structure),
         ];
-        let last_packets = [
-            ("whole", LastPacket::Whole),
-            ("exact", LastPacket::Exact),
-        ];
+        let last_packets = [("whole", LastPacket::Whole), ("exact", LastPacket::Exact)];
         let payloads = [
             ("virtual", DfcpPayload::Virtual),
             ("real", DfcpPayload::Real),
