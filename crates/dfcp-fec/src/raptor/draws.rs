@@ -2,6 +2,9 @@
 //!
 //! The generator is linear over GF(2), so a state can be moved ahead by any number of steps with a
 //! few table look-ups. Long runs are therefore made in sixteen lanes, each a stretch of its own.
+//!
+//! An output may be used as a degree or as a number. Both are written down, in arrays of their own
+//! for the sake of the cache; whoever reads knows which of the two it is.
 
 #![allow(unsafe_code)]
 
@@ -12,11 +15,11 @@ use super::taus88::{State, scale, step};
 
 const LANES: usize = 16;
 
-/// Steps of a lane in one run.
-const STRETCH: usize = 64;
+/// Steps of a lane in a short run.
+const SHORT: usize = 64;
 
-/// Outputs of one run.
-const RUN: usize = LANES * STRETCH;
+/// Steps of a lane in a long run.
+const LONG: usize = 256;
 
 /// Outputs made one by one, where a whole run would be wasted.
 const FEW: usize = 16;
@@ -55,19 +58,20 @@ impl Jump {
     }
 }
 
-/// By one stretch, from lane to lane; and from the end of a run's stretch to the lane's next one.
+/// From lane to lane, of a short run and of a long one.
 static JUMPS: OnceLock<[Jump; 2]> = OnceLock::new();
 
-fn jumps() -> &'static [Jump; 2] {
-    JUMPS.get_or_init(|| [Jump::new(STRETCH), Jump::new(RUN - STRETCH)])
+fn jump(stretch: usize) -> &'static Jump {
+    let [short, long] = JUMPS.get_or_init(|| [Jump::new(SHORT), Jump::new(LONG)]);
+    if stretch == SHORT { short } else { long }
 }
 
-/// How outputs are written down, so that nothing has to be computed when they are used.
+/// How outputs are written down, so that little has to be computed when they are used.
 #[derive(Clone, Debug)]
 pub(super) struct Form {
     n: u32,
     /// Thresholds of the distribution and by how much the degree grows from one to the next, if
-    /// degrees fit eight bits and there are few; otherwise outputs stay as they are.
+    /// degrees fit eight bits and there are few; otherwise outputs are kept to draw from.
     steps: Option<Vec<(u32, u32)>>,
     least: u32,
 }
@@ -81,57 +85,43 @@ impl Form {
         }
     }
 
-    /// Writes outputs in this form.
+    /// Whether degrees are written down, eight bits each.
+    pub(super) fn is_packed(&self) -> bool {
+        self.steps.is_some()
+    }
+
+    /// The degrees that outputs draw, if they are written down.
     #[inline(always)]
-    fn pack<const N: usize>(&self, outputs: &mut [u32; N]) {
-        let Some(steps) = &self.steps else { return };
+    fn degrees<const N: usize>(&self, outputs: &[u32; N]) -> [u32; N] {
         let mut degrees = [self.least; N];
-        for &(threshold, step) in steps {
-            for (degree, &output) in degrees.iter_mut().zip(&*outputs) {
+        for &(threshold, step) in self.steps.iter().flatten() {
+            for (degree, &output) in degrees.iter_mut().zip(outputs) {
                 *degree += if output >= threshold { step } else { 0 };
             }
         }
-        for (output, degree) in outputs.iter_mut().zip(degrees) {
-            *output = scale(*output, self.n) << 16 | degree;
-        }
-    }
-
-    /// The degree that a word draws.
-    #[inline(always)]
-    pub(super) fn degree(&self, word: u32, table: &DegreeTable) -> u32 {
-        if self.steps.is_some() {
-            word & 0xff
-        } else {
-            table.draw(word)
-        }
-    }
-
-    /// Adds the symbols that words draw to `out`.
-    pub(super) fn numbers(&self, words: &[u32], out: &mut Vec<u16>) {
-        if self.is_packed() {
-            out.extend(words.iter().map(|&word| (word >> 16) as u16));
-        } else {
-            out.extend(words.iter().map(|&word| scale(word, self.n) as u16));
-        }
-    }
-
-    /// Whether words are packed: the number in their upper half, the degree in their lowest byte.
-    pub(super) fn is_packed(&self) -> bool {
-        self.steps.is_some()
+        degrees
     }
 }
 
 /// See the module's text.
 #[derive(Debug, Default)]
 pub(super) struct Draws {
-    words: Vec<u32>,
-    source: Source,
+    numbers: Vec<u16>,
+    /// As long as `numbers` if the form is packed, otherwise empty.
+    degrees: Vec<u8>,
+    /// As long as `numbers` if the form is not packed, otherwise empty.
+    outputs: Vec<u32>,
+    words: [u32; 3],
+    /// Outputs that are still expected to be used.
+    expected: usize,
+    many: bool,
 }
 
-#[derive(Clone, Copy, Debug)]
-enum Source {
-    One(Option<State>),
-    Lanes(Lanes),
+/// Room for the outputs of one run; `degrees` or `outputs` is empty as in [`Draws`].
+struct Run<'a> {
+    numbers: &'a mut [u16],
+    degrees: &'a mut [u8],
+    outputs: &'a mut [u32],
 }
 
 /// States of all lanes: by component, then lane.
@@ -139,6 +129,18 @@ enum Source {
 struct Lanes([[u32; LANES]; 3]);
 
 impl Lanes {
+    /// Lane after lane, a stretch apart.
+    fn apart(mut words: [u32; 3], stretch: usize) -> Self {
+        let jump = jump(stretch);
+        let mut lanes = Self::default();
+        lanes.set(0, words);
+        for lane in 1..LANES {
+            words = jump.apply(words);
+            lanes.set(lane, words);
+        }
+        lanes
+    }
+
     #[inline(always)]
     fn get(&self, lane: usize) -> [u32; 3] {
         self.0.map(|component| component[lane])
@@ -152,89 +154,119 @@ impl Lanes {
     }
 }
 
-impl Default for Source {
-    fn default() -> Self {
-        Self::One(None)
-    }
-}
-
 impl Draws {
     /// Starts again from `state`; about `expected` outputs will be used.
     pub(super) fn restart(&mut self, state: State, expected: usize) {
-        self.words.clear();
-        self.source = if expected < RUN / 4 {
-            Source::One(Some(state))
-        } else {
-            let jump = &jumps()[0];
-            let mut lanes = Lanes::default();
-            let mut words = state.words();
-            for lane in 0..LANES {
-                lanes.set(lane, words);
-                words = jump.apply(words);
-            }
-            Source::Lanes(lanes)
-        };
+        self.numbers.clear();
+        self.degrees.clear();
+        self.outputs.clear();
+        self.words = state.words();
+        self.expected = expected;
+        self.many = expected >= LANES * SHORT / 4;
     }
 
-    /// Makes at least `len` outputs available and returns all there are, in `form`; the same one
-    /// for all calls between two restarts.
+    /// Makes at least `len` outputs available. The form is the same for all calls between two
+    /// restarts.
     #[inline(always)]
-    pub(super) fn upto(&mut self, len: usize, form: &Form) -> &[u32] {
-        if self.words.len() < len {
+    pub(super) fn reserve(&mut self, len: usize, form: &Form) {
+        if self.numbers.len() < len {
             self.extend(len, form);
         }
-        &self.words
+    }
+
+    /// The degree that output `at` draws; it is available.
+    #[inline(always)]
+    pub(super) fn degree(&self, at: usize, table: &DegreeTable) -> u32 {
+        match self.degrees.get(at) {
+            Some(&degree) => degree.into(),
+            None => table.draw(self.outputs[at]),
+        }
+    }
+
+    /// The degrees that outputs draw, as far as they are available; nothing unless packed.
+    pub(super) fn degrees(&self) -> &[u8] {
+        &self.degrees
+    }
+
+    /// The numbers that outputs draw, as far as they are available.
+    #[inline(always)]
+    pub(super) fn numbers(&self) -> &[u16] {
+        &self.numbers
     }
 
     pub(super) fn memory(&self) -> usize {
-        self.words.capacity() * size_of::<u32>()
+        self.numbers.capacity() * size_of::<u16>()
+            + self.degrees.capacity()
+            + self.outputs.capacity() * size_of::<u32>()
     }
 
     #[cold]
     fn extend(&mut self, len: usize, form: &Form) {
-        while self.words.len() < len {
-            let at = self.words.len();
-            match &mut self.source {
-                Source::One(Some(state)) => {
-                    let mut few = [0; FEW];
-                    for output in &mut few {
-                        *output = state.next_u32();
-                    }
-                    form.pack(&mut few);
-                    self.words.extend_from_slice(&few);
-                }
-                Source::One(None) => self.words.resize(len, 0),
-                Source::Lanes(lanes) => {
-                    self.words.resize(at + RUN, 0);
-                    if let Ok(run) = (&mut self.words[at..]).try_into() {
-                        fill(lanes, run, form);
-                    }
-                }
+        while self.numbers.len() < len {
+            let at = self.numbers.len();
+            let count = if !self.many {
+                FEW
+            } else if self.expected >= LANES * LONG * 3 / 4 {
+                LANES * LONG
+            } else {
+                LANES * SHORT
+            };
+            self.expected = self.expected.saturating_sub(count);
+            self.numbers.resize(at + count, 0);
+            if form.is_packed() {
+                self.degrees.resize(at + count, 0);
+            } else {
+                self.outputs.resize(at + count, 0);
+            }
+            let packed = if form.is_packed() { at } else { 0 };
+            let run = Run {
+                numbers: &mut self.numbers[at..],
+                degrees: &mut self.degrees[packed..],
+                outputs: &mut self.outputs[at - packed..],
+            };
+            if self.many {
+                let mut lanes = Lanes::apart(self.words, count / LANES);
+                widest(&mut lanes, run, form);
+                self.words = lanes.get(LANES - 1);
+            } else {
+                self.words = one_by_one(self.words, run, form);
             }
         }
     }
 }
 
-/// One run, then every lane moves to its next stretch.
-fn fill(lanes: &mut Lanes, run: &mut [u32; RUN], form: &Form) {
-    widest(lanes, run, form);
-    let jump = &jumps()[1];
-    for lane in 0..LANES {
-        lanes.set(lane, jump.apply(lanes.get(lane)));
+/// A few outputs, without lanes; the state after them.
+fn one_by_one(mut words: [u32; 3], run: Run<'_>, form: &Form) -> [u32; 3] {
+    let mut few = [0; FEW];
+    for output in &mut few {
+        words = step(words);
+        *output = words[0] ^ words[1] ^ words[2];
     }
+    for (number, &output) in run.numbers.iter_mut().zip(&few) {
+        *number = scale(output, form.n) as u16;
+    }
+    for (degree, drawn) in run.degrees.iter_mut().zip(form.degrees(&few)) {
+        *degree = drawn as u8;
+    }
+    for (out, output) in run.outputs.iter_mut().zip(few) {
+        *out = output;
+    }
+    words
 }
 
-/// The fastest that this machine runs.
-fn widest(lanes: &mut Lanes, run: &mut [u32; RUN], form: &Form) {
+/// The fastest that this machine runs. A run has a multiple of 64 outputs of each lane.
+fn widest(lanes: &mut Lanes, run: Run<'_>, form: &Form) {
     #[cfg(target_arch = "x86_64")]
     {
         #[target_feature(enable = "avx2")]
-        fn avx2(lanes: &mut Lanes, run: &mut [u32; RUN], form: &Form) {
+        fn avx2(lanes: &mut Lanes, run: Run<'_>, form: &Form) {
             portable(lanes, run, form);
         }
-        if is_x86_feature_detected!("avx512f") {
+        if let Some(steps) = &form.steps
+            && is_x86_feature_detected!("avx512f")
+        {
             // SAFETY: the feature was just detected.
-            return unsafe { avx512(lanes, run, form) };
+            return unsafe { avx512(lanes, run, (form, steps)) };
         }
         if is_x86_feature_detected!("avx2") {
             // SAFETY: the feature was just detected.
@@ -244,64 +276,119 @@ fn widest(lanes: &mut Lanes, run: &mut [u32; RUN], form: &Form) {
     portable(lanes, run, form);
 }
 
-/// The same as [`portable`]: compilers do not see through the transposition.
+/// The same as [`portable`] for a packed form: compilers do not see through the transposition.
+/// Numbers of two steps share a word, degrees of four do, so that fewer words are transposed.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
-fn avx512(lanes: &mut Lanes, run: &mut [u32; RUN], form: &Form) {
+fn avx512(lanes: &mut Lanes, run: Run<'_>, (form, steps): (&Form, &[(u32, u32)])) {
     use std::arch::x86_64::*;
 
-    let word = |value: u32| _mm512_set1_epi32(value as i32);
-    // SAFETY: all arrays of lanes are 64 bytes.
-    let [mut s1, mut s2, mut s3] =
-        [0, 1, 2].map(|i| unsafe { _mm512_loadu_si512(lanes.0[i].as_ptr().cast()) });
-    let (n, high) = (word(form.n), 0xAAAA);
-    for from in (0..STRETCH).step_by(LANES) {
-        let mut tile = [_mm512_setzero_si512(); LANES];
-        for row in &mut tile {
-            s1 = _mm512_xor_si512(
-                _mm512_slli_epi32::<12>(_mm512_and_si512(s1, word(0xFFFF_FFFE))),
-                _mm512_srli_epi32::<19>(_mm512_xor_si512(_mm512_slli_epi32::<13>(s1), s1)),
-            );
-            s2 = _mm512_xor_si512(
-                _mm512_slli_epi32::<4>(_mm512_and_si512(s2, word(0xFFFF_FFF8))),
-                _mm512_srli_epi32::<25>(_mm512_xor_si512(_mm512_slli_epi32::<2>(s2), s2)),
-            );
-            s3 = _mm512_xor_si512(
-                _mm512_slli_epi32::<17>(_mm512_and_si512(s3, word(0xFFFF_FFF0))),
-                _mm512_srli_epi32::<11>(_mm512_xor_si512(_mm512_slli_epi32::<3>(s3), s3)),
-            );
-            *row = _mm512_xor_si512(_mm512_xor_si512(s1, s2), s3);
-        }
-        if let Some(steps) = &form.steps {
-            // As many at a time as registers hold with their degrees.
-            for rows in tile.as_chunks_mut::<8>().0 {
-                let mut degrees = [word(form.least); 8];
-                for &(threshold, step) in steps {
-                    let (threshold, step) = (word(threshold), word(step));
-                    for (degree, &output) in degrees.iter_mut().zip(&*rows) {
-                        let above = _mm512_cmpge_epu32_mask(output, threshold);
-                        *degree = _mm512_mask_add_epi32(*degree, above, *degree, step);
-                    }
-                }
-                for (output, degree) in rows.iter_mut().zip(degrees) {
-                    // Products of even and odd words; the upper half of each is the number.
-                    let even = _mm512_srli_epi64::<32>(_mm512_mul_epu32(*output, n));
-                    let odd = _mm512_mul_epu32(_mm512_srli_epi64::<32>(*output), n);
-                    let number = _mm512_mask_blend_epi32(high, even, odd);
-                    *output = _mm512_or_si512(_mm512_slli_epi32::<16>(number), degree);
-                }
+    let stretch = run.numbers.len() / LANES;
+    // SAFETY: each component's array is 64 bytes.
+    let mut states = [0, 1, 2].map(|i| unsafe { _mm512_loadu_si512(lanes.0[i].as_ptr().cast()) });
+    let zero = _mm512_setzero_si512();
+    for from in (0..stretch).step_by(4 * LANES) {
+        let mut degrees = [zero; LANES];
+        for half in 0..2 {
+            let mut numbers = [zero; LANES];
+            for (four, numbers) in numbers.as_chunks_mut::<2>().0.iter_mut().enumerate() {
+                let outputs = [0; 4].map(|_| step_lanes(&mut states));
+                numbers[0] = pair_of_numbers(outputs[0], outputs[1], form.n);
+                numbers[1] = pair_of_numbers(outputs[2], outputs[3], form.n);
+                degrees[half * LANES / 2 + four] = four_degrees(outputs, form.least, steps);
+            }
+            for (lane, column) in transposed(&numbers).into_iter().enumerate() {
+                let at = lane * stretch + from + half * 2 * LANES;
+                let out = &mut run.numbers[at..][..2 * LANES];
+                // SAFETY: the slice is 64 bytes.
+                unsafe { _mm512_storeu_si512(out.as_mut_ptr().cast(), column) };
             }
         }
-        for (lane, column) in transposed(&tile).into_iter().enumerate() {
-            let out = &mut run[lane * STRETCH + from..][..LANES];
+        for (lane, column) in transposed(&degrees).into_iter().enumerate() {
+            let out = &mut run.degrees[lane * stretch + from..][..4 * LANES];
             // SAFETY: the slice is 64 bytes.
             unsafe { _mm512_storeu_si512(out.as_mut_ptr().cast(), column) };
         }
     }
-    for (lanes, state) in lanes.0.iter_mut().zip([s1, s2, s3]) {
+    for (lanes, state) in lanes.0.iter_mut().zip(states) {
         // SAFETY: the array is 64 bytes.
         unsafe { _mm512_storeu_si512(lanes.as_mut_ptr().cast(), state) };
     }
+}
+
+/// One step of all lanes, and its outputs.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f")]
+#[inline]
+fn step_lanes(states: &mut [std::arch::x86_64::__m512i; 3]) -> std::arch::x86_64::__m512i {
+    use std::arch::x86_64::*;
+
+    let word = |word: u32| _mm512_set1_epi32(word as i32);
+    let [s1, s2, s3] = *states;
+    let s1 = _mm512_xor_si512(
+        _mm512_slli_epi32::<12>(_mm512_and_si512(s1, word(0xFFFF_FFFE))),
+        _mm512_srli_epi32::<19>(_mm512_xor_si512(_mm512_slli_epi32::<13>(s1), s1)),
+    );
+    let s2 = _mm512_xor_si512(
+        _mm512_slli_epi32::<4>(_mm512_and_si512(s2, word(0xFFFF_FFF8))),
+        _mm512_srli_epi32::<25>(_mm512_xor_si512(_mm512_slli_epi32::<2>(s2), s2)),
+    );
+    let s3 = _mm512_xor_si512(
+        _mm512_slli_epi32::<17>(_mm512_and_si512(s3, word(0xFFFF_FFF0))),
+        _mm512_srli_epi32::<11>(_mm512_xor_si512(_mm512_slli_epi32::<3>(s3), s3)),
+    );
+    *states = [s1, s2, s3];
+    _mm512_xor_si512(_mm512_xor_si512(s1, s2), s3)
+}
+
+/// Numbers of two steps, the first one's in the lower halves.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f")]
+#[inline]
+fn pair_of_numbers(
+    first: std::arch::x86_64::__m512i,
+    second: std::arch::x86_64::__m512i,
+    n: u32,
+) -> std::arch::x86_64::__m512i {
+    use std::arch::x86_64::*;
+
+    let factor = _mm512_set1_epi32(n as i32);
+    // Products of even and odd words; the upper half of each is the number.
+    let number = |output| {
+        let even = _mm512_srli_epi64::<32>(_mm512_mul_epu32(output, factor));
+        let odd = _mm512_mul_epu32(_mm512_srli_epi64::<32>(output), factor);
+        _mm512_mask_blend_epi32(0xAAAA, even, odd)
+    };
+    if n == 1 << 16 {
+        let upper = _mm512_and_si512(second, _mm512_set1_epi32(!0xffff));
+        _mm512_or_si512(_mm512_srli_epi32::<16>(first), upper)
+    } else {
+        _mm512_or_si512(number(first), _mm512_slli_epi32::<16>(number(second)))
+    }
+}
+
+/// Degrees of four steps, the first one's in the lowest bytes.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f")]
+#[inline]
+fn four_degrees(
+    outputs: [std::arch::x86_64::__m512i; 4],
+    least: u32,
+    steps: &[(u32, u32)],
+) -> std::arch::x86_64::__m512i {
+    use std::arch::x86_64::*;
+
+    let word = |word: u32| _mm512_set1_epi32(word as i32);
+    let mut degrees = [word(least * 0x0101_0101), word(0)];
+    for &(threshold, step) in steps {
+        let threshold = word(threshold);
+        for (at, &output) in outputs.iter().enumerate() {
+            let above = _mm512_cmpge_epu32_mask(output, threshold);
+            let sum = &mut degrees[at % 2];
+            *sum = _mm512_mask_add_epi32(*sum, above, *sum, word(step << (8 * at)));
+        }
+    }
+    _mm512_add_epi32(degrees[0], degrees[1])
 }
 
 /// Columns of a tile of 16 × 16 words.
@@ -334,22 +421,29 @@ fn transposed(rows: &[std::arch::x86_64::__m512i; LANES]) -> [std::arch::x86_64:
 
 /// The compiler makes vectors of the arrays.
 #[inline(always)]
-fn portable(lanes: &mut Lanes, run: &mut [u32; RUN], form: &Form) {
+fn portable(lanes: &mut Lanes, run: Run<'_>, form: &Form) {
     let mut now = *lanes;
-    for from in (0..STRETCH).step_by(LANES) {
-        let mut tile = [[0u32; LANES]; LANES];
-        for row in &mut tile {
+    let stretch = run.numbers.len() / LANES;
+    for from in (0..stretch).step_by(LANES) {
+        let mut outputs = [[0u32; LANES]; LANES];
+        let mut degrees = [[0u32; LANES]; LANES];
+        for (row, degrees) in outputs.iter_mut().zip(&mut degrees) {
             for (lane, output) in row.iter_mut().enumerate() {
                 let words = step(now.get(lane));
                 now.set(lane, words);
                 *output = words[0] ^ words[1] ^ words[2];
             }
-            form.pack(row);
+            *degrees = form.degrees(row);
         }
         for lane in 0..LANES {
-            let out = &mut run[lane * STRETCH + from..][..LANES];
-            for (out, row) in out.iter_mut().zip(&tile) {
-                *out = row[lane];
+            for step in 0..LANES {
+                let (at, output) = (lane * stretch + from + step, outputs[step][lane]);
+                run.numbers[at] = scale(output, form.n) as u16;
+                if form.is_packed() {
+                    run.degrees[at] = degrees[step][lane] as u8;
+                } else {
+                    run.outputs[at] = output;
+                }
             }
         }
     }
@@ -374,17 +468,15 @@ mod tests {
             let mut draws = Draws::default();
             for seed in 0..20 {
                 let state = State::from_seed(seed);
-                // Few, many, and few after having been used for many.
-                for expected in [1, RUN / 4, 100_000, 2] {
+                // Few, many, more, and few after having been used for many.
+                for expected in [1, LANES * SHORT / 4, 5_000, 100_000, 2] {
                     draws.restart(state, expected);
-                    draws.upto(10, &form);
+                    draws.reserve(10, &form);
+                    draws.reserve(7000, &form);
                     let mut plain = state;
-                    let words = draws.upto(3000, &form);
-                    let mut numbers = Vec::new();
-                    form.numbers(words, &mut numbers);
-                    for (&word, number) in words.iter().zip(numbers) {
+                    for (at, &number) in draws.numbers().iter().enumerate() {
                         let output = plain.next_u32();
-                        let drawn = (form.degree(word, &table), u32::from(number));
+                        let drawn = (draws.degree(at, &table), u32::from(number));
                         assert_eq!(drawn, (table.draw(output), scale(output, n)), "seed {seed}");
                     }
                 }
@@ -394,16 +486,23 @@ mod tests {
 
     #[test]
     fn every_vector_width_gives_the_same() {
-        for degrees in [Degrees::Shokrollahi, Degrees::IdealSoliton] {
-            let table = DegreeTable::new(degrees, 65_536);
-            let form = Form::new(65_536, &table);
+        for n in [65_536, 1_003] {
+            let table = DegreeTable::new(Degrees::Shokrollahi, n);
+            let form = Form::new(n, &table);
             let mut lanes = Lanes::default();
             (0..LANES).for_each(|lane| lanes.set(lane, State::from_seed(lane as u32).words()));
-            let (mut a, mut b) = (lanes, lanes);
-            let (mut first, mut second) = ([0; RUN], [0; RUN]);
-            widest(&mut a, &mut first, &form);
-            portable(&mut b, &mut second, &form);
-            assert!(a == b && first == second);
+            let fill = |run: fn(&mut Lanes, Run<'_>, &Form)| {
+                let (mut lanes, len) = (lanes, LANES * LONG);
+                let (mut numbers, mut degrees) = (vec![0; len], vec![0; len]);
+                let room = Run {
+                    numbers: &mut numbers,
+                    degrees: &mut degrees,
+                    outputs: &mut [],
+                };
+                run(&mut lanes, room, &form);
+                (lanes, numbers, degrees)
+            };
+            assert!(fill(widest) == fill(portable), "n = {n}");
         }
     }
 }

@@ -42,8 +42,12 @@ impl Encoder {
         // Symbols of one byte get as many as 16 bits name: no index is out of bounds.
         source.resize(code.n().max(if size == 1 { 65_536 } else { 0 }) * size, 0);
         let (messages, checks) = source[..code.n() * size].split_at_mut(expected);
-        for (check, out) in checks.chunks_exact_mut(size).enumerate() {
-            sum_into(out, messages, code.0.precode.messages(check));
+        if size == 1 {
+            code.0.precode.add_bytes(messages, checks);
+        } else {
+            for (check, out) in checks.chunks_exact_mut(size).enumerate() {
+                sum_into(out, messages, code.0.precode.messages(check));
+            }
         }
         Ok(Self {
             code,
@@ -62,7 +66,7 @@ impl Encoder {
     fn write(&self, workspace: &mut Workspace, state: State, out: &mut [u8]) {
         let size = self.code.symbol_size();
         let Tables { degrees, form, .. } = &*self.code.0;
-        let Workspace { draws, ids, .. } = workspace;
+        let draws = &mut workspace.draws;
         let expected = (out.len() / size) as f64 * (1.0 + degrees.mean());
         draws.restart(state, expected as usize);
         if size == 1 && form.is_packed() {
@@ -70,13 +74,11 @@ impl Encoder {
         }
         let mut at = 0;
         for symbol in out.chunks_exact_mut(size) {
-            let degree = form.degree(draws.upto(at + 1, form)[at], degrees) as usize;
-            let end = at + 1 + degree;
-            let words = &draws.upto(end, form)[at + 1..end];
+            draws.reserve(at + 1, form);
+            let end = at + 1 + draws.degree(at, degrees) as usize;
+            draws.reserve(end, form);
+            sum_into(symbol, &self.symbols, &draws.numbers()[at + 1..end]);
             at = end;
-            ids.clear();
-            form.numbers(words, ids);
-            sum_into(symbol, &self.symbols, ids);
         }
     }
 
@@ -92,7 +94,8 @@ impl Encoder {
             let mut drawn = [Span::default(); TOGETHER];
             let mut next = [0u16; 256];
             for (symbol, span) in drawn[..out.len()].iter_mut().enumerate() {
-                let degree = draws.upto(at + 1, form)[at] as u8;
+                draws.reserve(at + 1, form);
+                let degree = draws.degrees()[at];
                 next[usize::from(degree)] += 1;
                 *span = Span {
                     at: at as u32 + 1,
@@ -101,7 +104,8 @@ impl Encoder {
                 };
                 at += 1 + usize::from(degree);
             }
-            let words = draws.upto(at, form);
+            draws.reserve(at, form);
+            let numbers = draws.numbers();
             let mut sum = 0;
             for &degree in degrees.degrees() {
                 let count = &mut next[degree as usize];
@@ -117,7 +121,7 @@ impl Encoder {
             let mut from = 0;
             for &degree in degrees.degrees() {
                 let end = usize::from(next[degree as usize]);
-                sum_class(symbols, words, &sorted[from..end], degree as usize, out);
+                sum_class(symbols, numbers, &sorted[from..end], degree as usize, out);
                 from = end;
             }
         }
@@ -141,22 +145,28 @@ impl Encoder {
     }
 }
 
-/// Symbols of one degree: sums of the bytes that packed words name.
+/// Symbols of one degree: sums of the bytes that numbers name.
 #[inline(always)]
-fn sum_class(symbols: &[u8; 65_536], words: &[u32], class: &[Span], degree: usize, out: &mut [u8]) {
+fn sum_class(
+    symbols: &[u8; 65_536],
+    numbers: &[u16],
+    class: &[Span],
+    degree: usize,
+    out: &mut [u8],
+) {
     match degree {
-        1 => sum_exactly::<1>(symbols, words, class, out),
-        2 => sum_exactly::<2>(symbols, words, class, out),
-        3 => sum_exactly::<3>(symbols, words, class, out),
-        4 => sum_exactly::<4>(symbols, words, class, out),
-        5 => sum_exactly::<5>(symbols, words, class, out),
-        8 => sum_exactly::<8>(symbols, words, class, out),
-        9 => sum_exactly::<9>(symbols, words, class, out),
-        19 => sum_exactly::<19>(symbols, words, class, out),
+        1 => sum_exactly::<1>(symbols, numbers, class, out),
+        2 => sum_exactly::<2>(symbols, numbers, class, out),
+        3 => sum_exactly::<3>(symbols, numbers, class, out),
+        4 => sum_exactly::<4>(symbols, numbers, class, out),
+        5 => sum_exactly::<5>(symbols, numbers, class, out),
+        8 => sum_exactly::<8>(symbols, numbers, class, out),
+        9 => sum_exactly::<9>(symbols, numbers, class, out),
+        19 => sum_exactly::<19>(symbols, numbers, class, out),
         _ => {
             for span in class {
-                let words = &words[span.at as usize..][..degree];
-                out[usize::from(span.symbol)] = gather(symbols, words);
+                let numbers = &numbers[span.at as usize..][..degree];
+                out[usize::from(span.symbol)] = gather(symbols, numbers);
             }
         }
     }
@@ -166,20 +176,20 @@ fn sum_class(symbols: &[u8; 65_536], words: &[u32], class: &[Span], degree: usiz
 #[inline(always)]
 fn sum_exactly<const D: usize>(
     symbols: &[u8; 65_536],
-    words: &[u32],
+    numbers: &[u16],
     class: &[Span],
     out: &mut [u8],
 ) {
     for span in class {
-        let words: Option<&[u32; D]> = words[span.at as usize..].first_chunk();
-        out[usize::from(span.symbol)] = words.map_or(0, |words| gather(symbols, words));
+        let numbers: Option<&[u16; D]> = numbers[span.at as usize..].first_chunk();
+        out[usize::from(span.symbol)] = numbers.map_or(0, |numbers| gather(symbols, numbers));
     }
 }
 
 #[inline(always)]
-fn gather(symbols: &[u8; 65_536], words: &[u32]) -> u8 {
-    let byte = |&word: &u32| symbols[(word >> 16) as usize];
-    words.iter().map(byte).fold(0, |sum, byte| sum ^ byte)
+fn gather(symbols: &[u8; 65_536], numbers: &[u16]) -> u8 {
+    let byte = |&number: &u16| symbols[usize::from(number)];
+    numbers.iter().map(byte).fold(0, |sum, byte| sum ^ byte)
 }
 
 /// `out ← Σ symbols[ids]`; symbols are as long as `out`.

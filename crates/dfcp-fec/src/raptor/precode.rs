@@ -88,6 +88,25 @@ impl Precode {
         &self.checks[message * self.degree..][..self.degree]
     }
 
+    /// Adds message nodes of one byte to their check nodes: these stay in the first-level cache,
+    /// and message nodes are read in order.
+    pub(super) fn add_bytes(&self, messages: &[u8], checks: &mut [u8]) {
+        let mut add = |byte: u8, own: &[u16]| {
+            for &check in own {
+                checks[usize::from(check)] ^= byte;
+            }
+        };
+        if self.degree == 4 {
+            let lists = self.checks.as_chunks::<4>().0;
+            let pairs = messages.iter().zip(lists);
+            pairs.for_each(|(&byte, list)| add(byte, list));
+        } else if self.degree > 0 {
+            let lists = self.checks.chunks_exact(self.degree);
+            let pairs = messages.iter().zip(lists);
+            pairs.for_each(|(&byte, list)| add(byte, list));
+        }
+    }
+
     /// Most nodes of any list.
     pub(super) fn max_degree(&self) -> usize {
         (0..self.checks())

@@ -76,7 +76,8 @@ impl Rows {
             let base = self.ids.len();
             let mut at = 0;
             for _ in 0..packet.symbols {
-                let degree = form.degree(draws.upto(at + 1, form)[at], table);
+                draws.reserve(at + 1, form);
+                let degree = draws.degree(at, table);
                 let end = at + 1 + degree as usize;
                 if base + end > most {
                     break 'all;
@@ -86,8 +87,8 @@ impl Rows {
                 at = end;
             }
             // The outputs that drew degrees stay as gaps: copying around them would cost more.
-            let words = &draws.upto(at, form)[..at];
-            form.numbers(words, &mut self.ids);
+            draws.reserve(at, form);
+            self.ids.extend_from_slice(&draws.numbers()[..at]);
         }
         // A packet cut off by the limit has rows without neighbours.
         while self
