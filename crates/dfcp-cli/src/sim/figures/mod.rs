@@ -41,7 +41,7 @@ pub struct Args {
     /// Only these items; may be repeated
     #[arg(long, value_name = "ID", num_args = 1..)]
     only: Vec<String>,
-    /// A reduced grid and shorter runs: a few minutes [default]
+    /// A reduced grid and shorter runs: a few minutes, the default
     #[arg(long, conflicts_with = "full")]
     quick: bool,
     /// The papers' parameters: about an hour on two cores
