@@ -36,9 +36,8 @@ use plan::CAUTION;
 const PRESSURE: f64 = 4.0;
 /// Standard deviations of excess when nothing else is to be sent, or nothing is sent twice.
 const URGENT: f64 = -2.5;
-/// Silence about packets of which so many should have arrived is more than the known loss explains
-/// (once in e⁴ = 55 times): from then on repairs double.
-const IMPLAUSIBLE: f64 = 4.0;
+/// Silence that the known loss explains less than once in so many times is news: repairs double.
+const IMPLAUSIBLE: f64 = 3.0;
 /// Longest pause between probes.
 const MAX_PROBE: Duration = Duration::from_secs(1);
 
@@ -417,10 +416,11 @@ impl Sender {
         let Some(block) = self.blocks.get_mut(id) else {
             return;
         };
-        let unheard = f64::from(block.sent - block.have_at) / per_arrival.get();
-        let arrived = f64::from(block.have) + unheard;
+        let unheard = f64::from(block.sent - block.have_at);
+        let arrived = f64::from(block.have) + unheard / per_arrival.get();
+        let implausible = per_arrival.loss().powf(unheard) * IMPLAUSIBLE < 1.0;
         let missing = (needed - arrived).max(1.0) * f64::from(1u32 << block.silences.min(16));
-        block.silences += u8::from(unheard > IMPLAUSIBLE && block.silences < u8::MAX);
+        block.silences = block.silences.saturating_add(u8::from(implausible));
         block.goal = block.sent + per_arrival.plan(missing.min(needed), caution);
         self.set_phase(id, Phase::Repair);
     }
