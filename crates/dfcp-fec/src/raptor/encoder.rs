@@ -39,6 +39,7 @@ impl Encoder {
         source.resize(code.n().max(if size == 1 { 65_536 } else { 0 }) * size, 0);
         let (messages, checks) = source[..code.n() * size].split_at_mut(expected);
         if size == 1 {
+            let messages = messages.iter().copied();
             code.0.precode.add_bytes(messages, checks);
         } else {
             for (check, out) in checks.chunks_exact_mut(size).enumerate() {
