@@ -22,7 +22,7 @@ const SHORT: usize = 64;
 const LONG: usize = 256;
 
 /// Outputs made one by one, where a whole run would be wasted.
-const FEW: usize = 16;
+const FEW: usize = 8;
 
 /// Where the components are after a fixed number of steps, by the bytes of where they were.
 struct Jump([[[u32; 256]; 4]; 3]);
@@ -146,9 +146,9 @@ impl Form {
 #[derive(Debug, Default)]
 pub(super) struct Draws {
     numbers: Vec<u16>,
-    /// As long as `numbers` if the form is packed, otherwise empty.
+    /// As long as `numbers` if outputs are many and the form is packed, otherwise empty.
     degrees: Vec<u8>,
-    /// As long as `numbers` if the form is not packed, otherwise empty.
+    /// As long as `numbers` if `degrees` is empty.
     outputs: Vec<u32>,
     words: [u32; 3],
     /// Outputs that are still expected to be used.
@@ -222,7 +222,12 @@ impl Draws {
         }
     }
 
-    /// The degrees that outputs draw, as far as they are available; nothing unless packed.
+    /// Whether degrees are written down.
+    pub(super) fn has_degrees(&self, form: &Form) -> bool {
+        self.many && form.is_packed()
+    }
+
+    /// The degrees that outputs draw, as far as they are available, if they are written down.
     pub(super) fn degrees(&self) -> &[u8] {
         &self.degrees
     }
@@ -252,45 +257,40 @@ impl Draws {
             };
             self.expected = self.expected.saturating_sub(count);
             self.numbers.resize(at + count, 0);
-            if form.is_packed() {
+            if !self.many {
+                self.words = self.one_by_one(at, form);
+                continue;
+            }
+            let packed = if form.is_packed() {
                 self.degrees.resize(at + count, 0);
+                at
             } else {
                 self.outputs.resize(at + count, 0);
-            }
-            let packed = if form.is_packed() { at } else { 0 };
+                0
+            };
             let run = Run {
                 numbers: &mut self.numbers[at..],
                 degrees: &mut self.degrees[packed..],
                 outputs: &mut self.outputs[at - packed..],
             };
-            if self.many {
-                let mut lanes = Lanes::apart(self.words, count / LANES);
-                widest(&mut lanes, run, form);
-                self.words = lanes.get(LANES - 1);
-            } else {
-                self.words = one_by_one(self.words, run, form);
-            }
+            let mut lanes = Lanes::apart(self.words, count / LANES);
+            widest(&mut lanes, run, form);
+            self.words = lanes.get(LANES - 1);
         }
     }
-}
 
-/// A few outputs, without lanes; the state after them.
-fn one_by_one(mut words: [u32; 3], run: Run<'_>, form: &Form) -> [u32; 3] {
-    let mut few = [0; FEW];
-    for output in &mut few {
-        words = step(words);
-        *output = words[0] ^ words[1] ^ words[2];
+    /// A few outputs, without lanes; the state after them. Most are no degrees: these are drawn
+    /// when they are asked for.
+    fn one_by_one(&mut self, at: usize, form: &Form) -> [u32; 3] {
+        let mut words = self.words;
+        for number in &mut self.numbers[at..] {
+            words = step(words);
+            let output = words[0] ^ words[1] ^ words[2];
+            *number = scale(output, form.n) as u16;
+            self.outputs.push(output);
+        }
+        words
     }
-    for (number, &output) in run.numbers.iter_mut().zip(&few) {
-        *number = scale(output, form.n) as u16;
-    }
-    for (degree, drawn) in run.degrees.iter_mut().zip(form.degrees(&few)) {
-        *degree = drawn as u8;
-    }
-    for (out, output) in run.outputs.iter_mut().zip(few) {
-        *out = output;
-    }
-    words
 }
 
 /// The fastest that this machine runs. A run has a multiple of 64 outputs of each lane.

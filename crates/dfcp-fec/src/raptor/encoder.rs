@@ -66,7 +66,7 @@ impl Encoder {
         let draws = &mut workspace.draws;
         let expected = (out.len() / size) as f64 * (1.0 + degrees.mean());
         draws.restart(state, expected as usize);
-        if size == 1 && form.is_packed() {
+        if size == 1 && draws.has_degrees(form) {
             return self.write_bytes(draws, &mut workspace.classes, out);
         }
         let mut at = 0;
