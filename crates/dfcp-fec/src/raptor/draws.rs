@@ -8,6 +8,8 @@
 
 #![allow(unsafe_code)]
 
+#[cfg(target_arch = "x86_64")]
+use std::arch::x86_64::__m512i;
 use std::sync::OnceLock;
 
 use super::degrees::DegreeTable;
@@ -370,7 +372,7 @@ fn avx512(lanes: &mut Lanes, run: Run<'_>, (form, buckets): (&Form, &Buckets)) {
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
 #[inline]
-fn step_lanes(states: &mut [std::arch::x86_64::__m512i; 3]) -> std::arch::x86_64::__m512i {
+fn step_lanes(states: &mut [__m512i; 3]) -> __m512i {
     use std::arch::x86_64::*;
 
     let word = |word: u32| _mm512_set1_epi32(word as i32);
@@ -395,7 +397,7 @@ fn step_lanes(states: &mut [std::arch::x86_64::__m512i; 3]) -> std::arch::x86_64
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
 #[inline]
-fn upper_halves([first, second]: [std::arch::x86_64::__m512i; 2]) -> std::arch::x86_64::__m512i {
+fn upper_halves([first, second]: [__m512i; 2]) -> __m512i {
     use std::arch::x86_64::*;
 
     let upper = _mm512_and_si512(second, _mm512_set1_epi32(!0xffff));
@@ -406,7 +408,7 @@ fn upper_halves([first, second]: [std::arch::x86_64::__m512i; 2]) -> std::arch::
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
 #[inline]
-fn pair_of_numbers(outputs: [std::arch::x86_64::__m512i; 2], n: u32) -> std::arch::x86_64::__m512i {
+fn pair_of_numbers(outputs: [__m512i; 2], n: u32) -> __m512i {
     use std::arch::x86_64::*;
 
     if n == 1 << 16 {
@@ -427,11 +429,7 @@ fn pair_of_numbers(outputs: [std::arch::x86_64::__m512i; 2], n: u32) -> std::arc
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw")]
 #[inline]
-fn pair_of_degrees(
-    outputs: [std::arch::x86_64::__m512i; 2],
-    form: &Form,
-    buckets: &Buckets,
-) -> std::arch::x86_64::__m512i {
+fn pair_of_degrees(outputs: [__m512i; 2], form: &Form, buckets: &Buckets) -> __m512i {
     use std::arch::x86_64::*;
 
     let halves = upper_halves(outputs);
@@ -450,7 +448,7 @@ fn pair_of_degrees(
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw")]
 #[inline]
-fn look_up(table: &[u16; BUCKETS], at: std::arch::x86_64::__m512i) -> std::arch::x86_64::__m512i {
+fn look_up(table: &[u16; BUCKETS], at: __m512i) -> __m512i {
     use std::arch::x86_64::*;
 
     // SAFETY: the table is 128 bytes.
@@ -466,10 +464,7 @@ fn look_up(table: &[u16; BUCKETS], at: std::arch::x86_64::__m512i) -> std::arch:
 #[target_feature(enable = "avx512f")]
 #[cold]
 #[inline(never)]
-fn exact_degrees(
-    outputs: [std::arch::x86_64::__m512i; 2],
-    form: &Form,
-) -> std::arch::x86_64::__m512i {
+fn exact_degrees(outputs: [__m512i; 2], form: &Form) -> __m512i {
     use std::arch::x86_64::*;
 
     let word = |word: u32| _mm512_set1_epi32(word as i32);
@@ -488,7 +483,7 @@ fn exact_degrees(
 /// Columns of a tile of 16 × 16 words.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
-fn transposed(rows: &[std::arch::x86_64::__m512i; LANES]) -> [std::arch::x86_64::__m512i; LANES] {
+fn transposed(rows: &[__m512i; LANES]) -> [__m512i; LANES] {
     use std::arch::x86_64::*;
 
     // By twos, by fours: `quads[4 g + c]` has rows 4g to 4g + 3 of columns c, 4 + c, 8 + c, 12 + c.
