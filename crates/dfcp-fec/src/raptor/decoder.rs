@@ -106,6 +106,11 @@ impl Decoder {
         }
         self.count = count.unwrap_or(limit);
         self.packets.push(Packet { state, symbols });
+        if self.received.capacity() == 0 {
+            // What decodes as a rule; a vector that grows would be copied several times.
+            let k = self.code.k();
+            self.received.reserve_exact((k + k / 16 + 64) * size);
+        }
         self.received.extend_from_slice(payload);
         Ok(())
     }

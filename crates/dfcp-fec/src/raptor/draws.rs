@@ -8,6 +8,8 @@
 
 #![allow(unsafe_code)]
 
+#[cfg(target_arch = "x86_64")]
+use std::arch::x86_64::__m512i;
 use std::sync::OnceLock;
 
 use super::degrees::DegreeTable;
@@ -22,7 +24,7 @@ const SHORT: usize = 64;
 const LONG: usize = 256;
 
 /// Outputs made one by one, where a whole run would be wasted.
-const FEW: usize = 16;
+const FEW: usize = 8;
 
 /// Where the components are after a fixed number of steps, by the bytes of where they were.
 struct Jump([[[u32; 256]; 4]; 3]);
@@ -74,14 +76,53 @@ pub(super) struct Form {
     /// degrees fit eight bits and there are few; otherwise outputs are kept to draw from.
     steps: Option<Vec<(u32, u32)>>,
     least: u32,
+    buckets: Option<Buckets>,
+}
+
+/// Degrees by an output's six upper bits, if no more than one threshold is between two such.
+#[derive(Clone, Debug)]
+struct Buckets {
+    /// Upper half of the threshold within; never met where there is none.
+    thresholds: [u16; BUCKETS],
+    below: [u16; BUCKETS],
+    above: [u16; BUCKETS],
+}
+
+const BUCKETS: usize = 64;
+
+impl Buckets {
+    fn new(steps: &[(u32, u32)], least: u32) -> Option<Self> {
+        let mut buckets = Self {
+            thresholds: [0; BUCKETS],
+            below: [0; BUCKETS],
+            above: [0; BUCKETS],
+        };
+        buckets.thresholds[0] = u16::MAX;
+        let (mut degree, mut steps) = (least as u16, steps.iter().peekable());
+        for bucket in 0..BUCKETS {
+            buckets.below[bucket] = degree;
+            if let Some(&(threshold, step)) =
+                steps.next_if(|step| (step.0 >> 26) as usize == bucket)
+            {
+                buckets.thresholds[bucket] = (threshold >> 16) as u16;
+                degree += step as u16;
+            }
+            buckets.above[bucket] = degree;
+        }
+        // A second threshold of a bucket stopped the walk.
+        steps.next().is_none().then_some(buckets)
+    }
 }
 
 impl Form {
     pub(super) fn new(n: u32, table: &DegreeTable) -> Self {
+        let (steps, least) = (table.steps(), table.min());
+        let buckets = steps.as_ref().and_then(|steps| Buckets::new(steps, least));
         Self {
             n,
-            steps: table.steps(),
-            least: table.min(),
+            steps,
+            least,
+            buckets,
         }
     }
 
@@ -107,9 +148,9 @@ impl Form {
 #[derive(Debug, Default)]
 pub(super) struct Draws {
     numbers: Vec<u16>,
-    /// As long as `numbers` if the form is packed, otherwise empty.
+    /// As long as `numbers` if outputs are many and the form is packed, otherwise empty.
     degrees: Vec<u8>,
-    /// As long as `numbers` if the form is not packed, otherwise empty.
+    /// As long as `numbers` if `degrees` is empty.
     outputs: Vec<u32>,
     words: [u32; 3],
     /// Outputs that are still expected to be used.
@@ -183,7 +224,12 @@ impl Draws {
         }
     }
 
-    /// The degrees that outputs draw, as far as they are available; nothing unless packed.
+    /// Whether degrees are written down.
+    pub(super) fn has_degrees(&self, form: &Form) -> bool {
+        self.many && form.is_packed()
+    }
+
+    /// The degrees that outputs draw, as far as they are available, if they are written down.
     pub(super) fn degrees(&self) -> &[u8] {
         &self.degrees
     }
@@ -213,45 +259,40 @@ impl Draws {
             };
             self.expected = self.expected.saturating_sub(count);
             self.numbers.resize(at + count, 0);
-            if form.is_packed() {
+            if !self.many {
+                self.words = self.one_by_one(at, form);
+                continue;
+            }
+            let packed = if form.is_packed() {
                 self.degrees.resize(at + count, 0);
+                at
             } else {
                 self.outputs.resize(at + count, 0);
-            }
-            let packed = if form.is_packed() { at } else { 0 };
+                0
+            };
             let run = Run {
                 numbers: &mut self.numbers[at..],
                 degrees: &mut self.degrees[packed..],
                 outputs: &mut self.outputs[at - packed..],
             };
-            if self.many {
-                let mut lanes = Lanes::apart(self.words, count / LANES);
-                widest(&mut lanes, run, form);
-                self.words = lanes.get(LANES - 1);
-            } else {
-                self.words = one_by_one(self.words, run, form);
-            }
+            let mut lanes = Lanes::apart(self.words, count / LANES);
+            widest(&mut lanes, run, form);
+            self.words = lanes.get(LANES - 1);
         }
     }
-}
 
-/// A few outputs, without lanes; the state after them.
-fn one_by_one(mut words: [u32; 3], run: Run<'_>, form: &Form) -> [u32; 3] {
-    let mut few = [0; FEW];
-    for output in &mut few {
-        words = step(words);
-        *output = words[0] ^ words[1] ^ words[2];
+    /// A few outputs, without lanes; the state after them. Most are no degrees: these are drawn
+    /// when they are asked for.
+    fn one_by_one(&mut self, at: usize, form: &Form) -> [u32; 3] {
+        let mut words = self.words;
+        for number in &mut self.numbers[at..] {
+            words = step(words);
+            let output = words[0] ^ words[1] ^ words[2];
+            *number = scale(output, form.n) as u16;
+            self.outputs.push(output);
+        }
+        words
     }
-    for (number, &output) in run.numbers.iter_mut().zip(&few) {
-        *number = scale(output, form.n) as u16;
-    }
-    for (degree, drawn) in run.degrees.iter_mut().zip(form.degrees(&few)) {
-        *degree = drawn as u8;
-    }
-    for (out, output) in run.outputs.iter_mut().zip(few) {
-        *out = output;
-    }
-    words
 }
 
 /// The fastest that this machine runs. A run has a multiple of 64 outputs of each lane.
@@ -262,11 +303,12 @@ fn widest(lanes: &mut Lanes, run: Run<'_>, form: &Form) {
         fn avx2(lanes: &mut Lanes, run: Run<'_>, form: &Form) {
             portable(lanes, run, form);
         }
-        if let Some(steps) = &form.steps
+        if let Some(buckets) = &form.buckets
             && is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512bw")
         {
-            // SAFETY: the feature was just detected.
-            return unsafe { avx512(lanes, run, (form, steps)) };
+            // SAFETY: the features were just detected.
+            return unsafe { avx512(lanes, run, (form, buckets)) };
         }
         if is_x86_feature_detected!("avx2") {
             // SAFETY: the feature was just detected.
@@ -279,23 +321,32 @@ fn widest(lanes: &mut Lanes, run: Run<'_>, form: &Form) {
 /// The same as [`portable`] for a packed form: compilers do not see through the transposition.
 /// Numbers of two steps share a word, degrees of four do, so that fewer words are transposed.
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f")]
-fn avx512(lanes: &mut Lanes, run: Run<'_>, (form, steps): (&Form, &[(u32, u32)])) {
+#[target_feature(enable = "avx512f,avx512bw")]
+fn avx512(lanes: &mut Lanes, run: Run<'_>, (form, buckets): (&Form, &Buckets)) {
     use std::arch::x86_64::*;
 
     let stretch = run.numbers.len() / LANES;
     // SAFETY: each component's array is 64 bytes.
     let mut states = [0, 1, 2].map(|i| unsafe { _mm512_loadu_si512(lanes.0[i].as_ptr().cast()) });
     let zero = _mm512_setzero_si512();
+    // Bytes 1 and 2 of each word change places.
+    let in_order = _mm512_set4_epi32(0x0F0D_0E0C, 0x0B09_0A08, 0x0705_0604, 0x0301_0200);
     for from in (0..stretch).step_by(4 * LANES) {
         let mut degrees = [zero; LANES];
         for half in 0..2 {
             let mut numbers = [zero; LANES];
             for (four, numbers) in numbers.as_chunks_mut::<2>().0.iter_mut().enumerate() {
-                let outputs = [0; 4].map(|_| step_lanes(&mut states));
-                numbers[0] = pair_of_numbers(outputs[0], outputs[1], form.n);
-                numbers[1] = pair_of_numbers(outputs[2], outputs[3], form.n);
-                degrees[half * LANES / 2 + four] = four_degrees(outputs, form.least, steps);
+                // In words, for closures are not inlined into functions of other features.
+                let first = [step_lanes(&mut states), step_lanes(&mut states)];
+                let second = [step_lanes(&mut states), step_lanes(&mut states)];
+                numbers[0] = pair_of_numbers(first, form.n);
+                numbers[1] = pair_of_numbers(second, form.n);
+                let drawn = [
+                    pair_of_degrees(first, form, buckets),
+                    pair_of_degrees(second, form, buckets),
+                ];
+                degrees[half * LANES / 2 + four] =
+                    _mm512_or_si512(drawn[0], _mm512_slli_epi32::<8>(drawn[1]));
             }
             for (lane, column) in transposed(&numbers).into_iter().enumerate() {
                 let at = lane * stretch + from + half * 2 * LANES;
@@ -306,6 +357,7 @@ fn avx512(lanes: &mut Lanes, run: Run<'_>, (form, steps): (&Form, &[(u32, u32)])
         }
         for (lane, column) in transposed(&degrees).into_iter().enumerate() {
             let out = &mut run.degrees[lane * stretch + from..][..4 * LANES];
+            let column = _mm512_shuffle_epi8(column, in_order);
             // SAFETY: the slice is 64 bytes.
             unsafe { _mm512_storeu_si512(out.as_mut_ptr().cast(), column) };
         }
@@ -320,7 +372,7 @@ fn avx512(lanes: &mut Lanes, run: Run<'_>, (form, steps): (&Form, &[(u32, u32)])
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
 #[inline]
-fn step_lanes(states: &mut [std::arch::x86_64::__m512i; 3]) -> std::arch::x86_64::__m512i {
+fn step_lanes(states: &mut [__m512i; 3]) -> __m512i {
     use std::arch::x86_64::*;
 
     let word = |word: u32| _mm512_set1_epi32(word as i32);
@@ -341,60 +393,97 @@ fn step_lanes(states: &mut [std::arch::x86_64::__m512i; 3]) -> std::arch::x86_64
     _mm512_xor_si512(_mm512_xor_si512(s1, s2), s3)
 }
 
+/// Upper halves of two words each, the first one's below.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f")]
+#[inline]
+fn upper_halves([first, second]: [__m512i; 2]) -> __m512i {
+    use std::arch::x86_64::*;
+
+    let upper = _mm512_and_si512(second, _mm512_set1_epi32(!0xffff));
+    _mm512_or_si512(_mm512_srli_epi32::<16>(first), upper)
+}
+
 /// Numbers of two steps, the first one's in the lower halves.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
 #[inline]
-fn pair_of_numbers(
-    first: std::arch::x86_64::__m512i,
-    second: std::arch::x86_64::__m512i,
-    n: u32,
-) -> std::arch::x86_64::__m512i {
+fn pair_of_numbers(outputs: [__m512i; 2], n: u32) -> __m512i {
     use std::arch::x86_64::*;
 
-    let factor = _mm512_set1_epi32(n as i32);
-    // Products of even and odd words; the upper half of each is the number.
-    let number = |output| {
-        let even = _mm512_srli_epi64::<32>(_mm512_mul_epu32(output, factor));
-        let odd = _mm512_mul_epu32(_mm512_srli_epi64::<32>(output), factor);
-        _mm512_mask_blend_epi32(0xAAAA, even, odd)
-    };
     if n == 1 << 16 {
-        let upper = _mm512_and_si512(second, _mm512_set1_epi32(!0xffff));
-        _mm512_or_si512(_mm512_srli_epi32::<16>(first), upper)
-    } else {
-        _mm512_or_si512(number(first), _mm512_slli_epi32::<16>(number(second)))
+        return upper_halves(outputs);
     }
+    let factor = _mm512_set1_epi32(n as i32);
+    let mut numbers = outputs;
+    for output in &mut numbers {
+        // Products of even and odd words; the upper half of each is the number.
+        let even = _mm512_srli_epi64::<32>(_mm512_mul_epu32(*output, factor));
+        let odd = _mm512_mul_epu32(_mm512_srli_epi64::<32>(*output), factor);
+        *output = _mm512_mask_blend_epi32(0xAAAA, even, odd);
+    }
+    _mm512_or_si512(numbers[0], _mm512_slli_epi32::<16>(numbers[1]))
 }
 
-/// Degrees of four steps, the first one's in the lowest bytes.
+/// Degrees of two steps, the first one's in the lower halves.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw")]
+#[inline]
+fn pair_of_degrees(outputs: [__m512i; 2], form: &Form, buckets: &Buckets) -> __m512i {
+    use std::arch::x86_64::*;
+
+    let halves = upper_halves(outputs);
+    let bucket = _mm512_srli_epi16::<10>(halves);
+    let threshold = look_up(&buckets.thresholds, bucket);
+    // The lower halves decide.
+    if _mm512_cmpeq_epu16_mask(halves, threshold) != 0 {
+        return exact_degrees(outputs, form);
+    }
+    let above = _mm512_cmpge_epu16_mask(halves, threshold);
+    let below = look_up(&buckets.below, bucket);
+    _mm512_mask_blend_epi16(above, below, look_up(&buckets.above, bucket))
+}
+
+/// Entries of a table by the lowest six bits of each half word.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw")]
+#[inline]
+fn look_up(table: &[u16; BUCKETS], at: __m512i) -> __m512i {
+    use std::arch::x86_64::*;
+
+    // SAFETY: the table is 128 bytes.
+    let (low, high) = unsafe {
+        let from = table.as_ptr().cast::<__m512i>();
+        (_mm512_loadu_si512(from), _mm512_loadu_si512(from.add(1)))
+    };
+    _mm512_permutex2var_epi16(low, at, high)
+}
+
+/// The same by comparing whole outputs.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
-#[inline]
-fn four_degrees(
-    outputs: [std::arch::x86_64::__m512i; 4],
-    least: u32,
-    steps: &[(u32, u32)],
-) -> std::arch::x86_64::__m512i {
+#[cold]
+#[inline(never)]
+fn exact_degrees(outputs: [__m512i; 2], form: &Form) -> __m512i {
     use std::arch::x86_64::*;
 
     let word = |word: u32| _mm512_set1_epi32(word as i32);
-    let mut degrees = [word(least * 0x0101_0101), word(0)];
-    for &(threshold, step) in steps {
-        let threshold = word(threshold);
-        for (at, &output) in outputs.iter().enumerate() {
-            let above = _mm512_cmpge_epu32_mask(output, threshold);
-            let sum = &mut degrees[at % 2];
-            *sum = _mm512_mask_add_epi32(*sum, above, *sum, word(step << (8 * at)));
+    let mut drawn = outputs;
+    for output in &mut drawn {
+        let mut degrees = word(form.least);
+        for &(threshold, step) in form.steps.iter().flatten() {
+            let above = _mm512_cmpge_epu32_mask(*output, word(threshold));
+            degrees = _mm512_mask_add_epi32(degrees, above, degrees, word(step));
         }
+        *output = degrees;
     }
-    _mm512_add_epi32(degrees[0], degrees[1])
+    _mm512_or_si512(drawn[0], _mm512_slli_epi32::<16>(drawn[1]))
 }
 
 /// Columns of a tile of 16 × 16 words.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
-fn transposed(rows: &[std::arch::x86_64::__m512i; LANES]) -> [std::arch::x86_64::__m512i; LANES] {
+fn transposed(rows: &[__m512i; LANES]) -> [__m512i; LANES] {
     use std::arch::x86_64::*;
 
     // By twos, by fours: `quads[4 g + c]` has rows 4g to 4g + 3 of columns c, 4 + c, 8 + c, 12 + c.
@@ -492,7 +581,8 @@ mod tests {
             let mut lanes = Lanes::default();
             (0..LANES).for_each(|lane| lanes.set(lane, State::from_seed(lane as u32).words()));
             let fill = |run: fn(&mut Lanes, Run<'_>, &Form)| {
-                let (mut lanes, len) = (lanes, LANES * LONG);
+                // Many enough that some outputs share their upper half with a threshold.
+                let (mut lanes, len) = (lanes, 16 * LANES * LONG);
                 let (mut numbers, mut degrees) = (vec![0; len], vec![0; len]);
                 let room = Run {
                     numbers: &mut numbers,

@@ -11,15 +11,11 @@ use crate::gf256::{Kernel, Rows as KernelRows};
 pub(super) const ONES: [u8; 256] = [1; 256];
 
 /// Symbols of one byte that are sorted by degree together: few enough for the first-level cache.
-const TOGETHER: usize = 512;
+const TOGETHER: usize = 1 << SYMBOL_BITS;
 
-/// Where the neighbours of a symbol were drawn, which symbol of its group it is, and its degree.
-#[derive(Clone, Copy, Default)]
-struct Span {
-    at: u32,
-    symbol: u16,
-    degree: u8,
-}
+/// Bits of a symbol's place in its group; the bits above say where its neighbours were drawn, counted
+/// from the first output of the group.
+const SYMBOL_BITS: u32 = 9;
 
 /// A block on the sending side.
 #[derive(Debug)]
@@ -43,6 +39,7 @@ impl Encoder {
         source.resize(code.n().max(if size == 1 { 65_536 } else { 0 }) * size, 0);
         let (messages, checks) = source[..code.n() * size].split_at_mut(expected);
         if size == 1 {
+            let messages = messages.iter().copied();
             code.0.precode.add_bytes(messages, checks);
         } else {
             for (check, out) in checks.chunks_exact_mut(size).enumerate() {
@@ -69,8 +66,8 @@ impl Encoder {
         let draws = &mut workspace.draws;
         let expected = (out.len() / size) as f64 * (1.0 + degrees.mean());
         draws.restart(state, expected as usize);
-        if size == 1 && form.is_packed() {
-            return self.write_bytes(draws, out);
+        if size == 1 && draws.has_degrees(form) {
+            return self.write_bytes(draws, &mut workspace.classes, out);
         }
         let mut at = 0;
         for symbol in out.chunks_exact_mut(size) {
@@ -84,46 +81,40 @@ impl Encoder {
 
     /// Symbols of one byte, sorted by degree before they are summed: a processor foresees loops of
     /// one length.
-    fn write_bytes(&self, draws: &mut Draws, out: &mut [u8]) {
+    fn write_bytes(&self, draws: &mut Draws, classes: &mut Vec<u32>, out: &mut [u8]) {
         let Some(symbols) = self.symbols.first_chunk::<{ MAX_INTERMEDIATE as usize }>() else {
             return;
         };
         let Tables { degrees, form, .. } = &*self.code.0;
-        let mut at = 0;
+        let degrees = degrees.degrees();
+        if classes.len() < degrees.len() * TOGETHER {
+            classes.resize(degrees.len() * TOGETHER, 0);
+        }
+        let mut first = 0;
         for out in out.chunks_mut(TOGETHER) {
-            let mut drawn = [Span::default(); TOGETHER];
-            let mut next = [0u16; 256];
-            for (symbol, span) in drawn[..out.len()].iter_mut().enumerate() {
+            let mut ends = [0u32; 256];
+            for (class, &degree) in degrees.iter().enumerate() {
+                ends[degree as usize] = (class * TOGETHER) as u32;
+            }
+            let (mut at, mut symbol) = (first, 0);
+            while symbol < out.len() {
                 draws.reserve(at + 1, form);
-                let degree = draws.degrees()[at];
-                next[usize::from(degree)] += 1;
-                *span = Span {
-                    at: at as u32 + 1,
-                    symbol: symbol as u16,
-                    degree,
-                };
-                at += 1 + usize::from(degree);
+                let drawn = draws.degrees();
+                while symbol < out.len() && at < drawn.len() {
+                    let end = &mut ends[usize::from(drawn[at])];
+                    classes[*end as usize] = ((at - first) << SYMBOL_BITS | symbol) as u32;
+                    *end += 1;
+                    at += 1 + usize::from(drawn[at]);
+                    symbol += 1;
+                }
             }
             draws.reserve(at, form);
-            let numbers = draws.numbers();
-            let mut sum = 0;
-            for &degree in degrees.degrees() {
-                let count = &mut next[degree as usize];
-                sum += *count;
-                *count = sum - *count;
+            let numbers = &draws.numbers()[first..at];
+            for (class, &degree) in degrees.iter().enumerate() {
+                let class = &classes[class * TOGETHER..ends[degree as usize] as usize];
+                sum_class(symbols, numbers, class, degree as usize, out);
             }
-            let mut sorted = [Span::default(); TOGETHER];
-            for &span in &drawn[..out.len()] {
-                let at = &mut next[usize::from(span.degree)];
-                sorted[usize::from(*at)] = span;
-                *at += 1;
-            }
-            let mut from = 0;
-            for &degree in degrees.degrees() {
-                let end = usize::from(next[degree as usize]);
-                sum_class(symbols, numbers, &sorted[from..end], degree as usize, out);
-                from = end;
-            }
+            first = at;
         }
     }
 
@@ -150,7 +141,7 @@ impl Encoder {
 fn sum_class(
     symbols: &[u8; 65_536],
     numbers: &[u16],
-    class: &[Span],
+    class: &[u32],
     degree: usize,
     out: &mut [u8],
 ) {
@@ -163,10 +154,11 @@ fn sum_class(
         8 => sum_exactly::<8>(symbols, numbers, class, out),
         9 => sum_exactly::<9>(symbols, numbers, class, out),
         19 => sum_exactly::<19>(symbols, numbers, class, out),
+        65 => sum_exactly::<65>(symbols, numbers, class, out),
         _ => {
-            for span in class {
-                let numbers = &numbers[span.at as usize..][..degree];
-                out[usize::from(span.symbol)] = gather(symbols, numbers);
+            for &entry in class {
+                let (at, symbol) = place(entry);
+                out[symbol] = gather(symbols, &numbers[at + 1..][..degree]);
             }
         }
     }
@@ -177,13 +169,20 @@ fn sum_class(
 fn sum_exactly<const D: usize>(
     symbols: &[u8; 65_536],
     numbers: &[u16],
-    class: &[Span],
+    class: &[u32],
     out: &mut [u8],
 ) {
-    for span in class {
-        let numbers: Option<&[u16; D]> = numbers[span.at as usize..].first_chunk();
-        out[usize::from(span.symbol)] = numbers.map_or(0, |numbers| gather(symbols, numbers));
+    for &entry in class {
+        let (at, symbol) = place(entry);
+        let numbers: Option<&[u16; D]> = numbers[at + 1..].first_chunk();
+        out[symbol] = numbers.map_or(0, |numbers| gather(symbols, numbers));
     }
+}
+
+/// Which output of its group drew the degree of a symbol, and its place in the group.
+#[inline(always)]
+fn place(entry: u32) -> (usize, usize) {
+    ((entry >> SYMBOL_BITS) as usize, entry as usize % TOGETHER)
 }
 
 #[inline(always)]

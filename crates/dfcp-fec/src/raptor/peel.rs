@@ -12,7 +12,7 @@
 use super::rows::System;
 
 /// Degrees up to which rows join in each stage; the last stage has the check nodes too.
-const STAGES: [u32; 3] = [9, 30, u32::MAX];
+const STAGES: [u32; 4] = [5, 9, 30, u32::MAX];
 
 /// End of a list.
 const NONE: u32 = u32::MAX;
@@ -26,6 +26,9 @@ const UNKNOWN: u16 = 0x100;
 
 /// Rows worked off together: the processor waits for their memory once, not one after the other.
 const BATCH: usize = 32;
+
+/// Rows whose symbols' places are fetched ahead of the row at hand.
+const AHEAD: usize = 24;
 
 /// Rows of a symbol that are kept in its own place; most have no more.
 const SLOTS: usize = 7;
@@ -100,6 +103,20 @@ impl Word for u64 {
     }
 }
 
+/// Fetches what will be read or written soon.
+#[inline(always)]
+#[allow(unsafe_code)]
+fn prefetch<T>(at: &T) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch reads nothing, and every x86-64 has it.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(at).cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = at;
+}
+
 /// Puts `row` into the list of `v`.
 #[cold]
 fn link(heads: &mut [u32], links: &mut Vec<Link>, v: u16, row: u32) {
@@ -139,7 +156,7 @@ pub(super) struct Peel<W> {
     back: usize,
     /// Unknown symbols of a row that joins.
     unknown: Vec<u16>,
-    /// Values by symbol, zero if unknown, for the check nodes' sums.
+    /// Sums of known symbols by check node.
     values: Vec<u8>,
     /// Which symbol was found from which row, in order.
     found: Vec<Found>,
@@ -206,6 +223,11 @@ impl<W: Word> Peel<W> {
         let places = &mut self.places[..];
         // Rows that 16 bits name; the others do not fit a place.
         for row in 0..end.min(1 << 16) {
+            if row + AHEAD < end {
+                for &v in system.rows.neighbours(row + AHEAD) {
+                    prefetch(&places[usize::from(v)]);
+                }
+            }
             let neighbours = system.rows.neighbours(row);
             let mut numbers = 0;
             for &v in neighbours {
@@ -261,17 +283,15 @@ impl<W: Word> Peel<W> {
         let (precode, first) = (&system.code.0.precode, system.rows.len());
         let k = system.code.k();
         self.values.clear();
+        self.values.resize(precode.checks(), 0);
         if !system.bytes.is_empty() {
-            self.values
-                .extend(self.cells.iter().map(|&cell| cell as u8));
+            let (messages, checks) = self.cells.split_at(k);
+            let own = self.values.iter_mut().zip(checks);
+            own.for_each(|(value, cell)| *value = *cell as u8);
+            precode.add_bytes(messages.iter().map(|&cell| cell as u8), &mut self.values);
         }
-        for check in 0..precode.checks() {
-            let known = precode.nodes(check).iter();
-            let sum = match self.values.is_empty() {
-                true => 0,
-                false => known.fold(0, |sum, &v| sum ^ self.values[usize::from(v)]),
-            };
-            self.rows[first + check] = W::new(key(0, sum), 0);
+        for (row, &sum) in self.rows[first..].iter_mut().zip(&self.values) {
+            *row = W::new(key(0, sum), 0);
         }
         for v in 0..self.cells.len() as u32 {
             if self.cells[v as usize] != UNKNOWN {

@@ -90,7 +90,7 @@ impl Precode {
 
     /// Adds message nodes of one byte to their check nodes: these stay in the first-level cache,
     /// and message nodes are read in order.
-    pub(super) fn add_bytes(&self, messages: &[u8], checks: &mut [u8]) {
+    pub(super) fn add_bytes(&self, messages: impl Iterator<Item = u8>, checks: &mut [u8]) {
         let mut add = |byte: u8, own: &[u16]| {
             for &check in own {
                 checks[usize::from(check)] ^= byte;
@@ -98,12 +98,12 @@ impl Precode {
         };
         if self.degree == 4 {
             let lists = self.checks.as_chunks::<4>().0;
-            let pairs = messages.iter().zip(lists);
-            pairs.for_each(|(&byte, list)| add(byte, list));
+            let pairs = messages.zip(lists);
+            pairs.for_each(|(byte, list)| add(byte, list));
         } else if self.degree > 0 {
             let lists = self.checks.chunks_exact(self.degree);
-            let pairs = messages.iter().zip(lists);
-            pairs.for_each(|(&byte, list)| add(byte, list));
+            let pairs = messages.zip(lists);
+            pairs.for_each(|(byte, list)| add(byte, list));
         }
     }
 

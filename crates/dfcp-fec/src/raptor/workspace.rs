@@ -16,6 +16,8 @@ const KEPT: usize = 2;
 pub(super) struct Workspace {
     pub(super) draws: Draws,
     pub(super) ids: Vec<u16>,
+    /// Symbols of a packet by degree.
+    pub(super) classes: Vec<u32>,
     pub(super) rows: Rows,
     /// One of these is used, as the code's degrees allow.
     pub(super) compact: Peel<u32>,
@@ -28,6 +30,7 @@ impl Workspace {
         size_of::<Self>()
             + self.draws.memory()
             + self.ids.capacity() * size_of::<u16>()
+            + self.classes.capacity() * size_of::<u32>()
             + self.rows.memory()
             + self.compact.memory()
             + self.wide.memory()
