@@ -2,7 +2,7 @@
 CARGO ?= cargo
 OUT   ?= docs/bench
 
-.PHONY: demo test bench bench-path bench-codes bench-loopback bench-sim bench-simulator fmt lint
+.PHONY: demo test bench bench-path bench-codes bench-loopback bench-sim bench-simulator bench-published fmt lint
 
 # Builds, then sends a real file between two real processes over a bad path; kernel TCP beside it.
 demo: toolchain
@@ -23,10 +23,11 @@ fmt:
 	$(CARGO) fmt --all
 
 # Raw results go to $(OUT); see docs/bench/README.md.
-bench: bench-codes bench-loopback bench-sim bench-simulator bench-path
+bench: bench-codes bench-loopback bench-sim bench-simulator bench-path bench-published
 
 bench-codes:
-	$(CARGO) bench --locked -p dfcp-fec --bench codes -- --json $(OUT)/codes.json
+	$(CARGO) bench --locked -p dfcp-fec --bench codes -- --json $(CURDIR)/$(OUT)/codes.json
+	$(CARGO) bench --locked -p dfcp-fec --bench raptor -- --json $(CURDIR)/$(OUT)/raptor.json
 
 bench-loopback:
 	$(CARGO) bench --locked -p dfcp --bench loopback -- --json $(CURDIR)/$(OUT)/loopback.json
@@ -42,6 +43,10 @@ bench-simulator:
 bench-path:
 	$(CARGO) build --release --locked -p dfcp-cli
 	./scripts/bench-path $(OUT)
+
+bench-published:
+	$(CARGO) build --release --locked -p dfcp-cli
+	./scripts/bench-published $(OUT)
 
 .PHONY: toolchain
 toolchain:

@@ -6,19 +6,25 @@ use dfcp_proto::wire::{Frame, FrameIter, Packet, TransportParams, emit_reset, em
 use dfcp_proto::{ChannelId, ChannelKind, Duration, Event, Instant};
 use dfcp_sim::{LinkConfig, Pair, PairConfig, Side};
 
+pub mod published;
+pub mod raptor;
+pub mod rate;
 pub mod raw;
 
 /// The body of a target.
 pub type Body = fn(&[u8]);
 
 /// A target by name, for the replay.
-pub const TARGETS: [(&str, Body); 6] = [
+pub const TARGETS: [(&str, Body); 9] = [
     ("packet", packet),
     ("frames", frames),
     ("params", params),
     ("datagrams", datagrams),
     ("sealed_frames", sealed_frames),
     ("decoder", decoder),
+    ("published", published::packets),
+    ("raptor", raptor::decoder),
+    ("rate", rate::feedback),
 ];
 
 /// Takes fields off the front of the input; zeros when it is used up.
@@ -33,10 +39,23 @@ impl<'a> Input<'a> {
         usize::from(self.byte()) << 8 | usize::from(self.byte())
     }
 
+    /// Eight bytes: small numbers as often as large ones.
+    fn wide(&mut self) -> u64 {
+        let shift = self.byte() % 64;
+        let mut bytes = [0; 8];
+        let given = self.bytes(8);
+        bytes[..given.len()].copy_from_slice(given);
+        u64::from_be_bytes(bytes) >> shift
+    }
+
     fn bytes(&mut self, n: usize) -> &'a [u8] {
         let (head, tail) = self.0.split_at(n.min(self.0.len()));
         self.0 = tail;
         head
+    }
+
+    fn word(&mut self) -> u32 {
+        (self.number() as u32) << 16 | self.number() as u32
     }
 
     fn is_empty(&self) -> bool {
@@ -270,7 +289,12 @@ fn read_everything(raw: &mut raw::RawClient, now: Instant, op: u8) {
 pub fn decoder(data: &[u8]) {
     let mut input = Input(data);
     let mode = input.byte();
-    let id = [SchemeId::Arq, SchemeId::Dense, SchemeId::RaptorQ][usize::from(mode >> 1 & 3) % 3];
+    let id = [
+        SchemeId::Arq,
+        SchemeId::Dense,
+        SchemeId::RaptorQ,
+        SchemeId::Raptor,
+    ][usize::from(mode >> 1 & 3)];
     let (k, size) = (u32::from(input.byte()) % 70, u16::from(input.byte()) % 40);
     let honest = mode & 1 == 1;
     let Ok(spec) = BlockSpec::new(k, size, u64::from(mode)) else {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::Path;
 use std::process::ExitCode;
 
-use dfcp::{ConnectionError, Error};
+use dfcp::{ConnectionError, Error, published};
 use serde::Serialize;
 
 /// Classes of failure; each is an exit code.
@@ -78,6 +78,7 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         match error {
             Error::Connection(error) => error.into(),
+            Error::Published(error) => error.into(),
             Error::Io(error) => error.into(),
             Error::SourceChanged(_) => Self::new(Kind::LocalIo, error.to_string()),
             _ => Self::new(Kind::Failure, error.to_string()),
@@ -98,6 +99,16 @@ impl From<ConnectionError> for Failure {
             }
             error => Self::new(kind, error.to_string()),
         }
+    }
+}
+
+impl From<published::Error> for Failure {
+    fn from(error: published::Error) -> Self {
+        let kind = match &error {
+            published::Error::Unreachable | published::Error::TimedOut => Kind::Unreachable,
+            _ => Kind::Failure,
+        };
+        Self::new(kind, error.to_string())
     }
 }
 

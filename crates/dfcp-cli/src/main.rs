@@ -8,6 +8,7 @@ mod known_hosts;
 mod meter;
 mod net;
 mod progress;
+mod published;
 mod report;
 mod session;
 mod sim;
@@ -29,7 +30,7 @@ enum Command {
     /// Sends files and directories to a receiver
     Send(Box<command::send::Args>),
     /// Receives files from senders
-    Recv(command::recv::Args),
+    Recv(Box<command::recv::Args>),
     /// Makes a key
     Keygen(command::keygen::Args),
     /// Shows a transfer over an emulated bad path on this machine
@@ -44,7 +45,7 @@ enum Command {
 fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Send(args) => command::send::run(*args),
-        Command::Recv(args) => command::recv::run(args),
+        Command::Recv(args) => command::recv::run(*args),
         Command::Keygen(args) => command::keygen::run(args),
         Command::Demo(args) => demo::run::run(args),
         Command::Sim(args) => sim::run(args),

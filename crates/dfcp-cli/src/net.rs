@@ -179,14 +179,18 @@ fn any_port(remote: IpAddr) -> SocketAddr {
 /// The address that other machines most likely reach this one at; sends nothing.
 pub fn own_address() -> Option<IpAddr> {
     // Documentation addresses (RFC 5737, RFC 3849): any that the default route leads to would do.
-    ["192.0.2.1:9", "[2001:db8::1]:9"]
-        .into_iter()
-        .find_map(|probe| {
-            let probe: SocketAddr = probe.parse().ok()?;
-            let socket = std::net::UdpSocket::bind(any_port(probe.ip())).ok()?;
-            socket.connect(probe).ok()?;
-            Some(socket.local_addr().ok()?.ip())
-        })
+    let anywhere = [
+        Ipv4Addr::new(192, 0, 2, 1).into(),
+        Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1).into(),
+    ];
+    anywhere.into_iter().find_map(own_address_towards)
+}
+
+/// The address that this machine would use towards `remote`; sends nothing.
+pub fn own_address_towards(remote: IpAddr) -> Option<IpAddr> {
+    let socket = std::net::UdpSocket::bind(any_port(remote)).ok()?;
+    socket.connect((remote, 9)).ok()?;
+    Some(socket.local_addr().ok()?.ip())
 }
 
 #[cfg(test)]

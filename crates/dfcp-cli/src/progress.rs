@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dfcp::Connection;
+use dfcp::published::Monitor;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tokio::task::AbortHandle;
 
@@ -38,6 +39,22 @@ impl Bar {
         remote: SocketAddr,
         meter: &Arc<Meter>,
     ) -> Self {
+        let connection = connection.clone();
+        Self::show(show, meter, move |bytes| cost(&connection, remote, bytes))
+    }
+
+    /// The same for a connection of DFCP as published.
+    pub fn start_published(show: Show, monitor: &Monitor, meter: &Arc<Meter>) -> Self {
+        let monitor = monitor.clone();
+        Self::show(show, meter, move |_| {
+            monitor.stats().map_or(String::new(), |stats| {
+                let rtt = stats.srtt.unwrap_or_default().as_secs_f64() * 1e3;
+                format!("rtt {rtt:.0} ms, loss {:.1} %", stats.loss * 100.0)
+            })
+        })
+    }
+
+    fn show(show: Show, meter: &Arc<Meter>, cost: impl Fn(u64) -> String + Send + 'static) -> Self {
         let wanted = match show {
             Show::Auto => std::io::stderr().is_terminal(),
             Show::Always => true,
@@ -52,14 +69,14 @@ impl Bar {
         if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style);
         }
-        let (connection, meter, shown) = (connection.clone(), meter.clone(), bar.clone());
+        let (meter, shown) = (meter.clone(), bar.clone());
         let task = tokio::spawn(async move {
             loop {
                 tokio::time::sleep(INTERVAL).await;
                 let bytes = meter.progress().bytes();
                 shown.set_length(meter.total());
                 shown.set_position(bytes);
-                shown.set_message(cost(&connection, remote, bytes));
+                shown.set_message(cost(bytes));
             }
         });
         Self(Some((task.abort_handle(), bar)))

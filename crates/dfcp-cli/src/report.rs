@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use dfcp::published::{Carrier, Monitor, Traffic};
 use dfcp::{Connection, ConnectionStats, SocketBuffers};
 use serde::Serialize;
 
@@ -63,6 +64,9 @@ pub struct Report {
     pub repair_symbols: u64,
     /// Symbols received that taught nothing.
     pub redundant_symbols: u64,
+    /// What only DFCP as published counts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub published: Option<Published>,
     /// Processor time of this process.
     pub cpu_seconds: f64,
     /// Socket buffers, if they are known.
@@ -82,6 +86,23 @@ pub struct Buffers {
     receive: usize,
     send: usize,
     shortfall: Option<String>,
+}
+
+/// Counters of a connection of DFCP as published.
+#[derive(Clone, Debug, Serialize)]
+pub struct Published {
+    /// Data packets sent.
+    data_packets: u64,
+    /// Of these, beyond the first pass over their block.
+    extra_packets: u64,
+    /// Blocks acknowledged by the peer.
+    blocks_acked: u64,
+    /// Blocks received.
+    blocks_received: u64,
+    /// Blocks that could not be decoded with the symbols that should suffice.
+    decode_failures: u64,
+    /// Data packets received for blocks already complete.
+    late_packets: u64,
 }
 
 /// A file that is not in place.
@@ -134,6 +155,40 @@ impl Report {
         self.source_symbols = stats.source_symbols_sent;
         self.repair_symbols = stats.repair_symbols_sent;
         self.redundant_symbols = stats.redundant_symbols;
+    }
+
+    /// Adds the figures of a connection of DFCP as published, and of its socket.
+    pub fn add_published(
+        &mut self,
+        remote: SocketAddr,
+        carrier: Carrier,
+        monitor: &Monitor,
+        traffic: Traffic,
+    ) {
+        let udp = match carrier {
+            Carrier::Udp => 0,
+            Carrier::Ip => 8,
+        };
+        let header = header_bytes(remote) - udp;
+        self.remote = Some(remote);
+        self.wire_bytes = traffic.bytes_sent + traffic.packets_sent * header;
+        self.wire_bytes_received = traffic.bytes_received + traffic.packets_received * header;
+        self.packets_sent = traffic.packets_sent;
+        self.packets_received = traffic.packets_received;
+        let Some(stats) = monitor.stats() else {
+            return;
+        };
+        self.loss = stats.loss;
+        self.packets_lost = (stats.loss * stats.data_packets as f64).round() as u64;
+        self.rtt_ms = stats.srtt.unwrap_or_default().as_secs_f64() * 1e3;
+        self.published = Some(Published {
+            data_packets: stats.data_packets,
+            extra_packets: stats.extra_packets,
+            blocks_acked: stats.blocks_acked,
+            blocks_received: stats.blocks_received,
+            decode_failures: stats.decode_failures,
+            late_packets: stats.late_packets,
+        });
     }
 
     /// Adds what became of the files.

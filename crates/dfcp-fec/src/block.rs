@@ -36,7 +36,8 @@ pub trait BlockEncoder: Send + Debug {
     /// The source block, K · T bytes.
     fn source(&self) -> &[u8];
 
-    /// Writes symbol `esi`, T bytes, to `out`: a copy below K, a repair symbol from K on.
+    /// Writes symbol `esi`, T bytes, to `out`: in systematic codes a copy below K, a repair symbol
+    /// from K on.
     ///
     /// # Errors
     /// [`FecError::Esi`] above 24 bits, [`FecError::SymbolLength`] unless `out` has T bytes.

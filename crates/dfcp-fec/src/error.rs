@@ -36,6 +36,15 @@ pub enum FecError {
     /// The encoding symbol ID has more than 24 bits.
     #[error("encoding symbol ID {0} has more than 24 bits")]
     Esi(u32),
+    /// A parameter of a code is outside its limits.
+    #[error("{0} is outside its limits")]
+    Parameter(&'static str),
+    /// A block holds as many symbols as it takes.
+    #[error("block full: it takes at most {limit} symbols")]
+    Full {
+        /// Most symbols.
+        limit: u32,
+    },
     /// No scheme has this number.
     #[error("unknown FEC scheme {0}")]
     UnknownScheme(u8),

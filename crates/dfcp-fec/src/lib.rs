@@ -1,12 +1,13 @@
-//! Erasure codes of `dfcp`: one interface, three schemes.
+//! Erasure codes of `dfcp`: one interface, four schemes.
 //!
 //! | scheme | K | repair symbol | for |
 //! |---|---|---|---|
 //! | [`SchemeId::Arq`] | 1 | the same bytes again | profiles without coding |
 //! | [`SchemeId::Dense`] | ≤ 256 | random combination over GF(256) | small blocks, rich feedback |
 //! | [`SchemeId::RaptorQ`] | ≤ 8192 | RFC 6330 | large blocks, poor feedback |
+//! | [`SchemeId::Raptor`] | ≤ 8192 | sum of few random symbols | DFCP as published |
 //!
-//! Every scheme is systematic: encoding symbol `ESI < K` is source symbol `ESI`, `ESI ≥ K` is a
+//! Every scheme but Raptor is systematic: encoding symbol `ESI < K` is source symbol `ESI`, `ESI ≥ K` is a
 //! repair symbol (terms of RFC 5052, RFC 6330 and RFC 8406). Both peers derive whatever a repair
 //! symbol needs from the block's seed and the ESI; `docs/spec/codes.md` says how, byte for byte.
 //!
@@ -20,6 +21,7 @@ mod block;
 mod dense;
 mod error;
 pub mod gf256;
+pub mod raptor;
 mod raptorq;
 mod spec;
 pub mod structural;
@@ -38,5 +40,6 @@ pub fn scheme(id: SchemeId) -> &'static dyn FecScheme {
         SchemeId::Arq => &ArqScheme,
         SchemeId::Dense => &DenseScheme::AUTO,
         SchemeId::RaptorQ => &RaptorQScheme,
+        SchemeId::Raptor => &raptor::RaptorScheme,
     }
 }

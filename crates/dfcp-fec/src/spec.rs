@@ -18,6 +18,8 @@ pub enum SchemeId {
     Dense = 1,
     /// RaptorQ, RFC 6330.
     RaptorQ = 2,
+    /// The Raptor code of DFCP as published: LDPC and LT.
+    Raptor = 3,
 }
 
 impl TryFrom<u8> for SchemeId {
@@ -28,6 +30,7 @@ impl TryFrom<u8> for SchemeId {
             0 => Ok(Self::Arq),
             1 => Ok(Self::Dense),
             2 => Ok(Self::RaptorQ),
+            3 => Ok(Self::Raptor),
             other => Err(FecError::UnknownScheme(other)),
         }
     }

@@ -2,8 +2,8 @@
 //! networks in which only sizes matter.
 //!
 //! Blocks have the geometry of real ones, but sources and symbols are empty: memory is O(K) for a
-//! block. ARQ and the dense code are the codes themselves, run on symbols of no bytes, so the rank
-//! is exact. RaptorQ goes by count, and differs from the code in one thing: whether N ≥ K received
+//! block. ARQ, the dense code and Raptor are the codes themselves, run on symbols of no bytes, so
+//! the verdict is exact. RaptorQ goes by count, and differs from the code in one thing: whether N ≥ K received
 //! symbols are enough is not computed but drawn, from (block seed, N), with the failure rate that
 //! the code was designed for: 1 % with K symbols, a hundredth of it with each further one.
 //!
@@ -13,6 +13,7 @@ use crate::arq::ArqScheme;
 use crate::block::{BlockDecoder, BlockEncoder, FecScheme, Push};
 use crate::dense::{DenseScheme, mix64};
 use crate::error::FecError;
+use crate::raptor::RaptorScheme;
 use crate::raptorq::{self, RaptorQScheme};
 use crate::spec::{BlockSpec, SchemeId};
 use crate::symbol_set::SymbolSet;
@@ -25,6 +26,7 @@ pub fn scheme(id: SchemeId) -> &'static dyn FecScheme {
         SchemeId::Arq => &Structural(ArqScheme),
         SchemeId::Dense => &Structural(DenseScheme::AUTO),
         SchemeId::RaptorQ => &Structural(Count),
+        SchemeId::Raptor => &Structural(RaptorScheme),
     }
 }
 

@@ -10,6 +10,7 @@ fn arrivals() -> impl Strategy<Value = (SchemeId, BlockSpec, Vec<u32>)> {
         (Just(SchemeId::Arq), Just(1u32)),
         (Just(SchemeId::Dense), prop_oneof![1u32..4, 1u32..=256]),
         (Just(SchemeId::RaptorQ), prop_oneof![1u32..20, 1u32..100]),
+        (Just(SchemeId::Raptor), prop_oneof![1u32..20, 1u32..300]),
     ];
     (geometry, 1u16..40, any::<u64>()).prop_flat_map(|((id, k), size, seed)| {
         let esi = prop_oneof![4 => 0..k * 2, 1 => 0..=MAX_ESI];

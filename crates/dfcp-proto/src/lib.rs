@@ -25,6 +25,7 @@ pub mod endpoint;
 pub mod feedback;
 pub mod packet;
 pub mod profile;
+pub mod published;
 pub mod rate;
 pub mod scheduler;
 pub mod time;

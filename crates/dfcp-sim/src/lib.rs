@@ -14,7 +14,8 @@
 //! - [`tcp`]: TCP senders and receivers;
 //! - [`random`]: seeded random streams, one for each component.
 //!
-//! And [`pair`]: two endpoints of the protocol core joined by two links, for tests of the core.
+//! And [`pair`] and [`published_pair`]: two endpoints of the protocol core joined by two links, for
+//! tests of the core.
 
 #![forbid(unsafe_code)]
 
@@ -23,6 +24,7 @@ pub mod link;
 pub mod metrics;
 pub mod packet;
 pub mod pair;
+pub mod published_pair;
 pub mod queue;
 pub mod random;
 pub mod report;
@@ -34,6 +36,7 @@ pub mod topology;
 pub use link::{Datagram, Link, LinkConfig, LinkConfigError, LinkRate, LinkStats, LossModel};
 pub use packet::{DropCause, Ecn, FlowId, Queued};
 pub use pair::{ObjectTransfer, Pair, PairConfig, Side};
+pub use published_pair::{PublishedPair, PublishedPairConfig, PublishedTransfer};
 pub use queue::{Limit, QueueConfig};
 pub use random::{Random, Seed};
 pub use run::{build, run, run_observed};

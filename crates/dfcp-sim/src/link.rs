@@ -108,14 +108,19 @@ impl<P: Packet + Clone> Link<P> {
     /// packets already past it keep their times, and queued ones stay even beyond a new limit.
     /// The queue discipline does not change.
     pub fn set_config(&mut self, now: Instant, config: LinkConfig) {
-        self.advance(now, &mut ());
+        self.set_config_with(now, config, &mut ());
+    }
+
+    /// As [`Self::set_config`], and `fate` hears of what does not just pass.
+    pub fn set_config_with(&mut self, now: Instant, config: LinkConfig, fate: &mut impl Fate<P>) {
+        self.advance(now, fate);
         self.transmitter.set_rate(self.now, config.rate.clone());
         self.loss.set_model(config.loss.clone());
         self.queue.set_limit(config.queue.limit);
         self.delay = nanos(config.delay);
         self.impaired = config.is_impaired();
         self.config = config;
-        self.advance(now, &mut ());
+        self.advance(now, fate);
     }
 
     /// Hands a packet to the link at `now`; a full queue drops it.
@@ -201,6 +206,18 @@ impl<P: Packet + Clone> Link<P> {
         Some((delivered.at, delivered.packet))
     }
 
+    /// Does what is due at or before `now` short of delivering.
+    #[inline]
+    pub fn run(&mut self, now: Instant, fate: &mut impl Fate<P>) {
+        self.advance(now, fate);
+    }
+
+    /// When the packet in the transmitter will have left it.
+    #[inline]
+    pub fn next_departure(&self) -> Option<Instant> {
+        self.transmitter.finish()
+    }
+
     /// The standing queue: how long a packet that arrives at `now` waits for the transmitter, if
     /// all that is queued goes first.
     pub fn queue_delay(&self, now: Instant) -> Duration {
@@ -284,6 +301,7 @@ impl<P: Packet + Clone> Link<P> {
     /// Lets a packet that left the transmitter at `departed` be lost, or go on.
     #[inline]
     fn propagate(&mut self, sent: Queued<P>, departed: Instant, fate: &mut impl Fate<P>) {
+        fate.departed(&sent.packet);
         if self.loss.lose() {
             self.stats.drops.count(DropCause::Loss);
             return fate.dropped(sent.packet, DropCause::Loss);

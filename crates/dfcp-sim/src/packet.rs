@@ -3,6 +3,7 @@
 use std::ops::Sub;
 
 use dfcp_proto::Duration;
+pub use dfcp_proto::published::Priority;
 
 /// A packet that links and queue disciplines can carry.
 pub trait Packet {
@@ -14,6 +15,11 @@ pub trait Packet {
 
     /// The ECN codepoint.
     fn ecn(&self) -> Ecn;
+
+    /// Whether it may overtake data.
+    fn priority(&self) -> Priority {
+        Priority::Data
+    }
 
     /// Sets the codepoint "congestion experienced".
     fn mark_ce(&mut self);
@@ -122,6 +128,11 @@ pub trait Fate<P> {
     /// The packet ends here.
     fn dropped(&mut self, packet: P, cause: DropCause) {
         let _ = (packet, cause);
+    }
+
+    /// The packet left the transmitter.
+    fn departed(&mut self, packet: &P) {
+        let _ = packet;
     }
 
     /// There are two of this packet from here on.

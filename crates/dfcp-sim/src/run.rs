@@ -1,15 +1,20 @@
 //! Runs a scenario: builds its network, lets time pass, reports what was measured.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use dfcp_proto::{Duration, Instant, Profile, TransportConfig};
+use dfcp_proto::published::{self, Carrier, Redundancy};
+use dfcp_proto::rate::MaxRate;
+use dfcp_proto::{Duration, Instant, Payload, Profile, TransportConfig};
 
 use crate::engine::{
-    DfcpConfig, FlowConfig, LinkId, Network, NetworkError, Observer, Simulation, Traffic,
+    ControllerConfig, DfcpConfig, DfcpPayload, FlowConfig, LinkId, Network, NetworkError, Observer,
+    Pace, PublishedConfig, Simulation, Traffic,
 };
 use crate::report::RunReport;
 use crate::scenario::{
-    ControlSpec, DfcpSpec, EndSpec, LinkIndex, LinkSpec, ProfileSpec, ProtocolSpec, Scenario,
+    ControlLaw, DfcpSpec, EndSpec, LinkIndex, LinkSpec, ProfileSpec, ProtocolSpec, PublishedSpec,
+    Scenario,
 };
 
 mod measure;
@@ -87,6 +92,13 @@ pub fn build(scenario: &Scenario) -> Result<Simulation, NetworkError> {
         let link = LinkId(change.link.0 as u32);
         network.change_link(change.at, link, change.config.clone());
     }
+    if let Some(controller) = &scenario.controller {
+        network.control(ControllerConfig {
+            response: controller.response,
+            error: controller.error,
+            weights: classes.weights.values().copied().collect(),
+        });
+    }
     if !scenario.run.warmup.is_zero() {
         network.warm_up_until(Instant::ZERO + scenario.run.warmup);
     }
@@ -144,6 +156,7 @@ fn traffic(protocol: &ProtocolSpec) -> Traffic {
         ProtocolSpec::Tcp(tcp) => Traffic::Tcp(tcp.clone()),
         ProtocolSpec::Udp(udp) => Traffic::Udp(udp.clone()),
         ProtocolSpec::Dfcp(spec) => Traffic::Dfcp(Box::new(dfcp(spec))),
+        ProtocolSpec::Published(spec) => Traffic::Published(Box::new(published(spec))),
     }
 }
 
@@ -153,11 +166,10 @@ fn dfcp(spec: &DfcpSpec) -> DfcpConfig {
     };
     let scheme = spec.code.unwrap_or(profile.scheme);
     profile = profile.with_scheme(scheme, spec.block_symbols.unwrap_or(0));
-    profile = match spec.control {
-        ControlSpec::Profile => profile,
-        ControlSpec::Fixed(rate) => profile.with_fixed_rate(rate),
-        ControlSpec::LineRate => profile.with_max_rate(),
-    };
+    let control = spec.control;
+    if control.law != ControlLaw::Profile {
+        profile = profile.with_rate(move || control.controller().unwrap_or(Box::new(MaxRate)));
+    }
     let block_symbols = profile.block_symbols;
     let transport = TransportConfig::default()
         .profile(profile)
@@ -170,6 +182,48 @@ fn dfcp(spec: &DfcpSpec) -> DfcpConfig {
         block_symbols,
         payload: spec.payload,
         coding_rate: spec.coding_rate,
+        pace: pace(spec.control.law),
+    }
+}
+
+fn pace(law: ControlLaw) -> Pace {
+    match law {
+        ControlLaw::LineRate => Pace::FirstLink,
+        ControlLaw::Ordered => Pace::Orders,
+        _ => Pace::Own,
+    }
+}
+
+fn published(spec: &PublishedSpec) -> PublishedConfig {
+    let mut config = published::Config::default();
+    config.code = spec.code();
+    config.completion = spec.completion;
+    config.last_packet = spec.last_packet;
+    config.window = spec.window;
+    config.redundancy = Redundancy {
+        epsilon: spec.redundancy,
+        sending: spec.sending,
+    };
+    config.acknowledge = spec.acknowledge;
+    config.moment = spec.moment;
+    config.encoding = spec.encoding;
+    config.decoding = spec.decoding;
+    config.payload = match spec.payload {
+        DfcpPayload::Virtual => Payload::Virtual,
+        DfcpPayload::Real => Payload::Real,
+    };
+    config.carrier = Carrier::Ip;
+    config.mtu = spec.mtu.unwrap_or(config.mtu);
+    // The window alone limits what is on its way.
+    let window = u64::from(spec.window) * u64::from(spec.block);
+    config.send_buffer = window + u64::from(spec.block);
+    config.receive_budget = u64::MAX;
+    let control = spec.control;
+    config.rate = Arc::new(move || control.controller().unwrap_or(Box::new(MaxRate)));
+    PublishedConfig {
+        client: config.clone(),
+        server: config,
+        pace: pace(control.law),
     }
 }
 

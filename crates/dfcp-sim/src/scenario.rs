@@ -1,7 +1,7 @@
 //! Scenario files: TOML in, validated plain data out.
 //!
 //! A file says what the network is (`[topology]`, `[link.…]`), who sends (`[[flow]]` with `[tcp]`,
-//! `[dfcp]`, `[udp]`), what changes when (`[[change]]`), how long and with which seed (`[run]`),
+//! `[dfcp]`, `[published]`, `[udp]`), what changes when (`[[change]]`), how long and with which seed (`[run]`),
 //! and what is varied (`[sweep]`). The examples in `scenarios/` show every part. Quantities are
 //! strings with units; a link's `framing` states at which layer its rate counts bytes.
 //!
@@ -13,6 +13,7 @@
 //! [`Scenario::to_toml_with_defaults`] writes reads back as the same scenario.
 
 mod build;
+mod control;
 mod document;
 mod fields;
 mod flows;
@@ -20,12 +21,14 @@ mod model;
 mod network;
 mod route;
 mod settings;
+mod settle;
 mod sweep;
 #[cfg(test)]
 mod tests;
 mod tree;
 mod units;
 
+pub use control::{ControlLaw, ControlSpec};
 pub use document::Document;
 pub use model::*;
 pub use sweep::{Parameter, Point, Sweep};
@@ -46,6 +49,8 @@ pub struct Scenario {
     pub links: Vec<LinkSpec>,
     /// Flows in the order of the file.
     pub flows: Vec<FlowSpec>,
+    /// What orders rates to flows that listen.
+    pub controller: Option<ControllerSpec>,
     /// Scheduled changes in order of time.
     pub changes: Vec<ChangeSpec>,
     canonical: String,

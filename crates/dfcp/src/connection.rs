@@ -1,5 +1,6 @@
 //! Connections: streams, objects, statistics, the end.
 
+use crate::driver::Core;
 use crate::error::Error;
 use crate::object::IncomingObject;
 use crate::shared::{ConnectionState, Shared};
@@ -178,7 +179,7 @@ impl Connection {
         if let Some((connection, _)) = state.get(self.handle) {
             connection.close(now, code, reason);
         }
-        state.collect();
+        state.collect(now);
         drop(state);
         self.shared.wake.notify_one();
     }

@@ -3,7 +3,7 @@
 use crate::connection::Connection;
 use crate::error::Error;
 use crate::shared::{ConnectionState, Shared};
-use crate::socket::{Socket, SocketBuffers};
+use crate::socket::{Layer, Socket, SocketBuffers};
 use dfcp_proto::{CloseCode, PublicKey, ServerConfig, StaticKey, TransportConfig};
 use std::fmt;
 use std::future::poll_fn;
@@ -96,7 +96,7 @@ pub type Incoming = Connection;
 impl Endpoint {
     /// Binds the socket and starts the driver task; call within a tokio runtime.
     pub fn bind(config: EndpointConfig) -> Result<Self, Error> {
-        let socket = Socket::bind(config.bind)?;
+        let socket = Socket::bind(Layer::Udp, config.bind)?;
         let transport = Arc::new(config.transport);
         let server = config.server.then(|| ServerConfig {
             transport: transport.clone(),

@@ -1,6 +1,6 @@
 //! What can go wrong.
 
-use dfcp_proto::{ChannelError, ConnectionError};
+use dfcp_proto::{ChannelError, ConnectionError, published};
 use std::io;
 
 /// An error of the library.
@@ -10,6 +10,9 @@ pub enum Error {
     /// The connection is over.
     #[error(transparent)]
     Connection(#[from] ConnectionError),
+    /// A connection of DFCP as published is over, or refused.
+    #[error(transparent)]
+    Published(#[from] published::Error),
     /// The peer ended the stream or object early.
     #[error("ended early by the peer (code {0})")]
     Reset(u64),
@@ -44,6 +47,10 @@ impl From<Error> for io::Error {
             Error::Connection(ConnectionError::TimedOut | ConnectionError::Unreachable) => {
                 io::ErrorKind::TimedOut
             }
+            Error::Published(published::Error::TimedOut | published::Error::Unreachable) => {
+                io::ErrorKind::TimedOut
+            }
+            Error::Published(published::Error::Reset) => io::ErrorKind::ConnectionReset,
             Error::Connection(_) => io::ErrorKind::ConnectionAborted,
             _ => io::ErrorKind::BrokenPipe,
         };

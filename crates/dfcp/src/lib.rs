@@ -29,6 +29,7 @@ mod driver;
 mod endpoint;
 mod error;
 mod object;
+pub mod published;
 mod shared;
 mod socket;
 mod stream;

@@ -33,7 +33,8 @@ impl Progress {
         self.0.load(Ordering::Relaxed)
     }
 
-    fn add(&self, bytes: u64) {
+    /// Counts bytes that were moved by other means.
+    pub fn add(&self, bytes: u64) {
         self.0.fetch_add(bytes, Ordering::Relaxed);
     }
 }

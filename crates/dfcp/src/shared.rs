@@ -1,9 +1,12 @@
 //! State that handles and driver share, behind one lock: the core, and who waits for what.
 
+use crate::driver::Core;
+use crate::socket::{Batch, Class};
 use dfcp_proto::{
     ChannelId, Connection, ConnectionError, ConnectionHandle, Endpoint, Event, Instant, PublicKey,
 };
 use std::collections::{HashMap, VecDeque};
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 use tokio::sync::Notify;
@@ -117,8 +120,33 @@ impl State {
         ))
     }
 
-    /// Moves accepted connections and events out of the core and wakes who waits for them.
-    pub(crate) fn collect(&mut self) {
+    /// A handle of the connection went; the last one closes it.
+    pub(crate) fn release(&mut self, now: Instant, handle: ConnectionHandle) {
+        if let Some((connection, state)) = self.get(handle) {
+            state.handles = state.handles.saturating_sub(1);
+            if state.handles == 0 {
+                connection.close(now, dfcp_proto::CloseCode::NO_ERROR, "");
+            }
+        }
+    }
+}
+
+impl Core for State {
+    fn receive(&mut self, now: Instant, remote: SocketAddr, ecn: u8, packet: &mut [u8]) {
+        let Some(handle) = self.core.handle_datagram(now, remote, ecn, packet) else {
+            return;
+        };
+        let Some(connection) = self.core.connection(handle) else {
+            return;
+        };
+        // Dense blocks solve in microseconds: not worth another thread.
+        while let Some(mut job) = connection.take_solve_job() {
+            job.run();
+            connection.finish_solve(now, job);
+        }
+    }
+
+    fn collect(&mut self, _now: Instant) {
         while let Some(handle) = self.core.accept() {
             self.connections.entry(handle).or_default();
             self.accepted.push_back(handle);
@@ -150,46 +178,59 @@ impl State {
         }
     }
 
-    /// A handle of the connection went; the last one closes it.
-    pub(crate) fn release(&mut self, now: Instant, handle: ConnectionHandle) {
-        if let Some((connection, state)) = self.get(handle) {
-            state.handles = state.handles.saturating_sub(1);
-            if state.handles == 0 {
-                connection.close(now, dfcp_proto::CloseCode::NO_ERROR, "");
-            }
+    fn transmit(&mut self, now: Instant, max_segments: usize, out: &mut Vec<u8>) -> Option<Batch> {
+        self.core.handle_timeout(now);
+        let next = self.core.poll_transmit(now, max_segments, out)?;
+        Some(Batch {
+            destination: next.destination,
+            ecn: next.ecn,
+            segment_size: next.segment_size,
+            class: Class::Default,
+        })
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.core.poll_timeout().map(|(time, _)| time)
+    }
+
+    fn is_over(&self) -> bool {
+        self.closing && self.connections.is_empty()
+    }
+
+    fn end(&mut self, reason: std::io::ErrorKind) {
+        self.ended = Some(reason);
+        self.accepting.wake();
+        self.idle.wake();
+        for connection in self.connections.values_mut() {
+            connection.waiting.wake();
+            connection.writers.wake();
+            connection
+                .channels
+                .values_mut()
+                .for_each(|c| c.waiting.wake());
         }
     }
 }
 
 /// Shared by an endpoint, its connections and its driver.
 #[derive(Debug)]
-pub(crate) struct Shared {
-    state: Mutex<State>,
+pub(crate) struct Shared<C = State> {
+    state: Mutex<C>,
     /// Tells the driver that there is something to do.
     pub(crate) wake: Notify,
     epoch: std::time::Instant,
 }
 
-impl Shared {
-    pub(crate) fn new(core: Endpoint) -> Arc<Self> {
-        let state = State {
-            core,
-            connections: HashMap::new(),
-            accepted: VecDeque::new(),
-            accepting: WaitList::default(),
-            closing: false,
-            ended: None,
-            idle: WaitList::default(),
-        };
-        let wake = Notify::new();
+impl<C> Shared<C> {
+    pub(crate) fn with(state: C) -> Arc<Self> {
         Arc::new(Self {
             state: Mutex::new(state),
-            wake,
+            wake: Notify::new(),
             epoch: std::time::Instant::now(),
         })
     }
 
-    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, C> {
         // A panic while holding the lock is a bug; going on with the state is the lesser evil.
         self.state
             .lock()
@@ -199,6 +240,20 @@ impl Shared {
     /// The core's clock, shared by everyone.
     pub(crate) fn now(&self) -> Instant {
         Instant::from_nanos(self.epoch.elapsed().as_nanos() as u64 + 1_000_000_000)
+    }
+}
+
+impl Shared {
+    pub(crate) fn new(core: Endpoint) -> Arc<Self> {
+        Self::with(State {
+            core,
+            connections: HashMap::new(),
+            accepted: VecDeque::new(),
+            accepting: WaitList::default(),
+            closing: false,
+            ended: None,
+            idle: WaitList::default(),
+        })
     }
 
     /// Runs `poll` on a connection under the lock until it is ready; `poll` registers itself with
@@ -221,7 +276,7 @@ impl Shared {
             return Poll::Ready(Err(crate::Error::EndpointClosed));
         };
         let result = poll(now, connection, ours);
-        state.collect();
+        state.collect(now);
         drop(state);
         self.wake.notify_one();
         result

@@ -1,6 +1,6 @@
-//! A UDP socket with large buffers, segmentation offload and batched receives.
+//! A UDP or raw IP socket with large buffers and batched receives, over UDP with segmentation
+//! offload too.
 
-use dfcp_proto::Transmit;
 use quinn_udp::{BATCH_SIZE, EcnCodepoint, RecvMeta, UdpSockRef, UdpSocketState};
 use std::io::{self, IoSliceMut};
 use std::net::SocketAddr;
@@ -38,9 +38,54 @@ const REQUESTED_BUFFER: usize = 4 << 20;
 /// Largest UDP payload; with GRO one buffer may hold many datagrams up to this.
 const BUFFER_LEN: usize = 65_536;
 
+/// Protocol number of raw IP packets: one of two for experiments (RFC 3692, §2.1).
+const EXPERIMENTAL: i32 = 253;
+/// Class selector 6, network control (RFC 4594, §3.1), where the traffic class has it.
+#[cfg(target_os = "linux")]
+const CONTROL_CLASS: u8 = 48 << 2;
+
+/// What a socket's packets travel in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Layer {
+    Udp,
+    /// IP packets; the socket's own addresses and those of its peers have no ports.
+    Ip,
+}
+
+/// Whether packets ask the network to let them pass first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Class {
+    Default,
+    Control,
+}
+
+/// Packets for one system call.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Batch {
+    pub(crate) destination: SocketAddr,
+    /// ECN codepoint for the IP header.
+    pub(crate) ecn: u8,
+    /// If set, the bytes are several packets of this size (the last may be shorter).
+    pub(crate) segment_size: Option<usize>,
+    pub(crate) class: Class,
+}
+
+/// What became of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sent {
+    /// It left, or the network refuses it: that is a loss, and losses are what the protocol is
+    /// for.
+    Gone,
+    /// It is larger than the interface takes.
+    TooLarge,
+    /// Not yet: the socket's buffer is full.
+    Blocked,
+}
+
 /// See the module's text.
 #[derive(Debug)]
 pub(crate) struct Socket {
+    layer: Layer,
     io: tokio::net::UdpSocket,
     state: UdpSocketState,
     pub(crate) buffers: SocketBuffers,
@@ -48,11 +93,19 @@ pub(crate) struct Socket {
 }
 
 impl Socket {
-    /// Binds to `address` (within a tokio runtime).
-    pub(crate) fn bind(address: SocketAddr) -> io::Result<Self> {
+    /// Binds to `address` (within a tokio runtime); over IP its port is of no meaning.
+    pub(crate) fn bind(layer: Layer, mut address: SocketAddr) -> io::Result<Self> {
         let domain = socket2::Domain::for_address(address);
-        let socket =
-            socket2::Socket::new(domain, socket2::Type::DGRAM, Some(socket2::Protocol::UDP))?;
+        let socket = match layer {
+            Layer::Udp => {
+                socket2::Socket::new(domain, socket2::Type::DGRAM, Some(socket2::Protocol::UDP))?
+            }
+            Layer::Ip => {
+                address.set_port(0);
+                socket2::Socket::new(domain, socket2::Type::RAW, Some(EXPERIMENTAL.into()))
+                    .map_err(explain_raw)?
+            }
+        };
         if address.is_ipv6() && address.ip().is_unspecified() {
             // One socket for both families, where the system can.
             let _ = socket.set_only_v6(false);
@@ -80,6 +133,7 @@ impl Socket {
         let io = tokio::net::UdpSocket::from_std(std_socket)?;
         let receive = vec![0; BATCH_SIZE * BUFFER_LEN];
         Ok(Self {
+            layer,
             io,
             state,
             buffers,
@@ -93,26 +147,60 @@ impl Socket {
 
     /// Most datagrams that one send call takes.
     pub(crate) fn max_segments(&self) -> usize {
-        self.state.max_gso_segments()
+        match self.layer {
+            Layer::Udp => self.state.max_gso_segments(),
+            Layer::Ip => 1,
+        }
     }
 
-    /// Sends; `Ok(false)` if the socket's buffer is full. Errors of the network are losses, and
-    /// losses are what the protocol is for.
-    pub(crate) fn try_send(&self, transmit: &Transmit, contents: &[u8]) -> io::Result<bool> {
-        let message = quinn_udp::Transmit {
-            destination: transmit.destination,
-            ecn: EcnCodepoint::from_bits(transmit.ecn),
-            contents,
-            segment_size: transmit.segment_size,
-            src_ip: None,
-        };
-        let sent = self.io.try_io(Interest::WRITABLE, || {
-            self.state.try_send(UdpSockRef::from(&self.io), &message)
+    /// Sends without waiting.
+    pub(crate) fn try_send(&self, batch: &Batch, contents: &[u8]) -> Sent {
+        let sent = self.io.try_io(Interest::WRITABLE, || match batch.class {
+            Class::Default => self.send_default(batch, contents),
+            Class::Control => self.send_control(batch, contents),
         });
         match sent {
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(false),
-            _ => Ok(true),
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => Sent::Blocked,
+            Err(e) if quinn_udp::is_msg_size_err(&e) => Sent::TooLarge,
+            _ => Sent::Gone,
         }
+    }
+
+    fn send_default(&self, batch: &Batch, contents: &[u8]) -> io::Result<()> {
+        let message = quinn_udp::Transmit {
+            destination: batch.destination,
+            ecn: EcnCodepoint::from_bits(batch.ecn),
+            contents,
+            segment_size: batch.segment_size,
+            src_ip: None,
+        };
+        self.state.try_send(UdpSockRef::from(&self.io), &message)
+    }
+
+    /// Control packets are few: each is sent by itself, with a traffic class that `quinn_udp`
+    /// cannot set. If the buffer fills up amid a batch, all of it is sent again.
+    #[cfg(target_os = "linux")]
+    fn send_control(&self, batch: &Batch, contents: &[u8]) -> io::Result<()> {
+        use nix::sys::socket::{ControlMessage, MsgFlags, SockaddrStorage, sendmsg};
+        use std::os::fd::AsRawFd;
+        let destination = SockaddrStorage::from(batch.destination);
+        let class = CONTROL_CLASS | batch.ecn;
+        let wide = i32::from(class);
+        let control = match batch.destination.ip().to_canonical().is_ipv4() {
+            true => ControlMessage::Ipv4Tos(&class),
+            false => ControlMessage::Ipv6TClass(&wide),
+        };
+        for packet in contents.chunks(batch.segment_size.unwrap_or(usize::MAX).max(1)) {
+            let slices = [io::IoSlice::new(packet)];
+            let (socket, flags) = (self.io.as_raw_fd(), MsgFlags::empty());
+            sendmsg(socket, &slices, &[control], flags, Some(&destination))?;
+        }
+        Ok(())
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn send_control(&self, batch: &Batch, contents: &[u8]) -> io::Result<()> {
+        self.send_default(batch, contents)
     }
 
     pub(crate) async fn writable(&self) -> io::Result<()> {
@@ -131,7 +219,11 @@ impl Socket {
     ) -> io::Result<usize> {
         let mut metas = [RecvMeta::default(); BATCH_SIZE];
         let Self {
-            io, state, receive, ..
+            layer,
+            io,
+            state,
+            receive,
+            ..
         } = self;
         let mut slices = receive.chunks_mut(BUFFER_LEN).map(IoSliceMut::new);
         let mut slices: [IoSliceMut<'_>; BATCH_SIZE] =
@@ -155,11 +247,33 @@ impl Socket {
             let ecn = meta.ecn.map_or(0, |e| e as u8);
             for datagram in slot[..meta.len].chunks_mut(meta.stride.max(1)) {
                 datagrams += 1;
-                each(meta.addr, ecn, datagram);
+                let header = match layer {
+                    Layer::Udp => Some(0),
+                    Layer::Ip => ip_header(meta.addr, datagram),
+                };
+                if let Some(payload) = header.and_then(|len| datagram.get_mut(len..)) {
+                    each(meta.addr, ecn, payload);
+                }
             }
         }
         Ok(datagrams.max(1))
     }
+}
+
+/// Bytes of the IP header that a raw socket delivers: IPv4's, never IPv6's.
+fn ip_header(remote: SocketAddr, packet: &[u8]) -> Option<usize> {
+    match remote {
+        SocketAddr::V4(_) => packet.first().map(|first| usize::from(first & 15) * 4),
+        SocketAddr::V6(_) => Some(0),
+    }
+}
+
+fn explain_raw(error: io::Error) -> io::Error {
+    if error.kind() != io::ErrorKind::PermissionDenied {
+        return error;
+    }
+    let reason = "raw IP sockets need the privilege CAP_NET_RAW; UDP needs none";
+    io::Error::new(io::ErrorKind::PermissionDenied, reason)
 }
 
 fn is_transient(error: &io::Error) -> bool {

@@ -61,6 +61,11 @@ impl Output {
         }
     }
 
+    /// Silence after which the other side is given up.
+    pub fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
     /// The transport's settings as far as they follow from these.
     fn transport(&self) -> TransportConfig {
         // Pings keep a session alive while its disk is slow or a question is open.
@@ -124,7 +129,7 @@ pub async fn interrupted() -> Failure {
 }
 
 /// How long the farewell may take.
-const FAREWELL: Duration = Duration::from_secs(1);
+pub const FAREWELL: Duration = Duration::from_secs(1);
 
 /// Lets the endpoint tell its peers that it ends.
 pub async fn farewell(endpoint: &Endpoint, code: dfcp::CloseCode, reason: &str) {

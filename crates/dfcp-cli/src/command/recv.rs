@@ -16,8 +16,11 @@ use crate::keys::{self, Allowed};
 use crate::meter::Meter;
 use crate::net::{self, DEFAULT_PORT};
 use crate::progress::Bar;
+use crate::published;
+use crate::published::options::{Common, Profile, no_keys};
 use crate::report::Report;
-use crate::session::receive::{self, Received};
+use crate::session::ledger::Received;
+use crate::session::receive;
 use crate::session::store::{OnConflict, Store};
 use crate::session::{DONE, INTERRUPTED};
 
@@ -43,14 +46,45 @@ pub struct Args {
     /// What to do with a file whose name is taken by one with other content
     #[arg(long, value_enum, default_value_t = OnConflict::Error)]
     on_conflict: OnConflict,
+    /// Transport
+    #[arg(long, value_enum, default_value_t)]
+    profile: Profile,
     #[command(flatten)]
     output: Output,
+    #[command(flatten)]
+    published: Common,
+}
+
+impl Args {
+    /// Receiving over DFCP as published, if that is what is wanted.
+    fn published(&self) -> Result<Option<published::recv::Job<'_>>, Failure> {
+        if self.profile == Profile::Auto {
+            return self.published.check_unused().map(|()| None);
+        }
+        no_keys(&[
+            (self.key.is_some(), "--key"),
+            (!self.allow.is_empty(), "--allow"),
+        ])?;
+        Ok(Some(published::recv::Job {
+            listen: self.listen,
+            output_dir: &self.output_dir,
+            on_conflict: self.on_conflict,
+            once: self.once,
+            options: &self.published,
+            output: &self.output,
+        }))
+    }
 }
 
 /// Receives until it is told to end.
 pub fn run(args: Args) -> ExitCode {
     args.output.prepare();
-    match block_on(serve(&args)) {
+    let result = match args.published() {
+        Ok(Some(job)) => return published::recv::run(job),
+        Ok(None) => block_on(serve(&args)),
+        Err(failure) => Err(failure),
+    };
+    match result {
         Ok(code) => ExitCode::from(code),
         Err(failure) => {
             // A session that was interrupted has reported already; here is why nothing else did.

@@ -15,6 +15,8 @@ use crate::known_hosts::{self, KnownHosts};
 use crate::meter::Meter;
 use crate::net::{self, Dialled, Family, Host};
 use crate::progress::Bar;
+use crate::published;
+use crate::published::options::{Options, Profile as Choice, no_keys};
 use crate::report::Report;
 use crate::session::{self, send::Sent, source::Sources};
 use crate::units;
@@ -43,17 +45,22 @@ pub struct Args {
     /// Send as fast as the host can; for paths that are yours alone
     #[arg(long, conflicts_with = "rate")]
     max_rate: bool,
-    /// Erasure code
-    #[arg(long, value_enum, default_value_t = Code::Dense)]
-    code: Code,
+    /// Erasure code [default: dense]
+    #[arg(long, value_enum)]
+    code: Option<Code>,
     /// Use IPv4 only
     #[arg(short = '4', conflicts_with = "ipv6")]
     ipv4: bool,
     /// Use IPv6 only
     #[arg(short = '6')]
     ipv6: bool,
+    /// Transport
+    #[arg(long, value_enum, default_value_t)]
+    profile: Choice,
     #[command(flatten)]
     output: Output,
+    #[command(flatten)]
+    published: Options,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -72,8 +79,8 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 impl Args {
     fn transport(&self) -> TransportConfig {
         let profile = match self.code {
-            Code::Dense => Profile::auto(),
-            Code::Raptorq => Profile::auto().with_scheme(SchemeId::RaptorQ, RAPTORQ_SYMBOLS),
+            None | Some(Code::Dense) => Profile::auto(),
+            Some(Code::Raptorq) => Profile::auto().with_scheme(SchemeId::RaptorQ, RAPTORQ_SYMBOLS),
         };
         let profile = match self.rate {
             Some(rate) => profile.with_fixed_rate(rate),
@@ -81,6 +88,27 @@ impl Args {
             None => profile,
         };
         self.output.transport().profile(profile)
+    }
+
+    /// A transfer over DFCP as published, if that is what is wanted.
+    fn published(&self) -> Result<Option<published::send::Job<'_>>, Failure> {
+        if self.profile == Choice::Auto {
+            return self.published.check_unused().map(|()| None);
+        }
+        no_keys(&[
+            (self.peer_key.is_some(), "--peer-key"),
+            (self.key.is_some(), "--key"),
+            (self.known_hosts.is_some(), "--known-hosts"),
+            (self.code.is_some(), "--code"),
+        ])?;
+        Ok(Some(published::send::Job {
+            paths: &self.paths,
+            host: &self.host,
+            family: self.family(),
+            rate: self.rate,
+            options: &self.published,
+            output: &self.output,
+        }))
     }
 
     fn family(&self) -> Family {
@@ -102,7 +130,11 @@ impl Args {
 pub fn run(args: Args) -> ExitCode {
     args.output.prepare();
     let mut report = Report::new("send");
-    let result = block_on(transfer(&args, &mut report));
+    let result = match args.published() {
+        Ok(Some(job)) => return published::send::run(job),
+        Ok(None) => block_on(transfer(&args, &mut report)),
+        Err(failure) => Err(failure),
+    };
     report.conclude(result.err());
     args.output.report(&report);
     ExitCode::from(report.exit_code)

@@ -8,9 +8,10 @@ use serde::Serialize;
 
 use super::path::PathConfig;
 use super::tcp::{self, TcpResult};
-use super::transfer::{self, Transfer};
+use super::transfer::{self, Load, Transfer};
 use crate::command::{self, print_json};
 use crate::failure::Failure;
+use crate::published::options::Profile;
 use crate::units;
 
 /// Arguments.
@@ -37,8 +38,11 @@ pub struct Args {
     /// Seed of the losses and of the bytes that are sent
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Transport; `dfcp` sends at the rate of the path
+    #[arg(long, value_enum, default_value_t)]
+    profile: Profile,
     /// Erasure code, as for `dfcp send`
-    #[arg(long, default_value = "dense")]
+    #[arg(long, default_value = "dense", conflicts_with = "profile")]
     code: String,
     /// With --json, run TCP too
     #[arg(long)]
@@ -46,6 +50,9 @@ pub struct Args {
     /// Do not run TCP
     #[arg(long, conflicts_with = "tcp")]
     no_tcp: bool,
+    /// More options for `dfcp send`
+    #[arg(last = true, value_name = "OPTION")]
+    options: Vec<String>,
 }
 
 impl Args {
@@ -57,10 +64,31 @@ impl Args {
         }
     }
 
-    /// Payload that the path can carry at best: what is not lost, less the IP and UDP headers of
-    /// full packets.
+    /// Share of a full packet that is payload: all but the headers of IP and UDP, and that of DFCP
+    /// as published. (The others' own headers count as overhead of theirs.)
+    fn payload_share(&self) -> f64 {
+        match self.profile {
+            Profile::Auto => UDP_SHARE,
+            Profile::Dfcp => (1472.0 - 24.0) / 1500.0,
+        }
+    }
+
+    /// Payload that the path can carry at best: what is not lost, less headers.
     fn limit_bps(&self) -> f64 {
-        (1.0 - self.loss) * self.rate.as_bps() as f64 * 1472.0 / 1500.0
+        (1.0 - self.loss) * self.rate.as_bps() as f64 * self.payload_share()
+    }
+
+    /// What `dfcp send` is told of the transport.
+    fn send_options(&self) -> Vec<String> {
+        let mut options = match self.profile {
+            Profile::Auto => vec![format!("--code={}", self.code)],
+            Profile::Dfcp => {
+                let rate = (self.rate.as_bps() as f64 * UDP_SHARE) as u64;
+                vec!["--profile=dfcp".into(), format!("--rate={rate}")]
+            }
+        };
+        options.extend_from_slice(&self.options);
+        options
     }
 
     /// Long enough for everything but a transfer that stands still.
@@ -69,6 +97,9 @@ impl Args {
         Duration::from_secs_f64((30.0 + 20.0 * ideal).min(86_400.0))
     }
 }
+
+/// Share of a full packet that UDP carries.
+const UDP_SHARE: f64 = 1472.0 / 1500.0;
 
 /// What the demo prints as JSON.
 #[derive(Debug, Serialize)]
@@ -80,6 +111,7 @@ struct Summary {
     queue_packets: usize,
     seed: u64,
     code: String,
+    profile: &'static str,
     /// Goodput that the path allows at best.
     limit_bps: f64,
     /// Goodput after the first tenth of the bytes, of that limit.
@@ -103,7 +135,12 @@ enum Tcp {
 /// Runs the demo.
 pub fn run(args: Args) -> ExitCode {
     let path = args.path();
-    let transfer = transfer::run(&path, args.size, &args.code, args.time_limit());
+    let load = Load {
+        size: args.size,
+        profile: args.profile,
+        options: args.send_options(),
+    };
+    let transfer = transfer::run(&path, &load, args.time_limit());
     let outcome = command::block_on(async {
         tokio::select! {
             transfer = transfer => transfer,
@@ -146,7 +183,7 @@ fn failed(args: &Args, failure: &Failure) -> ExitCode {
 
 fn summary(args: &Args, transfer: Transfer, tcp: Option<Tcp>) -> Summary {
     let path = args.path();
-    let ideal = transfer.useful_bytes as f64 * 1500.0 / 1472.0 / (1.0 - args.loss);
+    let ideal = transfer.useful_bytes as f64 / args.payload_share() / (1.0 - args.loss);
     Summary {
         rate_bps: args.rate.as_bps(),
         rtt_ms_path: args.rtt.as_secs_f64() * 1e3,
@@ -155,6 +192,10 @@ fn summary(args: &Args, transfer: Transfer, tcp: Option<Tcp>) -> Summary {
         queue_packets: path.queue_packets,
         seed: args.seed,
         code: args.code.clone(),
+        profile: match args.profile {
+            Profile::Auto => "auto",
+            Profile::Dfcp => "dfcp",
+        },
         limit_bps: args.limit_bps(),
         ratio: transfer.steady_bps as f64 / args.limit_bps(),
         overhead: transfer.wire_bytes as f64 / ideal,

@@ -19,6 +19,7 @@ use super::path::PathConfig;
 use super::relay::Relay;
 use crate::failure::{Failure, Kind};
 use crate::keys::{self, Existing};
+use crate::published::options::Profile;
 
 /// What the transfer achieved.
 #[derive(Clone, Debug, Serialize)]
@@ -78,17 +79,23 @@ struct Reason {
     message: String,
 }
 
-/// Sends `size` bytes over `path`, in at most `limit`.
-pub async fn run(
-    path: &PathConfig,
-    size: u64,
-    code: &str,
-    limit: Duration,
-) -> Result<Transfer, Failure> {
-    let bench = Bench::new(path.seed, size)?;
+/// What is sent, and how.
+#[derive(Clone, Debug)]
+pub struct Load {
+    /// Bytes.
+    pub size: u64,
+    /// Transport.
+    pub profile: Profile,
+    /// What `dfcp send` is told of it.
+    pub options: Vec<String>,
+}
+
+/// Sends `load` over `path`, in at most `limit`.
+pub async fn run(path: &PathConfig, load: &Load, limit: Duration) -> Result<Transfer, Failure> {
+    let bench = Bench::new(path.seed, load)?;
     let (receiver, address) = bench.start_receiver().await?;
     let relay = Relay::start(path, address).map_err(failure)?;
-    let sender = bench.start_sender(relay.client_addr(), code)?;
+    let sender = bench.start_sender(relay.client_addr(), &load.options)?;
     let both = async { tokio::try_join!(report("sender", sender), report("receiver", receiver)) };
     let both = tokio::time::timeout(limit, both).await;
     let (sent, received) = both.map_err(|_| failure("the transfer takes too long"))??;
@@ -122,36 +129,38 @@ struct Bench {
     dir: TempDir,
     program: PathBuf,
     hash: blake3::Hash,
-    sender: PublicKey,
-    receiver: PublicKey,
+    /// Of sender and receiver, for transports that have keys.
+    keys: Option<[PublicKey; 2]>,
 }
 
 const FILE: &str = "demo.bin";
 
 impl Bench {
-    fn new(seed: u64, size: u64) -> Result<Self, Failure> {
+    fn new(seed: u64, load: &Load) -> Result<Self, Failure> {
         let dir = tempfile::Builder::new().prefix("dfcp-demo-").tempdir()?;
-        let key = |name| keys::create(&dir.path().join(name), Existing::Refuse);
+        let key = |name| {
+            let key = keys::create(&dir.path().join(name), Existing::Refuse)?;
+            Ok::<_, Failure>(key.public())
+        };
+        let keys = match load.profile {
+            Profile::Auto => Some([key("send")?, key("recv")?]),
+            Profile::Dfcp => None,
+        };
         Ok(Self {
             program: std::env::current_exe()?,
-            hash: write_random(&dir.path().join(FILE), seed, size)?,
-            sender: key("sender.key")?.public(),
-            receiver: key("receiver.key")?.public(),
+            hash: write_random(&dir.path().join(FILE), seed, load.size)?,
+            keys,
             dir,
         })
     }
 
-    fn command(&self, subcommand: &str, key: &str) -> Command {
+    fn command(&self, subcommand: &str) -> Command {
         let mut command = Command::new(&self.program);
+        command.args([subcommand, "--json", "--with-parent", "--progress=never"]);
+        if self.keys.is_some() {
+            command.arg("--key").arg(self.dir.path().join(subcommand));
+        }
         command
-            .args([
-                subcommand,
-                "--json",
-                "--with-parent",
-                "--progress=never",
-                "--key",
-            ])
-            .arg(self.dir.path().join(key))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .kill_on_drop(true);
@@ -159,10 +168,13 @@ impl Bench {
     }
 
     async fn start_receiver(&self) -> Result<(Child, SocketAddr), Failure> {
-        let mut child = self
-            .command("recv", "receiver.key")
+        let mut command = self.command("recv");
+        match &self.keys {
+            Some([sender, _]) => command.args(["--allow", &sender.to_string()]),
+            None => command.arg("--profile=dfcp"),
+        };
+        let mut child = command
             .args(["--once", "--listen=127.0.0.1:0"])
-            .args(["--allow", &self.sender.to_string()])
             .arg("-o")
             .arg(self.dir.path().join("received"))
             .stderr(Stdio::piped())
@@ -183,11 +195,14 @@ impl Bench {
         Err(failure("the receiver does not start"))
     }
 
-    fn start_sender(&self, to: SocketAddr, code: &str) -> Result<Child, Failure> {
-        let mut command = self.command("send", "sender.key");
+    fn start_sender(&self, to: SocketAddr, options: &[String]) -> Result<Child, Failure> {
+        let mut command = self.command("send");
+        if let Some([_, receiver]) = &self.keys {
+            command.args(["--peer-key", &receiver.to_string()]);
+        }
         command
-            .args(["--quiet", "--code", code])
-            .args(["--peer-key", &self.receiver.to_string()])
+            .arg("--quiet")
+            .args(options)
             .arg(self.dir.path().join(FILE))
             .arg(to.to_string());
         Ok(command.spawn()?)

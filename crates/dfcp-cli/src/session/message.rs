@@ -1,9 +1,9 @@
 //! Messages of the control stream: JSON objects, each after its length.
 
-use dfcp::{RecvStream, SendStream};
+use dfcp::RecvStream;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use crate::failure::{Failure, Kind};
 
@@ -44,6 +44,11 @@ pub enum FromSender {
         entries: Vec<Entry>,
         /// Whether another part follows.
         more: bool,
+    },
+    /// Over one stream: the bytes of a file follow this message, as many as were offered.
+    Content {
+        /// Its place in the offer.
+        index: u64,
     },
     /// A file was read to its end.
     Sent {
@@ -147,7 +152,10 @@ impl Problem {
 }
 
 /// Writes a message.
-pub async fn write(stream: &mut SendStream, message: &impl Serialize) -> Result<(), Failure> {
+pub async fn write<W: AsyncWrite + Unpin>(
+    stream: &mut W,
+    message: &impl Serialize,
+) -> Result<(), Failure> {
     let json = serde_json::to_vec(message).map_err(std::io::Error::other)?;
     if json.len() > MAX_MESSAGE {
         return Err(Failure::new(Kind::Failure, "a message is too long"));
@@ -159,18 +167,25 @@ pub async fn write(stream: &mut SendStream, message: &impl Serialize) -> Result<
 
 /// Reads messages.
 #[derive(Debug)]
-pub struct Reader {
-    stream: RecvStream,
+pub struct Reader<R = RecvStream> {
+    stream: R,
     buffer: Vec<u8>,
+    started: bool,
 }
 
-impl Reader {
+impl<R: AsyncRead + Unpin> Reader<R> {
     /// Reads from `stream`.
-    pub fn new(stream: RecvStream) -> Self {
+    pub fn new(stream: R) -> Self {
         Self {
             stream,
             buffer: Vec::new(),
+            started: false,
         }
+    }
+
+    /// Whether anything has arrived.
+    pub fn has_started(&self) -> bool {
+        self.started
     }
 
     /// The next message; `None` at the end of the stream. May be cancelled and called again.
@@ -188,7 +203,20 @@ impl Reader {
                 0 => return Err(Failure::new(Kind::Failure, "a message is cut short")),
                 n => self.buffer.extend_from_slice(&chunk[..n]),
             }
+            self.started = true;
         }
+    }
+
+    /// Some of the bytes that follow a message and are none; 0 at the end of the stream. May be
+    /// cancelled and called again.
+    pub async fn bytes(&mut self, out: &mut [u8]) -> Result<usize, Failure> {
+        if self.buffer.is_empty() {
+            return Ok(self.stream.read(out).await?);
+        }
+        let n = self.buffer.len().min(out.len());
+        out[..n].copy_from_slice(&self.buffer[..n]);
+        self.buffer.drain(..n);
+        Ok(n)
     }
 
     fn take(&mut self) -> Result<Option<Vec<u8>>, Failure> {

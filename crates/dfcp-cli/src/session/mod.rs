@@ -5,12 +5,16 @@
 //! - [`offer`]: the list of files, and what a receiver accepts;
 //! - [`source`]: the sender's files;
 //! - [`store`]: the receiver's directory;
-//! - [`send`], [`receive`]: the two sides of a session.
+//! - [`ledger`]: the receiver's account of a session;
+//! - [`send`], [`receive`]: the two sides of a session, with an object for each file;
+//! - [`serial`]: the two sides over one stream of bytes.
 
+pub mod ledger;
 pub mod message;
 pub mod offer;
 pub mod receive;
 pub mod send;
+pub mod serial;
 pub mod source;
 pub mod store;
 

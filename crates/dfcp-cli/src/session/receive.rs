@@ -3,18 +3,22 @@
 //! One task reads the control stream and hands each incoming object to a task of its own, which
 //! ends with what became of the file. A failed file does not end the session.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use dfcp::{Connection, Error, IncomingObject, ObjectSummary, Progress, SendStream};
+use tokio::io::AsyncRead;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinSet;
 
+use super::ledger::{
+    Announced, Ledger, Received, announced, blocking, compare, finish, keep, violation,
+};
 use super::message::{
     self, Entry, FromReceiver, FromSender, Outcome, Problem, ProblemKind, Reader,
 };
 use super::offer::Offer;
-use super::store::{Begin, Partial, Store};
+use super::store::{Begin, Store};
 use super::{DONE, FAILED};
 use crate::failure::{Failure, Kind};
 use crate::meter::Meter;
@@ -23,17 +27,6 @@ use crate::meter::Meter;
 const MAX_ACTIVE: usize = 8;
 /// How long the sender may take to close when all is said.
 const CLOSING: std::time::Duration = std::time::Duration::from_secs(5);
-
-/// What a session brought.
-#[derive(Clone, Debug, Default)]
-pub struct Received {
-    /// What was offered.
-    pub entries: Arc<Vec<Entry>>,
-    /// By place in the offer; directories only when they failed.
-    pub outcomes: BTreeMap<u64, Outcome>,
-    /// What ended the session early.
-    pub failure: Option<Failure>,
-}
 
 /// Receives what the peer offers; `None` if it left without a word.
 pub async fn receive(
@@ -56,21 +49,21 @@ pub async fn receive(
     meter.expect(entries.iter().map(|entry| entry.size).sum());
     let mut session = Session {
         connection,
-        store,
-        control,
+        ledger: Ledger::new(store, entries, control),
         meter,
-        entries,
         gate: Arc::new(Semaphore::new(MAX_ACTIVE)),
         announced: HashMap::new(),
         waiting: HashMap::new(),
         tasks: JoinSet::new(),
-        outcomes: BTreeMap::new(),
     };
     let result = session.run(&mut reader).await;
     Some(session.end(result.err()).await)
 }
 
-async fn read_offer(reader: &mut Reader) -> Result<Vec<Entry>, Failure> {
+/// Reads an offer and checks it.
+pub async fn read_offer<R: AsyncRead + Unpin>(
+    reader: &mut Reader<R>,
+) -> Result<Vec<Entry>, Failure> {
     let hostile = |message| Failure::new(Kind::Failure, message);
     let mut offer = Offer::default();
     loop {
@@ -101,39 +94,25 @@ async fn reject(connection: &Connection, control: &mut SendStream, failure: &Fai
     connection.close(FAILED, &failure.message);
 }
 
-/// What the sender said about a file.
-#[derive(Debug)]
-enum Announced {
-    Sent { size: u64, hash: String },
-    Failed(String),
-}
-
 struct Session<'a> {
     connection: &'a Connection,
-    store: Arc<Store>,
-    control: SendStream,
+    ledger: Ledger<SendStream>,
     meter: &'a Arc<Meter>,
-    entries: Arc<Vec<Entry>>,
     gate: Arc<Semaphore>,
     /// Said before the object came.
     announced: HashMap<u64, Announced>,
     /// Objects of which nothing was said yet.
     waiting: HashMap<u64, oneshot::Sender<Announced>>,
     tasks: JoinSet<(u64, Outcome)>,
-    outcomes: BTreeMap<u64, Outcome>,
 }
 
 impl Session<'_> {
     async fn run(&mut self, reader: &mut Reader) -> Result<(), Failure> {
-        message::write(&mut self.control, &FromReceiver::Accept).await?;
-        let made = self.make_directories().await?;
-        let places = |directory| {
-            let entries = self.entries.clone();
-            (0..entries.len()).filter(move |&i| entries[i].directory == directory)
-        };
+        self.ledger.say(&FromReceiver::Accept).await?;
+        let made = self.ledger.make_directories().await?;
         // The n-th object is the n-th file.
-        let mut expected = places(false);
-        let mut left = places(false).count();
+        let mut expected = self.ledger.places(false);
+        let mut left = self.ledger.places(false).count();
         let mut control_open = true;
         while left > 0 {
             tokio::select! {
@@ -152,57 +131,22 @@ impl Session<'_> {
                 }
             }
         }
-        self.finish_directories(made).await?;
+        self.ledger.finish_directories(made).await?;
         let steady_bps = self.meter.steady_bps();
         // Everything is in its place: what happens to the connection now changes nothing. The
         // sender closes it as soon as it has read this.
-        if message::write(&mut self.control, &FromReceiver::Summary { steady_bps })
-            .await
-            .is_ok()
-        {
-            let _ = self.control.finish().await;
-        }
-        Ok(())
-    }
-
-    /// Makes the directories that were offered; says which were not there.
-    async fn make_directories(&mut self) -> Result<Vec<usize>, Failure> {
-        let mut made = Vec::new();
-        for (i, entry) in self.entries.clone().iter().enumerate() {
-            if entry.directory {
-                match self.store.create_dir(&entry.path) {
-                    Ok(true) => made.push(i),
-                    Ok(false) => {}
-                    Err(problem) => self.settle(i as u64, Outcome::Error(problem)).await?,
-                }
-            }
-        }
-        Ok(made)
-    }
-
-    /// Now that nothing is put into them any more, directories get their modes and times.
-    async fn finish_directories(&mut self, made: Vec<usize>) -> Result<(), Failure> {
-        for i in made.into_iter().rev() {
-            if let Err(problem) = self.store.finish_dir(&self.entries[i]) {
-                self.settle(i as u64, Outcome::Error(problem)).await?;
-            }
+        let summary = FromReceiver::Summary { steady_bps };
+        if self.ledger.say(&summary).await.is_ok() {
+            let _ = self.ledger.control.finish().await;
         }
         Ok(())
     }
 
     fn on_message(&mut self, message: FromSender) -> Result<(), Failure> {
-        let (index, announced) = match message {
-            FromSender::Sent {
-                index,
-                size,
-                blake3,
-            } => (index, Announced::Sent { size, hash: blake3 }),
-            FromSender::Failed { index, message } => (index, Announced::Failed(message)),
-            FromSender::Offer { .. } => return Err(violation("a second offer")),
-        };
+        let (index, announced) = announced(message)?;
         let entry = usize::try_from(index)
             .ok()
-            .and_then(|i| self.entries.get(i));
+            .and_then(|i| self.ledger.entries.get(i));
         if entry.is_none_or(|entry| entry.directory) {
             return Err(violation("a file that was not offered"));
         }
@@ -222,8 +166,8 @@ impl Session<'_> {
             None => drop(self.waiting.insert(index, tell)),
         }
         let file = Incoming {
-            entry: self.entries[place].clone(),
-            store: self.store.clone(),
+            entry: self.ledger.entries[place].clone(),
+            store: self.ledger.store.clone(),
             progress: self.meter.progress().clone(),
         };
         let gate = self.gate.clone();
@@ -239,13 +183,7 @@ impl Session<'_> {
     ) -> Result<(), Failure> {
         let (index, outcome) =
             done.map_err(|error| Failure::new(Kind::Failure, error.to_string()))?;
-        self.settle(index, outcome).await
-    }
-
-    async fn settle(&mut self, index: u64, outcome: Outcome) -> Result<(), Failure> {
-        self.outcomes.insert(index, outcome.clone());
-        let message = FromReceiver::File { index, outcome };
-        message::write(&mut self.control, &message).await
+        self.ledger.settle(index, outcome).await
     }
 
     /// Closes the connection and collects what is left.
@@ -261,22 +199,11 @@ impl Session<'_> {
         // Without a connection every task ends, and says what it keeps.
         while let Some(done) = self.tasks.join_next().await {
             if let Ok((index, outcome)) = done {
-                self.outcomes.insert(index, outcome);
+                self.ledger.outcomes.insert(index, outcome);
             }
         }
-        Received {
-            entries: self.entries,
-            outcomes: self.outcomes,
-            failure,
-        }
+        self.ledger.close(failure)
     }
-}
-
-fn violation(what: &str) -> Failure {
-    Failure::new(
-        Kind::Failure,
-        format!("the sender breaks the protocol: {what}"),
-    )
 }
 
 /// A file that is coming.
@@ -307,15 +234,9 @@ impl Incoming {
         // Before waiting for the sender's word: other objects may have to make room for it.
         drop(permit);
         if let Err(problem) = self.verify(received, told).await {
-            return Err(self.keep(&partial, problem));
+            return Err(keep(&self.store, &partial, problem));
         }
-        let (store, entry) = (self.store.clone(), self.entry.clone());
-        blocking(move || {
-            store
-                .finish(&partial, &entry)
-                .map_err(|problem| kept(problem, &partial.name))
-        })
-        .await
+        finish(self.store, partial, self.entry).await
     }
 
     /// Compares what arrived with what the sender says it sent.
@@ -340,37 +261,7 @@ impl Incoming {
                 Err(Problem::new(ProblemKind::Source, message))
             }
             (Err(error), _) => Err(lost(&error.to_string())),
-            (Ok(summary), Some(Announced::Sent { size, hash })) => {
-                let same_hash = blake3::Hash::from_hex(hash)
-                    .is_ok_and(|hash| hash == blake3::Hash::from_bytes(summary.hash));
-                match same_hash && summary.size == size && size == self.entry.size {
-                    true => Ok(()),
-                    false => Err(Problem::new(
-                        ProblemKind::Integrity,
-                        format!("{path}: what arrived is not what was sent"),
-                    )),
-                }
-            }
+            (Ok(summary), Some(announced)) => compare(&self.entry, summary, &announced),
         }
     }
-
-    /// Keeps the partial file of a failed transfer, unless it is empty.
-    fn keep(&self, partial: &Partial, problem: Problem) -> Problem {
-        if partial.file.metadata().is_ok_and(|file| file.len() == 0) {
-            self.store.discard(partial);
-            return problem;
-        }
-        kept(problem, &partial.name)
-    }
-}
-
-fn kept(problem: Problem, name: &str) -> Problem {
-    Problem::new(problem.kind, format!("{}; kept {name}", problem.message))
-}
-
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
-) -> Result<T, Problem> {
-    let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|error| Err(Problem::new(ProblemKind::Target, error.to_string())))
 }

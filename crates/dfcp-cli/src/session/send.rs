@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use dfcp::{Connection, Error, Progress, SendStream};
+use tokio::io::AsyncRead;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
@@ -58,7 +59,9 @@ pub async fn send(
             write_all(control, said)
         )
     };
-    let replies = read_replies(Reader::new(replies), sources, &pending_files);
+    let replies = read_replies(Reader::new(replies), sources, || {
+        pending_files.add_permits(1);
+    });
     tokio::select! {
         biased;
         sent = replies => sent,
@@ -81,10 +84,11 @@ async fn write_all(
     Ok(control.finish().await?)
 }
 
-async fn read_replies(
-    mut replies: Reader,
+/// Reads what the receiver says to the end; calls `on_file` for every file whose outcome it tells.
+pub async fn read_replies<R: AsyncRead + Unpin>(
+    mut replies: Reader<R>,
     sources: &Sources,
-    pending_files: &Semaphore,
+    on_file: impl Fn(),
 ) -> Result<Sent, Failure> {
     let mut sent = Sent::default();
     let violation = |what| Failure::new(Kind::Failure, format!("the receiver {what}"));
@@ -104,7 +108,7 @@ async fn read_replies(
                     return Err(violation("speaks of a file twice"));
                 }
                 if !source.entry.directory {
-                    pending_files.add_permits(1);
+                    on_file();
                 }
             }
             FromReceiver::Summary { steady_bps } => {

@@ -41,17 +41,23 @@ impl From<ScenarioError> for Failure {
 /// Reads a scenario and the traces that it names, which lie beside it.
 fn document(file: &Path, overrides: &Overrides) -> Result<Document, Failure> {
     let text = std::fs::read_to_string(file).map_err(|error| Failure::io(file, error))?;
-    let mut document = Document::parse(&text, &file.to_string_lossy())?;
+    let mut document = parse(&text, &file.to_string_lossy(), overrides)?;
+    let directory = file.parent().unwrap_or(Path::new("."));
+    document.load_files(|name| {
+        std::fs::read_to_string(directory.join(name)).map_err(|error| error.to_string())
+    })?;
+    Ok(document)
+}
+
+/// A scenario with the settings that replace its own.
+fn parse(text: &str, name: &str, overrides: &Overrides) -> Result<Document, Failure> {
+    let mut document = Document::parse(text, name)?;
     for (path, value) in &overrides.set {
         document.set(path, value)?;
     }
     if let Some(seed) = overrides.seed {
         document.set("run.seed", &seed.to_string())?;
     }
-    let directory = file.parent().unwrap_or(Path::new("."));
-    document.load_files(|name| {
-        std::fs::read_to_string(directory.join(name)).map_err(|error| error.to_string())
-    })?;
     Ok(document)
 }
 
@@ -74,18 +80,39 @@ pub struct ScenarioStudy {
 
 /// Reads a scenario with a sweep.
 pub fn open_study(file: &Path) -> Result<ScenarioStudy, Failure> {
-    let sweep = document(file, &Overrides::default())?.sweep()?;
-    let provenance = Provenance {
-        dfcp_version: env!("CARGO_PKG_VERSION").to_owned(),
-        scenario_hash: sweep.hash()?,
-        scenario: sweep.to_toml_with_defaults()?,
-        parameters: sweep.parameters().map(ToOwned::to_owned).collect(),
-        points: sweep.len(),
-    };
-    Ok(ScenarioStudy { provenance, sweep })
+    ScenarioStudy::new(document(file, &Overrides::default())?)
+}
+
+/// Reads a scenario with a sweep that names no other files; `name` is what errors call it.
+pub fn study(text: &str, name: &str, overrides: &Overrides) -> Result<ScenarioStudy, Failure> {
+    ScenarioStudy::new(parse(text, name, overrides)?)
 }
 
 impl ScenarioStudy {
+    fn new(document: Document) -> Result<Self, Failure> {
+        let sweep = document.sweep()?;
+        let provenance = Provenance {
+            dfcp_version: env!("CARGO_PKG_VERSION").to_owned(),
+            scenario_hash: sweep.hash()?,
+            scenario: sweep.to_toml_with_defaults()?,
+            parameters: sweep.parameters().map(ToOwned::to_owned).collect(),
+            points: sweep.len(),
+        };
+        Ok(Self { provenance, sweep })
+    }
+
+    /// Parameters of a point.
+    #[cfg(test)]
+    pub fn parameters(&self, index: usize) -> Result<Vec<Cell>, Failure> {
+        Ok(self
+            .sweep
+            .point(index)?
+            .parameters
+            .iter()
+            .map(cell)
+            .collect())
+    }
+
     /// Whether each of these points makes a scenario: better known before the first is run.
     pub fn check(&self, points: Range<usize>) -> Result<(), Failure> {
         for index in points {

@@ -2,7 +2,7 @@
 //!
 //! - [`mod@run`]: one run of a scenario, and the scenario with its defaults;
 //! - [`sweep`]: a grid of runs on all cores, and its parts merged;
-//! - [`plot`]: figures of results;
+//! - [`plot`]: figures of results; [`figures`]: those of papers, checked;
 //! - [`engine`]: the simulator behind them;
 //! - [`capture`]: its packets in files that other tools read;
 //! - [`columns`]: what is measured, by name; [`table`], [`store`]: how it is kept;
@@ -11,6 +11,7 @@
 mod capture;
 mod columns;
 mod engine;
+mod figures;
 mod plot;
 mod run;
 mod store;
@@ -43,6 +44,8 @@ enum Command {
     Merge(sweep::merge::Args),
     /// Draws results as SVG or PNG
     Plot(Box<plot::Args>),
+    /// Makes figures and tables of papers again and checks them
+    Figures(figures::Args),
 }
 
 /// Runs the command.
@@ -53,6 +56,7 @@ pub fn run(args: Args) -> ExitCode {
         Command::Sweep(args) => sweep::run(args),
         Command::Merge(args) => sweep::merge::run(args),
         Command::Plot(args) => plot::run(*args),
+        Command::Figures(args) => figures::run(args),
     }
 }
 

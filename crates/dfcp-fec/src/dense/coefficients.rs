@@ -5,7 +5,7 @@
 //! text and test vectors: `docs/spec/codes.md`.
 
 /// The increment of SplitMix64, the golden ratio in 64 bits.
-const GOLDEN_GAMMA: u64 = 0x9E37_79B9_7F4A_7C15;
+pub(crate) const GOLDEN_GAMMA: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// SplitMix64's output function, a permutation of the 64-bit integers.
 pub(crate) fn mix64(mut z: u64) -> u64 {

@@ -10,8 +10,8 @@ mod matrix;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use coefficients::mix64;
 pub use coefficients::repair_coefficients;
+pub(crate) use coefficients::{GOLDEN_GAMMA, mix64};
 
 use crate::block::{BlockDecoder, BlockEncoder, FecScheme};
 use crate::error::FecError;

@@ -139,10 +139,10 @@ struct Ready {
     bytes: Vec<u8>,
 }
 
-/// What an unsolved block of `scheme` needs at least: RaptorQ may fail with K symbols, and only
+/// What an unsolved block of `scheme` needs at least: these codes may fail with K symbols, and only
 /// solving tells, so the sender must keep the block until then.
 fn unproven(scheme: SchemeId) -> u32 {
-    u32::from(scheme == SchemeId::RaptorQ)
+    u32::from(matches!(scheme, SchemeId::RaptorQ | SchemeId::Raptor))
 }
 
 /// See the module's text.

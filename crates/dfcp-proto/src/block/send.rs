@@ -78,7 +78,7 @@ struct SendBlock {
 
 impl SendBlock {
     fn any_symbol_is_enough(&self) -> bool {
-        self.encoder.spec().k() == 1 && self.scheme != SchemeId::RaptorQ
+        self.encoder.spec().k() == 1 && matches!(self.scheme, SchemeId::Arq | SchemeId::Dense)
     }
 }
 

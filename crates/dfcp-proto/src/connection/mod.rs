@@ -27,7 +27,7 @@ use crate::feedback::FeedbackPolicy;
 use crate::packet::{LossEstimator, MtuSearch, Pacer, ReceivedPackets, RttEstimator, SentPackets};
 use crate::rate::RateController;
 use crate::scheduler::BlockScheduler;
-use crate::time::{Duration, Instant};
+use crate::time::{Duration, Instant, Rate};
 use crate::wire::{ConnectionId, SEALED_HEADER_LEN, TAG_LEN, TransportParams};
 use handshake::{ClientSide, Confirm};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -442,7 +442,30 @@ impl Connection {
         let ready = !self.out.active.is_empty()
             && !self.out.blocked
             && self.window_room() >= self.mtu as u64;
-        ready.then(|| self.out.pacer.next_departure()).flatten()
+        let own = self.out.rate.departure().at;
+        ready
+            .then(|| own.or_else(|| self.out.pacer.next_departure()))
+            .flatten()
+    }
+
+    /// Whether a packet of `size` may leave, as far as time is concerned.
+    fn may_depart(&mut self, now: Instant, size: u64) -> bool {
+        match self.out.rate.departure().at {
+            Some(at) => at <= now,
+            None => self.out.pacer.available(now) >= size,
+        }
+    }
+
+    /// A network controller allows this rate (DFCP-J §7.6); rate controllers that obey one follow.
+    pub fn order_rate(&mut self, now: Instant, rate: Rate) {
+        self.out.rate.on_order(now, rate);
+        self.follow_rate(now);
+    }
+
+    /// Takes the rate controller's rate into use.
+    fn follow_rate(&mut self, now: Instant) {
+        let rate = self.out.rate.pacing_rate();
+        self.out.pacer.set(now, rate, self.mtu as u64);
     }
 
     fn window_room(&self) -> u64 {
@@ -515,7 +538,7 @@ impl Connection {
         Cut {
             scheme,
             k: profile.block_symbols,
-            room: self.mtu - SEALED_HEADER_LEN - TAG_LEN,
+            room: self.mtu - SEALED_HEADER_LEN - TAG_LEN - usize::from(self.out.rate.is_probing()),
             payload: self.config.payload,
         }
     }

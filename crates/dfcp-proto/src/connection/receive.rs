@@ -70,11 +70,14 @@ impl Connection {
         }
         let plaintext: &[u8] = plaintext;
         let (mut eliciting, mut elided) = (false, 0);
+        let (mut ping, mut symbol) = (false, false);
         for frame in FrameIter::new(plaintext) {
             let Ok(frame) = frame else {
                 return self.violation(now, CloseCode::PROTOCOL);
             };
             eliciting |= frame.is_ack_eliciting();
+            ping |= matches!(frame, Frame::Ping);
+            symbol |= matches!(frame, Frame::Symbol { .. });
             elided += self.elided(&frame);
             if let Err(code) = self.on_frame(now, pn, frame) {
                 return self.violation(now, code);
@@ -87,7 +90,9 @@ impl Connection {
         if let Some(moved) = self.out.moved.as_mut().filter(|_| remote == self.remote) {
             moved.received += size + elided;
         }
-        if eliciting {
+        if ping && symbol {
+            self.inc.policy.on_echo(now);
+        } else if eliciting {
             self.inc.policy.on_packet(now);
         }
     }
@@ -265,8 +270,12 @@ impl Connection {
         let was_readable = recv.is_readable();
         match recv.on_symbol(symbol, &mut self.inc.credit)? {
             Received::Redundant => self.stats.redundant_symbols += 1,
-            Received::Progress | Received::Solvable => {}
-            Received::Complete => self.on_block_complete(now, id),
+            Received::Progress => {}
+            Received::Solvable => self.inc.policy.on_block(now),
+            Received::Complete => {
+                self.inc.policy.on_block(now);
+                self.on_block_complete(now, id);
+            }
         }
         let recv = self.channels.get(&id).and_then(|c| c.recv.as_ref());
         if !was_readable && recv.is_some_and(RecvChannel::is_readable) {
@@ -445,8 +454,7 @@ impl Connection {
         feedback.bytes_in_flight = self.out.sent.bytes_in_flight();
         feedback.idle_total = self.out.idle_total;
         self.out.rate.on_feedback(&feedback);
-        let rate = self.out.rate.pacing_rate();
-        self.out.pacer.set(now, rate, self.mtu as u64);
+        self.follow_rate(now);
     }
 
     pub(super) fn on_lost(&mut self, now: Instant, packet: SentPacket<Control>) {

@@ -154,7 +154,8 @@ impl Connection {
         };
         self.stats.packets_sent += batch.datagrams as u64;
         self.stats.bytes_sent += batch.total as u64;
-        let ecn = if matches!(self.state, State::Established) {
+        let marks = self.out.rate.reads_marks();
+        let ecn = if matches!(self.state, State::Established) && marks {
             ECT0
         } else {
             0
@@ -205,7 +206,9 @@ impl Connection {
     }
 
     fn datagram_size(&self, id: ChannelId, symbol: &SymbolOut) -> Size {
-        let header = SEALED_HEADER_LEN + symbol_overhead(id.0, symbol.offset, symbol.block_len);
+        let echo = usize::from(self.out.rate.departure().echo);
+        let header =
+            SEALED_HEADER_LEN + echo + symbol_overhead(id.0, symbol.offset, symbol.block_len);
         let carried = match self.config.payload {
             Payload::Real => symbol.symbol_len,
             Payload::Virtual => virtual_symbol_size(symbol.symbol_len),
@@ -224,7 +227,7 @@ impl Connection {
                 self.out.idle_total = self.out.sent_total;
                 return None;
             }
-            if self.window_room() < size || self.out.pacer.available(now) < size {
+            if self.window_room() < size || !self.may_depart(now, size) {
                 return None;
             }
         }
@@ -302,6 +305,9 @@ impl Connection {
             symbol_len,
             charge,
         } = *symbol;
+        if self.out.rate.departure().echo {
+            Frame::Ping.emit(out);
+        }
         Frame::emit_symbol_header(out, scheme, id.0, offset, block_len, esi);
         let body = match self.config.payload {
             Payload::Real => out.len()..out.len() + symbol_len,
@@ -344,6 +350,8 @@ impl Connection {
         };
         self.finish_packet(now, pn, start, out, contents);
         self.out.pacer.consume(size.total() as u64);
+        self.out.rate.on_sent(now, self.out.sent_total);
+        self.follow_rate(now);
         Some(size)
     }
 

@@ -1,7 +1,9 @@
 //! What the receiver reports, and when: feedback policies.
 
+mod block_acks;
 mod timed;
 
+pub use block_acks::BlockAcks;
 pub use timed::Timed;
 
 use crate::time::{Duration, Instant};
@@ -12,6 +14,14 @@ use std::fmt::Debug;
 pub trait FeedbackPolicy: Debug + Send {
     /// A packet that elicits feedback arrived.
     fn on_packet(&mut self, now: Instant);
+
+    /// A packet arrived that asks to be answered at once.
+    fn on_echo(&mut self, now: Instant) {
+        self.on_packet(now);
+    }
+
+    /// A block needs no more symbols.
+    fn on_block(&mut self, _now: Instant) {}
 
     /// Something happened that the sender waits for: a channel is complete, credit was freed.
     fn on_urgent(&mut self, now: Instant);

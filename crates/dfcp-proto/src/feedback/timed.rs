@@ -38,6 +38,11 @@ impl FeedbackPolicy for Timed {
         self.due = Some(self.due.map_or(ready, |due| due.min(ready)));
     }
 
+    fn on_echo(&mut self, now: Instant) {
+        self.on_packet(now);
+        self.due = Some(now);
+    }
+
     fn on_urgent(&mut self, now: Instant) {
         self.due = Some(now);
         self.repeats = URGENT_REPEATS;
@@ -86,6 +91,17 @@ mod tests {
             (1000..1300).contains(&reports),
             "{reports} reports in 1.2 s"
         );
+    }
+
+    #[test]
+    fn a_probe_is_answered_at_once_and_only_once() {
+        let mut policy = Timed::default();
+        policy.on_packet(Instant::ZERO);
+        let probe = Instant::ZERO + PACKET_GAP;
+        policy.on_echo(probe);
+        assert_eq!(policy.due(), Some(probe));
+        policy.on_sent(probe);
+        assert_eq!(policy.due(), None);
     }
 
     #[test]

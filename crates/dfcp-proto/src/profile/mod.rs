@@ -2,9 +2,9 @@
 //!
 //! Nothing outside this module knows profiles by name; any combination runs.
 
-use crate::feedback::{FeedbackPolicy, Timed};
+use crate::feedback::{BlockAcks, FeedbackPolicy, Timed};
 use crate::rate::{FixedRate, MaxRate, PathModel, RateController};
-use crate::scheduler::{BlockScheduler, Deficit};
+use crate::scheduler::{BlockScheduler, Deficit, Window};
 use crate::time::Rate;
 use dfcp_fec::SchemeId;
 use std::fmt;
@@ -30,6 +30,13 @@ pub struct Profile {
 /// one is microseconds.
 const AUTO_BLOCK_SYMBOLS: u32 = 128;
 
+/// A block of about a megabyte: the code's overhead falls with its length.
+const DFCP_BLOCK_SYMBOLS: u32 = 1000;
+/// Blocks unacknowledged at once.
+const DFCP_WINDOW: usize = 64;
+/// Enough for the code at this length (DFCP-J §6.2: practical codes need less than 5 %).
+const DFCP_EPSILON: f64 = 0.05;
+
 impl Profile {
     /// The flagship: dense GF(256) blocks, a loss-tolerant model of the path, the deficit
     /// scheduler, feedback on a clock.
@@ -41,6 +48,20 @@ impl Profile {
             rate: Arc::new(|| Box::new(PathModel::new())),
             scheduler: Arc::new(|| Box::new(Deficit::default())),
             feedback: Arc::new(|| Box::new(Timed::default())),
+        }
+    }
+
+    /// DFCP's choices (DFCP-J §4) as parts of the encrypted transport: Raptor-coded blocks, a
+    /// window of them with redundancy ε until they are acknowledged, maximum rate. For networks
+    /// that share fairly by themselves; [`crate::published`] is the protocol of the papers.
+    pub fn dfcp() -> Self {
+        Self {
+            name: "dfcp",
+            scheme: SchemeId::Raptor,
+            block_symbols: DFCP_BLOCK_SYMBOLS,
+            rate: Arc::new(|| Box::new(MaxRate)),
+            scheduler: Arc::new(|| Box::new(Window::new(DFCP_WINDOW, DFCP_EPSILON))),
+            feedback: Arc::new(|| Box::new(BlockAcks::default())),
         }
     }
 

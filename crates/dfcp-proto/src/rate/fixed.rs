@@ -37,11 +37,50 @@ impl RateController for FixedRate {
 
     /// Four round trips' worth: a path that answers no more is not flooded for long.
     fn window(&self) -> u64 {
-        self.rate.bytes_in(4 * self.rtt) + 64 * self.packet
+        let flight = self.rate.bytes_in(self.rtt.saturating_mul(4));
+        flight.saturating_add(64 * self.packet)
     }
 
     fn initial_burst(&self) -> u64 {
         2 * self.packet
+    }
+}
+
+/// Sends at the rate that a network controller ordered last (DFCP-J §7.6), whatever the path does:
+/// how well and how fast the controller knows the available bandwidth is its own affair.
+#[derive(Clone, Debug)]
+pub struct Ordered(FixedRate);
+
+impl Ordered {
+    /// At `initial` until the first order.
+    pub fn new(initial: Rate) -> Self {
+        Self(FixedRate::new(initial))
+    }
+}
+
+impl RateController for Ordered {
+    fn on_established(&mut self, now: Instant, rtt: Duration, packet_size: u64) {
+        self.0.on_established(now, rtt, packet_size);
+    }
+
+    fn on_feedback(&mut self, feedback: &Feedback<'_>) {
+        self.0.on_feedback(feedback);
+    }
+
+    fn on_order(&mut self, _now: Instant, rate: Rate) {
+        self.0.rate = rate;
+    }
+
+    fn pacing_rate(&self) -> Rate {
+        self.0.pacing_rate()
+    }
+
+    fn window(&self) -> u64 {
+        self.0.window()
+    }
+
+    fn initial_burst(&self) -> u64 {
+        self.0.initial_burst()
     }
 }
 

@@ -2,14 +2,27 @@
 //!
 //! A controller sees packets only, never blocks or symbols: coding cannot hide loss, delay or
 //! congestion marks from it.
+//!
+//! [`PathModel`] is the flagship's. The others are the ways of DFCP-J §3.2: as fast as possible
+//! ([`MaxRate`]), what someone orders ([`FixedRate`], [`Ordered`]), the available bandwidth as
+//! probes show it ([`ProbeGap`], [`ProbeRate`]), and explicit feedback ([`Marked`]).
 
+mod delivery;
 mod fixed;
+mod marked;
 mod path_history;
 mod path_loss;
 mod path_model;
+mod probe_gap;
+mod probe_rate;
+#[cfg(test)]
+mod tests;
 
-pub use fixed::{FixedRate, MaxRate};
+pub use fixed::{FixedRate, MaxRate, Ordered};
+pub use marked::Marked;
 pub use path_model::PathModel;
+pub use probe_gap::ProbeGap;
+pub use probe_rate::ProbeRate;
 
 use crate::packet::RttEstimator;
 use crate::time::{Duration, Instant, Rate};
@@ -84,13 +97,51 @@ impl<'a> Feedback<'a> {
     }
 }
 
+/// How the next data packet leaves. Only probes leave otherwise than the pacer lets them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Departure {
+    /// Its own time, which the pacer does not delay; it must not leave earlier, and the next packet
+    /// not before it. `None`: when the pacer lets it.
+    pub at: Option<Instant>,
+    /// The receiver is asked to answer it at once with the time of its arrival, so that it gets an
+    /// [`AckPoint`] of its own.
+    pub echo: bool,
+}
+
 /// Decides when the next packet may go. Object safe.
+///
+/// A sender asks [`departure`](Self::departure) before each data packet and calls
+/// [`on_sent`](Self::on_sent) after it, before it asks for the next; then it takes
+/// [`pacing_rate`](Self::pacing_rate) into use, as after feedback and orders.
 pub trait RateController: Debug + Send {
     /// The handshake measured `rtt`; packets have up to `packet_size` bytes.
     fn on_established(&mut self, now: Instant, rtt: Duration, packet_size: u64);
 
     /// Called for every ACK and every loss found by a timer.
     fn on_feedback(&mut self, feedback: &Feedback<'_>);
+
+    /// A data packet left; its last byte is the connection's byte number `sent_total`, by which its
+    /// [`AckPoint`] will name it.
+    fn on_sent(&mut self, _now: Instant, _sent_total: u64) {}
+
+    /// How the next data packet is to leave.
+    fn departure(&self) -> Departure {
+        Departure::default()
+    }
+
+    /// Whether a [`Departure`] may ever ask for an echo, so that room for the question is kept.
+    fn is_probing(&self) -> bool {
+        false
+    }
+
+    /// Whether congestion marks slow it down: only then may its packets say that they can be marked
+    /// (ECN-capable transport, RFC 3168 §5).
+    fn reads_marks(&self) -> bool {
+        false
+    }
+
+    /// A network controller allows `rate` (DFCP-J §7.6). Only those that obey one listen.
+    fn on_order(&mut self, _now: Instant, _rate: Rate) {}
 
     /// Rate at which packets are spaced, UDP payload bits.
     fn pacing_rate(&self) -> Rate;

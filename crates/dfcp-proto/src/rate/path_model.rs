@@ -526,6 +526,10 @@ impl RateController for PathModel {
         }
     }
 
+    fn reads_marks(&self) -> bool {
+        true
+    }
+
     fn pacing_rate(&self) -> Rate {
         let mut rate = self.estimate * self.gain;
         if let Phase::Startup {

@@ -4,8 +4,10 @@
 //! get now; the lowest block with a deficit is served first, then a new block is opened.
 
 mod deficit;
+mod window;
 
 pub use deficit::Deficit;
+pub use window::Window;
 
 use crate::packet::Loss;
 use std::fmt::Debug;

@@ -1,8 +1,8 @@
 //! What sits at the ends of a route: the engine's view of a host.
 
 use super::packet::Body;
-use crate::packet::Ecn;
-use dfcp_proto::{Duration, Instant};
+use crate::packet::{Ecn, Priority};
+use dfcp_proto::{Duration, Instant, Rate};
 use std::fmt::Debug;
 
 /// One end of a flow, sans-IO. The engine hands it packets and wakes it, and after each of these
@@ -22,6 +22,29 @@ pub trait Agent: Debug + Send {
 
     /// How far the flow is, as this end knows it.
     fn progress(&self) -> Progress;
+
+    /// What makes it wait when it could send.
+    fn pace(&self) -> Pace {
+        Pace::Own
+    }
+
+    /// A network controller allows this rate, of what its pacer counts: IP packets without their IP
+    /// and UDP headers.
+    fn order_rate(&mut self, now: Instant, rate: Rate) {
+        let _ = (now, rate);
+    }
+}
+
+/// What makes a sender wait when it could send.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Pace {
+    /// Its own rate control.
+    #[default]
+    Own,
+    /// Its own rate control, which follows the orders of a network controller.
+    Orders,
+    /// Its first link: it sends as fast as that takes packets, and queues none before it.
+    FirstLink,
 }
 
 /// A packet that reached an agent.
@@ -42,6 +65,8 @@ pub struct Outgoing {
     pub size: u32,
     /// The ECN codepoint.
     pub ecn: Ecn,
+    /// Whether queues that tell them apart let it pass first.
+    pub priority: Priority,
     /// What it carries.
     pub body: Body,
 }

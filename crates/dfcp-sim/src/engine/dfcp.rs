@@ -1,10 +1,10 @@
 //! A host that runs the protocol core through its public interface, as a socket driver does.
 
-use super::agent::{Agent, Arrival, Buffers, Outgoing, Progress};
+use super::agent::{Agent, Arrival, Buffers, Outgoing, Pace, Progress};
 use super::network::FlowConfig;
 use super::packet::Body;
 use super::udp::IP_UDP_HEADER;
-use crate::packet::{Ecn, FlowId};
+use crate::packet::{Ecn, FlowId, Priority};
 use crate::pair::pattern;
 use crate::random::Seed;
 use dfcp_proto::{
@@ -29,6 +29,8 @@ pub struct DfcpConfig {
     /// How fast a host codes: source bytes multiplied and added per second. What it takes is
     /// charged as time, during which the host does nothing else. `None` costs nothing.
     pub coding_rate: Option<Rate>,
+    /// What holds the sender back.
+    pub pace: Pace,
 }
 
 /// What the flow's bytes are.
@@ -56,6 +58,9 @@ pub(super) struct DfcpHost {
     source: Option<Source>,
     payload: DfcpPayload,
     block_symbols: u32,
+    pace: Pace,
+    /// Of a controller, before there is a connection to follow it.
+    ordered: Option<Rate>,
     cpu: Cpu,
     /// Datagrams that came while the processor was busy.
     inbox: VecDeque<(Ecn, Vec<u8>)>,
@@ -130,11 +135,13 @@ pub(super) fn pair(
         written: 0,
         state: Sending::Waiting,
     };
-    let host = |endpoint, remote, source| DfcpHost {
+    let host = |endpoint, remote, source: Option<Source>| DfcpHost {
         endpoint,
         remote,
         handle: None,
         channel: None,
+        ordered: None,
+        pace: source.as_ref().map_or(Pace::Own, |_| config.pace),
         source,
         payload: config.payload,
         block_symbols: config.block_symbols,
@@ -301,6 +308,10 @@ impl DfcpHost {
                 .connect(now, self.remote, Some(source.peer), source.config.clone())
                 .ok();
             self.dirty = true;
+            if let Some(rate) = self.ordered {
+                self.order_rate(now, rate);
+            }
+            return;
         }
         if source.stop.is_some_and(|stop| stop <= now) {
             source.state = Sending::Stopped;
@@ -334,6 +345,7 @@ impl DfcpHost {
             self.outbox.push_back(Outgoing {
                 size: (datagram.len() + transmit.elided) as u32 + IP_UDP_HEADER,
                 ecn,
+                priority: Priority::Data,
                 body: Body::Datagram(bytes),
             });
         }
@@ -418,6 +430,18 @@ impl Agent for DfcpHost {
             repairs: stats.repair_symbols_sent,
             srtt: Some(stats.rtt).filter(|rtt| !rtt.is_zero()),
             ..self.progress
+        }
+    }
+
+    fn pace(&self) -> Pace {
+        self.pace
+    }
+
+    fn order_rate(&mut self, now: Instant, rate: Rate) {
+        self.ordered = Some(rate);
+        self.dirty = true;
+        if let Some(connection) = self.connection() {
+            connection.order_rate(now, rate);
         }
     }
 }

@@ -4,7 +4,8 @@
 //! route or to the agent at its end; an agent takes it, and whatever it wants to send enters the
 //! first link of its route. A link traversal is one event ([`crate::link`] says how), an agent's
 //! timer another, and everything that changes by the clock (link settings, samples, the end of
-//! the warm-up) a third kind, the script.
+//! the warm-up, a controller's orders) a third kind, the script. A sender without a pace of its own
+//! is asked for a packet whenever its first link has room ([`Pace`]).
 //!
 //! Invariants:
 //! - time is in integer nanoseconds and events are ordered by (time, sequence): the same
@@ -12,30 +13,37 @@
 //! - every component draws from a random stream named after it;
 //! - memory holds what is in flight and the samples asked for, nothing that grows with time.
 
-use crate::link::{Link, LinkConfig};
+use crate::link::Link;
 use crate::packet::{DropCause, Drops, Fate, FlowId};
 use dfcp_proto::{Duration, Instant};
 use std::ops::Sub;
 
 mod agent;
+mod controller;
 mod dfcp;
 mod network;
 mod packet;
+mod published;
 mod schedule;
+mod script;
 mod tcp;
 #[cfg(test)]
 mod tests;
 mod udp;
 
-pub use agent::{Agent, Arrival, Buffers, Outgoing, Progress};
+pub use agent::{Agent, Arrival, Buffers, Outgoing, Pace, Progress};
+pub use controller::{Claim, ControllerConfig, max_min};
 pub use dfcp::{DfcpConfig, DfcpPayload};
 pub use network::{FlowConfig, FlowInfo, LinkId, Network, NetworkError, Traffic};
 pub use packet::{Body, NetPacket};
+pub use published::PublishedConfig;
 pub use tcp::TcpConfig;
 pub use udp::{Lengths, UdpConfig, UdpPattern};
 
+use controller::Controller;
 use packet::Cargo;
 use schedule::Schedule;
+use script::Act;
 
 /// Index into [`Simulation::hops`]: the next stop of a packet.
 pub(crate) type HopId = u32;
@@ -54,15 +62,6 @@ pub enum Direction {
     Forward,
     /// Back: acknowledgements.
     Backward,
-}
-
-/// Something that happens by the clock.
-#[derive(Clone, Debug)]
-pub(crate) enum Act {
-    /// A link changes.
-    SetLink(LinkId, Box<LinkConfig>),
-    /// Counting begins anew.
-    EndWarmUp,
 }
 
 /// What the packets of one flow did; IP bytes.
@@ -110,7 +109,14 @@ struct Seat {
     flow: FlowId,
     direction: Direction,
     route: HopId,
+    pace: Pace,
+    /// Packets that it has at its first link, where that paces it.
+    first_link: u32,
 }
+
+/// Packets that a sender paced by its first link has there: one in the transmitter and one behind
+/// it, so that the link never idles and no queue forms.
+const AT_FIRST_LINK: u32 = 2;
 
 /// Goodput over time: bytes of use to the application, cumulative, one number per interval.
 #[derive(Clone, Debug, Default)]
@@ -163,13 +169,26 @@ pub enum End {
 
 /// What becomes of packets that do not just pass.
 struct Ending<'a> {
+    seats: &'a mut [Seat],
     counters: &'a mut [FlowCounters],
     cargo: &'a mut Cargo,
     buffers: &'a mut Buffers,
 }
 
 impl Fate<NetPacket> for Ending<'_> {
+    fn departed(&mut self, packet: &NetPacket) {
+        let backward = usize::from(packet.direction == Direction::Backward);
+        let seat = &mut self.seats[2 * packet.flow.0 as usize + backward];
+        if seat.pace == Pace::FirstLink && packet.hop == seat.route + 1 {
+            seat.first_link -= 1;
+        }
+    }
+
     fn dropped(&mut self, packet: NetPacket, cause: DropCause) {
+        // What a queue drops will not depart; what is lost has.
+        if cause != DropCause::Loss {
+            self.departed(&packet);
+        }
         if packet.direction == Direction::Forward {
             self.counters[packet.flow.0 as usize].drops.count(cause);
         }
@@ -202,6 +221,7 @@ pub struct Simulation {
     warm: (Instant, Vec<FlowCounters>),
     cargo: Cargo,
     buffers: Buffers,
+    controller: Option<Controller>,
     events: u64,
     observer: Option<Observer>,
     /// Whether the hosts were asked what they send at time zero: an observer is to see it.
@@ -307,6 +327,7 @@ impl Simulation {
     /// A link has a packet at its end, or had until it was lost.
     fn deliver(&mut self, link: usize) {
         let mut fate = Ending {
+            seats: &mut self.seats,
             counters: &mut self.counters,
             cargo: &mut self.cargo,
             buffers: &mut self.buffers,
@@ -324,6 +345,7 @@ impl Simulation {
             Hop::Link(link) => {
                 packet.hop += 1;
                 let mut fate = Ending {
+                    seats: &mut self.seats,
                     counters: &mut self.counters,
                     cargo: &mut self.cargo,
                     buffers: &mut self.buffers,
@@ -352,6 +374,9 @@ impl Simulation {
         let agent = &mut self.seats[seat].agent;
         agent.receive(self.now, arrival, &mut self.buffers);
         self.pump(seat);
+        if self.controller.is_some() && packet.direction == Direction::Forward {
+            self.watch(packet.flow);
+        }
     }
 
     fn show(&mut self, seat: usize, packet: &NetPacket, end: End) {
@@ -373,26 +398,62 @@ impl Simulation {
 
     /// Sends what an agent wants to send, and notes when it wants to wake.
     fn pump(&mut self, seat: usize) {
-        while let Some(outgoing) = self.seats[seat]
-            .agent
-            .poll_transmit(self.now, &mut self.buffers)
-        {
-            self.inject(seat, outgoing);
-        }
+        let held = loop {
+            if let Some(free) = self.held_until(seat) {
+                break Some(free);
+            }
+            let agent = &mut self.seats[seat].agent;
+            match agent.poll_transmit(self.now, &mut self.buffers) {
+                Some(outgoing) => self.inject(seat, outgoing),
+                None => break None,
+            }
+        };
         let component = (self.links.len() + seat) as u32;
         let wake = self.seats[seat].agent.poll_timeout();
+        // While it is held back, what it would send now waits.
+        let wake = wake.filter(|&at| held.is_none() || at > self.now);
+        let wake = wake.into_iter().chain(held).min();
         // An agent that asks for the past is woken now: time does not go back.
         self.schedule.set(component, wake.map(|t| t.max(self.now)));
     }
 
+    /// When the first link may take another packet of this sender; `None` for now.
+    #[inline]
+    fn held_until(&mut self, seat: usize) -> Option<Instant> {
+        if self.seats[seat].first_link < AT_FIRST_LINK {
+            return None;
+        }
+        let Hop::Link(link) = self.hops[self.seats[seat].route as usize] else {
+            return None;
+        };
+        let mut fate = Ending {
+            seats: &mut self.seats,
+            counters: &mut self.counters,
+            cargo: &mut self.cargo,
+            buffers: &mut self.buffers,
+        };
+        let link = &mut self.links[link as usize];
+        link.run(self.now, &mut fate);
+        let next = link.next_departure();
+        next.filter(|_| self.seats[seat].first_link >= AT_FIRST_LINK)
+    }
+
     fn inject(&mut self, seat: usize, outgoing: Outgoing) {
-        let Outgoing { size, ecn, body } = outgoing;
+        let Outgoing {
+            size,
+            ecn,
+            priority,
+            body,
+        } = outgoing;
         let Seat {
             flow,
             direction,
             route,
+            ref mut first_link,
+            pace,
             ..
         } = self.seats[seat];
+        *first_link += u32::from(pace == Pace::FirstLink);
         let counters = &mut self.counters[flow.0 as usize];
         match direction {
             Direction::Forward => {
@@ -406,63 +467,10 @@ impl Simulation {
         }
         let mut packet = NetPacket::new(size, ecn, flow, direction);
         packet.hop = route;
+        packet.priority = priority;
         packet.slot = self.cargo.put(body);
         self.show(seat, &packet, End::Sent);
         self.forward(packet);
-    }
-
-    /// Does what the script has for now.
-    fn act(&mut self) {
-        if self.next_sample == Some(self.now) {
-            self.sample();
-        }
-        while let Some((_, act)) = self.script.pop_if(|(at, _)| *at <= self.now) {
-            match act {
-                Act::SetLink(id, config) => {
-                    let link = &mut self.links[id.0 as usize];
-                    link.set_config(self.now, *config);
-                    self.schedule.set(id.0, link.poll_at());
-                }
-                Act::EndWarmUp => self.end_warm_up(),
-            }
-        }
-        self.plan();
-    }
-
-    /// Notes when the script goes on.
-    fn plan(&mut self) {
-        let component = (self.links.len() + self.seats.len()) as u32;
-        let next = self.script.last().map(|(at, _)| *at);
-        let next = next.into_iter().chain(self.next_sample).min();
-        self.schedule.set(component, None);
-        self.schedule.set(component, next);
-    }
-
-    fn sample(&mut self) {
-        for flow in 0..self.flows.len() {
-            let delivered = self.sink(FlowId(flow as u32)).progress().delivered;
-            self.samples.delivered[flow].push(delivered);
-        }
-        for ((id, samples), before) in self.samples.links.iter_mut().zip(&mut self.sampled) {
-            let link = &self.links[id.0 as usize];
-            let now = (link.stats().packets_in, link.stats().drops.total());
-            samples.push(LinkSample {
-                packets_in: now.0 - before.0,
-                dropped: now.1 - before.1,
-                queued: link.queued_packets() as u64,
-            });
-            *before = now;
-        }
-        self.next_sample = Some(self.now + self.samples.interval);
-    }
-
-    fn end_warm_up(&mut self) {
-        for link in &mut self.links {
-            link.reset_stats(self.now);
-        }
-        self.sampled.fill((0, 0));
-        let counters = self.flows.iter().map(|flow| self.counters(flow.id));
-        self.warm = (self.now, counters.collect());
     }
 }
 

@@ -1,13 +1,16 @@
 //! Puts a simulation together: links, flows with their routes and hosts, and what changes when.
 
-use super::agent::{Agent, Buffers};
+use super::agent::{Agent, Buffers, Pace};
+use super::controller::{Client, Controller, ControllerConfig};
 use super::dfcp::{self, DfcpConfig};
 use super::packet::Cargo;
+use super::published::{self, PublishedConfig};
 use super::schedule::{MAX_COMPONENTS, Schedule};
+use super::script::Act;
 use super::tcp::{TcpConfig, TcpSink, TcpSource};
-use super::udp::{UdpConfig, UdpSink, UdpSource};
-use super::{Act, Direction, FlowCounters, Hop, HopId, Samples, Seat, Simulation};
-use crate::link::{Link, LinkConfig, LinkConfigError};
+use super::udp::{IP_UDP_HEADER, UdpConfig, UdpPattern, UdpSink, UdpSource};
+use super::{Direction, FlowCounters, Hop, HopId, Samples, Seat, Simulation};
+use crate::link::{Link, LinkConfig, LinkConfigError, LinkRate};
 use crate::packet::FlowId;
 use crate::queue::Shares;
 use crate::random::Seed;
@@ -48,6 +51,40 @@ pub enum Traffic {
     Udp(UdpConfig),
     /// The protocol core of this workspace.
     Dfcp(Box<DfcpConfig>),
+    /// DFCP as published.
+    Published(Box<PublishedConfig>),
+}
+
+impl Traffic {
+    /// What holds the sender back.
+    fn pace(&self) -> Pace {
+        match self {
+            Self::Tcp(_) | Self::Udp(_) => Pace::Own,
+            Self::Dfcp(config) => config.pace,
+            Self::Published(config) => config.pace,
+        }
+    }
+
+    /// Most that it sends, bit/s of IP packets.
+    fn most(&self) -> f64 {
+        match self {
+            Self::Udp(udp) if !matches!(udp.pattern, UdpPattern::OnOff { .. }) => {
+                udp.rate.as_bps() as f64
+            }
+            _ => f64::INFINITY,
+        }
+    }
+
+    /// Bytes of a full packet where the path takes `mtu`, and of its headers below the protocol.
+    fn packet(&self, mtu: u32) -> (u32, u32) {
+        match self {
+            Self::Udp(udp) => (udp.packet, IP_UDP_HEADER),
+            Self::Tcp(_) | Self::Dfcp(_) => (mtu, IP_UDP_HEADER),
+            Self::Published(config) => {
+                (published::packet_size(&config.client), published::IP_HEADER)
+            }
+        }
+    }
 }
 
 /// What is known of a flow from the start.
@@ -115,6 +152,7 @@ pub struct Network {
     flows: Vec<FlowConfig>,
     script: Vec<(Instant, Act)>,
     samples: Samples,
+    controller: Option<ControllerConfig>,
 }
 
 impl Network {
@@ -126,6 +164,7 @@ impl Network {
             flows: Vec::new(),
             script: Vec::new(),
             samples: Samples::default(),
+            controller: None,
         }
     }
 
@@ -168,6 +207,11 @@ impl Network {
         self.samples.links = links.iter().map(|&id| (id, Vec::new())).collect();
     }
 
+    /// Lets a controller order senders their rates.
+    pub fn control(&mut self, controller: ControllerConfig) {
+        self.controller = Some(controller);
+    }
+
     /// Builds the simulation, at time zero.
     ///
     /// # Errors
@@ -187,7 +231,12 @@ impl Network {
         for (id, flow) in self.flows.iter().enumerate() {
             builder.add(FlowId(id as u32), flow, self.seed)?;
         }
+        let controller = self.controller();
         let mut script = self.script;
+        for (client, id) in (controller.iter().flat_map(Controller::clients)).zip(0..) {
+            script.push((client.start, Act::Greet(FlowId(id))));
+            script.extend(client.stop.map(|at| (at, Act::Survey)));
+        }
         script.sort_by_key(|(at, _)| std::cmp::Reverse(*at));
         let flows = builder.flows.len();
         let mut samples = self.samples;
@@ -207,12 +256,36 @@ impl Network {
             warm: (Instant::ZERO, vec![FlowCounters::default(); flows]),
             cargo: Cargo::default(),
             buffers: Buffers::default(),
+            controller,
             events: 0,
             observer: None,
             started: false,
         };
         simulation.plan();
         Ok(simulation)
+    }
+
+    /// The controller with what it knows of the flows.
+    fn controller(&self) -> Option<Controller> {
+        let config = self.controller.clone()?;
+        let clients = self.flows.iter().map(|flow| {
+            let links: Vec<usize> = flow.forward.iter().map(|link| link.0 as usize).collect();
+            let mtu = links.iter().filter_map(|&link| self.links[link].config.mtu);
+            let (packet, headers) = flow.traffic.packet(mtu.min().unwrap_or(1500));
+            Client {
+                class: flow.class,
+                links,
+                start: flow.start,
+                stop: flow.stop,
+                packet,
+                headers,
+                most: flow.traffic.most(),
+                listens: flow.traffic.pace() == Pace::Orders,
+                finished: false,
+                told: None,
+            }
+        });
+        Some(Controller::new(config, clients.collect()))
     }
 
     fn check(&self) -> Result<(), NetworkError> {
@@ -222,7 +295,7 @@ impl Network {
                 let link = self.links.get(id.0 as usize)?;
                 Some((&link.name, &**config))
             }
-            Act::EndWarmUp => None,
+            _ => None,
         });
         for (name, config) in configs.chain(changed) {
             config.validate().map_err(|error| NetworkError::Link {
@@ -243,6 +316,28 @@ impl Network {
                     });
                 }
             }
+            self.check_pace(flow)?;
+        }
+        Ok(())
+    }
+
+    /// Only a link with a rate can hold back a sender that has none of its own.
+    fn check_pace(&self, flow: &FlowConfig) -> Result<(), NetworkError> {
+        if flow.traffic.pace() != Pace::FirstLink {
+            return Ok(());
+        }
+        let first = flow.forward.first();
+        let before = first.and_then(|link| self.links.get(link.0 as usize));
+        let changed = self.script.iter().filter_map(|(_, act)| match act {
+            Act::SetLink(link, config) if Some(link) == first => Some(&**config),
+            _ => None,
+        });
+        let mut configs = before.map(|link| &link.config).into_iter().chain(changed);
+        if before.is_none() || configs.any(|config| config.rate == LinkRate::Unlimited) {
+            return Err(NetworkError::Flow {
+                flow: flow.name.clone(),
+                reason: "a sender at line rate needs a first link with a rate".into(),
+            });
         }
         Ok(())
     }
@@ -290,6 +385,10 @@ impl Builder {
                 let (source, sink) = dfcp::pair(config, flow, id, seed);
                 (Box::new(source), Box::new(sink))
             }
+            Traffic::Published(config) => {
+                let (source, sink) = published::pair(config, flow, id, seed);
+                (Box::new(source), Box::new(sink))
+            }
         };
         let seats = self.seats.len() as u32;
         for (agent, direction, links, peer) in [
@@ -300,10 +399,12 @@ impl Builder {
             self.hops.extend(links.iter().map(|link| Hop::Link(link.0)));
             self.hops.push(Hop::Agent(peer));
             self.seats.push(Seat {
+                pace: agent.pace(),
                 agent,
                 flow: id,
                 direction,
                 route,
+                first_link: 0,
             });
         }
         self.flows.push(FlowInfo {

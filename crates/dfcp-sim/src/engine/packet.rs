@@ -4,7 +4,7 @@
 //! and a [`Cargo`] slot that holds what the packet carries until it arrives or is dropped.
 
 use super::{Direction, HopId};
-use crate::packet::{Ecn, FlowId, Packet};
+use crate::packet::{Ecn, FlowId, Packet, Priority};
 use crate::tcp::Segment;
 
 /// An IP packet of some flow, on its way along a route.
@@ -24,11 +24,14 @@ pub struct NetPacket {
     pub direction: Direction,
     /// The ECN codepoint.
     pub ecn: Ecn,
+    /// Whether it may overtake data.
+    pub priority: Priority,
 }
 
 impl NetPacket {
     pub(crate) fn new(size: u32, ecn: Ecn, flow: FlowId, direction: Direction) -> Self {
         Self {
+            priority: Priority::Data,
             size,
             flow,
             hop: 0,
@@ -77,6 +80,11 @@ impl Packet for NetPacket {
     #[inline]
     fn ecn(&self) -> Ecn {
         self.ecn
+    }
+
+    #[inline]
+    fn priority(&self) -> Priority {
+        self.priority
     }
 
     fn mark_ce(&mut self) {

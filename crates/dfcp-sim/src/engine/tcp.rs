@@ -3,6 +3,7 @@
 use super::agent::{Agent, Arrival, Buffers, Outgoing, Progress};
 use super::network::FlowConfig;
 use super::packet::Body;
+use crate::packet::Priority;
 use crate::tcp::{TcpReceiver, TcpReceiverConfig, TcpSender, TcpSenderConfig};
 use dfcp_proto::Instant;
 
@@ -72,6 +73,7 @@ impl Agent for TcpSource {
         Some(Outgoing {
             size: segment.ip_size(),
             ecn,
+            priority: Priority::Data,
             body: Body::Tcp(segment),
         })
     }
@@ -141,6 +143,7 @@ impl Agent for TcpSink {
         Some(Outgoing {
             size: segment.ip_size(),
             ecn,
+            priority: Priority::Data,
             body: Body::Tcp(segment),
         })
     }

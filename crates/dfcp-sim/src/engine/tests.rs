@@ -1,6 +1,7 @@
 //! What flows do on networks small enough to reckon by hand.
 
 use super::*;
+use crate::link::LinkConfig;
 use crate::queue::Limit;
 use dfcp_proto::Rate;
 

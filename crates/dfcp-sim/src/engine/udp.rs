@@ -3,7 +3,7 @@
 use super::agent::{Agent, Arrival, Buffers, Outgoing, Progress};
 use super::network::FlowConfig;
 use super::packet::Body;
-use crate::packet::Ecn;
+use crate::packet::{Ecn, Priority};
 use crate::random::Random;
 use dfcp_proto::{Duration, Instant, Rate};
 
@@ -173,6 +173,7 @@ impl Agent for UdpSource {
         Some(Outgoing {
             size: payload as u32 + IP_UDP_HEADER,
             ecn: Ecn::NotEct,
+            priority: Priority::Data,
             body: Body::Udp(self.sent - 1),
         })
     }

@@ -9,6 +9,20 @@ pub struct QueueConfig {
     pub discipline: Discipline,
     /// How much is buffered beside the packet in the transmitter.
     pub limit: Limit,
+    /// Whether signalling overtakes data.
+    pub priority: PriorityMode,
+}
+
+/// Whether packets of [`Priority::Control`](crate::packet::Priority::Control) overtake data: "the
+/// network should give priority to signalling" (DFCP-J §4.3).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PriorityMode {
+    /// They wait with the rest.
+    #[default]
+    None,
+    /// They have a line of their own before the discipline, with strict priority. Its limit is
+    /// that of the queue once more: data that fill the buffer leave it untouched.
+    ControlFirst,
 }
 
 impl From<Limit> for QueueConfig {

@@ -5,16 +5,18 @@
 //! one for each hash bucket; theirs share one buffer, and when it is full the longest line gives
 //! way, so that a flooder cannot push out the others.
 //!
+//! Before any of them there can be a line for signalling, with strict priority.
+//!
 //! Invariants:
 //! - a queue never reads a clock; `now` never goes back;
 //! - every packet that goes in comes out exactly once: from [`Queue::dequeue`], or through
 //!   `dropped`;
-//! - after a call the queue is within its limit;
+//! - after a call the queue is within its limit, and the line for signalling within as much;
 //! - a queue with packets always yields one, except that RED and CoDel may drop what they hold.
 
 use dfcp_proto::{Instant, Rate};
 
-use crate::packet::{DropCause, FlowId, Packet, Queued};
+use crate::packet::{DropCause, FlowId, Packet, Priority, Queued};
 use crate::random::Random;
 
 mod backlog;
@@ -33,7 +35,7 @@ mod tournament;
 mod wfq;
 
 pub use config::{
-    CoDelConfig, Discipline, DropFrom, DrrConfig, FqCoDelConfig, Limit, QueueConfig,
+    CoDelConfig, Discipline, DropFrom, DrrConfig, FqCoDelConfig, Limit, PriorityMode, QueueConfig,
     QueueConfigError, RedConfig, SfqConfig, WfqConfig,
 };
 pub use shares::Shares;
@@ -50,6 +52,8 @@ use wfq::Wfq;
 #[derive(Clone, Debug)]
 pub struct Queue<P> {
     state: State<P>,
+    /// Signalling, where it overtakes data.
+    control: Option<Box<Fifo<P>>>,
     limit: Limit,
     /// Of the transmitter, as last heard.
     rate: Option<Rate>,
@@ -79,8 +83,13 @@ impl<P: Packet> Queue<P> {
             Discipline::CoDel(codel) => State::CoDel(Fifo::new(), CoDel::default(), codel),
             Discipline::FqCoDel(fq) => State::FqCoDel(Box::new(FqCoDel::new(fq, random))),
         };
+        let control = match config.priority {
+            PriorityMode::None => None,
+            PriorityMode::ControlFirst => Some(Box::new(Fifo::new())),
+        };
         Self {
             state,
+            control,
             limit: config.limit,
             rate: None,
             marked: 0,
@@ -99,7 +108,12 @@ impl<P: Packet> Queue<P> {
         item: Queued<P>,
         dropped: &mut impl FnMut(P, DropCause),
     ) {
-        self.admit(now, item, self.limit, dropped);
+        match &mut self.control {
+            Some(control) if item.packet.priority() == Priority::Control => {
+                control.enqueue(self.limit, item, dropped);
+            }
+            _ => self.admit(now, item, self.limit, dropped),
+        }
     }
 
     /// Takes the next packet, for a transmitter of this rate; `None` for one without limit.
@@ -110,6 +124,9 @@ impl<P: Packet> Queue<P> {
         dropped: &mut impl FnMut(P, DropCause),
     ) -> Option<Queued<P>> {
         self.set_rate(now, rate);
+        if let Some(item) = self.control.as_mut().and_then(|control| control.pop()) {
+            return Some(item);
+        }
         match &mut self.state {
             State::Fifo(fifo) => fifo.pop(),
             State::Drr(drr) => drr.dequeue(),
@@ -147,6 +164,9 @@ impl<P: Packet> Queue<P> {
     ) -> Option<Queued<P>> {
         // An empty queue of these has no history.
         if let State::Fifo(_) | State::Drr { .. } = self.state {
+            return Some(item);
+        }
+        if self.control.is_some() && item.packet.priority() == Priority::Control {
             return Some(item);
         }
         self.set_rate(now, rate);
@@ -190,6 +210,11 @@ impl<P: Packet> Queue<P> {
 
     /// Packets in the queue.
     pub fn packets(&self) -> usize {
+        let control = self.control.as_ref().map_or(0, |control| control.packets());
+        control + self.data_packets()
+    }
+
+    fn data_packets(&self) -> usize {
         match &self.state {
             State::Fifo(fifo) | State::Red(fifo, _) | State::CoDel(fifo, ..) => fifo.packets(),
             State::Drr(drr) => drr.backlog().packets(),
@@ -201,6 +226,11 @@ impl<P: Packet> Queue<P> {
 
     /// Bytes in the queue, framing included.
     pub fn bytes(&self) -> u64 {
+        let control = self.control.as_ref().map_or(0, |control| control.bytes());
+        control + self.data_bytes()
+    }
+
+    fn data_bytes(&self) -> u64 {
         match &self.state {
             State::Fifo(fifo) | State::Red(fifo, _) | State::CoDel(fifo, ..) => fifo.bytes(),
             State::Drr(drr) => drr.backlog().bytes(),
@@ -217,6 +247,11 @@ impl<P: Packet> Queue<P> {
 
     /// Packets of a flow in the queue; counted by looking at each, so for statistics only.
     pub fn packets_of(&self, flow: FlowId) -> usize {
+        let control = self.control.as_ref();
+        control.map_or(0, |control| count(control.iter(), flow)) + self.data_packets_of(flow)
+    }
+
+    fn data_packets_of(&self, flow: FlowId) -> usize {
         match &self.state {
             State::Fifo(fifo) | State::Red(fifo, _) | State::CoDel(fifo, ..) => {
                 count(fifo.iter(), flow)

@@ -14,8 +14,20 @@ use super::settings::{
 use super::tree::{Entry, Fault, Node, Place, Table, Value};
 use super::{SCHEMA, Scenario, units};
 
-const SECTIONS: [&str; 11] = [
-    "schema", "title", "run", "topology", "link", "tcp", "dfcp", "udp", "flow", "change", "sweep",
+const SECTIONS: [&str; 13] = [
+    "schema",
+    "title",
+    "run",
+    "topology",
+    "link",
+    "tcp",
+    "dfcp",
+    "published",
+    "udp",
+    "flow",
+    "controller",
+    "change",
+    "sweep",
 ];
 
 /// Reads and checks everything.
@@ -39,6 +51,11 @@ pub(super) fn build(document: &Document) -> Result<Scenario, Fault> {
     }
     flows.settle(&links)?;
     check_weights(&network, &links, &flows.flows)?;
+    let controller = match root.get("controller") {
+        Some(node) => Some(ControllerSpec::default().read(node, "[controller]")?),
+        None => None,
+    };
+    flows.check_orders(controller.is_some())?;
     let changes = changes(document, &network, rtt)?;
     let canonical = canonical(document)?.to_string();
     Ok(Scenario {
@@ -49,6 +66,7 @@ pub(super) fn build(document: &Document) -> Result<Scenario, Fault> {
             .collect(),
         links,
         flows: flows.flows,
+        controller,
         changes,
         hash: document.hash(&canonical),
         canonical,
@@ -223,10 +241,12 @@ fn changes(
             };
             let (before, config) = (config(&wire.settings)?, config(&now[index])?);
             let same_weights = now[index].queue.weights == wire.settings.queue.weights;
-            if config.queue.discipline != before.queue.discipline || !same_weights {
+            let same_kind = config.queue.discipline == before.queue.discipline
+                && config.queue.priority == before.queue.priority;
+            if !same_kind || !same_weights {
                 let place = node.table()?.get("queue").map_or(node.place, |q| q.place);
-                let message = "a change cannot replace a queue's discipline, its parameters or \
-                               weights while packets wait in it, only its `limit`";
+                let message = "a change cannot replace a queue's discipline, its parameters, \
+                               priority or weights while packets wait in it, only its `limit`";
                 return Err(Fault::new(place, message));
             }
             changes.push(ChangeSpec {
@@ -258,6 +278,8 @@ pub(super) fn canonical(document: &Document) -> Result<Table, Fault> {
     out.put("tcp", Value::Table(tcp.write()));
     let dfcp = section(root, "dfcp", DfcpSpec::default())?;
     out.put("dfcp", Value::Table(dfcp.write()));
+    let published = section(root, "published", PublishedSpec::default())?;
+    out.put("published", Value::Table(published.write()));
     let udp = section(root, "udp", UdpSettings::default())?;
     out.put("udp", Value::Table(udp.write()));
     let flows = match root.get("flow") {
@@ -266,6 +288,10 @@ pub(super) fn canonical(document: &Document) -> Result<Table, Fault> {
     };
     let flows: Result<Vec<Node>, Fault> = flows.iter().enumerate().map(canonical_flow).collect();
     out.put("flow", Value::Array(flows?));
+    if let Some(node) = root.get("controller") {
+        let controller = ControllerSpec::default().read(node, "[controller]")?;
+        out.put("controller", Value::Table(controller.write()));
+    }
     if let Some(changes) = root.entry("change") {
         out.set(changes.clone());
     }
@@ -302,7 +328,8 @@ fn canonical_links(root: &Table) -> Result<Table, Fault> {
 
 fn canonical_flow((index, node): (usize, &Node)) -> Result<Node, Fault> {
     let mut flow = FlowSettings::new(index).read(node, "[[flow]]")?.write();
-    let overrides = |entry: &&Entry| matches!(entry.key.as_str(), "tcp" | "dfcp" | "udp");
+    let overrides =
+        |entry: &&Entry| matches!(entry.key.as_str(), "tcp" | "dfcp" | "published" | "udp");
     for entry in node.table()?.0.iter().filter(overrides) {
         flow.set(entry.clone());
     }

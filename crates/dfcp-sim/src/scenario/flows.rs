@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use dfcp_proto::{Duration, Instant};
 
 use super::build::show;
+use super::control::{ControlLaw, ControlSpec};
 use super::fields::{Section, nearest};
 use super::model::*;
 use super::network::{Network, RANDOM};
@@ -14,13 +15,10 @@ use super::settings::{
 };
 use super::tree::{Fault, Node, Place, Table};
 use crate::engine::{UdpConfig, UdpPattern};
+use crate::link::LinkRate;
 use crate::random::Random;
-use crate::tcp::{Congestion, Sizes};
+use crate::tcp::Congestion;
 use crate::topology::NodeKind;
-
-/// Bytes of IPv4 and TCP headers, and of the timestamp option.
-const TCP_HEADERS: u32 = 40;
-const TIMESTAMPS: u32 = 12;
 
 /// Bytes of IPv4 and UDP headers.
 const UDP_HEADERS: u32 = 28;
@@ -41,10 +39,12 @@ struct Entry<'a> {
     sizes: Random,
 }
 
+/// What a flow speaks, before its path is known.
 #[derive(Clone)]
-enum Transport {
+pub(super) enum Transport {
     Tcp(TcpSettings, Congestion),
     Dfcp(DfcpSpec),
+    Published(PublishedSpec),
     Udp(UdpConfig),
 }
 
@@ -137,6 +137,22 @@ impl<'a> Flows<'a> {
         Ok(())
     }
 
+    /// Whoever waits for orders has somebody to give them.
+    pub fn check_orders(&self, controlled: bool) -> Result<(), Fault> {
+        let waiting = self.flows.iter().find_map(|flow| {
+            let (section, control) = control(&flow.protocol)?;
+            (control.law == ControlLaw::Ordered).then_some((flow, section))
+        });
+        match waiting {
+            Some((flow, section)) if !controlled => Err(Fault::new(
+                stated(self.root, self.entries[flow.entry].node, section, "control"),
+                "`control`: nobody gives orders: write a section [controller], for example with \
+                 response = \"50 ms\"",
+            )),
+            _ => Ok(()),
+        }
+    }
+
     /// The round-trip propagation delay of the first flow.
     pub fn first_rtt(&self) -> Duration {
         let Some(flow) = self.flows.first() else {
@@ -156,6 +172,8 @@ impl<'a> Flows<'a> {
             flow.protocol = entry.transport.settle(mtu, |section, key| {
                 stated(self.root, entry.node, section, key)
             })?;
+            let first = flow.forward.first().map(|link| &links[link.0]);
+            entry.check_line_rate(self.root, &flow.protocol, first)?;
             flow.size = entry.size(replicas[flow.entry], &flow.protocol)?;
             if let (ProtocolSpec::Tcp(tcp), Some(size)) = (&flow.protocol, flow.size)
                 && size.div_ceil(u64::from(tcp.sender.mss)) >= u64::from(u32::MAX)
@@ -170,6 +188,35 @@ impl<'a> Flows<'a> {
 }
 
 impl Entry<'_> {
+    /// What sends as fast as its first link takes it is held back by nothing else.
+    fn check_line_rate(
+        &self,
+        root: &Table,
+        protocol: &ProtocolSpec,
+        first: Option<&LinkSpec>,
+    ) -> Result<(), Fault> {
+        let Some((section, control)) = control(protocol) else {
+            return Ok(());
+        };
+        match first {
+            Some(link)
+                if control.law == ControlLaw::LineRate
+                    && link.config.rate == LinkRate::Unlimited =>
+            {
+                let message = format!(
+                    "`control`: \"line rate\" needs a rate at the first link, `{}`, which is \
+                     unlimited: give it one, or write a rate here",
+                    link.name
+                );
+                Err(Fault::new(
+                    stated(root, self.node, section, "control"),
+                    message,
+                ))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn place(&self, key: &str) -> Place {
         place(self.node, key)
     }
@@ -179,7 +226,7 @@ impl Entry<'_> {
         let payload = match protocol {
             ProtocolSpec::Tcp(tcp) => Some(u64::from(tcp.sender.mss)),
             ProtocolSpec::Udp(udp) => Some(u64::from(udp.packet.saturating_sub(UDP_HEADERS))),
-            ProtocolSpec::Dfcp(_) => None,
+            ProtocolSpec::Dfcp(_) | ProtocolSpec::Published(_) => None,
         };
         let in_packets = |packets: u64| match payload {
             Some(payload) => Ok(Some(packets.saturating_mul(payload))),
@@ -196,6 +243,15 @@ impl Entry<'_> {
             SizeSettings::Uniform(from, to) => Ok(Some(uniform(*from, *to))),
             SizeSettings::UniformPackets(from, to) => in_packets(uniform(*from, *to)),
         }
+    }
+}
+
+/// The rate control of a protocol that has one to choose, and the section that says so.
+fn control(protocol: &ProtocolSpec) -> Option<(&'static str, ControlSpec)> {
+    match protocol {
+        ProtocolSpec::Dfcp(spec) => Some(("dfcp", spec.control)),
+        ProtocolSpec::Published(spec) => Some(("published", spec.control)),
+        ProtocolSpec::Tcp(_) | ProtocolSpec::Udp(_) => None,
     }
 }
 
@@ -397,6 +453,7 @@ fn transport(root: &Table, settings: &FlowSettings, node: &Node) -> Result<Trans
     let key = protocol.section();
     let tcp = layered(TcpSettings::default(), root, node, "tcp")?;
     let dfcp = layered(DfcpSpec::default(), root, node, "dfcp")?;
+    let published = layered(PublishedSpec::default(), root, node, "published")?;
     let udp = layered(UdpSettings::default(), root, node, "udp")?;
     if tcp.sender.rto_min.is_zero() || tcp.sender.rto_min > tcp.sender.rto_max {
         let message = "`rto_min` is zero or greater than `rto_max`: write for example \"200 ms\"";
@@ -412,6 +469,7 @@ fn transport(root: &Table, settings: &FlowSettings, node: &Node) -> Result<Trans
         ProtocolName::TcpHTcp => Transport::Tcp(tcp, Congestion::HTcp),
         ProtocolName::TcpBbr => Transport::Tcp(tcp, Congestion::Bbr),
         ProtocolName::Auto => Transport::Dfcp(dfcp),
+        ProtocolName::Dfcp => Transport::Published(published),
         ProtocolName::UdpCbr | ProtocolName::UdpOnOff => {
             let UdpSettings {
                 packet,
@@ -456,57 +514,4 @@ fn stated(root: &Table, flow: &Node, section: &str, key: &str) -> Place {
         .filter_map(|layer| layer.table().ok());
     let found = layers.find_map(|table| table.get(key));
     found.map_or(flow.place, |node| node.place)
-}
-
-impl Transport {
-    fn placeholder(&self) -> ProtocolSpec {
-        match self {
-            Self::Tcp(tcp, congestion) => ProtocolSpec::Tcp(tcp.config(*congestion, 0)),
-            Self::Dfcp(dfcp) => ProtocolSpec::Dfcp(dfcp.clone()),
-            Self::Udp(udp) => ProtocolSpec::Udp(udp.clone()),
-        }
-    }
-
-    /// The protocol on a path of this MTU.
-    fn settle(
-        &self,
-        mtu: u32,
-        stated: impl Fn(&str, &str) -> Place,
-    ) -> Result<ProtocolSpec, Fault> {
-        match self {
-            Self::Tcp(tcp, congestion) => {
-                let options = match (tcp.sender.timestamps, tcp.sender.sizes) {
-                    (true, Sizes::Wire) => TIMESTAMPS,
-                    _ => 0,
-                };
-                let room = mtu.saturating_sub(TCP_HEADERS + options);
-                let mss = tcp.mss.unwrap_or(room);
-                if mss == 0 || mss > room {
-                    let message = format!(
-                        "`mss`: segments of {mss} B do not fit the path: its MTU of {mtu} B leaves \
-                         {room} B beside the headers"
-                    );
-                    return Err(Fault::new(stated("tcp", "mss"), message));
-                }
-                let windows = [
-                    ("send_window", tcp.sender.send_buffer),
-                    ("receive_window", tcp.receive_window),
-                ];
-                for (key, window) in windows {
-                    if let Some(bytes) = window.filter(|bytes| *bytes < u64::from(mss)) {
-                        let message = format!("`{key}`: {bytes} B hold no segment of {mss} B");
-                        return Err(Fault::new(stated("tcp", key), message));
-                    }
-                }
-                Ok(ProtocolSpec::Tcp(tcp.config(*congestion, mss)))
-            }
-            Self::Udp(udp) if udp.packet > mtu => {
-                let packet = udp.packet;
-                let message = format!("`packet`: {packet} B exceed the path's MTU of {mtu} B");
-                Err(Fault::new(stated("udp", "packet"), message))
-            }
-            Self::Udp(udp) => Ok(ProtocolSpec::Udp(udp.clone())),
-            Self::Dfcp(dfcp) => Ok(ProtocolSpec::Dfcp(dfcp.clone())),
-        }
-    }
 }

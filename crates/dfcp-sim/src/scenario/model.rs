@@ -8,11 +8,15 @@
 
 use std::collections::BTreeMap;
 
+use dfcp_proto::published::{
+    Acknowledge, Codec, Completion, Config, Degrees, LastPacket, Moment, RaptorParameters, Sending,
+};
 use dfcp_proto::{Duration, Instant, Rate, SchemeId};
 
 use crate::engine::{DfcpPayload, TcpConfig, UdpConfig, UdpPattern};
 use crate::link::LinkConfig;
 use crate::random::Seed;
+use crate::scenario::control::ControlSpec;
 use crate::tcp::Congestion;
 
 /// Settings of the whole run.
@@ -80,6 +84,24 @@ pub struct ChangeSpec {
     pub config: LinkConfig,
 }
 
+/// A network controller.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ControllerSpec {
+    /// How it shares the network.
+    pub kind: ControllerKind,
+    /// Time from a change until senders follow it.
+    pub response: Duration,
+    /// By how much it over-estimates what is available, as a fraction.
+    pub error: f64,
+}
+
+/// How a controller shares the network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ControllerKind {
+    /// Max-min fairness, by weight.
+    MaxMin,
+}
+
 /// One flow.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FlowSpec {
@@ -116,6 +138,8 @@ pub enum ProtocolSpec {
     Tcp(TcpConfig),
     /// A connection of the protocol core, `dfcp-proto`.
     Dfcp(DfcpSpec),
+    /// DFCP as published.
+    Published(PublishedSpec),
     /// UDP cross traffic.
     Udp(UdpConfig),
 }
@@ -143,22 +167,64 @@ pub struct DfcpSpec {
     pub coding_rate: Option<Rate>,
 }
 
+/// A connection of DFCP as published (`dfcp_proto::published`).
+#[derive(Clone, Debug, PartialEq)]
+pub struct PublishedSpec {
+    /// Most unacknowledged blocks.
+    pub window: u32,
+    /// ε: a block is complete at (1 + ε) k symbols.
+    pub redundancy: f64,
+    /// When the sender has sent enough of a block.
+    pub sending: Sending,
+    /// Which acknowledgements are sent.
+    pub acknowledge: Acknowledge,
+    /// When a block is acknowledged.
+    pub moment: Moment,
+    /// Whether blocks are encoded.
+    pub encoding: Codec,
+    /// Whether blocks are decoded.
+    pub decoding: Codec,
+    /// What makes a block complete that is not decoded.
+    pub completion: Completion,
+    /// How long a block's last packet is.
+    pub last_packet: LastPacket,
+    /// Bytes of a block; a whole number of symbols.
+    pub block: u32,
+    /// Bytes of a symbol.
+    pub symbol: u16,
+    /// Degrees of LT symbols.
+    pub distribution: Degrees,
+    /// The rate controller; never the profile's.
+    pub control: ControlSpec,
+    /// Whether payload bytes exist.
+    pub payload: DfcpPayload,
+    /// Largest IP packet, bytes; `None` until the path is known.
+    pub mtu: Option<u16>,
+}
+
+/// Check nodes of the LDPC code for each source symbol: 2000 for 63536 (DFCP-J §4.4.1).
+const CHECK_NODES: (u64, u64) = (2000, 63_536);
+
+impl PublishedSpec {
+    /// The code of the blocks.
+    pub fn code(&self) -> RaptorParameters {
+        let k = self.block / u32::from(self.symbol);
+        let checks = (u64::from(k) * CHECK_NODES.0).div_ceil(CHECK_NODES.1);
+        RaptorParameters {
+            k,
+            n: k + checks as u32,
+            symbol_size: self.symbol,
+            degrees: self.distribution,
+            ..Config::default().code
+        }
+    }
+}
+
 /// A profile of the protocol core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProfileSpec {
     /// The flagship.
     Auto,
-}
-
-/// A rate controller of the protocol core.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ControlSpec {
-    /// The profile's.
-    Profile,
-    /// This rate, without backing off.
-    Fixed(Rate),
-    /// As fast as the first link takes it.
-    LineRate,
 }
 
 impl ProtocolSpec {
@@ -175,6 +241,7 @@ impl ProtocolSpec {
             Self::Dfcp(dfcp) => match dfcp.profile {
                 ProfileSpec::Auto => "auto",
             },
+            Self::Published(_) => "dfcp",
             Self::Udp(udp) => match udp.pattern {
                 UdpPattern::Constant => "udp-cbr",
                 // No file asks for it.

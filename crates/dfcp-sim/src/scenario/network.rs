@@ -37,6 +37,8 @@ pub(super) struct Wire<'a> {
     pub name: String,
     pub hop: Hop,
     pub settings: LinkSettings,
+    /// Where within its tolerance the clock is, from −1 to 1.
+    clock: f64,
     /// Where the layers that made it are written, the most specific last.
     layers: Vec<&'a Node>,
 }
@@ -88,7 +90,7 @@ impl<'a> Network<'a> {
         network.check_names(links)?;
         let fixed = RttLayer::new(topology, &network.graph);
         for index in 0..network.graph.links.len() {
-            network.add_wires(index, links, &fixed)?;
+            network.add_wires(index, links, &fixed, seed)?;
         }
         network.apply_rtt(document, topology)?;
         Ok(network)
@@ -179,7 +181,13 @@ impl<'a> Network<'a> {
     }
 
     /// Both directions of the `index`-th link of the graph.
-    fn add_wires(&mut self, index: usize, links: &'a Table, fixed: &RttLayer) -> Result<(), Fault> {
+    fn add_wires(
+        &mut self,
+        index: usize,
+        links: &'a Table,
+        fixed: &RttLayer,
+        seed: Seed,
+    ) -> Result<(), Fault> {
         let link = &self.graph.links[index];
         let mut settings = LinkSettings::default();
         let mut layers = Vec::new();
@@ -226,6 +234,10 @@ impl<'a> Network<'a> {
             back,
             back_layers,
         ));
+        for wire in self.wires.iter_mut().rev().take(2) {
+            let mut random = seed.stream(&format!("{}.clock", wire.name));
+            wire.clock = 2.0 * random.next_f64() - 1.0;
+        }
         Ok(())
     }
 
@@ -322,6 +334,7 @@ impl<'a> Wire<'a> {
             name,
             hop: Hop { from, to, delay },
             settings,
+            clock: 0.0,
             layers,
         }
     }
@@ -354,8 +367,13 @@ impl<'a> Wire<'a> {
         };
         let rate = rate.link_rate(&document.files);
         let loss = settings.loss.model(&document.files);
+        let rate = rate.map_err(|why| wrong("rate", why))?;
+        let drift = 1.0 + settings.clock_tolerance * self.clock;
         let mut config = LinkConfig {
-            rate: rate.map_err(|why| wrong("rate", why))?,
+            rate: match &rate {
+                LinkRate::Constant(rate) => LinkRate::Constant(rate.mul_f64(drift)),
+                other => other.clone(),
+            },
             loss: loss.map_err(|why| wrong("loss", why))?,
             mtu: Some(settings.mtu),
             ..settings.rest.clone()
@@ -363,7 +381,7 @@ impl<'a> Wire<'a> {
         let limit = match settings.queue.limit {
             LimitSettings::Fixed(limit) => limit,
             LimitSettings::Bdp(share) => {
-                let limit = bdp(&config.rate, settings.mtu, share, rtt);
+                let limit = bdp(&rate, settings.mtu, share, rtt);
                 limit.map_err(|why| wrong("queue", why.to_owned()))?
             }
         };

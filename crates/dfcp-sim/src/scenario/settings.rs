@@ -13,6 +13,7 @@ use crate::topology::{self, Graph};
 mod flow;
 mod link;
 mod loss;
+mod published;
 mod queue;
 mod transport;
 
@@ -57,6 +58,26 @@ impl Section for RunSettings {
         f.item("seed", &mut self.spec.seed.0, Count(0, i64::MAX as u64));
         f.item("sample", &mut self.spec.sample, OrWord("off", Time));
         f.item("rtt", &mut self.rtt, OrWord("first flow", Time));
+    }
+}
+
+impl Default for ControllerSpec {
+    /// DFCP-J §7.6, Fig. 26.
+    fn default() -> Self {
+        Self {
+            kind: ControllerKind::MaxMin,
+            response: Duration::from_millis(50),
+            error: 0.05,
+        }
+    }
+}
+
+impl Section for ControllerSpec {
+    fn fields(&mut self, f: &mut Fields<'_>) {
+        let kinds = [("max-min", ControllerKind::MaxMin)];
+        f.item("kind", &mut self.kind, OneOf(&kinds));
+        f.item("response", &mut self.response, Time);
+        f.item("error", &mut self.error, Number(-0.99, 10.0));
     }
 }
 

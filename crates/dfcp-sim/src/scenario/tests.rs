@@ -3,6 +3,7 @@ use crate::engine::TcpConfig;
 use crate::link::{GilbertElliott, LinkRate, LossModel};
 use crate::queue::{Discipline, Limit};
 use crate::tcp::Congestion;
+use dfcp_proto::published::Sending;
 use dfcp_proto::{Duration, Instant, Rate};
 
 mod errors;
@@ -505,4 +506,42 @@ fn traces_are_loaded_by_the_caller() {
     assert_eq!((error.file.as_str(), error.line), ("test.toml", Some(11)));
     let words = "trace `cell.up`: line 2: ";
     assert!(error.message.contains(words), "{error}");
+}
+
+#[test]
+fn settings_of_published_flows_are_layered_and_survive_being_written_out() {
+    let flow = "protocol = \"dfcp\"\npublished = { window = 7, sending = { fixed = 0.25 } }";
+    let text = BASE.replace("protocol = \"tcp-cubic\"", flow)
+        + r#"
+[published]
+window = 5
+redundancy = 0.05
+acknowledge = "each-window"
+moment = "decoded"
+encoding = "off"
+decoding = "off"
+completion = "structure"
+last_packet = "exact"
+block = "1000 B"
+symbol = "10 B"
+distribution = { robust-soliton = { c = 0.1, delta = 0.01 } }
+control = "ordered"
+payload = "real"
+[controller]
+response = "10 ms"
+"#;
+    let scenario = read(&text);
+    assert_eq!(scenario, read(scenario.to_toml_with_defaults()));
+    let ProtocolSpec::Published(spec) = &scenario.flows[0].protocol else {
+        panic!("{:?}", scenario.flows[0].protocol);
+    };
+    assert_eq!((spec.window, spec.redundancy), (7, 0.05));
+    assert_eq!(spec.sending, Sending::Fixed { extra: 0.25 });
+    assert_eq!((spec.code().k, spec.code().symbol_size), (100, 10));
+    assert_eq!(spec.mtu, Some(1500), "the path's");
+    let controller = scenario.controller.expect("it has one");
+    assert_eq!(controller.response, Duration::from_millis(10));
+    // The published code: 2000 check nodes.
+    let code = PublishedSpec::default().code();
+    assert_eq!((code.k, code.n), (63_536, 65_536));
 }

@@ -36,7 +36,7 @@ fn the_corpus_is_survived() {
 #[test]
 fn mutated_inputs_are_survived() {
     for (name, body) in bodies::TARGETS {
-        let rounds = if matches!(name, "datagrams" | "sealed_frames") {
+        let rounds = if matches!(name, "datagrams" | "sealed_frames" | "published") {
             40
         } else {
             2000

@@ -3,6 +3,9 @@
 use crate::common::{
     Flow, MS, SECOND, established, link, lossy, run_flows, scheme, transfer, with_profile,
 };
+use dfcp_proto::feedback::{BlockAcks, Timed};
+use dfcp_proto::rate::PathModel;
+use dfcp_proto::scheduler::{Deficit, Window};
 use dfcp_proto::{ChannelKind, Profile, Rate, SchemeId};
 use dfcp_sim::{LinkConfig, Pair, PairConfig, Side};
 use std::net::SocketAddr;
@@ -95,6 +98,8 @@ fn every_code_and_every_rate_carry_an_object() {
         ("dense 256", scheme(SchemeId::Dense, 256)),
         ("RaptorQ 64", scheme(SchemeId::RaptorQ, 64)),
         ("RaptorQ 1000", scheme(SchemeId::RaptorQ, 1000)),
+        ("Raptor 64", scheme(SchemeId::Raptor, 64)),
+        ("Raptor 1000", scheme(SchemeId::Raptor, 1000)),
         ("ARQ", scheme(SchemeId::Arq, 1)),
         (
             "fixed rate",
@@ -116,6 +121,58 @@ fn every_code_and_every_rate_carry_an_object() {
     }
 }
 
+/// The parts of a profile that make it up.
+type Part = (&'static str, fn(Profile) -> Profile);
+
+#[test]
+fn every_combination_of_parts_carries_an_object() {
+    let codes = [
+        (SchemeId::Arq, 1),
+        (SchemeId::Dense, 64),
+        (SchemeId::RaptorQ, 200),
+        (SchemeId::Raptor, 200),
+    ];
+    let rates: [Part; 3] = [
+        ("path model", |p| p.with_rate(|| Box::new(PathModel::new()))),
+        ("fixed", |p| p.with_fixed_rate(Rate::from_bps(20_000_000))),
+        ("maximum", Profile::with_max_rate),
+    ];
+    let schedulers: [Part; 2] = [
+        ("deficit", |p| {
+            p.with_scheduler(|| Box::new(Deficit::default()))
+        }),
+        ("window", |p| {
+            p.with_scheduler(|| Box::new(Window::new(32, 0.05)))
+        }),
+    ];
+    let feedbacks: [Part; 2] = [
+        ("timed", |p| p.with_feedback(|| Box::new(Timed::default()))),
+        ("block ACKs", |p| {
+            p.with_feedback(|| Box::new(BlockAcks::default()))
+        }),
+    ];
+    let path = LinkConfig {
+        delay: MS(10),
+        loss: 0.05.into(),
+        ..LinkConfig::default()
+    };
+    let mut seed = 400;
+    for (code, symbols) in codes {
+        for (rate, with_rate) in rates {
+            for (scheduler, with_scheduler) in schedulers {
+                for (feedback, with_feedback) in feedbacks {
+                    println!("{code:?}, {rate}, {scheduler}, {feedback}, seed {seed}");
+                    let profile = Profile::dfcp().with_scheme(code, symbols);
+                    let profile = with_feedback(with_scheduler(with_rate(profile)));
+                    let config = with_profile(path.clone(), seed, profile);
+                    transfer(config, ChannelKind::Object, 600_000, 60 * SECOND);
+                    seed += 1;
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn maximum_rate_arrives_on_a_path_without_a_bottleneck() {
     let path = LinkConfig {
@@ -123,7 +180,12 @@ fn maximum_rate_arrives_on_a_path_without_a_bottleneck() {
         loss: 0.1.into(),
         ..LinkConfig::default()
     };
-    for kind in [SchemeId::Dense, SchemeId::RaptorQ, SchemeId::Arq] {
+    for kind in [
+        SchemeId::Dense,
+        SchemeId::RaptorQ,
+        SchemeId::Raptor,
+        SchemeId::Arq,
+    ] {
         let config = with_profile(path.clone(), 7, scheme(kind, 0).with_max_rate());
         transfer(config, ChannelKind::Object, 4_000_000, 60 * SECOND);
     }

@@ -6,7 +6,8 @@
 //! know: a TCP segment is a packet whose number is the segment's, in the whole connection, and its
 //! data a stream frame; TCP's acknowledgements and SACK blocks are ranges of an ACK frame. A number
 //! sent twice is a retransmission; one that only the source has was lost. `dfcp` packets are
-//! sealed: of them there are the number (its low 32 bits) and the size.
+//! sealed: of them there are the number (its low 32 bits) and the size. DFCP as published has no
+//! packet numbers: the number of a data packet is its block's, that of a block ACK a range.
 //!
 //! Invariant: times are milliseconds since the start of the run, in order.
 
@@ -27,6 +28,12 @@ use crate::failure::Failure;
 
 /// RFC 7464.
 const RECORD_SEPARATOR: u8 = 0x1e;
+/// Of the published header (DFCP-J Fig. 2): where its flags are, and some of them.
+const FLAGS: usize = 21;
+const SYN: u8 = 0x01;
+const ACK: u8 = 0x02;
+const BLOCK: u8 = 0x10;
+const SHORT: u8 = 0x40;
 /// Longest part of a file's name that is the flow's.
 const NAME_LENGTH: usize = 100;
 
@@ -81,6 +88,8 @@ fn file_name(flow: &str) -> String {
 struct Trace {
     log: Log,
     mss: u64,
+    /// Whether datagrams are those of DFCP as published.
+    published: bool,
     metrics: Metrics,
 }
 
@@ -165,6 +174,7 @@ impl Trace {
         Ok(Self {
             log,
             mss,
+            published: matches!(flow.protocol, ProtocolSpec::Published(_)),
             metrics: Metrics::default(),
         })
     }
@@ -223,6 +233,7 @@ impl Trace {
         match body {
             Body::Tcp(segment) => self.segment(segment),
             Body::Udp(number) => (header("unknown", Some(*number)), Vec::new()),
+            Body::Datagram(bytes) if self.published => published(bytes),
             Body::Datagram(bytes) => {
                 let header = match DfcpPacket::parse(bytes) {
                     Ok(DfcpPacket::Sealed(sealed)) => {
@@ -272,6 +283,30 @@ impl Trace {
 
     fn finish(self) -> Result<(), Failure> {
         self.log.finish()
+    }
+}
+
+/// A packet of DFCP as published, from a sender: its header is right.
+fn published(bytes: &[u8]) -> (Header, Vec<Frame>) {
+    let header = |packet_type, packet_number| Header {
+        packet_type,
+        packet_number,
+    };
+    let (Some(block), Some(&flags)) = (bytes.get(4..8), bytes.get(FLAGS)) else {
+        return (header("unknown", None), Vec::new());
+    };
+    let block = block.iter().fold(0, |n, byte| n << 8 | u32::from(*byte));
+    match flags {
+        f if f & BLOCK == 0 && f & SYN != 0 && f & ACK == 0 => {
+            (header("initial", None), Vec::new())
+        }
+        f if f & BLOCK == 0 && f & SYN != 0 => (header("handshake", None), Vec::new()),
+        f if f & BLOCK != 0 && f & (ACK | SHORT) == ACK => {
+            let acked_ranges = vec![[block, block]];
+            (header("1RTT", None), vec![Frame::Ack { acked_ranges }])
+        }
+        f if f & BLOCK != 0 && f & ACK == 0 => (header("1RTT", Some(block.into())), Vec::new()),
+        _ => (header("1RTT", None), Vec::new()),
     }
 }
 

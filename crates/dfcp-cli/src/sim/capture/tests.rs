@@ -293,6 +293,99 @@ fn qlog_of_tcp_has_ranges_and_metrics() {
     assert!(last["data"]["congestion_window"].as_u64() > Some(1448));
 }
 
+const PUBLISHED: &str = r#"schema = 1
+
+[run]
+duration = "2 s"
+seed = 7
+
+[topology]
+kind = "dumbbell"
+pairs = 2
+rtt = "20 ms"
+
+[link.default]
+rate = "20 Mbit/s"
+
+[link.bottleneck]
+loss = 0.02
+
+[[flow]]
+name = "sizes"
+protocol = "dfcp"
+size = "300 kB"
+
+[[flow]]
+name = "bytes"
+protocol = "dfcp"
+size = "300 kB"
+published.payload = "real"
+"#;
+
+/// Offset of DFCP's header behind IP's, and its flags.
+const DFCP: usize = 20;
+const SYN: u8 = 0x01;
+const ACK: u8 = 0x02;
+const BLOCK: u8 = 0x10;
+
+#[test]
+fn published_packets_are_those_of_the_papers() {
+    let run = Run::new(PUBLISHED);
+    let packets = run.packets();
+    for (flow, report) in run.report.flows.iter().enumerate() {
+        let own: Vec<&Packet> = packets.iter().filter(|p| p.flow() == flow).collect();
+        let forward = own.iter().filter(|p| p.is_forward()).count() as u64;
+        assert_eq!(forward, report.packets_sent, "{}", report.name);
+        let mut flags: Vec<u8> = own.iter().map(|p| p.bytes[DFCP + 21]).collect();
+        flags.dedup();
+        assert_eq!(flags[..3], [SYN, SYN | ACK, ACK], "the handshake");
+        for packet in &own {
+            assert_eq!(packet.bytes[9], 253);
+            assert_eq!(packet.half(2), packet.length);
+            let header = usize::from(packet.bytes[DFCP + 20] >> 4) * 4;
+            let is_data = packet.bytes[DFCP + 21] & (BLOCK | ACK) == BLOCK;
+            let captured = match (flow, is_data) {
+                (0, true) => DFCP + 24,
+                _ => packet.length,
+            };
+            assert_eq!(packet.bytes.len(), captured);
+            // Addresses, protocol and length; the header; the payload's first 64 bytes.
+            let length = (packet.length - DFCP) as u16;
+            let covered = packet.bytes.len().min(DFCP + header + 64);
+            let mut covered = packet.bytes[DFCP..covered].to_vec();
+            covered.resize(covered.len().next_multiple_of(2), 0);
+            let pseudo = [&packet.bytes[12..20], &[0, 253], &length.to_be_bytes()];
+            let parts = [pseudo[0], pseudo[1], pseudo[2], &covered];
+            assert_eq!(sum(&parts), 0xffff, "{}: {:?}", report.name, packet.bytes);
+        }
+        // 300 kB are five blocks, of 49 packets each at ε = 10 %.
+        let blocks = own
+            .iter()
+            .filter(|p| p.bytes[DFCP + 21] & (BLOCK | ACK) == BLOCK);
+        let full = blocks.clone().filter(|p| p.length == 1500).count();
+        assert!(full >= 5 * 49, "{full}");
+        let blocks: BTreeSet<u32> = blocks.map(|p| p.word(DFCP + 4)).collect();
+        assert_eq!(blocks, (0..5).collect());
+        assert!(report.finished);
+    }
+}
+
+#[test]
+fn qlog_of_published_packets_numbers_blocks() {
+    let run = Run::new(PUBLISHED);
+    let trace = run.trace("0-sizes.client.sqlog");
+    let field = |event: &Value, name: &str| event["data"]["header"][name].clone();
+    assert_eq!(field(&trace[1], "packet_type"), "initial");
+    let sent = trace.iter().filter(|e| e["name"] == "quic:packet_sent");
+    let blocks: BTreeSet<u64> = sent
+        .filter_map(|e| field(e, "packet_number").as_u64())
+        .collect();
+    assert_eq!(blocks, (0..5).collect());
+    let acked = |event: &Value| event["data"]["frames"][0]["acked_ranges"][0][0].as_u64();
+    let acked: BTreeSet<u64> = trace.iter().filter_map(acked).collect();
+    assert_eq!(acked, blocks);
+}
+
 #[test]
 fn same_seed_same_bytes() {
     let read = |run: &Run, name: &str| std::fs::read(run.directory.path().join(name)).unwrap();

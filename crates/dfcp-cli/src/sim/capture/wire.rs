@@ -1,5 +1,6 @@
 //! Packets as bytes: the IPv4 (RFC 791), TCP (RFC 9293) and UDP (RFC 768) headers that the
-//! simulation counts but does not make.
+//! simulation counts but does not make. DFCP as published is in IP packets of the experimental
+//! protocol 253 (RFC 3692) and has its own header already.
 //!
 //! A flow has a pair of addresses of its own, 10.0.0.1 and 10.0.0.2 for the first, and so on. TCP
 //! numbers bytes from one (a SYN is zero), 2^32 onwards from zero. Options that TCP's model adds
@@ -9,6 +10,7 @@
 use std::net::Ipv4Addr;
 
 use dfcp_proto::Instant;
+use dfcp_proto::published::header::{EXPERIMENTAL, HEADER_LEN, PseudoHeader, seal};
 use dfcp_sim::engine::{Body, Direction, PacketEvent};
 use dfcp_sim::scenario::{FlowSpec, ProtocolSpec};
 use dfcp_sim::tcp::{Kind, Segment, TcpReceiverConfig};
@@ -39,7 +41,15 @@ const CWR: u8 = 0x80;
 pub struct Wire {
     source: (Ipv4Addr, u16),
     sink: (Ipv4Addr, u16),
-    tcp: Option<Tcp>,
+    carrier: Carrier,
+}
+
+/// What follows the IP header.
+#[derive(Debug)]
+enum Carrier {
+    Tcp(Tcp),
+    Udp,
+    Published,
 }
 
 /// What TCP's segments do not say of their connection.
@@ -162,16 +172,20 @@ impl Wire {
             let [_, a, b, c] = id.wrapping_mul(2).wrapping_add(n).to_be_bytes();
             Ipv4Addr::new(10, a, b, c)
         };
-        let (port, tcp) = match &flow.protocol {
-            ProtocolSpec::Tcp(tcp) => (TCP_PORT, Some(Tcp::new(&tcp.receiver, flow.size))),
-            ProtocolSpec::Udp(_) => (DISCARD_PORT, None),
-            ProtocolSpec::Dfcp(_) => (DEFAULT_PORT, None),
+        let (port, carrier) = match &flow.protocol {
+            ProtocolSpec::Tcp(tcp) => {
+                let tcp = Tcp::new(&tcp.receiver, flow.size);
+                (TCP_PORT, Carrier::Tcp(tcp))
+            }
+            ProtocolSpec::Udp(_) => (DISCARD_PORT, Carrier::Udp),
+            ProtocolSpec::Dfcp(_) => (DEFAULT_PORT, Carrier::Udp),
+            ProtocolSpec::Published(_) => (DEFAULT_PORT, Carrier::Published),
         };
         let ephemeral = EPHEMERAL_PORT + (id % u32::from(u16::MAX - EPHEMERAL_PORT)) as u16;
         Self {
             source: (host(1), ephemeral),
             sink: (host(2), port),
-            tcp,
+            carrier,
         }
     }
 
@@ -181,10 +195,14 @@ impl Wire {
             Direction::Forward => [self.source, self.sink],
             Direction::Backward => [self.sink, self.source],
         };
-        match (event.body, &self.tcp) {
-            (Body::Tcp(segment), Some(tcp)) => {
+        match (event.body, &self.carrier) {
+            (Body::Tcp(segment), Carrier::Tcp(tcp)) => {
                 ip_header(event, TCP, ends, out);
                 tcp_segment(tcp, event, segment, ends, out);
+            }
+            (Body::Datagram(bytes), Carrier::Published) => {
+                ip_header(event, EXPERIMENTAL, ends, out);
+                published(event, bytes, ends, out);
             }
             (Body::Datagram(bytes), _) => {
                 ip_header(event, UDP, ends, out);
@@ -200,6 +218,27 @@ impl Wire {
 }
 
 type Ends = [(Ipv4Addr, u16); 2];
+
+/// A packet of DFCP as published. Of virtual payload there is nothing to show; the checksum is
+/// made anew, for payload of zeros there and for the addresses of the capture.
+fn published(event: &PacketEvent<'_>, bytes: &[u8], ends: Ends, out: &mut Vec<u8>) {
+    let size = (event.packet.size as usize).saturating_sub(IP_HEADER);
+    let [source, destination] = ends.map(|(address, _)| address.into());
+    let is_virtual = bytes.len() < size;
+    let shown = if is_virtual {
+        HEADER_LEN.min(bytes.len())
+    } else {
+        size
+    };
+    let mut packet = bytes[..shown.min(bytes.len())].to_vec();
+    packet.resize(size, 0);
+    let pseudo = PseudoHeader::Ip {
+        source,
+        destination,
+    };
+    seal(&mut packet, &pseudo);
+    out.extend_from_slice(&packet[..shown]);
+}
 
 fn ip_header(event: &PacketEvent<'_>, protocol: u8, ends: Ends, out: &mut Vec<u8>) {
     let start = out.len();

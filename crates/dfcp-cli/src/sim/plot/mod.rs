@@ -22,7 +22,9 @@ use std::process::ExitCode;
 use self::axis::{Quantities, Scale};
 use self::figure::{Layout, Width};
 use self::font::Font;
-use self::query::{Combine, Data, Query};
+pub use self::quantity::{Quantity, Unit};
+pub use self::query::{Combine, Data, Panel, Query, Sample, Typical, select};
+pub use self::stats::Estimate;
 use super::store::{self, Stored};
 use super::table::{Cell, Table};
 use crate::command;
@@ -121,7 +123,7 @@ fn format(path: &Path) -> Result<Format, Failure> {
 fn plot(args: &Args) -> Result<Vec<String>, Failure> {
     let first = args.data.first().map(|path| path.with_extension("svg"));
     let out = args.out.clone().or(first).unwrap_or_default();
-    let format = format(&out)?;
+    format(&out)?;
     let (table, parameters) = load(&args.data)?;
     let query = Query {
         x: args.x.clone(),
@@ -131,6 +133,7 @@ fn plot(args: &Args) -> Result<Vec<String>, Failure> {
         only: args.only.clone(),
         parameters,
         combine: args.combine,
+        typical: Typical::Mean,
         window: args.average.map(|window| window.as_secs_f64()),
     };
     let mut data = query::select(table, &query)?;
@@ -139,16 +142,48 @@ fn plot(args: &Args) -> Result<Vec<String>, Failure> {
         title: args.title.clone(),
         width: args.width,
     };
+    write(&data, &layout, &out)?;
+    Ok(data.warnings)
+}
+
+/// Draws data into a file, by its extension.
+fn write(data: &Data, layout: &Layout, out: &Path) -> Result<(), Failure> {
+    let format = format(out)?;
     let font = Font::bundled();
-    let scene = figure::draw(&data, &layout, &font);
+    let scene = figure::draw(data, layout, &font);
     let bytes = match format {
         Format::Svg => svg::write(&scene).into_bytes(),
         Format::Png => png::write(&scene, &font).ok_or_else(|| {
             Failure::new(Kind::Failure, "the figure is too large for a PNG; try .svg")
         })?,
     };
-    store::write_atomically(&out, |file| Ok(file.write_all(&bytes)?))?;
-    Ok(data.warnings)
+    store::write_atomically(out, |file| Ok(file.write_all(&bytes)?))
+}
+
+/// A figure of data that are ready to draw.
+#[derive(Clone, Debug)]
+pub struct Drawing {
+    /// What it shows.
+    pub data: Data,
+    /// Text above it.
+    pub title: Option<String>,
+    /// Whether the horizontal axis is logarithmic.
+    pub log_x: bool,
+    /// Whether the vertical axis is.
+    pub log_y: bool,
+}
+
+/// Draws a figure into an SVG or PNG file; panels get the width of a page.
+pub fn draw(mut drawing: Drawing, out: &Path) -> Result<(), Failure> {
+    scale(&mut drawing.data, drawing.log_x, drawing.log_y);
+    let layout = Layout {
+        title: drawing.title,
+        width: match drawing.data.panels.len() {
+            1 => Width::Column,
+            _ => Width::Page,
+        },
+    };
+    write(&drawing.data, &layout, out)
 }
 
 /// Scales and names that the arguments ask for.
@@ -160,6 +195,11 @@ fn adjust(data: &mut Data, args: &Args) {
     };
     rename(&mut data.x, &args.x_label);
     rename(&mut data.y, &args.y_label);
+    scale(data, args.log_x, args.log_y);
+}
+
+/// Logarithmic axes, without what they cannot show.
+fn scale(data: &mut Data, log_x: bool, log_y: bool) {
     let mut left_out = 0;
     let mut keep_positive = |value: fn(&query::Sample) -> f64| {
         for curve in data.panels.iter_mut().flat_map(|panel| &mut panel.curves) {
@@ -168,11 +208,11 @@ fn adjust(data: &mut Data, args: &Args) {
             left_out += before - curve.len();
         }
     };
-    if args.log_x && data.x.categories.is_empty() {
+    if log_x && data.x.categories.is_empty() {
         data.x.scale = Scale::Log;
         keep_positive(|sample| sample.x);
     }
-    if args.log_y {
+    if log_y {
         data.y.scale = Scale::Log;
         keep_positive(|sample| sample.y.mean);
     }

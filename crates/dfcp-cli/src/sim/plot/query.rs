@@ -15,7 +15,8 @@ use crate::sim::table::{Cell, Table};
 pub const FILE: &str = "file";
 
 /// How the flows of one run become one number.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Combine {
     /// Their mean
     #[default]
@@ -40,6 +41,17 @@ impl Combine {
     }
 }
 
+/// How runs become one point.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Typical {
+    /// Their mean, with a confidence interval.
+    #[default]
+    Mean,
+    /// Their median.
+    Median,
+}
+
 /// What to plot; anything left out has a default that depends on the data.
 #[derive(Clone, Debug, Default)]
 pub struct Query {
@@ -57,6 +69,8 @@ pub struct Query {
     pub parameters: Vec<String>,
     /// How the flows of a run become one number.
     pub combine: Combine,
+    /// How runs become one point.
+    pub typical: Typical,
     /// Length of a moving average along the horizontal axis, in its base unit.
     pub window: Option<f64>,
 }
@@ -229,7 +243,10 @@ impl Groups {
             }
         }
         let sample = |(at, values): (Ordered, Vec<f64>)| {
-            let y = Estimate::of(&values)?;
+            let y = match query.typical {
+                Typical::Mean => Estimate::of(&values)?,
+                Typical::Median => Estimate::median(&values)?,
+            };
             Some(Sample { x: at.0, y })
         };
         by_place.into_iter().filter_map(sample).collect()

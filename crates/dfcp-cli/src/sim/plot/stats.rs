@@ -26,6 +26,18 @@ impl Estimate {
         });
         (!samples.is_empty()).then_some(Self { mean, half_width })
     }
+
+    /// The median of samples in place of their mean, without an interval; none of no samples.
+    pub fn median(samples: &[f64]) -> Option<Self> {
+        let mut sorted = samples.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        let upper = *sorted.get(sorted.len() / 2)?;
+        let lower = sorted[(sorted.len() - 1) / 2];
+        Some(Self {
+            mean: (lower + upper) / 2.0,
+            half_width: None,
+        })
+    }
 }
 
 /// Above this, the expansion about the normal distribution is exact to six digits.
@@ -107,5 +119,13 @@ mod tests {
         assert!((estimate.half_width.unwrap() - 3.1824 * deviation / 2.0).abs() < 1e-3);
         assert_eq!(Estimate::of(&[1.0]).unwrap().half_width, None);
         assert_eq!(Estimate::of(&[]), None);
+    }
+
+    #[test]
+    fn a_median_ignores_what_is_far_off() {
+        let median = |samples: &[f64]| Estimate::median(samples).map(|estimate| estimate.mean);
+        assert_eq!(median(&[3.0, 1000.0, 1.0]), Some(3.0));
+        assert_eq!(median(&[3.0, 1000.0, 1.0, 2.0]), Some(2.5));
+        assert_eq!(median(&[]), None);
     }
 }

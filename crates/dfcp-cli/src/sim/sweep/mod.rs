@@ -11,7 +11,7 @@
 pub mod journal;
 pub mod merge;
 pub mod outputs;
-mod pool;
+pub mod pool;
 #[cfg(test)]
 mod tests;
 

@@ -36,7 +36,11 @@ fn drr_keeps_its_fairness_bound() {
             ..DrrConfig::default()
         });
         let limit = Limit::Unlimited;
-        let config = QueueConfig { discipline, limit };
+        let config = QueueConfig {
+            discipline,
+            limit,
+            ..QueueConfig::default()
+        };
         let mut queue = Queue::new(&config, shares, Seed(seed).stream("queue"));
         let mut dropped = |_, _| unreachable!("the buffer is unlimited");
         let mut add = |queue: &mut Queue<Parcel>, flow: u32| {
@@ -120,6 +124,7 @@ fn overloaded_link_is_shared_by_weight() {
             let config = QueueConfig {
                 discipline: *discipline,
                 limit: Limit::Packets(60),
+                ..QueueConfig::default()
             };
             let queue = Queue::new(&config, shares, Seed(1).stream("queue"));
             // 1 MB/s: flow 0 is due 1/8 of it and sends 12 times that.
@@ -149,6 +154,7 @@ fn flows_of_a_class_share_its_weight() {
         let config = QueueConfig {
             discipline: *discipline,
             limit: Limit::Packets(30),
+            ..QueueConfig::default()
         };
         let queue = Queue::new(&config, shares, Seed(1).stream("queue"));
         let mut server = Server::new(queue, Rate::from_bps(8_000_000));

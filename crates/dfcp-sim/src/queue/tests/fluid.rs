@@ -84,6 +84,7 @@ fn worst_lag(discipline: Discipline, seed: u64) -> f64 {
     let config = QueueConfig {
         discipline,
         limit: Limit::Unlimited,
+        ..QueueConfig::default()
     };
     let queue = Queue::new(&config, shares, Seed(seed).stream("queue"));
     let mut server = Server::new(queue, Rate::from_bps(8 * bytes_per_second as u64));
@@ -127,6 +128,7 @@ fn shares_follow_weights_without_a_rate() {
     let config = QueueConfig {
         discipline: Discipline::Wfq(WfqConfig::default()),
         limit: Limit::Unlimited,
+        ..QueueConfig::default()
     };
     let shares = Shares::equal().weight(FlowId(0), 3);
     let mut queue = Queue::new(&config, shares, Seed(1).stream("queue"));

@@ -168,7 +168,12 @@ fn smaller_limit_holds_from_the_next_arrival() {
 fn parameters_that_make_no_sense_are_named() {
     let validate = |discipline| {
         let limit = Limit::default();
-        QueueConfig { discipline, limit }.validate()
+        QueueConfig {
+            discipline,
+            limit,
+            ..QueueConfig::default()
+        }
+        .validate()
     };
     for discipline in all_disciplines() {
         assert_eq!(validate(discipline), Ok(()));
@@ -239,7 +244,11 @@ fn parameters_out_of_range_are_harmless() {
     ];
     for discipline in disciplines {
         let limit = Limit::Packets(10);
-        let config = QueueConfig { discipline, limit };
+        let config = QueueConfig {
+            discipline,
+            limit,
+            ..QueueConfig::default()
+        };
         let mut queue = Queue::new(&config, Shares::equal(), Seed(1).stream("queue"));
         let (mut dropped, mut sent) = (0, 0);
         for n in 0..200 {

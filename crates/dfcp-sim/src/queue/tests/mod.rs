@@ -13,6 +13,7 @@ mod fair;
 mod fifo;
 mod fluid;
 mod invariants;
+mod priority;
 mod red;
 
 /// A packet that is its name only.
@@ -22,6 +23,7 @@ struct Parcel {
     flow: u32,
     size: u32,
     ecn: Ecn,
+    priority: Priority,
 }
 
 impl Packet for Parcel {
@@ -33,6 +35,9 @@ impl Packet for Parcel {
     }
     fn ecn(&self) -> Ecn {
         self.ecn
+    }
+    fn priority(&self) -> Priority {
+        self.priority
     }
     fn mark_ce(&mut self) {
         self.ecn = Ecn::Ce;
@@ -46,6 +51,7 @@ fn parcel(id: u64, flow: u32, size: u32) -> Parcel {
         flow,
         size,
         ecn: Ecn::NotEct,
+        priority: Priority::Data,
     }
 }
 
@@ -66,7 +72,11 @@ fn ms(n: u64) -> Duration {
 }
 
 fn queue(discipline: Discipline, limit: Limit, seed: u64) -> Queue<Parcel> {
-    let config = QueueConfig { discipline, limit };
+    let config = QueueConfig {
+        discipline,
+        limit,
+        ..QueueConfig::default()
+    };
     config.validate().expect("a test's parameters make sense");
     Queue::new(&config, Shares::equal(), Seed(seed).stream("queue"))
 }

@@ -14,6 +14,7 @@ impl Standing {
         let config = QueueConfig {
             discipline: Discipline::Red(red),
             limit: Limit::Unlimited,
+            ..QueueConfig::default()
         };
         let mut standing = Self {
             queue: Queue::new(&config, Shares::equal(), Seed(1).stream("red")),

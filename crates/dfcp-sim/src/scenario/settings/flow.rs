@@ -9,7 +9,7 @@ use crate::scenario::fields::{
 use crate::scenario::tree::{Fault, Node, Table, Value};
 use crate::scenario::units::{self, Quantity};
 
-/// `[[flow]]`; its overrides of `tcp`, `dfcp` and `udp` are read elsewhere.
+/// `[[flow]]`; its overrides of `tcp`, `dfcp`, `published` and `udp` are read elsewhere.
 #[derive(Clone, Debug)]
 pub(in crate::scenario) struct FlowSettings {
     pub name: String,
@@ -37,6 +37,7 @@ pub(in crate::scenario) enum ProtocolName {
     TcpHTcp,
     TcpBbr,
     Auto,
+    Dfcp,
     UdpCbr,
     UdpOnOff,
 }
@@ -51,6 +52,7 @@ impl ProtocolName {
             | Self::TcpHTcp
             | Self::TcpBbr => "tcp",
             Self::Auto => "dfcp",
+            Self::Dfcp => "published",
             Self::UdpCbr | Self::UdpOnOff => "udp",
         }
     }
@@ -79,6 +81,7 @@ impl Section for FlowSettings {
     fn fields(&mut self, f: &mut Fields<'_>) {
         let protocols = [
             ("auto", ProtocolName::Auto),
+            ("dfcp", ProtocolName::Dfcp),
             ("tcp-newreno", ProtocolName::TcpNewReno),
             ("tcp-cubic", ProtocolName::TcpCubic),
             ("tcp-highspeed", ProtocolName::TcpHighSpeed),
@@ -98,7 +101,7 @@ impl Section for FlowSettings {
         f.item("start", &mut self.start, Start);
         f.item("stop", &mut self.stop, OrWord("never", Time));
         f.item("size", &mut self.size, Size);
-        for section in ["tcp", "dfcp", "udp"] {
+        for section in ["tcp", "dfcp", "published", "udp"] {
             f.known(section);
         }
     }

@@ -9,7 +9,8 @@ use super::QueueSettings;
 use super::loss::{Loss, LossSettings};
 use crate::link::{LinkConfig, LinkRate, RateTrace};
 use crate::scenario::fields::{
-    BitRate, Bytes, Codec, Fields, OneOf, Optional, OrWord, PROBABILITY, Section, Text, Time,
+    BitRate, Bytes, Codec, Fields, Number, OneOf, Optional, OrWord, PROBABILITY, Section, Text,
+    Time,
 };
 use crate::scenario::tree::{Fault, Node, Value};
 use crate::scenario::units::Quantity;
@@ -21,6 +22,8 @@ pub(in crate::scenario) struct LinkSettings {
     pub rate: Option<RateSettings>,
     pub queue: QueueSettings,
     pub loss: LossSettings,
+    /// By which fraction of its rate a link may be off, either way.
+    pub clock_tolerance: f64,
     /// Largest IP packet, bytes.
     pub mtu: u32,
     /// All the rest; its rate, queue, loss and MTU mean nothing.
@@ -33,6 +36,7 @@ impl Default for LinkSettings {
             rate: None,
             queue: QueueSettings::default(),
             loss: LossSettings::Bernoulli(0.0),
+            clock_tolerance: 0.0,
             mtu: 1500, // Ethernet
             rest: LinkConfig {
                 framing: 0,
@@ -76,6 +80,7 @@ impl Section for LinkSettings {
     fn fields(&mut self, f: &mut Fields<'_>) {
         let rest = &mut self.rest;
         f.item("rate", &mut self.rate, Optional(RateOrTrace));
+        f.item("clock_tolerance", &mut self.clock_tolerance, CLOCK);
         f.item("delay", &mut rest.delay, Time);
         f.item("mtu", &mut self.mtu, Bytes(68, 65_535));
         f.item("framing", &mut rest.framing, Framing);
@@ -93,6 +98,9 @@ impl Section for LinkSettings {
         );
     }
 }
+
+/// A clock that is off by more than a hundredth is broken.
+const CLOCK: Number = Number(0.0, 0.01);
 
 /// A rate, `"unlimited"`, or `{ trace = "file" }`.
 struct RateOrTrace;

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use dfcp_proto::Duration;
 
 use crate::queue::{
-    CoDelConfig, Discipline, DropFrom, DrrConfig, FqCoDelConfig, Limit, QueueConfig, RedConfig,
-    SfqConfig, WfqConfig,
+    CoDelConfig, Discipline, DropFrom, DrrConfig, FqCoDelConfig, Limit, PriorityMode, QueueConfig,
+    RedConfig, SfqConfig, WfqConfig,
 };
 use crate::scenario::fields::{
     Bytes, Codec, Count, Fields, Flag, Number, OneOf, OrWord, Section, Time, WEIGHT, quantity,
@@ -19,6 +19,7 @@ use crate::scenario::units::{self, Quantity};
 pub(in crate::scenario) struct QueueSettings {
     discipline: DisciplineName,
     pub limit: LimitSettings,
+    priority: PriorityMode,
     pub weights: BTreeMap<String, f64>,
     quantum: u32,
     drop_from: DropFrom,
@@ -55,6 +56,7 @@ impl Default for QueueSettings {
             discipline: DisciplineName::Fifo,
             // Linux's txqueuelen, and the papers' buffer.
             limit: LimitSettings::Fixed(Limit::Packets(1000)),
+            priority: PriorityMode::None,
             weights: BTreeMap::new(),
             // One MTU (Shreedhar and Varghese; RFC 8290 says 1514 with the Ethernet header).
             quantum: 1500,
@@ -85,6 +87,11 @@ impl Section for QueueSettings {
         let drops = [("head", DropFrom::Head), ("tail", DropFrom::Tail)];
         f.item("discipline", &mut self.discipline, OneOf(&disciplines));
         f.item("limit", &mut self.limit, LimitQuantity);
+        let priorities = [
+            ("none", PriorityMode::None),
+            ("control-first", PriorityMode::ControlFirst),
+        ];
+        f.item("priority", &mut self.priority, OneOf(&priorities));
         f.item("weights", &mut self.weights, Weights);
         f.item("quantum", &mut self.quantum, Bytes(1, 1 << 30));
         f.item("drop", &mut self.drop_from, OneOf(&drops));
@@ -157,7 +164,11 @@ impl QueueSettings {
         if codel.interval.is_zero() || perturb == Some(Duration::ZERO) {
             return Err("`interval` and `perturb` must be longer than zero".to_owned());
         }
-        Ok(QueueConfig { discipline, limit })
+        Ok(QueueConfig {
+            discipline,
+            limit,
+            priority: self.priority,
+        })
     }
 }
 

@@ -3,6 +3,7 @@
 use dfcp_proto::{Duration, Rate, SchemeId};
 
 use crate::engine::{DfcpPayload, Lengths, TcpConfig};
+use crate::scenario::control::ControlSpec;
 use crate::scenario::fields::{
     BitRate, Bytes, Codec, Count, Fields, Flag, Nested, Number, OneOf, Optional, OrWord, Section,
     Time,
@@ -182,7 +183,7 @@ impl Default for DfcpSpec {
             profile: ProfileSpec::Auto,
             code: None,
             block_symbols: None,
-            control: ControlSpec::Profile,
+            control: ControlSpec::default(),
             payload: DfcpPayload::Virtual,
             mtu: 1500,
             receive_budget: 32 << 20,
@@ -199,6 +200,7 @@ impl Section for DfcpSpec {
             ("arq", Some(SchemeId::Arq)),
             ("dense", Some(SchemeId::Dense)),
             ("raptorq", Some(SchemeId::RaptorQ)),
+            ("raptor", Some(SchemeId::Raptor)),
         ];
         let payloads = [
             ("virtual", DfcpPayload::Virtual),
@@ -207,7 +209,7 @@ impl Section for DfcpSpec {
         f.item("code", &mut self.code, OneOf(&codes));
         let symbols = OrWord("profile", Count(1, 56_403));
         f.item("block_symbols", &mut self.block_symbols, symbols);
-        f.item("control", &mut self.control, Control);
+        self.control.fields(f);
         f.item("payload", &mut self.payload, OneOf(&payloads));
         f.item("mtu", &mut self.mtu, Bytes(1280, 9000));
         f.item(
@@ -225,33 +227,6 @@ impl Section for DfcpSpec {
             &mut self.coding_rate,
             OrWord("unlimited", BitRate),
         );
-    }
-}
-
-/// `"profile"`, `"line rate"`, or a rate.
-struct Control;
-
-impl Codec<ControlSpec> for Control {
-    fn read(&self, node: &Node) -> Result<ControlSpec, Fault> {
-        match &node.value {
-            Value::String(word) if word == "profile" => Ok(ControlSpec::Profile),
-            Value::String(word) if word == "line rate" => Ok(ControlSpec::LineRate),
-            _ => BitRate
-                .read(node)
-                .map(ControlSpec::Fixed)
-                .map_err(|mut fault| {
-                    fault.message.push_str(", \"profile\" or \"line rate\"");
-                    fault
-                }),
-        }
-    }
-
-    fn write(&self, value: &ControlSpec) -> Option<Value> {
-        match value {
-            ControlSpec::Profile => Some(Value::String("profile".to_owned())),
-            ControlSpec::LineRate => Some(Value::String("line rate".to_owned())),
-            ControlSpec::Fixed(rate) => BitRate.write(rate),
-        }
     }
 }
 

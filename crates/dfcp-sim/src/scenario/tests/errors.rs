@@ -165,6 +165,61 @@ fn errors_name_the_line_and_what_would_be_right() {
             11,
             &["no flow is of class `gold`"],
         ),
+        // DFCP as published.
+        (
+            "protocol = \"tcp-cubic\"",
+            "protocol = \"dfcp\"\npublished = { sending = { fixd = 0.1 } }",
+            14,
+            &["no key `fixd`", "`fixed`"],
+        ),
+        (
+            "protocol = \"tcp-cubic\"",
+            "protocol = \"dfcp\"\npublished = { sending = \"greedy\" }",
+            14,
+            &["\"rateless\"", "{ fixed = 0.1 }"],
+        ),
+        (
+            "protocol = \"tcp-cubic\"",
+            "protocol = \"dfcp\"\npublished = { control = \"profile\" }",
+            14,
+            &["no profile", "\"line rate\""],
+        ),
+        (
+            "protocol = \"tcp-cubic\"",
+            "protocol = \"dfcp\"\npublished = { block = \"1001 B\", symbol = \"10 B\" }",
+            14,
+            &["no whole number of symbols", "\"1010 B\""],
+        ),
+        (
+            "protocol = \"tcp-cubic\"",
+            "protocol = \"dfcp\"\npublished = { symbol = \"1457 B\" }",
+            14,
+            &["`symbol`: 1457 B do not fit", "1456 B"],
+        ),
+        (
+            "protocol = \"tcp-cubic\"",
+            "protocol = \"dfcp\"\npublished = { mtu = \"9000 B\" }",
+            14,
+            &["exceed the path's MTU of 1500 B"],
+        ),
+        (
+            "[link.bottleneck]\ndelay = \"5 ms\"\n[[flow]]\nprotocol = \"tcp-cubic\"",
+            "[link.access-left]\nrate = \"unlimited\"\n[[flow]]\nprotocol = \"dfcp\"",
+            12,
+            &["needs a rate at the first link, `access-left-1`"],
+        ),
+        (
+            "protocol = \"tcp-cubic\"",
+            "protocol = \"dfcp\"\npublished = { control = \"ordered\" }",
+            14,
+            &["nobody gives orders", "[controller]"],
+        ),
+        (
+            "[run]",
+            "[controller]\nresponse = 50\n[run]",
+            3,
+            &["`response`: 50 has no unit"],
+        ),
         // What is missing.
         ("schema = 1", "title = \"\"", 1, &["write `schema = 1`"]),
         (

@@ -111,7 +111,7 @@ fn a_sweep_over_protocols_keeps_the_settings_of_each() {
         panic!("{:?}", second.scenario.flows[0].protocol);
     };
     assert_eq!(
-        dfcp.control,
-        ControlSpec::Fixed(Rate::from_bps(500_000_000))
+        dfcp.control.law,
+        ControlLaw::Fixed(Rate::from_bps(500_000_000))
     );
 }

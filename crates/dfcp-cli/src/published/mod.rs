@@ -1,0 +1,10 @@
+//! `--profile dfcp`: files over DFCP as published, in clear and without congestion control.
+//!
+//! - [`options`]: the command line, and the one place where it becomes a `Config`;
+//! - [`guard`]: where this profile may be used;
+//! - [`send`], [`recv`]: the commands. What they say to each other is `session::serial`.
+
+mod guard;
+pub mod options;
+pub mod recv;
+pub mod send;

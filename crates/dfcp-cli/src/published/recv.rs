@@ -1,0 +1,186 @@
+//! `dfcp recv --profile dfcp`.
+
+use std::net::{Ipv6Addr, SocketAddr};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Instant;
+
+use dfcp::published::{Carrier, Endpoint, EndpointConfig, PORT, Stream, Traffic};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use super::guard;
+use super::options::Common;
+use crate::command::{FAREWELL, Output, block_on, interrupted};
+use crate::failure::{Failure, Kind};
+use crate::meter::Meter;
+use crate::net::DEFAULT_PORT;
+use crate::progress::Bar;
+use crate::report::Report;
+use crate::session::ledger::Received;
+use crate::session::serial;
+use crate::session::store::{OnConflict, Store};
+
+/// Sessions at once; each may hold the receive budget of a connection.
+const MAX_SESSIONS: usize = 16;
+
+/// What is to be received, and where.
+#[derive(Clone, Copy, Debug)]
+pub struct Job<'a> {
+    /// Address to listen on.
+    pub listen: Option<SocketAddr>,
+    /// Directory to receive into.
+    pub output_dir: &'a Path,
+    /// What to do with names that are taken.
+    pub on_conflict: OnConflict,
+    /// End after the first session.
+    pub once: bool,
+    /// The profile's own options.
+    pub options: &'a Common,
+    /// What is said about it.
+    pub output: &'a Output,
+}
+
+/// Receives until it is told to end.
+pub fn run(job: Job<'_>) -> ExitCode {
+    match block_on(serve(job)) {
+        Ok(code) => ExitCode::from(code),
+        Err(failure) => {
+            let mut report = Report::new("recv");
+            report.conclude(Some(failure));
+            job.output.report(&report);
+            ExitCode::from(report.exit_code)
+        }
+    }
+}
+
+fn bind(job: Job<'_>) -> Result<Endpoint, Failure> {
+    let everywhere = SocketAddr::from((Ipv6Addr::UNSPECIFIED, DEFAULT_PORT));
+    let address = job.listen.unwrap_or(everywhere);
+    guard::check(&[address], job.options)?;
+    let carrier = job.options.carrier();
+    if carrier == Carrier::Ip && address.ip().is_unspecified() {
+        let message = "--carrier ip needs --listen with one address of this machine";
+        return Err(Failure::usage(message));
+    }
+    let port = match carrier {
+        Carrier::Udp => PORT,
+        Carrier::Ip => address.port(),
+    };
+    let config = job.options.config(job.output.timeout());
+    let config = EndpointConfig::server(address, port, config).max_connections(MAX_SESSIONS);
+    let endpoint = Endpoint::bind(config).map_err(|error| {
+        let failure = Failure::from(error);
+        let message = format!("cannot listen on {address}: {failure}");
+        Failure::new(failure.kind, message)
+    })?;
+    let local = match carrier {
+        Carrier::Udp => endpoint.local_addr(),
+        Carrier::Ip => address,
+    };
+    job.output.say(format_args!("listening on {local}"));
+    job.output
+        .say("in clear: anyone who reaches this address may send, and anyone on the path may read");
+    if let Some(shortfall) = endpoint.socket_buffers().shortfall() {
+        job.output.say(shortfall);
+    }
+    Ok(endpoint)
+}
+
+async fn serve(job: Job<'_>) -> Result<u8, Failure> {
+    let store = Arc::new(Store::open(job.output_dir, job.on_conflict)?);
+    let endpoint = Arc::new(bind(job)?);
+    let (stop, stopping) = watch::channel(());
+    let mut sessions = JoinSet::new();
+    let failure = loop {
+        tokio::select! {
+            stream = endpoint.accept() => {
+                let Some(stream) = stream else {
+                    break Failure::new(Kind::LocalIo, "the socket failed");
+                };
+                let session = Session {
+                    endpoint: endpoint.clone(),
+                    store: store.clone(),
+                    output: job.output.clone(),
+                    carrier: job.options.carrier(),
+                };
+                sessions.spawn(session.run(stream, stopping.clone()));
+            }
+            Some(ended) = sessions.join_next() => {
+                if let (Ok(Some(code)), true) = (ended, job.once) {
+                    let _ = tokio::time::timeout(FAREWELL, endpoint.wait_idle()).await;
+                    return Ok(code);
+                }
+            }
+            failure = interrupted() => break failure,
+        }
+    };
+    let reported = !sessions.is_empty();
+    let _ = stop.send(());
+    while sessions.join_next().await.is_some() {}
+    let _ = tokio::time::timeout(FAREWELL, endpoint.wait_idle()).await;
+    match reported {
+        true => Ok(failure.kind as u8),
+        false => Err(failure),
+    }
+}
+
+struct Session {
+    endpoint: Arc<Endpoint>,
+    store: Arc<Store>,
+    output: Output,
+    carrier: Carrier,
+}
+
+impl Session {
+    /// Runs a session and reports on it; the exit code, unless the client left without a word.
+    async fn run(self, stream: Stream, mut stopping: watch::Receiver<()>) -> Option<u8> {
+        let remote = stream.remote_address()?;
+        let (start, before) = (Instant::now(), self.endpoint.traffic());
+        let (meter, _watch) = Meter::start();
+        let monitor = stream.monitor();
+        let bar = Bar::start_published(self.output.progress(), &monitor, &meter);
+        self.output
+            .say(format_args!("{remote} connected, in clear"));
+        let (mut reader, mut writer) = tokio::io::split(stream);
+        let stop = async {
+            let _ = stopping.changed().await;
+            monitor.abort();
+            std::future::pending().await
+        };
+        let received = tokio::select! {
+            received = serial::receive(&mut reader, &mut writer, self.store, &meter) => received,
+            never = stop => never,
+        };
+        drop(bar);
+        let Some(Received {
+            entries,
+            outcomes,
+            failure,
+        }) = received
+        else {
+            self.output
+                .say(format_args!("{remote} left without sending anything"));
+            return None;
+        };
+        let mut report = Report::new("recv");
+        report.add_buffers(self.endpoint.socket_buffers());
+        let traffic = since(self.endpoint.traffic(), before);
+        report.add_published(remote, self.carrier, &monitor, traffic);
+        report.add_outcomes(&entries, &outcomes);
+        report.add_time(start, meter.steady_bps());
+        report.conclude(failure);
+        self.output.report(&report);
+        Some(report.exit_code)
+    }
+}
+
+/// What a socket has carried since.
+fn since(mut now: Traffic, before: Traffic) -> Traffic {
+    now.packets_sent -= before.packets_sent;
+    now.bytes_sent -= before.bytes_sent;
+    now.packets_received -= before.packets_received;
+    now.bytes_received -= before.bytes_received;
+    now
+}

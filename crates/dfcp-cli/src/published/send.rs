@@ -1,0 +1,151 @@
+//! `dfcp send --profile dfcp`.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use dfcp::Rate;
+use dfcp::published::{Carrier, Config, Endpoint, EndpointConfig, Error, PORT, Stream};
+
+use super::guard;
+use super::options::Options;
+use crate::command::{FAREWELL, Output, block_on, interrupted};
+use crate::failure::{Failure, Kind};
+use crate::meter::Meter;
+use crate::net::{self, Family, Host};
+use crate::progress::Bar;
+use crate::report::Report;
+use crate::session::send::Sent;
+use crate::session::serial;
+use crate::session::source::Sources;
+
+/// How long reaching a receiver may take in all.
+const CONNECT_LIMIT: Duration = Duration::from_secs(10);
+
+/// What is to be sent, and where to.
+#[derive(Clone, Copy, Debug)]
+pub struct Job<'a> {
+    /// Files and directories.
+    pub paths: &'a [PathBuf],
+    /// The receiver.
+    pub host: &'a Host,
+    /// Which of its addresses.
+    pub family: Family,
+    /// Pacing rate; as fast as possible without.
+    pub rate: Option<Rate>,
+    /// The profile's own options.
+    pub options: &'a Options,
+    /// What is said about it.
+    pub output: &'a Output,
+}
+
+/// Sends the files.
+pub fn run(job: Job<'_>) -> ExitCode {
+    let mut report = Report::new("send");
+    let result = block_on(transfer(job, &mut report));
+    report.conclude(result.err());
+    job.output.report(&report);
+    ExitCode::from(report.exit_code)
+}
+
+async fn transfer(job: Job<'_>, report: &mut Report) -> Result<(), Failure> {
+    let sources = Sources::scan(job.paths)?;
+    for note in &sources.notes {
+        job.output.say(note);
+    }
+    let start = Instant::now();
+    let (endpoint, stream, remote) = tokio::select! {
+        connected = connect(job) => connected?,
+        failure = interrupted() => return Err(failure),
+    };
+    report.add_buffers(endpoint.socket_buffers());
+    let (meter, _watch) = Meter::start();
+    meter.expect(sources.bytes());
+    let monitor = stream.monitor();
+    let bar = Bar::start_published(job.output.progress(), &monitor, &meter);
+    let (mut replies, mut out) = tokio::io::split(stream);
+    let result = tokio::select! {
+        result = serial::send(&mut replies, &mut out, &sources, meter.progress()) => result,
+        failure = interrupted() => Err(failure),
+    };
+    drop(bar);
+    let stream = replies.unsplit(out);
+    let carrier = job.options.common.carrier();
+    report.add_published(remote, carrier, &monitor, endpoint.traffic());
+    let (sent, failure) = match result {
+        Ok(sent) => (sent, None),
+        Err(failure) => (Sent::default(), Some(failure)),
+    };
+    report.add_outcomes(&sources.entries(), &sent.outcomes);
+    report.add_time(start, sent.steady_bps);
+    if endpoint.traffic().too_large > 0 {
+        job.output
+            .say("packets are larger than the interface takes: see --mtu");
+    }
+    let end = async {
+        match &failure {
+            None => drop(stream.closed().await),
+            Some(_) => stream.abort(),
+        }
+        endpoint.wait_idle().await;
+    };
+    // Whether or not the farewell is heard, all is known.
+    let _ = tokio::time::timeout(FAREWELL, end).await;
+    failure.map_or(Ok(()), Err)
+}
+
+/// Connects to the first of the receiver's addresses that answers.
+async fn connect(job: Job<'_>) -> Result<(Endpoint, Stream, SocketAddr), Failure> {
+    let addresses = job.host.resolve(job.family).await?;
+    guard::check(&addresses, &job.options.common)?;
+    let config = job.options.config(job.rate, job.output.timeout());
+    let share = CONNECT_LIMIT / u32::try_from(addresses.len()).unwrap_or(1).max(1);
+    let mut failure = silent(job.host);
+    for remote in addresses {
+        match tokio::time::timeout(share, reach(remote, config.clone())).await {
+            Ok(Ok((endpoint, stream))) => return Ok((endpoint, stream, remote)),
+            Ok(Err(dfcp::Error::Published(Error::Unreachable))) | Err(_) => {}
+            Ok(Err(error)) => failure = error.into(),
+        }
+    }
+    Err(failure)
+}
+
+async fn reach(remote: SocketAddr, config: Config) -> Result<(Endpoint, Stream), dfcp::Error> {
+    let port = match config.carrier {
+        Carrier::Udp => PORT,
+        Carrier::Ip => remote.port(),
+    };
+    let bind = SocketAddr::new(own_address(remote, config.carrier), 0);
+    let endpoint = Endpoint::bind(EndpointConfig::client(bind, config))?;
+    let stream = endpoint.connect(remote, port).await?;
+    Ok((endpoint, stream))
+}
+
+/// The address to send from.
+fn own_address(remote: SocketAddr, carrier: Carrier) -> IpAddr {
+    match (remote.ip(), carrier) {
+        // Every raw socket of an address gets all packets to it, also those of the other end.
+        (IpAddr::V4(Ipv4Addr::LOCALHOST), Carrier::Ip) => Ipv4Addr::new(127, 0, 0, 2).into(),
+        (IpAddr::V4(ip), _) if ip.is_loopback() => Ipv4Addr::LOCALHOST.into(),
+        (IpAddr::V6(ip), _) if ip.is_loopback() => Ipv6Addr::LOCALHOST.into(),
+        (ip, Carrier::Ip) => net::own_address_towards(ip).unwrap_or(unspecified(ip)),
+        (ip, Carrier::Udp) => unspecified(ip),
+    }
+}
+
+fn unspecified(remote: IpAddr) -> IpAddr {
+    match remote {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    }
+}
+
+fn silent(host: &Host) -> Failure {
+    let message = format!(
+        "{host} does not answer: no receiver with --profile dfcp and the same carrier runs there, \
+         or the path is blocked"
+    );
+    Failure::new(Kind::Unreachable, message)
+}

@@ -1,0 +1,246 @@
+//! The catalogue is complete and consistent; what it says is what is checked.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use super::catalogue::Source;
+use super::*;
+use crate::sim::sweep::Study;
+use crate::sim::table::{Cell, Table};
+
+fn runner(size: Size, directory: &Path) -> Runner<'static> {
+    Runner {
+        scenarios: SCENARIOS,
+        size,
+        directory: directory.join("sweeps"),
+        jobs: 2,
+        interrupted: Arc::new(AtomicBool::new(false)),
+    }
+}
+
+/// Values of a swept parameter.
+fn values(runner: &Runner<'_>, scenario: &str, name: &str) -> BTreeSet<String> {
+    let catalogue = Catalogue::read(CATALOGUE).unwrap();
+    let study = runner.study(catalogue.scenario(scenario).unwrap()).unwrap();
+    let place = study
+        .provenance()
+        .parameters
+        .iter()
+        .position(|own| own == name);
+    let place = place.unwrap_or_else(|| panic!("{scenario} does not sweep {name}"));
+    let points = 0..study.provenance().points;
+    points
+        .map(|point| study.parameters(point).unwrap()[place].to_string())
+        .collect()
+}
+
+#[test]
+fn every_item_has_a_scenario_that_runs_and_an_expectation() {
+    let catalogue = Catalogue::read(CATALOGUE).unwrap();
+    for size in [Size::Quick, Size::Full] {
+        let runner = runner(size, Path::new("unused"));
+        for entry in &catalogue.scenarios {
+            let study = runner
+                .study(entry)
+                .unwrap_or_else(|error| panic!("{error}"));
+            assert!(study.provenance().points > 0);
+        }
+        for item in &catalogue.items {
+            assert!(
+                !item.checks.is_empty() && !item.paper.is_empty(),
+                "{}",
+                item.id
+            );
+            let titles = values(&runner, &item.scenario, "title");
+            for curve in &item.curves {
+                assert!(
+                    titles.contains(curve),
+                    "{}: no run is called {curve}",
+                    item.id
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn every_scenario_file_is_known_and_used() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/figures/dfcp");
+    let files: BTreeSet<String> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| {
+            entry
+                .unwrap()
+                .path()
+                .file_stem()
+                .unwrap()
+                .to_string_lossy()
+                .into_owned()
+        })
+        .collect();
+    let catalogue = Catalogue::read(CATALOGUE).unwrap();
+    let known: BTreeSet<String> = SCENARIOS
+        .iter()
+        .map(|(name, _)| (*name).to_owned())
+        .collect();
+    let named = catalogue.scenarios.iter().map(|entry| entry.name.clone());
+    let used = catalogue.items.iter().map(|item| item.scenario.clone());
+    assert_eq!(known, files);
+    assert_eq!(named.collect::<BTreeSet<_>>(), files);
+    assert_eq!(used.collect::<BTreeSet<_>>(), files);
+}
+
+/// The figures and tables of both papers that are measurements.
+#[test]
+fn no_figure_of_the_papers_is_missing() {
+    let catalogue = Catalogue::read(CATALOGUE).unwrap();
+    let ids: BTreeSet<&str> = catalogue
+        .items
+        .iter()
+        .map(|item| item.id.as_str())
+        .collect();
+    let journal = "eq-2 table-3-loss table-3-rtt fig-9a fig-9b fig-10 fig-11 fig-12 fig-13 fig-14a \
+                   fig-14b fig-15 fig-16 fig-17a fig-17b fig-18 fig-19a fig-19b fig-20a fig-20b \
+                   fig-21a fig-21b fig-22a fig-22b fig-23a fig-23b fig-24 table-4 fig-25 fig-26 \
+                   table-5";
+    let report = "tr-6a tr-6b tr-7a tr-7b tr-8a tr-8b tr-9 tr-10 tr-11a tr-11b tr-12a tr-12b \
+                  tr-13a tr-13b tr-14a tr-14b tr-15 tr-16 tr-17 tr-18a tr-18b tr-19a tr-19b tr-20a \
+                  tr-20b";
+    for id in journal.split_whitespace().chain(report.split_whitespace()) {
+        assert!(ids.contains(id), "{id}");
+    }
+}
+
+#[test]
+fn items_are_made_checked_and_written() {
+    let directory = tempfile::tempdir().unwrap();
+    let catalogue = Catalogue::read(CATALOGUE).unwrap();
+    let only = ["fig-21a", "tr-12a", "tr-18a"].map(str::to_owned);
+    let items = chosen(&catalogue, &only).unwrap();
+    let runner = runner(Size::Quick, directory.path());
+    let done = make(&catalogue, &items, &runner).unwrap();
+    for done in &done {
+        assert!(done.passes(), "{:#?}", done.verdicts);
+        assert!(
+            done.curves.data.warnings.is_empty(),
+            "{:?}",
+            done.curves.data.warnings
+        );
+        done.write(directory.path()).unwrap();
+    }
+    page::write(directory.path(), "A test", Size::Quick, &done).unwrap();
+    let read = |name: &str| std::fs::read_to_string(directory.path().join(name)).unwrap();
+    let summary: serde_json::Value = serde_json::from_str(&read("summary.json")).unwrap();
+    assert_eq!(summary["size"], "quick");
+    assert_eq!(summary["items"].as_array().unwrap().len(), 3);
+    for key in ["id", "what", "paper", "measured", "tolerance", "pass"] {
+        assert!(!summary["items"][0][key].is_null(), "{key}");
+    }
+    let page = read("README.md");
+    assert!(page.contains("![DFCP-J Fig. 21a](fig-21a.svg)"), "{page}");
+    let rows = read("fig-21a.csv");
+    assert!(
+        rows.starts_with("panel,curve,topology.rtt,object_s,"),
+        "{rows}"
+    );
+    assert!(directory.path().join("fig-21a.png").exists());
+    // What is done is not run again: the same results from the journal alone.
+    let again = make(&catalogue, &items, &runner).unwrap();
+    assert_eq!(again[0].curves.data, done[0].curves.data);
+}
+
+/// An item over losses 0.01 and 0.1, of curves A and B.
+const ITEM: &str = r#"
+[[scenario]]
+name = "s"
+[[item]]
+id = "i"
+of = "Fig. 1"
+title = "t"
+paper = "p"
+scenario = "s"
+curves = ["A", "B"]
+x = { column = "loss", label = "Loss" }
+y = { column = "goodput_bps", label = "Goodput" }
+"#;
+
+/// Goodputs of A are 8 and 4, of B 2 and 0.5; each from two seeds, one above and one below.
+fn results() -> Results {
+    let mut flows = Table::untyped(["point", "title", "loss", "seed", "goodput_bps"]);
+    let runs = [
+        ("A", 0.01, 8.0),
+        ("A", 0.1, 4.0),
+        ("B", 0.01, 2.0),
+        ("B", 0.1, 0.5),
+    ];
+    for (index, (title, loss, goodput)) in runs.into_iter().enumerate() {
+        for (seed, off) in [(1i64, -0.1), (2, 0.1)] {
+            let point = Cell::from(2 * index as u64 + seed as u64);
+            flows.push(vec![
+                point,
+                title.into(),
+                loss.into(),
+                seed.into(),
+                (goodput + off).into(),
+            ]);
+        }
+    }
+    Results {
+        flows,
+        parameters: vec!["title".into(), "loss".into()],
+        ..Results::default()
+    }
+}
+
+fn verdict(check: &str) -> check::Verdict {
+    let text = format!("{ITEM}[[item.check]]\nwhat = \"w\"\ncurves = [\"A\"]\n{check}\n");
+    let catalogue = Catalogue::read(&[("test", text.as_str())]).unwrap();
+    let item = &catalogue.items[0];
+    assert_eq!(item.source, Source::Flows);
+    let results = results();
+    let curves = select::select(item, &results, "goodput_bps").unwrap();
+    check::verdicts(item, &curves, &results).unwrap().remove(0)
+}
+
+#[test]
+fn a_check_takes_the_number_that_is_furthest_off() {
+    let near = |verdict: &check::Verdict, value: f64| {
+        let measured = verdict.measured.unwrap();
+        assert!((measured - value).abs() < 1e-9, "{verdict:?}");
+    };
+    let ratio = verdict("over = \"B\"\nexpect = 4.0\nwithin = 0.25");
+    assert!(!ratio.pass && ratio.tolerance == "4 ± 25 %");
+    near(&ratio, 8.0);
+    assert!(verdict("over = \"B\"\nx = 0.01\nexpect = 4.0\nwithin = 0.25").pass);
+    near(&verdict("minus = \"B\"\nfrom = 0.05\nat_least = 3.0"), 3.5);
+    near(&verdict("take = \"spread\"\nat_most = 3.0"), 2.0);
+    near(&verdict("take = \"fall\"\nat_most = 0.1"), 0.5);
+    near(&verdict("take = \"rise\"\nat_most = 0.0"), 0.0);
+    near(&verdict("take = \"mean\"\nat_least = 6.0"), 6.0);
+    assert!(!verdict("expect = 6.0\nwithin_difference = 1.9").pass);
+    assert!(verdict("expect = 6.0\nwithin_difference = 2.01").pass);
+}
+
+#[test]
+fn what_was_not_measured_does_not_hold() {
+    for check in ["x = 0.02\nat_least = 0.0", "over = \"C\"\nat_least = 0.0"] {
+        let verdict = verdict(check);
+        assert!(!verdict.pass && verdict.measured.is_none(), "{verdict:?}");
+    }
+}
+
+#[test]
+fn a_catalogue_that_does_not_fit_together_is_refused() {
+    let refused = |text: &str| Catalogue::read(&[("test", text)]).unwrap_err().message;
+    let check = "[[item.check]]\nwhat = \"w\"\ncurves = [\"A\"]\n";
+    assert!(refused(&format!("{ITEM}{check}")).contains("no bound"));
+    assert!(refused(&format!("{ITEM}{check}expect = 1.0")).contains("no bound"));
+    let good = format!("{ITEM}{check}at_least = 1.0\n");
+    assert!(
+        refused(&good.replace("scenario = \"s\"", "scenario = \"u\"")).contains("no scenario u")
+    );
+    let reason = "[[reason]]\nitems = [\"j\"]\nbecause = \"b\"\n";
+    assert!(refused(&format!("{good}{reason}")).contains("j, which is no item"));
+}

@@ -1,0 +1,600 @@
+//! One connection: signalling by `state`, data by `send` and `recv`.
+//!
+//! Signalling is believed only with the right generator states (docs/spec/published.md,
+//! "Whose segment"): who cannot see the packets cannot close or reset a connection.
+
+mod input;
+mod output;
+
+use super::config::{Carrier, Completion, Config, Redundancy};
+use super::data::Settled;
+use super::endpoint::EndpointStats;
+use super::header::{HEADER_LEN, PseudoHeader};
+use super::negotiation::Offer;
+use super::recv::Receiver;
+pub use super::recv::SolveJob;
+use super::send::Sender;
+use super::state::{End, Input, Machine, RETRIES, Segment, State, Step, Timer};
+use crate::config::Payload;
+use crate::time::{Duration, Instant, Rate};
+use dfcp_fec::raptor::{self, RaptorCode};
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+pub(super) use input::Incoming;
+
+/// Whether the network should let a packet pass first (DFCP-J §4.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Priority {
+    /// Coded data.
+    Data,
+    /// Signalling and acknowledgements.
+    Control,
+}
+
+/// Packets for one system call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transmit {
+    /// Where to. The port is the carrier's (0 over IP); DFCP's own ports are in the header.
+    pub destination: SocketAddr,
+    /// ECN codepoint for the IP header.
+    pub ecn: u8,
+    /// Bytes written to the buffer.
+    pub size: usize,
+    /// If set, the bytes are several packets of this size (the last may be shorter).
+    pub segment_size: Option<usize>,
+    /// Bytes that each packet stands for beyond those in the buffer (virtual payload).
+    pub elided: usize,
+    /// Data or signalling.
+    pub priority: Priority,
+}
+
+/// What happened on a connection.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Event {
+    /// The handshake is done.
+    Connected,
+    /// In-order data waits.
+    Readable,
+    /// There is room to write after there was none.
+    Writable,
+    /// The peer has finished: nothing follows what is readable.
+    PeerFinished,
+    /// The connection ended; `None` if both sides closed it in order.
+    Closed(Option<Error>),
+}
+
+/// Why a connection failed or refuses a call.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// No answer to SYN, SYNACK or FIN after all retries.
+    #[error("the peer does not answer")]
+    Unreachable,
+    /// Silence.
+    #[error("the peer fell silent")]
+    TimedOut,
+    /// RST from the peer.
+    #[error("the peer reset the connection")]
+    Reset,
+    /// The parameters cannot be agreed to, or the peer is full.
+    #[error("no agreement on the parameters: {0}")]
+    Parameters(String),
+    /// The connection is closed for this call.
+    #[error("the connection is closed")]
+    Closed,
+}
+
+/// What a read gave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Read {
+    /// So many bytes.
+    Data(usize),
+    /// Nothing yet.
+    Blocked,
+    /// The peer has finished and everything was read.
+    Finished,
+}
+
+/// Counters of a connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Data packets sent.
+    pub data_packets: u64,
+    /// Of these, beyond the first pass over their block.
+    pub extra_packets: u64,
+    /// Blocks acknowledged by the peer.
+    pub blocks_acked: u64,
+    /// Blocks received.
+    pub blocks_received: u64,
+    /// Useful bytes of blocks received, in whatever order.
+    pub bytes_received: u64,
+    /// Blocks that could not be decoded with the symbols that should suffice.
+    pub decode_failures: u64,
+    /// Data packets received for blocks already complete.
+    pub late_packets: u64,
+    /// Data packets received twice.
+    pub duplicate_packets: u64,
+    /// Blocks given up (ACKs off).
+    pub blocks_skipped: u64,
+    /// ACKs that the peer took back, as the block did not decode.
+    pub blocks_reopened: u64,
+    /// Round-trip time.
+    pub srtt: Option<Duration>,
+    /// Loss rate of data packets as measured.
+    pub loss: f64,
+    /// Pacing rate.
+    pub rate: Rate,
+}
+
+/// One answer that nothing paid for (to data before the handshake is done, to a doubtful RST) in
+/// this time.
+const ANSWER_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Segments waiting to be sent; more are no loss, as their senders ask again.
+const MAX_SIGNALS: usize = 8;
+
+/// What an endpoint gives a connection.
+#[derive(Debug)]
+pub(super) struct Birth {
+    /// Address of the carrier.
+    pub remote: SocketAddr,
+    /// Port of this side.
+    pub local_port: u16,
+    /// Port of the other side.
+    pub remote_port: u16,
+    /// For checksums of packets to be sent.
+    pub pseudo: PseudoHeader,
+    /// Settings.
+    pub config: Arc<Config>,
+    /// What was offered, or settled on.
+    pub offer: Offer,
+    /// Where this direction's generator states start.
+    pub initial: raptor::State,
+}
+
+/// The two halves of the data transfer, once connected.
+#[derive(Debug)]
+struct Halves {
+    sender: Sender,
+    receiver: Receiver,
+}
+
+/// A segment to be sent, with the generator state that it names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Signal {
+    segment: Segment,
+    state: raptor::State,
+}
+
+/// A connection.
+#[derive(Debug)]
+pub struct Connection {
+    birth: Birth,
+    /// Where the other direction's states start, once known.
+    peer: Option<raptor::State>,
+    machine: Machine,
+    timer: Option<Instant>,
+    signals: VecDeque<Signal>,
+    halves: Option<Box<Halves>>,
+    /// A packet that did not fit into the last transmit.
+    stash: Option<output::Stash>,
+    /// FIN or FINACK that came before the data that it follows.
+    early_fin: Option<Segment>,
+    /// Blocks that the peer sent, by its FIN.
+    peer_blocks: Option<u32>,
+    events: VecDeque<Event>,
+    /// Why it ended, for calls that come later.
+    ended: Option<Option<Error>>,
+    /// [`finish`](Self::finish) was called.
+    finishing: bool,
+    /// A write did not fit.
+    blocked: bool,
+    readable_told: bool,
+    finished_told: bool,
+    /// First segment sent, for the round trip of the handshake.
+    begun: Instant,
+    last_heard: Instant,
+    /// When silence is looked at next.
+    idle_check: Instant,
+    next_answer: Instant,
+}
+
+impl Connection {
+    /// The side that sends SYN.
+    pub(super) fn connect(now: Instant, birth: Birth) -> Self {
+        Self::new(now, birth, None, Machine::connect(RETRIES))
+    }
+
+    /// The side that got a SYN with generator state `peer`.
+    pub(super) fn accept(now: Instant, birth: Birth, peer: raptor::State) -> Self {
+        Self::new(now, birth, Some(peer), Machine::accept(RETRIES))
+    }
+
+    fn new(
+        now: Instant,
+        birth: Birth,
+        peer: Option<raptor::State>,
+        (machine, step): (Machine, Step),
+    ) -> Self {
+        let mut connection = Self {
+            idle_check: now + birth.config.idle_timeout,
+            birth,
+            peer,
+            machine,
+            timer: None,
+            signals: VecDeque::new(),
+            halves: None,
+            stash: None,
+            early_fin: None,
+            peer_blocks: None,
+            events: VecDeque::new(),
+            ended: None,
+            finishing: false,
+            blocked: false,
+            readable_told: false,
+            finished_told: false,
+            begun: now,
+            last_heard: now,
+            next_answer: now,
+        };
+        connection.apply(now, step, None);
+        connection
+    }
+
+    /// Gives the machine an input; `echo` is the state of the packet that caused it.
+    fn step(&mut self, now: Instant, input: Input, echo: Option<raptor::State>) {
+        let step = self.machine.step(input);
+        self.apply(now, step, echo);
+    }
+
+    fn apply(&mut self, now: Instant, step: Step, echo: Option<raptor::State>) {
+        if step.connected && !self.establish(now) {
+            return self.refuse(now, "the code cannot be built");
+        }
+        match step.timer {
+            Some(Timer::Arm(time)) => self.timer = Some(now + time),
+            Some(Timer::Stop) => self.timer = None,
+            None => {}
+        }
+        if let Some(segment) = step.send {
+            self.signal(segment, echo);
+        }
+        if let Some(end) = step.ended {
+            self.end(match end {
+                End::InOrder => None,
+                End::Unreachable => Some(Error::Unreachable),
+                End::Reset => Some(Error::Reset),
+                End::TimedOut => Some(Error::TimedOut),
+                End::Aborted => Some(Error::Closed),
+            });
+        }
+    }
+
+    /// Queues a segment. SYN, SYNACK, FIN and FINACK name the state of this direction, ACK that of
+    /// the other; RST the state of what it answers, if it answers anything, else this direction's.
+    fn signal(&mut self, segment: Segment, echo: Option<raptor::State>) {
+        let own = self.birth.initial;
+        let state = match segment {
+            Segment::Syn | Segment::SynAck | Segment::Fin | Segment::FinAck => own,
+            Segment::Ack | Segment::AckOfFin => self.peer.unwrap_or(own),
+            Segment::Rst => echo.unwrap_or(own),
+        };
+        let signal = Signal { segment, state };
+        if self.signals.len() < MAX_SIGNALS && !self.signals.contains(&signal) {
+            self.signals.push_back(signal);
+        }
+    }
+
+    fn end(&mut self, error: Option<Error>) {
+        if self.ended.is_none() {
+            self.events.push_back(Event::Closed(error.clone()));
+            self.ended = Some(error);
+        }
+    }
+
+    /// Closes because the parameters do not do.
+    fn refuse(&mut self, now: Instant, reason: &str) {
+        self.end(Some(Error::Parameters(reason.into())));
+        self.step(now, Input::Abort, None);
+    }
+
+    /// The handshake is done: the halves begin. False if they cannot.
+    fn establish(&mut self, now: Instant) -> bool {
+        let (Some(peer), Some(settled)) = (self.peer, self.settled(now)) else {
+            return false;
+        };
+        let sender = Sender::new(now, &settled, (self.birth.config.rate)());
+        let received = Settled {
+            initial: peer,
+            ..settled
+        };
+        let receiver = Receiver::new(now, &received);
+        self.halves = Some(Box::new(Halves { sender, receiver }));
+        self.last_heard = now;
+        self.idle_check = now + self.birth.config.idle_timeout;
+        self.events.push_back(Event::Connected);
+        true
+    }
+
+    fn settled(&self, now: Instant) -> Option<Settled> {
+        let Birth { config, offer, .. } = &self.birth;
+        let structure = config.completion == Completion::Structure;
+        let needs_code = offer.payload == Payload::Real || structure;
+        let raptor = match needs_code {
+            true => Some(RaptorCode::new(offer.code.clone()).ok()?),
+            false => None,
+        };
+        let symbols = self.packet_budget() / usize::from(offer.code.symbol_size.max(1));
+        let alone = self.machine.retries() == 0;
+        Some(Settled {
+            code: offer.code.clone(),
+            raptor,
+            initial: self.birth.initial,
+            window: offer.window,
+            redundancy: Redundancy {
+                epsilon: offer.redundancy(),
+                sending: config.redundancy.sending,
+            },
+            acknowledge: offer.acknowledge,
+            moment: offer.moment,
+            encoding: offer.encoding,
+            decoding: offer.decoding,
+            completion: config.completion,
+            last_packet: config.last_packet,
+            payload: offer.payload,
+            symbols_per_packet: u16::try_from(symbols).unwrap_or(u16::MAX),
+            rtt: alone.then(|| now.saturating_since(self.begun)),
+            send_buffer: config.send_buffer,
+        })
+        .filter(|s| s.symbols_per_packet > 0)
+    }
+
+    /// Bytes of symbols that fit into a packet.
+    fn packet_budget(&self) -> usize {
+        let ip = match self.birth.remote.ip().to_canonical() {
+            std::net::IpAddr::V4(_) => 20,
+            std::net::IpAddr::V6(_) => 40,
+        };
+        let carrier = match self.birth.config.carrier {
+            Carrier::Udp => 8,
+            Carrier::Ip => 0,
+        };
+        usize::from(self.birth.config.mtu).saturating_sub(ip + carrier + HEADER_LEN)
+    }
+
+    /// FIN once everything is acknowledged.
+    fn close_if_done(&mut self, now: Instant) {
+        let done = self.finishing && self.halves.as_ref().is_some_and(|h| h.sender.all_acked());
+        if done && matches!(self.state(), State::Established | State::CloseWait) {
+            self.step(now, Input::Close, None);
+        }
+    }
+
+    /// Why a call cannot be served.
+    fn check(&self) -> Result<(), Error> {
+        match &self.ended {
+            Some(error) => Err(error.clone().unwrap_or(Error::Closed)),
+            None if self.finishing => Err(Error::Closed),
+            None => Ok(()),
+        }
+    }
+
+    // ---- the application's side
+
+    /// Takes bytes to send; returns how many fit (0: wait for [`Event::Connected`] or
+    /// [`Event::Writable`]).
+    ///
+    /// # Errors
+    /// [`Error::Closed`] after [`finish`](Self::finish), or why the connection ended.
+    pub fn write(&mut self, _now: Instant, data: &[u8]) -> Result<usize, Error> {
+        self.write_by(data.len() as u64, |sender| sender.write(data) as u64)
+            .map(|n| n as usize)
+    }
+
+    /// As [`write`](Self::write) for virtual payload: a length.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub fn write_virtual(&mut self, _now: Instant, len: u64) -> Result<u64, Error> {
+        self.write_by(len, |sender| sender.write_virtual(len))
+    }
+
+    fn write_by(&mut self, len: u64, write: impl FnOnce(&mut Sender) -> u64) -> Result<u64, Error> {
+        self.check()?;
+        let taken = self.halves.as_mut().map_or(0, |h| write(&mut h.sender));
+        self.blocked |= taken < len && self.halves.is_some();
+        Ok(taken)
+    }
+
+    /// Sends what is written though it fills no block: it is padded.
+    pub fn flush(&mut self, _now: Instant) {
+        if let Some(halves) = &mut self.halves {
+            halves.sender.flush();
+        }
+    }
+
+    /// Nothing more will be written: once everything is acknowledged the connection is closed in
+    /// this direction.
+    pub fn finish(&mut self, now: Instant) {
+        self.finishing = true;
+        self.flush(now);
+        self.close_if_done(now);
+    }
+
+    /// Ends the connection at once with RST.
+    pub fn abort(&mut self, now: Instant) {
+        self.step(now, Input::Abort, None);
+    }
+
+    /// Reads in-order bytes.
+    ///
+    /// # Errors
+    /// Why the connection ended, once everything in order was read.
+    pub fn read(&mut self, now: Instant, out: &mut [u8]) -> Result<Read, Error> {
+        self.read_by(|receiver| match receiver.read(now, out) {
+            0 => None,
+            n => Some(n),
+        })
+    }
+
+    /// Takes all readable in-order virtual bytes.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn read_virtual(&mut self, now: Instant) -> Result<Read, Error> {
+        self.read_by(|receiver| match receiver.read_virtual(now) {
+            0 => None,
+            n => Some(usize::try_from(n).unwrap_or(usize::MAX)),
+        })
+    }
+
+    fn read_by(
+        &mut self,
+        read: impl FnOnce(&mut Receiver) -> Option<usize>,
+    ) -> Result<Read, Error> {
+        self.readable_told = false;
+        if let Some(halves) = &mut self.halves {
+            if let Some(n) = read(&mut halves.receiver) {
+                return Ok(Read::Data(n));
+            }
+            if halves.receiver.is_finished() {
+                return Ok(Read::Finished);
+            }
+        }
+        match &self.ended {
+            Some(error) => Err(error.clone().unwrap_or(Error::Closed)),
+            None => Ok(Read::Blocked),
+        }
+    }
+
+    /// A block to be solved; run it anywhere and give it to [`finish_solve`](Self::finish_solve).
+    pub fn take_solve_job(&mut self) -> Option<SolveJob> {
+        self.halves.as_mut()?.receiver.take_solve_job()
+    }
+
+    /// Takes back a job that was run.
+    pub fn finish_solve(&mut self, now: Instant, job: SolveJob) {
+        if let Some(halves) = &mut self.halves {
+            halves.receiver.finish_solve(now, job);
+        }
+        self.after_data(now);
+    }
+
+    /// A network controller allows this rate (DFCP-J §7.6); controllers that obey one follow it.
+    pub fn order_rate(&mut self, now: Instant, rate: Rate) {
+        if let Some(halves) = &mut self.halves {
+            halves.sender.order_rate(now, rate);
+        }
+    }
+
+    /// The next event.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// Its state.
+    pub fn state(&self) -> State {
+        self.machine.state()
+    }
+
+    /// Address of the peer's carrier.
+    pub fn remote(&self) -> SocketAddr {
+        self.birth.remote
+    }
+
+    /// DFCP ports, of this side and of the peer.
+    pub fn ports(&self) -> (u16, u16) {
+        (self.birth.local_port, self.birth.remote_port)
+    }
+
+    /// Its counters.
+    pub fn stats(&self) -> Stats {
+        let Some(halves) = &self.halves else {
+            return Stats::default();
+        };
+        let (sent, received) = (halves.sender.stats(), halves.receiver.stats());
+        Stats {
+            data_packets: sent.packets,
+            extra_packets: sent.extra_packets,
+            blocks_acked: sent.blocks_acked,
+            srtt: sent.srtt,
+            loss: sent.loss,
+            rate: sent.rate,
+            blocks_received: received.blocks,
+            bytes_received: received.bytes,
+            decode_failures: received.decode_failures,
+            late_packets: received.late_packets,
+            duplicate_packets: received.duplicates,
+            blocks_skipped: received.skipped,
+            blocks_reopened: sent.reopened,
+        }
+    }
+
+    // ---- the endpoint's side
+
+    /// Whether the application has nothing to expect of it and the network nothing to get.
+    pub(super) fn is_over(&self) -> bool {
+        self.state() == State::Closed && self.signals.is_empty()
+    }
+
+    /// Ends it if need be, and keeps only what late segments need.
+    pub(super) fn release(&mut self) {
+        if self.state() != State::TimeWait {
+            self.abort(self.last_heard);
+        }
+        self.halves = None;
+        self.stash = None;
+        self.events.clear();
+    }
+
+    /// When to call [`handle_timeout`](Self::handle_timeout).
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        let idle = self.may_idle_out().then_some(self.idle_check);
+        let sender = self.may_send().then_some(self.halves.as_ref()).flatten();
+        let sender = sender.and_then(|h| h.sender.poll_timeout());
+        let receiver = self.halves.as_ref().and_then(|h| h.receiver.poll_timeout());
+        [self.timer, idle, sender, receiver]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// Where no retry tells that the peer is gone.
+    fn may_idle_out(&self) -> bool {
+        use State::*;
+        matches!(self.state(), Established | FinWait2 | CloseWait)
+    }
+
+    /// Where data may be sent: after FIN only what the peer takes its acknowledgement back for.
+    fn may_send(&self) -> bool {
+        use State::*;
+        matches!(self.state(), Established | CloseWait | FinWait1 | FinWait2)
+    }
+
+    /// The time of [`poll_timeout`](Self::poll_timeout) has come.
+    pub(super) fn handle_timeout(&mut self, now: Instant) {
+        if self.timer.is_some_and(|at| at <= now) {
+            self.timer = None;
+            self.step(now, Input::Timeout, None);
+        }
+        if self.idle_check <= now && self.may_idle_out() {
+            self.idle_check = self.last_heard + self.birth.config.idle_timeout;
+            if self.idle_check <= now {
+                self.step(now, Input::Silence, None);
+            }
+        }
+        if let Some(halves) = &mut self.halves {
+            if halves.sender.poll_timeout().is_some_and(|at| at <= now) {
+                halves.sender.handle_timeout(now);
+            }
+            if halves.receiver.poll_timeout().is_some_and(|at| at <= now) {
+                halves.receiver.handle_timeout(now);
+            }
+        }
+        self.after_data(now);
+    }
+}

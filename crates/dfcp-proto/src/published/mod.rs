@@ -1,0 +1,32 @@
+//! DFCP as published: the header of DFCP-J Fig. 2 in clear, the state machine of DFCP-TR §2.3,
+//! Raptor-coded blocks in a sliding window (DFCP-J §4.5), no congestion control of its own.
+//!
+//! For the simulator, the lab and networks that are one's own. One packet out:
+//! `Endpoint::poll_transmit` → `Connection::poll_transmit` (signalling, block ACKs, then data) →
+//! `send` picks a block → the code writes symbols behind the header. One packet in:
+//! `Endpoint::handle_packet` → `header` → `Connection::handle_packet` → `state` for signalling,
+//! `recv` for data, `send` for block ACKs.
+
+mod config;
+mod connection;
+mod data;
+mod endpoint;
+pub mod header;
+mod negotiation;
+mod recv;
+mod send;
+mod sizing;
+mod state;
+#[cfg(test)]
+mod transfer_tests;
+#[cfg(test)]
+mod vectors;
+
+pub use config::{
+    Acknowledge, BlockSize, Carrier, Codec, Completion, Config, LastPacket, Moment, Redundancy,
+    Sending,
+};
+pub use connection::{Connection, Error, Event, Priority, Read, SolveJob, Stats, Transmit};
+pub use dfcp_fec::raptor::{Degrees, RaptorParameters};
+pub use endpoint::{ConnectionHandle, Endpoint, EndpointStats, Listen};
+pub use state::State;

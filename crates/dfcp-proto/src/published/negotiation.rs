@@ -1,0 +1,244 @@
+//! What SYN offers and SYNACK settles (DFCP-J §4.3: "all the parameters necessary for decoding"):
+//! the payload of both, byte for byte, and the limits that it is held against.
+//!
+//! The connecting side decides about the code and the acknowledgements. The other side may lower
+//! the window to what it has room for; all else it takes or refuses.
+
+use super::config::{Acknowledge, Codec, Config, Moment};
+use crate::config::Payload;
+use crate::wire::{Reader, WireError};
+use dfcp_fec::raptor::{Degrees, RaptorParameters, State};
+
+/// Version of this payload.
+const VERSION: u8 = 1;
+/// Bytes of the payload.
+pub(super) const OFFER_LEN: usize = 44;
+/// Most bytes of a block.
+const MAX_BLOCK: u64 = 1 << 26;
+/// Most redundancy, millionths.
+const MAX_EPSILON: u32 = 100_000_000;
+
+/// Why a SYN is refused; the payload of RST.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refusal {
+    /// Another version, or a payload that is none.
+    Version = 1,
+    /// Numbers outside limits.
+    Limits = 2,
+    /// A block does not fit into the receive budget.
+    Memory = 3,
+    /// Bytes against sizes only.
+    Payload = 4,
+    /// Too many connections.
+    Busy = 5,
+}
+
+impl Refusal {
+    /// What the byte in an RST says, for people.
+    pub fn describe(byte: u8) -> &'static str {
+        match byte {
+            1 => "version",
+            2 => "numbers outside limits",
+            3 => "a block is larger than its receive budget",
+            4 => "bytes or sizes only",
+            5 => "too many connections",
+            _ => "unknown reason",
+        }
+    }
+}
+
+/// What both sides must know.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Offer {
+    /// The code; its pre-code state is S1..S3 of the SYN.
+    pub code: RaptorParameters,
+    /// Most unacknowledged blocks.
+    pub window: u32,
+    /// ε in millionths.
+    pub epsilon: u32,
+    /// Which ACKs.
+    pub acknowledge: Acknowledge,
+    /// When a block is acknowledged.
+    pub moment: Moment,
+    /// Whether blocks are encoded.
+    pub encoding: Codec,
+    /// Whether blocks are decoded.
+    pub decoding: Codec,
+    /// Bytes or sizes.
+    pub payload: Payload,
+}
+
+impl Offer {
+    /// What `config` asks for, with `initial` as the state of SYN.
+    ///
+    /// # Errors
+    /// Numbers outside limits.
+    pub fn new(config: &Config, initial: State) -> Result<Self, Refusal> {
+        let epsilon = config.redundancy.epsilon * 1e6;
+        let offer = Self {
+            code: RaptorParameters {
+                precode: initial,
+                ..config.block_size.apply(&config.code)
+            },
+            window: config.window,
+            // NaN becomes 0, what is too large stays so.
+            epsilon: epsilon.round().clamp(0.0, f64::from(u32::MAX)) as u32,
+            acknowledge: config.acknowledge,
+            moment: config.moment,
+            encoding: config.encoding,
+            decoding: config.decoding,
+            payload: config.payload,
+        };
+        offer.fit(config)
+    }
+
+    /// What the side with `config` makes of an offer.
+    ///
+    /// # Errors
+    /// Why it refuses.
+    pub fn fit(mut self, config: &Config) -> Result<Self, Refusal> {
+        let code = &self.code;
+        let block = u64::from(code.k) * u64::from(code.symbol_size);
+        let numbers = code.check().is_ok()
+            && block <= MAX_BLOCK
+            && self.window >= 1
+            && self.epsilon <= MAX_EPSILON;
+        if !numbers {
+            return Err(Refusal::Limits);
+        }
+        if self.payload != config.payload {
+            return Err(Refusal::Payload);
+        }
+        // Sizes need no memory to speak of.
+        if self.payload == Payload::Real {
+            let room = config.receive_budget / block;
+            if room == 0 {
+                return Err(Refusal::Memory);
+            }
+            self.window = self.window.min(u32::try_from(room).unwrap_or(u32::MAX));
+        }
+        Ok(self)
+    }
+
+    /// Appends the payload. `answered` is the state of the SYN that a SYNACK answers.
+    pub fn emit(&self, answered: Option<State>, out: &mut Vec<u8>) {
+        let bit = |set: bool, at: u8| u8::from(set) << at;
+        let acknowledge = match self.acknowledge {
+            Acknowledge::EachBlock => 0,
+            Acknowledge::EachWindow => 1,
+            Acknowledge::Off => 2,
+        };
+        let modes = acknowledge
+            | bit(self.moment == Moment::Decoded, 2)
+            | bit(self.encoding == Codec::Off, 3)
+            | bit(self.decoding == Codec::Off, 4)
+            | bit(self.payload == Payload::Virtual, 5);
+        let (degrees, c, delta) = match self.code.degrees {
+            Degrees::IdealSoliton => (1, 0, 0),
+            Degrees::RobustSoliton {
+                c_millionths,
+                delta_millionths,
+            } => (2, c_millionths, delta_millionths),
+            _ => (0, 0, 0),
+        };
+        out.extend_from_slice(&[VERSION, degrees, self.code.ldpc_degree, modes]);
+        out.extend_from_slice(&self.code.k.to_be_bytes());
+        out.extend_from_slice(&self.code.n.to_be_bytes());
+        out.extend_from_slice(&self.code.symbol_size.to_be_bytes());
+        out.extend_from_slice(&[0, 0]);
+        let [s1, s2, s3] = answered.map_or([0; 3], State::words);
+        for word in [c, delta, self.window, self.epsilon, s1, s2, s3] {
+            out.extend_from_slice(&u32::to_be_bytes(word));
+        }
+    }
+
+    /// Reads the payload of a SYN whose S1..S3 are `precode`, or of the SYNACK that answers it;
+    /// with it the state of the SYN that is answered, if there is one.
+    ///
+    /// # Errors
+    /// Not such a payload, or values without meaning.
+    pub fn parse(payload: &[u8], precode: State) -> Result<(Self, Option<State>), Refusal> {
+        let parsed = Self::read(Reader::new(payload), precode);
+        parsed.map_err(|_| Refusal::Version)?
+    }
+
+    fn read(
+        mut r: Reader<'_>,
+        precode: State,
+    ) -> Result<Result<(Self, Option<State>), Refusal>, WireError> {
+        let [version, degrees, ldpc_degree, modes] = r.array()?;
+        if version != VERSION || r.remaining() != OFFER_LEN - 4 {
+            return Err(WireError::Invalid("version"));
+        }
+        let (k, n, symbol_size, zero) = (r.u32()?, r.u32()?, r.u16()?, r.u16()?);
+        let (c_millionths, delta_millionths) = (r.u32()?, r.u32()?);
+        let degrees = match degrees {
+            0 => Degrees::Shokrollahi,
+            1 => Degrees::IdealSoliton,
+            2 => Degrees::RobustSoliton {
+                c_millionths,
+                delta_millionths,
+            },
+            _ => return Ok(Err(Refusal::Limits)),
+        };
+        let acknowledge = match modes & 3 {
+            0 => Acknowledge::EachBlock,
+            1 => Acknowledge::EachWindow,
+            2 => Acknowledge::Off,
+            _ => return Ok(Err(Refusal::Limits)),
+        };
+        if modes & 0xc0 != 0 || zero != 0 {
+            return Ok(Err(Refusal::Limits));
+        }
+        let codec = |off: u8| {
+            if modes & off == 0 {
+                Codec::On
+            } else {
+                Codec::Off
+            }
+        };
+        let offer = Self {
+            code: RaptorParameters {
+                k,
+                n,
+                symbol_size,
+                ldpc_degree,
+                degrees,
+                precode,
+            },
+            window: r.u32()?,
+            epsilon: r.u32()?,
+            acknowledge,
+            moment: if modes & 4 == 0 {
+                Moment::Received
+            } else {
+                Moment::Decoded
+            },
+            encoding: codec(8),
+            decoding: codec(16),
+            payload: if modes & 32 == 0 {
+                Payload::Real
+            } else {
+                Payload::Virtual
+            },
+        };
+        Ok(Ok((offer, State::new(r.u32()?, r.u32()?, r.u32()?))))
+    }
+
+    /// Whether `settled` is an answer to this offer: nothing but the window may differ, downwards.
+    pub fn allows(&self, settled: &Self) -> bool {
+        let same = Self {
+            window: self.window,
+            ..settled.clone()
+        };
+        same == *self && (1..=self.window).contains(&settled.window)
+    }
+
+    /// ε.
+    pub fn redundancy(&self) -> f64 {
+        f64::from(self.epsilon) / 1e6
+    }
+}
+
+#[cfg(test)]
+mod tests;

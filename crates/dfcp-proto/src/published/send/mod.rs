@@ -1,0 +1,569 @@
+//! The sending half: blocks in the window, and from which of them the next packet comes
+//! (DFCP-J §4.5).
+//!
+//! A block gets a first pass of as many packets as should bring nearly enough of it to the
+//! receiver at the measured loss, then waits. The last packet of a pass asks for an answer
+//! (ECHO), which says what is still missing: the block is repaired by that much. If no answer comes,
+//! it is repaired by what it is expected to lack, and by twice as much each further time. Blocks
+//! to be repaired come before new ones: few are open at any loss rate. `Rateless` sends on when
+//! there is neither: a packet of each block not acknowledged, in turn.
+//!
+//! Invariants: a block in `Phase::Repair` or `Phase::Pass` is short of its goal; what a packet
+//! costs does not depend on the window.
+
+mod block;
+mod echo;
+mod input;
+mod path;
+mod plan;
+
+use super::config::{Acknowledge, Codec, Sending};
+use super::data::{
+    Ack, AckKind, DATA_HEADER, DataHeader, Packet, Report, Settled, VIRTUAL_BYTES, with_redundancy,
+};
+use crate::config::Payload;
+use crate::rate::RateController;
+use crate::time::{Duration, Instant, Rate};
+use block::{Blocks, Phase, Source};
+use dfcp_fec::raptor::Encoder;
+use echo::Echoed;
+use input::Input;
+use path::{Path, Ready};
+use plan::CAUTION;
+
+/// With the window this far used (as a fraction, from a block to the newest), plans for the block
+/// turn from caution to excess.
+const PRESSURE: f64 = 4.0;
+/// Standard deviations of excess when nothing else is to be sent, or nothing is sent twice.
+const URGENT: f64 = -2.5;
+/// Silence that the known loss explains less than once in so many times is news: repairs double.
+const IMPLAUSIBLE: f64 = 3.0;
+/// Longest pause between probes.
+const MAX_PROBE: Duration = Duration::from_secs(1);
+
+/// Counters of a sender.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct SenderStats {
+    /// Data packets sent.
+    pub packets: u64,
+    /// Of these, beyond their block's first pass.
+    pub extra_packets: u64,
+    /// Blocks acknowledged.
+    pub blocks_acked: u64,
+    /// Acknowledgements taken back because the block did not decode.
+    pub reopened: u64,
+    /// Round-trip time.
+    pub srtt: Option<Duration>,
+    /// Loss rate.
+    pub loss: f64,
+    /// Pacing rate.
+    pub rate: Rate,
+}
+
+/// The sending half of a connection.
+#[derive(Debug)]
+pub(super) struct Sender {
+    settled: Settled,
+    packets_needed: u32,
+    input: Input,
+    blocks: Blocks,
+    /// The block in its first pass.
+    current: Option<u32>,
+    /// Encoding off: sent in place of all blocks.
+    first: Option<Encoder>,
+    path: Path,
+    /// The peer's word on what it has decoded and has room for; `None` if it sends no reports.
+    peer: Option<(u32, u32)>,
+    /// Answers are overdue if not there by then, when the rate controller's window is full.
+    answers_by: Option<Instant>,
+    departure: Option<Instant>,
+    /// It is time to ask for news.
+    probe: bool,
+    /// Times in a row that was done.
+    probes: u32,
+    stats: SenderStats,
+}
+
+impl Sender {
+    /// A sender with nothing to send.
+    pub fn new(now: Instant, settled: &Settled, rate: Box<dyn RateController>) -> Self {
+        let packet = (DATA_HEADER + settled.payload_bytes()) as u64;
+        Self {
+            packets_needed: settled.packets_needed(),
+            input: Input::new(
+                settled.payload,
+                settled.block_bytes(),
+                settled.coded_bytes(),
+                settled.send_buffer,
+            ),
+            blocks: Blocks::new(),
+            current: None,
+            first: None,
+            path: Path::new(now, rate, settled.rtt, packet),
+            peer: None,
+            answers_by: None,
+            departure: None,
+            probe: false,
+            probes: 0,
+            stats: SenderStats::default(),
+            settled: settled.clone(),
+        }
+    }
+
+    /// Whether congestion marks slow it down.
+    pub fn reads_marks(&self) -> bool {
+        self.path.reads_marks()
+    }
+
+    /// Takes bytes; returns how many fit.
+    pub fn write(&mut self, data: &[u8]) -> usize {
+        self.input.write(data)
+    }
+
+    /// Takes virtual bytes; returns how many fit.
+    pub fn write_virtual(&mut self, len: u64) -> u64 {
+        self.input.write_virtual(len)
+    }
+
+    /// Bytes that may be written.
+    pub fn room(&self) -> u64 {
+        self.input.room()
+    }
+
+    /// Sends what is written though it fills no block. The last thing before FIN, too.
+    pub fn flush(&mut self) {
+        self.input.flush();
+    }
+
+    /// Whether all that was written has been acknowledged and, as far as the peer says, decoded;
+    /// with ACKs off: sent.
+    pub fn all_acked(&self) -> bool {
+        let next = self.blocks.next();
+        self.input.is_empty()
+            && self.blocks.lowest() == next
+            && self.peer.is_none_or(|(decoded, _)| decoded >= next)
+    }
+
+    /// Blocks sent or being sent: the number that FIN carries once all are acknowledged.
+    pub fn blocks(&self) -> u32 {
+        self.blocks.next()
+    }
+
+    /// A network controller allows `rate`.
+    pub fn order_rate(&mut self, now: Instant, rate: Rate) {
+        self.path.order_rate(now, rate);
+    }
+
+    /// Counters.
+    pub fn stats(&self) -> SenderStats {
+        SenderStats {
+            srtt: self.path.srtt(),
+            loss: self.path.per_arrival().loss(),
+            rate: self.path.pacing(),
+            ..self.stats
+        }
+    }
+
+    // ---- answers
+
+    /// An answer of the peer. Nonsense is ignored.
+    pub fn on_ack(&mut self, now: Instant, ack: &Ack) {
+        let echoed = self.path.on_answer(now, ack.state, ack.report.as_ref());
+        self.probe = false;
+        self.answers_by = None;
+        if let Some(report) = &ack.report {
+            self.on_progress(report);
+        }
+        if ack.block >= self.blocks.next() {
+            return;
+        }
+        match (ack.kind, self.settled.acknowledge) {
+            (AckKind::Block, Acknowledge::EachBlock | Acknowledge::Off) => {
+                self.acknowledge(ack.block)
+            }
+            (AckKind::Block, Acknowledge::EachWindow) => {
+                for id in self.blocks.lowest()..=ack.block {
+                    self.acknowledge(id);
+                }
+            }
+            (AckKind::More | AckKind::Echo, _) => {
+                if let Some(report) = &ack.report {
+                    self.on_missing(ack, report.missing, echoed);
+                }
+            }
+        }
+        self.release();
+    }
+
+    fn on_progress(&mut self, report: &Report) {
+        // With ACKs off the sender minds neither.
+        if self.settled.acknowledge == Acknowledge::Off {
+            return;
+        }
+        let decoded = report.decoded.min(self.blocks.next());
+        let (before, limit) = self.peer.unwrap_or((0, 0));
+        let peer = Some((before.max(decoded), limit.max(report.limit)));
+        if peer != self.peer {
+            self.peer = peer;
+            self.probes = 0;
+        }
+        for id in self.blocks.lowest()..decoded {
+            self.acknowledge(id);
+        }
+    }
+
+    fn acknowledge(&mut self, id: u32) {
+        if self.blocks.get(id).is_none_or(|b| b.phase == Phase::Acked) {
+            return;
+        }
+        self.set_phase(id, Phase::Acked);
+        self.probes = 0;
+        self.stats.blocks_acked += 1;
+    }
+
+    fn set_phase(&mut self, id: u32, phase: Phase) {
+        if self.current == Some(id) {
+            self.current = None;
+        }
+        self.blocks.set_phase(id, phase);
+    }
+
+    /// Lets go of blocks that will not be asked for again.
+    fn release(&mut self) {
+        let (decoded, limit) = self.peer.unwrap_or((u32::MAX, u32::MAX));
+        loop {
+            // Without any block there would be nothing to ask a full receiver with.
+            let last = self.blocks.base() + 1 == self.blocks.next();
+            let keep = last && self.blocks.next() >= limit;
+            if keep || self.blocks.base() >= decoded {
+                return;
+            }
+            let Some(block) = self.blocks.release() else {
+                return;
+            };
+            self.input.release(block.useful);
+        }
+    }
+
+    /// An answer says what a block lacks.
+    fn on_missing(&mut self, ack: &Ack, missing: u32, echoed: Option<Echoed>) {
+        let id = ack.block;
+        let caution = self.caution(id);
+        let Some(block) = self.blocks.get_mut(id) else {
+            return;
+        };
+        let reopened = ack.kind == AckKind::More && block.phase == Phase::Acked;
+        if block.phase == Phase::Acked && !reopened {
+            return;
+        }
+        if missing == 0 {
+            self.set_phase(id, Phase::Known);
+            return;
+        }
+        let at = match echoed {
+            Some(echoed) if echoed.block == id => echoed.index + 1,
+            // Nothing in flight is known to be newer.
+            _ if reopened => block.sent,
+            _ => return,
+        };
+        if at < block.have_at || matches!(self.settled.redundancy.sending, Sending::Fixed { .. }) {
+            return;
+        }
+        let missing = self.settled.packets(missing);
+        block.have = self.packets_needed.saturating_sub(missing);
+        block.have_at = at;
+        block.silences = 0;
+        let more = self.path.per_arrival().plan(f64::from(missing), caution);
+        block.goal = at.saturating_add(more).max(block.sent);
+        // A few packets more can wait for the answers to those in flight.
+        if block.phase == Phase::Waiting && 4 * (block.goal - block.sent) < block.sent - at {
+            block.goal = block.sent;
+        }
+        let finished = block.goal == block.sent;
+        let phase = block.phase;
+        self.stats.reopened += u64::from(reopened);
+        match (phase, finished) {
+            (Phase::Pass, false) | (Phase::Repair, false) | (Phase::Waiting, true) => {}
+            (_, true) => self.set_phase(id, Phase::Waiting),
+            (_, false) => self.set_phase(id, Phase::Repair),
+        }
+    }
+
+    /// Standard deviations by which plans for a block stay below its need.
+    fn caution(&self, id: u32) -> f64 {
+        match self.settled.redundancy.sending {
+            Sending::Adaptive => URGENT,
+            Sending::Expected if !self.input.is_ready() => URGENT,
+            _ => {
+                let age = f64::from(self.blocks.next() - id.min(self.blocks.next()));
+                (CAUTION - PRESSURE * age / f64::from(self.settled.window)).max(URGENT)
+            }
+        }
+    }
+
+    // ---- packets
+
+    /// Appends the payload of the next data packet to `out`, if one may go now.
+    pub fn poll_packet(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Packet> {
+        self.departure = None;
+        self.answers_by = None;
+        if self.is_idle(now) {
+            self.path.on_idle();
+            return None;
+        }
+        match self.path.ready(now) {
+            Ready::Now => {}
+            Ready::At(at) => {
+                self.departure = Some(at);
+                return None;
+            }
+            Ready::Answers(by) => {
+                self.answers_by = Some(by);
+                return None;
+            }
+        }
+        let id = self.pick(now)?;
+        Some(self.emit(now, id, out))
+    }
+
+    /// Whether no packet is to be sent at all.
+    fn is_idle(&self, now: Instant) -> bool {
+        self.blocks.repair().is_none()
+            && self.current.is_none()
+            && !self.may_open()
+            && !(self.is_rateless() && self.blocks.waiting().is_some())
+            && !self.probe
+            && self.overdue_at().is_none_or(|at| at > now)
+            && self.probe_at().is_none_or(|at| at > now)
+    }
+
+    fn is_rateless(&self) -> bool {
+        self.settled.redundancy.sending == Sending::Rateless
+            && self.settled.acknowledge != Acknowledge::Off
+    }
+
+    /// Whether a new block is there and has room in the window.
+    fn may_open(&self) -> bool {
+        let next = self.blocks.next();
+        self.input.is_ready()
+            && next < u32::MAX - 1
+            && next - self.blocks.lowest() < self.settled.window
+            && self.peer.is_none_or(|(_, limit)| next < limit)
+    }
+
+    /// When the block that waits longest has waited too long.
+    fn overdue_at(&self) -> Option<Instant> {
+        if matches!(self.settled.redundancy.sending, Sending::Fixed { .. }) {
+            return None;
+        }
+        // Within a window no ACK is due.
+        if self.settled.acknowledge == Acknowledge::EachWindow && self.may_open() {
+            return None;
+        }
+        let block = self.blocks.get(self.blocks.waiting()?)?;
+        Some(self.path.overdue_at(block.last))
+    }
+
+    /// When to ask for news: the window is used up, or all is acknowledged but not decoded, and no
+    /// block is known to need anything.
+    fn probe_at(&self) -> Option<Instant> {
+        let stuck = self.blocks.repair().is_none()
+            && self.current.is_none()
+            && !self.may_open()
+            && (self.overdue_at().is_none())
+            && self.blocks.base() < self.blocks.next()
+            && (!self.all_acked() || self.input.is_ready());
+        let pause = self.path.patience() * (1 << self.probes.min(10));
+        stuck.then(|| self.path.last_activity() + pause.min(MAX_PROBE.max(self.path.patience())))
+    }
+
+    /// The block that the next packet comes from.
+    fn pick(&mut self, now: Instant) -> Option<u32> {
+        if self.overdue_at().is_some_and(|at| at <= now)
+            && let Some(id) = self.blocks.waiting()
+        {
+            self.on_overdue(id);
+        }
+        if let Some(id) = self.blocks.repair() {
+            return Some(id);
+        }
+        if self.current.is_some() {
+            return self.current;
+        }
+        if self.may_open() {
+            return self.open(now);
+        }
+        if self.is_rateless()
+            && let Some(id) = self.blocks.waiting()
+        {
+            let block = self.blocks.get_mut(id)?;
+            block.goal = block.sent + 1;
+            return Some(id);
+        }
+        self.probes += 1;
+        self.probe = false;
+        if self.blocks.lowest() < self.blocks.next() {
+            Some(self.blocks.lowest())
+        } else {
+            Some(self.blocks.base())
+        }
+    }
+
+    fn on_overdue(&mut self, id: u32) {
+        let per_arrival = *self.path.per_arrival();
+        let needed = f64::from(self.packets_needed);
+        let caution = self.caution(id);
+        let Some(block) = self.blocks.get_mut(id) else {
+            return;
+        };
+        let unheard = f64::from(block.sent - block.have_at);
+        let arrived = f64::from(block.have) + unheard / per_arrival.get();
+        let implausible = per_arrival.loss().powf(unheard) * IMPLAUSIBLE < 1.0;
+        let missing = (needed - arrived).max(1.0) * f64::from(1u32 << block.silences.min(16));
+        block.silences = block.silences.saturating_add(u8::from(implausible));
+        block.goal = block.sent + per_arrival.plan(missing.min(needed), caution);
+        self.set_phase(id, Phase::Repair);
+    }
+
+    fn open(&mut self, now: Instant) -> Option<u32> {
+        let cut = self.input.next()?;
+        let needed = f64::from(self.packets_needed);
+        let per_arrival = self.path.per_arrival();
+        let goal = match self.settled.redundancy.sending {
+            Sending::Fixed { extra } => self
+                .settled
+                .packets(with_redundancy(self.settled.code.k, extra)),
+            _ => per_arrival.plan(needed, self.caution(self.blocks.next())),
+        };
+        self.current = Some(self.blocks.open(now, cut, goal.max(1)));
+        self.current
+    }
+
+    fn emit(&mut self, now: Instant, id: u32, out: &mut Vec<u8>) -> Packet {
+        let wants_echo = self.path.wants_echo();
+        let fixed = matches!(self.settled.redundancy.sending, Sending::Fixed { .. });
+        let block = self.blocks.get_mut(id).expect("picked from those kept");
+        let probe = block.sent >= block.goal;
+        // What is sent is fixed: a probe repeats it.
+        let index = if probe && fixed {
+            block.sent - 1
+        } else {
+            block.sent
+        };
+        let state = self.settled.initial.of_packet(id, index);
+        let header = DataHeader {
+            block: id,
+            state,
+            echo: probe || wants_echo || index + 1 == block.goal,
+            short: block.short,
+        };
+        block.last = now;
+        block.sent = index + 1;
+        self.stats.packets += 1;
+        self.stats.extra_packets += u64::from(block.phase != Phase::Pass);
+        let finished = !probe && block.sent >= block.goal;
+        let symbols = self.settled.symbols_in(index);
+        let bytes = usize::from(symbols) * usize::from(self.settled.code.symbol_size);
+        let (size, elided) = match self.settled.payload {
+            Payload::Virtual => {
+                out.extend_from_slice(&symbols.to_be_bytes());
+                out.extend_from_slice(&block.useful.to_be_bytes());
+                (VIRTUAL_BYTES, bytes.saturating_sub(VIRTUAL_BYTES))
+            }
+            Payload::Real => {
+                self.write_symbols(&header, bytes, out);
+                (bytes, 0)
+            }
+        };
+        if finished {
+            self.finish_pass(id);
+        }
+        let total = (DATA_HEADER + size + elided) as u64;
+        self.path.on_sent(now, &header, index, total);
+        Packet {
+            header,
+            size,
+            elided,
+        }
+    }
+
+    /// A block has been sent as many packets as were planned.
+    fn finish_pass(&mut self, id: u32) {
+        if self.settled.acknowledge == Acknowledge::Off {
+            self.set_phase(id, Phase::Acked);
+            self.release();
+        } else {
+            self.set_phase(id, Phase::Waiting);
+        }
+    }
+
+    /// Appends `bytes` of symbols; the block is pre-coded with its first packet.
+    fn write_symbols(&mut self, header: &DataHeader, bytes: usize, out: &mut Vec<u8>) {
+        let start = out.len();
+        out.resize(start + bytes, 0);
+        let off = self.settled.encoding == Codec::Off;
+        let Some(block) = self.blocks.get_mut(header.block) else {
+            return;
+        };
+        let raptor = self.settled.raptor.as_ref();
+        if let Some(Source::Bytes(source)) = block.source.as_deref_mut()
+            && (!off || self.first.is_none())
+        {
+            let source = std::mem::take(source);
+            // The input cuts blocks of exactly k · T bytes, so the code takes them.
+            let encoder = raptor.and_then(|code| code.encoder(source).ok());
+            if off {
+                self.first = encoder;
+            } else {
+                block.source = encoder.map(|e| Box::new(Source::Encoder(e)));
+            }
+        }
+        if off {
+            block.source = None;
+        }
+        let encoder = match (off, block.source.as_deref()) {
+            (true, _) => self.first.as_ref(),
+            (false, Some(Source::Encoder(encoder))) => Some(encoder),
+            _ => None,
+        };
+        if let Some(encoder) = encoder {
+            encoder.write_symbols(header.state, &mut out[start..]);
+        }
+    }
+
+    // ---- time
+
+    /// When to call [`handle_timeout`](Self::handle_timeout) and to look for packets again. Not in
+    /// the past once that was called.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        if let Some(held) = self.answers_by.or(self.departure) {
+            return Some(held);
+        }
+        if self.blocks.repair().is_some() || self.probe {
+            return None;
+        }
+        [self.overdue_at(), self.probe_at()]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// The time of [`poll_timeout`](Self::poll_timeout) has come.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        let due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
+        if due(self.answers_by) {
+            self.answers_by = None;
+            self.path.on_silence(now);
+        }
+        if due(self.departure) {
+            self.departure = None;
+        }
+        self.probe |= due(self.probe_at());
+        if self.blocks.repair().is_none()
+            && due(self.overdue_at())
+            && let Some(id) = self.blocks.waiting()
+        {
+            self.on_overdue(id);
+        }
+    }
+}

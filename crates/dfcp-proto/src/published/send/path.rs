@@ -1,0 +1,268 @@
+//! The path as the answers show it: round trips, loss, and when the rate controller lets the next
+//! packet go.
+
+use super::super::data::{DataHeader, Report};
+use super::echo::{Echoed, Echoes};
+use super::plan::PerArrival;
+use crate::packet::{Pacer, RttEstimator};
+use crate::rate::{AckPoint, Feedback, RateController};
+use crate::time::{Duration, Instant, Rate};
+use dfcp_fec::raptor::State;
+
+/// One packet in this many is to be answered, as seen by the receiver.
+const ECHO_INTERVAL: f64 = 32.0;
+/// Slack of a silence beyond the round trip: the receiver's host is no clockwork either.
+const SLACK: Duration = Duration::from_millis(2);
+
+/// Packets overtake each other by up to this part of a round trip.
+const REORDERING: u32 = 8;
+
+/// Whether a packet may go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ready {
+    /// It may.
+    Now,
+    /// Not before then.
+    At(Instant),
+    /// Not before answers come, or until their absence is certain.
+    Answers(Instant),
+}
+
+/// What the newest answer said.
+#[derive(Clone, Copy, Debug, Default)]
+struct Newest {
+    sent_packets: u64,
+    sent_bytes: u64,
+    arrived: u64,
+    lost: u64,
+    report: Report,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Path {
+    rate: Box<dyn RateController>,
+    pacing: Rate,
+    pacer: Pacer,
+    rtt: RttEstimator,
+    echoes: Echoes,
+    per_arrival: PerArrival,
+    packet_bytes: u64,
+    sent_packets: u64,
+    sent_bytes: u64,
+    idle_bytes: u64,
+    until_echo: u32,
+    newest: Newest,
+    last_sent: Instant,
+    heard: Instant,
+    /// When the latest of the packets answered left.
+    answered: Instant,
+}
+
+impl Path {
+    pub fn new(
+        now: Instant,
+        mut rate: Box<dyn RateController>,
+        rtt: Option<Duration>,
+        packet_bytes: u64,
+    ) -> Self {
+        let mut estimator = RttEstimator::default();
+        if let Some(rtt) = rtt {
+            estimator.update(rtt, Duration::ZERO);
+        }
+        rate.on_established(now, estimator.smoothed(), packet_bytes);
+        let mut path = Self {
+            pacer: Pacer::new(now, rate.initial_burst(), packet_bytes),
+            pacing: Rate::ZERO,
+            rate,
+            rtt: estimator,
+            echoes: Echoes::new(),
+            per_arrival: PerArrival::new(),
+            packet_bytes,
+            sent_packets: 0,
+            sent_bytes: 0,
+            idle_bytes: 0,
+            until_echo: 0,
+            newest: Newest::default(),
+            last_sent: now,
+            heard: now,
+            answered: now,
+        };
+        path.follow_rate(now);
+        path
+    }
+
+    pub fn per_arrival(&self) -> &PerArrival {
+        &self.per_arrival
+    }
+
+    pub fn srtt(&self) -> Option<Duration> {
+        self.rtt.is_measured().then(|| self.rtt.smoothed())
+    }
+
+    pub fn pacing(&self) -> Rate {
+        self.pacing
+    }
+
+    pub fn reads_marks(&self) -> bool {
+        self.rate.reads_marks()
+    }
+
+    /// When something was last sent or heard.
+    pub fn last_activity(&self) -> Instant {
+        self.last_sent.max(self.heard)
+    }
+
+    /// How long answers may stay out.
+    pub fn patience(&self) -> Duration {
+        self.rtt.pto(Duration::ZERO) + SLACK
+    }
+
+    /// From when on the packet that left at `sent` must be taken as not answered: when a later
+    /// one is answered, or none for long. A queue that grows delays all answers.
+    pub fn overdue_at(&self, sent: Instant) -> Instant {
+        let late = sent + self.rtt.smoothed() / REORDERING;
+        if self.answered > late {
+            return late;
+        }
+        sent.max(self.heard) + self.patience()
+    }
+
+    fn follow_rate(&mut self, now: Instant) {
+        let pacing = self.rate.pacing_rate();
+        if pacing != self.pacing {
+            self.pacing = pacing;
+            self.pacer.set(now, pacing, self.packet_bytes);
+        }
+    }
+
+    pub fn order_rate(&mut self, now: Instant, rate: Rate) {
+        self.rate.on_order(now, rate);
+        self.follow_rate(now);
+    }
+
+    /// Whether a packet may go now.
+    pub fn ready(&mut self, now: Instant) -> Ready {
+        let in_flight = self.sent_bytes - self.newest.sent_bytes;
+        let window = self.rate.window().max(self.packet_bytes);
+        if in_flight > window - self.packet_bytes {
+            return Ready::Answers(self.last_activity() + self.patience());
+        }
+        if let Some(at) = self.rate.departure().at {
+            return if at <= now { Ready::Now } else { Ready::At(at) };
+        }
+        if self.pacing == Rate::MAX || self.pacer.available(now) >= self.packet_bytes {
+            return Ready::Now;
+        }
+        // A rate of zero waits for an order or an answer.
+        self.pacer
+            .next_departure()
+            .map_or(Ready::Answers(now + self.patience()), Ready::At)
+    }
+
+    /// There was nothing to send, though a packet might have gone.
+    pub fn on_idle(&mut self) {
+        self.idle_bytes = self.sent_bytes;
+    }
+
+    /// Whether the next packet should be answered, last of a pass or not.
+    pub fn wants_echo(&mut self) -> bool {
+        self.until_echo == 0 || self.rate.departure().echo
+    }
+
+    /// Packet `index` of its block leaves, `bytes` long with its header.
+    pub fn on_sent(&mut self, now: Instant, header: &DataHeader, index: u32, bytes: u64) {
+        self.sent_packets += 1;
+        self.sent_bytes += bytes;
+        self.last_sent = now;
+        self.until_echo = self.until_echo.saturating_sub(1);
+        if header.echo {
+            self.until_echo = (ECHO_INTERVAL / self.per_arrival.get()) as u32;
+            let echoed = Echoed {
+                state: header.state,
+                block: header.block,
+                index,
+                sent_at: now,
+                sent_packets: self.sent_packets,
+                sent_bytes: self.sent_bytes,
+            };
+            self.echoes.insert(echoed, 2 * self.rtt.smoothed());
+        }
+        if self.pacing != Rate::MAX {
+            self.pacer.consume(bytes);
+        }
+        self.rate.on_sent(now, self.sent_bytes);
+        self.follow_rate(now);
+    }
+
+    /// An answer arrived; gives the packet it answers, if that is known.
+    pub fn on_answer(
+        &mut self,
+        now: Instant,
+        state: State,
+        report: Option<&Report>,
+    ) -> Option<Echoed> {
+        self.heard = now;
+        let echoed = self.echoes.take(state)?;
+        self.rtt
+            .update(now.saturating_since(echoed.sent_at), Duration::ZERO);
+        self.answered = self.answered.max(echoed.sent_at);
+        if echoed.sent_packets > self.newest.sent_packets {
+            match report {
+                Some(report) => self.on_report(now, &echoed, report),
+                None => {
+                    self.newest.sent_packets = echoed.sent_packets;
+                    self.newest.sent_bytes = echoed.sent_bytes;
+                }
+            }
+        }
+        Some(echoed)
+    }
+
+    fn on_report(&mut self, now: Instant, echoed: &Echoed, report: &Report) {
+        let before = self.newest;
+        let acked = u64::from(report.packets.wrapping_sub(before.report.packets));
+        let sent = echoed.sent_packets - before.sent_packets;
+        // More than were sent: duplicates, late arrivals, or nonsense.
+        let acked = acked.min(2 * sent);
+        let arrived = before.arrived + acked;
+        let lost = echoed.sent_packets.saturating_sub(arrived);
+        self.newest = Newest {
+            sent_packets: echoed.sent_packets,
+            sent_bytes: echoed.sent_bytes,
+            arrived,
+            lost: lost.max(before.lost),
+            report: *report,
+        };
+        self.per_arrival.update(sent, acked);
+        let point = AckPoint::new(
+            Duration::from_nanos(report.clock),
+            echoed.sent_at,
+            echoed.sent_bytes,
+            report.bytes,
+        );
+        let mut feedback = Feedback::new(now, &self.rtt);
+        feedback.bytes_in_flight = self.sent_bytes - echoed.sent_bytes;
+        feedback.idle_total = self.idle_bytes;
+        feedback.newest = Some(point);
+        feedback.acked_packets = acked;
+        feedback.lost_packets = lost.saturating_sub(before.lost);
+        feedback.ce_packets = u64::from(report.ce.wrapping_sub(before.report.ce)).min(acked);
+        self.rate.on_feedback(&feedback);
+        self.follow_rate(now);
+    }
+
+    /// No answer came for long though the rate controller's window is full: what is in flight is
+    /// given up.
+    pub fn on_silence(&mut self, now: Instant) {
+        let lost = self.sent_packets - self.newest.sent_packets;
+        self.newest.sent_packets = self.sent_packets;
+        self.newest.sent_bytes = self.sent_bytes;
+        self.newest.lost += lost;
+        let mut feedback = Feedback::new(now, &self.rtt);
+        feedback.lost_packets = lost;
+        feedback.idle_total = self.idle_bytes;
+        self.rate.on_feedback(&feedback);
+        self.follow_rate(now);
+    }
+}

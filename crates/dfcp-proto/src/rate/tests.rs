@@ -1,0 +1,356 @@
+//! Controllers on a path that is known exactly: one FIFO queue, cross traffic as a fluid. The loop
+//! here does what a sender does: asks for the departure, obeys the pacer, answers echoes.
+
+use super::*;
+use crate::packet::{Pacer, RttEstimator};
+
+const PACKET: u64 = 1472;
+const MBIT: u64 = 1_000_000;
+
+/// A tight link and what else there is on the way.
+#[derive(Clone, Copy, Debug)]
+struct Path {
+    capacity: Rate,
+    cross: Rate,
+    /// Longest queue, as time; what would wait longer is dropped.
+    buffer: Duration,
+    /// Packets that waited longer are marked.
+    mark: Duration,
+    /// The way there and back without a queue.
+    rtt: Duration,
+    /// One packet in so many is lost behind the link.
+    lose: u64,
+    /// How far the receiver's clock is ahead.
+    ahead: Duration,
+}
+
+impl Path {
+    fn new(capacity_mbit: u64, cross_mbit: u64) -> Self {
+        Self {
+            capacity: Rate::from_bps(capacity_mbit * MBIT),
+            cross: Rate::from_bps(cross_mbit * MBIT),
+            buffer: Duration::from_millis(20),
+            mark: Duration::MAX,
+            rtt: Duration::from_millis(20),
+            lose: u64::MAX,
+            ahead: Duration::from_secs(77),
+        }
+    }
+}
+
+/// An answer on its way back.
+#[derive(Clone, Copy, Debug)]
+struct Answer {
+    at: Instant,
+    ack: AckPoint,
+    arrived: u64,
+    lost: u64,
+    marked: u64,
+}
+
+struct Sender {
+    control: Box<dyn RateController>,
+    path: Path,
+    pacer: Pacer,
+    rtt: RttEstimator,
+    now: Instant,
+    /// Seconds of queue at the link, and when.
+    queue: (f64, Instant),
+    sent: u64,
+    delivered: u64,
+    packets: u64,
+    /// Not reported yet.
+    arrived: u64,
+    lost: u64,
+    marked: u64,
+    answers: std::collections::VecDeque<Answer>,
+}
+
+impl Sender {
+    fn new(mut control: Box<dyn RateController>, path: Path) -> Self {
+        let now = Instant::from_nanos(5_000_000_000);
+        control.on_established(now, path.rtt, PACKET);
+        let mut pacer = Pacer::new(now, control.initial_burst(), PACKET);
+        pacer.set(now, control.pacing_rate(), PACKET);
+        Self {
+            control,
+            path,
+            pacer,
+            rtt: RttEstimator::default(),
+            now,
+            queue: (0.0, now),
+            sent: 0,
+            delivered: 0,
+            packets: 0,
+            arrived: 0,
+            lost: 0,
+            marked: 0,
+            answers: std::collections::VecDeque::new(),
+        }
+    }
+
+    /// Runs for `time` and returns the rate sent, in Mbit/s.
+    fn run(&mut self, time: Duration) -> f64 {
+        let (from, end) = (self.sent, self.now + time);
+        while self.now < end {
+            let next = self.control.departure().at;
+            let next = next.or_else(|| self.pacer.next_departure()).unwrap_or(end);
+            let answer = self.answers.front().map_or(end, |a| a.at);
+            self.now = next.min(answer).max(self.now).min(end);
+            if answer <= self.now {
+                self.take_answer();
+            } else if next <= self.now {
+                self.send();
+            }
+        }
+        (self.sent - from) as f64 * 8.0 / time.as_secs_f64() / MBIT as f64
+    }
+
+    fn send(&mut self) {
+        loop {
+            let departure = self.control.departure();
+            let may = match departure.at {
+                Some(at) => at <= self.now,
+                None => self.pacer.available(self.now) >= PACKET,
+            };
+            if !may {
+                return;
+            }
+            self.sent += PACKET;
+            self.packets += 1;
+            self.pacer.consume(PACKET);
+            self.transfer(departure.echo || self.packets.is_multiple_of(16));
+            self.control.on_sent(self.now, self.sent);
+            let rate = self.control.pacing_rate();
+            self.pacer.set(self.now, rate, PACKET);
+        }
+    }
+
+    /// Through the link, and the answer back if there is one.
+    fn transfer(&mut self, answered: bool) {
+        let path = self.path;
+        let (queue, since) = self.queue;
+        let passed = self.now.saturating_since(since).as_secs_f64();
+        let load = path.cross.as_bps() as f64 / path.capacity.as_bps() as f64;
+        let full = path.buffer.as_secs_f64();
+        let queue = (queue + (load - 1.0) * passed).clamp(0.0, full);
+        let own = path.capacity.time_for(PACKET).as_secs_f64();
+        let fits = queue + own <= full;
+        self.queue = (if fits { queue + own } else { queue }, self.now);
+        if !fits || self.packets.is_multiple_of(path.lose) {
+            self.lost += 1;
+            return;
+        }
+        self.marked += u64::from(queue > path.mark.as_secs_f64());
+        self.delivered += PACKET;
+        self.arrived += 1;
+        if !answered {
+            return;
+        }
+        let wait = Duration::from_secs_f64(queue + own);
+        let arrives = self.now + wait + path.rtt / 2;
+        let clock = Duration::from_nanos(arrives.as_nanos()) + path.ahead;
+        self.answers.push_back(Answer {
+            at: arrives + path.rtt / 2,
+            ack: AckPoint::new(clock, self.now, self.sent, self.delivered),
+            arrived: std::mem::take(&mut self.arrived),
+            lost: std::mem::take(&mut self.lost),
+            marked: std::mem::take(&mut self.marked),
+        });
+    }
+
+    fn take_answer(&mut self) {
+        let Some(answer) = self.answers.pop_front() else {
+            return;
+        };
+        let sample = self.now.saturating_since(answer.ack.sent_at);
+        self.rtt.update(sample, Duration::ZERO);
+        let mut feedback = Feedback::new(self.now, &self.rtt);
+        feedback.newest = Some(answer.ack);
+        feedback.acked_packets = answer.arrived;
+        feedback.lost_packets = answer.lost;
+        feedback.ce_packets = answer.marked;
+        self.control.on_feedback(&feedback);
+        let rate = self.control.pacing_rate();
+        self.pacer.set(self.now, rate, PACKET);
+    }
+
+    /// Seconds of queue now.
+    fn queue(&self) -> f64 {
+        self.queue.0
+    }
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn probing(overestimate: f64) -> [(&'static str, Box<dyn RateController>); 2] {
+    [
+        ("gap", Box::new(ProbeGap::new(overestimate))),
+        ("rate", Box::new(ProbeRate::new(overestimate))),
+    ]
+}
+
+#[test]
+fn probes_find_what_the_others_leave() {
+    for cross in [0, 30, 60, 90] {
+        for (name, control) in probing(0.0) {
+            let mut sender = Sender::new(control, Path::new(100, cross));
+            sender.run(2 * SECOND);
+            let rate = sender.run(3 * SECOND);
+            let available = (100 - cross) as f64;
+            assert!(
+                (rate / available - 1.0).abs() < 0.1,
+                "{name}: {rate:.1} of {available} Mbit/s"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_change_is_followed_within_a_second() {
+    for (name, control) in probing(0.05) {
+        let mut sender = Sender::new(control, Path::new(100, 30));
+        sender.run(2 * SECOND);
+        for cross in [70, 10] {
+            sender.path.cross = Rate::from_bps(cross * MBIT);
+            sender.run(SECOND);
+            let rate = sender.run(SECOND);
+            let available = (100 - cross) as f64;
+            assert!(
+                (rate / available - 1.0).abs() < 0.15,
+                "{name}: {rate:.1} of {available} Mbit/s"
+            );
+        }
+    }
+}
+
+#[test]
+fn loss_of_the_path_is_no_congestion_to_probes() {
+    for (name, control) in probing(0.0) {
+        let path = Path {
+            lose: 5,
+            ..Path::new(100, 30)
+        };
+        let mut sender = Sender::new(control, path);
+        sender.run(2 * SECOND);
+        let rate = sender.run(3 * SECOND);
+        assert!((63.0..77.0).contains(&rate), "{name}: {rate:.1} Mbit/s");
+    }
+}
+
+#[test]
+fn a_known_capacity_is_not_asked_for() {
+    let mut control = ProbeGap::with_capacity(0.0, Rate::from_bps(100 * MBIT));
+    let now = Instant::ZERO;
+    control.on_established(now, SECOND, PACKET);
+    control.on_sent(now, PACKET);
+    let gap = Rate::from_bps(100 * MBIT).time_for(PACKET);
+    assert_eq!(control.departure().at, Some(now + gap));
+    assert!(control.departure().echo);
+}
+
+#[test]
+fn an_overestimate_is_added_to_the_estimate() {
+    for (name, control) in probing(0.25) {
+        let path = Path {
+            // Too long to fill: the overestimate shows as such.
+            buffer: 100 * SECOND,
+            ..Path::new(100, 50)
+        };
+        let mut sender = Sender::new(control, path);
+        sender.run(SECOND);
+        sender.path.cross = Rate::from_bps(50 * MBIT);
+        let rate = sender.run(SECOND);
+        let ratio = rate * MBIT as f64 / sender.control.bandwidth().as_bps() as f64;
+        assert!((1.15..1.35).contains(&ratio), "{name}: {ratio:.2}");
+    }
+}
+
+#[test]
+fn marks_hold_the_queue_at_their_threshold() {
+    for lose in [u64::MAX, 100] {
+        let path = Path {
+            mark: Duration::from_millis(4),
+            lose,
+            ..Path::new(100, 20)
+        };
+        let mut sender = Sender::new(Box::new(Marked::new()), path);
+        sender.run(3 * SECOND);
+        let rate = sender.run(5 * SECOND);
+        assert!(rate > 0.9 * 80.0, "one in {lose} lost: {rate:.1} Mbit/s");
+        let mut longest = 0.0_f64;
+        for _ in 0..1000 {
+            sender.run(Duration::from_millis(3));
+            longest = longest.max(sender.queue());
+        }
+        assert!(longest < 0.012, "one in {lose} lost: {longest:.4} s");
+    }
+}
+
+#[test]
+fn without_marks_lost_packets_count() {
+    let mut sender = Sender::new(Box::new(Marked::new()), Path::new(100, 20));
+    sender.run(3 * SECOND);
+    let (delivered, sent) = (sender.delivered, sender.sent);
+    let rate = sender.run(5 * SECOND);
+    assert!((70.0..90.0).contains(&rate), "{rate:.1} Mbit/s");
+    let share = (sender.delivered - delivered) as f64 / (sender.sent - sent) as f64;
+    assert!(share > 0.9, "{share:.3} of the packets arrive");
+}
+
+#[test]
+fn silence_is_not_flooded() {
+    let all = probing(0.05).into_iter().map(|(_, control)| control);
+    for control in all.chain([Box::new(Marked::new()) as Box<dyn RateController>]) {
+        let name = format!("{control:?}");
+        let name = name.split([' ', '{']).next().unwrap_or_default().to_owned();
+        let mut sender = Sender::new(control, Path::new(100, 0));
+        let before = sender.run(3 * SECOND);
+        assert!(before > 50.0, "{name}: {before:.1} Mbit/s");
+        sender.path.buffer = Duration::ZERO; // nothing gets through
+        let sent = sender.sent;
+        sender.run(60 * SECOND);
+        // Half a second at the full rate, then half of it, and so on: less than 1.5 s of it.
+        let share = (sender.sent - sent) as f64 * 8.0 / (before * MBIT as f64);
+        assert!(share < 1.5, "{name}: as much as in {share:.2} s");
+        sender.path.buffer = Duration::from_millis(20);
+        sender.run(3 * SECOND);
+        let after = sender.run(SECOND);
+        assert!(after > 50.0, "{name}: {after:.1} Mbit/s when it is back");
+    }
+}
+
+#[test]
+fn claims_do_not_raise_the_rate_beyond_what_arrives() {
+    for (name, mut control) in probing(0.0) {
+        let now = Instant::from_nanos(1_000_000_000);
+        control.on_established(now, Duration::from_millis(20), PACKET);
+        let rtt = RttEstimator::default();
+        let mut sent = 0;
+        // One packet a millisecond, 11.8 Mbit/s. The receiver says that all came at once.
+        for ms in 0..4000 {
+            let now = now + Duration::from_millis(ms);
+            sent += PACKET;
+            control.on_sent(now, sent);
+            let mut feedback = Feedback::new(now, &rtt);
+            let claim = Duration::from_nanos(ms);
+            feedback.newest = Some(AckPoint::new(claim, now, sent, u64::MAX / 2));
+            feedback.acked_packets = 1;
+            control.on_feedback(&feedback);
+        }
+        let rate = control.pacing_rate().as_bps() as f64 / MBIT as f64;
+        assert!(rate < 4.1 * 11.8, "{name}: {rate:.1} Mbit/s");
+    }
+}
+
+#[test]
+fn orders_are_obeyed_from_the_first_on() {
+    let mut control = Ordered::new(Rate::from_bps(5 * MBIT));
+    control.on_established(Instant::ZERO, Duration::from_millis(20), PACKET);
+    assert_eq!(control.pacing_rate(), Rate::from_bps(5 * MBIT));
+    control.on_order(Instant::ZERO, Rate::from_bps(400 * MBIT));
+    assert_eq!(control.pacing_rate(), Rate::from_bps(400 * MBIT));
+    // Without answers, four round trips of it.
+    let window = 400 * MBIT / 8 * 4 / 50 + 64 * PACKET;
+    assert_eq!(control.window(), window);
+}

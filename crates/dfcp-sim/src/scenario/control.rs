@@ -1,0 +1,116 @@
+//! Rate control of DFCP flows: what a file says of it (`control` and its parameters, in whatever
+//! section) and the controller that this makes.
+
+use dfcp_proto::Rate;
+use dfcp_proto::rate::{FixedRate, Marked, MaxRate, Ordered, ProbeGap, ProbeRate, RateController};
+
+use super::fields::{BitRate, Codec, Fields, Number, OrWord, Section};
+use super::tree::{Fault, Node, Value};
+
+/// A rate controller of the protocol core.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ControlSpec {
+    /// Which.
+    pub law: ControlLaw,
+    /// How far above its estimate a measuring controller sends, as a fraction.
+    pub overestimate: f64,
+    /// What one that obeys orders sends at before the first.
+    pub initial_rate: Rate,
+    /// The tight link's capacity, where pairs need not find it: UDP payload bits.
+    pub capacity: Option<Rate>,
+}
+
+/// What a rate follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ControlLaw {
+    /// What the profile's does.
+    Profile,
+    /// This rate, without backing off.
+    Fixed(Rate),
+    /// As fast as the first link takes it.
+    LineRate,
+    /// A network controller's orders.
+    Ordered,
+    /// The available bandwidth, by packet pairs.
+    ProbeGap,
+    /// The available bandwidth, by chirps.
+    ProbeRate,
+    /// Congestion marks.
+    Marked,
+}
+
+const WORDS: [(&str, ControlLaw); 6] = [
+    ("profile", ControlLaw::Profile),
+    ("line rate", ControlLaw::LineRate),
+    ("ordered", ControlLaw::Ordered),
+    ("probe-gap", ControlLaw::ProbeGap),
+    ("probe-rate", ControlLaw::ProbeRate),
+    ("marked", ControlLaw::Marked),
+];
+
+impl Default for ControlSpec {
+    fn default() -> Self {
+        Self {
+            law: ControlLaw::Profile,
+            overestimate: 0.05,
+            initial_rate: Rate::from_bps(10_000_000),
+            capacity: None,
+        }
+    }
+}
+
+impl ControlSpec {
+    /// A new controller; `None` for the profile's own.
+    pub fn controller(&self) -> Option<Box<dyn RateController>> {
+        Some(match (self.law, self.capacity) {
+            (ControlLaw::Profile, _) => return None,
+            (ControlLaw::Fixed(rate), _) => Box::new(FixedRate::new(rate)),
+            (ControlLaw::LineRate, _) => Box::new(MaxRate),
+            (ControlLaw::Ordered, _) => Box::new(Ordered::new(self.initial_rate)),
+            (ControlLaw::ProbeGap, None) => Box::new(ProbeGap::new(self.overestimate)),
+            (ControlLaw::ProbeGap, Some(capacity)) => {
+                Box::new(ProbeGap::with_capacity(self.overestimate, capacity))
+            }
+            (ControlLaw::ProbeRate, _) => Box::new(ProbeRate::new(self.overestimate)),
+            (ControlLaw::Marked, _) => Box::new(Marked::new()),
+        })
+    }
+}
+
+impl Section for ControlSpec {
+    fn fields(&mut self, f: &mut Fields<'_>) {
+        f.item("control", &mut self.law, Law);
+        f.item("overestimate", &mut self.overestimate, Number(0.0, 10.0));
+        f.item("initial_rate", &mut self.initial_rate, BitRate);
+        f.item("capacity", &mut self.capacity, OrWord("measured", BitRate));
+    }
+}
+
+/// A rate, or what is followed.
+struct Law;
+
+impl Codec<ControlLaw> for Law {
+    fn read(&self, node: &Node) -> Result<ControlLaw, Fault> {
+        if let Value::String(word) = &node.value
+            && let Some((_, law)) = WORDS.iter().find(|(name, _)| name == word)
+        {
+            return Ok(*law);
+        }
+        BitRate
+            .read(node)
+            .map(ControlLaw::Fixed)
+            .map_err(|mut fault| {
+                let words = WORDS.map(|(name, _)| name).join("\", \"");
+                fault.message = format!("{}; or one of \"{words}\"", fault.message);
+                fault
+            })
+    }
+
+    fn write(&self, value: &ControlLaw) -> Option<Value> {
+        if let ControlLaw::Fixed(rate) = value {
+            return BitRate.write(rate);
+        }
+        let (name, _) = WORDS.iter().find(|(_, law)| law == value)?;
+        Some(Value::String((*name).to_owned()))
+    }
+}

@@ -1,0 +1,114 @@
+//! What of a transport hangs on its path: segments and packets that fit the MTU.
+
+use super::control::ControlLaw;
+use super::flows::Transport;
+use super::model::*;
+use super::tree::{Fault, Place};
+use crate::tcp::Sizes;
+
+/// Bytes of IPv4 and TCP headers, and of the timestamp option.
+const TCP_HEADERS: u32 = 40;
+const TIMESTAMPS: u32 = 12;
+
+/// Bytes of the headers of IPv4 and of DFCP as published.
+const PUBLISHED_HEADERS: u32 = 44;
+
+impl Transport {
+    /// Stands in until the path is known.
+    pub fn placeholder(&self) -> ProtocolSpec {
+        match self {
+            Self::Tcp(tcp, congestion) => ProtocolSpec::Tcp(tcp.config(*congestion, 0)),
+            Self::Dfcp(dfcp) => ProtocolSpec::Dfcp(dfcp.clone()),
+            Self::Published(spec) => ProtocolSpec::Published(spec.clone()),
+            Self::Udp(udp) => ProtocolSpec::Udp(udp.clone()),
+        }
+    }
+
+    /// The protocol on a path of this MTU.
+    pub fn settle(
+        &self,
+        mtu: u32,
+        stated: impl Fn(&str, &str) -> Place,
+    ) -> Result<ProtocolSpec, Fault> {
+        match self {
+            Self::Tcp(tcp, congestion) => {
+                let options = match (tcp.sender.timestamps, tcp.sender.sizes) {
+                    (true, Sizes::Wire) => TIMESTAMPS,
+                    _ => 0,
+                };
+                let room = mtu.saturating_sub(TCP_HEADERS + options);
+                let mss = tcp.mss.unwrap_or(room);
+                if mss == 0 || mss > room {
+                    let message = format!(
+                        "`mss`: segments of {mss} B do not fit the path: its MTU of {mtu} B leaves \
+                         {room} B beside the headers"
+                    );
+                    return Err(Fault::new(stated("tcp", "mss"), message));
+                }
+                let windows = [
+                    ("send_window", tcp.sender.send_buffer),
+                    ("receive_window", tcp.receive_window),
+                ];
+                for (key, window) in windows {
+                    if let Some(bytes) = window.filter(|bytes| *bytes < u64::from(mss)) {
+                        let message = format!("`{key}`: {bytes} B hold no segment of {mss} B");
+                        return Err(Fault::new(stated("tcp", key), message));
+                    }
+                }
+                Ok(ProtocolSpec::Tcp(tcp.config(*congestion, mss)))
+            }
+            Self::Udp(udp) if udp.packet > mtu => {
+                let packet = udp.packet;
+                let message = format!("`packet`: {packet} B exceed the path's MTU of {mtu} B");
+                Err(Fault::new(stated("udp", "packet"), message))
+            }
+            Self::Udp(udp) => Ok(ProtocolSpec::Udp(udp.clone())),
+            Self::Dfcp(dfcp) => Ok(ProtocolSpec::Dfcp(dfcp.clone())),
+            Self::Published(spec) => published(spec, mtu, stated).map(ProtocolSpec::Published),
+        }
+    }
+}
+
+/// DFCP as published on a path of this MTU.
+fn published(
+    spec: &PublishedSpec,
+    mtu: u32,
+    stated: impl Fn(&str, &str) -> Place,
+) -> Result<PublishedSpec, Fault> {
+    let wrong = |key, message| Err(Fault::new(stated("published", key), message));
+    if spec.control.law == ControlLaw::Profile {
+        let message = "`control`: DFCP as published has no profile: write \"line rate\" or a rate";
+        return wrong("control", message.to_owned());
+    }
+    let largest = u16::try_from(mtu).unwrap_or(u16::MAX);
+    let packet = spec.mtu.unwrap_or(largest);
+    if packet > largest {
+        let message = format!("`mtu`: packets of {packet} B exceed the path's MTU of {mtu} B");
+        return wrong("mtu", message);
+    }
+    let room = u32::from(packet).saturating_sub(PUBLISHED_HEADERS);
+    let (block, symbol) = (spec.block, u32::from(spec.symbol));
+    if symbol > room {
+        let message = format!(
+            "`symbol`: {symbol} B do not fit a packet of {packet} B, which has {room} B beside \
+             its headers"
+        );
+        return wrong("symbol", message);
+    }
+    if !block.is_multiple_of(symbol) {
+        let message = format!(
+            "`block`: {block} B are no whole number of symbols of {symbol} B: write for example \
+             \"{} B\"",
+            block.next_multiple_of(symbol)
+        );
+        return wrong("block", message);
+    }
+    if let Err(error) = spec.code().check() {
+        let message = format!("`block`: {block} B in symbols of {symbol} B make no code: {error}");
+        return wrong("block", message);
+    }
+    Ok(PublishedSpec {
+        mtu: Some(packet),
+        ..spec.clone()
+    })
+}

@@ -1,0 +1,49 @@
+//! Links and settings for the tests.
+
+use dfcp_fec::raptor::RaptorParameters;
+use dfcp_proto::published::{Config, Redundancy, Sending};
+use dfcp_proto::rate::FixedRate;
+use dfcp_proto::{Duration, Rate};
+use dfcp_sim::{LinkConfig, PublishedPair, PublishedPairConfig};
+use std::sync::Arc;
+
+pub const MS: fn(u64) -> Duration = Duration::from_millis;
+pub const SECOND: Duration = Duration::from_secs(1);
+
+/// 100 Mbit/s, half of `rtt_ms` long.
+pub fn link(rtt_ms: u64) -> LinkConfig {
+    LinkConfig {
+        rate: Rate::from_bps(100_000_000).into(),
+        delay: MS(rtt_ms) / 2,
+        ..LinkConfig::default()
+    }
+}
+
+pub fn lossy(rtt_ms: u64, loss: f64) -> LinkConfig {
+    LinkConfig {
+        loss: loss.into(),
+        ..link(rtt_ms)
+    }
+}
+
+/// Small blocks (2000 symbols of 8 bytes), so that tests see many; a plain LT code of this size
+/// needs a good deal of redundancy, which decoding by inactivation spares.
+pub fn small() -> Config {
+    let mut config = Config::default();
+    config.code = RaptorParameters {
+        k: 2000,
+        n: 2100,
+        symbol_size: 8,
+        ..config.code
+    };
+    config.redundancy = Redundancy {
+        epsilon: 0.1,
+        sending: Sending::Expected,
+    };
+    config.rate = Arc::new(|| Box::new(FixedRate::new(Rate::from_bps(50_000_000))));
+    config
+}
+
+pub fn pair(link: LinkConfig, config: Config, seed: u64) -> PublishedPair {
+    PublishedPair::new(PublishedPairConfig::symmetric(link, config, seed))
+}

@@ -1,0 +1,10 @@
+//! DFCP as published on simulated paths: what a user would miss if it broke.
+//!
+//! Every test is a pair of endpoints (or one endpoint and a hand-made peer) in simulated time. A
+//! failing assertion names the seed.
+
+mod closing;
+mod common;
+mod handshake;
+mod hostile;
+mod transfers;

@@ -1,0 +1,190 @@
+//! Endpoints: a socket, connections in both directions.
+
+use super::shared::{ConnectionState, State};
+use super::stream::Stream;
+use super::{Carrier, Config, EndpointStats, State as Phase, Traffic};
+use crate::error::Error;
+use crate::shared::Shared;
+use crate::socket::{Layer, Socket, SocketBuffers};
+use dfcp_proto::published::Listen;
+use std::future::poll_fn;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::task::Poll;
+
+/// DFCP port to listen at unless there is a reason for another.
+pub const PORT: u16 = 4433;
+
+/// How an endpoint is set up.
+#[derive(Clone, Debug)]
+pub struct EndpointConfig {
+    bind: SocketAddr,
+    config: Config,
+    listen: Option<u16>,
+    max_connections: usize,
+}
+
+impl EndpointConfig {
+    /// An endpoint that only connects. `bind` is the socket's address; over IP its port is of no
+    /// meaning.
+    pub fn client(bind: SocketAddr, config: Config) -> Self {
+        Self {
+            bind,
+            config,
+            listen: None,
+            max_connections: 64,
+        }
+    }
+
+    /// An endpoint that also accepts, at DFCP port `port`.
+    pub fn server(bind: SocketAddr, port: u16, config: Config) -> Self {
+        Self {
+            listen: Some(port),
+            ..Self::client(bind, config)
+        }
+    }
+
+    /// Accepted connections at once, half-open ones included. Each may hold
+    /// [`Config::receive_budget`] bytes.
+    pub fn max_connections(mut self, max: usize) -> Self {
+        self.max_connections = max;
+        self
+    }
+}
+
+/// A socket with its connections. Dropping it lets existing connections end in order; new ones
+/// are no longer accepted.
+#[derive(Debug)]
+pub struct Endpoint {
+    shared: Arc<Shared<State>>,
+    config: Arc<Config>,
+    local: SocketAddr,
+    buffers: SocketBuffers,
+}
+
+impl Endpoint {
+    /// Binds the socket and starts the driver task; call within a tokio runtime.
+    ///
+    /// # Errors
+    /// Those of the socket. [`Carrier::Ip`] needs the privilege CAP_NET_RAW, and an address of
+    /// this machine to bind to: checksums cover it. There may be one endpoint for an address, as
+    /// all get every packet to it and reset what they do not know.
+    pub fn bind(config: EndpointConfig) -> Result<Self, Error> {
+        let layer = match config.config.carrier {
+            Carrier::Udp => Layer::Udp,
+            Carrier::Ip => Layer::Ip,
+        };
+        if layer == Layer::Ip && config.bind.ip().is_unspecified() {
+            let reason = "over IP an endpoint needs one address of this machine";
+            return Err(io::Error::new(io::ErrorKind::AddrNotAvailable, reason).into());
+        }
+        let socket = Socket::bind(layer, config.bind)?;
+        let (local, buffers) = (socket.local_addr()?, socket.buffers);
+        let transport = Arc::new(config.config);
+        let listen = config.listen.map(|port| Listen {
+            port,
+            config: transport.clone(),
+            max_connections: config.max_connections,
+        });
+        let seed = crate::os_seed()?;
+        let seed = seed.first_chunk().map_or(0, |&s| u64::from_le_bytes(s));
+        let mut core = dfcp_proto::published::Endpoint::new(listen, seed);
+        if layer == Layer::Ip {
+            core = core.over_ip(local.ip());
+        }
+        let shared = Shared::with(State::new(core, transport.mtu));
+        tokio::spawn(crate::driver::run(shared.clone(), socket));
+        tokio::spawn(super::solver::run(shared.clone()));
+        Ok(Self {
+            shared,
+            config: transport,
+            local,
+            buffers,
+        })
+    }
+
+    /// The socket's address.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// Socket buffers, asked for and got.
+    pub fn socket_buffers(&self) -> SocketBuffers {
+        self.buffers
+    }
+
+    /// Packets sent and received so far.
+    pub fn traffic(&self) -> Traffic {
+        self.shared.lock().traffic
+    }
+
+    /// Packets dropped and connections refused.
+    pub fn stats(&self) -> EndpointStats {
+        self.shared.lock().core.stats()
+    }
+
+    /// Connects to DFCP port `port` at `remote`, whose own port is UDP's; over IP it is of no
+    /// meaning. Dropping the future gives the attempt up.
+    ///
+    /// # Errors
+    /// [`Error::Published`] if the peer does not answer or refuses.
+    pub async fn connect(&self, mut remote: SocketAddr, port: u16) -> Result<Stream, Error> {
+        if self.config.carrier == Carrier::Ip {
+            remote.set_port(0);
+        }
+        let handle = {
+            let now = self.shared.now();
+            let mut state = self.shared.lock();
+            if state.ended.is_some() {
+                return Err(Error::EndpointClosed);
+            }
+            let handle = state.core.connect(now, remote, port, self.config.clone())?;
+            let ours = ConnectionState::new(Phase::SynSent);
+            state.connections.insert(handle, ours);
+            handle
+        };
+        self.shared.wake.notify_one();
+        let stream = Stream::new(self.shared.clone(), handle);
+        stream.handshake().await?;
+        Ok(stream)
+    }
+
+    /// The next connection that a peer opened; `None` if the socket failed. May be cancelled.
+    pub async fn accept(&self) -> Option<Stream> {
+        poll_fn(|context| {
+            let mut state = self.shared.lock();
+            if let Some(handle) = state.accepted.pop_front() {
+                return Poll::Ready(Some(Stream::new(self.shared.clone(), handle)));
+            }
+            if state.ended.is_some() {
+                return Poll::Ready(None);
+            }
+            state.accepting.register(context);
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// Waits until every connection is over, or the driver ended. Connections that only answer
+    /// late segments (TIME_WAIT) are.
+    pub async fn wait_idle(&self) {
+        poll_fn(|context| {
+            let mut state = self.shared.lock();
+            if state.is_idle() || state.ended.is_some() {
+                return Poll::Ready(());
+            }
+            state.idle.register(context);
+            Poll::Pending
+        })
+        .await;
+    }
+}
+
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        let now = self.shared.now();
+        self.shared.lock().close(now);
+        self.shared.wake.notify_one();
+    }
+}

@@ -1,0 +1,83 @@
+//! Packets into both ends of a published connection: nothing is sealed, so everything can be said.
+
+use super::Input;
+use dfcp_proto::published::header::{PseudoHeader, seal};
+use dfcp_proto::published::{Config, Redundancy, Sending};
+use dfcp_proto::rate::FixedRate;
+use dfcp_proto::{Duration, Rate};
+use dfcp_sim::{Datagram, LinkConfig, PublishedPair, PublishedPairConfig, Side};
+use std::sync::Arc;
+
+fn pair() -> PublishedPair {
+    let link = LinkConfig {
+        delay: Duration::from_millis(5),
+        ..LinkConfig::default()
+    };
+    let mut config = Config::default();
+    config.code.k = 300;
+    config.code.n = 330;
+    config.code.symbol_size = 8;
+    config.window = 4;
+    config.redundancy = Redundancy {
+        epsilon: 0.2,
+        sending: Sending::Expected,
+    };
+    config.rate = Arc::new(|| Box::new(FixedRate::new(Rate::from_bps(20_000_000))));
+    PublishedPair::new(PublishedPairConfig::symmetric(link, config, 1))
+}
+
+/// Any packets with right checksums, captured and changed ones among them, at any moment of a
+/// connection: it may end, never panic, and time goes on.
+pub fn packets(data: &[u8]) {
+    let mut input = Input(data);
+    let mut pair = pair();
+    pair.connect();
+    let mut captured: Vec<Vec<u8>> = Vec::new();
+    let mut buffer = [0; 4096];
+    for _ in 0..64 {
+        if input.is_empty() {
+            break;
+        }
+        let op = input.byte();
+        let side = Side::BOTH[usize::from(op & 1)];
+        for link in &pair.links {
+            let mut link = link.clone();
+            captured.extend(link.poll(pair.now + Duration::from_secs(1)).map(|p| p.data));
+        }
+        let mut packet = match op >> 1 & 3 {
+            0 => {
+                let len = input.number() % 1600;
+                input.bytes(len).to_vec()
+            }
+            _ if captured.is_empty() => continue,
+            kind => {
+                let mut copy = captured[input.number() % captured.len()].clone();
+                let at = input.number() % copy.len().min(80);
+                match kind {
+                    1 => copy[at] ^= input.byte(),
+                    2 => copy.truncate(at),
+                    _ => {}
+                }
+                copy
+            }
+        };
+        seal(&mut packet, &PseudoHeader::Udp);
+        pair.deliver(side, &Datagram::new(packet));
+        let now = pair.now;
+        if let Some(connection) = pair.try_connection(side) {
+            let _ = connection.read(now, &mut buffer);
+            if op & 0x10 != 0 {
+                let _ = connection.write(now, &[0x5a; 3000]);
+                connection.flush(now);
+            }
+            if op & 0x28 == 0x28 {
+                connection.finish(now);
+            }
+        }
+        pair.flush();
+        if op & 8 != 0 {
+            pair.run_until(Duration::from_millis(u64::from(op >> 4)), |_| false);
+        }
+    }
+    pair.run_until(Duration::from_secs(5), |_| false);
+}
