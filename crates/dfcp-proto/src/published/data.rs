@@ -77,6 +77,11 @@ impl Settled {
         symbols.div_ceil(u32::from(self.symbols_per_packet))
     }
 
+    /// Whether blocks become bytes again: otherwise only what could be decoded is found out.
+    pub fn rebuilds(&self) -> bool {
+        self.payload == Payload::Real && self.decoding == Codec::On
+    }
+
     /// Bytes of a full packet's symbols.
     pub fn payload_bytes(&self) -> usize {
         usize::from(self.symbols_per_packet) * usize::from(self.code.symbol_size)
@@ -85,10 +90,13 @@ impl Settled {
     /// Symbols in packet `index` of a block.
     pub fn symbols_in(&self, index: u32) -> u16 {
         let full = self.symbols_per_packet;
+        if self.last_packet == LastPacket::Whole {
+            return full;
+        }
         let before = u64::from(index) * u64::from(full);
         let left = u64::from(self.symbols_needed()).saturating_sub(before);
-        match (self.last_packet, u16::try_from(left)) {
-            (LastPacket::Exact, Ok(left @ 1..)) => left.min(full),
+        match u16::try_from(left) {
+            Ok(left @ 1..) => left.min(full),
             _ => full,
         }
     }

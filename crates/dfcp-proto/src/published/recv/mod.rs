@@ -12,7 +12,7 @@ mod block;
 mod deliver;
 mod report;
 
-use super::config::{Acknowledge, Codec, Completion, Moment};
+use super::config::{Acknowledge, Completion, Moment};
 use super::data::{Ack, AckKind, DATA_HEADER, DataHeader, SHORT_LENGTH, Settled, VIRTUAL_BYTES};
 use crate::config::Payload;
 use crate::time::{Duration, Instant};
@@ -233,8 +233,8 @@ impl Receiver {
                 block.useful = self.settled.block_bytes();
             }
             let code = self.settled.raptor.as_ref();
-            let bytes = self.settled.payload == Payload::Real && self.settled.decoding == Codec::On;
-            *decoder = match (code, bytes, self.settled.completion) {
+            let rebuilds = self.settled.rebuilds();
+            *decoder = match (code, rebuilds, self.settled.completion) {
                 (Some(code), true, _) => Some(code.decoder(self.spare.pop().unwrap_or_default())),
                 (Some(code), false, Completion::Structure) => Some(code.structural_decoder()),
                 _ => None,
@@ -242,9 +242,10 @@ impl Receiver {
             .map(Box::new);
         }
         if let Some(decoder) = decoder {
-            let structural =
-                self.settled.payload == Payload::Virtual || self.settled.decoding == Codec::Off;
-            let bytes = if structural { &[][..] } else { content.bytes };
+            let bytes = match self.settled.rebuilds() {
+                true => content.bytes,
+                false => &[],
+            };
             if decoder.push(header.state, content.symbols, bytes).is_err() {
                 self.stats.malformed += 1;
                 return Collected::Missing(needed - block.symbols, block.extra > 0);
@@ -338,12 +339,9 @@ impl Receiver {
             return;
         }
         let promised = self.settled.moment == Moment::Received && block.extra == 0;
-        let structural =
-            self.settled.payload == Payload::Virtual || self.settled.decoding == Codec::Off;
-        let bytes = if structural {
-            Vec::new()
-        } else {
-            decoder.into_buffer()
+        let bytes = match self.settled.rebuilds() {
+            true => decoder.into_buffer(),
+            false => Vec::new(),
         };
         self.complete(id, bytes);
         // The last block's ACK said that it was not decoded yet.

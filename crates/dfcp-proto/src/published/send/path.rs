@@ -166,7 +166,7 @@ impl Path {
     }
 
     /// Whether the next packet should be answered, last of a pass or not.
-    pub fn wants_echo(&mut self) -> bool {
+    pub fn wants_echo(&self) -> bool {
         self.until_echo == 0 || self.rate.departure().echo
     }
 
