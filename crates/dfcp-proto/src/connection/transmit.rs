@@ -351,7 +351,10 @@ impl Connection {
         self.finish_packet(now, pn, start, out, contents);
         self.out.pacer.consume(size.total() as u64);
         self.out.rate.on_sent(now, self.out.sent_total);
-        self.follow_rate(now);
+        // Feedback sets the rate; few controllers change it as they send.
+        if self.out.rate.pacing_rate() != self.out.pacer.rate() {
+            self.follow_rate(now);
+        }
         Some(size)
     }
 

@@ -28,6 +28,11 @@ impl Pacer {
         }
     }
 
+    /// The rate followed.
+    pub fn rate(&self) -> Rate {
+        self.rate
+    }
+
     /// Follows the controller: `rate` from now on, for packets of about `packet` bytes.
     pub fn set(&mut self, now: Instant, rate: Rate, packet: u64) {
         self.refill(now);
