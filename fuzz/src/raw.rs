@@ -65,7 +65,7 @@ pub fn params() -> TransportParams {
         max_channels: 16,
         idle_timeout_ms: 60_000,
         schemes: 7,
-        max_feedback_delay_us: 2000,
+        feedback: 2,
     }
 }
 

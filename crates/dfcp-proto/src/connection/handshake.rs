@@ -126,7 +126,7 @@ pub(crate) fn local_params(
         max_channels: config.max_channels,
         idle_timeout_ms: config.idle_timeout.as_millis() as u64,
         schemes: SCHEMES | payload,
-        max_feedback_delay_us: config.profile.make_feedback().max_delay().as_micros() as u64,
+        feedback: config.profile.feedback as u64,
     }
 }
 

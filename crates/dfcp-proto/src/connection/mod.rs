@@ -23,7 +23,7 @@ pub use transmit::Transmit;
 use crate::block::{ChannelId, Credit, Cut, RecvChannel, Role, SendChannel};
 use crate::config::TransportConfig;
 use crate::crypto::{Opener, PublicKey, Sealer, SecretRng, SessionKeys};
-use crate::feedback::FeedbackPolicy;
+use crate::feedback::{FeedbackKind, FeedbackPolicy};
 use crate::packet::{LossEstimator, MtuSearch, Pacer, ReceivedPackets, RttEstimator, SentPackets};
 use crate::rate::RateController;
 use crate::scheduler::BlockScheduler;
@@ -227,7 +227,7 @@ impl Connection {
         };
         let inc = Incoming {
             received: ReceivedPackets::default(),
-            policy: profile.make_feedback(),
+            policy: FeedbackKind::default().policy(),
             credit: Credit::new(config.receive_budget),
             largest_at: now,
             ce: 0,
@@ -271,6 +271,7 @@ impl Connection {
         self.peer = Some(session.peer);
         self.remote_cid = params.cid;
         self.out.max_data = params.max_data;
+        self.inc.policy = FeedbackKind::from_id(params.feedback).policy();
         let largest = self
             .config
             .max_datagram(self.remote)
@@ -371,11 +372,8 @@ impl Connection {
     }
 
     fn pto(&self) -> Duration {
-        let peer_delay = self
-            .peer_params
-            .as_ref()
-            .map_or(0, |p| p.max_feedback_delay_us);
-        self.out.rtt.pto(Duration::from_micros(peer_delay))
+        let feedback = self.config.profile.feedback;
+        self.out.rtt.pto(feedback.max_delay())
     }
 
     /// Loss detection waits by the larger of smoothed and latest RTT (RFC 9002 §6.1.2).

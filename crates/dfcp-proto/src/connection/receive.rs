@@ -3,6 +3,7 @@
 use super::{Channel, CloseCode, Connection, ConnectionError, Control, Event, Moved, State};
 use crate::block::{ChannelId, Received, RecvChannel, SendChannel, SolveJob, SymbolIn};
 use crate::config::Payload;
+use crate::feedback::Arrival;
 use crate::packet::{SentPacket, decode_packet_number};
 use crate::rate::{AckPoint, Feedback};
 use crate::time::{Duration, Instant};
@@ -90,10 +91,12 @@ impl Connection {
         if let Some(moved) = self.out.moved.as_mut().filter(|_| remote == self.remote) {
             moved.received += size + elided;
         }
+        let mut arrival = Arrival::new(pn, size + elided);
+        arrival.marked = ecn == ECN_CE;
         if ping && symbol {
-            self.inc.policy.on_echo(now);
+            self.inc.policy.on_echo(now, &arrival);
         } else if eliciting {
-            self.inc.policy.on_packet(now);
+            self.inc.policy.on_packet(now, &arrival);
         }
     }
 

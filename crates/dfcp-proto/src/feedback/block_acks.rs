@@ -1,7 +1,7 @@
 //! DFCP's policy (DFCP-J §4.5): a block is acknowledged as soon as there is enough of it, and again
 //! when packets go on arriving.
 
-use super::FeedbackPolicy;
+use super::{Arrival, FeedbackPolicy};
 use crate::time::{Duration, Instant};
 
 /// Feedback for each block.
@@ -11,10 +11,10 @@ pub struct BlockAcks {
 }
 
 /// Packets that go on arriving are answered this much later: their block's ACK may be lost.
-const REPEAT: Duration = Duration::from_millis(20);
+pub(super) const REPEAT: Duration = Duration::from_millis(20);
 
 impl FeedbackPolicy for BlockAcks {
-    fn on_packet(&mut self, now: Instant) {
+    fn on_packet(&mut self, now: Instant, _arrival: &Arrival) {
         self.due.get_or_insert(now + REPEAT);
     }
 
@@ -33,10 +33,6 @@ impl FeedbackPolicy for BlockAcks {
     fn on_sent(&mut self, _now: Instant) {
         self.due = None;
     }
-
-    fn max_delay(&self) -> Duration {
-        REPEAT
-    }
 }
 
 #[cfg(test)]
@@ -46,16 +42,17 @@ mod tests {
     #[test]
     fn a_block_is_acknowledged_at_once_and_further_packets_ask_again() {
         let (mut policy, start) = (BlockAcks::default(), Instant::ZERO);
-        policy.on_packet(start);
+        let packet = Arrival::new(0, 1200);
+        policy.on_packet(start, &packet);
         assert_eq!(policy.due(), Some(start + REPEAT));
-        policy.on_packet(start + REPEAT / 2);
+        policy.on_packet(start + REPEAT / 2, &packet);
         assert_eq!(policy.due(), Some(start + REPEAT), "not put off");
         let complete = start + REPEAT / 2;
         policy.on_block(complete);
         assert_eq!(policy.due(), Some(complete));
         policy.on_sent(complete);
         assert_eq!(policy.due(), None);
-        policy.on_packet(complete);
+        policy.on_packet(complete, &packet);
         assert_eq!(policy.due(), Some(complete + REPEAT));
     }
 }

@@ -1,6 +1,6 @@
 //! Feedback on a clock: at most every millisecond, at most two milliseconds late.
 
-use super::FeedbackPolicy;
+use super::{Arrival, FeedbackPolicy};
 use crate::time::{Duration, Instant};
 
 /// The flagship's policy. Feedback is cheap beside data (about one packet in eight at
@@ -18,7 +18,7 @@ pub struct Timed {
 /// Least time between reports, once the connection is past its start.
 const MIN_INTERVAL: Duration = Duration::from_millis(1);
 /// Most time a packet waits.
-const MAX_DELAY: Duration = Duration::from_millis(2);
+pub(super) const MAX_DELAY: Duration = Duration::from_millis(2);
 /// The first flight is reported packet by packet: its spacing shows the bottleneck.
 const EAGER_PACKETS: u64 = 96;
 /// What the sender waits for is said this many times more, so that one loss does not delay it.
@@ -27,7 +27,7 @@ const URGENT_REPEATS: u8 = 2;
 const REPEAT_INTERVAL: Duration = Duration::from_millis(4);
 
 impl FeedbackPolicy for Timed {
-    fn on_packet(&mut self, now: Instant) {
+    fn on_packet(&mut self, now: Instant, _arrival: &Arrival) {
         self.packets += 1;
         self.waiting += 1;
         let ready = match self.waiting {
@@ -38,8 +38,8 @@ impl FeedbackPolicy for Timed {
         self.due = Some(self.due.map_or(ready, |due| due.min(ready)));
     }
 
-    fn on_echo(&mut self, now: Instant) {
-        self.on_packet(now);
+    fn on_echo(&mut self, now: Instant, arrival: &Arrival) {
+        self.on_packet(now, arrival);
         self.due = Some(now);
     }
 
@@ -61,16 +61,17 @@ impl FeedbackPolicy for Timed {
             self.due = Some(now + REPEAT_INTERVAL);
         }
     }
-
-    fn max_delay(&self) -> Duration {
-        MAX_DELAY
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const PACKET: Arrival = Arrival {
+        number: 0,
+        size: 1200,
+        marked: false,
+    };
     const PACKET_GAP: Duration = Duration::from_micros(120);
 
     #[test]
@@ -83,7 +84,7 @@ mod tests {
                 policy.on_sent(now);
                 (reports, oldest) = (reports + 1, None);
             }
-            policy.on_packet(now);
+            policy.on_packet(now, &PACKET);
             let waits = now.saturating_since(*oldest.get_or_insert(now));
             assert!(waits <= MAX_DELAY, "a packet waited {waits:?}");
         }
@@ -96,9 +97,9 @@ mod tests {
     #[test]
     fn a_probe_is_answered_at_once_and_only_once() {
         let mut policy = Timed::default();
-        policy.on_packet(Instant::ZERO);
+        policy.on_packet(Instant::ZERO, &PACKET);
         let probe = Instant::ZERO + PACKET_GAP;
-        policy.on_echo(probe);
+        policy.on_echo(probe, &PACKET);
         assert_eq!(policy.due(), Some(probe));
         policy.on_sent(probe);
         assert_eq!(policy.due(), None);

@@ -2,7 +2,7 @@
 //!
 //! Nothing outside this module knows profiles by name; any combination runs.
 
-use crate::feedback::{BlockAcks, FeedbackPolicy, Timed};
+use crate::feedback::FeedbackKind;
 use crate::rate::{FixedRate, MaxRate, PathModel, RateController};
 use crate::scheduler::{BlockScheduler, Deficit, Window};
 use crate::time::Rate;
@@ -21,9 +21,10 @@ pub struct Profile {
     pub scheme: SchemeId,
     /// Source symbols of a full block (the code may allow fewer).
     pub block_symbols: u32,
+    /// Feedback asked of the receiver.
+    pub feedback: FeedbackKind,
     rate: Make<dyn RateController>,
     scheduler: Make<dyn BlockScheduler>,
-    feedback: Make<dyn FeedbackPolicy>,
 }
 
 /// Blocks of `auto`: long enough that coding rounds cost below 1 %, short enough that solving
@@ -47,7 +48,7 @@ impl Profile {
             block_symbols: AUTO_BLOCK_SYMBOLS,
             rate: Arc::new(|| Box::new(PathModel::new())),
             scheduler: Arc::new(|| Box::new(Deficit::default())),
-            feedback: Arc::new(|| Box::new(Timed::default())),
+            feedback: FeedbackKind::Timed,
         }
     }
 
@@ -61,7 +62,7 @@ impl Profile {
             block_symbols: DFCP_BLOCK_SYMBOLS,
             rate: Arc::new(|| Box::new(MaxRate)),
             scheduler: Arc::new(|| Box::new(Window::new(DFCP_WINDOW, DFCP_EPSILON))),
-            feedback: Arc::new(|| Box::new(BlockAcks::default())),
+            feedback: FeedbackKind::BlockAcks,
         }
     }
 
@@ -111,15 +112,9 @@ impl Profile {
         }
     }
 
-    /// The same with a feedback policy of the caller's.
-    pub fn with_feedback(
-        self,
-        make: impl Fn() -> Box<dyn FeedbackPolicy> + Send + Sync + 'static,
-    ) -> Self {
-        Self {
-            feedback: Arc::new(make),
-            ..self
-        }
+    /// The same with other feedback.
+    pub fn with_feedback(self, feedback: FeedbackKind) -> Self {
+        Self { feedback, ..self }
     }
 
     pub(crate) fn make_rate(&self) -> Box<dyn RateController> {
@@ -128,10 +123,6 @@ impl Profile {
 
     pub(crate) fn make_scheduler(&self) -> Box<dyn BlockScheduler> {
         (self.scheduler)()
-    }
-
-    pub(crate) fn make_feedback(&self) -> Box<dyn FeedbackPolicy> {
-        (self.feedback)()
     }
 }
 

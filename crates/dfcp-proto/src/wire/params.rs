@@ -25,8 +25,8 @@ pub struct TransportParams {
     /// Bit i set: this side decodes the scheme with id i. [`VIRTUAL_PAYLOAD`] set: symbols have
     /// no bytes.
     pub schemes: u64,
-    /// Largest time that this side holds feedback back, microseconds.
-    pub max_feedback_delay_us: u64,
+    /// Feedback that this side wants for what it sends, by number.
+    pub feedback: u64,
 }
 
 /// The bit of [`TransportParams::schemes`] that only simulated networks know.
@@ -40,7 +40,7 @@ const ID_MAX_STREAM_DATA: u64 = 4;
 const ID_MAX_CHANNELS: u64 = 5;
 const ID_IDLE_TIMEOUT: u64 = 6;
 const ID_SCHEMES: u64 = 7;
-const ID_MAX_FEEDBACK_DELAY: u64 = 8;
+const ID_FEEDBACK: u64 = 8;
 
 impl TransportParams {
     /// What the symbols that the sender of this takes are made of.
@@ -70,7 +70,7 @@ impl TransportParams {
             (ID_MAX_CHANNELS, self.max_channels),
             (ID_IDLE_TIMEOUT, self.idle_timeout_ms),
             (ID_SCHEMES, self.schemes),
-            (ID_MAX_FEEDBACK_DELAY, self.max_feedback_delay_us),
+            (ID_FEEDBACK, self.feedback),
         ] {
             write_varint(&mut out, id);
             write_varint(&mut out, super::varint_len(value) as u64);
@@ -90,7 +90,7 @@ impl TransportParams {
             match id {
                 ID_CID => cid = Some(ConnectionId(value.array()?)),
                 ID_RESET_TOKEN => token = Some(value.array()?),
-                ID_MAX_DATAGRAM..=ID_MAX_FEEDBACK_DELAY => numbers[id as usize] = value.varint()?,
+                ID_MAX_DATAGRAM..=ID_FEEDBACK => numbers[id as usize] = value.varint()?,
                 _ => {}
             }
         }
@@ -103,7 +103,7 @@ impl TransportParams {
             max_channels,
             idle,
             schemes,
-            delay,
+            feedback,
         ] = numbers;
         if max_datagram < 1200 {
             return Err(WireError::Invalid("max_datagram"));
@@ -117,7 +117,7 @@ impl TransportParams {
             max_channels,
             idle_timeout_ms: idle,
             schemes,
-            max_feedback_delay_us: delay.min(1_000_000),
+            feedback,
         })
     }
 }

@@ -301,7 +301,7 @@ fn mad_parameters_and_clocks_are_survived() {
         max_stream_data: (1 << 62) - 1,
         max_channels: (1 << 62) - 1,
         idle_timeout_ms: (1 << 62) - 1,
-        max_feedback_delay_us: (1 << 62) - 1,
+        feedback: (1 << 62) - 1,
         ..params()
     };
     let nothing = TransportParams {
@@ -310,7 +310,7 @@ fn mad_parameters_and_clocks_are_survived() {
         max_channels: 0,
         idle_timeout_ms: 1,
         schemes: 0,
-        max_feedback_delay_us: 0,
+        feedback: 0,
         ..params()
     };
     for params in [extreme, nothing] {

@@ -3,7 +3,7 @@
 use crate::common::{
     Flow, MS, SECOND, established, link, lossy, run_flows, scheme, transfer, with_profile,
 };
-use dfcp_proto::feedback::{BlockAcks, Timed};
+use dfcp_proto::feedback::FeedbackKind;
 use dfcp_proto::rate::PathModel;
 use dfcp_proto::scheduler::{Deficit, Window};
 use dfcp_proto::{ChannelKind, Profile, Rate, SchemeId};
@@ -145,12 +145,7 @@ fn every_combination_of_parts_carries_an_object() {
             p.with_scheduler(|| Box::new(Window::new(32, 0.05)))
         }),
     ];
-    let feedbacks: [Part; 2] = [
-        ("timed", |p| p.with_feedback(|| Box::new(Timed::default()))),
-        ("block ACKs", |p| {
-            p.with_feedback(|| Box::new(BlockAcks::default()))
-        }),
-    ];
+    let feedbacks = [FeedbackKind::Timed, FeedbackKind::BlockAcks];
     let path = LinkConfig {
         delay: MS(10),
         loss: 0.05.into(),
@@ -160,10 +155,10 @@ fn every_combination_of_parts_carries_an_object() {
     for (code, symbols) in codes {
         for (rate, with_rate) in rates {
             for (scheduler, with_scheduler) in schedulers {
-                for (feedback, with_feedback) in feedbacks {
-                    println!("{code:?}, {rate}, {scheduler}, {feedback}, seed {seed}");
+                for feedback in feedbacks {
+                    println!("{code:?}, {rate}, {scheduler}, {feedback:?}, seed {seed}");
                     let profile = Profile::dfcp().with_scheme(code, symbols);
-                    let profile = with_feedback(with_scheduler(with_rate(profile)));
+                    let profile = with_scheduler(with_rate(profile)).with_feedback(feedback);
                     let config = with_profile(path.clone(), seed, profile);
                     transfer(config, ChannelKind::Object, 600_000, 60 * SECOND);
                     seed += 1;

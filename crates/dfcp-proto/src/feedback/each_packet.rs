@@ -1,0 +1,28 @@
+//! CTCP's rule (CTCP §3): every packet is acknowledged at once.
+
+use super::{Arrival, FeedbackPolicy};
+use crate::time::Instant;
+
+/// Feedback for each packet.
+#[derive(Clone, Debug, Default)]
+pub struct EachPacket {
+    due: Option<Instant>,
+}
+
+impl FeedbackPolicy for EachPacket {
+    fn on_packet(&mut self, now: Instant, _arrival: &Arrival) {
+        self.due.get_or_insert(now);
+    }
+
+    fn on_urgent(&mut self, now: Instant) {
+        self.due.get_or_insert(now);
+    }
+
+    fn due(&self) -> Option<Instant> {
+        self.due
+    }
+
+    fn on_sent(&mut self, _now: Instant) {
+        self.due = None;
+    }
+}
