@@ -85,6 +85,8 @@ const MIN_TIMEOUT: Duration = Duration::from_millis(50);
 /// Pacing, in windows a round trip.
 const PACING: f64 = 2.0;
 const MIN_RTT: Duration = Duration::from_micros(1);
+/// Whatever the round trip is, packets leave.
+const MIN_RATE: Rate = Rate::from_bps(1000);
 
 /// See the module's text.
 #[derive(Clone, Debug)]
@@ -220,7 +222,7 @@ impl RateController for Tokens {
     }
 
     fn pacing_rate(&self) -> Rate {
-        self.bandwidth().mul_f64(PACING)
+        self.bandwidth().mul_f64(PACING).max(MIN_RATE)
     }
 
     fn window(&self) -> u64 {
