@@ -15,7 +15,7 @@ use super::settings::{
 use super::tree::{Entry, Fault, Node, Place, Table, Value};
 use super::{SCHEMA, Scenario, units};
 
-const SECTIONS: [&str; 13] = [
+const SECTIONS: [&str; 14] = [
     "schema",
     "title",
     "run",
@@ -23,6 +23,7 @@ const SECTIONS: [&str; 13] = [
     "link",
     "tcp",
     "dfcp",
+    "ctcp",
     "published",
     "udp",
     "flow",
