@@ -3,7 +3,8 @@
 //! - `papers`: whose figures, and where their texts are;
 //! - [`catalogue`]: what is reproduced, as data, in `PAPER/*.toml`;
 //! - [`runs`]: the sweeps behind it, from `scenarios/figures/PAPER/*.toml`;
-//! - [`select`]: results become curves; [`theory`]: formulas beside them;
+//! - [`select`]: results become curves; [`playback`]: a viewer behind them; [`theory`]: formulas
+//!   beside them;
 //! - [`check`]: what must hold of the curves;
 //! - [`page`]: data, figures, summary and page.
 //!
@@ -14,6 +15,7 @@ mod catalogue;
 mod check;
 mod page;
 mod papers;
+mod playback;
 mod runs;
 mod select;
 #[cfg(test)]

@@ -74,8 +74,14 @@ const DFCP: Book = Book {
 const CTCP: Book = Book {
     name: "ctcp",
     title: "The figures and tables of CTCP, made again",
-    catalogue: texts!("ctcp/": ),
-    scenarios: texts!("../../../../../scenarios/figures/ctcp/":),
+    catalogue: texts!(
+        "ctcp/": "scenarios", "one-flow", "two-flows", "applications", "networks", "reasons",
+    ),
+    scenarios: texts!(
+        "../../../../../scenarios/figures/ctcp/":
+        "cellular", "loss", "rates-rtts", "two", "video", "web", "wifi", "with-tcp",
+        "with-tcp-loss",
+    ),
 };
 
 /// "On Raptor Coding Over UDP For Reliable High-Bandwidth Data Transport" (2018).
