@@ -11,6 +11,7 @@ mod handshake;
 mod hostile;
 mod random;
 mod rate;
+mod reliability;
 mod robustness;
 mod streams;
 mod transfers;
