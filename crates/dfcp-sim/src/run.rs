@@ -174,6 +174,7 @@ fn dfcp(spec: &DfcpSpec) -> DfcpConfig {
     let block_symbols = profile.block_symbols;
     let transport = TransportConfig::default()
         .profile(profile)
+        .reliability(spec.reliability)
         .mtu(spec.mtu)
         .receive_budget(spec.receive_budget)
         .send_buffer(spec.send_buffer);

@@ -206,7 +206,7 @@ async fn a_shrunk_source_is_said_to_have_changed() {
         if let Ok(Ok(mut object)) =
             tokio::time::timeout(Duration::from_secs(5), b.accept_object()).await
         {
-            assert!(matches!(object.next_block().await, Err(Error::Reset(1))));
+            assert!(matches!(object.next_part().await, Err(Error::Reset(1))));
         }
     })
     .await;

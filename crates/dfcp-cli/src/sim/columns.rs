@@ -61,6 +61,9 @@ pub const FLOW: &[Metric<FlowReport>] = &[
         flow.convergence_s.into()
     }),
     Metric::new("finished", Kind::Flag, |flow| flow.finished.into()),
+    Metric::new("bytes_missing", Kind::Integer, |flow| {
+        flow.bytes_missing.into()
+    }),
 ];
 
 /// Figures of a link.

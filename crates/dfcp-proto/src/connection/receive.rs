@@ -1,7 +1,7 @@
 //! One packet in.
 
 use super::{Channel, CloseCode, Connection, ConnectionError, Control, Event, Moved, State};
-use crate::block::{ChannelId, Received, RecvChannel, SendChannel, SolveJob, SymbolIn};
+use crate::block::{ChannelId, Received, RecvChannel, SendChannel, Skip, SolveJob, SymbolIn};
 use crate::config::Payload;
 use crate::feedback::Arrival;
 use crate::packet::{SentPacket, SymbolRef, decode_packet_number};
@@ -15,7 +15,7 @@ use std::net::SocketAddr;
 /// Congestion Experienced (RFC 3168).
 const ECN_CE: u8 = 0b11;
 /// Reports that name a channel after its last symbol.
-const TOUCHED_REPORTS: u8 = 4;
+pub(super) const TOUCHED_REPORTS: u8 = 4;
 
 impl Connection {
     /// Takes a protected packet from `remote`, opening it in place.
@@ -196,6 +196,20 @@ impl Connection {
                     self.events.push_back(Event::Stopped { channel: id, code });
                 }
             }
+            Frame::Skip {
+                channel,
+                offset,
+                len,
+                charged,
+            } => {
+                let id = self.known(channel)?;
+                let skip = Skip {
+                    offset,
+                    len,
+                    charged,
+                };
+                self.on_skip(now, id, &skip)?;
+            }
             Frame::Close { code, reason } => self.on_close(now, CloseCode(code), reason),
         }
         Ok(())
@@ -244,7 +258,7 @@ impl Connection {
             let id = ChannelId::new(id.opener(), id.kind(), index);
             let send = id
                 .can_send(self.role)
-                .then(|| SendChannel::new(id, stream_limit));
+                .then(|| SendChannel::new(id, stream_limit, self.config.reliability));
             let config = &self.config;
             let recv = Some(RecvChannel::new(id, config.stream_window, config.payload));
             self.channels.insert(id, Channel { send, recv });
@@ -277,7 +291,7 @@ impl Connection {
             Received::Solvable => self.inc.policy.on_block(now),
             Received::Complete => {
                 self.inc.policy.on_block(now);
-                self.on_block_complete(now, id);
+                self.on_block_settled(now, id);
             }
         }
         let recv = self.channels.get(&id).and_then(|c| c.recv.as_ref());
@@ -287,7 +301,7 @@ impl Connection {
         Ok(())
     }
 
-    fn on_block_complete(&mut self, now: Instant, id: ChannelId) {
+    pub(super) fn on_block_settled(&mut self, now: Instant, id: ChannelId) {
         let Some(recv) = self.channels.get(&id).and_then(|c| c.recv.as_ref()) else {
             return;
         };
@@ -345,7 +359,7 @@ impl Connection {
             if !was_readable && recv.is_readable() {
                 self.events.push_back(Event::Readable(id));
             }
-            self.on_block_complete(now, id);
+            self.on_block_settled(now, id);
         }
     }
 
@@ -422,6 +436,12 @@ impl Connection {
                     channel.send = None;
                     self.forget_if_over(id);
                 }
+            }
+            Control::Skip(id, _) => {
+                if let Some(send) = self.channels.get_mut(&id).and_then(|c| c.send.as_mut()) {
+                    send.on_skip_acked();
+                }
+                self.check_acknowledged(id);
             }
             Control::MtuProbe(size) => {
                 self.mtu = self.mtu.max(usize::from(size));
@@ -536,14 +556,15 @@ impl Connection {
         let Some(channel) = self.channels.get_mut(&id) else {
             return;
         };
-        if channel
-            .send
-            .as_ref()
-            .is_some_and(SendChannel::is_acknowledged)
-        {
-            channel.send = None;
+        if let Some(send) = channel.send.take_if(|send| send.is_acknowledged()) {
             self.out.active.remove(&id);
-            self.events.push_back(Event::Acknowledged(id));
+            self.events.push_back(match send.given_up() {
+                0 => Event::Acknowledged(id),
+                abandoned => Event::PartlyAcknowledged {
+                    channel: id,
+                    abandoned,
+                },
+            });
             self.forget_if_over(id);
         }
     }

@@ -77,7 +77,9 @@ pub struct Outgoing {
 pub struct Progress {
     /// Bytes of use to the application that it has got.
     pub delivered: u64,
-    /// When it had all of a flow that has an end.
+    /// Bytes that the sender gave up.
+    pub missing: u64,
+    /// When it had all of a flow that has an end, or knew what was missing of it.
     pub finished: Option<Instant>,
     /// Packets sent again: TCP's retransmissions, repair symbols of a code.
     pub repairs: u64,

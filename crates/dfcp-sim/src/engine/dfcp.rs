@@ -228,6 +228,7 @@ impl DfcpHost {
 
     /// Keeps the core's send buffer full.
     fn write(&mut self) {
+        let now = self.now;
         let (Some(source), Some(handle), Some(channel)) =
             (&mut self.source, self.handle, self.channel)
         else {
@@ -248,11 +249,11 @@ impl DfcpHost {
                 return;
             }
             let taken = match self.payload {
-                DfcpPayload::Virtual => connection.write_virtual(channel, left),
+                DfcpPayload::Virtual => connection.write_virtual(now, channel, left),
                 DfcpPayload::Real => {
                     let end = source.written + left.min(CHUNK);
                     let data: Vec<u8> = (source.written..end).map(pattern).collect();
-                    connection.write(channel, &data).map(|n| n as u64)
+                    connection.write(now, channel, &data).map(|n| n as u64)
                 }
             };
             match taken {
@@ -288,7 +289,10 @@ impl DfcpHost {
                 }
             }
         }
-        let complete = connection.final_size(channel) == Some(self.progress.delivered);
+        while connection.take_gap(channel).is_some() {}
+        self.progress.missing = connection.missing(channel);
+        let settled = self.progress.delivered + self.progress.missing;
+        let complete = connection.final_size(channel) == Some(settled);
         if complete && self.progress.finished.is_none() {
             self.progress.finished = Some(self.now);
         }

@@ -70,6 +70,7 @@ fn flow_report(spec: &FlowSpec, info: &FlowInfo, simulation: &Simulation) -> Flo
         throughput_bps: per(counted.bytes_arrived as f64 * 8.0, time),
         fct_s: got.finished.map(|at| seconds(info.start, at)),
         bytes: total.delivered,
+        bytes_missing: got.missing,
         bytes_sent: total.bytes_sent,
         packets_sent: total.packets_sent,
         packets_retransmitted: sent.repairs,

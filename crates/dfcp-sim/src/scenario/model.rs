@@ -12,7 +12,7 @@ use dfcp_proto::profile::CtcpParameters;
 use dfcp_proto::published::{
     Acknowledge, Codec, Completion, Config, Degrees, LastPacket, Moment, RaptorParameters, Sending,
 };
-use dfcp_proto::{Duration, Instant, Rate, SchemeId};
+use dfcp_proto::{Duration, Instant, Rate, Reliability, SchemeId};
 
 use crate::engine::{DfcpPayload, TcpConfig, UdpConfig, UdpPattern};
 use crate::link::LinkConfig;
@@ -156,6 +156,8 @@ pub struct DfcpSpec {
     pub block_symbols: Option<u32>,
     /// The rate controller in place of the profile's.
     pub control: ControlSpec,
+    /// What the sender may give up.
+    pub reliability: Reliability,
     /// Whether payload bytes exist.
     pub payload: DfcpPayload,
     /// Largest IP packet it tries, bytes.
