@@ -40,6 +40,7 @@ pub struct TransportConfig {
     pub(crate) handshake_timeout: Duration,
     pub(crate) mtu: u16,
     pub(crate) payload: Payload,
+    pub(crate) receive_packets: u8,
 }
 
 /// Smallest datagram that every path must carry (RFC 9000 §14).
@@ -60,6 +61,8 @@ impl Default for TransportConfig {
             handshake_timeout: Duration::from_secs(8),
             mtu: 1500,
             payload: Payload::Real,
+            // Chameleon §IV: 64 packets of 1 KB.
+            receive_packets: 64,
         }
     }
 }
@@ -118,6 +121,13 @@ impl TransportConfig {
     /// other kind is refused.
     pub fn payload(mut self, payload: Payload) -> Self {
         self.payload = payload;
+        self
+    }
+
+    /// Packets that a channel's receive window holds (at least 1), where the peer asks for feedback
+    /// that reports what is free of it. The budget holds all the same.
+    pub fn receive_packets(mut self, packets: u8) -> Self {
+        self.receive_packets = packets.max(1);
         self
     }
 

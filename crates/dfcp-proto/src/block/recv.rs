@@ -15,6 +15,8 @@ const MAX_DONE_BLOCKS: usize = 1 << 16;
 pub const MIN_SYMBOL: u64 = 256;
 /// Buffers kept for reuse.
 const MAX_POOLED: usize = 16;
+/// Blocks looked at for the complete parts of one report.
+const MAX_SACKED: usize = 1024;
 /// Blocks named in one report.
 const MAX_REPORTED: usize = 128;
 
@@ -166,6 +168,9 @@ pub struct RecvChannel {
     window: u64,
     charged: u64,
     freed: u64,
+    /// Bytes of complete blocks, and of the newest block: the window counts packets.
+    complete_bytes: u64,
+    block_len: u64,
     pool: Vec<Vec<u8>>,
     /// The application gave it up, or the peer did.
     ended: Option<u64>,
@@ -197,6 +202,8 @@ impl RecvChannel {
             window,
             charged: 0,
             freed: 0,
+            complete_bytes: 0,
+            block_len: 1,
             pool: Vec::new(),
             ended: None,
             settled: false,
@@ -290,6 +297,7 @@ impl RecvChannel {
             .map_err(|_| CloseCode::PROTOCOL)?;
         credit.used += charge;
         self.charged += charge;
+        self.block_len = len;
         let block = Block::Receiving {
             decoder,
             len,
@@ -377,22 +385,50 @@ impl RecvChannel {
             bytes.truncate(len as usize);
             self.ready.insert(offset, Ready { len, bytes });
             self.done.insert(offset, offset + len);
+            self.complete_bytes += len;
             while let Some(end) = self.done.remove(&self.done_below) {
                 self.done_below = end;
             }
         }
     }
 
+    /// Offset that blocks have reached.
+    fn reached(&self) -> u64 {
+        let open = self.blocks.last_key_value().map_or(0, |(o, b)| o + b.len());
+        let done = self.done.last_key_value().map_or(0, |(_, &end)| end);
+        open.max(done).max(self.done_below)
+    }
+
+    /// Blocks between what the application took and the highest that arrived, those that are missing
+    /// included: what the receive window holds (Chameleon §II). A gap counts in blocks as long as
+    /// the newest.
+    pub fn occupancy(&self) -> u64 {
+        let open: u64 = self.blocks.values().map(Block::len).sum();
+        let missing = self.reached().saturating_sub(self.complete_bytes + open);
+        (self.ready.len() + self.blocks.len()) as u64 + missing.div_ceil(self.block_len.max(1))
+    }
+
+    /// Every block that starts below this is complete.
+    pub fn done_below(&self) -> u64 {
+        self.done_below
+    }
+
+    /// Complete parts above the first gap, lowest first.
+    pub fn done_parts(&self) -> Vec<Range<u64>> {
+        let mut parts: Vec<Range<u64>> = Vec::new();
+        for (&start, &end) in self.done.iter().take(MAX_SACKED) {
+            match parts.last_mut() {
+                Some(part) if part.end == start => part.end = end,
+                _ => parts.push(start..end),
+            }
+        }
+        parts
+    }
+
     /// The peer says where the channel ends.
     pub fn on_fin(&mut self, size: u64) -> Result<(), CloseCode> {
-        let reached = self
-            .blocks
-            .last_key_value()
-            .map_or(0, |(o, b)| o + b.len())
-            .max(self.done.last_key_value().map_or(0, |(_, &end)| end))
-            .max(self.done_below);
-        if self.final_size.is_some_and(|known| known != size) || reached > size || size > MAX_OFFSET
-        {
+        let known = self.final_size.is_some_and(|known| known != size);
+        if known || self.reached() > size || size > MAX_OFFSET {
             return Err(CloseCode::PROTOCOL);
         }
         self.final_size = Some(size);
