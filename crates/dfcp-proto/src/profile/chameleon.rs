@@ -3,6 +3,7 @@
 
 use super::Profile;
 use crate::feedback::FeedbackKind;
+use crate::packet::LossRules;
 use crate::rate::{OscillationReduction, Specification, Tfrc};
 use crate::scheduler::{FlowControl, SelectiveRepeat};
 use dfcp_fec::SchemeId;
@@ -57,6 +58,7 @@ impl Profile {
             rate: Arc::new(move || Box::new(Tfrc::new(specification, reduction))),
             scheduler: Arc::new(move || Box::new(SelectiveRepeat::new(flow_control))),
             feedback: FeedbackKind::EachRoundTrip,
+            loss_rules: LossRules::default(),
         }
     }
 }

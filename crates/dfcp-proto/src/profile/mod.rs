@@ -3,10 +3,13 @@
 //! Nothing outside this module knows profiles by name; any combination runs.
 
 mod chameleon;
+mod ctcp;
 
 pub use chameleon::ChameleonParameters;
+pub use ctcp::CtcpParameters;
 
 use crate::feedback::FeedbackKind;
+use crate::packet::LossRules;
 use crate::rate::{FixedRate, MaxRate, PathModel, RateController};
 use crate::scheduler::{BlockScheduler, Deficit, Window};
 use crate::time::Rate;
@@ -29,6 +32,8 @@ pub struct Profile {
     pub max_symbol: usize,
     /// Feedback asked of the receiver.
     pub feedback: FeedbackKind,
+    /// When packets count as lost.
+    pub loss_rules: LossRules,
     rate: Make<dyn RateController>,
     scheduler: Make<dyn BlockScheduler>,
 }
@@ -56,6 +61,7 @@ impl Profile {
             rate: Arc::new(|| Box::new(PathModel::new())),
             scheduler: Arc::new(|| Box::new(Deficit::default())),
             feedback: FeedbackKind::Timed,
+            loss_rules: LossRules::default(),
         }
     }
 
@@ -71,6 +77,7 @@ impl Profile {
             rate: Arc::new(|| Box::new(MaxRate)),
             scheduler: Arc::new(|| Box::new(Window::new(DFCP_WINDOW, DFCP_EPSILON))),
             feedback: FeedbackKind::BlockAcks,
+            loss_rules: LossRules::default(),
         }
     }
 
@@ -123,6 +130,11 @@ impl Profile {
     /// The same with other feedback.
     pub fn with_feedback(self, feedback: FeedbackKind) -> Self {
         Self { feedback, ..self }
+    }
+
+    /// The same with other rules of loss detection.
+    pub fn with_loss_rules(self, loss_rules: LossRules) -> Self {
+        Self { loss_rules, ..self }
     }
 
     pub(crate) fn make_rate(&self) -> Box<dyn RateController> {

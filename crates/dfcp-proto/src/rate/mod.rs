@@ -5,8 +5,8 @@
 //!
 //! [`PathModel`] is the flagship's. The others are the ways of DFCP-J §3.2: as fast as possible
 //! ([`MaxRate`]), what someone orders ([`FixedRate`], [`Ordered`]), the available bandwidth as
-//! probes show it ([`ProbeGap`], [`ProbeRate`]), and explicit feedback ([`Marked`]). [`Tfrc`] takes
-//! what TCP would.
+//! probes show it ([`ProbeGap`], [`ProbeRate`]), and explicit feedback ([`Marked`]). [`Tokens`] is
+//! CTCP's, and [`Tfrc`] takes what TCP would.
 
 mod delivery;
 mod fixed;
@@ -19,6 +19,7 @@ mod probe_rate;
 #[cfg(test)]
 mod tests;
 mod tfrc;
+mod tokens;
 
 pub use fixed::{FixedRate, MaxRate, Ordered};
 pub use marked::Marked;
@@ -29,6 +30,7 @@ pub use tfrc::{
     Discounting, LossEvent, LossHistory, OscillationReduction, Specification, Tfrc,
     loss_event_rate, tcp_throughput,
 };
+pub use tokens::{BackOff, MinRtt, TokenParameters, Tokens};
 
 use crate::packet::RttEstimator;
 use crate::time::{Duration, Instant, Rate};

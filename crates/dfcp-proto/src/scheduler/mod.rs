@@ -7,7 +7,7 @@ mod deficit;
 mod selective_repeat;
 mod window;
 
-pub use deficit::Deficit;
+pub use deficit::{Deficit, Rounding};
 pub use selective_repeat::{FlowControl, SelectiveRepeat};
 pub use window::Window;
 
