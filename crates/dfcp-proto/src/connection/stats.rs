@@ -30,6 +30,8 @@ pub struct ConnectionStats {
     pub redundant_symbols: u64,
     /// Blocks that needed solving.
     pub blocks_solved: u64,
+    /// Reports of blocks, ignored, by which the peer has more of a block than was sent.
+    pub implausible_reports: u64,
     /// Blocks given up before they were known to have arrived.
     pub blocks_abandoned: u64,
     /// Of these, how many were too old before anything of them was sent.
@@ -48,6 +50,10 @@ pub struct ConnectionStats {
     pub duplicates: u64,
     /// Datagrams that are no packets.
     pub malformed: u64,
+    /// Reports of the peer on path or window that were absurd: ignored, or cut to what can be.
+    pub refused_reports: u64,
+    /// Packets for which the reported receive window had no room; the credit had, so none was dropped.
+    pub beyond_window: u64,
     /// Packets received with Congestion Experienced.
     pub ce_received: u64,
     /// Smoothed round-trip time.

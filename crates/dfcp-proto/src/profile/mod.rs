@@ -2,7 +2,14 @@
 //!
 //! Nothing outside this module knows profiles by name; any combination runs.
 
+mod chameleon;
+mod ctcp;
+
+pub use chameleon::ChameleonParameters;
+pub use ctcp::CtcpParameters;
+
 use crate::feedback::FeedbackKind;
+use crate::packet::LossRules;
 use crate::rate::{FixedRate, MaxRate, PathModel, RateController};
 use crate::scheduler::{BlockScheduler, Deficit, Window};
 use crate::time::Rate;
@@ -21,8 +28,12 @@ pub struct Profile {
     pub scheme: SchemeId,
     /// Source symbols of a full block (the code may allow fewer).
     pub block_symbols: u32,
+    /// Most bytes of a symbol; a datagram may leave room for fewer.
+    pub max_symbol: usize,
     /// Feedback asked of the receiver.
     pub feedback: FeedbackKind,
+    /// When packets count as lost.
+    pub loss_rules: LossRules,
     rate: Make<dyn RateController>,
     scheduler: Make<dyn BlockScheduler>,
 }
@@ -46,9 +57,11 @@ impl Profile {
             name: "auto",
             scheme: SchemeId::Dense,
             block_symbols: AUTO_BLOCK_SYMBOLS,
+            max_symbol: usize::from(u16::MAX),
             rate: Arc::new(|| Box::new(PathModel::new())),
             scheduler: Arc::new(|| Box::new(Deficit::default())),
             feedback: FeedbackKind::Timed,
+            loss_rules: LossRules::default(),
         }
     }
 
@@ -60,9 +73,11 @@ impl Profile {
             name: "dfcp",
             scheme: SchemeId::Raptor,
             block_symbols: DFCP_BLOCK_SYMBOLS,
+            max_symbol: usize::from(u16::MAX),
             rate: Arc::new(|| Box::new(MaxRate)),
             scheduler: Arc::new(|| Box::new(Window::new(DFCP_WINDOW, DFCP_EPSILON))),
             feedback: FeedbackKind::BlockAcks,
+            loss_rules: LossRules::default(),
         }
     }
 
@@ -115,6 +130,11 @@ impl Profile {
     /// The same with other feedback.
     pub fn with_feedback(self, feedback: FeedbackKind) -> Self {
         Self { feedback, ..self }
+    }
+
+    /// The same with other rules of loss detection.
+    pub fn with_loss_rules(self, loss_rules: LossRules) -> Self {
+        Self { loss_rules, ..self }
     }
 
     pub(crate) fn make_rate(&self) -> Box<dyn RateController> {

@@ -7,10 +7,11 @@ mod codec;
 mod frame;
 mod header;
 mod params;
+mod sack;
 
 pub use codec::{Reader, WireError, varint_len, write_varint};
 pub use frame::{
-    AckRanges, BlockReport, Frame, FrameIter, emit_virtual_symbol, symbol_overhead,
+    AckRanges, BlockReport, Frame, FrameIter, ROUND_TRIP_LEN, emit_virtual_symbol, symbol_overhead,
     virtual_symbol_len, virtual_symbol_size,
 };
 pub use header::{
@@ -18,6 +19,7 @@ pub use header::{
     Syn, SynAck, TAG_LEN, VERSION, emit_reset, emit_sealed_header, emit_version,
 };
 pub use params::{TransportParams, VIRTUAL_PAYLOAD};
+pub use sack::SackReport;
 
 #[cfg(test)]
 mod tests {
