@@ -14,5 +14,6 @@ mod random;
 mod rate;
 mod robustness;
 mod streams;
+mod tfrc;
 mod transfers;
 mod virtual_payload;
