@@ -42,8 +42,23 @@ mod tests {
         let mut out = Vec::new();
         Frame::emit_symbol_header(&mut out, dfcp_fec::SchemeId::Dense, 0, 20_000, 150_000, 9);
         assert_eq!(hex(&out), "090080004e20800249f0000009");
+        let mut out = Vec::new();
+        let path = crate::rate::PathReport {
+            receive_rate: 125_000.0,
+            loss_event_rate: 0.0,
+        };
+        let sack = SackReport::new(path, 4, 63, 5000);
+        Frame::emit_sack(&mut out, &sack, [6000..8000, 9000..9500].into_iter(), 100);
+        assert_eq!(hex(&out), "058001e84800000000043f53880243e847d043e841f4");
         for (frame, bytes) in [
             (Frame::Ping, "01"),
+            (
+                Frame::RoundTrip {
+                    number: 7,
+                    rtt_us: 100_000,
+                },
+                "0400000007000186a0",
+            ),
             (Frame::MaxData(1 << 30), "10c000000040000000"),
             (
                 Frame::MaxStreamData {
