@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use dfcp::Rate;
 use dfcp::published::rate::{FixedRate, MaxRate};
 use dfcp::published::{Acknowledge, Carrier, Config, Redundancy, Sending};
+use dfcp::{ChameleonParameters, CtcpParameters, Rate};
 
 use crate::failure::Failure;
 use crate::units;
@@ -39,8 +39,11 @@ impl Profile {
     pub fn sealed(self) -> Option<dfcp::Profile> {
         match self {
             Self::Auto => Some(dfcp::Profile::auto()),
-            Self::Ctcp => Some(dfcp::Profile::ctcp()),
-            Self::Chameleon => Some(dfcp::Profile::chameleon()),
+            Self::Ctcp => Some(dfcp::Profile::ctcp_with(CtcpParameters::for_any_path())),
+            Self::Chameleon => {
+                let parameters = ChameleonParameters::for_any_path();
+                Some(dfcp::Profile::chameleon_with(parameters))
+            }
             Self::Dfcp => None,
         }
     }
