@@ -42,6 +42,7 @@ pub struct TransportConfig {
     pub(crate) mtu: u16,
     pub(crate) payload: Payload,
     pub(crate) reliability: Reliability,
+    pub(crate) receive_packets: u8,
 }
 
 /// Smallest datagram that every path must carry (RFC 9000 §14).
@@ -63,6 +64,8 @@ impl Default for TransportConfig {
             mtu: 1500,
             payload: Payload::Real,
             reliability: Reliability::Reliable,
+            // Chameleon §IV: 64 packets of 1 KB.
+            receive_packets: 64,
         }
     }
 }
@@ -127,6 +130,13 @@ impl TransportConfig {
     /// What of the data sent may be given up.
     pub fn reliability(mut self, reliability: Reliability) -> Self {
         self.reliability = reliability;
+        self
+    }
+
+    /// Packets that a channel's receive window holds (at least 1), where the peer asks for feedback
+    /// that reports what is free of it. The budget holds all the same.
+    pub fn receive_packets(mut self, packets: u8) -> Self {
+        self.receive_packets = packets.max(1);
         self
     }
 

@@ -49,6 +49,8 @@ pub struct FlowReport {
     pub packets_sent: u64,
     /// Of those, packets that carried data sent before.
     pub packets_retransmitted: u64,
+    /// Packets that found the receive window full; of protocols that have one in packets.
+    pub receiver_drops: u64,
     /// Share of the packets sent that did not arrive.
     pub loss: f64,
     /// Bytes sent for each useful byte received, less one.

@@ -58,6 +58,7 @@ mod socket;
 mod stream;
 
 pub use connection::Connection;
+pub use dfcp_proto::profile::{ChameleonParameters, CtcpParameters};
 pub use dfcp_proto::{
     CloseCode, ConnectionError, ConnectionStats, Duration, Profile, PublicKey, Rate, Reliability,
     SchemeId, StaticKey, TransportConfig,

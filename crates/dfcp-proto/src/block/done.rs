@@ -43,13 +43,13 @@ impl Done {
         self.above.last_key_value().map_or(self.below, |(_, &e)| e)
     }
 
-    /// Starts of the settled ranges above [`Done::below`], in order.
-    pub fn starts(&self) -> impl Iterator<Item = u64> {
-        self.above.keys().copied()
+    /// Settled ranges above [`Done::below`], in order: start and end.
+    pub fn ranges(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.above.iter().map(|(&start, &end)| (start, end))
     }
 
     /// How many there are.
-    pub fn ranges(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.above.len()
     }
 }

@@ -20,6 +20,8 @@ const MAX_DONE_BLOCKS: usize = 1 << 16;
 pub const MIN_SYMBOL: u64 = 256;
 /// Buffers kept for reuse.
 const MAX_POOLED: usize = 16;
+/// Blocks looked at for the complete parts of one report.
+const MAX_SACKED: usize = 1024;
 /// Blocks named in one report.
 const MAX_REPORTED: usize = 128;
 
@@ -139,6 +141,9 @@ pub struct RecvChannel {
     window: u64,
     charged: u64,
     freed: u64,
+    /// Bytes settled: complete or skipped, and of the newest block: the window counts packets.
+    complete_bytes: u64,
+    block_len: u64,
     pool: Vec<Vec<u8>>,
     /// The application gave it up, or the peer did.
     ended: Option<u64>,
@@ -170,6 +175,8 @@ impl RecvChannel {
             window,
             charged: 0,
             freed: 0,
+            complete_bytes: 0,
+            block_len: 1,
             pool: Vec::new(),
             ended: None,
             settled: false,
@@ -260,6 +267,7 @@ impl RecvChannel {
             .map_err(|_| CloseCode::PROTOCOL)?;
         credit.used += charge;
         self.charged += charge;
+        self.block_len = len;
         let block = Block::Receiving {
             decoder,
             len,
@@ -338,18 +346,46 @@ impl RecvChannel {
             bytes.truncate(len as usize);
             self.ready.insert(offset, Ready { len, bytes });
             self.done.insert(offset, offset + len);
+            self.complete_bytes += len;
         }
+    }
+
+    /// Offset that blocks have reached.
+    fn reached(&self) -> u64 {
+        let open = self.blocks.last_key_value().map_or(0, |(o, b)| o + b.len());
+        open.max(self.done.reached())
+    }
+
+    /// Blocks between what the application took and the highest that arrived, those that are missing
+    /// included: what the receive window holds (Chameleon §II). A gap counts in blocks as long as
+    /// the newest.
+    pub fn occupancy(&self) -> u64 {
+        let open: u64 = self.blocks.values().map(Block::len).sum();
+        let missing = self.reached().saturating_sub(self.complete_bytes + open);
+        (self.ready.len() + self.blocks.len()) as u64 + missing.div_ceil(self.block_len.max(1))
+    }
+
+    /// Every block that starts below this is complete.
+    pub fn done_below(&self) -> u64 {
+        self.done.below()
+    }
+
+    /// Complete parts above the first gap, lowest first.
+    pub fn done_parts(&self) -> Vec<Range<u64>> {
+        let mut parts: Vec<Range<u64>> = Vec::new();
+        for (start, end) in self.done.ranges().take(MAX_SACKED) {
+            match parts.last_mut() {
+                Some(part) if part.end == start => part.end = end,
+                _ => parts.push(start..end),
+            }
+        }
+        parts
     }
 
     /// The peer says where the channel ends.
     pub fn on_fin(&mut self, size: u64) -> Result<(), CloseCode> {
-        let reached = self
-            .blocks
-            .last_key_value()
-            .map_or(0, |(o, b)| o + b.len())
-            .max(self.done.reached());
-        if self.final_size.is_some_and(|known| known != size) || reached > size || size > MAX_OFFSET
-        {
+        let known = self.final_size.is_some_and(|known| known != size);
+        if known || self.reached() > size || size > MAX_OFFSET {
             return Err(CloseCode::PROTOCOL);
         }
         self.final_size = Some(size);
@@ -518,7 +554,7 @@ impl RecvChannel {
 
     /// Whether the channel keeps more state than an honest peer would cause.
     pub fn is_excessive(&self) -> bool {
-        self.done.ranges() + self.gaps.count() > MAX_DONE_BLOCKS
+        self.done.count() + self.gaps.count() > MAX_DONE_BLOCKS
     }
 
     /// For the report: everything below is complete; of the blocks above, what each needs.
@@ -538,9 +574,9 @@ impl RecvChannel {
             });
         let done = self
             .done
-            .starts()
+            .ranges()
             .take(MAX_REPORTED)
-            .map(|offset| (offset, 0));
+            .map(|(offset, _)| (offset, 0));
         let mut entries: Vec<_> = open.chain(done).collect();
         entries.sort_unstable();
         entries.truncate(MAX_REPORTED);

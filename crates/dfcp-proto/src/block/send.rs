@@ -10,6 +10,7 @@ use crate::scheduler::{BlockScheduler, BlockView};
 use crate::time::Instant;
 use dfcp_fec::{BlockEncoder, FecError, SchemeId};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 /// Buffers kept for reuse: a fresh large allocation costs a page fault every 4 KiB.
 const MAX_POOLED: usize = 16;
@@ -25,8 +26,18 @@ pub struct Cut {
     pub k: u32,
     /// Bytes of the largest frame: symbol frame header and symbol.
     pub room: usize,
+    /// Most bytes of a symbol.
+    pub max_symbol: usize,
     /// Whether blocks have bytes.
     pub payload: Payload,
+}
+
+impl Cut {
+    /// Bytes of a symbol behind `header` bytes.
+    fn symbol(&self, header: usize) -> usize {
+        let room = self.room.saturating_sub(header);
+        room.min(self.max_symbol).max(1)
+    }
 }
 
 /// What is written to a channel.
@@ -86,6 +97,8 @@ struct SendBlock {
     falls_short: bool,
     /// When the application wrote its first byte.
     written: Instant,
+    /// Its place among the blocks begun.
+    number: u64,
 }
 
 impl SendBlock {
@@ -127,6 +140,9 @@ pub struct SendChannel {
     /// Offset that the peer lets us reach.
     limit: u64,
     charged: u64,
+    /// Blocks begun, and how many more may be.
+    begun: u64,
+    allowance: u64,
     /// Buffers of retired blocks, for the next ones.
     pool: Vec<Vec<u8>>,
     /// The FIN was acknowledged.
@@ -160,6 +176,8 @@ impl SendChannel {
                 limit
             },
             charged: 0,
+            begun: 0,
+            allowance: u64::MAX,
             pool: Vec::new(),
             fin_acked: false,
             abandoned: false,
@@ -220,7 +238,7 @@ impl SendChannel {
         let max_k = dfcp_fec::scheme(cut.scheme).max_k();
         let worst = (cut.k.min(max_k) as usize).max(1) * cut.room;
         let header = crate::wire::symbol_overhead(self.id.0, self.pending_offset, worst as u64);
-        cut.k.min(max_k).max(1) as usize * cut.room.saturating_sub(header).max(1)
+        cut.k.min(max_k).max(1) as usize * cut.symbol(header)
     }
 
     /// Turns the pending bytes into a block.
@@ -232,7 +250,7 @@ impl SendChannel {
         let len = std::mem::take(&mut self.pending_len);
         let offset = self.pending_offset;
         let header = crate::wire::symbol_overhead(self.id.0, offset, len as u64);
-        let (k, symbol) = geometry(len, cut.room.saturating_sub(header).max(1));
+        let (k, symbol) = geometry(len, cut.symbol(header));
         if cut.payload == Payload::Real {
             source.resize(k as usize * usize::from(symbol), 0);
         }
@@ -255,6 +273,7 @@ impl SendChannel {
             arrived: 0,
             falls_short: false,
             written: self.pending_since,
+            number: 0,
         };
         self.blocks.insert(offset, block);
         self.unsent.insert(offset);
@@ -298,6 +317,22 @@ impl SendChannel {
         self.limit = self.limit.max(limit);
     }
 
+    /// Lets this many more blocks begin.
+    pub fn allow(&mut self, blocks: u64) {
+        self.allowance = blocks;
+    }
+
+    /// Blocks begun at or above `offset`, below which everything is complete; `None` if nothing was
+    /// begun as far as that.
+    pub fn begun_since(&self, offset: u64) -> Option<u64> {
+        let unsent = self.unsent.first().copied().unwrap_or(self.pending_offset);
+        if offset > unsent {
+            return None;
+        }
+        let first = self.blocks.range(offset..unsent).next();
+        Some(first.map_or(0, |(_, block)| self.begun - block.number))
+    }
+
     /// Whether there may be something to send.
     pub fn is_active(&self) -> bool {
         !self.hungry.is_empty()
@@ -332,7 +367,7 @@ impl SendChannel {
         let Some(block) = self.blocks.get(&offset) else {
             return Ok(None);
         };
-        if charge(block.len) > credit || offset + block.len > self.limit {
+        if self.allowance == 0 || charge(block.len) > credit || offset + block.len > self.limit {
             return Ok(None);
         }
         Ok(self.symbol(offset, charge(block.len)))
@@ -374,6 +409,9 @@ impl SendChannel {
             if self.unsent.remove(&offset) {
                 self.unsent_bytes = self.unsent_bytes.saturating_sub(block.len);
                 self.charged += symbol.charge;
+                block.number = self.begun;
+                self.begun += 1;
+                self.allowance = self.allowance.saturating_sub(1);
             }
             self.refresh(offset, scheduler, loss);
         }
@@ -443,6 +481,16 @@ impl SendChannel {
             freed += self.retire(first);
         }
         freed
+    }
+
+    /// The blocks that start within `range` are complete. Returns freed bytes.
+    pub fn on_done_within(&mut self, range: Range<u64>) -> u64 {
+        let done: Vec<u64> = self
+            .blocks
+            .range(range)
+            .map(|(&offset, _)| offset)
+            .collect();
+        done.into_iter().map(|offset| self.retire(offset)).sum()
     }
 
     fn retire(&mut self, offset: u64) -> u64 {

@@ -3,6 +3,7 @@
 use super::{Channel, Connection, Control, Event};
 use crate::block::{ChannelId, ChannelKind, Credit, RecvChannel, SendChannel, Source};
 use crate::config::Payload;
+use crate::scheduler::Room;
 use crate::time::Instant;
 
 /// Bytes that a channel takes beyond what is being sent: enough that a driver's wake-up does not
@@ -49,16 +50,27 @@ impl Connection {
         if !self.is_established() || open >= params.max_channels {
             return None;
         }
-        let index = &mut self.next_local[kind as usize];
-        let id = ChannelId::new(self.role, kind, *index);
-        *index += 1;
-        let reliability = self.config.reliability;
-        let send = Some(SendChannel::new(id, params.max_stream_data, reliability));
+        let id = ChannelId::new(self.role, kind, self.next_local[kind as usize]);
+        let send = Some(self.new_sender(id, params.max_stream_data));
+        self.next_local[kind as usize] += 1;
         let recv = id
             .can_receive(self.role)
             .then(|| RecvChannel::new(id, self.config.stream_window, self.config.payload));
         self.channels.insert(id, Channel { send, recv });
         Some(id)
+    }
+
+    /// A channel to send on, as far as the peer has room.
+    pub(super) fn new_sender(&self, id: ChannelId, limit: u64) -> SendChannel {
+        let mut send = SendChannel::new(id, limit, self.config.reliability);
+        if let Some(avail_win) = self.out.window {
+            let sent_since = 0;
+            send.allow(self.out.scheduler.allowance(&Room {
+                avail_win,
+                sent_since,
+            }));
+        }
+        send
     }
 
     fn send_half(&mut self, id: ChannelId) -> Result<&mut SendChannel, ChannelError> {
@@ -184,6 +196,9 @@ impl Connection {
             self.out.control.push_back(Control::MaxStreamData(id));
         }
         self.offer_credit(now);
+        if n > 0 || gap.is_some() {
+            self.offer_room(now, id);
+        }
         Ok(match (n, gap) {
             (0, Some(bytes)) => Read::Gap(bytes),
             (0, None) if drained => {
@@ -230,6 +245,9 @@ impl Connection {
         }
         let block = recv.take_block(&mut self.inc.credit);
         self.offer_credit(now);
+        if block.is_some() {
+            self.offer_room(now, id);
+        }
         Ok(block)
     }
 

@@ -50,6 +50,10 @@ pub struct ConnectionStats {
     pub duplicates: u64,
     /// Datagrams that are no packets.
     pub malformed: u64,
+    /// Reports of the peer on path or window that were absurd: ignored, or cut to what can be.
+    pub refused_reports: u64,
+    /// Packets for which the reported receive window had no room; the credit had, so none was dropped.
+    pub beyond_window: u64,
     /// Packets received with Congestion Experienced.
     pub ce_received: u64,
     /// Smoothed round-trip time.

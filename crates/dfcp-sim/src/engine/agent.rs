@@ -87,6 +87,8 @@ pub struct Progress {
     pub srtt: Option<Duration>,
     /// Congestion window or what stands for it, bytes.
     pub window: Option<u64>,
+    /// Packets for which the receive window that the flow's protocol keeps had no room.
+    pub receiver_drops: u64,
     /// Bytes that arrived and were not what was sent; where bytes are real.
     pub wrong_bytes: u64,
 }

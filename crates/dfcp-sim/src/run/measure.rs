@@ -74,6 +74,7 @@ fn flow_report(spec: &FlowSpec, info: &FlowInfo, simulation: &Simulation) -> Flo
         bytes_sent: total.bytes_sent,
         packets_sent: total.packets_sent,
         packets_retransmitted: sent.repairs,
+        receiver_drops: got.receiver_drops,
         loss: share(counted.drops.total(), counted.packets_sent),
         drops: counted.drops,
         overhead: metrics::overhead(total.bytes_sent, total.delivered),

@@ -15,5 +15,6 @@ mod rate;
 mod reliability;
 mod robustness;
 mod streams;
+mod tfrc;
 mod transfers;
 mod virtual_payload;

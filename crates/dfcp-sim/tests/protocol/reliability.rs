@@ -28,6 +28,7 @@ fn config(link: LinkConfig, seed: u64, profile: Profile, reliability: Reliabilit
 }
 
 /// One channel from the client to the server on which bytes may be missing.
+#[derive(Clone)]
 struct Channel {
     id: ChannelId,
     size: u64,
@@ -528,6 +529,8 @@ proptest! {
         code in code(),
         link in path(),
         writes in prop::collection::vec((any::<bool>(), 0u64..60_000, 0u64..200), 1..12),
+        // Whether the object is reset by its sender, or refused by its receiver, on the way.
+        (reset, stop) in (prop::bool::weighted(0.2), prop::bool::weighted(0.2)),
         seed in any::<u64>(),
     ) {
         let clean = LinkConfig { loss: 0.0.into(), ..link.clone() };
@@ -546,6 +549,19 @@ proptest! {
                 channels.iter_mut().filter(|_| reads).for_each(|c| c.read(pair));
                 false
             });
+        }
+        let mut channels = channels.to_vec();
+        if reset || stop {
+            let given_up = channels.pop().expect("the object").id;
+            if reset {
+                pair.connection(Side::Client).reset_channel(given_up, 1);
+            }
+            if stop {
+                pair.connection(Side::Server).end_recv(given_up);
+            }
+            pair.run_until(SECOND, |_| false);
+            pair.connection(Side::Client).reset_channel(given_up, 1);
+            pair.connection(Side::Server).end_recv(given_up);
         }
         let now = pair.now;
         pair.links.iter_mut().for_each(|l| l.set_config(now, lossy(0.02)));

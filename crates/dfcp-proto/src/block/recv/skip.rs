@@ -46,6 +46,7 @@ impl RecvChannel {
         credit.freed += skip.charged;
         self.freed += skip.charged;
         self.done.insert(skip.offset, end);
+        self.complete_bytes += skip.len;
         // The start of a block may have been read before the rest was given up.
         self.gaps.insert(skip.offset.max(self.read_offset), end);
         Ok(true)
