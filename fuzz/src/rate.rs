@@ -2,18 +2,21 @@
 
 use super::Input;
 use dfcp_proto::packet::RttEstimator;
-use dfcp_proto::rate::{AckPoint, Feedback, Marked, Ordered, ProbeGap, ProbeRate, RateController};
+use dfcp_proto::rate::{
+    AckPoint, Feedback, Marked, Ordered, ProbeGap, ProbeRate, RateController, Tokens,
+};
 use dfcp_proto::{Duration, Instant, Rate};
 
 /// Any feedback to the rate controllers that go by it: the rate stays one that packets can leave at,
 /// and a probe's packet is never put off for long.
 pub fn feedback(data: &[u8]) {
     let mut input = Input(data);
-    let mut control: Box<dyn RateController> = match input.byte() % 5 {
+    let mut control: Box<dyn RateController> = match input.byte() % 6 {
         0 => Box::new(ProbeGap::new(0.05)),
         1 => Box::new(ProbeGap::with_capacity(1.0, Rate::from_bps(input.wide()))),
         2 => Box::new(ProbeRate::new(f64::from_bits(input.wide()))),
         3 => Box::new(Marked::new()),
+        4 => Box::new(Tokens::default()),
         _ => Box::new(Ordered::new(Rate::from_bps(1_000_000))),
     };
     let mut now = Instant::from_nanos(input.wide() >> 8);

@@ -33,7 +33,9 @@ pub mod scenario;
 pub mod tcp;
 pub mod topology;
 
-pub use link::{Datagram, Link, LinkConfig, LinkConfigError, LinkRate, LinkStats, LossModel};
+pub use link::{
+    Datagram, Link, LinkConfig, LinkConfigError, LinkRate, LinkStats, LossAt, LossModel,
+};
 pub use packet::{DropCause, Ecn, FlowId, Queued};
 pub use pair::{ObjectTransfer, Pair, PairConfig, Side};
 pub use published_pair::{PublishedPair, PublishedPairConfig, PublishedTransfer};

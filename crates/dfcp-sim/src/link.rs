@@ -1,7 +1,8 @@
 //! A one-way link, sans-IO: queue → transmitter (rate) → loss → propagation (delay, jitter).
 //!
 //! Each packet waits in a queue, is serialised at the link's rate, and only then may be lost:
-//! a lost packet has cost its share of the link, as on a radio hop behind the bottleneck.
+//! a lost packet has cost its share of the link, as on a radio hop behind the bottleneck. Or it is
+//! lost before the queue ([`LossAt`]).
 //!
 //! The transmitter is run lazily: whenever a packet comes or is asked for, everything that it
 //! would have done until then is done, at the times at which it would have been done. So a packet
@@ -30,7 +31,7 @@ mod tests;
 mod trace;
 mod transmitter;
 
-pub use config::{LinkConfig, LinkConfigError, LinkRate};
+pub use config::{LinkConfig, LinkConfigError, LinkRate, LossAt};
 pub use datagram::Datagram;
 pub use loss::{GilbertElliott, LossModel, LossModelError, LossProcess};
 pub use stats::{Histogram, LinkStats, Occupancy};
@@ -138,6 +139,10 @@ impl<P: Packet + Clone> Link<P> {
         if self.config.mtu.is_some_and(|mtu| bytes > mtu) {
             self.stats.drops.count(DropCause::Mtu);
             return fate.dropped(packet, DropCause::Mtu);
+        }
+        if self.config.loss_at == LossAt::Entry && self.loss.lose() {
+            self.stats.drops.count(DropCause::Loss);
+            return fate.dropped(packet, DropCause::Loss);
         }
         let item = Queued {
             packet,
@@ -302,7 +307,7 @@ impl<P: Packet + Clone> Link<P> {
     #[inline]
     fn propagate(&mut self, sent: Queued<P>, departed: Instant, fate: &mut impl Fate<P>) {
         fate.departed(&sent.packet);
-        if self.loss.lose() {
+        if self.config.loss_at == LossAt::Exit && self.loss.lose() {
             self.stats.drops.count(DropCause::Loss);
             return fate.dropped(sent.packet, DropCause::Loss);
         }

@@ -163,6 +163,7 @@ fn traffic(protocol: &ProtocolSpec) -> Traffic {
 fn dfcp(spec: &DfcpSpec) -> DfcpConfig {
     let mut profile = match spec.profile {
         ProfileSpec::Auto => Profile::auto(),
+        ProfileSpec::Ctcp(parameters) => Profile::ctcp_with(parameters),
     };
     let scheme = spec.code.unwrap_or(profile.scheme);
     profile = profile.with_scheme(scheme, spec.block_symbols.unwrap_or(0));

@@ -332,17 +332,18 @@ impl SendChannel {
         Ok(())
     }
 
-    /// A symbol of the block at `offset` left the air: it arrived or was lost.
+    /// A symbol of the block at `offset` left the air: it arrived or was lost; the block counts on
+    /// it no more, unless it was written off already.
     pub fn on_settled(
         &mut self,
         offset: u64,
         arrived: bool,
-        was_lost: bool,
+        was_written_off: bool,
         scheduler: &dyn BlockScheduler,
         loss: Loss,
     ) {
         if let Some(block) = self.blocks.get_mut(&offset) {
-            if !was_lost {
+            if !was_written_off {
                 block.in_flight = block.in_flight.saturating_sub(1);
             }
             if arrived {
@@ -353,6 +354,15 @@ impl SendChannel {
             }
             self.refresh(offset, scheduler, loss);
         }
+    }
+
+    /// Whether the receiver of the block at `offset` may need as few symbols as `needed`: it cannot
+    /// have more than were sent.
+    pub fn is_plausible(&self, offset: u64, needed: u32) -> bool {
+        self.blocks.get(&offset).is_none_or(|block| {
+            let k = block.encoder.spec().k();
+            needed >= k.saturating_sub(block.next_esi)
+        })
     }
 
     /// The receiver says how many symbols it needs; zero retires the block. Returns freed bytes.

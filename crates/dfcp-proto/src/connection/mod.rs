@@ -201,9 +201,9 @@ impl Connection {
         let profile = &config.profile;
         let next_skip = 64 + rng.below(1024);
         let out = Outgoing {
-            sent: SentPackets::default(),
+            sent: SentPackets::new(profile.loss_rules),
             rtt: RttEstimator::default(),
-            loss: LossEstimator::default(),
+            loss: LossEstimator::new(profile.loss_rules.estimate),
             rate: profile.make_rate(),
             scheduler: profile.make_scheduler(),
             pacer: Pacer::new(now, 0, 1500),
@@ -469,6 +469,12 @@ impl Connection {
     fn window_room(&self) -> u64 {
         let in_flight = self.out.sent.bytes_in_flight();
         let room = self.out.rate.window().saturating_sub(in_flight);
+        // No window is smaller than a packet.
+        let room = if in_flight == 0 {
+            room.max(self.mtu as u64)
+        } else {
+            room
+        };
         self.out.moved.map_or(room, |moved| {
             room.min((3 * moved.received).saturating_sub(moved.sent))
         })

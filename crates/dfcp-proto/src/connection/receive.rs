@@ -4,7 +4,7 @@ use super::{Channel, CloseCode, Connection, ConnectionError, Control, Event, Mov
 use crate::block::{ChannelId, Received, RecvChannel, SendChannel, SolveJob, SymbolIn};
 use crate::config::Payload;
 use crate::feedback::Arrival;
-use crate::packet::{SentPacket, decode_packet_number};
+use crate::packet::{SentPacket, SymbolRef, decode_packet_number};
 use crate::rate::{AckPoint, Feedback};
 use crate::time::{Duration, Instant};
 use crate::wire::{
@@ -369,7 +369,8 @@ impl Connection {
                 let id = ChannelId(symbol.channel);
                 let send = self.channels.get_mut(&id).and_then(|c| c.send.as_mut());
                 if let Some(send) = send {
-                    send.on_settled(symbol.offset, true, packet.was_lost(), scheduler, loss);
+                    let written_off = packet.was_written_off();
+                    send.on_settled(symbol.offset, true, written_off, scheduler, loss);
                 }
             }
         }
@@ -449,6 +450,9 @@ impl Connection {
         }
         lost.into_iter()
             .for_each(|(_, packet)| self.on_lost(now, packet));
+        for symbol in self.out.sent.write_off(now, rtt) {
+            self.write_off(symbol, false);
+        }
         let mut feedback = Feedback::new(now, &self.out.rtt);
         feedback.newest = newest;
         feedback.acked_packets = acked;
@@ -462,12 +466,7 @@ impl Connection {
 
     pub(super) fn on_lost(&mut self, now: Instant, packet: SentPacket<Control>) {
         if let Some(symbol) = packet.symbol {
-            let id = ChannelId(symbol.channel);
-            let loss = self.out.loss.estimate();
-            if let Some(send) = self.channels.get_mut(&id).and_then(|c| c.send.as_mut()) {
-                send.on_settled(symbol.offset, false, false, &*self.out.scheduler, loss);
-            }
-            self.activate(id);
+            self.write_off(symbol, packet.was_written_off());
         }
         for control in packet.control {
             match control {
@@ -484,6 +483,16 @@ impl Connection {
         }
     }
 
+    /// A block counts no more on a symbol, `again` if it did not before.
+    fn write_off(&mut self, symbol: SymbolRef, again: bool) {
+        let id = ChannelId(symbol.channel);
+        let loss = self.out.loss.estimate();
+        if let Some(send) = self.channels.get_mut(&id).and_then(|c| c.send.as_mut()) {
+            send.on_settled(symbol.offset, false, again, &*self.out.scheduler, loss);
+        }
+        self.activate(id);
+    }
+
     fn on_report(&mut self, pn: u64, report: &BlockReport<'_>) {
         let id = ChannelId(report.channel);
         let loss = self.out.loss.estimate();
@@ -496,7 +505,11 @@ impl Connection {
         let scheduler = &*self.out.scheduler;
         let mut freed = send.on_done_below(report.done_below);
         for (offset, needed) in report.iter().filter(|&(_, needed)| fresh || needed == 0) {
-            freed += send.on_report(offset, needed, scheduler, loss);
+            if send.is_plausible(offset, needed) {
+                freed += send.on_report(offset, needed, scheduler, loss);
+            } else {
+                self.stats.implausible_reports += 1;
+            }
         }
         self.out.buffered = self.out.buffered.saturating_sub(freed);
         self.activate(id);

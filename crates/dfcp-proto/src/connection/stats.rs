@@ -30,6 +30,8 @@ pub struct ConnectionStats {
     pub redundant_symbols: u64,
     /// Blocks that needed solving.
     pub blocks_solved: u64,
+    /// Reports of blocks, ignored, by which the peer has more of a block than was sent.
+    pub implausible_reports: u64,
     /// Datagrams that failed authentication.
     pub forged: u64,
     /// Datagrams seen before.

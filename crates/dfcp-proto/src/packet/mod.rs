@@ -5,6 +5,7 @@ mod mtu;
 mod pacer;
 mod received;
 mod rtt;
+mod rules;
 mod sent;
 
 pub use loss::{Loss, LossEstimator};
@@ -12,4 +13,5 @@ pub use mtu::MtuSearch;
 pub use pacer::Pacer;
 pub use received::{ReceivedPackets, decode_packet_number};
 pub use rtt::RttEstimator;
+pub use rules::{LossEstimate, LossRules, Reordering, Unanswered};
 pub use sent::{AckOutcome, NewPacket, SentPacket, SentPackets, SymbolRef};

@@ -1,6 +1,7 @@
 //! The sender's record of packets in flight, and loss detection by packet and time threshold
-//! (RFC 9002 §6.1) with a reordering threshold that adapts (RFC 8985 §6.2).
+//! (RFC 9002 §6.1), by [`LossRules`].
 
+use super::rules::{LossRules, Reordering, Unanswered};
 use crate::time::{Duration, Instant};
 use crate::wire::AckRanges;
 use std::collections::VecDeque;
@@ -27,8 +28,8 @@ pub struct SentPacket<C> {
     pub symbol: Option<SymbolRef>,
     /// Control frames to send again if it is lost.
     pub control: Vec<C>,
-    /// It was declared lost before it was acknowledged.
-    late: bool,
+    /// Its block counts on it no more: it was declared lost before it was acknowledged, or too old.
+    written_off: bool,
     state: State,
 }
 
@@ -64,31 +65,34 @@ pub struct SentPackets<C> {
     first_in_flight: u64,
     largest_acked: Option<u64>,
     bytes_in_flight: u64,
+    rules: LossRules,
+    /// The rules' and more, as reordering was seen.
     packet_threshold: u64,
     /// Reordering in time seen so far, added to the time threshold.
     reorder_window: Duration,
+    /// No packet from here on is written off but by acknowledgements.
+    first_counted: u64,
 }
 
-/// kPacketThreshold, RFC 9002 §6.1.1.
-const PACKET_THRESHOLD: u64 = 3;
 /// A path that reorders further than this makes us wait by time alone.
 const MAX_PACKET_THRESHOLD: u64 = 1024;
 
-impl<C> Default for SentPackets<C> {
-    fn default() -> Self {
+impl<C> SentPackets<C> {
+    /// No packets yet.
+    pub fn new(rules: LossRules) -> Self {
         Self {
             packets: VecDeque::new(),
             base: 0,
             first_in_flight: 0,
             largest_acked: None,
             bytes_in_flight: 0,
-            packet_threshold: PACKET_THRESHOLD,
+            packet_threshold: rules.packet_threshold.max(1),
+            rules,
             reorder_window: Duration::ZERO,
+            first_counted: 0,
         }
     }
-}
 
-impl<C> SentPackets<C> {
     /// The number of the next packet.
     pub fn next_number(&self) -> u64 {
         self.base + self.packets.len() as u64
@@ -120,7 +124,7 @@ impl<C> SentPackets<C> {
             sent_total: packet.sent_total,
             symbol: packet.symbol,
             control: packet.control,
-            late: false,
+            written_off: false,
             state,
         });
     }
@@ -133,7 +137,7 @@ impl<C> SentPackets<C> {
             sent_total: 0,
             symbol: None,
             control: Vec::new(),
-            late: false,
+            written_off: false,
             state: State::Skipped,
         });
     }
@@ -173,14 +177,16 @@ impl<C> SentPackets<C> {
                     State::InFlight => self.bytes_in_flight -= u64::from(packet.size),
                     State::Lost => {
                         outcome.spurious += 1;
-                        packet.late = true;
-                        let distance = self.largest_acked.unwrap_or(pn).saturating_sub(pn);
-                        self.packet_threshold = self
-                            .packet_threshold
-                            .max(distance + 1)
-                            .min(MAX_PACKET_THRESHOLD);
-                        let late = now.saturating_since(packet.time) / 4;
-                        self.reorder_window = self.reorder_window.max(late / 4);
+                        packet.written_off = true;
+                        if self.rules.reordering == Reordering::Adaptive {
+                            let distance = self.largest_acked.unwrap_or(pn).saturating_sub(pn);
+                            self.packet_threshold = self
+                                .packet_threshold
+                                .max(distance + 1)
+                                .min(MAX_PACKET_THRESHOLD);
+                            let late = now.saturating_since(packet.time) / 4;
+                            self.reorder_window = self.reorder_window.max(late / 4);
+                        }
                     }
                 }
                 packet.state = State::Acked;
@@ -252,26 +258,57 @@ impl<C> SentPackets<C> {
         }
     }
 
-    /// kTimeThreshold 9/8 (RFC 9002 §6.1.2) plus what reordering was seen to need.
-    fn time_threshold(&self, rtt: Duration) -> Duration {
-        (rtt + rtt / 8).max(super::rtt::GRANULARITY) + self.reorder_window
+    /// Symbols in packets above the largest acknowledged one that are now too old for their blocks
+    /// to count on. The packets stay in flight.
+    pub fn write_off(&mut self, now: Instant, rtt: Duration) -> Vec<SymbolRef> {
+        let mut symbols = Vec::new();
+        let wait = self.time_threshold(rtt);
+        while let Some(first) = self.first_unanswered() {
+            let packet = &mut self.packets[(first - self.base) as usize];
+            if packet.time + wait > now {
+                break;
+            }
+            packet.written_off = true;
+            self.first_counted = first + 1;
+            symbols.extend(packet.symbol);
+        }
+        symbols
     }
 
-    /// When the oldest packet below the largest acknowledged one becomes lost by time.
+    /// The first packet that [`Self::write_off`] may come to.
+    fn first_unanswered(&self) -> Option<u64> {
+        if self.rules.unanswered == Unanswered::Awaited {
+            return None;
+        }
+        let above = self.largest_acked.map_or(0, |largest| largest + 1);
+        let first = self.first_counted.max(self.base).max(above);
+        (first..self.next_number())
+            .find(|&pn| self.get(pn).is_some_and(|p| p.state == State::InFlight))
+    }
+
+    /// kTimeThreshold plus what reordering was seen to need.
+    fn time_threshold(&self, rtt: Duration) -> Duration {
+        let wait = rtt.saturating_mul(self.rules.time_threshold_eighths) / 8;
+        wait.max(super::rtt::GRANULARITY) + self.reorder_window
+    }
+
+    /// When the next packet becomes lost, or is written off, by time.
     pub fn loss_time(&self, rtt: Duration) -> Option<Instant> {
-        let largest = self.largest_acked?;
         let first = self.first_in_flight.max(self.base);
-        (first..=largest)
-            .filter_map(|pn| self.get(pn))
-            .find(|p| p.state == State::InFlight)
-            .map(|p| p.time + self.time_threshold(rtt))
+        let overtaken = self.largest_acked.and_then(|largest| {
+            let mut packets = (first..=largest).filter_map(|pn| self.get(pn));
+            packets.find(|p| p.state == State::InFlight)
+        });
+        let unanswered = || self.first_unanswered().and_then(|pn| self.get(pn));
+        let next = overtaken.or_else(unanswered)?;
+        Some(next.time + self.time_threshold(rtt))
     }
 }
 
 impl<C> SentPacket<C> {
-    /// Whether it had been declared lost before it was acknowledged.
-    pub fn was_lost(&self) -> bool {
-        self.late
+    /// Whether its block counted on it no more already.
+    pub fn was_written_off(&self) -> bool {
+        self.written_off
     }
 
     /// The record as handed out once its fate is known; control frames move along.

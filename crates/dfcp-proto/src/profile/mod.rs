@@ -2,7 +2,12 @@
 //!
 //! Nothing outside this module knows profiles by name; any combination runs.
 
+mod ctcp;
+
+pub use ctcp::CtcpParameters;
+
 use crate::feedback::FeedbackKind;
+use crate::packet::LossRules;
 use crate::rate::{FixedRate, MaxRate, PathModel, RateController};
 use crate::scheduler::{BlockScheduler, Deficit, Window};
 use crate::time::Rate;
@@ -23,6 +28,8 @@ pub struct Profile {
     pub block_symbols: u32,
     /// Feedback asked of the receiver.
     pub feedback: FeedbackKind,
+    /// When packets count as lost.
+    pub loss_rules: LossRules,
     rate: Make<dyn RateController>,
     scheduler: Make<dyn BlockScheduler>,
 }
@@ -49,6 +56,7 @@ impl Profile {
             rate: Arc::new(|| Box::new(PathModel::new())),
             scheduler: Arc::new(|| Box::new(Deficit::default())),
             feedback: FeedbackKind::Timed,
+            loss_rules: LossRules::default(),
         }
     }
 
@@ -63,6 +71,7 @@ impl Profile {
             rate: Arc::new(|| Box::new(MaxRate)),
             scheduler: Arc::new(|| Box::new(Window::new(DFCP_WINDOW, DFCP_EPSILON))),
             feedback: FeedbackKind::BlockAcks,
+            loss_rules: LossRules::default(),
         }
     }
 
@@ -115,6 +124,11 @@ impl Profile {
     /// The same with other feedback.
     pub fn with_feedback(self, feedback: FeedbackKind) -> Self {
         Self { feedback, ..self }
+    }
+
+    /// The same with other rules of loss detection.
+    pub fn with_loss_rules(self, loss_rules: LossRules) -> Self {
+        Self { loss_rules, ..self }
     }
 
     pub(crate) fn make_rate(&self) -> Box<dyn RateController> {

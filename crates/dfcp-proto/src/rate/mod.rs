@@ -5,7 +5,8 @@
 //!
 //! [`PathModel`] is the flagship's. The others are the ways of DFCP-J §3.2: as fast as possible
 //! ([`MaxRate`]), what someone orders ([`FixedRate`], [`Ordered`]), the available bandwidth as
-//! probes show it ([`ProbeGap`], [`ProbeRate`]), and explicit feedback ([`Marked`]).
+//! probes show it ([`ProbeGap`], [`ProbeRate`]), and explicit feedback ([`Marked`]). [`Tokens`] is
+//! CTCP's.
 
 mod delivery;
 mod fixed;
@@ -17,12 +18,14 @@ mod probe_gap;
 mod probe_rate;
 #[cfg(test)]
 mod tests;
+mod tokens;
 
 pub use fixed::{FixedRate, MaxRate, Ordered};
 pub use marked::Marked;
 pub use path_model::PathModel;
 pub use probe_gap::ProbeGap;
 pub use probe_rate::ProbeRate;
+pub use tokens::{BackOff, MinRtt, TokenParameters, Tokens};
 
 use crate::packet::RttEstimator;
 use crate::time::{Duration, Instant, Rate};

@@ -4,15 +4,33 @@
 use super::{BlockScheduler, BlockView};
 use crate::packet::Loss;
 
-/// Expected arrivals against need, with a margin in standard deviations.
+/// Expected arrivals against need, with a margin in standard deviations or without one.
 ///
-/// In the middle of a transfer the margin is negative: overshooting wastes symbols, while
+/// By default the margin is negative in the middle of a transfer: overshooting wastes symbols, while
 /// undershooting costs nothing but one more round trip of an open block. The last blocks get a
 /// positive margin, because someone waits for them; none below 1 % loss.
 #[derive(Clone, Copy, Debug)]
 pub struct Deficit {
-    bulk_margin: f64,
-    last_margin: f64,
+    rule: Rule,
+    open_blocks: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Rule {
+    /// Standard deviations in bulk and for the last blocks.
+    Margins { bulk: f64, last: f64 },
+    /// None.
+    Expected(Rounding),
+}
+
+/// Whether the symbol that is expected to arrive as the last one needed, but for a fraction, is sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Rounding {
+    /// No: ⌊N/(1 − p)⌋ packets for N symbols, as the efficiency of CTCP, eq. (7), has it.
+    #[default]
+    Down,
+    /// Yes: one symbol more than needed with the slightest loss, as Algorithm 3 is printed.
+    Up,
 }
 
 /// One and a half standard deviations short: one block in fifteen overshoots, by a symbol or two.
@@ -28,11 +46,17 @@ const SLACK: f64 = 0.25;
 impl Default for Deficit {
     fn default() -> Self {
         Self {
-            bulk_margin: BULK_MARGIN,
-            last_margin: LAST_MARGIN,
+            rule: Rule::Margins {
+                bulk: BULK_MARGIN,
+                last: LAST_MARGIN,
+            },
+            open_blocks: usize::MAX,
         }
     }
 }
+
+/// A rounding error is no symbol.
+const EPSILON: f64 = 1e-9;
 
 /// What a block lacks as a function of the symbols in flight.
 struct Shortfall {
@@ -50,12 +74,21 @@ impl Shortfall {
 }
 
 impl Deficit {
+    /// CTCP's: no margin, and at most `open_blocks` blocks (at least one) begun and unacknowledged.
+    pub fn without_margin(open_blocks: usize, rounding: Rounding) -> Self {
+        Self {
+            rule: Rule::Expected(rounding),
+            open_blocks: open_blocks.max(1),
+        }
+    }
+
     fn shortfall(&self, block: &BlockView, loss: Loss) -> Shortfall {
-        let (margin, loss) = match block.last {
-            false => (self.bulk_margin, loss.mean),
-            true if loss.cautious >= MIN_LOSS => (self.last_margin, loss.cautious),
+        let (margin, loss) = match self.rule {
+            Rule::Expected(_) => (0.0, loss.mean),
+            Rule::Margins { bulk, .. } if !block.last => (bulk, loss.mean),
+            Rule::Margins { last, .. } if loss.cautious >= MIN_LOSS => (last, loss.cautious),
             // What is in flight is expected to arrive.
-            true => (0.0, 0.0),
+            Rule::Margins { .. } => (0.0, 0.0),
         };
         let arrive = 1.0 - loss;
         Shortfall {
@@ -73,19 +106,27 @@ impl BlockScheduler for Deficit {
         }
         let shortfall = self.shortfall(block, loss);
         let (arrive, in_flight) = (shortfall.arrive, f64::from(block.in_flight));
-        let first_guess = (shortfall.at(in_flight) / arrive).ceil().max(1.0);
+        let lacking = shortfall.at(in_flight) / arrive;
+        if self.rule == Rule::Expected(Rounding::Down) {
+            return (lacking + EPSILON) as u32;
+        }
+        let first_guess = lacking.ceil().max(1.0);
         let extra = shortfall.at(in_flight + first_guess).max(0.0) / arrive;
         (first_guess + extra.ceil()).min(f64::from(u32::MAX)) as u32
     }
 
     fn wants_symbol(&self, block: &BlockView, loss: Loss) -> bool {
-        let slack = if block.last && block.in_flight >= block.needed {
-            SLACK
-        } else {
-            1e-9
+        let shortfall = self.shortfall(block, loss);
+        let slack = match self.rule {
+            Rule::Margins { .. } if block.last && block.in_flight >= block.needed => SLACK,
+            Rule::Expected(Rounding::Down) => shortfall.arrive - EPSILON,
+            _ => EPSILON,
         };
-        let in_flight = f64::from(block.in_flight);
-        block.needed > 0 && self.shortfall(block, loss).at(in_flight) > slack
+        block.needed > 0 && shortfall.at(f64::from(block.in_flight)) > slack
+    }
+
+    fn max_open_blocks(&self) -> usize {
+        self.open_blocks
     }
 }
 
@@ -131,5 +172,31 @@ mod tests {
         assert_eq!(deficit(105, 105, true, 0.002), 0);
         assert_eq!(deficit(1, 1, true, 0.01), 0, "a lone packet is not doubled");
         assert_eq!(deficit(0, 0, true, 0.5), 0);
+    }
+
+    /// Symbols sent for a block of 32 before feedback.
+    fn sent_for_32(rounding: Rounding, loss: f64) -> u32 {
+        let scheduler = Deficit::without_margin(8, rounding);
+        let mut block = BlockView::new(32, 32, 0, false);
+        let at_once = scheduler.deficit(&block, Loss::known(loss));
+        while scheduler.wants_symbol(&block, Loss::known(loss)) {
+            block.in_flight += 1;
+        }
+        assert_eq!(at_once, block.in_flight, "{rounding:?}, {loss}");
+        block.in_flight
+    }
+
+    #[test]
+    fn without_margin_as_many_are_sent_as_are_expected_to_arrive() {
+        for (loss, down, up) in [(0.0, 32, 32), (0.01, 32, 33), (0.05, 33, 34), (0.2, 40, 40)] {
+            assert_eq!(sent_for_32(Rounding::Down, loss), down, "{loss}");
+            assert_eq!(sent_for_32(Rounding::Up, loss), up, "{loss}");
+        }
+        for rounding in [Rounding::Down, Rounding::Up] {
+            let lone = BlockView::new(32, 1, 0, true);
+            let scheduler = Deficit::without_margin(8, rounding);
+            assert_eq!(scheduler.deficit(&lone, Loss::known(0.0)), 1);
+            assert!(scheduler.wants_symbol(&lone, Loss::known(0.97)));
+        }
     }
 }

@@ -6,7 +6,7 @@
 mod deficit;
 mod window;
 
-pub use deficit::Deficit;
+pub use deficit::{Deficit, Rounding};
 pub use window::Window;
 
 use crate::packet::Loss;

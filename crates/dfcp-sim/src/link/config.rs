@@ -21,8 +21,10 @@ pub struct LinkConfig {
     /// Bytes added to each packet before the rate counts it. The default 28, an IPv4 and a UDP
     /// header, makes the rate of a link that carries UDP payloads an IP rate.
     pub framing: u32,
-    /// Which packets are lost after they were transmitted.
+    /// Which packets are lost.
     pub loss: LossModel,
+    /// Where they are.
+    pub loss_at: LossAt,
     /// Each packet is delayed by a uniform extra time below this, and may so overtake others.
     pub jitter: Duration,
     /// Probability that a packet is held back by `reorder_delay`.
@@ -46,6 +48,7 @@ impl Default for LinkConfig {
             mtu: None,
             framing: 28,
             loss: LossModel::None,
+            loss_at: LossAt::Exit,
             jitter: Duration::ZERO,
             reorder: 0.0,
             reorder_delay: Duration::ZERO,
@@ -88,6 +91,16 @@ impl LinkConfig {
         let drawn = [self.reorder, self.duplicate, self.corrupt];
         !self.jitter.is_zero() || drawn.iter().any(|&p| p > 0.0)
     }
+}
+
+/// Where packets are lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LossAt {
+    /// Behind the transmitter: what is lost has had its share of the rate, as on a radio hop.
+    #[default]
+    Exit,
+    /// Before the queue: what is lost takes nothing of the link, as with Dummynet (CTCP §6.1).
+    Entry,
 }
 
 /// How fast a link serialises.

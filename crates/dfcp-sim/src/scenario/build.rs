@@ -1,6 +1,7 @@
 //! From a parsed document to a validated scenario, and to its text with every default written
 //! out.
 
+use dfcp_proto::profile::CtcpParameters;
 use dfcp_proto::{Duration, Instant};
 
 use super::document::Document;
@@ -9,12 +10,12 @@ use super::flows::Flows;
 use super::model::*;
 use super::network::Network;
 use super::settings::{
-    FlowSettings, LinkSettings, RunSettings, TcpSettings, TopologySettings, UdpSettings,
+    FlowSettings, LinkSettings, RunSettings, TRANSPORTS, TcpSettings, TopologySettings, UdpSettings,
 };
 use super::tree::{Entry, Fault, Node, Place, Table, Value};
 use super::{SCHEMA, Scenario, units};
 
-const SECTIONS: [&str; 13] = [
+const SECTIONS: [&str; 14] = [
     "schema",
     "title",
     "run",
@@ -22,6 +23,7 @@ const SECTIONS: [&str; 13] = [
     "link",
     "tcp",
     "dfcp",
+    "ctcp",
     "published",
     "udp",
     "flow",
@@ -278,6 +280,8 @@ pub(super) fn canonical(document: &Document) -> Result<Table, Fault> {
     out.put("tcp", Value::Table(tcp.write()));
     let dfcp = section(root, "dfcp", DfcpSpec::default())?;
     out.put("dfcp", Value::Table(dfcp.write()));
+    let ctcp = section(root, "ctcp", CtcpParameters::default())?;
+    out.put("ctcp", Value::Table(ctcp.write()));
     let published = section(root, "published", PublishedSpec::default())?;
     out.put("published", Value::Table(published.write()));
     let udp = section(root, "udp", UdpSettings::default())?;
@@ -328,8 +332,7 @@ fn canonical_links(root: &Table) -> Result<Table, Fault> {
 
 fn canonical_flow((index, node): (usize, &Node)) -> Result<Node, Fault> {
     let mut flow = FlowSettings::new(index).read(node, "[[flow]]")?.write();
-    let overrides =
-        |entry: &&Entry| matches!(entry.key.as_str(), "tcp" | "dfcp" | "published" | "udp");
+    let overrides = |entry: &&Entry| TRANSPORTS.contains(&entry.key.as_str());
     for entry in node.table()?.0.iter().filter(overrides) {
         flow.set(entry.clone());
     }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use dfcp_proto::profile::CtcpParameters;
 use dfcp_proto::{Duration, Instant};
 
 use super::build::show;
@@ -453,6 +454,7 @@ fn transport(root: &Table, settings: &FlowSettings, node: &Node) -> Result<Trans
     let key = protocol.section();
     let tcp = layered(TcpSettings::default(), root, node, "tcp")?;
     let dfcp = layered(DfcpSpec::default(), root, node, "dfcp")?;
+    let ctcp = layered(CtcpParameters::default(), root, node, "ctcp")?;
     let published = layered(PublishedSpec::default(), root, node, "published")?;
     let udp = layered(UdpSettings::default(), root, node, "udp")?;
     if tcp.sender.rto_min.is_zero() || tcp.sender.rto_min > tcp.sender.rto_max {
@@ -469,6 +471,10 @@ fn transport(root: &Table, settings: &FlowSettings, node: &Node) -> Result<Trans
         ProtocolName::TcpHTcp => Transport::Tcp(tcp, Congestion::HTcp),
         ProtocolName::TcpBbr => Transport::Tcp(tcp, Congestion::Bbr),
         ProtocolName::Auto => Transport::Dfcp(dfcp),
+        ProtocolName::Ctcp => Transport::Dfcp(DfcpSpec {
+            profile: ProfileSpec::Ctcp(ctcp),
+            ..dfcp
+        }),
         ProtocolName::Dfcp => Transport::Published(published),
         ProtocolName::UdpCbr | ProtocolName::UdpOnOff => {
             let UdpSettings {

@@ -8,6 +8,7 @@
 
 use std::collections::BTreeMap;
 
+use dfcp_proto::profile::CtcpParameters;
 use dfcp_proto::published::{
     Acknowledge, Codec, Completion, Config, Degrees, LastPacket, Moment, RaptorParameters, Sending,
 };
@@ -147,7 +148,7 @@ pub enum ProtocolSpec {
 /// A connection of the protocol core.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DfcpSpec {
-    /// The profile; only `auto` exists yet.
+    /// The profile.
     pub profile: ProfileSpec,
     /// The code in place of the profile's.
     pub code: Option<SchemeId>,
@@ -221,10 +222,12 @@ impl PublishedSpec {
 }
 
 /// A profile of the protocol core.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ProfileSpec {
     /// The flagship.
     Auto,
+    /// CTCP.
+    Ctcp(CtcpParameters),
 }
 
 impl ProtocolSpec {
@@ -240,6 +243,7 @@ impl ProtocolSpec {
             },
             Self::Dfcp(dfcp) => match dfcp.profile {
                 ProfileSpec::Auto => "auto",
+                ProfileSpec::Ctcp(_) => "ctcp",
             },
             Self::Published(_) => "dfcp",
             Self::Udp(udp) => match udp.pattern {

@@ -10,6 +10,7 @@ use super::tree::{Fault, Node, Place, Value};
 use crate::random::Seed;
 use crate::topology::{self, Graph};
 
+mod ctcp;
 mod flow;
 mod link;
 mod loss;
@@ -17,7 +18,7 @@ mod published;
 mod queue;
 mod transport;
 
-pub(super) use flow::{FlowSettings, ProtocolName, SizeSettings, StartSettings};
+pub(super) use flow::{FlowSettings, ProtocolName, SizeSettings, StartSettings, TRANSPORTS};
 pub(super) use link::{LinkSettings, RateSettings};
 pub(super) use queue::{LimitSettings, QueueSettings};
 pub(super) use transport::{TcpSettings, UdpSettings};

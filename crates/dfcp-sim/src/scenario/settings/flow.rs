@@ -9,7 +9,10 @@ use crate::scenario::fields::{
 use crate::scenario::tree::{Fault, Node, Table, Value};
 use crate::scenario::units::{self, Quantity};
 
-/// `[[flow]]`; its overrides of `tcp`, `dfcp`, `published` and `udp` are read elsewhere.
+/// Sections of transports; a flow may have overrides of them.
+pub(in crate::scenario) const TRANSPORTS: [&str; 5] = ["tcp", "dfcp", "ctcp", "published", "udp"];
+
+/// `[[flow]]`; its overrides of [`TRANSPORTS`] are read elsewhere.
 #[derive(Clone, Debug)]
 pub(in crate::scenario) struct FlowSettings {
     pub name: String,
@@ -37,6 +40,7 @@ pub(in crate::scenario) enum ProtocolName {
     TcpHTcp,
     TcpBbr,
     Auto,
+    Ctcp,
     Dfcp,
     UdpCbr,
     UdpOnOff,
@@ -52,6 +56,7 @@ impl ProtocolName {
             | Self::TcpHTcp
             | Self::TcpBbr => "tcp",
             Self::Auto => "dfcp",
+            Self::Ctcp => "ctcp",
             Self::Dfcp => "published",
             Self::UdpCbr | Self::UdpOnOff => "udp",
         }
@@ -81,6 +86,7 @@ impl Section for FlowSettings {
     fn fields(&mut self, f: &mut Fields<'_>) {
         let protocols = [
             ("auto", ProtocolName::Auto),
+            ("ctcp", ProtocolName::Ctcp),
             ("dfcp", ProtocolName::Dfcp),
             ("tcp-newreno", ProtocolName::TcpNewReno),
             ("tcp-cubic", ProtocolName::TcpCubic),
@@ -101,7 +107,7 @@ impl Section for FlowSettings {
         f.item("start", &mut self.start, Start);
         f.item("stop", &mut self.stop, OrWord("never", Time));
         f.item("size", &mut self.size, Size);
-        for section in ["tcp", "dfcp", "published", "udp"] {
+        for section in TRANSPORTS {
             f.known(section);
         }
     }

@@ -7,7 +7,7 @@ use dfcp_proto::{Duration, Rate};
 
 use super::QueueSettings;
 use super::loss::{Loss, LossSettings};
-use crate::link::{LinkConfig, LinkRate, RateTrace};
+use crate::link::{LinkConfig, LinkRate, LossAt, RateTrace};
 use crate::scenario::fields::{
     BitRate, Bytes, Codec, Fields, Number, OneOf, Optional, OrWord, PROBABILITY, Section, Text,
     Time,
@@ -86,6 +86,7 @@ impl Section for LinkSettings {
         f.item("framing", &mut rest.framing, Framing);
         f.nested("queue", &mut self.queue);
         f.item("loss", &mut self.loss, Loss);
+        f.item("loss_at", &mut rest.loss_at, OneOf(&LOSS_AT));
         f.item("jitter", &mut rest.jitter, Time);
         f.item("reorder", &mut rest.reorder, PROBABILITY);
         f.item("reorder_delay", &mut rest.reorder_delay, Time);
@@ -98,6 +99,8 @@ impl Section for LinkSettings {
         );
     }
 }
+
+const LOSS_AT: [(&str, LossAt); 2] = [("exit", LossAt::Exit), ("entry", LossAt::Entry)];
 
 /// A clock that is off by more than a hundredth is broken.
 const CLOCK: Number = Number(0.0, 0.01);

@@ -1,0 +1,77 @@
+//! CTCP, network-coded TCP (CTCP, "Network Coded TCP", 2012), as a composition.
+
+use super::Profile;
+use crate::feedback::FeedbackKind;
+use crate::packet::{LossEstimate, LossRules, Reordering, Unanswered};
+use crate::rate::{TokenParameters, Tokens};
+use crate::scheduler::{Deficit, Rounding};
+use dfcp_fec::SchemeId;
+use std::sync::Arc;
+
+/// What can be chosen of CTCP.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CtcpParameters {
+    /// `blksize`: source symbols of a block.
+    pub block_symbols: u32,
+    /// `numblks`: blocks that may be begun and not acknowledged.
+    pub open_blocks: u32,
+    /// µ: weight of a packet in the loss estimate p (Algorithm 1).
+    pub loss_weight: f64,
+    /// Age at which blocks count no more on a packet, in eighths of a round trip (Algorithm 3).
+    pub expiry_eighths: u32,
+    /// What becomes of the fraction of a packet in Algorithm 3.
+    pub rounding: Rounding,
+    /// Congestion control (Algorithm 2).
+    pub tokens: TokenParameters,
+}
+
+impl Default for CtcpParameters {
+    /// Blocks of 32 (§6.2) and 1.5 round trips (§4.5); the paper does not name µ and `numblks`: µ
+    /// remembers 128 packets, and eight blocks are five times the product of bandwidth and delay of
+    /// its testbed.
+    fn default() -> Self {
+        Self {
+            block_symbols: 32,
+            open_blocks: 8,
+            loss_weight: 1.0 / 128.0,
+            expiry_eighths: 12,
+            rounding: Rounding::Down,
+            tokens: TokenParameters::default(),
+        }
+    }
+}
+
+impl Profile {
+    /// CTCP with its parameters as published.
+    pub fn ctcp() -> Self {
+        Self::ctcp_with(CtcpParameters::default())
+    }
+
+    /// CTCP: dense GF(256) blocks, tokens, the deficit rule without a margin, every packet
+    /// acknowledged at once and lost as soon as a later one is acknowledged.
+    pub fn ctcp_with(parameters: CtcpParameters) -> Self {
+        let CtcpParameters {
+            open_blocks,
+            rounding,
+            tokens,
+            ..
+        } = parameters;
+        Self {
+            name: "ctcp",
+            scheme: SchemeId::Dense,
+            block_symbols: parameters.block_symbols.max(1),
+            rate: Arc::new(move || Box::new(Tokens::new(tokens))),
+            scheduler: Arc::new(move || {
+                Box::new(Deficit::without_margin(open_blocks as usize, rounding))
+            }),
+            feedback: FeedbackKind::EachPacket,
+            loss_rules: LossRules {
+                packet_threshold: 1,
+                time_threshold_eighths: parameters.expiry_eighths.max(8),
+                reordering: Reordering::Ignored,
+                unanswered: Unanswered::WrittenOff,
+                estimate: LossEstimate::Smoothed(parameters.loss_weight),
+            },
+        }
+    }
+}
