@@ -54,7 +54,8 @@ pub fn vectors(data: &[u8]) {
                 verdict
             }
             _ => {
-                vector = input.bytes(usize::from(input.byte())).to_vec();
+                let len = usize::from(input.byte());
+                vector = input.bytes(len).to_vec();
                 if op & 4 == 0 {
                     vector.resize(k, op >> 3);
                 }

@@ -346,7 +346,8 @@ impl DfcpHost {
                 size: (datagram.len() + transmit.elided) as u32 + IP_UDP_HEADER,
                 ecn,
                 priority: Priority::Data,
-                body: Body::Datagram(bytes),
+                route: 0,
+            body: Body::Datagram(bytes),
             });
         }
         if let Some(before) = coded {

@@ -14,6 +14,7 @@ use super::route::{Hop, Routes};
 use super::settings::{
     FlowSettings, ProtocolName, SizeSettings, StartSettings, TcpSettings, UdpSettings,
 };
+use super::settle::check_coded;
 use super::tree::{Fault, Node, Place, Table};
 use crate::engine::{UdpConfig, UdpPattern};
 use crate::link::LinkRate;
@@ -46,6 +47,7 @@ pub(super) enum Transport {
     Tcp(TcpSettings, Congestion),
     Dfcp(DfcpSpec),
     Published(PublishedSpec),
+    Coded(CodedSpec),
     Udp(UdpConfig),
 }
 
@@ -76,7 +78,8 @@ impl<'a> Flows<'a> {
             };
             for (replica, start) in starts.into_iter().enumerate() {
                 let (from, to) = ends.pick(&settings, replica, read.flows.len())?;
-                let (forward, backward) = ends.route(&settings, &mut routes, from, to)?;
+                let (forward, backward, others) =
+                    ends.routes(&settings, &transport, &mut routes, [from, to])?;
                 let name = match settings.count {
                     1 => settings.name.clone(),
                     _ => format!("{}-{}", settings.name, replica + 1),
@@ -91,6 +94,7 @@ impl<'a> Flows<'a> {
                     to,
                     forward,
                     backward,
+                    others,
                     start,
                     stop: settings.stop,
                     size: None,
@@ -168,11 +172,18 @@ impl<'a> Flows<'a> {
         let mut replicas = vec![0; self.entries.len()];
         for flow in &mut self.flows {
             let entry = &mut self.entries[flow.entry];
-            let path = flow.forward.iter().map(|link| &links[link.0].config);
+            let others = flow.others.iter().flat_map(|(there, _)| there);
+            let path = flow.forward.iter().chain(others);
+            let path = path.map(|link| &links[link.0].config);
             let mtu = path.filter_map(|link| link.mtu).min().unwrap_or(u32::MAX);
             flow.protocol = entry.transport.settle(mtu, |section, key| {
                 stated(self.root, entry.node, section, key)
             })?;
+            if let ProtocolSpec::Coded(spec) = &flow.protocol {
+                check_coded(spec, flow, links, |section, key| {
+                    stated(self.root, entry.node, section, key)
+                })?;
+            }
             let first = flow.forward.first().map(|link| &links[link.0]);
             entry.check_line_rate(self.root, &flow.protocol, first)?;
             flow.size = entry.size(replicas[flow.entry], &flow.protocol)?;
@@ -227,7 +238,7 @@ impl Entry<'_> {
         let payload = match protocol {
             ProtocolSpec::Tcp(tcp) => Some(u64::from(tcp.sender.mss)),
             ProtocolSpec::Udp(udp) => Some(u64::from(udp.packet.saturating_sub(UDP_HEADERS))),
-            ProtocolSpec::Dfcp(_) | ProtocolSpec::Published(_) => None,
+            ProtocolSpec::Dfcp(_) | ProtocolSpec::Published(_) | ProtocolSpec::Coded(_) => None,
         };
         let in_packets = |packets: u64| match payload {
             Some(payload) => Ok(Some(packets.saturating_mul(payload))),
@@ -252,7 +263,7 @@ fn control(protocol: &ProtocolSpec) -> Option<(&'static str, ControlSpec)> {
     match protocol {
         ProtocolSpec::Dfcp(spec) => Some(("dfcp", spec.control)),
         ProtocolSpec::Published(spec) => Some(("published", spec.control)),
-        ProtocolSpec::Tcp(_) | ProtocolSpec::Udp(_) => None,
+        ProtocolSpec::Tcp(_) | ProtocolSpec::Udp(_) | ProtocolSpec::Coded(_) => None,
     }
 }
 
@@ -402,15 +413,42 @@ impl Ends<'_> {
         ))
     }
 
+    /// The route there, the route back, and those of further paths.
+    fn routes(
+        &self,
+        settings: &FlowSettings,
+        transport: &Transport,
+        routes: &mut Routes<'_>,
+        ends: [NodeIndex; 2],
+    ) -> Result<(Route, Route, Vec<(Route, Route)>), Fault> {
+        let paths = match transport {
+            Transport::Coded(spec) => &spec.paths[..],
+            _ => &[],
+        };
+        let mut found = Vec::new();
+        for node in paths {
+            let via = std::slice::from_ref(node);
+            found.push(self.route(settings, via, routes, ends)?);
+        }
+        if paths.is_empty() {
+            found.push(self.route(settings, &settings.via, routes, ends)?);
+        } else if !settings.via.is_empty() {
+            let message = "`via`: a flow with `paths` goes through those: leave one of both out";
+            return Err(Fault::new(place(self.node, "via"), message));
+        }
+        let (forward, backward) = found.remove(0);
+        Ok((forward, backward, found))
+    }
+
     fn route(
         &self,
         settings: &FlowSettings,
+        via: &[String],
         routes: &mut Routes<'_>,
-        from: NodeIndex,
-        to: NodeIndex,
+        [from, to]: [NodeIndex; 2],
     ) -> Result<(Route, Route), Fault> {
         let mut stops = vec![from];
-        for name in &settings.via {
+        for name in via {
             stops.push(NodeIndex(self.find(name, "via")?));
         }
         stops.push(to);
@@ -455,6 +493,7 @@ fn transport(root: &Table, settings: &FlowSettings, node: &Node) -> Result<Trans
     let tcp = layered(TcpSettings::default(), root, node, "tcp")?;
     let dfcp = layered(DfcpSpec::default(), root, node, "dfcp")?;
     let ctcp = layered(CtcpParameters::default(), root, node, "ctcp")?;
+    let coded = layered(CodedSpec::default(), root, node, "coded")?;
     let published = layered(PublishedSpec::default(), root, node, "published")?;
     let udp = layered(UdpSettings::default(), root, node, "udp")?;
     if tcp.sender.rto_min.is_zero() || tcp.sender.rto_min > tcp.sender.rto_max {
@@ -475,6 +514,7 @@ fn transport(root: &Table, settings: &FlowSettings, node: &Node) -> Result<Trans
             profile: ProfileSpec::Ctcp(ctcp),
             ..dfcp
         }),
+        ProtocolName::Coded => Transport::Coded(coded),
         ProtocolName::Dfcp => Transport::Published(published),
         ProtocolName::UdpCbr | ProtocolName::UdpOnOff => {
             let UdpSettings {

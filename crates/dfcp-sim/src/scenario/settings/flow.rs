@@ -10,7 +10,8 @@ use crate::scenario::tree::{Fault, Node, Table, Value};
 use crate::scenario::units::{self, Quantity};
 
 /// Sections of transports; a flow may have overrides of them.
-pub(in crate::scenario) const TRANSPORTS: [&str; 5] = ["tcp", "dfcp", "ctcp", "published", "udp"];
+pub(in crate::scenario) const TRANSPORTS: [&str; 6] =
+    ["tcp", "dfcp", "ctcp", "coded", "published", "udp"];
 
 /// `[[flow]]`; its overrides of [`TRANSPORTS`] are read elsewhere.
 #[derive(Clone, Debug)]
@@ -41,6 +42,7 @@ pub(in crate::scenario) enum ProtocolName {
     TcpBbr,
     Auto,
     Ctcp,
+    Coded,
     Dfcp,
     UdpCbr,
     UdpOnOff,
@@ -57,6 +59,7 @@ impl ProtocolName {
             | Self::TcpBbr => "tcp",
             Self::Auto => "dfcp",
             Self::Ctcp => "ctcp",
+            Self::Coded => "coded",
             Self::Dfcp => "published",
             Self::UdpCbr | Self::UdpOnOff => "udp",
         }
@@ -87,6 +90,7 @@ impl Section for FlowSettings {
         let protocols = [
             ("auto", ProtocolName::Auto),
             ("ctcp", ProtocolName::Ctcp),
+            ("coded", ProtocolName::Coded),
             ("dfcp", ProtocolName::Dfcp),
             ("tcp-newreno", ProtocolName::TcpNewReno),
             ("tcp-cubic", ProtocolName::TcpCubic),
