@@ -14,8 +14,8 @@ use crate::engine::{
 };
 use crate::report::RunReport;
 use crate::scenario::{
-    ControlLaw, DfcpSpec, EndSpec, FlowSpec, LinkIndex, LinkSpec, ProfileSpec, ProtocolSpec, PublishedSpec,
-    Scenario,
+    ControlLaw, DfcpSpec, EndSpec, FlowSpec, LinkIndex, LinkSpec, ProfileSpec, ProtocolSpec,
+    PublishedSpec, Scenario,
 };
 
 mod measure;
@@ -162,7 +162,9 @@ fn traffic(flow: &FlowSpec) -> Traffic {
         ProtocolSpec::Coded(spec) => {
             let others = flow.others.iter();
             Traffic::Coded(Box::new(CodedConfig {
-                others: others.map(|(there, back)| (route(there), route(back))).collect(),
+                others: others
+                    .map(|(there, back)| (route(there), route(back)))
+                    .collect(),
                 ..spec.config()
             }))
         }

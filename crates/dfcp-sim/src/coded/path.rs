@@ -137,8 +137,7 @@ impl Path {
             return blocks;
         };
         let (at, total) = (packet.at, packet.total);
-        self.rtt
-            .update(now.saturating_since(at), Duration::ZERO);
+        self.rtt.update(now.saturating_since(at), Duration::ZERO);
         self.delivered_total += self.packet;
         let received = received.saturating_since(Instant::ZERO);
         let newest = AckPoint::new(received, at, total, self.delivered_total);

@@ -4,6 +4,7 @@ use super::*;
 use crate::engine::{FlowConfig, Network, Simulation, Traffic};
 use crate::link::{LinkConfig, LinkRate};
 use crate::packet::FlowId;
+use crate::queue::Limit;
 use dfcp_proto::Duration;
 
 const FLOW: FlowId = FlowId(0);
@@ -13,6 +14,8 @@ fn link(mbps: u64, delay_ms: u64, loss: f64) -> LinkConfig {
         rate: LinkRate::Constant(Rate::from_bps(mbps * 1_000_000)),
         delay: Duration::from_millis(delay_ms),
         loss: loss.into(),
+        framing: 0,
+        queue: Limit::Packets(50).into(),
         ..LinkConfig::default()
     }
 }

@@ -347,7 +347,7 @@ impl DfcpHost {
                 ecn,
                 priority: Priority::Data,
                 route: 0,
-            body: Body::Datagram(bytes),
+                body: Body::Datagram(bytes),
             });
         }
         if let Some(before) = coded {

@@ -322,7 +322,9 @@ impl Network {
                 Traffic::Coded(config) => &config.others[..],
                 _ => &[],
             };
-            let others = others.iter().flat_map(|(there, back)| there.iter().chain(back));
+            let others = others
+                .iter()
+                .flat_map(|(there, back)| there.iter().chain(back));
             for link in flow.forward.iter().chain(&flow.backward).chain(others) {
                 if link.0 as usize >= self.links.len() {
                     return Err(NetworkError::NoSuchLink {
@@ -346,7 +348,9 @@ impl Network {
             Traffic::Coded(config) if config.relaying == Relaying::Recode => &flow.forward[..],
             _ => &flow.forward[..flow.forward.len().min(1)],
         };
-        let before = paced.iter().filter_map(|link| self.links.get(link.0 as usize));
+        let before = paced
+            .iter()
+            .filter_map(|link| self.links.get(link.0 as usize));
         let changed = self.script.iter().filter_map(|(_, act)| match act {
             Act::SetLink(link, config) if paced.contains(link) => Some(&**config),
             _ => None,
@@ -468,7 +472,8 @@ impl Builder {
             first_link: 0,
         };
         for (at, relay) in chain.relays.into_iter().enumerate() {
-            self.relays.push(seat(relay, vec![ahead[at + 1], behind[at]]));
+            self.relays
+                .push(seat(relay, vec![ahead[at + 1], behind[at]]));
         }
         let (mut to_sink, mut to_source) = (vec![ahead[0]], vec![behind[hops - 1]]);
         if let Traffic::Coded(config) = &flow.traffic {

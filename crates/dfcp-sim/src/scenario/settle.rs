@@ -112,7 +112,10 @@ pub(super) fn check_coded(
         spec.control == CodedControl::LineRate,
     );
     if recodes && !flow.others.is_empty() {
-        return wrong("relay", "`relay`: nodes recode on one path only: leave `paths` out");
+        return wrong(
+            "relay",
+            "`relay`: nodes recode on one path only: leave `paths` out",
+        );
     }
     let link = |index: &LinkIndex| &links[index.0];
     let back = flow.backward.iter().rev().map(link);
@@ -128,7 +131,8 @@ pub(super) fn check_coded(
         return Ok(());
     }
     if !flow.others.is_empty() {
-        let message = "`control`: \"line rate\" is for a single path: leave it out, or write a rate";
+        let message =
+            "`control`: \"line rate\" is for a single path: leave it out, or write a rate";
         return wrong("control", message);
     }
     let paced = if recodes { flow.forward.len() } else { 1 };

@@ -3,7 +3,9 @@
 use dfcp_proto::profile::CtcpParameters;
 
 use crate::coded::{CodedControl, Relaying};
-use crate::scenario::fields::{BitRate, Bytes, Codec, Fields, ListOf, OneOf, OrWord, Section, Text};
+use crate::scenario::fields::{
+    BitRate, Bytes, Codec, Fields, ListOf, OneOf, OrWord, Section, Text,
+};
 use crate::scenario::model::CodedSpec;
 use crate::scenario::tree::{Fault, Node, Value};
 
