@@ -6,6 +6,7 @@
 #[path = "../../../../fuzz/src/lib.rs"]
 mod bodies;
 mod common;
+mod ctcp;
 mod fuzz_replay;
 mod handshake;
 mod hostile;

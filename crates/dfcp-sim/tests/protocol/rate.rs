@@ -9,7 +9,7 @@ const SEED: u64 = 77;
 const PAYLOAD: f64 = 1472.0 / 1500.0;
 
 /// A client that always has something to send and a server that takes it.
-struct Bulk {
+pub struct Bulk {
     pair: Pair,
     channel: ChannelId,
     delivered: u64,
@@ -18,7 +18,7 @@ struct Bulk {
 
 /// What a stretch of time looked like.
 #[derive(Debug, Default)]
-struct Seen {
+pub struct Seen {
     seconds: f64,
     delivered: f64,
     ip_bytes: f64,
@@ -30,7 +30,7 @@ struct Seen {
 
 impl Seen {
     /// Goodput in Mbit/s.
-    fn goodput(&self) -> f64 {
+    pub fn goodput(&self) -> f64 {
         self.delivered * 8e-6 / self.seconds
     }
 
@@ -59,7 +59,7 @@ impl Bulk {
         Self::from_pair(Pair::new(config))
     }
 
-    fn from_pair(mut pair: Pair) -> Self {
+    pub fn from_pair(mut pair: Pair) -> Self {
         assert!(pair.establish(8 * SECOND));
         let channel = pair
             .connection(Side::Client)
@@ -86,7 +86,7 @@ impl Bulk {
         pair.flush();
     }
 
-    fn set(&mut self, path: LinkConfig) {
+    pub fn set(&mut self, path: LinkConfig) {
         let now = self.pair.now;
         self.pair.links[1].set_config(
             now,
@@ -98,8 +98,13 @@ impl Bulk {
         self.pair.links[0].set_config(now, path);
     }
 
+    /// IP bytes sent so far.
+    pub fn sent(&self) -> u64 {
+        self.pair.hosts[0].ip_bytes
+    }
+
     /// Runs for `time`, looking at the queue every 2 ms and the sending rate over `window`.
-    fn run(&mut self, time: Duration, window: Duration) -> Seen {
+    pub fn run(&mut self, time: Duration, window: Duration) -> Seen {
         let mut seen = Seen::default();
         let start = self.pair.now;
         let dropped = self.pair.links[0].stats().drops.full;

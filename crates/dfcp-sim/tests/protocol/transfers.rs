@@ -4,8 +4,8 @@ use crate::common::{
     Flow, MS, SECOND, established, link, lossy, run_flows, scheme, transfer, with_profile,
 };
 use dfcp_proto::feedback::FeedbackKind;
-use dfcp_proto::rate::PathModel;
-use dfcp_proto::scheduler::{Deficit, Window};
+use dfcp_proto::rate::{PathModel, Tokens};
+use dfcp_proto::scheduler::{Deficit, Rounding, Window};
 use dfcp_proto::{ChannelKind, Profile, Rate, SchemeId};
 use dfcp_sim::{LinkConfig, Pair, PairConfig, Side};
 use std::net::SocketAddr;
@@ -106,6 +106,7 @@ fn every_code_and_every_rate_carry_an_object() {
             "fixed rate",
             Profile::auto().with_fixed_rate(Rate::from_bps(20_000_000)),
         ),
+        ("CTCP", Profile::ctcp()),
         (
             "ARQ at a fixed rate",
             scheme(SchemeId::Arq, 1).with_fixed_rate(Rate::from_bps(20_000_000)),
@@ -134,20 +135,24 @@ fn every_combination_of_parts_carries_an_object() {
         (SchemeId::Raptor, 200),
         (SchemeId::Rlnc, 64),
     ];
-    let rates: [Part; 3] = [
+    let rates: [Part; 4] = [
         ("path model", |p| p.with_rate(|| Box::new(PathModel::new()))),
         ("fixed", |p| p.with_fixed_rate(Rate::from_bps(20_000_000))),
         ("maximum", Profile::with_max_rate),
+        ("tokens", |p| p.with_rate(|| Box::new(Tokens::default()))),
     ];
-    let schedulers: [Part; 2] = [
+    let schedulers: [Part; 3] = [
         ("deficit", |p| {
             p.with_scheduler(|| Box::new(Deficit::default()))
+        }),
+        ("deficit without margin", |p| {
+            p.with_scheduler(|| Box::new(Deficit::without_margin(8, Rounding::Down)))
         }),
         ("window", |p| {
             p.with_scheduler(|| Box::new(Window::new(32, 0.05)))
         }),
     ];
-    let feedbacks = [FeedbackKind::Timed, FeedbackKind::BlockAcks];
+    let feedbacks = FeedbackKind::ALL;
     let path = LinkConfig {
         delay: MS(10),
         loss: 0.05.into(),

@@ -213,6 +213,10 @@ pub enum Theory {
     CostOfRedundancy,
     /// Goodput over loss of a code that wastes nothing but what is lost.
     GoodputOfLoss,
+    /// Efficiency over loss of TCP on the testbed of CTCP §6.2, √(1.5/p) packets a round trip.
+    PadhyeOfLoss,
+    /// Efficiency over loss of blocks of 32 with ⌊32/(1−p)⌋ packets each: CTCP eq. (7).
+    CodedOfLoss,
 }
 
 /// Numbers that a paper prints.

@@ -1,19 +1,21 @@
 //! `dfcp sim figures`: the figures and tables of papers, made again and checked.
 //!
-//! - [`catalogue`]: what is reproduced, as data, in `dfcp/*.toml`;
-//! - [`runs`]: the sweeps behind it, from `scenarios/figures/dfcp/*.toml`;
-//! - [`select`]: results become curves; [`theory`]: formulas beside them;
+//! - `papers`: whose figures, and where their texts are;
+//! - [`catalogue`]: what is reproduced, as data, in `PAPER/*.toml`;
+//! - [`runs`]: the sweeps behind it, from `scenarios/figures/PAPER/*.toml`;
+//! - [`select`]: results become curves; [`playback`]: a viewer behind them; [`theory`]: formulas
+//!   beside them;
 //! - [`check`]: what must hold of the curves;
 //! - [`page`]: data, figures, summary and page.
 //!
-//! DFCP-J is "Living with congestion: Digital Fountain based Communication Protocol" (2016),
-//! DFCP-TR "Design and Performance Evaluation of the Digital Fountain based Communication
-//! Protocol" (2012). Invariant: no number that a paper states is changed to make a check pass;
-//! what fails has a reason, or the command fails.
+//! Invariant: no number that a paper states is changed to make a check pass; what fails has a
+//! reason, or the command fails.
 
 mod catalogue;
 mod check;
 mod page;
+mod papers;
+mod playback;
 mod runs;
 mod select;
 #[cfg(test)]
@@ -27,6 +29,7 @@ use serde::{Deserialize, Serialize};
 
 use self::catalogue::{Catalogue, Item};
 use self::page::Done;
+use self::papers::Paper;
 use self::runs::{Results, Runner};
 use super::sweep::pool;
 use crate::command;
@@ -55,13 +58,6 @@ pub struct Args {
     jobs: Option<std::num::NonZeroUsize>,
 }
 
-/// Papers whose figures are known.
-#[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum Paper {
-    /// Both papers on DFCP
-    Dfcp,
-}
-
 /// How much is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -72,30 +68,6 @@ pub enum Size {
     Full,
 }
 
-/// Texts that belong to the program.
-macro_rules! texts {
-    ($directory:literal: $($name:literal),+ $(,)?) => {
-        &[$(($name, include_str!(concat!($directory, $name, ".toml")))),+]
-    };
-}
-
-/// Parts of the catalogue.
-const CATALOGUE: &[(&str, &str)] = texts!(
-    "dfcp/":
-    "scenarios", "journal-validation", "journal-goodput", "journal-buffers-times",
-    "journal-fairness", "report-one-flow", "report-two-flows", "reasons",
-);
-
-/// Scenario files.
-const SCENARIOS: &[(&str, &str)] = texts!(
-    "../../../../../scenarios/figures/dfcp/":
-    "buffer", "convergence", "fixed-redundancy", "ideal", "loss", "lot-loss", "lot-rtt",
-    "many-flows", "object-loss", "object-rtt", "object-rtt-loss", "occupancy",
-    "optimal-redundancy", "redundancy", "rtt", "rtt-loss", "scalability", "transients",
-    "two-equal-losses", "two-losses", "two-objects-equal-losses", "two-objects-losses",
-    "two-objects-rtts", "two-rtts", "waste", "waste-means", "window",
-);
-
 /// Runs the command.
 pub fn run(args: Args) -> ExitCode {
     match figures(&args) {
@@ -105,15 +77,15 @@ pub fn run(args: Args) -> ExitCode {
 }
 
 fn figures(args: &Args) -> Result<(), Failure> {
-    let Paper::Dfcp = args.paper;
-    let catalogue = Catalogue::read(CATALOGUE)?;
+    let book = args.paper.book();
+    let catalogue = Catalogue::read(book.catalogue)?;
     let items = chosen(&catalogue, &args.only)?;
     let directory = args.out.clone();
-    let directory = directory.unwrap_or_else(|| PathBuf::from("figures-dfcp"));
+    let directory = directory.unwrap_or_else(|| format!("figures-{}", book.name).into());
     let size = if args.full { Size::Full } else { Size::Quick };
     let cores = || std::thread::available_parallelism().map_or(1, Into::into);
     let runner = Runner {
-        scenarios: SCENARIOS,
+        scenarios: book.scenarios,
         size,
         directory: directory.join("sweeps").join(size.name()),
         jobs: args.jobs.map_or_else(cores, Into::into),
@@ -123,12 +95,7 @@ fn figures(args: &Args) -> Result<(), Failure> {
     for done in &done {
         done.write(&directory)?;
     }
-    page::write(
-        &directory,
-        "The figures and tables of DFCP, made again",
-        size,
-        &done,
-    )?;
+    page::write(&directory, &book, size, &done)?;
     conclude(&done)
 }
 

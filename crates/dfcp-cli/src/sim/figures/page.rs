@@ -9,6 +9,7 @@ use serde::Serialize;
 use super::Size;
 use super::catalogue::{Item, Show};
 use super::check::{Verdict, short};
+use super::papers::Book;
 use super::select::Curves;
 use crate::failure::Failure;
 use crate::sim::plot::{self, Data, Drawing, Sample};
@@ -256,7 +257,7 @@ fn markdown(curves: &Curves) -> String {
 }
 
 /// Writes `summary.json` and `README.md`.
-pub fn write(directory: &Path, title: &str, size: Size, done: &[Done<'_>]) -> Result<(), Failure> {
+pub fn write(directory: &Path, book: &Book, size: Size, done: &[Done<'_>]) -> Result<(), Failure> {
     let summary = Summary {
         dfcp_version: env!("CARGO_PKG_VERSION"),
         size,
@@ -266,23 +267,25 @@ pub fn write(directory: &Path, title: &str, size: Size, done: &[Done<'_>]) -> Re
         serde_json::to_writer_pretty(&mut *file, &summary)?;
         Ok(file.write_all(b"\n")?)
     })?;
-    let page = page(title, size, done);
+    let page = page(book, size, done);
     store::write_atomically(&directory.join("README.md"), |file| {
         Ok(file.write_all(page.as_bytes())?)
     })
 }
 
-fn page(title: &str, size: Size, done: &[Done<'_>]) -> String {
+fn page(book: &Book, size: Size, done: &[Done<'_>]) -> String {
     let (size, command) = match size {
         Size::Quick => ("a reduced grid and shorter runs", "--quick"),
         Size::Full => ("the papers' parameters", "--full"),
     };
     let passing = done.iter().filter(|done| done.passes()).count();
     let mut text = format!(
-        "# {title}\n\nMade by `dfcp sim figures dfcp {command}` of dfcp {}: {size}. {passing} of \
+        "# {}\n\nMade by `dfcp sim figures {} {command}` of dfcp {}: {size}. {passing} of \
          {} items pass all their checks. Each row below says what a paper states, what is \
          measured here, and how far the two may differ; what fails says why.\n\n\
          | item | | checks | |\n|---|---|---|---|\n",
+        book.title,
+        book.name,
         env!("CARGO_PKG_VERSION"),
         done.len()
     );

@@ -1,6 +1,7 @@
 //! From results to the curves of an item.
 
 use super::catalogue::{Change, Item, Source, Theory, UnitName};
+use super::playback::{self, VIDEO};
 use super::runs::Results;
 use super::theory;
 use crate::failure::{Failure, Kind};
@@ -115,7 +116,11 @@ fn rows(item: &Item, results: &Results, column: &str) -> Result<Rows, Failure> {
         Source::Links => &results.links,
         Source::Series => &results.series,
     };
-    let row = Row { table, item };
+    let row = Row {
+        table,
+        item,
+        series: &results.series,
+    };
     let mut found: Vec<(usize, String, Vec<Cell>)> = Vec::new();
     for cells in table.rows() {
         let is_wanted = |(name, values): (&String, &Vec<String>)| {
@@ -173,6 +178,8 @@ fn rows(item: &Item, results: &Results, column: &str) -> Result<Rows, Failure> {
 struct Row<'a> {
     table: &'a Table,
     item: &'a Item,
+    /// Time series of all runs.
+    series: &'a Table,
 }
 
 impl Row<'_> {
@@ -190,11 +197,34 @@ impl Row<'_> {
     fn figure(&self, cells: &[Cell], name: &str, curve: &str) -> Cell {
         match self.table.column(name) {
             Some(column) => cells[column].clone(),
+            None if ["playback_s", "underruns"].contains(&name) => self.playback(cells, name),
             None => {
                 let number = |name: &str| self.number(cells, name);
                 let efficiency = self.item.efficiency.get(curve).copied();
                 derived(name, number, efficiency).into()
             }
+        }
+    }
+}
+
+impl Row<'_> {
+    /// What the viewer of [`VIDEO`] saw of a flow.
+    fn playback(&self, cells: &[Cell], figure: &str) -> Cell {
+        let columns =
+            ["point", "name", "time_s", "goodput_bps"].map(|name| self.series.column(name));
+        let [Some(point), Some(name), Some(time), Some(goodput)] = columns else {
+            return Cell::Missing;
+        };
+        let (own, flow) = (self.cell(cells, "point"), self.cell(cells, "flow"));
+        let samples = self.series.rows().iter();
+        let samples = samples.filter(|row| row[point] == own && row[name] == flow);
+        let samples = samples.filter_map(|row| Some((row[time].number()?, row[goodput].number()?)));
+        let Some(seen) = playback::play(VIDEO, samples) else {
+            return Cell::Missing;
+        };
+        match figure {
+            "underruns" => i64::from(seen.underruns).into(),
+            _ => seen.time_s.into(),
         }
     }
 }
@@ -205,6 +235,7 @@ impl Row<'_> {
 ///   not run to its end, size over steady goodput, as in DFCP-J §7.3.
 /// - `occupancy`: mean queue over the buffer of the bottleneck.
 /// - `share_of_maximum`: goodput over what a single flow could have of the bottleneck.
+/// - `share_of_received`: goodput over what all packets received would have carried.
 pub fn derived(
     name: &str,
     number: impl Fn(&str) -> Option<f64>,
@@ -220,6 +251,9 @@ pub fn derived(
         "occupancy" => Some(number("queue_mean_packets")? / number("link.bottleneck.queue.limit")?),
         "share_of_maximum" => {
             Some(number("goodput_bps")? / (number("link.bottleneck.rate")? * efficiency?))
+        }
+        "share_of_received" => {
+            Some(number("goodput_bps")? / (number("throughput_bps")? * efficiency?))
         }
         _ => None,
     }
@@ -313,6 +347,8 @@ fn name(theory: Theory) -> &'static str {
         Theory::GoodputOfWholePackets => "eq. (2), whole packets",
         Theory::CostOfRedundancy => "ε/(1+ε)",
         Theory::GoodputOfLoss => "ideal code",
+        Theory::PadhyeOfLoss => "√(1.5/p)/RTT",
+        Theory::CodedOfLoss => "eq. (7)",
     }
 }
 

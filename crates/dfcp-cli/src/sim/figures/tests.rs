@@ -5,14 +5,16 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use clap::ValueEnum;
+
 use super::catalogue::Source;
 use super::*;
 use crate::sim::sweep::Study;
 use crate::sim::table::{Cell, Table};
 
-fn runner(size: Size, directory: &Path) -> Runner<'static> {
+fn runner(paper: Paper, size: Size, directory: &Path) -> Runner<'static> {
     Runner {
-        scenarios: SCENARIOS,
+        scenarios: paper.book().scenarios,
         size,
         directory: directory.join("sweeps"),
         jobs: 2,
@@ -20,9 +22,17 @@ fn runner(size: Size, directory: &Path) -> Runner<'static> {
     }
 }
 
+fn catalogue(paper: Paper) -> Catalogue {
+    Catalogue::read(paper.book().catalogue).unwrap()
+}
+
 /// Values of a swept parameter.
-fn values(runner: &Runner<'_>, scenario: &str, name: &str) -> BTreeSet<String> {
-    let catalogue = Catalogue::read(CATALOGUE).unwrap();
+fn values(
+    catalogue: &Catalogue,
+    runner: &Runner<'_>,
+    scenario: &str,
+    name: &str,
+) -> BTreeSet<String> {
     let study = runner.study(catalogue.scenario(scenario).unwrap()).unwrap();
     let place = study
         .provenance()
@@ -38,9 +48,10 @@ fn values(runner: &Runner<'_>, scenario: &str, name: &str) -> BTreeSet<String> {
 
 #[test]
 fn every_item_has_a_scenario_that_runs_and_an_expectation() {
-    let catalogue = Catalogue::read(CATALOGUE).unwrap();
-    for size in [Size::Quick, Size::Full] {
-        let runner = runner(size, Path::new("unused"));
+    let both = |paper| [(paper, Size::Quick), (paper, Size::Full)];
+    for (paper, size) in Paper::value_variants().iter().copied().flat_map(both) {
+        let catalogue = catalogue(paper);
+        let runner = runner(paper, size, Path::new("unused"));
         for entry in &catalogue.scenarios {
             let study = runner
                 .study(entry)
@@ -53,7 +64,7 @@ fn every_item_has_a_scenario_that_runs_and_an_expectation() {
                 "{}",
                 item.id
             );
-            let titles = values(&runner, &item.scenario, "title");
+            let titles = values(&catalogue, &runner, &item.scenario, "title");
             for curve in &item.curves {
                 assert!(
                     titles.contains(curve),
@@ -67,35 +78,35 @@ fn every_item_has_a_scenario_that_runs_and_an_expectation() {
 
 #[test]
 fn every_scenario_file_is_known_and_used() {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/figures/dfcp");
-    let files: BTreeSet<String> = std::fs::read_dir(folder)
-        .unwrap()
-        .map(|entry| {
-            entry
-                .unwrap()
-                .path()
-                .file_stem()
-                .unwrap()
-                .to_string_lossy()
-                .into_owned()
-        })
-        .collect();
-    let catalogue = Catalogue::read(CATALOGUE).unwrap();
-    let known: BTreeSet<String> = SCENARIOS
-        .iter()
-        .map(|(name, _)| (*name).to_owned())
-        .collect();
-    let named = catalogue.scenarios.iter().map(|entry| entry.name.clone());
-    let used = catalogue.items.iter().map(|item| item.scenario.clone());
-    assert_eq!(known, files);
-    assert_eq!(named.collect::<BTreeSet<_>>(), files);
-    assert_eq!(used.collect::<BTreeSet<_>>(), files);
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/figures");
+    for paper in Paper::value_variants() {
+        let book = paper.book();
+        let files = std::fs::read_dir(root.join(book.name))
+            .into_iter()
+            .flatten();
+        let stem = |entry: std::io::Result<std::fs::DirEntry>| {
+            let path = entry.unwrap().path();
+            path.file_stem().unwrap().to_string_lossy().into_owned()
+        };
+        let files: BTreeSet<String> = files.map(stem).collect();
+        let catalogue = catalogue(*paper);
+        let known: BTreeSet<String> = book
+            .scenarios
+            .iter()
+            .map(|(name, _)| (*name).to_owned())
+            .collect();
+        let named = catalogue.scenarios.iter().map(|entry| entry.name.clone());
+        let used = catalogue.items.iter().map(|item| item.scenario.clone());
+        assert_eq!(known, files);
+        assert_eq!(named.collect::<BTreeSet<_>>(), files);
+        assert_eq!(used.collect::<BTreeSet<_>>(), files);
+    }
 }
 
 /// The figures and tables of both papers that are measurements.
 #[test]
 fn no_figure_of_the_papers_is_missing() {
-    let catalogue = Catalogue::read(CATALOGUE).unwrap();
+    let catalogue = catalogue(Paper::Dfcp);
     let ids: BTreeSet<&str> = catalogue
         .items
         .iter()
@@ -116,10 +127,10 @@ fn no_figure_of_the_papers_is_missing() {
 #[test]
 fn items_are_made_checked_and_written() {
     let directory = tempfile::tempdir().unwrap();
-    let catalogue = Catalogue::read(CATALOGUE).unwrap();
+    let catalogue = catalogue(Paper::Dfcp);
     let only = ["fig-21a", "tr-12a", "tr-18a"].map(str::to_owned);
     let items = chosen(&catalogue, &only).unwrap();
-    let runner = runner(Size::Quick, directory.path());
+    let runner = runner(Paper::Dfcp, Size::Quick, directory.path());
     let done = make(&catalogue, &items, &runner).unwrap();
     for done in &done {
         assert!(done.passes(), "{:#?}", done.verdicts);
@@ -130,7 +141,7 @@ fn items_are_made_checked_and_written() {
         );
         done.write(directory.path()).unwrap();
     }
-    page::write(directory.path(), "A test", Size::Quick, &done).unwrap();
+    page::write(directory.path(), &Paper::Dfcp.book(), Size::Quick, &done).unwrap();
     let read = |name: &str| std::fs::read_to_string(directory.path().join(name)).unwrap();
     let summary: serde_json::Value = serde_json::from_str(&read("summary.json")).unwrap();
     assert_eq!(summary["size"], "quick");
