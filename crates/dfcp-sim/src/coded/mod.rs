@@ -4,7 +4,7 @@
 //! by CTCP's rules: each path has its own packet numbers, round trip, loss estimate p (Algorithm 1)
 //! and token pool (Algorithm 2); the block that gets the next symbol is the first one of which
 //! fewer are expected to arrive, over all paths together, than the receiver still needs
-//! (Algorithm 3). Which path a symbol took does not matter: the receiver counts degrees of freedom.
+//! (Algorithm 3), passing over blocks that faster paths complete before it arrives. Which path a symbol took does not matter: the receiver counts degrees of freedom.
 //!
 //! - *Several paths*: [`Outbound`](outbound::Outbound) has several [`Path`](path::Path)s.
 //! - *Recoding*: a relay is a receiver for the hop before it and a sender for the hop after it. It

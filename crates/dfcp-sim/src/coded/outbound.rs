@@ -32,6 +32,8 @@ pub(super) struct Outbound {
     paths: Vec<Path>,
     rounding: Rounding,
     numblks: u64,
+    /// Bytes of packets with K symbols.
+    block_bytes: u64,
     /// The first block that the next node needs more of.
     first: u64,
     /// It takes no block from here on yet.
@@ -55,6 +57,7 @@ impl Outbound {
             paths: (0..paths).map(|_| Path::new(config, now)).collect(),
             rounding: config.ctcp.rounding,
             numblks: config.numblks(),
+            block_bytes: u64::from(config.ctcp.block_symbols) * u64::from(config.packet),
             first: 0,
             limit: config.numblks(),
             blocks: VecDeque::new(),
@@ -163,7 +166,8 @@ impl Outbound {
         None
     }
 
-    /// The first block that needs one more symbol, were it to go over `path`.
+    /// The block that gets one more symbol, were it to go over `path`: the first that lacks one and
+    /// is not complete before that arrives.
     fn wanting(&mut self, path: usize, degrees: impl Fn(u64) -> u32) -> Option<u64> {
         let arrive: Vec<f64> = self.paths.iter().map(Path::arrive).collect();
         let slack = match self.rounding {
@@ -177,10 +181,24 @@ impl Outbound {
             f64::from(have) - f64::from(block.degrees) - expected > slack
         };
         let end = self.limit.min(self.first + self.numblks);
-        (self.first..end).find(|&number| {
+        let start = (self.first + self.lead(path)).min(end);
+        (start..end).chain(self.first..start).find(|&number| {
             let have = degrees(number);
             have > 0 && self.block(number).is_some_and(|block| lacks(block, have))
         })
+    }
+
+    /// Blocks that faster paths deliver before a packet over `path` arrives: it would come too late
+    /// for them, and they would wait for it.
+    fn lead(&self, path: usize) -> u64 {
+        let delay = self.paths[path].delay();
+        let earlier = |other: &Path| {
+            other
+                .bandwidth()
+                .bytes_in(delay.saturating_sub(other.delay()))
+        };
+        let bytes = self.paths.iter().map(earlier).fold(0, u64::saturating_add);
+        bytes / self.block_bytes
     }
 
     fn send(&mut self, now: Instant, path: usize, block: u64, k: u32) -> Option<Slot> {

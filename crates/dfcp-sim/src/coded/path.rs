@@ -3,7 +3,7 @@
 use super::{CodedConfig, IP_UDP};
 use dfcp_proto::packet::{LossEstimate, LossEstimator, Pacer, RttEstimator};
 use dfcp_proto::rate::{AckPoint, Feedback, RateController};
-use dfcp_proto::{Duration, Instant};
+use dfcp_proto::{Duration, Instant, Rate};
 use std::collections::VecDeque;
 
 /// A packet that nothing is known of.
@@ -74,6 +74,15 @@ impl Path {
 
     pub fn srtt(&self) -> Option<Duration> {
         self.rtt.is_measured().then(|| self.rtt.smoothed())
+    }
+
+    /// How long a packet takes there, queues included.
+    pub fn delay(&self) -> Duration {
+        self.rtt.smoothed() / 2
+    }
+
+    pub fn bandwidth(&self) -> Rate {
+        self.rate.bandwidth()
     }
 
     pub fn window(&self) -> u64 {

@@ -108,11 +108,12 @@ impl Agent for Source {
     }
 
     fn progress(&self) -> Progress {
-        let mut progress = Progress::default();
-        progress.repairs = self.out.repairs();
-        progress.srtt = self.out.srtt();
-        progress.window = Some(self.out.window());
-        progress
+        Progress {
+            repairs: self.out.repairs(),
+            srtt: self.out.srtt(),
+            window: Some(self.out.window()),
+            ..Progress::default()
+        }
     }
 
     fn pace(&self) -> Pace {

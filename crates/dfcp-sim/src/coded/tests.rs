@@ -110,11 +110,15 @@ fn a_chain_of_relays_loses_no_more_than_one_link() {
 }
 
 /// Paths of a rate in Mbit/s, a one-way delay in ms and a loss.
-fn over_paths(seed: u64, paths: &[(u64, u64, f64)], size: Option<u64>) -> Simulation {
-    let mut network = Network::new(seed);
+fn over_paths(paths: &[(u64, u64, f64)], buffer: u64) -> Simulation {
+    let mut network = Network::new(3);
     let mut routes = Vec::new();
     for (i, &(mbps, delay, loss)) in paths.iter().enumerate() {
-        let there = network.add_link(format!("there-{i}"), link(mbps, delay, loss));
+        let config = LinkConfig {
+            queue: Limit::packets(buffer).into(),
+            ..link(mbps, delay, loss)
+        };
+        let there = network.add_link(format!("there-{i}"), config);
         let back = network.add_link(format!("back-{i}"), link(mbps, delay, 0.0));
         routes.push((vec![there], vec![back]));
     }
@@ -124,12 +128,12 @@ fn over_paths(seed: u64, paths: &[(u64, u64, f64)], size: Option<u64>) -> Simula
         ..CodedConfig::default()
     };
     config.ctcp.open_blocks = 64;
-    network.add_flow(flow(forward, backward, size, config));
+    network.add_flow(flow(forward, backward, None, config));
     network.build().expect("it makes sense")
 }
 
-fn goodput(paths: &[(u64, u64, f64)]) -> f64 {
-    let mut simulation = over_paths(3, paths, None);
+fn goodput(paths: &[(u64, u64, f64)], buffer: u64) -> f64 {
+    let mut simulation = over_paths(paths, buffer);
     simulation.run_until(seconds(10));
     let before = simulation.counters(FLOW).delivered;
     simulation.run_until(seconds(30));
@@ -139,14 +143,17 @@ fn goodput(paths: &[(u64, u64, f64)]) -> f64 {
 #[test]
 fn paths_of_different_rate_delay_and_loss_add_up() {
     let paths = [(8, 10, 0.01), (4, 60, 0.05), (2, 5, 0.0)];
-    let alone: f64 = paths.iter().map(|&path| goodput(&[path])).sum();
-    let together = goodput(&paths);
     let share = f64::from(CodedConfig::default().symbol_size().expect("room")) / 1500.0;
     let rate = |&(mbps, _, loss): &(u64, u64, f64)| mbps as f64 * 1e6 * (1.0 - loss);
     let theory = paths.iter().map(rate).sum::<f64>() * share;
-    println!("seed 3: alone {alone}, together {together}, theory {theory}");
-    assert!(together > 0.95 * alone, "{together} of {alone}");
-    assert!((0.9 * theory..1.01 * theory).contains(&together));
+    // In the deeper buffer the slowest path takes more than a second.
+    for buffer in [20, 50, 200] {
+        let alone: f64 = paths.iter().map(|&path| goodput(&[path], buffer)).sum();
+        let together = goodput(&paths, buffer);
+        println!("seed 3, {buffer}: alone {alone}, together {together}, theory {theory}");
+        assert!(together > 0.95 * alone, "{together} of {alone}");
+        assert!((0.9 * theory..1.01 * theory).contains(&together));
+    }
 }
 
 #[test]

@@ -78,8 +78,8 @@ impl<'a> Flows<'a> {
             };
             for (replica, start) in starts.into_iter().enumerate() {
                 let (from, to) = ends.pick(&settings, replica, read.flows.len())?;
-                let (forward, backward, others) =
-                    ends.routes(&settings, &transport, &mut routes, [from, to])?;
+                let mut others = ends.routes(&settings, &transport, &mut routes, [from, to])?;
+                let (forward, backward) = others.remove(0);
                 let name = match settings.count {
                     1 => settings.name.clone(),
                     _ => format!("{}-{}", settings.name, replica + 1),
@@ -413,14 +413,14 @@ impl Ends<'_> {
         ))
     }
 
-    /// The route there, the route back, and those of further paths.
+    /// The routes there and back: one, or those of all paths.
     fn routes(
         &self,
         settings: &FlowSettings,
         transport: &Transport,
         routes: &mut Routes<'_>,
         ends: [NodeIndex; 2],
-    ) -> Result<(Route, Route, Vec<(Route, Route)>), Fault> {
+    ) -> Result<Vec<(Route, Route)>, Fault> {
         let paths = match transport {
             Transport::Coded(spec) => &spec.paths[..],
             _ => &[],
@@ -436,8 +436,7 @@ impl Ends<'_> {
             let message = "`via`: a flow with `paths` goes through those: leave one of both out";
             return Err(Fault::new(place(self.node, "via"), message));
         }
-        let (forward, backward) = found.remove(0);
-        Ok((forward, backward, found))
+        Ok(found)
     }
 
     fn route(
