@@ -281,8 +281,8 @@ fn a_relay_of_the_example_gains_what_theory_says() {
     let vector = (1500.0 - 48.0 - 32.0) / (1500.0 - 48.0);
     for (loss, p) in [("loss = 0.1", 0.1), ("loss = 0.3", 0.3)] {
         let gain = relay("recode", loss) / relay("forward", loss);
-        // 1 − p against (1 − p)².
-        assert_near(gain, vector / (1.0 - p), 0.03, loss);
+        // 1 − p against (1 − p)²; the more is lost end to end, the less exactly it is foreseen.
+        assert_near(gain, vector / (1.0 - p), 0.05, loss);
     }
 }
 

@@ -425,29 +425,31 @@ impl Ends<'_> {
             Transport::Coded(spec) => &spec.paths[..],
             _ => &[],
         };
-        let mut found = Vec::new();
-        for node in paths {
-            let via = std::slice::from_ref(node);
-            found.push(self.route(settings, via, routes, ends)?);
-        }
         if paths.is_empty() {
-            found.push(self.route(settings, &settings.via, routes, ends)?);
-        } else if !settings.via.is_empty() {
+            return Ok(vec![self.route(settings, routes, ends)?]);
+        }
+        if !settings.via.is_empty() {
             let message = "`via`: a flow with `paths` goes through those: leave one of both out";
             return Err(Fault::new(place(self.node, "via"), message));
         }
-        Ok(found)
+        let [from, to] = ends;
+        let path = |name: &String| {
+            let via = NodeIndex(self.find(name, "paths")?);
+            let both = routes.past(from, via, to).zip(routes.past(to, via, from));
+            both.filter(|_| via != from && via != to)
+                .ok_or_else(|| self.no_route(settings, ends))
+        };
+        paths.iter().map(path).collect()
     }
 
     fn route(
         &self,
         settings: &FlowSettings,
-        via: &[String],
         routes: &mut Routes<'_>,
         [from, to]: [NodeIndex; 2],
     ) -> Result<(Route, Route), Fault> {
         let mut stops = vec![from];
-        for name in via {
+        for name in &settings.via {
             stops.push(NodeIndex(self.find(name, "via")?));
         }
         stops.push(to);
@@ -455,18 +457,20 @@ impl Ends<'_> {
         stops.reverse();
         match (forward, routes.through(&stops)) {
             (Some(forward), Some(backward)) => Ok((forward, backward)),
-            _ => {
-                let [from, to] = [from, to].map(|node| &self.network.graph.nodes[node.0].name);
-                Err(Fault::new(
-                    place(self.node, "to"),
-                    format!(
-                        "flow `{}` has no route from `{from}` to `{to}`: add a [link.NAME] with \
-                         `between` that joins their parts of the network",
-                        settings.name
-                    ),
-                ))
-            }
+            _ => Err(self.no_route(settings, [from, to])),
         }
+    }
+
+    fn no_route(&self, settings: &FlowSettings, ends: [NodeIndex; 2]) -> Fault {
+        let [from, to] = ends.map(|node| &self.network.graph.nodes[node.0].name);
+        Fault::new(
+            place(self.node, "to"),
+            format!(
+                "flow `{}` has no route from `{from}` to `{to}`: add a [link.NAME] with \
+                 `between` that joins their parts of the network",
+                settings.name
+            ),
+        )
     }
 }
 
