@@ -10,12 +10,13 @@ pub mod published;
 pub mod raptor;
 pub mod rate;
 pub mod raw;
+pub mod rlnc;
 
 /// The body of a target.
 pub type Body = fn(&[u8]);
 
 /// A target by name, for the replay.
-pub const TARGETS: [(&str, Body); 9] = [
+pub const TARGETS: [(&str, Body); 10] = [
     ("packet", packet),
     ("frames", frames),
     ("params", params),
@@ -25,6 +26,7 @@ pub const TARGETS: [(&str, Body); 9] = [
     ("published", published::packets),
     ("raptor", raptor::decoder),
     ("rate", rate::feedback),
+    ("rlnc", rlnc::vectors),
 ];
 
 /// Takes fields off the front of the input; zeros when it is used up.
@@ -298,7 +300,8 @@ pub fn decoder(data: &[u8]) {
         SchemeId::Dense,
         SchemeId::RaptorQ,
         SchemeId::Raptor,
-    ][usize::from(mode >> 1 & 3)];
+        SchemeId::Rlnc,
+    ][usize::from(mode >> 1) % 5];
     let (k, size) = (u32::from(input.byte()) % 70, u16::from(input.byte()) % 40);
     let honest = mode & 1 == 1;
     let Ok(spec) = BlockSpec::new(k, size, u64::from(mode)) else {

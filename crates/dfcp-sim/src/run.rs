@@ -7,6 +7,7 @@ use dfcp_proto::published::{self, Carrier, Redundancy};
 use dfcp_proto::rate::MaxRate;
 use dfcp_proto::{Duration, Instant, Payload, Profile, TransportConfig};
 
+use crate::coded::CodedConfig;
 use crate::engine::{
     ControllerConfig, Delivery, DfcpConfig, DfcpPayload, FlowConfig, LinkId, Network, NetworkError,
     Observer, Pace, PublishedConfig, Simulation, Traffic,
@@ -73,9 +74,6 @@ pub fn build(scenario: &Scenario) -> Result<Simulation, NetworkError> {
         network.set_weights(id, classes.weights_at(link));
         links.push(id);
     }
-    let route = |indices: &[LinkIndex]| -> Vec<LinkId> {
-        indices.iter().map(|i| LinkId(i.0 as u32)).collect()
-    };
     for flow in &scenario.flows {
         network.add_flow(FlowConfig {
             name: flow.name.clone(),
@@ -151,6 +149,10 @@ fn integer_weights(weights: &[f64]) -> Vec<u32> {
     scaled(f64::from(n)).map(|w| w.round() as u32).collect()
 }
 
+fn route(links: &[LinkIndex]) -> Vec<LinkId> {
+    links.iter().map(|i| LinkId(i.0 as u32)).collect()
+}
+
 fn traffic(flow: &FlowSpec) -> Traffic {
     match &flow.protocol {
         ProtocolSpec::Tcp(tcp) => Traffic::Tcp(tcp.clone()),
@@ -160,6 +162,15 @@ fn traffic(flow: &FlowSpec) -> Traffic {
             ..dfcp(spec)
         })),
         ProtocolSpec::Published(spec) => Traffic::Published(Box::new(published(spec))),
+        ProtocolSpec::Coded(spec) => {
+            let others = flow.others.iter();
+            Traffic::Coded(Box::new(CodedConfig {
+                others: others
+                    .map(|(there, back)| (route(there), route(back)))
+                    .collect(),
+                ..spec.config()
+            }))
+        }
     }
 }
 

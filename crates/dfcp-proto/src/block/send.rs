@@ -109,7 +109,11 @@ impl SendBlock {
     }
 
     fn any_symbol_is_enough(&self) -> bool {
-        self.encoder.spec().k() == 1 && matches!(self.scheme, SchemeId::Arq | SchemeId::Dense)
+        let scheme = matches!(
+            self.scheme,
+            SchemeId::Arq | SchemeId::Dense | SchemeId::Rlnc
+        );
+        self.encoder.spec().k() == 1 && scheme
     }
 }
 

@@ -67,6 +67,8 @@ pub struct Outgoing {
     pub ecn: Ecn,
     /// Whether queues that tell them apart let it pass first.
     pub priority: Priority,
+    /// Which of its routes it takes; most agents have only the first.
+    pub route: u8,
     /// What it carries.
     pub body: Body,
 }

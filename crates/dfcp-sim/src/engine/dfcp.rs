@@ -372,6 +372,7 @@ impl DfcpHost {
                 size: (datagram.len() + transmit.elided) as u32 + IP_UDP_HEADER,
                 ecn,
                 priority: Priority::Data,
+                route: 0,
                 body: Body::Datagram(bytes),
             });
         }

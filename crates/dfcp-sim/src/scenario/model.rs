@@ -14,6 +14,7 @@ use dfcp_proto::published::{
 };
 use dfcp_proto::{Duration, Instant, Rate, Reliability, SchemeId};
 
+use crate::coded::{CodedControl, Relaying};
 use crate::engine::{DfcpPayload, ReadingRates, TcpConfig, UdpConfig, UdpPattern};
 use crate::link::LinkConfig;
 use crate::random::Seed;
@@ -124,6 +125,8 @@ pub struct FlowSpec {
     pub forward: Vec<LinkIndex>,
     /// Links back, in order.
     pub backward: Vec<LinkIndex>,
+    /// Further routes, there and back, of a flow over several paths.
+    pub others: Vec<(Vec<LinkIndex>, Vec<LinkIndex>)>,
     /// When it starts.
     pub start: Instant,
     /// When it stops sending whatever is left; `None` for the end of the run.
@@ -143,6 +146,8 @@ pub enum ProtocolSpec {
     Dfcp(DfcpSpec),
     /// DFCP as published.
     Published(PublishedSpec),
+    /// Network coding over relays or several paths.
+    Coded(CodedSpec),
     /// UDP cross traffic.
     Udp(UdpConfig),
 }
@@ -225,6 +230,21 @@ impl PublishedSpec {
     }
 }
 
+/// Network coding over relays or several paths ([`crate::coded`]).
+#[derive(Clone, Debug, PartialEq)]
+pub struct CodedSpec {
+    /// Blocks, loss estimate and tokens.
+    pub ctcp: CtcpParameters,
+    /// What nodes of the route do.
+    pub relay: Relaying,
+    /// Nodes through each of which a path goes; none for the route of the flow.
+    pub paths: Vec<String>,
+    /// What the rate on each path follows.
+    pub control: CodedControl,
+    /// Largest IP packet, bytes; `None` until the paths are known.
+    pub mtu: Option<u16>,
+}
+
 /// A profile of the protocol core.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ProfileSpec {
@@ -265,6 +285,7 @@ impl ProtocolSpec {
                 ProfileSpec::Tfrc(_) => "tfrc",
             },
             Self::Published(_) => "dfcp",
+            Self::Coded(_) => "coded",
             Self::Udp(udp) => match udp.pattern {
                 UdpPattern::Constant => "udp-cbr",
                 // No file asks for it.

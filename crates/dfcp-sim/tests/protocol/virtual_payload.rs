@@ -162,6 +162,7 @@ fn every_datagram_leaves_at_the_same_time_with_the_same_size() {
         Profile::auto(),
         scheme(SchemeId::Dense, 7),
         scheme(SchemeId::Arq, 1),
+        scheme(SchemeId::Rlnc, 9),
         scheme(SchemeId::Raptor, 50),
     ];
     for (seed, link) in (900..).zip(&links) {

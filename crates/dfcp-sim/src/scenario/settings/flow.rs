@@ -11,8 +11,15 @@ use crate::scenario::tree::{Fault, Node, Table, Value};
 use crate::scenario::units::{self, Quantity};
 
 /// Sections of transports; a flow may have overrides of them.
-pub(in crate::scenario) const TRANSPORTS: [&str; 6] =
-    ["tcp", "dfcp", "ctcp", "chameleon", "published", "udp"];
+pub(in crate::scenario) const TRANSPORTS: [&str; 7] = [
+    "tcp",
+    "dfcp",
+    "ctcp",
+    "chameleon",
+    "coded",
+    "published",
+    "udp",
+];
 
 /// `[[flow]]`; its overrides of [`TRANSPORTS`] are read elsewhere.
 #[derive(Clone, Debug)]
@@ -46,6 +53,7 @@ pub(in crate::scenario) enum ProtocolName {
     Ctcp,
     Chameleon,
     Tfrc,
+    Coded,
     Dfcp,
     UdpCbr,
     UdpOnOff,
@@ -63,6 +71,7 @@ impl ProtocolName {
             Self::Auto => "dfcp",
             Self::Ctcp => "ctcp",
             Self::Chameleon | Self::Tfrc => "chameleon",
+            Self::Coded => "coded",
             Self::Dfcp => "published",
             Self::UdpCbr | Self::UdpOnOff => "udp",
         }
@@ -96,6 +105,7 @@ impl Section for FlowSettings {
             ("ctcp", ProtocolName::Ctcp),
             ("chameleon", ProtocolName::Chameleon),
             ("tfrc", ProtocolName::Tfrc),
+            ("coded", ProtocolName::Coded),
             ("dfcp", ProtocolName::Dfcp),
             ("tcp-newreno", ProtocolName::TcpNewReno),
             ("tcp-cubic", ProtocolName::TcpCubic),

@@ -202,6 +202,7 @@ impl Section for DfcpSpec {
             ("dense", Some(SchemeId::Dense)),
             ("raptorq", Some(SchemeId::RaptorQ)),
             ("raptor", Some(SchemeId::Raptor)),
+            ("rlnc", Some(SchemeId::Rlnc)),
         ];
         let payloads = [
             ("virtual", DfcpPayload::Virtual),
