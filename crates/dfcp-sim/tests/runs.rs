@@ -261,27 +261,33 @@ fn no_packet_is_lost_without_a_cause() {
 
 #[test]
 fn a_flow_that_gives_data_up_reports_what_arrived_and_what_is_missing() {
-    for (payload, reliability, missing) in [
-        ("virtual", "\"unreliable\"", 0.1),
-        ("real", "\"unreliable\"", 0.1),
-        ("virtual", "{ retransmissions = 1 }", 0.01),
+    for (protocol, payload, reliability, missing) in [
+        ("auto", "virtual", "\"unreliable\"", 0.1),
+        ("auto", "real", "\"unreliable\"", 0.1),
+        ("auto", "virtual", "{ retransmissions = 1 }", 0.01),
+        ("chameleon", "real", "\"unreliable\"", 0.1),
     ] {
+        let size = if protocol == "auto" {
+            8_000_000
+        } else {
+            500_000
+        };
         let flows = format!(
             r#"
 [[flow]]
 name = "live"
-protocol = "auto"
+protocol = "{protocol}"
 from = "a"
 to = "b"
-size = "8 MB"
+size = "{size} B"
 dfcp = {{ code = "arq", reliability = {reliability}, payload = "{payload}" }}
 "#
         );
         let report = run_text(&one_link("loss = 0.1", &flows));
         let live = flow(&report, "live");
-        assert_eq!(live.bytes + live.bytes_missing, 8_000_000);
+        assert_eq!(live.bytes + live.bytes_missing, size);
         assert!(live.finished && live.fct_s.is_some());
-        let share = live.bytes_missing as f64 / 8e6;
+        let share = live.bytes_missing as f64 / size as f64;
         assert_near(share, missing, 0.4, reliability);
     }
 }

@@ -302,7 +302,8 @@ impl DfcpHost {
             let taken = match channel.kind() {
                 ChannelKind::Object => take_block(connection, self.now, channel, self.payload),
                 ChannelKind::Stream => {
-                    let part = (self.progress.delivered, most as usize);
+                    let position = self.progress.delivered + self.progress.missing;
+                    let part = (position, most as usize);
                     take_bytes(connection, self.now, channel, self.payload, part)
                 }
             };
@@ -310,9 +311,12 @@ impl DfcpHost {
             self.reader.took(taken.len);
             self.progress.delivered += taken.len;
             self.progress.wrong_bytes += taken.wrong;
+            self.progress.missing += taken.missing;
+            if taken.ended {
+                self.progress.finished.get_or_insert(self.now);
+                break;
+            }
         }
-        while connection.take_gap(channel).is_some() {}
-        self.progress.missing = connection.missing(channel);
         let settled = self.progress.delivered + self.progress.missing;
         let complete = connection.final_size(channel) == Some(settled);
         if complete && self.progress.finished.is_none() {
