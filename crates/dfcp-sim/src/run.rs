@@ -188,6 +188,12 @@ fn dfcp(spec: &DfcpSpec) -> DfcpConfig {
     if control.law != ControlLaw::Profile {
         profile = profile.with_rate(move || control.controller().unwrap_or(Box::new(MaxRate)));
     }
+    if let Some(scheduler) = spec.scheduler {
+        profile = scheduler.on(profile);
+    }
+    if let Some(feedback) = spec.feedback {
+        profile = profile.with_feedback(feedback);
+    }
     let block_symbols = profile.block_symbols;
     let transport = TransportConfig::default()
         .profile(profile)

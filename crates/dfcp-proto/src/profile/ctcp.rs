@@ -63,7 +63,7 @@ impl Profile {
         Self::ctcp_with(CtcpParameters::default())
     }
 
-    /// CTCP: dense GF(256) blocks, tokens, the deficit rule without a margin, every packet
+    /// CTCP: RLNC over GF(256), tokens, the deficit rule without a margin, every packet
     /// acknowledged at once and lost as soon as a later one is acknowledged.
     pub fn ctcp_with(parameters: CtcpParameters) -> Self {
         let CtcpParameters {
@@ -74,7 +74,7 @@ impl Profile {
         } = parameters;
         Self {
             name: "ctcp",
-            scheme: SchemeId::Dense,
+            scheme: SchemeId::Rlnc,
             block_symbols: parameters.block_symbols.max(1),
             max_symbol: usize::from(u16::MAX),
             rate: Arc::new(move || Box::new(Tokens::new(tokens))),

@@ -8,6 +8,7 @@
 
 use std::collections::BTreeMap;
 
+use dfcp_proto::feedback::FeedbackKind;
 use dfcp_proto::profile::{ChameleonParameters, CtcpParameters};
 use dfcp_proto::published::{
     Acknowledge, Codec, Completion, Config, Degrees, LastPacket, Moment, RaptorParameters, Sending,
@@ -19,6 +20,7 @@ use crate::engine::{DfcpPayload, ReadingRates, TcpConfig, UdpConfig, UdpPattern}
 use crate::link::LinkConfig;
 use crate::random::Seed;
 use crate::scenario::control::ControlSpec;
+use crate::scenario::parts::SchedulerLaw;
 use crate::tcp::Congestion;
 
 /// Settings of the whole run.
@@ -163,6 +165,10 @@ pub struct DfcpSpec {
     pub block_symbols: Option<u32>,
     /// The rate controller in place of the profile's.
     pub control: ControlSpec,
+    /// The block scheduler in place of the profile's.
+    pub scheduler: Option<SchedulerLaw>,
+    /// The feedback in place of the profile's.
+    pub feedback: Option<FeedbackKind>,
     /// What the sender may give up.
     pub reliability: Reliability,
     /// Whether payload bytes exist.

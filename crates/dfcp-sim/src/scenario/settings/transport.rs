@@ -9,6 +9,7 @@ use crate::scenario::fields::{
     Time, fault,
 };
 use crate::scenario::model::*;
+use crate::scenario::parts::{FEEDBACK, SCHEDULERS};
 use crate::scenario::tree::{Fault, Node, Value};
 use crate::tcp::{
     Congestion, CubicConfig, CubicVariant, DelayedAck, Sizes, TcpReceiverConfig, TcpSenderConfig,
@@ -184,6 +185,8 @@ impl Default for DfcpSpec {
             code: None,
             block_symbols: None,
             control: ControlSpec::default(),
+            scheduler: None,
+            feedback: None,
             reliability: Reliability::Reliable,
             payload: DfcpPayload::Virtual,
             mtu: 1500,
@@ -212,6 +215,8 @@ impl Section for DfcpSpec {
         let symbols = OrWord("profile", Count(1, 56_403));
         f.item("block_symbols", &mut self.block_symbols, symbols);
         self.control.fields(f);
+        f.item("scheduler", &mut self.scheduler, OneOf(&SCHEDULERS));
+        f.item("feedback", &mut self.feedback, OneOf(&FEEDBACK));
         f.item("reliability", &mut self.reliability, ReliabilityLaw);
         f.item("payload", &mut self.payload, OneOf(&payloads));
         f.item("mtu", &mut self.mtu, Bytes(1280, 9000));
