@@ -161,10 +161,9 @@ pub fn datagrams(data: &[u8]) {
         .open(ChannelKind::Object)
         .expect("a channel");
     let payload = [0x5a; 20_000];
-    assert_eq!(
-        pair.connection(Side::Client).write(id, &payload),
-        Ok(payload.len())
-    );
+    let now = pair.now;
+    let client = pair.connection(Side::Client);
+    assert_eq!(client.write(now, id, &payload), Ok(payload.len()));
     pair.connection(Side::Client)
         .finish_channel(id)
         .expect("open");
@@ -235,7 +234,9 @@ pub fn sealed_frames(data: &[u8]) {
     let mut raw = raw::RawClient::connect();
     for kind in [ChannelKind::Stream, ChannelKind::Object] {
         if let Some(id) = raw.connection().open(kind) {
-            raw.connection().write(id, &[7; 30_000]).expect("open");
+            let now = raw.now;
+            let connection = raw.connection();
+            connection.write(now, id, &[7; 30_000]).expect("open");
         }
     }
     for _ in 0..48 {
@@ -278,6 +279,9 @@ fn read_everything(raw: &mut raw::RawClient, now: Instant, op: u8) {
             let _ = connection.read(now, id, &mut buffer);
             while let Ok(Some((_, bytes))) = connection.take_block(now, id) {
                 connection.recycle(id, bytes);
+            }
+            if op & 0x08 != 0 {
+                while connection.take_gap(id).is_some() {}
             }
         }
     }

@@ -9,8 +9,8 @@ use dfcp_proto::{Duration, Instant, Payload, Profile, TransportConfig};
 
 use crate::coded::CodedConfig;
 use crate::engine::{
-    ControllerConfig, DfcpConfig, DfcpPayload, FlowConfig, LinkId, Network, NetworkError, Observer,
-    Pace, PublishedConfig, Simulation, Traffic,
+    ControllerConfig, Delivery, DfcpConfig, DfcpPayload, FlowConfig, LinkId, Network, NetworkError,
+    Observer, Pace, PublishedConfig, Simulation, Traffic,
 };
 use crate::report::RunReport;
 use crate::scenario::{
@@ -157,7 +157,10 @@ fn traffic(flow: &FlowSpec) -> Traffic {
     match &flow.protocol {
         ProtocolSpec::Tcp(tcp) => Traffic::Tcp(tcp.clone()),
         ProtocolSpec::Udp(udp) => Traffic::Udp(udp.clone()),
-        ProtocolSpec::Dfcp(spec) => Traffic::Dfcp(Box::new(dfcp(spec))),
+        ProtocolSpec::Dfcp(spec) => Traffic::Dfcp(Box::new(DfcpConfig {
+            reading: flow.reading.clone(),
+            ..dfcp(spec)
+        })),
         ProtocolSpec::Published(spec) => Traffic::Published(Box::new(published(spec))),
         ProtocolSpec::Coded(spec) => {
             let others = flow.others.iter();
@@ -175,6 +178,9 @@ fn dfcp(spec: &DfcpSpec) -> DfcpConfig {
     let mut profile = match spec.profile {
         ProfileSpec::Auto => Profile::auto(),
         ProfileSpec::Ctcp(parameters) => Profile::ctcp_with(parameters),
+        ProfileSpec::Chameleon(spec) | ProfileSpec::Tfrc(spec) => {
+            Profile::chameleon_with(spec.parameters)
+        }
     };
     let scheme = spec.code.unwrap_or(profile.scheme);
     profile = profile.with_scheme(scheme, spec.block_symbols.unwrap_or(0));
@@ -185,9 +191,18 @@ fn dfcp(spec: &DfcpSpec) -> DfcpConfig {
     let block_symbols = profile.block_symbols;
     let transport = TransportConfig::default()
         .profile(profile)
+        .reliability(spec.reliability)
         .mtu(spec.mtu)
         .receive_budget(spec.receive_budget)
         .send_buffer(spec.send_buffer);
+    let (delivery, window) = match spec.profile {
+        ProfileSpec::Chameleon(c) | ProfileSpec::Tfrc(c) => (Delivery::InOrder, Some(c.window)),
+        _ => (Delivery::AnyOrder, None),
+    };
+    let transport = match window {
+        Some(packets) => transport.receive_packets(packets),
+        None => transport,
+    };
     DfcpConfig {
         client: transport.clone(),
         server: transport,
@@ -195,6 +210,8 @@ fn dfcp(spec: &DfcpSpec) -> DfcpConfig {
         payload: spec.payload,
         coding_rate: spec.coding_rate,
         pace: pace(spec.control.law),
+        delivery,
+        reading: Vec::new(),
     }
 }
 

@@ -298,3 +298,30 @@ fn the_paths_of_the_example_add_up() {
     let together = goodput(all);
     assert!(together > 0.95 * sum, "{together} of {sum}");
 }
+
+#[test]
+fn a_flow_that_gives_data_up_reports_what_arrived_and_what_is_missing() {
+    for (payload, reliability, missing) in [
+        ("virtual", "\"unreliable\"", 0.1),
+        ("real", "\"unreliable\"", 0.1),
+        ("virtual", "{ retransmissions = 1 }", 0.01),
+    ] {
+        let flows = format!(
+            r#"
+[[flow]]
+name = "live"
+protocol = "auto"
+from = "a"
+to = "b"
+size = "8 MB"
+dfcp = {{ code = "arq", reliability = {reliability}, payload = "{payload}" }}
+"#
+        );
+        let report = run_text(&one_link("loss = 0.1", &flows));
+        let live = flow(&report, "live");
+        assert_eq!(live.bytes + live.bytes_missing, 8_000_000);
+        assert!(live.finished && live.fct_s.is_some());
+        let share = live.bytes_missing as f64 / 8e6;
+        assert_near(share, missing, 0.4, reliability);
+    }
+}

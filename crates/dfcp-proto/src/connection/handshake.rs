@@ -127,6 +127,7 @@ pub(crate) fn local_params(
         idle_timeout_ms: config.idle_timeout.as_millis() as u64,
         schemes: SCHEMES | payload,
         feedback: config.profile.feedback as u64,
+        receive_packets: config.receive_packets.into(),
     }
 }
 

@@ -24,6 +24,7 @@ mod dfcp;
 mod network;
 mod packet;
 mod published;
+mod reader;
 mod schedule;
 mod script;
 mod tcp;
@@ -33,11 +34,12 @@ mod udp;
 
 pub use agent::{Agent, Arrival, Buffers, Outgoing, Pace, Progress};
 pub use controller::{Claim, ControllerConfig, max_min};
-pub use dfcp::{DfcpConfig, DfcpPayload};
+pub use dfcp::{Delivery, DfcpConfig, DfcpPayload};
 pub(crate) use network::Chain;
 pub use network::{FlowConfig, FlowInfo, LinkId, Network, NetworkError, Traffic};
 pub use packet::{Body, NetPacket};
 pub use published::PublishedConfig;
+pub use reader::ReadingRates;
 pub use tcp::TcpConfig;
 pub use udp::{Lengths, UdpConfig, UdpPattern};
 

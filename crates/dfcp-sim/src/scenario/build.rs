@@ -15,7 +15,7 @@ use super::settings::{
 use super::tree::{Entry, Fault, Node, Place, Table, Value};
 use super::{SCHEMA, Scenario, units};
 
-const SECTIONS: [&str; 15] = [
+const SECTIONS: [&str; 16] = [
     "schema",
     "title",
     "run",
@@ -25,6 +25,7 @@ const SECTIONS: [&str; 15] = [
     "dfcp",
     "ctcp",
     "coded",
+    "chameleon",
     "published",
     "udp",
     "flow",
@@ -285,6 +286,8 @@ pub(super) fn canonical(document: &Document) -> Result<Table, Fault> {
     out.put("ctcp", Value::Table(ctcp.write()));
     let coded = section(root, "coded", CodedSpec::default())?;
     out.put("coded", Value::Table(coded.write()));
+    let chameleon = section(root, "chameleon", ChameleonSpec::default())?;
+    out.put("chameleon", Value::Table(chameleon.write()));
     let published = section(root, "published", PublishedSpec::default())?;
     out.put("published", Value::Table(published.write()));
     let udp = section(root, "udp", UdpSettings::default())?;

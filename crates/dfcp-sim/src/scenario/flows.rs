@@ -98,6 +98,7 @@ impl<'a> Flows<'a> {
                     start,
                     stop: settings.stop,
                     size: None,
+                    reading: settings.reading.clone(),
                 });
             }
             read.entries.push(Entry {
@@ -186,6 +187,7 @@ impl<'a> Flows<'a> {
             }
             let first = flow.forward.first().map(|link| &links[link.0]);
             entry.check_line_rate(self.root, &flow.protocol, first)?;
+            entry.check_reader(&flow.protocol)?;
             flow.size = entry.size(replicas[flow.entry], &flow.protocol)?;
             if let (ProtocolSpec::Tcp(tcp), Some(size)) = (&flow.protocol, flow.size)
                 && size.div_ceil(u64::from(tcp.sender.mss)) >= u64::from(u32::MAX)
@@ -229,6 +231,19 @@ impl Entry<'_> {
         }
     }
 
+    /// Who reads slowly must be one whose receiver is simulated as an application.
+    fn check_reader(&self, protocol: &ProtocolSpec) -> Result<(), Fault> {
+        if self.settings.reading.is_empty() || matches!(protocol, ProtocolSpec::Dfcp(_)) {
+            return Ok(());
+        }
+        let message = format!(
+            "`read_rate`: the receivers of {} take everything at once; auto, ctcp, chameleon and \
+             tfrc have readers",
+            protocol.name()
+        );
+        Err(Fault::new(self.place("read_rate"), message))
+    }
+
     fn place(&self, key: &str) -> Place {
         place(self.node, key)
     }
@@ -238,7 +253,13 @@ impl Entry<'_> {
         let payload = match protocol {
             ProtocolSpec::Tcp(tcp) => Some(u64::from(tcp.sender.mss)),
             ProtocolSpec::Udp(udp) => Some(u64::from(udp.packet.saturating_sub(UDP_HEADERS))),
-            ProtocolSpec::Dfcp(_) | ProtocolSpec::Published(_) | ProtocolSpec::Coded(_) => None,
+            ProtocolSpec::Dfcp(spec) => match spec.profile {
+                ProfileSpec::Chameleon(c) | ProfileSpec::Tfrc(c) => {
+                    Some(u64::from(c.parameters.packet))
+                }
+                ProfileSpec::Auto | ProfileSpec::Ctcp(_) => None,
+            },
+            ProtocolSpec::Published(_) | ProtocolSpec::Coded(_) => None,
         };
         let in_packets = |packets: u64| match payload {
             Some(payload) => Ok(Some(packets.saturating_mul(payload))),
@@ -497,6 +518,7 @@ fn transport(root: &Table, settings: &FlowSettings, node: &Node) -> Result<Trans
     let dfcp = layered(DfcpSpec::default(), root, node, "dfcp")?;
     let ctcp = layered(CtcpParameters::default(), root, node, "ctcp")?;
     let coded = layered(CodedSpec::default(), root, node, "coded")?;
+    let chameleon = layered(ChameleonSpec::default(), root, node, "chameleon")?;
     let published = layered(PublishedSpec::default(), root, node, "published")?;
     let udp = layered(UdpSettings::default(), root, node, "udp")?;
     if tcp.sender.rto_min.is_zero() || tcp.sender.rto_min > tcp.sender.rto_max {
@@ -518,6 +540,14 @@ fn transport(root: &Table, settings: &FlowSettings, node: &Node) -> Result<Trans
             ..dfcp
         }),
         ProtocolName::Coded => Transport::Coded(coded),
+        ProtocolName::Chameleon => Transport::Dfcp(DfcpSpec {
+            profile: ProfileSpec::Chameleon(chameleon),
+            ..dfcp
+        }),
+        ProtocolName::Tfrc => Transport::Dfcp(DfcpSpec {
+            profile: ProfileSpec::Tfrc(chameleon.tfrc()),
+            ..dfcp
+        }),
         ProtocolName::Dfcp => Transport::Published(published),
         ProtocolName::UdpCbr | ProtocolName::UdpOnOff => {
             let UdpSettings {

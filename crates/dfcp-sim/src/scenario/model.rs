@@ -8,14 +8,14 @@
 
 use std::collections::BTreeMap;
 
-use dfcp_proto::profile::CtcpParameters;
+use dfcp_proto::profile::{ChameleonParameters, CtcpParameters};
 use dfcp_proto::published::{
     Acknowledge, Codec, Completion, Config, Degrees, LastPacket, Moment, RaptorParameters, Sending,
 };
-use dfcp_proto::{Duration, Instant, Rate, SchemeId};
+use dfcp_proto::{Duration, Instant, Rate, Reliability, SchemeId};
 
 use crate::coded::{CodedControl, Relaying};
-use crate::engine::{DfcpPayload, TcpConfig, UdpConfig, UdpPattern};
+use crate::engine::{DfcpPayload, ReadingRates, TcpConfig, UdpConfig, UdpPattern};
 use crate::link::LinkConfig;
 use crate::random::Seed;
 use crate::scenario::control::ControlSpec;
@@ -133,6 +133,8 @@ pub struct FlowSpec {
     pub stop: Option<Instant>,
     /// Useful bytes to send; `None` for as many as time allows.
     pub size: Option<u64>,
+    /// How fast the receiving application reads.
+    pub reading: ReadingRates,
 }
 
 /// The protocol of a flow.
@@ -161,6 +163,8 @@ pub struct DfcpSpec {
     pub block_symbols: Option<u32>,
     /// The rate controller in place of the profile's.
     pub control: ControlSpec,
+    /// What the sender may give up.
+    pub reliability: Reliability,
     /// Whether payload bytes exist.
     pub payload: DfcpPayload,
     /// Largest IP packet it tries, bytes.
@@ -248,6 +252,19 @@ pub enum ProfileSpec {
     Auto,
     /// CTCP.
     Ctcp(CtcpParameters),
+    /// Chameleon.
+    Chameleon(ChameleonSpec),
+    /// TFRC alone: Chameleon without its flow control.
+    Tfrc(ChameleonSpec),
+}
+
+/// Chameleon, as a file says it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChameleonSpec {
+    /// What its sender is told.
+    pub parameters: ChameleonParameters,
+    /// Packets that the receiver holds for its application.
+    pub window: u8,
 }
 
 impl ProtocolSpec {
@@ -264,6 +281,8 @@ impl ProtocolSpec {
             Self::Dfcp(dfcp) => match dfcp.profile {
                 ProfileSpec::Auto => "auto",
                 ProfileSpec::Ctcp(_) => "ctcp",
+                ProfileSpec::Chameleon(_) => "chameleon",
+                ProfileSpec::Tfrc(_) => "tfrc",
             },
             Self::Published(_) => "dfcp",
             Self::Coded(_) => "coded",

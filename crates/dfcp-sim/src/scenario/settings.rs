@@ -10,6 +10,7 @@ use super::tree::{Fault, Node, Place, Value};
 use crate::random::Seed;
 use crate::topology::{self, Graph};
 
+mod chameleon;
 mod coded;
 mod ctcp;
 mod flow;
