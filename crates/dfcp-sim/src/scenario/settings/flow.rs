@@ -11,8 +11,15 @@ use crate::scenario::tree::{Fault, Node, Table, Value};
 use crate::scenario::units::{self, Quantity};
 
 /// Sections of transports; a flow may have overrides of them.
-pub(in crate::scenario) const TRANSPORTS: [&str; 7] =
-    ["tcp", "dfcp", "ctcp", "coded", "chameleon", "published", "udp"];
+pub(in crate::scenario) const TRANSPORTS: [&str; 7] = [
+    "tcp",
+    "dfcp",
+    "ctcp",
+    "coded",
+    "chameleon",
+    "published",
+    "udp",
+];
 
 /// `[[flow]]`; its overrides of [`TRANSPORTS`] are read elsewhere.
 #[derive(Clone, Debug)]
