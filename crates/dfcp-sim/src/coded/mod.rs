@@ -6,7 +6,7 @@
 //! fewer are expected to arrive, over all paths together, than the receiver still needs
 //! (Algorithm 3), passing over blocks that faster paths complete before it arrives. Which path a symbol took does not matter: the receiver counts degrees of freedom.
 //!
-//! - *Several paths*: [`Outbound`](outbound::Outbound) has several [`Path`](path::Path)s.
+//! - *Several paths*: the sending half (module `outbound`) has a path (module `path`) for each.
 //! - *Recoding*: a relay is a receiver for the hop before it and a sender for the hop after it. It
 //!   keeps the independent symbols of each block as they came, and sends combinations of them.
 //!   Losses of a hop are made up for on that hop, so a chain carries what its worst link carries,
