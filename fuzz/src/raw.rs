@@ -66,6 +66,7 @@ pub fn params() -> TransportParams {
         idle_timeout_ms: 60_000,
         schemes: 7,
         feedback: 2,
+        receive_packets: 0,
     }
 }
 

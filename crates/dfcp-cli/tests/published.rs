@@ -189,6 +189,8 @@ fn options_of_one_profile_are_refused_by_the_other() {
     for (command, options) in [
         (&send, &["--window=5"][..]),
         (&send, &["--i-own-this-network"]),
+        (&send, &["--profile=ctcp", "--window=5"]),
+        (&send, &["--profile=chameleon", "--i-own-this-network"]),
         (&send, &["--profile=dfcp", "--peer-key", key]),
         (&send, &["--profile=dfcp", "--code=raptorq"]),
         (&recv, &["--carrier=udp"]),

@@ -1,5 +1,6 @@
 //! Everything that can be set about a transport; valid by construction.
 
+use crate::block::Reliability;
 use crate::profile::Profile;
 use crate::time::Duration;
 use dfcp_fec::FecScheme;
@@ -40,6 +41,8 @@ pub struct TransportConfig {
     pub(crate) handshake_timeout: Duration,
     pub(crate) mtu: u16,
     pub(crate) payload: Payload,
+    pub(crate) reliability: Reliability,
+    pub(crate) receive_packets: u8,
 }
 
 /// Smallest datagram that every path must carry (RFC 9000 §14).
@@ -60,6 +63,9 @@ impl Default for TransportConfig {
             handshake_timeout: Duration::from_secs(8),
             mtu: 1500,
             payload: Payload::Real,
+            reliability: Reliability::Reliable,
+            // Chameleon §IV: 64 packets of 1 KB.
+            receive_packets: 64,
         }
     }
 }
@@ -118,6 +124,19 @@ impl TransportConfig {
     /// other kind is refused.
     pub fn payload(mut self, payload: Payload) -> Self {
         self.payload = payload;
+        self
+    }
+
+    /// What of the data sent may be given up.
+    pub fn reliability(mut self, reliability: Reliability) -> Self {
+        self.reliability = reliability;
+        self
+    }
+
+    /// Packets that a channel's receive window holds (at least 1), where the peer asks for feedback
+    /// that reports what is free of it. The budget holds all the same.
+    pub fn receive_packets(mut self, packets: u8) -> Self {
+        self.receive_packets = packets.max(1);
         self
     }
 

@@ -37,16 +37,20 @@ pub struct FlowReport {
     /// Bits of its packets received per second, headers included.
     pub throughput_bps: f64,
     /// From the first packet sent to the last useful byte received, for a flow of finite size that
-    /// finished.
+    /// finished; where bytes are missing, until the receiver knew of them all.
     pub fct_s: Option<f64>,
     /// Useful bytes received since the start of the run.
     pub bytes: u64,
+    /// Bytes that the sender gave up and the receiver knows to be missing: none if it is reliable.
+    pub bytes_missing: u64,
     /// Bytes of its packets sent since the start of the run.
     pub bytes_sent: u64,
     /// Packets sent since the start of the run.
     pub packets_sent: u64,
     /// Of those, packets that carried data sent before.
     pub packets_retransmitted: u64,
+    /// Packets that found the receive window full; of protocols that have one in packets.
+    pub receiver_drops: u64,
     /// Share of the packets sent that did not arrive.
     pub loss: f64,
     /// Bytes sent for each useful byte received, less one.
@@ -59,7 +63,7 @@ pub struct FlowReport {
     /// time series were sampled and it does: an equal part of what all flows together had in the
     /// last quarter of the run, as a moving average over ten samples.
     pub convergence_s: Option<f64>,
-    /// Whether all of its bytes arrived; false for a flow without end.
+    /// Whether all of its bytes arrived, but for the missing ones; false for a flow without end.
     pub finished: bool,
 }
 

@@ -7,14 +7,15 @@ use dfcp_proto::published::{self, Carrier, Redundancy};
 use dfcp_proto::rate::MaxRate;
 use dfcp_proto::{Duration, Instant, Payload, Profile, TransportConfig};
 
+use crate::coded::CodedConfig;
 use crate::engine::{
-    ControllerConfig, DfcpConfig, DfcpPayload, FlowConfig, LinkId, Network, NetworkError, Observer,
-    Pace, PublishedConfig, Simulation, Traffic,
+    ControllerConfig, Delivery, DfcpConfig, DfcpPayload, FlowConfig, LinkId, Network, NetworkError,
+    Observer, Pace, PublishedConfig, Simulation, Traffic,
 };
 use crate::report::RunReport;
 use crate::scenario::{
-    ControlLaw, DfcpSpec, EndSpec, LinkIndex, LinkSpec, ProfileSpec, ProtocolSpec, PublishedSpec,
-    Scenario,
+    ControlLaw, DfcpSpec, EndSpec, FlowSpec, LinkIndex, LinkSpec, ProfileSpec, ProtocolSpec,
+    PublishedSpec, Scenario,
 };
 
 mod measure;
@@ -73,9 +74,6 @@ pub fn build(scenario: &Scenario) -> Result<Simulation, NetworkError> {
         network.set_weights(id, classes.weights_at(link));
         links.push(id);
     }
-    let route = |indices: &[LinkIndex]| -> Vec<LinkId> {
-        indices.iter().map(|i| LinkId(i.0 as u32)).collect()
-    };
     for flow in &scenario.flows {
         network.add_flow(FlowConfig {
             name: flow.name.clone(),
@@ -85,7 +83,7 @@ pub fn build(scenario: &Scenario) -> Result<Simulation, NetworkError> {
             start: flow.start,
             stop: flow.stop,
             size: flow.size,
-            traffic: traffic(&flow.protocol),
+            traffic: traffic(flow),
         });
     }
     for change in &scenario.changes {
@@ -151,12 +149,28 @@ fn integer_weights(weights: &[f64]) -> Vec<u32> {
     scaled(f64::from(n)).map(|w| w.round() as u32).collect()
 }
 
-fn traffic(protocol: &ProtocolSpec) -> Traffic {
-    match protocol {
+fn route(links: &[LinkIndex]) -> Vec<LinkId> {
+    links.iter().map(|i| LinkId(i.0 as u32)).collect()
+}
+
+fn traffic(flow: &FlowSpec) -> Traffic {
+    match &flow.protocol {
         ProtocolSpec::Tcp(tcp) => Traffic::Tcp(tcp.clone()),
         ProtocolSpec::Udp(udp) => Traffic::Udp(udp.clone()),
-        ProtocolSpec::Dfcp(spec) => Traffic::Dfcp(Box::new(dfcp(spec))),
+        ProtocolSpec::Dfcp(spec) => Traffic::Dfcp(Box::new(DfcpConfig {
+            reading: flow.reading.clone(),
+            ..dfcp(spec)
+        })),
         ProtocolSpec::Published(spec) => Traffic::Published(Box::new(published(spec))),
+        ProtocolSpec::Coded(spec) => {
+            let others = flow.others.iter();
+            Traffic::Coded(Box::new(CodedConfig {
+                others: others
+                    .map(|(there, back)| (route(there), route(back)))
+                    .collect(),
+                ..spec.config()
+            }))
+        }
     }
 }
 
@@ -164,6 +178,9 @@ fn dfcp(spec: &DfcpSpec) -> DfcpConfig {
     let mut profile = match spec.profile {
         ProfileSpec::Auto => Profile::auto(),
         ProfileSpec::Ctcp(parameters) => Profile::ctcp_with(parameters),
+        ProfileSpec::Chameleon(spec) | ProfileSpec::Tfrc(spec) => {
+            Profile::chameleon_with(spec.parameters)
+        }
     };
     let scheme = spec.code.unwrap_or(profile.scheme);
     profile = profile.with_scheme(scheme, spec.block_symbols.unwrap_or(0));
@@ -174,9 +191,18 @@ fn dfcp(spec: &DfcpSpec) -> DfcpConfig {
     let block_symbols = profile.block_symbols;
     let transport = TransportConfig::default()
         .profile(profile)
+        .reliability(spec.reliability)
         .mtu(spec.mtu)
         .receive_budget(spec.receive_budget)
         .send_buffer(spec.send_buffer);
+    let (delivery, window) = match spec.profile {
+        ProfileSpec::Chameleon(c) | ProfileSpec::Tfrc(c) => (Delivery::InOrder, Some(c.window)),
+        _ => (Delivery::AnyOrder, None),
+    };
+    let transport = match window {
+        Some(packets) => transport.receive_packets(packets),
+        None => transport,
+    };
     DfcpConfig {
         client: transport.clone(),
         server: transport,
@@ -184,6 +210,8 @@ fn dfcp(spec: &DfcpSpec) -> DfcpConfig {
         payload: spec.payload,
         coding_rate: spec.coding_rate,
         pace: pace(spec.control.law),
+        delivery,
+        reading: Vec::new(),
     }
 }
 

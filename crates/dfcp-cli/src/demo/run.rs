@@ -68,7 +68,7 @@ impl Args {
     /// as published. (The others' own headers count as overhead of theirs.)
     fn payload_share(&self) -> f64 {
         match self.profile {
-            Profile::Auto => UDP_SHARE,
+            Profile::Auto | Profile::Ctcp | Profile::Chameleon => UDP_SHARE,
             Profile::Dfcp => (1472.0 - 24.0) / 1500.0,
         }
     }
@@ -82,6 +82,9 @@ impl Args {
     fn send_options(&self) -> Vec<String> {
         let mut options = match self.profile {
             Profile::Auto => vec![format!("--code={}", self.code)],
+            profile @ (Profile::Ctcp | Profile::Chameleon) => {
+                vec![format!("--profile={}", profile.name())]
+            }
             Profile::Dfcp => {
                 let rate = (self.rate.as_bps() as f64 * UDP_SHARE) as u64;
                 vec!["--profile=dfcp".into(), format!("--rate={rate}")]
@@ -192,10 +195,7 @@ fn summary(args: &Args, transfer: Transfer, tcp: Option<Tcp>) -> Summary {
         queue_packets: path.queue_packets,
         seed: args.seed,
         code: args.code.clone(),
-        profile: match args.profile {
-            Profile::Auto => "auto",
-            Profile::Dfcp => "dfcp",
-        },
+        profile: args.profile.name(),
         limit_bps: args.limit_bps(),
         ratio: transfer.steady_bps as f64 / args.limit_bps(),
         overhead: transfer.wire_bytes as f64 / ideal,

@@ -142,9 +142,9 @@ impl Bench {
             let key = keys::create(&dir.path().join(name), Existing::Refuse)?;
             Ok::<_, Failure>(key.public())
         };
-        let keys = match load.profile {
-            Profile::Auto => Some([key("send")?, key("recv")?]),
-            Profile::Dfcp => None,
+        let keys = match load.profile.sealed() {
+            Some(_) => Some([key("send")?, key("recv")?]),
+            None => None,
         };
         Ok(Self {
             program: std::env::current_exe()?,

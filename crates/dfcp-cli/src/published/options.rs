@@ -3,21 +3,50 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use dfcp::Rate;
 use dfcp::published::rate::{FixedRate, MaxRate};
 use dfcp::published::{Acknowledge, Carrier, Config, Redundancy, Sending};
+use dfcp::{ChameleonParameters, CtcpParameters, Rate};
 
 use crate::failure::Failure;
 use crate::units;
 
-/// Transports.
+/// Transports. The encrypted ones are the sender's choice alone: a receiver takes them all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Profile {
     /// Coded, encrypted, with congestion control: for any network
     #[default]
     Auto,
+    /// Network-coded TCP: coded, encrypted, shares a path as TCP does
+    Ctcp,
+    /// Chameleon: encrypted, smooth, at the rate that TCP would have (TFRC)
+    Chameleon,
     /// DFCP as published, in clear, without congestion control: for a network that is yours
     Dfcp,
+}
+
+impl Profile {
+    /// Its name on the command line and in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Ctcp => "ctcp",
+            Self::Chameleon => "chameleon",
+            Self::Dfcp => "dfcp",
+        }
+    }
+
+    /// The parts of an encrypted transport; `None` for what is in clear.
+    pub fn sealed(self) -> Option<dfcp::Profile> {
+        match self {
+            Self::Auto => Some(dfcp::Profile::auto()),
+            Self::Ctcp => Some(dfcp::Profile::ctcp_with(CtcpParameters::for_any_path())),
+            Self::Chameleon => {
+                let parameters = ChameleonParameters::for_any_path();
+                Some(dfcp::Profile::chameleon_with(parameters))
+            }
+            Self::Dfcp => None,
+        }
+    }
 }
 
 const HEADING: &str = "With --profile dfcp";

@@ -48,6 +48,9 @@ pub const FLOW: &[Metric<FlowReport>] = &[
     Metric::new("packets_retransmitted", Kind::Integer, |flow| {
         flow.packets_retransmitted.into()
     }),
+    Metric::new("receiver_drops", Kind::Integer, |flow| {
+        flow.receiver_drops.into()
+    }),
     Metric::new("loss", Kind::Real, |flow| flow.loss.into()),
     Metric::new("overhead", Kind::Real, |flow| flow.overhead.into()),
     Metric::new("rtt_mean_s", Kind::Real, |flow| flow.rtt_mean_s.into()),
@@ -61,6 +64,9 @@ pub const FLOW: &[Metric<FlowReport>] = &[
         flow.convergence_s.into()
     }),
     Metric::new("finished", Kind::Flag, |flow| flow.finished.into()),
+    Metric::new("bytes_missing", Kind::Integer, |flow| {
+        flow.bytes_missing.into()
+    }),
 ];
 
 /// Figures of a link.

@@ -28,8 +28,8 @@ const ACK_REPEAT: Duration = Duration::from_millis(5);
 /// ACKs sent at once: without one of them the first flight is worth nothing.
 const ACK_COPIES: u8 = 3;
 
-/// ARQ, dense, RaptorQ, Raptor.
-const SCHEMES: u64 = 0b1111;
+/// ARQ, dense, RaptorQ, Raptor, RLNC.
+const SCHEMES: u64 = 0b1_1111;
 
 /// A client before its SYNACK.
 #[derive(Debug)]
@@ -127,6 +127,7 @@ pub(crate) fn local_params(
         idle_timeout_ms: config.idle_timeout.as_millis() as u64,
         schemes: SCHEMES | payload,
         feedback: config.profile.feedback as u64,
+        receive_packets: config.receive_packets.into(),
     }
 }
 

@@ -6,10 +6,12 @@
 //! * `transmit`: one packet out: due feedback and control → window and pacer → scheduler picks a
 //!   block → code writes the symbol into the datagram → seal → record
 //! * `channels`: the application's calls
+//! * `partial`: data that are given up, at both ends
 
 mod channels;
 mod event;
 mod handshake;
+mod partial;
 mod receive;
 mod stats;
 mod transmit;
@@ -20,15 +22,18 @@ pub(crate) use handshake::{ConnectParams, local_params};
 pub use stats::ConnectionStats;
 pub use transmit::Transmit;
 
-use crate::block::{ChannelId, Credit, Cut, RecvChannel, Role, SendChannel};
+use crate::block::{ChannelId, Credit, Cut, RecvChannel, Reliability, Role, SendChannel, Skip};
 use crate::config::TransportConfig;
 use crate::crypto::{Opener, PublicKey, Sealer, SecretRng, SessionKeys};
 use crate::feedback::{FeedbackKind, FeedbackPolicy};
 use crate::packet::{LossEstimator, MtuSearch, Pacer, ReceivedPackets, RttEstimator, SentPackets};
-use crate::rate::RateController;
+use crate::rate::{PathReport, RateController};
 use crate::scheduler::BlockScheduler;
 use crate::time::{Duration, Instant, Rate};
-use crate::wire::{ConnectionId, SEALED_HEADER_LEN, TAG_LEN, TransportParams};
+use crate::wire::{
+    ConnectionId, ROUND_TRIP_LEN, SEALED_HEADER_LEN, TAG_LEN, TransportParams, symbol_overhead,
+};
+use dfcp_fec::SchemeId;
 use handshake::{ClientSide, Confirm};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
@@ -48,6 +53,8 @@ pub enum Timer {
     Loss,
     /// Nothing was acknowledged for too long: probe.
     Probe,
+    /// Data become too old to be sent, or the peer is to be told of what was given up.
+    Deadline,
     /// An idle connection shows that it is alive.
     KeepAlive,
     /// Silence for too long.
@@ -65,6 +72,7 @@ pub(crate) enum Control {
     Fin(ChannelId),
     Reset(ChannelId, u64),
     Stop(ChannelId, u64),
+    Skip(ChannelId, Skip),
 }
 
 #[derive(Debug)]
@@ -113,6 +121,10 @@ struct Outgoing {
     buffered: u64,
     sent_total: u64,
     delivered_total: u64,
+    /// Data packets sent.
+    data_number: u32,
+    /// Packets that a channel's receive window holds, if the peer reports what is free of it.
+    window: Option<u64>,
     /// `sent_total` when there was last nothing to send.
     idle_total: u64,
     /// Nothing can be sent until something changes: no data, or no credit for it.
@@ -126,6 +138,8 @@ struct Outgoing {
     last_eliciting: u64,
     next_skip: u64,
     mtu_search: MtuSearch,
+    /// When to tell the peer what was given up.
+    tell_skips: Option<Instant>,
 }
 
 /// A new address before it is validated (RFC 9000 §8): no more than three times what came from it
@@ -154,6 +168,10 @@ struct Incoming {
     /// Newest packet of the peer whose feedback was used.
     newest_feedback: u64,
     peer_ce: u64,
+    /// What the packet being read says of the path.
+    path: Option<PathReport>,
+    /// What is free of receive windows is reported.
+    reports_room: bool,
 }
 
 /// A connection without sockets, clocks or threads; see the crate's text for how to drive it.
@@ -215,6 +233,8 @@ impl Connection {
             buffered: 0,
             sent_total: 0,
             delivered_total: 0,
+            data_number: 0,
+            window: None,
             idle_total: 0,
             blocked: false,
             moved: None,
@@ -224,6 +244,7 @@ impl Connection {
             last_eliciting: 0,
             next_skip,
             mtu_search: MtuSearch::new(0),
+            tell_skips: None,
         };
         let inc = Incoming {
             received: ReceivedPackets::default(),
@@ -236,6 +257,8 @@ impl Connection {
             touched: BTreeMap::new(),
             newest_feedback: 0,
             peer_ce: 0,
+            path: None,
+            reports_room: false,
         };
         Self {
             role,
@@ -271,7 +294,11 @@ impl Connection {
         self.peer = Some(session.peer);
         self.remote_cid = params.cid;
         self.out.max_data = params.max_data;
-        self.inc.policy = FeedbackKind::from_id(params.feedback).policy();
+        let asked = FeedbackKind::from_id(params.feedback);
+        self.inc.policy = asked.policy();
+        self.inc.reports_room = asked.reports_room();
+        let window = Some(params.receive_packets).filter(|&packets| packets > 0);
+        self.out.window = window.filter(|_| self.config.profile.feedback.reports_room());
         let largest = self
             .config
             .max_datagram(self.remote)
@@ -279,9 +306,10 @@ impl Connection {
         self.mtu = mtu.min(largest);
         self.out.mtu_search = MtuSearch::new(largest);
         self.peer_params = Some(params);
-        self.out.rate.on_established(now, rtt, self.mtu as u64);
+        let packet = self.packet_size();
+        self.out.rate.on_established(now, rtt, packet);
         let burst = self.out.rate.initial_burst();
-        self.out.pacer = Pacer::new(now, burst, self.mtu as u64);
+        self.out.pacer = Pacer::new(now, burst, packet);
         self.inc.last_heard = now;
         self.state = State::Established;
         self.events
@@ -317,6 +345,7 @@ impl Connection {
             bandwidth: self.out.rate.bandwidth(),
             pacing_rate: self.out.rate.pacing_rate(),
             datagram_size: self.mtu,
+            refused_reports: self.stats.refused_reports + self.out.rate.refused_reports(),
             ..self.stats.clone()
         }
     }
@@ -373,7 +402,9 @@ impl Connection {
 
     fn pto(&self) -> Duration {
         let feedback = self.config.profile.feedback;
-        self.out.rtt.pto(feedback.max_delay())
+        self.out
+            .rtt
+            .pto(feedback.max_delay(self.out.rtt.smoothed()))
     }
 
     /// Loss detection waits by the larger of smoothed and latest RTT (RFC 9002 §6.1.2).
@@ -422,6 +453,7 @@ impl Connection {
                         .loss_time(self.loss_rtt())
                         .map(|t| (t, Timer::Loss)),
                     self.probe_time().map(|t| (t, Timer::Probe)),
+                    self.give_up_time().map(|t| (t, Timer::Deadline)),
                     self.config
                         .keep_alive
                         .map(|k| (quiet_since + k, Timer::KeepAlive)),
@@ -439,7 +471,7 @@ impl Connection {
     fn pacing_time(&self) -> Option<Instant> {
         let ready = !self.out.active.is_empty()
             && !self.out.blocked
-            && self.window_room() >= self.mtu as u64;
+            && self.window_room() >= self.packet_size();
         let own = self.out.rate.departure().at;
         ready
             .then(|| own.or_else(|| self.out.pacer.next_departure()))
@@ -463,7 +495,7 @@ impl Connection {
     /// Takes the rate controller's rate into use.
     fn follow_rate(&mut self, now: Instant) {
         let rate = self.out.rate.pacing_rate();
-        self.out.pacer.set(now, rate, self.mtu as u64);
+        self.out.pacer.set(now, rate, self.packet_size());
     }
 
     fn window_room(&self) -> u64 {
@@ -523,26 +555,48 @@ impl Connection {
             self.out.pto_count += 1;
             self.out.probes_due = 2;
             self.stats.probes += 1;
+            self.give_up_undecided(now);
         }
+        self.give_up(now);
         let quiet = self.inc.last_heard.max(self.out.last_sent);
         if self.config.keep_alive.is_some_and(|k| quiet + k <= now) {
             self.out.control.push_back(Control::Ping);
         }
     }
 
+    /// UDP payload bytes of a full data packet.
+    fn packet_size(&self) -> u64 {
+        let symbol = self.config.profile.max_symbol;
+        let size = symbol_overhead(0, 1 << 30, symbol as u64)
+            + symbol
+            + SEALED_HEADER_LEN
+            + TAG_LEN
+            + self.data_head();
+        size.min(self.mtu) as u64
+    }
+
+    /// Bytes that a data packet may have before its symbol frame.
+    fn data_head(&self) -> usize {
+        let rate = &self.out.rate;
+        let round_trip = rate.round_trip().map_or(0, |_| ROUND_TRIP_LEN);
+        round_trip + usize::from(rate.is_probing())
+    }
+
     /// How blocks are cut now.
     fn cut(&self) -> Cut {
         let profile = &self.config.profile;
         let offered = self.peer_params.as_ref().map_or(u64::MAX, |p| p.schemes);
-        let scheme = if offered & (1 << profile.scheme as u8) != 0 {
-            profile.scheme
-        } else {
-            dfcp_fec::SchemeId::Arq
+        let decodes = offered & (1 << profile.scheme as u8) != 0;
+        let (scheme, k) = match self.config.reliability {
+            Reliability::Unreliable => (SchemeId::Arq, 1),
+            _ if decodes => (profile.scheme, profile.block_symbols),
+            _ => (SchemeId::Arq, profile.block_symbols),
         };
         Cut {
             scheme,
-            k: profile.block_symbols,
-            room: self.mtu - SEALED_HEADER_LEN - TAG_LEN - usize::from(self.out.rate.is_probing()),
+            k,
+            room: self.mtu - SEALED_HEADER_LEN - TAG_LEN - self.data_head(),
+            max_symbol: profile.max_symbol,
             payload: self.config.payload,
         }
     }

@@ -1,21 +1,23 @@
 //! One packet in.
 
 use super::{Channel, CloseCode, Connection, ConnectionError, Control, Event, Moved, State};
-use crate::block::{ChannelId, Received, RecvChannel, SendChannel, SolveJob, SymbolIn};
+use crate::block::{ChannelId, Received, RecvChannel, SendChannel, Skip, SolveJob, SymbolIn};
 use crate::config::Payload;
 use crate::feedback::Arrival;
 use crate::packet::{SentPacket, SymbolRef, decode_packet_number};
 use crate::rate::{AckPoint, Feedback};
+use crate::scheduler::Room;
 use crate::time::{Duration, Instant};
 use crate::wire::{
-    AckRanges, BlockReport, Frame, FrameIter, SEALED_HEADER_LEN, Sealed, virtual_symbol_len,
+    AckRanges, BlockReport, Frame, FrameIter, SEALED_HEADER_LEN, SackReport, Sealed,
+    virtual_symbol_len,
 };
 use std::net::SocketAddr;
 
 /// Congestion Experienced (RFC 3168).
 const ECN_CE: u8 = 0b11;
 /// Reports that name a channel after its last symbol.
-const TOUCHED_REPORTS: u8 = 4;
+pub(super) const TOUCHED_REPORTS: u8 = 4;
 
 impl Connection {
     /// Takes a protected packet from `remote`, opening it in place.
@@ -72,6 +74,8 @@ impl Connection {
         let plaintext: &[u8] = plaintext;
         let (mut eliciting, mut elided) = (false, 0);
         let (mut ping, mut symbol) = (false, false);
+        let mut head = None;
+        self.inc.path = None;
         for frame in FrameIter::new(plaintext) {
             let Ok(frame) = frame else {
                 return self.violation(now, CloseCode::PROTOCOL);
@@ -80,6 +84,9 @@ impl Connection {
             ping |= matches!(frame, Frame::Ping);
             symbol |= matches!(frame, Frame::Symbol { .. });
             elided += self.elided(&frame);
+            if let Frame::RoundTrip { number, rtt_us } = frame {
+                head = Some((number, Duration::from_micros(rtt_us.into())));
+            }
             if let Err(code) = self.on_frame(now, pn, frame) {
                 return self.violation(now, code);
             }
@@ -93,6 +100,8 @@ impl Connection {
         }
         let mut arrival = Arrival::new(pn, size + elided);
         arrival.marked = ecn == ECN_CE;
+        arrival.data_number = head.map(|(number, _)| number);
+        arrival.rtt = head.map_or(self.out.rtt.smoothed(), |(_, rtt)| rtt);
         if ping && symbol {
             self.inc.policy.on_echo(now, &arrival);
         } else if eliciting {
@@ -122,7 +131,7 @@ impl Connection {
 
     fn on_frame(&mut self, now: Instant, pn: u64, frame: Frame<'_>) -> Result<(), CloseCode> {
         match frame {
-            Frame::Ping => {}
+            Frame::Ping | Frame::RoundTrip { .. } => {}
             Frame::Ack {
                 largest,
                 received_at_us,
@@ -133,6 +142,7 @@ impl Connection {
                 self.on_ack(now, [largest, received_at_us, delay_us, ce], &ranges)?;
             }
             Frame::Blocks(report) => self.on_report(pn, &report),
+            Frame::Sack(report) => self.on_sack(pn, &report),
             Frame::Symbol {
                 scheme,
                 channel,
@@ -196,6 +206,20 @@ impl Connection {
                     self.events.push_back(Event::Stopped { channel: id, code });
                 }
             }
+            Frame::Skip {
+                channel,
+                offset,
+                len,
+                charged,
+            } => {
+                let id = self.known(channel)?;
+                let skip = Skip {
+                    offset,
+                    len,
+                    charged,
+                };
+                self.on_skip(now, id, &skip)?;
+            }
             Frame::Close { code, reason } => self.on_close(now, CloseCode(code), reason),
         }
         Ok(())
@@ -244,7 +268,7 @@ impl Connection {
             let id = ChannelId::new(id.opener(), id.kind(), index);
             let send = id
                 .can_send(self.role)
-                .then(|| SendChannel::new(id, stream_limit));
+                .then(|| self.new_sender(id, stream_limit));
             let config = &self.config;
             let recv = Some(RecvChannel::new(id, config.stream_window, config.payload));
             self.channels.insert(id, Channel { send, recv });
@@ -277,17 +301,21 @@ impl Connection {
             Received::Solvable => self.inc.policy.on_block(now),
             Received::Complete => {
                 self.inc.policy.on_block(now);
-                self.on_block_complete(now, id);
+                self.on_block_settled(now, id);
             }
         }
         let recv = self.channels.get(&id).and_then(|c| c.recv.as_ref());
+        let window = u64::from(self.config.receive_packets);
+        if self.inc.reports_room && recv.is_some_and(|recv| recv.occupancy() > window) {
+            self.stats.beyond_window += 1;
+        }
         if !was_readable && recv.is_some_and(RecvChannel::is_readable) {
             self.events.push_back(Event::Readable(id));
         }
         Ok(())
     }
 
-    fn on_block_complete(&mut self, now: Instant, id: ChannelId) {
+    pub(super) fn on_block_settled(&mut self, now: Instant, id: ChannelId) {
         let Some(recv) = self.channels.get(&id).and_then(|c| c.recv.as_ref()) else {
             return;
         };
@@ -345,7 +373,7 @@ impl Connection {
             if !was_readable && recv.is_readable() {
                 self.events.push_back(Event::Readable(id));
             }
-            self.on_block_complete(now, id);
+            self.on_block_settled(now, id);
         }
     }
 
@@ -425,6 +453,12 @@ impl Connection {
                     self.forget_if_over(id);
                 }
             }
+            Control::Skip(id, _) => {
+                if let Some(send) = self.channels.get_mut(&id).and_then(|c| c.send.as_mut()) {
+                    send.on_skip_acked();
+                }
+                self.check_acknowledged(id);
+            }
             Control::MtuProbe(size) => {
                 self.mtu = self.mtu.max(usize::from(size));
                 self.out.mtu_search.on_acked(self.mtu);
@@ -462,6 +496,7 @@ impl Connection {
         feedback.ce_packets = ce_new;
         feedback.bytes_in_flight = self.out.sent.bytes_in_flight();
         feedback.idle_total = self.out.idle_total;
+        feedback.path = self.inc.path.take();
         self.out.rate.on_feedback(&feedback);
         self.follow_rate(now);
     }
@@ -513,6 +548,45 @@ impl Connection {
                 self.stats.implausible_reports += 1;
             }
         }
+        self.on_freed(id, freed);
+    }
+
+    /// What a SACK says: complete parts, and what there is room for.
+    fn on_sack(&mut self, pn: u64, report: &SackReport<'_>) {
+        let id = ChannelId(report.channel);
+        let fresh = pn >= self.inc.newest_feedback;
+        let Some(window) = self.out.window else {
+            return; // nobody asked for it
+        };
+        if fresh {
+            self.inc.newest_feedback = pn;
+            self.inc.path = Some(report.path);
+        }
+        let Some(send) = self.channels.get_mut(&id).and_then(|c| c.send.as_mut()) else {
+            return;
+        };
+        let Some(sent_since) = send.begun_since(report.offset) else {
+            self.stats.refused_reports += 1; // nothing was sent as far as that
+            return;
+        };
+        let mut freed = send.on_done_below(report.offset);
+        for part in report.pairs() {
+            freed += send.on_done_within(part);
+        }
+        if fresh {
+            let said = u64::from(report.avail_win);
+            self.stats.refused_reports += u64::from(said > window);
+            let avail_win = said.min(window);
+            send.allow(self.out.scheduler.allowance(&Room {
+                avail_win,
+                sent_since,
+            }));
+        }
+        self.on_freed(id, freed);
+    }
+
+    /// Blocks are complete at the peer: room to write more, and perhaps room to send.
+    fn on_freed(&mut self, id: ChannelId, freed: u64) {
         self.out.buffered = self.out.buffered.saturating_sub(freed);
         self.activate(id);
         if freed > 0 {
@@ -538,14 +612,15 @@ impl Connection {
         let Some(channel) = self.channels.get_mut(&id) else {
             return;
         };
-        if channel
-            .send
-            .as_ref()
-            .is_some_and(SendChannel::is_acknowledged)
-        {
-            channel.send = None;
+        if let Some(send) = channel.send.take_if(|send| send.is_acknowledged()) {
             self.out.active.remove(&id);
-            self.events.push_back(Event::Acknowledged(id));
+            self.events.push_back(match send.given_up() {
+                0 => Event::Acknowledged(id),
+                abandoned => Event::PartlyAcknowledged {
+                    channel: id,
+                    abandoned,
+                },
+            });
             self.forget_if_over(id);
         }
     }

@@ -4,10 +4,11 @@ use super::{Connection, Control, State};
 use crate::block::{ChannelId, RecvChannel, SendChannel, SymbolOut};
 use crate::config::Payload;
 use crate::packet::{NewPacket, SymbolRef};
+use crate::rate::PathReport;
 use crate::time::{Duration, Instant};
 use crate::wire::{
-    Frame, SEALED_HEADER_LEN, TAG_LEN, emit_sealed_header, emit_virtual_symbol, symbol_overhead,
-    virtual_symbol_size,
+    Frame, ROUND_TRIP_LEN, SEALED_HEADER_LEN, SackReport, TAG_LEN, emit_sealed_header,
+    emit_virtual_symbol, symbol_overhead, virtual_symbol_size,
 };
 use std::collections::BTreeSet;
 
@@ -20,11 +21,15 @@ const ACK_ROOM: usize = 600;
 /// A packet number is repeated in this many reports: with half of them lost, one in 4,000 packets
 /// goes unreported.
 const REPORT_MEMORY: usize = 12;
+/// Bytes of a SACK frame with at least one pair.
+const MIN_SACK_ROOM: usize = 60;
 /// Bytes of data below which flow control is worth an update: a quarter of the budget.
 const CREDIT_STEP: u64 = 4;
 
 /// Packets in a row that ask for no feedback: without any, the record of them would only grow.
 const MAX_SILENT: u64 = 64;
+/// The longest control frame: four eight-byte numbers and a type.
+const MAX_CONTROL: usize = 33;
 
 /// Walks a set once around, from a starting point; the set may shrink on the way.
 struct Turn {
@@ -181,6 +186,7 @@ impl Connection {
             return Some(Batch::from(ack.len()));
         }
         self.probe_mtu(now);
+        self.give_up(now);
         let report_due = self.inc.policy.due().is_some_and(|due| due <= now);
         if report_due || !self.out.control.is_empty() {
             return Some(self.transmit_control(now, out));
@@ -206,9 +212,11 @@ impl Connection {
     }
 
     fn datagram_size(&self, id: ChannelId, symbol: &SymbolOut) -> Size {
-        let echo = usize::from(self.out.rate.departure().echo);
+        let rate = &self.out.rate;
+        let head =
+            usize::from(rate.departure().echo) + rate.round_trip().map_or(0, |_| ROUND_TRIP_LEN);
         let header =
-            SEALED_HEADER_LEN + echo + symbol_overhead(id.0, symbol.offset, symbol.block_len);
+            SEALED_HEADER_LEN + head + symbol_overhead(id.0, symbol.offset, symbol.block_len);
         let carried = match self.config.payload {
             Payload::Real => symbol.symbol_len,
             Payload::Virtual => virtual_symbol_size(symbol.symbol_len),
@@ -222,7 +230,7 @@ impl Connection {
     /// The symbol that window, pacer and scheduler let go now; probes pass the first two.
     fn next_symbol(&mut self, now: Instant) -> Option<(ChannelId, SymbolOut)> {
         if self.out.probes_due == 0 {
-            let size = self.mtu as u64;
+            let size = self.packet_size();
             if self.out.active.is_empty() || self.out.blocked {
                 self.out.idle_total = self.out.sent_total;
                 return None;
@@ -308,6 +316,11 @@ impl Connection {
         if self.out.rate.departure().echo {
             Frame::Ping.emit(out);
         }
+        if let Some(rtt) = self.out.rate.round_trip() {
+            let number = self.out.data_number;
+            let rtt_us = u32::try_from(rtt.as_micros()).unwrap_or(u32::MAX);
+            Frame::RoundTrip { number, rtt_us }.emit(out);
+        }
         Frame::emit_symbol_header(out, scheme, id.0, offset, block_len, esi);
         let body = match self.config.payload {
             Payload::Real => out.len()..out.len() + symbol_len,
@@ -327,6 +340,7 @@ impl Connection {
             out.truncate(start);
             return None;
         }
+        self.out.data_number = self.out.data_number.wrapping_add(1);
         self.out.cursor = ChannelId(id.0 + 1);
         let source = block_len.div_ceil(symbol_len as u64);
         if u64::from(esi) < source {
@@ -368,8 +382,7 @@ impl Connection {
         let mut sent = Vec::new();
         let mut pad_to = 0;
         while let Some(control) = self.out.control.pop_front() {
-            // The longest control frame is three eight-byte numbers and a type.
-            if room(out, self.mtu) < 25 {
+            if room(out, self.mtu) < MAX_CONTROL {
                 self.out.control.push_front(control);
                 break;
             }
@@ -441,6 +454,13 @@ impl Connection {
                 code,
             }
             .emit(out),
+            Control::Skip(id, skip) => Frame::Skip {
+                channel: id.0,
+                offset: skip.offset,
+                len: skip.len,
+                charged: skip.charged,
+            }
+            .emit(out),
         }
     }
 
@@ -449,6 +469,14 @@ impl Connection {
         let Some(largest) = self.inc.received.largest() else {
             return;
         };
+        let path = self.inc.policy.report(now);
+        let mut touched = std::mem::take(&mut self.inc.touched);
+        // Before the ACK: what this says of the path is part of what that teaches.
+        if let Some(path) = path {
+            for &id in touched.keys() {
+                self.emit_sack(id, path, out, start);
+            }
+        }
         let micros = |d: Duration| d.as_micros() as u64;
         let head = [
             largest,
@@ -471,18 +499,47 @@ impl Connection {
         let credit = &mut self.inc.credit;
         credit.granted = credit.granted.max(credit.grantable());
         Frame::MaxData(credit.granted).emit(out);
-        let mut touched = std::mem::take(&mut self.inc.touched);
         touched.retain(|&id, left| {
             let room = (self.mtu - TAG_LEN).saturating_sub(out.len() - start);
             if room < 40 {
                 return true; // next report
             }
             let (done_below, entries) = self.channel_report(id);
-            Frame::emit_blocks(out, id.0, done_below, entries.into_iter(), room);
             *left -= 1;
+            // A SACK said it all.
+            let said = path.is_some() && entries.iter().all(|&(_, needed)| needed == 0);
+            if said && self.receiver(id).is_some() {
+                return *left > 0;
+            }
+            Frame::emit_blocks(out, id.0, done_below, entries.into_iter(), room);
             *left > 0
         });
         self.inc.touched.append(&mut touched);
+    }
+
+    /// What there is room for on a channel, with what the policy says of the path.
+    fn emit_sack(&self, id: ChannelId, path: PathReport, out: &mut Vec<u8>, start: usize) {
+        let room = (self.mtu - TAG_LEN).saturating_sub(out.len() - start + ACK_ROOM);
+        let Some(recv) = self.receiver(id).filter(|_| room >= MIN_SACK_ROOM) else {
+            return;
+        };
+        let window = u64::from(self.config.receive_packets);
+        let avail_win = window.saturating_sub(recv.occupancy()) as u8;
+        let report = SackReport::new(path, id.0, avail_win, recv.done_below());
+        let parts = recv.done_parts();
+        Frame::emit_sack(out, &report, parts.into_iter(), room);
+    }
+
+    /// Reports soon that the application took something from a channel.
+    pub(super) fn offer_room(&mut self, now: Instant, id: ChannelId) {
+        if self.inc.reports_room {
+            self.inc.touched.entry(id).or_insert(1);
+            self.inc.policy.on_room(now);
+        }
+    }
+
+    fn receiver(&self, id: ChannelId) -> Option<&RecvChannel> {
+        self.channels.get(&id).and_then(|c| c.recv.as_ref())
     }
 
     /// Asks for a report soon when the application freed a good part of the budget.

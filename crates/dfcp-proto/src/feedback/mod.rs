@@ -5,12 +5,16 @@
 
 mod block_acks;
 mod each_packet;
+mod each_round_trip;
+mod holes;
 mod timed;
 
 pub use block_acks::BlockAcks;
 pub use each_packet::EachPacket;
+pub use each_round_trip::EachRoundTrip;
 pub use timed::Timed;
 
+use crate::rate::PathReport;
 use crate::time::{Duration, Instant};
 use std::fmt::Debug;
 
@@ -24,15 +28,22 @@ pub struct Arrival {
     pub size: u64,
     /// It arrived marked Congestion Experienced.
     pub marked: bool,
+    /// Its place among the sender's data packets, where the sender says it. Only these show loss:
+    /// packet numbers are also left out on purpose.
+    pub data_number: Option<u32>,
+    /// The round-trip time as the sender says it, else as this side knows it.
+    pub rtt: Duration,
 }
 
 impl Arrival {
     /// An unmarked packet.
-    pub fn new(number: u64, size: u64) -> Self {
+    pub const fn new(number: u64, size: u64) -> Self {
         Self {
             number,
             size,
             marked: false,
+            data_number: None,
+            rtt: Duration::ZERO,
         }
     }
 }
@@ -54,6 +65,15 @@ pub trait FeedbackPolicy: Debug + Send {
     /// Something happened that the sender waits for: a channel is complete, credit was freed.
     fn on_urgent(&mut self, now: Instant);
 
+    /// The application took something: there is more room.
+    fn on_room(&mut self, _now: Instant) {}
+
+    /// What feedback that leaves now says of the path, with what the receiver has room for; `None`
+    /// if this policy does not report them.
+    fn report(&mut self, _now: Instant) -> Option<PathReport> {
+        None
+    }
+
     /// When feedback should leave; `None` while there is nothing to say.
     fn due(&self) -> Option<Instant>;
 
@@ -73,11 +93,18 @@ pub enum FeedbackKind {
     BlockAcks = 1,
     /// [`EachPacket`].
     EachPacket = 2,
+    /// [`EachRoundTrip`].
+    EachRoundTrip = 3,
 }
 
 impl FeedbackKind {
     /// Every kind.
-    pub const ALL: [Self; 3] = [Self::Timed, Self::BlockAcks, Self::EachPacket];
+    pub const ALL: [Self; 4] = [
+        Self::Timed,
+        Self::BlockAcks,
+        Self::EachPacket,
+        Self::EachRoundTrip,
+    ];
 
     /// The kind with this number; one from a later version counts as [`FeedbackKind::Timed`].
     pub fn from_id(id: u64) -> Self {
@@ -91,15 +118,22 @@ impl FeedbackKind {
             Self::Timed => Box::new(Timed::default()),
             Self::BlockAcks => Box::new(BlockAcks::default()),
             Self::EachPacket => Box::new(EachPacket::default()),
+            Self::EachRoundTrip => Box::new(EachRoundTrip::default()),
         }
     }
 
-    /// Longest time that a packet waits for its feedback.
-    pub fn max_delay(self) -> Duration {
+    /// Whether its reports say how many packets the receiver has room for.
+    pub fn reports_room(self) -> bool {
+        self == Self::EachRoundTrip
+    }
+
+    /// Longest time that a packet waits for its feedback on a path of `rtt`.
+    pub fn max_delay(self, rtt: Duration) -> Duration {
         match self {
             // A peer that does not know the kind asked for is timed.
             Self::Timed | Self::EachPacket => timed::MAX_DELAY,
             Self::BlockAcks => block_acks::REPEAT,
+            Self::EachRoundTrip => rtt.max(each_round_trip::MIN_INTERVAL),
         }
     }
 }
@@ -120,9 +154,14 @@ mod tests {
     fn every_policy_answers_a_packet_within_its_stated_delay() {
         for kind in FeedbackKind::ALL {
             let (mut policy, now) = (kind.policy(), Instant::ZERO);
-            policy.on_packet(now, &Arrival::new(0, 1200));
+            let mut packet = Arrival::new(0, 1200);
+            packet.rtt = Duration::from_millis(30);
+            policy.on_packet(now, &packet);
+            policy.on_sent(now);
+            policy.on_packet(now, &packet);
             let due = policy.due().expect("a packet is to be answered");
-            assert!(due <= now + kind.max_delay(), "{kind:?}: {due:?}");
+            let late = now + kind.max_delay(packet.rtt);
+            assert!(due <= late, "{kind:?}: {due:?}");
         }
     }
 }

@@ -67,11 +67,7 @@ impl FeedbackPolicy for Timed {
 mod tests {
     use super::*;
 
-    const PACKET: Arrival = Arrival {
-        number: 0,
-        size: 1200,
-        marked: false,
-    };
+    const PACKET: Arrival = Arrival::new(0, 1200);
     const PACKET_GAP: Duration = Duration::from_micros(120);
 
     #[test]

@@ -19,6 +19,9 @@ pub struct CtcpParameters {
     pub loss_weight: f64,
     /// Age at which blocks count no more on a packet, in eighths of a round trip (Algorithm 3).
     pub expiry_eighths: u32,
+    /// Ignored: a packet is lost as soon as a later one is acknowledged (Algorithm 1). Adaptive: not
+    /// before three are, and later where packets are seen to change places.
+    pub reordering: Reordering,
     /// What becomes of the fraction of a packet in Algorithm 3.
     pub rounding: Rounding,
     /// Congestion control (Algorithm 2).
@@ -35,8 +38,21 @@ impl Default for CtcpParameters {
             open_blocks: 16,
             loss_weight: 1.0 / 128.0,
             expiry_eighths: 12,
+            reordering: Reordering::Ignored,
             rounding: Rounding::Down,
             tokens: TokenParameters::default(),
+        }
+    }
+}
+
+impl CtcpParameters {
+    /// For real paths: blocks enough for any product of bandwidth and delay that the credit allows
+    /// (eight are 370 kB a round trip), and packets may change places.
+    pub fn for_any_path() -> Self {
+        Self {
+            open_blocks: 1024,
+            reordering: Reordering::Adaptive,
+            ..Self::default()
         }
     }
 }
@@ -60,15 +76,19 @@ impl Profile {
             name: "ctcp",
             scheme: SchemeId::Dense,
             block_symbols: parameters.block_symbols.max(1),
+            max_symbol: usize::from(u16::MAX),
             rate: Arc::new(move || Box::new(Tokens::new(tokens))),
             scheduler: Arc::new(move || {
                 Box::new(Deficit::without_margin(open_blocks as usize, rounding))
             }),
             feedback: FeedbackKind::EachPacket,
             loss_rules: LossRules {
-                packet_threshold: 1,
+                packet_threshold: match parameters.reordering {
+                    Reordering::Ignored => 1,
+                    Reordering::Adaptive => LossRules::default().packet_threshold,
+                },
                 time_threshold_eighths: parameters.expiry_eighths.max(8),
-                reordering: Reordering::Ignored,
+                reordering: parameters.reordering,
                 unanswered: Unanswered::WrittenOff,
                 estimate: LossEstimate::Smoothed(parameters.loss_weight),
             },

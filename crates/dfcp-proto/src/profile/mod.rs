@@ -2,8 +2,10 @@
 //!
 //! Nothing outside this module knows profiles by name; any combination runs.
 
+mod chameleon;
 mod ctcp;
 
+pub use chameleon::ChameleonParameters;
 pub use ctcp::CtcpParameters;
 
 use crate::feedback::FeedbackKind;
@@ -26,6 +28,8 @@ pub struct Profile {
     pub scheme: SchemeId,
     /// Source symbols of a full block (the code may allow fewer).
     pub block_symbols: u32,
+    /// Most bytes of a symbol; a datagram may leave room for fewer.
+    pub max_symbol: usize,
     /// Feedback asked of the receiver.
     pub feedback: FeedbackKind,
     /// When packets count as lost.
@@ -53,6 +57,7 @@ impl Profile {
             name: "auto",
             scheme: SchemeId::Dense,
             block_symbols: AUTO_BLOCK_SYMBOLS,
+            max_symbol: usize::from(u16::MAX),
             rate: Arc::new(|| Box::new(PathModel::new())),
             scheduler: Arc::new(|| Box::new(Deficit::default())),
             feedback: FeedbackKind::Timed,
@@ -68,6 +73,7 @@ impl Profile {
             name: "dfcp",
             scheme: SchemeId::Raptor,
             block_symbols: DFCP_BLOCK_SYMBOLS,
+            max_symbol: usize::from(u16::MAX),
             rate: Arc::new(|| Box::new(MaxRate)),
             scheduler: Arc::new(|| Box::new(Window::new(DFCP_WINDOW, DFCP_EPSILON))),
             feedback: FeedbackKind::BlockAcks,

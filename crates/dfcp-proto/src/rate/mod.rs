@@ -6,7 +6,7 @@
 //! [`PathModel`] is the flagship's. The others are the ways of DFCP-J §3.2: as fast as possible
 //! ([`MaxRate`]), what someone orders ([`FixedRate`], [`Ordered`]), the available bandwidth as
 //! probes show it ([`ProbeGap`], [`ProbeRate`]), and explicit feedback ([`Marked`]). [`Tokens`] is
-//! CTCP's.
+//! CTCP's, and [`Tfrc`] takes what TCP would.
 
 mod delivery;
 mod fixed;
@@ -18,6 +18,7 @@ mod probe_gap;
 mod probe_rate;
 #[cfg(test)]
 mod tests;
+mod tfrc;
 mod tokens;
 
 pub use fixed::{FixedRate, MaxRate, Ordered};
@@ -25,6 +26,10 @@ pub use marked::Marked;
 pub use path_model::PathModel;
 pub use probe_gap::ProbeGap;
 pub use probe_rate::ProbeRate;
+pub use tfrc::{
+    Discounting, LossEvent, LossHistory, OscillationReduction, Specification, Tfrc,
+    loss_event_rate, tcp_throughput,
+};
 pub use tokens::{BackOff, MinRtt, TokenParameters, Tokens};
 
 use crate::packet::RttEstimator;
@@ -65,6 +70,15 @@ impl AckPoint {
     }
 }
 
+/// What a receiver says of the path (RFC 5348 §3.2.2). Its claims are not checked.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct PathReport {
+    /// X_recv: UDP payload bytes per second that arrived over the last round trip.
+    pub receive_rate: f64,
+    /// p: loss events per packet, 0 to 1.
+    pub loss_event_rate: f64,
+}
+
 /// What one ACK, or the passing of time, taught about the path.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
@@ -83,6 +97,8 @@ pub struct Feedback<'a> {
     pub bytes_in_flight: u64,
     /// Bytes sent when the sender last had nothing to send though it was allowed to.
     pub idle_total: u64,
+    /// What the receiver itself says of the path, if its feedback does.
+    pub path: Option<PathReport>,
     /// Round-trip times.
     pub rtt: &'a RttEstimator,
 }
@@ -98,6 +114,7 @@ impl<'a> Feedback<'a> {
             ce_packets: 0,
             bytes_in_flight: 0,
             idle_total: 0,
+            path: None,
             rtt,
         }
     }
@@ -144,6 +161,17 @@ pub trait RateController: Debug + Send {
     /// (ECN-capable transport, RFC 3168 §5).
     fn reads_marks(&self) -> bool {
         false
+    }
+
+    /// The round-trip time that receivers are to know, where they judge by it which losses are one
+    /// event (RFC 5348 §3.2.1). `Some` from the start or never: room for it is kept.
+    fn round_trip(&self) -> Option<Duration> {
+        None
+    }
+
+    /// Reports of the receiver that were absurd.
+    fn refused_reports(&self) -> u64 {
+        0
     }
 
     /// A network controller allows `rate` (DFCP-J §7.6). Only those that obey one listen.

@@ -4,9 +4,11 @@
 //! get now; the lowest block with a deficit is served first, then a new block is opened.
 
 mod deficit;
+mod selective_repeat;
 mod window;
 
 pub use deficit::{Deficit, Rounding};
+pub use selective_repeat::{FlowControl, SelectiveRepeat};
 pub use window::Window;
 
 use crate::packet::Loss;
@@ -38,6 +40,16 @@ impl BlockView {
     }
 }
 
+/// What a receiver has room for on a channel, as its last report says; before the first, its whole
+/// window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// Packets beyond those received.
+    pub avail_win: u64,
+    /// Blocks begun at or above the report's Offset, below which everything is complete.
+    pub sent_since: u64,
+}
+
 /// Decides how many symbols a block deserves. Object safe.
 pub trait BlockScheduler: Debug + Send {
     /// Further symbols that should be sent for `block` now, on a path that loses packets like
@@ -52,5 +64,10 @@ pub trait BlockScheduler: Debug + Send {
     /// How many blocks may be open (begun and not acknowledged) at once.
     fn max_open_blocks(&self) -> usize {
         usize::MAX
+    }
+
+    /// New blocks that a channel may begin until its receiver's next report.
+    fn allowance(&self, _room: &Room) -> u64 {
+        u64::MAX
     }
 }

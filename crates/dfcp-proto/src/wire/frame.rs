@@ -1,13 +1,16 @@
 //! Frames: what a sealed packet carries. One vocabulary for every profile.
 
 use super::codec::{Reader, WireError, varint_len, write_varint};
+use super::sack::SackReport;
 use dfcp_fec::SchemeId;
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 
 const PADDING: u8 = 0x00;
 const PING: u8 = 0x01;
 const ACK: u8 = 0x02;
 const BLOCKS: u8 = 0x03;
+const ROUND_TRIP: u8 = 0x04;
+const SACK: u8 = 0x05;
 const SYMBOL: u8 = 0x08; // 0x08 | scheme
 const SYMBOL_LAST: u8 = 0x0f;
 const MAX_DATA: u8 = 0x10;
@@ -16,6 +19,7 @@ const FIN: u8 = 0x12;
 const RESET: u8 = 0x13;
 const STOP: u8 = 0x14;
 const CLOSE: u8 = 0x15;
+const SKIP: u8 = 0x16;
 
 /// Most packet-number ranges in one ACK frame.
 const MAX_RANGES: u64 = 512;
@@ -72,7 +76,7 @@ impl BlockReport<'_> {
 }
 
 /// One frame, borrowed from the opened packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Frame<'a> {
     /// Asks for feedback.
     Ping,
@@ -91,6 +95,15 @@ pub enum Frame<'a> {
     },
     /// Block feedback.
     Blocks(BlockReport<'a>),
+    /// For receivers that report loss events: precedes the symbol of a data packet.
+    RoundTrip {
+        /// Place of the packet among the sender's data packets; wraps.
+        number: u32,
+        /// The sender's round-trip time, microseconds.
+        rtt_us: u32,
+    },
+    /// Feedback on the path and on what there is room for.
+    Sack(SackReport<'a>),
     /// One symbol; describes its block completely. Runs to the end of the packet.
     Symbol {
         /// Code of the block.
@@ -137,6 +150,17 @@ pub enum Frame<'a> {
         channel: u64,
         /// Application's reason.
         code: u64,
+    },
+    /// The sender gave up bytes of the channel.
+    Skip {
+        /// The channel.
+        channel: u64,
+        /// Where they begin.
+        offset: u64,
+        /// How many.
+        len: u64,
+        /// Credit that they used: that of one block, or none.
+        charged: u64,
     },
     /// The connection ends.
     Close {
@@ -191,6 +215,11 @@ impl<'a> Frame<'a> {
             PING => Self::Ping,
             ACK => Self::parse_ack(r)?,
             BLOCKS => Self::Blocks(parse_report(r)?),
+            ROUND_TRIP => Self::RoundTrip {
+                number: r.u32()?,
+                rtt_us: r.u32()?,
+            },
+            SACK => Self::Sack(SackReport::parse(r)?),
             SYMBOL..=SYMBOL_LAST => Self::Symbol {
                 scheme: SchemeId::try_from(kind & 7).map_err(|_| WireError::UnknownType(kind))?,
                 channel: r.varint()?,
@@ -216,6 +245,12 @@ impl<'a> Frame<'a> {
             STOP => Self::Stop {
                 channel: r.varint()?,
                 code: r.varint()?,
+            },
+            SKIP => Self::Skip {
+                channel: r.varint()?,
+                offset: r.varint()?,
+                len: r.varint()?,
+                charged: r.varint()?,
             },
             CLOSE => {
                 let (code, reason) = (r.varint()?, r.var_bytes()?);
@@ -267,7 +302,11 @@ impl<'a> Frame<'a> {
     pub fn is_ack_eliciting(&self) -> bool {
         !matches!(
             self,
-            Self::Ack { .. } | Self::Blocks(_) | Self::MaxData(_) | Self::Close { .. }
+            Self::Ack { .. }
+                | Self::Blocks(_)
+                | Self::Sack(_)
+                | Self::MaxData(_)
+                | Self::Close { .. }
         )
     }
 
@@ -276,6 +315,12 @@ impl<'a> Frame<'a> {
     pub fn emit(&self, out: &mut Vec<u8>) {
         match *self {
             Self::Ping => out.push(PING),
+            Self::RoundTrip { number, rtt_us } => {
+                out.push(ROUND_TRIP);
+                out.extend_from_slice(&number.to_be_bytes());
+                out.extend_from_slice(&rtt_us.to_be_bytes());
+            }
+            Self::Sack(ref report) => Self::emit_sack(out, report, report.pairs(), usize::MAX),
             Self::Symbol {
                 scheme,
                 channel,
@@ -300,6 +345,12 @@ impl<'a> Frame<'a> {
                 emit_numbers(out, RESET, [channel, code, charged]);
             }
             Self::Stop { channel, code } => emit_numbers(out, STOP, [channel, code]),
+            Self::Skip {
+                channel,
+                offset,
+                len,
+                charged,
+            } => emit_numbers(out, SKIP, [channel, offset, len, charged]),
             Self::Close { code, reason } => {
                 let reason = &reason[..reason.len().min(MAX_REASON)];
                 emit_numbers(out, CLOSE, [code, reason.len() as u64]);
@@ -327,6 +378,17 @@ impl<'a> Frame<'a> {
                 );
             }
         }
+    }
+
+    /// Appends a SACK frame of `report` with as many of `pairs` (ascending, at or above the offset,
+    /// apart) as fit into `room` bytes.
+    pub fn emit_sack(
+        out: &mut Vec<u8>,
+        report: &SackReport<'_>,
+        pairs: impl Iterator<Item = Range<u64>>,
+        room: usize,
+    ) {
+        report.emit(SACK, out, pairs, room);
     }
 
     /// Appends the header of a symbol frame; the symbol itself follows.
@@ -423,10 +485,13 @@ fn parse_report<'a>(r: &mut Reader<'a>) -> Result<BlockReport<'a>, WireError> {
 }
 
 /// The bytes between `start` and where `now` stands.
-fn consumed<'a>(mut start: Reader<'a>, now: &Reader<'a>) -> &'a [u8] {
+pub(super) fn consumed<'a>(mut start: Reader<'a>, now: &Reader<'a>) -> &'a [u8] {
     let all = start.rest();
     &all[..all.len() - now.remaining()]
 }
+
+/// Bytes of a ROUND_TRIP frame.
+pub const ROUND_TRIP_LEN: usize = 1 + 4 + 4;
 
 /// Type and ESI of a symbol frame: the bytes that do not depend on its numbers.
 const SYMBOL_FIXED_LEN: usize = 1 + 3;
@@ -514,6 +579,36 @@ mod tests {
         };
         assert_eq!((report.channel, report.done_below), (5, 1000));
         assert_eq!(report.iter().collect::<Vec<_>>(), entries);
+    }
+
+    #[test]
+    fn sack_pairs_survive_the_wire_as_far_as_there_is_room() {
+        let path = crate::rate::PathReport {
+            receive_rate: 125_000.0,
+            loss_event_rate: 0.25,
+        };
+        let report = SackReport::new(path, 4, 63, 5000);
+        let pairs = [6000..8000, 9000..9500];
+        let mut out = Vec::new();
+        Frame::emit_sack(&mut out, &report, pairs.clone().into_iter(), 100);
+        let Frame::Sack(got) = reparse(&out)[0] else {
+            panic!()
+        };
+        assert_eq!((got.channel, got.avail_win, got.offset), (4, 63, 5000));
+        assert_eq!(got.path.receive_rate, 125_000.0);
+        assert!((got.path.loss_event_rate - 0.25).abs() < 1e-9);
+        assert_eq!(got.pairs().collect::<Vec<_>>(), pairs);
+        let mut short = Vec::new();
+        Frame::emit_sack(
+            &mut short,
+            &report,
+            pairs.clone().into_iter(),
+            out.len() - 1,
+        );
+        let Frame::Sack(got) = reparse(&short)[0] else {
+            panic!()
+        };
+        assert_eq!(got.pairs().collect::<Vec<_>>(), pairs[..1]);
     }
 
     #[test]

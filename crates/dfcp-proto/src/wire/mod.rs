@@ -7,10 +7,11 @@ mod codec;
 mod frame;
 mod header;
 mod params;
+mod sack;
 
 pub use codec::{Reader, WireError, varint_len, write_varint};
 pub use frame::{
-    AckRanges, BlockReport, Frame, FrameIter, emit_virtual_symbol, symbol_overhead,
+    AckRanges, BlockReport, Frame, FrameIter, ROUND_TRIP_LEN, emit_virtual_symbol, symbol_overhead,
     virtual_symbol_len, virtual_symbol_size,
 };
 pub use header::{
@@ -18,6 +19,7 @@ pub use header::{
     Syn, SynAck, TAG_LEN, VERSION, emit_reset, emit_sealed_header, emit_version,
 };
 pub use params::{TransportParams, VIRTUAL_PAYLOAD};
+pub use sack::SackReport;
 
 #[cfg(test)]
 mod tests {
@@ -40,8 +42,23 @@ mod tests {
         let mut out = Vec::new();
         Frame::emit_symbol_header(&mut out, dfcp_fec::SchemeId::Dense, 0, 20_000, 150_000, 9);
         assert_eq!(hex(&out), "090080004e20800249f0000009");
+        let mut out = Vec::new();
+        let path = crate::rate::PathReport {
+            receive_rate: 125_000.0,
+            loss_event_rate: 0.0,
+        };
+        let sack = SackReport::new(path, 4, 63, 5000);
+        Frame::emit_sack(&mut out, &sack, [6000..8000, 9000..9500].into_iter(), 100);
+        assert_eq!(hex(&out), "058001e84800000000043f53880243e847d043e841f4");
         for (frame, bytes) in [
             (Frame::Ping, "01"),
+            (
+                Frame::RoundTrip {
+                    number: 7,
+                    rtt_us: 100_000,
+                },
+                "0400000007000186a0",
+            ),
             (Frame::MaxData(1 << 30), "10c000000040000000"),
             (
                 Frame::MaxStreamData {
@@ -78,6 +95,15 @@ mod tests {
                     reason: b"bye",
                 },
                 "15410003627965",
+            ),
+            (
+                Frame::Skip {
+                    channel: 2,
+                    offset: 1500,
+                    len: 1430,
+                    charged: 1686,
+                },
+                "160245dc45964696",
             ),
         ] {
             let mut out = Vec::new();

@@ -27,6 +27,9 @@ pub struct TransportParams {
     pub schemes: u64,
     /// Feedback that this side wants for what it sends, by number.
     pub feedback: u64,
+    /// Packets that this side's receive window holds, where its feedback reports what is free of
+    /// it; 0 says nothing.
+    pub receive_packets: u64,
 }
 
 /// The bit of [`TransportParams::schemes`] that only simulated networks know.
@@ -41,6 +44,7 @@ const ID_MAX_CHANNELS: u64 = 5;
 const ID_IDLE_TIMEOUT: u64 = 6;
 const ID_SCHEMES: u64 = 7;
 const ID_FEEDBACK: u64 = 8;
+const ID_RECEIVE_PACKETS: u64 = 9;
 
 impl TransportParams {
     /// What the symbols that the sender of this takes are made of.
@@ -71,6 +75,7 @@ impl TransportParams {
             (ID_IDLE_TIMEOUT, self.idle_timeout_ms),
             (ID_SCHEMES, self.schemes),
             (ID_FEEDBACK, self.feedback),
+            (ID_RECEIVE_PACKETS, self.receive_packets),
         ] {
             write_varint(&mut out, id);
             write_varint(&mut out, super::varint_len(value) as u64);
@@ -83,14 +88,14 @@ impl TransportParams {
     pub fn parse(bytes: &[u8]) -> Result<Self, WireError> {
         let mut r = Reader::new(bytes);
         let (mut cid, mut token) = (None, None);
-        let mut numbers = [0u64; 9];
+        let mut numbers = [0u64; 10];
         while !r.is_empty() {
             let id = r.varint()?;
             let mut value = Reader::new(r.var_bytes()?);
             match id {
                 ID_CID => cid = Some(ConnectionId(value.array()?)),
                 ID_RESET_TOKEN => token = Some(value.array()?),
-                ID_MAX_DATAGRAM..=ID_FEEDBACK => numbers[id as usize] = value.varint()?,
+                ID_MAX_DATAGRAM..=ID_RECEIVE_PACKETS => numbers[id as usize] = value.varint()?,
                 _ => {}
             }
         }
@@ -104,6 +109,7 @@ impl TransportParams {
             idle,
             schemes,
             feedback,
+            receive_packets,
         ] = numbers;
         if max_datagram < 1200 {
             return Err(WireError::Invalid("max_datagram"));
@@ -118,6 +124,7 @@ impl TransportParams {
             idle_timeout_ms: idle,
             schemes,
             feedback,
+            receive_packets,
         })
     }
 }

@@ -67,6 +67,8 @@ pub struct Outgoing {
     pub ecn: Ecn,
     /// Whether queues that tell them apart let it pass first.
     pub priority: Priority,
+    /// Which of its routes it takes; most agents have only the first.
+    pub route: u8,
     /// What it carries.
     pub body: Body,
 }
@@ -77,7 +79,9 @@ pub struct Outgoing {
 pub struct Progress {
     /// Bytes of use to the application that it has got.
     pub delivered: u64,
-    /// When it had all of a flow that has an end.
+    /// Bytes that the sender gave up.
+    pub missing: u64,
+    /// When it had all of a flow that has an end, or knew what was missing of it.
     pub finished: Option<Instant>,
     /// Packets sent again: TCP's retransmissions, repair symbols of a code.
     pub repairs: u64,
@@ -85,6 +89,8 @@ pub struct Progress {
     pub srtt: Option<Duration>,
     /// Congestion window or what stands for it, bytes.
     pub window: Option<u64>,
+    /// Packets for which the receive window that the flow's protocol keeps had no room.
+    pub receiver_drops: u64,
     /// Bytes that arrived and were not what was sent; where bytes are real.
     pub wrong_bytes: u64,
 }

@@ -3,6 +3,7 @@
 use super::agent::{Agent, Arrival, Buffers, Outgoing, Pace, Progress};
 use super::network::FlowConfig;
 use super::packet::Body;
+use super::reader::{Reader, ReadingRates, take_block, take_bytes};
 use super::udp::IP_UDP_HEADER;
 use crate::packet::{Ecn, FlowId, Priority};
 use crate::pair::pattern;
@@ -31,6 +32,20 @@ pub struct DfcpConfig {
     pub coding_rate: Option<Rate>,
     /// What holds the sender back.
     pub pace: Pace,
+    /// In which order the application gets its bytes.
+    pub delivery: Delivery,
+    /// How fast it reads them.
+    pub reading: ReadingRates,
+}
+
+/// How a flow's bytes are delivered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Delivery {
+    /// Blocks as they complete: an object.
+    #[default]
+    AnyOrder,
+    /// In order: a stream.
+    InOrder,
 }
 
 /// What the flow's bytes are.
@@ -59,6 +74,8 @@ pub(super) struct DfcpHost {
     payload: DfcpPayload,
     block_symbols: u32,
     pace: Pace,
+    delivery: Delivery,
+    reader: Reader,
     /// Of a controller, before there is a connection to follow it.
     ordered: Option<Rate>,
     cpu: Cpu,
@@ -143,6 +160,8 @@ pub(super) fn pair(
         ordered: None,
         pace: source.as_ref().map_or(Pace::Own, |_| config.pace),
         source,
+        delivery: config.delivery,
+        reader: Reader::new(&config.reading),
         payload: config.payload,
         block_symbols: config.block_symbols,
         cpu: Cpu::new(config.coding_rate),
@@ -215,9 +234,13 @@ impl DfcpHost {
     }
 
     fn begin_writing(&mut self) {
+        let kind = match self.delivery {
+            Delivery::AnyOrder => ChannelKind::Object,
+            Delivery::InOrder => ChannelKind::Stream,
+        };
         let channel = self
             .connection()
-            .and_then(|connection| connection.open(ChannelKind::Object));
+            .and_then(|connection| connection.open(kind));
         self.channel = channel;
         if let Some(source) = &mut self.source
             && source.state == Sending::Connecting
@@ -228,6 +251,7 @@ impl DfcpHost {
 
     /// Keeps the core's send buffer full.
     fn write(&mut self) {
+        let now = self.now;
         let (Some(source), Some(handle), Some(channel)) =
             (&mut self.source, self.handle, self.channel)
         else {
@@ -248,11 +272,11 @@ impl DfcpHost {
                 return;
             }
             let taken = match self.payload {
-                DfcpPayload::Virtual => connection.write_virtual(channel, left),
+                DfcpPayload::Virtual => connection.write_virtual(now, channel, left),
                 DfcpPayload::Real => {
                     let end = source.written + left.min(CHUNK);
                     let data: Vec<u8> = (source.written..end).map(pattern).collect();
-                    connection.write(channel, &data).map(|n| n as u64)
+                    connection.write(now, channel, &data).map(|n| n as u64)
                 }
             };
             match taken {
@@ -262,7 +286,7 @@ impl DfcpHost {
         }
     }
 
-    /// Takes complete blocks and checks their bytes.
+    /// Takes what arrived, as far as the application is fast enough, and checks its bytes.
     fn read(&mut self) {
         let (Some(handle), Some(channel)) = (self.handle, self.channel) else {
             return;
@@ -270,25 +294,31 @@ impl DfcpHost {
         let Some(connection) = self.endpoint.connection(handle) else {
             return;
         };
-        match self.payload {
-            DfcpPayload::Virtual => {
-                while let Ok(Some((_, len))) = connection.take_virtual_block(self.now, channel) {
-                    self.progress.delivered += len;
-                }
+        loop {
+            let most = self.reader.available(self.now).min(CHUNK);
+            if most == 0 {
+                break;
             }
-            DfcpPayload::Real => {
-                while let Ok(Some((offset, bytes))) = connection.take_block(self.now, channel) {
-                    let wrong = bytes
-                        .iter()
-                        .zip(offset..)
-                        .filter(|&(&b, o)| b != pattern(o));
-                    self.progress.wrong_bytes += wrong.count() as u64;
-                    self.progress.delivered += bytes.len() as u64;
-                    connection.recycle(channel, bytes);
+            let taken = match channel.kind() {
+                ChannelKind::Object => take_block(connection, self.now, channel, self.payload),
+                ChannelKind::Stream => {
+                    let position = self.progress.delivered + self.progress.missing;
+                    let part = (position, most as usize);
+                    take_bytes(connection, self.now, channel, self.payload, part)
                 }
+            };
+            let Some(taken) = taken else { break };
+            self.reader.took(taken.len);
+            self.progress.delivered += taken.len;
+            self.progress.wrong_bytes += taken.wrong;
+            self.progress.missing += taken.missing;
+            if taken.ended {
+                self.progress.finished.get_or_insert(self.now);
+                break;
             }
         }
-        let complete = connection.final_size(channel) == Some(self.progress.delivered);
+        let settled = self.progress.delivered + self.progress.missing;
+        let complete = connection.final_size(channel) == Some(settled);
         if complete && self.progress.finished.is_none() {
             self.progress.finished = Some(self.now);
         }
@@ -346,6 +376,7 @@ impl DfcpHost {
                 size: (datagram.len() + transmit.elided) as u32 + IP_UDP_HEADER,
                 ecn,
                 priority: Priority::Data,
+                route: 0,
                 body: Body::Datagram(bytes),
             });
         }
@@ -416,7 +447,7 @@ impl Agent for DfcpHost {
         }
         let stop = self.source.as_ref().and_then(|s| s.stop);
         let core = self.endpoint.poll_timeout().map(|(at, _)| at);
-        let next = core.into_iter().chain(stop).min();
+        let next = core.into_iter().chain(stop).chain(self.reader.next()).min();
         match self.cpu.busy_until(self.now) {
             Some(free) => Some(next.map_or(free, |next| next.max(free))),
             None => next,
@@ -429,6 +460,7 @@ impl Agent for DfcpHost {
         Progress {
             repairs: stats.repair_symbols_sent,
             srtt: Some(stats.rtt).filter(|rtt| !rtt.is_zero()),
+            receiver_drops: stats.beyond_window,
             ..self.progress
         }
     }

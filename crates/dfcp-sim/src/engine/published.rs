@@ -298,6 +298,7 @@ impl Agent for PublishedHost {
             size: (bytes.len() + transmit.elided) as u32 + IP_HEADER,
             ecn: Ecn::from(transmit.ecn),
             priority: transmit.priority,
+            route: 0,
             body: Body::Datagram(bytes),
         })
     }

@@ -15,7 +15,7 @@ use super::settings::{
 use super::tree::{Entry, Fault, Node, Place, Table, Value};
 use super::{SCHEMA, Scenario, units};
 
-const SECTIONS: [&str; 14] = [
+const SECTIONS: [&str; 16] = [
     "schema",
     "title",
     "run",
@@ -24,6 +24,8 @@ const SECTIONS: [&str; 14] = [
     "tcp",
     "dfcp",
     "ctcp",
+    "chameleon",
+    "coded",
     "published",
     "udp",
     "flow",
@@ -282,6 +284,10 @@ pub(super) fn canonical(document: &Document) -> Result<Table, Fault> {
     out.put("dfcp", Value::Table(dfcp.write()));
     let ctcp = section(root, "ctcp", CtcpParameters::default())?;
     out.put("ctcp", Value::Table(ctcp.write()));
+    let chameleon = section(root, "chameleon", ChameleonSpec::default())?;
+    out.put("chameleon", Value::Table(chameleon.write()));
+    let coded = section(root, "coded", CodedSpec::default())?;
+    out.put("coded", Value::Table(coded.write()));
     let published = section(root, "published", PublishedSpec::default())?;
     out.put("published", Value::Table(published.write()));
     let udp = section(root, "udp", UdpSettings::default())?;

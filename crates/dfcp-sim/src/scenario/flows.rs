@@ -14,6 +14,7 @@ use super::route::{Hop, Routes};
 use super::settings::{
     FlowSettings, ProtocolName, SizeSettings, StartSettings, TcpSettings, UdpSettings,
 };
+use super::settle::check_coded;
 use super::tree::{Fault, Node, Place, Table};
 use crate::engine::{UdpConfig, UdpPattern};
 use crate::link::LinkRate;
@@ -46,6 +47,7 @@ pub(super) enum Transport {
     Tcp(TcpSettings, Congestion),
     Dfcp(DfcpSpec),
     Published(PublishedSpec),
+    Coded(CodedSpec),
     Udp(UdpConfig),
 }
 
@@ -76,7 +78,8 @@ impl<'a> Flows<'a> {
             };
             for (replica, start) in starts.into_iter().enumerate() {
                 let (from, to) = ends.pick(&settings, replica, read.flows.len())?;
-                let (forward, backward) = ends.route(&settings, &mut routes, from, to)?;
+                let mut others = ends.routes(&settings, &transport, &mut routes, [from, to])?;
+                let (forward, backward) = others.remove(0);
                 let name = match settings.count {
                     1 => settings.name.clone(),
                     _ => format!("{}-{}", settings.name, replica + 1),
@@ -91,9 +94,11 @@ impl<'a> Flows<'a> {
                     to,
                     forward,
                     backward,
+                    others,
                     start,
                     stop: settings.stop,
                     size: None,
+                    reading: settings.reading.clone(),
                 });
             }
             read.entries.push(Entry {
@@ -168,13 +173,21 @@ impl<'a> Flows<'a> {
         let mut replicas = vec![0; self.entries.len()];
         for flow in &mut self.flows {
             let entry = &mut self.entries[flow.entry];
-            let path = flow.forward.iter().map(|link| &links[link.0].config);
+            let others = flow.others.iter().flat_map(|(there, _)| there);
+            let path = flow.forward.iter().chain(others);
+            let path = path.map(|link| &links[link.0].config);
             let mtu = path.filter_map(|link| link.mtu).min().unwrap_or(u32::MAX);
             flow.protocol = entry.transport.settle(mtu, |section, key| {
                 stated(self.root, entry.node, section, key)
             })?;
+            if let ProtocolSpec::Coded(spec) = &flow.protocol {
+                check_coded(spec, flow, links, |section, key| {
+                    stated(self.root, entry.node, section, key)
+                })?;
+            }
             let first = flow.forward.first().map(|link| &links[link.0]);
             entry.check_line_rate(self.root, &flow.protocol, first)?;
+            entry.check_reader(&flow.protocol)?;
             flow.size = entry.size(replicas[flow.entry], &flow.protocol)?;
             if let (ProtocolSpec::Tcp(tcp), Some(size)) = (&flow.protocol, flow.size)
                 && size.div_ceil(u64::from(tcp.sender.mss)) >= u64::from(u32::MAX)
@@ -218,6 +231,19 @@ impl Entry<'_> {
         }
     }
 
+    /// Who reads slowly must be one whose receiver is simulated as an application.
+    fn check_reader(&self, protocol: &ProtocolSpec) -> Result<(), Fault> {
+        if self.settings.reading.is_empty() || matches!(protocol, ProtocolSpec::Dfcp(_)) {
+            return Ok(());
+        }
+        let message = format!(
+            "`read_rate`: the receivers of {} take everything at once; auto, ctcp, chameleon and \
+             tfrc have readers",
+            protocol.name()
+        );
+        Err(Fault::new(self.place("read_rate"), message))
+    }
+
     fn place(&self, key: &str) -> Place {
         place(self.node, key)
     }
@@ -227,7 +253,13 @@ impl Entry<'_> {
         let payload = match protocol {
             ProtocolSpec::Tcp(tcp) => Some(u64::from(tcp.sender.mss)),
             ProtocolSpec::Udp(udp) => Some(u64::from(udp.packet.saturating_sub(UDP_HEADERS))),
-            ProtocolSpec::Dfcp(_) | ProtocolSpec::Published(_) => None,
+            ProtocolSpec::Dfcp(spec) => match spec.profile {
+                ProfileSpec::Chameleon(c) | ProfileSpec::Tfrc(c) => {
+                    Some(u64::from(c.parameters.packet))
+                }
+                ProfileSpec::Auto | ProfileSpec::Ctcp(_) => None,
+            },
+            ProtocolSpec::Published(_) | ProtocolSpec::Coded(_) => None,
         };
         let in_packets = |packets: u64| match payload {
             Some(payload) => Ok(Some(packets.saturating_mul(payload))),
@@ -252,7 +284,7 @@ fn control(protocol: &ProtocolSpec) -> Option<(&'static str, ControlSpec)> {
     match protocol {
         ProtocolSpec::Dfcp(spec) => Some(("dfcp", spec.control)),
         ProtocolSpec::Published(spec) => Some(("published", spec.control)),
-        ProtocolSpec::Tcp(_) | ProtocolSpec::Udp(_) => None,
+        ProtocolSpec::Tcp(_) | ProtocolSpec::Udp(_) | ProtocolSpec::Coded(_) => None,
     }
 }
 
@@ -402,12 +434,40 @@ impl Ends<'_> {
         ))
     }
 
+    /// The routes there and back: one, or those of all paths.
+    fn routes(
+        &self,
+        settings: &FlowSettings,
+        transport: &Transport,
+        routes: &mut Routes<'_>,
+        ends: [NodeIndex; 2],
+    ) -> Result<Vec<(Route, Route)>, Fault> {
+        let paths = match transport {
+            Transport::Coded(spec) => &spec.paths[..],
+            _ => &[],
+        };
+        if paths.is_empty() {
+            return Ok(vec![self.route(settings, routes, ends)?]);
+        }
+        if !settings.via.is_empty() {
+            let message = "`via`: a flow with `paths` goes through those: leave one of both out";
+            return Err(Fault::new(place(self.node, "via"), message));
+        }
+        let [from, to] = ends;
+        let path = |name: &String| {
+            let via = NodeIndex(self.find(name, "paths")?);
+            let both = routes.past(from, via, to).zip(routes.past(to, via, from));
+            both.filter(|_| via != from && via != to)
+                .ok_or_else(|| self.no_route(settings, ends))
+        };
+        paths.iter().map(path).collect()
+    }
+
     fn route(
         &self,
         settings: &FlowSettings,
         routes: &mut Routes<'_>,
-        from: NodeIndex,
-        to: NodeIndex,
+        [from, to]: [NodeIndex; 2],
     ) -> Result<(Route, Route), Fault> {
         let mut stops = vec![from];
         for name in &settings.via {
@@ -418,18 +478,20 @@ impl Ends<'_> {
         stops.reverse();
         match (forward, routes.through(&stops)) {
             (Some(forward), Some(backward)) => Ok((forward, backward)),
-            _ => {
-                let [from, to] = [from, to].map(|node| &self.network.graph.nodes[node.0].name);
-                Err(Fault::new(
-                    place(self.node, "to"),
-                    format!(
-                        "flow `{}` has no route from `{from}` to `{to}`: add a [link.NAME] with \
-                         `between` that joins their parts of the network",
-                        settings.name
-                    ),
-                ))
-            }
+            _ => Err(self.no_route(settings, [from, to])),
         }
+    }
+
+    fn no_route(&self, settings: &FlowSettings, ends: [NodeIndex; 2]) -> Fault {
+        let [from, to] = ends.map(|node| &self.network.graph.nodes[node.0].name);
+        Fault::new(
+            place(self.node, "to"),
+            format!(
+                "flow `{}` has no route from `{from}` to `{to}`: add a [link.NAME] with \
+                 `between` that joins their parts of the network",
+                settings.name
+            ),
+        )
     }
 }
 
@@ -455,6 +517,8 @@ fn transport(root: &Table, settings: &FlowSettings, node: &Node) -> Result<Trans
     let tcp = layered(TcpSettings::default(), root, node, "tcp")?;
     let dfcp = layered(DfcpSpec::default(), root, node, "dfcp")?;
     let ctcp = layered(CtcpParameters::default(), root, node, "ctcp")?;
+    let chameleon = layered(ChameleonSpec::default(), root, node, "chameleon")?;
+    let coded = layered(CodedSpec::default(), root, node, "coded")?;
     let published = layered(PublishedSpec::default(), root, node, "published")?;
     let udp = layered(UdpSettings::default(), root, node, "udp")?;
     if tcp.sender.rto_min.is_zero() || tcp.sender.rto_min > tcp.sender.rto_max {
@@ -475,6 +539,15 @@ fn transport(root: &Table, settings: &FlowSettings, node: &Node) -> Result<Trans
             profile: ProfileSpec::Ctcp(ctcp),
             ..dfcp
         }),
+        ProtocolName::Chameleon => Transport::Dfcp(DfcpSpec {
+            profile: ProfileSpec::Chameleon(chameleon),
+            ..dfcp
+        }),
+        ProtocolName::Tfrc => Transport::Dfcp(DfcpSpec {
+            profile: ProfileSpec::Tfrc(chameleon.tfrc()),
+            ..dfcp
+        }),
+        ProtocolName::Coded => Transport::Coded(coded),
         ProtocolName::Dfcp => Transport::Published(published),
         ProtocolName::UdpCbr | ProtocolName::UdpOnOff => {
             let UdpSettings {

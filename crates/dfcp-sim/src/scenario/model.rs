@@ -8,13 +8,14 @@
 
 use std::collections::BTreeMap;
 
-use dfcp_proto::profile::CtcpParameters;
+use dfcp_proto::profile::{ChameleonParameters, CtcpParameters};
 use dfcp_proto::published::{
     Acknowledge, Codec, Completion, Config, Degrees, LastPacket, Moment, RaptorParameters, Sending,
 };
-use dfcp_proto::{Duration, Instant, Rate, SchemeId};
+use dfcp_proto::{Duration, Instant, Rate, Reliability, SchemeId};
 
-use crate::engine::{DfcpPayload, TcpConfig, UdpConfig, UdpPattern};
+use crate::coded::{CodedControl, Relaying};
+use crate::engine::{DfcpPayload, ReadingRates, TcpConfig, UdpConfig, UdpPattern};
 use crate::link::LinkConfig;
 use crate::random::Seed;
 use crate::scenario::control::ControlSpec;
@@ -124,12 +125,16 @@ pub struct FlowSpec {
     pub forward: Vec<LinkIndex>,
     /// Links back, in order.
     pub backward: Vec<LinkIndex>,
+    /// Further routes, there and back, of a flow over several paths.
+    pub others: Vec<(Vec<LinkIndex>, Vec<LinkIndex>)>,
     /// When it starts.
     pub start: Instant,
     /// When it stops sending whatever is left; `None` for the end of the run.
     pub stop: Option<Instant>,
     /// Useful bytes to send; `None` for as many as time allows.
     pub size: Option<u64>,
+    /// How fast the receiving application reads.
+    pub reading: ReadingRates,
 }
 
 /// The protocol of a flow.
@@ -141,6 +146,8 @@ pub enum ProtocolSpec {
     Dfcp(DfcpSpec),
     /// DFCP as published.
     Published(PublishedSpec),
+    /// Network coding over relays or several paths.
+    Coded(CodedSpec),
     /// UDP cross traffic.
     Udp(UdpConfig),
 }
@@ -156,6 +163,8 @@ pub struct DfcpSpec {
     pub block_symbols: Option<u32>,
     /// The rate controller in place of the profile's.
     pub control: ControlSpec,
+    /// What the sender may give up.
+    pub reliability: Reliability,
     /// Whether payload bytes exist.
     pub payload: DfcpPayload,
     /// Largest IP packet it tries, bytes.
@@ -221,6 +230,21 @@ impl PublishedSpec {
     }
 }
 
+/// Network coding over relays or several paths ([`crate::coded`]).
+#[derive(Clone, Debug, PartialEq)]
+pub struct CodedSpec {
+    /// Blocks, loss estimate and tokens.
+    pub ctcp: CtcpParameters,
+    /// What nodes of the route do.
+    pub relay: Relaying,
+    /// Nodes through each of which a path goes; none for the route of the flow.
+    pub paths: Vec<String>,
+    /// What the rate on each path follows.
+    pub control: CodedControl,
+    /// Largest IP packet, bytes; `None` until the paths are known.
+    pub mtu: Option<u16>,
+}
+
 /// A profile of the protocol core.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ProfileSpec {
@@ -228,6 +252,19 @@ pub enum ProfileSpec {
     Auto,
     /// CTCP.
     Ctcp(CtcpParameters),
+    /// Chameleon.
+    Chameleon(ChameleonSpec),
+    /// TFRC alone: Chameleon without its flow control.
+    Tfrc(ChameleonSpec),
+}
+
+/// Chameleon, as a file says it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChameleonSpec {
+    /// What its sender is told.
+    pub parameters: ChameleonParameters,
+    /// Packets that the receiver holds for its application.
+    pub window: u8,
 }
 
 impl ProtocolSpec {
@@ -244,8 +281,11 @@ impl ProtocolSpec {
             Self::Dfcp(dfcp) => match dfcp.profile {
                 ProfileSpec::Auto => "auto",
                 ProfileSpec::Ctcp(_) => "ctcp",
+                ProfileSpec::Chameleon(_) => "chameleon",
+                ProfileSpec::Tfrc(_) => "tfrc",
             },
             Self::Published(_) => "dfcp",
+            Self::Coded(_) => "coded",
             Self::Udp(udp) => match udp.pattern {
                 UdpPattern::Constant => "udp-cbr",
                 // No file asks for it.

@@ -10,6 +10,8 @@ use super::tree::{Fault, Node, Place, Value};
 use crate::random::Seed;
 use crate::topology::{self, Graph};
 
+mod chameleon;
+mod coded;
 mod ctcp;
 mod flow;
 mod link;

@@ -4,6 +4,8 @@ use super::control::ControlLaw;
 use super::flows::Transport;
 use super::model::*;
 use super::tree::{Fault, Place};
+use crate::coded::{CodedConfig, CodedControl, Relaying};
+use crate::link::LinkRate;
 use crate::tcp::Sizes;
 
 /// Bytes of IPv4 and TCP headers, and of the timestamp option.
@@ -20,6 +22,7 @@ impl Transport {
             Self::Tcp(tcp, congestion) => ProtocolSpec::Tcp(tcp.config(*congestion, 0)),
             Self::Dfcp(dfcp) => ProtocolSpec::Dfcp(dfcp.clone()),
             Self::Published(spec) => ProtocolSpec::Published(spec.clone()),
+            Self::Coded(spec) => ProtocolSpec::Coded(spec.clone()),
             Self::Udp(udp) => ProtocolSpec::Udp(udp.clone()),
         }
     }
@@ -65,7 +68,84 @@ impl Transport {
             Self::Udp(udp) => Ok(ProtocolSpec::Udp(udp.clone())),
             Self::Dfcp(dfcp) => Ok(ProtocolSpec::Dfcp(dfcp.clone())),
             Self::Published(spec) => published(spec, mtu, stated).map(ProtocolSpec::Published),
+            Self::Coded(spec) => coded(spec, mtu, stated).map(ProtocolSpec::Coded),
         }
+    }
+}
+
+/// Network coding on paths of this MTU.
+fn coded(
+    spec: &CodedSpec,
+    mtu: u32,
+    stated: impl Fn(&str, &str) -> Place,
+) -> Result<CodedSpec, Fault> {
+    let largest = u16::try_from(mtu).unwrap_or(u16::MAX);
+    let packet = spec.mtu.unwrap_or(largest);
+    if packet > largest {
+        let message = format!("`mtu`: packets of {packet} B exceed a path's MTU of {mtu} B");
+        return Err(Fault::new(stated("coded", "mtu"), message));
+    }
+    let settled = CodedSpec {
+        mtu: Some(packet),
+        ..spec.clone()
+    };
+    if settled.config().symbol_size().is_none() {
+        let message = format!(
+            "`blksize`: packets of {packet} B have no room beside headers and {} coefficients",
+            spec.ctcp.block_symbols
+        );
+        return Err(Fault::new(stated("coded", "blksize"), message));
+    }
+    Ok(settled)
+}
+
+/// What of network coding hangs on the links of a flow.
+pub(super) fn check_coded(
+    spec: &CodedSpec,
+    flow: &FlowSpec,
+    links: &[LinkSpec],
+    stated: impl Fn(&str, &str) -> Place,
+) -> Result<(), Fault> {
+    let wrong = |key, message: &str| Err(Fault::new(stated("coded", key), message));
+    let (recodes, at_line_rate) = (
+        spec.relay == Relaying::Recode,
+        spec.control == CodedControl::LineRate,
+    );
+    if recodes && !flow.others.is_empty() {
+        return wrong(
+            "relay",
+            "`relay`: nodes recode on one path only: leave `paths` out",
+        );
+    }
+    let link = |index: &LinkIndex| &links[index.0];
+    let back = flow.backward.iter().rev().map(link);
+    let there = flow.forward.iter().map(link);
+    let mirrored = flow.forward.len() == flow.backward.len()
+        && there.zip(back).all(|(there, back)| there.to == back.from);
+    if recodes && !mirrored {
+        let message = "`relay`: the way back goes over other nodes, which know nothing of what \
+                       those on the way there have";
+        return wrong("relay", message);
+    }
+    if !at_line_rate {
+        return Ok(());
+    }
+    if !flow.others.is_empty() {
+        let message =
+            "`control`: \"line rate\" is for a single path: leave it out, or write a rate";
+        return wrong("control", message);
+    }
+    let paced = if recodes { flow.forward.len() } else { 1 };
+    let mut paced = flow.forward.iter().take(paced).map(link);
+    match paced.find(|link| link.config.rate == LinkRate::Unlimited) {
+        Some(link) => wrong(
+            "control",
+            &format!(
+                "`control`: \"line rate\" needs a rate at link `{}`, which is unlimited",
+                link.name
+            ),
+        ),
+        None => Ok(()),
     }
 }
 
@@ -111,4 +191,18 @@ fn published(
         mtu: Some(packet),
         ..spec.clone()
     })
+}
+
+impl CodedSpec {
+    /// As the simulation is told it, without further routes.
+    pub(crate) fn config(&self) -> CodedConfig {
+        let default = CodedConfig::default();
+        CodedConfig {
+            ctcp: self.ctcp,
+            control: self.control,
+            relaying: self.relay,
+            packet: self.mtu.map_or(default.packet, u32::from),
+            others: Vec::new(),
+        }
+    }
 }

@@ -94,7 +94,8 @@ fn claims_of_more_than_was_sent_are_ignored_and_counted() {
         .connection()
         .open(ChannelKind::Object)
         .expect("room for a channel");
-    let written = raw.connection().write(channel, &[7; 500_000]);
+    let now = raw.now;
+    let written = raw.connection().write(now, channel, &[7; 500_000]);
     assert!(written.is_ok_and(|n| n > 200_000));
     let (mut sent, mut last) = (0, 0);
     raw.receive(|_, frame| {

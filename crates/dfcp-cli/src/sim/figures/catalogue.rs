@@ -130,7 +130,8 @@ pub struct Panels {
 #[serde(deny_unknown_fields)]
 pub struct XAxis {
     /// A column; of a list, such as one round-trip time for each pair, the last value counts. With
-    /// `title`, each curve is a place along the axis, counted from 0.
+    /// `title`, each curve is a place along the axis, counted from 0; with `rank` each value is, the
+    /// least of a run first.
     pub column: String,
     /// Its name.
     pub label: String,

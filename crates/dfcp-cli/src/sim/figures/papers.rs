@@ -97,6 +97,11 @@ const RC_UDP: Book = Book {
 const CHAMELEON: Book = Book {
     name: "chameleon",
     title: "The figures and tables of Chameleon, made again",
-    catalogue: texts!("chameleon/":),
-    scenarios: texts!("../../../../../scenarios/figures/chameleon/":),
+    catalogue: texts!(
+        "chameleon/": "scenarios", "friendliness", "flow-control", "flower", "reasons",
+    ),
+    scenarios: texts!(
+        "../../../../../scenarios/figures/chameleon/":
+        "beside-tcp", "changing-reader", "flower", "slow-reader", "stability",
+    ),
 };

@@ -1,5 +1,7 @@
 //! From results to the curves of an item.
 
+use std::collections::BTreeMap;
+
 use super::catalogue::{Change, Item, Source, Theory, UnitName};
 use super::playback::{self, VIDEO};
 use super::runs::Results;
@@ -17,6 +19,11 @@ const TITLE: &str = "title";
 
 /// Names of the columns that an item's rows are reduced to; swept parameters follow them.
 const COLUMNS: [&str; 5] = ["point", "curve", "panel", "x", "y"];
+const X: usize = 3;
+const Y: usize = 4;
+
+/// A horizontal axis that is no column: the place among the values of a run.
+const RANK: &str = "rank";
 
 /// Curves of an item, ready to draw and to check.
 #[derive(Clone, Debug)]
@@ -155,6 +162,9 @@ fn rows(item: &Item, results: &Results, column: &str) -> Result<Rows, Failure> {
         return Err(Failure::new(Kind::Failure, message));
     }
     found.sort_by_key(|(place, ..)| *place);
+    if item.x.column == RANK {
+        rank(&mut found);
+    }
     let mut reduced = Table::untyped(
         COLUMNS
             .into_iter()
@@ -172,6 +182,20 @@ fn rows(item: &Item, results: &Results, column: &str) -> Result<Rows, Failure> {
         curves,
         panels: item.panels.is_some(),
     })
+}
+
+/// Puts rows along the horizontal axis by how great their value is among those of their run, from 1.
+fn rank(rows: &mut [(usize, String, Vec<Cell>)]) {
+    let value = |cells: &[Cell]| cells[Y].number().unwrap_or(f64::NAN);
+    let run = |(_, name, cells): &(usize, String, Vec<Cell>)| (name.clone(), cells[0].to_string());
+    let mut counts: BTreeMap<_, u64> = BTreeMap::new();
+    let mut order: Vec<usize> = (0..rows.len()).collect();
+    order.sort_by(|&a, &b| value(&rows[a].2).total_cmp(&value(&rows[b].2)));
+    for index in order {
+        let count = counts.entry(run(&rows[index])).or_default();
+        *count += 1;
+        rows[index].2[X] = Cell::from(*count);
+    }
 }
 
 /// How cells of a table's row are found.
@@ -231,6 +255,7 @@ impl Row<'_> {
 
 /// Figures that follow from others; `efficiency` is the curve's share of payload.
 ///
+/// - `end_s`: when the flow was done, since the start of the run.
 /// - `object_s`, `dvd_s`: flow completion time of 150 kB and 4.7 GB. Where the transfer itself was
 ///   not run to its end, size over steady goodput, as in DFCP-J §7.3.
 /// - `occupancy`: mean queue over the buffer of the bottleneck.
@@ -246,6 +271,7 @@ pub fn derived(
         Some(size * 8.0 / goodput)
     };
     match name {
+        "end_s" => Some(number("start_s")? + number("fct_s")?),
         "object_s" => number("fct_s").or_else(|| steady(OBJECT)),
         "dvd_s" => steady(DVD),
         "occupancy" => Some(number("queue_mean_packets")? / number("link.bottleneck.queue.limit")?),

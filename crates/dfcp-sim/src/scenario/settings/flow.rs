@@ -1,16 +1,25 @@
 //! `[[flow]]`: who sends what to whom and when.
 
-use dfcp_proto::{Duration, Instant};
+use dfcp_proto::{Duration, Instant, Rate};
 
+use crate::engine::ReadingRates;
 use crate::scenario::fields::{
-    Codec, Count, Fields, ListOf, OneOf, Optional, OrWord, Section, Text, Time, WEIGHT, fault,
-    quantity,
+    BitRate, Codec, Count, Fields, ListOf, OneOf, Optional, OrWord, Section, Text, Time, WEIGHT,
+    fault, quantity,
 };
 use crate::scenario::tree::{Fault, Node, Table, Value};
 use crate::scenario::units::{self, Quantity};
 
 /// Sections of transports; a flow may have overrides of them.
-pub(in crate::scenario) const TRANSPORTS: [&str; 5] = ["tcp", "dfcp", "ctcp", "published", "udp"];
+pub(in crate::scenario) const TRANSPORTS: [&str; 7] = [
+    "tcp",
+    "dfcp",
+    "ctcp",
+    "chameleon",
+    "coded",
+    "published",
+    "udp",
+];
 
 /// `[[flow]]`; its overrides of [`TRANSPORTS`] are read elsewhere.
 #[derive(Clone, Debug)]
@@ -29,6 +38,7 @@ pub(in crate::scenario) struct FlowSettings {
     pub start: StartSettings,
     pub stop: Option<Instant>,
     pub size: SizeSettings,
+    pub reading: ReadingRates,
 }
 
 /// Names of protocols.
@@ -41,6 +51,9 @@ pub(in crate::scenario) enum ProtocolName {
     TcpBbr,
     Auto,
     Ctcp,
+    Chameleon,
+    Tfrc,
+    Coded,
     Dfcp,
     UdpCbr,
     UdpOnOff,
@@ -57,6 +70,8 @@ impl ProtocolName {
             | Self::TcpBbr => "tcp",
             Self::Auto => "dfcp",
             Self::Ctcp => "ctcp",
+            Self::Chameleon | Self::Tfrc => "chameleon",
+            Self::Coded => "coded",
             Self::Dfcp => "published",
             Self::UdpCbr | Self::UdpOnOff => "udp",
         }
@@ -78,6 +93,7 @@ impl FlowSettings {
             start: StartSettings::At(vec![Instant::ZERO]),
             stop: None,
             size: SizeSettings::Bytes(vec![None]),
+            reading: ReadingRates::new(),
         }
     }
 }
@@ -87,6 +103,9 @@ impl Section for FlowSettings {
         let protocols = [
             ("auto", ProtocolName::Auto),
             ("ctcp", ProtocolName::Ctcp),
+            ("chameleon", ProtocolName::Chameleon),
+            ("tfrc", ProtocolName::Tfrc),
+            ("coded", ProtocolName::Coded),
             ("dfcp", ProtocolName::Dfcp),
             ("tcp-newreno", ProtocolName::TcpNewReno),
             ("tcp-cubic", ProtocolName::TcpCubic),
@@ -107,6 +126,7 @@ impl Section for FlowSettings {
         f.item("start", &mut self.start, Start);
         f.item("stop", &mut self.stop, OrWord("never", Time));
         f.item("size", &mut self.size, Size);
+        f.item("read_rate", &mut self.reading, Reading);
         for section in TRANSPORTS {
             f.known(section);
         }
@@ -181,6 +201,54 @@ impl Section for StartLaw {
         f.item("first", &mut self.first, Time);
         f.item("every", &mut self.every, Optional(Time));
         f.item("poisson", &mut self.poisson, Optional(Time));
+    }
+}
+
+/// `"unlimited"`, a rate, or a list of `{ at, rate }` in order of time.
+struct Reading;
+
+#[derive(Clone, Default)]
+struct ReadingStep {
+    at: Instant,
+    rate: Option<Rate>,
+}
+
+impl Section for ReadingStep {
+    fn fields(&mut self, f: &mut Fields<'_>) {
+        f.item("at", &mut self.at, Time);
+        f.item("rate", &mut self.rate, OrWord(UNLIMITED, BitRate));
+    }
+}
+
+impl Codec<ReadingRates> for Reading {
+    fn read(&self, node: &Node) -> Result<ReadingRates, Fault> {
+        let Value::Array(steps) = &node.value else {
+            let rate = OrWord(UNLIMITED, BitRate).read(node)?;
+            return Ok(rate
+                .map(|rate| (Instant::ZERO, Some(rate)))
+                .into_iter()
+                .collect());
+        };
+        let step = |node| ReadingStep::default().read(node, "read_rate");
+        let steps: Result<Vec<_>, Fault> = steps.iter().map(step).collect();
+        let steps: ReadingRates = steps?.into_iter().map(|s| (s.at, s.rate)).collect();
+        match steps.is_sorted_by(|a, b| a.0 < b.0) {
+            true => Ok(steps),
+            false => fault(node, "the times of `read_rate` must ascend"),
+        }
+    }
+
+    fn write(&self, value: &ReadingRates) -> Option<Value> {
+        let rate = OrWord(UNLIMITED, BitRate);
+        match value.as_slice() {
+            [] => rate.write(&None),
+            [(Instant::ZERO, single)] => rate.write(single),
+            steps => {
+                let step =
+                    |&(at, rate)| super::unwritten(Value::Table(ReadingStep { at, rate }.write()));
+                Some(Value::Array(steps.iter().map(step).collect()))
+            }
+        }
     }
 }
 
