@@ -414,12 +414,14 @@ impl Connection {
             self.out
                 .rtt
                 .update(now.saturating_since(packet.time), delay);
-            newest = Some(AckPoint::new(
+            let mut point = AckPoint::new(
                 Duration::from_micros(received_at_us),
                 packet.time,
                 packet.sent_total,
                 self.out.delivered_total,
-            ));
+            );
+            point.size = u64::from(packet.size);
+            newest = Some(point);
         }
         let acked = outcome.acked.len() as u64;
         for (_, packet) in outcome.acked {

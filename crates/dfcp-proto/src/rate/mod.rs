@@ -48,6 +48,8 @@ pub struct AckPoint {
     pub sent_total: u64,
     /// Bytes known to have arrived when it was acknowledged.
     pub delivered_total: u64,
+    /// UDP payload bytes of it; zero where that is not known.
+    pub size: u64,
 }
 
 impl AckPoint {
@@ -63,6 +65,7 @@ impl AckPoint {
             sent_at,
             sent_total,
             delivered_total,
+            size: 0,
         }
     }
 }
