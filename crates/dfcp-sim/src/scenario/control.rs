@@ -87,10 +87,9 @@ impl ControlSpec {
             (ControlLaw::Marked, _) => Box::new(Marked::new()),
             (ControlLaw::PathModel, _) => Box::new(PathModel::new()),
             (ControlLaw::Tokens, _) => Box::new(Tokens::default()),
-            (ControlLaw::Tfrc, _) => Box::new(Tfrc::new(
-                Specification::Rfc5348,
-                OscillationReduction::On,
-            )),
+            (ControlLaw::Tfrc, _) => {
+                Box::new(Tfrc::new(Specification::Rfc5348, OscillationReduction::On))
+            }
         })
     }
 }

@@ -12,6 +12,8 @@ pub enum Paper {
     Rcudp,
     /// The paper on Chameleon
     Chameleon,
+    /// No paper: every part with every other
+    Ablation,
 }
 
 /// Texts with their names.
@@ -45,6 +47,7 @@ impl Paper {
             Self::Ctcp => CTCP,
             Self::Rcudp => RC_UDP,
             Self::Chameleon => CHAMELEON,
+            Self::Ablation => ABLATION,
         }
     }
 }
@@ -104,4 +107,12 @@ const CHAMELEON: Book = Book {
         "../../../../../scenarios/figures/chameleon/":
         "beside-tcp", "changing-reader", "flower", "slow-reader", "stability",
     ),
+};
+
+/// What none of the papers could run.
+const ABLATION: Book = Book {
+    name: "ablation",
+    title: "Code × rate × scheduler",
+    catalogue: texts!("ablation/": "scenarios", "parts"),
+    scenarios: texts!("../../../../../scenarios/figures/ablation/": "parts"),
 };
