@@ -47,7 +47,7 @@ impl Default for CtcpParameters {
 
 impl CtcpParameters {
     /// For real paths: blocks enough for any product of bandwidth and delay that the credit allows
-    /// (eight are 370 kB a round trip), and packets may change places.
+    /// (sixteen are 730 kB a round trip), and packets may change places.
     pub fn for_any_path() -> Self {
         Self {
             open_blocks: 1024,
@@ -63,7 +63,7 @@ impl Profile {
         Self::ctcp_with(CtcpParameters::default())
     }
 
-    /// CTCP: RLNC over GF(256), tokens, the deficit rule without a margin, every packet
+    /// CTCP: network-coded blocks, tokens, the deficit rule without a margin, every packet
     /// acknowledged at once and lost as soon as a later one is acknowledged.
     pub fn ctcp_with(parameters: CtcpParameters) -> Self {
         let CtcpParameters {
