@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use dfcp_proto::published::{self, Carrier, Redundancy};
-use dfcp_proto::rate::MaxRate;
+use dfcp_proto::published::{self, Carrier, Completion, Redundancy};
+use dfcp_proto::rate::{BlockWait, MaxRate};
 use dfcp_proto::{Duration, Instant, Payload, Profile, TransportConfig};
 
 use crate::engine::{
@@ -14,7 +14,7 @@ use crate::engine::{
 use crate::report::RunReport;
 use crate::scenario::{
     ControlLaw, DfcpSpec, EndSpec, LinkIndex, LinkSpec, ProfileSpec, ProtocolSpec, PublishedSpec,
-    Scenario,
+    RcUdpSpec, Scenario,
 };
 
 mod measure;
@@ -85,7 +85,7 @@ pub fn build(scenario: &Scenario) -> Result<Simulation, NetworkError> {
             start: flow.start,
             stop: flow.stop,
             size: flow.size,
-            traffic: traffic(&flow.protocol),
+            traffic: traffic(&flow.protocol, flow.size),
         });
     }
     for change in &scenario.changes {
@@ -151,12 +151,13 @@ fn integer_weights(weights: &[f64]) -> Vec<u32> {
     scaled(f64::from(n)).map(|w| w.round() as u32).collect()
 }
 
-fn traffic(protocol: &ProtocolSpec) -> Traffic {
+fn traffic(protocol: &ProtocolSpec, size: Option<u64>) -> Traffic {
     match protocol {
         ProtocolSpec::Tcp(tcp) => Traffic::Tcp(tcp.clone()),
         ProtocolSpec::Udp(udp) => Traffic::Udp(udp.clone()),
         ProtocolSpec::Dfcp(spec) => Traffic::Dfcp(Box::new(dfcp(spec))),
         ProtocolSpec::Published(spec) => Traffic::Published(Box::new(published(spec))),
+        ProtocolSpec::RcUdp(spec) => Traffic::Published(Box::new(rc_udp(spec, size))),
     }
 }
 
@@ -197,7 +198,7 @@ fn pace(law: ControlLaw) -> Pace {
 
 fn published(spec: &PublishedSpec) -> PublishedConfig {
     let mut config = published::Config::default();
-    config.code = spec.code();
+    config.code = spec.code().into();
     config.completion = spec.completion;
     config.last_packet = spec.last_packet;
     config.window = spec.window;
@@ -221,6 +222,30 @@ fn published(spec: &PublishedSpec) -> PublishedConfig {
     config.receive_budget = u64::MAX;
     let control = spec.control;
     config.rate = Arc::new(move || control.controller().unwrap_or(Box::new(MaxRate)));
+    PublishedConfig {
+        client: config.clone(),
+        server: config,
+        pace: pace(control.law),
+    }
+}
+
+/// RC-UDP: `size` is the length of the message, S_m.
+fn rc_udp(spec: &RcUdpSpec, size: Option<u64>) -> PublishedConfig {
+    let (control, delta_t) = (spec.control, spec.delta_t);
+    let mut config = published::Config::rc_udp(size).with_rate(move || {
+        let inner = control.controller().unwrap_or(Box::new(MaxRate));
+        Box::new(BlockWait::new(inner, delta_t))
+    });
+    config.code = spec.code();
+    config.completion = Completion::Structure;
+    config.redundancy.epsilon = spec.epsilon;
+    config.payload = match spec.payload {
+        DfcpPayload::Virtual => Payload::Virtual,
+        DfcpPayload::Real => Payload::Real,
+    };
+    config.carrier = Carrier::Ip;
+    config.mtu = spec.mtu.unwrap_or(config.mtu);
+    config.receive_budget = u64::MAX;
     PublishedConfig {
         client: config.clone(),
         server: config,

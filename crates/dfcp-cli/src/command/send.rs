@@ -106,6 +106,7 @@ impl Args {
             host: &self.host,
             family: self.family(),
             rate: self.rate,
+            profile: self.profile,
             options: &self.published,
             output: &self.output,
         }))

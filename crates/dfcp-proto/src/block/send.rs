@@ -3,6 +3,7 @@
 use super::{ChannelId, ChannelKind, charge, geometry};
 use crate::config::Payload;
 use crate::packet::Loss;
+use crate::rate::BlockSent;
 use crate::scheduler::{BlockScheduler, BlockView};
 use dfcp_fec::{BlockEncoder, FecError, SchemeId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -103,6 +104,8 @@ pub struct SendChannel {
     charged: u64,
     /// Buffers of retired blocks, for the next ones.
     pool: Vec<Vec<u8>>,
+    /// Blocks retired since the rate controller was told.
+    acked: Vec<BlockSent>,
     /// The FIN was acknowledged.
     pub fin_acked: bool,
     abandoned: bool,
@@ -128,6 +131,7 @@ impl SendChannel {
             },
             charged: 0,
             pool: Vec::new(),
+            acked: Vec::new(),
             fin_acked: false,
             abandoned: false,
         }
@@ -399,12 +403,20 @@ impl SendChannel {
         let Some(block) = self.blocks.remove(&offset) else {
             return 0;
         };
+        let k = block.encoder.spec().k();
+        self.acked
+            .push(BlockSent::new(block.next_esi.into(), k.into()));
         if self.pool.len() < MAX_POOLED {
             let mut buffer = block.encoder.into_buffer();
             buffer.clear();
             self.pool.push(buffer);
         }
         block.len
+    }
+
+    /// What the blocks took that were retired since the last call, in packets of one symbol.
+    pub fn take_acked(&mut self) -> Vec<BlockSent> {
+        std::mem::take(&mut self.acked)
     }
 
     /// Gives everything up; returns the bytes freed.

@@ -132,7 +132,7 @@ impl Connection {
             } => {
                 self.on_ack(now, [largest, received_at_us, delay_us, ce], &ranges)?;
             }
-            Frame::Blocks(report) => self.on_report(pn, &report),
+            Frame::Blocks(report) => self.on_report(now, pn, &report),
             Frame::Symbol {
                 scheme,
                 channel,
@@ -493,7 +493,7 @@ impl Connection {
         self.activate(id);
     }
 
-    fn on_report(&mut self, pn: u64, report: &BlockReport<'_>) {
+    fn on_report(&mut self, now: Instant, pn: u64, report: &BlockReport<'_>) {
         let id = ChannelId(report.channel);
         let loss = self.out.loss.estimate();
         let Some(send) = self.channels.get_mut(&id).and_then(|c| c.send.as_mut()) else {
@@ -510,6 +510,9 @@ impl Connection {
             } else {
                 self.stats.implausible_reports += 1;
             }
+        }
+        for block in send.take_acked() {
+            self.out.rate.on_block_acked(now, &block);
         }
         self.out.buffered = self.out.buffered.saturating_sub(freed);
         self.activate(id);

@@ -31,7 +31,7 @@ mod tcp;
 mod tests;
 mod udp;
 
-pub use agent::{Agent, Arrival, Buffers, Outgoing, Pace, Progress};
+pub use agent::{Agent, Arrival, BlockProgress, Buffers, Outgoing, Pace, Progress};
 pub use controller::{Claim, ControllerConfig, max_min};
 pub use dfcp::{DfcpConfig, DfcpPayload};
 pub use network::{FlowConfig, FlowInfo, LinkId, Network, NetworkError, Traffic};

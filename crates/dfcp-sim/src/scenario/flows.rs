@@ -46,6 +46,7 @@ pub(super) enum Transport {
     Tcp(TcpSettings, Congestion),
     Dfcp(DfcpSpec),
     Published(PublishedSpec),
+    RcUdp(RcUdpSpec),
     Udp(UdpConfig),
 }
 
@@ -227,7 +228,7 @@ impl Entry<'_> {
         let payload = match protocol {
             ProtocolSpec::Tcp(tcp) => Some(u64::from(tcp.sender.mss)),
             ProtocolSpec::Udp(udp) => Some(u64::from(udp.packet.saturating_sub(UDP_HEADERS))),
-            ProtocolSpec::Dfcp(_) | ProtocolSpec::Published(_) => None,
+            ProtocolSpec::Dfcp(_) | ProtocolSpec::Published(_) | ProtocolSpec::RcUdp(_) => None,
         };
         let in_packets = |packets: u64| match payload {
             Some(payload) => Ok(Some(packets.saturating_mul(payload))),
@@ -252,6 +253,7 @@ fn control(protocol: &ProtocolSpec) -> Option<(&'static str, ControlSpec)> {
     match protocol {
         ProtocolSpec::Dfcp(spec) => Some(("dfcp", spec.control)),
         ProtocolSpec::Published(spec) => Some(("published", spec.control)),
+        ProtocolSpec::RcUdp(spec) => Some(("rc_udp", spec.control)),
         ProtocolSpec::Tcp(_) | ProtocolSpec::Udp(_) => None,
     }
 }
@@ -456,6 +458,7 @@ fn transport(root: &Table, settings: &FlowSettings, node: &Node) -> Result<Trans
     let dfcp = layered(DfcpSpec::default(), root, node, "dfcp")?;
     let ctcp = layered(CtcpParameters::default(), root, node, "ctcp")?;
     let published = layered(PublishedSpec::default(), root, node, "published")?;
+    let rc_udp = layered(RcUdpSpec::default(), root, node, "rc_udp")?;
     let udp = layered(UdpSettings::default(), root, node, "udp")?;
     if tcp.sender.rto_min.is_zero() || tcp.sender.rto_min > tcp.sender.rto_max {
         let message = "`rto_min` is zero or greater than `rto_max`: write for example \"200 ms\"";
@@ -476,6 +479,7 @@ fn transport(root: &Table, settings: &FlowSettings, node: &Node) -> Result<Trans
             ..dfcp
         }),
         ProtocolName::Dfcp => Transport::Published(published),
+        ProtocolName::RcUdp => Transport::RcUdp(rc_udp),
         ProtocolName::UdpCbr | ProtocolName::UdpOnOff => {
             let UdpSettings {
                 packet,

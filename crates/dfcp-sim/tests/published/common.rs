@@ -1,7 +1,7 @@
 //! Links and settings for the tests.
 
 use dfcp_fec::raptor::RaptorParameters;
-use dfcp_proto::published::{Config, Redundancy, Sending};
+use dfcp_proto::published::{Code, Config, GeneratorState, Redundancy, Sending};
 use dfcp_proto::rate::FixedRate;
 use dfcp_proto::{Duration, Rate};
 use dfcp_sim::{LinkConfig, PublishedPair, PublishedPairConfig};
@@ -30,12 +30,12 @@ pub fn lossy(rtt_ms: u64, loss: f64) -> LinkConfig {
 /// needs a good deal of redundancy, which decoding by inactivation spares.
 pub fn small() -> Config {
     let mut config = Config::default();
-    config.code = RaptorParameters {
+    config.code = Code::Raptor(RaptorParameters {
         k: 2000,
         n: 2100,
         symbol_size: 8,
-        ..config.code
-    };
+        ..RaptorParameters::published(GeneratorState::from_seed(1))
+    });
     config.redundancy = Redundancy {
         epsilon: 0.1,
         sending: Sending::Expected,

@@ -10,7 +10,8 @@ use crate::scenario::tree::{Fault, Node, Table, Value};
 use crate::scenario::units::{self, Quantity};
 
 /// Sections of transports; a flow may have overrides of them.
-pub(in crate::scenario) const TRANSPORTS: [&str; 5] = ["tcp", "dfcp", "ctcp", "published", "udp"];
+pub(in crate::scenario) const TRANSPORTS: [&str; 6] =
+    ["tcp", "dfcp", "ctcp", "published", "rc_udp", "udp"];
 
 /// `[[flow]]`; its overrides of [`TRANSPORTS`] are read elsewhere.
 #[derive(Clone, Debug)]
@@ -42,6 +43,7 @@ pub(in crate::scenario) enum ProtocolName {
     Auto,
     Ctcp,
     Dfcp,
+    RcUdp,
     UdpCbr,
     UdpOnOff,
 }
@@ -58,6 +60,7 @@ impl ProtocolName {
             Self::Auto => "dfcp",
             Self::Ctcp => "ctcp",
             Self::Dfcp => "published",
+            Self::RcUdp => "rc_udp",
             Self::UdpCbr | Self::UdpOnOff => "udp",
         }
     }
@@ -88,6 +91,7 @@ impl Section for FlowSettings {
             ("auto", ProtocolName::Auto),
             ("ctcp", ProtocolName::Ctcp),
             ("dfcp", ProtocolName::Dfcp),
+            ("rc-udp", ProtocolName::RcUdp),
             ("tcp-newreno", ProtocolName::TcpNewReno),
             ("tcp-cubic", ProtocolName::TcpCubic),
             ("tcp-highspeed", ProtocolName::TcpHighSpeed),
