@@ -55,6 +55,12 @@ pub struct FlowReport {
     pub loss: f64,
     /// Bytes sent for each useful byte received, less one.
     pub overhead: Option<f64>,
+    /// Of a published protocol: data packets sent for each that would have been enough, less one
+    /// (RC-UDP §V-A, "additional data sent" beyond (1 + ε) K symbols a block).
+    pub excess: Option<f64>,
+    /// Of a published protocol that finished: mean time from the first packet of a block sent until
+    /// (1 + ε) K of its symbols have arrived (RC-UDP §V-A, "average block transfer time").
+    pub block_time_s: Option<f64>,
     /// Its packets that ended on the way, by cause.
     pub drops: Drops,
     /// Mean round-trip time.

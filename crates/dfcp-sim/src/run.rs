@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use dfcp_proto::published::{self, Carrier, Redundancy};
-use dfcp_proto::rate::MaxRate;
+use dfcp_proto::published::{self, Carrier, Completion, Redundancy};
+use dfcp_proto::rate::{BlockWait, MaxRate};
 use dfcp_proto::{Duration, Instant, Payload, Profile, TransportConfig};
 
 use crate::coded::CodedConfig;
@@ -15,7 +15,7 @@ use crate::engine::{
 use crate::report::RunReport;
 use crate::scenario::{
     ControlLaw, DfcpSpec, EndSpec, FlowSpec, LinkIndex, LinkSpec, ProfileSpec, ProtocolSpec,
-    PublishedSpec, Scenario,
+    PublishedSpec, RcUdpSpec, Scenario,
 };
 
 mod measure;
@@ -171,6 +171,7 @@ fn traffic(flow: &FlowSpec) -> Traffic {
                 ..spec.config()
             }))
         }
+        ProtocolSpec::RcUdp(spec) => Traffic::Published(Box::new(rc_udp(spec, flow.size))),
     }
 }
 
@@ -231,7 +232,7 @@ fn pace(law: ControlLaw) -> Pace {
 
 fn published(spec: &PublishedSpec) -> PublishedConfig {
     let mut config = published::Config::default();
-    config.code = spec.code();
+    config.code = spec.code().into();
     config.completion = spec.completion;
     config.last_packet = spec.last_packet;
     config.window = spec.window;
@@ -255,6 +256,30 @@ fn published(spec: &PublishedSpec) -> PublishedConfig {
     config.receive_budget = u64::MAX;
     let control = spec.control;
     config.rate = Arc::new(move || control.controller().unwrap_or(Box::new(MaxRate)));
+    PublishedConfig {
+        client: config.clone(),
+        server: config,
+        pace: pace(control.law),
+    }
+}
+
+/// RC-UDP: `size` is the length of the message, S_m.
+fn rc_udp(spec: &RcUdpSpec, size: Option<u64>) -> PublishedConfig {
+    let (control, delta_t) = (spec.control, spec.delta_t);
+    let mut config = published::Config::rc_udp(size).with_rate(move || {
+        let inner = control.controller().unwrap_or(Box::new(MaxRate));
+        Box::new(BlockWait::new(inner, delta_t))
+    });
+    config.code = spec.code();
+    config.completion = Completion::Structure;
+    config.redundancy.epsilon = spec.epsilon;
+    config.payload = match spec.payload {
+        DfcpPayload::Virtual => Payload::Virtual,
+        DfcpPayload::Real => Payload::Real,
+    };
+    config.carrier = Carrier::Ip;
+    config.mtu = spec.mtu.unwrap_or(config.mtu);
+    config.receive_budget = u64::MAX;
     PublishedConfig {
         client: config.clone(),
         server: config,

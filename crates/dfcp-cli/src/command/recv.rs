@@ -71,6 +71,7 @@ impl Args {
             output_dir: &self.output_dir,
             on_conflict: self.on_conflict,
             once: self.once,
+            profile: self.profile,
             options: &self.published,
             output: &self.output,
         }))

@@ -105,6 +105,7 @@ impl Args {
             host: &self.host,
             family: self.family(),
             rate: self.rate,
+            profile: self.profile,
             options: &self.published,
             output: &self.output,
         })

@@ -38,7 +38,7 @@ pub struct Args {
     /// Seed of the losses and of the bytes that are sent
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Transport; `dfcp` sends at the rate of the path
+    /// Transport; `dfcp` and `rc-udp` send at the rate of the path
     #[arg(long, value_enum, default_value_t)]
     profile: Profile,
     /// Erasure code, as for `dfcp send`
@@ -70,6 +70,8 @@ impl Args {
         match self.profile {
             Profile::Auto | Profile::Ctcp | Profile::Chameleon => UDP_SHARE,
             Profile::Dfcp => (1472.0 - 24.0) / 1500.0,
+            // One symbol of 1024 bytes a packet.
+            Profile::RcUdp => 1024.0 / (1024.0 + 24.0 + 28.0),
         }
     }
 
@@ -85,9 +87,10 @@ impl Args {
             profile @ (Profile::Ctcp | Profile::Chameleon) => {
                 vec![format!("--profile={}", profile.name())]
             }
-            Profile::Dfcp => {
+            profile @ (Profile::Dfcp | Profile::RcUdp) => {
                 let rate = (self.rate.as_bps() as f64 * UDP_SHARE) as u64;
-                vec!["--profile=dfcp".into(), format!("--rate={rate}")]
+                let profile = profile.name();
+                vec![format!("--profile={profile}"), format!("--rate={rate}")]
             }
         };
         options.extend_from_slice(&self.options);

@@ -6,6 +6,7 @@ use super::reliability::Abandoned;
 use super::{ChannelId, ChannelKind, Reliability, charge, geometry};
 use crate::config::Payload;
 use crate::packet::Loss;
+use crate::rate::BlockSent;
 use crate::scheduler::{BlockScheduler, BlockView};
 use crate::time::Instant;
 use dfcp_fec::{BlockEncoder, FecError, SchemeId};
@@ -149,6 +150,8 @@ pub struct SendChannel {
     allowance: u64,
     /// Buffers of retired blocks, for the next ones.
     pool: Vec<Vec<u8>>,
+    /// Blocks retired since the rate controller was told.
+    acked: Vec<BlockSent>,
     /// The FIN was acknowledged.
     pub fin_acked: bool,
     abandoned: bool,
@@ -183,6 +186,7 @@ impl SendChannel {
             begun: 0,
             allowance: u64::MAX,
             pool: Vec::new(),
+            acked: Vec::new(),
             fin_acked: false,
             abandoned: false,
             reliability,
@@ -509,6 +513,9 @@ impl SendChannel {
         self.hungry.remove(&offset);
         self.spent.remove(&offset);
         let block = self.blocks.remove(&offset)?;
+        let k = block.encoder.spec().k();
+        self.acked
+            .push(BlockSent::new(block.next_esi.into(), k.into()));
         if self.pool.len() < MAX_POOLED {
             let mut buffer = block.encoder.into_buffer();
             buffer.clear();
@@ -518,6 +525,11 @@ impl SendChannel {
             len: block.len,
             has_arrived: block.needed == 0,
         })
+    }
+
+    /// What the blocks took that were retired since the last call, in packets of one symbol.
+    pub fn take_acked(&mut self) -> Vec<BlockSent> {
+        std::mem::take(&mut self.acked)
     }
 
     /// Gives everything up; returns the bytes freed.

@@ -141,8 +141,8 @@ impl Connection {
             } => {
                 self.on_ack(now, [largest, received_at_us, delay_us, ce], &ranges)?;
             }
-            Frame::Blocks(report) => self.on_report(pn, &report),
-            Frame::Sack(report) => self.on_sack(pn, &report),
+            Frame::Blocks(report) => self.on_report(now, pn, &report),
+            Frame::Sack(report) => self.on_sack(now, pn, &report),
             Frame::Symbol {
                 scheme,
                 channel,
@@ -530,7 +530,7 @@ impl Connection {
         self.activate(id);
     }
 
-    fn on_report(&mut self, pn: u64, report: &BlockReport<'_>) {
+    fn on_report(&mut self, now: Instant, pn: u64, report: &BlockReport<'_>) {
         let id = ChannelId(report.channel);
         let loss = self.out.loss.estimate();
         let Some(send) = self.channels.get_mut(&id).and_then(|c| c.send.as_mut()) else {
@@ -548,11 +548,11 @@ impl Connection {
                 self.stats.implausible_reports += 1;
             }
         }
-        self.on_freed(id, freed);
+        self.on_freed(now, id, freed);
     }
 
     /// What a SACK says: complete parts, and what there is room for.
-    fn on_sack(&mut self, pn: u64, report: &SackReport<'_>) {
+    fn on_sack(&mut self, now: Instant, pn: u64, report: &SackReport<'_>) {
         let id = ChannelId(report.channel);
         let fresh = pn >= self.inc.newest_feedback;
         let Some(window) = self.out.window else {
@@ -582,11 +582,15 @@ impl Connection {
                 sent_since,
             }));
         }
-        self.on_freed(id, freed);
+        self.on_freed(now, id, freed);
     }
 
     /// Blocks are complete at the peer: room to write more, and perhaps room to send.
-    fn on_freed(&mut self, id: ChannelId, freed: u64) {
+    fn on_freed(&mut self, now: Instant, id: ChannelId, freed: u64) {
+        let send = self.channels.get_mut(&id).and_then(|c| c.send.as_mut());
+        for block in send.map(SendChannel::take_acked).unwrap_or_default() {
+            self.out.rate.on_block_acked(now, &block);
+        }
         self.out.buffered = self.out.buffered.saturating_sub(freed);
         self.activate(id);
         if freed > 0 {

@@ -93,6 +93,21 @@ pub struct Progress {
     pub receiver_drops: u64,
     /// Bytes that arrived and were not what was sent; where bytes are real.
     pub wrong_bytes: u64,
+    /// Of a published protocol.
+    pub blocks: Option<BlockProgress>,
+}
+
+/// What one end of a published protocol knows of its blocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct BlockProgress {
+    /// Blocks begun (sender), or with symbols enough (receiver).
+    pub count: u64,
+    /// The sum of the times when that was, since the start of the run.
+    pub at: Duration,
+    /// Data packets sent.
+    pub packets: u64,
+    /// Data packets that were enough for the blocks acknowledged.
+    pub needed_packets: u64,
 }
 
 /// Datagram buffers that wait for reuse.

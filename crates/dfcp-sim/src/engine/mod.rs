@@ -32,7 +32,7 @@ mod tcp;
 mod tests;
 mod udp;
 
-pub use agent::{Agent, Arrival, Buffers, Outgoing, Pace, Progress};
+pub use agent::{Agent, Arrival, BlockProgress, Buffers, Outgoing, Pace, Progress};
 pub use controller::{Claim, ControllerConfig, max_min};
 pub use dfcp::{Delivery, DfcpConfig, DfcpPayload};
 pub(crate) use network::Chain;

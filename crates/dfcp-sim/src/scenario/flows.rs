@@ -48,6 +48,7 @@ pub(super) enum Transport {
     Dfcp(DfcpSpec),
     Published(PublishedSpec),
     Coded(CodedSpec),
+    RcUdp(RcUdpSpec),
     Udp(UdpConfig),
 }
 
@@ -259,7 +260,7 @@ impl Entry<'_> {
                 }
                 ProfileSpec::Auto | ProfileSpec::Ctcp(_) => None,
             },
-            ProtocolSpec::Published(_) | ProtocolSpec::Coded(_) => None,
+            ProtocolSpec::Published(_) | ProtocolSpec::Coded(_) | ProtocolSpec::RcUdp(_) => None,
         };
         let in_packets = |packets: u64| match payload {
             Some(payload) => Ok(Some(packets.saturating_mul(payload))),
@@ -284,6 +285,7 @@ fn control(protocol: &ProtocolSpec) -> Option<(&'static str, ControlSpec)> {
     match protocol {
         ProtocolSpec::Dfcp(spec) => Some(("dfcp", spec.control)),
         ProtocolSpec::Published(spec) => Some(("published", spec.control)),
+        ProtocolSpec::RcUdp(spec) => Some(("rc_udp", spec.control)),
         ProtocolSpec::Tcp(_) | ProtocolSpec::Udp(_) | ProtocolSpec::Coded(_) => None,
     }
 }
@@ -520,6 +522,7 @@ fn transport(root: &Table, settings: &FlowSettings, node: &Node) -> Result<Trans
     let chameleon = layered(ChameleonSpec::default(), root, node, "chameleon")?;
     let coded = layered(CodedSpec::default(), root, node, "coded")?;
     let published = layered(PublishedSpec::default(), root, node, "published")?;
+    let rc_udp = layered(RcUdpSpec::default(), root, node, "rc_udp")?;
     let udp = layered(UdpSettings::default(), root, node, "udp")?;
     if tcp.sender.rto_min.is_zero() || tcp.sender.rto_min > tcp.sender.rto_max {
         let message = "`rto_min` is zero or greater than `rto_max`: write for example \"200 ms\"";
@@ -549,6 +552,7 @@ fn transport(root: &Table, settings: &FlowSettings, node: &Node) -> Result<Trans
         }),
         ProtocolName::Coded => Transport::Coded(coded),
         ProtocolName::Dfcp => Transport::Published(published),
+        ProtocolName::RcUdp => Transport::RcUdp(rc_udp),
         ProtocolName::UdpCbr | ProtocolName::UdpOnOff => {
             let UdpSettings {
                 packet,

@@ -10,8 +10,10 @@ use std::collections::BTreeMap;
 
 use dfcp_proto::feedback::FeedbackKind;
 use dfcp_proto::profile::{ChameleonParameters, CtcpParameters};
+use dfcp_proto::published::GeneratorState;
 use dfcp_proto::published::{
-    Acknowledge, Codec, Completion, Config, Degrees, LastPacket, Moment, RaptorParameters, Sending,
+    Acknowledge, Code, Codec, Completion, Degrees, LastPacket, Moment, RaptorParameters, RcUdpCode,
+    Sending,
 };
 use dfcp_proto::{Duration, Instant, Rate, Reliability, SchemeId};
 
@@ -150,6 +152,8 @@ pub enum ProtocolSpec {
     Published(PublishedSpec),
     /// Network coding over relays or several paths.
     Coded(CodedSpec),
+    /// RC-UDP.
+    RcUdp(RcUdpSpec),
     /// UDP cross traffic.
     Udp(UdpConfig),
 }
@@ -231,7 +235,7 @@ impl PublishedSpec {
             n: k + checks as u32,
             symbol_size: self.symbol,
             degrees: self.distribution,
-            ..Config::default().code
+            ..RaptorParameters::published(GeneratorState::from_seed(1))
         }
     }
 }
@@ -249,6 +253,35 @@ pub struct CodedSpec {
     pub control: CodedControl,
     /// Largest IP packet, bytes; `None` until the paths are known.
     pub mtu: Option<u16>,
+}
+
+/// A connection of RC-UDP (`dfcp_proto::published::Config::rc_udp`).
+#[derive(Clone, Debug, PartialEq)]
+pub struct RcUdpSpec {
+    /// Bytes of a block, B; it has as many symbols as they fill, K = ⌈B / L⌉.
+    pub block: u32,
+    /// Bytes of a symbol, L.
+    pub symbol: u16,
+    /// ε: a block is acknowledged at (1 + ε) K symbols.
+    pub epsilon: f64,
+    /// Which code.
+    pub code: RcUdpCode,
+    /// Waiting time for each packet dropped, δt.
+    pub delta_t: Duration,
+    /// The rate controller between the pauses; never the profile's.
+    pub control: ControlSpec,
+    /// Whether payload bytes exist.
+    pub payload: DfcpPayload,
+    /// Largest IP packet, bytes; `None` until the path is known.
+    pub mtu: Option<u16>,
+}
+
+impl RcUdpSpec {
+    /// The code of the blocks.
+    pub fn code(&self) -> Code {
+        let k = self.block.div_ceil(u32::from(self.symbol).max(1));
+        self.code.code(k, self.symbol)
+    }
 }
 
 /// A profile of the protocol core.
@@ -292,6 +325,7 @@ impl ProtocolSpec {
             },
             Self::Published(_) => "dfcp",
             Self::Coded(_) => "coded",
+            Self::RcUdp(_) => "rc-udp",
             Self::Udp(udp) => match udp.pattern {
                 UdpPattern::Constant => "udp-cbr",
                 // No file asks for it.

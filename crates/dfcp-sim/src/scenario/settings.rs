@@ -18,6 +18,7 @@ mod link;
 mod loss;
 mod published;
 mod queue;
+mod rc_udp;
 mod transport;
 
 pub(super) use flow::{FlowSettings, ProtocolName, SizeSettings, StartSettings, TRANSPORTS};

@@ -23,6 +23,7 @@ impl Transport {
             Self::Dfcp(dfcp) => ProtocolSpec::Dfcp(dfcp.clone()),
             Self::Published(spec) => ProtocolSpec::Published(spec.clone()),
             Self::Coded(spec) => ProtocolSpec::Coded(spec.clone()),
+            Self::RcUdp(spec) => ProtocolSpec::RcUdp(spec.clone()),
             Self::Udp(udp) => ProtocolSpec::Udp(udp.clone()),
         }
     }
@@ -69,6 +70,7 @@ impl Transport {
             Self::Dfcp(dfcp) => Ok(ProtocolSpec::Dfcp(dfcp.clone())),
             Self::Published(spec) => published(spec, mtu, stated).map(ProtocolSpec::Published),
             Self::Coded(spec) => coded(spec, mtu, stated).map(ProtocolSpec::Coded),
+            Self::RcUdp(spec) => rc_udp(spec, mtu, stated).map(ProtocolSpec::RcUdp),
         }
     }
 }
@@ -149,44 +151,77 @@ pub(super) fn check_coded(
     }
 }
 
+/// What all that travel in the published header say of their packets.
+struct Clear<'a> {
+    section: &'static str,
+    law: ControlLaw,
+    packet: Option<u16>,
+    symbol: u16,
+    stated: &'a dyn Fn(&str, &str) -> Place,
+}
+
+impl Clear<'_> {
+    fn wrong<T>(&self, key: &str, message: String) -> Result<T, Fault> {
+        Err(Fault::new((self.stated)(self.section, key), message))
+    }
+
+    /// The largest packet on a path of this MTU.
+    fn packet(&self, mtu: u32) -> Result<u16, Fault> {
+        if self.law == ControlLaw::Profile {
+            let message =
+                "`control`: published protocols have no profile: write \"line rate\" or a rate";
+            return self.wrong("control", message.to_owned());
+        }
+        let largest = u16::try_from(mtu).unwrap_or(u16::MAX);
+        let packet = self.packet.unwrap_or(largest);
+        if packet > largest {
+            let message = format!("`mtu`: packets of {packet} B exceed the path's MTU of {mtu} B");
+            return self.wrong("mtu", message);
+        }
+        let room = u32::from(packet).saturating_sub(PUBLISHED_HEADERS);
+        let symbol = self.symbol;
+        if u32::from(symbol) > room {
+            let message = format!(
+                "`symbol`: {symbol} B do not fit a packet of {packet} B, which has {room} B \
+                 beside its headers"
+            );
+            return self.wrong("symbol", message);
+        }
+        Ok(packet)
+    }
+
+    fn no_code(&self, block: u32, error: &dyn std::fmt::Display) -> Fault {
+        let symbol = self.symbol;
+        let message = format!("`block`: {block} B in symbols of {symbol} B make no code: {error}");
+        Fault::new((self.stated)(self.section, "block"), message)
+    }
+}
+
 /// DFCP as published on a path of this MTU.
 fn published(
     spec: &PublishedSpec,
     mtu: u32,
     stated: impl Fn(&str, &str) -> Place,
 ) -> Result<PublishedSpec, Fault> {
-    let wrong = |key, message| Err(Fault::new(stated("published", key), message));
-    if spec.control.law == ControlLaw::Profile {
-        let message = "`control`: DFCP as published has no profile: write \"line rate\" or a rate";
-        return wrong("control", message.to_owned());
-    }
-    let largest = u16::try_from(mtu).unwrap_or(u16::MAX);
-    let packet = spec.mtu.unwrap_or(largest);
-    if packet > largest {
-        let message = format!("`mtu`: packets of {packet} B exceed the path's MTU of {mtu} B");
-        return wrong("mtu", message);
-    }
-    let room = u32::from(packet).saturating_sub(PUBLISHED_HEADERS);
+    let clear = Clear {
+        section: "published",
+        law: spec.control.law,
+        packet: spec.mtu,
+        symbol: spec.symbol,
+        stated: &stated,
+    };
+    let packet = clear.packet(mtu)?;
     let (block, symbol) = (spec.block, u32::from(spec.symbol));
-    if symbol > room {
-        let message = format!(
-            "`symbol`: {symbol} B do not fit a packet of {packet} B, which has {room} B beside \
-             its headers"
-        );
-        return wrong("symbol", message);
-    }
     if !block.is_multiple_of(symbol) {
         let message = format!(
             "`block`: {block} B are no whole number of symbols of {symbol} B: write for example \
              \"{} B\"",
             block.next_multiple_of(symbol)
         );
-        return wrong("block", message);
+        return clear.wrong("block", message);
     }
-    if let Err(error) = spec.code().check() {
-        let message = format!("`block`: {block} B in symbols of {symbol} B make no code: {error}");
-        return wrong("block", message);
-    }
+    let code = spec.code().check();
+    code.map_err(|error| clear.no_code(block, &error))?;
     Ok(PublishedSpec {
         mtu: Some(packet),
         ..spec.clone()
@@ -205,4 +240,26 @@ impl CodedSpec {
             others: Vec::new(),
         }
     }
+}
+
+/// RC-UDP on a path of this MTU.
+fn rc_udp(
+    spec: &RcUdpSpec,
+    mtu: u32,
+    stated: impl Fn(&str, &str) -> Place,
+) -> Result<RcUdpSpec, Fault> {
+    let clear = Clear {
+        section: "rc_udp",
+        law: spec.control.law,
+        packet: spec.mtu,
+        symbol: spec.symbol,
+        stated: &stated,
+    };
+    let packet = clear.packet(mtu)?;
+    let code = spec.code().check();
+    code.map_err(|error| clear.no_code(spec.block, &error))?;
+    Ok(RcUdpSpec {
+        mtu: Some(packet),
+        ..spec.clone()
+    })
 }

@@ -175,7 +175,10 @@ impl Trace {
         Ok(Self {
             log,
             mss,
-            published: matches!(flow.protocol, ProtocolSpec::Published(_)),
+            published: matches!(
+                flow.protocol,
+                ProtocolSpec::Published(_) | ProtocolSpec::RcUdp(_)
+            ),
             metrics: Metrics::default(),
         })
     }

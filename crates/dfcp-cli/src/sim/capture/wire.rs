@@ -179,7 +179,9 @@ impl Wire {
             }
             ProtocolSpec::Udp(_) | ProtocolSpec::Coded(_) => (DISCARD_PORT, Carrier::Udp),
             ProtocolSpec::Dfcp(_) => (DEFAULT_PORT, Carrier::Udp),
-            ProtocolSpec::Published(_) => (DEFAULT_PORT, Carrier::Published),
+            ProtocolSpec::Published(_) | ProtocolSpec::RcUdp(_) => {
+                (DEFAULT_PORT, Carrier::Published)
+            }
         };
         let ephemeral = EPHEMERAL_PORT + (id % u32::from(u16::MAX - EPHEMERAL_PORT)) as u16;
         Self {

@@ -91,8 +91,12 @@ const CTCP: Book = Book {
 const RC_UDP: Book = Book {
     name: "rcudp",
     title: "The figures and tables of RC-UDP, made again",
-    catalogue: texts!("rcudp/":),
-    scenarios: texts!("../../../../../scenarios/figures/rcudp/":),
+    catalogue: texts!("rcudp/": "scenarios", "simulation", "testbed", "reasons"),
+    scenarios: texts!(
+        "../../../../../scenarios/figures/rcudp/":
+        "bandwidth-1", "bandwidth-10", "delay-1", "delay-10", "drops-1", "drops-10", "esnet",
+        "overhead", "random-graphs", "random-graphs-30",
+    ),
 };
 
 /// "Design and Validation of a Reliable Rate Based Transport Protocol: The Chameleon Protocol"

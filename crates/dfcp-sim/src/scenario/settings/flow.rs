@@ -11,13 +11,14 @@ use crate::scenario::tree::{Fault, Node, Table, Value};
 use crate::scenario::units::{self, Quantity};
 
 /// Sections of transports; a flow may have overrides of them.
-pub(in crate::scenario) const TRANSPORTS: [&str; 7] = [
+pub(in crate::scenario) const TRANSPORTS: [&str; 8] = [
     "tcp",
     "dfcp",
     "ctcp",
     "chameleon",
     "coded",
     "published",
+    "rc_udp",
     "udp",
 ];
 
@@ -55,6 +56,7 @@ pub(in crate::scenario) enum ProtocolName {
     Tfrc,
     Coded,
     Dfcp,
+    RcUdp,
     UdpCbr,
     UdpOnOff,
 }
@@ -73,6 +75,7 @@ impl ProtocolName {
             Self::Chameleon | Self::Tfrc => "chameleon",
             Self::Coded => "coded",
             Self::Dfcp => "published",
+            Self::RcUdp => "rc_udp",
             Self::UdpCbr | Self::UdpOnOff => "udp",
         }
     }
@@ -107,6 +110,7 @@ impl Section for FlowSettings {
             ("tfrc", ProtocolName::Tfrc),
             ("coded", ProtocolName::Coded),
             ("dfcp", ProtocolName::Dfcp),
+            ("rc-udp", ProtocolName::RcUdp),
             ("tcp-newreno", ProtocolName::TcpNewReno),
             ("tcp-cubic", ProtocolName::TcpCubic),
             ("tcp-highspeed", ProtocolName::TcpHighSpeed),
