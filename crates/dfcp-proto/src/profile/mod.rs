@@ -91,7 +91,7 @@ impl Profile {
             name: "rc-udp",
             scheme: SchemeId::RaptorQ,
             block_symbols: rc_udp::BLOCK_SYMBOLS,
-            max_symbol: usize::from(u16::MAX),
+            max_symbol: usize::from(rc_udp::SYMBOL_SIZE),
             rate: Arc::new(|| Box::new(BlockWait::new(Box::new(MaxRate), rc_udp::DELTA_T))),
             scheduler: Arc::new(|| Box::new(Window::new(1, rc_udp::EPSILON))),
             feedback: FeedbackKind::BlockAcks,

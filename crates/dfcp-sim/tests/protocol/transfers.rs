@@ -195,6 +195,21 @@ fn maximum_rate_arrives_on_a_path_without_a_bottleneck() {
 }
 
 #[test]
+fn rc_udps_parts_move_data_one_block_after_the_other() {
+    let path = LinkConfig {
+        rate: Rate::from_bps(50_000_000).into(),
+        delay: MS(10),
+        loss: 0.1.into(),
+        ..LinkConfig::default()
+    };
+    for code in [SchemeId::RaptorQ, SchemeId::Raptor] {
+        let profile = Profile::rc_udp().with_scheme(code, 100);
+        let config = with_profile(path.clone(), 8, profile);
+        transfer(config, ChannelKind::Object, 1_000_000, 60 * SECOND);
+    }
+}
+
+#[test]
 fn coding_costs_little_more_than_what_was_lost() {
     for (name, profile, allowed) in [
         ("auto", Profile::auto(), 1.06),
