@@ -157,10 +157,16 @@ fn traffic(flow: &FlowSpec) -> Traffic {
     match &flow.protocol {
         ProtocolSpec::Tcp(tcp) => Traffic::Tcp(tcp.clone()),
         ProtocolSpec::Udp(udp) => Traffic::Udp(udp.clone()),
-        ProtocolSpec::Dfcp(spec) => Traffic::Dfcp(Box::new(DfcpConfig {
-            reading: flow.reading.clone(),
-            ..dfcp(spec)
-        })),
+        ProtocolSpec::Dfcp(spec) => {
+            let mut config = dfcp(spec);
+            config.reading.clone_from(&flow.reading);
+            // A reader that takes all at once is given what arrives: order would only show in the
+            // time series, as gaps that the papers' rates of arrival do not have.
+            if flow.reading.is_empty() {
+                config.delivery = Delivery::AnyOrder;
+            }
+            Traffic::Dfcp(Box::new(config))
+        }
         ProtocolSpec::Published(spec) => Traffic::Published(Box::new(published(spec))),
         ProtocolSpec::Coded(spec) => {
             let others = flow.others.iter();

@@ -144,6 +144,8 @@ pub struct RecvChannel {
     /// Bytes settled: complete or skipped, and of the newest block: the window counts packets.
     complete_bytes: u64,
     block_len: u64,
+    /// `done_below` at the last SACK.
+    sacked_below: u64,
     pool: Vec<Vec<u8>>,
     /// The application gave it up, or the peer did.
     ended: Option<u64>,
@@ -177,6 +179,7 @@ impl RecvChannel {
             freed: 0,
             complete_bytes: 0,
             block_len: 1,
+            sacked_below: 0,
             pool: Vec::new(),
             ended: None,
             settled: false,
@@ -365,21 +368,22 @@ impl RecvChannel {
         (self.ready.len() + self.blocks.len()) as u64 + missing.div_ceil(self.block_len.max(1))
     }
 
-    /// Every block that starts below this is complete.
-    pub fn done_below(&self) -> u64 {
-        self.done.below()
-    }
-
-    /// Complete parts above the first gap, lowest first.
-    pub fn done_parts(&self) -> Vec<Range<u64>> {
+    /// What a SACK says: the border up to which the one before knew everything to be complete, and
+    /// the complete parts above it, lowest first.
+    pub fn sack(&mut self) -> (u64, Vec<Range<u64>>) {
+        let below = self.done.below();
+        let border = std::mem::replace(&mut self.sacked_below, below);
         let mut parts: Vec<Range<u64>> = Vec::new();
+        if border < below {
+            parts.push(border..below);
+        }
         for (start, end) in self.done.ranges().take(MAX_SACKED) {
             match parts.last_mut() {
                 Some(part) if part.end == start => part.end = end,
                 _ => parts.push(start..end),
             }
         }
-        parts
+        (border, parts)
     }
 
     /// The peer says where the channel ends.

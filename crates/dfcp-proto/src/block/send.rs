@@ -330,7 +330,7 @@ impl SendChannel {
         self.allowance = blocks;
     }
 
-    /// Blocks begun at or above `offset`, below which everything is complete; `None` if nothing was
+    /// Blocks begun from the first unacknowledged one at or above `offset` on; `None` if nothing was
     /// begun as far as that.
     pub fn begun_since(&self, offset: u64) -> Option<u64> {
         let unsent = self.unsent.first().copied().unwrap_or(self.pending_offset);

@@ -518,15 +518,16 @@ impl Connection {
     }
 
     /// What there is room for on a channel, with what the policy says of the path.
-    fn emit_sack(&self, id: ChannelId, path: PathReport, out: &mut Vec<u8>, start: usize) {
+    fn emit_sack(&mut self, id: ChannelId, path: PathReport, out: &mut Vec<u8>, start: usize) {
         let room = (self.mtu - TAG_LEN).saturating_sub(out.len() - start + ACK_ROOM);
-        let Some(recv) = self.receiver(id).filter(|_| room >= MIN_SACK_ROOM) else {
+        let window = u64::from(self.config.receive_packets);
+        let recv = self.channels.get_mut(&id).and_then(|c| c.recv.as_mut());
+        let Some(recv) = recv.filter(|_| room >= MIN_SACK_ROOM) else {
             return;
         };
-        let window = u64::from(self.config.receive_packets);
         let avail_win = window.saturating_sub(recv.occupancy()) as u8;
-        let report = SackReport::new(path, id.0, avail_win, recv.done_below());
-        let parts = recv.done_parts();
+        let (offset, parts) = recv.sack();
+        let report = SackReport::new(path, id.0, avail_win, offset);
         Frame::emit_sack(out, &report, parts.into_iter(), room);
     }
 

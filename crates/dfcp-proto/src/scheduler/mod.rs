@@ -46,7 +46,7 @@ impl BlockView {
 pub struct Room {
     /// Packets beyond those received.
     pub avail_win: u64,
-    /// Blocks begun at or above the report's Offset, below which everything is complete.
+    /// Blocks begun at or above the report's Offset: where the report before ended.
     pub sent_since: u64,
 }
 

@@ -33,7 +33,7 @@ impl BlockScheduler for SelectiveRepeat {
     }
 
     /// The window is taken from the report and what was sent since its Offset is withdrawn, to the
-    /// letter: packets that arrived above Offset count on both sides.
+    /// letter: packets that arrived since the report before count although there is room for more.
     fn allowance(&self, room: &Room) -> u64 {
         match self.flow_control {
             FlowControl::AvailWin => room.avail_win.saturating_sub(room.sent_since),

@@ -17,7 +17,7 @@ pub struct SackReport<'a> {
     pub channel: u64,
     /// Packets that there is room for beyond those received.
     pub avail_win: u8,
-    /// Every block that starts below this is complete.
+    /// Where the report before ended: every block that starts below this is complete.
     pub offset: u64,
     count: u64,
     encoded: &'a [u8],

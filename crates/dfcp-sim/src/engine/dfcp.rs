@@ -161,7 +161,7 @@ pub(super) fn pair(
         pace: source.as_ref().map_or(Pace::Own, |_| config.pace),
         source,
         delivery: config.delivery,
-        reader: Reader::new(&config.reading),
+        reader: Reader::default(),
         payload: config.payload,
         block_symbols: config.block_symbols,
         cpu: Cpu::new(config.coding_rate),
@@ -173,7 +173,7 @@ pub(super) fn pair(
         progress: Progress::default(),
     };
     let (client_seed, server_seed) = (secret(), secret());
-    (
+    let (client, server) = (
         host(
             Endpoint::new(client_key, None, client_seed),
             address(1),
@@ -184,7 +184,9 @@ pub(super) fn pair(
             address(0),
             None,
         ),
-    )
+    );
+    let reader = Reader::new(&config.reading);
+    (client, DfcpHost { reader, ..server })
 }
 
 impl DfcpHost {
@@ -294,6 +296,8 @@ impl DfcpHost {
         let Some(connection) = self.endpoint.connection(handle) else {
             return;
         };
+        // A stream is forgotten once its end was read.
+        let size = connection.final_size(channel);
         loop {
             let most = self.reader.available(self.now).min(CHUNK);
             if most == 0 {
@@ -318,7 +322,7 @@ impl DfcpHost {
             }
         }
         let settled = self.progress.delivered + self.progress.missing;
-        let complete = connection.final_size(channel) == Some(settled);
+        let complete = size == Some(settled);
         if complete && self.progress.finished.is_none() {
             self.progress.finished = Some(self.now);
         }
@@ -447,7 +451,9 @@ impl Agent for DfcpHost {
         }
         let stop = self.source.as_ref().and_then(|s| s.stop);
         let core = self.endpoint.poll_timeout().map(|(at, _)| at);
-        let next = core.into_iter().chain(stop).chain(self.reader.next()).min();
+        // Before there is anything to read from, it is not asked.
+        let reader = self.channel.and_then(|_| self.reader.next());
+        let next = core.into_iter().chain(stop).chain(reader).min();
         match self.cpu.busy_until(self.now) {
             Some(free) => Some(next.map_or(free, |next| next.max(free))),
             None => next,
