@@ -1,13 +1,15 @@
 //! One connection: state, time and the way everything hangs together.
 //!
 //! * `handshake`: SYN, SYNACK, ACK and their retries
-//! * `receive`: one packet in: open → parse → symbols to decoders, ACKs to loss detection →
-//!   one feedback value to the rate controller → events
+//! * `receive`: one packet in: open → parse → symbols to decoders → events
+//! * `acks`: what the peer says: ACKs to loss detection, one feedback value to the rate controller,
+//!   reports to blocks
 //! * `transmit`: one packet out: due feedback and control → window and pacer → scheduler picks a
 //!   block → code writes the symbol into the datagram → seal → record
 //! * `channels`: the application's calls
 //! * `partial`: data that are given up, at both ends
 
+mod acks;
 mod channels;
 mod event;
 mod handshake;

@@ -1,0 +1,234 @@
+//! What the peer says of packets and blocks: ACKs to loss detection and one feedback value to the
+//! rate controller, reports to blocks.
+
+use super::{CloseCode, Connection, Control};
+use crate::block::{ChannelId, SendChannel};
+use crate::packet::{SentPacket, SymbolRef};
+use crate::rate::{AckPoint, Feedback};
+use crate::scheduler::Room;
+use crate::time::{Duration, Instant};
+use crate::wire::{AckRanges, BlockReport, SackReport};
+
+impl Connection {
+    pub(super) fn on_ack(
+        &mut self,
+        now: Instant,
+        [largest, received_at_us, delay_us, ce]: [u64; 4],
+        ranges: &AckRanges<'_>,
+    ) -> Result<(), CloseCode> {
+        let outcome = self
+            .out
+            .sent
+            .on_ack(now, largest, ranges)
+            .ok_or(CloseCode::PROTOCOL)?;
+        self.out.moved = self.out.moved.filter(|moved| largest < moved.first);
+        let loss = self.out.loss.estimate();
+        let scheduler = &*self.out.scheduler;
+        for (_, packet) in &outcome.acked {
+            self.out.delivered_total += u64::from(packet.size);
+            if let Some(symbol) = packet.symbol {
+                let id = ChannelId(symbol.channel);
+                let send = self.channels.get_mut(&id).and_then(|c| c.send.as_mut());
+                if let Some(send) = send {
+                    let written_off = packet.was_written_off();
+                    send.on_settled(symbol.offset, true, written_off, scheduler, loss);
+                }
+            }
+        }
+        for _ in 0..outcome.spurious {
+            self.out.loss.undo_loss();
+            self.stats.spurious_losses += 1;
+        }
+        let mut newest = None;
+        if outcome.largest_advanced
+            && let Some((_, packet)) = outcome.acked.iter().find(|(pn, _)| *pn == largest)
+        {
+            let delay = Duration::from_micros(delay_us);
+            self.out
+                .rtt
+                .update(now.saturating_since(packet.time), delay);
+            let mut point = AckPoint::new(
+                Duration::from_micros(received_at_us),
+                packet.time,
+                packet.sent_total,
+                self.out.delivered_total,
+            );
+            point.size = u64::from(packet.size);
+            newest = Some(point);
+        }
+        let acked = outcome.acked.len() as u64;
+        for (_, packet) in outcome.acked {
+            packet
+                .control
+                .into_iter()
+                .for_each(|c| self.on_control_acked(c));
+        }
+        let ce_new = ce.saturating_sub(self.inc.peer_ce);
+        self.inc.peer_ce = self.inc.peer_ce.max(ce);
+        self.detect_losses(now, newest, acked, ce_new);
+        if acked > 0 {
+            self.out.pto_count = 0;
+        }
+        Ok(())
+    }
+
+    fn on_control_acked(&mut self, control: Control) {
+        match control {
+            Control::Fin(id) => {
+                if let Some(send) = self.channels.get_mut(&id).and_then(|c| c.send.as_mut()) {
+                    send.fin_acked = true;
+                }
+                self.check_acknowledged(id);
+            }
+            Control::Reset(id, _) => {
+                if let Some(channel) = self.channels.get_mut(&id) {
+                    channel.send = None;
+                    self.forget_if_over(id);
+                }
+            }
+            Control::Skip(id, _) => {
+                if let Some(send) = self.channels.get_mut(&id).and_then(|c| c.send.as_mut()) {
+                    send.on_skip_acked();
+                }
+                self.check_acknowledged(id);
+            }
+            Control::MtuProbe(size) => {
+                self.mtu = self.mtu.max(usize::from(size));
+                self.out.mtu_search.on_acked(self.mtu);
+            }
+            _ => {}
+        }
+    }
+
+    /// Finds lost packets, puts back what they carried, and tells the rate controller everything
+    /// that this moment taught.
+    pub(super) fn detect_losses(
+        &mut self,
+        now: Instant,
+        newest: Option<AckPoint>,
+        acked: u64,
+        ce_new: u64,
+    ) {
+        let rtt = self.loss_rtt();
+        let lost = self.out.sent.detect_lost(now, rtt);
+        let lost_count = lost.len() as u64;
+        self.stats.packets_lost += lost_count;
+        // After a blackout the lost packets tell of the blackout, not of the path's loss rate.
+        if self.out.pto_count < 2 {
+            self.out.loss.update(acked, lost_count);
+        }
+        lost.into_iter()
+            .for_each(|(_, packet)| self.on_lost(now, packet));
+        for symbol in self.out.sent.write_off(now, rtt) {
+            self.write_off(symbol, false);
+        }
+        let mut feedback = Feedback::new(now, &self.out.rtt);
+        feedback.newest = newest;
+        feedback.acked_packets = acked;
+        feedback.lost_packets = lost_count;
+        feedback.ce_packets = ce_new;
+        feedback.bytes_in_flight = self.out.sent.bytes_in_flight();
+        feedback.idle_total = self.out.idle_total;
+        feedback.path = self.inc.path.take();
+        self.out.rate.on_feedback(&feedback);
+        self.follow_rate(now);
+    }
+
+    pub(super) fn on_lost(&mut self, now: Instant, packet: SentPacket<Control>) {
+        if let Some(symbol) = packet.symbol {
+            self.write_off(symbol, packet.was_written_off());
+        }
+        for control in packet.control {
+            match control {
+                // Still without a round-trip time: ask again.
+                Control::Ping if !self.out.rtt.is_measured() => {
+                    self.out.control.push_back(Control::Ping);
+                }
+                Control::Ping => {}
+                Control::MtuProbe(_) => {
+                    self.out.mtu_search.on_lost(now, self.mtu);
+                }
+                other => self.out.control.push_back(other),
+            }
+        }
+    }
+
+    /// A block counts no more on a symbol, `again` if it did not before.
+    fn write_off(&mut self, symbol: SymbolRef, again: bool) {
+        let id = ChannelId(symbol.channel);
+        let loss = self.out.loss.estimate();
+        if let Some(send) = self.channels.get_mut(&id).and_then(|c| c.send.as_mut()) {
+            send.on_settled(symbol.offset, false, again, &*self.out.scheduler, loss);
+        }
+        self.activate(id);
+    }
+
+    pub(super) fn on_report(&mut self, now: Instant, pn: u64, report: &BlockReport<'_>) {
+        let id = ChannelId(report.channel);
+        let loss = self.out.loss.estimate();
+        let Some(send) = self.channels.get_mut(&id).and_then(|c| c.send.as_mut()) else {
+            return;
+        };
+        // What a block needs may only be raised by news; being done is for ever.
+        let fresh = pn >= self.inc.newest_feedback;
+        self.inc.newest_feedback = self.inc.newest_feedback.max(pn);
+        let scheduler = &*self.out.scheduler;
+        let mut freed = send.on_done_below(report.done_below);
+        for (offset, needed) in report.iter().filter(|&(_, needed)| fresh || needed == 0) {
+            if send.is_plausible(offset, needed) {
+                freed += send.on_report(offset, needed, scheduler, loss);
+            } else {
+                self.stats.implausible_reports += 1;
+            }
+        }
+        self.on_freed(now, id, freed);
+    }
+
+    /// What a SACK says: complete parts, and what there is room for.
+    pub(super) fn on_sack(&mut self, now: Instant, pn: u64, report: &SackReport<'_>) {
+        let id = ChannelId(report.channel);
+        let fresh = pn >= self.inc.newest_feedback;
+        let Some(window) = self.out.window else {
+            return; // nobody asked for it
+        };
+        if fresh {
+            self.inc.newest_feedback = pn;
+            self.inc.path = Some(report.path);
+        }
+        let Some(send) = self.channels.get_mut(&id).and_then(|c| c.send.as_mut()) else {
+            return;
+        };
+        let Some(sent_since) = send.begun_since(report.offset) else {
+            self.stats.refused_reports += 1; // nothing was sent as far as that
+            return;
+        };
+        let mut freed = send.on_done_below(report.offset);
+        for part in report.pairs() {
+            freed += send.on_done_within(part);
+        }
+        if fresh {
+            let said = u64::from(report.avail_win);
+            self.stats.refused_reports += u64::from(said > window);
+            let avail_win = said.min(window);
+            send.allow(self.out.scheduler.allowance(&Room {
+                avail_win,
+                sent_since,
+            }));
+        }
+        self.on_freed(now, id, freed);
+    }
+
+    /// Blocks are complete at the peer: room to write more, and perhaps room to send.
+    fn on_freed(&mut self, now: Instant, id: ChannelId, freed: u64) {
+        let send = self.channels.get_mut(&id).and_then(|c| c.send.as_mut());
+        for block in send.map(SendChannel::take_acked).unwrap_or_default() {
+            self.out.rate.on_block_acked(now, &block);
+        }
+        self.out.buffered = self.out.buffered.saturating_sub(freed);
+        self.activate(id);
+        if freed > 0 {
+            self.notify_writable();
+            self.check_acknowledged(id);
+        }
+    }
+}
