@@ -2,7 +2,7 @@
 CARGO ?= cargo
 OUT   ?= docs/bench
 
-.PHONY: demo test bench bench-path bench-codes bench-loopback bench-sim bench-simulator bench-published fmt lint
+.PHONY: demo test bench bench-path bench-codes bench-loopback bench-sim bench-simulator bench-published bench-profiles fmt lint
 
 # Builds, then sends a real file between two real processes over a bad path; kernel TCP beside it.
 demo: toolchain
@@ -23,7 +23,7 @@ fmt:
 	$(CARGO) fmt --all
 
 # Raw results go to $(OUT); see docs/bench/README.md.
-bench: bench-codes bench-loopback bench-sim bench-simulator bench-path bench-published
+bench: bench-codes bench-loopback bench-sim bench-simulator bench-path bench-published bench-profiles
 
 bench-codes:
 	$(CARGO) bench --locked -p dfcp-fec --bench codes -- --json $(CURDIR)/$(OUT)/codes.json
@@ -47,6 +47,10 @@ bench-path:
 bench-published:
 	$(CARGO) build --release --locked -p dfcp-cli
 	./scripts/bench-published $(OUT)
+
+bench-profiles:
+	$(CARGO) build --release --locked -p dfcp-cli
+	./scripts/bench-profiles $(OUT)
 
 .PHONY: toolchain
 toolchain:

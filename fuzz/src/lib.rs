@@ -10,12 +10,13 @@ pub mod published;
 pub mod raptor;
 pub mod rate;
 pub mod raw;
+pub mod rlnc;
 
 /// The body of a target.
 pub type Body = fn(&[u8]);
 
 /// A target by name, for the replay.
-pub const TARGETS: [(&str, Body); 9] = [
+pub const TARGETS: [(&str, Body); 10] = [
     ("packet", packet),
     ("frames", frames),
     ("params", params),
@@ -25,6 +26,7 @@ pub const TARGETS: [(&str, Body); 9] = [
     ("published", published::packets),
     ("raptor", raptor::decoder),
     ("rate", rate::feedback),
+    ("rlnc", rlnc::vectors),
 ];
 
 /// Takes fields off the front of the input; zeros when it is used up.
@@ -159,10 +161,9 @@ pub fn datagrams(data: &[u8]) {
         .open(ChannelKind::Object)
         .expect("a channel");
     let payload = [0x5a; 20_000];
-    assert_eq!(
-        pair.connection(Side::Client).write(id, &payload),
-        Ok(payload.len())
-    );
+    let now = pair.now;
+    let client = pair.connection(Side::Client);
+    assert_eq!(client.write(now, id, &payload), Ok(payload.len()));
     pair.connection(Side::Client)
         .finish_channel(id)
         .expect("open");
@@ -233,7 +234,9 @@ pub fn sealed_frames(data: &[u8]) {
     let mut raw = raw::RawClient::connect();
     for kind in [ChannelKind::Stream, ChannelKind::Object] {
         if let Some(id) = raw.connection().open(kind) {
-            raw.connection().write(id, &[7; 30_000]).expect("open");
+            let now = raw.now;
+            let connection = raw.connection();
+            connection.write(now, id, &[7; 30_000]).expect("open");
         }
     }
     for _ in 0..48 {
@@ -277,6 +280,9 @@ fn read_everything(raw: &mut raw::RawClient, now: Instant, op: u8) {
             while let Ok(Some((_, bytes))) = connection.take_block(now, id) {
                 connection.recycle(id, bytes);
             }
+            if op & 0x08 != 0 {
+                while connection.take_gap(id).is_some() {}
+            }
         }
     }
     if op & 0x20 != 0 {
@@ -294,7 +300,8 @@ pub fn decoder(data: &[u8]) {
         SchemeId::Dense,
         SchemeId::RaptorQ,
         SchemeId::Raptor,
-    ][usize::from(mode >> 1 & 3)];
+        SchemeId::Rlnc,
+    ][usize::from(mode >> 1) % 5];
     let (k, size) = (u32::from(input.byte()) % 70, u16::from(input.byte()) % 40);
     let honest = mode & 1 == 1;
     let Ok(spec) = BlockSpec::new(k, size, u64::from(mode)) else {

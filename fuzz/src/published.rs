@@ -2,35 +2,55 @@
 
 use super::Input;
 use dfcp_proto::published::header::{PseudoHeader, seal};
-use dfcp_proto::published::{Config, Redundancy, Sending};
+use dfcp_proto::published::{Code, Config, GeneratorState, RaptorParameters, Redundancy, Sending};
 use dfcp_proto::rate::FixedRate;
 use dfcp_proto::{Duration, Rate};
 use dfcp_sim::{Datagram, LinkConfig, PublishedPair, PublishedPairConfig, Side};
-use std::sync::Arc;
 
-fn pair() -> PublishedPair {
+fn pair(config: Config) -> PublishedPair {
     let link = LinkConfig {
         delay: Duration::from_millis(5),
         ..LinkConfig::default()
     };
-    let mut config = Config::default();
-    config.code.k = 300;
-    config.code.n = 330;
-    config.code.symbol_size = 8;
+    let mut config = config.with_rate(|| Box::new(FixedRate::new(Rate::from_bps(20_000_000))));
     config.window = 4;
     config.redundancy = Redundancy {
         epsilon: 0.2,
         sending: Sending::Expected,
     };
-    config.rate = Arc::new(|| Box::new(FixedRate::new(Rate::from_bps(20_000_000))));
     PublishedPair::new(PublishedPairConfig::symmetric(link, config, 1))
+}
+
+fn dfcp() -> Config {
+    let code = RaptorParameters {
+        k: 300,
+        n: 330,
+        symbol_size: 8,
+        ..RaptorParameters::published(GeneratorState::from_seed(1))
+    };
+    Config {
+        code: Code::Raptor(code),
+        ..Config::default()
+    }
+}
+
+fn rc_udp() -> Config {
+    let mut config = Config::rc_udp(Some(10_000));
+    config.code = Code::RaptorQ {
+        k: 12,
+        symbol_size: 200,
+    };
+    config
 }
 
 /// Any packets with right checksums, captured and changed ones among them, at any moment of a
 /// connection: it may end, never panic, and time goes on.
 pub fn packets(data: &[u8]) {
     let mut input = Input(data);
-    let mut pair = pair();
+    let mut pair = match data.len() % 2 {
+        0 => pair(dfcp()),
+        _ => pair(rc_udp()),
+    };
     pair.connect();
     let mut captured: Vec<Vec<u8>> = Vec::new();
     let mut buffer = [0; 4096];

@@ -28,6 +28,31 @@ fn a_small_demo_delivers() {
 }
 
 #[test]
+fn every_encrypted_profile_gets_a_file_across_a_lossy_path() {
+    for profile in ["ctcp", "chameleon"] {
+        let bench = Bench::new();
+        let (code, report, _) = run(bench.program().args([
+            "demo",
+            "--json",
+            "--profile",
+            profile,
+            "--rate",
+            "20M",
+            "--size",
+            "1M",
+            "--rtt",
+            "20ms",
+            "--loss",
+            "5%",
+        ]));
+        assert_eq!(code, 0, "{report}");
+        let outcome = (&report["hash_ok"], &report["profile"]);
+        assert_eq!(outcome, (&true.into(), &profile.into()));
+        assert_eq!(report["useful_bytes"], 1_000_000);
+    }
+}
+
+#[test]
 fn a_demo_that_cannot_run_says_why() {
     let bench = Bench::new();
     let mut command = bench.program();

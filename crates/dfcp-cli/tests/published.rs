@@ -74,18 +74,18 @@ fn files_of_all_sizes_arrive() {
 
 #[test]
 fn a_file_crosses_a_path_that_loses_one_packet_in_twenty() {
-    for sending in ["rateless", "expected"] {
+    for (profile, option) in [
+        ("dfcp", "--sending=rateless"),
+        ("dfcp", "--sending=expected"),
+        ("rc-udp", "--block-code=raptor"),
+        ("rc-udp", "--block=100000"),
+    ] {
         let bench = Bench::new();
         let (code, report, _) = run(bench
             .program()
-            .args([
-                "demo",
-                "--json",
-                "--profile=dfcp",
-                "--rate=30M",
-                "--rtt=20ms",
-            ])
-            .args(["--loss=5%", "--size=5M", "--", "--sending", sending]));
+            .args(["demo", "--json", "--profile", profile])
+            .args(["--rate=30M", "--rtt=20ms", "--loss=5%", "--size=5M"])
+            .args(["--", option]));
         assert_eq!(code, 0, "{report}");
         assert_eq!(report["hash_ok"], true);
         assert_eq!(report["useful_bytes"], 5_000_000);
@@ -189,8 +189,11 @@ fn options_of_one_profile_are_refused_by_the_other() {
     for (command, options) in [
         (&send, &["--window=5"][..]),
         (&send, &["--i-own-this-network"]),
+        (&send, &["--profile=ctcp", "--window=5"]),
+        (&send, &["--profile=chameleon", "--i-own-this-network"]),
         (&send, &["--profile=dfcp", "--peer-key", key]),
         (&send, &["--profile=dfcp", "--code=raptorq"]),
+        (&send, &["--profile=dfcp", "--block-code=raptor"]),
         (&recv, &["--carrier=udp"]),
         (&recv, &["--profile=dfcp", "--allow", key]),
     ] {

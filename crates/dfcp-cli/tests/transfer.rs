@@ -53,6 +53,20 @@ fn files_of_all_sizes_arrive() {
 }
 
 #[test]
+fn a_receiver_without_options_takes_every_encrypted_sender() {
+    for profile in ["auto", "ctcp", "chameleon"] {
+        let bench = Bench::new();
+        let receiver = bench.receiver(&["--once", "--allow", &bench.sender_key]);
+        let file = bench.write("x", 3_000_000);
+        let mut sender = bench.sender();
+        sender.args(["--profile", profile]).arg(file);
+        let (code, report, _) = run(sender.arg(receiver.address.to_string()));
+        assert_eq!((code, receiver.end().0), (0, 0), "{profile}: {report}");
+        bench.assert_received("x", &bytes("x", 3_000_000));
+    }
+}
+
+#[test]
 fn a_tree_arrives_with_modes_and_times_and_without_links() {
     let bench = Bench::new();
     let root = bench.path("tree");

@@ -6,6 +6,8 @@
 
 #[path = "codes/contenders.rs"]
 mod contenders;
+#[path = "raptor/cpu_time.rs"]
+mod cpu_time;
 #[path = "codes/report.rs"]
 mod report;
 #[path = "codes/xor.rs"]
@@ -15,6 +17,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use contenders::{Contender, contenders};
+use cpu_time::cpu_time;
 use dfcp_fec::gf256::{Kernel, Rows};
 use report::{Report, Sample};
 
@@ -39,15 +42,15 @@ fn main() {
     }
 }
 
-/// Bytes per second of `work`, which handles `bytes` each time it is called.
+/// Bytes per second of processor time of `work`, which handles `bytes` each time it is called.
 fn rate(bytes: usize, mut work: impl FnMut()) -> f64 {
-    let start = Instant::now();
+    let (start, spent) = (Instant::now(), cpu_time());
     let mut calls = 0;
     while start.elapsed() < SLICE {
         work();
         calls += 1;
     }
-    (bytes * calls) as f64 / start.elapsed().as_secs_f64()
+    (bytes * calls) as f64 / (cpu_time() - spent).as_secs_f64()
 }
 
 /// One repair symbol out of n rows with every kernel, beside the plain XOR of the same rows.

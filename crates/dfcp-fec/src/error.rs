@@ -39,6 +39,20 @@ pub enum FecError {
     /// A parameter of a code is outside its limits.
     #[error("{0} is outside its limits")]
     Parameter(&'static str),
+    /// A coefficient vector does not have one byte for each source symbol.
+    #[error("coefficient vector of {actual} bytes, expected {expected}")]
+    VectorLength {
+        /// K.
+        expected: usize,
+        /// Bytes given.
+        actual: usize,
+    },
+    /// All coefficients of a symbol are zero.
+    #[error("all coefficients are zero")]
+    ZeroVector,
+    /// Nothing was received that could be combined.
+    #[error("no symbol to combine")]
+    Empty,
     /// A block holds as many symbols as it takes.
     #[error("block full: it takes at most {limit} symbols")]
     Full {

@@ -1,4 +1,4 @@
-//! Erasure codes of `dfcp`: one interface, four schemes.
+//! Erasure codes of `dfcp`: one interface, five schemes.
 //!
 //! | scheme | K | repair symbol | for |
 //! |---|---|---|---|
@@ -6,6 +6,7 @@
 //! | [`SchemeId::Dense`] | ≤ 256 | random combination over GF(256) | small blocks, rich feedback |
 //! | [`SchemeId::RaptorQ`] | ≤ 8192 | RFC 6330 | large blocks, poor feedback |
 //! | [`SchemeId::Raptor`] | ≤ 8192 | sum of few random symbols | DFCP as published |
+//! | [`SchemeId::Rlnc`] | ≤ 256 | random combination over GF(256) | decoding as symbols arrive, recoding on the way |
 //!
 //! Every scheme but Raptor is systematic: encoding symbol `ESI < K` is source symbol `ESI`, `ESI ≥ K` is a
 //! repair symbol (terms of RFC 5052, RFC 6330 and RFC 8406). Both peers derive whatever a repair
@@ -23,6 +24,7 @@ mod error;
 pub mod gf256;
 pub mod raptor;
 mod raptorq;
+mod rlnc;
 mod spec;
 pub mod structural;
 mod symbol_set;
@@ -32,6 +34,7 @@ pub use crate::block::{BlockDecoder, BlockEncoder, FecScheme, Push};
 pub use crate::dense::{DenseScheme, repair_coefficients};
 pub use crate::error::FecError;
 pub use crate::raptorq::RaptorQScheme;
+pub use crate::rlnc::{Recoder, RlncDecoder, RlncScheme, coefficient_vector};
 pub use crate::spec::{BlockSpec, MAX_ESI, MAX_SOURCE_SYMBOLS, SchemeId};
 
 /// The scheme behind `id`, with its defaults.
@@ -41,5 +44,6 @@ pub fn scheme(id: SchemeId) -> &'static dyn FecScheme {
         SchemeId::Dense => &DenseScheme::AUTO,
         SchemeId::RaptorQ => &RaptorQScheme,
         SchemeId::Raptor => &raptor::RaptorScheme,
+        SchemeId::Rlnc => &RlncScheme::AUTO,
     }
 }

@@ -20,6 +20,9 @@ pub enum SchemeId {
     RaptorQ = 2,
     /// The Raptor code of DFCP as published: LDPC and LT.
     Raptor = 3,
+    /// Systematic random linear network coding over GF(256): the symbols of the dense code, decoded
+    /// as they arrive, and recoded on the way.
+    Rlnc = 4,
 }
 
 impl TryFrom<u8> for SchemeId {
@@ -31,6 +34,7 @@ impl TryFrom<u8> for SchemeId {
             1 => Ok(Self::Dense),
             2 => Ok(Self::RaptorQ),
             3 => Ok(Self::Raptor),
+            4 => Ok(Self::Rlnc),
             other => Err(FecError::UnknownScheme(other)),
         }
     }

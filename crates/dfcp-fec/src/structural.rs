@@ -2,7 +2,7 @@
 //! networks in which only sizes matter.
 //!
 //! Blocks have the geometry of real ones, but sources and symbols are empty: memory is O(K) for a
-//! block. ARQ, the dense code and Raptor are the codes themselves, run on symbols of no bytes, so
+//! block. ARQ, the dense code, RLNC and Raptor are the codes themselves, run on symbols of no bytes, so
 //! the verdict is exact. RaptorQ goes by count, and differs from the code in one thing: whether N ≥ K received
 //! symbols are enough is not computed but drawn, from (block seed, N), with the failure rate that
 //! the code was designed for: 1 % with K symbols, a hundredth of it with each further one.
@@ -15,6 +15,7 @@ use crate::dense::{DenseScheme, mix64};
 use crate::error::FecError;
 use crate::raptor::RaptorScheme;
 use crate::raptorq::{self, RaptorQScheme};
+use crate::rlnc::{Recoder, RlncDecoder, RlncScheme};
 use crate::spec::{BlockSpec, SchemeId};
 use crate::symbol_set::SymbolSet;
 use std::collections::BTreeSet;
@@ -27,7 +28,25 @@ pub fn scheme(id: SchemeId) -> &'static dyn FecScheme {
         SchemeId::Dense => &Structural(DenseScheme::AUTO),
         SchemeId::RaptorQ => &Structural(Count),
         SchemeId::Raptor => &Structural(RaptorScheme),
+        SchemeId::Rlnc => &Structural(RlncScheme::AUTO),
     }
+}
+
+/// The progressive decoder for symbols of no bytes, recoded ones among them. Its geometry has
+/// T = 0.
+///
+/// # Errors
+/// As [`RlncDecoder::new`].
+pub fn rlnc_decoder(spec: BlockSpec) -> Result<RlncDecoder, FecError> {
+    RlncDecoder::new(spec.without_bytes(), Vec::new())
+}
+
+/// The recoder for symbols of no bytes: vectors are all it combines. Its geometry has T = 0.
+///
+/// # Errors
+/// As [`Recoder::new`].
+pub fn recoder(spec: BlockSpec, seed: u64) -> Result<Recoder, FecError> {
+    Recoder::new(spec.without_bytes(), seed)
 }
 
 /// A code on blocks without bytes.

@@ -3,11 +3,12 @@
 use dfcp_fec::{BlockSpec, FecError, MAX_ESI, Push, SchemeId, scheme};
 use proptest::prelude::*;
 
-const ALL: [SchemeId; 4] = [
+const ALL: [SchemeId; 5] = [
     SchemeId::Arq,
     SchemeId::Dense,
     SchemeId::RaptorQ,
     SchemeId::Raptor,
+    SchemeId::Rlnc,
 ];
 
 /// Bytes that look random, the same for the same arguments.
@@ -27,6 +28,7 @@ fn transfer() -> impl Strategy<Value = (SchemeId, BlockSpec, Vec<u32>)> {
     let geometry = prop_oneof![
         (Just(SchemeId::Arq), Just(1u32)),
         (Just(SchemeId::Dense), prop_oneof![1u32..20, 1u32..=256]),
+        (Just(SchemeId::Rlnc), prop_oneof![1u32..20, 1u32..=256]),
         (Just(SchemeId::RaptorQ), prop_oneof![1u32..20, 1u32..300]),
         (Just(SchemeId::Raptor), prop_oneof![1u32..20, 1u32..300]),
     ];
@@ -102,6 +104,7 @@ fn symbol_vectors_of_the_specification() {
         let cells: Vec<&str> = line.split('|').map(str::trim).collect();
         let id = match cells.get(1) {
             Some(&"Dense") if cells.len() == 7 => SchemeId::Dense,
+            Some(&"RLNC") if cells.len() == 7 => SchemeId::Rlnc,
             Some(&"RaptorQ") if cells.len() == 7 => SchemeId::RaptorQ,
             Some(&"Raptor") if cells.len() == 7 => SchemeId::Raptor,
             _ => continue,
@@ -116,7 +119,7 @@ fn symbol_vectors_of_the_specification() {
         assert_eq!(hex.join(" "), cells[5], "{line}");
         seen += 1;
     }
-    assert_eq!(seen, 9);
+    assert_eq!(seen, 12);
 }
 
 /// RaptorQ with exactly K symbols fails now and then: found by search, then one more is asked for.
@@ -180,7 +183,7 @@ fn bad_input_is_refused() {
         Err(FecError::SymbolCount { .. })
     ));
     assert_eq!(BlockSpec::new(9, 0, 0), Err(FecError::SymbolSize(0)));
-    assert_eq!(SchemeId::try_from(4), Err(FecError::UnknownScheme(4)));
+    assert_eq!(SchemeId::try_from(5), Err(FecError::UnknownScheme(5)));
     for id in ALL {
         assert_eq!(SchemeId::try_from(id as u8), Ok(id));
         let code = scheme(id);

@@ -9,6 +9,7 @@ fn arrivals() -> impl Strategy<Value = (SchemeId, BlockSpec, Vec<u32>)> {
     let geometry = prop_oneof![
         (Just(SchemeId::Arq), Just(1u32)),
         (Just(SchemeId::Dense), prop_oneof![1u32..4, 1u32..=256]),
+        (Just(SchemeId::Rlnc), prop_oneof![1u32..4, 1u32..=256]),
         (Just(SchemeId::RaptorQ), prop_oneof![1u32..20, 1u32..100]),
         (Just(SchemeId::Raptor), prop_oneof![1u32..20, 1u32..300]),
     ];
@@ -78,7 +79,12 @@ fn raptorq_fails_as_often_as_it_should() {
 #[test]
 fn bytes_are_refused() {
     let spec = BlockSpec::new(1, 8, 1).unwrap();
-    for id in [SchemeId::Arq, SchemeId::Dense, SchemeId::RaptorQ] {
+    for id in [
+        SchemeId::Arq,
+        SchemeId::Dense,
+        SchemeId::RaptorQ,
+        SchemeId::Rlnc,
+    ] {
         let code = structural::scheme(id);
         let wrong = Err(FecError::SymbolLength {
             expected: 0,

@@ -1,5 +1,6 @@
 //! Everything that can be set about a transport; valid by construction.
 
+use crate::block::Reliability;
 use crate::profile::Profile;
 use crate::time::Duration;
 use dfcp_fec::FecScheme;
@@ -40,6 +41,7 @@ pub struct TransportConfig {
     pub(crate) handshake_timeout: Duration,
     pub(crate) mtu: u16,
     pub(crate) payload: Payload,
+    pub(crate) reliability: Reliability,
     pub(crate) receive_packets: u8,
 }
 
@@ -61,6 +63,7 @@ impl Default for TransportConfig {
             handshake_timeout: Duration::from_secs(8),
             mtu: 1500,
             payload: Payload::Real,
+            reliability: Reliability::Reliable,
             // Chameleon §IV: 64 packets of 1 KB.
             receive_packets: 64,
         }
@@ -121,6 +124,12 @@ impl TransportConfig {
     /// other kind is refused.
     pub fn payload(mut self, payload: Payload) -> Self {
         self.payload = payload;
+        self
+    }
+
+    /// What of the data sent may be given up.
+    pub fn reliability(mut self, reliability: Reliability) -> Self {
+        self.reliability = reliability;
         self
     }
 

@@ -146,7 +146,12 @@ impl World {
             if let Some(id) = self.channel.filter(|_| writable) {
                 while self.written < self.size {
                     let part = (self.size - self.written).min(self.block.len() as u64);
-                    match write(connection, id, &self.block[..part as usize], self.payload) {
+                    match write(
+                        connection,
+                        now,
+                        id,
+                        (&self.block[..part as usize], self.payload),
+                    ) {
                         0 => break,
                         n => self.written += n,
                     }
@@ -193,10 +198,15 @@ impl World {
     }
 }
 
-fn write(connection: &mut Connection, id: ChannelId, data: &[u8], payload: Payload) -> u64 {
+fn write(
+    connection: &mut Connection,
+    now: Instant,
+    id: ChannelId,
+    (data, payload): (&[u8], Payload),
+) -> u64 {
     let written = match payload {
-        Payload::Real => connection.write(id, data).map(|n| n as u64),
-        Payload::Virtual => connection.write_virtual(id, data.len() as u64),
+        Payload::Real => connection.write(now, id, data).map(|n| n as u64),
+        Payload::Virtual => connection.write_virtual(now, id, data.len() as u64),
     };
     written.expect("the channel is open")
 }

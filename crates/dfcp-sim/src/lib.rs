@@ -11,7 +11,7 @@
 //! - [`engine`]: routes, hosts, virtual time;
 //! - [`link`]: a one-way link with a queue, a rate, a propagation delay and impairments;
 //! - [`queue`]: queue disciplines, from DropTail to FQ-CoDel; [`packet`]: what they carry;
-//! - [`tcp`]: TCP senders and receivers;
+//! - [`tcp`]: TCP senders and receivers; [`coded`]: network coding over relays and several paths;
 //! - [`random`]: seeded random streams, one for each component.
 //!
 //! And [`pair`] and [`published_pair`]: two endpoints of the protocol core joined by two links, for
@@ -19,6 +19,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod coded;
 pub mod engine;
 pub mod link;
 pub mod metrics;

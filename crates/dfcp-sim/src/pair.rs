@@ -366,13 +366,14 @@ impl ObjectTransfer {
     }
 
     fn write(&mut self, pair: &mut Pair) {
+        let now = pair.now;
         let Some(connection) = pair.try_connection(Side::Client) else {
             return;
         };
         while self.written < self.size {
             let end = (self.written + 65_536).min(self.size);
             let data: Vec<u8> = (self.written..end).map(pattern).collect();
-            match connection.write(self.channel, &data) {
+            match connection.write(now, self.channel, &data) {
                 Ok(0) | Err(_) => break,
                 Ok(n) => self.written += n as u64,
             }

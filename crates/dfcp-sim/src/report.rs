@@ -37,10 +37,12 @@ pub struct FlowReport {
     /// Bits of its packets received per second, headers included.
     pub throughput_bps: f64,
     /// From the first packet sent to the last useful byte received, for a flow of finite size that
-    /// finished.
+    /// finished; where bytes are missing, until the receiver knew of them all.
     pub fct_s: Option<f64>,
     /// Useful bytes received since the start of the run.
     pub bytes: u64,
+    /// Bytes that the sender gave up and the receiver knows to be missing: none if it is reliable.
+    pub bytes_missing: u64,
     /// Bytes of its packets sent since the start of the run.
     pub bytes_sent: u64,
     /// Packets sent since the start of the run.
@@ -53,6 +55,12 @@ pub struct FlowReport {
     pub loss: f64,
     /// Bytes sent for each useful byte received, less one.
     pub overhead: Option<f64>,
+    /// Of a published protocol: data packets sent for each that would have been enough, less one
+    /// (RC-UDP §V-A, "additional data sent" beyond (1 + ε) K symbols a block).
+    pub excess: Option<f64>,
+    /// Of a published protocol that finished: mean time from the first packet of a block sent until
+    /// (1 + ε) K of its symbols have arrived (RC-UDP §V-A, "average block transfer time").
+    pub block_time_s: Option<f64>,
     /// Its packets that ended on the way, by cause.
     pub drops: Drops,
     /// Mean round-trip time.
@@ -61,7 +69,7 @@ pub struct FlowReport {
     /// time series were sampled and it does: an equal part of what all flows together had in the
     /// last quarter of the run, as a moving average over ten samples.
     pub convergence_s: Option<f64>,
-    /// Whether all of its bytes arrived; false for a flow without end.
+    /// Whether all of its bytes arrived, but for the missing ones; false for a flow without end.
     pub finished: bool,
 }
 

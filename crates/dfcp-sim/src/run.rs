@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use dfcp_proto::published::{self, Carrier, Redundancy};
-use dfcp_proto::rate::MaxRate;
+use dfcp_proto::published::{self, Carrier, Completion, Redundancy};
+use dfcp_proto::rate::{BlockWait, MaxRate};
 use dfcp_proto::{Duration, Instant, Payload, Profile, TransportConfig};
 
+use crate::coded::CodedConfig;
 use crate::engine::{
     ControllerConfig, Delivery, DfcpConfig, DfcpPayload, FlowConfig, LinkId, Network, NetworkError,
     Observer, Pace, PublishedConfig, Simulation, Traffic,
@@ -14,7 +15,7 @@ use crate::engine::{
 use crate::report::RunReport;
 use crate::scenario::{
     ControlLaw, DfcpSpec, EndSpec, FlowSpec, LinkIndex, LinkSpec, ProfileSpec, ProtocolSpec,
-    PublishedSpec, Scenario,
+    PublishedSpec, RcUdpSpec, Scenario,
 };
 
 mod measure;
@@ -73,9 +74,6 @@ pub fn build(scenario: &Scenario) -> Result<Simulation, NetworkError> {
         network.set_weights(id, classes.weights_at(link));
         links.push(id);
     }
-    let route = |indices: &[LinkIndex]| -> Vec<LinkId> {
-        indices.iter().map(|i| LinkId(i.0 as u32)).collect()
-    };
     for flow in &scenario.flows {
         network.add_flow(FlowConfig {
             name: flow.name.clone(),
@@ -151,6 +149,10 @@ fn integer_weights(weights: &[f64]) -> Vec<u32> {
     scaled(f64::from(n)).map(|w| w.round() as u32).collect()
 }
 
+fn route(links: &[LinkIndex]) -> Vec<LinkId> {
+    links.iter().map(|i| LinkId(i.0 as u32)).collect()
+}
+
 fn traffic(flow: &FlowSpec) -> Traffic {
     match &flow.protocol {
         ProtocolSpec::Tcp(tcp) => Traffic::Tcp(tcp.clone()),
@@ -166,6 +168,16 @@ fn traffic(flow: &FlowSpec) -> Traffic {
             Traffic::Dfcp(Box::new(config))
         }
         ProtocolSpec::Published(spec) => Traffic::Published(Box::new(published(spec))),
+        ProtocolSpec::Coded(spec) => {
+            let others = flow.others.iter();
+            Traffic::Coded(Box::new(CodedConfig {
+                others: others
+                    .map(|(there, back)| (route(there), route(back)))
+                    .collect(),
+                ..spec.config()
+            }))
+        }
+        ProtocolSpec::RcUdp(spec) => Traffic::Published(Box::new(rc_udp(spec, flow.size))),
     }
 }
 
@@ -183,9 +195,16 @@ fn dfcp(spec: &DfcpSpec) -> DfcpConfig {
     if control.law != ControlLaw::Profile {
         profile = profile.with_rate(move || control.controller().unwrap_or(Box::new(MaxRate)));
     }
+    if let Some(scheduler) = spec.scheduler {
+        profile = scheduler.on(profile);
+    }
+    if let Some(feedback) = spec.feedback {
+        profile = profile.with_feedback(feedback);
+    }
     let block_symbols = profile.block_symbols;
     let transport = TransportConfig::default()
         .profile(profile)
+        .reliability(spec.reliability)
         .mtu(spec.mtu)
         .receive_budget(spec.receive_budget)
         .send_buffer(spec.send_buffer);
@@ -219,7 +238,7 @@ fn pace(law: ControlLaw) -> Pace {
 
 fn published(spec: &PublishedSpec) -> PublishedConfig {
     let mut config = published::Config::default();
-    config.code = spec.code();
+    config.code = spec.code().into();
     config.completion = spec.completion;
     config.last_packet = spec.last_packet;
     config.window = spec.window;
@@ -243,6 +262,30 @@ fn published(spec: &PublishedSpec) -> PublishedConfig {
     config.receive_budget = u64::MAX;
     let control = spec.control;
     config.rate = Arc::new(move || control.controller().unwrap_or(Box::new(MaxRate)));
+    PublishedConfig {
+        client: config.clone(),
+        server: config,
+        pace: pace(control.law),
+    }
+}
+
+/// RC-UDP: `size` is the length of the message, S_m.
+fn rc_udp(spec: &RcUdpSpec, size: Option<u64>) -> PublishedConfig {
+    let (control, delta_t) = (spec.control, spec.delta_t);
+    let mut config = published::Config::rc_udp(size).with_rate(move || {
+        let inner = control.controller().unwrap_or(Box::new(MaxRate));
+        Box::new(BlockWait::new(inner, delta_t))
+    });
+    config.code = spec.code();
+    config.completion = Completion::Structure;
+    config.redundancy.epsilon = spec.epsilon;
+    config.payload = match spec.payload {
+        DfcpPayload::Virtual => Payload::Virtual,
+        DfcpPayload::Real => Payload::Real,
+    };
+    config.carrier = Carrier::Ip;
+    config.mtu = spec.mtu.unwrap_or(config.mtu);
+    config.receive_budget = u64::MAX;
     PublishedConfig {
         client: config.clone(),
         server: config,

@@ -19,6 +19,7 @@ mod fields;
 mod flows;
 mod model;
 mod network;
+mod parts;
 mod route;
 mod settings;
 mod settle;
@@ -31,6 +32,7 @@ mod units;
 pub use control::{ControlLaw, ControlSpec};
 pub use document::Document;
 pub use model::*;
+pub use parts::SchedulerLaw;
 pub use sweep::{Parameter, Point, Sweep};
 
 /// The version of the schema that files state as `schema = 1`.

@@ -258,3 +258,75 @@ fn no_packet_is_lost_without_a_cause() {
         }
     }
 }
+
+#[test]
+fn a_flow_that_gives_data_up_reports_what_arrived_and_what_is_missing() {
+    for (protocol, payload, reliability, missing) in [
+        ("auto", "virtual", "\"unreliable\"", 0.1),
+        ("auto", "real", "\"unreliable\"", 0.1),
+        ("auto", "virtual", "{ retransmissions = 1 }", 0.01),
+        ("chameleon", "real", "\"unreliable\"", 0.1),
+    ] {
+        let size = if protocol == "auto" {
+            8_000_000
+        } else {
+            500_000
+        };
+        let flows = format!(
+            r#"
+[[flow]]
+name = "live"
+protocol = "{protocol}"
+from = "a"
+to = "b"
+size = "{size} B"
+dfcp = {{ code = "arq", reliability = {reliability}, payload = "{payload}" }}
+"#
+        );
+        let report = run_text(&one_link("loss = 0.1", &flows));
+        let live = flow(&report, "live");
+        assert_eq!(live.bytes + live.bytes_missing, size);
+        assert!(live.finished && live.fct_s.is_some());
+        let share = live.bytes_missing as f64 / size as f64;
+        assert_near(share, missing, 0.4, reliability);
+    }
+}
+/// The goodput of the first flow of an example, changed.
+fn coded_example(file: &str, changes: &[(&str, &str)]) -> f64 {
+    let path = format!("{}/../../scenarios/{file}", env!("CARGO_MANIFEST_DIR"));
+    let mut text = std::fs::read_to_string(&path).expect("readable");
+    for (old, new) in changes {
+        assert!(text.contains(old), "{file} has no {old}");
+        text = text.replacen(old, new, 1);
+    }
+    run_text(&text).flows[0].goodput_bps
+}
+
+#[test]
+fn a_relay_of_the_example_gains_what_theory_says() {
+    let relay = |relay: &str, loss: &str| {
+        let relay = format!("control = \"line rate\"\nrelay = \"{relay}\"");
+        let changes = [("control = \"line rate\"", &*relay), ("loss = 0.1", loss)];
+        coded_example("recoding-relay.toml", &changes)
+    };
+    // Symbols are shorter by a vector of 32 coefficients.
+    let vector = (1500.0 - 48.0 - 32.0) / (1500.0 - 48.0);
+    for (loss, p) in [("loss = 0.1", 0.1), ("loss = 0.3", 0.3)] {
+        let gain = relay("recode", loss) / relay("forward", loss);
+        // 1 − p against (1 − p)²; the more is lost end to end, the less exactly it is foreseen.
+        assert_near(gain, vector / (1.0 - p), 0.05, loss);
+    }
+}
+
+#[test]
+fn the_paths_of_the_example_add_up() {
+    let all = "[\"satellite-gateway\", \"base-station\", \"exchange\"]";
+    let goodput = |paths: &str| coded_example("several-paths.toml", &[(all, paths)]);
+    let single = ["satellite-gateway", "base-station", "exchange"];
+    let sum: f64 = single
+        .iter()
+        .map(|node| goodput(&format!("[\"{node}\"]")))
+        .sum();
+    let together = goodput(all);
+    assert!(together > 0.95 * sum, "{together} of {sum}");
+}

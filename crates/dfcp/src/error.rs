@@ -16,6 +16,12 @@ pub enum Error {
     /// The peer ended the stream or object early.
     #[error("ended early by the peer (code {0})")]
     Reset(u64),
+    /// The peer gave up so many bytes; what is read next comes after them.
+    #[error("the sender gave up {0} bytes here")]
+    Gap(u64),
+    /// All is over, but so many bytes were given up on the way.
+    #[error("{0} bytes were given up on the way")]
+    Incomplete(u64),
     /// The stream or object is closed here.
     #[error("closed")]
     Closed,
@@ -44,6 +50,7 @@ impl From<Error> for io::Error {
         let kind = match &error {
             Error::Io(e) => e.kind(),
             Error::Reset(_) => io::ErrorKind::ConnectionReset,
+            Error::Gap(_) | Error::Incomplete(_) => io::ErrorKind::InvalidData,
             Error::Connection(ConnectionError::TimedOut | ConnectionError::Unreachable) => {
                 io::ErrorKind::TimedOut
             }

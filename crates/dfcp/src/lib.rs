@@ -21,6 +21,29 @@
 //! send.finish().await?;
 //! # Ok(()) }
 //! ```
+//!
+//! Live data are worth nothing when they are late. A connection with a [`Reliability`] gives up what
+//! is too old or was sent often enough; the reader is told where bytes are missing, and how many.
+//!
+//! ```no_run
+//! # use dfcp::{Connection, Duration, EndpointConfig, Error, Piece, Reliability, TransportConfig};
+//! # fn sender() -> std::io::Result<EndpointConfig> {
+//! let deadline = Reliability::Deadline(Duration::from_millis(200));
+//! let transport = TransportConfig::default().reliability(deadline);
+//! let config = EndpointConfig::client(dfcp::generate_key()?).transport(transport);
+//! # Ok(config) }
+//! # async fn reader(connection: Connection) -> Result<(), Error> {
+//! let (_send, mut recv) = connection.accept_stream().await?;
+//! let mut buffer = [0; 16_384];
+//! loop {
+//!     match recv.read_piece(&mut buffer).await? {
+//!         Piece::Data(n) => println!("{n} bytes"),
+//!         Piece::Gap(bytes) => println!("{bytes} bytes came too late"),
+//!         Piece::End => break,
+//!     }
+//! }
+//! # Ok(()) }
+//! ```
 
 #![forbid(unsafe_code)]
 
@@ -35,15 +58,16 @@ mod socket;
 mod stream;
 
 pub use connection::Connection;
+pub use dfcp_proto::profile::{ChameleonParameters, CtcpParameters};
 pub use dfcp_proto::{
-    CloseCode, ConnectionError, ConnectionStats, Duration, Profile, PublicKey, Rate, SchemeId,
-    StaticKey, TransportConfig,
+    CloseCode, ConnectionError, ConnectionStats, Duration, Profile, PublicKey, Rate, Reliability,
+    SchemeId, StaticKey, TransportConfig,
 };
 pub use endpoint::{Endpoint, EndpointConfig, Incoming};
 pub use error::Error;
-pub use object::{IncomingObject, ObjectSummary, Progress};
+pub use object::{IncomingObject, ObjectPart, ObjectSummary, Progress};
 pub use socket::SocketBuffers;
-pub use stream::{RecvStream, SendStream};
+pub use stream::{Piece, RecvStream, SendStream};
 
 /// A new static key from the operating system's randomness.
 pub fn generate_key() -> std::io::Result<StaticKey> {

@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::future::poll_fn;
 use std::io::{self, Read};
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -50,7 +51,7 @@ pub struct ObjectSummary {
 
 impl Connection {
     /// Sends the rest of `file`, `size` bytes, as one object, and returns when the peer has all
-    /// of it. `on_read` gets the summary as soon as the file is read, which is earlier: a peer
+    /// of it; [`Error::Incomplete`] if parts were given up ([`crate::Reliability`]). `on_read` gets the summary as soon as the file is read, which is earlier: a peer
     /// that is told then need not wait for it.
     pub async fn send_object(
         &self,
@@ -87,8 +88,10 @@ impl Connection {
         let summary = ObjectSummary { size: sent, hash };
         channel.end()?;
         on_read(summary);
-        channel.finish().await?;
-        Ok(summary)
+        match channel.finish().await? {
+            0 => Ok(summary),
+            abandoned => Err(Error::Incomplete(abandoned)),
+        }
     }
 }
 
@@ -130,6 +133,15 @@ fn read_file(
     *hasher.finalize().as_bytes()
 }
 
+/// A part of an object, as it becomes known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ObjectPart {
+    /// A complete block: its offset and bytes.
+    Block(u64, Vec<u8>),
+    /// Bytes that the sender gave up.
+    Gap(Range<u64>),
+}
+
 /// An object that the peer sends.
 #[derive(Debug)]
 pub struct IncomingObject {
@@ -152,21 +164,26 @@ impl IncomingObject {
         self.id.index()
     }
 
-    /// The next complete block, in any order: its offset and bytes. `None` at the end.
-    pub async fn next_block(&mut self) -> Result<Option<(u64, Vec<u8>)>, Error> {
+    /// The next complete block or gap, in any order. `None` at the end.
+    pub async fn next_part(&mut self) -> Result<Option<ObjectPart>, Error> {
         if self.done {
             return Ok(None);
         }
         let id = self.id;
-        let block = poll_fn(|context| {
+        let part = poll_fn(|context| {
             self.connection.shared.poll_connection(
                 self.connection.handle,
                 |now, connection, ours| {
                     match connection.take_block(now, id) {
-                        Ok(Some(block)) => return Poll::Ready(Ok(Some(block))),
+                        Ok(Some((offset, bytes))) => {
+                            return Poll::Ready(Ok(Some(ObjectPart::Block(offset, bytes))));
+                        }
                         Ok(None) if connection.is_drained(id) => return Poll::Ready(Ok(None)),
                         Ok(None) => {}
                         Err(error) => return Poll::Ready(Err(error.into())),
+                    }
+                    if let Some(gap) = connection.take_gap(id) {
+                        return Poll::Ready(Ok(Some(ObjectPart::Gap(gap))));
                     }
                     if let Some(error) = &ours.error {
                         return Poll::Ready(Err(error.clone().into()));
@@ -181,14 +198,14 @@ impl IncomingObject {
             )
         })
         .await?;
-        if block.is_none() {
+        if part.is_none() {
             self.done = true;
             if let Some((connection, _)) = self.connection.shared.lock().get(self.connection.handle)
             {
                 connection.end_recv(id);
             }
         }
-        Ok(block)
+        Ok(part)
     }
 
     fn recycle(&self, buffer: Vec<u8>) {
@@ -199,7 +216,7 @@ impl IncomingObject {
     }
 
     /// Writes the object into `file`, each block where it belongs, and hashes it. On an error
-    /// what arrived is in the file.
+    /// what arrived is in the file; [`Error::Incomplete`] says that the peer gave up parts of it.
     pub async fn recv_object(
         &mut self,
         file: File,
@@ -208,10 +225,11 @@ impl IncomingObject {
         let (full, blocks) = mpsc::channel::<(u64, Vec<u8>)>(WRITE_BEHIND);
         let (empty, mut spare) = mpsc::unbounded_channel::<Vec<u8>>();
         let writer = tokio::task::spawn_blocking(move || write_file(&file, blocks, &empty));
-        let mut received = Ok(());
+        let (mut received, mut missing) = (Ok(()), 0);
         loop {
-            match self.next_block().await {
-                Ok(Some((offset, bytes))) => {
+            match self.next_part().await {
+                Ok(Some(ObjectPart::Gap(gap))) => missing += gap.end - gap.start,
+                Ok(Some(ObjectPart::Block(offset, bytes))) => {
                     progress.add(bytes.len() as u64);
                     if full.send((offset, bytes)).await.is_err() {
                         break; // the writer failed and says so below
@@ -229,7 +247,10 @@ impl IncomingObject {
         }
         drop(full);
         let summary = writer.await.map_err(io::Error::other)??;
-        received.map(|()| summary)
+        match missing {
+            0 => received.map(|()| summary),
+            _ => received.and(Err(Error::Incomplete(missing))),
+        }
     }
 
     /// Wants no more of it; the peer learns `code`.

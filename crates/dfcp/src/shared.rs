@@ -30,7 +30,8 @@ impl WaitList {
 /// What became of a channel, beyond what the core still knows.
 #[derive(Debug, Default)]
 pub(crate) struct ChannelState {
-    pub(crate) acknowledged: bool,
+    /// All that was written is accounted for; so many bytes were given up.
+    pub(crate) acknowledged: Option<u64>,
     /// The peer stopped our sending with this code.
     pub(crate) stopped: Option<u64>,
     /// The peer reset its sending with this code.
@@ -66,11 +67,9 @@ impl ConnectionState {
             }
             Event::Readable(id) => self.channels.entry(id).or_default().waiting.wake(),
             Event::Writable => self.writers.wake(),
-            Event::Acknowledged(id) => {
-                let channel = self.channels.entry(id).or_default();
-                channel.acknowledged = true;
-                channel.waiting.wake();
-                self.waiting.wake();
+            Event::Acknowledged(id) => self.on_acknowledged(id, 0),
+            Event::PartlyAcknowledged { channel, abandoned } => {
+                self.on_acknowledged(channel, abandoned);
             }
             Event::Reset { channel, code } => {
                 let channel = self.channels.entry(channel).or_default();
@@ -91,6 +90,13 @@ impl ConnectionState {
             }
             _ => {}
         }
+    }
+
+    fn on_acknowledged(&mut self, id: ChannelId, abandoned: u64) {
+        let channel = self.channels.entry(id).or_default();
+        channel.acknowledged = Some(abandoned);
+        channel.waiting.wake();
+        self.waiting.wake();
     }
 }
 

@@ -38,14 +38,14 @@ impl SendStream {
         let id = self.id;
         self.connection
             .shared
-            .poll_connection(self.connection.handle, |_, connection, ours| {
+            .poll_connection(self.connection.handle, |now, connection, ours| {
                 if let Some(error) = &ours.error {
                     return Poll::Ready(Err(error.clone().into()));
                 }
                 if let Some(code) = ours.channels.get(&id).and_then(|c| c.stopped) {
                     return Poll::Ready(Err(Error::Reset(code)));
                 }
-                match connection.write(id, data) {
+                match connection.write(now, id, data) {
                     Ok(0) if !data.is_empty() => {
                         ours.writers.register(context);
                         Poll::Pending
@@ -76,14 +76,15 @@ impl SendStream {
         }
     }
 
-    fn poll_acknowledged(&mut self, context: &Context<'_>) -> Poll<Result<(), Error>> {
+    /// When everything is accounted for: the bytes given up.
+    fn poll_acknowledged(&mut self, context: &Context<'_>) -> Poll<Result<u64, Error>> {
         let id = self.id;
         self.connection
             .shared
             .poll_connection(self.connection.handle, |_, _, ours| {
                 let channel = ours.channels.entry(id).or_default();
-                if channel.acknowledged {
-                    return Poll::Ready(Ok(()));
+                if let Some(abandoned) = channel.acknowledged {
+                    return Poll::Ready(Ok(abandoned));
                 }
                 if let Some(code) = channel.stopped {
                     return Poll::Ready(Err(Error::Reset(code)));
@@ -96,8 +97,9 @@ impl SendStream {
             })
     }
 
-    /// Says that nothing follows and waits until the peer has everything.
-    pub async fn finish(&mut self) -> Result<(), Error> {
+    /// Says that nothing follows and waits until the peer has everything, but for what was given
+    /// up ([`crate::Reliability`]). Returns the bytes given up: 0 on a reliable connection.
+    pub async fn finish(&mut self) -> Result<u64, Error> {
         self.end()?;
         poll_fn(|context| self.poll_acknowledged(context)).await
     }
@@ -128,9 +130,11 @@ impl AsyncWrite for SendStream {
         Poll::Ready(Ok(()))
     }
 
+    /// Ends the stream as [`SendStream::finish`] does, but does not tell what was given up.
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.end()?;
-        self.poll_acknowledged(context).map_err(io::Error::from)
+        let acknowledged = self.poll_acknowledged(context);
+        acknowledged.map_ok(|_| ()).map_err(io::Error::from)
     }
 }
 
@@ -140,6 +144,17 @@ impl Drop for SendStream {
             self.reset(DROPPED);
         }
     }
+}
+
+/// What came next in a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Piece {
+    /// So many bytes, at the front of the buffer.
+    Data(usize),
+    /// The sender gave the next bytes up, so many.
+    Gap(u64),
+    /// Nothing more.
+    End,
 }
 
 /// The receiving half. Not reading holds the peer back. Dropping it before the end tells the
@@ -164,9 +179,12 @@ impl RecvStream {
         &mut self,
         context: &Context<'_>,
         out: &mut [u8],
-    ) -> Poll<Result<usize, Error>> {
-        if self.ended || out.is_empty() {
-            return Poll::Ready(Ok(0));
+    ) -> Poll<Result<Piece, Error>> {
+        if self.ended {
+            return Poll::Ready(Ok(Piece::End));
+        }
+        if out.is_empty() {
+            return Poll::Ready(Ok(Piece::Data(0)));
         }
         let id = self.id;
         let result = self.connection.shared.poll_connection(
@@ -174,8 +192,9 @@ impl RecvStream {
             |now, connection, ours| {
                 let read = connection.read(now, id, out);
                 match read {
-                    Ok(Read::Data(n)) => return Poll::Ready(Ok(n)),
-                    Ok(Read::End) => return Poll::Ready(Ok(0)),
+                    Ok(Read::Data(n)) => return Poll::Ready(Ok(Piece::Data(n))),
+                    Ok(Read::Gap(bytes)) => return Poll::Ready(Ok(Piece::Gap(bytes))),
+                    Ok(Read::End) => return Poll::Ready(Ok(Piece::End)),
                     Ok(Read::Blocked) => {}
                     Err(error) => return Poll::Ready(Err(error.into())),
                 }
@@ -190,12 +209,27 @@ impl RecvStream {
                 Poll::Pending
             },
         );
-        self.ended |= matches!(result, Poll::Ready(Ok(0) | Err(_)));
+        self.ended |= matches!(result, Poll::Ready(Ok(Piece::End) | Err(_)));
         result
     }
 
-    /// Reads some bytes; 0 at the end.
+    /// [`RecvStream::poll_receive`] for readers that expect no gap.
+    fn poll_bytes(&mut self, context: &Context<'_>, out: &mut [u8]) -> Poll<Result<usize, Error>> {
+        self.poll_receive(context, out).map(|piece| match piece? {
+            Piece::Data(n) => Ok(n),
+            Piece::Gap(bytes) => Err(Error::Gap(bytes)),
+            Piece::End => Ok(0),
+        })
+    }
+
+    /// Reads some bytes; 0 at the end. Where the peer gave bytes up, [`Error::Gap`] says how many,
+    /// once; the next call reads what comes after them.
     pub async fn read(&mut self, out: &mut [u8]) -> Result<usize, Error> {
+        poll_fn(|context| self.poll_bytes(context, out)).await
+    }
+
+    /// Reads what comes next, where gaps are expected.
+    pub async fn read_piece(&mut self, out: &mut [u8]) -> Result<Piece, Error> {
         poll_fn(|context| self.poll_receive(context, out)).await
     }
 
@@ -206,13 +240,14 @@ impl RecvStream {
     }
 }
 
+/// As with [`RecvStream::read`], a gap is an error and nothing is spliced.
 impl AsyncRead for RecvStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         out: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        match self.poll_receive(context, out.initialize_unfilled()) {
+        match self.poll_bytes(context, out.initialize_unfilled()) {
             Poll::Ready(Ok(n)) => {
                 out.advance(n);
                 Poll::Ready(Ok(()))

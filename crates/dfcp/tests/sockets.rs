@@ -1,8 +1,8 @@
 //! The library over real sockets on loopback.
 
 use dfcp::{
-    CloseCode, Connection, ConnectionError, Duration, Endpoint, EndpointConfig, Error, Progress,
-    TransportConfig, generate_key,
+    CloseCode, Connection, ConnectionError, Duration, Endpoint, EndpointConfig, Error, Piece,
+    Progress, Reliability, TransportConfig, generate_key,
 };
 use std::fs::File;
 use std::io::Write;
@@ -115,6 +115,58 @@ async fn a_reader_that_does_not_read_holds_the_writer_back() {
 }
 
 #[tokio::test]
+async fn readers_see_what_was_given_up() {
+    within(async {
+        // Too old as soon as it is written: all of it is given up, whatever the machine does.
+        let stale = Reliability::Deadline(Duration::ZERO);
+        let transport = TransportConfig::default().reliability(stale);
+        let (_client, a, _server, b) = pair_with("127.0.0.1:0", transport).await;
+        let writer = tokio::spawn(async move {
+            let mut given_up = Vec::new();
+            for _ in 0..2 {
+                let (mut send, _) = a.open_stream().await.expect("opens");
+                send.write_all(&bytes(50_000)).await.expect("writes");
+                given_up.push(send.finish().await.expect("ends"));
+            }
+            let mut file = tempfile::tempfile().expect("a file");
+            file.write_all(&bytes(70_000)).expect("writes");
+            std::io::Seek::rewind(&mut file).expect("rewinds");
+            let sent = a
+                .send_object(file, 70_000, &Progress::default(), |_| {})
+                .await;
+            (given_up, sent)
+        });
+        let mut buffer = [0; 1000];
+        let (_send, mut recv) = b.accept_stream().await.expect("accepts");
+        let mut missing = 0;
+        loop {
+            match recv.read_piece(&mut buffer).await.expect("reads") {
+                Piece::Gap(bytes) => missing += bytes,
+                Piece::End => break,
+                Piece::Data(n) => panic!("{n} bytes of the past"),
+            }
+        }
+        assert_eq!(missing, 50_000);
+        // A reader that does not expect gaps gets an error, never spliced bytes.
+        let (_send, mut recv) = b.accept_stream().await.expect("accepts");
+        let error = recv.read_to_end(&mut Vec::new()).await.expect_err("a gap");
+        assert_eq!(error.kind(), std::io::ErrorKind::InvalidData);
+        while recv.read(&mut buffer).await.is_err() {}
+        let mut object = b.accept_object().await.expect("accepts");
+        let into = tempfile::tempfile().expect("a file");
+        let received = object.recv_object(into, &Progress::default()).await;
+        assert!(
+            matches!(received, Err(Error::Incomplete(70_000))),
+            "{received:?}"
+        );
+        let (given_up, sent) = writer.await.expect("writer");
+        assert_eq!(given_up, [50_000, 50_000]);
+        assert!(matches!(sent, Err(Error::Incomplete(70_000))), "{sent:?}");
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_cancelled_read_or_write_loses_nothing() {
     within(async {
         let (_client, a, _server, b) = pair().await;
@@ -206,7 +258,7 @@ async fn a_shrunk_source_is_said_to_have_changed() {
         if let Ok(Ok(mut object)) =
             tokio::time::timeout(Duration::from_secs(5), b.accept_object()).await
         {
-            assert!(matches!(object.next_block().await, Err(Error::Reset(1))));
+            assert!(matches!(object.next_part().await, Err(Error::Reset(1))));
         }
     })
     .await;

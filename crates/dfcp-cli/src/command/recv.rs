@@ -46,7 +46,7 @@ pub struct Args {
     /// What to do with a file whose name is taken by one with other content
     #[arg(long, value_enum, default_value_t = OnConflict::Error)]
     on_conflict: OnConflict,
-    /// Transport
+    /// Transport; without it, senders of every encrypted one are taken
     #[arg(long, value_enum, default_value_t)]
     profile: Profile,
     #[command(flatten)]
@@ -58,7 +58,8 @@ pub struct Args {
 impl Args {
     /// Receiving over DFCP as published, if that is what is wanted.
     fn published(&self) -> Result<Option<published::recv::Job<'_>>, Failure> {
-        if self.profile == Profile::Auto {
+        // What comes is of the sender's choosing; little goes back.
+        if self.profile.sealed().is_some() {
             return self.published.check_unused().map(|()| None);
         }
         no_keys(&[
@@ -70,6 +71,7 @@ impl Args {
             output_dir: &self.output_dir,
             on_conflict: self.on_conflict,
             once: self.once,
+            profile: self.profile,
             options: &self.published,
             output: &self.output,
         }))

@@ -45,7 +45,7 @@ pub struct Args {
     /// Send as fast as the host can; for paths that are yours alone
     #[arg(long, conflicts_with = "rate")]
     max_rate: bool,
-    /// Erasure code [default: dense]
+    /// Erasure code [default: the profile's; dense for auto]
     #[arg(long, value_enum)]
     code: Option<Code>,
     /// Use IPv4 only
@@ -54,7 +54,7 @@ pub struct Args {
     /// Use IPv6 only
     #[arg(short = '6')]
     ipv6: bool,
-    /// Transport
+    /// Transport; the receiver follows the encrypted ones without being told
     #[arg(long, value_enum, default_value_t)]
     profile: Choice,
     #[command(flatten)]
@@ -77,10 +77,12 @@ const RAPTORQ_SYMBOLS: u32 = 1000;
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 
 impl Args {
-    fn transport(&self) -> TransportConfig {
+    /// Settings of a transport with the parts of `profile`.
+    fn transport(&self, profile: Profile) -> TransportConfig {
         let profile = match self.code {
-            None | Some(Code::Dense) => Profile::auto(),
-            Some(Code::Raptorq) => Profile::auto().with_scheme(SchemeId::RaptorQ, RAPTORQ_SYMBOLS),
+            None => profile,
+            Some(Code::Dense) => profile.with_scheme(SchemeId::Dense, 0),
+            Some(Code::Raptorq) => profile.with_scheme(SchemeId::RaptorQ, RAPTORQ_SYMBOLS),
         };
         let profile = match self.rate {
             Some(rate) => profile.with_fixed_rate(rate),
@@ -90,25 +92,23 @@ impl Args {
         self.output.transport().profile(profile)
     }
 
-    /// A transfer over DFCP as published, if that is what is wanted.
-    fn published(&self) -> Result<Option<published::send::Job<'_>>, Failure> {
-        if self.profile == Choice::Auto {
-            return self.published.check_unused().map(|()| None);
-        }
+    /// A transfer over a published protocol in clear, which is wanted if no profile is encrypted.
+    fn published(&self) -> Result<published::send::Job<'_>, Failure> {
         no_keys(&[
             (self.peer_key.is_some(), "--peer-key"),
             (self.key.is_some(), "--key"),
             (self.known_hosts.is_some(), "--known-hosts"),
             (self.code.is_some(), "--code"),
         ])?;
-        Ok(Some(published::send::Job {
+        Ok(published::send::Job {
             paths: &self.paths,
             host: &self.host,
             family: self.family(),
             rate: self.rate,
+            profile: self.profile,
             options: &self.published,
             output: &self.output,
-        }))
+        })
     }
 
     fn family(&self) -> Family {
@@ -130,23 +130,28 @@ impl Args {
 pub fn run(args: Args) -> ExitCode {
     args.output.prepare();
     let mut report = Report::new("send");
-    let result = match args.published() {
-        Ok(Some(job)) => return published::send::run(job),
-        Ok(None) => block_on(transfer(&args, &mut report)),
-        Err(failure) => Err(failure),
+    let result = match args.profile.sealed() {
+        Some(profile) => args
+            .published
+            .check_unused()
+            .and_then(|()| block_on(transfer(&args, profile, &mut report))),
+        None => match args.published() {
+            Ok(job) => return published::send::run(job),
+            Err(failure) => Err(failure),
+        },
     };
     report.conclude(result.err());
     args.output.report(&report);
     ExitCode::from(report.exit_code)
 }
 
-async fn transfer(args: &Args, report: &mut Report) -> Result<(), Failure> {
+async fn transfer(args: &Args, profile: Profile, report: &mut Report) -> Result<(), Failure> {
     let sources = Sources::scan(&args.paths)?;
     for note in &sources.notes {
         args.output.say(note);
     }
     let key = keys::load_or_create(args.key.as_deref())?;
-    let config = EndpointConfig::client(key).transport(args.transport());
+    let config = EndpointConfig::client(key).transport(args.transport(profile));
     let start = Instant::now();
     let dialled = tokio::select! {
         dialled = connect(args, &config) => dialled?,

@@ -38,7 +38,7 @@ pub struct Args {
     /// Seed of the losses and of the bytes that are sent
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Transport; `dfcp` sends at the rate of the path
+    /// Transport; `dfcp` and `rc-udp` send at the rate of the path
     #[arg(long, value_enum, default_value_t)]
     profile: Profile,
     /// Erasure code, as for `dfcp send`
@@ -68,8 +68,10 @@ impl Args {
     /// as published. (The others' own headers count as overhead of theirs.)
     fn payload_share(&self) -> f64 {
         match self.profile {
-            Profile::Auto => UDP_SHARE,
+            Profile::Auto | Profile::Ctcp | Profile::Chameleon => UDP_SHARE,
             Profile::Dfcp => (1472.0 - 24.0) / 1500.0,
+            // One symbol of 1024 bytes a packet.
+            Profile::RcUdp => 1024.0 / (1024.0 + 24.0 + 28.0),
         }
     }
 
@@ -82,9 +84,13 @@ impl Args {
     fn send_options(&self) -> Vec<String> {
         let mut options = match self.profile {
             Profile::Auto => vec![format!("--code={}", self.code)],
-            Profile::Dfcp => {
+            profile @ (Profile::Ctcp | Profile::Chameleon) => {
+                vec![format!("--profile={}", profile.name())]
+            }
+            profile @ (Profile::Dfcp | Profile::RcUdp) => {
                 let rate = (self.rate.as_bps() as f64 * UDP_SHARE) as u64;
-                vec!["--profile=dfcp".into(), format!("--rate={rate}")]
+                let profile = profile.name();
+                vec![format!("--profile={profile}"), format!("--rate={rate}")]
             }
         };
         options.extend_from_slice(&self.options);
@@ -192,10 +198,7 @@ fn summary(args: &Args, transfer: Transfer, tcp: Option<Tcp>) -> Summary {
         queue_packets: path.queue_packets,
         seed: args.seed,
         code: args.code.clone(),
-        profile: match args.profile {
-            Profile::Auto => "auto",
-            Profile::Dfcp => "dfcp",
-        },
+        profile: args.profile.name(),
         limit_bps: args.limit_bps(),
         ratio: transfer.steady_bps as f64 / args.limit_bps(),
         overhead: transfer.wire_bytes as f64 / ideal,

@@ -131,6 +131,7 @@ struct Bench {
     hash: blake3::Hash,
     /// Of sender and receiver, for transports that have keys.
     keys: Option<[PublicKey; 2]>,
+    profile: Profile,
 }
 
 const FILE: &str = "demo.bin";
@@ -142,14 +143,15 @@ impl Bench {
             let key = keys::create(&dir.path().join(name), Existing::Refuse)?;
             Ok::<_, Failure>(key.public())
         };
-        let keys = match load.profile {
-            Profile::Auto => Some([key("send")?, key("recv")?]),
-            Profile::Dfcp => None,
+        let keys = match load.profile.sealed() {
+            Some(_) => Some([key("send")?, key("recv")?]),
+            None => None,
         };
         Ok(Self {
             program: std::env::current_exe()?,
             hash: write_random(&dir.path().join(FILE), seed, load.size)?,
             keys,
+            profile: load.profile,
             dir,
         })
     }
@@ -171,7 +173,7 @@ impl Bench {
         let mut command = self.command("recv");
         match &self.keys {
             Some([sender, _]) => command.args(["--allow", &sender.to_string()]),
-            None => command.arg("--profile=dfcp"),
+            None => command.arg(format!("--profile={}", self.profile.name())),
         };
         let mut child = command
             .args(["--once", "--listen=127.0.0.1:0"])

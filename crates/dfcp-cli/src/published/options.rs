@@ -1,26 +1,57 @@
 //! Options of `--profile dfcp`, and the settings that they mean.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use dfcp::Rate;
-use dfcp::published::rate::{FixedRate, MaxRate};
-use dfcp::published::{Acknowledge, Carrier, Config, Redundancy, Sending};
+use dfcp::published::rate::{BlockWait, FixedRate, MaxRate, RateController};
+use dfcp::published::{Acknowledge, Carrier, Code, Config, RcUdpCode, Redundancy, Sending, rc_udp};
+use dfcp::{ChameleonParameters, CtcpParameters, Rate};
 
 use crate::failure::Failure;
 use crate::units;
 
-/// Transports.
+/// Transports. The encrypted ones are the sender's choice alone: a receiver takes them all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Profile {
     /// Coded, encrypted, with congestion control: for any network
     #[default]
     Auto,
+    /// Network-coded TCP: coded, encrypted, shares a path as TCP does
+    Ctcp,
+    /// Chameleon: encrypted, smooth, at the rate that TCP would have (TFRC)
+    Chameleon,
     /// DFCP as published, in clear, without congestion control: for a network that is yours
     Dfcp,
+    /// RC-UDP as published, likewise: blocks of 1 MB one by one
+    RcUdp,
 }
 
-const HEADING: &str = "With --profile dfcp";
+impl Profile {
+    /// Its name on the command line and in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Ctcp => "ctcp",
+            Self::Chameleon => "chameleon",
+            Self::Dfcp => "dfcp",
+            Self::RcUdp => "rc-udp",
+        }
+    }
+
+    /// The parts of an encrypted transport; `None` for what is in clear.
+    pub fn sealed(self) -> Option<dfcp::Profile> {
+        match self {
+            Self::Auto => Some(dfcp::Profile::auto()),
+            Self::Ctcp => Some(dfcp::Profile::ctcp_with(CtcpParameters::for_any_path())),
+            Self::Chameleon => {
+                let parameters = ChameleonParameters::for_any_path();
+                Some(dfcp::Profile::chameleon_with(parameters))
+            }
+            Self::Dfcp | Self::RcUdp => None,
+        }
+    }
+}
+
+const HEADING: &str = "With --profile dfcp and rc-udp";
 
 /// What both sides take.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -44,21 +75,34 @@ pub struct Common {
 pub struct Options {
     #[command(flatten)]
     pub common: Common,
-    /// Most blocks on their way [default: 10000, less if the receiver has no room for as many]
+    /// Most blocks on their way [default: 10000, less if the receiver has no room for as many; of
+    /// rc-udp: 1]
     #[arg(long, value_name = "BLOCKS", value_parser = clap::value_parser!(u32).range(1..))]
     window: Option<u32>,
-    /// Redundancy: how many symbols more than its length a block takes [default: 10%]
+    /// Redundancy: how many symbols more than its length a block takes [default: 10%; of
+    /// rc-udp: 1%]
     #[arg(long, value_name = "SHARE", value_parser = units::share)]
     redundancy: Option<f64>,
     /// When to stop sending symbols of a block [default: rateless]
     #[arg(long, value_enum)]
     sending: Option<SendingName>,
-    /// Bytes of a block [default: 63536]
+    /// Bytes of a block [default: 63536; of rc-udp: 1000448]
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(64..=1 << 20))]
     block: Option<u32>,
     /// Which acknowledgements are sent [default: block]
     #[arg(long, value_enum)]
     acknowledge: Option<AcknowledgeName>,
+    /// Code of rc-udp's blocks [default: raptorq]
+    #[arg(long, value_enum)]
+    block_code: Option<BlockCode>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum BlockCode {
+    /// RFC 6330
+    Raptorq,
+    /// LDPC and LT, as published
+    Raptor,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -94,7 +138,7 @@ impl Common {
         }
     }
 
-    /// An option that only `--profile dfcp` takes.
+    /// An option that only published profiles take.
     fn given(&self) -> Option<&'static str> {
         let given = [
             (self.carrier.is_some(), "--carrier"),
@@ -110,8 +154,11 @@ impl Common {
     }
 
     /// Settings of a receiver. It says little, and must not flood the way back with it.
-    pub fn config(&self, timeout: Duration) -> Config {
-        let default = Config::default();
+    pub fn config(&self, profile: Profile, timeout: Duration) -> Config {
+        let default = match profile {
+            Profile::RcUdp => Config::rc_udp(None),
+            _ => Config::default(),
+        };
         Config {
             carrier: self.carrier(),
             mtu: self.mtu.unwrap_or(default.mtu),
@@ -134,15 +181,19 @@ impl Options {
             (self.sending.is_some(), "--sending"),
             (self.block.is_some(), "--block"),
             (self.acknowledge.is_some(), "--acknowledge"),
+            (self.block_code.is_some(), "--block-code"),
         ];
         let ours = given.into_iter().find_map(|(is, name)| is.then_some(name));
         unused(self.common.given().or(ours))
     }
 
     /// Settings of a sender that sends at `rate`, or as fast as it can.
-    pub fn config(&self, rate: Option<Rate>, timeout: Duration) -> Config {
-        let mut config = self.common.config(timeout);
-        config.window = self.window.unwrap_or(config.window);
+    pub fn config(&self, profile: Profile, rate: Option<Rate>, timeout: Duration) -> Config {
+        let mut config = self.common.config(profile, timeout);
+        if let Some(window) = self.window {
+            config.window = config.window.max(window);
+            config.blocks_at_once = window;
+        }
         config.redundancy.epsilon = self.redundancy.unwrap_or(config.redundancy.epsilon);
         config.redundancy.sending = match self.sending {
             None | Some(SendingName::Rateless) => Sending::Rateless,
@@ -153,24 +204,50 @@ impl Options {
             Some(AcknowledgeName::Window) => Acknowledge::EachWindow,
             _ => Acknowledge::EachBlock,
         };
-        if let Some(bytes) = self.block {
-            // With as large a share of check symbols as the published sizes have.
-            let (k, n) = (u64::from(config.code.k), u64::from(config.code.n));
-            let scaled = (u64::from(bytes) * n).div_ceil(k);
-            config.code.n = u32::try_from(scaled).unwrap_or(u32::MAX);
-            config.code.k = bytes;
+        match (&mut config.code, profile, self.block) {
+            (code, Profile::RcUdp, bytes) => {
+                let k = bytes.map_or(code.k(), |b| b.div_ceil(rc_udp::SYMBOL_SIZE.into()));
+                *code = match self.block_code {
+                    Some(BlockCode::Raptor) => RcUdpCode::Raptor,
+                    _ => RcUdpCode::RaptorQ,
+                }
+                .code(k, rc_udp::SYMBOL_SIZE);
+            }
+            (Code::Raptor(code), _, Some(bytes)) => {
+                // With as large a share of check symbols as the published sizes have.
+                let (k, n) = (u64::from(code.k), u64::from(code.n));
+                let scaled = (u64::from(bytes) * n).div_ceil(k);
+                code.n = u32::try_from(scaled).unwrap_or(u32::MAX);
+                code.k = bytes;
+            }
+            _ => {}
         }
-        config.rate = match rate {
-            Some(rate) => Arc::new(move || Box::new(FixedRate::new(rate))),
-            None => Arc::new(|| Box::new(MaxRate)),
-        };
-        config
+        config.with_rate(move || {
+            let rate: Box<dyn RateController> = match rate {
+                Some(rate) => Box::new(FixedRate::new(rate)),
+                None => Box::new(MaxRate),
+            };
+            match profile {
+                Profile::RcUdp => Box::new(BlockWait::new(rate, rc_udp::DELTA_T)),
+                _ => rate,
+            }
+        })
+    }
+
+    /// Refuses options that the other published profile does not know.
+    pub fn check_for(&self, profile: Profile) -> Result<(), Failure> {
+        match (profile, self.block_code) {
+            (Profile::RcUdp, _) | (_, None) => Ok(()),
+            _ => Err(Failure::usage("--block-code needs --profile rc-udp")),
+        }
     }
 }
 
 fn unused(given: Option<&str>) -> Result<(), Failure> {
     match given {
-        Some(name) => Err(Failure::usage(format!("{name} needs --profile dfcp"))),
+        Some(name) => Err(Failure::usage(format!(
+            "{name} needs --profile dfcp or rc-udp"
+        ))),
         None => Ok(()),
     }
 }
@@ -179,7 +256,7 @@ fn unused(given: Option<&str>) -> Result<(), Failure> {
 pub fn no_keys(given: &[(bool, &str)]) -> Result<(), Failure> {
     match given.iter().find(|(is, _)| *is) {
         Some((_, name)) => Err(Failure::usage(format!(
-            "--profile dfcp is in clear and knows no {name}"
+            "published profiles are in clear and know no {name}"
         ))),
         None => Ok(()),
     }

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::guard;
-use super::options::Common;
+use super::options::{Common, Profile};
 use crate::command::{FAREWELL, Output, block_on, interrupted};
 use crate::failure::{Failure, Kind};
 use crate::meter::Meter;
@@ -36,7 +36,9 @@ pub struct Job<'a> {
     pub on_conflict: OnConflict,
     /// End after the first session.
     pub once: bool,
-    /// The profile's own options.
+    /// Which published profile.
+    pub profile: Profile,
+    /// Its own options.
     pub options: &'a Common,
     /// What is said about it.
     pub output: &'a Output,
@@ -68,7 +70,7 @@ fn bind(job: Job<'_>) -> Result<Endpoint, Failure> {
         Carrier::Udp => PORT,
         Carrier::Ip => address.port(),
     };
-    let config = job.options.config(job.output.timeout());
+    let config = job.options.config(job.profile, job.output.timeout());
     let config = EndpointConfig::server(address, port, config).max_connections(MAX_SESSIONS);
     let endpoint = Endpoint::bind(config).map_err(|error| {
         let failure = Failure::from(error);

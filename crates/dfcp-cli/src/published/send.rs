@@ -9,7 +9,7 @@ use dfcp::Rate;
 use dfcp::published::{Carrier, Config, Endpoint, EndpointConfig, Error, PORT, Stream};
 
 use super::guard;
-use super::options::Options;
+use super::options::{Options, Profile};
 use crate::command::{FAREWELL, Output, block_on, interrupted};
 use crate::failure::{Failure, Kind};
 use crate::meter::Meter;
@@ -34,7 +34,9 @@ pub struct Job<'a> {
     pub family: Family,
     /// Pacing rate; as fast as possible without.
     pub rate: Option<Rate>,
-    /// The profile's own options.
+    /// Which published profile.
+    pub profile: Profile,
+    /// Its own options.
     pub options: &'a Options,
     /// What is said about it.
     pub output: &'a Output,
@@ -99,7 +101,10 @@ async fn transfer(job: Job<'_>, report: &mut Report) -> Result<(), Failure> {
 async fn connect(job: Job<'_>) -> Result<(Endpoint, Stream, SocketAddr), Failure> {
     let addresses = job.host.resolve(job.family).await?;
     guard::check(&addresses, &job.options.common)?;
-    let config = job.options.config(job.rate, job.output.timeout());
+    job.options.check_for(job.profile)?;
+    let config = job
+        .options
+        .config(job.profile, job.rate, job.output.timeout());
     let share = CONNECT_LIMIT / u32::try_from(addresses.len()).unwrap_or(1).max(1);
     let mut failure = silent(job.host);
     for remote in addresses {

@@ -87,7 +87,8 @@ async fn reject(connection: &Connection, control: &mut SendStream, failure: &Fai
     let message = failure.message.clone();
     let said = async {
         message::write(control, &FromReceiver::Reject { message }).await?;
-        Ok::<_, Failure>(control.finish().await?)
+        control.finish().await?;
+        Ok::<_, Failure>(())
     };
     // Whether or not it is heard, the connection ends.
     let _ = tokio::time::timeout(CLOSING, said).await;

@@ -81,7 +81,8 @@ async fn write_all(
     while let Some(message) = said.recv().await {
         message::write(&mut control, &message).await?;
     }
-    Ok(control.finish().await?)
+    control.finish().await?;
+    Ok(())
 }
 
 /// Reads what the receiver says to the end; calls `on_file` for every file whose outcome it tells.

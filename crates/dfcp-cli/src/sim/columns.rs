@@ -64,6 +64,11 @@ pub const FLOW: &[Metric<FlowReport>] = &[
         flow.convergence_s.into()
     }),
     Metric::new("finished", Kind::Flag, |flow| flow.finished.into()),
+    Metric::new("bytes_missing", Kind::Integer, |flow| {
+        flow.bytes_missing.into()
+    }),
+    Metric::new("excess", Kind::Real, |flow| flow.excess.into()),
+    Metric::new("block_time_s", Kind::Real, |flow| flow.block_time_s.into()),
 ];
 
 /// Figures of a link.

@@ -28,6 +28,7 @@ pub fn contenders(k: usize) -> Vec<Box<dyn Contender>> {
     let mut all: Vec<Box<dyn Contender>> = Vec::new();
     if k <= scheme(SchemeId::Dense).max_k() as usize {
         all.push(Box::new(Ours::new("dense", SchemeId::Dense, k)));
+        all.push(Box::new(Ours::new("RLNC", SchemeId::Rlnc, k)));
     }
     all.push(Box::new(Ours::new("RaptorQ", SchemeId::RaptorQ, k)));
     all.push(Box::new(RawRaptorQ::new(k)));

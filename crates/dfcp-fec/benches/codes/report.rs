@@ -79,8 +79,15 @@ impl Report {
         let megabytes = |_: usize, rate: f64| format!("{:.0}", rate / 1e6);
         let title = "Encode: repair symbols for 10 % loss, source MB/s";
         write_table(&mut text, title, &self.medians("encode"), megabytes);
-        let title = "Decode: 10 % of the source symbols lost, source MB/s";
-        write_table(&mut text, title, &self.medians("decode"), megabytes);
+        let medians = self.medians("decode");
+        let dense = medians.first().map(|(_, rates)| rates.clone());
+        let beside_dense = |k: usize, rate: f64| match dense.as_ref().and_then(|d| d.get(&k)) {
+            Some(dense) => format!("{:.0} ({:.2})", rate / 1e6, rate / dense),
+            None => format!("{:.0}", rate / 1e6),
+        };
+        let title =
+            "Decode: 10 % of the source symbols lost, source MB/s (ratio to the dense code)";
+        write_table(&mut text, title, &medians, beside_dense);
         text
     }
 

@@ -20,10 +20,10 @@ use crate::spec::{BlockSpec, SchemeId};
 
 /// Most source symbols of a block. Decoding costs K symbol operations for each lost symbol, so
 /// that beyond this RaptorQ begins to win.
-const MAX_K: usize = 256;
+pub(crate) const MAX_K: usize = 256;
 
 /// The numbers 0 to 255, to name all rows of a block.
-static ALL_ROWS: [u16; MAX_K] = {
+pub(crate) static ALL_ROWS: [u16; MAX_K] = {
     let mut rows = [0; MAX_K];
     let mut row = 0;
     while row < MAX_K {
@@ -50,7 +50,7 @@ impl DenseScheme {
         }
     }
 
-    fn kernel(&self) -> &'static Kernel {
+    pub(crate) fn kernel(&self) -> &'static Kernel {
         self.kernel.unwrap_or_else(Kernel::best)
     }
 }

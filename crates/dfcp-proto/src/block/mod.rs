@@ -5,12 +5,18 @@
 //! and carries its geometry in every symbol frame.
 
 mod channel;
+mod done;
+mod gaps;
 mod recv;
+mod reliability;
 mod send;
+mod solve;
 
 pub use channel::{ChannelId, ChannelKind, Role};
-pub use recv::{Credit, Received, RecvChannel, SolveJob, SymbolIn};
+pub use recv::{Credit, Received, RecvChannel, SymbolIn};
+pub use reliability::{GivenUp, Reliability, Skip};
 pub use send::{Cut, SendChannel, Source, SymbolOut};
+pub use solve::SolveJob;
 
 use dfcp_fec::{BlockSpec, FecError, SchemeId};
 

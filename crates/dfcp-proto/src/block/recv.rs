@@ -1,6 +1,10 @@
 //! The receiving half of a channel: symbols in, bytes out, within the credit that was given.
 
-use super::{ChannelId, ChannelKind, charge};
+mod skip;
+
+use super::done::Done;
+use super::gaps::Gaps;
+use super::{ChannelId, ChannelKind, SolveJob, charge};
 use crate::config::Payload;
 use crate::connection::CloseCode;
 use dfcp_fec::{BlockDecoder, SchemeId};
@@ -9,7 +13,8 @@ use std::ops::Range;
 
 /// Highest offset of any channel.
 const MAX_OFFSET: u64 = 1 << 60;
-/// Complete blocks above a gap that a channel may have: more than any honest window holds.
+/// Settled ranges above a hole, and gaps not told, that a channel may have: more than any honest
+/// window holds.
 const MAX_DONE_BLOCKS: usize = 1 << 16;
 /// Least bytes of a symbol, unless it is all of its block.
 pub const MIN_SYMBOL: u64 = 256;
@@ -81,38 +86,6 @@ pub enum Received {
     Redundant,
 }
 
-/// Rebuilding one block; may run on any thread.
-#[derive(Debug)]
-pub struct SolveJob {
-    /// Channel of the block.
-    pub channel: ChannelId,
-    /// The block.
-    pub offset: u64,
-    len: u64,
-    scheme: SchemeId,
-    decoder: Box<dyn BlockDecoder>,
-    solved: bool,
-}
-
-impl SolveJob {
-    /// Does the work.
-    pub fn run(&mut self) {
-        // An error means the symbols do not fit the code: the block stays unsolved.
-        self.solved = self.decoder.solve().unwrap_or(false);
-    }
-
-    /// What [`SolveJob::run`] costs, in multiply-accumulates of whole symbols, for hosts that
-    /// simulate time; a repair symbol costs its sender K of them.
-    pub fn symbol_operations(&self) -> u64 {
-        self.decoder.solve_operations()
-    }
-
-    /// Bytes of a symbol.
-    pub fn symbol_size(&self) -> usize {
-        self.decoder.spec().symbol_size()
-    }
-}
-
 #[derive(Debug)]
 enum Block {
     Receiving {
@@ -153,9 +126,9 @@ pub struct RecvChannel {
     id: ChannelId,
     payload: Payload,
     blocks: BTreeMap<u64, Block>,
-    /// Complete blocks above `done_below`: start → end.
-    done: BTreeMap<u64, u64>,
-    done_below: u64,
+    /// Complete blocks, and those that the peer gave up.
+    done: Done,
+    gaps: Gaps,
     /// Complete blocks that the application has not taken.
     ready: BTreeMap<u64, Ready>,
     /// Blocks whose solve job has not been handed out.
@@ -168,7 +141,7 @@ pub struct RecvChannel {
     window: u64,
     charged: u64,
     freed: u64,
-    /// Bytes of complete blocks, and of the newest block: the window counts packets.
+    /// Bytes settled: complete or skipped, and of the newest block: the window counts packets.
     complete_bytes: u64,
     block_len: u64,
     /// `done_below` at the last SACK.
@@ -194,8 +167,8 @@ impl RecvChannel {
             id,
             payload,
             blocks: BTreeMap::new(),
-            done: BTreeMap::new(),
-            done_below: 0,
+            done: Done::default(),
+            gaps: Gaps::default(),
             ready: BTreeMap::new(),
             solvable: VecDeque::new(),
             read_offset: 0,
@@ -221,7 +194,7 @@ impl RecvChannel {
         credit: &mut Credit,
     ) -> Result<Received, CloseCode> {
         let known = self.blocks.contains_key(&symbol.offset);
-        if self.ended.is_some() || !known && self.is_done(symbol.offset) {
+        if self.ended.is_some() || !known && self.done.end_at(symbol.offset).is_some() {
             return Ok(Received::Redundant);
         }
         if !known {
@@ -273,12 +246,9 @@ impl RecvChannel {
             .next_back()
             .map(|(o, b)| o + b.len());
         let after = self.blocks.range(offset..).next().map(|(o, _)| *o);
-        let done_after = self.done.range(offset..).next().map(|(o, _)| *o);
         let overlaps = before.is_some_and(|b| b > offset)
-            || [after, done_after]
-                .into_iter()
-                .flatten()
-                .any(|start| start < end)
+            || after.is_some_and(|start| start < end)
+            || self.done.begins_within(offset, end)
             || self.final_size.is_some_and(|size| end > size);
         if overlaps {
             return Err(CloseCode::PROTOCOL);
@@ -309,15 +279,6 @@ impl RecvChannel {
         };
         self.blocks.insert(offset, block);
         Ok(())
-    }
-
-    fn is_done(&self, offset: u64) -> bool {
-        offset < self.done_below
-            || self
-                .done
-                .range(..=offset)
-                .next_back()
-                .is_some_and(|(_, &end)| offset < end)
     }
 
     /// The next block that waits to be solved.
@@ -389,17 +350,13 @@ impl RecvChannel {
             self.ready.insert(offset, Ready { len, bytes });
             self.done.insert(offset, offset + len);
             self.complete_bytes += len;
-            while let Some(end) = self.done.remove(&self.done_below) {
-                self.done_below = end;
-            }
         }
     }
 
     /// Offset that blocks have reached.
     fn reached(&self) -> u64 {
         let open = self.blocks.last_key_value().map_or(0, |(o, b)| o + b.len());
-        let done = self.done.last_key_value().map_or(0, |(_, &end)| end);
-        open.max(done).max(self.done_below)
+        open.max(self.done.reached())
     }
 
     /// Blocks between what the application took and the highest that arrived, those that are missing
@@ -414,12 +371,12 @@ impl RecvChannel {
     /// What a SACK says: the border up to which the one before knew everything to be complete, and
     /// the complete parts above it, lowest first.
     pub fn sack(&mut self) -> (u64, Vec<Range<u64>>) {
-        let border = std::mem::replace(&mut self.sacked_below, self.done_below);
+        let border = std::mem::replace(&mut self.sacked_below, self.done.below());
         let mut parts: Vec<Range<u64>> = Vec::new();
-        if border < self.done_below {
-            parts.push(border..self.done_below);
+        if border < self.done.below() {
+            parts.push(border..self.done.below());
         }
-        for (&start, &end) in self.done.iter().take(MAX_SACKED) {
+        for (start, end) in self.done.ranges().take(MAX_SACKED) {
             match parts.last_mut() {
                 Some(part) if part.end == start => part.end = end,
                 _ => parts.push(start..end),
@@ -450,6 +407,7 @@ impl RecvChannel {
         self.freed = self.charged;
         self.blocks.clear();
         self.ready.clear();
+        self.gaps.clear();
         self.solvable.clear();
         self.ended.get_or_insert(code);
         self.settled |= charged.is_some();
@@ -470,21 +428,23 @@ impl RecvChannel {
         self.final_size
     }
 
-    /// Everything up to the final size has arrived.
+    /// Everything up to the final size has arrived or was given up by the peer.
     pub fn is_complete(&self) -> bool {
-        self.final_size == Some(self.done_below)
+        self.final_size == Some(self.done.below())
     }
 
-    /// Everything arrived and was taken by the application.
+    /// Everything arrived and was taken by the application, which knows of all gaps.
     pub fn is_drained(&self) -> bool {
-        self.is_complete() && self.ready.is_empty()
+        self.is_complete() && self.ready.is_empty() && self.gaps.count() == 0
     }
 
     /// Whether a read would give something.
     pub fn is_readable(&self) -> bool {
         match self.id.kind() {
-            ChannelKind::Object => !self.ready.is_empty(),
-            ChannelKind::Stream => self.in_order().is_some(),
+            ChannelKind::Object => !self.ready.is_empty() || self.gaps.count() > 0,
+            ChannelKind::Stream => {
+                self.in_order().is_some() || self.gaps.at(self.read_offset).is_some()
+            }
         }
     }
 
@@ -597,7 +557,7 @@ impl RecvChannel {
 
     /// Whether the channel keeps more state than an honest peer would cause.
     pub fn is_excessive(&self) -> bool {
-        self.done.len() > MAX_DONE_BLOCKS
+        self.done.count() + self.gaps.count() > MAX_DONE_BLOCKS
     }
 
     /// For the report: everything below is complete; of the blocks above, what each needs.
@@ -617,12 +577,12 @@ impl RecvChannel {
             });
         let done = self
             .done
-            .keys()
+            .ranges()
             .take(MAX_REPORTED)
-            .map(|&offset| (offset, 0));
+            .map(|(offset, _)| (offset, 0));
         let mut entries: Vec<_> = open.chain(done).collect();
         entries.sort_unstable();
         entries.truncate(MAX_REPORTED);
-        (self.done_below, entries)
+        (self.done.below(), entries)
     }
 }

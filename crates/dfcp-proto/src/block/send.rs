@@ -1,9 +1,14 @@
 //! The sending half of a channel: bytes in, symbols out, blocks kept until acknowledged.
 
-use super::{ChannelId, ChannelKind, charge, geometry};
+mod give_up;
+
+use super::reliability::Abandoned;
+use super::{ChannelId, ChannelKind, Reliability, charge, geometry};
 use crate::config::Payload;
 use crate::packet::Loss;
+use crate::rate::BlockSent;
 use crate::scheduler::{BlockScheduler, BlockView};
+use crate::time::Instant;
 use dfcp_fec::{BlockEncoder, FecError, SchemeId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -85,14 +90,38 @@ struct SendBlock {
     needed: u32,
     in_flight: u32,
     next_esi: u32,
+    /// Symbols that may be sent in all.
+    max_symbols: u32,
+    /// Symbols known to have arrived.
+    arrived: u32,
+    /// When nothing more could come the peer still said that it lacked some.
+    falls_short: bool,
+    /// When the application wrote its first byte.
+    written: Instant,
     /// Its place among the blocks begun.
     number: u64,
 }
 
 impl SendBlock {
-    fn any_symbol_is_enough(&self) -> bool {
-        self.encoder.spec().k() == 1 && matches!(self.scheme, SchemeId::Arq | SchemeId::Dense)
+    /// All that may be sent was sent, and what is in flight cannot complete the block, or need not.
+    fn is_spent(&self) -> bool {
+        let waits = self.needed > 0 && self.in_flight >= self.needed;
+        self.next_esi >= self.max_symbols && !waits
     }
+
+    fn any_symbol_is_enough(&self) -> bool {
+        let scheme = matches!(
+            self.scheme,
+            SchemeId::Arq | SchemeId::Dense | SchemeId::Rlnc
+        );
+        self.encoder.spec().k() == 1 && scheme
+    }
+}
+
+/// What is left to know of a block that is gone.
+struct RemovedBlock {
+    len: u64,
+    has_arrived: bool,
 }
 
 /// See the module's text.
@@ -108,6 +137,8 @@ pub struct SendChannel {
     pending: Vec<u8>,
     /// How many there are.
     pending_len: usize,
+    /// When the first of them was written.
+    pending_since: Instant,
     pending_offset: u64,
     unsent_bytes: u64,
     finished: bool,
@@ -119,14 +150,22 @@ pub struct SendChannel {
     allowance: u64,
     /// Buffers of retired blocks, for the next ones.
     pool: Vec<Vec<u8>>,
+    /// Blocks retired since the rate controller was told.
+    acked: Vec<BlockSent>,
     /// The FIN was acknowledged.
     pub fin_acked: bool,
     abandoned: bool,
+    reliability: Reliability,
+    /// Blocks that may get no further symbol and do not wait for those in flight.
+    spent: BTreeSet<u64>,
+    /// Blocks that start below were too old when last looked at.
+    expired_below: u64,
+    given_up: Abandoned,
 }
 
 impl SendChannel {
     /// An empty channel that may send up to offset `limit`.
-    pub fn new(id: ChannelId, limit: u64) -> Self {
+    pub fn new(id: ChannelId, limit: u64, reliability: Reliability) -> Self {
         Self {
             id,
             blocks: BTreeMap::new(),
@@ -134,6 +173,7 @@ impl SendChannel {
             unsent: BTreeSet::new(),
             pending: Vec::new(),
             pending_len: 0,
+            pending_since: Instant::ZERO,
             pending_offset: 0,
             unsent_bytes: 0,
             finished: false,
@@ -146,13 +186,24 @@ impl SendChannel {
             begun: 0,
             allowance: u64::MAX,
             pool: Vec::new(),
+            acked: Vec::new(),
             fin_acked: false,
             abandoned: false,
+            reliability,
+            spent: BTreeSet::new(),
+            expired_below: 0,
+            given_up: Abandoned::default(),
         }
     }
 
     /// Takes as much of `source` as fits below `room`, cutting blocks as they fill.
-    pub fn write(&mut self, source: Source<'_>, room: u64, cut: &Cut) -> Result<u64, FecError> {
+    pub fn write(
+        &mut self,
+        now: Instant,
+        source: Source<'_>,
+        room: u64,
+        cut: &Cut,
+    ) -> Result<u64, FecError> {
         let (total, mut taken) = (source.len().min(room), 0);
         while taken < total {
             // Anew for each block: the header grows with the offset.
@@ -161,6 +212,9 @@ impl SendChannel {
             let part = space.min(total - taken) as usize;
             if let Source::Bytes(data) = source {
                 self.append(&data[taken as usize..][..part], size);
+            }
+            if self.pending_len == 0 {
+                self.pending_since = now;
             }
             self.pending_len += part;
             taken += part as u64;
@@ -223,6 +277,10 @@ impl SendChannel {
             needed: k,
             in_flight: 0,
             next_esi: 0,
+            max_symbols: self.reliability.max_symbols(k),
+            arrived: 0,
+            falls_short: false,
+            written: self.pending_since,
             number: 0,
         };
         self.blocks.insert(offset, block);
@@ -246,9 +304,9 @@ impl SendChannel {
         self.pending_offset + self.pending_len as u64
     }
 
-    /// Finished and everything is known to have arrived.
+    /// Finished, and everything is known to have arrived or is known at the peer to be given up.
     pub fn is_acknowledged(&self) -> bool {
-        let all_gone = self.blocks.is_empty() && self.pending_len == 0;
+        let all_gone = self.blocks.is_empty() && self.pending_len == 0 && self.given_up.is_known();
         self.finished && !self.abandoned && all_gone && self.fin_acked
     }
 
@@ -336,7 +394,9 @@ impl SendChannel {
 
     /// Some symbol for a probe, whether or not one is due: of the first open block.
     pub fn probe(&self) -> Option<SymbolOut> {
-        let (&offset, _) = self.blocks.iter().find(|(o, _)| !self.unsent.contains(o))?;
+        let may_send = |b: &SendBlock| b.next_esi < b.max_symbols;
+        let mut open = self.blocks.iter();
+        let (&offset, _) = open.find(|(o, b)| !self.unsent.contains(o) && may_send(b))?;
         self.symbol(offset, 0)
     }
 
@@ -381,6 +441,7 @@ impl SendChannel {
                 block.in_flight = block.in_flight.saturating_sub(1);
             }
             if arrived {
+                block.arrived += 1;
                 // The receiver's own report decides when the block is done, except where any one
                 // symbol is the whole block: reports do not reach over a thousand of those.
                 let least = u32::from(!block.any_symbol_is_enough());
@@ -412,6 +473,7 @@ impl SendChannel {
         }
         if let Some(block) = self.blocks.get_mut(&offset) {
             block.needed = needed.min(block.encoder.spec().k() + 8);
+            block.falls_short = block.is_spent();
             self.refresh(offset, scheduler, loss);
         }
         0
@@ -443,16 +505,31 @@ impl SendChannel {
         if self.unsent.contains(&offset) {
             return 0; // nothing of it was sent: the peer cannot have it
         }
+        self.remove(offset).map_or(0, |block| block.len)
+    }
+
+    /// Forgets a block; its buffer is kept for the next ones.
+    fn remove(&mut self, offset: u64) -> Option<RemovedBlock> {
         self.hungry.remove(&offset);
-        let Some(block) = self.blocks.remove(&offset) else {
-            return 0;
-        };
+        self.spent.remove(&offset);
+        let block = self.blocks.remove(&offset)?;
+        let k = block.encoder.spec().k();
+        self.acked
+            .push(BlockSent::new(block.next_esi.into(), k.into()));
         if self.pool.len() < MAX_POOLED {
             let mut buffer = block.encoder.into_buffer();
             buffer.clear();
             self.pool.push(buffer);
         }
-        block.len
+        Some(RemovedBlock {
+            len: block.len,
+            has_arrived: block.needed == 0,
+        })
+    }
+
+    /// What the blocks took that were retired since the last call, in packets of one symbol.
+    pub fn take_acked(&mut self) -> Vec<BlockSent> {
+        std::mem::take(&mut self.acked)
     }
 
     /// Gives everything up; returns the bytes freed.
@@ -460,10 +537,12 @@ impl SendChannel {
         let freed = self.blocks.values().map(|b| b.len).sum::<u64>() + self.pending_len as u64;
         self.blocks.clear();
         self.hungry.clear();
+        self.spent.clear();
         self.unsent.clear();
         self.pending = Vec::new();
         self.pending_len = 0;
         self.unsent_bytes = 0;
+        self.given_up = Abandoned::default();
         self.finished = true;
         self.abandoned = true;
         freed
@@ -483,10 +562,8 @@ impl SendChannel {
         self.blocks.get(&offset).is_some_and(|block| {
             let last = self.unsent.is_empty() && self.pending_len == 0 && self.is_tail();
             let k = block.encoder.spec().k();
-            scheduler.wants_symbol(
-                &BlockView::new(k, block.needed, block.in_flight, last),
-                loss,
-            )
+            let view = BlockView::new(k, block.needed, block.in_flight, last);
+            block.next_esi < block.max_symbols && scheduler.wants_symbol(&view, loss)
         })
     }
 
@@ -501,6 +578,9 @@ impl SendChannel {
             self.hungry.insert(offset);
         } else {
             self.hungry.remove(&offset);
+        }
+        if self.blocks.get(&offset).is_some_and(SendBlock::is_spent) {
+            self.spent.insert(offset);
         }
     }
 

@@ -30,6 +30,8 @@ pub enum ChannelError {
 pub enum Read {
     /// This many bytes.
     Data(usize),
+    /// The peer gave up the next bytes, so many: what is read next comes after them.
+    Gap(u64),
     /// Nothing now.
     Blocked,
     /// The end was read before.
@@ -60,7 +62,7 @@ impl Connection {
 
     /// A channel to send on, as far as the peer has room.
     pub(super) fn new_sender(&self, id: ChannelId, limit: u64) -> SendChannel {
-        let mut send = SendChannel::new(id, limit);
+        let mut send = SendChannel::new(id, limit, self.config.reliability);
         if let Some(avail_win) = self.out.window {
             let sent_since = 0;
             send.allow(self.out.scheduler.allowance(&Room {
@@ -84,19 +86,34 @@ impl Connection {
     }
 
     /// Writes what fits of `data`; 0 means wait for [`Event::Writable`].
-    pub fn write(&mut self, id: ChannelId, data: &[u8]) -> Result<usize, ChannelError> {
+    pub fn write(
+        &mut self,
+        now: Instant,
+        id: ChannelId,
+        data: &[u8],
+    ) -> Result<usize, ChannelError> {
         self.expect_payload(Payload::Real)?;
-        let taken = self.write_source(id, Source::Bytes(data))?;
+        let taken = self.write_source(now, id, Source::Bytes(data))?;
         Ok(taken as usize)
     }
 
     /// [`Connection::write`] for `len` bytes of virtual payload.
-    pub fn write_virtual(&mut self, id: ChannelId, len: u64) -> Result<u64, ChannelError> {
+    pub fn write_virtual(
+        &mut self,
+        now: Instant,
+        id: ChannelId,
+        len: u64,
+    ) -> Result<u64, ChannelError> {
         self.expect_payload(Payload::Virtual)?;
-        self.write_source(id, Source::Length(len))
+        self.write_source(now, id, Source::Length(len))
     }
 
-    fn write_source(&mut self, id: ChannelId, source: Source<'_>) -> Result<u64, ChannelError> {
+    fn write_source(
+        &mut self,
+        now: Instant,
+        id: ChannelId,
+        source: Source<'_>,
+    ) -> Result<u64, ChannelError> {
         if !self.is_established() {
             return Err(ChannelError::Closed);
         }
@@ -109,7 +126,7 @@ impl Connection {
         let room = total.min(MAX_UNSENT.saturating_sub(send.unsent_bytes()));
         // A geometry error would be ours; the channel is unusable then.
         let taken = send
-            .write(source, room, &cut)
+            .write(now, source, room, &cut)
             .map_err(|_| ChannelError::Closed)?;
         self.out.buffered += taken;
         if taken < source.len() {
@@ -170,21 +187,26 @@ impl Connection {
             return Err(ChannelError::Reset(code));
         }
         let n = read(recv, &mut self.inc.credit);
+        let gap = match n {
+            0 => recv.read_gap(&mut self.inc.credit),
+            _ => None,
+        };
         let drained = recv.is_drained();
         if recv.new_limit().is_some() {
             self.out.control.push_back(Control::MaxStreamData(id));
         }
         self.offer_credit(now);
-        if n > 0 {
+        if n > 0 || gap.is_some() {
             self.offer_room(now, id);
         }
-        Ok(match n {
-            0 if drained => {
+        Ok(match (n, gap) {
+            (0, Some(bytes)) => Read::Gap(bytes),
+            (0, None) if drained => {
                 self.end_recv(id);
                 Read::End
             }
-            0 => Read::Blocked,
-            n => Read::Data(n),
+            (0, None) => Read::Blocked,
+            (n, _) => Read::Data(n),
         })
     }
 
@@ -244,7 +266,8 @@ impl Connection {
             .and_then(RecvChannel::final_size)
     }
 
-    /// Whether all of the channel arrived and was taken.
+    /// Whether all of the channel was taken: what arrived, and the gaps
+    /// ([`Connection::take_gap`]).
     pub fn is_drained(&self, id: ChannelId) -> bool {
         self.channels
             .get(&id)
@@ -283,7 +306,9 @@ impl Connection {
         let freed = send.abandon();
         self.out.buffered = self.out.buffered.saturating_sub(freed);
         self.out.active.remove(&id);
-        self.out.control.retain(|c| *c != Control::Fin(id));
+        self.out
+            .control
+            .retain(|c| !matches!(*c, Control::Fin(of) | Control::Skip(of, _) if of == id));
         self.out.control.push_back(Control::Reset(id, code));
         self.notify_writable();
         true

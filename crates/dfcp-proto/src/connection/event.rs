@@ -86,6 +86,14 @@ pub enum Event {
     Writable,
     /// All that was written, to its end, is known to have arrived.
     Acknowledged(ChannelId),
+    /// The same but for bytes that were given up ([`crate::Reliability`]). The peer may have some of
+    /// these: they were not known to have arrived in time.
+    PartlyAcknowledged {
+        /// The channel.
+        channel: ChannelId,
+        /// Bytes given up.
+        abandoned: u64,
+    },
     /// The peer gave its sending side up.
     Reset {
         /// The channel.

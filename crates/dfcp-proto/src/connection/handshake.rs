@@ -28,8 +28,8 @@ const ACK_REPEAT: Duration = Duration::from_millis(5);
 /// ACKs sent at once: without one of them the first flight is worth nothing.
 const ACK_COPIES: u8 = 3;
 
-/// ARQ, dense, RaptorQ, Raptor.
-const SCHEMES: u64 = 0b1111;
+/// ARQ, dense, RaptorQ, Raptor, RLNC.
+const SCHEMES: u64 = 0b1_1111;
 
 /// A client before its SYNACK.
 #[derive(Debug)]

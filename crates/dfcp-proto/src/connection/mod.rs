@@ -6,10 +6,12 @@
 //! * `transmit`: one packet out: due feedback and control → window and pacer → scheduler picks a
 //!   block → code writes the symbol into the datagram → seal → record
 //! * `channels`: the application's calls
+//! * `partial`: data that are given up, at both ends
 
 mod channels;
 mod event;
 mod handshake;
+mod partial;
 mod receive;
 mod stats;
 mod transmit;
@@ -20,7 +22,7 @@ pub(crate) use handshake::{ConnectParams, local_params};
 pub use stats::ConnectionStats;
 pub use transmit::Transmit;
 
-use crate::block::{ChannelId, Credit, Cut, RecvChannel, Role, SendChannel};
+use crate::block::{ChannelId, Credit, Cut, RecvChannel, Reliability, Role, SendChannel, Skip};
 use crate::config::TransportConfig;
 use crate::crypto::{Opener, PublicKey, Sealer, SecretRng, SessionKeys};
 use crate::feedback::{FeedbackKind, FeedbackPolicy};
@@ -31,6 +33,7 @@ use crate::time::{Duration, Instant, Rate};
 use crate::wire::{
     ConnectionId, ROUND_TRIP_LEN, SEALED_HEADER_LEN, TAG_LEN, TransportParams, symbol_overhead,
 };
+use dfcp_fec::SchemeId;
 use handshake::{ClientSide, Confirm};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
@@ -50,6 +53,8 @@ pub enum Timer {
     Loss,
     /// Nothing was acknowledged for too long: probe.
     Probe,
+    /// Data become too old to be sent, or the peer is to be told of what was given up.
+    Deadline,
     /// An idle connection shows that it is alive.
     KeepAlive,
     /// Silence for too long.
@@ -67,6 +72,7 @@ pub(crate) enum Control {
     Fin(ChannelId),
     Reset(ChannelId, u64),
     Stop(ChannelId, u64),
+    Skip(ChannelId, Skip),
 }
 
 #[derive(Debug)]
@@ -132,6 +138,8 @@ struct Outgoing {
     last_eliciting: u64,
     next_skip: u64,
     mtu_search: MtuSearch,
+    /// When to tell the peer what was given up.
+    tell_skips: Option<Instant>,
 }
 
 /// A new address before it is validated (RFC 9000 §8): no more than three times what came from it
@@ -236,6 +244,7 @@ impl Connection {
             last_eliciting: 0,
             next_skip,
             mtu_search: MtuSearch::new(0),
+            tell_skips: None,
         };
         let inc = Incoming {
             received: ReceivedPackets::default(),
@@ -444,6 +453,7 @@ impl Connection {
                         .loss_time(self.loss_rtt())
                         .map(|t| (t, Timer::Loss)),
                     self.probe_time().map(|t| (t, Timer::Probe)),
+                    self.give_up_time().map(|t| (t, Timer::Deadline)),
                     self.config
                         .keep_alive
                         .map(|k| (quiet_since + k, Timer::KeepAlive)),
@@ -545,7 +555,9 @@ impl Connection {
             self.out.pto_count += 1;
             self.out.probes_due = 2;
             self.stats.probes += 1;
+            self.give_up_undecided(now);
         }
+        self.give_up(now);
         let quiet = self.inc.last_heard.max(self.out.last_sent);
         if self.config.keep_alive.is_some_and(|k| quiet + k <= now) {
             self.out.control.push_back(Control::Ping);
@@ -574,14 +586,15 @@ impl Connection {
     fn cut(&self) -> Cut {
         let profile = &self.config.profile;
         let offered = self.peer_params.as_ref().map_or(u64::MAX, |p| p.schemes);
-        let scheme = if offered & (1 << profile.scheme as u8) != 0 {
-            profile.scheme
-        } else {
-            dfcp_fec::SchemeId::Arq
+        let decodes = offered & (1 << profile.scheme as u8) != 0;
+        let (scheme, k) = match self.config.reliability {
+            Reliability::Unreliable => (SchemeId::Arq, 1),
+            _ if decodes => (profile.scheme, profile.block_symbols),
+            _ => (SchemeId::Arq, profile.block_symbols),
         };
         Cut {
             scheme,
-            k: profile.block_symbols,
+            k,
             room: self.mtu - SEALED_HEADER_LEN - TAG_LEN - self.data_head(),
             max_symbol: profile.max_symbol,
             payload: self.config.payload,

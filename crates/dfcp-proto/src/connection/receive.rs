@@ -1,7 +1,7 @@
 //! One packet in.
 
 use super::{Channel, CloseCode, Connection, ConnectionError, Control, Event, Moved, State};
-use crate::block::{ChannelId, Received, RecvChannel, SendChannel, SolveJob, SymbolIn};
+use crate::block::{ChannelId, Received, RecvChannel, SendChannel, Skip, SolveJob, SymbolIn};
 use crate::config::Payload;
 use crate::feedback::Arrival;
 use crate::packet::{SentPacket, SymbolRef, decode_packet_number};
@@ -17,7 +17,7 @@ use std::net::SocketAddr;
 /// Congestion Experienced (RFC 3168).
 const ECN_CE: u8 = 0b11;
 /// Reports that name a channel after its last symbol.
-const TOUCHED_REPORTS: u8 = 4;
+pub(super) const TOUCHED_REPORTS: u8 = 4;
 
 impl Connection {
     /// Takes a protected packet from `remote`, opening it in place.
@@ -141,8 +141,8 @@ impl Connection {
             } => {
                 self.on_ack(now, [largest, received_at_us, delay_us, ce], &ranges)?;
             }
-            Frame::Blocks(report) => self.on_report(pn, &report),
-            Frame::Sack(report) => self.on_sack(pn, &report),
+            Frame::Blocks(report) => self.on_report(now, pn, &report),
+            Frame::Sack(report) => self.on_sack(now, pn, &report),
             Frame::Symbol {
                 scheme,
                 channel,
@@ -205,6 +205,20 @@ impl Connection {
                 if self.abandon_send(id, code) {
                     self.events.push_back(Event::Stopped { channel: id, code });
                 }
+            }
+            Frame::Skip {
+                channel,
+                offset,
+                len,
+                charged,
+            } => {
+                let id = self.known(channel)?;
+                let skip = Skip {
+                    offset,
+                    len,
+                    charged,
+                };
+                self.on_skip(now, id, &skip)?;
             }
             Frame::Close { code, reason } => self.on_close(now, CloseCode(code), reason),
         }
@@ -287,7 +301,7 @@ impl Connection {
             Received::Solvable => self.inc.policy.on_block(now),
             Received::Complete => {
                 self.inc.policy.on_block(now);
-                self.on_block_complete(now, id);
+                self.on_block_settled(now, id);
             }
         }
         let recv = self.channels.get(&id).and_then(|c| c.recv.as_ref());
@@ -301,7 +315,7 @@ impl Connection {
         Ok(())
     }
 
-    fn on_block_complete(&mut self, now: Instant, id: ChannelId) {
+    pub(super) fn on_block_settled(&mut self, now: Instant, id: ChannelId) {
         let Some(recv) = self.channels.get(&id).and_then(|c| c.recv.as_ref()) else {
             return;
         };
@@ -359,7 +373,7 @@ impl Connection {
             if !was_readable && recv.is_readable() {
                 self.events.push_back(Event::Readable(id));
             }
-            self.on_block_complete(now, id);
+            self.on_block_settled(now, id);
         }
     }
 
@@ -400,12 +414,14 @@ impl Connection {
             self.out
                 .rtt
                 .update(now.saturating_since(packet.time), delay);
-            newest = Some(AckPoint::new(
+            let mut point = AckPoint::new(
                 Duration::from_micros(received_at_us),
                 packet.time,
                 packet.sent_total,
                 self.out.delivered_total,
-            ));
+            );
+            point.size = u64::from(packet.size);
+            newest = Some(point);
         }
         let acked = outcome.acked.len() as u64;
         for (_, packet) in outcome.acked {
@@ -436,6 +452,12 @@ impl Connection {
                     channel.send = None;
                     self.forget_if_over(id);
                 }
+            }
+            Control::Skip(id, _) => {
+                if let Some(send) = self.channels.get_mut(&id).and_then(|c| c.send.as_mut()) {
+                    send.on_skip_acked();
+                }
+                self.check_acknowledged(id);
             }
             Control::MtuProbe(size) => {
                 self.mtu = self.mtu.max(usize::from(size));
@@ -508,7 +530,7 @@ impl Connection {
         self.activate(id);
     }
 
-    fn on_report(&mut self, pn: u64, report: &BlockReport<'_>) {
+    fn on_report(&mut self, now: Instant, pn: u64, report: &BlockReport<'_>) {
         let id = ChannelId(report.channel);
         let loss = self.out.loss.estimate();
         let Some(send) = self.channels.get_mut(&id).and_then(|c| c.send.as_mut()) else {
@@ -526,11 +548,11 @@ impl Connection {
                 self.stats.implausible_reports += 1;
             }
         }
-        self.on_freed(id, freed);
+        self.on_freed(now, id, freed);
     }
 
     /// What a SACK says: complete parts, and what there is room for.
-    fn on_sack(&mut self, pn: u64, report: &SackReport<'_>) {
+    fn on_sack(&mut self, now: Instant, pn: u64, report: &SackReport<'_>) {
         let id = ChannelId(report.channel);
         let fresh = pn >= self.inc.newest_feedback;
         let Some(window) = self.out.window else {
@@ -560,11 +582,15 @@ impl Connection {
                 sent_since,
             }));
         }
-        self.on_freed(id, freed);
+        self.on_freed(now, id, freed);
     }
 
     /// Blocks are complete at the peer: room to write more, and perhaps room to send.
-    fn on_freed(&mut self, id: ChannelId, freed: u64) {
+    fn on_freed(&mut self, now: Instant, id: ChannelId, freed: u64) {
+        let send = self.channels.get_mut(&id).and_then(|c| c.send.as_mut());
+        for block in send.map(SendChannel::take_acked).unwrap_or_default() {
+            self.out.rate.on_block_acked(now, &block);
+        }
         self.out.buffered = self.out.buffered.saturating_sub(freed);
         self.activate(id);
         if freed > 0 {
@@ -590,14 +616,15 @@ impl Connection {
         let Some(channel) = self.channels.get_mut(&id) else {
             return;
         };
-        if channel
-            .send
-            .as_ref()
-            .is_some_and(SendChannel::is_acknowledged)
-        {
-            channel.send = None;
+        if let Some(send) = channel.send.take_if(|send| send.is_acknowledged()) {
             self.out.active.remove(&id);
-            self.events.push_back(Event::Acknowledged(id));
+            self.events.push_back(match send.given_up() {
+                0 => Event::Acknowledged(id),
+                abandoned => Event::PartlyAcknowledged {
+                    channel: id,
+                    abandoned,
+                },
+            });
             self.forget_if_over(id);
         }
     }

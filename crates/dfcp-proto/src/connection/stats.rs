@@ -32,6 +32,18 @@ pub struct ConnectionStats {
     pub blocks_solved: u64,
     /// Reports of blocks, ignored, by which the peer has more of a block than was sent.
     pub implausible_reports: u64,
+    /// Blocks given up before they were known to have arrived.
+    pub blocks_abandoned: u64,
+    /// Of these, how many were too old before anything of them was sent.
+    pub blocks_never_sent: u64,
+    /// Bytes of the blocks given up.
+    pub bytes_abandoned: u64,
+    /// SKIP frames that opened a gap.
+    pub skips_received: u64,
+    /// SKIP frames about bytes that had arrived, or were known to be missing.
+    pub skips_ignored: u64,
+    /// Bytes in gaps.
+    pub bytes_skipped: u64,
     /// Datagrams that failed authentication.
     pub forged: u64,
     /// Datagrams seen before.

@@ -28,6 +28,8 @@ const CREDIT_STEP: u64 = 4;
 
 /// Packets in a row that ask for no feedback: without any, the record of them would only grow.
 const MAX_SILENT: u64 = 64;
+/// The longest control frame: four eight-byte numbers and a type.
+const MAX_CONTROL: usize = 33;
 
 /// Walks a set once around, from a starting point; the set may shrink on the way.
 struct Turn {
@@ -184,6 +186,7 @@ impl Connection {
             return Some(Batch::from(ack.len()));
         }
         self.probe_mtu(now);
+        self.give_up(now);
         let report_due = self.inc.policy.due().is_some_and(|due| due <= now);
         if report_due || !self.out.control.is_empty() {
             return Some(self.transmit_control(now, out));
@@ -379,8 +382,7 @@ impl Connection {
         let mut sent = Vec::new();
         let mut pad_to = 0;
         while let Some(control) = self.out.control.pop_front() {
-            // The longest control frame is three eight-byte numbers and a type.
-            if room(out, self.mtu) < 25 {
+            if room(out, self.mtu) < MAX_CONTROL {
                 self.out.control.push_front(control);
                 break;
             }
@@ -450,6 +452,13 @@ impl Connection {
             Control::Stop(id, code) => Frame::Stop {
                 channel: id.0,
                 code,
+            }
+            .emit(out),
+            Control::Skip(id, skip) => Frame::Skip {
+                channel: id.0,
+                offset: skip.offset,
+                len: skip.len,
+                charged: skip.charged,
             }
             .emit(out),
         }

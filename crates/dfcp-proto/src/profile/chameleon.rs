@@ -35,6 +35,20 @@ impl Default for ChameleonParameters {
     }
 }
 
+impl ChameleonParameters {
+    /// For real paths: packets as large as the path takes, TFRC as it is specified now, and no window
+    /// of packets, which would bound the rate to 64 KB a round trip: the credit of bytes that every
+    /// receiver grants holds the sender back.
+    pub fn for_any_path() -> Self {
+        Self {
+            packet: u16::MAX,
+            specification: Specification::Rfc5348,
+            reduction: OscillationReduction::On,
+            flow_control: FlowControl::Off,
+        }
+    }
+}
+
 impl Profile {
     /// Chameleon with its parameters as published.
     pub fn chameleon() -> Self {

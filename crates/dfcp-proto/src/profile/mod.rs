@@ -10,7 +10,8 @@ pub use ctcp::CtcpParameters;
 
 use crate::feedback::FeedbackKind;
 use crate::packet::LossRules;
-use crate::rate::{FixedRate, MaxRate, PathModel, RateController};
+use crate::published::rc_udp;
+use crate::rate::{BlockWait, FixedRate, MaxRate, PathModel, RateController};
 use crate::scheduler::{BlockScheduler, Deficit, Window};
 use crate::time::Rate;
 use dfcp_fec::SchemeId;
@@ -76,6 +77,23 @@ impl Profile {
             max_symbol: usize::from(u16::MAX),
             rate: Arc::new(|| Box::new(MaxRate)),
             scheduler: Arc::new(|| Box::new(Window::new(DFCP_WINDOW, DFCP_EPSILON))),
+            feedback: FeedbackKind::BlockAcks,
+            loss_rules: LossRules::default(),
+        }
+    }
+
+    /// RC-UDP's choices (RC-UDP §IV) as parts of the encrypted transport: one RaptorQ block of about
+    /// 1 MB at a time with redundancy ε until it is acknowledged, maximum rate, a pause after each
+    /// for what it took too much. For networks that share fairly by themselves;
+    /// [`crate::published::Config::rc_udp`] is the protocol of the paper.
+    pub fn rc_udp() -> Self {
+        Self {
+            name: "rc-udp",
+            scheme: SchemeId::RaptorQ,
+            block_symbols: rc_udp::BLOCK_SYMBOLS,
+            max_symbol: usize::from(rc_udp::SYMBOL_SIZE),
+            rate: Arc::new(|| Box::new(BlockWait::new(Box::new(MaxRate), rc_udp::DELTA_T))),
+            scheduler: Arc::new(|| Box::new(Window::new(1, rc_udp::EPSILON))),
             feedback: FeedbackKind::BlockAcks,
             loss_rules: LossRules::default(),
         }

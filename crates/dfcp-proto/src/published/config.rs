@@ -1,7 +1,8 @@
 //! The parameters of DFCP-J §4.6 and DFCP-TR §2.6, and what else a connection is told.
 
+use super::code::Code;
 use crate::config::Payload;
-use crate::rate::{MaxRate, RateController};
+use crate::rate::{BlockWait, MaxRate, RateController};
 use crate::time::Duration;
 use dfcp_fec::raptor::{Degrees, RaptorParameters, State};
 use std::fmt;
@@ -114,11 +115,16 @@ pub(super) type MakeRate = Arc<dyn Fn() -> Box<dyn RateController> + Send + Sync
 #[derive(Clone)]
 pub struct Config {
     /// The code; offered in SYN, settled in SYNACK.
-    pub code: RaptorParameters,
-    /// Whether it is taken as it is.
+    pub code: Code,
+    /// Whether it is taken as it is; RaptorQ always is.
     pub block_size: BlockSize,
-    /// Most unacknowledged blocks, W.
+    /// Bytes that will be sent, S_m: the connecting side tells them in SYN (RC-UDP §IV-B), and
+    /// sends so many and no more. `None`: as many as are written. Without meaning on the other side.
+    pub message: Option<u64>,
+    /// Most unacknowledged blocks, W: what the receiver keeps.
     pub window: u32,
+    /// Most blocks that this side sends at once, though the window be larger: 1 is block by block.
+    pub blocks_at_once: u32,
     /// Redundancy.
     pub redundancy: Redundancy,
     /// Which ACKs.
@@ -152,7 +158,7 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         Self {
-            code: RaptorParameters {
+            code: Code::Raptor(RaptorParameters {
                 k: 63_536,
                 n: 65_536,
                 symbol_size: 1,
@@ -160,9 +166,11 @@ impl Default for Config {
                 degrees: Degrees::Shokrollahi,
                 precode: State::new(0x9e37_79b9, 0x85eb_ca6b, 0xc2b2_ae35)
                     .expect("within the generator's bounds"),
-            },
+            }),
             block_size: BlockSize::Fixed,
+            message: None,
             window: 10_000,
+            blocks_at_once: u32::MAX,
             redundancy: Redundancy {
                 epsilon: 0.1,
                 sending: Sending::Rateless,
@@ -180,6 +188,87 @@ impl Default for Config {
             send_buffer: 64 << 20,
             receive_budget: 64 << 20,
             idle_timeout: Duration::from_secs(60),
+        }
+    }
+}
+
+/// RC-UDP's numbers (§IV, §V-A).
+pub mod rc_udp {
+    use crate::time::Duration;
+
+    /// Source symbols of a block, K = ⌈B / L⌉ with B = 1 MB.
+    pub const BLOCK_SYMBOLS: u32 = 977;
+    /// Bytes of a symbol, L.
+    pub const SYMBOL_SIZE: u16 = 1024;
+    /// Redundancy at which a block is acknowledged, ε.
+    pub const EPSILON: f64 = 0.01;
+    /// Waiting time for each packet dropped, δt.
+    pub const DELTA_T: Duration = Duration::from_micros(300);
+    /// Blocks that the receiver keeps: those that are decoded and read while the next one comes.
+    pub const WINDOW: u32 = 4;
+    /// Check nodes of the LDPC code for each source symbol. The paper leaves them open. With these
+    /// (1 + ε) K symbols are too few one time in a thousand, as it says (§V-A); with the share of
+    /// check nodes that DFCP has, in so short a block, one time in eight.
+    pub const CHECK_NODES: (u32, u32) = (300, 977);
+}
+
+/// Which of RC-UDP's codes (§IV-C names Raptor codes only).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RcUdpCode {
+    /// RFC 6330, the Raptor code that needs least redundancy.
+    #[default]
+    RaptorQ,
+    /// LDPC and LT as DFCP published them.
+    Raptor,
+}
+
+impl RcUdpCode {
+    /// The code with K = `k` and symbols of L = `symbol_size` bytes.
+    pub fn code(self, k: u32, symbol_size: u16) -> Code {
+        match self {
+            Self::RaptorQ => Code::RaptorQ { k, symbol_size },
+            Self::Raptor => {
+                let (checks, of) = rc_udp::CHECK_NODES;
+                let checks = (u64::from(k) * u64::from(checks)).div_ceil(of.into());
+                Code::Raptor(RaptorParameters {
+                    k,
+                    n: u32::try_from(u64::from(k) + checks).unwrap_or(u32::MAX),
+                    symbol_size,
+                    // Each connection draws its own graph.
+                    ..RaptorParameters::published(State::from_seed(1))
+                })
+            }
+        }
+    }
+}
+
+impl Config {
+    /// RC-UDP ("On Raptor Coding Over UDP", §IV): blocks of 1 MB one by one, as fast as the host
+    /// can until (1 + ε) K symbols are acknowledged, then a pause of δt for each packet dropped.
+    /// `message` is the length S_m, if it is known; the code can be replaced.
+    pub fn rc_udp(message: Option<u64>) -> Self {
+        Self {
+            code: RcUdpCode::default().code(rc_udp::BLOCK_SYMBOLS, rc_udp::SYMBOL_SIZE),
+            message,
+            window: rc_udp::WINDOW,
+            blocks_at_once: 1,
+            redundancy: Redundancy {
+                epsilon: rc_udp::EPSILON,
+                sending: Sending::Rateless,
+            },
+            ..Self::default()
+        }
+        .with_rate(|| Box::new(BlockWait::new(Box::new(MaxRate), rc_udp::DELTA_T)))
+    }
+
+    /// The same with a rate controller of the caller's.
+    pub fn with_rate(
+        self,
+        make: impl Fn() -> Box<dyn RateController> + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            rate: Arc::new(make),
+            ..self
         }
     }
 }

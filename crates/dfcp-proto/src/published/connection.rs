@@ -3,21 +3,21 @@
 //! Signalling is believed only with the right generator states (docs/spec/published.md,
 //! "Whose segment"): who cannot see the packets cannot close or reset a connection.
 
+mod application;
+mod establish;
 mod input;
 mod output;
 
-use super::config::{Carrier, Completion, Config, Redundancy};
-use super::data::Settled;
+use super::config::Config;
 use super::endpoint::EndpointStats;
-use super::header::{HEADER_LEN, PseudoHeader};
+use super::header::PseudoHeader;
 use super::negotiation::Offer;
 use super::recv::Receiver;
 pub use super::recv::SolveJob;
 use super::send::Sender;
 use super::state::{End, Input, Machine, RETRIES, Segment, State, Step, Timer};
-use crate::config::Payload;
 use crate::time::{Duration, Instant, Rate};
-use dfcp_fec::raptor::{self, RaptorCode};
+use dfcp_fec::raptor;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -82,6 +82,9 @@ pub enum Error {
     /// The parameters cannot be agreed to, or the peer is full.
     #[error("no agreement on the parameters: {0}")]
     Parameters(String),
+    /// More or less than the message that the connection was opened for.
+    #[error("the message has another length than was agreed on")]
+    Message,
     /// The connection is closed for this call.
     #[error("the connection is closed")]
     Closed,
@@ -106,6 +109,8 @@ pub struct Stats {
     pub data_packets: u64,
     /// Of these, beyond the first pass over their block.
     pub extra_packets: u64,
+    /// Data packets that would have been enough for the blocks acknowledged.
+    pub needed_packets: u64,
     /// Blocks acknowledged by the peer.
     pub blocks_acked: u64,
     /// Blocks received.
@@ -156,6 +161,13 @@ pub(super) struct Birth {
     pub initial: raptor::State,
 }
 
+/// Who sent SYN.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    Client,
+    Server,
+}
+
 /// The two halves of the data transfer, once connected.
 #[derive(Debug)]
 struct Halves {
@@ -176,6 +188,7 @@ pub struct Connection {
     birth: Birth,
     /// Where the other direction's states start, once known.
     peer: Option<raptor::State>,
+    role: Role,
     machine: Machine,
     timer: Option<Instant>,
     signals: VecDeque<Signal>,
@@ -223,6 +236,10 @@ impl Connection {
         let mut connection = Self {
             idle_check: now + birth.config.idle_timeout,
             birth,
+            role: match peer {
+                None => Role::Client,
+                Some(_) => Role::Server,
+            },
             peer,
             machine,
             timer: None,
@@ -298,72 +315,13 @@ impl Connection {
 
     /// Closes because the parameters do not do.
     fn refuse(&mut self, now: Instant, reason: &str) {
-        self.end(Some(Error::Parameters(reason.into())));
+        self.fail(now, Error::Parameters(reason.into()));
+    }
+
+    /// Ends at once, with RST.
+    fn fail(&mut self, now: Instant, error: Error) {
+        self.end(Some(error));
         self.step(now, Input::Abort, None);
-    }
-
-    /// The handshake is done: the halves begin. False if they cannot.
-    fn establish(&mut self, now: Instant) -> bool {
-        let (Some(peer), Some(settled)) = (self.peer, self.settled(now)) else {
-            return false;
-        };
-        let sender = Sender::new(now, &settled, (self.birth.config.rate)());
-        let received = Settled {
-            initial: peer,
-            ..settled
-        };
-        let receiver = Receiver::new(now, &received);
-        self.halves = Some(Box::new(Halves { sender, receiver }));
-        self.last_heard = now;
-        self.idle_check = now + self.birth.config.idle_timeout;
-        self.events.push_back(Event::Connected);
-        true
-    }
-
-    fn settled(&self, now: Instant) -> Option<Settled> {
-        let Birth { config, offer, .. } = &self.birth;
-        let structure = config.completion == Completion::Structure;
-        let needs_code = offer.payload == Payload::Real || structure;
-        let raptor = match needs_code {
-            true => Some(RaptorCode::new(offer.code.clone()).ok()?),
-            false => None,
-        };
-        let symbols = self.packet_budget() / usize::from(offer.code.symbol_size.max(1));
-        let alone = self.machine.retries() == 0;
-        Some(Settled {
-            code: offer.code.clone(),
-            raptor,
-            initial: self.birth.initial,
-            window: offer.window,
-            redundancy: Redundancy {
-                epsilon: offer.redundancy(),
-                sending: config.redundancy.sending,
-            },
-            acknowledge: offer.acknowledge,
-            moment: offer.moment,
-            encoding: offer.encoding,
-            decoding: offer.decoding,
-            completion: config.completion,
-            last_packet: config.last_packet,
-            payload: offer.payload,
-            symbols_per_packet: u16::try_from(symbols).unwrap_or(u16::MAX),
-            rtt: alone.then(|| now.saturating_since(self.begun)),
-            send_buffer: config.send_buffer,
-        })
-        .filter(|s| s.symbols_per_packet > 0)
-    }
-
-    /// Bytes of symbols that fit into a packet.
-    fn packet_budget(&self) -> usize {
-        let ip = match self.birth.remote.ip().to_canonical() {
-            std::net::IpAddr::V4(_) => 20,
-            std::net::IpAddr::V6(_) => 40,
-        };
-        let carrier = match self.birth.config.carrier {
-            Carrier::Udp => 8,
-            Carrier::Ip => 0,
-        };
-        usize::from(self.birth.config.mtu).saturating_sub(ip + carrier + HEADER_LEN)
     }
 
     /// FIN once everything is acknowledged.
@@ -382,159 +340,6 @@ impl Connection {
             None => Ok(()),
         }
     }
-
-    // ---- the application's side
-
-    /// Takes bytes to send; returns how many fit (0: wait for [`Event::Connected`] or
-    /// [`Event::Writable`]).
-    ///
-    /// # Errors
-    /// [`Error::Closed`] after [`finish`](Self::finish), or why the connection ended.
-    pub fn write(&mut self, _now: Instant, data: &[u8]) -> Result<usize, Error> {
-        self.write_by(data.len() as u64, |sender| sender.write(data) as u64)
-            .map(|n| n as usize)
-    }
-
-    /// As [`write`](Self::write) for virtual payload: a length.
-    ///
-    /// # Errors
-    /// As [`write`](Self::write).
-    pub fn write_virtual(&mut self, _now: Instant, len: u64) -> Result<u64, Error> {
-        self.write_by(len, |sender| sender.write_virtual(len))
-    }
-
-    fn write_by(&mut self, len: u64, write: impl FnOnce(&mut Sender) -> u64) -> Result<u64, Error> {
-        self.check()?;
-        let taken = self.halves.as_mut().map_or(0, |h| write(&mut h.sender));
-        self.blocked |= taken < len && self.halves.is_some();
-        Ok(taken)
-    }
-
-    /// Sends what is written though it fills no block: it is padded.
-    pub fn flush(&mut self, _now: Instant) {
-        if let Some(halves) = &mut self.halves {
-            halves.sender.flush();
-        }
-    }
-
-    /// Nothing more will be written: once everything is acknowledged the connection is closed in
-    /// this direction.
-    pub fn finish(&mut self, now: Instant) {
-        self.finishing = true;
-        self.flush(now);
-        self.close_if_done(now);
-    }
-
-    /// Ends the connection at once with RST.
-    pub fn abort(&mut self, now: Instant) {
-        self.step(now, Input::Abort, None);
-    }
-
-    /// Reads in-order bytes.
-    ///
-    /// # Errors
-    /// Why the connection ended, once everything in order was read.
-    pub fn read(&mut self, now: Instant, out: &mut [u8]) -> Result<Read, Error> {
-        self.read_by(|receiver| match receiver.read(now, out) {
-            0 => None,
-            n => Some(n),
-        })
-    }
-
-    /// Takes all readable in-order virtual bytes.
-    ///
-    /// # Errors
-    /// As [`read`](Self::read).
-    pub fn read_virtual(&mut self, now: Instant) -> Result<Read, Error> {
-        self.read_by(|receiver| match receiver.read_virtual(now) {
-            0 => None,
-            n => Some(usize::try_from(n).unwrap_or(usize::MAX)),
-        })
-    }
-
-    fn read_by(
-        &mut self,
-        read: impl FnOnce(&mut Receiver) -> Option<usize>,
-    ) -> Result<Read, Error> {
-        self.readable_told = false;
-        if let Some(halves) = &mut self.halves {
-            if let Some(n) = read(&mut halves.receiver) {
-                return Ok(Read::Data(n));
-            }
-            if halves.receiver.is_finished() {
-                return Ok(Read::Finished);
-            }
-        }
-        match &self.ended {
-            Some(error) => Err(error.clone().unwrap_or(Error::Closed)),
-            None => Ok(Read::Blocked),
-        }
-    }
-
-    /// A block to be solved; run it anywhere and give it to [`finish_solve`](Self::finish_solve).
-    pub fn take_solve_job(&mut self) -> Option<SolveJob> {
-        self.halves.as_mut()?.receiver.take_solve_job()
-    }
-
-    /// Takes back a job that was run.
-    pub fn finish_solve(&mut self, now: Instant, job: SolveJob) {
-        if let Some(halves) = &mut self.halves {
-            halves.receiver.finish_solve(now, job);
-        }
-        self.after_data(now);
-    }
-
-    /// A network controller allows this rate (DFCP-J §7.6); controllers that obey one follow it.
-    pub fn order_rate(&mut self, now: Instant, rate: Rate) {
-        if let Some(halves) = &mut self.halves {
-            halves.sender.order_rate(now, rate);
-        }
-    }
-
-    /// The next event.
-    pub fn poll_event(&mut self) -> Option<Event> {
-        self.events.pop_front()
-    }
-
-    /// Its state.
-    pub fn state(&self) -> State {
-        self.machine.state()
-    }
-
-    /// Address of the peer's carrier.
-    pub fn remote(&self) -> SocketAddr {
-        self.birth.remote
-    }
-
-    /// DFCP ports, of this side and of the peer.
-    pub fn ports(&self) -> (u16, u16) {
-        (self.birth.local_port, self.birth.remote_port)
-    }
-
-    /// Its counters.
-    pub fn stats(&self) -> Stats {
-        let Some(halves) = &self.halves else {
-            return Stats::default();
-        };
-        let (sent, received) = (halves.sender.stats(), halves.receiver.stats());
-        Stats {
-            data_packets: sent.packets,
-            extra_packets: sent.extra_packets,
-            blocks_acked: sent.blocks_acked,
-            srtt: sent.srtt,
-            loss: sent.loss,
-            rate: sent.rate,
-            blocks_received: received.blocks,
-            bytes_received: received.bytes,
-            decode_failures: received.decode_failures,
-            late_packets: received.late_packets,
-            duplicate_packets: received.duplicates,
-            blocks_skipped: received.skipped,
-            blocks_reopened: sent.reopened,
-        }
-    }
-
-    // ---- the endpoint's side
 
     /// Whether the application has nothing to expect of it and the network nothing to get.
     pub(super) fn is_over(&self) -> bool {

@@ -3,11 +3,12 @@
 //! Virtual payload (simulation) is [`VIRTUAL_BYTES`] long whatever it stands for: u16 symbols,
 //! u32 useful bytes of the block, both big endian.
 
+use super::code::{Code, Coder, PacketName};
 use super::config::{Acknowledge, Codec, Completion, LastPacket, Moment, Redundancy};
 pub(super) use super::header::Report;
 use crate::config::Payload;
 use crate::time::Duration;
-use dfcp_fec::raptor::{RaptorCode, RaptorParameters, State};
+use dfcp_fec::raptor::State;
 
 /// Bytes of a data packet's header.
 pub(super) const DATA_HEADER: usize = 24;
@@ -20,13 +21,17 @@ pub(super) const VIRTUAL_BYTES: usize = 6;
 #[derive(Clone, Debug)]
 pub(super) struct Settled {
     /// The code's numbers.
-    pub code: RaptorParameters,
+    pub code: Code,
     /// The code itself; virtual payload needs it for [`Completion::Structure`] only.
-    pub raptor: Option<RaptorCode>,
+    pub coder: Option<Coder>,
     /// Where this direction's generator states start.
     pub initial: State,
-    /// Most unacknowledged blocks, W, at least 1.
+    /// Most unacknowledged blocks, W, at least 1: what the receiver keeps.
     pub window: u32,
+    /// Most blocks that are sent at once, at least 1.
+    pub at_once: u32,
+    /// What is sent, if its length is known beforehand.
+    pub message: Option<Message>,
     /// ε and how the sender keeps to it.
     pub redundancy: Redundancy,
     /// Which blocks are acknowledged.
@@ -52,24 +57,37 @@ pub(super) struct Settled {
 }
 
 impl Settled {
-    /// Bytes of a block, k · T.
+    /// Bytes of a full block, k · T.
     pub fn block_bytes(&self) -> u32 {
-        self.code.k * u32::from(self.code.symbol_size)
+        self.code.k() * u32::from(self.code.symbol_size())
     }
 
-    /// Bytes of a block's intermediate symbols, n · T.
+    /// Bytes of a block's intermediate symbols.
     pub fn coded_bytes(&self) -> usize {
-        self.code.n as usize * usize::from(self.code.symbol_size)
+        let symbols = match &self.code {
+            Code::Raptor(code) => code.n,
+            code => code.k(),
+        };
+        symbols as usize * usize::from(self.code.symbol_size())
     }
 
-    /// Symbols that are enough for a block, ⌈(1 + ε) k⌉.
-    pub fn symbols_needed(&self) -> u32 {
-        with_redundancy(self.code.k, self.redundancy.epsilon)
+    /// How a block that is not full is filled up.
+    pub fn padding(&self) -> Padding {
+        match (&self.code, self.message) {
+            (Code::RaptorQ { symbol_size, .. }, _) => Padding::Symbol(*symbol_size),
+            (_, Some(_)) => Padding::Block,
+            (_, None) => Padding::Length,
+        }
+    }
+
+    /// Symbols that are enough for a block with `useful` bytes, ⌈(1 + ε) k⌉.
+    pub fn symbols_needed(&self, useful: u32) -> u32 {
+        with_redundancy(self.code.symbols_of(useful), self.redundancy.epsilon)
     }
 
     /// Packets that carry them, P.
-    pub fn packets_needed(&self) -> u32 {
-        self.packets(self.symbols_needed())
+    pub fn packets_needed(&self, useful: u32) -> u32 {
+        self.packets(self.symbols_needed(useful))
     }
 
     /// Packets that carry `symbols`.
@@ -84,21 +102,79 @@ impl Settled {
 
     /// Bytes of a full packet's symbols.
     pub fn payload_bytes(&self) -> usize {
-        usize::from(self.symbols_per_packet) * usize::from(self.code.symbol_size)
+        usize::from(self.symbols_per_packet) * usize::from(self.code.symbol_size())
     }
 
-    /// Symbols in packet `index` of a block.
-    pub fn symbols_in(&self, index: u32) -> u16 {
+    /// Symbols in packet `index` of a block with `useful` bytes.
+    pub fn symbols_in(&self, index: u32, useful: u32) -> u16 {
         let full = self.symbols_per_packet;
         if self.last_packet == LastPacket::Whole {
             return full;
         }
         let before = u64::from(index) * u64::from(full);
-        let left = u64::from(self.symbols_needed()).saturating_sub(before);
+        let left = u64::from(self.symbols_needed(useful)).saturating_sub(before);
         match u16::try_from(left) {
             Ok(left @ 1..) => left.min(full),
             _ => full,
         }
+    }
+
+    /// The state of packet `index` of block `block` with `useful` bytes.
+    pub fn state(&self, block: u32, index: u32, useful: u32) -> State {
+        let name = PacketName {
+            block,
+            index,
+            symbols: self.symbols_per_packet,
+            useful,
+        };
+        self.code.words(self.initial, name)
+    }
+}
+
+/// How a block that is not full is filled up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Padding {
+    /// To a full one that ends with its length (SHORT).
+    Length,
+    /// To a full one: the message's length tells how much is useful.
+    Block,
+    /// To whole symbols of this many bytes; packets say how much is useful.
+    Symbol(u16),
+}
+
+/// A transfer whose length both sides know from the handshake (RC-UDP §IV-B).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Message {
+    /// Its bytes, S_m.
+    pub bytes: u64,
+    /// Its blocks, N.
+    pub blocks: u32,
+    /// Bytes of a block, B.
+    pub block: u32,
+}
+
+impl Message {
+    /// The message of `bytes` in blocks of `code`; `None` if it has too many.
+    pub fn new(bytes: u64, code: &Code) -> Option<Self> {
+        let block = u32::try_from(code.block_bytes()).ok().filter(|&b| b > 0)?;
+        let blocks = u32::try_from(bytes.div_ceil(block.into())).ok()?;
+        (blocks < u32::MAX - 1).then_some(Self {
+            bytes,
+            blocks,
+            block,
+        })
+    }
+
+    /// Whether N blocks of K symbols of L bytes are what S_m bytes fill.
+    pub fn agrees_with(&self, code: &Code) -> bool {
+        Self::new(self.bytes, code) == Some(*self)
+    }
+
+    /// Useful bytes of a block; `None` beyond the last.
+    pub fn useful(&self, block: u32) -> Option<u32> {
+        let before = u64::from(block) * u64::from(self.block);
+        let left = self.bytes.checked_sub(before).filter(|&left| left > 0)?;
+        Some(u32::try_from(left).map_or(self.block, |left| left.min(self.block)))
     }
 }
 

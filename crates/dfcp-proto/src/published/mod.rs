@@ -1,5 +1,6 @@
 //! DFCP as published: the header of DFCP-J Fig. 2 in clear, the state machine of DFCP-TR §2.3,
 //! Raptor-coded blocks in a sliding window (DFCP-J §4.5), no congestion control of its own.
+//! RC-UDP is the same with other numbers ([`Config::rc_udp`]).
 //!
 //! For the simulator, the lab and networks that are one's own. One packet out:
 //! `Endpoint::poll_transmit` → `Connection::poll_transmit` (signalling, block ACKs, then data) →
@@ -7,6 +8,7 @@
 //! `Endpoint::handle_packet` → `header` → `Connection::handle_packet` → `state` for signalling,
 //! `recv` for data, `send` for block ACKs.
 
+mod code;
 mod config;
 mod connection;
 mod data;
@@ -22,11 +24,12 @@ mod transfer_tests;
 #[cfg(test)]
 mod vectors;
 
+pub use code::Code;
 pub use config::{
-    Acknowledge, BlockSize, Carrier, Codec, Completion, Config, LastPacket, Moment, Redundancy,
-    Sending,
+    Acknowledge, BlockSize, Carrier, Codec, Completion, Config, LastPacket, Moment, RcUdpCode,
+    Redundancy, Sending, rc_udp,
 };
 pub use connection::{Connection, Error, Event, Priority, Read, SolveJob, Stats, Transmit};
-pub use dfcp_fec::raptor::{Degrees, RaptorParameters};
+pub use dfcp_fec::raptor::{Degrees, RaptorParameters, State as GeneratorState};
 pub use endpoint::{ConnectionHandle, Endpoint, EndpointStats, Listen};
 pub use state::State;

@@ -4,7 +4,9 @@
 //! The connecting side decides about the code and the acknowledgements. The other side may lower
 //! the window to what it has room for; all else it takes or refuses.
 
+use super::code::Code;
 use super::config::{Acknowledge, Codec, Config, Moment};
+use super::data::Message;
 use crate::config::Payload;
 use crate::wire::{Reader, WireError};
 use dfcp_fec::raptor::{Degrees, RaptorParameters, State};
@@ -13,6 +15,10 @@ use dfcp_fec::raptor::{Degrees, RaptorParameters, State};
 const VERSION: u8 = 1;
 /// Bytes of the payload.
 pub(super) const OFFER_LEN: usize = 44;
+/// Bytes that follow for a message.
+const MESSAGE_LEN: usize = 16;
+/// The code field of RaptorQ; below it are the degree distributions of the Raptor code.
+const RAPTORQ: u8 = 3;
 /// Most bytes of a block.
 const MAX_BLOCK: u64 = 1 << 26;
 /// Most redundancy, millionths.
@@ -31,6 +37,8 @@ pub(super) enum Refusal {
     Payload = 4,
     /// Too many connections.
     Busy = 5,
+    /// The blocks do not make up the message.
+    Message = 6,
 }
 
 impl Refusal {
@@ -42,6 +50,7 @@ impl Refusal {
             3 => "a block is larger than its receive budget",
             4 => "bytes or sizes only",
             5 => "too many connections",
+            6 => "blocks that do not make up the message",
             _ => "unknown reason",
         }
     }
@@ -50,8 +59,8 @@ impl Refusal {
 /// What both sides must know.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Offer {
-    /// The code; its pre-code state is S1..S3 of the SYN.
-    pub code: RaptorParameters,
+    /// The code; its pre-code state, if it has one, is S1..S3 of the SYN.
+    pub code: Code,
     /// Most unacknowledged blocks.
     pub window: u32,
     /// ε in millionths.
@@ -66,6 +75,8 @@ pub(super) struct Offer {
     pub decoding: Codec,
     /// Bytes or sizes.
     pub payload: Payload,
+    /// What the connecting side will send, if it knows.
+    pub message: Option<Message>,
 }
 
 impl Offer {
@@ -75,11 +86,20 @@ impl Offer {
     /// Numbers outside limits.
     pub fn new(config: &Config, initial: State) -> Result<Self, Refusal> {
         let epsilon = config.redundancy.epsilon * 1e6;
-        let offer = Self {
-            code: RaptorParameters {
+        let code = match &config.code {
+            Code::Raptor(code) => Code::Raptor(RaptorParameters {
                 precode: initial,
-                ..config.block_size.apply(&config.code)
-            },
+                ..config.block_size.apply(code)
+            }),
+            code => code.clone(),
+        };
+        let message = match config.message {
+            Some(bytes) => Some(Message::new(bytes, &code).ok_or(Refusal::Message)?),
+            None => None,
+        };
+        let offer = Self {
+            code,
+            message,
             window: config.window,
             // NaN becomes 0, what is too large stays so.
             epsilon: epsilon.round().clamp(0.0, f64::from(u32::MAX)) as u32,
@@ -98,13 +118,16 @@ impl Offer {
     /// Why it refuses.
     pub fn fit(mut self, config: &Config) -> Result<Self, Refusal> {
         let code = &self.code;
-        let block = u64::from(code.k) * u64::from(code.symbol_size);
+        let block = code.block_bytes();
         let numbers = code.check().is_ok()
             && block <= MAX_BLOCK
             && self.window >= 1
             && self.epsilon <= MAX_EPSILON;
         if !numbers {
             return Err(Refusal::Limits);
+        }
+        if self.message.is_some_and(|m| !m.agrees_with(code)) {
+            return Err(Refusal::Message);
         }
         if self.payload != config.payload {
             return Err(Refusal::Payload);
@@ -132,23 +155,28 @@ impl Offer {
             | bit(self.moment == Moment::Decoded, 2)
             | bit(self.encoding == Codec::Off, 3)
             | bit(self.decoding == Codec::Off, 4)
-            | bit(self.payload == Payload::Virtual, 5);
-        let (degrees, c, delta) = match self.code.degrees {
-            Degrees::IdealSoliton => (1, 0, 0),
-            Degrees::RobustSoliton {
-                c_millionths,
-                delta_millionths,
-            } => (2, c_millionths, delta_millionths),
-            _ => (0, 0, 0),
-        };
-        out.extend_from_slice(&[VERSION, degrees, self.code.ldpc_degree, modes]);
-        out.extend_from_slice(&self.code.k.to_be_bytes());
-        out.extend_from_slice(&self.code.n.to_be_bytes());
-        out.extend_from_slice(&self.code.symbol_size.to_be_bytes());
+            | bit(self.payload == Payload::Virtual, 5)
+            | bit(self.message.is_some(), 6);
+        let Wire {
+            code,
+            ldpc_degree,
+            n,
+            c,
+            delta,
+        } = Wire::of(&self.code);
+        out.extend_from_slice(&[VERSION, code, ldpc_degree, modes]);
+        out.extend_from_slice(&self.code.k().to_be_bytes());
+        out.extend_from_slice(&n.to_be_bytes());
+        out.extend_from_slice(&self.code.symbol_size().to_be_bytes());
         out.extend_from_slice(&[0, 0]);
         let [s1, s2, s3] = answered.map_or([0; 3], State::words);
         for word in [c, delta, self.window, self.epsilon, s1, s2, s3] {
             out.extend_from_slice(&u32::to_be_bytes(word));
+        }
+        if let Some(message) = &self.message {
+            out.extend_from_slice(&message.bytes.to_be_bytes());
+            out.extend_from_slice(&message.blocks.to_be_bytes());
+            out.extend_from_slice(&message.block.to_be_bytes());
         }
     }
 
@@ -166,20 +194,22 @@ impl Offer {
         mut r: Reader<'_>,
         precode: State,
     ) -> Result<Result<(Self, Option<State>), Refusal>, WireError> {
-        let [version, degrees, ldpc_degree, modes] = r.array()?;
-        if version != VERSION || r.remaining() != OFFER_LEN - 4 {
+        let [version, code, ldpc_degree, modes] = r.array()?;
+        let with_message = modes & 0x40 != 0;
+        let more = if with_message { MESSAGE_LEN } else { 0 };
+        if version != VERSION || r.remaining() != OFFER_LEN - 4 + more {
             return Err(WireError::Invalid("version"));
         }
         let (k, n, symbol_size, zero) = (r.u32()?, r.u32()?, r.u16()?, r.u16()?);
-        let (c_millionths, delta_millionths) = (r.u32()?, r.u32()?);
-        let degrees = match degrees {
-            0 => Degrees::Shokrollahi,
-            1 => Degrees::IdealSoliton,
-            2 => Degrees::RobustSoliton {
-                c_millionths,
-                delta_millionths,
-            },
-            _ => return Ok(Err(Refusal::Limits)),
+        let wire = Wire {
+            code,
+            ldpc_degree,
+            n,
+            c: r.u32()?,
+            delta: r.u32()?,
+        };
+        let Some(code) = wire.code(k, symbol_size, precode) else {
+            return Ok(Err(Refusal::Limits));
         };
         let acknowledge = match modes & 3 {
             0 => Acknowledge::EachBlock,
@@ -187,7 +217,7 @@ impl Offer {
             2 => Acknowledge::Off,
             _ => return Ok(Err(Refusal::Limits)),
         };
-        if modes & 0xc0 != 0 || zero != 0 {
+        if modes & 0x80 != 0 || zero != 0 {
             return Ok(Err(Refusal::Limits));
         }
         let codec = |off: u8| {
@@ -197,15 +227,9 @@ impl Offer {
                 Codec::Off
             }
         };
-        let offer = Self {
-            code: RaptorParameters {
-                k,
-                n,
-                symbol_size,
-                ldpc_degree,
-                degrees,
-                precode,
-            },
+        let mut offer = Self {
+            code,
+            message: None,
             window: r.u32()?,
             epsilon: r.u32()?,
             acknowledge,
@@ -222,7 +246,15 @@ impl Offer {
                 Payload::Virtual
             },
         };
-        Ok(Ok((offer, State::new(r.u32()?, r.u32()?, r.u32()?))))
+        let answered = State::new(r.u32()?, r.u32()?, r.u32()?);
+        if with_message {
+            offer.message = Some(Message {
+                bytes: u64::from_be_bytes(r.array()?),
+                blocks: r.u32()?,
+                block: r.u32()?,
+            });
+        }
+        Ok(Ok((offer, answered)))
     }
 
     /// Whether `settled` is an answer to this offer: nothing but the window may differ, downwards.
@@ -237,6 +269,69 @@ impl Offer {
     /// ε.
     pub fn redundancy(&self) -> f64 {
         f64::from(self.epsilon) / 1e6
+    }
+}
+
+/// The fields that tell codes apart.
+struct Wire {
+    code: u8,
+    ldpc_degree: u8,
+    n: u32,
+    c: u32,
+    delta: u32,
+}
+
+impl Wire {
+    fn of(code: &Code) -> Self {
+        let Code::Raptor(raptor) = code else {
+            return Self {
+                code: RAPTORQ,
+                ldpc_degree: 0,
+                n: code.k(),
+                c: 0,
+                delta: 0,
+            };
+        };
+        let (code, c, delta) = match raptor.degrees {
+            Degrees::IdealSoliton => (1, 0, 0),
+            Degrees::RobustSoliton {
+                c_millionths,
+                delta_millionths,
+            } => (2, c_millionths, delta_millionths),
+            _ => (0, 0, 0),
+        };
+        Self {
+            code,
+            ldpc_degree: raptor.ldpc_degree,
+            n: raptor.n,
+            c,
+            delta,
+        }
+    }
+
+    /// The code, if there is one with these fields; whether its numbers do is not looked at.
+    fn code(&self, k: u32, symbol_size: u16, precode: State) -> Option<Code> {
+        let degrees = match self.code {
+            0 => Degrees::Shokrollahi,
+            1 => Degrees::IdealSoliton,
+            2 => Degrees::RobustSoliton {
+                c_millionths: self.c,
+                delta_millionths: self.delta,
+            },
+            RAPTORQ => {
+                let plain = (self.ldpc_degree, self.n, self.c, self.delta) == (0, k, 0, 0);
+                return plain.then_some(Code::RaptorQ { k, symbol_size });
+            }
+            _ => return None,
+        };
+        Some(Code::Raptor(RaptorParameters {
+            k,
+            n: self.n,
+            symbol_size,
+            ldpc_degree: self.ldpc_degree,
+            degrees,
+            precode,
+        }))
     }
 }
 

@@ -1,5 +1,6 @@
 //! The test vectors of docs/spec/published.md, which were computed from its text, not by this code.
 
+use super::code::PacketName;
 use super::config::Config;
 use super::header::{HANDSHAKE, Header, Kind, PseudoHeader, Report, seal};
 use super::negotiation::Offer;
@@ -103,4 +104,32 @@ fn packets_are_those_of_the_specification() {
     };
     check("the same FIN", &up(Kind::Fin, 4, client()), &[], &ip);
     check("RST in answer", &down(Kind::Rst, 0, client()), &[5], udp);
+}
+
+#[test]
+fn packets_of_rc_udp_are_those_of_the_specification() {
+    let udp = &PseudoHeader::Udp;
+    let config = Config::rc_udp(Some(10_000_000));
+    let offer = Offer::new(&config, client()).expect("within limits");
+    let mut payload = Vec::new();
+    offer.emit(None, &mut payload);
+    check("SYN of RC-UDP", &up(Kind::Syn, 0, client()), &payload, udp);
+    let name = PacketName {
+        block: 3,
+        index: 1000,
+        symbols: 1,
+        useful: 1_000_000,
+    };
+    let state = config.code.words(client(), name);
+    let kind = Kind::Data {
+        echo: false,
+        short: false,
+    };
+    let symbols = [1, 2, 3, 4, 5, 6, 7, 8];
+    check(
+        "data of block 3 of RC-UDP",
+        &up(kind, 3, state),
+        &symbols,
+        udp,
+    );
 }

@@ -1,13 +1,14 @@
 //! When may the next packet go: rate controllers.
 //!
-//! A controller sees packets only, never blocks or symbols: coding cannot hide loss, delay or
-//! congestion marks from it.
+//! A controller sees packets, never symbols: coding cannot hide loss, delay or congestion marks
+//! from it. Of blocks it hears when one is acknowledged, which only [`BlockWait`] minds.
 //!
 //! [`PathModel`] is the flagship's. The others are the ways of DFCP-J §3.2: as fast as possible
 //! ([`MaxRate`]), what someone orders ([`FixedRate`], [`Ordered`]), the available bandwidth as
 //! probes show it ([`ProbeGap`], [`ProbeRate`]), and explicit feedback ([`Marked`]). [`Tokens`] is
-//! CTCP's, and [`Tfrc`] takes what TCP would.
+//! CTCP's, [`Tfrc`] takes what TCP would; RC-UDP's [`BlockWait`] pauses between the blocks of any.
 
+mod block_wait;
 mod delivery;
 mod fixed;
 mod marked;
@@ -21,6 +22,7 @@ mod tests;
 mod tfrc;
 mod tokens;
 
+pub use block_wait::BlockWait;
 pub use fixed::{FixedRate, MaxRate, Ordered};
 pub use marked::Marked;
 pub use path_model::PathModel;
@@ -48,6 +50,8 @@ pub struct AckPoint {
     pub sent_total: u64,
     /// Bytes known to have arrived when it was acknowledged.
     pub delivered_total: u64,
+    /// UDP payload bytes of it; zero where that is not known.
+    pub size: u64,
 }
 
 impl AckPoint {
@@ -63,6 +67,7 @@ impl AckPoint {
             sent_at,
             sent_total,
             delivered_total,
+            size: 0,
         }
     }
 }
@@ -117,6 +122,29 @@ impl<'a> Feedback<'a> {
     }
 }
 
+/// What it took to send a block, at the moment its acknowledgement came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BlockSent {
+    /// Packets sent of it.
+    pub sent: u64,
+    /// Packets that would have been enough.
+    pub needed: u64,
+    /// Whether the next block could leave at once.
+    pub next_is_ready: bool,
+}
+
+impl BlockSent {
+    /// `sent` and `needed`; the next block is ready.
+    pub fn new(sent: u64, needed: u64) -> Self {
+        Self {
+            sent,
+            needed,
+            next_is_ready: true,
+        }
+    }
+}
+
 /// How the next data packet leaves. Only probes leave otherwise than the pacer lets them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Departure {
@@ -143,6 +171,9 @@ pub trait RateController: Debug + Send {
     /// A data packet left; its last byte is the connection's byte number `sent_total`, by which its
     /// [`AckPoint`] will name it.
     fn on_sent(&mut self, _now: Instant, _sent_total: u64) {}
+
+    /// A block was acknowledged. The one word about blocks that a controller hears.
+    fn on_block_acked(&mut self, _now: Instant, _block: &BlockSent) {}
 
     /// How the next data packet is to leave.
     fn departure(&self) -> Departure {

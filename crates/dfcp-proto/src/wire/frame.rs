@@ -19,6 +19,7 @@ const FIN: u8 = 0x12;
 const RESET: u8 = 0x13;
 const STOP: u8 = 0x14;
 const CLOSE: u8 = 0x15;
+const SKIP: u8 = 0x16;
 
 /// Most packet-number ranges in one ACK frame.
 const MAX_RANGES: u64 = 512;
@@ -150,6 +151,17 @@ pub enum Frame<'a> {
         /// Application's reason.
         code: u64,
     },
+    /// The sender gave up bytes of the channel.
+    Skip {
+        /// The channel.
+        channel: u64,
+        /// Where they begin.
+        offset: u64,
+        /// How many.
+        len: u64,
+        /// Credit that they used: that of one block, or none.
+        charged: u64,
+    },
     /// The connection ends.
     Close {
         /// Reason, see [`crate::CloseCode`].
@@ -233,6 +245,12 @@ impl<'a> Frame<'a> {
             STOP => Self::Stop {
                 channel: r.varint()?,
                 code: r.varint()?,
+            },
+            SKIP => Self::Skip {
+                channel: r.varint()?,
+                offset: r.varint()?,
+                len: r.varint()?,
+                charged: r.varint()?,
             },
             CLOSE => {
                 let (code, reason) = (r.varint()?, r.var_bytes()?);
@@ -327,6 +345,12 @@ impl<'a> Frame<'a> {
                 emit_numbers(out, RESET, [channel, code, charged]);
             }
             Self::Stop { channel, code } => emit_numbers(out, STOP, [channel, code]),
+            Self::Skip {
+                channel,
+                offset,
+                len,
+                charged,
+            } => emit_numbers(out, SKIP, [channel, offset, len, charged]),
             Self::Close { code, reason } => {
                 let reason = &reason[..reason.len().min(MAX_REASON)];
                 emit_numbers(out, CLOSE, [code, reason.len() as u64]);

@@ -96,6 +96,15 @@ mod tests {
                 },
                 "15410003627965",
             ),
+            (
+                Frame::Skip {
+                    channel: 2,
+                    offset: 1500,
+                    len: 1430,
+                    charged: 1686,
+                },
+                "160245dc45964696",
+            ),
         ] {
             let mut out = Vec::new();
             frame.emit(&mut out);

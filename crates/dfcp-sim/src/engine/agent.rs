@@ -67,6 +67,8 @@ pub struct Outgoing {
     pub ecn: Ecn,
     /// Whether queues that tell them apart let it pass first.
     pub priority: Priority,
+    /// Which of its routes it takes; most agents have only the first.
+    pub route: u8,
     /// What it carries.
     pub body: Body,
 }
@@ -77,7 +79,9 @@ pub struct Outgoing {
 pub struct Progress {
     /// Bytes of use to the application that it has got.
     pub delivered: u64,
-    /// When it had all of a flow that has an end.
+    /// Bytes that the sender gave up.
+    pub missing: u64,
+    /// When it had all of a flow that has an end, or knew what was missing of it.
     pub finished: Option<Instant>,
     /// Packets sent again: TCP's retransmissions, repair symbols of a code.
     pub repairs: u64,
@@ -89,6 +93,21 @@ pub struct Progress {
     pub receiver_drops: u64,
     /// Bytes that arrived and were not what was sent; where bytes are real.
     pub wrong_bytes: u64,
+    /// Of a published protocol.
+    pub blocks: Option<BlockProgress>,
+}
+
+/// What one end of a published protocol knows of its blocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct BlockProgress {
+    /// Blocks begun (sender), or with symbols enough (receiver).
+    pub count: u64,
+    /// The sum of the times when that was, since the start of the run.
+    pub at: Duration,
+    /// Data packets sent.
+    pub packets: u64,
+    /// Data packets that were enough for the blocks acknowledged.
+    pub needed_packets: u64,
 }
 
 /// Datagram buffers that wait for reuse.

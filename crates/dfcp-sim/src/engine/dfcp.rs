@@ -253,6 +253,7 @@ impl DfcpHost {
 
     /// Keeps the core's send buffer full.
     fn write(&mut self) {
+        let now = self.now;
         let (Some(source), Some(handle), Some(channel)) =
             (&mut self.source, self.handle, self.channel)
         else {
@@ -273,11 +274,11 @@ impl DfcpHost {
                 return;
             }
             let taken = match self.payload {
-                DfcpPayload::Virtual => connection.write_virtual(channel, left),
+                DfcpPayload::Virtual => connection.write_virtual(now, channel, left),
                 DfcpPayload::Real => {
                     let end = source.written + left.min(CHUNK);
                     let data: Vec<u8> = (source.written..end).map(pattern).collect();
-                    connection.write(channel, &data).map(|n| n as u64)
+                    connection.write(now, channel, &data).map(|n| n as u64)
                 }
             };
             match taken {
@@ -295,8 +296,6 @@ impl DfcpHost {
         let Some(connection) = self.endpoint.connection(handle) else {
             return;
         };
-        // A stream is forgotten once its end was read.
-        let size = connection.final_size(channel);
         loop {
             let most = self.reader.available(self.now).min(CHUNK);
             if most == 0 {
@@ -305,7 +304,8 @@ impl DfcpHost {
             let taken = match channel.kind() {
                 ChannelKind::Object => take_block(connection, self.now, channel, self.payload),
                 ChannelKind::Stream => {
-                    let part = (self.progress.delivered, most as usize);
+                    let position = self.progress.delivered + self.progress.missing;
+                    let part = (position, most as usize);
                     take_bytes(connection, self.now, channel, self.payload, part)
                 }
             };
@@ -313,8 +313,14 @@ impl DfcpHost {
             self.reader.took(taken.len);
             self.progress.delivered += taken.len;
             self.progress.wrong_bytes += taken.wrong;
+            self.progress.missing += taken.missing;
+            if taken.ended {
+                self.progress.finished.get_or_insert(self.now);
+                break;
+            }
         }
-        let complete = size == Some(self.progress.delivered);
+        let settled = self.progress.delivered + self.progress.missing;
+        let complete = connection.final_size(channel) == Some(settled);
         if complete && self.progress.finished.is_none() {
             self.progress.finished = Some(self.now);
         }
@@ -372,6 +378,7 @@ impl DfcpHost {
                 size: (datagram.len() + transmit.elided) as u32 + IP_UDP_HEADER,
                 ecn,
                 priority: Priority::Data,
+                route: 0,
                 body: Body::Datagram(bytes),
             });
         }

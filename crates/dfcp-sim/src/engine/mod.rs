@@ -32,9 +32,10 @@ mod tcp;
 mod tests;
 mod udp;
 
-pub use agent::{Agent, Arrival, Buffers, Outgoing, Pace, Progress};
+pub use agent::{Agent, Arrival, BlockProgress, Buffers, Outgoing, Pace, Progress};
 pub use controller::{Claim, ControllerConfig, max_min};
 pub use dfcp::{Delivery, DfcpConfig, DfcpPayload};
+pub(crate) use network::Chain;
 pub use network::{FlowConfig, FlowInfo, LinkId, Network, NetworkError, Traffic};
 pub use packet::{Body, NetPacket};
 pub use published::PublishedConfig;
@@ -109,12 +110,22 @@ impl Sub for FlowCounters {
 struct Seat {
     agent: Box<dyn Agent>,
     flow: FlowId,
-    direction: Direction,
-    route: HopId,
+    /// At least one.
+    routes: Vec<Route>,
     pace: Pace,
     /// Packets that it has at its first link, where that paces it.
     first_link: u32,
 }
+
+/// A way that packets of an agent take.
+#[derive(Clone, Copy, Debug)]
+struct Route {
+    start: HopId,
+    direction: Direction,
+}
+
+/// No seat, in [`Simulation::paced`].
+const NO_SEAT: u32 = u32::MAX;
 
 /// Packets that a sender paced by its first link has there: one in the transmitter and one behind
 /// it, so that the link never idles and no queue forms.
@@ -172,6 +183,7 @@ pub enum End {
 /// What becomes of packets that do not just pass.
 struct Ending<'a> {
     seats: &'a mut [Seat],
+    paced: &'a [u32],
     counters: &'a mut [FlowCounters],
     cargo: &'a mut Cargo,
     buffers: &'a mut Buffers,
@@ -179,10 +191,9 @@ struct Ending<'a> {
 
 impl Fate<NetPacket> for Ending<'_> {
     fn departed(&mut self, packet: &NetPacket) {
-        let backward = usize::from(packet.direction == Direction::Backward);
-        let seat = &mut self.seats[2 * packet.flow.0 as usize + backward];
-        if seat.pace == Pace::FirstLink && packet.hop == seat.route + 1 {
-            seat.first_link -= 1;
+        let seat = self.paced[packet.hop as usize];
+        if seat != NO_SEAT {
+            self.seats[seat as usize].first_link -= 1;
         }
     }
 
@@ -209,8 +220,11 @@ pub struct Simulation {
     now: Instant,
     schedule: Schedule,
     links: Vec<Link<NetPacket>>,
+    /// Source and sink of each flow in turn, then relays.
     seats: Vec<Seat>,
     hops: Vec<Hop>,
+    /// By the hop behind a first link that paces a seat: which.
+    paced: Vec<u32>,
     /// Latest last.
     script: Vec<(Instant, Act)>,
     next_sample: Option<Instant>,
@@ -330,6 +344,7 @@ impl Simulation {
     fn deliver(&mut self, link: usize) {
         let mut fate = Ending {
             seats: &mut self.seats,
+            paced: &self.paced,
             counters: &mut self.counters,
             cargo: &mut self.cargo,
             buffers: &mut self.buffers,
@@ -348,6 +363,7 @@ impl Simulation {
                 packet.hop += 1;
                 let mut fate = Ending {
                     seats: &mut self.seats,
+                    paced: &self.paced,
                     counters: &mut self.counters,
                     cargo: &mut self.cargo,
                     buffers: &mut self.buffers,
@@ -362,7 +378,8 @@ impl Simulation {
 
     fn arrive(&mut self, seat: usize, packet: &NetPacket) {
         // The agent that sends backwards is the sink: it receives what goes forward.
-        if packet.direction == Direction::Forward {
+        let at_end = self.is_end(seat);
+        if at_end && packet.direction == Direction::Forward {
             let counters = &mut self.counters[packet.flow.0 as usize];
             counters.packets_arrived += 1;
             counters.bytes_arrived += u64::from(packet.size);
@@ -376,12 +393,20 @@ impl Simulation {
         let agent = &mut self.seats[seat].agent;
         agent.receive(self.now, arrival, &mut self.buffers);
         self.pump(seat);
-        if self.controller.is_some() && packet.direction == Direction::Forward {
+        if self.controller.is_some() && at_end && packet.direction == Direction::Forward {
             self.watch(packet.flow);
         }
     }
 
+    /// Whether a seat is a flow's source or sink, not a relay.
+    fn is_end(&self, seat: usize) -> bool {
+        seat < 2 * self.flows.len()
+    }
+
     fn show(&mut self, seat: usize, packet: &NetPacket, end: End) {
+        if !self.is_end(seat) {
+            return;
+        }
         if let Some(observer) = &mut self.observer {
             observer(PacketEvent {
                 at: self.now,
@@ -425,11 +450,12 @@ impl Simulation {
         if self.seats[seat].first_link < AT_FIRST_LINK {
             return None;
         }
-        let Hop::Link(link) = self.hops[self.seats[seat].route as usize] else {
+        let Hop::Link(link) = self.hops[self.seats[seat].routes[0].start as usize] else {
             return None;
         };
         let mut fate = Ending {
             seats: &mut self.seats,
+            paced: &self.paced,
             counters: &mut self.counters,
             cargo: &mut self.cargo,
             buffers: &mut self.buffers,
@@ -445,19 +471,22 @@ impl Simulation {
             size,
             ecn,
             priority,
+            route,
             body,
         } = outgoing;
+        let at_end = self.is_end(seat);
         let Seat {
             flow,
-            direction,
-            route,
+            ref routes,
             ref mut first_link,
             pace,
             ..
         } = self.seats[seat];
-        *first_link += u32::from(pace == Pace::FirstLink);
+        *first_link += u32::from(pace == Pace::FirstLink && route == 0);
+        let Route { start, direction } = routes[usize::from(route)];
         let counters = &mut self.counters[flow.0 as usize];
         match direction {
+            _ if !at_end => {}
             Direction::Forward => {
                 counters.packets_sent += 1;
                 counters.bytes_sent += u64::from(size);
@@ -468,7 +497,7 @@ impl Simulation {
             }
         }
         let mut packet = NetPacket::new(size, ecn, flow, direction);
-        packet.hop = route;
+        packet.hop = start;
         packet.priority = priority;
         packet.slot = self.cargo.put(body);
         self.show(seat, &packet, End::Sent);

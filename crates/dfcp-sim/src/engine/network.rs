@@ -9,7 +9,8 @@ use super::schedule::{MAX_COMPONENTS, Schedule};
 use super::script::Act;
 use super::tcp::{TcpConfig, TcpSink, TcpSource};
 use super::udp::{IP_UDP_HEADER, UdpConfig, UdpPattern, UdpSink, UdpSource};
-use super::{Direction, FlowCounters, Hop, HopId, Samples, Seat, Simulation};
+use super::{Direction, FlowCounters, Hop, HopId, NO_SEAT, Route, Samples, Seat, Simulation};
+use crate::coded::{self, CodedConfig, Relaying};
 use crate::link::{Link, LinkConfig, LinkConfigError, LinkRate};
 use crate::packet::FlowId;
 use crate::queue::Shares;
@@ -53,6 +54,8 @@ pub enum Traffic {
     Dfcp(Box<DfcpConfig>),
     /// DFCP as published.
     Published(Box<PublishedConfig>),
+    /// Network coding over several paths or relays.
+    Coded(Box<CodedConfig>),
 }
 
 impl Traffic {
@@ -62,6 +65,7 @@ impl Traffic {
             Self::Tcp(_) | Self::Udp(_) => Pace::Own,
             Self::Dfcp(config) => config.pace,
             Self::Published(config) => config.pace,
+            Self::Coded(config) => config.pace(),
         }
     }
 
@@ -83,6 +87,7 @@ impl Traffic {
             Self::Published(config) => {
                 (published::packet_size(&config.client), published::IP_HEADER)
             }
+            Self::Coded(config) => (config.packet, IP_UDP_HEADER),
         }
     }
 }
@@ -227,9 +232,13 @@ impl Network {
                 Link::with_shares(link.config.clone(), shares, seed)
             })
             .collect();
-        let mut builder = Builder::default();
+        let mut builder = Builder::for_flows(self.flows.len());
         for (id, flow) in self.flows.iter().enumerate() {
             builder.add(FlowId(id as u32), flow, self.seed)?;
+        }
+        builder.seats.append(&mut builder.relays);
+        if links.len() + builder.seats.len() + 1 > MAX_COMPONENTS {
+            return Err(NetworkError::TooLarge);
         }
         let controller = self.controller();
         let mut script = self.script;
@@ -246,6 +255,7 @@ impl Network {
             schedule: Schedule::new(links.len() + builder.seats.len() + 1),
             next_sample: (!samples.interval.is_zero()).then(|| Instant::ZERO + samples.interval),
             links,
+            paced: builder.paced(),
             seats: builder.seats,
             hops: builder.hops,
             script,
@@ -308,7 +318,14 @@ impl Network {
             return Err(NetworkError::TooLarge);
         }
         for flow in &self.flows {
-            for link in flow.forward.iter().chain(&flow.backward) {
+            let others = match &flow.traffic {
+                Traffic::Coded(config) => &config.others[..],
+                _ => &[],
+            };
+            let others = others
+                .iter()
+                .flat_map(|(there, back)| there.iter().chain(back));
+            for link in flow.forward.iter().chain(&flow.backward).chain(others) {
                 if link.0 as usize >= self.links.len() {
                     return Err(NetworkError::NoSuchLink {
                         flow: flow.name.clone(),
@@ -326,14 +343,20 @@ impl Network {
         if flow.traffic.pace() != Pace::FirstLink {
             return Ok(());
         }
-        let first = flow.forward.first();
-        let before = first.and_then(|link| self.links.get(link.0 as usize));
+        // Relays send like sources, each into the next link.
+        let paced = match &flow.traffic {
+            Traffic::Coded(config) if config.relaying == Relaying::Recode => &flow.forward[..],
+            _ => &flow.forward[..flow.forward.len().min(1)],
+        };
+        let before = paced
+            .iter()
+            .filter_map(|link| self.links.get(link.0 as usize));
         let changed = self.script.iter().filter_map(|(_, act)| match act {
-            Act::SetLink(link, config) if Some(link) == first => Some(&**config),
+            Act::SetLink(link, config) if paced.contains(link) => Some(&**config),
             _ => None,
         });
-        let mut configs = before.map(|link| &link.config).into_iter().chain(changed);
-        if before.is_none() || configs.any(|config| config.rate == LinkRate::Unlimited) {
+        let mut configs = before.map(|link| &link.config).chain(changed);
+        if paced.is_empty() || configs.any(|config| config.rate == LinkRate::Unlimited) {
             return Err(NetworkError::Flow {
                 flow: flow.name.clone(),
                 reason: "a sender at line rate needs a first link with a rate".into(),
@@ -358,55 +381,109 @@ impl Network {
     }
 }
 
+/// The hosts of a flow, from its source to its sink.
+pub(crate) struct Chain {
+    pub source: Box<dyn Agent>,
+    /// Hosts on the way, at every node of the route if there are any.
+    pub relays: Vec<Box<dyn Agent>>,
+    pub sink: Box<dyn Agent>,
+}
+
+impl Chain {
+    fn pair(source: impl Agent + 'static, sink: impl Agent + 'static) -> Self {
+        Self {
+            source: Box::new(source),
+            relays: Vec::new(),
+            sink: Box::new(sink),
+        }
+    }
+
+    fn of(flow: &FlowConfig, id: FlowId, seed: Seed) -> Result<Self, String> {
+        Ok(match &flow.traffic {
+            Traffic::Tcp(config) => {
+                Self::pair(TcpSource::new(config, flow)?, TcpSink::new(config, flow))
+            }
+            Traffic::Udp(config) => {
+                let source = UdpSource::new(config, flow, seed.stream(&flow.name))?;
+                Self::pair(source, UdpSink::new(flow))
+            }
+            Traffic::Dfcp(config) => {
+                let (source, sink) = dfcp::pair(config, flow, id, seed);
+                Self::pair(source, sink)
+            }
+            Traffic::Published(config) => {
+                let (source, sink) = published::pair(config, flow, id, seed);
+                Self::pair(source, sink)
+            }
+            Traffic::Coded(config) => coded::chain(config, flow, seed)?,
+        })
+    }
+}
+
 /// Seats and routes as they grow.
 #[derive(Default)]
 struct Builder {
     seats: Vec<Seat>,
+    /// Seats that come behind those of all sources and sinks.
+    relays: Vec<Seat>,
+    first_relay: u32,
     hops: Vec<Hop>,
     flows: Vec<FlowInfo>,
 }
 
 impl Builder {
+    fn for_flows(flows: usize) -> Self {
+        Self {
+            first_relay: 2 * flows as u32,
+            ..Self::default()
+        }
+    }
+
     fn add(&mut self, id: FlowId, flow: &FlowConfig, seed: Seed) -> Result<(), NetworkError> {
-        let wrong = |reason: String| NetworkError::Flow {
+        let chain = Chain::of(flow, id, seed).map_err(|reason| NetworkError::Flow {
             flow: flow.name.clone(),
             reason,
+        })?;
+        let source = self.seats.len() as u32;
+        let sink = source + 1;
+        let relays = self.first_relay + self.relays.len() as u32..;
+        let mut nodes = vec![source];
+        nodes.extend(relays.take(chain.relays.len()));
+        nodes.push(sink);
+        // Where relays sit, each hop is one link; otherwise all are one hop.
+        let hops = nodes.len() - 1;
+        let part = |links: &'_ [LinkId], hop: usize| match hops {
+            1 => links.to_vec(),
+            _ => links[hop..=hop].to_vec(),
         };
-        let (source, sink): (Box<dyn Agent>, Box<dyn Agent>) = match &flow.traffic {
-            Traffic::Tcp(config) => (
-                Box::new(TcpSource::new(config, flow).map_err(wrong)?),
-                Box::new(TcpSink::new(config, flow)),
-            ),
-            Traffic::Udp(config) => (
-                Box::new(UdpSource::new(config, flow, seed.stream(&flow.name)).map_err(wrong)?),
-                Box::new(UdpSink::new(flow)),
-            ),
-            Traffic::Dfcp(config) => {
-                let (source, sink) = dfcp::pair(config, flow, id, seed);
-                (Box::new(source), Box::new(sink))
-            }
-            Traffic::Published(config) => {
-                let (source, sink) = published::pair(config, flow, id, seed);
-                (Box::new(source), Box::new(sink))
-            }
-        };
-        let seats = self.seats.len() as u32;
-        for (agent, direction, links, peer) in [
-            (source, Direction::Forward, &flow.forward, seats + 1),
-            (sink, Direction::Backward, &flow.backward, seats),
-        ] {
-            let route = self.hops.len() as HopId;
-            self.hops.extend(links.iter().map(|link| Hop::Link(link.0)));
-            self.hops.push(Hop::Agent(peer));
-            self.seats.push(Seat {
-                pace: agent.pace(),
-                agent,
-                flow: id,
-                direction,
-                route,
-                first_link: 0,
-            });
+        let mut ahead: Vec<Route> = Vec::new();
+        let mut behind: Vec<Route> = Vec::new();
+        for hop in 0..hops {
+            let there = part(&flow.forward, hop);
+            let back = part(&flow.backward, hops - 1 - hop);
+            ahead.push(self.route(&there, nodes[hop + 1], Direction::Forward));
+            behind.push(self.route(&back, nodes[hop], Direction::Backward));
         }
+        let seat = |agent: Box<dyn Agent>, routes| Seat {
+            pace: agent.pace(),
+            agent,
+            flow: id,
+            routes,
+            first_link: 0,
+        };
+        for (at, relay) in chain.relays.into_iter().enumerate() {
+            self.relays
+                .push(seat(relay, vec![ahead[at + 1], behind[at]]));
+        }
+        let (mut to_sink, mut to_source) = (vec![ahead[0]], vec![behind[hops - 1]]);
+        if let Traffic::Coded(config) = &flow.traffic {
+            for (there, back) in &config.others {
+                to_sink.push(self.route(there, sink, Direction::Forward));
+                to_source.push(self.route(back, source, Direction::Backward));
+            }
+        }
+        self.seats.push(seat(chain.source, to_sink));
+        self.seats.push(seat(chain.sink, to_source));
         self.flows.push(FlowInfo {
             id,
             name: flow.name.clone(),
@@ -415,5 +492,24 @@ impl Builder {
             size: flow.size,
         });
         Ok(())
+    }
+
+    fn route(&mut self, links: &[LinkId], to: u32, direction: Direction) -> Route {
+        let start = self.hops.len() as HopId;
+        self.hops.extend(links.iter().map(|link| Hop::Link(link.0)));
+        self.hops.push(Hop::Agent(to));
+        Route { start, direction }
+    }
+
+    /// Which seat each hop behind a first link paces.
+    fn paced(&self) -> Vec<u32> {
+        let mut paced = vec![NO_SEAT; self.hops.len()];
+        for (seat, at) in self.seats.iter().zip(0..) {
+            let next = seat.routes[0].start as usize + 1;
+            if seat.pace == Pace::FirstLink && next < paced.len() {
+                paced[next] = at;
+            }
+        }
+        paced
     }
 }

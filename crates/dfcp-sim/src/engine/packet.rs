@@ -4,6 +4,7 @@
 //! and a [`Cargo`] slot that holds what the packet carries until it arrives or is dropped.
 
 use super::{Direction, HopId};
+use crate::coded::CodedPacket;
 use crate::packet::{Ecn, FlowId, Packet, Priority};
 use crate::tcp::Segment;
 
@@ -50,6 +51,8 @@ pub enum Body {
     Tcp(Segment),
     /// A datagram of cross traffic: its number in its flow.
     Udp(u64),
+    /// A packet of a coded flow: coefficients, no bytes.
+    Coded(Box<CodedPacket>),
     /// A datagram of a `dfcp` endpoint. With virtual payload it is shorter than the IP packet says.
     Datagram(Vec<u8>),
 }

@@ -1,6 +1,6 @@
 //! A host that runs DFCP as published through its public interface.
 
-use super::agent::{Agent, Arrival, Buffers, Outgoing, Pace, Progress};
+use super::agent::{Agent, Arrival, BlockProgress, Buffers, Outgoing, Pace, Progress};
 use super::network::FlowConfig;
 use super::packet::Body;
 use crate::packet::{Ecn, FlowId};
@@ -48,6 +48,8 @@ pub(super) struct PublishedHost {
     now: Instant,
     /// Bytes read in order.
     read: u64,
+    /// Blocks begun or received, and when.
+    blocks: BlockProgress,
     wrong_bytes: u64,
     finished: Option<Instant>,
     chunk: Vec<u8>,
@@ -75,10 +77,29 @@ enum Sending {
     Stopped,
 }
 
+/// The block that a packet has data of.
+fn data_block(packet: &[u8]) -> Option<u32> {
+    const BLOCK_AND_ACK: (u8, u8) = (0x10, 0x02);
+    let flags = *packet.get(21)?;
+    let data = flags & BLOCK_AND_ACK.0 != 0 && flags & BLOCK_AND_ACK.1 == 0;
+    let block = packet.get(4..8)?.try_into().ok()?;
+    data.then(|| u32::from_be_bytes(block))
+}
+
+impl BlockProgress {
+    /// There are `count` blocks now; those that are new came to be at `now`.
+    fn note(&mut self, count: u64, now: Instant) {
+        let new = count.saturating_sub(self.count);
+        let new = u32::try_from(new).unwrap_or(u32::MAX);
+        self.at += now.saturating_since(Instant::ZERO).saturating_mul(new);
+        self.count = self.count.max(count);
+    }
+}
+
 /// Bytes of the IP packets that carry data.
 pub(super) fn packet_size(config: &Config) -> u32 {
     let headers = IP_HEADER + HEADER_LEN as u32;
-    let symbol = u32::from(config.code.symbol_size).max(1);
+    let symbol = u32::from(config.code.symbol_size()).max(1);
     let symbols = u32::from(config.mtu).saturating_sub(headers) / symbol;
     headers + symbols * symbol
 }
@@ -121,6 +142,7 @@ pub(super) fn pair(
         timeout: None,
         now: Instant::ZERO,
         read: 0,
+        blocks: BlockProgress::default(),
         wrong_bytes: 0,
         finished: None,
         chunk: Vec::new(),
@@ -186,6 +208,10 @@ impl PublishedHost {
                 }
                 _ => {}
             }
+        }
+        if self.source.is_none() {
+            let received = connection.stats().blocks_received;
+            self.blocks.note(received, self.now);
         }
         if readable {
             self.read();
@@ -294,10 +320,16 @@ impl Agent for PublishedHost {
             self.timeout = self.endpoint.poll_timeout();
             return None;
         };
+        if self.source.is_some()
+            && let Some(block) = data_block(&bytes)
+        {
+            self.blocks.note(u64::from(block) + 1, now);
+        }
         Some(Outgoing {
             size: (bytes.len() + transmit.elided) as u32 + IP_HEADER,
             ecn: Ecn::from(transmit.ecn),
             priority: transmit.priority,
+            route: 0,
             body: Body::Datagram(bytes),
         })
     }
@@ -322,6 +354,11 @@ impl Agent for PublishedHost {
             repairs: stats.extra_packets,
             srtt: stats.srtt,
             wrong_bytes: self.wrong_bytes,
+            blocks: Some(BlockProgress {
+                packets: stats.data_packets,
+                needed_packets: stats.needed_packets,
+                ..self.blocks
+            }),
             ..Progress::default()
         }
     }

@@ -83,9 +83,13 @@ impl Reader {
 }
 
 /// What a reader took.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Taken {
     pub len: u64,
+    /// Bytes that it was told to be missing.
+    pub missing: u64,
+    /// The end was read.
+    pub ended: bool,
     /// Bytes that are not those of the pattern.
     pub wrong: u64,
 }
@@ -96,32 +100,49 @@ impl Taken {
         Self {
             len: bytes.len() as u64,
             wrong: expected.filter(|&(&b, o)| b != pattern(o)).count() as u64,
+            ..Self::default()
+        }
+    }
+
+    fn length(len: u64) -> Self {
+        Self {
+            len,
+            ..Self::default()
         }
     }
 }
 
-/// Takes a complete block of an object.
+/// Takes a complete block of an object, or a gap.
 pub(super) fn take_block(
     connection: &mut Connection,
     now: Instant,
     channel: ChannelId,
     payload: DfcpPayload,
 ) -> Option<Taken> {
-    match payload {
+    let block = match payload {
         DfcpPayload::Virtual => {
             let block = connection.take_virtual_block(now, channel);
-            block.ok()?.map(|(_, len)| Taken { len, wrong: 0 })
+            block.ok()?.map(|(_, len)| Taken::length(len))
         }
         DfcpPayload::Real => {
-            let (offset, bytes) = connection.take_block(now, channel).ok()??;
-            let taken = Taken::check(&bytes, offset);
-            connection.recycle(channel, bytes);
-            Some(taken)
+            let block = connection.take_block(now, channel);
+            block.ok()?.map(|(offset, bytes)| {
+                let taken = Taken::check(&bytes, offset);
+                connection.recycle(channel, bytes);
+                taken
+            })
         }
-    }
+    };
+    block.or_else(|| {
+        let gap = connection.take_gap(channel)?;
+        Some(Taken {
+            missing: gap.end - gap.start,
+            ..Taken::default()
+        })
+    })
 }
 
-/// Reads a stream of which `offset` bytes were read before: at most `most`.
+/// Reads a stream on from `offset`: at most `most` bytes.
 pub(super) fn take_bytes(
     connection: &mut Connection,
     now: Instant,
@@ -129,22 +150,27 @@ pub(super) fn take_bytes(
     payload: DfcpPayload,
     (offset, most): (u64, usize),
 ) -> Option<Taken> {
-    match payload {
-        DfcpPayload::Virtual => match connection.read_virtual(now, channel, most) {
-            Ok(Read::Data(n)) => Some(Taken {
-                len: n as u64,
-                wrong: 0,
-            }),
-            _ => None,
-        },
+    let mut bytes = Vec::new();
+    let read = match payload {
+        DfcpPayload::Virtual => connection.read_virtual(now, channel, most),
         DfcpPayload::Real => {
-            let mut bytes = vec![0; most];
-            match connection.read(now, channel, &mut bytes) {
-                Ok(Read::Data(n)) => Some(Taken::check(&bytes[..n], offset)),
-                _ => None,
-            }
+            bytes.resize(most, 0);
+            connection.read(now, channel, &mut bytes)
         }
-    }
+    };
+    Some(match (read.ok()?, payload) {
+        (Read::Data(n), DfcpPayload::Virtual) => Taken::length(n as u64),
+        (Read::Data(n), DfcpPayload::Real) => Taken::check(&bytes[..n], offset),
+        (Read::Gap(missing), _) => Taken {
+            missing,
+            ..Taken::default()
+        },
+        (Read::End, _) => Taken {
+            ended: true,
+            ..Taken::default()
+        },
+        (Read::Blocked, _) => return None,
+    })
 }
 
 #[cfg(test)]

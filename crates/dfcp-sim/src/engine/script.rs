@@ -53,6 +53,7 @@ impl Simulation {
     fn set_link(&mut self, id: LinkId, config: LinkConfig) {
         let mut fate = Ending {
             seats: &mut self.seats,
+            paced: &self.paced,
             counters: &mut self.counters,
             cargo: &mut self.cargo,
             buffers: &mut self.buffers,
@@ -148,6 +149,7 @@ impl Simulation {
     fn end_warm_up(&mut self) {
         let mut fate = Ending {
             seats: &mut self.seats,
+            paced: &self.paced,
             counters: &mut self.counters,
             cargo: &mut self.cargo,
             buffers: &mut self.buffers,

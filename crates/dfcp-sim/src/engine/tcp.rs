@@ -74,6 +74,7 @@ impl Agent for TcpSource {
             size: segment.ip_size(),
             ecn,
             priority: Priority::Data,
+            route: 0,
             body: Body::Tcp(segment),
         })
     }
@@ -144,6 +145,7 @@ impl Agent for TcpSink {
             size: segment.ip_size(),
             ecn,
             priority: Priority::Data,
+            route: 0,
             body: Body::Tcp(segment),
         })
     }

@@ -174,6 +174,7 @@ impl Agent for UdpSource {
             size: payload as u32 + IP_UDP_HEADER,
             ecn: Ecn::NotEct,
             priority: Priority::Data,
+            route: 0,
             body: Body::Udp(self.sent - 1),
         })
     }

@@ -2,7 +2,7 @@
 
 use dfcp_proto::{Duration, Instant};
 
-use crate::engine::{FlowInfo, Simulation};
+use crate::engine::{FlowInfo, Progress, Simulation};
 use crate::link::{Link, LinkStats};
 use crate::metrics;
 use crate::packet::Packet;
@@ -70,6 +70,7 @@ fn flow_report(spec: &FlowSpec, info: &FlowInfo, simulation: &Simulation) -> Flo
         throughput_bps: per(counted.bytes_arrived as f64 * 8.0, time),
         fct_s: got.finished.map(|at| seconds(info.start, at)),
         bytes: total.delivered,
+        bytes_missing: got.missing,
         bytes_sent: total.bytes_sent,
         packets_sent: total.packets_sent,
         packets_retransmitted: sent.repairs,
@@ -77,10 +78,22 @@ fn flow_report(spec: &FlowSpec, info: &FlowInfo, simulation: &Simulation) -> Flo
         loss: share(counted.drops.total(), counted.packets_sent),
         drops: counted.drops,
         overhead: metrics::overhead(total.bytes_sent, total.delivered),
+        excess: sent
+            .blocks
+            .and_then(|b| metrics::overhead(b.packets, b.needed_packets)),
+        block_time_s: block_time(&sent, &got),
         rtt_mean_s: sent.srtt.map(|rtt| rtt.as_secs_f64()),
         convergence_s: None,
         finished: got.finished.is_some(),
     }
+}
+
+/// Mean time from the start of a block until it was there, once all are.
+fn block_time(sent: &Progress, got: &Progress) -> Option<f64> {
+    let (begun, there) = (sent.blocks?, got.blocks?);
+    let all = got.finished.is_some() && begun.count == there.count && begun.count > 0;
+    let sum = there.at.saturating_sub(begun.at).as_secs_f64();
+    all.then(|| sum / begun.count as f64)
 }
 
 /// Samples that the moving average of the convergence time spans, and how near to the fair share

@@ -15,7 +15,7 @@ use super::settings::{
 use super::tree::{Entry, Fault, Node, Place, Table, Value};
 use super::{SCHEMA, Scenario, units};
 
-const SECTIONS: [&str; 15] = [
+const SECTIONS: [&str; 17] = [
     "schema",
     "title",
     "run",
@@ -25,7 +25,9 @@ const SECTIONS: [&str; 15] = [
     "dfcp",
     "ctcp",
     "chameleon",
+    "coded",
     "published",
+    "rc_udp",
     "udp",
     "flow",
     "controller",
@@ -285,8 +287,12 @@ pub(super) fn canonical(document: &Document) -> Result<Table, Fault> {
     out.put("ctcp", Value::Table(ctcp.write()));
     let chameleon = section(root, "chameleon", ChameleonSpec::default())?;
     out.put("chameleon", Value::Table(chameleon.write()));
+    let coded = section(root, "coded", CodedSpec::default())?;
+    out.put("coded", Value::Table(coded.write()));
     let published = section(root, "published", PublishedSpec::default())?;
     out.put("published", Value::Table(published.write()));
+    let rc_udp = section(root, "rc_udp", RcUdpSpec::default())?;
+    out.put("rc_udp", Value::Table(rc_udp.write()));
     let udp = section(root, "udp", UdpSettings::default())?;
     out.put("udp", Value::Table(udp.write()));
     let flows = match root.get("flow") {

@@ -2,7 +2,10 @@
 //! section) and the controller that this makes.
 
 use dfcp_proto::Rate;
-use dfcp_proto::rate::{FixedRate, Marked, MaxRate, Ordered, ProbeGap, ProbeRate, RateController};
+use dfcp_proto::rate::{
+    FixedRate, Marked, MaxRate, Ordered, OscillationReduction, PathModel, ProbeGap, ProbeRate,
+    RateController, Specification, Tfrc, Tokens,
+};
 
 use super::fields::{BitRate, Codec, Fields, Number, OrWord, Section};
 use super::tree::{Fault, Node, Value};
@@ -37,15 +40,24 @@ pub enum ControlLaw {
     ProbeRate,
     /// Congestion marks.
     Marked,
+    /// A model of the path (`auto`).
+    PathModel,
+    /// Tokens (CTCP).
+    Tokens,
+    /// The equation of TCP's throughput (RFC 5348).
+    Tfrc,
 }
 
-const WORDS: [(&str, ControlLaw); 6] = [
+const WORDS: [(&str, ControlLaw); 9] = [
     ("profile", ControlLaw::Profile),
     ("line rate", ControlLaw::LineRate),
     ("ordered", ControlLaw::Ordered),
     ("probe-gap", ControlLaw::ProbeGap),
     ("probe-rate", ControlLaw::ProbeRate),
     ("marked", ControlLaw::Marked),
+    ("path-model", ControlLaw::PathModel),
+    ("tokens", ControlLaw::Tokens),
+    ("tfrc", ControlLaw::Tfrc),
 ];
 
 impl Default for ControlSpec {
@@ -73,6 +85,11 @@ impl ControlSpec {
             }
             (ControlLaw::ProbeRate, _) => Box::new(ProbeRate::new(self.overestimate)),
             (ControlLaw::Marked, _) => Box::new(Marked::new()),
+            (ControlLaw::PathModel, _) => Box::new(PathModel::new()),
+            (ControlLaw::Tokens, _) => Box::new(Tokens::default()),
+            (ControlLaw::Tfrc, _) => {
+                Box::new(Tfrc::new(Specification::Rfc5348, OscillationReduction::On))
+            }
         })
     }
 }

@@ -14,6 +14,7 @@ use super::route::{Hop, Routes};
 use super::settings::{
     FlowSettings, ProtocolName, SizeSettings, StartSettings, TcpSettings, UdpSettings,
 };
+use super::settle::check_coded;
 use super::tree::{Fault, Node, Place, Table};
 use crate::engine::{UdpConfig, UdpPattern};
 use crate::link::LinkRate;
@@ -46,6 +47,8 @@ pub(super) enum Transport {
     Tcp(TcpSettings, Congestion),
     Dfcp(DfcpSpec),
     Published(PublishedSpec),
+    Coded(CodedSpec),
+    RcUdp(RcUdpSpec),
     Udp(UdpConfig),
 }
 
@@ -76,7 +79,8 @@ impl<'a> Flows<'a> {
             };
             for (replica, start) in starts.into_iter().enumerate() {
                 let (from, to) = ends.pick(&settings, replica, read.flows.len())?;
-                let (forward, backward) = ends.route(&settings, &mut routes, from, to)?;
+                let mut others = ends.routes(&settings, &transport, &mut routes, [from, to])?;
+                let (forward, backward) = others.remove(0);
                 let name = match settings.count {
                     1 => settings.name.clone(),
                     _ => format!("{}-{}", settings.name, replica + 1),
@@ -91,6 +95,7 @@ impl<'a> Flows<'a> {
                     to,
                     forward,
                     backward,
+                    others,
                     start,
                     stop: settings.stop,
                     size: None,
@@ -169,11 +174,18 @@ impl<'a> Flows<'a> {
         let mut replicas = vec![0; self.entries.len()];
         for flow in &mut self.flows {
             let entry = &mut self.entries[flow.entry];
-            let path = flow.forward.iter().map(|link| &links[link.0].config);
+            let others = flow.others.iter().flat_map(|(there, _)| there);
+            let path = flow.forward.iter().chain(others);
+            let path = path.map(|link| &links[link.0].config);
             let mtu = path.filter_map(|link| link.mtu).min().unwrap_or(u32::MAX);
             flow.protocol = entry.transport.settle(mtu, |section, key| {
                 stated(self.root, entry.node, section, key)
             })?;
+            if let ProtocolSpec::Coded(spec) = &flow.protocol {
+                check_coded(spec, flow, links, |section, key| {
+                    stated(self.root, entry.node, section, key)
+                })?;
+            }
             let first = flow.forward.first().map(|link| &links[link.0]);
             entry.check_line_rate(self.root, &flow.protocol, first)?;
             entry.check_reader(&flow.protocol)?;
@@ -248,7 +260,7 @@ impl Entry<'_> {
                 }
                 ProfileSpec::Auto | ProfileSpec::Ctcp(_) => None,
             },
-            ProtocolSpec::Published(_) => None,
+            ProtocolSpec::Published(_) | ProtocolSpec::Coded(_) | ProtocolSpec::RcUdp(_) => None,
         };
         let in_packets = |packets: u64| match payload {
             Some(payload) => Ok(Some(packets.saturating_mul(payload))),
@@ -273,7 +285,8 @@ fn control(protocol: &ProtocolSpec) -> Option<(&'static str, ControlSpec)> {
     match protocol {
         ProtocolSpec::Dfcp(spec) => Some(("dfcp", spec.control)),
         ProtocolSpec::Published(spec) => Some(("published", spec.control)),
-        ProtocolSpec::Tcp(_) | ProtocolSpec::Udp(_) => None,
+        ProtocolSpec::RcUdp(spec) => Some(("rc_udp", spec.control)),
+        ProtocolSpec::Tcp(_) | ProtocolSpec::Udp(_) | ProtocolSpec::Coded(_) => None,
     }
 }
 
@@ -423,12 +436,40 @@ impl Ends<'_> {
         ))
     }
 
+    /// The routes there and back: one, or those of all paths.
+    fn routes(
+        &self,
+        settings: &FlowSettings,
+        transport: &Transport,
+        routes: &mut Routes<'_>,
+        ends: [NodeIndex; 2],
+    ) -> Result<Vec<(Route, Route)>, Fault> {
+        let paths = match transport {
+            Transport::Coded(spec) => &spec.paths[..],
+            _ => &[],
+        };
+        if paths.is_empty() {
+            return Ok(vec![self.route(settings, routes, ends)?]);
+        }
+        if !settings.via.is_empty() {
+            let message = "`via`: a flow with `paths` goes through those: leave one of both out";
+            return Err(Fault::new(place(self.node, "via"), message));
+        }
+        let [from, to] = ends;
+        let path = |name: &String| {
+            let via = NodeIndex(self.find(name, "paths")?);
+            let both = routes.past(from, via, to).zip(routes.past(to, via, from));
+            both.filter(|_| via != from && via != to)
+                .ok_or_else(|| self.no_route(settings, ends))
+        };
+        paths.iter().map(path).collect()
+    }
+
     fn route(
         &self,
         settings: &FlowSettings,
         routes: &mut Routes<'_>,
-        from: NodeIndex,
-        to: NodeIndex,
+        [from, to]: [NodeIndex; 2],
     ) -> Result<(Route, Route), Fault> {
         let mut stops = vec![from];
         for name in &settings.via {
@@ -439,18 +480,20 @@ impl Ends<'_> {
         stops.reverse();
         match (forward, routes.through(&stops)) {
             (Some(forward), Some(backward)) => Ok((forward, backward)),
-            _ => {
-                let [from, to] = [from, to].map(|node| &self.network.graph.nodes[node.0].name);
-                Err(Fault::new(
-                    place(self.node, "to"),
-                    format!(
-                        "flow `{}` has no route from `{from}` to `{to}`: add a [link.NAME] with \
-                         `between` that joins their parts of the network",
-                        settings.name
-                    ),
-                ))
-            }
+            _ => Err(self.no_route(settings, [from, to])),
         }
+    }
+
+    fn no_route(&self, settings: &FlowSettings, ends: [NodeIndex; 2]) -> Fault {
+        let [from, to] = ends.map(|node| &self.network.graph.nodes[node.0].name);
+        Fault::new(
+            place(self.node, "to"),
+            format!(
+                "flow `{}` has no route from `{from}` to `{to}`: add a [link.NAME] with \
+                 `between` that joins their parts of the network",
+                settings.name
+            ),
+        )
     }
 }
 
@@ -477,7 +520,9 @@ fn transport(root: &Table, settings: &FlowSettings, node: &Node) -> Result<Trans
     let dfcp = layered(DfcpSpec::default(), root, node, "dfcp")?;
     let ctcp = layered(CtcpParameters::default(), root, node, "ctcp")?;
     let chameleon = layered(ChameleonSpec::default(), root, node, "chameleon")?;
+    let coded = layered(CodedSpec::default(), root, node, "coded")?;
     let published = layered(PublishedSpec::default(), root, node, "published")?;
+    let rc_udp = layered(RcUdpSpec::default(), root, node, "rc_udp")?;
     let udp = layered(UdpSettings::default(), root, node, "udp")?;
     if tcp.sender.rto_min.is_zero() || tcp.sender.rto_min > tcp.sender.rto_max {
         let message = "`rto_min` is zero or greater than `rto_max`: write for example \"200 ms\"";
@@ -505,7 +550,9 @@ fn transport(root: &Table, settings: &FlowSettings, node: &Node) -> Result<Trans
             profile: ProfileSpec::Tfrc(chameleon.tfrc()),
             ..dfcp
         }),
+        ProtocolName::Coded => Transport::Coded(coded),
         ProtocolName::Dfcp => Transport::Published(published),
+        ProtocolName::RcUdp => Transport::RcUdp(rc_udp),
         ProtocolName::UdpCbr | ProtocolName::UdpOnOff => {
             let UdpSettings {
                 packet,

@@ -8,16 +8,21 @@
 
 use std::collections::BTreeMap;
 
+use dfcp_proto::feedback::FeedbackKind;
 use dfcp_proto::profile::{ChameleonParameters, CtcpParameters};
+use dfcp_proto::published::GeneratorState;
 use dfcp_proto::published::{
-    Acknowledge, Codec, Completion, Config, Degrees, LastPacket, Moment, RaptorParameters, Sending,
+    Acknowledge, Code, Codec, Completion, Degrees, LastPacket, Moment, RaptorParameters, RcUdpCode,
+    Sending,
 };
-use dfcp_proto::{Duration, Instant, Rate, SchemeId};
+use dfcp_proto::{Duration, Instant, Rate, Reliability, SchemeId};
 
+use crate::coded::{CodedControl, Relaying};
 use crate::engine::{DfcpPayload, ReadingRates, TcpConfig, UdpConfig, UdpPattern};
 use crate::link::LinkConfig;
 use crate::random::Seed;
 use crate::scenario::control::ControlSpec;
+use crate::scenario::parts::SchedulerLaw;
 use crate::tcp::Congestion;
 
 /// Settings of the whole run.
@@ -124,6 +129,8 @@ pub struct FlowSpec {
     pub forward: Vec<LinkIndex>,
     /// Links back, in order.
     pub backward: Vec<LinkIndex>,
+    /// Further routes, there and back, of a flow over several paths.
+    pub others: Vec<(Vec<LinkIndex>, Vec<LinkIndex>)>,
     /// When it starts.
     pub start: Instant,
     /// When it stops sending whatever is left; `None` for the end of the run.
@@ -143,6 +150,10 @@ pub enum ProtocolSpec {
     Dfcp(DfcpSpec),
     /// DFCP as published.
     Published(PublishedSpec),
+    /// Network coding over relays or several paths.
+    Coded(CodedSpec),
+    /// RC-UDP.
+    RcUdp(RcUdpSpec),
     /// UDP cross traffic.
     Udp(UdpConfig),
 }
@@ -158,6 +169,12 @@ pub struct DfcpSpec {
     pub block_symbols: Option<u32>,
     /// The rate controller in place of the profile's.
     pub control: ControlSpec,
+    /// The block scheduler in place of the profile's.
+    pub scheduler: Option<SchedulerLaw>,
+    /// The feedback in place of the profile's.
+    pub feedback: Option<FeedbackKind>,
+    /// What the sender may give up.
+    pub reliability: Reliability,
     /// Whether payload bytes exist.
     pub payload: DfcpPayload,
     /// Largest IP packet it tries, bytes.
@@ -218,8 +235,52 @@ impl PublishedSpec {
             n: k + checks as u32,
             symbol_size: self.symbol,
             degrees: self.distribution,
-            ..Config::default().code
+            ..RaptorParameters::published(GeneratorState::from_seed(1))
         }
+    }
+}
+
+/// Network coding over relays or several paths ([`crate::coded`]).
+#[derive(Clone, Debug, PartialEq)]
+pub struct CodedSpec {
+    /// Blocks, loss estimate and tokens.
+    pub ctcp: CtcpParameters,
+    /// What nodes of the route do.
+    pub relay: Relaying,
+    /// Nodes through each of which a path goes; none for the route of the flow.
+    pub paths: Vec<String>,
+    /// What the rate on each path follows.
+    pub control: CodedControl,
+    /// Largest IP packet, bytes; `None` until the paths are known.
+    pub mtu: Option<u16>,
+}
+
+/// A connection of RC-UDP (`dfcp_proto::published::Config::rc_udp`).
+#[derive(Clone, Debug, PartialEq)]
+pub struct RcUdpSpec {
+    /// Bytes of a block, B; it has as many symbols as they fill, K = ⌈B / L⌉.
+    pub block: u32,
+    /// Bytes of a symbol, L.
+    pub symbol: u16,
+    /// ε: a block is acknowledged at (1 + ε) K symbols.
+    pub epsilon: f64,
+    /// Which code.
+    pub code: RcUdpCode,
+    /// Waiting time for each packet dropped, δt.
+    pub delta_t: Duration,
+    /// The rate controller between the pauses; never the profile's.
+    pub control: ControlSpec,
+    /// Whether payload bytes exist.
+    pub payload: DfcpPayload,
+    /// Largest IP packet, bytes; `None` until the path is known.
+    pub mtu: Option<u16>,
+}
+
+impl RcUdpSpec {
+    /// The code of the blocks.
+    pub fn code(&self) -> Code {
+        let k = self.block.div_ceil(u32::from(self.symbol).max(1));
+        self.code.code(k, self.symbol)
     }
 }
 
@@ -263,6 +324,8 @@ impl ProtocolSpec {
                 ProfileSpec::Tfrc(_) => "tfrc",
             },
             Self::Published(_) => "dfcp",
+            Self::Coded(_) => "coded",
+            Self::RcUdp(_) => "rc-udp",
             Self::Udp(udp) => match udp.pattern {
                 UdpPattern::Constant => "udp-cbr",
                 // No file asks for it.

@@ -45,12 +45,28 @@ impl<'a> Routes<'a> {
         Some(route)
     }
 
+    /// The links through `via` that do not pass an end on their way: one of several paths.
+    pub fn past(&self, from: NodeIndex, via: NodeIndex, to: NodeIndex) -> Option<Vec<LinkIndex>> {
+        let mut route = self.walk(&self.tree(from, Some(to)), from, via)?;
+        route.extend(self.walk(&self.tree(via, Some(from)), via, to)?);
+        Some(route)
+    }
+
     fn between(&mut self, from: NodeIndex, to: NodeIndex) -> Option<Vec<LinkIndex>> {
         if !self.trees.contains_key(&from) {
-            let tree = self.tree(from);
+            let tree = self.tree(from, None);
             self.trees.insert(from, tree);
         }
-        let tree = self.trees.get(&from)?;
+        self.walk(self.trees.get(&from)?, from, to)
+    }
+
+    /// The links from the root of a tree to a node.
+    fn walk(
+        &self,
+        tree: &[Option<LinkIndex>],
+        from: NodeIndex,
+        to: NodeIndex,
+    ) -> Option<Vec<LinkIndex>> {
         let mut route = Vec::new();
         let mut at = to;
         while at != from {
@@ -62,14 +78,14 @@ impl<'a> Routes<'a> {
         Some(route)
     }
 
-    /// For each node the link by which it is reached from `source`.
-    fn tree(&self, source: NodeIndex) -> Vec<Option<LinkIndex>> {
+    /// For each node the link by which it is reached from `source`, never through `closed`.
+    fn tree(&self, source: NodeIndex, closed: Option<NodeIndex>) -> Vec<Option<LinkIndex>> {
         let mut best = vec![(Duration::MAX, u32::MAX); self.leaving.len()];
         let mut reached_by = vec![None; self.leaving.len()];
         best[source.0] = (Duration::ZERO, 0);
         let mut open = BinaryHeap::from([Reverse((best[source.0], source))]);
         while let Some(Reverse((cost, node))) = open.pop() {
-            if cost > best[node.0] {
+            if cost > best[node.0] || Some(node) == closed {
                 continue;
             }
             for &link in &self.leaving[node.0] {

@@ -11,12 +11,14 @@ use crate::random::Seed;
 use crate::topology::{self, Graph};
 
 mod chameleon;
+mod coded;
 mod ctcp;
 mod flow;
 mod link;
 mod loss;
 mod published;
 mod queue;
+mod rc_udp;
 mod transport;
 
 pub(super) use flow::{FlowSettings, ProtocolName, SizeSettings, StartSettings, TRANSPORTS};

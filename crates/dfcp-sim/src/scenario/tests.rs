@@ -4,7 +4,7 @@ use crate::link::{GilbertElliott, LinkRate, LossModel};
 use crate::queue::{Discipline, Limit};
 use crate::tcp::Congestion;
 use dfcp_proto::published::Sending;
-use dfcp_proto::{Duration, Instant, Rate};
+use dfcp_proto::{Duration, Instant, Rate, Reliability};
 
 mod errors;
 mod sweeps;
@@ -329,6 +329,45 @@ fn transports_inherit_and_follow_the_path() {
         (717.0 / 1024.0, false)
     );
     assert_eq!(tcp[1].sender.congestion, Congestion::Reno);
+}
+
+#[test]
+fn reliability_is_a_word_or_one_limit() {
+    let with = |value: &str| {
+        let text = BASE.replace("tcp-cubic", "auto");
+        let text = format!("{text}\ndfcp = {{ reliability = {value} }}\n");
+        Document::parse(&text, "test.toml")?.scenario()
+    };
+    for (value, expected) in [
+        ("\"reliable\"", Reliability::Reliable),
+        ("\"unreliable\"", Reliability::Unreliable),
+        (
+            "{ deadline = \"200 ms\" }",
+            Reliability::Deadline(Duration::from_millis(200)),
+        ),
+        ("{ retransmissions = 2 }", Reliability::Retransmissions(2)),
+    ] {
+        let scenario = with(value).unwrap_or_else(|e| panic!("{value}: {e}"));
+        let again = read(scenario.to_toml_with_defaults());
+        for read in [&scenario, &again] {
+            let ProtocolSpec::Dfcp(dfcp) = &read.flows[0].protocol else {
+                panic!("{:?}", read.flows[0].protocol);
+            };
+            assert_eq!(dfcp.reliability, expected);
+        }
+    }
+    for (value, words) in [
+        ("\"sometimes\"", "is unknown"),
+        (
+            "{ deadline = \"1 s\", retransmissions = 1 }",
+            "write one of",
+        ),
+        ("{}", "write one of"),
+        ("{ deadline = 5 }", "has no unit"),
+    ] {
+        let error = with(value).expect_err(value);
+        assert!(error.to_string().contains(words), "{value}: {error}");
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@ use crate::common::raw::{RawClient, params, server_with};
 use crate::common::{MS, SECOND};
 use dfcp_proto::wire::{Frame, TransportParams, write_varint};
 use dfcp_proto::{
-    ChannelId, ChannelKind, CloseCode, ConnectionError, Duration, Event, Role, SchemeId,
+    ChannelId, ChannelKind, CloseCode, ConnectionError, Duration, Event, Read, Role, SchemeId,
     TransportConfig,
 };
 
@@ -164,6 +164,120 @@ fn more_data_than_granted_closes_the_connection() {
     );
 }
 
+fn skip(channel: u64, offset: u64, len: u64, charged: u64) -> Frame<'static> {
+    Frame::Skip {
+        channel,
+        offset,
+        len,
+        charged,
+    }
+}
+
+/// What a block of `len` bytes uses of the credit.
+const fn charge(len: u64) -> u64 {
+    len + 256
+}
+
+#[test]
+fn gaps_that_contradict_the_data_or_the_credit_close_the_connection() {
+    let data = [1; 1000];
+    let open = symbol(OBJECT, 5000, 3000, 0, &data);
+    let complete = symbol(OBJECT, 5000, 1000, 0, &data);
+    let fin = Frame::Fin {
+        channel: OBJECT,
+        size: 5500,
+    };
+    let wrong = |frames: &[Frame<'_>], code| {
+        let packets: Vec<_> = frames.iter().map(std::slice::from_ref).collect();
+        assert_eq!(verdict(&packets), violation(code), "{frames:?}");
+    };
+    for frames in [
+        [open, skip(OBJECT, 4000, 1500, 0)],
+        [open, skip(OBJECT, 7999, 10, 0)],
+        [open, skip(OBJECT, 4000, 9000, 0)],
+        [open, skip(OBJECT, 5000, 2999, charge(2999))],
+        [open, skip(OBJECT, 5000, 3000, 0)],
+        [complete, skip(OBJECT, 5500, 1000, 0)],
+        [complete, skip(OBJECT, 4000, 2000, 0)],
+        [fin, skip(OBJECT, 5000, 501, 0)],
+        [skip(OBJECT, 5000, 501, 0), fin],
+        [skip(OBJECT, 0, 500, 0), skip(OBJECT, 400, 500, 0)],
+        [skip(OBJECT, 400, 500, 0), skip(OBJECT, 0, 500, 0)],
+        [Frame::Ping, skip(OBJECT, 5000, 0, 0)],
+        [Frame::Ping, skip(OBJECT, 5000, 0, 256)],
+        [Frame::Ping, skip(OBJECT, 5000, 100, 100)],
+        [Frame::Ping, skip(OBJECT, 1 << 60, 1, 0)],
+        [Frame::Ping, skip(OBJECT, 1, 1 << 60, 0)],
+        [Frame::Ping, skip(OBJECT, (1 << 62) - 1, (1 << 62) - 1, 0)],
+    ] {
+        wrong(&frames, CloseCode::PROTOCOL);
+    }
+    wrong(
+        &[skip(OBJECT, 0, 1 << 40, charge(1 << 40))],
+        CloseCode::FLOW_CONTROL,
+    );
+    let own = ChannelId::new(Role::Server, ChannelKind::Object, 0).0;
+    wrong(&[skip(own, 0, 1, 0)], CloseCode::PROTOCOL);
+}
+
+#[test]
+fn gaps_of_what_is_settled_change_nothing() {
+    let data = [1; 1000];
+    let mut raw = RawClient::connect();
+    raw.send_frames(&[symbol(OBJECT, 0, 1000, 0, &data)]);
+    let id = ChannelId(OBJECT);
+    // A block that is complete; then one that never shows up, told twice, and its late symbol.
+    raw.send_frames(&[skip(OBJECT, 0, 1000, charge(1000))]);
+    for _ in 0..2 {
+        raw.send_frames(&[skip(OBJECT, 1000, 2000, charge(2000))]);
+        raw.send_frames(&[symbol(OBJECT, 1000, 2000, 0, &data)]);
+    }
+    // A block that began, and a gap of bytes that were never sent, beyond any window.
+    raw.send_frames(&[symbol(OBJECT, 3000, 2000, 0, &data)]);
+    raw.send_frames(&[skip(OBJECT, 3000, 2000, charge(2000))]);
+    raw.send_frames(&[skip(OBJECT, 5000, 1 << 50, 0)]);
+    raw.send_frames(&[Frame::Fin {
+        channel: OBJECT,
+        size: 5000 + (1 << 50),
+    }]);
+    let now = raw.now;
+    let connection = raw.connection();
+    let stats = connection.stats();
+    assert_eq!((stats.skips_received, stats.skips_ignored), (3, 2));
+    assert_eq!(connection.credit_in_use(), charge(1000));
+    assert_eq!(connection.take_gap(id), Some(1000..5000 + (1 << 50)));
+    assert_eq!(connection.take_gap(id), None);
+    assert!(!connection.is_drained(id), "a block waits");
+    assert_eq!(
+        connection.take_block(now, id),
+        Ok(Some((0, data.to_vec()))),
+        "what was complete is delivered"
+    );
+    assert!(connection.is_drained(id));
+    assert_eq!(connection.missing(id), 4000 + (1 << 50));
+    assert_eq!(connection.credit_in_use(), 0);
+    assert_eq!(raw.closed(), None);
+}
+
+#[test]
+fn a_flood_of_gaps_is_bounded() {
+    // Holes between them, so that they never join.
+    let mut raw = RawClient::connect();
+    for i in 0..100_000 {
+        raw.send_frames(&[skip(OBJECT, 2 * i + 1, 1, 0)]);
+    }
+    assert_eq!(raw.closed(), violation(CloseCode::LIMIT));
+    // Neighbours join, in any number.
+    let mut raw = RawClient::connect();
+    for i in 0..100_000 {
+        raw.send_frames(&[skip(STREAM, i, 1, 0)]);
+    }
+    assert_eq!(raw.closed(), None);
+    let now = raw.now;
+    let read = raw.connection().read(now, ChannelId(STREAM), &mut [0; 9]);
+    assert_eq!(read, Ok(Read::Gap(100_000)));
+}
+
 #[test]
 fn channels_out_of_bounds_close_the_connection() {
     let own = |role, kind, index| ChannelId::new(role, kind, index).0;
@@ -212,7 +326,8 @@ fn frames_that_do_not_parse_close_the_connection() {
         &[0x07][..],
         &[0x0b, 0, 0, 1, 0, 0, 0],
         &[0x02, 1],
-        &[0x16],
+        &[0x16, 0, 0, 1],
+        &[0x17],
         &[0x15, 0, 0x40],
     ] {
         let mut raw = RawClient::connect();
@@ -318,7 +433,9 @@ fn mad_parameters_and_clocks_are_survived() {
         let mut raw = RawClient::connect_with(server, &params);
         let object = raw.connection().open(ChannelKind::Object);
         if let Some(id) = object {
-            raw.connection().write(id, &[7; 1_000_000]).expect("open");
+            let now = raw.now;
+            let connection = raw.connection();
+            connection.write(now, id, &[7; 1_000_000]).expect("open");
         }
         let mut largest = 0;
         for clock in [0, 1 << 61, 5, (1 << 62) - 1, 0, 1] {
@@ -354,7 +471,9 @@ fn a_receiver_that_lies_about_time_cannot_make_a_flood() {
     let mut waiting = std::collections::VecDeque::new();
     let (mut clock, mut delivered) = (0, 0u64);
     while raw.now < start + 4 * SECOND {
-        while raw.connection().write(id, &[7; 65536]).is_ok_and(|n| n > 0) {}
+        let now = raw.now;
+        let connection = raw.connection();
+        while connection.write(now, id, &[7; 65536]).is_ok_and(|n| n > 0) {}
         raw.now += Duration::from_millis(1);
         let now = raw.now;
         raw.server.handle_timeout(now);

@@ -12,6 +12,7 @@ mod handshake;
 mod hostile;
 mod random;
 mod rate;
+mod reliability;
 mod robustness;
 mod streams;
 mod tfrc;

@@ -77,7 +77,7 @@ impl Bulk {
         let now = self.pair.now;
         let pair = &mut self.pair;
         let client = pair.connection(Side::Client);
-        while client.write(self.channel, &self.data).expect("open") > 0 {}
+        while client.write(now, self.channel, &self.data).expect("open") > 0 {}
         let server = pair.connection(Side::Server);
         while let Ok(Some((_, bytes))) = server.take_block(now, self.channel) {
             self.delivered += bytes.len() as u64;

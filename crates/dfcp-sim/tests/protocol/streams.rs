@@ -65,10 +65,9 @@ fn tiny_messages_arrive_without_waiting_for_more() {
     let mut sent = 0;
     while sent < 2000 {
         let message: Vec<u8> = vec![7; 10];
-        assert_eq!(
-            pair.connection(Side::Client).write(flow.channel, &message),
-            Ok(10)
-        );
+        let now = pair.now;
+        let client = pair.connection(Side::Client);
+        assert_eq!(client.write(now, flow.channel, &message), Ok(10));
         sent += 10;
         pair.flush();
         let mut got = 0;
@@ -229,8 +228,12 @@ fn stops_free_channels_and_credit() {
                 let stopped = |e: &Event| matches!(e, Event::Stopped { channel, .. } if *channel == flow.channel);
                 pair.hosts[0].events.iter().any(stopped)
             });
+            let now = pair.now;
             let client = pair.connection(Side::Client);
-            assert!(client.write(flow.channel, b"x").is_err(), "round {round}");
+            assert!(
+                client.write(now, flow.channel, b"x").is_err(),
+                "round {round}"
+            );
         });
     }
 }

@@ -48,7 +48,7 @@ impl Stream {
     fn poll(&mut self) {
         let now = self.pair.now;
         let client = self.pair.connection(Side::Client);
-        while client.write(self.channel, &[7; 65_536]).expect("open") > 0 {}
+        while client.write(now, self.channel, &[7; 65_536]).expect("open") > 0 {}
         let elapsed = now.saturating_since(self.since).as_secs_f64();
         let allowed = self.reads.map_or(u64::MAX, |rate| (rate * elapsed) as u64);
         let server = self.pair.connection(Side::Server);
@@ -243,7 +243,8 @@ fn forged_reports_are_counted_and_move_nothing() {
     };
     let mut raw = RawClient::connect_with(server_with(transport, |_| true), &params);
     let channel = raw.connection().open(ChannelKind::Object).expect("room");
-    assert!(raw.connection().write(channel, &[7; 500_000]).is_ok());
+    let now = raw.now;
+    assert!(raw.connection().write(now, channel, &[7; 500_000]).is_ok());
     raw.receive(|_, _| {});
     let sent = raw.connection().stats().packets_sent;
     let report = |rate: f64, p: f64, avail_win: u8, offset: u64| {

@@ -100,6 +100,7 @@ fn every_code_and_every_rate_carry_an_object() {
         ("RaptorQ 1000", scheme(SchemeId::RaptorQ, 1000)),
         ("Raptor 64", scheme(SchemeId::Raptor, 64)),
         ("Raptor 1000", scheme(SchemeId::Raptor, 1000)),
+        ("RLNC 32", scheme(SchemeId::Rlnc, 32)),
         ("ARQ", scheme(SchemeId::Arq, 1)),
         (
             "fixed rate",
@@ -132,6 +133,7 @@ fn every_combination_of_parts_carries_an_object() {
         (SchemeId::Dense, 64),
         (SchemeId::RaptorQ, 200),
         (SchemeId::Raptor, 200),
+        (SchemeId::Rlnc, 64),
     ];
     let rates: [Part; 4] = [
         ("path model", |p| p.with_rate(|| Box::new(PathModel::new()))),
@@ -185,9 +187,25 @@ fn maximum_rate_arrives_on_a_path_without_a_bottleneck() {
         SchemeId::RaptorQ,
         SchemeId::Raptor,
         SchemeId::Arq,
+        SchemeId::Rlnc,
     ] {
         let config = with_profile(path.clone(), 7, scheme(kind, 0).with_max_rate());
         transfer(config, ChannelKind::Object, 4_000_000, 60 * SECOND);
+    }
+}
+
+#[test]
+fn rc_udps_parts_move_data_one_block_after_the_other() {
+    let path = LinkConfig {
+        rate: Rate::from_bps(50_000_000).into(),
+        delay: MS(10),
+        loss: 0.1.into(),
+        ..LinkConfig::default()
+    };
+    for code in [SchemeId::RaptorQ, SchemeId::Raptor] {
+        let profile = Profile::rc_udp().with_scheme(code, 100);
+        let config = with_profile(path.clone(), 8, profile);
+        transfer(config, ChannelKind::Object, 1_000_000, 60 * SECOND);
     }
 }
 

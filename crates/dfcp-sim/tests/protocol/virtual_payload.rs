@@ -39,14 +39,16 @@ struct Transfer {
 
 impl Transfer {
     fn write(&mut self, pair: &mut Pair) {
-        let bytes = vec![9; 50_000];
+        let (now, bytes) = (pair.now, vec![9; 50_000]);
         let connection = pair.connection(Side::Client);
         for (id, written, _) in &mut self.channels {
             while *written < self.size {
                 let part = (self.size - *written).min(bytes.len() as u64);
                 let taken = match self.payload {
-                    Payload::Real => connection.write(*id, &bytes[..part as usize]).unwrap() as u64,
-                    Payload::Virtual => connection.write_virtual(*id, part).unwrap(),
+                    Payload::Real => {
+                        connection.write(now, *id, &bytes[..part as usize]).unwrap() as u64
+                    }
+                    Payload::Virtual => connection.write_virtual(now, *id, part).unwrap(),
                 };
                 if taken == 0 {
                     break;
@@ -160,6 +162,7 @@ fn every_datagram_leaves_at_the_same_time_with_the_same_size() {
         Profile::auto(),
         scheme(SchemeId::Dense, 7),
         scheme(SchemeId::Arq, 1),
+        scheme(SchemeId::Rlnc, 9),
         scheme(SchemeId::Raptor, 50),
     ];
     for (seed, link) in (900..).zip(&links) {
@@ -220,11 +223,11 @@ fn calls_for_the_other_payload_are_refused() {
         let id = connection.open(ChannelKind::Stream).unwrap();
         let wrong = Some(ChannelError::Payload);
         if payload == Payload::Virtual {
-            assert_eq!(connection.write(id, b"bytes").err(), wrong);
+            assert_eq!(connection.write(now, id, b"bytes").err(), wrong);
             assert_eq!(connection.read(now, id, &mut [0; 9]).err(), wrong);
             assert_eq!(connection.take_block(now, id).err(), wrong);
         } else {
-            assert_eq!(connection.write_virtual(id, 5).err(), wrong);
+            assert_eq!(connection.write_virtual(now, id, 5).err(), wrong);
             assert_eq!(connection.read_virtual(now, id, 9).err(), wrong);
             assert_eq!(connection.take_virtual_block(now, id).err(), wrong);
         }

@@ -1,7 +1,7 @@
 //! Links and settings for the tests.
 
 use dfcp_fec::raptor::RaptorParameters;
-use dfcp_proto::published::{Config, Redundancy, Sending};
+use dfcp_proto::published::{Code, Config, GeneratorState, Redundancy, Sending};
 use dfcp_proto::rate::FixedRate;
 use dfcp_proto::{Duration, Rate};
 use dfcp_sim::{LinkConfig, PublishedPair, PublishedPairConfig};
@@ -29,19 +29,21 @@ pub fn lossy(rtt_ms: u64, loss: f64) -> LinkConfig {
 /// Small blocks (2000 symbols of 8 bytes), so that tests see many; a plain LT code of this size
 /// needs a good deal of redundancy, which decoding by inactivation spares.
 pub fn small() -> Config {
-    let mut config = Config::default();
-    config.code = RaptorParameters {
+    let code = RaptorParameters {
         k: 2000,
         n: 2100,
         symbol_size: 8,
-        ..config.code
+        ..RaptorParameters::published(GeneratorState::from_seed(1))
     };
-    config.redundancy = Redundancy {
-        epsilon: 0.1,
-        sending: Sending::Expected,
-    };
-    config.rate = Arc::new(|| Box::new(FixedRate::new(Rate::from_bps(50_000_000))));
-    config
+    Config {
+        code: Code::Raptor(code),
+        redundancy: Redundancy {
+            epsilon: 0.1,
+            sending: Sending::Expected,
+        },
+        rate: Arc::new(|| Box::new(FixedRate::new(Rate::from_bps(50_000_000)))),
+        ..Config::default()
+    }
 }
 
 pub fn pair(link: LinkConfig, config: Config, seed: u64) -> PublishedPair {

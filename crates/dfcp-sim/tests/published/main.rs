@@ -7,4 +7,5 @@ mod closing;
 mod common;
 mod handshake;
 mod hostile;
+mod rc_udp;
 mod transfers;

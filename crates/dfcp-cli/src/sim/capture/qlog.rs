@@ -17,6 +17,7 @@ use std::path::Path;
 use dfcp_proto::wire::Packet as DfcpPacket;
 use dfcp_proto::{Duration, Instant};
 use dfcp_sim::Ecn;
+use dfcp_sim::coded::Content;
 use dfcp_sim::engine::{Body, Direction, End, PacketEvent};
 use dfcp_sim::scenario::{FlowSpec, ProtocolSpec, Scenario};
 use dfcp_sim::tcp::{Kind, Segment};
@@ -174,7 +175,10 @@ impl Trace {
         Ok(Self {
             log,
             mss,
-            published: matches!(flow.protocol, ProtocolSpec::Published(_)),
+            published: matches!(
+                flow.protocol,
+                ProtocolSpec::Published(_) | ProtocolSpec::RcUdp(_)
+            ),
             metrics: Metrics::default(),
         })
     }
@@ -233,6 +237,13 @@ impl Trace {
         match body {
             Body::Tcp(segment) => self.segment(segment),
             Body::Udp(number) => (header("unknown", Some(*number)), Vec::new()),
+            Body::Coded(packet) => {
+                let number = match &packet.content {
+                    Content::Data(data) => Some(data.number),
+                    Content::Report(report) => report.answers.map(|(number, _)| number),
+                };
+                (header("1RTT", number), Vec::new())
+            }
             Body::Datagram(bytes) if self.published => published(bytes),
             Body::Datagram(bytes) => {
                 let header = match DfcpPacket::parse(bytes) {

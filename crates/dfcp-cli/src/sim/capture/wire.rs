@@ -177,9 +177,11 @@ impl Wire {
                 let tcp = Tcp::new(&tcp.receiver, flow.size);
                 (TCP_PORT, Carrier::Tcp(tcp))
             }
-            ProtocolSpec::Udp(_) => (DISCARD_PORT, Carrier::Udp),
+            ProtocolSpec::Udp(_) | ProtocolSpec::Coded(_) => (DISCARD_PORT, Carrier::Udp),
             ProtocolSpec::Dfcp(_) => (DEFAULT_PORT, Carrier::Udp),
-            ProtocolSpec::Published(_) => (DEFAULT_PORT, Carrier::Published),
+            ProtocolSpec::Published(_) | ProtocolSpec::RcUdp(_) => {
+                (DEFAULT_PORT, Carrier::Published)
+            }
         };
         let ephemeral = EPHEMERAL_PORT + (id % u32::from(u16::MAX - EPHEMERAL_PORT)) as u16;
         Self {
@@ -209,7 +211,7 @@ impl Wire {
                 udp_header(event, ends, out);
                 out.extend_from_slice(bytes);
             }
-            (Body::Udp(_) | Body::Tcp(_), _) => {
+            (Body::Udp(_) | Body::Coded(_) | Body::Tcp(_), _) => {
                 ip_header(event, UDP, ends, out);
                 udp_header(event, ends, out);
             }

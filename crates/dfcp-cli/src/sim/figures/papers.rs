@@ -12,6 +12,8 @@ pub enum Paper {
     Rcudp,
     /// The paper on Chameleon
     Chameleon,
+    /// No paper: every part with every other
+    Ablation,
 }
 
 /// Texts with their names.
@@ -45,6 +47,7 @@ impl Paper {
             Self::Ctcp => CTCP,
             Self::Rcudp => RC_UDP,
             Self::Chameleon => CHAMELEON,
+            Self::Ablation => ABLATION,
         }
     }
 }
@@ -88,8 +91,12 @@ const CTCP: Book = Book {
 const RC_UDP: Book = Book {
     name: "rcudp",
     title: "The figures and tables of RC-UDP, made again",
-    catalogue: texts!("rcudp/":),
-    scenarios: texts!("../../../../../scenarios/figures/rcudp/":),
+    catalogue: texts!("rcudp/": "scenarios", "simulation", "testbed", "reasons"),
+    scenarios: texts!(
+        "../../../../../scenarios/figures/rcudp/":
+        "bandwidth-1", "bandwidth-10", "delay-1", "delay-10", "drops-1", "drops-10", "esnet",
+        "overhead", "random-graphs", "random-graphs-30",
+    ),
 };
 
 /// "Design and Validation of a Reliable Rate Based Transport Protocol: The Chameleon Protocol"
@@ -104,4 +111,12 @@ const CHAMELEON: Book = Book {
         "../../../../../scenarios/figures/chameleon/":
         "beside-tcp", "changing-reader", "flower", "slow-reader", "stability",
     ),
+};
+
+/// What none of the papers could run.
+const ABLATION: Book = Book {
+    name: "ablation",
+    title: "Code × rate × scheduler",
+    catalogue: texts!("ablation/": "scenarios", "parts"),
+    scenarios: texts!("../../../../../scenarios/figures/ablation/": "parts"),
 };

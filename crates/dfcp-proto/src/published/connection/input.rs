@@ -135,6 +135,13 @@ impl Connection {
             return self.step(now, Input::Segment(segment), None);
         }
         if self.peer_blocks.is_none() {
+            let expected = match self.role {
+                Role::Server => self.birth.offer.message,
+                Role::Client => None,
+            };
+            if expected.is_some_and(|message| message.blocks != blocks) {
+                return self.fail(now, Error::Message);
+            }
             self.peer_blocks = Some(blocks);
             if let Some(halves) = &mut self.halves {
                 halves.receiver.finish_at(blocks);

@@ -1,7 +1,7 @@
 //! Packets out: signalling, then answers to data, then data.
 
 use super::super::data::AckKind;
-use super::super::header::{HANDSHAKE, Header, Kind, seal};
+use super::super::header::{HANDSHAKE, HEADER_LEN, Header, Kind, seal};
 use super::*;
 
 /// ECN-capable, ECT(0) (RFC 3168).

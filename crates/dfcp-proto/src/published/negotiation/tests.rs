@@ -9,11 +9,18 @@ fn config() -> Config {
     Config::default()
 }
 
+fn raptor(offer: &mut Offer) -> &mut RaptorParameters {
+    match &mut offer.code {
+        Code::Raptor(code) => code,
+        other => panic!("{other:?}"),
+    }
+}
+
 fn round_trip(offer: &Offer, answered: Option<State>) -> Result<(Offer, Option<State>), Refusal> {
     let mut out = Vec::new();
     offer.emit(answered, &mut out);
     assert_eq!(out.len(), OFFER_LEN);
-    Offer::parse(&out, offer.code.precode)
+    Offer::parse(&out, initial())
 }
 
 #[test]
@@ -40,7 +47,7 @@ fn every_mode_is_carried() {
                             payload,
                             ..base.clone()
                         };
-                        offer.code.degrees = degrees;
+                        raptor(&mut offer).degrees = degrees;
                         for answered in [None, Some(initial())] {
                             assert_eq!(round_trip(&offer, answered), Ok((offer.clone(), answered)));
                         }
@@ -79,21 +86,21 @@ fn numbers_outside_limits_are_refused() {
         offer.fit(&config)
     };
     let limits = Err(Refusal::Limits);
-    assert_eq!(refused(|o| o.code.k = 0), limits);
-    assert_eq!(refused(|o| o.code.k = 65_537), limits);
-    assert_eq!(refused(|o| o.code.n = o.code.k - 1), limits);
-    assert_eq!(refused(|o| o.code.n = u32::MAX), limits);
-    assert_eq!(refused(|o| o.code.symbol_size = 0), limits);
-    assert_eq!(refused(|o| o.code.symbol_size = u16::MAX), limits);
+    assert_eq!(refused(|o| raptor(o).k = 0), limits);
+    assert_eq!(refused(|o| raptor(o).k = 65_537), limits);
+    assert_eq!(refused(|o| raptor(o).n = 63_535), limits);
+    assert_eq!(refused(|o| raptor(o).n = u32::MAX), limits);
+    assert_eq!(refused(|o| raptor(o).symbol_size = 0), limits);
+    assert_eq!(refused(|o| raptor(o).symbol_size = u16::MAX), limits);
     assert_eq!(refused(|o| o.window = 0), limits);
     assert_eq!(refused(|o| o.epsilon = u32::MAX), limits);
-    assert_eq!(refused(|o| o.code.ldpc_degree = 0), limits);
+    assert_eq!(refused(|o| raptor(o).ldpc_degree = 0), limits);
     let degrees = Degrees::RobustSoliton {
         c_millionths: 0,
         delta_millionths: 1,
     };
     let mut soliton = good.clone();
-    soliton.code.degrees = degrees;
+    raptor(&mut soliton).degrees = degrees;
     assert_eq!(soliton.fit(&config), limits);
     let sizes = Offer {
         payload: Payload::Virtual,
@@ -105,6 +112,50 @@ fn numbers_outside_limits_are_refused() {
         strange.redundancy.epsilon = epsilon;
         let offer = Offer::new(&strange, initial()).map(|o| o.epsilon);
         assert!(offer == Ok(0) || offer == limits.clone().map(|o: Offer| o.epsilon));
+    }
+}
+
+#[test]
+fn rc_udps_parameters_are_carried_and_blocks_that_do_not_make_up_the_message_refused() {
+    let config = Config::rc_udp(Some(10_000_000));
+    let offer = Offer::new(&config, initial()).expect("within limits");
+    let message = offer.message.expect("its length is known");
+    assert_eq!((message.blocks, message.block), (10, 977 * 1024));
+    let mut out = Vec::new();
+    offer.emit(Some(initial()), &mut out);
+    assert_eq!(out.len(), OFFER_LEN + MESSAGE_LEN);
+    let parsed = Offer::parse(&out, initial()).map(|(offer, _)| offer);
+    assert_eq!(parsed, Ok(offer.clone()));
+    assert!(Offer::parse(&out[..OFFER_LEN], initial()).is_err());
+    for (at, what) in [(44, "S_m"), (52, "N"), (56, "B"), (4, "K"), (12, "L")] {
+        let mut other = out.clone();
+        other[at + 1] ^= 1;
+        let refused = Offer::parse(&other, initial()).and_then(|(offer, _)| offer.fit(&config));
+        let refusals = [Refusal::Message, Refusal::Limits];
+        assert!(refused.is_err_and(|r| refusals.contains(&r)), "{what}");
+    }
+    let none = Config::rc_udp(None);
+    let stream = Offer::new(&none, initial()).expect("within limits");
+    assert!(stream.message.is_none() && !offer.allows(&stream) && !stream.allows(&offer));
+    let too_long = Config::rc_udp(Some(u64::MAX));
+    assert_eq!(Offer::new(&too_long, initial()), Err(Refusal::Message));
+}
+
+#[test]
+fn raptorq_numbers_outside_limits_are_refused_before_memory_is_spent() {
+    for (k, symbol_size) in [
+        (0, 1024),
+        (977, 0),
+        (8193, 1024),
+        (56_403, 1),
+        (u32::MAX, 65_535),
+    ] {
+        let config = Config {
+            code: Code::RaptorQ { k, symbol_size },
+            ..Config::rc_udp(None)
+        };
+        let offer = Offer::new(&config, initial());
+        assert_eq!(offer, Err(Refusal::Limits), "{k} {symbol_size}");
     }
 }
 

@@ -1,7 +1,8 @@
 //! A block being collected.
 
+use super::super::code::Decoder;
 use crate::time::Instant;
-use dfcp_fec::raptor::{Decoder, State};
+use dfcp_fec::raptor::State;
 
 /// Where a block is on its way.
 #[derive(Debug)]

@@ -12,12 +12,15 @@ mod block;
 mod deliver;
 mod report;
 
+use super::code::Decoder;
 use super::config::{Acknowledge, Completion, Moment};
-use super::data::{Ack, AckKind, DATA_HEADER, DataHeader, SHORT_LENGTH, Settled, VIRTUAL_BYTES};
+use super::data::{
+    Ack, AckKind, DATA_HEADER, DataHeader, Padding, SHORT_LENGTH, Settled, VIRTUAL_BYTES,
+};
 use crate::config::Payload;
 use crate::time::{Duration, Instant};
 use block::{Block, Phase};
-use dfcp_fec::raptor::{Decoder, State};
+use dfcp_fec::raptor::State;
 use report::Arrivals;
 use std::collections::VecDeque;
 
@@ -78,7 +81,6 @@ struct Content<'a> {
 #[derive(Debug)]
 pub(super) struct Receiver {
     settled: Settled,
-    symbols_needed: u32,
     base: u32,
     ring: VecDeque<Block>,
     /// Lowest block not decoded.
@@ -107,7 +109,6 @@ impl Receiver {
     /// A receiver that has nothing.
     pub fn new(now: Instant, settled: &Settled) -> Self {
         Self {
-            symbols_needed: settled.symbols_needed(),
             base: 0,
             ring: VecDeque::new(),
             decoded: 0,
@@ -136,11 +137,11 @@ impl Receiver {
 
     /// A data packet arrived. `ecn` is its codepoint, `payload` what follows the header.
     pub fn on_data(&mut self, now: Instant, ecn: u8, header: &DataHeader, payload: &[u8]) {
-        let Some(content) = self.parse(payload) else {
+        let Some(content) = self.parse(header, payload) else {
             self.stats.malformed += 1;
             return;
         };
-        let symbol_size = u64::from(self.settled.code.symbol_size);
+        let symbol_size = u64::from(self.settled.code.symbol_size());
         let bytes = DATA_HEADER as u64 + u64::from(content.symbols) * symbol_size;
         self.arrivals.count(ecn, bytes);
         self.newest = header.state;
@@ -158,7 +159,8 @@ impl Receiver {
         if !self.make_room(id) {
             self.stats.beyond_window += 1;
             if header.echo {
-                self.answer(now, AckKind::Echo, header, self.symbols_needed);
+                let needed = self.settled.symbols_needed(content.useful);
+                self.answer(now, AckKind::Echo, header, needed);
             }
             return;
         }
@@ -174,13 +176,27 @@ impl Receiver {
         }
     }
 
-    fn parse<'a>(&self, payload: &'a [u8]) -> Option<Content<'a>> {
+    fn parse<'a>(&self, header: &DataHeader, payload: &'a [u8]) -> Option<Content<'a>> {
+        let told = self.settled.code.useful(header.state, header.block).ok()?;
+        // Beyond a message there is nothing.
+        let expected = match self.settled.message {
+            Some(message) => Some(message.useful(header.block)?),
+            None => None,
+        };
+        if told.is_some() && expected.is_some() && told != expected {
+            return None;
+        }
+        let known = told.or(expected);
         if self.settled.payload == Payload::Real {
-            let size = usize::from(self.settled.code.symbol_size);
+            let size = usize::from(self.settled.code.symbol_size());
             let whole = !payload.is_empty() && payload.len().is_multiple_of(size);
+            let full = match header.short {
+                true => self.settled.block_bytes() - SHORT_LENGTH as u32,
+                false => self.settled.block_bytes(),
+            };
             return whole.then(|| Content {
                 symbols: (payload.len() / size) as u32,
-                useful: self.settled.block_bytes() - SHORT_LENGTH as u32,
+                useful: known.unwrap_or(full),
                 bytes: payload,
             });
         }
@@ -188,7 +204,8 @@ impl Receiver {
         let [a, b, c, d, e, f] = payload;
         let symbols = u32::from(u16::from_be_bytes([a, b]));
         let useful = u32::from_be_bytes([c, d, e, f]);
-        (symbols > 0 && useful <= self.settled.block_bytes()).then_some(Content {
+        let right = known.is_none_or(|known| known == useful);
+        (symbols > 0 && right && useful <= self.settled.block_bytes()).then_some(Content {
             symbols,
             useful,
             bytes: &[],
@@ -221,25 +238,37 @@ impl Receiver {
             self.stats.late_packets += 1;
             return Collected::Late;
         };
-        let needed = self.symbols_needed.saturating_add(block.extra);
+        if block.symbols == 0 {
+            block.short = header.short && self.settled.padding() == Padding::Length;
+            block.useful = content.useful;
+        }
+        let needed = self.settled.symbols_needed(block.useful);
+        let needed = needed.saturating_add(block.extra);
+        let names_it = matches!(self.settled.padding(), Padding::Symbol(_));
+        if names_it && block.useful != content.useful {
+            self.stats.malformed += 1;
+            return Collected::Missing(needed - block.symbols, block.extra > 0);
+        }
         if !block.seen.insert(header.state) {
             self.stats.duplicates += 1;
             return Collected::Missing(needed - block.symbols, block.extra > 0);
         }
         if block.symbols == 0 {
-            block.short = header.short;
-            block.useful = content.useful;
-            if self.settled.payload == Payload::Real && !header.short {
-                block.useful = self.settled.block_bytes();
+            let k = self.settled.code.symbols_of(block.useful);
+            let payload = match self.settled.rebuilds() {
+                true => Payload::Real,
+                false => Payload::Virtual,
+            };
+            let follows =
+                payload == Payload::Real || self.settled.completion == Completion::Structure;
+            if let Some(coder) = self.settled.coder.as_ref().filter(|_| follows) {
+                let buffer = match payload {
+                    Payload::Real => self.spare.pop().unwrap_or_default(),
+                    Payload::Virtual => Vec::new(),
+                };
+                let made = coder.decoder(payload, (header.block, k), buffer);
+                *decoder = made.ok().map(Box::new);
             }
-            let code = self.settled.raptor.as_ref();
-            let rebuilds = self.settled.rebuilds();
-            *decoder = match (code, rebuilds, self.settled.completion) {
-                (Some(code), true, _) => Some(code.decoder(self.spare.pop().unwrap_or_default())),
-                (Some(code), false, Completion::Structure) => Some(code.structural_decoder()),
-                _ => None,
-            }
-            .map(Box::new);
         }
         if let Some(decoder) = decoder {
             let bytes = match self.settled.rebuilds() {

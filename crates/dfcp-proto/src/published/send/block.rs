@@ -4,9 +4,9 @@
 //! wait for it. `waiting` are those whose answer is awaited, least recently sent first; the list
 //! runs through the blocks, so that a packet costs the same however large the window is.
 
+use super::super::code::Encoder;
 use super::input::Cut;
 use crate::time::Instant;
-use dfcp_fec::raptor::Encoder;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
@@ -33,8 +33,25 @@ pub(super) enum Phase {
 pub(super) enum Source {
     /// As written.
     Bytes(Vec<u8>),
-    /// Pre-coded, from the first packet on.
+    /// Pre-coded, from the first packet on at the latest.
     Encoder(Encoder),
+}
+
+/// A block that is not in the window yet.
+#[derive(Debug)]
+pub(super) struct Next {
+    /// What it is of; its bytes have moved to `source`.
+    pub cut: Cut,
+    /// See [`Block::source`].
+    pub source: Option<Box<Source>>,
+}
+
+impl Next {
+    pub fn new(mut cut: Cut) -> Self {
+        let bytes = std::mem::take(&mut cut.bytes);
+        let source = (!bytes.is_empty()).then(|| Box::new(Source::Bytes(bytes)));
+        Self { cut, source }
+    }
 }
 
 /// A block of the window. Small: there may be 10000 of them, on each of 100 connections.
@@ -60,7 +77,7 @@ pub(super) struct Block {
     pub silences: u8,
     /// Where it is on its way.
     pub phase: Phase,
-    /// Whether it is padded.
+    /// Whether it ends with its length.
     pub short: bool,
     /// Whether it is in the heap of blocks to be repaired.
     queued: bool,
@@ -123,9 +140,9 @@ impl Blocks {
     }
 
     /// Takes a new block into the window, for a pass of `goal` packets.
-    pub fn open(&mut self, now: Instant, cut: Cut, goal: u32) -> u32 {
+    pub fn open(&mut self, now: Instant, next: Next, goal: u32) -> u32 {
         let id = self.next();
-        let source = (!cut.bytes.is_empty()).then(|| Box::new(Source::Bytes(cut.bytes)));
+        let Next { cut, source } = next;
         self.ring.push_back(Block {
             last: now,
             source,

@@ -1,8 +1,9 @@
 //! Written bytes, cut into blocks.
 //!
-//! Invariant: `written - released` never exceeds the send buffer, whatever is flushed.
+//! Invariant: `written - released` never exceeds the send buffer, whatever is flushed; nothing is
+//! written beyond the end of a message.
 
-use super::super::data::SHORT_LENGTH;
+use super::super::data::{Padding, SHORT_LENGTH, Settled};
 use crate::config::Payload;
 use std::collections::VecDeque;
 
@@ -12,11 +13,11 @@ const MAX_CUTS: usize = 4096;
 /// A block's worth of data.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Cut {
-    /// Its k · T bytes, padded; none with virtual payload.
+    /// Its bytes, padded; none with virtual payload.
     pub bytes: Vec<u8>,
     /// How many of them were written by the application.
     pub useful: u32,
-    /// Whether it is padded.
+    /// Whether it ends with its length.
     pub short: bool,
 }
 
@@ -24,10 +25,13 @@ pub(super) struct Cut {
 #[derive(Debug)]
 pub(super) struct Input {
     payload: Payload,
+    padding: Padding,
     block: u64,
     /// Room for a pre-coded block.
     capacity: usize,
     buffer: u64,
+    /// Bytes in all, if that is settled.
+    total: u64,
     written: u64,
     cut: u64,
     released: u64,
@@ -37,12 +41,14 @@ pub(super) struct Input {
 }
 
 impl Input {
-    pub fn new(payload: Payload, block_bytes: u32, coded_bytes: usize, send_buffer: u64) -> Self {
+    pub fn new(settled: &Settled) -> Self {
         Self {
-            payload,
-            block: u64::from(block_bytes),
-            capacity: coded_bytes,
-            buffer: send_buffer,
+            payload: settled.payload,
+            padding: settled.padding(),
+            block: settled.block_bytes().into(),
+            capacity: settled.coded_bytes(),
+            buffer: settled.send_buffer,
+            total: settled.message.map_or(u64::MAX, |m| m.bytes),
             written: 0,
             cut: 0,
             released: 0,
@@ -57,7 +63,13 @@ impl Input {
             return 0;
         }
         let buffer = self.buffer.max(self.block);
-        buffer.saturating_sub(self.written - self.released)
+        let room = buffer.saturating_sub(self.written - self.released);
+        room.min(self.left())
+    }
+
+    /// Bytes until the end of the message, if there is one.
+    pub fn left(&self) -> u64 {
+        self.total - self.written
     }
 
     pub fn write(&mut self, data: &[u8]) -> usize {
@@ -66,17 +78,29 @@ impl Input {
             .min(data.len());
         self.bytes.extend(&data[..taken]);
         self.written += taken as u64;
+        self.flush_end();
         taken
     }
 
     pub fn write_virtual(&mut self, len: u64) -> u64 {
         let taken = self.room().min(len);
         self.written += taken;
+        self.flush_end();
         taken
     }
 
-    /// What is written so far goes out though it fills no block.
+    /// The last block of a message need not be full.
+    fn flush_end(&mut self) {
+        if self.left() == 0 && self.total > 0 {
+            self.flushes.push_back(self.total);
+        }
+    }
+
+    /// What is written so far goes out though it fills no block; a message's blocks stay whole.
     pub fn flush(&mut self) {
+        if self.total < u64::MAX {
+            return;
+        }
         if self.flushes.back().copied().unwrap_or(self.cut) < self.written {
             self.flushes.push_back(self.written);
         }
@@ -93,12 +117,10 @@ impl Input {
             return None;
         }
         let end = self.flushes.front().copied().unwrap_or(self.written);
-        let short = end - self.cut < self.block;
-        let useful = if short {
-            (end - self.cut).min(self.block - SHORT_LENGTH as u64)
-        } else {
-            self.block
-        };
+        let whole = end - self.cut >= self.block;
+        let short = !whole && self.padding == Padding::Length;
+        let most = self.block - if short { SHORT_LENGTH as u64 } else { 0 };
+        let useful = (end - self.cut).min(most);
         self.cut += useful;
         if self.flushes.front() == Some(&self.cut) {
             self.flushes.pop_front();
@@ -115,13 +137,17 @@ impl Input {
         if self.payload == Payload::Virtual {
             return Vec::new();
         }
-        let block = self.block as usize;
-        let mut bytes = Vec::with_capacity(self.capacity.max(block));
+        let length = match self.padding {
+            Padding::Symbol(size) => (useful as usize).next_multiple_of(usize::from(size)),
+            Padding::Length | Padding::Block => self.block as usize,
+        };
+        let mut bytes = Vec::with_capacity(self.capacity.max(length));
         bytes.extend(self.bytes.drain(..useful as usize));
         if short {
-            bytes.resize(block - SHORT_LENGTH, 0);
+            bytes.resize(length - SHORT_LENGTH, 0);
             bytes.extend(useful.to_be_bytes());
         }
+        bytes.resize(length, 0);
         bytes
     }
 

@@ -6,26 +6,25 @@
 //! (ECHO), which says what is still missing: the block is repaired by that much. If no answer comes,
 //! it is repaired by what it is expected to lack, and by twice as much each further time. Blocks
 //! to be repaired come before new ones: few are open at any loss rate. `Rateless` sends on when
-//! there is neither: a packet of each block not acknowledged, in turn.
+//! there is neither: a packet of each block not acknowledged, in turn. A block that the window
+//! keeps waiting is pre-coded meanwhile (RC-UDP §IV-B).
 //!
 //! Invariants: a block in `Phase::Repair` or `Phase::Pass` is short of its goal; what a packet
 //! costs does not depend on the window.
 
 mod block;
 mod echo;
+mod emit;
 mod input;
 mod path;
 mod plan;
 
-use super::config::{Acknowledge, Codec, Sending};
-use super::data::{
-    Ack, AckKind, DATA_HEADER, DataHeader, Packet, Report, Settled, VIRTUAL_BYTES, with_redundancy,
-};
-use crate::config::Payload;
-use crate::rate::RateController;
+use super::code::Encoder;
+use super::config::{Acknowledge, Sending};
+use super::data::{Ack, AckKind, DATA_HEADER, Packet, Report, Settled};
+use crate::rate::{BlockSent, RateController};
 use crate::time::{Duration, Instant, Rate};
-use block::{Blocks, Phase, Source};
-use dfcp_fec::raptor::Encoder;
+use block::{Blocks, Next, Phase};
 use echo::Echoed;
 use input::Input;
 use path::{Path, Ready};
@@ -48,6 +47,8 @@ pub(super) struct SenderStats {
     pub packets: u64,
     /// Of these, beyond their block's first pass.
     pub extra_packets: u64,
+    /// Packets that would have been enough for the blocks acknowledged.
+    pub needed_packets: u64,
     /// Blocks acknowledged.
     pub blocks_acked: u64,
     /// Acknowledgements taken back because the block did not decode.
@@ -64,8 +65,9 @@ pub(super) struct SenderStats {
 #[derive(Debug)]
 pub(super) struct Sender {
     settled: Settled,
-    packets_needed: u32,
     input: Input,
+    /// The block to come, pre-coded.
+    ahead: Option<Next>,
     blocks: Blocks,
     /// The block in its first pass.
     current: Option<u32>,
@@ -89,13 +91,8 @@ impl Sender {
     pub fn new(now: Instant, settled: &Settled, rate: Box<dyn RateController>) -> Self {
         let packet = (DATA_HEADER + settled.payload_bytes()) as u64;
         Self {
-            packets_needed: settled.packets_needed(),
-            input: Input::new(
-                settled.payload,
-                settled.block_bytes(),
-                settled.coded_bytes(),
-                settled.send_buffer,
-            ),
+            input: Input::new(settled),
+            ahead: None,
             blocks: Blocks::new(),
             current: None,
             first: None,
@@ -130,6 +127,16 @@ impl Sender {
         self.input.room()
     }
 
+    /// Bytes until the end of the message, or of what can be counted.
+    pub fn left(&self) -> u64 {
+        self.input.left()
+    }
+
+    /// Whether the message is not written to its end.
+    pub fn lacks_some(&self) -> bool {
+        self.settled.message.is_some() && self.input.left() > 0
+    }
+
     /// Sends what is written though it fills no block. The last thing before FIN, too.
     pub fn flush(&mut self) {
         self.input.flush();
@@ -139,7 +146,7 @@ impl Sender {
     /// with ACKs off: sent.
     pub fn all_acked(&self) -> bool {
         let next = self.blocks.next();
-        self.input.is_empty()
+        !self.has_more()
             && self.blocks.lowest() == next
             && self.peer.is_none_or(|(decoded, _)| decoded >= next)
     }
@@ -164,6 +171,12 @@ impl Sender {
         }
     }
 
+    #[cfg(test)]
+    pub fn has_coded_ahead(&self) -> bool {
+        let source = self.ahead.as_ref().and_then(|next| next.source.as_deref());
+        matches!(source, Some(block::Source::Encoder(_)))
+    }
+
     // ---- answers
 
     /// An answer of the peer. Nonsense is ignored.
@@ -172,18 +185,18 @@ impl Sender {
         self.probe = false;
         self.answers_by = None;
         if let Some(report) = &ack.report {
-            self.on_progress(report);
+            self.on_progress(now, report);
         }
         if ack.block >= self.blocks.next() {
             return;
         }
         match (ack.kind, self.settled.acknowledge) {
             (AckKind::Block, Acknowledge::EachBlock | Acknowledge::Off) => {
-                self.acknowledge(ack.block)
+                self.acknowledge(now, ack.block);
             }
             (AckKind::Block, Acknowledge::EachWindow) => {
                 for id in self.blocks.lowest()..=ack.block {
-                    self.acknowledge(id);
+                    self.acknowledge(now, id);
                 }
             }
             (AckKind::More | AckKind::Echo, _) => {
@@ -195,7 +208,7 @@ impl Sender {
         self.release();
     }
 
-    fn on_progress(&mut self, report: &Report) {
+    fn on_progress(&mut self, now: Instant, report: &Report) {
         // With ACKs off the sender minds neither.
         if self.settled.acknowledge == Acknowledge::Off {
             return;
@@ -208,17 +221,24 @@ impl Sender {
             self.probes = 0;
         }
         for id in self.blocks.lowest()..decoded {
-            self.acknowledge(id);
+            self.acknowledge(now, id);
         }
     }
 
-    fn acknowledge(&mut self, id: u32) {
-        if self.blocks.get(id).is_none_or(|b| b.phase == Phase::Acked) {
+    fn acknowledge(&mut self, now: Instant, id: u32) {
+        let Some(block) = self.blocks.get(id).filter(|b| b.phase != Phase::Acked) else {
             return;
-        }
+        };
+        let needed = self.settled.packets_needed(block.useful);
+        let sent = BlockSent {
+            next_is_ready: self.ahead.is_some(),
+            ..BlockSent::new(block.sent.into(), needed.into())
+        };
+        self.path.on_block_acked(now, &sent);
         self.set_phase(id, Phase::Acked);
         self.probes = 0;
         self.stats.blocks_acked += 1;
+        self.stats.needed_packets += u64::from(needed);
     }
 
     fn set_phase(&mut self, id: u32, phase: Phase) {
@@ -270,7 +290,8 @@ impl Sender {
             return;
         }
         let missing = self.settled.packets(missing);
-        block.have = self.packets_needed.saturating_sub(missing);
+        let needed = self.settled.packets_needed(block.useful);
+        block.have = needed.saturating_sub(missing);
         block.have_at = at;
         block.silences = 0;
         let more = self.path.per_arrival().plan(f64::from(missing), caution);
@@ -293,10 +314,10 @@ impl Sender {
     fn caution(&self, id: u32) -> f64 {
         match self.settled.redundancy.sending {
             Sending::Adaptive => URGENT,
-            Sending::Expected if !self.input.is_ready() => URGENT,
+            Sending::Expected if !self.is_ready() => URGENT,
             _ => {
                 let age = f64::from(self.blocks.next() - id.min(self.blocks.next()));
-                (CAUTION - PRESSURE * age / f64::from(self.settled.window)).max(URGENT)
+                (CAUTION - PRESSURE * age / f64::from(self.window())).max(URGENT)
             }
         }
     }
@@ -309,21 +330,39 @@ impl Sender {
         self.answers_by = None;
         if self.is_idle(now) {
             self.path.on_idle();
+            self.code_ahead();
             return None;
         }
         match self.path.ready(now) {
             Ready::Now => {}
             Ready::At(at) => {
                 self.departure = Some(at);
+                self.code_ahead();
                 return None;
             }
             Ready::Answers(by) => {
                 self.answers_by = Some(by);
+                self.code_ahead();
                 return None;
             }
         }
         let id = self.pick(now)?;
         Some(self.emit(now, id, out))
+    }
+
+    /// Most blocks at once.
+    fn window(&self) -> u32 {
+        self.settled.window.min(self.settled.at_once)
+    }
+
+    /// Whether a further block is there.
+    fn is_ready(&self) -> bool {
+        self.ahead.is_some() || self.input.is_ready()
+    }
+
+    /// Whether anything written is not in the window yet.
+    fn has_more(&self) -> bool {
+        self.ahead.is_some() || !self.input.is_empty()
     }
 
     /// Whether no packet is to be sent at all.
@@ -345,9 +384,9 @@ impl Sender {
     /// Whether a new block is there and has room in the window.
     fn may_open(&self) -> bool {
         let next = self.blocks.next();
-        self.input.is_ready()
+        self.is_ready()
             && next < u32::MAX - 1
-            && next - self.blocks.lowest() < self.settled.window
+            && next - self.blocks.lowest() < self.window()
             && self.peer.is_none_or(|(_, limit)| next < limit)
     }
 
@@ -372,7 +411,7 @@ impl Sender {
             && !self.may_open()
             && (self.overdue_at().is_none())
             && self.blocks.base() < self.blocks.next()
-            && (!self.all_acked() || self.input.is_ready());
+            && (!self.all_acked() || self.is_ready());
         let pause = self.path.patience() * (1 << self.probes.min(10));
         stuck.then(|| self.path.last_activity() + pause.min(MAX_PROBE.max(self.path.patience())))
     }
@@ -411,11 +450,11 @@ impl Sender {
 
     fn on_overdue(&mut self, id: u32) {
         let per_arrival = *self.path.per_arrival();
-        let needed = f64::from(self.packets_needed);
         let caution = self.caution(id);
         let Some(block) = self.blocks.get_mut(id) else {
             return;
         };
+        let needed = f64::from(self.settled.packets_needed(block.useful));
         let unheard = f64::from(block.sent - block.have_at);
         let arrived = f64::from(block.have) + unheard / per_arrival.get();
         let implausible = per_arrival.loss().powf(unheard) * IMPLAUSIBLE < 1.0;
@@ -423,112 +462,6 @@ impl Sender {
         block.silences = block.silences.saturating_add(u8::from(implausible));
         block.goal = block.sent + per_arrival.plan(missing.min(needed), caution);
         self.set_phase(id, Phase::Repair);
-    }
-
-    fn open(&mut self, now: Instant) -> Option<u32> {
-        let cut = self.input.next()?;
-        let needed = f64::from(self.packets_needed);
-        let per_arrival = self.path.per_arrival();
-        let goal = match self.settled.redundancy.sending {
-            Sending::Fixed { extra } => self
-                .settled
-                .packets(with_redundancy(self.settled.code.k, extra)),
-            _ => per_arrival.plan(needed, self.caution(self.blocks.next())),
-        };
-        self.current = Some(self.blocks.open(now, cut, goal.max(1)));
-        self.current
-    }
-
-    fn emit(&mut self, now: Instant, id: u32, out: &mut Vec<u8>) -> Packet {
-        let wants_echo = self.path.wants_echo();
-        let fixed = matches!(self.settled.redundancy.sending, Sending::Fixed { .. });
-        let block = self.blocks.get_mut(id).expect("picked from those kept");
-        let probe = block.sent >= block.goal;
-        // What is sent is fixed: a probe repeats it.
-        let index = if probe && fixed {
-            block.sent - 1
-        } else {
-            block.sent
-        };
-        let state = self.settled.initial.of_packet(id, index);
-        let header = DataHeader {
-            block: id,
-            state,
-            echo: probe || wants_echo || index + 1 == block.goal,
-            short: block.short,
-        };
-        block.last = now;
-        block.sent = index + 1;
-        self.stats.packets += 1;
-        self.stats.extra_packets += u64::from(block.phase != Phase::Pass);
-        let finished = !probe && block.sent >= block.goal;
-        let symbols = self.settled.symbols_in(index);
-        let bytes = usize::from(symbols) * usize::from(self.settled.code.symbol_size);
-        let (size, elided) = match self.settled.payload {
-            Payload::Virtual => {
-                out.extend_from_slice(&symbols.to_be_bytes());
-                out.extend_from_slice(&block.useful.to_be_bytes());
-                (VIRTUAL_BYTES, bytes.saturating_sub(VIRTUAL_BYTES))
-            }
-            Payload::Real => {
-                self.write_symbols(&header, bytes, out);
-                (bytes, 0)
-            }
-        };
-        if finished {
-            self.finish_pass(id);
-        }
-        let total = (DATA_HEADER + size + elided) as u64;
-        self.path.on_sent(now, &header, index, total);
-        Packet {
-            header,
-            size,
-            elided,
-        }
-    }
-
-    /// A block has been sent as many packets as were planned.
-    fn finish_pass(&mut self, id: u32) {
-        if self.settled.acknowledge == Acknowledge::Off {
-            self.set_phase(id, Phase::Acked);
-            self.release();
-        } else {
-            self.set_phase(id, Phase::Waiting);
-        }
-    }
-
-    /// Appends `bytes` of symbols; the block is pre-coded with its first packet.
-    fn write_symbols(&mut self, header: &DataHeader, bytes: usize, out: &mut Vec<u8>) {
-        let start = out.len();
-        out.resize(start + bytes, 0);
-        let off = self.settled.encoding == Codec::Off;
-        let Some(block) = self.blocks.get_mut(header.block) else {
-            return;
-        };
-        let raptor = self.settled.raptor.as_ref();
-        if let Some(Source::Bytes(source)) = block.source.as_deref_mut()
-            && (!off || self.first.is_none())
-        {
-            let source = std::mem::take(source);
-            // The input cuts blocks of exactly k · T bytes, so the code takes them.
-            let encoder = raptor.and_then(|code| code.encoder(source).ok());
-            if off {
-                self.first = encoder;
-            } else {
-                block.source = encoder.map(|e| Box::new(Source::Encoder(e)));
-            }
-        }
-        if off {
-            block.source = None;
-        }
-        let encoder = match (off, block.source.as_deref()) {
-            (true, _) => self.first.as_ref(),
-            (false, Some(Source::Encoder(encoder))) => Some(encoder),
-            _ => None,
-        };
-        if let Some(encoder) = encoder {
-            encoder.write_symbols(header.state, &mut out[start..]);
-        }
     }
 
     // ---- time

@@ -5,7 +5,7 @@ use super::super::data::{DataHeader, Report};
 use super::echo::{Echoed, Echoes};
 use super::plan::PerArrival;
 use crate::packet::{Pacer, RttEstimator};
-use crate::rate::{AckPoint, Feedback, RateController};
+use crate::rate::{AckPoint, BlockSent, Feedback, RateController};
 use crate::time::{Duration, Instant, Rate};
 use dfcp_fec::raptor::State;
 
@@ -139,6 +139,11 @@ impl Path {
     pub fn order_rate(&mut self, now: Instant, rate: Rate) {
         self.rate.on_order(now, rate);
         self.follow_rate(now);
+    }
+
+    /// A block was acknowledged.
+    pub fn on_block_acked(&mut self, now: Instant, block: &BlockSent) {
+        self.rate.on_block_acked(now, block);
     }
 
     /// Whether a packet may go now.

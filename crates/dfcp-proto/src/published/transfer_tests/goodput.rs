@@ -17,7 +17,8 @@ fn efficiency(
     simulation.run(BEGIN + Duration::from_millis(warm_up + measured));
     let bytes = (simulation.receiver.stats().bytes - before) as f64;
     let packets = arriving.as_bps() as f64 / 8.0 / PACKET as f64 * measured as f64 / 1000.0;
-    let ideal = packets / f64::from(settled.packets_needed()) * f64::from(settled.block_bytes());
+    let block = settled.block_bytes();
+    let ideal = packets / f64::from(settled.packets_needed(block)) * f64::from(block);
     bytes / ideal
 }
 
@@ -130,7 +131,7 @@ fn a_short_object_in_a_block_of_its_own_size_is_faster() {
     let published = settled(10_000, Sending::Rateless);
     let flexible = BlockSize::Flexible { bytes: 150_000 };
     let own = Settled {
-        code: flexible.apply(&published.code),
+        code: Code::Raptor(flexible.apply(&RaptorParameters::published(published.initial))),
         symbols_per_packet: 1456 / 3,
         ..published.clone()
     };

@@ -1,5 +1,6 @@
 //! Sender and receiver over a simulated path: what a user would measure.
 
+use super::code::{Code, Coder};
 use super::config::{
     Acknowledge, BlockSize, Codec, Completion, LastPacket, Moment, Redundancy, Sending,
 };
@@ -9,13 +10,14 @@ use super::send::Sender;
 use crate::config::Payload;
 use crate::rate::{MaxRate, RateController};
 use crate::time::{Duration, Instant, Rate};
-use dfcp_fec::raptor::{RaptorCode, RaptorParameters, State};
+use dfcp_fec::raptor::{RaptorParameters, State};
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
 mod goodput;
 mod hostile;
 mod modes;
+mod rc_udp;
 
 /// Bytes of a full packet on the wire.
 const PACKET: u64 = 1456 + 24 + 20;
@@ -26,10 +28,12 @@ const BEGIN: Instant = Instant::from_nanos(1_000_000_000);
 fn settled(window: u32, sending: Sending) -> Settled {
     let state = State::from_seed(1);
     Settled {
-        code: RaptorParameters::published(state),
-        raptor: None,
+        code: Code::Raptor(RaptorParameters::published(state)),
+        coder: None,
         initial: state,
         window,
+        at_once: u32::MAX,
+        message: None,
         redundancy: Redundancy {
             epsilon: 0.1,
             sending,
@@ -50,14 +54,14 @@ fn settled(window: u32, sending: Sending) -> Settled {
 /// Small blocks of real bytes: k = 2000 symbols of 16 bytes.
 fn real(window: u32, sending: Sending) -> Settled {
     let virtual_payload = settled(window, sending);
-    let code = RaptorParameters {
+    let code = Code::Raptor(RaptorParameters {
         k: 2000,
         n: 2100,
         symbol_size: 16,
-        ..virtual_payload.code.clone()
-    };
+        ..RaptorParameters::published(virtual_payload.initial)
+    });
     Settled {
-        raptor: Some(RaptorCode::new(code.clone()).expect("within limits")),
+        coder: Some(Coder::new(&code).expect("within limits")),
         code,
         payload: Payload::Real,
         symbols_per_packet: 91,

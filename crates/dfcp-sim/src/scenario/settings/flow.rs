@@ -11,8 +11,16 @@ use crate::scenario::tree::{Fault, Node, Table, Value};
 use crate::scenario::units::{self, Quantity};
 
 /// Sections of transports; a flow may have overrides of them.
-pub(in crate::scenario) const TRANSPORTS: [&str; 6] =
-    ["tcp", "dfcp", "ctcp", "chameleon", "published", "udp"];
+pub(in crate::scenario) const TRANSPORTS: [&str; 8] = [
+    "tcp",
+    "dfcp",
+    "ctcp",
+    "chameleon",
+    "coded",
+    "published",
+    "rc_udp",
+    "udp",
+];
 
 /// `[[flow]]`; its overrides of [`TRANSPORTS`] are read elsewhere.
 #[derive(Clone, Debug)]
@@ -46,7 +54,9 @@ pub(in crate::scenario) enum ProtocolName {
     Ctcp,
     Chameleon,
     Tfrc,
+    Coded,
     Dfcp,
+    RcUdp,
     UdpCbr,
     UdpOnOff,
 }
@@ -63,7 +73,9 @@ impl ProtocolName {
             Self::Auto => "dfcp",
             Self::Ctcp => "ctcp",
             Self::Chameleon | Self::Tfrc => "chameleon",
+            Self::Coded => "coded",
             Self::Dfcp => "published",
+            Self::RcUdp => "rc_udp",
             Self::UdpCbr | Self::UdpOnOff => "udp",
         }
     }
@@ -96,7 +108,9 @@ impl Section for FlowSettings {
             ("ctcp", ProtocolName::Ctcp),
             ("chameleon", ProtocolName::Chameleon),
             ("tfrc", ProtocolName::Tfrc),
+            ("coded", ProtocolName::Coded),
             ("dfcp", ProtocolName::Dfcp),
+            ("rc-udp", ProtocolName::RcUdp),
             ("tcp-newreno", ProtocolName::TcpNewReno),
             ("tcp-cubic", ProtocolName::TcpCubic),
             ("tcp-highspeed", ProtocolName::TcpHighSpeed),

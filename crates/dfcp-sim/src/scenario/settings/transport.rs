@@ -1,14 +1,15 @@
 //! `tcp`, `dfcp` and `udp`: what the protocols of flows can be told.
 
-use dfcp_proto::{Duration, Rate, SchemeId};
+use dfcp_proto::{Duration, Rate, Reliability, SchemeId};
 
 use crate::engine::{DfcpPayload, Lengths, TcpConfig};
 use crate::scenario::control::ControlSpec;
 use crate::scenario::fields::{
     BitRate, Bytes, Codec, Count, Fields, Flag, Nested, Number, OneOf, Optional, OrWord, Section,
-    Time,
+    Time, fault,
 };
 use crate::scenario::model::*;
+use crate::scenario::parts::{FEEDBACK, SCHEDULERS};
 use crate::scenario::tree::{Fault, Node, Value};
 use crate::tcp::{
     Congestion, CubicConfig, CubicVariant, DelayedAck, Sizes, TcpReceiverConfig, TcpSenderConfig,
@@ -184,6 +185,9 @@ impl Default for DfcpSpec {
             code: None,
             block_symbols: None,
             control: ControlSpec::default(),
+            scheduler: None,
+            feedback: None,
+            reliability: Reliability::Reliable,
             payload: DfcpPayload::Virtual,
             mtu: 1500,
             receive_budget: 32 << 20,
@@ -201,6 +205,7 @@ impl Section for DfcpSpec {
             ("dense", Some(SchemeId::Dense)),
             ("raptorq", Some(SchemeId::RaptorQ)),
             ("raptor", Some(SchemeId::Raptor)),
+            ("rlnc", Some(SchemeId::Rlnc)),
         ];
         let payloads = [
             ("virtual", DfcpPayload::Virtual),
@@ -210,6 +215,9 @@ impl Section for DfcpSpec {
         let symbols = OrWord("profile", Count(1, 56_403));
         f.item("block_symbols", &mut self.block_symbols, symbols);
         self.control.fields(f);
+        f.item("scheduler", &mut self.scheduler, OneOf(&SCHEDULERS));
+        f.item("feedback", &mut self.feedback, OneOf(&FEEDBACK));
+        f.item("reliability", &mut self.reliability, ReliabilityLaw);
         f.item("payload", &mut self.payload, OneOf(&payloads));
         f.item("mtu", &mut self.mtu, Bytes(1280, 9000));
         f.item(
@@ -227,6 +235,56 @@ impl Section for DfcpSpec {
             &mut self.coding_rate,
             OrWord("unlimited", BitRate),
         );
+    }
+}
+
+/// `"reliable"`, `"unreliable"`, `{ deadline = time }` or `{ retransmissions = count }`.
+struct ReliabilityLaw;
+
+#[derive(Clone, Default)]
+struct ReliabilityLimits {
+    deadline: Option<Duration>,
+    retransmissions: Option<u32>,
+}
+
+impl Section for ReliabilityLimits {
+    fn fields(&mut self, f: &mut Fields<'_>) {
+        f.item("deadline", &mut self.deadline, Optional(Time));
+        let count = Optional(Count(0, 1 << 30));
+        f.item("retransmissions", &mut self.retransmissions, count);
+    }
+}
+
+impl Codec<Reliability> for ReliabilityLaw {
+    fn read(&self, node: &Node) -> Result<Reliability, Fault> {
+        let Value::Table(_) = &node.value else {
+            return OneOf(&[
+                ("reliable", Reliability::Reliable),
+                ("unreliable", Reliability::Unreliable),
+            ])
+            .read(node);
+        };
+        let limits = ReliabilityLimits::default().read(node, "reliability")?;
+        match (limits.deadline, limits.retransmissions) {
+            (Some(age), None) => Ok(Reliability::Deadline(age)),
+            (None, Some(count)) => Ok(Reliability::Retransmissions(count)),
+            _ => fault(
+                node,
+                "write one of `deadline` and `retransmissions`: for example \
+                 `{ deadline = \"200 ms\" }`",
+            ),
+        }
+    }
+
+    fn write(&self, value: &Reliability) -> Option<Value> {
+        let mut limits = ReliabilityLimits::default();
+        match *value {
+            Reliability::Reliable => return Some(Value::String("reliable".to_owned())),
+            Reliability::Unreliable => return Some(Value::String("unreliable".to_owned())),
+            Reliability::Deadline(age) => limits.deadline = Some(age),
+            Reliability::Retransmissions(count) => limits.retransmissions = Some(count),
+        }
+        Some(Value::Table(limits.write()))
     }
 }
 

@@ -333,3 +333,57 @@ fn a_change_of_discipline_or_weights_is_refused_where_it_stands() {
     let changed = change("limit = \"7 packets\"").expect("a limit can change");
     assert_eq!(changed.changes[0].config.queue.limit, Limit::Packets(7));
 }
+
+#[test]
+fn network_coding_that_cannot_be_is_refused_where_it_stands() {
+    let scenario = |flow: &str| {
+        let text = format!(
+            "schema = 1
+            link.default.rate = \"1 Mbit/s\"
+            link.default.delay = \"5 ms\"
+            link.first.between = [\"a\", \"b\"]
+            link.second.between = [\"b\", \"c\"]
+            link.detour = {{ between = [\"a\", \"d\"], mtu = \"200 B\" }}
+            link.fast = {{ between = [\"d\", \"c\"], rate = \"unlimited\" }}
+            flow = [{{ protocol = \"coded\", from = \"a\", to = \"c\", {flow} }}]"
+        );
+        Scenario::from_toml(&text, "test.toml")
+    };
+    let read = scenario("coded = { paths = [\"d\", \"b\"] }").expect("two paths");
+    assert_eq!(route(&read, &read.flows[0].forward), ["detour", "fast"]);
+    let (there, back) = &read.flows[0].others[0];
+    assert_eq!(route(&read, there), ["first", "second"]);
+    assert_eq!(route(&read, back), ["second.reverse", "first.reverse"]);
+    let ProtocolSpec::Coded(spec) = &read.flows[0].protocol else {
+        panic!("coded");
+    };
+    assert_eq!(spec.mtu, Some(200), "the least of both paths");
+    for (flow, word) in [
+        ("via = \"d\", coded.paths = \"b\"", "`via`"),
+        ("coded.paths = \"e\"", "no node `e`"),
+        (
+            "coded = { paths = [\"b\", \"d\"], relay = \"recode\" }",
+            "`relay`",
+        ),
+        (
+            "coded = { paths = [\"b\", \"d\"], control = \"line rate\" }",
+            "`control`",
+        ),
+        (
+            "via = \"d\", coded = { relay = \"recode\", control = \"line rate\" }",
+            "`fast`",
+        ),
+        (
+            "via = \"d\", coded = { relay = \"recode\", blksize = 152 }",
+            "`blksize`",
+        ),
+        ("via = \"d\", coded.mtu = \"201 B\"", "`mtu`"),
+        ("coded.control = \"ordered\"", "line rate"),
+        ("size = \"10 packets\"", "`size`"),
+    ] {
+        let error = scenario(flow).expect_err(flow);
+        assert_eq!(error.line, Some(8), "{error}");
+        assert!(error.message.contains(word), "{flow}: {error}");
+    }
+    scenario("via = \"d\", coded = { relay = \"recode\", blksize = 151 }").expect("a byte is left");
+}

@@ -99,6 +99,7 @@ impl Flow {
     }
 
     pub fn write(&mut self, pair: &mut Pair) {
+        let now = pair.now;
         let connection = pair.connection(self.from);
         while self.written < self.size {
             let end = (self.written + self.chunk as u64).min(self.size);
@@ -106,7 +107,7 @@ impl Flow {
                 .map(|o| pattern(o ^ self.salt))
                 .collect();
             match connection
-                .write(self.channel, &data)
+                .write(now, self.channel, &data)
                 .expect("channel is open")
             {
                 0 => break,
@@ -165,6 +166,7 @@ impl Flow {
                     self.received += n as u64;
                     left -= n;
                 }
+                Ok(Read::Gap(n)) => panic!("{n} bytes given up on {:?}", self.channel),
                 Ok(Read::End) => self.ended = true,
                 Ok(Read::Blocked) => break,
                 Err(_) if self.received == 0 => break, // not opened at this side yet

@@ -1,0 +1,55 @@
+//! Which bytes of a channel are settled at the receiver: complete, or skipped by the sender.
+
+use std::collections::BTreeMap;
+
+/// Settled ranges; they never overlap.
+#[derive(Clone, Debug, Default)]
+pub struct Done {
+    below: u64,
+    /// Settled above: start → end.
+    above: BTreeMap<u64, u64>,
+}
+
+impl Done {
+    /// Everything below this offset is settled.
+    pub fn below(&self) -> u64 {
+        self.below
+    }
+
+    /// Settles `start..end`, of which nothing was.
+    pub fn insert(&mut self, start: u64, end: u64) {
+        self.above.insert(start, end);
+        while let Some(end) = self.above.remove(&self.below) {
+            self.below = end;
+        }
+    }
+
+    /// The end of the settled range that holds `offset`.
+    pub fn end_at(&self, offset: u64) -> Option<u64> {
+        if offset < self.below {
+            return Some(self.below);
+        }
+        let (_, &end) = self.above.range(..=offset).next_back()?;
+        (offset < end).then_some(end)
+    }
+
+    /// Whether a settled range begins within `start..end`.
+    pub fn begins_within(&self, start: u64, end: u64) -> bool {
+        self.above.range(start..end).next().is_some()
+    }
+
+    /// End of the highest settled range.
+    pub fn reached(&self) -> u64 {
+        self.above.last_key_value().map_or(self.below, |(_, &e)| e)
+    }
+
+    /// Settled ranges above [`Done::below`], in order: start and end.
+    pub fn ranges(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.above.iter().map(|(&start, &end)| (start, end))
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.above.len()
+    }
+}
