@@ -296,8 +296,6 @@ impl DfcpHost {
         let Some(connection) = self.endpoint.connection(handle) else {
             return;
         };
-        // A stream is forgotten once its end was read.
-        let size = connection.final_size(channel);
         loop {
             let most = self.reader.available(self.now).min(CHUNK);
             if most == 0 {
@@ -322,7 +320,7 @@ impl DfcpHost {
             }
         }
         let settled = self.progress.delivered + self.progress.missing;
-        let complete = size == Some(settled);
+        let complete = connection.final_size(channel) == Some(settled);
         if complete && self.progress.finished.is_none() {
             self.progress.finished = Some(self.now);
         }
