@@ -3,7 +3,8 @@
 use super::Input;
 use dfcp_proto::packet::RttEstimator;
 use dfcp_proto::rate::{
-    AckPoint, Feedback, Marked, Ordered, ProbeGap, ProbeRate, RateController, Tokens,
+    AckPoint, Feedback, Marked, Ordered, OscillationReduction, PathReport, ProbeGap, ProbeRate,
+    RateController, Specification, Tfrc, Tokens,
 };
 use dfcp_proto::{Duration, Instant, Rate};
 
@@ -11,12 +12,14 @@ use dfcp_proto::{Duration, Instant, Rate};
 /// and a probe's packet is never put off for long.
 pub fn feedback(data: &[u8]) {
     let mut input = Input(data);
-    let mut control: Box<dyn RateController> = match input.byte() % 6 {
+    let mut control: Box<dyn RateController> = match input.byte() % 8 {
         0 => Box::new(ProbeGap::new(0.05)),
         1 => Box::new(ProbeGap::with_capacity(1.0, Rate::from_bps(input.wide()))),
         2 => Box::new(ProbeRate::new(f64::from_bits(input.wide()))),
         3 => Box::new(Marked::new()),
         4 => Box::new(Tokens::default()),
+        5 => Box::new(Tfrc::new(Specification::Rfc5348, OscillationReduction::On)),
+        6 => Box::new(Tfrc::new(Specification::Rfc3448, OscillationReduction::Off)),
         _ => Box::new(Ordered::new(Rate::from_bps(1_000_000))),
     };
     let mut now = Instant::from_nanos(input.wide() >> 8);
@@ -57,6 +60,10 @@ pub fn feedback(data: &[u8]) {
                 feedback.ce_packets = input.wide();
                 feedback.bytes_in_flight = input.wide();
                 feedback.idle_total = input.wide();
+                feedback.path = (op & 32 == 0).then(|| PathReport {
+                    receive_rate: f64::from_bits(input.wide()),
+                    loss_event_rate: f64::from_bits(input.wide()),
+                });
                 control.on_feedback(&feedback);
             }
             _ => {

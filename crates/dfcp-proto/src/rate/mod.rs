@@ -72,7 +72,7 @@ impl AckPoint {
     }
 }
 
-/// What a receiver says of the path (RFC 5348 §3.2.2). Its claims are not checked.
+/// What a receiver says of the path (RFC 5348 §3.2.2): its claims, unchecked.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PathReport {
     /// X_recv: UDP payload bytes per second that arrived over the last round trip.
