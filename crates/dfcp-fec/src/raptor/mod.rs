@@ -32,6 +32,7 @@ mod tests;
 mod vectors;
 mod workspace;
 
+use std::fmt;
 use std::sync::Arc;
 
 use crate::error::FecError;
@@ -109,10 +110,18 @@ impl RaptorParameters {
 }
 
 /// A code with its tables: made once for a connection, shared by its blocks.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct RaptorCode(Arc<Tables>);
 
-#[derive(Debug)]
+/// Without the tables, which are megabytes of text.
+impl fmt::Debug for RaptorCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("RaptorCode")
+            .field(&self.0.parameters)
+            .finish()
+    }
+}
+
 struct Tables {
     parameters: RaptorParameters,
     degrees: DegreeTable,

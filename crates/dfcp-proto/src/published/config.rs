@@ -149,7 +149,7 @@ pub struct Config {
     pub mtu: u16,
     /// Bytes written and not acknowledged.
     pub send_buffer: u64,
-    /// Bytes of incomplete or unread blocks.
+    /// Memory for incomplete or unread blocks, bytes: three for each byte of a block.
     pub receive_budget: u64,
     /// Silence after which the peer is given up.
     pub idle_timeout: Duration,
@@ -186,7 +186,7 @@ impl Default for Config {
             carrier: Carrier::Udp,
             mtu: 1500,
             send_buffer: 64 << 20,
-            receive_budget: 64 << 20,
+            receive_budget: 192 << 20,
             idle_timeout: Duration::from_secs(60),
         }
     }

@@ -79,6 +79,9 @@ pub(super) struct Offer {
     pub message: Option<Message>,
 }
 
+/// What a receiver spends on each byte of a block: its symbols, the intermediate ones, the graph.
+const DECODER_BYTES: u64 = 3;
+
 impl Offer {
     /// What `config` asks for, with `initial` as the state of SYN.
     ///
@@ -134,7 +137,7 @@ impl Offer {
         }
         // Sizes need no memory to speak of.
         if self.payload == Payload::Real {
-            let room = config.receive_budget / block;
+            let room = config.receive_budget / (block * DECODER_BYTES);
             if room == 0 {
                 return Err(Refusal::Memory);
             }

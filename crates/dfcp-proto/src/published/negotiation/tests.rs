@@ -62,8 +62,11 @@ fn every_mode_is_carried() {
 fn the_window_is_lowered_to_the_receive_budget_and_only_lowering_is_an_answer() {
     let mut config = config();
     let offer = Offer::new(&config, initial()).expect("within limits");
-    assert_eq!(u64::from(offer.window), config.receive_budget / 63_536);
-    config.receive_budget = 10 * 63_536;
+    assert_eq!(
+        u64::from(offer.window),
+        config.receive_budget / (3 * 63_536)
+    );
+    config.receive_budget = 30 * 63_536;
     let settled = offer.clone().fit(&config).expect("ten blocks have room");
     assert_eq!(settled.window, 10);
     assert!(offer.allows(&settled) && !settled.allows(&offer));
@@ -72,7 +75,7 @@ fn the_window_is_lowered_to_the_receive_budget_and_only_lowering_is_an_answer() 
         ..settled
     };
     assert!(!offer.allows(&other));
-    config.receive_budget = 63_535;
+    config.receive_budget = 3 * 63_536 - 1;
     assert_eq!(offer.fit(&config), Err(Refusal::Memory));
 }
 
