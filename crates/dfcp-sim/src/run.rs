@@ -230,7 +230,7 @@ fn dfcp(spec: &DfcpSpec) -> DfcpConfig {
 
 fn pace(law: ControlLaw) -> Pace {
     match law {
-        ControlLaw::LineRate => Pace::FirstLink,
+        law if law.is_at_line_rate() => Pace::FirstLink,
         ControlLaw::Ordered => Pace::Orders,
         _ => Pace::Own,
     }

@@ -2,9 +2,10 @@
 //! section) and the controller that this makes.
 
 use dfcp_proto::Rate;
+use dfcp_proto::published::rc_udp;
 use dfcp_proto::rate::{
-    FixedRate, Marked, MaxRate, Ordered, OscillationReduction, PathModel, ProbeGap, ProbeRate,
-    RateController, Specification, Tfrc, Tokens,
+    BlockWait, FixedRate, Marked, MaxRate, Ordered, OscillationReduction, PathModel, ProbeGap,
+    ProbeRate, RateController, Specification, Tfrc, Tokens,
 };
 
 use super::fields::{BitRate, Codec, Fields, Number, OrWord, Section};
@@ -32,6 +33,8 @@ pub enum ControlLaw {
     Fixed(Rate),
     /// As fast as the first link takes it.
     LineRate,
+    /// The same, with pauses between blocks (RC-UDP).
+    BlockWait,
     /// A network controller's orders.
     Ordered,
     /// The available bandwidth, by packet pairs.
@@ -48,9 +51,17 @@ pub enum ControlLaw {
     Tfrc,
 }
 
-const WORDS: [(&str, ControlLaw); 9] = [
+impl ControlLaw {
+    /// Whether only the first link holds it back.
+    pub fn is_at_line_rate(self) -> bool {
+        matches!(self, Self::LineRate | Self::BlockWait)
+    }
+}
+
+const WORDS: [(&str, ControlLaw); 10] = [
     ("profile", ControlLaw::Profile),
     ("line rate", ControlLaw::LineRate),
+    ("block-wait", ControlLaw::BlockWait),
     ("ordered", ControlLaw::Ordered),
     ("probe-gap", ControlLaw::ProbeGap),
     ("probe-rate", ControlLaw::ProbeRate),
@@ -78,6 +89,9 @@ impl ControlSpec {
             (ControlLaw::Profile, _) => return None,
             (ControlLaw::Fixed(rate), _) => Box::new(FixedRate::new(rate)),
             (ControlLaw::LineRate, _) => Box::new(MaxRate),
+            (ControlLaw::BlockWait, _) => {
+                Box::new(BlockWait::new(Box::new(MaxRate), rc_udp::DELTA_T))
+            }
             (ControlLaw::Ordered, _) => Box::new(Ordered::new(self.initial_rate)),
             (ControlLaw::ProbeGap, None) => Box::new(ProbeGap::new(self.overestimate)),
             (ControlLaw::ProbeGap, Some(capacity)) => {

@@ -215,8 +215,7 @@ impl Entry<'_> {
         };
         match first {
             Some(link)
-                if control.law == ControlLaw::LineRate
-                    && link.config.rate == LinkRate::Unlimited =>
+                if control.law.is_at_line_rate() && link.config.rate == LinkRate::Unlimited =>
             {
                 let message = format!(
                     "`control`: \"line rate\" needs a rate at the first link, `{}`, which is \
