@@ -122,6 +122,7 @@ impl SendBlock {
 struct RemovedBlock {
     len: u64,
     has_arrived: bool,
+    sent: BlockSent,
 }
 
 /// See the module's text.
@@ -505,7 +506,11 @@ impl SendChannel {
         if self.unsent.contains(&offset) {
             return 0; // nothing of it was sent: the peer cannot have it
         }
-        self.remove(offset).map_or(0, |block| block.len)
+        let Some(block) = self.remove(offset) else {
+            return 0;
+        };
+        self.acked.push(block.sent);
+        block.len
     }
 
     /// Forgets a block; its buffer is kept for the next ones.
@@ -514,8 +519,7 @@ impl SendChannel {
         self.spent.remove(&offset);
         let block = self.blocks.remove(&offset)?;
         let k = block.encoder.spec().k();
-        self.acked
-            .push(BlockSent::new(block.next_esi.into(), k.into()));
+        let sent = BlockSent::new(block.next_esi.into(), k.into());
         if self.pool.len() < MAX_POOLED {
             let mut buffer = block.encoder.into_buffer();
             buffer.clear();
@@ -524,6 +528,7 @@ impl SendChannel {
         Some(RemovedBlock {
             len: block.len,
             has_arrived: block.needed == 0,
+            sent,
         })
     }
 

@@ -153,12 +153,12 @@ impl Connection {
         }
     }
 
-    /// A block counts no more on a symbol, `again` if it did not before.
-    fn write_off(&mut self, symbol: SymbolRef, again: bool) {
+    /// A block counts no more on a symbol; `already` if it did not before.
+    fn write_off(&mut self, symbol: SymbolRef, already: bool) {
         let id = ChannelId(symbol.channel);
         let loss = self.out.loss.estimate();
         if let Some(send) = self.channels.get_mut(&id).and_then(|c| c.send.as_mut()) {
-            send.on_settled(symbol.offset, false, again, &*self.out.scheduler, loss);
+            send.on_settled(symbol.offset, false, already, &*self.out.scheduler, loss);
         }
         self.activate(id);
     }
@@ -220,13 +220,13 @@ impl Connection {
 
     /// Blocks are complete at the peer: room to write more, and perhaps room to send.
     fn on_freed(&mut self, now: Instant, id: ChannelId, freed: u64) {
-        let send = self.channels.get_mut(&id).and_then(|c| c.send.as_mut());
-        for block in send.map(SendChannel::take_acked).unwrap_or_default() {
-            self.out.rate.on_block_acked(now, &block);
-        }
         self.out.buffered = self.out.buffered.saturating_sub(freed);
         self.activate(id);
         if freed > 0 {
+            let send = self.channels.get_mut(&id).and_then(|c| c.send.as_mut());
+            for block in send.map(SendChannel::take_acked).unwrap_or_default() {
+                self.out.rate.on_block_acked(now, &block);
+            }
             self.notify_writable();
             self.check_acknowledged(id);
         }

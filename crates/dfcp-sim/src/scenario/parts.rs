@@ -5,7 +5,7 @@ use dfcp_proto::Profile;
 use dfcp_proto::feedback::FeedbackKind;
 use dfcp_proto::scheduler::{Deficit, FlowControl, Rounding, SelectiveRepeat, Window};
 
-/// A block scheduler of the protocol core, with the parameters of the profile it comes from.
+/// A block scheduler of the protocol core, with parameters of its own, which are said here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SchedulerLaw {
     /// Expected arrivals against need, with margins (`auto`).
