@@ -16,6 +16,10 @@ pub mod path;
 mod lab;
 #[cfg(target_os = "linux")]
 pub mod net;
+#[cfg(target_os = "linux")]
+pub mod run;
+#[cfg(target_os = "linux")]
+pub mod worker;
 
 #[cfg(target_os = "linux")]
 pub use lab::{FlowHosts, FlowPorts, Lab, LabError, LabOptions, LabStats, Names};
