@@ -175,8 +175,8 @@ int send(const char *host, const char *port, const char *path) {
     char all = 0;
     receive_exactly(socket, &all, 1);
     const uint64_t done = now_ns();
-    UDT::close(socket);
     if (!all) fail("the receiver gave up");
+    UDT::close(socket);
     printf("{\"bytes\":%llu,\"start_ns\":%llu,\"done_ns\":%llu}\n", (unsigned long long)size,
            (unsigned long long)start, (unsigned long long)done);
     fflush(stdout);
