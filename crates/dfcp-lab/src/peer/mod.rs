@@ -93,6 +93,19 @@ impl Peer {
         matches!(self, Self::Hysteria | Self::Quinn(QuinnControl::Brutal))
     }
 
+    /// The programs it takes besides `dfcp`.
+    pub fn programs(&self) -> &'static [&'static str] {
+        match self {
+            Self::Dfcp | Self::Tcp(_) => &[],
+            Self::Iperf(_) => &["iperf3"],
+            Self::Quinn(_) => &["dfcp-peer-quinn"],
+            Self::Hysteria => &["hysteria", "dfcp-peer-quinn"],
+            Self::Kcptun => &["kcptun-client", "kcptun-server"],
+            Self::Srt => &["srt-file-transmit"],
+            Self::Udt => &["dfcp-peer-udt"],
+        }
+    }
+
     /// Whether what it carries is encrypted.
     pub fn is_encrypted(&self) -> bool {
         !matches!(self, Self::Tcp(_) | Self::Iperf(_) | Self::Udt)
