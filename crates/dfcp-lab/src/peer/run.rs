@@ -22,7 +22,7 @@ const END: Duration = Duration::from_secs(3);
 const LOOK: Duration = Duration::from_millis(2);
 
 /// The two ends of a transfer.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Ends<'a> {
     /// Where files are.
     pub source: &'a Host,
@@ -82,7 +82,6 @@ pub struct Transfer {
 }
 
 /// A peer that is ready to move files.
-#[derive(Debug)]
 pub struct Session<'a> {
     peer: &'a Peer,
     ends: Ends<'a>,
