@@ -4,6 +4,8 @@ mod command;
 mod demo;
 mod failure;
 mod keys;
+#[cfg(target_os = "linux")]
+mod lab;
 mod known_hosts;
 mod meter;
 mod net;
@@ -37,6 +39,9 @@ enum Command {
     Demo(demo::run::Args),
     /// Compares transports in simulated time
     Sim(sim::Args),
+    /// Runs transports over a real path on this machine
+    #[cfg(target_os = "linux")]
+    Lab(lab::Args),
     /// Runs the kernel's TCP over the demo's path.
     #[command(hide = true)]
     DemoTcp(demo::tcp::TcpArgs),
@@ -50,6 +55,8 @@ fn main() -> ExitCode {
         Command::Demo(args) => demo::run::run(args),
         Command::Sim(args) => sim::run(args),
         // Before the process has any other thread.
+        #[cfg(target_os = "linux")]
+        Command::Lab(args) => lab::run(args),
         Command::DemoTcp(args) => {
             demo::tcp::worker(&args);
             ExitCode::SUCCESS
