@@ -5,6 +5,7 @@
 //!   clock: every topology, queue discipline and impairment of the simulator, with its very code;
 //!   portable. One kind of port is a UDP socket ([`path::relay`]).
 //! - `net` (Linux): network namespaces, cables between them, processes in them.
+//! - `peer` (Linux): programs that move files, run between two hosts; `compare`: one beside the other.
 //! - [`Lab`] (Linux): the hosts of a scenario joined by its path; or two hosts on one cable.
 //!
 //! Everything lives in network namespaces of the process that called [`isolate`], so nothing of it
@@ -13,11 +14,20 @@
 pub mod path;
 
 #[cfg(target_os = "linux")]
+pub mod compare;
+#[cfg(target_os = "linux")]
 mod lab;
+#[cfg(target_os = "linux")]
+pub mod leftover;
 #[cfg(target_os = "linux")]
 pub mod net;
 #[cfg(target_os = "linux")]
+pub mod parity;
+pub mod peer;
+#[cfg(target_os = "linux")]
 pub mod run;
+#[cfg(target_os = "linux")]
+pub mod verify;
 #[cfg(target_os = "linux")]
 pub mod worker;
 
