@@ -5,6 +5,8 @@ mod demo;
 mod failure;
 mod keys;
 mod known_hosts;
+#[cfg(target_os = "linux")]
+mod lab;
 mod meter;
 mod net;
 mod progress;
@@ -37,9 +39,19 @@ enum Command {
     Demo(demo::run::Args),
     /// Compares transports in simulated time
     Sim(sim::Args),
+    /// Runs transports over a real path on this machine
+    #[cfg(target_os = "linux")]
+    Lab(lab::Args),
     /// Runs the kernel's TCP over the demo's path.
     #[command(hide = true)]
     DemoTcp(demo::tcp::TcpArgs),
+    /// Makes or takes the traffic of a lab's host.
+    #[cfg(target_os = "linux")]
+    #[command(hide = true, name = dfcp_lab::worker::SUBCOMMAND)]
+    LabWorker {
+        /// What to do, as JSON
+        job: String,
+    },
 }
 
 fn main() -> ExitCode {
@@ -50,6 +62,10 @@ fn main() -> ExitCode {
         Command::Demo(args) => demo::run::run(args),
         Command::Sim(args) => sim::run(args),
         // Before the process has any other thread.
+        #[cfg(target_os = "linux")]
+        Command::Lab(args) => lab::run(args),
+        #[cfg(target_os = "linux")]
+        Command::LabWorker { job } => dfcp_lab::worker::main(&job),
         Command::DemoTcp(args) => {
             demo::tcp::worker(&args);
             ExitCode::SUCCESS

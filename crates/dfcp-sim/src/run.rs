@@ -58,7 +58,12 @@ pub fn run_observed(
             break;
         }
     }
-    Ok(measure::report(scenario, &simulation))
+    Ok(measure(scenario, &simulation))
+}
+
+/// What a simulation of `scenario` has measured so far.
+pub fn measure(scenario: &Scenario, simulation: &Simulation) -> RunReport {
+    measure::report(scenario, simulation)
 }
 
 /// Builds the network of a scenario, at time zero.
@@ -66,6 +71,21 @@ pub fn run_observed(
 /// # Errors
 /// As [`run`].
 pub fn build(scenario: &Scenario) -> Result<Simulation, NetworkError> {
+    build_with(scenario, traffic)
+}
+
+/// As [`build`], with all hosts outside the simulation: real programs on a real clock.
+///
+/// # Errors
+/// As [`run`].
+pub fn build_external(scenario: &Scenario) -> Result<Simulation, NetworkError> {
+    build_with(scenario, |_| Traffic::External)
+}
+
+fn build_with(
+    scenario: &Scenario,
+    traffic: impl Fn(&FlowSpec) -> Traffic,
+) -> Result<Simulation, NetworkError> {
     let mut network = Network::new(scenario.run.seed.0);
     let classes = Classes::of(scenario);
     let mut links = Vec::new();
@@ -153,7 +173,8 @@ fn route(links: &[LinkIndex]) -> Vec<LinkId> {
     links.iter().map(|i| LinkId(i.0 as u32)).collect()
 }
 
-fn traffic(flow: &FlowSpec) -> Traffic {
+/// What a flow of a scenario sends, as hosts take it.
+pub fn traffic(flow: &FlowSpec) -> Traffic {
     match &flow.protocol {
         ProtocolSpec::Tcp(tcp) => Traffic::Tcp(tcp.clone()),
         ProtocolSpec::Udp(udp) => Traffic::Udp(udp.clone()),

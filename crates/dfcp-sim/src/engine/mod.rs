@@ -21,6 +21,7 @@ use std::ops::Sub;
 mod agent;
 mod controller;
 mod dfcp;
+mod external;
 mod network;
 mod packet;
 mod published;
@@ -35,13 +36,14 @@ mod udp;
 pub use agent::{Agent, Arrival, BlockProgress, Buffers, Outgoing, Pace, Progress};
 pub use controller::{Claim, ControllerConfig, max_min};
 pub use dfcp::{Delivery, DfcpConfig, DfcpPayload};
+pub use external::ExternalPacket;
 pub(crate) use network::Chain;
 pub use network::{FlowConfig, FlowInfo, LinkId, Network, NetworkError, Traffic};
 pub use packet::{Body, NetPacket};
 pub use published::PublishedConfig;
 pub use reader::ReadingRates;
 pub use tcp::TcpConfig;
-pub use udp::{Lengths, UdpConfig, UdpPattern};
+pub use udp::{Lengths, UdpConfig, UdpPattern, UdpSource};
 
 use controller::Controller;
 use packet::Cargo;
@@ -115,6 +117,8 @@ struct Seat {
     pace: Pace,
     /// Packets that it has at its first link, where that paces it.
     first_link: u32,
+    /// Whether its host is outside the simulation.
+    outside: bool,
 }
 
 /// A way that packets of an agent take.
@@ -240,6 +244,8 @@ pub struct Simulation {
     controller: Option<Controller>,
     events: u64,
     observer: Option<Observer>,
+    /// Packets for hosts outside.
+    departed: external::Departed,
     /// Whether the hosts were asked what they send at time zero: an observer is to see it.
     started: bool,
 }
@@ -385,6 +391,9 @@ impl Simulation {
             counters.bytes_arrived += u64::from(packet.size);
         }
         self.show(seat, packet, End::Received);
+        if self.seats[seat].outside {
+            return self.leave(packet);
+        }
         let arrival = Arrival {
             size: packet.size,
             ecn: packet.ecn,
@@ -467,6 +476,10 @@ impl Simulation {
     }
 
     fn inject(&mut self, seat: usize, outgoing: Outgoing) {
+        self.inject_tagged(seat, outgoing, 0);
+    }
+
+    fn inject_tagged(&mut self, seat: usize, outgoing: Outgoing, tag: u8) {
         let Outgoing {
             size,
             ecn,
@@ -499,6 +512,7 @@ impl Simulation {
         let mut packet = NetPacket::new(size, ecn, flow, direction);
         packet.hop = start;
         packet.priority = priority;
+        packet.tag = tag;
         packet.slot = self.cargo.put(body);
         self.show(seat, &packet, End::Sent);
         self.forward(packet);

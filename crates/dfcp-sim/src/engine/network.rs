@@ -3,6 +3,7 @@
 use super::agent::{Agent, Buffers, Pace};
 use super::controller::{Client, Controller, ControllerConfig};
 use super::dfcp::{self, DfcpConfig};
+use super::external::{Departed, External};
 use super::packet::Cargo;
 use super::published::{self, PublishedConfig};
 use super::schedule::{MAX_COMPONENTS, Schedule};
@@ -56,13 +57,15 @@ pub enum Traffic {
     Published(Box<PublishedConfig>),
     /// Network coding over several paths or relays.
     Coded(Box<CodedConfig>),
+    /// Whatever programs outside the simulation send.
+    External,
 }
 
 impl Traffic {
     /// What holds the sender back.
     fn pace(&self) -> Pace {
         match self {
-            Self::Tcp(_) | Self::Udp(_) => Pace::Own,
+            Self::Tcp(_) | Self::Udp(_) | Self::External => Pace::Own,
             Self::Dfcp(config) => config.pace,
             Self::Published(config) => config.pace,
             Self::Coded(config) => config.pace(),
@@ -83,7 +86,7 @@ impl Traffic {
     fn packet(&self, mtu: u32) -> (u32, u32) {
         match self {
             Self::Udp(udp) => (udp.packet, IP_UDP_HEADER),
-            Self::Tcp(_) | Self::Dfcp(_) => (mtu, IP_UDP_HEADER),
+            Self::Tcp(_) | Self::Dfcp(_) | Self::External => (mtu, IP_UDP_HEADER),
             Self::Published(config) => {
                 (published::packet_size(&config.client), published::IP_HEADER)
             }
@@ -269,6 +272,7 @@ impl Network {
             controller,
             events: 0,
             observer: None,
+            departed: Departed::new(),
             started: false,
         };
         simulation.plan();
@@ -416,6 +420,7 @@ impl Chain {
                 Self::pair(source, sink)
             }
             Traffic::Coded(config) => coded::chain(config, flow, seed)?,
+            Traffic::External => Self::pair(External, External),
         })
     }
 }
@@ -464,7 +469,9 @@ impl Builder {
             ahead.push(self.route(&there, nodes[hop + 1], Direction::Forward));
             behind.push(self.route(&back, nodes[hop], Direction::Backward));
         }
+        let outside = matches!(flow.traffic, Traffic::External);
         let seat = |agent: Box<dyn Agent>, routes| Seat {
+            outside,
             pace: agent.pace(),
             agent,
             flow: id,

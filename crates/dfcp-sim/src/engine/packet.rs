@@ -27,12 +27,15 @@ pub struct NetPacket {
     pub ecn: Ecn,
     /// Whether it may overtake data.
     pub priority: Priority,
+    /// What a host outside wants to be told again.
+    pub(crate) tag: u8,
 }
 
 impl NetPacket {
     pub(crate) fn new(size: u32, ecn: Ecn, flow: FlowId, direction: Direction) -> Self {
         Self {
             priority: Priority::Data,
+            tag: 0,
             size,
             flow,
             hop: 0,

@@ -19,7 +19,7 @@ mod tests;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use self::axis::{Quantities, Scale};
+pub use self::axis::{Quantities, Scale};
 use self::figure::{Layout, Width};
 use self::font::Font;
 pub use self::quantity::{Quantity, Unit};

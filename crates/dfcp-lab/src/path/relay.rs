@@ -1,20 +1,25 @@
-//! The demo's path as a UDP relay on loopback: what a client sends to [`Relay::client_addr`]
-//! reaches the server over the forward link, and the server's answers reach the client over the
-//! backward link.
+//! A path as a UDP relay on loopback: what a client sends to [`Relay::client_addr`] reaches the
+//! server over the forward route of the network's only flow, and the server's answers reach the
+//! client over the route back.
 //!
 //! Datagrams keep their size and their ECN codepoint, and go out one by one: a batch would undo
-//! the spacing that the link gave them.
+//! the spacing that the links gave them.
 
 use std::io::{self, IoSliceMut};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 
-use anyhow::Context;
-use dfcp_sim::{Datagram, Ecn};
+use dfcp_proto::Duration;
+use dfcp_sim::engine::{Direction, ExternalPacket, Simulation};
+use dfcp_sim::{Ecn, FlowId};
 use quinn_udp::{BATCH_SIZE, EcnCodepoint, RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 
-use super::emulator::{Emulator, PathStats, Port};
-use super::path::{PathConfig, UDP_FRAMING};
+use super::clock::Clock;
+use super::emulator::{Emulator, EmulatorConfig, PathStats};
+use super::port::{Arrived, Port, PortStats};
+
+/// Bytes of an IPv4 and a UDP header: what the relay adds to count IP packets.
+pub const UDP_HEADERS: u32 = 28;
 
 /// A running relay; it ends when dropped.
 pub struct Relay {
@@ -23,16 +28,24 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// Starts a relay to `server`. It serves one client: whoever sent to it last.
+    /// Starts a relay to `server` over the network's first flow, whose hosts are outside. It serves
+    /// one client: whoever sent to it last.
     ///
     /// # Errors
-    /// When the configuration is out of range, or there can be no sockets or thread.
-    pub fn start(config: &PathConfig, server: SocketAddr) -> anyhow::Result<Self> {
-        let near = UdpPort::bind(server.is_ipv6(), Peer::Last(None)).context("relay, client")?;
-        let far = UdpPort::bind(server.is_ipv6(), Peer::Only(server)).context("relay, server")?;
+    /// When there can be no sockets or thread.
+    pub fn start(network: Simulation, server: SocketAddr) -> io::Result<Self> {
+        let near = UdpPort::bind(server.is_ipv6(), Peer::Last(None))?;
+        let far = UdpPort::bind(server.is_ipv6(), Peer::Only(server))?;
         let client_addr = near.socket.local_addr()?;
+        let config = EmulatorConfig {
+            network,
+            clock: Clock::start(),
+            ports: vec![Box::new(near), Box::new(far)],
+            ends: vec![[0, 1]],
+            spin: Duration::ZERO,
+        };
         Ok(Self {
-            emulator: Emulator::start(config, UDP_FRAMING, near, far)?,
+            emulator: Emulator::start(config)?,
             client_addr,
         })
     }
@@ -42,13 +55,13 @@ impl Relay {
         self.client_addr
     }
 
-    /// Ends the relay; datagrams still on the path are gone. Bytes are those of IPv4 packets: 28
-    /// more than each datagram carries.
+    /// Ends the relay and shows the network as it stood; datagrams still on it are gone. Bytes are
+    /// those of IPv4 packets: 28 more than each datagram carries.
     ///
     /// # Errors
     /// When a socket had failed, which cut the path.
-    pub fn stop(self) -> io::Result<PathStats> {
-        self.emulator.stop()
+    pub fn stop<T>(self, look: impl FnOnce(&Simulation) -> T) -> io::Result<(PathStats, T)> {
+        self.emulator.stop(look)
     }
 }
 
@@ -66,6 +79,7 @@ struct UdpPort {
     state: UdpSocketState,
     peer: Peer,
     buffers: Vec<[u8; RECEIVE_BUFFER]>,
+    stats: PortStats,
 }
 
 /// Whom a port talks to.
@@ -87,6 +101,7 @@ impl UdpPort {
             socket,
             peer,
             buffers: vec![[0; RECEIVE_BUFFER]; BATCH_SIZE],
+            stats: PortStats::default(),
         })
     }
 }
@@ -128,7 +143,7 @@ impl AsFd for UdpPort {
 }
 
 impl Port for UdpPort {
-    fn receive(&mut self, arrived: &mut dyn FnMut(Datagram)) -> io::Result<()> {
+    fn receive(&mut self, clock: &Clock, arrived: &mut dyn FnMut(Arrived<'_>)) -> io::Result<()> {
         for _ in 0..RECEIVE_BATCHES {
             let mut metas = [RecvMeta::default(); BATCH_SIZE];
             let mut buffers = self.buffers.iter_mut().map(|b| IoSliceMut::new(b));
@@ -140,17 +155,30 @@ impl Port for UdpPort {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) => return Err(error),
             };
+            let at = clock.now();
             for (meta, buffer) in metas.iter().zip(&self.buffers).take(received) {
-                match &mut self.peer {
-                    Peer::Only(peer) if *peer != meta.addr => continue,
-                    Peer::Only(_) => {}
-                    Peer::Last(peer) => *peer = Some(meta.addr),
-                }
+                let direction = match &mut self.peer {
+                    Peer::Only(peer) if *peer != meta.addr => {
+                        self.stats.strange += 1;
+                        continue;
+                    }
+                    Peer::Only(_) => Direction::Backward,
+                    Peer::Last(peer) => {
+                        *peer = Some(meta.addr);
+                        Direction::Forward
+                    }
+                };
                 // The stride is zero when the datagram is empty, and so not worth carrying.
                 for datagram in buffer[..meta.len].chunks(meta.stride.max(1)) {
-                    arrived(Datagram {
+                    self.stats.received += 1;
+                    arrived(Arrived {
+                        at,
+                        flow: FlowId(0),
+                        direction,
+                        size: datagram.len() as u32 + UDP_HEADERS,
                         ecn: meta.ecn.map_or(Ecn::NotEct, |ecn| (ecn as u8).into()),
-                        ..Datagram::new(datagram.to_vec())
+                        tag: 0,
+                        bytes: datagram,
                     });
                 }
             }
@@ -161,21 +189,29 @@ impl Port for UdpPort {
         Ok(())
     }
 
-    fn send(&mut self, packet: &Datagram) {
+    fn send(&mut self, packets: &mut [ExternalPacket]) {
         let (Peer::Only(destination) | Peer::Last(Some(destination))) = self.peer else {
             return;
         };
-        let transmit = Transmit {
-            destination,
-            ecn: EcnCodepoint::from_bits(packet.ecn as u8),
-            contents: &packet.data,
-            segment_size: None,
-            src_ip: None,
-        };
-        // As on a real interface: what does not fit the buffer is gone.
-        let _ = self
-            .state
-            .try_send(UdpSockRef::from(&self.socket), &transmit);
+        for packet in packets {
+            let transmit = Transmit {
+                destination,
+                ecn: EcnCodepoint::from_bits(packet.ecn as u8),
+                contents: &packet.bytes,
+                segment_size: None,
+                src_ip: None,
+            };
+            let socket = UdpSockRef::from(&self.socket);
+            // As on a real interface: what does not fit the buffer is gone.
+            match self.state.try_send(socket, &transmit) {
+                Ok(()) => self.stats.sent += 1,
+                Err(_) => self.stats.refused += 1,
+            }
+        }
+    }
+
+    fn stats(&self) -> PortStats {
+        self.stats
     }
 }
 
@@ -184,6 +220,8 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use dfcp_proto::Rate;
+    use dfcp_sim::engine::{FlowConfig, LinkId, Network, Traffic};
+    use dfcp_sim::{Limit, LinkConfig, LinkStats};
 
     use super::*;
 
@@ -196,18 +234,41 @@ mod tests {
         socket
     }
 
-    fn path(mbit: u64, loss: f64) -> PathConfig {
-        let rate = Rate::from_bps(mbit * 1_000_000);
-        PathConfig {
-            queue_packets: 10_000,
-            ..PathConfig::new(rate, Duration::from_millis(10), loss, 1)
-        }
+    fn path(mbit: u64, loss: f64) -> Simulation {
+        let config = LinkConfig {
+            rate: Rate::from_bps(mbit * 1_000_000).into(),
+            delay: Duration::from_millis(5),
+            queue: Limit::Packets(10_000).into(),
+            framing: 0,
+            loss: loss.into(),
+            ..LinkConfig::default()
+        };
+        let mut network = Network::new(1);
+        let forward = vec![network.add_link("forward", config.clone())];
+        let backward = vec![network.add_link("backward", config)];
+        network.add_flow(FlowConfig {
+            name: "flow".into(),
+            class: 0,
+            forward,
+            backward,
+            start: dfcp_proto::Instant::ZERO,
+            stop: None,
+            size: None,
+            traffic: Traffic::External,
+        });
+        network.build().unwrap()
+    }
+
+    /// What the two links counted.
+    fn links(relay: Relay) -> [LinkStats; 2] {
+        let look = |network: &Simulation| [0, 1].map(|id| network.link(LinkId(id)).stats().clone());
+        relay.stop(look).unwrap().1
     }
 
     #[test]
     fn datagrams_cross_both_ways_unchanged() {
         let (client, server) = (socket(), socket());
-        let relay = Relay::start(&path(100, 0.0), server.local_addr().unwrap()).unwrap();
+        let relay = Relay::start(path(100, 0.0), server.local_addr().unwrap()).unwrap();
         let mut buffer = [0; 2000];
         for size in [1, 1200, 1472] {
             let start = Instant::now();
@@ -221,15 +282,15 @@ mod tests {
             assert_eq!(from, relay.client_addr());
             assert!(start.elapsed() >= Duration::from_millis(10));
         }
-        let stats = relay.stop().unwrap();
-        assert_eq!(stats.forward.bytes_in, 1 + 1200 + 1472 + 3 * 28);
-        assert_eq!(stats.backward.delivered, 3);
+        let [forward, backward] = links(relay);
+        assert_eq!(forward.bytes_in, 1 + 1200 + 1472 + 3 * 28);
+        assert_eq!(backward.delivered, 3);
     }
 
     #[test]
     fn ecn_codepoints_cross() {
         let (client, server) = (socket(), socket());
-        let relay = Relay::start(&path(100, 0.0), server.local_addr().unwrap()).unwrap();
+        let relay = Relay::start(path(100, 0.0), server.local_addr().unwrap()).unwrap();
         let state = offload_state(&client).unwrap();
         let transmit = Transmit {
             destination: relay.client_addr(),
@@ -260,7 +321,7 @@ mod tests {
     #[test]
     fn the_stated_share_is_lost_both_ways() {
         let (client, server) = (socket(), socket());
-        let relay = Relay::start(&path(1000, 0.2), server.local_addr().unwrap()).unwrap();
+        let relay = Relay::start(path(1000, 0.2), server.local_addr().unwrap()).unwrap();
         let n = 2000;
         for _ in 0..n {
             client.send_to(&[0; 100], relay.client_addr()).unwrap();
@@ -276,60 +337,13 @@ mod tests {
             server.send_to(&buffer[..len], from).unwrap();
         }
         let answered = std::iter::from_fn(|| client.recv_from(&mut buffer).ok()).count();
-        let stats = relay.stop().unwrap();
-        assert_eq!(
-            (stats.forward.delivered, stats.forward.packets_in),
-            (reached, n)
-        );
-        assert_eq!(stats.forward.drops.loss + reached, n);
-        assert_eq!(stats.backward.delivered, answered as u64);
+        let [forward, backward] = links(relay);
+        assert_eq!((forward.delivered, forward.packets_in), (reached, n));
+        assert_eq!(forward.drops.loss + reached, n);
+        assert_eq!(backward.delivered, answered as u64);
         // Five standard deviations of the binomial distribution around 20 %.
-        assert!((310..490).contains(&stats.forward.drops.loss), "{stats:?}");
-        let back = stats.backward.drops.loss as f64 - 0.2 * reached as f64;
+        assert!((310..490).contains(&forward.drops.loss), "{forward:?}");
+        let back = backward.drops.loss as f64 - 0.2 * reached as f64;
         assert!(back.abs() < 5.0 * (reached as f64 * 0.16).sqrt());
-    }
-
-    /// Prints how exact this machine's relay is: `cargo test --release -p dfcp-cli precision --
-    /// --ignored --nocapture --test-threads 1`.
-    #[test]
-    #[ignore = "a measurement, for a quiet machine"]
-    #[expect(clippy::disallowed_methods)] // packets are sent at a rate
-    fn precision() {
-        for mbit in [100, 500, 1000, 2000] {
-            let (client, server) = (socket(), socket());
-            let relay = Relay::start(&path(mbit, 0.0), server.local_addr().unwrap()).unwrap();
-            let time = Duration::from_secs(3);
-            let (start, size) = (Instant::now(), 1472);
-            let packets = mbit * 1_000_000 * time.as_secs() / 12_000;
-            let received = std::thread::scope(|scope| {
-                let receiver = scope.spawn(|| {
-                    let mut buffer = [0; 2000];
-                    server
-                        .set_read_timeout(Some(Duration::from_millis(300)))
-                        .unwrap();
-                    std::iter::from_fn(|| server.recv_from(&mut buffer).ok()).count()
-                });
-                for packet in 0..packets {
-                    let due = time.mul_f64(packet as f64 / packets as f64);
-                    if let Some(early) = due.checked_sub(start.elapsed()) {
-                        std::thread::sleep(early + Duration::from_millis(1));
-                    }
-                    client.send_to(&vec![0; size], relay.client_addr()).unwrap();
-                }
-                receiver.join().unwrap()
-            });
-            let stats = relay.stop().unwrap();
-            let late = |share| stats.lateness.quantile(share);
-            println!(
-                "{mbit} Mbit/s: {packets} sent, {} taken in, {received} received; \
-                 late p50 {:?} p90 {:?} p99 {:?} p99.9 {:?} max {:?}",
-                stats.forward.packets_in,
-                late(0.5),
-                late(0.9),
-                late(0.99),
-                late(0.999),
-                stats.lateness.max()
-            );
-        }
     }
 }

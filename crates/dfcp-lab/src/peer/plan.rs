@@ -1,0 +1,315 @@
+//! Which processes a transfer takes, on which host, and how one knows that each is ready.
+
+use std::ffi::OsString;
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::program::{Missing, Programs};
+use super::{Peer, QuinnControl, tunnel};
+
+/// The hosts of a transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// Where the file is.
+    Source,
+    /// Where it goes.
+    Sink,
+}
+
+/// How one knows that a process can be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ready {
+    /// It prints a line.
+    Line,
+    /// It has bound this UDP port.
+    Udp(u16),
+    /// It listens on this TCP port.
+    Tcp(u16),
+    /// It need not be waited for.
+    AtOnce,
+}
+
+/// A process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// What it is called in reasons.
+    pub role: &'static str,
+    /// Where it runs.
+    pub side: Side,
+    /// The program.
+    pub program: PathBuf,
+    /// Its arguments.
+    pub arguments: Vec<OsString>,
+    /// When the next may start.
+    pub ready: Ready,
+}
+
+/// What the sender's last line says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Report {
+    /// `start_ns` and `done_ns`: the lab's contract.
+    Contract,
+    /// `seconds`: the report of `dfcp send`.
+    Dfcp,
+    /// iperf3's JSON, of both sides.
+    Iperf,
+    /// Nothing: the file is watched, and half a round trip is added for the news of its end.
+    Nothing,
+}
+
+/// The two processes that move one file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pair {
+    /// Started first.
+    pub receiver: Step,
+    /// Started when the receiver is ready.
+    pub sender: Step,
+    /// What the sender tells.
+    pub report: Report,
+}
+
+/// What a tunnel or a transfer is told.
+#[derive(Clone, Debug)]
+pub struct Told {
+    /// The address of the sink.
+    pub sink: Ipv4Addr,
+    /// The port there, that of the flow.
+    pub port: u16,
+    /// The first of ten more ports of this flow, for what is within the hosts.
+    pub inner: u16,
+    /// The path's rate in bits of IP packets a second.
+    pub rate_bps: u64,
+    /// Its round-trip time without queueing.
+    pub round_trip: Duration,
+    /// A directory for keys and configurations, of this transfer alone.
+    pub folder: PathBuf,
+}
+
+/// A file and where it goes.
+#[derive(Clone, Copy, Debug)]
+pub struct Files<'a> {
+    /// What is sent.
+    pub source: &'a Path,
+    /// The directory that it is received in.
+    pub received: &'a Path,
+    /// Bytes.
+    pub size: u64,
+}
+
+impl Files<'_> {
+    /// Where a program that asks for a file's name is told to put it.
+    pub fn target(&self) -> PathBuf {
+        self.received.join("file")
+    }
+}
+
+/// Arguments, of whatever they are made.
+macro_rules! arguments {
+    ($($argument:expr),* $(,)?) => {
+        vec![$(::std::ffi::OsString::from($argument)),*]
+    };
+}
+pub(super) use arguments;
+
+impl Peer {
+    /// The processes that carry its traffic for as long as it lasts, in the order of their start;
+    /// none for those that are no tunnels.
+    ///
+    /// # Errors
+    /// When a program is missing.
+    pub fn tunnel(&self, told: &Told, programs: &Programs) -> Result<Vec<Step>, Missing> {
+        match self {
+            Self::Kcptun => tunnel::kcptun(told, programs),
+            Self::Hysteria => tunnel::hysteria(told, programs),
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    /// The processes of one file.
+    ///
+    /// # Errors
+    /// When a program is missing.
+    pub fn pair(&self, told: &Told, files: &Files, programs: &Programs) -> Result<Pair, Missing> {
+        match self {
+            Self::Dfcp => Ok(dfcp(told, files, programs)),
+            Self::Tcp(control) => {
+                let mut pair = tcp((told.sink, told.port), told.port, files, programs);
+                pair.sender
+                    .arguments
+                    .push(format!("--control={control}").into());
+                Ok(pair)
+            }
+            Self::Hysteria | Self::Kcptun => {
+                let entrance = (Ipv4Addr::LOCALHOST, tunnel::entrance(told));
+                Ok(tcp(entrance, tunnel::exit(told), files, programs))
+            }
+            Self::Iperf(control) => iperf(control, told, files, programs),
+            Self::Quinn(control) => quinn(*control, told, files, programs),
+            Self::Srt => srt(told, files, programs),
+            Self::Udt => udt(told, files, programs),
+        }
+    }
+}
+
+fn dfcp(told: &Told, files: &Files, programs: &Programs) -> Pair {
+    let common = |command: &str| {
+        let key = told.folder.join(command);
+        let mut all = arguments![command, "--json", "--with-parent", "--progress=never"];
+        all.extend(arguments!["--quiet", "--key", key]);
+        all
+    };
+    let mut receive = common("recv");
+    let listen = format!("--listen=0.0.0.0:{}", told.port);
+    receive.extend(arguments!["--once", listen, "-o", files.received]);
+    let mut send = common("send");
+    let known = told.folder.join("known_hosts");
+    let to = format!("{}:{}", told.sink, told.port);
+    send.extend(arguments!["--known-hosts", known, files.source, to]);
+    Pair {
+        receiver: Step {
+            role: "receiver",
+            side: Side::Sink,
+            program: programs.dfcp().to_owned(),
+            arguments: receive,
+            ready: Ready::Udp(told.port),
+        },
+        sender: sender(programs.dfcp().to_owned(), send),
+        report: Report::Dfcp,
+    }
+}
+
+/// The lab's own programs for the kernel's TCP.
+fn tcp(to: (Ipv4Addr, u16), port: u16, files: &Files, programs: &Programs) -> Pair {
+    let listen = format!("--listen=0.0.0.0:{port}");
+    let to = format!("--to={}:{}", to.0, to.1);
+    let worker = |rest: Vec<OsString>| [arguments!["lab-worker"], rest].concat();
+    Pair {
+        receiver: Step {
+            role: "receiver",
+            side: Side::Sink,
+            program: programs.dfcp().to_owned(),
+            arguments: worker(arguments!["tcp-recv", listen, "--file", files.target()]),
+            ready: Ready::Line,
+        },
+        sender: sender(
+            programs.dfcp().to_owned(),
+            worker(arguments!["tcp-send", to, "--file", files.source]),
+        ),
+        report: Report::Contract,
+    }
+}
+
+fn iperf(control: &str, told: &Told, files: &Files, programs: &Programs) -> Result<Pair, Missing> {
+    let program = programs.find("iperf3")?;
+    let port = told.port.to_string();
+    let (sink, size) = (told.sink.to_string(), files.size.to_string());
+    Ok(Pair {
+        receiver: Step {
+            role: "receiver",
+            side: Side::Sink,
+            program: program.clone(),
+            arguments: arguments!["-s", "-1", "-J", "-i", "0.1", "-p", &port],
+            ready: Ready::Tcp(told.port),
+        },
+        sender: sender(
+            program,
+            arguments![
+                "-c", sink, "-p", port, "-C", control, "-n", size, "-J", "-i", "0"
+            ],
+        ),
+        report: Report::Iperf,
+    })
+}
+
+fn quinn(
+    control: QuinnControl,
+    told: &Told,
+    files: &Files,
+    programs: &Programs,
+) -> Result<Pair, Missing> {
+    let program = programs.find("dfcp-peer-quinn")?;
+    let certificate = told.folder.join("certificate");
+    let listen = format!("--listen=0.0.0.0:{}", told.port);
+    let to = format!("--to={}:{}", told.sink, told.port);
+    let control = format!("--control={}", control.name());
+    let rate = format!("--rate={}", payload_rate(told.rate_bps));
+    let mut receive = arguments!["recv", listen, "--certificate", &certificate];
+    receive.extend(arguments!["--file", files.target()]);
+    let mut send = arguments!["send", to, "--certificate", certificate];
+    send.extend(arguments!["--file", files.source, control, rate]);
+    Ok(Pair {
+        receiver: Step {
+            role: "receiver",
+            side: Side::Sink,
+            program: program.clone(),
+            arguments: receive,
+            ready: Ready::Line,
+        },
+        sender: sender(program, send),
+        report: Report::Contract,
+    })
+}
+
+/// Encrypted, with buffers and windows for 1 Gbit/s at 200 ms and more.
+fn srt(told: &Told, files: &Files, programs: &Programs) -> Result<Pair, Missing> {
+    const OPTIONS: &str =
+        "passphrase=comparison&pbkeylen=16&fc=65536&sndbuf=90000000&rcvbuf=90000000";
+    let program = programs.find("srt-file-transmit")?;
+    let listen = format!("srt://:{}?mode=listener&{OPTIONS}", told.port);
+    let to = format!("srt://{}:{}?mode=caller&{OPTIONS}", told.sink, told.port);
+    let url = |path: &Path| {
+        let mut url = OsString::from("file://");
+        url.push(path);
+        url
+    };
+    // The file's name comes from the sender; what is named here is a directory, with its slash.
+    let into = url(&files.received.join(""));
+    Ok(Pair {
+        receiver: Step {
+            role: "receiver",
+            side: Side::Sink,
+            program: program.clone(),
+            arguments: arguments!["-q", listen, into],
+            ready: Ready::Udp(told.port),
+        },
+        sender: sender(program, arguments!["-q", url(files.source), to]),
+        report: Report::Nothing,
+    })
+}
+
+fn udt(told: &Told, files: &Files, programs: &Programs) -> Result<Pair, Missing> {
+    const LIMIT_SECONDS: &str = "3600"; // the runner's is the one that counts
+    let program = programs.find("dfcp-peer-udt")?;
+    let port = told.port.to_string();
+    let receive = arguments!["recv", &port, files.target(), LIMIT_SECONDS];
+    Ok(Pair {
+        receiver: Step {
+            role: "receiver",
+            side: Side::Sink,
+            program: program.clone(),
+            arguments: receive,
+            ready: Ready::Line,
+        },
+        sender: sender(
+            program,
+            arguments!["send", told.sink.to_string(), port, files.source],
+        ),
+        report: Report::Contract,
+    })
+}
+
+fn sender(program: PathBuf, arguments: Vec<OsString>) -> Step {
+    Step {
+        role: "sender",
+        side: Side::Source,
+        program,
+        arguments,
+        ready: Ready::AtOnce,
+    }
+}
+
+/// What a rate of IP packets leaves for UDP payload, in packets of 1500 bytes.
+fn payload_rate(rate_bps: u64) -> u64 {
+    (rate_bps as f64 * 1472.0 / 1500.0) as u64
+}

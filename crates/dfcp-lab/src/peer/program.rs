@@ -1,0 +1,143 @@
+//! Where the programs of the peers are, and which version each is.
+
+use std::env;
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// A program that this machine lacks.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not installed: {program} ({hint})")]
+pub struct Missing {
+    program: &'static str,
+    hint: &'static str,
+}
+
+/// Programs that take part.
+#[derive(Clone, Debug)]
+pub struct Programs {
+    dfcp: PathBuf,
+    directories: Vec<PathBuf>,
+}
+
+/// How each is got, and how it is asked for its version.
+const KNOWN: [(&str, &str, &[&str]); 7] = [
+    ("dfcp-peer-quinn", INSTALL, &["--version"]),
+    ("dfcp-peer-udt", INSTALL, &[]),
+    ("iperf3", INSTALL, &["--version"]),
+    ("kcptun-client", INSTALL, &["--version"]),
+    ("kcptun-server", INSTALL, &["--version"]),
+    ("srt-file-transmit", INSTALL, &["-version"]),
+    (
+        "hysteria",
+        "hysteria2's binary, from its authors: no package registry has it",
+        &["version"],
+    ),
+];
+const INSTALL: &str = "scripts/install-peers installs it";
+
+impl Programs {
+    /// Programs beside `dfcp`, then those on the `PATH`.
+    pub fn beside(dfcp: PathBuf) -> Self {
+        let beside = dfcp.parent().map(Path::to_path_buf);
+        let path = env::var_os("PATH").unwrap_or_default();
+        Self {
+            directories: beside.into_iter().chain(env::split_paths(&path)).collect(),
+            dfcp,
+        }
+    }
+
+    /// Programs in these directories only.
+    pub fn within(dfcp: PathBuf, directories: Vec<PathBuf>) -> Self {
+        Self { dfcp, directories }
+    }
+
+    /// The `dfcp` program.
+    pub fn dfcp(&self) -> &Path {
+        &self.dfcp
+    }
+
+    /// Where a program is.
+    ///
+    /// # Errors
+    /// With how to get it, if it is nowhere.
+    pub fn find(&self, name: &'static str) -> Result<PathBuf, Missing> {
+        let candidates = self
+            .directories
+            .iter()
+            .map(|directory| directory.join(name));
+        candidates
+            .into_iter()
+            .find(|path| is_program(path))
+            .ok_or_else(|| Missing {
+                program: name,
+                hint: KNOWN
+                    .iter()
+                    .find(|known| known.0 == name)
+                    .map_or(INSTALL, |known| known.1),
+            })
+    }
+
+    /// A line for each known program that is here: its name and what it says its version is.
+    pub fn versions(&self) -> Vec<(String, String)> {
+        let mut versions = vec![("dfcp".to_owned(), first_line(&self.dfcp, &["--version"]))];
+        for (name, _, arguments) in KNOWN {
+            if let Ok(path) = self.find(name) {
+                versions.push((name.to_owned(), version(&path, arguments)));
+            }
+        }
+        versions
+    }
+}
+
+fn is_program(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+}
+
+/// What a package says where there is one; a program built from source may know less.
+fn version(path: &Path, arguments: &[&str]) -> String {
+    let owner = first_line("dpkg-query", &["-S", &path.to_string_lossy()]);
+    if let Some((package, _)) = owner.split_once(": ") {
+        let format = "-f=${Package} ${Version}";
+        let version = first_line("dpkg-query", &["-W", format, package]);
+        if !version.is_empty() {
+            return version;
+        }
+    }
+    match arguments {
+        [] => "built here".to_owned(),
+        _ => first_line(path, arguments),
+    }
+}
+
+/// The first line that a program prints; nothing if it cannot be run.
+fn first_line(program: impl AsRef<OsStr>, arguments: &[&str]) -> String {
+    let output = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output();
+    let text = output.map_or_else(|_| Vec::new(), |output| output.stdout);
+    let text = String::from_utf8_lossy(&text);
+    text.lines().next().unwrap_or_default().trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_says_how_to_get_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let programs = Programs::within("dfcp".into(), vec![folder.path().to_path_buf()]);
+        let error = programs.find("hysteria").unwrap_err().to_string();
+        assert!(error.starts_with("not installed: hysteria ("), "{error}");
+        // A file that may not be run is no program.
+        let path = folder.path().join("kcptun-client");
+        fs::write(&path, "").unwrap();
+        assert!(programs.find("kcptun-client").is_err());
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        assert_eq!(programs.find("kcptun-client"), Ok(path));
+    }
+}
