@@ -275,7 +275,10 @@ impl Attempt<'_> {
             cpu_receiver,
         } = transfer;
         let figures = FileFigures {
-            size: self.plan.file_size,
+            size: match self.peer.moves_objects() {
+                true => self.plan.file_size,
+                false => 0,
+            },
             bytes,
             seconds,
             steady_bps: steady.map(|(bytes, seconds)| bytes as f64 * 8.0 / seconds),

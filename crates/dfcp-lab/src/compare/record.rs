@@ -83,7 +83,7 @@ pub struct Objects {
 /// Figures of the large file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct FileFigures {
-    /// Its size in bytes.
+    /// Its size in bytes; 0 where there is none, but a run of a fixed time.
     pub size: u64,
     /// Bytes that arrived.
     pub bytes: u64,

@@ -113,7 +113,7 @@ fn row(peer: &str, path: &Path, runs: &[&Run]) -> Row {
         Spread::of(files().filter_map(|(_, file)| figure(file)).collect())
     };
     let limit = path.bottleneck().map(|path| path.limit_bps());
-    let file_s = files().map(|(_, file)| match file.bytes == file.size {
+    let file_s = files().filter(|(_, file)| file.size > 0).map(|(_, file)| match file.bytes == file.size {
         true => file.seconds,
         false => f64::INFINITY,
     });

@@ -160,10 +160,14 @@ impl<'a> Session<'a> {
                 return Err(reason);
             }
         };
-        // Without a sender there is nothing more to receive.
-        let well = sender.status.is_some_and(|status| status.success());
-        let patience = if well { END } else { Duration::ZERO };
-        let receiver = receiver.wait(Instant::now() + patience);
+        let now = Instant::now();
+        let patience = match pair.report {
+            // Without a sender there is nothing more to receive.
+            _ if !sender.succeeded() => now,
+            Report::Nothing => deadline,
+            Report::Contract | Report::Dfcp | Report::Iperf => now + END,
+        };
+        let receiver = receiver.wait(patience);
         let seen = Seen {
             progress: watch.stop(),
             started_ns,
@@ -321,8 +325,13 @@ impl Seen {
             _ => (self.progress.clone(), self.verify(files)),
         };
         let (last_ns, bytes) = progress.last().unwrap_or((self.started_ns, 0));
-        let bytes = bytes.min(files.size);
-        let outcome = match (self.sender.timed_out, self.succeeded(pair), rest) {
+        let bytes = match pair.report {
+            Report::Iperf => bytes,
+            _ => bytes.min(files.size),
+        };
+        let watched_out = pair.report == Report::Nothing && self.receiver.timed_out;
+        let stopped = self.sender.timed_out || (self.sender.succeeded() && watched_out);
+        let outcome = match (stopped, self.succeeded(pair), rest) {
             (true, ..) => Outcome::Limit,
             (false, Err(reason), _) | (false, Ok(()), Err(reason)) => Outcome::Failed(reason),
             (false, Ok(()), Ok(())) => Outcome::Complete,
@@ -332,9 +341,12 @@ impl Seen {
         let between = |start: u64, end: u64| end.saturating_sub(start) as f64 / 1e9;
         let seconds = match (&outcome, said) {
             (Outcome::Limit, _) => limit.as_secs_f64(),
+            _ if pair.report == Report::Nothing => {
+                between(self.started_ns, last_ns) + told.round_trip.as_secs_f64() / 2.0
+            }
             (_, Said { seconds: Some(seconds), .. }) => seconds,
             (_, Said { start_ns: Some(start), done_ns: Some(done), .. }) => between(start, done),
-            _ => between(self.started_ns, last_ns) + told.round_trip.as_secs_f64() / 2.0,
+            _ => between(self.started_ns, last_ns),
         };
         let steady = progress.reached(bytes.div_ceil(10)).and_then(|(ns, tenth)| {
             // One that hangs at its limit has had all that time.
