@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use dfcp_proto::{Duration, Instant};
 use dfcp_sim::engine::{Direction, FlowCounters, NetworkError, Simulation};
+use dfcp_sim::report::RunReport;
 use dfcp_sim::scenario::Scenario;
 use dfcp_sim::{FlowId, LinkStats};
 
@@ -93,6 +94,8 @@ pub struct Lab {
     clock: Clock,
     lead_in: Duration,
     path: Option<Emulator>,
+    /// As the network runs it: later by the lead-in.
+    scenario: Option<Scenario>,
 }
 
 /// What a lab measured.
@@ -195,7 +198,8 @@ impl Lab {
             let port = CablePort::open(config).map_err(system("the path's end of a cable"))?;
             ports.push(Box::new(port));
         }
-        let network = dfcp_sim::build_external(&later(scenario, options.lead_in))?;
+        let scenario = later(scenario, options.lead_in);
+        let network = dfcp_sim::build_external(&scenario)?;
         let clock = Clock::start();
         let path = Emulator::start(EmulatorConfig {
             network,
@@ -210,6 +214,7 @@ impl Lab {
             clock,
             lead_in: options.lead_in,
             path: Some(path.map_err(system("the path's thread"))?),
+            scenario: Some(scenario),
         })
     }
 
@@ -242,6 +247,7 @@ impl Lab {
             clock: Clock::start(),
             lead_in: options.lead_in,
             path: None,
+            scenario: None,
         })
     }
 
@@ -284,30 +290,35 @@ impl Lab {
         }
     }
 
+    /// The figures of a run so far, without those that only the hosts know: what was delivered.
+    /// Time series begin at the scenario's time zero.
+    pub fn measure(&self) -> RunReport {
+        let (Some(path), Some(scenario)) = (&self.path, &self.scenario) else {
+            return RunReport::default();
+        };
+        let mut report = path.inspect(|network| dfcp_sim::measure(scenario, network));
+        for series in &mut report.series {
+            let before = (self.lead_in.as_secs_f64() / series.interval_s).round() as usize;
+            series.values.drain(..before.min(series.values.len()));
+        }
+        report
+    }
+
     /// Ends the lab.
     ///
     /// # Errors
     /// When a cable had failed, which cut the path.
-    pub fn stop(self) -> Result<LabStats, LabError> {
-        self.stop_with(|_| ()).map(|(stats, ())| stats)
-    }
-
-    /// Ends the lab, and shows the network as it stood; not on a plain cable.
-    pub(crate) fn stop_with<T: Default>(
-        mut self,
-        look: impl FnOnce(&Simulation) -> T,
-    ) -> Result<(LabStats, T), LabError> {
+    pub fn stop(mut self) -> Result<LabStats, LabError> {
         let Some(path) = self.path.take() else {
-            return Ok((LabStats::default(), T::default()));
+            return Ok(LabStats::default());
         };
-        let stopped = path.stop(|network| (counters(network), look(network)));
-        let (path, ((links, flows), seen)) = stopped.map_err(system("the path"))?;
-        let stats = LabStats {
+        let stopped = path.stop(counters).map_err(system("the path"))?;
+        let (path, (links, flows)) = stopped;
+        Ok(LabStats {
             links,
             flows,
             path: Some(path),
-        };
-        Ok((stats, seen))
+        })
     }
 }
 

@@ -21,6 +21,10 @@ mod lab;
 pub mod net;
 #[cfg(target_os = "linux")]
 pub mod peer;
+#[cfg(target_os = "linux")]
+pub mod run;
+#[cfg(target_os = "linux")]
+pub mod worker;
 
 #[cfg(target_os = "linux")]
 pub use lab::{FlowHosts, FlowPorts, Lab, LabError, LabOptions, LabStats, Names};

@@ -173,7 +173,8 @@ fn route(links: &[LinkIndex]) -> Vec<LinkId> {
     links.iter().map(|i| LinkId(i.0 as u32)).collect()
 }
 
-fn traffic(flow: &FlowSpec) -> Traffic {
+/// What a flow of a scenario sends, as hosts take it.
+pub fn traffic(flow: &FlowSpec) -> Traffic {
     match &flow.protocol {
         ProtocolSpec::Tcp(tcp) => Traffic::Tcp(tcp.clone()),
         ProtocolSpec::Udp(udp) => Traffic::Udp(udp.clone()),

@@ -10,6 +10,8 @@ use dfcp_sim::Ecn;
 
 const TCP: u8 = 6;
 const UDP: u8 = 17;
+/// Published DFCP over IP (an experimental number, RFC 3692), whose header begins with ports too.
+const DFCP: u8 = 253;
 
 /// What was read of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,7 +97,7 @@ impl Header {
 fn ports(packet: &[u8], protocol: u8, transport: usize) -> Option<(u16, u16)> {
     let bytes: &[u8; 4] = packet.get(transport..)?.first_chunk()?;
     let [a, b, c, d] = *bytes;
-    matches!(protocol, TCP | UDP).then(|| (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])))
+    matches!(protocol, TCP | UDP | DFCP).then(|| (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])))
 }
 
 /// The sum of 16-bit words, not folded.

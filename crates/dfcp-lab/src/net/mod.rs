@@ -12,4 +12,4 @@ pub mod host;
 pub mod namespace;
 pub(crate) mod netlink;
 pub mod process;
-mod sys;
+pub(crate) mod sys;

@@ -211,3 +211,16 @@ pub(super) fn reap(pid: u32) -> io::Result<(ExitStatus, Duration)> {
         time(usage.ru_utime) + time(usage.ru_stime),
     ))
 }
+
+/// What the kernel knows of a TCP connection: its smoothed round-trip time, and segments sent again.
+pub(crate) fn tcp_info(socket: BorrowedFd<'_>) -> io::Result<(Duration, u64)> {
+    // SAFETY: all bytes zero is a valid `tcp_info`.
+    let mut info: libc::tcp_info = unsafe { mem::zeroed() };
+    let mut size = mem::size_of_val(&info) as socklen_t;
+    let place = (&raw mut info).cast::<c_void>();
+    let (level, name) = (libc::IPPROTO_TCP, libc::TCP_INFO);
+    // SAFETY: the place is one of `size` bytes that outlives the call.
+    check(unsafe { libc::getsockopt(socket.as_raw_fd(), level, name, place, &raw mut size) })?;
+    let rtt = Duration::from_micros(u64::from(info.tcpi_rtt));
+    Ok((rtt, u64::from(info.tcpi_total_retrans)))
+}

@@ -43,7 +43,7 @@ pub use packet::{Body, NetPacket};
 pub use published::PublishedConfig;
 pub use reader::ReadingRates;
 pub use tcp::TcpConfig;
-pub use udp::{Lengths, UdpConfig, UdpPattern};
+pub use udp::{Lengths, UdpConfig, UdpPattern, UdpSource};
 
 use controller::Controller;
 use packet::Cargo;

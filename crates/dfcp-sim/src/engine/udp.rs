@@ -52,8 +52,9 @@ pub enum Lengths {
 /// Headers of IPv4 and UDP.
 pub(super) const IP_UDP_HEADER: u32 = 28;
 
+/// When a UDP source sends; on whatever clock it is asked.
 #[derive(Debug)]
-pub(super) struct UdpSource {
+pub struct UdpSource {
     config: UdpConfig,
     random: Random,
     /// When the next packet is due; `None` when it is done.
@@ -68,6 +69,10 @@ pub(super) struct UdpSource {
 }
 
 impl UdpSource {
+    /// A source of `flow`'s start, end and size.
+    ///
+    /// # Errors
+    /// What is out of range.
     pub fn new(config: &UdpConfig, flow: &FlowConfig, random: Random) -> Result<Self, String> {
         if config.rate == Rate::ZERO {
             return Err("a source at rate zero sends nothing".into());

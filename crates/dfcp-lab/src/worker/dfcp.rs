@@ -1,0 +1,273 @@
+//! The protocols of this workspace, through the library that applications use: one stream from the
+//! source to the sink, with the settings that the simulator gives a flow.
+
+use std::future::Future;
+use std::net::SocketAddr;
+
+use dfcp::published;
+use dfcp::{CloseCode, Connection, Endpoint, EndpointConfig, Rate};
+use dfcp_sim::LinkRate;
+use dfcp_sim::engine::{DfcpConfig, DfcpPayload, PublishedConfig, Traffic};
+use dfcp_sim::scenario::{ControlLaw, ControlSpec, FlowSpec, ProtocolSpec, Scenario};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::{Duration, Instant, timeout, timeout_at};
+
+use super::job::{DfcpJob, Ready};
+use super::progress::{Meter, Received, Sent};
+use super::{print_line, sleep_until};
+use crate::path::clock::monotonic_ns;
+
+/// Bytes written or read at once.
+const CHUNK: usize = 1 << 16;
+
+/// Bytes that a published connection may hold; the simulator, which holds none, knows no limit.
+const PUBLISHED_BUFFER: u64 = 256 << 20;
+
+/// How long a farewell is waited for.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// A flow's protocol with its settings.
+enum Protocol {
+    Sealed(Box<DfcpConfig>),
+    Published(Box<PublishedConfig>),
+}
+
+impl Protocol {
+    fn of(scenario: &Scenario, flow: &FlowSpec) -> Result<Self, String> {
+        match dfcp_sim::traffic(&on_a_real_path(scenario, flow)?) {
+            Traffic::Dfcp(config) => Ok(Self::Sealed(config)),
+            Traffic::Published(mut config) => {
+                for end in [&mut config.client, &mut config.server] {
+                    end.send_buffer = end.send_buffer.min(PUBLISHED_BUFFER);
+                    end.receive_budget = end.receive_budget.min(PUBLISHED_BUFFER);
+                }
+                Ok(Self::Published(config))
+            }
+            _ => Err(format!("{} is none of our protocols", flow.protocol.name())),
+        }
+    }
+}
+
+/// The flow with real bytes, and with a rate instead of "line rate": a real sender does not see the
+/// first link of its path, so it is told that link's rate, of what full packets carry below their
+/// headers.
+///
+/// # Errors
+/// What of its settings is only possible in simulation.
+pub(crate) fn on_a_real_path(scenario: &Scenario, flow: &FlowSpec) -> Result<FlowSpec, String> {
+    let mut flow = flow.clone();
+    let first = flow.forward.first().map(|link| &scenario.links[link.0].config);
+    let first = match first.map(|config| &config.rate) {
+        Some(LinkRate::Constant(rate)) => *rate,
+        _ => Rate::from_bps(1_000_000_000),
+    };
+    let fix = |control: &mut ControlSpec, carried: u64| match control.law {
+        ControlLaw::Ordered => Err("a network controller's orders exist in simulation only"),
+        ControlLaw::BlockWait => Err("\"block-wait\" exists in simulation only"),
+        ControlLaw::LineRate => {
+            let bps = u128::from(first.as_bps()) * u128::from(carried) / 1500;
+            control.law = ControlLaw::Fixed(Rate::from_bps(bps as u64));
+            Ok(())
+        }
+        _ => Ok(()),
+    };
+    match &mut flow.protocol {
+        ProtocolSpec::Dfcp(spec) => {
+            spec.payload = DfcpPayload::Real;
+            fix(&mut spec.control, 1472)?;
+        }
+        ProtocolSpec::Published(spec) => {
+            spec.payload = DfcpPayload::Real;
+            fix(&mut spec.control, 1480)?;
+        }
+        ProtocolSpec::RcUdp(spec) => {
+            spec.payload = DfcpPayload::Real;
+            fix(&mut spec.control, 1480)?;
+        }
+        ProtocolSpec::Coded(_) => return Err("network coding exists in simulation only".into()),
+        ProtocolSpec::Tcp(_) | ProtocolSpec::Udp(_) => {}
+    }
+    Ok(flow)
+}
+
+/// Runs something that is asynchronous.
+fn block_on<T>(work: impl Future<Output = Result<T, String>>) -> Result<T, String> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| error.to_string())?;
+    runtime.block_on(work)
+}
+
+/// The runtime's clock at a time of `CLOCK_MONOTONIC`.
+fn deadline(ns: u64) -> Instant {
+    Instant::now() + Duration::from_nanos(ns.saturating_sub(monotonic_ns()))
+}
+
+fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}
+
+/// Takes one connection until its end.
+pub(super) fn sink(job: &DfcpJob) -> Result<Received, String> {
+    let (scenario, flow) = job.flow.open()?;
+    let protocol = Protocol::of(&scenario, &flow)?;
+    let until = job.time.stop_ns;
+    block_on(async {
+        let mut meter = Meter::default();
+        // A sender that stops before the end just stops: what came counts.
+        let _in_time = match protocol {
+            Protocol::Sealed(config) => {
+                let key = dfcp::generate_key().map_err(text)?;
+                let config = EndpointConfig::server(key, job.server).transport(config.server);
+                let endpoint = Endpoint::bind(config).map_err(text)?;
+                print_line(&Ready { ready: true });
+                let take = take_sealed(&endpoint, &mut meter);
+                timeout_at(deadline(until), take).await.is_ok()
+            }
+            Protocol::Published(config) => {
+                let bind = SocketAddr::new(job.own, 0);
+                let port = job.server.port();
+                let config = published::EndpointConfig::server(bind, port, config.server);
+                let endpoint = published::Endpoint::bind(config).map_err(text)?;
+                print_line(&Ready { ready: true });
+                let take = take_published(&endpoint, &mut meter);
+                timeout_at(deadline(until), take).await.is_ok()
+            }
+        };
+        Ok(meter.finish())
+    })
+}
+
+async fn take_sealed(endpoint: &Endpoint, meter: &mut Meter) -> Result<(), dfcp::Error> {
+    let Some(connection) = endpoint.accept().await else {
+        return Ok(());
+    };
+    let (_send, mut recv) = connection.accept_stream().await?;
+    let mut buffer = vec![0; CHUNK];
+    loop {
+        match recv.read_piece(&mut buffer).await? {
+            dfcp::Piece::Data(len) => meter.add(len as u64),
+            dfcp::Piece::Gap(_) => {}
+            dfcp::Piece::End => break,
+        }
+    }
+    drop((recv, _send, connection));
+    let _ = timeout(FAREWELL, endpoint.wait_idle()).await;
+    Ok(())
+}
+
+async fn take_published(
+    endpoint: &published::Endpoint,
+    meter: &mut Meter,
+) -> std::io::Result<()> {
+    let Some(mut stream) = endpoint.accept().await else {
+        return Ok(());
+    };
+    let mut buffer = vec![0; CHUNK];
+    loop {
+        match stream.read(&mut buffer).await? {
+            0 => break,
+            len => meter.add(len as u64),
+        }
+    }
+    stream.shutdown().await?;
+    let _ = timeout(FAREWELL, stream.closed()).await;
+    let _ = timeout(FAREWELL, endpoint.wait_idle()).await;
+    Ok(())
+}
+
+/// Sends what there is to send, or until it is to stop.
+pub(super) fn source(job: &DfcpJob) -> Result<Sent, String> {
+    let (scenario, flow) = job.flow.open()?;
+    let protocol = Protocol::of(&scenario, &flow)?;
+    let until = job.time.stop_ns;
+    let mut sent = Sent::default();
+    let bind = SocketAddr::new(job.own, 0);
+    block_on(async {
+        match protocol {
+            Protocol::Sealed(config) => {
+                let key = dfcp::generate_key().map_err(text)?;
+                let config = EndpointConfig::client(key).bind(bind).transport(config.client);
+                let endpoint = Endpoint::bind(config).map_err(text)?;
+                sleep_until(job.time.start_ns);
+                sent.start_ns = monotonic_ns();
+                let connect = endpoint.connect(job.server, None);
+                let connection = timeout_at(deadline(until), connect)
+                    .await
+                    .map_err(|_| "the sink does not answer")?
+                    .map_err(text)?;
+                let give = give_sealed(&connection, flow.size, &mut sent.bytes);
+                let done = timeout_at(deadline(until), give).await;
+                let stats = connection.stats();
+                sent.rtt_ns = Some(stats.rtt.as_nanos() as u64);
+                sent.repairs = stats.repair_symbols_sent;
+                sent.done_ns = monotonic_ns();
+                match done {
+                    Ok(result) => result.map_err(text)?,
+                    Err(_) => connection.close(CloseCode::NO_ERROR, "the time is up"),
+                }
+                drop(connection);
+                let _ = timeout(FAREWELL, endpoint.wait_idle()).await;
+            }
+            Protocol::Published(config) => {
+                let config = published::EndpointConfig::client(bind, config.client);
+                let endpoint = published::Endpoint::bind(config).map_err(text)?;
+                sleep_until(job.time.start_ns);
+                sent.start_ns = monotonic_ns();
+                let connect = endpoint.connect(job.server, job.server.port());
+                let mut stream = timeout_at(deadline(until), connect)
+                    .await
+                    .map_err(|_| "the sink does not answer")?
+                    .map_err(text)?;
+                let give = give_published(&mut stream, flow.size, &mut sent.bytes);
+                let done = timeout_at(deadline(until), give).await;
+                if let Some(stats) = stream.monitor().stats() {
+                    sent.rtt_ns = stats.srtt.map(|rtt| rtt.as_nanos() as u64);
+                    sent.repairs = stats.extra_packets;
+                }
+                sent.done_ns = monotonic_ns();
+                match done {
+                    Ok(result) => result.map_err(text)?,
+                    Err(_) => stream.abort(),
+                }
+                let _ = timeout(FAREWELL, endpoint.wait_idle()).await;
+            }
+        }
+        Ok(sent)
+    })
+}
+
+async fn give_sealed(
+    connection: &Connection,
+    size: Option<u64>,
+    bytes: &mut u64,
+) -> Result<(), String> {
+    let (mut send, _recv) = connection.open_stream().await.map_err(text)?;
+    give(&mut send, size, bytes).await?;
+    send.finish().await.map_err(text)?;
+    Ok(())
+}
+
+async fn give_published(
+    stream: &mut published::Stream,
+    size: Option<u64>,
+    bytes: &mut u64,
+) -> Result<(), String> {
+    give(stream, size, bytes).await?;
+    stream.shutdown().await.map_err(text)
+}
+
+async fn give(
+    out: &mut (impl tokio::io::AsyncWrite + Unpin),
+    size: Option<u64>,
+    bytes: &mut u64,
+) -> Result<(), String> {
+    let chunk = vec![0x5a; CHUNK];
+    let size = size.unwrap_or(u64::MAX);
+    while *bytes < size {
+        let len = CHUNK.min(usize::try_from(size - *bytes).unwrap_or(CHUNK));
+        *bytes += out.write(&chunk[..len]).await.map_err(text)? as u64;
+    }
+    Ok(())
+}
