@@ -42,6 +42,13 @@ enum Command {
     /// Runs transports over a real path on this machine
     #[cfg(target_os = "linux")]
     Lab(lab::Args),
+    /// Makes or takes traffic in a host of the lab.
+    #[cfg(target_os = "linux")]
+    #[command(name = dfcp_lab::worker::SUBCOMMAND, hide = true)]
+    LabWorker {
+        /// What it does, as JSON
+        job: String,
+    },
     /// Runs the kernel's TCP over the demo's path.
     #[command(hide = true)]
     DemoTcp(demo::tcp::TcpArgs),
@@ -57,6 +64,8 @@ fn main() -> ExitCode {
         // Before the process has any other thread.
         #[cfg(target_os = "linux")]
         Command::Lab(args) => lab::run(args),
+        #[cfg(target_os = "linux")]
+        Command::LabWorker { job } => dfcp_lab::worker::main(&job),
         Command::DemoTcp(args) => {
             demo::tcp::worker(&args);
             ExitCode::SUCCESS

@@ -207,7 +207,7 @@ impl<'a> Session<'a> {
         match ready {
             true => Ok(process),
             false => {
-                let reason = last_line(&process.wait(Instant::now()).stderr);
+                let reason = reason(&process.wait(Instant::now()));
                 Err(format!("{role} does not start: {reason}"))
             }
         }
@@ -299,6 +299,14 @@ fn last_line(text: &str) -> String {
     line.map_or_else(|| "it says nothing".to_owned(), |line| line.chars().take(200).collect())
 }
 
+/// What a program says went wrong: on standard error, or as the lab's workers do.
+fn reason(finished: &Finished) -> String {
+    match finished.stderr.trim().is_empty() {
+        true => last_line(&finished.stdout),
+        false => last_line(&finished.stderr),
+    }
+}
+
 /// What a sender may say at its end.
 #[derive(Debug, Default, Deserialize)]
 struct Said {
@@ -376,7 +384,7 @@ impl Seen {
                 Some(status) => status.to_string(),
                 None => "ended".to_owned(),
             };
-            return Err(format!("{role}: {status}: {}", last_line(&finished.stderr)));
+            return Err(format!("{role}: {status}: {}", reason(finished)));
         }
         Ok(())
     }
