@@ -4,9 +4,9 @@ mod command;
 mod demo;
 mod failure;
 mod keys;
+mod known_hosts;
 #[cfg(target_os = "linux")]
 mod lab;
-mod known_hosts;
 mod meter;
 mod net;
 mod progress;

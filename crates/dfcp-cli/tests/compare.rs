@@ -37,8 +37,12 @@ fn runs(output: &Output) -> Option<Vec<Value>> {
     }
     assert!(output.status.success(), "{errors}");
     let lines = String::from_utf8_lossy(&output.stdout);
-    let lines = lines.lines().map(|line| serde_json::from_str(line).unwrap());
-    let runs: Vec<Value> = lines.filter(|line: &Value| line["kind"] != "context").collect();
+    let lines = lines
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap());
+    let runs: Vec<Value> = lines
+        .filter(|line: &Value| line["kind"] != "context")
+        .collect();
     assert!(!runs.is_empty());
     Some(runs)
 }
@@ -62,14 +66,27 @@ fn is_running(words: &str) -> bool {
 #[test]
 fn whoever_crashes_hangs_or_is_missing_costs_its_own_row_only() {
     let folder = tempfile::tempdir().unwrap();
-    program("srt-file-transmit", folder.path(), "echo no such luck >&2; exit 3");
+    program(
+        "srt-file-transmit",
+        folder.path(),
+        "echo no such luck >&2; exit 3",
+    );
     let hang = format!("1{:09}", std::process::id()); // seconds, of this test only
     for name in ["kcptun-server", "kcptun-client"] {
         program(name, folder.path(), &format!("sleep {hang}"));
     }
     let peers = "--peers=srt,hysteria2,kcptun,tcp-nosuchcontrol,dfcp";
-    let grid = ["--rate=50M", "--rtt=4ms", "--repeat=1", "--objects=1", "--size=2M"];
-    let output = compare(folder.path(), &[&[peers, "--json", "--limit=20s"], &grid[..]].concat());
+    let grid = [
+        "--rate=50M",
+        "--rtt=4ms",
+        "--repeat=1",
+        "--objects=1",
+        "--size=2M",
+    ];
+    let output = compare(
+        folder.path(),
+        &[&[peers, "--json", "--limit=20s"], &grid[..]].concat(),
+    );
     let Some(runs) = runs(&output) else { return };
     for (peer, status, reason) in [
         ("srt", "failed", "no such luck"),
@@ -83,7 +100,10 @@ fn whoever_crashes_hangs_or_is_missing_costs_its_own_row_only() {
         assert!(said.contains(reason), "{run}");
     }
     let dfcp = of(&runs, "dfcp");
-    assert!(dfcp["status"] == "complete" || dfcp["status"] == "invalid", "{dfcp}");
+    assert!(
+        dfcp["status"] == "complete" || dfcp["status"] == "invalid",
+        "{dfcp}"
+    );
     assert_eq!(dfcp["file"]["bytes"], 2_000_000);
     assert!(!is_running(&hang), "nothing is left");
 }
@@ -91,10 +111,20 @@ fn whoever_crashes_hangs_or_is_missing_costs_its_own_row_only() {
 #[test]
 fn a_dead_path_ends_at_the_limit() {
     let folder = tempfile::tempdir().unwrap();
-    let grid = ["--loss=100%", "--rtt=4ms", "--repeat=1", "--objects=1", "--size=1M"];
+    let grid = [
+        "--loss=100%",
+        "--rtt=4ms",
+        "--repeat=1",
+        "--objects=1",
+        "--size=1M",
+    ];
     let output = compare(
         folder.path(),
-        &[&["--peers=tcp-cubic,dfcp", "--json", "--limit=1s"], &grid[..]].concat(),
+        &[
+            &["--peers=tcp-cubic,dfcp", "--json", "--limit=1s"],
+            &grid[..],
+        ]
+        .concat(),
     );
     let Some(runs) = runs(&output) else { return };
     for peer in ["tcp-cubic", "dfcp"] {
@@ -108,18 +138,40 @@ fn a_dead_path_ends_at_the_limit() {
 #[test]
 fn figures_are_plausible_and_become_a_page() {
     let folder = tempfile::tempdir().unwrap();
-    let grid = ["--rate=50M", "--rtt=10ms", "--loss=2%", "--repeat=2", "--objects=2", "--size=5M"];
+    let grid = [
+        "--rate=50M",
+        "--rtt=10ms",
+        "--loss=2%",
+        "--repeat=2",
+        "--objects=2",
+        "--size=5M",
+    ];
     let output = compare(
         folder.path(),
-        &[&["--peers=tcp-cubic,dfcp", "--json", "--out=raw.jsonl"], &grid[..]].concat(),
+        &[
+            &["--peers=tcp-cubic,dfcp", "--json", "--out=raw.jsonl"],
+            &grid[..],
+        ]
+        .concat(),
     );
     let Some(runs) = runs(&output) else { return };
     assert_eq!(runs.len(), 4);
-    let order: Vec<_> = runs.iter().map(|run| run["peer"].as_str().unwrap()).collect();
-    assert_eq!(order, ["tcp-cubic", "dfcp", "tcp-cubic", "dfcp"], "interleaved");
+    let order: Vec<_> = runs
+        .iter()
+        .map(|run| run["peer"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        order,
+        ["tcp-cubic", "dfcp", "tcp-cubic", "dfcp"],
+        "interleaved"
+    );
     for run in runs.iter().filter(|run| run["peer"] == "dfcp") {
         let file = &run["file"];
-        let figure = |name: &str| file[name].as_f64().unwrap_or_else(|| panic!("{name}: {run}"));
+        let figure = |name: &str| {
+            file[name]
+                .as_f64()
+                .unwrap_or_else(|| panic!("{name}: {run}"))
+        };
         assert_eq!(figure("bytes"), 5e6);
         // What the path lets through, with handshake and all.
         let goodput = 5e6 * 8.0 / figure("seconds");
@@ -128,17 +180,32 @@ fn figures_are_plausible_and_become_a_page() {
         let wire = figure("wire_bytes") / 5e6;
         assert!((1500.0 / 1472.0..2.0).contains(&wire), "{wire}");
         assert!(figure("dropped_loss") > 0.0);
-        let cpu: f64 = file["cpu_s"].as_array().unwrap().iter().filter_map(Value::as_f64).sum();
+        let cpu: f64 = file["cpu_s"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter_map(Value::as_f64)
+            .sum();
         assert!(cpu > 0.0 && cpu < 2.5 * figure("seconds") + 1.0, "{cpu}");
         for seconds in run["objects"]["seconds"].as_array().unwrap() {
-            assert!(seconds.as_f64().unwrap() > 0.010, "at least a round trip: {run}");
+            assert!(
+                seconds.as_f64().unwrap() > 0.010,
+                "at least a round trip: {run}"
+            );
         }
     }
     let page = compare(folder.path(), &["--from=raw.jsonl", "--page=page.md"]);
-    assert!(page.status.success(), "{}", String::from_utf8_lossy(&page.stderr));
+    assert!(
+        page.status.success(),
+        "{}",
+        String::from_utf8_lossy(&page.stderr)
+    );
     let text = fs::read_to_string(folder.path().join("page.md")).unwrap();
     assert!(text.contains("## 50 Mbit/s, 10 ms, 2 % loss"), "{text}");
-    assert!(text.contains("| dfcp | ") && text.contains("| tcp-cubic | "), "{text}");
+    assert!(
+        text.contains("| dfcp | ") && text.contains("| tcp-cubic | "),
+        "{text}"
+    );
 }
 
 #[test]

@@ -126,7 +126,10 @@ pub fn run(plan: Plan<'_>) -> Result<RealRun, RunError> {
     }
     let ended_ns = wait_for_end(scenario, times, &mut flows);
     let at_end = lab.measure();
-    let reports: Vec<_> = flows.into_iter().map(|flow| collect(flow, ended_ns)).collect();
+    let reports: Vec<_> = flows
+        .into_iter()
+        .map(|flow| collect(flow, ended_ns))
+        .collect();
     let stats = lab.stop()?;
     let mut report = at_end;
     for (flow, (spec, outcome)) in scenario.flows.iter().zip(&reports).enumerate() {
@@ -278,11 +281,7 @@ pub fn kernel_name(congestion: &Congestion) -> &'static str {
 }
 
 /// Waits until the run is over; says when that was.
-fn wait_for_end(
-    scenario: &Scenario,
-    times: Times,
-    flows: &mut [Result<Running, String>],
-) -> u64 {
+fn wait_for_end(scenario: &Scenario, times: Times, flows: &mut [Result<Running, String>]) -> u64 {
     let over = |flow: &Result<Running, String>| match flow {
         Ok(flow) => !flow.sized || flow.source.is_over(),
         Err(_) => true,

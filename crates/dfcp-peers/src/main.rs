@@ -103,8 +103,7 @@ fn run(command: Command) -> anyhow::Result<Value> {
         } => {
             let ready = || println!("{}", json!({"ready": true}));
             let limit = Duration::from_secs(limit);
-            let received =
-                transfer::receive(listen, &certificate, &file, windows, limit, ready);
+            let received = transfer::receive(listen, &certificate, &file, windows, limit, ready);
             runtime.block_on(received)
         }
         Command::Send {

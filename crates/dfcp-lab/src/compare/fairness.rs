@@ -52,7 +52,9 @@ pub fn compare(plan: &Plan, bench: &Bench, each: &mut dyn FnMut(Fairness)) -> io
                     alone_bps: 0.0,
                     together_bps: [0.0; 2],
                 };
-                if let Err((status, reason)) = meet(plan, bench, (peer, &source, size), &mut meeting) {
+                if let Err((status, reason)) =
+                    meet(plan, bench, (peer, &source, size), &mut meeting)
+                {
                     (meeting.status, meeting.reason) = (status, Some(reason));
                 }
                 each(meeting);
@@ -75,7 +77,10 @@ fn meet(
     }
     let lab = start(&meeting.path, 2, u64::from(meeting.repetition)).map_err(failed)?;
     let cubic = Peer::Tcp("cubic".to_owned());
-    let folders = [bench.session().map_err(failed)?, bench.session().map_err(failed)?];
+    let folders = [
+        bench.session().map_err(failed)?,
+        bench.session().map_err(failed)?,
+    ];
     let told = [0, 1].map(|flow| told(&meeting.path, &lab, flow, &folders[flow]));
     let programs = &bench.programs;
     let mut first = Session::start(&cubic, ends(&lab, 0), &told[0], programs).map_err(failed)?;

@@ -103,12 +103,20 @@ impl Bench {
 
 /// Mounts a file system in memory that nobody else sees, over a directory that is empty anyway.
 fn own_memory() -> Option<&'static str> {
-    let empty = |path: &&str| std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none());
+    let empty =
+        |path: &&str| std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none());
     let directory = ["/srv", "/media", "/mnt"].into_iter().find(empty)?;
     let none = None::<&str>;
     unshare(CloneFlags::CLONE_NEWNS).ok()?;
     mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none).ok()?;
-    mount(Some("tmpfs"), directory, Some("tmpfs"), MsFlags::MS_NOSUID | MsFlags::MS_NODEV, none).ok()?;
+    mount(
+        Some("tmpfs"),
+        directory,
+        Some("tmpfs"),
+        MsFlags::MS_NOSUID | MsFlags::MS_NODEV,
+        none,
+    )
+    .ok()?;
     Some(directory)
 }
 
@@ -320,7 +328,9 @@ fn told(path: &Path, lab: &Lab, flow: usize, folder: &TempDir) -> Told {
         port: ports.server,
         inner: ports.further,
         rate_bps: path.bottleneck().map_or(CABLE_BPS, |path| path.rate_bps),
-        round_trip: path.bottleneck().map_or(Duration::ZERO, |path| path.round_trip()),
+        round_trip: path
+            .bottleneck()
+            .map_or(Duration::ZERO, |path| path.round_trip()),
         folder: folder.path().to_owned(),
     }
 }

@@ -103,7 +103,8 @@ impl Bottleneck {
              queue = {{ limit = \"{queue_packets} packets\" }}\n\
              [[flow]]\nname = \"peer\"\nprotocol = \"auto\"\ncount = {pairs}\n"
         );
-        let scenario = Document::parse(&text, "comparison").and_then(|document| document.scenario());
+        let scenario =
+            Document::parse(&text, "comparison").and_then(|document| document.scenario());
         scenario.map_err(|error| error.to_string())
     }
 }

@@ -22,7 +22,11 @@ impl Spread {
         let lower = samples[(samples.len() - 1) / 2];
         Some(Self {
             // Of two that are not finite there is no middle.
-            median: if upper == lower { upper } else { (lower + upper) / 2.0 },
+            median: if upper == lower {
+                upper
+            } else {
+                (lower + upper) / 2.0
+            },
             low: samples[0],
             high: samples[samples.len() - 1],
         })
@@ -91,7 +95,11 @@ fn cell(path: Path, runs: &[&Run]) -> Cell {
         }
     }
     let rows = names.into_iter().map(|name| {
-        let own: Vec<&Run> = runs.iter().copied().filter(|run| run.peer == name).collect();
+        let own: Vec<&Run> = runs
+            .iter()
+            .copied()
+            .filter(|run| run.peer == name)
+            .collect();
         row(name, &path, &own)
     });
     Cell {
@@ -108,15 +116,21 @@ fn row(peer: &str, path: &Path, runs: &[&Run]) -> Row {
         let invalid = |run: &&&Run| run.status == Status::Invalid;
         good = runs.iter().filter(invalid).copied().collect();
     }
-    let files = || good.iter().filter_map(|run| Some((*run, run.file.as_ref()?)));
+    let files = || {
+        good.iter()
+            .filter_map(|run| Some((*run, run.file.as_ref()?)))
+    };
     let of = |figure: &dyn Fn(&FileFigures) -> Option<f64>| {
         Spread::of(files().filter_map(|(_, file)| figure(file)).collect())
     };
     let limit = path.bottleneck().map(|path| path.limit_bps());
-    let file_s = files().filter(|(_, file)| file.size > 0).map(|(_, file)| match file.bytes == file.size {
-        true => file.seconds,
-        false => f64::INFINITY,
-    });
+    let file_s =
+        files()
+            .filter(|(_, file)| file.size > 0)
+            .map(|(_, file)| match file.bytes == file.size {
+                true => file.seconds,
+                false => f64::INFINITY,
+            });
     let objects = good.iter().filter_map(|run| run.objects.as_ref());
     let object_s = objects.flat_map(|objects| {
         let unfinished = std::iter::repeat_n(f64::INFINITY, objects.unfinished as usize);
@@ -170,13 +184,12 @@ mod tests {
     use std::time::Duration;
 
     fn run(peer: &str, status: Status, seconds: f64) -> Run {
-        let path = Bottleneck::new(
-            100_000_000,
-            Duration::from_millis(50),
-            0.0,
-            Queue::Bdp(1.0),
-        );
-        let bytes = if status == Status::Complete { 1000 } else { 500 };
+        let path = Bottleneck::new(100_000_000, Duration::from_millis(50), 0.0, Queue::Bdp(1.0));
+        let bytes = if status == Status::Complete {
+            1000
+        } else {
+            500
+        };
         Run {
             peer: peer.into(),
             path: Path::Bottleneck(path),
@@ -199,7 +212,9 @@ mod tests {
     }
 
     fn lines(runs: Vec<Run>) -> Vec<Line> {
-        runs.into_iter().map(|run| Line::Run(Box::new(run))).collect()
+        runs.into_iter()
+            .map(|run| Line::Run(Box::new(run)))
+            .collect()
     }
 
     #[test]

@@ -77,7 +77,14 @@ fn line(row: &Row) -> Vec<String> {
 
 /// The table of meetings with a CUBIC flow on one path; nothing if there were none.
 pub fn fairness(meetings: &[&Fairness], style: Style) -> String {
-    let heads = ["peer", "CUBIC alone", "CUBIC beside it", "the peer", "Jain", "CUBIC loses"];
+    let heads = [
+        "peer",
+        "CUBIC alone",
+        "CUBIC beside it",
+        "the peer",
+        "Jain",
+        "CUBIC loses",
+    ];
     let mut rows: Vec<Vec<String>> = vec![heads.map(str::to_owned).to_vec()];
     let mut names: Vec<&str> = Vec::new();
     let mut notes = Vec::new();
@@ -222,13 +229,17 @@ pub fn page(lines: &[Line], pictures: &[(String, String)]) -> String {
 fn capital(path: &Path) -> String {
     let text = path.to_string();
     let mut letters = text.chars();
-    let first = letters.next().map(|letter| letter.to_uppercase().to_string());
+    let first = letters
+        .next()
+        .map(|letter| letter.to_uppercase().to_string());
     first.unwrap_or_default() + letters.as_str()
 }
 
 fn context_text(context: &Context) -> String {
     let versions = context.versions.iter();
-    let versions: Vec<_> = versions.map(|(name, version)| format!("{name}: {version}")).collect();
+    let versions: Vec<_> = versions
+        .map(|(name, version)| format!("{name}: {version}"))
+        .collect();
     format!(
         "\n`{}`, {}, {}, load {:.1} at its start. {}.\n",
         context.command,
@@ -272,7 +283,11 @@ mod tests {
     fn a_terminal_gets_columns_of_equal_width() {
         let lines = read_lines(LINES).unwrap();
         let text = cell(&summarize(&lines)[0], Style::Terminal);
-        let ends: Vec<usize> = text.lines().take(3).map(|line| line.chars().count()).collect();
+        let ends: Vec<usize> = text
+            .lines()
+            .take(3)
+            .map(|line| line.chars().count())
+            .collect();
         assert!(ends.iter().all(|end| *end == ends[0]), "{text}");
     }
 }

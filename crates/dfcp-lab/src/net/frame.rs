@@ -97,7 +97,8 @@ impl Header {
 fn ports(packet: &[u8], protocol: u8, transport: usize) -> Option<(u16, u16)> {
     let bytes: &[u8; 4] = packet.get(transport..)?.first_chunk()?;
     let [a, b, c, d] = *bytes;
-    matches!(protocol, TCP | UDP | DFCP).then(|| (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])))
+    matches!(protocol, TCP | UDP | DFCP)
+        .then(|| (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])))
 }
 
 /// The sum of 16-bit words, not folded.

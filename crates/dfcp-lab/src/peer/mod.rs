@@ -72,7 +72,9 @@ impl Peer {
         let offered = std::fs::read_to_string(OFFERED).unwrap_or_else(|_| "cubic".to_owned());
         let mut controls: Vec<_> = offered.split_whitespace().collect();
         controls.sort_unstable();
-        let tcp = controls.iter().map(|control| Self::Tcp((*control).to_owned()));
+        let tcp = controls
+            .iter()
+            .map(|control| Self::Tcp((*control).to_owned()));
         [Self::Dfcp]
             .into_iter()
             .chain(tcp)
@@ -180,7 +182,15 @@ mod tests {
         for peer in all {
             assert_eq!(peer.to_string().parse(), Ok(peer));
         }
-        for bad in ["", "tcp", "tcp-", "tcp-../x", "quinn", "quinn-vegas", "DFCP"] {
+        for bad in [
+            "",
+            "tcp",
+            "tcp-",
+            "tcp-../x",
+            "quinn",
+            "quinn-vegas",
+            "DFCP",
+        ] {
             let error = bad.parse::<Peer>().unwrap_err();
             assert!(error.to_string().contains("quinn-brutal"), "{bad}");
         }

@@ -216,19 +216,21 @@ const NEVER: u64 = 1 << 62;
 /// How long iperf3 sends: it moves no file, so there is none to wait for.
 const IPERF_SECONDS: u64 = 8;
 
-fn iperf(
-    control: &str,
-    told: &Told,
-    programs: &Programs,
-) -> Result<Pair, Missing> {
+fn iperf(control: &str, told: &Told, programs: &Programs) -> Result<Pair, Missing> {
     let program = programs.find("iperf3")?;
     let port = told.port.to_string();
     let (sink, seconds) = (told.sink.to_string(), IPERF_SECONDS.to_string());
     Ok(Pair {
-        receiver: receiver(program.clone(), arguments!["-s", "-1", "-J", "-i", "0.1", "-p", &port], Ready::Tcp(told.port)),
+        receiver: receiver(
+            program.clone(),
+            arguments!["-s", "-1", "-J", "-i", "0.1", "-p", &port],
+            Ready::Tcp(told.port),
+        ),
         sender: sender(
             program,
-            arguments!["-c", sink, "-p", port, "-C", control, "-t", seconds, "-J", "-i", "0"],
+            arguments![
+                "-c", sink, "-p", port, "-C", control, "-t", seconds, "-J", "-i", "0"
+            ],
         ),
         report: Report::Iperf,
     })
@@ -272,7 +274,11 @@ fn srt(told: &Told, files: &Files, programs: &Programs) -> Result<Pair, Missing>
     // The file's name comes from the sender; what is named here is a directory, with its slash.
     let into = url(&files.received.join(""));
     Ok(Pair {
-        receiver: receiver(program.clone(), arguments!["-q", listen, into], Ready::Udp(told.port)),
+        receiver: receiver(
+            program.clone(),
+            arguments!["-q", listen, into],
+            Ready::Udp(told.port),
+        ),
         sender: sender(program, arguments!["-q", url(files.source), to]),
         report: Report::Nothing,
     })

@@ -64,7 +64,10 @@ impl Programs {
     /// # Errors
     /// With how to get it, if it is nowhere.
     pub fn find(&self, name: &'static str) -> Result<PathBuf, Missing> {
-        let candidates = self.directories.iter().map(|directory| directory.join(name));
+        let candidates = self
+            .directories
+            .iter()
+            .map(|directory| directory.join(name));
         candidates
             .into_iter()
             .find(|path| is_program(path))

@@ -125,7 +125,10 @@ impl<'a> Session<'a> {
     /// Moves a file.
     pub fn transfer(&mut self, work: &Work) -> Transfer {
         self.transfers += 1;
-        let received = self.told.folder.join(format!("received-{}", self.transfers));
+        let received = self
+            .told
+            .folder
+            .join(format!("received-{}", self.transfers));
         let transfer = self
             .try_transfer(work, &received)
             .unwrap_or_else(|reason| Transfer {
@@ -296,7 +299,10 @@ fn lists(table: &str, state: Option<&str>, port: u16) -> bool {
 fn last_line(text: &str) -> String {
     let mut lines = text.lines().rev().map(str::trim);
     let line = lines.find(|line| !line.is_empty());
-    line.map_or_else(|| "it says nothing".to_owned(), |line| line.chars().take(200).collect())
+    line.map_or_else(
+        || "it says nothing".to_owned(),
+        |line| line.chars().take(200).collect(),
+    )
 }
 
 /// What a program says went wrong: on standard error, or as the lab's workers do.
@@ -344,26 +350,42 @@ impl Seen {
             (false, Err(reason), _) | (false, Ok(()), Err(reason)) => Outcome::Failed(reason),
             (false, Ok(()), Ok(())) => Outcome::Complete,
         };
-        let said: Said = serde_json::from_str(self.sender.stdout.lines().last().unwrap_or_default())
-            .unwrap_or_default();
+        let said: Said =
+            serde_json::from_str(self.sender.stdout.lines().last().unwrap_or_default())
+                .unwrap_or_default();
         let between = |start: u64, end: u64| end.saturating_sub(start) as f64 / 1e9;
         let seconds = match (&outcome, said) {
             (Outcome::Limit, _) => limit.as_secs_f64(),
             _ if pair.report == Report::Nothing => {
                 between(self.started_ns, last_ns) + told.round_trip.as_secs_f64() / 2.0
             }
-            (_, Said { seconds: Some(seconds), .. }) => seconds,
-            (_, Said { start_ns: Some(start), done_ns: Some(done), .. }) => between(start, done),
+            (
+                _,
+                Said {
+                    seconds: Some(seconds),
+                    ..
+                },
+            ) => seconds,
+            (
+                _,
+                Said {
+                    start_ns: Some(start),
+                    done_ns: Some(done),
+                    ..
+                },
+            ) => between(start, done),
             _ => between(self.started_ns, last_ns),
         };
-        let steady = progress.reached(bytes.div_ceil(10)).and_then(|(ns, tenth)| {
-            // One that hangs at its limit has had all that time.
-            let end = match outcome {
-                Outcome::Limit => self.started_ns + limit.as_nanos() as u64,
-                _ => last_ns,
-            };
-            (end > ns && bytes > tenth).then(|| (bytes - tenth, between(ns, end)))
-        });
+        let steady = progress
+            .reached(bytes.div_ceil(10))
+            .and_then(|(ns, tenth)| {
+                // One that hangs at its limit has had all that time.
+                let end = match outcome {
+                    Outcome::Limit => self.started_ns + limit.as_nanos() as u64,
+                    _ => last_ns,
+                };
+                (end > ns && bytes > tenth).then(|| (bytes - tenth, between(ns, end)))
+            });
         Transfer {
             outcome,
             bytes,
@@ -376,7 +398,10 @@ impl Seen {
 
     /// Whether the processes ended well.
     fn succeeded(&self, pair: &Pair) -> Result<(), String> {
-        for (finished, step) in [(&self.sender, &pair.sender), (&self.receiver, &pair.receiver)] {
+        for (finished, step) in [
+            (&self.sender, &pair.sender),
+            (&self.receiver, &pair.receiver),
+        ] {
             let role = step.role;
             let status = match finished.status {
                 _ if finished.timed_out => return Err(format!("the {role} does not end")),

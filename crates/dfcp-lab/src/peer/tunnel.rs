@@ -30,7 +30,14 @@ pub(super) fn kcptun(told: &Told, programs: &Programs) -> Result<Vec<Step>, Miss
     let server = programs.find("kcptun-server")?;
     let window = format!("{}", kcptun_window(told));
     let common = || {
-        let mut all = arguments!["--key", "comparison", "--mode", "fast3", "--nocomp", "--quiet"];
+        let mut all = arguments![
+            "--key",
+            "comparison",
+            "--mode",
+            "fast3",
+            "--nocomp",
+            "--quiet"
+        ];
         all.extend(arguments!["--mtu", DATAGRAM.to_string(), "--smuxver", "2"]);
         all.extend(arguments!["--sndwnd", &window, "--rcvwnd", &window]);
         all.extend(arguments!["--datashard", "10", "--parityshard", "3"]);
@@ -86,8 +93,18 @@ pub(super) fn hysteria(told: &Told, programs: &Programs) -> Result<Vec<Step>, Mi
         ready,
     };
     Ok(vec![
-        step("tunnel's server", Side::Sink, "server", Ready::Udp(told.port)),
-        step("tunnel's client", Side::Source, "client", Ready::Tcp(entrance(told))),
+        step(
+            "tunnel's server",
+            Side::Sink,
+            "server",
+            Ready::Udp(told.port),
+        ),
+        step(
+            "tunnel's client",
+            Side::Source,
+            "client",
+            Ready::Tcp(entrance(told)),
+        ),
     ])
 }
 
@@ -153,7 +170,10 @@ mod tests {
             "  - listen: \"127.0.0.1:30000\"",
             "    remote: \"127.0.0.1:30001\"",
         ] {
-            assert!(client.lines().any(|found| found == line), "{line}\n{client}");
+            assert!(
+                client.lines().any(|found| found == line),
+                "{line}\n{client}"
+            );
         }
         let server = read("server.yaml");
         assert!(server.starts_with("listen: \":20000\"\n"), "{server}");

@@ -56,7 +56,10 @@ impl Protocol {
 /// What of its settings is only possible in simulation.
 pub(crate) fn on_a_real_path(scenario: &Scenario, flow: &FlowSpec) -> Result<FlowSpec, String> {
     let mut flow = flow.clone();
-    let first = flow.forward.first().map(|link| &scenario.links[link.0].config);
+    let first = flow
+        .forward
+        .first()
+        .map(|link| &scenario.links[link.0].config);
     let first = match first.map(|config| &config.rate) {
         Some(LinkRate::Constant(rate)) => *rate,
         _ => Rate::from_bps(1_000_000_000),
@@ -157,10 +160,7 @@ async fn take_sealed(endpoint: &Endpoint, meter: &mut Meter) -> Result<(), dfcp:
     Ok(())
 }
 
-async fn take_published(
-    endpoint: &published::Endpoint,
-    meter: &mut Meter,
-) -> std::io::Result<()> {
+async fn take_published(endpoint: &published::Endpoint, meter: &mut Meter) -> std::io::Result<()> {
     let Some(mut stream) = endpoint.accept().await else {
         return Ok(());
     };
@@ -188,7 +188,9 @@ pub(super) fn source(job: &DfcpJob) -> Result<Sent, String> {
         match protocol {
             Protocol::Sealed(config) => {
                 let key = dfcp::generate_key().map_err(text)?;
-                let config = EndpointConfig::client(key).bind(bind).transport(config.client);
+                let config = EndpointConfig::client(key)
+                    .bind(bind)
+                    .transport(config.client);
                 let endpoint = Endpoint::bind(config).map_err(text)?;
                 sleep_until(job.time.start_ns);
                 sent.start_ns = monotonic_ns();

@@ -116,7 +116,10 @@ impl Meter {
     }
 
     pub fn finish(self) -> Received {
-        let tenth = self.samples.iter().find(|[_, bytes]| bytes * 10 >= self.bytes);
+        let tenth = self
+            .samples
+            .iter()
+            .find(|[_, bytes]| bytes * 10 >= self.bytes);
         Received {
             bytes: self.bytes,
             first_ns: self.first_ns,

@@ -26,11 +26,8 @@ pub(super) fn sink(job: &Sink) -> io::Result<Received> {
     let socket = UdpSocket::bind(job.listen)?;
     socket.set_read_timeout(Some(TICK))?;
     // What does not fit is dropped, and the path would be blamed for it.
-    let _ = nix::sys::socket::setsockopt(
-        &socket,
-        nix::sys::socket::sockopt::RcvBufForce,
-        &(16 << 20),
-    );
+    let _ =
+        nix::sys::socket::setsockopt(&socket, nix::sys::socket::sockopt::RcvBufForce, &(16 << 20));
     print_line(&Ready { ready: true });
     let mut meter = Meter::default();
     let mut seen = Seen::default();

@@ -68,7 +68,12 @@ pub struct Args {
     #[arg(short, long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Run nothing: show what such files hold
-    #[arg(long, value_name = "FILE", value_delimiter = ',', conflicts_with = "out")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        value_delimiter = ',',
+        conflicts_with = "out"
+    )]
     from: Vec<PathBuf>,
     /// Write a page, and figures into the directory of its name beside it
     #[arg(long, value_name = "FILE.md")]
@@ -85,12 +90,20 @@ enum Peers {
 fn peers(name: &str) -> Result<Peers, String> {
     match name {
         "all" => Ok(Peers::All),
-        name => name.parse().map(Peers::One).map_err(|error| format!("{error}")),
+        name => name
+            .parse()
+            .map(Peers::One)
+            .map_err(|error| format!("{error}")),
     }
 }
 
 fn queue(text: &str) -> Result<Queue, String> {
-    let number = |text: &str| text.trim().parse::<f64>().ok().filter(|value| *value >= 0.0);
+    let number = |text: &str| {
+        text.trim()
+            .parse::<f64>()
+            .ok()
+            .filter(|value| *value >= 0.0)
+    };
     match text.strip_suffix("bdp") {
         Some(share) => number(share)
             .filter(|share| *share <= 1000.0)
@@ -251,7 +264,11 @@ fn paths(args: &Args) -> Vec<Path> {
 fn told(run: &Run) -> String {
     let figures = run.file.as_ref().map(|file| {
         let cpu = file.cpu_per_gb().map(|cpu| format!(", {cpu:.2} CPU s/GB"));
-        format!("{:.1} Mbit/s{}", file.whole_bps() / 1e6, cpu.unwrap_or_default())
+        format!(
+            "{:.1} Mbit/s{}",
+            file.whole_bps() / 1e6,
+            cpu.unwrap_or_default()
+        )
     });
     let mut parts = vec![format!("{} over {}", run.peer, run.path)];
     parts.extend(figures);
@@ -276,7 +293,9 @@ fn context(programs: &Programs) -> Context {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let cpu = read("/proc/cpuinfo");
     let model = cpu.lines().find_map(|line| line.strip_prefix("model name"));
-    let model = model.and_then(|rest| rest.split_once(':')).map(|(_, model)| model.trim());
+    let model = model
+        .and_then(|rest| rest.split_once(':'))
+        .map(|(_, model)| model.trim());
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let load = read("/proc/loadavg");
     // Of the program, its name only: where it lies says nothing.
@@ -289,14 +308,21 @@ fn context(programs: &Programs) -> Context {
             read("/proc/sys/kernel/osrelease").trim(),
             model.unwrap_or("an unknown processor")
         ),
-        load: load.split(' ').next().and_then(|load| load.parse().ok()).unwrap_or(0.0),
+        load: load
+            .split(' ')
+            .next()
+            .and_then(|load| load.parse().ok())
+            .unwrap_or(0.0),
         versions: programs.versions(),
     }
 }
 
 /// Today in UTC.
 fn date() -> String {
-    #[expect(clippy::disallowed_methods, reason = "a date is wanted, not a duration")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a date is wanted, not a duration"
+    )]
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     civil(since.map_or(0, |since| since.as_secs() / 86_400))
 }
@@ -335,7 +361,10 @@ mod tests {
         let paths = paths(&args);
         assert_eq!(paths.len(), 8);
         let last = paths[7].bottleneck().unwrap();
-        assert_eq!((last.rate_bps, last.loss, last.queue_packets), (100_000_000, 0.1, 833));
+        assert_eq!(
+            (last.rate_bps, last.loss, last.queue_packets),
+            (100_000_000, 0.1, 833)
+        );
         assert_eq!(paths[0].bottleneck().unwrap().queue_packets, 10);
         assert_eq!(super::paths(&parse("--direct").unwrap()), [Path::DIRECT]);
     }

@@ -99,7 +99,11 @@ const LEAST_PLACES: usize = 3;
 /// Writes a page, and the figures of its data into the directory of its name.
 pub fn write_page(lines: &[Line], page: &FilePath) -> Result<(), Failure> {
     let directory = page.with_extension("");
-    let stem = directory.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let stem = directory
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned();
     let cells = summarize(lines);
     let mut pictures = Vec::new();
     for along in &ALONG {
@@ -116,9 +120,15 @@ pub fn write_page(lines: &[Line], page: &FilePath) -> Result<(), Failure> {
                 log_y: figure.log,
             };
             for extension in ["svg", "png"] {
-                plot::draw(drawing.clone(), &directory.join(format!("{name}.{extension}")))?;
+                plot::draw(
+                    drawing.clone(),
+                    &directory.join(format!("{name}.{extension}")),
+                )?;
             }
-            pictures.push((format!("{stem}/{name}.svg"), format!("{}: {title}", figure.label)));
+            pictures.push((
+                format!("{stem}/{name}.svg"),
+                format!("{}: {title}", figure.label),
+            ));
         }
     }
     let text = table::page(lines, &pictures);
@@ -137,7 +147,11 @@ fn longest_slice<'a>(cells: &'a [Cell], along: &Along) -> Vec<(f64, &'a Cell)> {
         });
         others.collect()
     };
-    let paths = || cells.iter().filter_map(|cell| Some((cell, cell.path.bottleneck()?)));
+    let paths = || {
+        cells
+            .iter()
+            .filter_map(|cell| Some((cell, cell.path.bottleneck()?)))
+    };
     let slice = |like: &Bottleneck| {
         let same = paths().filter(|(_, path)| rest(path) == rest(like));
         let mut slice: Vec<_> = same.map(|(cell, path)| ((along.of)(path), cell)).collect();
@@ -147,7 +161,11 @@ fn longest_slice<'a>(cells: &'a [Cell], along: &Along) -> Vec<(f64, &'a Cell)> {
     // The first of the longest.
     let slices = paths().map(|(_, path)| slice(path));
     slices.fold(Vec::new(), |longest, next| {
-        if next.len() > longest.len() { next } else { longest }
+        if next.len() > longest.len() {
+            next
+        } else {
+            longest
+        }
     })
 }
 
@@ -187,7 +205,9 @@ fn curves(slice: &[(f64, &Cell)], along: &Along, figure: &Figure) -> Option<(Str
         });
         rows.collect()
     };
-    let curves = names.into_iter().map(|name| (name.to_owned(), points(name)));
+    let curves = names
+        .into_iter()
+        .map(|name| (name.to_owned(), points(name)));
     let (names, curves): (Vec<_>, Vec<_>) = curves.filter(|(_, points)| points.len() > 1).unzip();
     let axis = |name: &str, unit: Unit| Quantities {
         name: name.to_owned(),
@@ -217,7 +237,10 @@ fn title(path: &Bottleneck, along: &Along) -> String {
     let parts = [
         ("rate", format!("{} Mbit/s", path.rate_bps as f64 / 1e6)),
         ("rtt", format!("{:.0} ms", path.rtt_s * 1e3)),
-        ("loss", format!("{} % loss", (path.loss * 1e4).round() / 1e2)),
+        (
+            "loss",
+            format!("{} % loss", (path.loss * 1e4).round() / 1e2),
+        ),
         ("queue", queue),
     ];
     let others = parts.into_iter().filter(|(name, _)| *name != along.name);
@@ -266,7 +289,10 @@ mod tests {
     fn slices_vary_in_one_property_only() {
         let cells = summarize(&lines());
         let places = |along: &Along| -> Vec<f64> {
-            longest_slice(&cells, along).iter().map(|(x, _)| *x).collect()
+            longest_slice(&cells, along)
+                .iter()
+                .map(|(x, _)| *x)
+                .collect()
         };
         assert_eq!(places(&ALONG[0]), [0.0, 0.1, 0.2]);
         assert_eq!(places(&ALONG[1]), [0.001, 0.01, 0.05, 0.2]);
@@ -274,7 +300,10 @@ mod tests {
         let slice = longest_slice(&cells, &ALONG[1]);
         let (title, data) = curves(&slice, &ALONG[1], &FIGURES[0]).unwrap();
         assert_eq!(data.curves, ["b"]); // "a" has one point there
-        assert!(title.contains("100 Mbit/s, 0 % loss, queue 1 BDP"), "{title}");
+        assert!(
+            title.contains("100 Mbit/s, 0 % loss, queue 1 BDP"),
+            "{title}"
+        );
         assert!(curves(&longest_slice(&cells, &ALONG[3]), &ALONG[3], &FIGURES[0]).is_none());
     }
 
