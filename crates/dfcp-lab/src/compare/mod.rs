@@ -178,6 +178,7 @@ impl Attempt<'_> {
         let mut run = Run {
             peer: self.peer.to_string(),
             path: *self.path,
+            file_size: self.plan.file_size,
             repetition: self.repetition,
             status: Status::Complete,
             reason: None,

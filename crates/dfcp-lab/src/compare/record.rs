@@ -54,6 +54,8 @@ pub struct Run {
     pub peer: String,
     /// The path.
     pub path: Path,
+    /// Bytes of the large file: runs with another size are not comparable.
+    pub file_size: u64,
     /// Counted from 1.
     pub repetition: u32,
     /// How it ended.
@@ -203,6 +205,7 @@ mod tests {
         let run = Run {
             peer: "srt".into(),
             path: Path::DIRECT,
+            file_size: 100,
             repetition: 3,
             status: Status::Limit,
             reason: None,
