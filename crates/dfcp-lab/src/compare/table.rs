@@ -198,7 +198,8 @@ What each peer is: `dfcp`: `dfcp send` and `dfcp recv`, as they are, encrypted a
 our rendition on quinn of hysteria2's rate control (a told rate divided by the share that arrives), \
 which is not hysteria2; `hysteria2`: its own program, told the rate, where it is installed; `kcptun`: \
 Debian's, mode `fast3`, 10+3 Reed–Solomon shards, AES, TCP through it; `srt`: `srt-file-transmit`, \
-AES; `udt`: UDT 4, in clear. `srt-file-transmit` looks every 250 ms whether it is done.
+AES, told the rate as its `maxbw`; it looks every 250 ms whether it is done; `udt`: UDT 4, in clear; \
+`iperf3-…`: iperf3 in memory for 8 s instead of a file.
 ";
 
 /// The page of all lines; `pictures` are the names of figures that lie beside it.

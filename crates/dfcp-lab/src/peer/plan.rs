@@ -214,12 +214,12 @@ fn tcp(
 const NEVER: u64 = 1 << 62;
 
 /// How long iperf3 sends: it moves no file, so there is none to wait for.
-const IPERF_SECONDS: u64 = 8;
+pub(super) const IPERF_TIME: Duration = Duration::from_secs(8);
 
 fn iperf(control: &str, told: &Told, programs: &Programs) -> Result<Pair, Missing> {
     let program = programs.find("iperf3")?;
     let port = told.port.to_string();
-    let (sink, seconds) = (told.sink.to_string(), IPERF_SECONDS.to_string());
+    let (sink, seconds) = (told.sink.to_string(), IPERF_TIME.as_secs().to_string());
     Ok(Pair {
         receiver: receiver(
             program.clone(),
@@ -259,13 +259,20 @@ fn quinn(
     })
 }
 
-/// Encrypted, with buffers and windows for 1 Gbit/s at 200 ms and more.
+/// Encrypted, and told the path's rate as its `maxbw`: without it SRT sends each packet many times
+/// over. Buffers are SRT's own where these hold the path twice; larger ones than needed slow it.
 fn srt(told: &Told, files: &Files, programs: &Programs) -> Result<Pair, Missing> {
-    const OPTIONS: &str =
-        "passphrase=comparison&pbkeylen=16&fc=65536&sndbuf=90000000&rcvbuf=90000000";
+    const OWN_BUFFER: u64 = 8192 * 1456;
+    let mut options = "passphrase=comparison&pbkeylen=16".to_owned();
+    options += &format!("&maxbw={}", told.rate_bps / 8);
+    let twice = 2 * (told.rate_bps as f64 / 8.0 * told.round_trip.as_secs_f64()) as u64;
+    if twice > OWN_BUFFER {
+        let packets = twice / 1456;
+        options += &format!("&fc={packets}&sndbuf={twice}&rcvbuf={twice}");
+    }
     let program = programs.find("srt-file-transmit")?;
-    let listen = format!("srt://:{}?mode=listener&{OPTIONS}", told.port);
-    let to = format!("srt://{}:{}?mode=caller&{OPTIONS}", told.sink, told.port);
+    let listen = format!("srt://:{}?mode=listener&{options}", told.port);
+    let to = format!("srt://{}:{}?mode=caller&{options}", told.sink, told.port);
     let url = |path: &Path| {
         let mut url = OsString::from("file://");
         url.push(path);
