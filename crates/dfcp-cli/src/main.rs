@@ -42,16 +42,16 @@ enum Command {
     /// Runs transports over a real path on this machine
     #[cfg(target_os = "linux")]
     Lab(lab::Args),
-    /// Makes or takes traffic in a host of the lab.
-    #[cfg(target_os = "linux")]
-    #[command(name = dfcp_lab::worker::SUBCOMMAND, hide = true)]
-    LabWorker {
-        /// What it does, as JSON
-        job: String,
-    },
     /// Runs the kernel's TCP over the demo's path.
     #[command(hide = true)]
     DemoTcp(demo::tcp::TcpArgs),
+    /// Makes or takes the traffic of a lab's host.
+    #[cfg(target_os = "linux")]
+    #[command(hide = true, name = dfcp_lab::worker::SUBCOMMAND)]
+    LabWorker {
+        /// What to do, as JSON
+        job: String,
+    },
 }
 
 fn main() -> ExitCode {

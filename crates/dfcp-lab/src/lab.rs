@@ -14,6 +14,7 @@ use dfcp_sim::report::RunReport;
 use dfcp_sim::scenario::Scenario;
 use dfcp_sim::{FlowId, LinkStats};
 
+use crate::leftover::Named;
 use crate::net::cable::{CableConfig, CablePort, Checksums, Classify};
 use crate::net::frame::Header;
 use crate::net::host::{DEVICE, Host, MAX_HOSTS, host_number};
@@ -60,6 +61,17 @@ pub enum Names {
     Prefix(String),
 }
 
+impl Names {
+    fn give(&self, hosts: &[Host]) -> Result<Vec<Named>, LabError> {
+        let Self::Prefix(prefix) = self else {
+            return Ok(Vec::new());
+        };
+        let name = |host: &Host| Named::new(prefix, host.name(), host.namespace());
+        let names: io::Result<_> = hosts.iter().map(name).collect();
+        names.map_err(system("names for the hosts"))
+    }
+}
+
 /// Why there is no lab.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -96,6 +108,7 @@ pub struct Lab {
     path: Option<Emulator>,
     /// As the network runs it: later by the lead-in.
     scenario: Option<Scenario>,
+    _names: Vec<Named>,
 }
 
 /// What a lab measured.
@@ -179,6 +192,7 @@ impl Lab {
         for (number, name) in names.iter().enumerate() {
             hosts.push(Host::create(name, number).map_err(system("a host's namespace"))?);
         }
+        let names = options.names.give(&hosts)?;
         let shared: Arc<dyn Classify> = Arc::new(flows.clone());
         let mtu = mtu(scenario);
         let checksums = match flips_bits(scenario) {
@@ -215,6 +229,7 @@ impl Lab {
             lead_in: options.lead_in,
             path: Some(path.map_err(system("the path's thread"))?),
             scenario: Some(scenario),
+            _names: names,
         })
     }
 
@@ -242,6 +257,7 @@ impl Lab {
         };
         cable().map_err(system("a cable between two hosts"))?;
         Ok(Self {
+            _names: options.names.give(&hosts)?,
             hosts,
             flows: FlowHosts(vec![[0, 1]]),
             clock: Clock::start(),

@@ -18,11 +18,17 @@ pub mod compare;
 #[cfg(target_os = "linux")]
 mod lab;
 #[cfg(target_os = "linux")]
+pub mod leftover;
+#[cfg(target_os = "linux")]
 pub mod net;
+#[cfg(target_os = "linux")]
+pub mod parity;
 #[cfg(target_os = "linux")]
 pub mod peer;
 #[cfg(target_os = "linux")]
 pub mod run;
+#[cfg(target_os = "linux")]
+pub mod verify;
 #[cfg(target_os = "linux")]
 pub mod worker;
 

@@ -5,8 +5,6 @@
 //! the network itself, what was delivered by the receivers. A run that was not true to the
 //! scenario's network says so ([`Validity`]).
 
-use std::io;
-use std::path::PathBuf;
 use std::time::Instant as Wall;
 
 use dfcp_proto::Duration;
@@ -74,18 +72,6 @@ pub struct Validity {
     pub cpu_share: f64,
 }
 
-/// Why there is no run.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum RunError {
-    /// The lab.
-    #[error(transparent)]
-    Lab(#[from] LabError),
-    /// Files and processes of the run.
-    #[error("{0}")]
-    System(#[from] io::Error),
-}
-
 /// Time in which servers start, before the scenario's time zero.
 const LEAD_IN: Duration = Duration::from_secs(1);
 /// More of it for each flow.
@@ -98,11 +84,8 @@ const GRACE: Duration = Duration::from_secs(5);
 ///
 /// # Errors
 /// What the machine does not allow. What goes wrong with a flow is in the result.
-pub fn run(plan: Plan<'_>) -> Result<RealRun, RunError> {
+pub fn run(plan: Plan<'_>) -> Result<RealRun, LabError> {
     let scenario = plan.scenario;
-    let directory = tempfile::Builder::new().prefix("dfcp-lab-").tempdir()?;
-    let file = directory.path().join("scenario.toml");
-    std::fs::write(&file, scenario.to_toml_with_defaults())?;
     let lab = Lab::start(
         scenario,
         &LabOptions {
@@ -115,7 +98,6 @@ pub fn run(plan: Plan<'_>) -> Result<RealRun, RunError> {
         plan,
         lab: &lab,
         times,
-        file,
     };
     let mut flows: Vec<_> = (0..scenario.flows.len())
         .map(|flow| jobs.start(flow))
@@ -185,7 +167,6 @@ struct Jobs<'a> {
     plan: Plan<'a>,
     lab: &'a Lab,
     times: Times,
-    file: PathBuf,
 }
 
 /// The two ends of a flow.
@@ -208,7 +189,7 @@ impl Jobs<'_> {
         let time = self.time(spec);
         let until_ns = self.times.end_ns + GRACE.as_nanos() as u64 / 2;
         let flow_source = FlowSource {
-            scenario: self.file.clone(),
+            scenario: self.plan.scenario.to_toml_with_defaults().to_owned(),
             directory: self.plan.directory.to_owned(),
             flow,
         };

@@ -1,6 +1,10 @@
 //! `dfcp lab`: transports on a real path, between hosts of this machine with kernels' own sockets.
 
+mod clean;
 mod compare;
+mod parity;
+mod run;
+mod verify;
 
 use std::process::ExitCode;
 
@@ -13,6 +17,14 @@ pub struct Args {
 
 #[derive(Clone, Debug, clap::Subcommand)]
 enum Command {
+    /// Runs a scenario for real, as `dfcp sim run` simulates it
+    Run(run::Args),
+    /// Measures a scenario's network with echoes and trains of datagrams
+    Verify(verify::Args),
+    /// Runs scenarios in the simulator and for real, and sets the two side by side
+    Parity(parity::Args),
+    /// Removes what labs that crashed left on this machine
+    Clean(clean::Args),
     /// Compares dfcp with kernel TCP and other transports
     Compare(Box<compare::Args>),
 }
@@ -20,6 +32,10 @@ enum Command {
 /// Runs the command. Before the process has any other thread.
 pub fn run(args: Args) -> ExitCode {
     match args.command {
+        Command::Run(args) => run::run(args),
+        Command::Verify(args) => verify::run(args),
+        Command::Parity(args) => parity::run(args),
+        Command::Clean(args) => clean::run(args),
         Command::Compare(args) => compare::run(*args),
     }
 }

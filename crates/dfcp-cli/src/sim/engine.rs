@@ -66,6 +66,24 @@ pub fn open(file: &Path, overrides: &Overrides) -> Result<Scenario, Failure> {
     Ok(document(file, overrides)?.scenario()?)
 }
 
+/// The points of a scenario's sweep, each with a name made of its parameters; of a file without a
+/// sweep the scenario alone, called as the file is.
+pub fn points(file: &Path, overrides: &Overrides) -> Result<Vec<(String, Scenario)>, Failure> {
+    let document = document(file, overrides)?;
+    let stem = file.file_stem().unwrap_or_default().to_string_lossy();
+    let sweep = document.sweep()?;
+    let point = |index| {
+        let point = sweep.point(index)?;
+        let values = point.parameters.iter().map(|parameter| &*parameter.text);
+        let name = match point.parameters.is_empty() {
+            true => stem.to_string(),
+            false => values.collect::<Vec<_>>().join(", "),
+        };
+        Ok((name, point.scenario))
+    };
+    (0..sweep.len()).map(point).collect()
+}
+
 /// A scenario file with its sweep, every default written out.
 pub fn with_defaults(file: &Path, overrides: &Overrides) -> Result<String, Failure> {
     Ok(document(file, overrides)?.to_toml_with_defaults()?)

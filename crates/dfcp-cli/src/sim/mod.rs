@@ -9,15 +9,15 @@
 //! - [`text`]: how people see it.
 
 mod capture;
-mod columns;
-mod engine;
+pub mod columns;
+pub mod engine;
 mod figures;
 pub mod plot;
-mod run;
+pub mod run;
 pub mod store;
 mod sweep;
-mod table;
-mod text;
+pub mod table;
+pub mod text;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -62,7 +62,7 @@ pub fn run(args: Args) -> ExitCode {
 
 /// Prints a failure. One that begins with its place in the scenario stands alone, `file:line: …`,
 /// as editors expect it.
-fn fail(failure: &Failure, scenario: &Path) -> ExitCode {
+pub fn fail(failure: &Failure, scenario: &Path) -> ExitCode {
     match failure.message.strip_prefix(&*scenario.to_string_lossy()) {
         Some(rest) if rest.starts_with(':') => {
             eprintln!("{failure}");

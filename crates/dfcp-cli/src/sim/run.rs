@@ -52,7 +52,8 @@ pub struct ShowArgs {
     set: Vec<(String, String)>,
 }
 
-fn setting(text: &str) -> Result<(String, String), String> {
+/// A setting on the command line: `key=value`.
+pub fn setting(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.trim().is_empty() => {
             Ok((key.trim().to_owned(), value.trim().to_owned()))

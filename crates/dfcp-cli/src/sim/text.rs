@@ -12,11 +12,17 @@ pub fn print(text: &str) {
     let _ = std::io::stdout().write_all(text.as_bytes());
 }
 
-/// A run.
-pub fn report(report: &RunReport, wall: Duration) -> String {
+/// What flows and links did.
+pub fn tables(report: &RunReport) -> String {
     let mut text = flows(&report.flows);
     text.push('\n');
     text += &links(&report.links);
+    text
+}
+
+/// A run.
+pub fn report(report: &RunReport, wall: Duration) -> String {
+    let mut text = tables(report);
     let run = &report.summary;
     let _ = writeln!(
         text,
@@ -84,7 +90,7 @@ fn links(links: &[LinkReport]) -> String {
 }
 
 /// Columns as wide as their widest cell: `left` ones to the left, figures to the right.
-fn align(head: &[&str], rows: Vec<Vec<String>>, left: usize) -> String {
+pub fn align(head: &[&str], rows: Vec<Vec<String>>, left: usize) -> String {
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column));
         let cells = cells.map(|cell| cell.chars().count());
@@ -109,17 +115,20 @@ fn align(head: &[&str], rows: Vec<Vec<String>>, left: usize) -> String {
 
 const NONE: &str = "–";
 
-fn rate(bps: f64) -> String {
+/// Bits per second.
+pub fn rate(bps: f64) -> String {
     Rate::from_bps(bps.max(0.0) as u64).to_string()
 }
 
-fn percent(share: Option<f64>) -> String {
+/// A share.
+pub fn percent(share: Option<f64>) -> String {
     share
         .filter(|share| share.is_finite())
         .map_or(NONE.to_owned(), |share| format!("{:.2} %", share * 100.0))
 }
 
-fn seconds(seconds: Option<f64>) -> String {
+/// A time.
+pub fn seconds(seconds: Option<f64>) -> String {
     match seconds.filter(|seconds| seconds.is_finite()) {
         None => NONE.to_owned(),
         Some(0.0) => "0 s".to_owned(),

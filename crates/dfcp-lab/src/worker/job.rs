@@ -124,8 +124,8 @@ pub struct DfcpJob {
 /// A flow of a scenario.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FlowSource {
-    /// The scenario, with every default written out.
-    pub scenario: PathBuf,
+    /// The scenario's text, with every default written out.
+    pub scenario: String,
     /// Where the files are that it refers to.
     pub directory: PathBuf,
     /// Which flow.
@@ -138,13 +138,12 @@ impl FlowSource {
     /// # Errors
     /// When it cannot be read any more.
     pub fn open(&self) -> Result<(Scenario, FlowSpec), String> {
-        let text = std::fs::read_to_string(&self.scenario).map_err(|error| error.to_string())?;
         let read = |name: &str| {
             std::fs::read_to_string(self.directory.join(Path::new(name)))
                 .map_err(|error| error.to_string())
         };
         let open = || {
-            let mut document = Document::parse(&text, &self.scenario.to_string_lossy())?;
+            let mut document = Document::parse(&self.scenario, "scenario")?;
             document.load_files(read)?;
             document.scenario()
         };

@@ -111,10 +111,6 @@ impl Meter {
         }
     }
 
-    pub fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
     pub fn finish(self) -> Received {
         let tenth = self
             .samples
