@@ -27,6 +27,7 @@ use tempfile::TempDir;
 
 use self::path::Path;
 use self::record::{FileFigures, Objects, Run, Status, Wire};
+use crate::leftover::Scratch;
 use crate::peer::plan::Told;
 use crate::peer::{Ends, Outcome, Peer, Programs, Session, Transfer, Work};
 use crate::run::Validity;
@@ -54,32 +55,36 @@ pub struct Plan {
 /// The files that are sent, and a place for those that arrive.
 #[derive(Debug)]
 pub struct Bench {
-    folder: TempDir,
+    folder: PathBuf,
     programs: Programs,
+    _scratch: Option<Scratch>,
 }
 
 impl Bench {
-    /// A place for the files of comparisons, removed when dropped. Where the kernel allows it, it
-    /// is in memory, and only this thread and what it starts see it: it vanishes with them.
+    /// A place for the files of comparisons. Where the kernel allows it, it is in memory, and only
+    /// this thread and what it starts see it: it vanishes with them, however they end. Else it is
+    /// removed when dropped.
     ///
     /// # Errors
     /// When it cannot be made.
     pub fn new(programs: Programs) -> io::Result<Self> {
-        let mut builder = tempfile::Builder::new();
-        let builder = builder.prefix("dfcp-lab-");
-        let folder = match own_memory() {
-            Some(directory) => builder.tempdir_in(directory),
-            None => builder.tempdir_in("/dev/shm"),
+        let (folder, scratch) = match own_memory() {
+            Some(directory) => (PathBuf::from(directory), None),
+            None => {
+                let scratch = Scratch::create()?;
+                (scratch.path().to_owned(), Some(scratch))
+            }
         };
         Ok(Self {
-            folder: folder.or_else(|_| builder.tempdir())?,
+            folder,
             programs,
+            _scratch: scratch,
         })
     }
 
     /// A file of so many random bytes, which nothing can compress.
     fn file(&self, size: u64) -> io::Result<PathBuf> {
-        let path = self.folder.path().join(format!("source-{size}"));
+        let path = self.folder.join(format!("source-{size}"));
         if path.exists() {
             return Ok(path);
         }
@@ -98,7 +103,7 @@ impl Bench {
 
     /// A directory for one session.
     fn session(&self) -> Result<TempDir, String> {
-        let directory = tempfile::tempdir_in(self.folder.path());
+        let directory = tempfile::tempdir_in(&self.folder);
         directory.map_err(|error| format!("a temporary directory: {error}"))
     }
 }
