@@ -2,7 +2,7 @@
 CARGO ?= cargo
 OUT   ?= docs/bench
 
-.PHONY: demo test bench bench-path bench-codes bench-loopback bench-sim bench-simulator bench-published bench-profiles fmt lint
+.PHONY: demo test bench bench-path bench-codes bench-loopback bench-sim bench-simulator bench-published bench-profiles bench-compare fmt lint
 
 # Builds, then sends a real file between two real processes over a bad path; kernel TCP beside it.
 demo: toolchain
@@ -51,6 +51,11 @@ bench-published:
 bench-profiles:
 	$(CARGO) build --release --locked -p dfcp-cli
 	./scripts/bench-profiles $(OUT)
+
+# Beside kernel TCP and other transports, in the lab; scripts/install-peers installs these.
+bench-compare:
+	$(CARGO) build --release --locked -p dfcp-cli -p dfcp-peers
+	./scripts/bench-compare $(OUT)
 
 .PHONY: toolchain
 toolchain:

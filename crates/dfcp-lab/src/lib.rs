@@ -23,6 +23,7 @@ pub mod leftover;
 pub mod net;
 #[cfg(target_os = "linux")]
 pub mod parity;
+#[cfg(target_os = "linux")]
 pub mod peer;
 #[cfg(target_os = "linux")]
 pub mod run;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::path::Path;
 use super::record::{Fairness, Status};
-use super::{Bench, distorted, ends, start, told};
+use super::{Bed, Bench, ends, told};
 use crate::peer::{Outcome, Peer, Session, Work};
 use crate::{Lab, LabStats};
 
@@ -75,16 +75,17 @@ fn meet(
         let found = bench.programs.find(program);
         found.map_err(|missing| (Status::Missing, missing.to_string()))?;
     }
-    let lab = start(&meeting.path, 2, u64::from(meeting.repetition)).map_err(failed)?;
+    let bed = Bed::make(&meeting.path, 2, u64::from(meeting.repetition)).map_err(failed)?;
+    let lab = &bed.lab;
     let cubic = Peer::Tcp("cubic".to_owned());
     let folders = [
         bench.session().map_err(failed)?,
         bench.session().map_err(failed)?,
     ];
-    let told = [0, 1].map(|flow| told(&meeting.path, &lab, flow, &folders[flow]));
+    let told = [0, 1].map(|flow| told(&meeting.path, lab, flow, &folders[flow]));
     let programs = &bench.programs;
-    let mut first = Session::start(&cubic, ends(&lab, 0), &told[0], programs).map_err(failed)?;
-    let mut second = Session::start(peer, ends(&lab, 1), &told[1], programs).map_err(failed)?;
+    let mut first = Session::start(&cubic, ends(lab, 0), &told[0], programs).map_err(failed)?;
+    let mut second = Session::start(peer, ends(lab, 1), &told[1], programs).map_err(failed)?;
     let together = plan.settle + plan.window;
     let work = |limit| Work {
         source,
@@ -94,9 +95,9 @@ fn meet(
     };
     let measured = std::thread::scope(|scope| {
         let running = scope.spawn(|| first.transfer(&work(2 * together)));
-        let alone = measure(&lab, plan);
+        let alone = measure(lab, plan);
         let joined = scope.spawn(|| second.transfer(&work(together)));
-        let both = measure(&lab, plan);
+        let both = measure(lab, plan);
         let ended = [joined.join(), running.join()];
         let [joined, running] = ended.map(|ended| ended.map(|transfer| transfer.outcome));
         (alone, both, joined, running)
@@ -113,10 +114,9 @@ fn meet(
             Err(_) => return Err(failed(format!("{name}: its thread panicked"))),
         }
     }
-    let stats = lab.stop().map_err(|error| failed(error.to_string()))?;
-    match distorted(&stats) {
-        Some(reason) => Err((Status::Invalid, reason)),
-        None => Ok(()),
+    match bed.stop().map_err(failed)? {
+        (_, Some(reason)) => Err((Status::Invalid, reason)),
+        (_, None) => Ok(()),
     }
 }
 

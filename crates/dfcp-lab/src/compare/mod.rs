@@ -20,14 +20,17 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use dfcp_sim::Seed;
+use dfcp_sim::scenario::Scenario;
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use tempfile::TempDir;
 
 use self::path::Path;
 use self::record::{FileFigures, Objects, Run, Status, Wire};
+use crate::leftover::Scratch;
 use crate::peer::plan::Told;
 use crate::peer::{Ends, Outcome, Peer, Programs, Session, Transfer, Work};
+use crate::run::Validity;
 use crate::{FlowPorts, Host, Lab, LabOptions, LabStats};
 
 /// What is compared.
@@ -52,32 +55,36 @@ pub struct Plan {
 /// The files that are sent, and a place for those that arrive.
 #[derive(Debug)]
 pub struct Bench {
-    folder: TempDir,
+    folder: PathBuf,
     programs: Programs,
+    _scratch: Option<Scratch>,
 }
 
 impl Bench {
-    /// A place for the files of comparisons, removed when dropped. Where the kernel allows it, it
-    /// is in memory, and only this thread and what it starts see it: it vanishes with them.
+    /// A place for the files of comparisons. Where the kernel allows it, it is in memory, and only
+    /// this thread and what it starts see it: it vanishes with them, however they end. Else it is
+    /// removed when dropped.
     ///
     /// # Errors
     /// When it cannot be made.
     pub fn new(programs: Programs) -> io::Result<Self> {
-        let mut builder = tempfile::Builder::new();
-        let builder = builder.prefix("dfcp-lab-");
-        let folder = match own_memory() {
-            Some(directory) => builder.tempdir_in(directory),
-            None => builder.tempdir_in("/dev/shm"),
+        let (folder, scratch) = match own_memory() {
+            Some(directory) => (PathBuf::from(directory), None),
+            None => {
+                let scratch = Scratch::create()?;
+                (scratch.path().to_owned(), Some(scratch))
+            }
         };
         Ok(Self {
-            folder: folder.or_else(|_| builder.tempdir())?,
+            folder,
             programs,
+            _scratch: scratch,
         })
     }
 
     /// A file of so many random bytes, which nothing can compress.
     fn file(&self, size: u64) -> io::Result<PathBuf> {
-        let path = self.folder.path().join(format!("source-{size}"));
+        let path = self.folder.join(format!("source-{size}"));
         if path.exists() {
             return Ok(path);
         }
@@ -96,7 +103,7 @@ impl Bench {
 
     /// A directory for one session.
     fn session(&self) -> Result<TempDir, String> {
-        let directory = tempfile::tempdir_in(self.folder.path());
+        let directory = tempfile::tempdir_in(&self.folder);
         directory.map_err(|error| format!("a temporary directory: {error}"))
     }
 }
@@ -178,6 +185,7 @@ impl Attempt<'_> {
         let mut run = Run {
             peer: self.peer.to_string(),
             path: *self.path,
+            file_size: self.plan.file_size,
             repetition: self.repetition,
             status: Status::Complete,
             reason: None,
@@ -221,10 +229,11 @@ impl Attempt<'_> {
 
     /// Small objects one after the other, until the time is used up; with what went wrong.
     fn objects(&self, source: &std::path::Path) -> Result<(Objects, Option<String>), NoRun> {
-        let lab = self.lab("objects")?;
+        let bed = self.lab("objects")?;
+        let lab = &bed.lab;
         let folder = self.bench.session()?;
-        let told = told(self.path, &lab, 0, &folder);
-        let mut session = Session::start(self.peer, ends(&lab, 0), &told, &self.bench.programs)?;
+        let told = told(self.path, lab, 0, &folder);
+        let mut session = Session::start(self.peer, ends(lab, 0), &told, &self.bench.programs)?;
         let mut objects = Objects {
             size: self.plan.object_size,
             seconds: Vec::new(),
@@ -261,19 +270,19 @@ impl Attempt<'_> {
         &self,
         source: &std::path::Path,
     ) -> Result<(Outcome, FileFigures, Option<String>), NoRun> {
-        let lab = self.lab("file")?;
+        let bed = self.lab("file")?;
+        let lab = &bed.lab;
         let folder = self.bench.session()?;
-        let told = told(self.path, &lab, 0, &folder);
-        let mut session = Session::start(self.peer, ends(&lab, 0), &told, &self.bench.programs)?;
+        let told = told(self.path, lab, 0, &folder);
+        let mut session = Session::start(self.peer, ends(lab, 0), &told, &self.bench.programs)?;
         let transfer = session.transfer(&Work {
             source,
             size: self.plan.file_size,
-            limit: self.plan.limit,
+            limit: self.plan.limit + self.peer.fixed_time(),
             look: LOOKS[1],
         });
         let tunnel = session.stop();
-        let stats = lab.stop().map_err(|error| format!("the lab: {error}"))?;
-        let invalid = distorted(&stats);
+        let (stats, invalid) = bed.stop()?;
         let Transfer {
             outcome,
             bytes,
@@ -283,7 +292,10 @@ impl Attempt<'_> {
             cpu_receiver,
         } = transfer;
         let figures = FileFigures {
-            size: self.plan.file_size,
+            size: match self.peer.moves_objects() {
+                true => self.plan.file_size,
+                false => 0,
+            },
             bytes,
             seconds,
             steady_bps: steady.map(|(bytes, seconds)| bytes as f64 * 8.0 / seconds),
@@ -294,20 +306,42 @@ impl Attempt<'_> {
     }
 
     /// A lab of this run alone.
-    fn lab(&self, part: &str) -> Result<Lab, NoRun> {
+    fn lab(&self, part: &str) -> Result<Bed, NoRun> {
         let seed = Seed(u64::from(self.repetition)).stream(part).next_u64() >> 1;
-        Ok(start(self.path, 1, seed)?)
+        Ok(Bed::make(self.path, 1, seed)?)
     }
 }
 
-/// Makes a lab of a path.
-fn start(path: &Path, pairs: usize, seed: u64) -> Result<Lab, String> {
-    let options = LabOptions::default();
-    let lab = match path {
-        Path::Direct { .. } => Lab::direct_pair(&options),
-        Path::Bottleneck(path) => Lab::start(&path.scenario(pairs, seed)?, &options),
-    };
-    lab.map_err(|error| format!("the lab: {error}"))
+/// A lab and what it was made from.
+struct Bed {
+    lab: Lab,
+    scenario: Option<Scenario>,
+}
+
+impl Bed {
+    /// Makes a lab of a path, with so many pairs of hosts.
+    fn make(path: &Path, pairs: usize, seed: u64) -> Result<Self, String> {
+        let options = LabOptions::default();
+        let scenario = path.bottleneck().map(|path| path.scenario(pairs, seed));
+        let scenario = scenario.transpose()?;
+        let lab = match &scenario {
+            None => Lab::direct_pair(&options),
+            Some(scenario) => Lab::start(scenario, &options),
+        };
+        let lab = lab.map_err(|error| format!("the lab: {error}"))?;
+        Ok(Self { lab, scenario })
+    }
+
+    /// What the path counted, and why it was not what it was to be, if so.
+    fn stop(self) -> Result<(LabStats, Option<String>), String> {
+        let stats = self.lab.stop();
+        let stats = stats.map_err(|error| format!("the lab: {error}"))?;
+        let validity = self
+            .scenario
+            .map(|scenario| Validity::of(&scenario, &stats));
+        let reasons = validity.map_or_else(Vec::new, |validity| validity.reasons);
+        Ok((stats, (!reasons.is_empty()).then(|| reasons.join("; "))))
+    }
 }
 
 fn ends(lab: &Lab, flow: usize) -> Ends<'_> {
@@ -346,11 +380,4 @@ fn wire(stats: &LabStats) -> Option<Wire> {
         late_max_ms: milliseconds(path.lateness.max()),
         path_cpu_s: path.cpu.as_secs_f64(),
     })
-}
-
-/// Why the path was not what it was to be, if so.
-fn distorted(stats: &LabStats) -> Option<String> {
-    let path = stats.path.as_ref()?;
-    let overflowed: u64 = path.ports.iter().map(|port| port.overflowed).sum();
-    (overflowed > 0).then(|| format!("the path missed {overflowed} packets"))
 }

@@ -54,6 +54,8 @@ pub struct Run {
     pub peer: String,
     /// The path.
     pub path: Path,
+    /// Bytes of the large file: runs with another size are not comparable.
+    pub file_size: u64,
     /// Counted from 1.
     pub repetition: u32,
     /// How it ended.
@@ -83,7 +85,7 @@ pub struct Objects {
 /// Figures of the large file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct FileFigures {
-    /// Its size in bytes.
+    /// Its size in bytes; 0 where there is none, but a run of a fixed time.
     pub size: u64,
     /// Bytes that arrived.
     pub bytes: u64,
@@ -203,6 +205,7 @@ mod tests {
         let run = Run {
             peer: "srt".into(),
             path: Path::DIRECT,
+            file_size: 100,
             repetition: 3,
             status: Status::Limit,
             reason: None,

@@ -60,11 +60,13 @@ pub struct Row {
     pub notes: Vec<String>,
 }
 
-/// All peers on one path.
+/// All peers on one path, with one size of file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cell {
     /// The path.
     pub path: Path,
+    /// Bytes of the file.
+    pub file_size: u64,
     /// The peers, in the order in which they first ran.
     pub rows: Vec<Row>,
 }
@@ -79,15 +81,19 @@ pub fn summarize(lines: &[Line]) -> Vec<Cell> {
     };
     let mut cells: Vec<Cell> = Vec::new();
     for run in runs() {
-        if !cells.iter().any(|cell| cell.path == run.path) {
-            let here: Vec<&Run> = runs().filter(|other| other.path == run.path).collect();
-            cells.push(cell(run.path, &here));
+        let like = |other: &&Run| (other.path, other.file_size) == (run.path, run.file_size);
+        if !cells
+            .iter()
+            .any(|cell| (cell.path, cell.file_size) == (run.path, run.file_size))
+        {
+            let here: Vec<&Run> = runs().filter(like).collect();
+            cells.push(cell(run, &here));
         }
     }
     cells
 }
 
-fn cell(path: Path, runs: &[&Run]) -> Cell {
+fn cell(of: &Run, runs: &[&Run]) -> Cell {
     let mut names: Vec<&str> = Vec::new();
     for run in runs {
         if !names.contains(&run.peer.as_str()) {
@@ -100,10 +106,11 @@ fn cell(path: Path, runs: &[&Run]) -> Cell {
             .copied()
             .filter(|run| run.peer == name)
             .collect();
-        row(name, &path, &own)
+        row(name, &of.path, &own)
     });
     Cell {
-        path,
+        path: of.path,
+        file_size: of.file_size,
         rows: rows.collect(),
     }
 }
@@ -124,10 +131,13 @@ fn row(peer: &str, path: &Path, runs: &[&Run]) -> Row {
         Spread::of(files().filter_map(|(_, file)| figure(file)).collect())
     };
     let limit = path.bottleneck().map(|path| path.limit_bps());
-    let file_s = files().map(|(_, file)| match file.bytes == file.size {
-        true => file.seconds,
-        false => f64::INFINITY,
-    });
+    let file_s =
+        files()
+            .filter(|(_, file)| file.size > 0)
+            .map(|(_, file)| match file.bytes == file.size {
+                true => file.seconds,
+                false => f64::INFINITY,
+            });
     let objects = good.iter().filter_map(|run| run.objects.as_ref());
     let object_s = objects.flat_map(|objects| {
         let unfinished = std::iter::repeat_n(f64::INFINITY, objects.unfinished as usize);
@@ -190,6 +200,7 @@ mod tests {
         Run {
             peer: peer.into(),
             path: Path::Bottleneck(path),
+            file_size: 1000,
             repetition: 1,
             status,
             reason: (status == Status::Failed).then(|| "it crashed".to_owned()),

@@ -198,7 +198,8 @@ What each peer is: `dfcp`: `dfcp send` and `dfcp recv`, as they are, encrypted a
 our rendition on quinn of hysteria2's rate control (a told rate divided by the share that arrives), \
 which is not hysteria2; `hysteria2`: its own program, told the rate, where it is installed; `kcptun`: \
 Debian's, mode `fast3`, 10+3 Reed–Solomon shards, AES, TCP through it; `srt`: `srt-file-transmit`, \
-AES; `udt`: UDT 4, in clear. `srt-file-transmit` looks every 250 ms whether it is done.
+AES, told the rate as its `maxbw`; it looks every 250 ms whether it is done; `udt`: UDT 4, in clear; \
+`iperf3-…`: iperf3 in memory for 8 s instead of a file.
 ";
 
 /// The page of all lines; `pictures` are the names of figures that lie beside it.
@@ -208,7 +209,7 @@ pub fn page(lines: &[Line], pictures: &[(String, String)]) -> String {
         let _ = writeln!(text, "\n![{title}]({name})");
     }
     for cell_of in summarize(lines) {
-        let _ = writeln!(text, "\n## {}\n", capital(&cell_of.path));
+        let _ = writeln!(text, "\n## {}\n", heading(&cell_of));
         text += &cell(&cell_of, Style::Page);
     }
     for (path, meetings) in by_path(lines) {
@@ -226,8 +227,10 @@ pub fn page(lines: &[Line], pictures: &[(String, String)]) -> String {
     text
 }
 
-fn capital(path: &Path) -> String {
-    let text = path.to_string();
+/// What a cell is about.
+pub fn heading(cell: &Cell) -> String {
+    let megabytes = cell.file_size as f64 / 1e6;
+    let text = format!("{}; file of {megabytes} MB", cell.path);
     let mut letters = text.chars();
     let first = letters
         .next()
@@ -257,8 +260,8 @@ mod tests {
 
     const LINES: &str = r#"
 {"kind":"context","command":"dfcp lab compare","date":"today","machine":"a machine","load":0.5,"versions":[["dfcp","1"]]}
-{"kind":"run","peer":"dfcp","path":{"rate_bps":100000000,"rtt_s":0.05,"loss":0.1,"queue_packets":417},"repetition":1,"status":"complete","objects":{"size":150000,"seconds":[0.17,0.19],"unfinished":0},"file":{"size":100,"bytes":100,"seconds":1e-5,"steady_bps":88.32e6,"cpu_s":[1e-7,1e-7,0.0],"wire_bytes":120,"wire_packets":2,"wire_bytes_back":5,"dropped_queue":0,"dropped_loss":0,"late_p99_ms":0.1,"late_max_ms":0.2,"path_cpu_s":0.1}}
-{"kind":"run","peer":"tcp-reno","path":{"rate_bps":100000000,"rtt_s":0.05,"loss":0.1,"queue_packets":417},"repetition":1,"status":"failed","reason":"receiver: exit status: 1"}
+{"kind":"run","peer":"dfcp","path":{"rate_bps":100000000,"rtt_s":0.05,"loss":0.1,"queue_packets":417},"file_size":1000000,"repetition":1,"status":"complete","objects":{"size":150000,"seconds":[0.17,0.19],"unfinished":0},"file":{"size":100,"bytes":100,"seconds":1e-5,"steady_bps":88.32e6,"cpu_s":[1e-7,1e-7,0.0],"wire_bytes":120,"wire_packets":2,"wire_bytes_back":5,"dropped_queue":0,"dropped_loss":0,"late_p99_ms":0.1,"late_max_ms":0.2,"path_cpu_s":0.1}}
+{"kind":"run","peer":"tcp-reno","path":{"rate_bps":100000000,"rtt_s":0.05,"loss":0.1,"queue_packets":417},"file_size":1000000,"repetition":1,"status":"failed","reason":"receiver: exit status: 1"}
 {"kind":"fairness","peer":"dfcp","path":{"rate_bps":100000000,"rtt_s":0.05,"loss":0.0,"queue_packets":417},"repetition":1,"status":"complete","alone_bps":90e6,"together_bps":[45e6,45e6]}
 "#;
 
@@ -267,7 +270,7 @@ mod tests {
         let lines = read_lines(LINES).unwrap();
         let page = page(&lines, &[("compare/x.svg".into(), "X".into())]);
         for part in [
-            "## 100 Mbit/s, 50 ms, 10 % loss, queue of 417 packets",
+            "## 100 Mbit/s, 50 ms, 10 % loss, queue of 417 packets; file of 1 MB",
             "| dfcp | 88.3 | 1.000 | 80.0 | 0.906 | 180 | 0.00 | 2.00 | 1.060 |",
             "| tcp-reno | – | – | – | – | – | – | – | – |",
             "- tcp-reno: failed: receiver: exit status: 1",

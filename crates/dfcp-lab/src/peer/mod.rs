@@ -16,6 +16,7 @@ pub mod tunnel;
 
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 pub use self::program::{Missing, Programs};
 pub use self::run::{Ends, Outcome, Session, Transfer, Work};
@@ -35,7 +36,7 @@ pub enum Peer {
     Hysteria,
     /// kcptun with its forward error correction; TCP through it.
     Kcptun,
-    /// SRT's file mode, encrypted.
+    /// SRT's file mode, encrypted, told the bandwidth.
     Srt,
     /// UDT 4.
     Udt,
@@ -90,11 +91,6 @@ impl Peer {
             .collect()
     }
 
-    /// Whether it is told the path's rate and need not find it.
-    pub fn is_told_the_rate(&self) -> bool {
-        matches!(self, Self::Hysteria | Self::Quinn(QuinnControl::Brutal))
-    }
-
     /// The programs it takes besides `dfcp`.
     pub fn programs(&self) -> &'static [&'static str] {
         match self {
@@ -108,14 +104,17 @@ impl Peer {
         }
     }
 
-    /// Whether what it carries is encrypted.
-    pub fn is_encrypted(&self) -> bool {
-        !matches!(self, Self::Tcp(_) | Self::Iperf(_) | Self::Udt)
-    }
-
-    /// Whether it moves single objects; what it does not tell cannot be measured.
+    /// Whether it moves objects; else it runs for [`Self::fixed_time`].
     pub fn moves_objects(&self) -> bool {
         !matches!(self, Self::Iperf(_))
+    }
+
+    /// How long it runs whatever it is given; zero for those that move objects.
+    pub fn fixed_time(&self) -> Duration {
+        match self {
+            Self::Iperf(_) => plan::IPERF_TIME,
+            _ => Duration::ZERO,
+        }
     }
 }
 

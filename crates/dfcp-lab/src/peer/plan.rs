@@ -1,12 +1,13 @@
 //! Which processes a transfer takes, on which host, and how one knows that each is ready.
 
 use std::ffi::OsString;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::program::{Missing, Programs};
 use super::{Peer, QuinnControl, tunnel};
+use crate::worker::{self, Job, Load, Sink, TcpSource};
 
 /// The hosts of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,9 +53,10 @@ pub enum Report {
     Contract,
     /// `seconds`: the report of `dfcp send`.
     Dfcp,
-    /// iperf3's JSON, of both sides.
+    /// iperf3's JSON: a run of a fixed time, not of a file.
     Iperf,
-    /// Nothing: the file is watched, and half a round trip is added for the news of its end.
+    /// Nothing that counts: the file is watched, and half a round trip is added for the news of its
+    /// end.
     Nothing,
 }
 
@@ -134,17 +136,19 @@ impl Peer {
         match self {
             Self::Dfcp => Ok(dfcp(told, files, programs)),
             Self::Tcp(control) => {
-                let mut pair = tcp((told.sink, told.port), told.port, files, programs);
-                pair.sender
-                    .arguments
-                    .push(format!("--control={control}").into());
-                Ok(pair)
+                let sink = SocketAddrV4::new(told.sink, told.port);
+                Ok(tcp(sink, told.port, Some(control), (files, programs)))
             }
             Self::Hysteria | Self::Kcptun => {
-                let entrance = (Ipv4Addr::LOCALHOST, tunnel::entrance(told));
-                Ok(tcp(entrance, tunnel::exit(told), files, programs))
+                let entrance = SocketAddrV4::new(Ipv4Addr::LOCALHOST, tunnel::entrance(told));
+                let pair = tcp(entrance, tunnel::exit(told), None, (files, programs));
+                // The sender sees no further than the tunnel's near end.
+                Ok(Pair {
+                    report: Report::Nothing,
+                    ..pair
+                })
             }
-            Self::Iperf(control) => iperf(control, told, files, programs),
+            Self::Iperf(control) => iperf(control, told, programs),
             Self::Quinn(control) => quinn(*control, told, files, programs),
             Self::Srt => srt(told, files, programs),
             Self::Udt => udt(told, files, programs),
@@ -167,55 +171,65 @@ fn dfcp(told: &Told, files: &Files, programs: &Programs) -> Pair {
     let to = format!("{}:{}", told.sink, told.port);
     send.extend(arguments!["--known-hosts", known, files.source, to]);
     Pair {
-        receiver: Step {
-            role: "receiver",
-            side: Side::Sink,
-            program: programs.dfcp().to_owned(),
-            arguments: receive,
-            ready: Ready::Udp(told.port),
-        },
+        receiver: receiver(programs.dfcp().to_owned(), receive, Ready::Udp(told.port)),
         sender: sender(programs.dfcp().to_owned(), send),
         report: Report::Dfcp,
     }
 }
 
 /// The lab's own programs for the kernel's TCP.
-fn tcp(to: (Ipv4Addr, u16), port: u16, files: &Files, programs: &Programs) -> Pair {
-    let listen = format!("--listen=0.0.0.0:{port}");
-    let to = format!("--to={}:{}", to.0, to.1);
-    let worker = |rest: Vec<OsString>| [arguments!["lab-worker"], rest].concat();
-    Pair {
-        receiver: Step {
-            role: "receiver",
-            side: Side::Sink,
-            program: programs.dfcp().to_owned(),
-            arguments: worker(arguments!["tcp-recv", listen, "--file", files.target()]),
-            ready: Ready::Line,
+fn tcp(
+    connect: SocketAddrV4,
+    port: u16,
+    congestion: Option<&str>,
+    (files, programs): (&Files, &Programs),
+) -> Pair {
+    let worker = |job: &Job| {
+        let job = serde_json::to_string(job).unwrap_or_default();
+        arguments![worker::SUBCOMMAND, job]
+    };
+    let sink = Job::TcpSink(Sink {
+        listen: SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port).into(),
+        until_ns: NEVER,
+        output: Some(files.target()),
+    });
+    let source = Job::TcpSource(TcpSource {
+        connect: connect.into(),
+        congestion: congestion.map(ToOwned::to_owned),
+        load: Load::File(files.source.to_owned()),
+        time: worker::Side {
+            start_ns: 0,
+            stop_ns: NEVER,
         },
-        sender: sender(
-            programs.dfcp().to_owned(),
-            worker(arguments!["tcp-send", to, "--file", files.source]),
-        ),
+    });
+    let program = programs.dfcp();
+    Pair {
+        receiver: receiver(program.to_owned(), worker(&sink), Ready::Line),
+        sender: sender(program.to_owned(), worker(&source)),
         report: Report::Contract,
     }
 }
 
-fn iperf(control: &str, told: &Told, files: &Files, programs: &Programs) -> Result<Pair, Missing> {
+/// Later than any transfer ends: the runner has a deadline.
+const NEVER: u64 = 1 << 62;
+
+/// How long iperf3 sends: it moves no file, so there is none to wait for.
+pub(super) const IPERF_TIME: Duration = Duration::from_secs(8);
+
+fn iperf(control: &str, told: &Told, programs: &Programs) -> Result<Pair, Missing> {
     let program = programs.find("iperf3")?;
     let port = told.port.to_string();
-    let (sink, size) = (told.sink.to_string(), files.size.to_string());
+    let (sink, seconds) = (told.sink.to_string(), IPERF_TIME.as_secs().to_string());
     Ok(Pair {
-        receiver: Step {
-            role: "receiver",
-            side: Side::Sink,
-            program: program.clone(),
-            arguments: arguments!["-s", "-1", "-J", "-i", "0.1", "-p", &port],
-            ready: Ready::Tcp(told.port),
-        },
+        receiver: receiver(
+            program.clone(),
+            arguments!["-s", "-1", "-J", "-i", "0.1", "-p", &port],
+            Ready::Tcp(told.port),
+        ),
         sender: sender(
             program,
             arguments![
-                "-c", sink, "-p", port, "-C", control, "-n", size, "-J", "-i", "0"
+                "-c", sink, "-p", port, "-C", control, "-t", seconds, "-J", "-i", "0"
             ],
         ),
         report: Report::Iperf,
@@ -239,25 +253,26 @@ fn quinn(
     let mut send = arguments!["send", to, "--certificate", certificate];
     send.extend(arguments!["--file", files.source, control, rate]);
     Ok(Pair {
-        receiver: Step {
-            role: "receiver",
-            side: Side::Sink,
-            program: program.clone(),
-            arguments: receive,
-            ready: Ready::Line,
-        },
+        receiver: receiver(program.clone(), receive, Ready::Line),
         sender: sender(program, send),
         report: Report::Contract,
     })
 }
 
-/// Encrypted, with buffers and windows for 1 Gbit/s at 200 ms and more.
+/// Encrypted, and told the path's rate as its `maxbw`: without it SRT sends each packet many times
+/// over. Buffers are SRT's own where these hold the path twice; larger ones than needed slow it.
 fn srt(told: &Told, files: &Files, programs: &Programs) -> Result<Pair, Missing> {
-    const OPTIONS: &str =
-        "passphrase=comparison&pbkeylen=16&fc=65536&sndbuf=90000000&rcvbuf=90000000";
+    const OWN_BUFFER: u64 = 8192 * 1456;
+    let mut options = "passphrase=comparison&pbkeylen=16".to_owned();
+    options += &format!("&maxbw={}", told.rate_bps / 8);
+    let twice = 2 * (told.rate_bps as f64 / 8.0 * told.round_trip.as_secs_f64()) as u64;
+    if twice > OWN_BUFFER {
+        let packets = twice / 1456;
+        options += &format!("&fc={packets}&sndbuf={twice}&rcvbuf={twice}");
+    }
     let program = programs.find("srt-file-transmit")?;
-    let listen = format!("srt://:{}?mode=listener&{OPTIONS}", told.port);
-    let to = format!("srt://{}:{}?mode=caller&{OPTIONS}", told.sink, told.port);
+    let listen = format!("srt://:{}?mode=listener&{options}", told.port);
+    let to = format!("srt://{}:{}?mode=caller&{options}", told.sink, told.port);
     let url = |path: &Path| {
         let mut url = OsString::from("file://");
         url.push(path);
@@ -266,13 +281,11 @@ fn srt(told: &Told, files: &Files, programs: &Programs) -> Result<Pair, Missing>
     // The file's name comes from the sender; what is named here is a directory, with its slash.
     let into = url(&files.received.join(""));
     Ok(Pair {
-        receiver: Step {
-            role: "receiver",
-            side: Side::Sink,
-            program: program.clone(),
-            arguments: arguments!["-q", listen, into],
-            ready: Ready::Udp(told.port),
-        },
+        receiver: receiver(
+            program.clone(),
+            arguments!["-q", listen, into],
+            Ready::Udp(told.port),
+        ),
         sender: sender(program, arguments!["-q", url(files.source), to]),
         report: Report::Nothing,
     })
@@ -284,19 +297,23 @@ fn udt(told: &Told, files: &Files, programs: &Programs) -> Result<Pair, Missing>
     let port = told.port.to_string();
     let receive = arguments!["recv", &port, files.target(), LIMIT_SECONDS];
     Ok(Pair {
-        receiver: Step {
-            role: "receiver",
-            side: Side::Sink,
-            program: program.clone(),
-            arguments: receive,
-            ready: Ready::Line,
-        },
+        receiver: receiver(program.clone(), receive, Ready::Line),
         sender: sender(
             program,
             arguments!["send", told.sink.to_string(), port, files.source],
         ),
         report: Report::Contract,
     })
+}
+
+fn receiver(program: PathBuf, arguments: Vec<OsString>, ready: Ready) -> Step {
+    Step {
+        role: "receiver",
+        side: Side::Sink,
+        program,
+        arguments,
+        ready,
+    }
 }
 
 fn sender(program: PathBuf, arguments: Vec<OsString>) -> Step {

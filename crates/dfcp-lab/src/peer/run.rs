@@ -163,10 +163,14 @@ impl<'a> Session<'a> {
                 return Err(reason);
             }
         };
-        // Without a sender there is nothing more to receive.
-        let well = sender.status.is_some_and(|status| status.success());
-        let patience = if well { END } else { Duration::ZERO };
-        let receiver = receiver.wait(Instant::now() + patience);
+        let now = Instant::now();
+        let patience = match pair.report {
+            // Without a sender there is nothing more to receive.
+            _ if !sender.succeeded() => now,
+            Report::Nothing => deadline,
+            Report::Contract | Report::Dfcp | Report::Iperf => now + END,
+        };
+        let receiver = receiver.wait(patience);
         let seen = Seen {
             progress: watch.stop(),
             started_ns,
@@ -206,7 +210,7 @@ impl<'a> Session<'a> {
         match ready {
             true => Ok(process),
             false => {
-                let reason = last_line(&process.wait(Instant::now()).stderr);
+                let reason = reason(&process.wait(Instant::now()));
                 Err(format!("{role} does not start: {reason}"))
             }
         }
@@ -301,6 +305,14 @@ fn last_line(text: &str) -> String {
     )
 }
 
+/// What a program says went wrong: on standard error, or as the lab's workers do.
+fn reason(finished: &Finished) -> String {
+    match finished.stderr.trim().is_empty() {
+        true => last_line(&finished.stdout),
+        false => last_line(&finished.stderr),
+    }
+}
+
 /// What a sender may say at its end.
 #[derive(Debug, Default, Deserialize)]
 struct Said {
@@ -327,8 +339,13 @@ impl Seen {
             _ => (self.progress.clone(), self.verify(files)),
         };
         let (last_ns, bytes) = progress.last().unwrap_or((self.started_ns, 0));
-        let bytes = bytes.min(files.size);
-        let outcome = match (self.sender.timed_out, self.succeeded(pair), rest) {
+        let bytes = match pair.report {
+            Report::Iperf => bytes,
+            _ => bytes.min(files.size),
+        };
+        let watched_out = pair.report == Report::Nothing && self.receiver.timed_out;
+        let stopped = self.sender.timed_out || (self.sender.succeeded() && watched_out);
+        let outcome = match (stopped, self.succeeded(pair), rest) {
             (true, ..) => Outcome::Limit,
             (false, Err(reason), _) | (false, Ok(()), Err(reason)) => Outcome::Failed(reason),
             (false, Ok(()), Ok(())) => Outcome::Complete,
@@ -339,6 +356,9 @@ impl Seen {
         let between = |start: u64, end: u64| end.saturating_sub(start) as f64 / 1e9;
         let seconds = match (&outcome, said) {
             (Outcome::Limit, _) => limit.as_secs_f64(),
+            _ if pair.report == Report::Nothing => {
+                between(self.started_ns, last_ns) + told.round_trip.as_secs_f64() / 2.0
+            }
             (
                 _,
                 Said {
@@ -354,7 +374,7 @@ impl Seen {
                     ..
                 },
             ) => between(start, done),
-            _ => between(self.started_ns, last_ns) + told.round_trip.as_secs_f64() / 2.0,
+            _ => between(self.started_ns, last_ns),
         };
         let steady = progress
             .reached(bytes.div_ceil(10))
@@ -389,7 +409,7 @@ impl Seen {
                 Some(status) => status.to_string(),
                 None => "ended".to_owned(),
             };
-            return Err(format!("{role}: {status}: {}", last_line(&finished.stderr)));
+            return Err(format!("{role}: {status}: {}", reason(finished)));
         }
         Ok(())
     }

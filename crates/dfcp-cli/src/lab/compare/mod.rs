@@ -279,7 +279,11 @@ fn told(run: &Run) -> String {
 fn print_tables(lines: &[Line]) {
     let mut text = String::new();
     for cell in summarize(lines) {
-        text += &format!("{}\n{}\n", cell.path, table::cell(&cell, Style::Terminal));
+        text += &format!(
+            "{}\n{}\n",
+            table::heading(&cell),
+            table::cell(&cell, Style::Terminal)
+        );
     }
     for (path, meetings) in table::by_path(lines) {
         let table = table::fairness(&meetings, Style::Terminal);

@@ -155,7 +155,10 @@ fn longest_slice<'a>(cells: &'a [Cell], along: &Along) -> Vec<(f64, &'a Cell)> {
     let slice = |like: &Bottleneck| {
         let same = paths().filter(|(_, path)| rest(path) == rest(like));
         let mut slice: Vec<_> = same.map(|(cell, path)| ((along.of)(path), cell)).collect();
-        slice.sort_by(|a, b| a.0.total_cmp(&b.0));
+        // Of files of different sizes on one path, those that ran more often.
+        let runs = |cell: &Cell| cell.rows.iter().map(|row| row.runs).sum::<usize>();
+        slice.sort_by(|a, b| a.0.total_cmp(&b.0).then(runs(b.1).cmp(&runs(a.1))));
+        slice.dedup_by(|later, first| later.0 == first.0);
         slice
     };
     // The first of the longest.
@@ -259,6 +262,7 @@ mod tests {
         Line::Run(Box::new(Run {
             peer: peer.into(),
             path: Path::Bottleneck(path),
+            file_size: 1,
             repetition: 1,
             status: Status::Complete,
             reason: None,
