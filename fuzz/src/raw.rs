@@ -2,8 +2,8 @@
 
 use dfcp_proto::crypto::{ClientHandshake, Opener, Sealer, SessionKeys};
 use dfcp_proto::wire::{
-    Ack, ConnectionId, Frame, FrameIter, Packet, SEALED_HEADER_LEN, Syn, SynAck, TransportParams,
-    VERSION, emit_sealed_header,
+    Ack, CID_LEN, ConnectionId, Frame, FrameIter, Packet, SEALED_HEADER_LEN, Syn, SynAck,
+    TransportParams, VERSION, emit_sealed_header,
 };
 use dfcp_proto::{
     ConnectionHandle, Endpoint, Instant, PublicKey, SecretRng, ServerConfig, StaticKey,
@@ -53,7 +53,7 @@ pub fn drain(endpoint: &mut Endpoint, now: Instant) -> Vec<Vec<u8>> {
     out
 }
 
-pub const CID: ConnectionId = ConnectionId([0xc1; 8]);
+pub const CID: ConnectionId = ConnectionId([0xc1; CID_LEN]);
 
 pub fn params() -> TransportParams {
     TransportParams {

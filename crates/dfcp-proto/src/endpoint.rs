@@ -129,7 +129,7 @@ impl Endpoint {
         peer: Option<PublicKey>,
         config: Arc<TransportConfig>,
     ) -> Result<ConnectionHandle, HandshakeError> {
-        let local_cid = ConnectionId(self.rng.array());
+        let local_cid = self.free_cid();
         let rng = SecretRng::new(&self.rng.array(), "connection");
         let client = ConnectParams {
             key: &self.key,
@@ -139,6 +139,15 @@ impl Endpoint {
         };
         let connection = Connection::connect(now, remote, config, client, rng)?;
         Ok(self.insert(local_cid, connection))
+    }
+
+    fn free_cid(&mut self) -> ConnectionId {
+        loop {
+            let cid = ConnectionId(self.rng.array());
+            if !self.by_cid.contains_key(&cid) {
+                return cid;
+            }
+        }
     }
 
     fn insert(&mut self, cid: ConnectionId, connection: Connection) -> ConnectionHandle {

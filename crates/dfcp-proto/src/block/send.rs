@@ -9,6 +9,7 @@ use crate::packet::Loss;
 use crate::rate::BlockSent;
 use crate::scheduler::{BlockScheduler, BlockView};
 use crate::time::Instant;
+use crate::wire::{esi_space, symbol_overhead};
 use dfcp_fec::{BlockEncoder, FecError, SchemeId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -245,9 +246,10 @@ impl SendChannel {
     /// Source bytes of a full block at the current offset.
     fn block_size(&self, cut: &Cut) -> usize {
         let max_k = dfcp_fec::scheme(cut.scheme).max_k();
-        let worst = (cut.k.min(max_k) as usize).max(1) * cut.room;
-        let header = crate::wire::symbol_overhead(self.id.0, self.pending_offset, worst as u64);
-        cut.k.min(max_k).max(1) as usize * cut.symbol(header)
+        let k = cut.k.min(max_k).max(1);
+        let worst = k as u64 * cut.room as u64;
+        let header = symbol_overhead(self.id.0, self.pending_offset, k, worst);
+        k as usize * cut.symbol(header)
     }
 
     /// Turns the pending bytes into a block.
@@ -258,8 +260,11 @@ impl SendChannel {
         let mut source = std::mem::take(&mut self.pending);
         let len = std::mem::take(&mut self.pending_len);
         let offset = self.pending_offset;
-        let header = crate::wire::symbol_overhead(self.id.0, offset, len as u64);
-        let (k, symbol) = geometry(len, cut.symbol(header));
+        let header = |k| symbol_overhead(self.id.0, offset, k, len as u64);
+        let (mut k, mut symbol) = geometry(len, cut.symbol(header(1)));
+        if header(k) > header(1) {
+            (k, symbol) = geometry(len, cut.symbol(header(k)));
+        }
         if cut.payload == Payload::Real {
             source.resize(k as usize * usize::from(symbol), 0);
         }
@@ -387,7 +392,7 @@ impl SendChannel {
             offset,
             block_len: block.len,
             scheme: block.scheme,
-            esi: block.next_esi,
+            esi: block.next_esi % esi_space(block.encoder.spec().k()),
             symbol_len: block.encoder.spec().symbol_size(),
             charge,
         })

@@ -569,7 +569,7 @@ impl Connection {
     /// UDP payload bytes of a full data packet.
     fn packet_size(&self) -> u64 {
         let symbol = self.config.profile.max_symbol;
-        let size = symbol_overhead(0, 1 << 30, symbol as u64)
+        let size = symbol_overhead(0, 1 << 29, self.config.profile.block_symbols, symbol as u64)
             + symbol
             + SEALED_HEADER_LEN
             + TAG_LEN

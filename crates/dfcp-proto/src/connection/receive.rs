@@ -138,14 +138,7 @@ impl Connection {
             }
             Frame::Blocks(report) => self.on_report(now, pn, &report),
             Frame::Sack(report) => self.on_sack(now, pn, &report),
-            Frame::Symbol {
-                scheme,
-                channel,
-                offset,
-                block_len,
-                esi,
-                data,
-            } => {
+            Frame::Symbol { header, data } => {
                 let (len, data) = match self.config.payload {
                     Payload::Real => (data.len(), data),
                     Payload::Virtual => {
@@ -154,14 +147,14 @@ impl Connection {
                     }
                 };
                 let symbol = SymbolIn {
-                    scheme,
-                    offset,
-                    block_len,
-                    esi,
+                    scheme: header.scheme,
+                    offset: header.offset,
+                    block_len: header.block.bytes(len).ok_or(CloseCode::PROTOCOL)?,
+                    esi: header.esi,
                     len,
                     data,
                 };
-                self.on_symbol(now, ChannelId(channel), &symbol)?;
+                self.on_symbol(now, ChannelId(header.channel), &symbol)?;
             }
             Frame::MaxData(limit) => {
                 if limit > self.out.max_data {

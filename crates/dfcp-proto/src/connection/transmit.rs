@@ -7,8 +7,8 @@ use crate::packet::{NewPacket, SymbolRef};
 use crate::rate::PathReport;
 use crate::time::{Duration, Instant};
 use crate::wire::{
-    Frame, ROUND_TRIP_LEN, SEALED_HEADER_LEN, SackReport, TAG_LEN, emit_sealed_header,
-    emit_virtual_symbol, symbol_overhead, virtual_symbol_size,
+    BlockLen, Frame, ROUND_TRIP_LEN, SEALED_HEADER_LEN, SackReport, SymbolHeader, TAG_LEN,
+    emit_sealed_header, emit_virtual_symbol, symbol_overhead, virtual_symbol_size,
 };
 use std::collections::BTreeSet;
 
@@ -215,8 +215,9 @@ impl Connection {
         let rate = &self.out.rate;
         let head =
             usize::from(rate.departure().echo) + rate.round_trip().map_or(0, |_| ROUND_TRIP_LEN);
+        let k = symbol.block_len.div_ceil(symbol.symbol_len as u64) as u32;
         let header =
-            SEALED_HEADER_LEN + head + symbol_overhead(id.0, symbol.offset, symbol.block_len);
+            SEALED_HEADER_LEN + head + symbol_overhead(id.0, symbol.offset, k, symbol.block_len);
         let carried = match self.config.payload {
             Payload::Real => symbol.symbol_len,
             Payload::Virtual => virtual_symbol_size(symbol.symbol_len),
@@ -321,7 +322,14 @@ impl Connection {
             let rtt_us = u32::try_from(rtt.as_micros()).unwrap_or(u32::MAX);
             Frame::RoundTrip { number, rtt_us }.emit(out);
         }
-        Frame::emit_symbol_header(out, scheme, id.0, offset, block_len, esi);
+        let header = SymbolHeader {
+            scheme,
+            channel: id.0,
+            offset,
+            block: BlockLen::new(block_len, symbol_len),
+            esi,
+        };
+        header.emit(out);
         let body = match self.config.payload {
             Payload::Real => out.len()..out.len() + symbol_len,
             Payload::Virtual => {

@@ -6,7 +6,7 @@
 //! message, so the same bytes validate the address and authenticate the client.
 
 use super::keys::{PublicKey, SecretRng, StaticKey};
-use crate::wire::{COOKIE_LEN, TransportParams, VERSION, WireError};
+use crate::wire::{CID_LEN, COOKIE_LEN, TransportParams, VERSION, WireError};
 use snow::params::{CipherChoice, DHChoice, HashChoice, NoiseParams};
 use snow::resolvers::{CryptoResolver, DefaultResolver};
 use snow::types::{Cipher, Dh, Hash, Random};
@@ -216,7 +216,7 @@ impl Responder {
     }
 
     /// The connection ID that this server gives the client of `syn`.
-    pub fn connection_id(&self, syn: &SynFacts<'_>) -> [u8; 8] {
+    pub fn connection_id(&self, syn: &SynFacts<'_>) -> [u8; CID_LEN] {
         self.derive("cid", syn)
     }
 

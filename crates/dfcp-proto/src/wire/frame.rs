@@ -2,7 +2,7 @@
 
 use super::codec::{Reader, WireError, varint_len, write_varint};
 use super::sack::SackReport;
-use dfcp_fec::SchemeId;
+use super::symbol::{SHORT_SYMBOL, SHORT_SYMBOL_LAST, SYMBOL, SYMBOL_LAST, SymbolHeader};
 use std::ops::{Range, RangeInclusive};
 
 const PADDING: u8 = 0x00;
@@ -11,8 +11,6 @@ const ACK: u8 = 0x02;
 const BLOCKS: u8 = 0x03;
 const ROUND_TRIP: u8 = 0x04;
 const SACK: u8 = 0x05;
-const SYMBOL: u8 = 0x08; // 0x08 | scheme
-const SYMBOL_LAST: u8 = 0x0f;
 const MAX_DATA: u8 = 0x10;
 const MAX_STREAM_DATA: u8 = 0x11;
 const FIN: u8 = 0x12;
@@ -104,18 +102,10 @@ pub enum Frame<'a> {
     },
     /// Feedback on the path and on what there is room for.
     Sack(SackReport<'a>),
-    /// One symbol; describes its block completely. Runs to the end of the packet.
+    /// One symbol. Runs to the end of the packet.
     Symbol {
-        /// Code of the block.
-        scheme: SchemeId,
-        /// Channel of the block.
-        channel: u64,
-        /// Where the block starts in its channel; names the block.
-        offset: u64,
-        /// Source bytes of the block; K = ⌈len ÷ symbol length⌉.
-        block_len: u64,
-        /// Encoding symbol ID.
-        esi: u32,
+        /// Which one, of which block.
+        header: SymbolHeader,
         /// The symbol.
         data: &'a [u8],
     },
@@ -220,12 +210,8 @@ impl<'a> Frame<'a> {
                 rtt_us: r.u32()?,
             },
             SACK => Self::Sack(SackReport::parse(r)?),
-            SYMBOL..=SYMBOL_LAST => Self::Symbol {
-                scheme: SchemeId::try_from(kind & 7).map_err(|_| WireError::UnknownType(kind))?,
-                channel: r.varint()?,
-                offset: r.varint()?,
-                block_len: r.varint()?,
-                esi: r.u24()?,
+            SYMBOL..=SYMBOL_LAST | SHORT_SYMBOL..=SHORT_SYMBOL_LAST => Self::Symbol {
+                header: SymbolHeader::parse(kind, r)?,
                 data: r.rest(),
             },
             MAX_DATA => Self::MaxData(r.varint()?),
@@ -321,15 +307,8 @@ impl<'a> Frame<'a> {
                 out.extend_from_slice(&rtt_us.to_be_bytes());
             }
             Self::Sack(ref report) => Self::emit_sack(out, report, report.pairs(), usize::MAX),
-            Self::Symbol {
-                scheme,
-                channel,
-                offset,
-                block_len,
-                esi,
-                data,
-            } => {
-                Self::emit_symbol_header(out, scheme, channel, offset, block_len, esi);
+            Self::Symbol { ref header, data } => {
+                header.emit(out);
                 out.extend_from_slice(data);
             }
             Self::MaxData(limit) => emit_numbers(out, MAX_DATA, [limit]),
@@ -389,19 +368,6 @@ impl<'a> Frame<'a> {
         room: usize,
     ) {
         report.emit(SACK, out, pairs, room);
-    }
-
-    /// Appends the header of a symbol frame; the symbol itself follows.
-    pub fn emit_symbol_header(
-        out: &mut Vec<u8>,
-        scheme: SchemeId,
-        channel: u64,
-        offset: u64,
-        block_len: u64,
-        esi: u32,
-    ) {
-        emit_numbers(out, SYMBOL | scheme as u8, [channel, offset, block_len]);
-        out.extend_from_slice(&esi.to_be_bytes()[1..]);
     }
 
     /// Appends an ACK frame with as many of `ranges` (inclusive, descending, apart) as fit into
@@ -492,35 +458,6 @@ pub(super) fn consumed<'a>(mut start: Reader<'a>, now: &Reader<'a>) -> &'a [u8] 
 
 /// Bytes of a ROUND_TRIP frame.
 pub const ROUND_TRIP_LEN: usize = 1 + 4 + 4;
-
-/// Type and ESI of a symbol frame: the bytes that do not depend on its numbers.
-const SYMBOL_FIXED_LEN: usize = 1 + 3;
-
-/// Bytes of a symbol frame before its symbol.
-pub fn symbol_overhead(channel: u64, offset: u64, block_len: u64) -> usize {
-    SYMBOL_FIXED_LEN + varint_len(channel) + varint_len(offset) + varint_len(block_len)
-}
-
-/// Bytes that stand for a symbol of `len` bytes with virtual payload.
-pub fn virtual_symbol_size(len: usize) -> usize {
-    len.min(2)
-}
-
-/// Appends what stands for a symbol of `len` bytes with virtual payload: its length in two bytes,
-/// or one zero byte for a symbol of one byte.
-pub fn emit_virtual_symbol(out: &mut Vec<u8>, len: usize) {
-    let length = (len as u16).to_be_bytes();
-    out.extend_from_slice(&length[..virtual_symbol_size(len)]);
-}
-
-/// Bytes of the symbol that `data` stands for.
-pub fn virtual_symbol_len(data: &[u8]) -> Option<usize> {
-    match *data {
-        [_] => Some(1),
-        [high, low] => Some(usize::from(u16::from_be_bytes([high, low]))).filter(|&len| len >= 2),
-        _ => None,
-    }
-}
 
 #[cfg(test)]
 mod tests {
@@ -621,31 +558,5 @@ mod tests {
             FrameIter::new(&out).next(),
             Some(Err(WireError::Invalid("ACK range")))
         );
-    }
-
-    #[test]
-    fn virtual_symbols_keep_their_length() {
-        for len in [1, 2, 3, 1430, usize::from(u16::MAX)] {
-            let mut out = Vec::new();
-            emit_virtual_symbol(&mut out, len);
-            assert_eq!(virtual_symbol_len(&out), Some(len));
-            assert_eq!(out.len(), virtual_symbol_size(len));
-        }
-        for wrong in [&[][..], &[0, 1], &[0, 0], &[1, 2, 3]] {
-            assert_eq!(virtual_symbol_len(wrong), None);
-        }
-    }
-
-    #[test]
-    fn symbol_overhead_is_what_is_written() {
-        for (channel, offset, block_len) in [
-            (0, 0, 1),
-            (70, 20_000, 100_000),
-            (1 << 20, 1 << 40, 1 << 16),
-        ] {
-            let mut out = Vec::new();
-            Frame::emit_symbol_header(&mut out, SchemeId::Dense, channel, offset, block_len, 9);
-            assert_eq!(out.len(), symbol_overhead(channel, offset, block_len));
-        }
     }
 }

@@ -8,18 +8,20 @@ mod frame;
 mod header;
 mod params;
 mod sack;
+mod symbol;
 
 pub use codec::{Reader, WireError, varint_len, write_varint};
-pub use frame::{
-    AckRanges, BlockReport, Frame, FrameIter, ROUND_TRIP_LEN, emit_virtual_symbol, symbol_overhead,
-    virtual_symbol_len, virtual_symbol_size,
-};
+pub use frame::{AckRanges, BlockReport, Frame, FrameIter, ROUND_TRIP_LEN};
 pub use header::{
     Ack, CID_LEN, COOKIE_LEN, ConnectionId, Packet, RESET_TOKEN_LEN, SEALED_HEADER_LEN, Sealed,
     Syn, SynAck, TAG_LEN, VERSION, emit_reset, emit_sealed_header, emit_version,
 };
 pub use params::{TransportParams, VIRTUAL_PAYLOAD};
 pub use sack::SackReport;
+pub use symbol::{
+    BlockLen, SymbolHeader, emit_virtual_symbol, esi_space, symbol_overhead, virtual_symbol_len,
+    virtual_symbol_size,
+};
 
 #[cfg(test)]
 mod tests {
@@ -40,8 +42,19 @@ mod tests {
         Frame::emit_blocks(&mut out, 5, 1000, [(1000, 3), (2000, 0)].into_iter(), 100);
         assert_eq!(hex(&out), "030543e802000343e800");
         let mut out = Vec::new();
-        Frame::emit_symbol_header(&mut out, dfcp_fec::SchemeId::Dense, 0, 20_000, 150_000, 9);
-        assert_eq!(hex(&out), "090080004e20800249f0000009");
+        let header = SymbolHeader {
+            scheme: dfcp_fec::SchemeId::Dense,
+            channel: 0,
+            offset: 20_000,
+            block: BlockLen::Bytes(600_000),
+            esi: 9,
+        };
+        header.emit(&mut out);
+        assert_eq!(hex(&out), "090080004e20800927c0000009");
+        let block = BlockLen::new(150_000, 1430);
+        let mut out = Vec::new();
+        SymbolHeader { block, ..header }.emit(&mut out);
+        assert_eq!(hex(&out), "190080004e2068960009");
         let mut out = Vec::new();
         let path = crate::rate::PathReport {
             receive_rate: 125_000.0,

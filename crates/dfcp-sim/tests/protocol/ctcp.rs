@@ -101,12 +101,10 @@ fn claims_of_more_than_was_sent_are_ignored_and_counted() {
     assert!(written.is_ok_and(|n| n > 200_000));
     let (mut sent, mut second) = (0, 0);
     raw.receive(|_, frame| {
-        if let Frame::Symbol {
-            offset, block_len, ..
-        } = *frame
-        {
-            assert_eq!(offset, 0, "all for the first block");
-            (sent, second) = (sent + 1, block_len);
+        if let Frame::Symbol { header, data } = *frame {
+            assert_eq!(header.offset, 0, "all for the first block");
+            let len = header.block.bytes(data.len()).expect("a block");
+            (sent, second) = (sent + 1, len);
         }
     });
     assert!((1..=8).contains(&sent), "eight tokens, {sent} symbols");

@@ -2,7 +2,7 @@
 
 use crate::common::raw::{RawClient, params, server_with};
 use crate::common::{MS, SECOND};
-use dfcp_proto::wire::{Frame, TransportParams, write_varint};
+use dfcp_proto::wire::{BlockLen, Frame, SymbolHeader, TransportParams, write_varint};
 use dfcp_proto::{
     ChannelId, ChannelKind, CloseCode, ConnectionError, Duration, Event, Read, Role, SchemeId,
     TransportConfig,
@@ -12,14 +12,14 @@ const OBJECT: u64 = 2;
 const STREAM: u64 = 0;
 
 fn symbol(channel: u64, offset: u64, block_len: u64, esi: u32, data: &[u8]) -> Frame<'_> {
-    Frame::Symbol {
+    let header = SymbolHeader {
         scheme: SchemeId::Dense,
         channel,
         offset,
-        block_len,
+        block: BlockLen::Bytes(block_len),
         esi,
-        data,
-    }
+    };
+    Frame::Symbol { header, data }
 }
 
 /// Sends each group of frames as one packet; gives why the connection closed.
@@ -68,18 +68,41 @@ fn contradictions_about_blocks_close_the_connection() {
             "{what}"
         );
     }
-    let scheme = Frame::Symbol {
-        scheme: SchemeId::RaptorQ,
-        channel: OBJECT,
-        offset: 5000,
-        block_len: 3000,
-        esi: 1,
-        data: &a,
+    let Frame::Symbol { header, .. } = first else {
+        panic!("{first:?}")
     };
+    let scheme = SymbolHeader {
+        scheme: SchemeId::RaptorQ,
+        esi: 1,
+        ..header
+    };
+    let of_a = |header| Frame::Symbol { header, data: &a };
     assert_eq!(
-        verdict(&[&[first], &[scheme]]),
+        verdict(&[&[first], &[of_a(scheme)]]),
         violation(CloseCode::PROTOCOL),
         "other code"
+    );
+    let short = |k, padding| SymbolHeader {
+        block: BlockLen::Symbols { k, padding },
+        esi: 1,
+        ..header
+    };
+    for (what, block) in [("padded", short(3, 1)), ("longer", short(4, 0))] {
+        assert_eq!(
+            verdict(&[&[first], &[of_a(block)]]),
+            violation(CloseCode::PROTOCOL),
+            "{what}, in the short form"
+        );
+    }
+    assert_eq!(verdict(&[&[first], &[of_a(short(3, 0))]]), None);
+    let padding = Frame::Symbol {
+        header: short(1, 200),
+        data: &a[..200],
+    };
+    assert_eq!(
+        verdict(&[&[padding]]),
+        violation(CloseCode::PROTOCOL),
+        "nothing but padding"
     );
     assert_eq!(
         verdict(&[&[first], &[symbol(OBJECT, 5000, 3000, 1, &a)]]),
@@ -90,14 +113,14 @@ fn contradictions_about_blocks_close_the_connection() {
 #[test]
 fn many_tiny_symbols_are_refused() {
     for scheme in [SchemeId::Dense, SchemeId::RaptorQ] {
-        let frame = Frame::Symbol {
+        let header = SymbolHeader {
             scheme,
             channel: OBJECT,
             offset: 0,
-            block_len: 250,
+            block: BlockLen::Symbols { k: 250, padding: 0 },
             esi: 0,
-            data: &[1],
         };
+        let frame = Frame::Symbol { header, data: &[1] };
         assert_eq!(
             verdict(&[&[frame]]),
             violation(CloseCode::PROTOCOL),

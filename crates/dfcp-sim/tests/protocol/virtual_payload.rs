@@ -1,7 +1,7 @@
 //! Connections without bytes behave as those with bytes, datagram by datagram.
 
 use crate::common::{MS, SECOND, established, lossy, raw, scheme};
-use dfcp_proto::wire::{Frame, TransportParams, VIRTUAL_PAYLOAD};
+use dfcp_proto::wire::{BlockLen, Frame, SymbolHeader, TransportParams, VIRTUAL_PAYLOAD};
 use dfcp_proto::{
     ChannelError, ChannelId, ChannelKind, Connection, ConnectionError, Event, Instant, Payload,
     Profile, Read, Role, SchemeId, TransportConfig,
@@ -273,14 +273,14 @@ fn what_is_no_length_closes_the_connection() {
         };
         let mut client = raw::RawClient::connect_with(bare_server(), &params);
         for (esi, data) in [(0, &[4, 0][..]), (1, data)] {
-            client.send_frames(&[Frame::Symbol {
+            let header = SymbolHeader {
                 scheme: SchemeId::Dense,
                 channel: ChannelId::new(Role::Client, ChannelKind::Object, 0).0,
                 offset: 0,
-                block_len: 20 * 1024,
+                block: BlockLen::Symbols { k: 20, padding: 0 },
                 esi,
-                data,
-            }]);
+            };
+            client.send_frames(&[Frame::Symbol { header, data }]);
         }
         let handle = client.handle;
         let connection = client.server.connection(handle).unwrap();
