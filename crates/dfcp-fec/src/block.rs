@@ -43,6 +43,29 @@ pub trait BlockEncoder: Send + Debug {
     /// [`FecError::Esi`] above 24 bits, [`FecError::SymbolLength`] unless `out` has T bytes.
     fn write_symbol(&mut self, esi: u32, out: &mut [u8]) -> Result<(), FecError>;
 
+    /// Symbol `esi` as it lies in the source block, if it does.
+    fn source_symbol(&self, _esi: u32) -> Option<&[u8]> {
+        None
+    }
+
+    /// Appends symbol `esi`, T bytes, to `out`. On an error `out` is as it was.
+    ///
+    /// # Errors
+    /// As [`write_symbol`](Self::write_symbol).
+    fn append_symbol(&mut self, esi: u32, out: &mut Vec<u8>) -> Result<(), FecError> {
+        if let Some(symbol) = self.source_symbol(esi) {
+            out.extend_from_slice(symbol);
+            return Ok(());
+        }
+        let start = out.len();
+        out.resize(start + self.spec().symbol_size(), 0);
+        let written = self.write_symbol(esi, &mut out[start..]);
+        if written.is_err() {
+            out.truncate(start);
+        }
+        written
+    }
+
     /// Gives the source allocation back for reuse.
     fn into_buffer(self: Box<Self>) -> Vec<u8>;
 }

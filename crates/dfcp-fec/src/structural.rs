@@ -91,6 +91,10 @@ impl BlockEncoder for Encoder {
         self.0.without_bytes().check_symbol(esi, out)
     }
 
+    fn append_symbol(&mut self, esi: u32, _out: &mut Vec<u8>) -> Result<(), FecError> {
+        self.write_symbol(esi, &mut [])
+    }
+
     fn into_buffer(self: Box<Self>) -> Vec<u8> {
         Vec::new()
     }

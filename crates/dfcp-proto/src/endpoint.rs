@@ -9,7 +9,7 @@ use crate::wire::{
     Ack, ConnectionId, Packet, RESET_TOKEN_LEN, Sealed, Syn, SynAck, VERSION, emit_reset,
     emit_version,
 };
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -71,7 +71,7 @@ pub struct Endpoint {
     reset_key: [u8; 32],
     rng: SecretRng,
     connections: BTreeMap<ConnectionHandle, Connection>,
-    by_cid: HashMap<ConnectionId, ConnectionHandle>,
+    by_cid: BTreeMap<ConnectionId, ConnectionHandle>,
     /// Server connection IDs that must not live again while their cookie is good.
     used: BTreeMap<ConnectionId, Instant>,
     accepted: VecDeque<ConnectionHandle>,
@@ -99,7 +99,7 @@ impl Endpoint {
             reset_key,
             rng,
             connections: BTreeMap::new(),
-            by_cid: HashMap::new(),
+            by_cid: BTreeMap::new(),
             used: BTreeMap::new(),
             accepted: VecDeque::new(),
             unwelcome: BTreeSet::new(),

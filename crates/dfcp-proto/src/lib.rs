@@ -31,7 +31,7 @@ pub mod scheduler;
 pub mod time;
 pub mod wire;
 
-pub use block::{ChannelId, ChannelKind, Reliability, Role, SolveJob};
+pub use block::{BlockSizes, ChannelId, ChannelKind, Reliability, Role, SolveJob};
 pub use config::{Payload, TransportConfig};
 pub use connection::{
     ChannelError, CloseCode, Connection, ConnectionError, ConnectionStats, Event, Read, Timer,

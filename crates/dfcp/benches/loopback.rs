@@ -8,7 +8,7 @@ use dfcp::{CloseCode, Endpoint, EndpointConfig, Progress, PublicKey, generate_ke
 use std::error::Error;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::FileExt;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -30,10 +30,15 @@ fn main() -> Result<()> {
     };
     if let Some(role) = get("--role") {
         let path = get("--path").ok_or("--path")?.clone();
+        let bind = get("--bind").map_or("127.0.0.1", String::as_str).parse()?;
+        let peer = get("--peer").map_or("", String::as_str);
         return child(
             role,
-            &path,
-            get("--peer").map(String::as_str).unwrap_or_default(),
+            &Ends {
+                path: &path,
+                bind,
+                peer,
+            },
         );
     }
     let bytes: u64 = get("--bytes").map_or(Ok(1_000_000_000), |b| b.parse())?;
@@ -152,16 +157,26 @@ fn transfer(name: &str, folder: &std::path::Path, bytes: u64) -> Result<Figures>
     })
 }
 
-fn child(role: &str, path: &str, peer: &str) -> Result<()> {
+/// A child's file, the address it takes, and how it reaches the other one.
+struct Ends<'a> {
+    path: &'a str,
+    bind: IpAddr,
+    peer: &'a str,
+}
+
+fn child(role: &str, ends: &Ends<'_>) -> Result<()> {
+    let Ends { path, bind, peer } = *ends;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
     runtime.block_on(async {
         match role {
-            "dfcp-recv" => dfcp_recv(path).await,
+            "dfcp-recv" => dfcp_recv(path, bind).await,
             "dfcp-send" => dfcp_send(path, peer).await,
-            "quinn-recv" => quinn_recv(path).await,
-            "quinn-send" => quinn_send(path, peer).await,
+            "quinn-recv" => quinn_recv(path, bind, quinn_transport()).await,
+            "quinn-send" => quinn_send(path, bind, peer, quinn_transport()).await,
+            "quinn-bbr-recv" => quinn_recv(path, bind, quinn_bbr()).await,
+            "quinn-bbr-send" => quinn_send(path, bind, peer, quinn_bbr()).await,
             _ => Err("unknown role".into()),
         }
     })?;
@@ -183,11 +198,8 @@ fn create(path: &str) -> Result<File> {
         .open(path)?)
 }
 
-async fn dfcp_recv(path: &str) -> Result<()> {
-    let endpoint = Endpoint::bind(EndpointConfig::server(
-        generate_key()?,
-        "127.0.0.1:0".parse()?,
-    ))?;
+async fn dfcp_recv(path: &str, bind: IpAddr) -> Result<()> {
+    let endpoint = Endpoint::bind(EndpointConfig::server(generate_key()?, (bind, 0).into()))?;
     println!("{} {}", endpoint.local_addr(), endpoint.public_key());
     let connection = endpoint.accept().await.ok_or("no client")?;
     let mut object = connection.accept_object().await?;
@@ -226,6 +238,16 @@ fn quinn_transport() -> Arc<quinn::TransportConfig> {
     Arc::new(transport)
 }
 
+/// BBR with quinn's own windows: larger ones fail on lossy paths ("too many gaps").
+fn quinn_bbr() -> Arc<quinn::TransportConfig> {
+    let mut transport = quinn::TransportConfig::default();
+    transport
+        .initial_mtu(DATAGRAM)
+        .mtu_discovery_config(None)
+        .congestion_controller_factory(Arc::new(quinn::congestion::BbrConfig::default()));
+    Arc::new(transport)
+}
+
 fn quinn_endpoint_config() -> Result<quinn::EndpointConfig> {
     let mut config = quinn::EndpointConfig::default();
     config.max_udp_payload_size(DATAGRAM)?;
@@ -233,25 +255,29 @@ fn quinn_endpoint_config() -> Result<quinn::EndpointConfig> {
 }
 
 /// The same socket buffers as dfcp asks for.
-fn udp_socket() -> Result<std::net::UdpSocket> {
-    let socket = std::net::UdpSocket::bind("127.0.0.1:0")?;
+fn udp_socket(bind: IpAddr) -> Result<std::net::UdpSocket> {
+    let socket = std::net::UdpSocket::bind((bind, 0))?;
     let reference = socket2::SockRef::from(&socket);
     reference.set_recv_buffer_size(4 << 20)?;
     reference.set_send_buffer_size(4 << 20)?;
     Ok(socket)
 }
 
-async fn quinn_recv(path: &str) -> Result<()> {
+async fn quinn_recv(
+    path: &str,
+    bind: IpAddr,
+    transport: Arc<quinn::TransportConfig>,
+) -> Result<()> {
     let cert = rcgen::generate_simple_self_signed(vec!["localhost".into()])?;
     let key = rustls::pki_types::PrivatePkcs8KeyDer::from(cert.signing_key.serialize_der());
     let chain = vec![cert.cert.der().clone()];
     let mut config = quinn::ServerConfig::with_single_cert(chain, key.into())?;
-    config.transport_config(quinn_transport());
+    config.transport_config(transport);
     let runtime = quinn::default_runtime().ok_or("runtime")?;
     let endpoint = quinn::Endpoint::new(
         quinn_endpoint_config()?,
         Some(config),
-        udp_socket()?,
+        udp_socket(bind)?,
         runtime,
     )?;
     let der: String = cert.cert.der().iter().map(|b| format!("{b:02x}")).collect();
@@ -276,7 +302,12 @@ async fn quinn_recv(path: &str) -> Result<()> {
     Ok(())
 }
 
-async fn quinn_send(path: &str, peer: &str) -> Result<()> {
+async fn quinn_send(
+    path: &str,
+    bind: IpAddr,
+    peer: &str,
+    transport: Arc<quinn::TransportConfig>,
+) -> Result<()> {
     let (address, der) = peer.split_once(' ').ok_or("peer")?;
     let der: Vec<u8> = (0..der.len())
         .step_by(2)
@@ -285,9 +316,10 @@ async fn quinn_send(path: &str, peer: &str) -> Result<()> {
     let mut roots = rustls::RootCertStore::empty();
     roots.add(der.into())?;
     let mut config = quinn::ClientConfig::with_root_certificates(Arc::new(roots))?;
-    config.transport_config(quinn_transport());
+    config.transport_config(transport);
     let runtime = quinn::default_runtime().ok_or("runtime")?;
-    let endpoint = quinn::Endpoint::new(quinn_endpoint_config()?, None, udp_socket()?, runtime)?;
+    let endpoint =
+        quinn::Endpoint::new(quinn_endpoint_config()?, None, udp_socket(bind)?, runtime)?;
     let connection = endpoint
         .connect_with(config, address.parse::<SocketAddr>()?, "localhost")?
         .await?;

@@ -1,7 +1,12 @@
 //! The task that moves packets between a socket and a core, and watches the clock.
+//!
+//! While the socket is busy, packets wait for each other up to the core's patience ([`Cadence`]):
+//! the core is told when each arrived, so nothing that it measures changes.
 
+use crate::alarm::Alarm;
+use crate::cadence::Cadence;
 use crate::shared::Shared;
-use crate::socket::{Batch, Sent, Socket};
+use crate::socket::{Batch, Sent, Socket, Watch};
 use dfcp_proto::Instant;
 use std::future::poll_fn;
 use std::io;
@@ -15,8 +20,11 @@ const SEND_BATCHES: usize = 16;
 
 /// What the driver needs of the state behind the lock: a core, and who waits for it.
 pub(crate) trait Core: Send {
-    /// A packet arrived.
-    fn receive(&mut self, now: Instant, remote: SocketAddr, ecn: u8, packet: &mut [u8]);
+    /// How long packets may wait for each other on a busy socket.
+    const PATIENCE: Duration;
+
+    /// A packet arrived `at` some time since the last ones were taken.
+    fn receive(&mut self, at: Instant, remote: SocketAddr, ecn: u8, packet: &mut [u8]);
 
     /// Moves news out of the core to those who wait for it.
     fn collect(&mut self, now: Instant);
@@ -48,9 +56,15 @@ pub(crate) async fn run<C: Core>(shared: std::sync::Arc<Shared<C>>, mut socket: 
 
 async fn drive<C: Core>(shared: &Shared<C>, socket: &mut Socket) -> io::Result<()> {
     let mut outgoing = Outgoing::default();
+    let mut alarm = Alarm::new()?;
+    let mut arrivals = Arrivals {
+        cadence: Cadence::new(C::PATIENCE),
+        taken: shared.now(),
+    };
     loop {
-        let more_to_receive = receive(shared, socket)?;
-        let (more_to_send, deadline, over) = transmit(shared, socket, &mut outgoing);
+        let more_to_receive = arrivals.receive(shared, socket)?;
+        let (more_to_send, deadline, over) =
+            transmit(shared, socket, &mut outgoing, &mut arrivals.cadence);
         if over {
             return Ok(());
         }
@@ -60,33 +74,50 @@ async fn drive<C: Core>(shared: &Shared<C>, socket: &mut Socket) -> io::Result<(
             continue;
         }
         let now = shared.now();
-        let wait = deadline.map_or(Duration::from_secs(3600), |d| d.saturating_since(now));
+        let look = arrivals.cadence.next_look(now);
+        socket.watch(match (&outgoing.blocked, look) {
+            (Some(_), _) => Watch::ArrivalsAndRoom,
+            (None, None) => Watch::Arrivals,
+            (None, Some(_)) => Watch::Nothing,
+        })?;
+        let until = [deadline, look].into_iter().flatten().min();
         tokio::select! {
-            ready = poll_fn(|cx| socket.poll_readable(cx)) => ready?,
-            ready = socket.writable(), if outgoing.blocked.is_some() => ready?,
+            ready = poll_fn(|cx| socket.poll_ready(cx)) => ready?,
             () = shared.wake.notified() => {}
-            () = tokio::time::sleep(wait) => {}
+            rung = alarm.wait(now, until) => rung?,
         }
     }
 }
 
-/// Hands what arrived to the core; true if more may be waiting.
-fn receive<C: Core>(shared: &Shared<C>, socket: &mut Socket) -> io::Result<bool> {
-    for _ in 0..RECEIVE_BATCHES {
-        let mut state = None;
-        let now = shared.now();
-        let count = socket.receive(|remote, ecn, packet| {
-            let state = state.get_or_insert_with(|| shared.lock());
-            state.receive(now, remote, ecn, packet);
-        })?;
-        if let Some(mut state) = state {
-            state.collect(now);
+/// What arrives at the socket.
+struct Arrivals {
+    cadence: Cadence,
+    /// When there was last nothing left to take: all that comes after that arrived later.
+    taken: Instant,
+}
+
+impl Arrivals {
+    /// Hands what arrived to the core; true if more may be waiting.
+    fn receive<C: Core>(&mut self, shared: &Shared<C>, socket: &mut Socket) -> io::Result<bool> {
+        for _ in 0..RECEIVE_BATCHES {
+            let now = shared.now();
+            let mut batch = None;
+            let received = socket.receive(|remote, ecn, age, packet| {
+                let (now, state) = batch.get_or_insert_with(|| (shared.now(), shared.lock()));
+                let at = (*now - age).max(self.taken);
+                state.receive(at, remote, ecn, packet);
+            })?;
+            if let Some((now, mut state)) = batch {
+                state.collect(now);
+            }
+            self.cadence.count(now, received.datagrams);
+            if received.is_last {
+                self.taken = now;
+                return Ok(false);
+            }
         }
-        if count == 0 {
-            return Ok(false);
-        }
+        Ok(true)
     }
-    Ok(true)
 }
 
 /// Packets that the core gave and the socket has not taken.
@@ -100,15 +131,16 @@ struct Outgoing {
 /// everything is over.
 fn transmit<C: Core>(
     shared: &Shared<C>,
-    socket: &Socket,
+    socket: &mut Socket,
     outgoing: &mut Outgoing,
+    cadence: &mut Cadence,
 ) -> (bool, Option<Instant>, bool) {
     let segments = socket.max_segments();
     let mut full = true;
     for _ in 0..SEND_BATCHES {
+        let now = shared.now();
         if outgoing.blocked.is_none() {
             outgoing.buffer.clear();
-            let now = shared.now();
             outgoing.blocked = shared.lock().transmit(now, segments, &mut outgoing.buffer);
         }
         let Some(next) = &outgoing.blocked else {
@@ -120,7 +152,13 @@ fn transmit<C: Core>(
             full = false;
             break;
         }
-        shared.lock().on_sent(next, outgoing.buffer.len(), sent);
+        let bytes = outgoing.buffer.len();
+        cadence.count(
+            now,
+            next.segment_size
+                .map_or(1, |size| bytes.div_ceil(size.max(1))),
+        );
+        shared.lock().on_sent(next, bytes, sent);
         outgoing.blocked = None;
     }
     let mut state = shared.lock();

@@ -47,12 +47,15 @@
 
 #![forbid(unsafe_code)]
 
+mod alarm;
+mod cadence;
 mod connection;
 mod driver;
 mod endpoint;
 mod error;
 mod object;
 pub mod published;
+mod reactor;
 mod shared;
 mod socket;
 mod stream;

@@ -6,7 +6,7 @@
 use crate::connection::Connection;
 use crate::error::Error;
 use crate::stream::SendStream;
-use dfcp_proto::{ChannelId, ChannelKind};
+use dfcp_proto::{BlockSizes, ChannelId, ChannelKind};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::future::poll_fn;
@@ -18,8 +18,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
 use tokio::sync::mpsc;
 
-/// Read from a file at a time.
+/// Read from a file at a time, where blocks are smaller than [`MIN_BLOCK_READ`].
 const READ_SIZE: usize = 256 << 10;
+/// Blocks of at least this size are read one by one, into the buffers that they are coded from.
+const MIN_BLOCK_READ: usize = 64 << 10;
 /// Buffers between the file's thread and the network.
 const READ_AHEAD: usize = 4;
 const WRITE_BEHIND: usize = 16;
@@ -64,23 +66,29 @@ impl Connection {
         let mut channel = SendStream::new(self.clone(), id);
         let (full, mut chunks) = mpsc::channel::<io::Result<Vec<u8>>>(READ_AHEAD);
         let (empty, spare) = std::sync::mpsc::channel::<Vec<u8>>();
-        let reader = tokio::task::spawn_blocking(move || read_file(file, size, &full, &spare));
+        let sizes = channel.block_sizes()?;
+        let reader = tokio::task::spawn_blocking(move || {
+            let source = Source { file, size, sizes };
+            read_file(source, &full, &spare)
+        });
         let mut sent = 0;
         while let Some(chunk) = chunks.recv().await {
-            let chunk = match chunk {
+            let mut chunk = match chunk {
                 Ok(chunk) => chunk,
                 Err(error) => {
                     channel.reset(1);
                     return Err(changed_or_io(error));
                 }
             };
-            let mut rest = &chunk[..];
-            while !rest.is_empty() {
-                let n = poll_fn(|context| channel.poll_send(context, rest)).await?;
-                rest = &rest[n..];
-                sent += n as u64;
+            let len = chunk.len();
+            let mut done = poll_fn(|context| channel.poll_send_block(context, &mut chunk)).await?;
+            progress.add(done as u64);
+            while done < len {
+                let n = poll_fn(|context| channel.poll_send(context, &chunk[done..])).await?;
+                done += n;
                 progress.add(n as u64);
             }
+            sent += len as u64;
             // The reader may have ended already.
             let _ = empty.send(chunk);
         }
@@ -102,19 +110,31 @@ fn changed_or_io(error: io::Error) -> Error {
     }
 }
 
+/// What an object is read from.
+struct Source {
+    file: File,
+    size: u64,
+    sizes: BlockSizes,
+}
+
 /// Reads `size` bytes in order, hashing them; the receiver's going away ends it.
 fn read_file(
-    mut file: File,
-    size: u64,
+    mut source: Source,
     full: &mpsc::Sender<io::Result<Vec<u8>>>,
     spare: &std::sync::mpsc::Receiver<Vec<u8>>,
 ) -> [u8; 32] {
     let mut hasher = blake3::Hasher::new();
-    let mut left = size;
+    let mut left = source.size;
     while left > 0 {
         let mut buffer = spare.try_recv().unwrap_or_default();
-        buffer.resize(READ_SIZE.min(usize::try_from(left).unwrap_or(READ_SIZE)), 0);
-        let result = file.read_exact(&mut buffer).map(|()| {
+        let block = source.sizes.at(source.size - left);
+        let most = if block < MIN_BLOCK_READ {
+            READ_SIZE
+        } else {
+            block
+        };
+        buffer.resize(most.min(usize::try_from(left).unwrap_or(most)), 0);
+        let result = source.file.read_exact(&mut buffer).map(|()| {
             hasher.update(&buffer);
             left -= buffer.len() as u64;
             buffer

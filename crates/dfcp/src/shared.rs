@@ -9,6 +9,7 @@ use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 use tokio::sync::Notify;
 
 /// Wakers of tasks that wait for one thing.
@@ -138,6 +139,9 @@ impl State {
 }
 
 impl Core for State {
+    /// Between two reports of a receiver (`feedback::Timed`), so that one wake-up serves both.
+    const PATIENCE: Duration = Duration::from_millis(1);
+
     fn receive(&mut self, now: Instant, remote: SocketAddr, ecn: u8, packet: &mut [u8]) {
         let Some(handle) = self.core.handle_datagram(now, remote, ecn, packet) else {
             return;

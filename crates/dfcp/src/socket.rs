@@ -1,11 +1,17 @@
 //! A UDP or raw IP socket with large buffers and batched receives, over UDP with segmentation
 //! offload too.
+//!
+//! The runtime's reactor watches it only for what is waited for: each event is a wake-up, whether or
+//! not anyone wants it.
 
 use quinn_udp::{BATCH_SIZE, EcnCodepoint, RecvMeta, UdpSockRef, UdpSocketState};
 use std::io::{self, IoSliceMut};
 use std::net::SocketAddr;
-use std::task::{Context, Poll};
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, SystemTime};
 use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 
 /// Buffer sizes of the socket, bytes: asked for and got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +43,10 @@ impl SocketBuffers {
 const REQUESTED_BUFFER: usize = 4 << 20;
 /// Largest UDP payload; with GRO one buffer may hold many datagrams up to this.
 const BUFFER_LEN: usize = 65_536;
+
+/// Buffers for one call when packets come merged: what it fills should stay in the cache until it
+/// is read.
+const MERGED_BATCH: usize = 4;
 
 /// Protocol number of raw IP packets: one of two for experiments (RFC 3692, §2.1).
 const EXPERIMENTAL: i32 = 253;
@@ -82,14 +92,36 @@ pub(crate) enum Sent {
     Blocked,
 }
 
+/// What to wake up for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Watch {
+    Nothing,
+    /// Packets.
+    Arrivals,
+    /// Packets, or room for more of ours.
+    ArrivalsAndRoom,
+}
+
+/// What one call received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Received {
+    pub(crate) datagrams: usize,
+    /// Nothing more was waiting.
+    pub(crate) is_last: bool,
+}
+
 /// See the module's text.
 #[derive(Debug)]
 pub(crate) struct Socket {
     layer: Layer,
-    io: tokio::net::UdpSocket,
+    io: Arc<std::net::UdpSocket>,
+    watched: Watch,
+    reactor: Option<AsyncFd<Arc<std::net::UdpSocket>>>,
     state: UdpSocketState,
     pub(crate) buffers: SocketBuffers,
     receive: Vec<u8>,
+    /// The last packets came merged: a few buffers are plenty, and stay in the cache.
+    merged: bool,
 }
 
 impl Socket {
@@ -113,14 +145,7 @@ impl Socket {
         socket.bind(&address.into())?;
         let std_socket: std::net::UdpSocket = socket.into();
         let state = UdpSocketState::new(UdpSockRef::from(&std_socket))?;
-        // quinn-udp asks for receive timestamps without room for them: the kernel then drops the
-        // ECN codepoint of merged datagrams, which we need more.
-        #[cfg(target_os = "linux")]
-        nix::sys::socket::setsockopt(
-            &std_socket,
-            nix::sys::socket::sockopt::ReceiveTimestampns,
-            &false,
-        )?;
+        make_room_for_timestamps(&std_socket, domain)?;
         let reference = || UdpSockRef::from(&std_socket);
         // Best effort: what was really given is read back and reported.
         let _ = state.set_recv_buffer_size(reference(), REQUESTED_BUFFER);
@@ -130,14 +155,15 @@ impl Socket {
             receive: state.recv_buffer_size(reference())?,
             send: state.send_buffer_size(reference())?,
         };
-        let io = tokio::net::UdpSocket::from_std(std_socket)?;
-        let receive = vec![0; BATCH_SIZE * BUFFER_LEN];
         Ok(Self {
             layer,
-            io,
+            io: Arc::new(std_socket),
+            watched: Watch::Nothing,
+            reactor: None,
             state,
             buffers,
-            receive,
+            receive: vec![0; BATCH_SIZE * BUFFER_LEN],
+            merged: false,
         })
     }
 
@@ -155,10 +181,16 @@ impl Socket {
 
     /// Sends without waiting.
     pub(crate) fn try_send(&self, batch: &Batch, contents: &[u8]) -> Sent {
-        let sent = self.io.try_io(Interest::WRITABLE, || match batch.class {
+        let send = || match batch.class {
             Class::Default => self.send_default(batch, contents),
             Class::Control => self.send_control(batch, contents),
-        });
+        };
+        let sent = match &self.reactor {
+            Some(reactor) if self.watched == Watch::ArrivalsAndRoom => {
+                reactor.try_io(Interest::WRITABLE, |_| send())
+            }
+            _ => send(),
+        };
         match sent {
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => Sent::Blocked,
             Err(e) if quinn_udp::is_msg_size_err(&e) => Sent::TooLarge,
@@ -203,41 +235,75 @@ impl Socket {
         self.send_default(batch, contents)
     }
 
-    pub(crate) async fn writable(&self) -> io::Result<()> {
-        self.io.writable().await
+    /// What [`Socket::poll_ready`] is to wake up for; call within a tokio runtime.
+    pub(crate) fn watch(&mut self, watch: Watch) -> io::Result<()> {
+        if watch == self.watched {
+            return Ok(());
+        }
+        self.reactor = None; // one registration at a time
+        let register = |interest| crate::reactor::register(self.io.clone(), interest);
+        self.reactor = match watch {
+            Watch::Nothing => None,
+            Watch::Arrivals => Some(register(Interest::READABLE)?),
+            Watch::ArrivalsAndRoom => Some(register(Interest::READABLE | Interest::WRITABLE)?),
+        };
+        self.watched = watch;
+        Ok(())
     }
 
-    pub(crate) fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.io.poll_recv_ready(context)
+    /// Ready when what is watched for may be there.
+    pub(crate) fn poll_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Some(reactor) = &self.reactor else {
+            return Poll::Pending;
+        };
+        if self.watched == Watch::ArrivalsAndRoom
+            && let Poll::Ready(room) = reactor.poll_write_ready(context)
+        {
+            return Poll::Ready(room.map(|_| ()));
+        }
+        let arrivals = ready!(reactor.poll_read_ready(context));
+        Poll::Ready(arrivals.map(|_| ()))
     }
 
-    /// Receives what is there, in one batch. Returns how many datagrams there were; 0 means none
-    /// is waiting.
+    /// Receives what is there, in one batch, with the time since each datagram arrived.
     pub(crate) fn receive(
         &mut self,
-        mut each: impl FnMut(SocketAddr, u8, &mut [u8]),
-    ) -> io::Result<usize> {
+        mut each: impl FnMut(SocketAddr, u8, Duration, &mut [u8]),
+    ) -> io::Result<Received> {
+        const NOTHING: Received = Received {
+            datagrams: 0,
+            is_last: true,
+        };
         let mut metas = [RecvMeta::default(); BATCH_SIZE];
         let Self {
             layer,
             io,
+            reactor,
             state,
             receive,
             ..
         } = self;
+        let most = if self.merged {
+            MERGED_BATCH
+        } else {
+            BATCH_SIZE
+        };
         let mut slices = receive.chunks_mut(BUFFER_LEN).map(IoSliceMut::new);
         let mut slices: [IoSliceMut<'_>; BATCH_SIZE] =
             std::array::from_fn(|_| slices.next().expect("one chunk for each slot"));
-        let received = io.try_io(Interest::READABLE, || {
-            state.recv(UdpSockRef::from(&*io), &mut slices, &mut metas)
-        });
+        let mut receive = || state.recv(UdpSockRef::from(&**io), &mut slices[..most], &mut metas);
+        let received = match reactor {
+            Some(reactor) => reactor.try_io(Interest::READABLE, |_| receive()),
+            None => receive(),
+        };
         let count = match received {
             Ok(count) => count,
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(0),
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(NOTHING),
             // Reports of ICMP errors for packets sent earlier; nothing to receive here.
-            Err(e) if is_transient(&e) => return Ok(0),
+            Err(e) if is_transient(&e) => return Ok(NOTHING),
             Err(e) => return Err(e),
         };
+        let clock = wall_clock();
         let mut datagrams = 0;
         for (meta, slot) in metas
             .iter()
@@ -245,6 +311,7 @@ impl Socket {
             .take(count)
         {
             let ecn = meta.ecn.map_or(0, |e| e as u8);
+            let age = meta.timestamp.map(|arrived| clock.saturating_sub(arrived));
             for datagram in slot[..meta.len].chunks_mut(meta.stride.max(1)) {
                 datagrams += 1;
                 let header = match layer {
@@ -252,12 +319,45 @@ impl Socket {
                     Layer::Ip => ip_header(meta.addr, datagram),
                 };
                 if let Some(payload) = header.and_then(|len| datagram.get_mut(len..)) {
-                    each(meta.addr, ecn, payload);
+                    each(meta.addr, ecn, age.unwrap_or_default(), payload);
                 }
             }
         }
-        Ok(datagrams.max(1))
+        self.merged = datagrams > count;
+        // A reactor's readiness is kept until there is nothing.
+        let is_last = count < most && reactor.is_none();
+        Ok(Received { datagrams, is_last })
     }
+}
+
+/// The clock that the kernel's timestamps are of: nanoseconds since 1970.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "only ages are taken of it, each within bounds of the steady clock"
+)]
+fn wall_clock() -> Duration {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.unwrap_or_default()
+}
+
+/// `quinn_udp` asks the kernel when each packet arrived, but has no room for that beside all else
+/// that it asks: which of our addresses a packet came to is of no interest here.
+#[cfg(target_os = "linux")]
+fn make_room_for_timestamps(
+    socket: &std::net::UdpSocket,
+    domain: socket2::Domain,
+) -> io::Result<()> {
+    use nix::sys::socket::{setsockopt, sockopt};
+    setsockopt(socket, sockopt::Ipv4PacketInfo, &false)?;
+    if domain == socket2::Domain::IPV6 {
+        setsockopt(socket, sockopt::Ipv6RecvPacketInfo, &false)?;
+    }
+    Ok(())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn make_room_for_timestamps(_: &std::net::UdpSocket, _: socket2::Domain) -> io::Result<()> {
+    Ok(())
 }
 
 /// Bytes of the IP header that a raw socket delivers: IPv4's, never IPv6's.

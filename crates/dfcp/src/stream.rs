@@ -2,7 +2,7 @@
 
 use crate::connection::Connection;
 use crate::error::Error;
-use dfcp_proto::{ChannelId, Read};
+use dfcp_proto::{BlockSizes, ChannelError, ChannelId, Instant, Read};
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
@@ -35,6 +35,40 @@ impl SendStream {
         context: &mut Context<'_>,
         data: &[u8],
     ) -> Poll<Result<usize, Error>> {
+        let (id, len) = (self.id, data.len());
+        self.poll_write_with(context, len, |now, connection| {
+            connection.write(now, id, data)
+        })
+    }
+
+    /// How large the channel's blocks are.
+    pub(crate) fn block_sizes(&self) -> Result<BlockSizes, Error> {
+        let mut state = self.connection.shared.lock();
+        let connection = state.get(self.connection.handle);
+        let (connection, _) = connection.ok_or(Error::EndpointClosed)?;
+        Ok(connection.block_sizes(self.id))
+    }
+
+    /// [`SendStream::poll_send`] for what may be a whole block; that is taken as it is and a used
+    /// buffer left in its place.
+    pub(crate) fn poll_send_block(
+        &mut self,
+        context: &mut Context<'_>,
+        block: &mut Vec<u8>,
+    ) -> Poll<Result<usize, Error>> {
+        let (id, len) = (self.id, block.len());
+        self.poll_write_with(context, len, |now, connection| {
+            connection.write_block(now, id, block)
+        })
+    }
+
+    /// Writes `len` bytes, or a part of them, as soon as some fit.
+    fn poll_write_with(
+        &mut self,
+        context: &mut Context<'_>,
+        len: usize,
+        write: impl FnOnce(Instant, &mut dfcp_proto::Connection) -> Result<usize, ChannelError>,
+    ) -> Poll<Result<usize, Error>> {
         let id = self.id;
         self.connection
             .shared
@@ -45,8 +79,8 @@ impl SendStream {
                 if let Some(code) = ours.channels.get(&id).and_then(|c| c.stopped) {
                     return Poll::Ready(Err(Error::Reset(code)));
                 }
-                match connection.write(now, id, data) {
-                    Ok(0) if !data.is_empty() => {
+                match write(now, connection) {
+                    Ok(0) if len > 0 => {
                         ours.writers.register(context);
                         Poll::Pending
                     }

@@ -116,6 +116,10 @@ impl BlockEncoder for DenseEncoder {
         Ok(())
     }
 
+    fn source_symbol(&self, esi: u32) -> Option<&[u8]> {
+        (esi < self.spec.k()).then(|| &self.source[self.spec.range(esi as usize)])
+    }
+
     fn into_buffer(self: Box<Self>) -> Vec<u8> {
         self.source
     }

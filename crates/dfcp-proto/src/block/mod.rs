@@ -15,7 +15,7 @@ mod solve;
 pub use channel::{ChannelId, ChannelKind, Role};
 pub use recv::{Credit, Received, RecvChannel, SymbolIn};
 pub use reliability::{GivenUp, Reliability, Skip};
-pub use send::{Cut, SendChannel, Source, SymbolOut};
+pub use send::{BlockSizes, Cut, SendChannel, Source, SymbolOut};
 pub use solve::SolveJob;
 
 use dfcp_fec::{BlockSpec, FecError, SchemeId};

@@ -524,10 +524,9 @@ impl RecvChannel {
         Some((offset, ready.len, ready.bytes))
     }
 
-    /// Gives a taken block's buffer back for reuse.
-    pub fn recycle(&mut self, mut buffer: Vec<u8>) {
+    /// Gives a taken block's buffer back for reuse; what it holds is not worth clearing.
+    pub fn recycle(&mut self, buffer: Vec<u8>) {
         if self.pool.len() < MAX_POOLED {
-            buffer.clear();
             self.pool.push(buffer);
         }
     }

@@ -40,6 +40,34 @@ impl Cut {
         let room = self.room.saturating_sub(header);
         room.min(self.max_symbol).max(1)
     }
+
+    /// Source bytes of a full block of `channel` at `offset`: the header grows with the offset.
+    fn block_size(&self, channel: ChannelId, offset: u64) -> usize {
+        let max_k = dfcp_fec::scheme(self.scheme).max_k();
+        let k = self.k.min(max_k).max(1);
+        let worst = k as u64 * self.room as u64;
+        let header = symbol_overhead(channel.0, offset, k, worst);
+        k as usize * self.symbol(header)
+    }
+}
+
+/// The sizes of a channel's blocks as they would be cut now, for a writer that fills whole ones.
+#[derive(Clone, Copy, Debug)]
+pub struct BlockSizes {
+    channel: ChannelId,
+    cut: Cut,
+}
+
+impl BlockSizes {
+    /// Sizes of blocks on `channel`.
+    pub(crate) fn new(channel: ChannelId, cut: Cut) -> Self {
+        Self { channel, cut }
+    }
+
+    /// Bytes of the full block that starts at `offset`.
+    pub fn at(&self, offset: u64) -> usize {
+        self.cut.block_size(self.channel, offset)
+    }
 }
 
 /// What is written to a channel.
@@ -232,6 +260,7 @@ impl SendChannel {
     fn append(&mut self, part: &[u8], size: usize) {
         if self.pending.capacity() == 0 {
             self.pending = self.pool.pop().unwrap_or_default();
+            self.pending.clear();
             // Room for padding too, so that cutting a full block never moves it.
             let full = size + MAX_POOLED_PADDING;
             self.pending.reserve(if 4 * part.len() >= size {
@@ -243,13 +272,29 @@ impl SendChannel {
         self.pending.extend_from_slice(part);
     }
 
+    /// Takes a whole block as it is and leaves a buffer of an earlier one in its place; false if it
+    /// is not a full block, or does not begin where the last one ended.
+    pub fn write_block(
+        &mut self,
+        now: Instant,
+        block: &mut Vec<u8>,
+        cut: &Cut,
+    ) -> Result<bool, FecError> {
+        let size = self.block_size(cut);
+        if self.pending_len > 0 || block.len() != size || cut.payload == Payload::Virtual {
+            return Ok(false);
+        }
+        let buffer = self.pool.pop().unwrap_or_default();
+        self.pending = std::mem::replace(block, buffer);
+        (self.pending_len, self.pending_since) = (size, now);
+        self.unsent_bytes += size as u64;
+        self.cut(cut)?;
+        Ok(true)
+    }
+
     /// Source bytes of a full block at the current offset.
     fn block_size(&self, cut: &Cut) -> usize {
-        let max_k = dfcp_fec::scheme(cut.scheme).max_k();
-        let k = cut.k.min(max_k).max(1);
-        let worst = k as u64 * cut.room as u64;
-        let header = symbol_overhead(self.id.0, self.pending_offset, k, worst);
-        k as usize * cut.symbol(header)
+        cut.block_size(self.id, self.pending_offset)
     }
 
     /// Turns the pending bytes into a block.
@@ -406,18 +451,17 @@ impl SendChannel {
         self.symbol(offset, 0)
     }
 
-    /// Writes the symbol into `out`, which is empty with virtual payload, and counts it as in
-    /// flight.
+    /// Appends the symbol to `out`, nothing with virtual payload, and counts it as in flight.
     pub fn write_symbol(
         &mut self,
         symbol: &SymbolOut,
-        out: &mut [u8],
+        out: &mut Vec<u8>,
         scheduler: &dyn BlockScheduler,
         loss: Loss,
     ) -> Result<(), FecError> {
         let offset = symbol.offset;
         if let Some(block) = self.blocks.get_mut(&offset) {
-            block.encoder.write_symbol(symbol.esi, out)?;
+            block.encoder.append_symbol(symbol.esi, out)?;
             block.next_esi += 1;
             block.in_flight += 1;
             if self.unsent.remove(&offset) {
@@ -526,9 +570,7 @@ impl SendChannel {
         let k = block.encoder.spec().k();
         let sent = BlockSent::new(block.next_esi.into(), k.into());
         if self.pool.len() < MAX_POOLED {
-            let mut buffer = block.encoder.into_buffer();
-            buffer.clear();
-            self.pool.push(buffer);
+            self.pool.push(block.encoder.into_buffer());
         }
         Some(RemovedBlock {
             len: block.len,

@@ -16,7 +16,7 @@ impl Connection {
         [largest, received_at_us, delay_us, ce]: [u64; 4],
         ranges: &AckRanges<'_>,
     ) -> Result<(), CloseCode> {
-        let outcome = self
+        let mut outcome = self
             .out
             .sent
             .on_ack(now, largest, ranges)
@@ -57,12 +57,13 @@ impl Connection {
             newest = Some(point);
         }
         let acked = outcome.acked.len() as u64;
-        for (_, packet) in outcome.acked {
+        for (_, packet) in outcome.acked.drain(..) {
             packet
                 .control
                 .into_iter()
                 .for_each(|c| self.on_control_acked(c));
         }
+        self.out.sent.recycle(outcome.acked);
         let ce_new = ce.saturating_sub(self.inc.peer_ce);
         self.inc.peer_ce = self.inc.peer_ce.max(ce);
         self.detect_losses(now, newest, acked, ce_new);
@@ -110,15 +111,16 @@ impl Connection {
         ce_new: u64,
     ) {
         let rtt = self.loss_rtt();
-        let lost = self.out.sent.detect_lost(now, rtt);
+        let mut lost = self.out.sent.detect_lost(now, rtt);
         let lost_count = lost.len() as u64;
         self.stats.packets_lost += lost_count;
         // After a blackout the lost packets tell of the blackout, not of the path's loss rate.
         if self.out.pto_count < 2 {
             self.out.loss.update(acked, lost_count);
         }
-        lost.into_iter()
+        lost.drain(..)
             .for_each(|(_, packet)| self.on_lost(now, packet));
+        self.out.sent.recycle(lost);
         for symbol in self.out.sent.write_off(now, rtt) {
             self.write_off(symbol, false);
         }

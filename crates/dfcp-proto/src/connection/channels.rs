@@ -1,7 +1,7 @@
 //! The application's calls.
 
 use super::{Channel, Connection, Control, Event};
-use crate::block::{ChannelId, ChannelKind, Credit, RecvChannel, SendChannel, Source};
+use crate::block::{BlockSizes, ChannelId, ChannelKind, Credit, RecvChannel, SendChannel, Source};
 use crate::config::Payload;
 use crate::scheduler::Room;
 use crate::time::Instant;
@@ -108,34 +108,72 @@ impl Connection {
         self.write_source(now, id, Source::Length(len))
     }
 
+    /// How large the blocks of a channel are.
+    pub fn block_sizes(&self, id: ChannelId) -> BlockSizes {
+        BlockSizes::new(id, self.cut())
+    }
+
+    /// [`Connection::write`] for a buffer that is the channel's next full block
+    /// ([`Connection::block_sizes`]): it is taken as it is, and `block` is a used buffer then. Any
+    /// other is copied as far as it fits.
+    pub fn write_block(
+        &mut self,
+        now: Instant,
+        id: ChannelId,
+        block: &mut Vec<u8>,
+    ) -> Result<usize, ChannelError> {
+        self.expect_payload(Payload::Real)?;
+        let (cut, len) = (self.cut(), block.len());
+        // The last block may go above the limits: they are no promise to anyone.
+        if self.room_to_write(id)? > 0 {
+            let send = self.send_half(id)?;
+            let whole = send.write_block(now, block, &cut);
+            if whole.map_err(|_| ChannelError::Closed)? {
+                self.on_written(id, len as u64);
+                return Ok(len);
+            }
+        }
+        self.write(now, id, block)
+    }
+
     fn write_source(
         &mut self,
         now: Instant,
         id: ChannelId,
         source: Source<'_>,
     ) -> Result<u64, ChannelError> {
+        let cut = self.cut();
+        let room = self.room_to_write(id)?;
+        // A geometry error would be ours; the channel is unusable then.
+        let taken = self
+            .send_half(id)?
+            .write(now, source, room, &cut)
+            .map_err(|_| ChannelError::Closed)?;
+        if taken < source.len() {
+            self.wants_write = true;
+        }
+        self.on_written(id, taken);
+        Ok(taken)
+    }
+
+    /// Bytes that a channel takes now.
+    fn room_to_write(&mut self, id: ChannelId) -> Result<u64, ChannelError> {
         if !self.is_established() {
             return Err(ChannelError::Closed);
         }
-        let cut = self.cut();
         let total = self.config.send_buffer.saturating_sub(self.out.buffered);
         let send = self.send_half(id)?;
         if send.is_finished() {
             return Err(ChannelError::Closed);
         }
-        let room = total.min(MAX_UNSENT.saturating_sub(send.unsent_bytes()));
-        // A geometry error would be ours; the channel is unusable then.
-        let taken = send
-            .write(now, source, room, &cut)
-            .map_err(|_| ChannelError::Closed)?;
-        self.out.buffered += taken;
-        if taken < source.len() {
-            self.wants_write = true;
-        }
-        if taken > 0 {
+        Ok(total.min(MAX_UNSENT.saturating_sub(send.unsent_bytes())))
+    }
+
+    fn on_written(&mut self, id: ChannelId, bytes: u64) {
+        self.out.buffered += bytes;
+        if bytes > 0 {
             self.activate(id);
         }
-        Ok(taken)
     }
 
     /// No more bytes follow on the channel.

@@ -330,20 +330,12 @@ impl Connection {
             esi,
         };
         header.emit(out);
-        let body = match self.config.payload {
-            Payload::Real => out.len()..out.len() + symbol_len,
-            Payload::Virtual => {
-                emit_virtual_symbol(out, symbol_len);
-                out.len()..out.len()
-            }
-        };
-        out.resize(body.end, 0);
+        if self.config.payload == Payload::Virtual {
+            emit_virtual_symbol(out, symbol_len);
+        }
         let send = self.channels.get_mut(&id).and_then(|c| c.send.as_mut());
         let scheduler = &*self.out.scheduler;
-        let written = send.and_then(|send| {
-            send.write_symbol(symbol, &mut out[body], scheduler, loss)
-                .ok()
-        });
+        let written = send.and_then(|send| send.write_symbol(symbol, out, scheduler, loss).ok());
         if written.is_none() {
             out.truncate(start);
             return None;

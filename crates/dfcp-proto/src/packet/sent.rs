@@ -72,6 +72,8 @@ pub struct SentPackets<C> {
     reorder_window: Duration,
     /// No packet from here on is written off but by acknowledgements.
     first_counted: u64,
+    /// An empty list for the next outcome.
+    spare: Vec<(u64, SentPacket<C>)>,
 }
 
 /// A path that reorders further than this makes us wait by time alone.
@@ -90,7 +92,14 @@ impl<C> SentPackets<C> {
             rules,
             reorder_window: Duration::ZERO,
             first_counted: 0,
+            spare: Vec::new(),
         }
+    }
+
+    /// Gives the list of an outcome back for the next ones.
+    pub fn recycle(&mut self, mut packets: Vec<(u64, SentPacket<C>)>) {
+        packets.clear();
+        self.spare = packets;
     }
 
     /// The number of the next packet.
@@ -163,7 +172,7 @@ impl<C> SentPackets<C> {
             return None;
         }
         let mut outcome = AckOutcome {
-            acked: Vec::new(),
+            acked: std::mem::take(&mut self.spare),
             spurious: 0,
             largest_advanced: false,
         };
@@ -206,7 +215,7 @@ impl<C> SentPackets<C> {
             return Vec::new();
         };
         let wait = self.time_threshold(rtt);
-        let mut lost = Vec::new();
+        let mut lost = std::mem::take(&mut self.spare);
         let mut still_in_flight = None;
         let first = self.first_in_flight.max(self.base);
         for pn in first..=largest {

@@ -99,6 +99,15 @@ impl Deficit {
     }
 }
 
+/// Whether a block lacks symbols by any rule, whatever the loss: the usual answer, without a root.
+///
+/// No margin is below −0.75 √f for f in flight, as √(p(1 − p)) ≤ ½, and √f ≤ f/16 + 4.
+fn far_from_enough(block: &BlockView) -> bool {
+    const { assert!(BULK_MARGIN >= -1.5) };
+    let (needed, in_flight) = (u64::from(block.needed), u64::from(block.in_flight));
+    needed > in_flight + in_flight / 16 + 4
+}
+
 impl BlockScheduler for Deficit {
     fn deficit(&self, block: &BlockView, loss: Loss) -> u32 {
         if !self.wants_symbol(block, loss) {
@@ -116,6 +125,9 @@ impl BlockScheduler for Deficit {
     }
 
     fn wants_symbol(&self, block: &BlockView, loss: Loss) -> bool {
+        if far_from_enough(block) {
+            return true;
+        }
         let shortfall = self.shortfall(block, loss);
         let slack = match self.rule {
             Rule::Margins { .. } if block.last && block.in_flight >= block.needed => SLACK,
@@ -164,6 +176,22 @@ mod tests {
             0,
             "one needed, one in flight: wait"
         );
+    }
+
+    #[test]
+    fn the_short_answer_agrees_with_the_long_one() {
+        for (needed, loss, last) in (5..400u32)
+            .flat_map(|needed| [0.0, 0.01, 0.1, 0.5, 0.9].map(|loss| (needed, loss)))
+            .flat_map(|(needed, loss)| [false, true].map(|last| (needed, loss, last)))
+        {
+            let scheduler = Deficit::default();
+            for in_flight in 0..needed {
+                let block = BlockView::new(needed, needed, in_flight, last);
+                let shortfall = scheduler.shortfall(&block, Loss::known(loss));
+                let lacks = shortfall.at(f64::from(in_flight)) > 1.0;
+                assert!(lacks || !far_from_enough(&block), "{block:?}, {loss}");
+            }
+        }
     }
 
     #[test]

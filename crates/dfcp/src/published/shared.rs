@@ -12,6 +12,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 use tokio::sync::Notify;
 
 /// Packets of a socket, DFCP's header included, those of IP and UDP not.
@@ -189,6 +190,9 @@ impl State {
 }
 
 impl Core for State {
+    /// Its timers are the reports' own: they say nothing of when packets arrived.
+    const PATIENCE: Duration = Duration::ZERO;
+
     fn receive(&mut self, now: Instant, remote: SocketAddr, ecn: u8, packet: &mut [u8]) {
         self.traffic.packets_received += 1;
         self.traffic.bytes_received += packet.len() as u64;

@@ -1,0 +1,147 @@
+//! How often a busy socket is looked at.
+//!
+//! Waking up costs more than handling a packet. While packets come and go one by one in quick
+//! succession, it is enough to look for them once in a while, as long as it is known when each
+//! arrived. The first packets after a silence, and all of slow traffic, are taken at once.
+
+use dfcp_proto::Instant;
+use std::time::Duration;
+
+/// Packets are counted over spans of this length.
+const SPAN: Duration = Duration::from_millis(4);
+/// Traffic is busy with this many packets in a span, in and out together.
+const BUSY_PACKETS: u32 = 6;
+/// Spans of busy traffic before packets wait: a small object is over by then.
+const BUSY_SPANS: u32 = 8;
+/// Packets that may wait: far less than the smallest usual socket buffer holds (212 KB, of which
+/// a packet takes 2.3).
+const MAX_WAITING: u32 = 64;
+
+/// See the module's text.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cadence {
+    /// Longest time that a packet may wait.
+    patience: Duration,
+    /// Start of the running span, and packets since.
+    since: Instant,
+    packets: u32,
+    /// Busy spans in a row.
+    busy: u32,
+    /// Time between looks, as of the last span.
+    interval: Duration,
+}
+
+impl Cadence {
+    /// Traffic whose packets may wait for `patience` when there are many.
+    pub(crate) fn new(patience: Duration) -> Self {
+        Self {
+            patience,
+            since: Instant::ZERO,
+            packets: 0,
+            busy: 0,
+            interval: Duration::ZERO,
+        }
+    }
+
+    /// Packets arrived or were sent.
+    pub(crate) fn count(&mut self, now: Instant, packets: usize) {
+        self.packets = self
+            .packets
+            .saturating_add(u32::try_from(packets).unwrap_or(u32::MAX));
+        let span = now.saturating_since(self.since);
+        if span < SPAN {
+            return;
+        }
+        let each = span / self.packets.max(1);
+        self.busy = match each <= SPAN / BUSY_PACKETS {
+            true => self.busy.saturating_add(1),
+            false => 0,
+        };
+        self.interval = self.patience.min(each.saturating_mul(MAX_WAITING));
+        (self.since, self.packets) = (now, 0);
+    }
+
+    /// When to look for packets next, if they may wait; `None` if they are to be taken as they come.
+    pub(crate) fn next_look(&self, now: Instant) -> Option<Instant> {
+        let recent = now.saturating_since(self.since) < 2 * SPAN;
+        let waits = recent && self.busy >= BUSY_SPANS && !self.interval.is_zero();
+        waits.then(|| now + self.interval)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_millis(1);
+
+    /// Packets `gap` apart for `time`, looked for when the cadence says; how many looks there were,
+    /// and the longest wait of a packet.
+    fn run(
+        cadence: &mut Cadence,
+        start: Instant,
+        gap: Duration,
+        time: Duration,
+    ) -> (u32, Duration) {
+        let (mut next_packet, mut now) = (start, start);
+        let (mut looks, mut longest) = (0, Duration::ZERO);
+        while now < start + time {
+            now = now.max(next_packet);
+            longest = longest.max(now.saturating_since(next_packet));
+            looks += 1;
+            let mut count = 0;
+            while next_packet <= now {
+                next_packet += gap;
+                count += 1;
+            }
+            cadence.count(now, count);
+            now = cadence.next_look(now).unwrap_or(next_packet);
+        }
+        (looks, longest)
+    }
+
+    #[test]
+    fn a_busy_socket_is_looked_at_once_in_a_while() {
+        let mut cadence = Cadence::new(PATIENCE);
+        let gap = Duration::from_micros(120); // 100 Mbit/s
+        let time = Duration::from_secs(1);
+        let (looks, longest) = run(&mut cadence, Instant::ZERO, gap, time);
+        assert!((900..1500).contains(&looks), "{looks} looks in a second");
+        assert!(longest <= PATIENCE, "a packet waited {longest:?}");
+    }
+
+    #[test]
+    fn few_packets_wait_however_fast_they_come() {
+        let mut cadence = Cadence::new(PATIENCE);
+        let gap = Duration::from_micros(4); // 3 Gbit/s
+        let (_, longest) = run(&mut cadence, Instant::ZERO, gap, Duration::from_secs(1));
+        assert!(
+            longest <= gap * (MAX_WAITING + 1),
+            "a packet waited {longest:?}"
+        );
+    }
+
+    #[test]
+    fn slow_traffic_and_the_first_packets_after_a_silence_do_not_wait() {
+        let mut cadence = Cadence::new(PATIENCE);
+        let second = Duration::from_secs(1);
+        let slow = run(
+            &mut cadence,
+            Instant::ZERO,
+            Duration::from_millis(2),
+            second,
+        );
+        assert_eq!(slow.1, Duration::ZERO);
+        let fast = Duration::from_micros(120);
+        let later = Instant::ZERO + second;
+        assert!(run(&mut cadence, later, fast, second).1 > Duration::ZERO);
+        // 20 ms: more packets than a small object has.
+        let (_, longest) = run(
+            &mut cadence,
+            later + 2 * second,
+            fast,
+            Duration::from_millis(20),
+        );
+        assert_eq!(longest, Duration::ZERO);
+    }
+}
