@@ -45,7 +45,12 @@ impl Default for LabOptions {
     fn default() -> Self {
         Self {
             lead_in: Duration::ZERO,
-            spin: Duration::from_micros(60),
+            spin: Duration::from_micros(
+                std::env::var("DFCP_SPIN")
+                    .ok()
+                    .and_then(|s| s.parse().ok())
+                    .unwrap_or(10),
+            ),
             names: Names::None,
         }
     }
