@@ -63,3 +63,33 @@ fn a_demo_that_cannot_run_says_why() {
         "{report}"
     );
 }
+
+/// What TCP did in a small demo, or nothing where the machine does not allow it.
+fn tcp_demo(loss: &str, size: &str) -> Option<Vec<serde_json::Value>> {
+    let bench = Bench::new();
+    let (code, report, _) = run(bench.program().args([
+        "demo", "--json", "--tcp", "--rate", "50M", "--size", size, "--rtt", "4ms", "--loss", loss,
+    ]));
+    assert_eq!(code, 0, "{report}");
+    match report["tcp"].as_array() {
+        Some(results) => Some(results.clone()),
+        None => {
+            let reason = report["tcp"]["unavailable"].as_str().unwrap();
+            assert!(!reason.is_empty());
+            eprintln!("SKIPPED: {reason}");
+            None
+        }
+    }
+}
+
+#[test]
+fn tcp_crosses_the_demos_path_or_the_demo_says_why_not() {
+    for result in tcp_demo("0%", "200k").unwrap_or_default() {
+        assert!(
+            result["complete"] == true && result["bytes"] == 200_000,
+            "{result}"
+        );
+        let goodput = result["goodput_bps"].as_u64().unwrap();
+        assert!(goodput > 0 && goodput < 50_000_000, "{result}");
+    }
+}

@@ -291,6 +291,11 @@ impl Lab {
         self.clock.monotonic_ns(Instant::ZERO + self.lead_in)
     }
 
+    /// Nanoseconds of `CLOCK_MONOTONIC` now.
+    pub fn now_ns(&self) -> u64 {
+        self.clock.monotonic_ns(self.clock.now())
+    }
+
     /// What happened so far.
     pub fn stats(&self) -> LabStats {
         match &self.path {

@@ -122,9 +122,11 @@ impl Path<'_> {
             ));
             return Ok(());
         };
-        let (_, received) = self.train(rate * 1.3)?;
+        let ports = FlowPorts::of(self.number);
+        let (_, received) = self.train(ports.server, rate * 1.3)?;
         found.checks.push(self.rate(rate, &received));
-        let (slow_sent, slow_received) = self.train(rate * 0.5)?;
+        // Elsewhere: late farewells of the first train would end the second.
+        let (slow_sent, slow_received) = self.train(ports.further, rate * 0.5)?;
         found.checks.push(self.loss(&slow_sent, &slow_received));
         found.checks.push(self.copies(&slow_received));
         Ok(())
@@ -196,12 +198,12 @@ impl Path<'_> {
         }
     }
 
-    /// Sends datagrams at so many bits a second.
-    fn train(&self, rate: f64) -> Result<(Sent, Received), String> {
+    /// Sends datagrams to a port at so many bits a second.
+    fn train(&self, port: u16, rate: f64) -> Result<(Sent, Received), String> {
         let packets = rate * TRAIN.as_secs_f64() / f64::from(PACKET * 8);
         let count = (packets as u64).clamp(100, MOST);
         let (source, sink) = self.lab.flow_hosts(self.number);
-        let server = (sink.ipv4(), FlowPorts::of(self.number).server).into();
+        let server = (sink.ipv4(), port).into();
         let longest = Duration::from_secs_f64(count as f64 * f64::from(PACKET * 8) / rate);
         let limit = 2 * longest + self.scenario.rtt(self.flow) + Duration::from_secs(10);
         let until_ns = monotonic_ns() + limit.as_nanos() as u64;

@@ -1,10 +1,8 @@
 //! The demo's path: the same rate, delay and loss in both directions.
 
-use dfcp_proto::{Duration, Rate};
-use dfcp_sim::{Datagram, Limit, Link, LinkConfig, LinkConfigError, Seed};
-
-/// Bytes of an IPv4 and a UDP header: what a relay of UDP payloads adds to count IP packets.
-pub const UDP_FRAMING: u32 = 28;
+use dfcp_proto::{Duration, Instant, Rate};
+use dfcp_sim::engine::{FlowConfig, LinkId, Network, NetworkError, Simulation, Traffic};
+use dfcp_sim::{Limit, LinkConfig, LinkStats};
 
 /// Parameters of a path.
 #[derive(Clone, Debug, PartialEq)]
@@ -47,26 +45,38 @@ impl PathConfig {
         }
     }
 
-    /// The forward and the backward link of this path, for packets that `framing` bytes are added
-    /// to.
+    /// The path as a network of two links, whose only flow is that of hosts outside it.
     ///
     /// # Errors
     /// When a parameter is out of range.
-    pub fn links(&self, framing: u32) -> Result<(Link<Datagram>, Link<Datagram>), LinkConfigError> {
+    pub fn network(&self) -> Result<Simulation, NetworkError> {
         let config = LinkConfig {
             rate: self.rate.into(),
             delay: self.rtt / 2,
             queue: Limit::Packets(self.queue_packets).into(),
-            framing,
+            framing: 0,
             loss: self.loss.into(),
             ..LinkConfig::default()
         };
-        config.validate()?;
-        let seed = |direction| Seed(self.seed).stream(direction).next_u64();
-        Ok((
-            Link::new(config.clone(), seed("path.forward")),
-            Link::new(config, seed("path.backward")),
-        ))
+        let mut network = Network::new(self.seed);
+        let forward = vec![network.add_link("path.forward", config.clone())];
+        let backward = vec![network.add_link("path.backward", config)];
+        network.add_flow(FlowConfig {
+            name: "transfer".into(),
+            class: 0,
+            forward,
+            backward,
+            start: Instant::ZERO,
+            stop: None,
+            size: None,
+            traffic: Traffic::External,
+        });
+        network.build()
+    }
+
+    /// What the links of such a network counted: towards the server, and back.
+    pub fn links(network: &Simulation) -> [LinkStats; 2] {
+        [0, 1].map(|link| network.link(LinkId(link)).stats().clone())
     }
 }
 
@@ -83,9 +93,8 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused() {
-        let path = |rate, loss| {
-            PathConfig::new(Rate::from_bps(rate), Duration::ZERO, loss, 1).links(UDP_FRAMING)
-        };
+        let path =
+            |rate, loss| PathConfig::new(Rate::from_bps(rate), Duration::ZERO, loss, 1).network();
         assert!(path(0, 0.0).is_err());
         assert!(path(1, 2.0).is_err());
         assert!(path(1, 1.0).is_ok());

@@ -9,6 +9,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use dfcp::PublicKey;
+use dfcp_lab::path::relay::Relay;
 use dfcp_sim::Seed;
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
@@ -16,7 +17,6 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
 use super::path::PathConfig;
-use super::relay::Relay;
 use crate::failure::{Failure, Kind};
 use crate::keys::{self, Existing};
 use crate::published::options::Profile;
@@ -94,26 +94,27 @@ pub struct Load {
 pub async fn run(path: &PathConfig, load: &Load, limit: Duration) -> Result<Transfer, Failure> {
     let bench = Bench::new(path.seed, load)?;
     let (receiver, address) = bench.start_receiver().await?;
-    let relay = Relay::start(path, address).map_err(failure)?;
+    let network = path.network().map_err(failure)?;
+    let relay = Relay::start(network, address)?;
     let sender = bench.start_sender(relay.client_addr(), &load.options)?;
     let both = async { tokio::try_join!(report("sender", sender), report("receiver", receiver)) };
     let both = tokio::time::timeout(limit, both).await;
     let (sent, received) = both.map_err(|_| failure("the transfer takes too long"))??;
-    let stats = relay.stop()?;
+    let (stats, [forward, backward]) = relay.stop(PathConfig::links)?;
     let milliseconds = |time: Duration| time.as_secs_f64() * 1e3;
     Ok(Transfer {
         goodput_bps: sent.goodput_bps,
         steady_bps: received.steady_bps,
         seconds: sent.seconds,
-        wire_bytes: stats.forward.bytes_in,
-        wire_bytes_back: stats.backward.bytes_in,
+        wire_bytes: forward.bytes_in,
+        wire_bytes_back: backward.bytes_in,
         useful_bytes: sent.useful_bytes,
         hash_ok: bench.is_delivered()?,
         cpu_seconds_sender: sent.cpu_seconds,
         cpu_seconds_receiver: received.cpu_seconds,
-        dropped_queue: stats.forward.drops.full,
-        lost: stats.forward.drops.loss,
-        queue_peak_packets: stats.forward.queue_peak_packets,
+        dropped_queue: forward.drops.full,
+        lost: forward.drops.loss,
+        queue_peak_packets: forward.queue_peak_packets,
         rtt_ms: sent.rtt_ms,
         relay_max_late_ms: milliseconds(stats.lateness.max()),
         relay_p99_late_ms: milliseconds(stats.lateness.quantile(0.99)),

@@ -224,3 +224,14 @@ pub(crate) fn tcp_info(socket: BorrowedFd<'_>) -> io::Result<(Duration, u64)> {
     let rtt = Duration::from_micros(u64::from(info.tcpi_rtt));
     Ok((rtt, u64::from(info.tcpi_total_retrans)))
 }
+
+/// Lets the calling thread go before all that are not in a hurry; says whether the kernel lets it.
+pub(crate) fn hurry() -> io::Result<()> {
+    // The least of the priorities above ordinary threads (sched(7)).
+    // SAFETY: all bytes zero is a valid `sched_param`.
+    let mut parameter: libc::sched_param = unsafe { mem::zeroed() };
+    parameter.sched_priority = 1;
+    // SAFETY: the parameter outlives the call; zero is the calling thread.
+    check(unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameter) })?;
+    Ok(())
+}

@@ -276,7 +276,13 @@ impl Path {
 /// Linux lets timers be 50 µs late by default, to save power: half a packet at 100 Mbit/s.
 fn prefer_this_thread() {
     #[cfg(target_os = "linux")]
-    let _ = nix::sys::prctl::set_timerslack(1);
+    {
+        let _ = nix::sys::prctl::set_timerslack(1);
+        // A path that polls all the time on the only processor would leave none to its hosts.
+        if thread::available_parallelism().is_ok_and(|processors| processors.get() > 1) {
+            let _ = crate::net::sys::hurry();
+        }
+    }
 }
 
 /// Waits for descriptors to be readable, at most `wait`; notes which are.
