@@ -3,9 +3,17 @@
 use std::env;
 use std::ffi::OsStr;
 use std::fs;
+use std::io;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
 
 /// A program that this machine lacks.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -114,13 +122,33 @@ fn version(path: &Path, arguments: &[&str]) -> String {
 
 /// The first line that a program prints; nothing if it cannot be run.
 fn first_line(program: impl AsRef<OsStr>, arguments: &[&str]) -> String {
-    let output = Command::new(program)
-        .args(arguments)
-        .stdin(Stdio::null())
-        .output();
+    let mut command = Command::new(program);
+    let output = ask(command.args(arguments));
     let text = output.map_or_else(|_| Vec::new(), |output| output.stdout);
     let text = String::from_utf8_lossy(&text);
     text.lines().next().unwrap_or_default().trim().to_owned()
+}
+
+/// How long a program may take to say something about itself.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Runs a program that ought to end at once; kills it, and what it started, if it does not.
+pub(super) fn ask(command: &mut Command) -> io::Result<Output> {
+    let child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .spawn()?;
+    let group = Pid::from_raw(child.id() as i32);
+    let (done, result) = mpsc::channel();
+    let waiting = thread::spawn(move || done.send(child.wait_with_output()));
+    let output = result.recv_timeout(PATIENCE).unwrap_or_else(|_| {
+        let _ = killpg(group, Signal::SIGKILL);
+        Err(io::ErrorKind::TimedOut.into())
+    });
+    let _ = waiting.join();
+    output
 }
 
 #[cfg(test)]
@@ -139,5 +167,13 @@ mod tests {
         assert!(programs.find("kcptun-client").is_err());
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
         assert_eq!(programs.find("kcptun-client"), Ok(path));
+    }
+
+    #[test]
+    fn a_program_that_hangs_is_not_waited_for() {
+        let mut hangs = Command::new("sh");
+        // A child of its own holds the output open.
+        let error = ask(hangs.args(["-c", "sleep 1000; true"])).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
     }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use serde::Deserialize;
 
 use super::plan::{Files, Pair, Ready, Report, Side, Step, Told};
-use super::program::Programs;
+use super::program::{Programs, ask};
 use super::progress::{Progress, Watch, now_ns};
 use super::{Peer, tunnel};
 use crate::{Finished, Host, HostProcess};
@@ -221,11 +221,8 @@ impl<'a> Session<'a> {
 fn prepare(peer: &Peer, told: &Told, programs: &Programs) -> Result<(), String> {
     let failed = |error: io::Error| format!("cannot prepare: {error}");
     let output = |program: &Path, arguments: &[&str]| {
-        let output = std::process::Command::new(program)
-            .args(arguments)
-            .current_dir(&told.folder)
-            .output()
-            .map_err(failed)?;
+        let mut command = std::process::Command::new(program);
+        let output = ask(command.args(arguments).current_dir(&told.folder)).map_err(failed)?;
         match output.status.success() {
             true => Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned()),
             false => Err(last_line(&String::from_utf8_lossy(&output.stderr))),
