@@ -7,10 +7,15 @@
 //! tokens ← tokens · RTTmin/RTT:
 //!
 //! with a queue it empties that queue and no more; without one, where loss is the path's own,
-//! nothing changes. RTT is here what stands in the queue, the least of the last two rounds: single
-//! packets meet each other everywhere, and at a loss in every round trip that alone would cost a
-//! tenth of the path; a queue of less than two packets is none. After a back-off tokens do not grow
-//! for a round trip, as TCP's window does not while it recovers. After RTO = γ · RTT without an acknowledgement it starts again.
+//! nothing changes. A queue of less than two packets is none. Tokens then do not grow for two round
+//! trips, which is about what TCP's recovery takes: beside it CTCP would have more.
+//!
+//! Where more than [`RANDOM_LOSS`] is lost, losses come in most round trips and say nothing of
+//! congestion, so every chance meeting of packets would take tokens. There RTT is what stands in the
+//! queue, the least of the last two rounds; and what the number of losses alone makes the queue
+//! swing by, twice its standard deviation √(p · tokens), is no queue.
+//!
+//! After RTO = γ · RTT without an acknowledgement it starts again.
 //!
 //! Where Algorithm 2 is garbled or silent (`docs/spec/DEVIATIONS.md`): the increase is α/tokens;
 //! tokens are the allowance for packets in flight; one back-off a round trip unless it is to be one
@@ -87,6 +92,16 @@ const MAX_TOKENS: f64 = (1u64 << 24) as f64;
 const MIN_TIMEOUT: Duration = Duration::from_millis(50);
 /// Packets that make a queue.
 const QUEUE: f64 = 2.0;
+/// Loss beyond what congestion control alone causes on any but the shortest paths.
+const RANDOM_LOSS: f64 = 0.04;
+/// Weight of a packet in the loss rate.
+const LOSS_WEIGHT: f64 = 1.0 / 256.0;
+/// Standard deviations of the losses of a round trip that are no queue.
+const SWING: f64 = 2.0;
+/// Most of the tokens that are taken for a swing.
+const MAX_SWING: f64 = 0.25;
+/// Round trips after a back-off without growth; where loss is random, one.
+const RECOVERY: u64 = 2;
 /// Pacing, in windows a round trip.
 const PACING: f64 = 2.0;
 const MIN_RTT: Duration = Duration::from_micros(1);
@@ -107,6 +122,8 @@ pub struct Tokens {
     /// `round_end`.
     rounds: [Duration; 2],
     round_end: u64,
+    /// p, as far as congestion control needs it.
+    loss_rate: f64,
     /// When an acknowledgement last came, or a timeout was noticed.
     last_ack: Instant,
     /// Bytes sent so far, and up to the newest packet acknowledged.
@@ -149,6 +166,7 @@ impl Tokens {
             min_rtt: Duration::MAX,
             rounds: [Duration::MAX; 2],
             round_end: 0,
+            loss_rate: 0.0,
             last_ack: Instant::ZERO,
             sent_total: 0,
             acked_total: 0,
@@ -183,18 +201,42 @@ impl Tokens {
         self.rounds[1] = self.rounds[1].min(self.rtt);
     }
 
-    /// The tokens that are in the queue.
+    fn count(&mut self, acked: u64, lost: u64) {
+        for (packets, is_lost) in [(acked, 0.0), (lost, 1.0)] {
+            let weight = (packets as f64 * LOSS_WEIGHT).min(1.0);
+            self.loss_rate += weight * (is_lost - self.loss_rate);
+        }
+    }
+
+    fn loss_is_random(&self) -> bool {
+        self.loss_rate > RANDOM_LOSS
+    }
+
+    /// The tokens that are in the queue; 0 if they make none.
     fn queued(&self) -> f64 {
-        let standing = self.rounds[0].min(self.rounds[1]);
-        let empty = self.min_rtt.as_secs_f64() / standing.as_secs_f64();
-        self.tokens * (1.0 - empty.min(1.0))
+        let (rtt, least) = if self.loss_is_random() {
+            let swing = SWING * (self.loss_rate * self.tokens).sqrt();
+            let standing = self.rounds[0].min(self.rounds[1]);
+            (standing, QUEUE.max(swing.min(MAX_SWING * self.tokens)))
+        } else {
+            (self.rtt, QUEUE)
+        };
+        let empty = self.min_rtt.as_secs_f64() / rtt.as_secs_f64();
+        let queued = self.tokens * (1.0 - empty.min(1.0));
+        if queued < least { 0.0 } else { queued }
     }
 
     fn back_off(&mut self) {
         let queued = self.queued();
-        if queued >= QUEUE {
+        if queued > 0.0 {
             self.tokens = (self.tokens - queued).max(1.0);
-            self.recovers_until = self.sent_total;
+            let further = if self.loss_is_random() {
+                0
+            } else {
+                RECOVERY - 1
+            };
+            let more = (further * self.tokens as u64).saturating_mul(self.packet);
+            self.recovers_until = self.sent_total.saturating_add(more);
         }
         self.in_slow_start = false;
         let few = self.tokens < f64::from(self.parameters.initial_tokens);
@@ -233,6 +275,7 @@ impl RateController for Tokens {
             lost_packets,
             ..
         } = *feedback;
+        self.count(acked_packets, lost_packets);
         if acked_packets > 0 {
             self.check_timeout(now);
             self.last_ack = now;
