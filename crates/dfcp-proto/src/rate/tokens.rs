@@ -10,8 +10,8 @@
 //! nothing changes. A queue of less than two packets is none. Tokens then do not grow for two round
 //! trips, which is about what TCP's recovery takes: beside it CTCP would have more.
 //!
-//! Where more than [`RANDOM_LOSS`] is lost, losses come in most round trips and say nothing of
-//! congestion, so every chance meeting of packets would take tokens. There RTT is what stands in the
+//! Where more than a packet of a round trip is lost, or more than [`RANDOM_LOSS`], losses say nothing of
+//! congestion, and every chance meeting of packets would take tokens. There RTT is what stands in the
 //! queue, the least of the last two rounds; and what the number of losses alone makes the queue
 //! swing by, twice its standard deviation √(p · tokens), is no queue.
 //!
@@ -209,7 +209,7 @@ impl Tokens {
     }
 
     fn loss_is_random(&self) -> bool {
-        self.loss_rate > RANDOM_LOSS
+        self.loss_rate > RANDOM_LOSS || self.loss_rate * self.tokens > 1.0
     }
 
     /// The tokens that are in the queue; 0 if they make none.
@@ -417,6 +417,56 @@ mod tests {
         let grown = told.exchange(LEAST, 0);
         assert!(grown < after + 1.0, "no slow start");
         assert_eq!(told.exchange(LEAST, 3), grown, "loss without a queue");
+    }
+
+    #[test]
+    fn two_round_trips_after_a_back_off_tokens_do_not_grow() {
+        let mut told = Told::new(TokenParameters::default());
+        told.exchange(LEAST, 0);
+        (0..91).for_each(|_| {
+            told.exchange(2 * LEAST, 0);
+        });
+        let after = told.exchange(2 * LEAST, 1);
+        assert_eq!(after, 50.0);
+        // The first of the two is on its way already.
+        let pause = (0..200).take_while(|_| told.exchange(LEAST, 0) == after);
+        let pause = pause.count();
+        assert!((49..=52).contains(&pause), "{pause} packets");
+    }
+
+    /// Tokens before and after a loss that round trips of `before_ms` and `at_loss_ms` preceded, where
+    /// one packet in `one_in` was lost before.
+    fn loss_after(one_in: u64, before_ms: u64, at_loss_ms: u64) -> (f64, f64) {
+        let mut told = Told::new(TokenParameters {
+            increase: 0.0,
+            ..TokenParameters::default()
+        });
+        (0..91).for_each(|_| {
+            told.exchange(LEAST, 0);
+        });
+        for n in 1..=1000 {
+            told.exchange(LEAST, u64::from(n % one_in == 0));
+        }
+        let before = told.exchange(before_ms, 0);
+        (before, told.exchange(at_loss_ms, 1))
+    }
+
+    #[test]
+    fn where_many_packets_are_lost_chance_meetings_take_no_tokens() {
+        let (rare, often) = (500, 9);
+        // One packet that met others.
+        let (before, after) = loss_after(rare, LEAST, 2 * LEAST);
+        assert_eq!(after, before / 2.0);
+        let (before, after) = loss_after(often, LEAST, 2 * LEAST);
+        assert_eq!(after, before);
+        // A queue of 5 of 99 packets: the ten that are lost in a round trip make that by themselves.
+        let (before, after) = loss_after(rare, LEAST + 1, LEAST + 1);
+        assert!(after < before);
+        let (before, after) = loss_after(often, LEAST + 1, LEAST + 1);
+        assert_eq!(after, before);
+        // One that they do not make.
+        let (before, after) = loss_after(often, 2 * LEAST, 2 * LEAST);
+        assert_eq!(after, before / 2.0);
     }
 
     /// Three ACKs that each tell of a loss among packets sent before the first of them came.
