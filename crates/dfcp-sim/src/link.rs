@@ -31,7 +31,7 @@ mod tests;
 mod trace;
 mod transmitter;
 
-pub use config::{LinkConfig, LinkConfigError, LinkRate, LossAt};
+pub use config::{JitterOrder, LinkConfig, LinkConfigError, LinkRate, LossAt};
 pub use datagram::Datagram;
 pub use loss::{GilbertElliott, LossModel, LossModelError, LossProcess};
 pub use stats::{Histogram, LinkStats, Occupancy};
@@ -59,6 +59,8 @@ pub struct Link<P> {
     stats: LinkStats,
     /// Marks of the queue that are in `stats` already.
     marked: u64,
+    /// Latest delivery with jitter, which the next ones keep behind if their order is kept.
+    latest: Instant,
 }
 
 /// One random stream for each impairment.
@@ -94,6 +96,7 @@ impl<P: Packet + Clone> Link<P> {
             propagation: Propagation::default(),
             stats: LinkStats::default(),
             marked: 0,
+            latest: Instant::ZERO,
             delay: nanos(config.delay),
             impaired: config.is_impaired(),
             config,
@@ -332,6 +335,10 @@ impl<P: Packet + Clone> Link<P> {
         }
         if !config.jitter.is_zero() {
             at += Duration::from_nanos(self.draws.jitter.below(nanos(config.jitter)));
+            if config.jitter_order == JitterOrder::Kept {
+                at = at.max(self.latest);
+                self.latest = at;
+            }
         }
         if self.draws.reorder.chance(config.reorder) {
             at += config.reorder_delay;

@@ -30,13 +30,13 @@ pub struct CtcpParameters {
 
 impl Default for CtcpParameters {
     /// Blocks of 32 (§6.2) and 1.5 round trips (§4.5); the paper does not name µ and `numblks`: µ
-    /// remembers 128 packets, and sixteen blocks are twice what 25 Mbit/s carry in 100 ms (eight
+    /// remembers 512 packets, and sixteen blocks are twice what 25 Mbit/s carry in 100 ms (eight
     /// would hold such a path to 60 %).
     fn default() -> Self {
         Self {
             block_symbols: 32,
             open_blocks: 16,
-            loss_weight: 1.0 / 128.0,
+            loss_weight: 1.0 / 512.0,
             expiry_eighths: 12,
             reordering: Reordering::Ignored,
             rounding: Rounding::Down,

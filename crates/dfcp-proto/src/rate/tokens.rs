@@ -7,10 +7,15 @@
 //! tokens ← tokens · RTTmin/RTT:
 //!
 //! with a queue it empties that queue and no more; without one, where loss is the path's own,
-//! nothing changes. RTT is here what stands in the queue, the least of the last two rounds: single
-//! packets meet each other everywhere, and at a loss in every round trip that alone would cost a
-//! tenth of the path; a queue of less than two packets is none. After a back-off tokens do not grow
-//! for a round trip, as TCP's window does not while it recovers. After RTO = γ · RTT without an acknowledgement it starts again.
+//! nothing changes. A queue of less than two packets is none. Tokens then do not grow for two round
+//! trips, which is about what TCP's recovery takes: beside it CTCP would have more.
+//!
+//! Where more than a packet of a round trip is lost, or more than [`RANDOM_LOSS`], losses say nothing of
+//! congestion, and every chance meeting of packets would take tokens. There RTT is what stands in the
+//! queue, the least of the last two rounds; and what the number of losses alone makes the queue
+//! swing by, twice its standard deviation √(p · tokens), is no queue.
+//!
+//! After RTO = γ · RTT without an acknowledgement it starts again.
 //!
 //! Where Algorithm 2 is garbled or silent (`docs/spec/DEVIATIONS.md`): the increase is α/tokens;
 //! tokens are the allowance for packets in flight; one back-off a round trip unless it is to be one
@@ -87,6 +92,16 @@ const MAX_TOKENS: f64 = (1u64 << 24) as f64;
 const MIN_TIMEOUT: Duration = Duration::from_millis(50);
 /// Packets that make a queue.
 const QUEUE: f64 = 2.0;
+/// Loss beyond what congestion control alone causes on any but the shortest paths.
+const RANDOM_LOSS: f64 = 0.04;
+/// Weight of a packet in the loss rate.
+const LOSS_WEIGHT: f64 = 1.0 / 256.0;
+/// Standard deviations of the losses of a round trip that are no queue.
+const SWING: f64 = 2.0;
+/// Most of the tokens that are taken for a swing.
+const MAX_SWING: f64 = 0.25;
+/// Round trips after a back-off without growth; where loss is random, one.
+const RECOVERY: u64 = 2;
 /// Pacing, in windows a round trip.
 const PACING: f64 = 2.0;
 const MIN_RTT: Duration = Duration::from_micros(1);
@@ -107,6 +122,8 @@ pub struct Tokens {
     /// `round_end`.
     rounds: [Duration; 2],
     round_end: u64,
+    /// p, as far as congestion control needs it.
+    loss_rate: f64,
     /// When an acknowledgement last came, or a timeout was noticed.
     last_ack: Instant,
     /// Bytes sent so far, and up to the newest packet acknowledged.
@@ -149,6 +166,7 @@ impl Tokens {
             min_rtt: Duration::MAX,
             rounds: [Duration::MAX; 2],
             round_end: 0,
+            loss_rate: 0.0,
             last_ack: Instant::ZERO,
             sent_total: 0,
             acked_total: 0,
@@ -183,18 +201,42 @@ impl Tokens {
         self.rounds[1] = self.rounds[1].min(self.rtt);
     }
 
-    /// The tokens that are in the queue.
+    fn count(&mut self, acked: u64, lost: u64) {
+        for (packets, is_lost) in [(acked, 0.0), (lost, 1.0)] {
+            let weight = (packets as f64 * LOSS_WEIGHT).min(1.0);
+            self.loss_rate += weight * (is_lost - self.loss_rate);
+        }
+    }
+
+    fn loss_is_random(&self) -> bool {
+        self.loss_rate > RANDOM_LOSS || self.loss_rate * self.tokens > 1.0
+    }
+
+    /// The tokens that are in the queue; 0 if they make none.
     fn queued(&self) -> f64 {
-        let standing = self.rounds[0].min(self.rounds[1]);
-        let empty = self.min_rtt.as_secs_f64() / standing.as_secs_f64();
-        self.tokens * (1.0 - empty.min(1.0))
+        let (rtt, least) = if self.loss_is_random() {
+            let swing = SWING * (self.loss_rate * self.tokens).sqrt();
+            let standing = self.rounds[0].min(self.rounds[1]);
+            (standing, QUEUE.max(swing.min(MAX_SWING * self.tokens)))
+        } else {
+            (self.rtt, QUEUE)
+        };
+        let empty = self.min_rtt.as_secs_f64() / rtt.as_secs_f64();
+        let queued = self.tokens * (1.0 - empty.min(1.0));
+        if queued < least { 0.0 } else { queued }
     }
 
     fn back_off(&mut self) {
         let queued = self.queued();
-        if queued >= QUEUE {
+        if queued > 0.0 {
             self.tokens = (self.tokens - queued).max(1.0);
-            self.recovers_until = self.sent_total;
+            let further = if self.loss_is_random() {
+                0
+            } else {
+                RECOVERY - 1
+            };
+            let more = (further * self.tokens as u64).saturating_mul(self.packet);
+            self.recovers_until = self.sent_total.saturating_add(more);
         }
         self.in_slow_start = false;
         let few = self.tokens < f64::from(self.parameters.initial_tokens);
@@ -233,6 +275,7 @@ impl RateController for Tokens {
             lost_packets,
             ..
         } = *feedback;
+        self.count(acked_packets, lost_packets);
         if acked_packets > 0 {
             self.check_timeout(now);
             self.last_ack = now;
@@ -374,6 +417,56 @@ mod tests {
         let grown = told.exchange(LEAST, 0);
         assert!(grown < after + 1.0, "no slow start");
         assert_eq!(told.exchange(LEAST, 3), grown, "loss without a queue");
+    }
+
+    #[test]
+    fn two_round_trips_after_a_back_off_tokens_do_not_grow() {
+        let mut told = Told::new(TokenParameters::default());
+        told.exchange(LEAST, 0);
+        (0..91).for_each(|_| {
+            told.exchange(2 * LEAST, 0);
+        });
+        let after = told.exchange(2 * LEAST, 1);
+        assert_eq!(after, 50.0);
+        // The first of the two is on its way already.
+        let pause = (0..200).take_while(|_| told.exchange(LEAST, 0) == after);
+        let pause = pause.count();
+        assert!((49..=52).contains(&pause), "{pause} packets");
+    }
+
+    /// Tokens before and after a loss that round trips of `before_ms` and `at_loss_ms` preceded, where
+    /// one packet in `one_in` was lost before.
+    fn loss_after(one_in: u64, before_ms: u64, at_loss_ms: u64) -> (f64, f64) {
+        let mut told = Told::new(TokenParameters {
+            increase: 0.0,
+            ..TokenParameters::default()
+        });
+        (0..91).for_each(|_| {
+            told.exchange(LEAST, 0);
+        });
+        for n in 1..=1000 {
+            told.exchange(LEAST, u64::from(n % one_in == 0));
+        }
+        let before = told.exchange(before_ms, 0);
+        (before, told.exchange(at_loss_ms, 1))
+    }
+
+    #[test]
+    fn where_many_packets_are_lost_chance_meetings_take_no_tokens() {
+        let (rare, often) = (500, 9);
+        // One packet that met others.
+        let (before, after) = loss_after(rare, LEAST, 2 * LEAST);
+        assert_eq!(after, before / 2.0);
+        let (before, after) = loss_after(often, LEAST, 2 * LEAST);
+        assert_eq!(after, before);
+        // A queue of 5 of 99 packets: the ten that are lost in a round trip make that by themselves.
+        let (before, after) = loss_after(rare, LEAST + 1, LEAST + 1);
+        assert!(after < before);
+        let (before, after) = loss_after(often, LEAST + 1, LEAST + 1);
+        assert_eq!(after, before);
+        // One that they do not make.
+        let (before, after) = loss_after(often, 2 * LEAST, 2 * LEAST);
+        assert_eq!(after, before / 2.0);
     }
 
     /// Three ACKs that each tell of a loss among packets sent before the first of them came.

@@ -25,8 +25,10 @@ pub struct LinkConfig {
     pub loss: LossModel,
     /// Where they are.
     pub loss_at: LossAt,
-    /// Each packet is delayed by a uniform extra time below this, and may so overtake others.
+    /// Each packet is delayed by a uniform extra time below this.
     pub jitter: Duration,
+    /// Whether packets overtake others by that.
+    pub jitter_order: JitterOrder,
     /// Probability that a packet is held back by `reorder_delay`.
     pub reorder: f64,
     /// How long a reordered packet is held back.
@@ -50,6 +52,7 @@ impl Default for LinkConfig {
             loss: LossModel::None,
             loss_at: LossAt::Exit,
             jitter: Duration::ZERO,
+            jitter_order: JitterOrder::Free,
             reorder: 0.0,
             reorder_delay: Duration::ZERO,
             duplicate: 0.0,
@@ -101,6 +104,17 @@ pub enum LossAt {
     Exit,
     /// Before the queue: what is lost takes nothing of the link, as with Dummynet (CTCP §6.1).
     Entry,
+}
+
+/// What jitter does to the order of packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum JitterOrder {
+    /// A packet with less of it overtakes those with more, as over a network of many ways.
+    #[default]
+    Free,
+    /// None overtakes another, as where a host takes its time: ns-2's `overhead_`, with which
+    /// senders do not keep their phase at a full queue.
+    Kept,
 }
 
 /// How fast a link serialises.

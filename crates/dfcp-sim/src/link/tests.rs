@@ -138,6 +138,31 @@ fn losses_are_independent_and_cost_their_share() {
     }
 }
 
+#[test]
+fn jitter_changes_the_order_only_if_it_may() {
+    let order = |jitter_order| {
+        let mut link = Link::new(
+            LinkConfig {
+                rate: rate(50 * MBIT),
+                jitter: ms(3),
+                jitter_order,
+                ..LinkConfig::default()
+            },
+            11,
+        );
+        (0..500).for_each(|tag| link.send(at(tag * 500_000), packet(tag, 1500)));
+        drain(&mut link)
+    };
+    let tags = |delivered: &[(Instant, Datagram)]| -> Vec<u64> {
+        delivered.iter().map(|d| d.1.tag).collect()
+    };
+    let (free, kept) = (order(JitterOrder::Free), order(JitterOrder::Kept));
+    assert!(!tags(&free).is_sorted());
+    assert!(tags(&kept).is_sorted());
+    let gaps: std::collections::BTreeSet<_> = kept.windows(2).map(|w| w[1].0 - w[0].0).collect();
+    assert!(gaps.len() > 100, "delays are random still");
+}
+
 /// A link with every impairment, driven by arrivals of varying spacing.
 fn impaired(seed: u64, poll_every: Option<u64>) -> Vec<(Instant, Datagram)> {
     let config = LinkConfig {

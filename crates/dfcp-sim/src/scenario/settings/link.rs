@@ -7,7 +7,7 @@ use dfcp_proto::{Duration, Rate};
 
 use super::QueueSettings;
 use super::loss::{Loss, LossSettings};
-use crate::link::{LinkConfig, LinkRate, LossAt, RateTrace};
+use crate::link::{JitterOrder, LinkConfig, LinkRate, LossAt, RateTrace};
 use crate::scenario::fields::{
     BitRate, Bytes, Codec, Fields, Number, OneOf, Optional, OrWord, PROBABILITY, Section, Text,
     Time,
@@ -88,6 +88,7 @@ impl Section for LinkSettings {
         f.item("loss", &mut self.loss, Loss);
         f.item("loss_at", &mut rest.loss_at, OneOf(&LOSS_AT));
         f.item("jitter", &mut rest.jitter, Time);
+        f.item("jitter_order", &mut rest.jitter_order, OneOf(&JITTER_ORDER));
         f.item("reorder", &mut rest.reorder, PROBABILITY);
         f.item("reorder_delay", &mut rest.reorder_delay, Time);
         f.item("duplicate", &mut rest.duplicate, PROBABILITY);
@@ -99,6 +100,9 @@ impl Section for LinkSettings {
         );
     }
 }
+
+const JITTER_ORDER: [(&str, JitterOrder); 2] =
+    [("free", JitterOrder::Free), ("kept", JitterOrder::Kept)];
 
 const LOSS_AT: [(&str, LossAt); 2] = [("exit", LossAt::Exit), ("entry", LossAt::Entry)];
 
