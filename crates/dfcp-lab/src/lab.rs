@@ -45,7 +45,7 @@ impl Default for LabOptions {
     fn default() -> Self {
         Self {
             lead_in: Duration::ZERO,
-            spin: Duration::from_micros(60),
+            spin: Duration::from_micros(10),
             names: Names::None,
         }
     }

@@ -80,6 +80,9 @@ const LEAD_IN_PER_FLOW: Duration = Duration::from_millis(50);
 /// How long after the run's end workers may take to end.
 const GRACE: Duration = Duration::from_secs(5);
 
+/// How long the ends of a flow may take to end by themselves.
+const FAREWELL: Duration = Duration::from_millis(1500);
+
 /// Runs a scenario; takes as long as it says.
 ///
 /// # Errors
@@ -108,9 +111,11 @@ pub fn run(plan: Plan<'_>) -> Result<RealRun, LabError> {
     }
     let ended_ns = wait_for_end(scenario, times, &mut flows);
     let at_end = lab.measure();
+    wind_up(&mut flows);
+    let deadline = Wall::now() + GRACE;
     let reports: Vec<_> = flows
         .into_iter()
-        .map(|flow| collect(flow, ended_ns))
+        .map(|flow| collect(flow, deadline))
         .collect();
     let stats = lab.stop()?;
     let mut report = at_end;
@@ -282,14 +287,24 @@ fn wait_for_end(scenario: &Scenario, times: Times, flows: &mut [Result<Running, 
     }
 }
 
-/// What the two ends of a flow report.
-fn collect(flow: Result<Running, String>, ended_ns: u64) -> Result<(Received, Sent), String> {
-    let mut flow = flow?;
-    let left = (ended_ns + GRACE.as_nanos() as u64).saturating_sub(monotonic_ns());
-    let deadline = Wall::now() + Duration::from_nanos(left);
-    if !flow.sized && !flow.source.is_over() && monotonic_ns() < ended_ns {
-        flow.source.kill();
+/// Lets all ends of flows come to their ends: senders first, then receivers, which can know that
+/// nothing more comes.
+fn wind_up(flows: &mut [Result<Running, String>]) {
+    let ends: [fn(&mut Running) -> &mut HostProcess; 2] = [|f| &mut f.source, |f| &mut f.sink];
+    for end in ends {
+        let deadline = Wall::now() + FAREWELL;
+        for flow in flows.iter_mut().flatten() {
+            let process = end(flow);
+            if !process.ends_by(deadline) {
+                process.terminate();
+            }
+        }
     }
+}
+
+/// What the two ends of a flow report.
+fn collect(flow: Result<Running, String>, deadline: Wall) -> Result<(Received, Sent), String> {
+    let flow = flow?;
     let sent = flow.source.wait(deadline);
     let received = flow.sink.wait(deadline);
     let sent = match worker::report(&sent) {

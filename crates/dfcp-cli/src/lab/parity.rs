@@ -1,5 +1,7 @@
 //! `dfcp lab parity`: scenarios in the simulator and on a real path, side by side.
 
+use std::fs::File;
+use std::io::Write;
 use std::process::ExitCode;
 
 use dfcp_lab::parity::{self, Cell, FlowParity, Pair, Tolerance};
@@ -34,6 +36,12 @@ pub struct Args {
     /// Print a line of JSON for each cell, then one for all
     #[arg(long)]
     json: bool,
+    /// Print a table in Markdown
+    #[arg(long, conflicts_with = "json")]
+    markdown: bool,
+    /// Write the lines of JSON to this file too
+    #[arg(short, long, value_name = "FILE")]
+    out: Option<std::path::PathBuf>,
 }
 
 /// Compares.
@@ -45,6 +53,7 @@ pub fn run(args: Args) -> ExitCode {
     let compare = || -> Result<(usize, usize), Failure> {
         let plans = plans(&args)?;
         isolate()?;
+        let mut out = args.out.as_ref().map(File::create).transpose()?;
         let mut passed = 0;
         let all = plans.len();
         for (number, plan) in plans.into_iter().enumerate() {
@@ -55,9 +64,14 @@ pub fn run(args: Args) -> ExitCode {
             let cell = parity::compare(&plan.name, &plan.scenarios, &directory, tolerance);
             let cell = cell.map_err(failure)?;
             passed += usize::from(cell.passed());
-            match args.json {
-                true => print_json(&cell_json(&cell)),
-                false => text::print(&show(&cell, number == 0)),
+            let json = cell_json(&cell);
+            if let Some(out) = &mut out {
+                writeln!(out, "{json}")?;
+            }
+            match (args.json, args.markdown) {
+                (true, _) => print_json(&json),
+                (_, true) => text::print(&markdown(&cell, number == 0)),
+                _ => text::print(&show(&cell, number == 0)),
             }
         }
         Ok((passed, all))
@@ -138,6 +152,38 @@ fn cell_json(cell: &Cell) -> serde_json::Value {
     })
 }
 
+/// A row of a table for each flow.
+fn markdown(cell: &Cell, first: bool) -> String {
+    let mut text = String::new();
+    if first {
+        text += "| cell | flow | goodput | real ÷ simulated | completion | loss | RTT | overhead | late (99 %) |\n";
+        text += "|---|---|---|---|---|---|---|---|---|\n";
+    }
+    let late = text::seconds(Some(cell.validity.late_p99.as_secs_f64()));
+    let verdict = match (cell.passed(), cell.validity.is_valid()) {
+        (true, _) => "",
+        (false, true) => " ✗",
+        (false, false) => " ✗ (path not true)",
+    };
+    for flow in &cell.flows {
+        let share = flow
+            .goodput_bps
+            .ratio()
+            .map_or("–".into(), |r| format!("{r:.3}"));
+        text += &format!(
+            "| {}{verdict} | {} | {} | {share} | {} | {} | {} | {} | {late} |\n",
+            cell.name,
+            flow.protocol,
+            both(&flow.goodput_bps, text::rate),
+            both(&flow.fct_s, |s| text::seconds(Some(s))),
+            both(&flow.loss, |share| text::percent(Some(share))),
+            both(&flow.rtt_s, |s| text::seconds(Some(s))),
+            both(&flow.overhead, |share| text::percent(Some(share))),
+        );
+    }
+    text
+}
+
 /// A line for each flow, the two worlds side by side.
 fn show(cell: &Cell, first: bool) -> String {
     let mut text = String::new();
@@ -157,7 +203,7 @@ fn show(cell: &Cell, first: bool) -> String {
         vec![
             flow.flow.clone(),
             flow.protocol.clone(),
-            both(&flow.goodput_bps, |bps| text::rate(bps)),
+            both(&flow.goodput_bps, text::rate),
             both(&flow.fct_s, |s| text::seconds(Some(s))),
             both(&flow.loss, |share| text::percent(Some(share))),
             both(&flow.rtt_s, |s| text::seconds(Some(s))),

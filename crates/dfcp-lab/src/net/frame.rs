@@ -249,3 +249,151 @@ fn rewrite(packet: &mut [u8], header: &Header, part: Part) {
         put(packet, at + 6, fold(header.pseudo_sum(packet, len - at)));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEADERS_V4: usize = 20 + 32;
+
+    /// A TCP segment with `payload` bytes behind a header with options.
+    fn tcp(ipv6: bool, payload: usize) -> Vec<u8> {
+        let mut packet = match ipv6 {
+            false => {
+                let mut ip = vec![0x45, 2, 0, 0, 0xff, 0xfe, 0x40, 0, 64, TCP, 0, 0];
+                ip.extend([198, 18, 0, 1, 198, 18, 0, 2]);
+                ip
+            }
+            true => {
+                let mut ip = vec![0x60, 0x20, 0, 0, 0, 0, TCP, 64];
+                ip.extend(Ipv6Addr::from(1_u128).octets());
+                ip.extend(Ipv6Addr::from(2_u128).octets());
+                ip
+            }
+        };
+        // Ports 1000 and 20000, number 0xfffffff0, FIN, PSH, ACK and CWR.
+        let mut header = vec![0; 32];
+        header[..4].copy_from_slice(&[0x03, 0xe8, 0x4e, 0x20]);
+        header[4..8].copy_from_slice(&0xffff_fff0_u32.to_be_bytes());
+        header[12] = 8 << 4;
+        header[13] = 0x99;
+        packet.extend(header);
+        packet.extend((0..payload).map(|i| (i * 7 + 3) as u8));
+        let len = packet.len() as u16;
+        match ipv6 {
+            false => {
+                put(&mut packet, 2, len);
+                write_ipv4_checksum(&mut packet);
+            }
+            true => put(&mut packet, 4, len - 40),
+        }
+        packet
+    }
+
+    fn cut(packet: &[u8], payload: usize) -> Vec<Vec<u8>> {
+        let mut parts = Vec::new();
+        segments(packet, Cut { payload }, &mut Vec::new(), &mut |part| {
+            parts.push(part.to_vec());
+        });
+        parts
+    }
+
+    /// Whether all checksums of a packet hold, once the open one is computed.
+    fn checksums_hold(mut packet: Vec<u8>) -> bool {
+        complete_checksum(&mut packet);
+        let header = Header::parse(&packet).unwrap();
+        let ip = match header.source {
+            IpAddr::V4(_) => fold(sum(&packet[..20])) == 0xffff,
+            IpAddr::V6(_) => true,
+        };
+        let transport = &packet[header.transport..];
+        let pseudo = header.pseudo_sum(&packet, transport.len());
+        ip && fold(sum(transport) + pseudo) == 0xffff
+    }
+
+    #[test]
+    fn headers_are_read() {
+        for ipv6 in [false, true] {
+            let header = Header::parse(&tcp(ipv6, 10)).unwrap();
+            assert_eq!(header.ports, Some((1000, 20_000)));
+            assert_eq!(header.ecn, Ecn::Ect0);
+            assert_eq!(header.source.is_ipv6(), ipv6);
+        }
+        let mut fragment = tcp(false, 10);
+        fragment[7] = 1;
+        assert_eq!(Header::parse(&fragment).unwrap().ports, None);
+    }
+
+    #[test]
+    fn cut_packets_carry_the_bytes_in_order_under_headers_of_their_own() {
+        for ipv6 in [false, true] {
+            let whole = tcp(ipv6, 2500);
+            let headers = whole.len() - 2500;
+            let parts = cut(&whole, 1000);
+            assert_eq!(parts.len(), 3);
+            let joined: Vec<u8> = parts.iter().flat_map(|p| p[headers..].to_vec()).collect();
+            assert_eq!(joined, whole[headers..]);
+            for (number, part) in parts.iter().enumerate() {
+                let at = headers - 32;
+                let sequence = u32::from_be_bytes(part[at + 4..at + 8].try_into().unwrap());
+                assert_eq!(sequence, 0xffff_fff0_u32.wrapping_add(1000 * number as u32));
+                // CWR once, FIN and PSH at the end.
+                let flags = [0x90, 0x10, 0x19][number];
+                assert_eq!(part[at + 13], flags, "packet {number}");
+                assert!(checksums_hold(part.clone()));
+            }
+        }
+    }
+
+    #[test]
+    fn datagrams_are_cut_too() {
+        let mut whole = tcp(false, 0);
+        whole.truncate(20);
+        whole[9] = UDP;
+        whole.extend([0x4e, 0x20, 0x03, 0xe8, 0, 0, 0, 0]);
+        whole.extend(vec![9; 250]);
+        let parts = cut(&whole, 100);
+        let lengths: Vec<_> = parts.iter().map(Vec::len).collect();
+        assert_eq!(lengths, [128, 128, 78]);
+        for part in parts {
+            assert_eq!(
+                u16::from_be_bytes([part[24], part[25]]),
+                part.len() as u16 - 20
+            );
+            assert!(checksums_hold(part));
+        }
+    }
+
+    #[test]
+    fn marks_leave_checksums_right() {
+        for ipv6 in [false, true] {
+            let mut packet = cut(&tcp(ipv6, 100), 1000).remove(0);
+            set_ecn(&mut packet, Ecn::Ce);
+            assert_eq!(Header::parse(&packet).unwrap().ecn, Ecn::Ce);
+            assert!(checksums_hold(packet));
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_taken() {
+        let seed = 5;
+        let mut random = dfcp_sim::Seed(seed).stream("frames");
+        for _ in 0..20_000 {
+            let mut packet = tcp(random.chance(0.5), random.below(100) as usize);
+            packet.truncate(random.below(packet.len() as u64 + 1) as usize);
+            for _ in 0..random.below(4) {
+                if !packet.is_empty() {
+                    let at = random.below(packet.len() as u64) as usize;
+                    packet[at] = random.next_u64() as u8;
+                }
+            }
+            let total: usize = cut(&packet, random.below(50) as usize)
+                .iter()
+                .map(|part| part.len().saturating_sub(HEADERS_V4))
+                .sum();
+            assert!(total <= 40 * packet.len(), "seed {seed}");
+            complete_checksum(&mut packet);
+            set_ecn(&mut packet, Ecn::Ce);
+        }
+    }
+}

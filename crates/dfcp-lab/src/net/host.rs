@@ -130,7 +130,8 @@ fn tune() {
         // Below the ports that say which flow a packet belongs to.
         ("ipv4/ip_local_port_range", "1024 19999"),
         // Programs may make echo requests without privileges.
-        ("ipv4/ping_group_range", "0 2147483647"),
+        ("ipv4/ping_group_range", "0 0"),
+        ("ipv4/ping_group_range", "0 2147483647"), // not all groups exist in a user namespace
         // Nothing that nobody asked for.
         ("ipv6/conf/eth0/addr_gen_mode", "1"),
         ("ipv6/conf/eth0/accept_ra", "0"),

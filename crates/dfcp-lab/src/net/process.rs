@@ -208,9 +208,19 @@ impl HostProcess {
         }
     }
 
+    /// Asks it to end (SIGTERM).
+    pub fn terminate(&mut self) {
+        self.life.signal(Signal::SIGTERM);
+    }
+
     /// Ends it and the processes it started, at once.
     pub fn kill(&mut self) {
-        self.life.kill();
+        self.life.signal(Signal::SIGKILL);
+    }
+
+    /// Whether it ends by the deadline.
+    pub fn ends_by(&self, deadline: Instant) -> bool {
+        self.life.wait_until(deadline)
     }
 }
 
@@ -271,11 +281,11 @@ impl Life {
         state.status.is_some()
     }
 
-    fn kill(&self) {
+    fn signal(&self, signal: Signal) {
         let state = self.state();
         if state.status.is_none() {
             // It leads a group of its own.
-            let _ = killpg(Pid::from_raw(self.pid as i32), Signal::SIGKILL);
+            let _ = killpg(Pid::from_raw(self.pid as i32), signal);
         }
     }
 }

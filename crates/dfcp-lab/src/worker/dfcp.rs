@@ -10,11 +10,11 @@ use dfcp_sim::LinkRate;
 use dfcp_sim::engine::{DfcpConfig, DfcpPayload, PublishedConfig, Traffic};
 use dfcp_sim::scenario::{ControlLaw, ControlSpec, FlowSpec, ProtocolSpec, Scenario};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::time::{Duration, Instant, timeout, timeout_at};
+use tokio::time::{Duration, interval, timeout};
 
 use super::job::{DfcpJob, Ready};
 use super::progress::{Meter, Received, Sent};
-use super::{print_line, sleep_until};
+use super::{in_time, print_line, sleep_until};
 use crate::path::clock::monotonic_ns;
 
 /// Bytes written or read at once.
@@ -102,9 +102,21 @@ fn block_on<T>(work: impl Future<Output = Result<T, String>>) -> Result<T, Strin
     runtime.block_on(work)
 }
 
-/// The runtime's clock at a time of `CLOCK_MONOTONIC`.
-fn deadline(ns: u64) -> Instant {
-    Instant::now() + Duration::from_nanos(ns.saturating_sub(monotonic_ns()))
+/// How often waiting looks at the time.
+const TICK: Duration = Duration::from_millis(10);
+
+/// What `work` gives; nothing if it is not done by a time, or somebody asked to stop.
+async fn by<T>(until_ns: u64, work: impl Future<Output = T>) -> Option<T> {
+    let over = async {
+        let mut ticks = interval(TICK);
+        while in_time(until_ns) {
+            ticks.tick().await;
+        }
+    };
+    tokio::select! {
+        done = work => Some(done),
+        () = over => None,
+    }
 }
 
 fn text(error: impl std::fmt::Display) -> String {
@@ -126,7 +138,7 @@ pub(super) fn sink(job: &DfcpJob) -> Result<Received, String> {
                 let endpoint = Endpoint::bind(config).map_err(text)?;
                 print_line(&Ready { ready: true });
                 let take = take_sealed(&endpoint, &mut meter);
-                timeout_at(deadline(until), take).await.is_ok()
+                by(until, take).await.is_some()
             }
             Protocol::Published(config) => {
                 let bind = SocketAddr::new(job.own, 0);
@@ -135,7 +147,7 @@ pub(super) fn sink(job: &DfcpJob) -> Result<Received, String> {
                 let endpoint = published::Endpoint::bind(config).map_err(text)?;
                 print_line(&Ready { ready: true });
                 let take = take_published(&endpoint, &mut meter);
-                timeout_at(deadline(until), take).await.is_ok()
+                by(until, take).await.is_some()
             }
         };
         Ok(meter.finish())
@@ -171,7 +183,7 @@ async fn take_published(endpoint: &published::Endpoint, meter: &mut Meter) -> st
             len => meter.add(len as u64),
         }
     }
-    stream.shutdown().await?;
+    let _ = timeout(FAREWELL, stream.shutdown()).await;
     let _ = timeout(FAREWELL, stream.closed()).await;
     let _ = timeout(FAREWELL, endpoint.wait_idle()).await;
     Ok(())
@@ -195,19 +207,17 @@ pub(super) fn source(job: &DfcpJob) -> Result<Sent, String> {
                 sleep_until(job.time.start_ns);
                 sent.start_ns = monotonic_ns();
                 let connect = endpoint.connect(job.server, None);
-                let connection = timeout_at(deadline(until), connect)
-                    .await
-                    .map_err(|_| "the sink does not answer")?
-                    .map_err(text)?;
+                let connected = by(until, connect).await;
+                let connection = connected.ok_or("the sink does not answer")?.map_err(text)?;
                 let give = give_sealed(&connection, flow.size, &mut sent.bytes);
-                let done = timeout_at(deadline(until), give).await;
+                let done = by(until, give).await;
                 let stats = connection.stats();
                 sent.rtt_ns = Some(stats.rtt.as_nanos() as u64);
                 sent.repairs = stats.repair_symbols_sent;
                 sent.done_ns = monotonic_ns();
                 match done {
-                    Ok(result) => result.map_err(text)?,
-                    Err(_) => connection.close(CloseCode::NO_ERROR, "the time is up"),
+                    Some(result) => result.map_err(text)?,
+                    None => connection.close(CloseCode::NO_ERROR, "the time is up"),
                 }
                 drop(connection);
                 let _ = timeout(FAREWELL, endpoint.wait_idle()).await;
@@ -218,20 +228,18 @@ pub(super) fn source(job: &DfcpJob) -> Result<Sent, String> {
                 sleep_until(job.time.start_ns);
                 sent.start_ns = monotonic_ns();
                 let connect = endpoint.connect(job.server, job.server.port());
-                let mut stream = timeout_at(deadline(until), connect)
-                    .await
-                    .map_err(|_| "the sink does not answer")?
-                    .map_err(text)?;
+                let connected = by(until, connect).await;
+                let mut stream = connected.ok_or("the sink does not answer")?.map_err(text)?;
                 let give = give_published(&mut stream, flow.size, &mut sent.bytes);
-                let done = timeout_at(deadline(until), give).await;
+                let done = by(until, give).await;
                 if let Some(stats) = stream.monitor().stats() {
                     sent.rtt_ns = stats.srtt.map(|rtt| rtt.as_nanos() as u64);
                     sent.repairs = stats.extra_packets;
                 }
                 sent.done_ns = monotonic_ns();
                 match done {
-                    Ok(result) => result.map_err(text)?,
-                    Err(_) => stream.abort(),
+                    Some(result) => result.map_err(text)?,
+                    None => stream.abort(),
                 }
                 let _ = timeout(FAREWELL, endpoint.wait_idle()).await;
             }

@@ -2,8 +2,8 @@
 //!
 //! A worker is this program again, with a [`Job`] as its only argument. A sink prints
 //! `{"ready":true}` when it listens; each worker ends by itself and prints as its last line one
-//! JSON object: a [`Received`], a [`Sent`], or what went wrong. Times are nanoseconds of
-//! `CLOCK_MONOTONIC`, which all hosts share.
+//! JSON object: a [`Received`], a [`Sent`], or what went wrong. SIGTERM ends it earlier. Times are
+//! nanoseconds of `CLOCK_MONOTONIC`, which all hosts share.
 
 mod dfcp;
 mod job;
@@ -23,14 +23,17 @@ pub use progress::{Datagrams, Failed, Received, Report, Sent};
 use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
+use nix::sys::signal::{SigSet, Signal};
 use nix::sys::time::TimeSpec;
 use nix::time::{ClockId, ClockNanosleepFlags, clock_nanosleep};
 use serde::Serialize;
 
 use crate::net::host::Host;
 use crate::net::process::{Finished, HostCommand, HostProcess};
+use crate::path::clock::monotonic_ns;
 
 /// The name of the program's hidden subcommand.
 pub const SUBCOMMAND: &str = "lab-worker";
@@ -52,7 +55,30 @@ pub fn main(job: &str) -> ExitCode {
     }
 }
 
+/// Whether somebody asked this worker to end.
+static STOPPING: AtomicBool = AtomicBool::new(false);
+
+/// Lets SIGTERM end the work, not the process: it reports first. Before any other thread.
+fn stop_on_request() {
+    let mut signals = SigSet::empty();
+    signals.add(Signal::SIGTERM);
+    if signals.thread_block().is_ok() {
+        let wait = move || {
+            if signals.wait().is_ok() {
+                STOPPING.store(true, Ordering::Relaxed);
+            }
+        };
+        let _ = std::thread::Builder::new().name("stop".into()).spawn(wait);
+    }
+}
+
+/// Whether the work is to go on: nobody asked to stop, and it is not that late yet.
+fn in_time(until_ns: u64) -> bool {
+    !STOPPING.load(Ordering::Relaxed) && monotonic_ns() < until_ns
+}
+
 fn run(job: Job) -> Result<Report, String> {
+    stop_on_request();
     let text = |error: std::io::Error| error.to_string();
     match job {
         Job::TcpSink(job) => tcp::sink(&job).map(Report::Received).map_err(text),

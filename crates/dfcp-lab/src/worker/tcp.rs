@@ -10,7 +10,7 @@ use socket2::{Domain, Socket, Type};
 
 use super::job::{Load, Ready, Sink, TcpSource};
 use super::progress::{Meter, Received, Sent};
-use super::{print_line, sleep_until};
+use super::{in_time, print_line, sleep_until};
 use crate::net::sys;
 use crate::path::clock::monotonic_ns;
 
@@ -26,7 +26,7 @@ pub(super) fn sink(job: &Sink) -> io::Result<Received> {
     socket2::SockRef::from(&listener).set_read_timeout(Some(TICK))?;
     let mut output = job.output.as_ref().map(File::create).transpose()?;
     print_line(&Ready { ready: true });
-    let in_time = || monotonic_ns() < job.until_ns;
+    let in_time = || in_time(job.until_ns);
     let mut meter = Meter::default();
     let mut connection = loop {
         match listener.accept() {
@@ -80,7 +80,7 @@ pub(super) fn source(job: &TcpSource) -> io::Result<Sent> {
     let size = left;
     sleep_until(job.time.start_ns);
     let start_ns = monotonic_ns();
-    let in_time = || monotonic_ns() < job.time.stop_ns;
+    let in_time = || in_time(job.time.stop_ns);
     let time_left = || {
         let left = job.time.stop_ns.saturating_sub(monotonic_ns());
         Duration::from_nanos(left.max(1_000_000))

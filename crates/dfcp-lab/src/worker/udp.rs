@@ -12,7 +12,7 @@ use dfcp_sim::scenario::ProtocolSpec;
 
 use super::job::{Ready, Sink, UdpLoad, UdpSource};
 use super::progress::{Datagrams, Meter, Received, Sent};
-use super::{print_line, sleep_until};
+use super::{in_time, print_line, sleep_until};
 use crate::path::clock::monotonic_ns;
 
 /// How often a sink looks at the time.
@@ -32,7 +32,7 @@ pub(super) fn sink(job: &Sink) -> io::Result<Received> {
     let mut meter = Meter::default();
     let mut seen = Seen::default();
     let mut buffer = [0; 1 << 16];
-    while monotonic_ns() < job.until_ns {
+    while in_time(job.until_ns) {
         match socket.recv(&mut buffer) {
             // The source says that it is done with empty datagrams.
             Ok(0) => break,
@@ -126,8 +126,8 @@ pub(super) fn source(job: &UdpSource) -> Result<Sent, String> {
     let mut buffers = Buffers::default();
     let (mut bytes, mut number) = (0, 0_u64);
     let mut datagram = vec![0; 1 << 16];
-    while monotonic_ns() < job.time.stop_ns {
-        while let Some(packet) = schedule.poll_transmit(at(monotonic_ns()), &mut buffers) {
+    while in_time(job.time.stop_ns) {
+        if let Some(packet) = schedule.poll_transmit(at(monotonic_ns()), &mut buffers) {
             let len = (packet.size as usize).saturating_sub(headers).max(HEADER);
             datagram[..8].copy_from_slice(&number.to_be_bytes());
             datagram[8..16].copy_from_slice(&monotonic_ns().to_be_bytes());
@@ -135,6 +135,7 @@ pub(super) fn source(job: &UdpSource) -> Result<Sent, String> {
             let _ = socket.send(&datagram[..len]);
             bytes += len as u64;
             number += 1;
+            continue;
         }
         match schedule.poll_timeout() {
             Some(due) => sleep_until((start_ns + due.as_nanos()).min(job.time.stop_ns)),

@@ -73,7 +73,7 @@ pub(super) struct Block {
     pub have_at: u32,
     previous: u32,
     next: u32,
-    /// Times in a row that no answer came.
+    /// Packets in a row whose answer did not come.
     pub silences: u8,
     /// Where it is on its way.
     pub phase: Phase,

@@ -36,7 +36,7 @@ const PRESSURE: f64 = 4.0;
 /// Standard deviations of excess when nothing else is to be sent, or nothing is sent twice.
 const URGENT: f64 = -2.5;
 /// Silence that the known loss explains less than once in so many times is news: repairs double.
-const IMPLAUSIBLE: f64 = 3.0;
+const IMPLAUSIBLE: f64 = 20.0;
 /// Longest pause between probes.
 const MAX_PROBE: Duration = Duration::from_secs(1);
 
@@ -456,11 +456,15 @@ impl Sender {
         };
         let needed = f64::from(self.settled.packets_needed(block.useful));
         let unheard = f64::from(block.sent - block.have_at);
-        let arrived = f64::from(block.have) + unheard / per_arrival.get();
-        let implausible = per_arrival.loss().powf(unheard) * IMPLAUSIBLE < 1.0;
-        let missing = (needed - arrived).max(1.0) * f64::from(1u32 << block.silences.min(16));
-        block.silences = block.silences.saturating_add(u8::from(implausible));
-        block.goal = block.sent + per_arrival.plan(missing.min(needed), caution);
+        let missing = needed - f64::from(block.have) - per_arrival.arriving(unheard, caution);
+        // The last packet of each pass and repair was to be answered, and some before it.
+        block.silences = block.silences.saturating_add(1);
+        let asked = f64::from(block.silences).max(unheard / path::echo_interval(&per_arrival));
+        let plausible = IMPLAUSIBLE.ln() / -per_arrival.loss().max(0.01).ln();
+        let doublings = (asked / plausible).floor().min(16.0);
+        // At least what brings one arrival, and with it an answer.
+        let plan = per_arrival.plan((missing.max(1.0) * doublings.exp2()).min(needed), caution);
+        block.goal = block.sent + plan.max(per_arrival.get() as u32);
         self.set_phase(id, Phase::Repair);
     }
 

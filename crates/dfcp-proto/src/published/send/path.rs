@@ -11,6 +11,10 @@ use dfcp_fec::raptor::State;
 
 /// One packet in this many is to be answered, as seen by the receiver.
 const ECHO_INTERVAL: f64 = 32.0;
+/// Packets from one that is to be answered to the next, at least 1.
+pub(super) fn echo_interval(per_arrival: &PerArrival) -> f64 {
+    (ECHO_INTERVAL / per_arrival.get()).floor() + 1.0
+}
 /// Slack of a silence beyond the round trip: the receiver's host is no clockwork either.
 const SLACK: Duration = Duration::from_millis(2);
 
@@ -182,7 +186,7 @@ impl Path {
         self.last_sent = now;
         self.until_echo = self.until_echo.saturating_sub(1);
         if header.echo {
-            self.until_echo = (ECHO_INTERVAL / self.per_arrival.get()) as u32;
+            self.until_echo = echo_interval(&self.per_arrival) as u32 - 1;
             let echoed = Echoed {
                 state: header.state,
                 block: header.block,

@@ -54,6 +54,13 @@ impl PerArrival {
         1.0 - 1.0 / self.mean
     }
 
+    /// How many of `sent` packets arrive: `caution` standard deviations more than the mean.
+    pub fn arriving(&self, sent: f64, caution: f64) -> f64 {
+        let q = 1.0 / self.mean;
+        let scatter = (sent * q * (1.0 - q)).sqrt();
+        (sent * q + caution.max(0.0) * scatter).min(sent)
+    }
+
     /// Packets to send for `needed` arrivals, with the mean `caution` standard deviations below
     /// (if negative: above) the need. Never fewer than `needed` round up to: those cannot be
     /// too many.

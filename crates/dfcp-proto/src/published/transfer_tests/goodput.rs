@@ -70,14 +70,19 @@ fn random_loss_costs_what_is_lost_and_little_more() {
 fn a_sender_far_too_fast_for_its_bottleneck_wastes_little_of_it() {
     for sending in [Sending::Rateless, Sending::Expected] {
         for rtt in [10_000, 100_000] {
-            // 90 % are dropped, then 99 %.
-            for (share, measured) in [(100_000_000, 4000), (10_000_000, 20_000)] {
+            // 52 % are dropped, 90 %, then 99 %.
+            let shares = [
+                (480_000_000, 1000),
+                (100_000_000, 4000),
+                (10_000_000, 20_000),
+            ];
+            for (share, measured) in shares {
                 let mut network = Network::clean(GIGABIT, Duration::from_micros(rtt));
                 network.share = Some((Rate::from_bps(share), 100));
                 let settled = settled(10_000, sending);
                 let arriving = Rate::from_bps(share);
                 let share = efficiency(&settled, network, arriving, (3000, measured));
-                assert!(share > 0.97, "{sending:?} {rtt} µs {arriving}: {share}");
+                assert!(share > 0.99, "{sending:?} {rtt} µs {arriving}: {share}");
             }
         }
     }
@@ -90,9 +95,10 @@ fn loss_that_comes_suddenly_costs_a_few_round_trips() {
         let mut network = Network::clean(GIGABIT, rtt);
         network.later = Some((Duration::from_millis(500), 0.3));
         let arriving = network.access.mul_f64(0.7);
-        // Of the six round trips that follow, blocks in flight take two.
+        // Of the six round trips that follow, blocks in flight take two, and their careful repair
+        // some of the others.
         let share = efficiency(&settled(1000, sending), network, arriving, (500, 120));
-        assert!(share > 0.6, "first: {share}");
+        assert!(share > 0.5, "first: {share}");
         let share = efficiency(&settled(1000, sending), network, arriving, (620, 500));
         assert!(share > 0.97, "then: {share}");
     }
