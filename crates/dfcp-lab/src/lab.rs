@@ -45,12 +45,7 @@ impl Default for LabOptions {
     fn default() -> Self {
         Self {
             lead_in: Duration::ZERO,
-            spin: Duration::from_micros(
-                std::env::var("DFCP_SPIN")
-                    .ok()
-                    .and_then(|s| s.parse().ok())
-                    .unwrap_or(10),
-            ),
+            spin: Duration::from_micros(10),
             names: Names::None,
         }
     }

@@ -111,7 +111,12 @@ pub fn run(plan: Plan<'_>) -> Result<RealRun, LabError> {
     }
     let ended_ns = wait_for_end(scenario, times, &mut flows);
     let at_end = lab.measure();
-    let reports: Vec<_> = flows.into_iter().map(collect).collect();
+    wind_up(&mut flows);
+    let deadline = Wall::now() + GRACE;
+    let reports: Vec<_> = flows
+        .into_iter()
+        .map(|flow| collect(flow, deadline))
+        .collect();
     let stats = lab.stop()?;
     let mut report = at_end;
     for (flow, (spec, outcome)) in scenario.flows.iter().zip(&reports).enumerate() {

@@ -166,7 +166,10 @@ fn markdown(cell: &Cell, first: bool) -> String {
         (false, false) => " ✗ (path not true)",
     };
     for flow in &cell.flows {
-        let share = flow.goodput_bps.ratio().map_or("–".into(), |r| format!("{r:.3}"));
+        let share = flow
+            .goodput_bps
+            .ratio()
+            .map_or("–".into(), |r| format!("{r:.3}"));
         text += &format!(
             "| {}{verdict} | {} | {} | {share} | {} | {} | {} | {} | {late} |\n",
             cell.name,

@@ -219,9 +219,11 @@ pub fn page(lines: &[Line], pictures: &[(String, String)]) -> String {
         text += &fairness(&meetings, Style::Page);
     }
     text += "\n## Runs\n";
+    let mut before = None;
     for line in lines {
         if let Line::Context(context) = line {
-            text += &context_text(context);
+            text += &context_text(context, before);
+            before = Some(context);
         }
     }
     text
@@ -238,19 +240,25 @@ pub fn heading(cell: &Cell) -> String {
     first.unwrap_or_default() + letters.as_str()
 }
 
-fn context_text(context: &Context) -> String {
-    let versions = context.versions.iter();
-    let versions: Vec<_> = versions
-        .map(|(name, version)| format!("{name}: {version}"))
-        .collect();
-    format!(
-        "\n`{}`, {}, {}, load {:.1} at its start. {}.\n",
-        context.command,
-        context.date,
-        context.machine,
-        context.load,
-        versions.join("; ")
-    )
+/// A command, with where it ran unless that is as before.
+fn context_text(context: &Context, before: Option<&Context>) -> String {
+    let mut text = String::new();
+    let place = |context: &Context| (context.machine.clone(), context.versions.clone());
+    if before.map(place) != Some(place(context)) {
+        let versions = context.versions.iter();
+        let versions: Vec<_> = versions
+            .map(|(name, version)| format!("{name}: {version}"))
+            .collect();
+        let _ = writeln!(text, "\n{}. {}.\n", context.machine, versions.join("; "));
+    }
+    let Context {
+        command,
+        date,
+        load,
+        ..
+    } = context;
+    let _ = writeln!(text, "- `{command}`, {date}, load {load:.1} at its start");
+    text
 }
 
 #[cfg(test)]
@@ -275,7 +283,8 @@ mod tests {
             "| tcp-reno | – | – | – | – | – | – | – | – |",
             "- tcp-reno: failed: receiver: exit status: 1",
             "| dfcp | 90.0 | 45.0 | 45.0 | 1.000 | 50 % |",
-            "`dfcp lab compare`, today, a machine, load 0.5 at its start. dfcp: 1.",
+            "\na machine. dfcp: 1.\n",
+            "- `dfcp lab compare`, today, load 0.5 at its start",
             "![X](compare/x.svg)",
         ] {
             assert!(page.contains(part), "{part}\n{page}");

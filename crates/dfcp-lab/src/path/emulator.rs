@@ -174,17 +174,61 @@ impl Shared {
         let poll = |fd| PollFd::new(fd, PollFlags::POLLIN);
         let mut fds: Vec<_> = fds.iter().map(|fd| poll(fd.as_fd())).collect();
         let mut readable = vec![true; fds.len()];
+        let mut sleep = Sleep::new(spin);
+        let clock = self.path().clock;
         while !self.stopping.load(Ordering::Relaxed) {
             let (next, now) = self.path().step(&readable)?;
-            let wait = next.map_or(LONGEST_WAIT, |at| {
-                let left = at.saturating_since(now).saturating_sub(spin);
-                left.min(LONGEST_WAIT)
-            });
+            let left = next.map_or(LONGEST_WAIT, |at| at.saturating_since(now));
+            let wait = left.min(LONGEST_WAIT).saturating_sub(sleep.spin());
             wait_readable(&mut fds, wait, &mut readable)?;
+            let woken = clock.now();
+            sleep.slept(if wait.is_zero() { woken } else { now }, woken);
         }
         let mut path = self.path();
         path.cpu = clock::thread_cpu();
         Ok(())
+    }
+}
+
+/// Decides how long before something is due to stop sleeping. A thread that goes before others and
+/// never sleeps is stopped by the kernel for a twentieth of each second: one that is nearly that
+/// busy does not poll.
+struct Sleep {
+    spin: Duration,
+    busy: bool,
+    /// Since when sleep is counted.
+    since: Instant,
+    slept: Duration,
+}
+
+/// How often [`Sleep`] decides anew.
+const SLEEP_WINDOW: Duration = Duration::from_millis(20);
+
+/// The least share of its time that the thread sleeps.
+const LEAST_SLEEP: f64 = 0.2;
+
+impl Sleep {
+    fn new(spin: Duration) -> Self {
+        Self {
+            spin,
+            busy: false,
+            since: Instant::ZERO,
+            slept: Duration::ZERO,
+        }
+    }
+
+    fn spin(&self) -> Duration {
+        if self.busy { Duration::ZERO } else { self.spin }
+    }
+
+    fn slept(&mut self, from: Instant, to: Instant) {
+        self.slept += to.saturating_since(from);
+        let window = to.saturating_since(self.since);
+        if window >= SLEEP_WINDOW {
+            self.busy = self.slept < window.mul_f64(LEAST_SLEEP);
+            self.since = to;
+            self.slept = Duration::ZERO;
+        }
     }
 }
 

@@ -127,7 +127,7 @@ pub(super) fn source(job: &UdpSource) -> Result<Sent, String> {
     let (mut bytes, mut number) = (0, 0_u64);
     let mut datagram = vec![0; 1 << 16];
     while in_time(job.time.stop_ns) {
-        while let Some(packet) = schedule.poll_transmit(at(monotonic_ns()), &mut buffers) {
+        if let Some(packet) = schedule.poll_transmit(at(monotonic_ns()), &mut buffers) {
             let len = (packet.size as usize).saturating_sub(headers).max(HEADER);
             datagram[..8].copy_from_slice(&number.to_be_bytes());
             datagram[8..16].copy_from_slice(&monotonic_ns().to_be_bytes());
@@ -135,6 +135,7 @@ pub(super) fn source(job: &UdpSource) -> Result<Sent, String> {
             let _ = socket.send(&datagram[..len]);
             bytes += len as u64;
             number += 1;
+            continue;
         }
         match schedule.poll_timeout() {
             Some(due) => sleep_until((start_ns + due.as_nanos()).min(job.time.stop_ns)),
