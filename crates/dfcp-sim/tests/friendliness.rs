@@ -33,8 +33,8 @@ fn goodput(text: &str, settings: &[(&str, &str)], name: &str) -> f64 {
 const TESTBED: &str = r#"
 schema = 1
 [run]
-duration = "100 s"
-warmup = "20 s"
+duration = "50 s"
+warmup = "10 s"
 [topology]
 kind = "dumbbell"
 pairs = 2
@@ -64,11 +64,10 @@ start = { uniform = ["0 s", "2 s"] }
 
 #[test]
 fn tcp_has_beside_ctcp_what_it_has_beside_tcp() {
-    // Shallow, of 8 to 21 packets, and deeper; without loss and with what TCP survives.
+    // A link of 8 packets, one of 21, and one of 52 with what TCP survives.
     for (rate, rtt, loss) in [
         ("10 Mbit/s", "10 ms", "0.0"),
         ("10 Mbit/s", "25 ms", "0.0"),
-        ("25 Mbit/s", "25 ms", "0.0"),
         ("25 Mbit/s", "25 ms", "0.01"),
     ] {
         let path = [
@@ -96,7 +95,8 @@ fn ctcp_alone_is_near_what_its_redundancy_leaves() {
             ("link.bottleneck.loss", loss),
             ("link.bottleneck.rate", "25 Mbit/s"),
         ];
-        let efficiency = goodput(&text, &settings, "ctcp") / (25e6 * 1436.0 / 1500.0);
+        let goodput = flow(&run(&text, &settings, 1), "ctcp").goodput_bps;
+        let efficiency = goodput / (25e6 * 1436.0 / 1500.0);
         let least = equation - 0.025;
         assert!(efficiency >= least, "loss {loss}: {efficiency:.4}");
     }

@@ -438,6 +438,7 @@ mod tests {
     /// one packet in `one_in` was lost before.
     fn loss_after(one_in: u64, before_ms: u64, at_loss_ms: u64) -> (f64, f64) {
         let mut told = Told::new(TokenParameters {
+            slow_start_threshold: Some(98),
             increase: 0.0,
             ..TokenParameters::default()
         });
