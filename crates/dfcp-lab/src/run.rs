@@ -422,7 +422,7 @@ const LATE_SHARE: f64 = 0.05;
 /// Lateness that no transport notices.
 const ALWAYS_IN_TIME: Duration = Duration::from_micros(500);
 /// Share of the time that programs may wait for a processor.
-const WAITED_SHARE: f64 = 0.1;
+const WAITED_SHARE: f64 = 0.2;
 /// Share of the packets that may be lost between kernel and path.
 const LOST_SHARE: f64 = 1e-4;
 

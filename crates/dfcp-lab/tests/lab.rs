@@ -91,7 +91,7 @@ fn tcp_transfer(lab: &Lab, ipv6: bool, size: usize) {
     let (source, sink) = lab.flow_hosts(0);
     let to = SocketAddr::new(addresses(sink)[usize::from(ipv6)], FlowPorts::of(0).server);
     let listener = sink.run(move || TcpListener::bind(to)).unwrap();
-    let content: Vec<u8> = (0..size).map(|i| (i * i >> 7) as u8).collect();
+    let content: Vec<u8> = (0..size).map(|i| ((i * i) >> 7) as u8).collect();
     let expected = content.clone();
     let receiver = thread::spawn(move || {
         let (mut connection, _) = listener.accept().unwrap();
