@@ -70,6 +70,8 @@ pub struct Validity {
     pub strange: u64,
     /// Processor time of the path's thread for each second.
     pub cpu_share: f64,
+    /// Share of the time that the sender or receiver which waited longest for a processor did so.
+    pub waited_share: f64,
 }
 
 /// Time in which servers start, before the scenario's time zero.
@@ -132,10 +134,14 @@ pub fn run(plan: Plan<'_>) -> Result<RealRun, LabError> {
         }
     }
     summarise(scenario, &mut report);
+    let waited = reports.iter().flatten();
+    let waited = waited.map(|(received, sent)| received.waited_ns.max(sent.waited_ns));
+    let elapsed = ended_ns.saturating_sub(times.epoch_ns);
+    let waited = seconds(0, waited.max().unwrap_or(0)) / seconds(0, elapsed).max(1e-9);
     Ok(RealRun {
         report,
         failures,
-        validity: Validity::of(scenario, &stats),
+        validity: Validity::of(scenario, &stats).with_waiting(waited),
     })
 }
 
@@ -415,6 +421,8 @@ fn summarise(scenario: &Scenario, report: &mut RunReport) {
 const LATE_SHARE: f64 = 0.05;
 /// Lateness that no transport notices.
 const ALWAYS_IN_TIME: Duration = Duration::from_micros(500);
+/// Share of the time that programs may wait for a processor.
+const WAITED_SHARE: f64 = 0.2;
 /// Share of the packets that may be lost between kernel and path.
 const LOST_SHARE: f64 = 1e-4;
 
@@ -437,6 +445,7 @@ impl Validity {
             late_max: path.lateness.max(),
             lost_at_ports: lost,
             strange: sum(|port| port.strange),
+            waited_share: 0.0,
             cpu_share: path.cpu.as_secs_f64() / path.elapsed.as_secs_f64().max(1e-9),
         };
         if validity.late_p99 > bound {
@@ -451,6 +460,18 @@ impl Validity {
             ));
         }
         validity
+    }
+
+    /// The same of programs that waited for a processor for this share of the time.
+    fn with_waiting(mut self, share: f64) -> Self {
+        self.waited_share = share;
+        if share > WAITED_SHARE {
+            self.reasons.push(format!(
+                "a sender or receiver waited for a processor for {:.0} % of the time",
+                share * 100.0
+            ));
+        }
+        self
     }
 
     /// Whether the run counts.

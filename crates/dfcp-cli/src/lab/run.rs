@@ -150,6 +150,7 @@ pub fn validity_json(validity: &Validity) -> serde_json::Value {
         "lost_at_ports": validity.lost_at_ports,
         "strange": validity.strange,
         "cpu_share": validity.cpu_share,
+        "waited_share": validity.waited_share,
     })
 }
 
@@ -169,12 +170,13 @@ pub fn validity(validity: &Validity) -> String {
     let time = |time: std::time::Duration| text::seconds(Some(time.as_secs_f64()));
     let mut text = format!(
         "path: packets late by {} (median), {} (99 %), {} (most); {} lost at its ends; \
-         {} of a processor",
+         {} of a processor; its programs waited for one for {} of the time",
         time(validity.late_p50),
         time(validity.late_p99),
         time(validity.late_max),
         validity.lost_at_ports,
         text::percent(Some(validity.cpu_share)),
+        text::percent(Some(validity.waited_share)),
     );
     for reason in &validity.reasons {
         let _ = write!(text, "\nINVALID: {reason}");

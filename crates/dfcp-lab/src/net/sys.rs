@@ -225,6 +225,14 @@ pub(crate) fn tcp_info(socket: BorrowedFd<'_>) -> io::Result<(Duration, u64)> {
     Ok((rtt, u64::from(info.tcpi_total_retrans)))
 }
 
+/// Lets this process go before others of ordinary priority, if the kernel lets it.
+pub(crate) fn prefer() -> io::Result<()> {
+    const NICE: c_int = -15;
+    // SAFETY: no pointers; zero is the calling process.
+    check(unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) })?;
+    Ok(())
+}
+
 /// Lets the calling thread go before all that are not in a hurry; says whether the kernel lets it.
 pub(crate) fn hurry() -> io::Result<()> {
     // The least of the priorities above ordinary threads (sched(7)).

@@ -33,6 +33,7 @@ use serde::Serialize;
 
 use crate::net::host::Host;
 use crate::net::process::{Finished, HostCommand, HostProcess};
+use crate::net::sys;
 use crate::path::clock::monotonic_ns;
 
 /// The name of the program's hidden subcommand.
@@ -78,15 +79,31 @@ fn in_time(until_ns: u64) -> bool {
 }
 
 fn run(job: Job) -> Result<Report, String> {
+    // A program that waits for a processor measures the machine, not the path.
+    let _ = sys::prefer();
     stop_on_request();
     let text = |error: std::io::Error| error.to_string();
+    let received = |report: Received| {
+        let waited_ns = waited_ns();
+        Report::Received(Received {
+            waited_ns,
+            ..report
+        })
+    };
+    let sent = |report: Sent| {
+        let waited_ns = waited_ns();
+        Report::Sent(Sent {
+            waited_ns,
+            ..report
+        })
+    };
     match job {
-        Job::TcpSink(job) => tcp::sink(&job).map(Report::Received).map_err(text),
-        Job::TcpSource(job) => tcp::source(&job).map(Report::Sent).map_err(text),
-        Job::UdpSink(job) => udp::sink(&job).map(Report::Received).map_err(text),
-        Job::UdpSource(job) => udp::source(&job).map(Report::Sent),
-        Job::DfcpSink(job) => dfcp::sink(&job).map(Report::Received),
-        Job::DfcpSource(job) => dfcp::source(&job).map(Report::Sent),
+        Job::TcpSink(job) => tcp::sink(&job).map(received).map_err(text),
+        Job::TcpSource(job) => tcp::source(&job).map(sent).map_err(text),
+        Job::UdpSink(job) => udp::sink(&job).map(received).map_err(text),
+        Job::UdpSource(job) => udp::source(&job).map(sent),
+        Job::DfcpSink(job) => dfcp::sink(&job).map(received),
+        Job::DfcpSource(job) => dfcp::source(&job).map(sent),
         Job::Ping(job) => ping::ping(&job).map(Report::Pings).map_err(text),
     }
 }
@@ -139,6 +156,18 @@ pub fn report(finished: &Finished) -> Result<Report, String> {
         (false, Some(status)) => format!("it ended without a report: {status}"),
         (false, None) => "it cannot be ended".into(),
     })
+}
+
+/// Time that the threads of this process, as far as they still run, waited for a processor.
+fn waited_ns() -> u64 {
+    let Ok(tasks) = std::fs::read_dir("/proc/self/task") else {
+        return 0;
+    };
+    let waited = |task: std::fs::DirEntry| {
+        let text = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
+        text.split_whitespace().nth(1)?.parse::<u64>().ok()
+    };
+    tasks.flatten().filter_map(waited).sum()
 }
 
 /// Sleeps until a time of `CLOCK_MONOTONIC`.

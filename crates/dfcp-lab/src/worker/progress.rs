@@ -37,6 +37,9 @@ pub struct Received {
     pub tenth_ns: u64,
     /// When how many bytes had come, about every millisecond.
     pub samples: Vec<[u64; 2]>,
+    /// How long the sink waited for a processor, nanoseconds.
+    #[serde(default)]
+    pub waited_ns: u64,
     /// Of datagrams: what happened to them on the way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub datagrams: Option<Datagrams>,
@@ -74,6 +77,9 @@ pub struct Sent {
     /// Packets sent again, or repair symbols.
     #[serde(default)]
     pub repairs: u64,
+    /// How long the source waited for a processor, nanoseconds.
+    #[serde(default)]
+    pub waited_ns: u64,
     /// Datagrams sent, where they are numbered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub datagrams: Option<u64>,
@@ -122,6 +128,7 @@ impl Meter {
             last_ns: self.last_ns,
             tenth_ns: tenth.map_or(0, |[at, _]| *at),
             samples: self.samples,
+            waited_ns: 0,
             datagrams: None,
         }
     }

@@ -125,7 +125,7 @@ pub(super) fn source(job: &TcpSource) -> io::Result<Sent> {
         done_ns: monotonic_ns(),
         rtt_ns: Some(rtt.as_nanos() as u64),
         repairs,
-        datagrams: None,
+        ..Sent::default()
     })
 }
 
