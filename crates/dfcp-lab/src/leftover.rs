@@ -1,5 +1,5 @@
 //! The few things of a lab that can outlive it, in one place: directories for files
-//! ([`Scratch`]) and names of namespaces ([`Named`]).
+//! ([`Scratch`]) and names of namespaces (`Named`).
 //!
 //! Each carries the number of the process that made it in its name, so that what a crash left is
 //! known by its maker being gone. Both are removed when dropped.

@@ -201,13 +201,14 @@ pub(super) fn segments(
 /// The headers of a packet that can be cut, and how long they are.
 fn headers(packet: &[u8]) -> Option<(Header, usize)> {
     let header = Header::parse(packet)?;
-    let len = match header.protocol {
-        TCP => usize::from(packet.get(header.transport + 12)? >> 4) * 4,
-        UDP => 8,
+    let (len, least) = match header.protocol {
+        TCP => (usize::from(packet.get(header.transport + 12)? >> 4) * 4, 20),
+        UDP => (8, 8),
         _ => return None,
     };
     let end = header.transport + len;
-    (packet.len() >= end && len >= 8).then_some((header, end))
+    let whole = header.transport >= 20 && len >= least && packet.len() >= end;
+    whole.then_some((header, end))
 }
 
 /// Which of the packets of a cut one is.
