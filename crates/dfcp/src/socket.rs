@@ -348,11 +348,15 @@ fn make_room_for_timestamps(
     domain: socket2::Domain,
 ) -> io::Result<()> {
     use nix::sys::socket::{setsockopt, sockopt};
-    setsockopt(socket, sockopt::Ipv4PacketInfo, &false)?;
-    if domain == socket2::Domain::IPV6 {
-        setsockopt(socket, sockopt::Ipv6RecvPacketInfo, &false)?;
+    if domain != socket2::Domain::IPV6 {
+        return Ok(setsockopt(socket, sockopt::Ipv4PacketInfo, &false)?);
     }
-    Ok(())
+    // A raw socket of IPv6 has no options of IPv4, one for both families has.
+    match setsockopt(socket, sockopt::Ipv4PacketInfo, &false) {
+        Ok(()) | Err(nix::errno::Errno::ENOPROTOOPT) => {}
+        Err(error) => return Err(error.into()),
+    }
+    Ok(setsockopt(socket, sockopt::Ipv6RecvPacketInfo, &false)?)
 }
 
 #[cfg(not(target_os = "linux"))]
