@@ -11,15 +11,15 @@ use dfcp_fec::raptor::State;
 
 /// One packet in this many is to be answered, as seen by the receiver.
 const ECHO_INTERVAL: f64 = 32.0;
+/// Slack of a silence beyond the round trip: the receiver's host is no clockwork either.
+const SLACK: Duration = Duration::from_millis(2);
+/// Packets overtake each other by up to this part of a round trip.
+const REORDERING: u32 = 8;
+
 /// Packets from one that is to be answered to the next, at least 1.
 pub(super) fn echo_interval(per_arrival: &PerArrival) -> f64 {
     (ECHO_INTERVAL / per_arrival.get()).floor() + 1.0
 }
-/// Slack of a silence beyond the round trip: the receiver's host is no clockwork either.
-const SLACK: Duration = Duration::from_millis(2);
-
-/// Packets overtake each other by up to this part of a round trip.
-const REORDERING: u32 = 8;
 
 /// Whether a packet may go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
