@@ -185,6 +185,7 @@ pub(super) fn tie_to_parent(command: &mut Command) {
             if libc::getppid() as u32 != parent {
                 libc::_exit(1);
             }
+            let _ = prefer();
             Ok(())
         });
     }
@@ -225,21 +226,11 @@ pub(crate) fn tcp_info(socket: BorrowedFd<'_>) -> io::Result<(Duration, u64)> {
     Ok((rtt, u64::from(info.tcpi_total_retrans)))
 }
 
-/// Lets this process go before others of ordinary priority, if the kernel lets it.
+/// Lets the calling thread, and what it starts, go before others of ordinary priority, if the kernel
+/// lets it: a program that waits for a processor measures the machine, not the path.
 pub(crate) fn prefer() -> io::Result<()> {
     const NICE: c_int = -15;
-    // SAFETY: no pointers; zero is the calling process.
+    // SAFETY: no pointers; zero is the calling thread.
     check(unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) })?;
-    Ok(())
-}
-
-/// Lets the calling thread go before all that are not in a hurry; says whether the kernel lets it.
-pub(crate) fn hurry() -> io::Result<()> {
-    // The least of the priorities above ordinary threads (sched(7)).
-    // SAFETY: all bytes zero is a valid `sched_param`.
-    let mut parameter: libc::sched_param = unsafe { mem::zeroed() };
-    parameter.sched_priority = 1;
-    // SAFETY: the parameter outlives the call; zero is the calling thread.
-    check(unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameter) })?;
     Ok(())
 }

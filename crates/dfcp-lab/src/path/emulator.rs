@@ -190,9 +190,8 @@ impl Shared {
     }
 }
 
-/// Decides how long before something is due to stop sleeping. A thread that goes before others and
-/// never sleeps is stopped by the kernel for a twentieth of each second: one that is nearly that
-/// busy does not poll.
+/// Decides how long before something is due to stop sleeping. A thread that is nearly always busy
+/// does not poll: it would take the hosts' time, and the kernel makes one that never sleeps wait.
 struct Sleep {
     spin: Duration,
     busy: bool,
@@ -317,15 +316,14 @@ impl Path {
     }
 }
 
-/// Linux lets timers be 50 µs late by default, to save power: half a packet at 100 Mbit/s.
+/// Linux lets timers be 50 µs late by default, to save power: half a packet at 100 Mbit/s. The
+/// priority is that of the programs in the hosts: a path that goes before them, on few processors,
+/// makes them late instead.
 fn prefer_this_thread() {
     #[cfg(target_os = "linux")]
     {
         let _ = nix::sys::prctl::set_timerslack(1);
-        // A path that polls all the time on the only processor would leave none to its hosts.
-        if thread::available_parallelism().is_ok_and(|processors| processors.get() > 1) {
-            let _ = crate::net::sys::hurry();
-        }
+        let _ = crate::net::sys::prefer();
     }
 }
 

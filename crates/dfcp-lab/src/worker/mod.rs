@@ -33,7 +33,6 @@ use serde::Serialize;
 
 use crate::net::host::Host;
 use crate::net::process::{Finished, HostCommand, HostProcess};
-use crate::net::sys;
 use crate::path::clock::monotonic_ns;
 
 /// The name of the program's hidden subcommand.
@@ -79,8 +78,6 @@ fn in_time(until_ns: u64) -> bool {
 }
 
 fn run(job: Job) -> Result<Report, String> {
-    // A program that waits for a processor measures the machine, not the path.
-    let _ = sys::prefer();
     stop_on_request();
     let text = |error: std::io::Error| error.to_string();
     let received = |report: Received| {

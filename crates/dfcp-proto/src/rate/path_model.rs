@@ -80,6 +80,8 @@ pub struct PathModel {
     /// `push` stays put until then, after the path said no.
     hold: Option<Instant>,
     check: Option<Check>,
+    /// Whether the bottleneck showed itself yet: by a queue, or by spreading what was sent.
+    met: bool,
     round_ends: u64,
     round_start: Option<AckPoint>,
     round_ce: u64,
@@ -146,6 +148,7 @@ impl Default for PathModel {
             push: 1.0,
             hold: None,
             check: None,
+            met: false,
             round_ends: 0,
             round_start: None,
             round_ce: 0,
@@ -280,6 +283,7 @@ impl PathModel {
             stale_rounds,
             best_at_round,
         };
+        self.met |= dispersed;
         self.estimate = best;
         self.gain = if dispersed { SEARCH_GAIN } else { 2.0 };
         if dispersed && self.standing_queue(span) > self.target() {
@@ -296,6 +300,21 @@ impl PathModel {
         self.gain = 1.0;
     }
 
+    /// Goes on looking for the bottleneck if only loss had stopped the search and that turned out to
+    /// be the path's own.
+    fn resume_startup(&mut self) {
+        if self.met || self.delivered.intervals > MAX_STARTUP {
+            return;
+        }
+        self.phase = Phase::Startup {
+            best: self.estimate,
+            dispersed: false,
+            stale_rounds: 0,
+            best_at_round: 0.0,
+        };
+        (self.caution, self.hold) = (1.0, None);
+    }
+
     fn steady(&mut self, now: Instant, last: AckPoint, idle_total: u64) {
         let (target, span) = (self.target(), self.span());
         let queue = self.standing_queue(span);
@@ -305,6 +324,7 @@ impl PathModel {
         let app_limited = from.is_none_or(|f| idle_total >= f.sent_total);
         if let Some(rate) = from.and_then(|f| self.service_rate(&f, &last)) {
             if busy && !app_limited {
+                self.met = true;
                 self.estimate = rate;
             } else {
                 self.estimate = self.estimate.max(rate.min(self.estimate * 1.25));
@@ -459,6 +479,7 @@ impl PathModel {
                 self.loss.base = loss;
                 self.estimate = check.offered;
                 self.check = None;
+                self.resume_startup();
             }
             Some(Verdict::Congestion) => {
                 self.estimate = check.delivered;

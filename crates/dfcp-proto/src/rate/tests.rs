@@ -22,6 +22,8 @@ struct Path {
     lose: u64,
     /// How far the receiver's clock is ahead.
     ahead: Duration,
+    /// One packet in so many is answered.
+    answer: u64,
 }
 
 impl Path {
@@ -34,6 +36,7 @@ impl Path {
             rtt: Duration::from_millis(20),
             lose: u64::MAX,
             ahead: Duration::from_secs(77),
+            answer: 16,
         }
     }
 }
@@ -119,7 +122,7 @@ impl Sender {
             self.sent += PACKET;
             self.packets += 1;
             self.pacer.consume(PACKET);
-            self.transfer(departure.echo || self.packets.is_multiple_of(16));
+            self.transfer(departure.echo || self.packets.is_multiple_of(self.path.answer));
             self.control.on_sent(self.now, self.sent);
             let rate = self.control.pacing_rate();
             self.pacer.set(self.now, rate, PACKET);
@@ -353,4 +356,21 @@ fn orders_are_obeyed_from_the_first_on() {
     // Without answers, four round trips of it.
     let window = 400 * MBIT / 8 * 4 / 50 + 64 * PACKET;
     assert_eq!(control.window(), window);
+}
+
+#[test]
+fn loss_of_the_path_does_not_end_the_search_for_its_rate() {
+    for lose in [5, 7, 10, 13] {
+        // Answers too rare to show how the path spreads the first packets.
+        let path = Path {
+            lose,
+            answer: 23,
+            rtt: Duration::from_millis(50),
+            ..Path::new(500, 0)
+        };
+        let mut sender = Sender::new(Box::new(PathModel::new()), path);
+        let rates: Vec<f64> = (0..14).map(|_| sender.run(path.rtt)).collect();
+        let found = rates.iter().any(|rate| *rate > 400.0);
+        assert!(found, "one in {lose} lost: {rates:.0?} Mbit/s");
+    }
 }
