@@ -67,6 +67,7 @@ pub fn params() -> TransportParams {
         schemes: 7,
         feedback: 2,
         receive_packets: 0,
+        round_trip_us: 0,
     }
 }
 

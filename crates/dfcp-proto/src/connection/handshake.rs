@@ -128,6 +128,7 @@ pub(crate) fn local_params(
         schemes: SCHEMES | payload,
         feedback: config.profile.feedback as u64,
         receive_packets: config.receive_packets.into(),
+        round_trip_us: 0,
     }
 }
 
@@ -185,8 +186,9 @@ impl Connection {
             rng,
             State::Established,
         );
-        let unmeasured = connection.out.rtt.smoothed();
-        connection.establish(now, session, mtu, unmeasured);
+        connection.out.rtt.assume(session.params.round_trip());
+        let assumed = connection.out.rtt.smoothed();
+        connection.establish(now, session, mtu, assumed);
         // Tells the client at once that its ACK arrived, and asks for a round-trip time.
         connection.inc.policy.on_urgent(now);
         connection.out.control.push_back(Control::Ping);
@@ -226,6 +228,9 @@ impl Connection {
             return;
         };
         let (message, deadline) = (side.message, side.deadline);
+        let rtt = now.saturating_since(sent);
+        // The server kept no state that would tell.
+        side.params.round_trip_us = rtt.as_micros() as u64;
         let outcome = ClientHandshake::new(&side.key, &self.local_cid.0, side.seed)
             .and_then(|h| h.finish(synack.noise, side.expected, &side.params));
         let (reply, session) = match outcome {
@@ -258,7 +263,6 @@ impl Connection {
             deadline,
             due: ACK_COPIES,
         });
-        let rtt = now.saturating_since(sent);
         self.out.rtt.update(rtt, Duration::ZERO);
         let mtu = usize::from(synack.syn_size)
             .min(datagram_len)

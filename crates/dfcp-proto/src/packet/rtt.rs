@@ -9,12 +9,14 @@ pub struct RttEstimator {
     smoothed: Option<Duration>,
     variation: Duration,
     min: Duration,
+    /// What holds before any sample.
+    assumed: Duration,
 }
 
 /// Timer granularity of ordinary hosts (RFC 9002 §6.1.2).
 pub const GRANULARITY: Duration = Duration::from_millis(1);
-/// Before any sample. Only a server ever works with it, until its first PING comes back; RFC 9002
-/// §6.2.2 says 333 ms, but here a spare probe costs less than a lost one.
+/// Before any sample, where the client says nothing. RFC 9002 §6.2.2 says 333 ms, but here a spare
+/// probe costs less than a lost one.
 const INITIAL: Duration = Duration::from_millis(100);
 
 impl Default for RttEstimator {
@@ -24,11 +26,26 @@ impl Default for RttEstimator {
             smoothed: None,
             variation: INITIAL / 2,
             min: Duration::MAX,
+            assumed: INITIAL,
         }
     }
 }
 
+/// Bounds of a round-trip time that is only a client's word.
+const ASSUMED: [Duration; 2] = [Duration::from_millis(1), Duration::from_secs(1)];
+
 impl RttEstimator {
+    /// Takes a peer's word for the time before the first sample: a server's first packets would
+    /// else be repeated after three times [`INITIAL`], however short the path. A lie costs the
+    /// liar: probes come too early or too late for it.
+    pub fn assume(&mut self, told: Option<Duration>) {
+        if let (Some(told), None) = (told, self.smoothed) {
+            self.assumed = told.clamp(ASSUMED[0], ASSUMED[1]);
+            self.latest = self.assumed;
+            self.variation = self.assumed / 2;
+        }
+    }
+
     /// Takes a sample, of which the peer says it held the feedback for `ack_delay`.
     pub fn update(&mut self, sample: Duration, ack_delay: Duration) {
         self.min = self.min.min(sample);
@@ -49,7 +66,7 @@ impl RttEstimator {
 
     /// Smoothed RTT.
     pub fn smoothed(&self) -> Duration {
-        self.smoothed.unwrap_or(INITIAL)
+        self.smoothed.unwrap_or(self.assumed)
     }
 
     /// Latest sample.
@@ -57,12 +74,12 @@ impl RttEstimator {
         self.latest
     }
 
-    /// Smallest sample so far; the initial guess before any.
+    /// Smallest sample so far; what is assumed before any.
     pub fn min(&self) -> Duration {
         if self.smoothed.is_some() {
             self.min
         } else {
-            INITIAL
+            self.assumed
         }
     }
 

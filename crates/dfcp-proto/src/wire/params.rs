@@ -3,6 +3,7 @@
 use super::codec::{Reader, WireError, write_varint};
 use super::header::{ConnectionId, RESET_TOKEN_LEN};
 use crate::config::Payload;
+use crate::time::Duration;
 
 /// Limits and facts of the side that sends them. Written as (id, length, value); unknown ids are
 /// skipped so that later versions can add some.
@@ -30,6 +31,8 @@ pub struct TransportParams {
     /// Packets that this side's receive window holds, where its feedback reports what is free of
     /// it; 0 says nothing.
     pub receive_packets: u64,
+    /// Round-trip time of the handshake as a client saw it, microseconds; 0 says nothing.
+    pub round_trip_us: u64,
 }
 
 /// The bit of [`TransportParams::schemes`] that only simulated networks know.
@@ -45,6 +48,7 @@ const ID_IDLE_TIMEOUT: u64 = 6;
 const ID_SCHEMES: u64 = 7;
 const ID_FEEDBACK: u64 = 8;
 const ID_RECEIVE_PACKETS: u64 = 9;
+const ID_ROUND_TRIP: u64 = 10;
 
 impl TransportParams {
     /// What the symbols that the sender of this takes are made of.
@@ -54,6 +58,11 @@ impl TransportParams {
         } else {
             Payload::Virtual
         }
+    }
+
+    /// The round-trip time, if it is said.
+    pub fn round_trip(&self) -> Option<Duration> {
+        (self.round_trip_us > 0).then(|| Duration::from_micros(self.round_trip_us))
     }
 
     /// Serialises all parameters.
@@ -76,6 +85,7 @@ impl TransportParams {
             (ID_SCHEMES, self.schemes),
             (ID_FEEDBACK, self.feedback),
             (ID_RECEIVE_PACKETS, self.receive_packets),
+            (ID_ROUND_TRIP, self.round_trip_us),
         ] {
             write_varint(&mut out, id);
             write_varint(&mut out, super::varint_len(value) as u64);
@@ -88,14 +98,14 @@ impl TransportParams {
     pub fn parse(bytes: &[u8]) -> Result<Self, WireError> {
         let mut r = Reader::new(bytes);
         let (mut cid, mut token) = (None, None);
-        let mut numbers = [0u64; 10];
+        let mut numbers = [0u64; 11];
         while !r.is_empty() {
             let id = r.varint()?;
             let mut value = Reader::new(r.var_bytes()?);
             match id {
                 ID_CID => cid = Some(ConnectionId(value.array()?)),
                 ID_RESET_TOKEN => token = Some(value.array()?),
-                ID_MAX_DATAGRAM..=ID_RECEIVE_PACKETS => numbers[id as usize] = value.varint()?,
+                ID_MAX_DATAGRAM..=ID_ROUND_TRIP => numbers[id as usize] = value.varint()?,
                 _ => {}
             }
         }
@@ -110,6 +120,7 @@ impl TransportParams {
             schemes,
             feedback,
             receive_packets,
+            round_trip_us,
         ] = numbers;
         if max_datagram < 1200 {
             return Err(WireError::Invalid("max_datagram"));
@@ -125,6 +136,7 @@ impl TransportParams {
             schemes,
             feedback,
             receive_packets,
+            round_trip_us,
         })
     }
 }

@@ -4,7 +4,7 @@ use crate::common::raw::RawClient;
 use crate::common::{Flow, MS, SECOND, established, link, lossy, run_flows};
 use dfcp_proto::wire::Frame;
 use dfcp_proto::{ChannelKind, Event, Read, TransportConfig};
-use dfcp_sim::{Pair, PairConfig, Side};
+use dfcp_sim::{LinkConfig, Pair, PairConfig, Side};
 
 const MIB: u64 = 1 << 20;
 
@@ -313,4 +313,45 @@ fn a_receiver_of_much_data_keeps_its_own_record_short() {
     assert!(server.packets_sent > 1000);
     // It measured the path, so the sender acknowledged something of the receiver's.
     assert!(server.min_rtt < MS(25), "{:?}", server.min_rtt);
+}
+
+/// A server kept no state by which it could know the round trip; the client tells it.
+#[test]
+fn a_servers_lost_first_answer_is_repeated_after_round_trips_of_this_path() {
+    let path = link(100, 10);
+    let mut pair = Pair::new(PairConfig::symmetric(path.clone(), 8));
+    pair.connect();
+    let connected = |pair: &mut Pair| {
+        let client = pair.try_connection(Side::Client);
+        client.is_some_and(|client| client.is_established())
+    };
+    assert!(pair.run_until(SECOND, connected));
+    let flow = stream(&mut pair, 100);
+    let (channel, start) = (flow.channel, pair.now);
+    let client = pair.connection(Side::Client);
+    assert_eq!(client.write(start, channel, &[1; 100]), Ok(100));
+    pair.flush();
+    let dark = LinkConfig {
+        loss: 1.0.into(),
+        ..path.clone()
+    };
+    pair.links[1].set_config(start, dark);
+    let mut buffer = [0; 200];
+    let mut answer = |pair: &mut Pair| {
+        let now = pair.now;
+        if let Some(server) = pair.try_connection(Side::Server)
+            && let Ok(Read::Data(_)) = server.read(now, channel, &mut buffer)
+        {
+            assert_eq!(server.write(now, channel, &[2; 50]), Ok(50));
+            pair.flush();
+        }
+        let client = pair.connection(Side::Client);
+        matches!(client.read(now, channel, &mut buffer), Ok(Read::Data(50)))
+    };
+    assert!(!pair.run_until(MS(30), &mut answer));
+    let now = pair.now;
+    pair.links[1].set_config(now, path);
+    assert!(pair.run_until(SECOND, &mut answer));
+    let waited = pair.now.saturating_since(start);
+    assert!(waited < MS(100), "{waited:?} on a path of 10 ms");
 }
