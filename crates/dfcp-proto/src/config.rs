@@ -54,7 +54,7 @@ impl Default for TransportConfig {
             profile: Profile::auto(),
             // Three round trips of 400 Mbit/s at 200 ms, and half of the 64 MiB that a side may use.
             receive_budget: 32 << 20,
-            stream_window: 8 << 20,
+            stream_window: 16 << 20,
             send_buffer: 32 << 20,
             max_channels: 256,
             // A path that is dead for half a minute and comes back keeps its connection.
