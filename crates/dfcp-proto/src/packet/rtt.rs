@@ -36,7 +36,7 @@ const ASSUMED: [Duration; 2] = [Duration::from_millis(1), Duration::from_secs(1)
 
 impl RttEstimator {
     /// Takes a peer's word for the time before the first sample: a server's first packets would
-    /// else be repeated after three times [`INITIAL`], however short the path. A lie costs the
+    /// else be repeated after 300 ms, however short the path. A lie costs the
     /// liar: probes come too early or too late for it.
     pub fn assume(&mut self, told: Option<Duration>) {
         if let (Some(told), None) = (told, self.smoothed) {
