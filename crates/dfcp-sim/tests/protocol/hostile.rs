@@ -179,7 +179,8 @@ fn more_data_than_granted_closes_the_connection() {
             CloseCode::FLOW_CONTROL | CloseCode::LIMIT
         ))
     ));
-    let stream = symbol(STREAM, 8 << 20, 1000, 0, &data);
+    // Its window is 16 MiB by default.
+    let stream = symbol(STREAM, 16 << 20, 1000, 0, &data);
     assert_eq!(
         verdict(&[&[stream]]),
         violation(CloseCode::FLOW_CONTROL),
