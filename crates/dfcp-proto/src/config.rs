@@ -54,6 +54,7 @@ impl Default for TransportConfig {
             profile: Profile::auto(),
             // Three round trips of 400 Mbit/s at 200 ms, and half of the 64 MiB that a side may use.
             receive_budget: 32 << 20,
+            // Order waits for repairs, which take round trips: several of 100 Mbit/s at 200 ms.
             stream_window: 16 << 20,
             send_buffer: 32 << 20,
             max_channels: 256,

@@ -185,7 +185,7 @@ pub(super) fn tie_to_parent(command: &mut Command) {
             if libc::getppid() as u32 != parent {
                 libc::_exit(1);
             }
-            let _ = prefer();
+            prefer();
             Ok(())
         });
     }
@@ -228,9 +228,8 @@ pub(crate) fn tcp_info(socket: BorrowedFd<'_>) -> io::Result<(Duration, u64)> {
 
 /// Lets the calling thread, and what it starts, go before others of ordinary priority, if the kernel
 /// lets it: a program that waits for a processor measures the machine, not the path.
-pub(crate) fn prefer() -> io::Result<()> {
+pub(crate) fn prefer() {
     const NICE: c_int = -15;
     // SAFETY: no pointers; zero is the calling thread.
-    check(unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) })?;
-    Ok(())
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) };
 }

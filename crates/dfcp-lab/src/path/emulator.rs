@@ -323,7 +323,7 @@ fn prefer_this_thread() {
     #[cfg(target_os = "linux")]
     {
         let _ = nix::sys::prctl::set_timerslack(1);
-        let _ = crate::net::sys::prefer();
+        crate::net::sys::prefer();
     }
 }
 
