@@ -13,7 +13,6 @@ mod delivery;
 mod fixed;
 mod marked;
 mod path_history;
-mod path_loss;
 mod path_model;
 mod probe_gap;
 mod probe_rate;

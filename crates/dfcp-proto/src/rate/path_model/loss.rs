@@ -5,7 +5,7 @@
 //! rate the path has just carried, and looks again. Loss that stays is the path's own and is
 //! tolerated from then on; loss that goes was congestion.
 
-use super::AckPoint;
+use crate::rate::AckPoint;
 use crate::time::{Duration, Instant};
 
 /// Rate of a check, as a share of the rate at which packets arrived.
@@ -60,6 +60,9 @@ impl Sample {
 pub(super) struct PathLoss {
     /// Loss probability of the path while it is not full.
     pub(super) base: f64,
+    /// What of it a check has shown. No more than the tolerance is believed beyond: loss of our
+    /// own making that grows slowly would pass for the path's.
+    verified: f64,
     /// Rounds in a row that lost more.
     excessive: u32,
     /// The first such round says at once that the path is a lossy one.
@@ -98,11 +101,33 @@ impl PathLoss {
         self.excessive = 0;
         if loss < self.base {
             self.base += 0.125 * (loss - self.base);
+            self.verified += (loss - self.verified).min(0.0) / 64.0;
         } else if !pushing {
-            self.base += 0.0625 * (loss - self.base);
+            let learnt = self.base + 0.0625 * (loss - self.base);
+            self.base = learnt.min(self.verified + TOLERANCE);
         }
         false
     }
+
+    /// A check saw this. If it is less than what is known, and chance does not explain it, what
+    /// was known comes of sending too fast.
+    pub(super) fn refute(&mut self, seen: &Seen) {
+        if self.base * seen.packets > EXPECTED_LOSSES && seen.loss < self.base {
+            self.verify(seen.loss);
+        }
+    }
+
+    /// A check showed that the path loses this.
+    pub(super) fn verify(&mut self, loss: f64) {
+        (self.base, self.verified) = (loss, loss);
+    }
+}
+
+/// What a check lost.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Seen {
+    pub(super) loss: f64,
+    pub(super) packets: f64,
 }
 
 /// How a check ended.
@@ -110,9 +135,9 @@ impl PathLoss {
 pub(super) enum Verdict {
     /// The path loses this by itself.
     Own(f64),
-    /// We sent too fast; also the answer when the queue would not drain or too little was sent to
-    /// tell, because a mistake this way only costs time.
-    Congestion,
+    /// We sent too fast, and more slowly this was lost. `None` if the queue would not drain or too
+    /// little was sent to tell: a mistake this way only costs time.
+    Congestion(Option<Seen>),
 }
 
 /// A look at the loss from below the rate that is known to arrive.
@@ -123,11 +148,14 @@ pub(super) struct Check {
     from_total: u64,
     first: Option<AckPoint>,
     loss_before: f64,
+    packets_before: f64,
     /// Longest time until packets of the check come back from an empty queue, seconds.
     wait: f64,
     /// Rates before the check, bytes per second: what arrived, and what was sent.
     pub(super) delivered: f64,
     pub(super) offered: f64,
+    /// Whether there was a queue to be seen when it began.
+    pub(super) queue_seen: bool,
 }
 
 impl Check {
@@ -147,9 +175,11 @@ impl Check {
             from_total,
             first: None,
             loss_before: round.loss(),
+            packets_before: round.packets,
             wait,
             delivered,
             offered: delivered / (1.0 - round.loss()),
+            queue_seen: false,
         }
     }
 
@@ -175,15 +205,20 @@ impl Check {
                 let loss = sample.loss();
                 let own = loss >= OWN_SHARE * self.loss_before;
                 return Some(if own {
-                    Verdict::Own(loss)
+                    // Nothing changed it, so what was seen before is as good.
+                    let lost = loss * sample.packets + self.loss_before * self.packets_before;
+                    Verdict::Own(lost / (sample.packets + self.packets_before))
                 } else {
-                    Verdict::Congestion
+                    Verdict::Congestion(Some(Seen {
+                        loss,
+                        packets: sample.packets,
+                    }))
                 });
             }
         }
         let patience = self.wait + 2.0 * (want + SETTLE) * packet / self.rate().max(1.0);
         let late = now.saturating_since(self.since) > Duration::from_secs_f64(patience.min(60.0));
-        late.then_some(Verdict::Congestion)
+        late.then_some(Verdict::Congestion(None))
     }
 }
 
@@ -219,8 +254,8 @@ mod tests {
 
     #[test]
     fn loss_that_goes_was_congestion() {
-        assert_eq!(check(0.0), Some(Verdict::Congestion));
-        assert_eq!(check(0.05), Some(Verdict::Congestion));
+        assert!(matches!(check(0.0), Some(Verdict::Congestion(Some(s))) if s.loss == 0.0));
+        assert!(matches!(check(0.05), Some(Verdict::Congestion(Some(_)))));
     }
 
     #[test]
@@ -229,7 +264,7 @@ mod tests {
         let mut check = Check::new(Instant::ZERO, &round, 500 * 1500, 0.0, 1.0);
         let late = Instant::ZERO + Duration::from_secs(61);
         let verdict = check.verdict(late, point(500, 400, 60), PACKET, false);
-        assert_eq!(verdict, Some(Verdict::Congestion));
+        assert_eq!(verdict, Some(Verdict::Congestion(None)));
     }
 
     #[test]

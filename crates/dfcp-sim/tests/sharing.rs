@@ -1,0 +1,92 @@
+//! Who gets what where nothing but the senders sees to fairness: one first-in first-out queue.
+
+use dfcp_sim::report::RunReport;
+use dfcp_sim::scenario::Document;
+
+/// A dumbbell of 100 Mbit/s with flows of one sender each, and a queue of so many packets; the
+/// round trips are the pairs', in turn.
+fn run(round_trips: &str, queue: u32, seed: u64, flows: &[(&str, &str, u32)]) -> RunReport {
+    let mut text = format!(
+        r#"
+schema = 1
+[run]
+duration = "50 s"
+warmup = "20 s"
+sample = "off"
+seed = {seed}
+[topology]
+kind = "dumbbell"
+pairs = {}
+rtt = {round_trips}
+[link.default]
+rate = "1 Gbit/s"
+[link.bottleneck]
+rate = "100 Mbit/s"
+queue = {{ limit = "{queue} packets" }}
+"#,
+        flows.len()
+    );
+    for (name, protocol, start) in flows {
+        text += &format!(
+            r#"
+[[flow]]
+name = "{name}"
+protocol = "{protocol}"
+start = "{start} s"
+"#
+        );
+    }
+    let document = Document::parse(&text, "sharing.toml").expect("valid");
+    let scenario = document.scenario().expect("valid");
+    dfcp_sim::run(&scenario).expect("can be built")
+}
+
+/// Goodputs in Mbit/s, and what the bottleneck was used.
+fn goodputs(report: &RunReport) -> (Vec<f64>, f64) {
+    let flows = report.flows.iter().map(|f| f.goodput_bps / 1e6).collect();
+    (flows, report.summary.utilisation)
+}
+
+#[test]
+fn beside_cubic_both_get_a_good_part_of_the_link() {
+    // A third of the round trip's packets, all of them, and three times as many.
+    for queue in [125, 416, 1250] {
+        for (starts, seed) in [([0, 0], 1), ([0, 5], 2), ([5, 0], 3)] {
+            let flows = [("auto", "auto", starts[0]), ("cubic", "tcp-cubic", starts[1])];
+            let report = run("\"50 ms\"", queue, seed, &flows);
+            let (got, used) = goodputs(&report);
+            let at = format!("queue {queue}, starts {starts:?}, seed {seed}: {got:.1?}");
+            assert!(got[0] > 15.0 && got[1] > 25.0, "{at}");
+            assert!(used > 0.98, "{at}: {used}");
+        }
+    }
+}
+
+#[test]
+fn a_latecomer_gets_its_share_and_the_queue_stays_short() {
+    for seed in [1, 2] {
+        let flows = [("early", "auto", 0), ("late", "auto", 8)];
+        let report = run("\"50 ms\"", 416, seed, &flows);
+        assert!(report.summary.jain > Some(0.95), "seed {seed}: {:?}", goodputs(&report));
+        for flow in &report.flows {
+            let rtt = flow.rtt_mean_s.unwrap_or(1.0);
+            assert!(rtt < 0.065, "seed {seed}: round trips of {rtt} s");
+        }
+    }
+}
+
+#[test]
+fn a_long_round_trip_costs_no_share() {
+    let flows = [("near", "auto", 0), ("far", "auto", 0)];
+    let report = run(r#"["20 ms", "100 ms"]"#, 833, 1, &flows);
+    assert!(report.summary.jain > Some(0.8), "{:?}", goodputs(&report));
+}
+
+#[test]
+fn a_short_queue_is_filled_without_losing_much() {
+    // 1.2 ms.
+    let report = run("\"50 ms\"", 10, 1, &[("auto", "auto", 0)]);
+    let (got, _) = goodputs(&report);
+    assert!(got[0] > 92.0, "{got:?}");
+    assert!(report.flows[0].loss < 0.01, "{}", report.flows[0].loss);
+}
