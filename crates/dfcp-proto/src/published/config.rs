@@ -4,7 +4,7 @@ use super::code::Code;
 use crate::config::Payload;
 use crate::rate::{BlockWait, MaxRate, RateController};
 use crate::time::Duration;
-use dfcp_fec::raptor::{Degrees, RaptorParameters, State};
+use dfcp_fec::raptor::{RaptorParameters, State};
 use std::fmt;
 use std::sync::Arc;
 
@@ -158,15 +158,10 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         Self {
-            code: Code::Raptor(RaptorParameters {
-                k: 63_536,
-                n: 65_536,
-                symbol_size: 1,
-                ldpc_degree: 4,
-                degrees: Degrees::Shokrollahi,
-                precode: State::new(0x9e37_79b9, 0x85eb_ca6b, 0xc2b2_ae35)
+            code: Code::Raptor(RaptorParameters::published(
+                State::new(0x9e37_79b9, 0x85eb_ca6b, 0xc2b2_ae35)
                     .expect("within the generator's bounds"),
-            }),
+            )),
             block_size: BlockSize::Fixed,
             message: None,
             window: 10_000,
