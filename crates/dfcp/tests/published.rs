@@ -414,3 +414,34 @@ async fn many_connections_share_one_server() {
     })
     .await;
 }
+
+/// Who waits for data need not fear the idle timeout, unless it is told to.
+#[tokio::test]
+async fn idle_connections_live_unless_keep_alive_is_off() {
+    within(async {
+        let idle = Duration::from_secs(2);
+        for keep in [true, false] {
+            let config = Config {
+                idle_timeout: idle,
+                ..config()
+            };
+            let quiet = |config: EndpointConfig| match keep {
+                true => config,
+                false => config.keep_alive(None),
+            };
+            let server = EndpointConfig::server(address("127.0.0.1:0"), PORT, config.clone());
+            let server = Endpoint::bind(quiet(server)).expect("binds");
+            let client = EndpointConfig::client(address("127.0.0.1:0"), config);
+            let client = Endpoint::bind(quiet(client)).expect("binds");
+            let connect = client.connect(server.local_addr(), PORT);
+            let (near, far) = tokio::join!(connect, server.accept());
+            let (near, _far) = (near.expect("connects"), far.expect("accepts"));
+            match tokio::time::timeout(2 * idle, near.closed()).await {
+                Err(_) => assert!(keep, "nothing kept it"),
+                // The first side to give up resets the other.
+                Ok(why) => assert!(!keep && why.is_err(), "{why:?}"),
+            }
+        }
+    })
+    .await;
+}

@@ -6,6 +6,7 @@ use super::{Carrier, Config, EndpointStats, State as Phase, Traffic};
 use crate::error::Error;
 use crate::shared::Shared;
 use crate::socket::{Layer, Socket, SocketBuffers};
+use dfcp_proto::Duration;
 use dfcp_proto::published::Listen;
 use std::future::poll_fn;
 use std::io;
@@ -23,6 +24,7 @@ pub struct EndpointConfig {
     config: Config,
     listen: Option<u16>,
     max_connections: usize,
+    keep_alive: Option<Duration>,
 }
 
 impl EndpointConfig {
@@ -34,6 +36,7 @@ impl EndpointConfig {
             config,
             listen: None,
             max_connections: 64,
+            keep_alive: Some(crate::KEEP_ALIVE),
         }
     }
 
@@ -49,6 +52,14 @@ impl EndpointConfig {
     /// [`Config::receive_budget`] bytes.
     pub fn max_connections(mut self, max: usize) -> Self {
         self.max_connections = max;
+        self
+    }
+
+    /// After how much silence a peer is asked whether it is there, unless [`Config::keep_alive`]
+    /// says it: [`KEEP_ALIVE`](crate::KEEP_ALIVE) by default. With `None` a connection that is idle
+    /// for the idle timeout ends.
+    pub fn keep_alive(mut self, interval: Option<Duration>) -> Self {
+        self.keep_alive = interval;
         self
     }
 }
@@ -81,7 +92,9 @@ impl Endpoint {
         }
         let socket = Socket::bind(layer, config.bind)?;
         let (local, buffers) = (socket.local_addr()?, socket.buffers);
-        let transport = Arc::new(config.config);
+        let mut settings = config.config;
+        settings.keep_alive = settings.keep_alive.or(config.keep_alive);
+        let transport = Arc::new(settings);
         let listen = config.listen.map(|port| Listen {
             port,
             config: transport.clone(),
