@@ -52,6 +52,7 @@
 
 mod alarm;
 mod cadence;
+mod claim;
 mod connection;
 mod driver;
 mod endpoint;

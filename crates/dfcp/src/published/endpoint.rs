@@ -79,8 +79,8 @@ impl Endpoint {
     ///
     /// # Errors
     /// Those of the socket. [`Carrier::Ip`] needs the privilege CAP_NET_RAW, and an address of
-    /// this machine to bind to: checksums cover it. There may be one endpoint for an address, as
-    /// all get every packet to it and reset what they do not know.
+    /// this machine to bind to: checksums cover it. There may be several endpoints for an address,
+    /// of which each gets every packet to it; only one of them can listen at a port.
     pub fn bind(config: EndpointConfig) -> Result<Self, Error> {
         let layer = match config.config.carrier {
             Carrier::Udp => Layer::Udp,
@@ -90,7 +90,10 @@ impl Endpoint {
             let reason = "over IP an endpoint needs one address of this machine";
             return Err(io::Error::new(io::ErrorKind::AddrNotAvailable, reason).into());
         }
-        let socket = Socket::bind(layer, config.bind)?;
+        let mut socket = Socket::bind(layer, config.bind)?;
+        if let (Layer::Ip, Some(port)) = (layer, config.listen) {
+            socket.claim(port)?;
+        }
         let (local, buffers) = (socket.local_addr()?, socket.buffers);
         let mut settings = config.config;
         settings.keep_alive = settings.keep_alive.or(config.keep_alive);
