@@ -1,7 +1,7 @@
 //! The published Raptor code.
 
 use super::Input;
-use dfcp_fec::raptor::{Degrees, RaptorCode, RaptorParameters, State};
+use dfcp_fec::raptor::{Degrees, LdpcDegrees, RaptorCode, RaptorParameters, State};
 
 /// Any parameters, any states, any symbols into the published code. With the lowest bit of the first
 /// byte set symbols come from an encoder, and a block that says it is solved is the source. The
@@ -29,7 +29,13 @@ pub fn decoder(data: &[u8]) {
     let k = size(40);
     let n = k.saturating_add(size(16));
     let symbol_size = (input.number() % 20) as u16;
-    let ldpc_degree = input.byte() % 40;
+    let ldpc_degrees = match input.byte() % 40 {
+        degree @ 0..=33 => LdpcDegrees::Constant(degree),
+        many => {
+            let list = (33..many).map(|_| (input.byte() % 40, u16::from(input.byte())));
+            LdpcDegrees::Weighted(list.collect())
+        }
+    };
     let Some(precode) = State::new(input.word(), input.word(), input.word()) else {
         return;
     };
@@ -37,7 +43,7 @@ pub fn decoder(data: &[u8]) {
         k,
         n,
         symbol_size,
-        ldpc_degree,
+        ldpc_degrees,
         degrees,
         precode,
     }) else {

@@ -35,6 +35,9 @@ const SAMPLE: usize = 2_000_000;
 /// Mean degree of Shokrollahi's column.
 const MEAN_DEGREE: f64 = 5.87;
 
+/// Check nodes of a message node.
+const LDPC_DEGREE: f64 = 4.0;
+
 struct Block {
     code: RaptorCode,
     source: Vec<u8>,
@@ -96,7 +99,7 @@ impl Block {
     fn xor(&mut self) {
         let size = self.symbol_size();
         let parameters = self.code.parameters();
-        let checks = f64::from(parameters.k) * f64::from(parameters.ldpc_degree);
+        let checks = f64::from(parameters.k) * LDPC_DEGREE;
         let rows = (self.encoded.len() / size) as f64 * MEAN_DEGREE + checks;
         let mut out = vec![0u8; size];
         let mut next = self.source.chunks_exact(size).cycle();

@@ -103,10 +103,20 @@ impl TransportConfig {
         self
     }
 
-    /// Pings an idle peer this often, to keep NAT bindings and notice its death.
+    /// Pings an idle peer this often (at least 100 ms apart, at least three times in the idle
+    /// timeout): the connection lives as long as both ends do, and so do NAT bindings. A server
+    /// pings only while a channel is open. None unless set.
     pub fn keep_alive(mut self, interval: Option<Duration>) -> Self {
         self.keep_alive = interval.map(|i| i.max(Duration::from_millis(100)));
         self
+    }
+
+    /// The same with this interval, if none is set.
+    pub fn or_keep_alive(self, interval: Option<Duration>) -> Self {
+        match self.keep_alive {
+            Some(_) => self,
+            None => self.keep_alive(interval),
+        }
     }
 
     /// How long a handshake may take (at least 1 s).

@@ -4,7 +4,7 @@ use crate::connection::Connection;
 use crate::error::Error;
 use crate::shared::{ConnectionState, Shared};
 use crate::socket::{Layer, Socket, SocketBuffers};
-use dfcp_proto::{CloseCode, PublicKey, ServerConfig, StaticKey, TransportConfig};
+use dfcp_proto::{CloseCode, Duration, PublicKey, ServerConfig, StaticKey, TransportConfig};
 use std::fmt;
 use std::future::poll_fn;
 use std::net::SocketAddr;
@@ -20,6 +20,7 @@ pub struct EndpointConfig {
     server: bool,
     authorize: Arc<dyn Fn(&PublicKey) -> bool + Send + Sync>,
     max_connections: usize,
+    keep_alive: Option<Duration>,
 }
 
 impl EndpointConfig {
@@ -32,6 +33,7 @@ impl EndpointConfig {
             server: false,
             authorize: Arc::new(|_| true),
             max_connections: 1024,
+            keep_alive: Some(crate::KEEP_ALIVE),
         }
     }
 
@@ -53,6 +55,14 @@ impl EndpointConfig {
     /// Settings of all connections.
     pub fn transport(mut self, transport: TransportConfig) -> Self {
         self.transport = transport;
+        self
+    }
+
+    /// How often an idle peer is pinged, unless [`TransportConfig::keep_alive`] says it:
+    /// [`KEEP_ALIVE`](crate::KEEP_ALIVE) by default. With `None` a connection that is idle for the
+    /// idle timeout ends.
+    pub fn keep_alive(mut self, interval: Option<Duration>) -> Self {
+        self.keep_alive = interval;
         self
     }
 
@@ -97,7 +107,7 @@ impl Endpoint {
     /// Binds the socket and starts the driver task; call within a tokio runtime.
     pub fn bind(config: EndpointConfig) -> Result<Self, Error> {
         let socket = Socket::bind(Layer::Udp, config.bind)?;
-        let transport = Arc::new(config.transport);
+        let transport = Arc::new(config.transport.or_keep_alive(config.keep_alive));
         let server = config.server.then(|| ServerConfig {
             transport: transport.clone(),
             authorize: config.authorize.clone(),

@@ -5,6 +5,9 @@
 //! directions) and objects ([`Connection::send_object`], [`IncomingObject::recv_object`]: whole files,
 //! whose parts are written where they belong in the order they complete).
 //!
+//! A connection lasts as long as both processes and the path between them do: idle ones are kept
+//! alive ([`EndpointConfig::keep_alive`]).
+//!
 //! Both sides prove a static key; [`Connection::peer`] says which one the peer proved. Dropping a
 //! future loses nothing: calls may be cancelled and made again.
 //!
@@ -49,6 +52,7 @@
 
 mod alarm;
 mod cadence;
+mod claim;
 mod connection;
 mod driver;
 mod endpoint;
@@ -71,6 +75,11 @@ pub use error::Error;
 pub use object::{IncomingObject, ObjectPart, ObjectSummary, Progress};
 pub use socket::SocketBuffers;
 pub use stream::{Piece, RecvStream, SendStream};
+
+/// Silence after which endpoints ping their peers unless told otherwise: who waits for data need not
+/// fear the idle timeout, and NAT bindings of half a minute last. Not oftener, as RFC 8085 §3.5 has
+/// it.
+pub const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// A new static key from the operating system's randomness.
 pub fn generate_key() -> std::io::Result<StaticKey> {

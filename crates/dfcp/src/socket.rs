@@ -4,6 +4,7 @@
 //! The runtime's reactor watches it only for what is waited for: each event is a wake-up, whether or
 //! not anyone wants it.
 
+use crate::claim::PortClaim;
 use quinn_udp::{BATCH_SIZE, EcnCodepoint, RecvMeta, UdpSockRef, UdpSocketState};
 use std::io::{self, IoSliceMut};
 use std::net::SocketAddr;
@@ -119,6 +120,8 @@ pub(crate) struct Socket {
     reactor: Option<AsyncFd<Arc<std::net::UdpSocket>>>,
     state: UdpSocketState,
     pub(crate) buffers: SocketBuffers,
+    /// The DFCP port listened at, over IP.
+    claim: Option<PortClaim>,
     receive: Vec<u8>,
     /// The last packets came merged: a few buffers are plenty, and stay in the cache.
     merged: bool,
@@ -162,9 +165,16 @@ impl Socket {
             reactor: None,
             state,
             buffers,
+            claim: None,
             receive: vec![0; BATCH_SIZE * BUFFER_LEN],
             merged: false,
         })
+    }
+
+    /// Takes DFCP port `port` for listening, as long as the socket is there; for sockets over IP.
+    pub(crate) fn claim(&mut self, port: u16) -> io::Result<()> {
+        self.claim = Some(PortClaim::new(self.local_addr()?.ip(), port)?);
+        Ok(())
     }
 
     pub(crate) fn local_addr(&self) -> io::Result<SocketAddr> {

@@ -414,3 +414,88 @@ async fn many_connections_share_one_server() {
     })
     .await;
 }
+
+/// Who waits for data need not fear the idle timeout, unless it is told to.
+#[tokio::test]
+async fn idle_connections_live_unless_keep_alive_is_off() {
+    within(async {
+        let idle = Duration::from_secs(2);
+        for keep in [true, false] {
+            let config = Config {
+                idle_timeout: idle,
+                ..config()
+            };
+            let quiet = |config: EndpointConfig| match keep {
+                true => config,
+                false => config.keep_alive(None),
+            };
+            let server = EndpointConfig::server(address("127.0.0.1:0"), PORT, config.clone());
+            let server = Endpoint::bind(quiet(server)).expect("binds");
+            let client = EndpointConfig::client(address("127.0.0.1:0"), config);
+            let client = Endpoint::bind(quiet(client)).expect("binds");
+            let connect = client.connect(server.local_addr(), PORT);
+            let (near, far) = tokio::join!(connect, server.accept());
+            let (near, _far) = (near.expect("connects"), far.expect("accepts"));
+            match tokio::time::timeout(2 * idle, near.closed()).await {
+                Err(_) => assert!(keep, "nothing kept it"),
+                // The first side to give up resets the other.
+                Ok(why) => assert!(!keep && why.is_err(), "{why:?}"),
+            }
+        }
+    })
+    .await;
+}
+
+/// Two servers and two clients on one address, of which each socket gets everything. Needs the
+/// privilege for raw sockets.
+#[tokio::test]
+async fn over_ip_endpoints_share_an_address() {
+    within(async {
+        let mut config = config();
+        config.carrier = Carrier::Ip;
+        let shared = address("127.0.0.1:0");
+        let serve = |port| Endpoint::bind(EndpointConfig::server(shared, port, config.clone()));
+        let call = || Endpoint::bind(EndpointConfig::client(shared, config.clone()));
+        let first = match serve(7001) {
+            Ok(server) => server,
+            Err(error) => {
+                assert!(error.to_string().contains("CAP_NET_RAW"), "{error}");
+                return eprintln!("SKIPPED, no raw sockets here: {error}");
+            }
+        };
+        if cfg!(target_os = "linux") {
+            let taken = serve(7001).expect_err("somebody listens there");
+            let dfcp::Error::Io(error) = taken else {
+                panic!("{taken}")
+            };
+            assert_eq!(error.kind(), std::io::ErrorKind::AddrInUse);
+        }
+        let servers = [first, serve(7002).expect("binds")];
+        let clients = [(); 2].map(|()| call().expect("binds"));
+        let connect = async |at: usize| {
+            let connect = clients[at].connect(shared, 7001 + at as u16);
+            let (near, far) = tokio::join!(connect, servers[at].accept());
+            (near.expect("connects"), far.expect("accepts"))
+        };
+        let mut pairs = [connect(0).await, connect(1).await];
+        // Both at once, so that each would be reset by the other's packets.
+        let data = bytes(300_000);
+        let [(near, far), (other_near, other_far)] = &mut pairs;
+        let pass = async |from: &mut Stream, to: &mut Stream| {
+            let mut got = vec![0; data.len()];
+            let write = async {
+                from.write_all(&data).await.expect("writes");
+                from.flush().await.expect("flushes");
+            };
+            let (read, ()) = tokio::join!(to.read_exact(&mut got), write);
+            read.expect("reads");
+            assert!(got == data, "bytes differ");
+        };
+        tokio::join!(pass(near, far), pass(other_far, other_near));
+        for endpoint in servers.iter().chain(&clients) {
+            let stats = endpoint.stats();
+            assert!(stats.resets_sent == 0 && stats.unknown > 0, "{stats:?}");
+        }
+    })
+    .await;
+}

@@ -405,3 +405,33 @@ async fn many_connections_share_one_server() {
     })
     .await;
 }
+
+/// Who waits on a connection with nothing to say need not fear the idle timeout, unless it is told to.
+#[tokio::test]
+async fn idle_connections_live_unless_keep_alive_is_off() {
+    within(async {
+        let idle = Duration::from_secs(2);
+        let transport = TransportConfig::default().idle_timeout(idle);
+        for keep in [true, false] {
+            let quiet = |config: EndpointConfig| match keep {
+                true => config,
+                false => config.keep_alive(None),
+            };
+            let server = config("127.0.0.1:0").transport(transport.clone());
+            let server = Endpoint::bind(quiet(server)).expect("binds");
+            let client = EndpointConfig::client(generate_key().expect("a key"));
+            let client = client.transport(transport.clone());
+            let client = Endpoint::bind(quiet(client)).expect("binds");
+            let connect = client.connect(server.local_addr(), None);
+            let (near, far) = tokio::join!(connect, server.accept());
+            let (near, far) = (near.expect("connects"), far.expect("accepts"));
+            let ended = tokio::time::timeout(2 * idle, near.closed()).await;
+            match ended {
+                Err(_) => assert!(keep, "nothing kept it"),
+                Ok(why) => assert!(!keep && why == ConnectionError::TimedOut, "{why:?}"),
+            }
+            drop(far);
+        }
+    })
+    .await;
+}

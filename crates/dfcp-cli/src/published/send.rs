@@ -131,7 +131,7 @@ async fn reach(remote: SocketAddr, config: Config) -> Result<(Endpoint, Stream),
 /// The address to send from.
 fn own_address(remote: SocketAddr, carrier: Carrier) -> IpAddr {
     match (remote.ip(), carrier) {
-        // Every raw socket of an address gets all packets to it, also those of the other end.
+        // Every raw socket of an address gets all packets to it: so neither end reads its own.
         (IpAddr::V4(Ipv4Addr::LOCALHOST), Carrier::Ip) => Ipv4Addr::new(127, 0, 0, 2).into(),
         (IpAddr::V4(ip), _) if ip.is_loopback() => Ipv4Addr::LOCALHOST.into(),
         (IpAddr::V6(ip), _) if ip.is_loopback() => Ipv6Addr::LOCALHOST.into(),

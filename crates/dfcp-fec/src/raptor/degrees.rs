@@ -137,7 +137,11 @@ pub(super) struct DegreeTable {
 
 impl DegreeTable {
     pub(super) fn new(distribution: Degrees, n: u32) -> Self {
-        let mut weights = distribution.weights(n);
+        Self::of_weights(distribution.weights(n))
+    }
+
+    /// From degrees, ascending, and weights, of which one at least is above zero.
+    pub(super) fn of_weights(mut weights: Vec<(u32, u64)>) -> Self {
         weights.retain(|&(_, weight)| weight > 0);
         let total: u128 = weights.iter().map(|&(_, weight)| u128::from(weight)).sum();
         let mut sum = 0u128;

@@ -44,6 +44,7 @@ use workspace::Pool;
 pub use decoder::Decoder;
 pub use degrees::Degrees;
 pub use encoder::Encoder;
+pub use precode::{LdpcDegrees, MAX_LDPC_DEGREES};
 pub use scheme::RaptorScheme;
 pub use taus88::State;
 
@@ -62,8 +63,8 @@ pub struct RaptorParameters {
     pub n: u32,
     /// Bytes of a symbol, T.
     pub symbol_size: u16,
-    /// LDPC neighbours of every message node, 1 to [`MAX_LDPC_DEGREE`]; without meaning if n = k.
-    pub ldpc_degree: u8,
+    /// LDPC neighbours of message nodes; without meaning if n = k.
+    pub ldpc_degrees: LdpcDegrees,
     /// Degrees of LT symbols.
     pub degrees: Degrees,
     /// State from which the LDPC graph is drawn.
@@ -77,7 +78,7 @@ impl RaptorParameters {
             k: 63_536,
             n: 65_536,
             symbol_size: 1,
-            ldpc_degree: 4,
+            ldpc_degrees: LdpcDegrees::Constant(4),
             degrees: Degrees::Shokrollahi,
             precode,
         }
@@ -102,8 +103,8 @@ impl RaptorParameters {
         if self.symbol_size == 0 || size > isize::MAX as u64 / 8 {
             return Err(FecError::SymbolSize(self.symbol_size));
         }
-        if self.n > self.k && !(1..=MAX_LDPC_DEGREE).contains(&self.ldpc_degree) {
-            return Err(FecError::Parameter("LDPC degree"));
+        if self.n > self.k {
+            self.ldpc_degrees.check()?;
         }
         self.degrees.check()
     }

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-use super::{Decoder, Degrees, Encoder, RaptorCode, RaptorParameters, State};
+use super::{Decoder, Degrees, Encoder, LdpcDegrees, RaptorCode, RaptorParameters, State};
 use crate::block::{BlockDecoder, BlockEncoder, FecScheme, Push};
 use crate::dense::mix64;
 use crate::error::FecError;
@@ -45,7 +45,7 @@ impl RaptorScheme {
             k: key.0,
             n: key.0 + Self::checks(key.0),
             symbol_size: key.1,
-            ldpc_degree: 4,
+            ldpc_degrees: LdpcDegrees::Constant(4),
             degrees: Degrees::Shokrollahi,
             precode: State::from_seed(key.0),
         })?;

@@ -26,20 +26,43 @@ fn degrees() -> impl Strategy<Value = Degrees> {
     ]
 }
 
+/// Constant, as the published code has it, or drawn.
+fn ldpc_degrees() -> impl Strategy<Value = LdpcDegrees> {
+    let weights = prop::collection::btree_map(1u8..=MAX_LDPC_DEGREE, 1u16.., 1..=MAX_LDPC_DEGREES);
+    prop_oneof![
+        (1u8..6).prop_map(LdpcDegrees::Constant),
+        weights.prop_map(|map| LdpcDegrees::Weighted(map.into_iter().collect())),
+    ]
+}
+
 prop_compose! {
     fn parameters()(
         k in prop_oneof![1u32..8, 1u32..80, 1u32..1500],
         checks in prop_oneof![Just(0u32), 1u32..60],
         symbol_size in prop_oneof![Just(1u16), 2u16..40],
-        ldpc_degree in 1u8..6,
+        ldpc_degrees in ldpc_degrees(),
         degrees in degrees(),
         seed in any::<u32>(),
     ) -> RaptorParameters {
         RaptorParameters {
-            k, n: k + checks, symbol_size, ldpc_degree, degrees,
+            k, n: k + checks, symbol_size, ldpc_degrees, degrees,
             precode: State::from_seed(seed),
         }
     }
+}
+
+/// The degree of a message node as the specification says it: no output is spent where there is but one.
+fn plain_draw(list: &[(u8, u16)], state: &mut State) -> u8 {
+    let total: u64 = list.iter().map(|&(_, weight)| u64::from(weight)).sum();
+    let [(last, _)] = list else {
+        let (output, mut sum) = (u64::from(state.next_u32()), 0);
+        let above = list.iter().find(|&&(_, weight)| {
+            sum += u64::from(weight);
+            output < (sum << 32) / total
+        });
+        return above.expect("the last threshold is 2³²").0;
+    };
+    *last
 }
 
 /// Encoding as the specification says it, one draw after the other.
@@ -48,9 +71,14 @@ fn plain_symbols(code: &RaptorCode, source: &[u8], mut state: State, out: &mut [
     let mut symbols = source.to_vec();
     symbols.resize(code.n() * size, 0);
     let mut graph = p.precode;
-    for message in 0..p.k as usize {
+    // A plain LT code has no graph.
+    for message in 0..if p.n > p.k { p.k as usize } else { 0 } {
         let mut mine = Vec::new();
-        while mine.len() < (p.ldpc_degree as usize).min((p.n - p.k) as usize) {
+        let degree = match &p.ldpc_degrees {
+            LdpcDegrees::Constant(degree) => *degree,
+            LdpcDegrees::Weighted(list) => plain_draw(list, &mut graph),
+        };
+        while mine.len() < usize::from(degree).min((p.n - p.k) as usize) {
             let check = (p.k + graph.below(p.n - p.k)) as usize;
             if mine.contains(&check) {
                 continue;
@@ -147,18 +175,38 @@ fn parameters_outside_limits_are_refused() {
             symbol_size: 0,
             ..good.clone()
         },
-        RaptorParameters {
-            ldpc_degree: 0,
-            ..good.clone()
-        },
-        RaptorParameters {
-            ldpc_degree: 33,
-            ..good.clone()
-        },
     ];
     for parameters in bad {
         let refused = RaptorCode::new(parameters.clone());
         assert!(refused.is_err(), "{parameters:?}");
+    }
+    let nine = (1..=9).map(|degree| (degree, 1)).collect();
+    let degrees = [
+        LdpcDegrees::Constant(0),
+        LdpcDegrees::Constant(33),
+        LdpcDegrees::Weighted(vec![]),
+        LdpcDegrees::Weighted(vec![(0, 1), (3, 1)]),
+        LdpcDegrees::Weighted(vec![(3, 1), (33, 1)]),
+        LdpcDegrees::Weighted(vec![(3, 0)]),
+        LdpcDegrees::Weighted(vec![(3, 1), (4, 0)]),
+        LdpcDegrees::Weighted(vec![(4, 1), (3, 1)]),
+        LdpcDegrees::Weighted(vec![(4, 1), (4, 1)]),
+        LdpcDegrees::Weighted(nine),
+    ];
+    for ldpc_degrees in degrees {
+        let parameters = RaptorParameters {
+            ldpc_degrees,
+            ..good.clone()
+        };
+        let refused = RaptorCode::new(parameters.clone()).err();
+        let expected = FecError::Parameter("LDPC degree");
+        assert_eq!(refused, Some(expected), "{parameters:?}");
+        // Without check nodes there is no such degree.
+        let plain = RaptorParameters {
+            n: 63_536,
+            ..parameters
+        };
+        assert_eq!(plain.check(), Ok(()));
     }
     for (c_millionths, delta_millionths) in [(0, 1), (1_000_001, 1), (1, 0), (1, 1_000_000)] {
         let degrees = Degrees::RobustSoliton {
@@ -173,6 +221,38 @@ fn parameters_outside_limits_are_refused() {
             .is_err()
         );
     }
+}
+
+/// One degree draws nothing: the graph is that of the constant. Of several, each has its share.
+#[test]
+fn message_nodes_have_the_degrees_asked_for() {
+    let with = |ldpc_degrees| {
+        let parameters = RaptorParameters {
+            ldpc_degrees,
+            ..RaptorParameters::published(State::from_seed(1))
+        };
+        RaptorCode::new(parameters).unwrap()
+    };
+    let neighbours = |code: &RaptorCode| -> Vec<Vec<u16>> {
+        let lists = (0..code.k()).map(|message| code.0.precode.checks_of(message).to_vec());
+        lists.collect()
+    };
+    let constant = neighbours(&with(LdpcDegrees::Constant(4)));
+    assert!(constant.iter().all(|list| list.len() == 4));
+    for one in [vec![(4, 1)], vec![(4, 999)]] {
+        assert!(neighbours(&with(LdpcDegrees::Weighted(one))) == constant);
+    }
+    let drawn = neighbours(&with(LdpcDegrees::Weighted(vec![(3, 6), (5, 3), (12, 1)])));
+    for (degree, share) in [(3, 0.6), (5, 0.3), (12, 0.1)] {
+        let have = drawn.iter().filter(|list| list.len() == degree).count();
+        let got = have as f64 / drawn.len() as f64;
+        // Five standard deviations are 0.01.
+        assert!((got - share).abs() < 0.01, "degree {degree}: {got}");
+    }
+    assert_eq!(
+        LdpcDegrees::uniform(3..=5),
+        LdpcDegrees::Weighted(vec![(3, 1), (4, 1), (5, 1)])
+    );
 }
 
 /// More rows of small degree than 16 bits name.

@@ -22,7 +22,7 @@ fn small(degrees: Degrees, n: u32) -> RaptorCode {
         k: 100,
         n,
         symbol_size: 8,
-        ldpc_degree: 4,
+        ldpc_degrees: LdpcDegrees::Constant(4),
         degrees,
         precode: State::from_seed(2),
     };
@@ -84,10 +84,20 @@ fn distributions() {
 #[test]
 fn graph_and_symbols() {
     let published = RaptorCode::new(RaptorParameters::published(State::from_seed(1))).unwrap();
-    for message in [0, 1, 2, 63_535] {
-        let checks = published.0.precode.checks_of(message);
-        let checks: Vec<_> = checks.iter().map(u16::to_string).collect();
-        expect(&format!("| published | {message} | {} |", checks.join(" ")));
+    let weighted = RaptorCode::new(RaptorParameters {
+        ldpc_degrees: LdpcDegrees::Weighted(vec![(3, 6), (5, 3), (12, 1)]),
+        ..published.parameters().clone()
+    });
+    let graphs = [
+        ("published", &published, [0, 1, 2, 63_535]),
+        ("weighted", &weighted.unwrap(), [0, 5, 8, 63_535]),
+    ];
+    for (name, code, messages) in graphs {
+        for message in messages {
+            let checks = code.0.precode.checks_of(message);
+            let checks: Vec<_> = checks.iter().map(u16::to_string).collect();
+            expect(&format!("| {name} | {message} | {} |", checks.join(" ")));
+        }
     }
     let codes = [
         ("published", published),

@@ -7,12 +7,14 @@
 //! * `transmit`: one packet out: due feedback and control → window and pacer → scheduler picks a
 //!   block → code writes the symbol into the datagram → seal → record
 //! * `channels`: the application's calls
+//! * `idle`: silence: keep-alives, and when it has lasted too long
 //! * `partial`: data that are given up, at both ends
 
 mod acks;
 mod channels;
 mod event;
 mod handshake;
+mod idle;
 mod partial;
 mod receive;
 mod stats;
@@ -428,14 +430,6 @@ impl Connection {
         Some(self.out.last_sent + wait)
     }
 
-    fn idle_timeout(&self) -> Duration {
-        let peer = self.peer_params.as_ref().map_or(0, |p| p.idle_timeout_ms);
-        match peer {
-            0 => self.config.idle_timeout,
-            ms => self.config.idle_timeout.min(Duration::from_millis(ms)),
-        }
-    }
-
     /// When to call [`Connection::handle_timeout`], and what for.
     pub fn poll_timeout(&self) -> Option<(Instant, Timer)> {
         match &self.state {
@@ -443,28 +437,22 @@ impl Connection {
             State::Closing { until, next, .. } => Some(((*until).min(*next), Timer::Closed)),
             State::Draining { until } => Some((*until, Timer::Closed)),
             State::Closed => None,
-            State::Established => {
-                let heard = self.inc.last_heard;
-                let quiet_since = heard.max(self.out.last_sent);
-                [
-                    self.confirm.as_ref().map(|c| (c.next(), Timer::Handshake)),
-                    self.inc.policy.due().map(|t| (t, Timer::Feedback)),
-                    self.pacing_time().map(|t| (t, Timer::Pacing)),
-                    self.out
-                        .sent
-                        .loss_time(self.loss_rtt())
-                        .map(|t| (t, Timer::Loss)),
-                    self.probe_time().map(|t| (t, Timer::Probe)),
-                    self.give_up_time().map(|t| (t, Timer::Deadline)),
-                    self.config
-                        .keep_alive
-                        .map(|k| (quiet_since + k, Timer::KeepAlive)),
-                    Some((heard + self.idle_timeout(), Timer::Idle)),
-                ]
-                .into_iter()
-                .flatten()
-                .min()
-            }
+            State::Established => [
+                self.confirm.as_ref().map(|c| (c.next(), Timer::Handshake)),
+                self.inc.policy.due().map(|t| (t, Timer::Feedback)),
+                self.pacing_time().map(|t| (t, Timer::Pacing)),
+                self.out
+                    .sent
+                    .loss_time(self.loss_rtt())
+                    .map(|t| (t, Timer::Loss)),
+                self.probe_time().map(|t| (t, Timer::Probe)),
+                self.give_up_time().map(|t| (t, Timer::Deadline)),
+                self.keep_alive_time().map(|t| (t, Timer::KeepAlive)),
+                Some((self.idle_time(), Timer::Idle)),
+            ]
+            .into_iter()
+            .flatten()
+            .min(),
         }
     }
 
@@ -536,7 +524,7 @@ impl Connection {
     }
 
     fn established_timeout(&mut self, now: Instant) {
-        if now >= self.inc.last_heard + self.idle_timeout() {
+        if now >= self.idle_time() {
             return self.finish(ConnectionError::TimedOut);
         }
         if let Some(confirm) = &mut self.confirm {
@@ -560,10 +548,7 @@ impl Connection {
             self.give_up_undecided(now);
         }
         self.give_up(now);
-        let quiet = self.inc.last_heard.max(self.out.last_sent);
-        if self.config.keep_alive.is_some_and(|k| quiet + k <= now) {
-            self.out.control.push_back(Control::Ping);
-        }
+        self.keep_alive(now);
     }
 
     /// UDP payload bytes of a full data packet.

@@ -4,7 +4,7 @@ use super::code::Code;
 use crate::config::Payload;
 use crate::rate::{BlockWait, MaxRate, RateController};
 use crate::time::Duration;
-use dfcp_fec::raptor::{Degrees, RaptorParameters, State};
+use dfcp_fec::raptor::{RaptorParameters, State};
 use std::fmt;
 use std::sync::Arc;
 
@@ -153,20 +153,23 @@ pub struct Config {
     pub receive_budget: u64,
     /// Silence after which the peer is given up.
     pub idle_timeout: Duration,
+    /// Silence after which the peer is asked whether it is there (at least 100 ms, at most a third
+    /// of the idle timeout): the connection lives as long as both sides do, and so do NAT bindings.
+    pub keep_alive: Option<Duration>,
 }
+
+/// Least time between two packets of a keep-alive.
+const MIN_KEEP_ALIVE: Duration = Duration::from_millis(100);
+/// An idle timeout has room for so many: some may be lost.
+const KEEP_ALIVES: u32 = 3;
 
 impl Default for Config {
     fn default() -> Self {
         Self {
-            code: Code::Raptor(RaptorParameters {
-                k: 63_536,
-                n: 65_536,
-                symbol_size: 1,
-                ldpc_degree: 4,
-                degrees: Degrees::Shokrollahi,
-                precode: State::new(0x9e37_79b9, 0x85eb_ca6b, 0xc2b2_ae35)
+            code: Code::Raptor(RaptorParameters::published(
+                State::new(0x9e37_79b9, 0x85eb_ca6b, 0xc2b2_ae35)
                     .expect("within the generator's bounds"),
-            }),
+            )),
             block_size: BlockSize::Fixed,
             message: None,
             window: 10_000,
@@ -188,6 +191,7 @@ impl Default for Config {
             send_buffer: 64 << 20,
             receive_budget: 192 << 20,
             idle_timeout: Duration::from_secs(60),
+            keep_alive: None,
         }
     }
 }
@@ -259,6 +263,12 @@ impl Config {
             ..Self::default()
         }
         .with_rate(|| Box::new(BlockWait::new(Box::new(MaxRate), rc_udp::DELTA_T)))
+    }
+
+    /// How long silence lasts until a keep-alive.
+    pub(super) fn keep_alive_interval(&self) -> Option<Duration> {
+        let most = self.idle_timeout / KEEP_ALIVES;
+        self.keep_alive.map(|i| i.min(most).max(MIN_KEEP_ALIVE))
     }
 
     /// The same with a rate controller of the caller's.

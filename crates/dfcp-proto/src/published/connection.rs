@@ -15,7 +15,7 @@ use super::negotiation::Offer;
 use super::recv::Receiver;
 pub use super::recv::SolveJob;
 use super::send::Sender;
-use super::state::{End, Input, Machine, RETRIES, Segment, State, Step, Timer};
+use super::state::{End, FIRST_TIMEOUT, Input, Machine, RETRIES, Segment, State, Step, Timer};
 use crate::time::{Duration, Instant, Rate};
 use dfcp_fec::raptor;
 use std::collections::VecDeque;
@@ -213,6 +213,10 @@ pub struct Connection {
     last_heard: Instant,
     /// When silence is looked at next.
     idle_check: Instant,
+    /// When it is looked at for a keep-alive.
+    quiet_check: Option<Instant>,
+    /// Keep-alives without an answer.
+    unanswered: u32,
     next_answer: Instant,
 }
 
@@ -235,6 +239,8 @@ impl Connection {
     ) -> Self {
         let mut connection = Self {
             idle_check: now + birth.config.idle_timeout,
+            quiet_check: birth.config.keep_alive_interval().map(|i| now + i),
+            unanswered: 0,
             birth,
             role: match peer {
                 None => Role::Client,
@@ -358,7 +364,11 @@ impl Connection {
 
     /// When to call [`handle_timeout`](Self::handle_timeout).
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        let idle = self.may_idle_out().then_some(self.idle_check);
+        let idle = Some(self.idle_check)
+            .into_iter()
+            .chain(self.quiet_check)
+            .min();
+        let idle = idle.filter(|_| self.may_idle_out());
         let sender = self.may_send().then_some(self.halves.as_ref()).flatten();
         let sender = sender.and_then(|h| h.sender.poll_timeout());
         let receiver = self.halves.as_ref().and_then(|h| h.receiver.poll_timeout());
@@ -372,6 +382,27 @@ impl Connection {
     fn may_idle_out(&self) -> bool {
         use State::*;
         matches!(self.state(), Established | FinWait2 | CloseWait)
+    }
+
+    /// After silence: what the peer's state answers anyhow, so that both sides hear each other. A
+    /// peer in FIN_WAIT2 answers nothing that does not end it: it is the one to ask.
+    fn keep_alive(&mut self, now: Instant) {
+        let due = self.quiet_check.is_some_and(|at| at <= now) && self.may_idle_out();
+        let Some(interval) = self.birth.config.keep_alive_interval().filter(|_| due) else {
+            return;
+        };
+        let next = self.last_heard + interval;
+        if next > now {
+            (self.quiet_check, self.unanswered) = (Some(next), 0);
+            return;
+        }
+        // As signalling is repeated, for one may be lost.
+        let wait = FIRST_TIMEOUT * 2u32.pow(self.unanswered.min(RETRIES.into()));
+        self.quiet_check = Some(now + wait.min(interval));
+        self.unanswered += 1;
+        if let Some(segment) = self.machine.keep_alive() {
+            self.signal(segment, None);
+        }
     }
 
     /// Where data may be sent: after FIN only what the peer takes its acknowledgement back for.
@@ -392,6 +423,7 @@ impl Connection {
                 self.step(now, Input::Silence, None);
             }
         }
+        self.keep_alive(now);
         if let Some(halves) = &mut self.halves {
             if halves.sender.poll_timeout().is_some_and(|at| at <= now) {
                 halves.sender.handle_timeout(now);

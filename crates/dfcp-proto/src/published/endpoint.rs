@@ -109,7 +109,8 @@ impl Endpoint {
     }
 
     /// The same directly over IP, with this address: the checksum covers addresses. Both sides
-    /// must be so.
+    /// must be so. There may be several for an address, each of which gets all packets to it, if
+    /// they listen at different ports.
     pub fn over_ip(mut self, local: IpAddr) -> Self {
         self.local = Some(local);
         self
@@ -223,9 +224,16 @@ impl Endpoint {
             return self.on_syn(now, remote, &incoming);
         }
         self.stats.unknown += 1;
-        if header.kind != Kind::Rst {
+        if header.kind != Kind::Rst && self.owns(header.destination) {
             self.reset(now, remote, &header, None);
         }
+    }
+
+    /// Whether nobody else answers for a port. Over IP there is no telling but where this endpoint
+    /// listens, unless connecting sides take such ports.
+    fn owns(&self, port: u16) -> bool {
+        let listening = self.listen.as_ref().is_some_and(|l| l.port == port);
+        self.local.is_none() || (listening && !EPHEMERAL.contains(&port))
     }
 
     fn on_syn(&mut self, now: Instant, remote: SocketAddr, syn: &Incoming<'_>) {

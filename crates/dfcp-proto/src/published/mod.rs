@@ -30,6 +30,9 @@ pub use config::{
     Redundancy, Sending, rc_udp,
 };
 pub use connection::{Connection, Error, Event, Priority, Read, SolveJob, Stats, Transmit};
-pub use dfcp_fec::raptor::{Degrees, RaptorParameters, State as GeneratorState};
+pub use dfcp_fec::raptor::{
+    Degrees, LdpcDegrees, MAX_LDPC_DEGREE, MAX_LDPC_DEGREES, RaptorParameters,
+    State as GeneratorState,
+};
 pub use endpoint::{ConnectionHandle, Endpoint, EndpointStats, Listen};
 pub use state::State;

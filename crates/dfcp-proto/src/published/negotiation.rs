@@ -9,12 +9,14 @@ use super::config::{Acknowledge, Codec, Config, Moment};
 use super::data::Message;
 use crate::config::Payload;
 use crate::wire::{Reader, WireError};
-use dfcp_fec::raptor::{Degrees, RaptorParameters, State};
+use dfcp_fec::raptor::{Degrees, LdpcDegrees, MAX_LDPC_DEGREES, RaptorParameters, State};
 
 /// Version of this payload.
 const VERSION: u8 = 1;
 /// Bytes of the payload.
 pub(super) const OFFER_LEN: usize = 44;
+/// Bytes that follow for each degree of the LDPC code, if it has several.
+const LDPC_ENTRY_LEN: usize = 3;
 /// Bytes that follow for a message.
 const MESSAGE_LEN: usize = 16;
 /// The code field of RaptorQ; below it are the degree distributions of the Raptor code.
@@ -163,6 +165,7 @@ impl Offer {
         let Wire {
             code,
             ldpc_degree,
+            ldpc_list,
             n,
             c,
             delta,
@@ -171,7 +174,8 @@ impl Offer {
         out.extend_from_slice(&self.code.k().to_be_bytes());
         out.extend_from_slice(&n.to_be_bytes());
         out.extend_from_slice(&self.code.symbol_size().to_be_bytes());
-        out.extend_from_slice(&[0, 0]);
+        // As many as the limits that an offer is held against.
+        out.extend_from_slice(&(ldpc_list.len() as u16).to_be_bytes());
         let [s1, s2, s3] = answered.map_or([0; 3], State::words);
         for word in [c, delta, self.window, self.epsilon, s1, s2, s3] {
             out.extend_from_slice(&u32::to_be_bytes(word));
@@ -180,6 +184,10 @@ impl Offer {
             out.extend_from_slice(&message.bytes.to_be_bytes());
             out.extend_from_slice(&message.blocks.to_be_bytes());
             out.extend_from_slice(&message.block.to_be_bytes());
+        }
+        for &(degree, weight) in ldpc_list {
+            out.push(degree);
+            out.extend_from_slice(&weight.to_be_bytes());
         }
     }
 
@@ -198,31 +206,23 @@ impl Offer {
         precode: State,
     ) -> Result<Result<(Self, Option<State>), Refusal>, WireError> {
         let [version, code, ldpc_degree, modes] = r.array()?;
+        let (k, n, symbol_size, ldpc_count) = (r.u32()?, r.u32()?, r.u16()?, r.u16()?);
         let with_message = modes & 0x40 != 0;
         let more = if with_message { MESSAGE_LEN } else { 0 };
-        if version != VERSION || r.remaining() != OFFER_LEN - 4 + more {
+        let list_len = usize::from(ldpc_count) * LDPC_ENTRY_LEN;
+        if version != VERSION || r.remaining() != OFFER_LEN - 16 + more + list_len {
             return Err(WireError::Invalid("version"));
         }
-        let (k, n, symbol_size, zero) = (r.u32()?, r.u32()?, r.u16()?, r.u16()?);
-        let wire = Wire {
-            code,
-            ldpc_degree,
-            n,
-            c: r.u32()?,
-            delta: r.u32()?,
-        };
-        let Some(code) = wire.code(k, symbol_size, precode) else {
+        if modes & 0x80 != 0 || usize::from(ldpc_count) > MAX_LDPC_DEGREES {
             return Ok(Err(Refusal::Limits));
-        };
+        }
+        let (c, delta) = (r.u32()?, r.u32()?);
         let acknowledge = match modes & 3 {
             0 => Acknowledge::EachBlock,
             1 => Acknowledge::EachWindow,
             2 => Acknowledge::Off,
             _ => return Ok(Err(Refusal::Limits)),
         };
-        if modes & 0x80 != 0 || zero != 0 {
-            return Ok(Err(Refusal::Limits));
-        }
         let codec = |off: u8| {
             if modes & off == 0 {
                 Codec::On
@@ -230,11 +230,37 @@ impl Offer {
                 Codec::Off
             }
         };
-        let mut offer = Self {
+        let (window, epsilon) = (r.u32()?, r.u32()?);
+        let answered = State::new(r.u32()?, r.u32()?, r.u32()?);
+        let message = match with_message {
+            true => Some(Message {
+                bytes: u64::from_be_bytes(r.array()?),
+                blocks: r.u32()?,
+                block: r.u32()?,
+            }),
+            false => None,
+        };
+        let mut ldpc_list = Vec::with_capacity(ldpc_count.into());
+        for _ in 0..ldpc_count {
+            let ([degree], weight) = (r.array()?, r.u16()?);
+            ldpc_list.push((degree, weight));
+        }
+        let wire = Wire {
             code,
-            message: None,
-            window: r.u32()?,
-            epsilon: r.u32()?,
+            ldpc_degree,
+            ldpc_list: &ldpc_list,
+            n,
+            c,
+            delta,
+        };
+        let Some(code) = wire.code(k, symbol_size, precode) else {
+            return Ok(Err(Refusal::Limits));
+        };
+        let offer = Self {
+            code,
+            message,
+            window,
+            epsilon,
             acknowledge,
             moment: if modes & 4 == 0 {
                 Moment::Received
@@ -249,14 +275,6 @@ impl Offer {
                 Payload::Virtual
             },
         };
-        let answered = State::new(r.u32()?, r.u32()?, r.u32()?);
-        if with_message {
-            offer.message = Some(Message {
-                bytes: u64::from_be_bytes(r.array()?),
-                blocks: r.u32()?,
-                block: r.u32()?,
-            });
-        }
         Ok(Ok((offer, answered)))
     }
 
@@ -276,20 +294,23 @@ impl Offer {
 }
 
 /// The fields that tell codes apart.
-struct Wire {
+struct Wire<'a> {
     code: u8,
+    /// 0 if the list has degrees.
     ldpc_degree: u8,
+    ldpc_list: &'a [(u8, u16)],
     n: u32,
     c: u32,
     delta: u32,
 }
 
-impl Wire {
-    fn of(code: &Code) -> Self {
+impl<'a> Wire<'a> {
+    fn of(code: &'a Code) -> Self {
         let Code::Raptor(raptor) = code else {
             return Self {
                 code: RAPTORQ,
                 ldpc_degree: 0,
+                ldpc_list: &[],
                 n: code.k(),
                 c: 0,
                 delta: 0,
@@ -303,9 +324,14 @@ impl Wire {
             } => (2, c_millionths, delta_millionths),
             _ => (0, 0, 0),
         };
+        let (ldpc_degree, ldpc_list) = match &raptor.ldpc_degrees {
+            LdpcDegrees::Constant(degree) => (*degree, &[][..]),
+            LdpcDegrees::Weighted(list) => (0, &list[..]),
+        };
         Self {
             code,
-            ldpc_degree: raptor.ldpc_degree,
+            ldpc_degree,
+            ldpc_list,
             n: raptor.n,
             c,
             delta,
@@ -323,15 +349,21 @@ impl Wire {
             },
             RAPTORQ => {
                 let plain = (self.ldpc_degree, self.n, self.c, self.delta) == (0, k, 0, 0);
+                let plain = plain && self.ldpc_list.is_empty();
                 return plain.then_some(Code::RaptorQ { k, symbol_size });
             }
+            _ => return None,
+        };
+        let ldpc_degrees = match (self.ldpc_degree, self.ldpc_list) {
+            (degree, []) => LdpcDegrees::Constant(degree),
+            (0, list) => LdpcDegrees::Weighted(list.to_vec()),
             _ => return None,
         };
         Some(Code::Raptor(RaptorParameters {
             k,
             n: self.n,
             symbol_size,
-            ldpc_degree: self.ldpc_degree,
+            ldpc_degrees,
             degrees,
             precode,
         }))

@@ -158,6 +158,15 @@ impl Machine {
         self.crossed || matches!(self.state, CloseWait | LastAck | TimeWait)
     }
 
+    /// What the peer answers without any change on either side, whatever its state may be.
+    pub fn keep_alive(&self) -> Option<Segment> {
+        match self.state {
+            State::Established => Some(Segment::SynAck),
+            State::FinWait2 => Some(Segment::Fin),
+            _ => None,
+        }
+    }
+
     /// Takes an input.
     pub fn step(&mut self, input: Input) -> Step {
         match input {

@@ -1,10 +1,10 @@
 //! The test vectors of docs/spec/published.md, which were computed from its text, not by this code.
 
-use super::code::PacketName;
+use super::code::{Code, PacketName};
 use super::config::Config;
 use super::header::{HANDSHAKE, Header, Kind, PseudoHeader, Report, seal};
 use super::negotiation::Offer;
-use dfcp_fec::raptor::State;
+use dfcp_fec::raptor::{LdpcDegrees, State};
 
 const SPEC: &str = include_str!("../../../../docs/spec/published.md");
 
@@ -64,7 +64,19 @@ fn packets_are_those_of_the_specification() {
     assert_eq!(offer.window, 1056);
     let mut payload = Vec::new();
     offer.emit(None, &mut payload);
-    check("SYN:", &up(Kind::Syn, 0, client()), &payload, udp);
+    check(
+        "SYN: the published",
+        &up(Kind::Syn, 0, client()),
+        &payload,
+        udp,
+    );
+    let mut weighted = offer.clone();
+    if let Code::Raptor(code) = &mut weighted.code {
+        code.ldpc_degrees = LdpcDegrees::Weighted(vec![(3, 6), (5, 3), (12, 1)]);
+    }
+    payload.clear();
+    weighted.emit(None, &mut payload);
+    check("SYN: the same", &up(Kind::Syn, 0, client()), &payload, udp);
     offer.window = 500;
     payload.clear();
     offer.emit(Some(client()), &mut payload);

@@ -12,8 +12,8 @@ use dfcp_proto::feedback::FeedbackKind;
 use dfcp_proto::profile::{ChameleonParameters, CtcpParameters};
 use dfcp_proto::published::GeneratorState;
 use dfcp_proto::published::{
-    Acknowledge, Code, Codec, Completion, Degrees, LastPacket, Moment, RaptorParameters, RcUdpCode,
-    Sending,
+    Acknowledge, Code, Codec, Completion, Degrees, LastPacket, LdpcDegrees, Moment,
+    RaptorParameters, RcUdpCode, Sending,
 };
 use dfcp_proto::{Duration, Instant, Rate, Reliability, SchemeId};
 
@@ -214,6 +214,8 @@ pub struct PublishedSpec {
     pub symbol: u16,
     /// Degrees of LT symbols.
     pub distribution: Degrees,
+    /// Degrees of the LDPC code's message nodes.
+    pub ldpc_degree: LdpcDegrees,
     /// The rate controller; never the profile's.
     pub control: ControlSpec,
     /// Whether payload bytes exist.
@@ -235,6 +237,7 @@ impl PublishedSpec {
             n: k + checks as u32,
             symbol_size: self.symbol,
             degrees: self.distribution,
+            ldpc_degrees: self.ldpc_degree.clone(),
             ..RaptorParameters::published(GeneratorState::from_seed(1))
         }
     }

@@ -3,7 +3,7 @@ use crate::engine::TcpConfig;
 use crate::link::{GilbertElliott, LinkRate, LossModel};
 use crate::queue::{Discipline, Limit};
 use crate::tcp::Congestion;
-use dfcp_proto::published::Sending;
+use dfcp_proto::published::{LdpcDegrees, Sending};
 use dfcp_proto::{Duration, Instant, Rate, Reliability};
 
 mod errors;
@@ -564,6 +564,7 @@ last_packet = "exact"
 block = "1000 B"
 symbol = "10 B"
 distribution = { robust-soliton = { c = 0.1, delta = 0.01 } }
+ldpc_degree = { 12 = 1, 3 = 6, 5 = 3 }
 control = "ordered"
 payload = "real"
 [controller]
@@ -577,6 +578,8 @@ response = "10 ms"
     assert_eq!((spec.window, spec.redundancy), (7, 0.05));
     assert_eq!(spec.sending, Sending::Fixed { extra: 0.25 });
     assert_eq!((spec.code().k, spec.code().symbol_size), (100, 10));
+    let degrees = LdpcDegrees::Weighted(vec![(3, 6), (5, 3), (12, 1)]);
+    assert_eq!(spec.code().ldpc_degrees, degrees);
     assert_eq!(spec.mtu, Some(1500), "the path's");
     let controller = scenario.controller.expect("it has one");
     assert_eq!(controller.response, Duration::from_millis(10));

@@ -10,6 +10,7 @@ mod ctcp;
 mod fuzz_replay;
 mod handshake;
 mod hostile;
+mod idle;
 mod random;
 mod rate;
 mod reliability;

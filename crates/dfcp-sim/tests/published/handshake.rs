@@ -191,3 +191,96 @@ fn over_ip_the_checksum_covers_the_addresses() {
     let accepted = server.accept().expect("the client is in");
     assert_eq!(server.peek(accepted).map(|c| c.remote()), Some(to_client));
 }
+
+/// Endpoints of one address, each of which gets every packet to it.
+struct Shared {
+    address: IpAddr,
+    endpoints: Vec<Endpoint>,
+}
+
+impl Shared {
+    fn new(address: [u8; 4], endpoints: Vec<Endpoint>) -> Self {
+        let address = IpAddr::from(address);
+        let over_ip = endpoints.into_iter().map(|e| e.over_ip(address));
+        Self {
+            address,
+            endpoints: over_ip.collect(),
+        }
+    }
+
+    /// Everything that may be sent now reaches every endpoint of the other address.
+    fn send(&mut self, now: Instant, others: &mut Self) -> bool {
+        let mut sent = false;
+        for endpoint in &mut self.endpoints {
+            let mut packet = Vec::new();
+            while endpoint.poll_transmit(now, 1, &mut packet).is_some() {
+                sent = true;
+                for other in &mut others.endpoints {
+                    other.handle_packet(now, (self.address, 0).into(), 0, &packet);
+                }
+                packet.clear();
+            }
+        }
+        sent
+    }
+
+    fn resets(&self) -> u64 {
+        self.endpoints.iter().map(|e| e.stats().resets_sent).sum()
+    }
+}
+
+#[test]
+fn over_ip_endpoints_of_one_address_leave_each_others_connections_alone() {
+    let config = Arc::new(Config {
+        carrier: Carrier::Ip,
+        ..small()
+    });
+    let listen = |port| Listen {
+        port,
+        config: config.clone(),
+        max_connections: 4,
+    };
+    let servers =
+        [(PORT, 3), (PORT + 1, 4)].map(|(port, seed)| Endpoint::new(Some(listen(port)), seed));
+    let mut clients = Shared::new(
+        [10, 0, 0, 1],
+        vec![Endpoint::new(None, 1), Endpoint::new(None, 2)],
+    );
+    let mut servers = Shared::new([10, 0, 0, 2], servers.into());
+    let now = Instant::from_nanos(1);
+    let remote = (servers.address, 0).into();
+    let open = |clients: &mut Shared, at: usize, port| {
+        let connected = clients.endpoints[at].connect(now, remote, port, config.clone());
+        connected.expect("a port is free")
+    };
+    let exchange = |clients: &mut Shared, servers: &mut Shared| {
+        while clients.send(now, servers) | servers.send(now, clients) {}
+    };
+    let handles = [0, 1].map(|at| open(&mut clients, at, PORT + at as u16));
+    exchange(&mut clients, &mut servers);
+    let states = |clients: &Shared| {
+        let states = (0..2).map(|at| clients.endpoints[at].peek(handles[at]).map(|c| c.state()));
+        states.collect::<Vec<_>>()
+    };
+    assert_eq!(states(&clients), [Some(State::Established); 2]);
+    assert_eq!((clients.resets(), servers.resets()), (0, 0));
+
+    // Nobody listens there, and everybody keeps silent; who does listen answers for its port.
+    let nowhere = open(&mut clients, 0, PORT + 2);
+    exchange(&mut clients, &mut servers);
+    let state = clients.endpoints[0].peek(nowhere).map(|c| c.state());
+    assert_eq!(state, Some(State::SynSent));
+    servers.endpoints[0] = Endpoint::new(Some(listen(PORT)), 5).over_ip(servers.address);
+    for (endpoint, handle) in clients.endpoints.iter_mut().zip(handles) {
+        endpoint
+            .connection(handle)
+            .expect("it is there")
+            .finish(now);
+    }
+    exchange(&mut clients, &mut servers);
+    assert_eq!(
+        states(&clients),
+        [Some(State::Closed), Some(State::FinWait2)]
+    );
+    assert_eq!((clients.resets(), servers.resets()), (0, 1));
+}

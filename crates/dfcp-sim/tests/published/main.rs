@@ -7,5 +7,6 @@ mod closing;
 mod common;
 mod handshake;
 mod hostile;
+mod idle;
 mod rc_udp;
 mod transfers;

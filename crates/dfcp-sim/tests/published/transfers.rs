@@ -1,7 +1,9 @@
 //! Data: intact under loss, duplication and reordering; the same for the same seed.
 
 use crate::common::{MS, SECOND, link, lossy, pair, small};
-use dfcp_proto::published::{Acknowledge, Config, Event, Moment, Redundancy, Sending, State};
+use dfcp_proto::published::{
+    Acknowledge, Code, Config, Event, LdpcDegrees, Moment, Redundancy, Sending, State,
+};
 use dfcp_proto::rate::FixedRate;
 use dfcp_proto::{Duration, Rate};
 use dfcp_sim::{LinkConfig, PublishedPair, PublishedTransfer, Side};
@@ -55,6 +57,24 @@ fn data_are_intact_under_loss_duplication_and_reordering() {
                 assert!(done, "seed {seed}, loss {loss}, {acknowledge:?}");
             }
         }
+    }
+}
+
+/// The graph that the client chose is the one that the server decodes with.
+#[test]
+fn data_are_intact_with_ldpc_degrees_that_are_drawn() {
+    for (seed, degrees) in [
+        (1, LdpcDegrees::uniform(3..=5)),
+        (2, LdpcDegrees::Weighted(vec![(3, 6), (5, 3), (12, 1)])),
+    ] {
+        let mut config = small();
+        if let Code::Raptor(code) = &mut config.code {
+            code.ldpc_degrees = degrees.clone();
+        }
+        let mut pair = pair(rough(0.05), config, seed);
+        assert!(pair.establish(70 * SECOND), "{degrees:?}: handshake");
+        let done = exchange(&mut pair, [400_000, 200_000], 60 * SECOND);
+        assert!(done, "{degrees:?}");
     }
 }
 

@@ -6,6 +6,7 @@ use super::{Carrier, Config, EndpointStats, State as Phase, Traffic};
 use crate::error::Error;
 use crate::shared::Shared;
 use crate::socket::{Layer, Socket, SocketBuffers};
+use dfcp_proto::Duration;
 use dfcp_proto::published::Listen;
 use std::future::poll_fn;
 use std::io;
@@ -23,6 +24,7 @@ pub struct EndpointConfig {
     config: Config,
     listen: Option<u16>,
     max_connections: usize,
+    keep_alive: Option<Duration>,
 }
 
 impl EndpointConfig {
@@ -34,6 +36,7 @@ impl EndpointConfig {
             config,
             listen: None,
             max_connections: 64,
+            keep_alive: Some(crate::KEEP_ALIVE),
         }
     }
 
@@ -49,6 +52,14 @@ impl EndpointConfig {
     /// [`Config::receive_budget`] bytes.
     pub fn max_connections(mut self, max: usize) -> Self {
         self.max_connections = max;
+        self
+    }
+
+    /// After how much silence a peer is asked whether it is there, unless [`Config::keep_alive`]
+    /// says it: [`KEEP_ALIVE`](crate::KEEP_ALIVE) by default. With `None` a connection that is idle
+    /// for the idle timeout ends.
+    pub fn keep_alive(mut self, interval: Option<Duration>) -> Self {
+        self.keep_alive = interval;
         self
     }
 }
@@ -68,8 +79,8 @@ impl Endpoint {
     ///
     /// # Errors
     /// Those of the socket. [`Carrier::Ip`] needs the privilege CAP_NET_RAW, and an address of
-    /// this machine to bind to: checksums cover it. There may be one endpoint for an address, as
-    /// all get every packet to it and reset what they do not know.
+    /// this machine to bind to: checksums cover it. There may be several endpoints for an address,
+    /// of which each gets every packet to it; only one of them can listen at a port.
     pub fn bind(config: EndpointConfig) -> Result<Self, Error> {
         let layer = match config.config.carrier {
             Carrier::Udp => Layer::Udp,
@@ -79,9 +90,14 @@ impl Endpoint {
             let reason = "over IP an endpoint needs one address of this machine";
             return Err(io::Error::new(io::ErrorKind::AddrNotAvailable, reason).into());
         }
-        let socket = Socket::bind(layer, config.bind)?;
+        let mut socket = Socket::bind(layer, config.bind)?;
+        if let (Layer::Ip, Some(port)) = (layer, config.listen) {
+            socket.claim(port)?;
+        }
         let (local, buffers) = (socket.local_addr()?, socket.buffers);
-        let transport = Arc::new(config.config);
+        let mut settings = config.config;
+        settings.keep_alive = settings.keep_alive.or(config.keep_alive);
+        let transport = Arc::new(settings);
         let listen = config.listen.map(|port| Listen {
             port,
             config: transport.clone(),

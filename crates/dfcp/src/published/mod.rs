@@ -27,8 +27,8 @@ mod solver;
 mod stream;
 
 pub use dfcp_proto::published::{
-    Acknowledge, Carrier, Code, Codec, Config, EndpointStats, Error, Moment, RcUdpCode, Redundancy,
-    Sending, State, Stats, rc_udp,
+    Acknowledge, Carrier, Code, Codec, Config, Degrees, EndpointStats, Error, GeneratorState,
+    LdpcDegrees, Moment, RaptorParameters, RcUdpCode, Redundancy, Sending, State, Stats, rc_udp,
 };
 pub use dfcp_proto::rate;
 pub use endpoint::{Endpoint, EndpointConfig, PORT};

@@ -59,6 +59,52 @@ fn every_mode_is_carried() {
 }
 
 #[test]
+fn several_ldpc_degrees_follow_the_payload() {
+    let lists = [
+        LdpcDegrees::uniform(3..=5),
+        LdpcDegrees::Weighted(vec![(4, 1)]),
+        LdpcDegrees::Weighted((1..=8).map(|degree| (4 * degree, u16::MAX)).collect()),
+    ];
+    for ldpc_degrees in lists {
+        for message in [None, Some(5_000_000)] {
+            let mut config = Config {
+                message,
+                ..config()
+            };
+            if let Code::Raptor(code) = &mut config.code {
+                code.ldpc_degrees = ldpc_degrees.clone();
+            }
+            let offer = Offer::new(&config, initial()).expect("within limits");
+            let mut out = Vec::new();
+            offer.emit(Some(initial()), &mut out);
+            let read = Offer::parse(&out, initial());
+            assert_eq!(read, Ok((offer.clone(), Some(initial()))));
+            assert!(
+                offer.allows(&offer)
+                    && !Offer::new(&Config::default(), initial()).is_ok_and(|o| o.allows(&offer))
+            );
+            // A constant degree besides, a list cut short, one that is too long.
+            let refused = |change: &dyn Fn(&mut Vec<u8>)| {
+                let mut other = out.clone();
+                change(&mut other);
+                Offer::parse(&other, initial()).err()
+            };
+            assert_eq!(refused(&|bytes| bytes[2] = 4), Some(Refusal::Limits));
+            assert_eq!(refused(&|bytes| bytes[15] += 1), Some(Refusal::Version));
+            assert_eq!(
+                refused(&|bytes| bytes.truncate(out.len() - 1)),
+                Some(Refusal::Version)
+            );
+            let nine = refused(&|bytes| {
+                bytes.resize(out.len() + 3 * (9 - usize::from(bytes[15])), 1);
+                bytes[15] = 9;
+            });
+            assert_eq!(nine, Some(Refusal::Limits));
+        }
+    }
+}
+
+#[test]
 fn the_window_is_lowered_to_the_receive_budget_and_only_lowering_is_an_answer() {
     let mut config = config();
     let offer = Offer::new(&config, initial()).expect("within limits");
@@ -97,7 +143,25 @@ fn numbers_outside_limits_are_refused() {
     assert_eq!(refused(|o| raptor(o).symbol_size = u16::MAX), limits);
     assert_eq!(refused(|o| o.window = 0), limits);
     assert_eq!(refused(|o| o.epsilon = u32::MAX), limits);
-    assert_eq!(refused(|o| raptor(o).ldpc_degree = 0), limits);
+    let ldpc = |list: &[(u8, u16)]| {
+        let mut offer = good.clone();
+        raptor(&mut offer).ldpc_degrees = LdpcDegrees::Weighted(list.to_vec());
+        offer.fit(&config)
+    };
+    assert!(ldpc(&[(3, 1), (32, u16::MAX)]).is_ok());
+    for list in [
+        &[][..],
+        &[(0, 1)],
+        &[(3, 1), (33, 1)],
+        &[(3, 0)],
+        &[(4, 1), (3, 1)],
+    ] {
+        assert_eq!(ldpc(list), limits, "{list:?}");
+    }
+    assert_eq!(
+        refused(|o| raptor(o).ldpc_degrees = LdpcDegrees::Constant(0)),
+        limits
+    );
     let degrees = Degrees::RobustSoliton {
         c_millionths: 0,
         delta_millionths: 1,
@@ -164,7 +228,7 @@ fn raptorq_numbers_outside_limits_are_refused_before_memory_is_spent() {
 
 proptest! {
     #[test]
-    fn any_payload_is_read_or_refused(mut bytes in prop::collection::vec(any::<u8>(), 0..60)) {
+    fn any_payload_is_read_or_refused(mut bytes in prop::collection::vec(any::<u8>(), 0..90)) {
         let config = Config::default();
         for version in [None, Some(VERSION)] {
             if let (Some(version), Some(first)) = (version, bytes.first_mut()) {

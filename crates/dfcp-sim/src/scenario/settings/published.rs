@@ -1,14 +1,15 @@
 //! `published`: what a flow of DFCP as published can be told (DFCP-J §4.6, DFCP-TR §2.6).
 
 use dfcp_proto::published::{
-    Acknowledge, Codec as Coding, Completion, Degrees, LastPacket, Moment, Sending,
+    Acknowledge, Codec as Coding, Completion, Degrees, LastPacket, LdpcDegrees, MAX_LDPC_DEGREE,
+    MAX_LDPC_DEGREES, Moment, Sending,
 };
 
 use crate::engine::DfcpPayload;
 use crate::scenario::control::{ControlLaw, ControlSpec};
-use crate::scenario::fields::{Bytes, Codec, Count, Fields, Number, OneOf, OrWord, Section};
+use crate::scenario::fields::{Bytes, Codec, Count, Fields, Number, OneOf, OrWord, Section, fault};
 use crate::scenario::model::*;
-use crate::scenario::tree::{Fault, Node, Value};
+use crate::scenario::tree::{Fault, Node, Table, Value};
 
 impl Default for PublishedSpec {
     /// DFCP-J §7: window 10000, redundancy 10 %, blocks of 63536 symbols of a byte, line rate.
@@ -26,6 +27,7 @@ impl Default for PublishedSpec {
             block: 63_536,
             symbol: 1,
             distribution: Degrees::Shokrollahi,
+            ldpc_degree: LdpcDegrees::Constant(4),
             control: ControlSpec {
                 law: ControlLaw::LineRate,
                 ..ControlSpec::default()
@@ -66,6 +68,7 @@ impl Section for PublishedSpec {
         f.item("block", &mut self.block, Bytes(1, 1 << 26));
         f.item("symbol", &mut self.symbol, Bytes(1, 65_000));
         f.item("distribution", &mut self.distribution, Distribution);
+        f.item("ldpc_degree", &mut self.ldpc_degree, LdpcDegree);
         self.control.fields(f);
         f.item("payload", &mut self.payload, OneOf(&payloads));
         f.item("mtu", &mut self.mtu, OrWord("path", Bytes(128, 65_535)));
@@ -189,6 +192,62 @@ impl Codec<Degrees> for Distribution {
                 Some(Value::Table(RobustSoliton(robust).write()))
             }
             ref plain => OneOf(&PLAIN).write(plain),
+        }
+    }
+}
+
+/// A degree, or degrees with their weights: `{ 3 = 6, 5 = 3 }`.
+struct LdpcDegree;
+
+const LDPC_DEGREE: Count = Count(1, MAX_LDPC_DEGREE as u64);
+
+impl Codec<LdpcDegrees> for LdpcDegree {
+    fn read(&self, node: &Node) -> Result<LdpcDegrees, Fault> {
+        let Value::Table(table) = &node.value else {
+            let degree = LDPC_DEGREE.read(node).map_err(|mut fault| {
+                let more = "; or write degrees and weights: { 3 = 6, 5 = 3 }";
+                fault.message.push_str(more);
+                fault
+            });
+            return degree.map(LdpcDegrees::Constant);
+        };
+        if !(1..=MAX_LDPC_DEGREES).contains(&table.0.len()) {
+            let wrong = format!("1 to {MAX_LDPC_DEGREES} degrees are possible");
+            return fault(node, wrong);
+        }
+        let entries = table.0.iter().map(|entry| {
+            let degree = entry
+                .key
+                .parse()
+                .map_or(Value::String(entry.key.clone()), Value::Integer);
+            let key = Node {
+                value: degree,
+                place: entry.place,
+            };
+            Ok((
+                LDPC_DEGREE.read(&key)?,
+                Count(1, u16::MAX.into()).read(&entry.node)?,
+            ))
+        });
+        let mut list: Vec<(u8, u16)> = entries.collect::<Result<_, Fault>>()?;
+        list.sort_unstable();
+        // `03` is another key than `3`.
+        match list.is_sorted_by(|a, b| a.0 < b.0) {
+            true => Ok(LdpcDegrees::Weighted(list)),
+            false => fault(node, "a degree is there twice"),
+        }
+    }
+
+    fn write(&self, value: &LdpcDegrees) -> Option<Value> {
+        match value {
+            LdpcDegrees::Constant(degree) => LDPC_DEGREE.write(degree),
+            LdpcDegrees::Weighted(list) => {
+                let mut table = Table::default();
+                for &(degree, weight) in list {
+                    table.put(&degree.to_string(), Value::Integer(weight.into()));
+                }
+                Some(Value::Table(table))
+            }
         }
     }
 }

@@ -167,6 +167,42 @@ fn errors_name_the_line_and_what_would_be_right() {
         ),
         // DFCP as published.
         (
+            "protocol",
+            "protocol = \"dfcp\"\npublished = { ldpc_degree = 33 }\n#",
+            14,
+            &["33 is not within 1 to 32", "{ 3 = 6, 5 = 3 }"],
+        ),
+        (
+            "protocol",
+            "protocol = \"dfcp\"\npublished = { ldpc_degree = { 0 = 1, 4 = 1 } }\n#",
+            14,
+            &["0 is not within 1 to 32"],
+        ),
+        (
+            "protocol",
+            "protocol = \"dfcp\"\npublished = { ldpc_degree = { 4 = 0 } }\n#",
+            14,
+            &["0 is not within 1 to 65535"],
+        ),
+        (
+            "protocol",
+            "protocol = \"dfcp\"\npublished = { ldpc_degree = { few = 1 } }\n#",
+            14,
+            &["whole number"],
+        ),
+        (
+            "protocol",
+            "protocol = \"dfcp\"\npublished = { ldpc_degree = { 3 = 1, 03 = 1 } }\n#",
+            14,
+            &["is there twice"],
+        ),
+        (
+            "protocol",
+            "protocol = \"dfcp\"\npublished = { ldpc_degree = {} }\n#",
+            14,
+            &["1 to 8 degrees"],
+        ),
+        (
             "protocol = \"tcp-cubic\"",
             "protocol = \"dfcp\"\npublished = { sending = { fixd = 0.1 } }",
             14,
