@@ -16,6 +16,7 @@ mod field;
 mod neon;
 mod scalar;
 mod strip;
+mod sum;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
@@ -26,7 +27,9 @@ use std::fmt;
 use std::sync::OnceLock;
 
 pub use field::{inv, mul};
-use strip::{MAX_OUTPUTS, Op, Start};
+use strip::{MAX_OUTPUTS, Op};
+pub use sum::Start;
+use sum::Sum;
 
 /// Rows of equal distance in one buffer, picked by number.
 #[derive(Clone, Copy, Debug)]
@@ -81,12 +84,33 @@ fn rows_fit(index: &[u16], stride: usize, len: usize, size: usize) -> bool {
     end.is_some_and(|end| end <= size)
 }
 
+/// Asks for bytes that will be read soon, a few hundred nanoseconds ahead. They come to the second
+/// level of caches: more requests are under way there than the first one waits for.
+#[inline(always)]
+pub fn fetch(bytes: &[u8]) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+        let start = bytes.as_ptr();
+        let into_line = start.addr() % 64;
+        for at in (0..into_line + bytes.len()).step_by(64) {
+            let line = start.wrapping_add(at).wrapping_sub(into_line);
+            // SAFETY: a prefetch reads nothing, and every x86-64 has it.
+            unsafe { _mm_prefetch::<_MM_HINT_T1>(line.cast()) };
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = bytes;
+}
+
 /// One implementation of the linear combination.
 pub struct Kernel {
     name: &'static str,
     supported: fn() -> bool,
     /// Requires what [`Op`] promises and a machine for which `supported` holds.
     run: unsafe fn(&Op),
+    /// Requires what [`Sum`] promises and a machine for which `supported` holds.
+    sum: unsafe fn(&Sum),
 }
 
 impl fmt::Debug for Kernel {
@@ -165,7 +189,7 @@ impl Kernel {
         };
         // SAFETY: the rows end inside their buffer, which cannot overlap `data`, for that is
         // borrowed uniquely; the targets are given with the true size of `data`.
-        unsafe { self.run_groups(Start::Zero, targets, coeffs, rows.raw()) }
+        unsafe { self.run_groups(strip::Start::Zero, targets, coeffs, rows.raw()) }
     }
 
     /// `targetₜ ← targetₜ ⊕ Σ coeffs[t · n + i] · rowᵢ` for rows and targets in one buffer, all
@@ -204,7 +228,80 @@ impl Kernel {
         };
         // SAFETY: the rows end inside the buffer, and whole rows that differ in number from every
         // target do not overlap one; the targets are given with the true size of the buffer.
-        unsafe { self.run_groups(Start::Out, targets, coeffs, rows) }
+        unsafe { self.run_groups(strip::Start::Out, targets, coeffs, rows) }
+    }
+
+    /// `out ← start ⊕ Σ rowᵢ`, over the length of `out`.
+    ///
+    /// # Panics
+    /// If a row ends outside its buffer, or `start` has another length than `out`.
+    pub fn sum(&self, out: &mut [u8], start: Start<'_>, rows: Rows<'_>) {
+        let len = out.len();
+        assert!(rows_fit(rows.index, rows.stride, len, rows.data.len()));
+        let out = out.as_mut_ptr();
+        // SAFETY: the rows end inside their buffer, which cannot overlap `out`, for that is
+        // borrowed uniquely.
+        unsafe { self.run_sum(out, len, start, rows.raw()) }
+    }
+
+    /// `rowₜ ← start ⊕ Σ rowᵢ` within a buffer of rows of `len` bytes: `target` is t, `index` are
+    /// the i.
+    ///
+    /// # Panics
+    /// If a row ends outside the buffer, the target is among the rows, or `start` has another length
+    /// than `len`.
+    pub fn sum_within(
+        &self,
+        data: &mut [u8],
+        len: usize,
+        target: u16,
+        start: Start<'_>,
+        index: &[u16],
+    ) {
+        // One pass without branches over the few rows that there are as a rule.
+        let largest = index.iter().fold(target, |largest, &row| largest.max(row));
+        assert!(rows_fit(&[largest], len, len, data.len()));
+        assert!(
+            index
+                .iter()
+                .fold(true, |apart, &row| apart & (row != target))
+        );
+        // One pointer for both, so that neither invalidates the other.
+        let data = data.as_mut_ptr();
+        let rows = RawRows {
+            data,
+            stride: len,
+            index,
+        };
+        let out = data.wrapping_add(usize::from(target) * len);
+        // SAFETY: the rows and the target end inside the buffer, and whole rows of other numbers
+        // do not overlap the target.
+        unsafe { self.run_sum(out, len, start, rows) }
+    }
+
+    /// # Safety
+    /// `out` is valid for `len` bytes of reading and writing; each row is readable for that length
+    /// and does not overlap it.
+    unsafe fn run_sum(&self, out: *mut u8, len: usize, start: Start<'_>, rows: RawRows<'_>) {
+        let start = match start {
+            Start::Zero => std::ptr::null(),
+            Start::Out => out.cast_const(),
+            Start::Bytes(bytes) => {
+                assert_eq!(bytes.len(), len);
+                bytes.as_ptr()
+            }
+        };
+        let sum = Sum {
+            out,
+            len,
+            start,
+            data: rows.data,
+            stride: rows.stride,
+            index: rows.index,
+        };
+        // SAFETY: the caller promises for output and rows; `start` is as long, and no borrowed
+        // bytes overlap an output; only supported kernels leave this module.
+        unsafe { (self.sum)(&sum) }
     }
 
     /// Runs the kernel on as many targets at a time as it takes.
@@ -214,7 +311,7 @@ impl Kernel {
     /// overlaps no target.
     unsafe fn run_groups(
         &self,
-        start: Start,
+        start: strip::Start,
         targets: RawTargets<'_>,
         coeffs: &[u8],
         rows: RawRows<'_>,

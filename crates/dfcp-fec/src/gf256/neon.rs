@@ -5,17 +5,25 @@ use std::arch::aarch64::*;
 use super::Kernel;
 use super::field::NIBBLES;
 use super::strip::{self, Isa, Op};
+use super::sum::{self, Sum};
 
 pub(super) const NEON: Kernel = Kernel {
     name: "neon",
     supported: || std::arch::is_aarch64_feature_detected!("neon"),
     run,
+    sum: sum_neon,
 };
 
 #[target_feature(enable = "neon")]
 unsafe fn run(op: &Op) {
     // SAFETY: passed on from the caller; the instructions are enabled here.
     unsafe { strip::run::<Neon>(op) }
+}
+
+#[target_feature(enable = "neon")]
+unsafe fn sum_neon(op: &Sum) {
+    // SAFETY: passed on from the caller; the instructions are enabled here.
+    unsafe { sum::run::<Neon>(op) }
 }
 
 struct Neon;
@@ -55,6 +63,11 @@ impl Isa for Neon {
             let high = vqtbl1q_u8(c.1, vshrq_n_u8::<4>(x));
             veorq_u8(veorq_u8(low, high), sum)
         }
+    }
+    #[inline(always)]
+    unsafe fn add(sum: uint8x16_t, x: uint8x16_t) -> uint8x16_t {
+        // SAFETY: NEON is enabled in the caller.
+        unsafe { veorq_u8(sum, x) }
     }
     #[inline(always)]
     unsafe fn load_head(from: *const u8, len: usize) -> uint8x16_t {

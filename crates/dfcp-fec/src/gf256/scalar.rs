@@ -3,11 +3,13 @@
 use super::Kernel;
 use super::field::{NIBBLES, Nibbles};
 use super::strip::{self, Isa, Op};
+use super::sum::{self, Sum};
 
 pub(super) const SCALAR: Kernel = Kernel {
     name: "scalar",
     supported: || true,
     run,
+    sum: sum_scalar,
 };
 
 struct Scalar;
@@ -15,6 +17,11 @@ struct Scalar;
 unsafe fn run(op: &Op) {
     // SAFETY: passed on from the caller; no instruction set beyond the target's is used.
     unsafe { strip::run::<Scalar>(op) }
+}
+
+unsafe fn sum_scalar(op: &Sum) {
+    // SAFETY: passed on from the caller; no instruction set beyond the target's is used.
+    unsafe { sum::run::<Scalar>(op) }
 }
 
 impl Isa for Scalar {
@@ -44,6 +51,10 @@ impl Isa for Scalar {
     #[inline(always)]
     unsafe fn mul_add(sum: u8, c: &'static Nibbles, x: u8) -> u8 {
         sum ^ c.mul(x)
+    }
+    #[inline(always)]
+    unsafe fn add(sum: u8, x: u8) -> u8 {
+        sum ^ x
     }
     #[inline(always)]
     unsafe fn load_head(_: *const u8, _: usize) -> u8 {

@@ -36,6 +36,8 @@ pub(super) trait Isa {
     type Coefficient: Copy;
     /// Bytes of a vector.
     const LANES: usize;
+    /// Whether incomplete vectors cost no more than whole ones.
+    const MASKS: bool = false;
     /// Most sums kept in registers at a time, at most 20. The wider a strip of them, the longer
     /// the runs of memory read from each row.
     const MAX_SUMS: usize;
@@ -56,6 +58,10 @@ pub(super) trait Isa {
     /// # Safety
     /// The instruction set is enabled.
     unsafe fn mul_add(sum: Self::Vector, c: Self::Coefficient, x: Self::Vector) -> Self::Vector;
+    /// `sum ⊕ x`
+    /// # Safety
+    /// The instruction set is enabled.
+    unsafe fn add(sum: Self::Vector, x: Self::Vector) -> Self::Vector;
     /// The first `len < LANES` bytes, zeros behind.
     /// # Safety
     /// `from` is valid for `len` bytes.

@@ -76,6 +76,38 @@ fn missing_coefficients_are_refused() {
     Kernel::best().accumulate_within(&mut [0; 30], 10, &[0, 10], &[1], &[2]);
 }
 
+#[test]
+#[should_panic]
+fn sums_with_the_target_are_refused() {
+    Kernel::best().sum_within(&mut [0; 30], 10, 1, Start::Out, &[0, 1]);
+}
+
+#[test]
+#[should_panic]
+fn sums_of_rows_beyond_the_buffer_are_refused() {
+    Kernel::best().sum_within(&mut [0; 29], 10, 1, Start::Out, &[0, 2]);
+}
+
+#[test]
+#[should_panic]
+fn sums_into_rows_beyond_the_buffer_are_refused() {
+    Kernel::best().sum_within(&mut [0; 29], 10, 2, Start::Out, &[0]);
+}
+
+#[test]
+#[should_panic]
+fn sums_of_rows_beyond_another_buffer_are_refused() {
+    let rows = Rows::new(&[0; 19], 10, &[1]);
+    Kernel::best().sum(&mut [0; 10], Start::Zero, rows);
+}
+
+#[test]
+#[should_panic]
+fn sums_from_too_few_bytes_are_refused() {
+    let rows = Rows::new(&[0; 20], 10, &[1]);
+    Kernel::best().sum(&mut [0; 10], Start::Bytes(&[0; 9]), rows);
+}
+
 fn coefficient() -> impl Strategy<Value = u8> {
     prop_oneof![Just(0u8), Just(1u8), any::<u8>()]
 }
@@ -139,6 +171,42 @@ proptest! {
             let mut all = data.clone();
             kernel.accumulate_within(&mut all, len, &targets, coeffs, &index);
             prop_assert!(all == expected, "{}", kernel.name());
+        }
+    }
+
+    /// Rows at any offset from a cache line: of whole lines, or not.
+    #[test]
+    fn sums_are_combinations_by_ones(
+        len in prop_oneof![1usize..1500, (1usize..40).prop_map(|lines| lines * 64)],
+        offset in 0usize..64,
+        index in prop::collection::vec(0u16..9, 0..20),
+        target in 0u16..9,
+        start in 0..3usize,
+    ) {
+        let data: Vec<u8> = (0..offset + 10 * len).map(|i| ((i * 37) >> 2) as u8).collect();
+        let index: Vec<u16> = index.into_iter().filter(|&row| row != target).collect();
+        let ones = vec![1; index.len()];
+        let (rows, other) = data[offset..].split_at(9 * len);
+        let at = usize::from(target) * len;
+        let mut expected = vec![0; len];
+        let picked = Rows::new(rows, len, &index);
+        Kernel::SCALAR.combine(&mut expected, &ones, picked);
+        let start = [Start::Zero, Start::Out, Start::Bytes(other)][start];
+        let first = match start {
+            Start::Zero => &vec![0; len],
+            Start::Out => &rows[at..at + len],
+            Start::Bytes(bytes) => bytes,
+        };
+        expected.iter_mut().zip(first).for_each(|(sum, first)| *sum ^= first);
+        for kernel in Kernel::available() {
+            let mut out = rows[at..at + len].to_vec();
+            kernel.sum(&mut out, start, picked);
+            prop_assert!(out == expected, "{}", kernel.name());
+            let mut all = data.clone();
+            kernel.sum_within(&mut all[offset..][..9 * len], len, target, start, &index);
+            prop_assert!(all[offset + at..][..len] == expected, "{} within", kernel.name());
+            all[offset + at..][..len].copy_from_slice(&rows[at..at + len]);
+            prop_assert!(all == data, "{} wrote elsewhere", kernel.name());
         }
     }
 }

@@ -7,6 +7,7 @@ use std::arch::x86_64::*;
 use super::Kernel;
 use super::field::NIBBLES;
 use super::strip::{self, Isa, Op};
+use super::sum::{self, Sum};
 
 pub(super) const GFNI_AVX512: Kernel = Kernel {
     name: "gfni+avx512",
@@ -16,24 +17,28 @@ pub(super) const GFNI_AVX512: Kernel = Kernel {
             && is_x86_feature_detected!("gfni")
     },
     run: gfni_avx512,
+    sum: sum_avx512,
 };
 
 pub(super) const AVX512: Kernel = Kernel {
     name: "avx512",
     supported: || is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw"),
     run: avx512,
+    sum: sum_avx512,
 };
 
 pub(super) const GFNI_AVX2: Kernel = Kernel {
     name: "gfni+avx2",
     supported: || is_x86_feature_detected!("avx2") && is_x86_feature_detected!("gfni"),
     run: gfni_avx2,
+    sum: sum_avx2,
 };
 
 pub(super) const AVX2: Kernel = Kernel {
     name: "avx2",
     supported: || is_x86_feature_detected!("avx2"),
     run: avx2,
+    sum: sum_avx2,
 };
 
 #[target_feature(enable = "avx512f,avx512bw,gfni")]
@@ -60,6 +65,18 @@ unsafe fn avx2(op: &Op) {
     unsafe { strip::run::<Avx2>(op) }
 }
 
+#[target_feature(enable = "avx512f,avx512bw")]
+unsafe fn sum_avx512(op: &Sum) {
+    // SAFETY: passed on from the caller; the instructions are enabled here.
+    unsafe { sum::run::<Avx512>(op) }
+}
+
+#[target_feature(enable = "avx2")]
+unsafe fn sum_avx2(op: &Sum) {
+    // SAFETY: passed on from the caller; the instructions are enabled here.
+    unsafe { sum::run::<Avx2>(op) }
+}
+
 struct GfniAvx512;
 struct Avx512;
 struct GfniAvx2;
@@ -70,6 +87,7 @@ macro_rules! memory_avx512 {
     () => {
         type Vector = __m512i;
         const LANES: usize = 64;
+        const MASKS: bool = true;
 
         #[inline(always)]
         unsafe fn zero() -> __m512i {
@@ -85,6 +103,11 @@ macro_rules! memory_avx512 {
         unsafe fn store(to: *mut u8, value: __m512i) {
             // SAFETY: the caller's.
             unsafe { _mm512_storeu_si512(to.cast(), value) }
+        }
+        #[inline(always)]
+        unsafe fn add(sum: __m512i, x: __m512i) -> __m512i {
+            // SAFETY: AVX-512 is enabled in the caller.
+            unsafe { _mm512_xor_si512(sum, x) }
         }
         #[inline(always)]
         unsafe fn load_head(from: *const u8, len: usize) -> __m512i {
@@ -120,6 +143,11 @@ macro_rules! memory_avx2 {
         unsafe fn store(to: *mut u8, value: __m256i) {
             // SAFETY: the caller's.
             unsafe { _mm256_storeu_si256(to.cast(), value) }
+        }
+        #[inline(always)]
+        unsafe fn add(sum: __m256i, x: __m256i) -> __m256i {
+            // SAFETY: AVX2 is enabled in the caller.
+            unsafe { _mm256_xor_si256(sum, x) }
         }
         #[inline(always)]
         unsafe fn load_head(from: *const u8, len: usize) -> __m256i {

@@ -1,21 +1,29 @@
 //! A block on the receiving side: stores what arrives, and solves when asked to.
 
-use std::collections::BTreeSet;
+use std::collections::HashSet;
 
 use super::RaptorCode;
-use super::inactivate::{Step, solve_square};
-use super::peel::{Found, Peel, Word};
+use super::bytes::Bytes;
+use super::peel::{Peel, Word};
 use super::rows::{Packet, System};
 use super::taus88::State;
 use super::workspace::Workspace;
 use crate::error::FecError;
-use crate::gf256::Kernel;
 
 /// Symbols set aside at most, unless told otherwise: bounds a solve's time and memory.
 const MAX_INACTIVE: usize = 1024;
 
 /// A failed solve is not tried again before one more symbol arrived for each this many source symbols.
 const RETRY: u32 = 512;
+
+/// Symbols beside whose bytes a place in a set is small: room for all is made at once.
+const LARGE_SYMBOL: usize = 128;
+
+/// Symbols after which a block decodes as a rule.
+fn usual(code: &RaptorCode) -> usize {
+    let k = code.k();
+    k + k / 16 + 64
+}
 
 /// A block on the receiving side.
 #[derive(Debug)]
@@ -24,13 +32,12 @@ pub struct Decoder {
     /// Symbols have bytes.
     real: bool,
     packets: Vec<Packet>,
-    seen: BTreeSet<State>,
-    /// Received symbols, in order of arrival.
-    received: Vec<u8>,
+    seen: HashSet<State>,
     count: u32,
     /// Symbols before the next attempt.
     required: u32,
-    /// Intermediate symbols; nothing without bytes.
+    /// Intermediate symbols, then received ones in order of arrival; nothing without bytes. One
+    /// allocation, for it is recycled as one: fresh memory costs more than the copy into it.
     symbols: Vec<u8>,
     max_inactive: usize,
     solved: bool,
@@ -39,11 +46,11 @@ pub struct Decoder {
 impl Decoder {
     pub(super) fn new(code: RaptorCode, mut buffer: Vec<u8>) -> Self {
         let len = code.n() * code.symbol_size();
-        if buffer.capacity() < len {
-            buffer = vec![0; len];
-        } else {
-            buffer.resize(len, 0);
+        let all = len + usual(&code) * code.symbol_size();
+        if buffer.capacity() < all {
+            buffer = vec![0; all];
         }
+        buffer.resize(len, 0);
         Self {
             symbols: buffer,
             real: true,
@@ -55,8 +62,7 @@ impl Decoder {
         Self {
             real: false,
             packets: Vec::new(),
-            seen: BTreeSet::new(),
-            received: Vec::new(),
+            seen: HashSet::new(),
             count: 0,
             // Every row determines one symbol at most, and check nodes take theirs.
             required: code.parameters().k,
@@ -101,17 +107,15 @@ impl Decoder {
         if count.is_none() && !self.seen.contains(&state) {
             return Err(FecError::Full { limit });
         }
+        if self.seen.is_empty() && size >= LARGE_SYMBOL {
+            self.seen.reserve(usual(&self.code) / symbols as usize);
+        }
         if !self.seen.insert(state) {
             return Ok(());
         }
         self.count = count.unwrap_or(limit);
         self.packets.push(Packet { state, symbols });
-        if self.received.capacity() == 0 {
-            // What decodes as a rule; a vector that grows would be copied several times.
-            let k = self.code.k();
-            self.received.reserve_exact((k + k / 16 + 64) * size);
-        }
-        self.received.extend_from_slice(payload);
+        self.symbols.extend_from_slice(payload);
         Ok(())
     }
 
@@ -154,7 +158,7 @@ impl Decoder {
         let code = self.code.clone();
         self.solved = code.0.pool.with(|workspace| self.attempt(&code, workspace));
         if self.solved {
-            (self.packets, self.seen, self.received) = Default::default();
+            (self.packets, self.seen) = Default::default();
         } else {
             self.required = self.count + code.parameters().k.div_ceil(RETRY);
         }
@@ -188,10 +192,12 @@ impl Decoder {
             rows, inactivation, ..
         } = workspace;
         let one_byte = self.real && code.symbol_size() == 1;
+        let len = code.n() * code.symbol_size();
+        let (symbols, received) = self.symbols.split_at_mut(if self.real { len } else { 0 });
         let system = System {
             code,
             rows,
-            bytes: if one_byte { &self.received } else { &[] },
+            bytes: if one_byte { received } else { &[] },
         };
         peel.start(&system);
         inactivation.clear();
@@ -205,21 +211,19 @@ impl Decoder {
         let mut bytes = Bytes {
             system: &system,
             size: code.symbol_size(),
-            received: &self.received,
-            symbols: &mut self.symbols,
+            received,
+            symbols,
             ids: &mut workspace.ids,
         };
         if one_byte {
             peel.copy_values(bytes.symbols);
         } else {
-            for &symbol in inactivation.inactive() {
-                bytes.symbol_mut(symbol).fill(0);
-            }
+            bytes.clear(inactivation.inactive());
             bytes.evaluate(peel.found());
         }
         if !inactivation.inactive().is_empty() {
             bytes.solve_inactive(inactivation);
-            bytes.evaluate(&peel.found()[inactivation.peeled()..]);
+            bytes.correct(inactivation, &peel.found()[inactivation.peeled()..]);
         }
         true
     }
@@ -231,7 +235,7 @@ impl Decoder {
         &self.symbols[..len.min(self.symbols.len())]
     }
 
-    /// Gives the allocation back: the source block.
+    /// Gives the allocation back: the source block, with room for all that the next one takes.
     pub fn into_buffer(mut self) -> Vec<u8> {
         self.symbols
             .truncate(self.code.k() * self.code.symbol_size());
@@ -242,88 +246,7 @@ impl Decoder {
     pub fn memory(&self) -> usize {
         size_of::<Self>()
             + self.packets.capacity() * size_of::<Packet>()
-            + self.seen.len() * size_of::<State>()
-            + self.received.capacity()
+            + self.seen.capacity() * size_of::<State>()
             + self.symbols.capacity()
-    }
-}
-
-/// The data pass: the same steps with the symbols' bytes.
-struct Bytes<'a> {
-    system: &'a System<'a>,
-    size: usize,
-    received: &'a [u8],
-    symbols: &'a mut [u8],
-    /// Other symbols of the row at hand.
-    ids: &'a mut Vec<u16>,
-}
-
-impl Bytes<'_> {
-    fn symbol_mut(&mut self, symbol: u16) -> &mut [u8] {
-        &mut self.symbols[usize::from(symbol) * self.size..][..self.size]
-    }
-
-    /// Each symbol in turn: the right side of its row and the row's other symbols, summed.
-    fn evaluate(&mut self, found: &[Found]) {
-        for found in found {
-            let neighbours = self.system.neighbours(found.row as usize);
-            self.ids.clear();
-            self.ids
-                .extend(neighbours.iter().filter(|&&v| v != found.symbol));
-            let side = self.system.symbol(found.row as usize);
-            let at = usize::from(found.symbol) * self.size;
-            let out = &mut self.symbols[at..at + self.size];
-            match side {
-                Some(side) => out.copy_from_slice(&self.received[side * self.size..][..self.size]),
-                None => out.fill(0),
-            }
-            add_within(self.symbols, self.size, at, self.ids);
-        }
-    }
-
-    /// Elimination on the rows left over, with inactive symbols as unknowns.
-    fn solve_inactive(&mut self, inactivation: &mut super::inactivate::Inactivation) {
-        let size = self.size;
-        let (rows, bits) = inactivation.system(self.system);
-        let mut sides = vec![0; rows.len() * size];
-        for (&row, side) in rows.iter().zip(sides.chunks_exact_mut(size)) {
-            // Inactive symbols are zero as yet: they add nothing.
-            super::encoder::sum_into(side, self.symbols, self.system.neighbours(row as usize));
-            if let Some(at) = self.system.symbol(row as usize) {
-                let received = &self.received[at * size..][..size];
-                side.iter_mut().zip(received).for_each(|(s, r)| *s ^= r);
-            }
-        }
-        let count = rows.len();
-        solve_square(bits, count, |step| match step {
-            Step::Swap(a, b) => {
-                let (upper, lower) = sides.split_at_mut(b * size);
-                upper[a * size..][..size].swap_with_slice(&mut lower[..size]);
-            }
-            Step::Add { to, from } => add_within(&mut sides, size, to * size, &[from as u16]),
-        });
-        for (&symbol, side) in inactivation.inactive().iter().zip(sides.chunks_exact(size)) {
-            self.symbol_mut(symbol).copy_from_slice(side);
-        }
-    }
-}
-
-/// Adds the symbols `ids` to the one that starts at byte `at`, which is not among them.
-fn add_within(symbols: &mut [u8], size: usize, at: usize, ids: &[u16]) {
-    if size == 1 {
-        let sum = ids
-            .iter()
-            .fold(0, |sum, &id| sum ^ symbols[usize::from(id)]);
-        symbols[at] ^= sum;
-        return;
-    }
-    for ids in ids.chunks(super::encoder::ONES.len()) {
-        Kernel::best().accumulate_within(
-            symbols,
-            size,
-            &[at],
-            &super::encoder::ONES[..ids.len()],
-            ids,
-        );
     }
 }

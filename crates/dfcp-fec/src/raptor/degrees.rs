@@ -133,6 +133,7 @@ pub(super) struct DegreeTable {
     degrees: Vec<u32>,
     /// By an output's upper bits: the first degree it may be.
     guide: Vec<u32>,
+    mean: f64,
 }
 
 impl DegreeTable {
@@ -159,9 +160,17 @@ impl DegreeTable {
         };
         let mut guide: Vec<u32> = (0..1 << GUIDE_BITS).map(first).collect();
         guide.push(thresholds.len() as u32);
+        let degrees: Vec<u32> = weights.iter().map(|&(degree, _)| degree).collect();
+        let ends = thresholds.iter().map(|&t| t.into()).chain([2f64.powi(32)]);
+        let (mut below, mut mean) = (0f64, 0f64);
+        for (&degree, upto) in degrees.iter().zip(ends) {
+            mean += f64::from(degree) * (upto - below);
+            below = upto;
+        }
         Self {
+            mean: mean / 2f64.powi(32),
             guide,
-            degrees: weights.iter().map(|&(degree, _)| degree).collect(),
+            degrees,
             thresholds,
         }
     }
@@ -209,14 +218,7 @@ impl DegreeTable {
 
     /// Mean degree, for sizing only.
     pub(super) fn mean(&self) -> f64 {
-        let mut below = 0f64;
-        let mut mean = 0f64;
-        for (at, &degree) in self.degrees.iter().enumerate() {
-            let upto = self.thresholds.get(at).map_or(2f64.powi(32), |&t| t.into());
-            mean += f64::from(degree) * (upto - below);
-            below = upto;
-        }
-        mean / 2f64.powi(32)
+        self.mean
     }
 
     pub(super) fn memory(&self) -> usize {

@@ -5,10 +5,13 @@ use super::taus88::State;
 use super::workspace::Workspace;
 use super::{MAX_INTERMEDIATE, RaptorCode, Tables};
 use crate::error::FecError;
-use crate::gf256::{Kernel, Rows as KernelRows};
+use crate::gf256::{Kernel, Rows as KernelRows, Start, fetch};
 
-/// Most rows that one pass of the kernel sums.
-pub(super) const ONES: [u8; 256] = [1; 256];
+/// Blocks above this, in bytes, are fetched ahead: a core's own caches do not hold them.
+pub(super) const LARGE: usize = 2 << 20;
+
+/// The same for what is needed at once: only the way to memory is long enough.
+const HUGE: usize = 16 << 20;
 
 /// Symbols of one byte that are sorted by degree together: few enough for the first-level cache.
 const TOGETHER: usize = 1 << SYMBOL_BITS;
@@ -42,8 +45,12 @@ impl Encoder {
             let messages = messages.iter().copied();
             code.0.precode.add_bytes(messages, checks);
         } else {
+            let large = messages.len() > LARGE;
             for (check, out) in checks.chunks_exact_mut(size).enumerate() {
-                sum_into(out, messages, code.0.precode.messages(check));
+                if large && check + 1 < code.0.precode.checks() {
+                    fetch_all(messages, size, code.0.precode.messages(check + 1));
+                }
+                sum_into(out, Start::Zero, messages, code.0.precode.messages(check));
             }
         }
         Ok(Self {
@@ -74,7 +81,11 @@ impl Encoder {
             draws.reserve(at + 1, form);
             let end = at + 1 + draws.degree(at, degrees) as usize;
             draws.reserve(end, form);
-            sum_into(symbol, &self.symbols, &draws.numbers()[at + 1..end]);
+            let numbers = &draws.numbers()[at + 1..end];
+            if self.symbols.len() > HUGE {
+                fetch_all(&self.symbols, size, numbers);
+            }
+            sum_into(symbol, Start::Zero, &self.symbols, numbers);
             at = end;
         }
     }
@@ -191,30 +202,26 @@ fn gather(symbols: &[u8; 65_536], numbers: &[u16]) -> u8 {
     numbers.iter().map(byte).fold(0, |sum, byte| sum ^ byte)
 }
 
-/// `out ← Σ symbols[ids]`; symbols are as long as `out`.
-pub(super) fn sum_into(out: &mut [u8], symbols: &[u8], ids: &[u16]) {
-    if let [byte] = out {
-        *byte = ids
-            .iter()
-            .fold(0, |sum, &id| sum ^ symbols[usize::from(id)]);
-        return;
+/// Fetches symbols that will be summed.
+#[inline(always)]
+pub(super) fn fetch_all(symbols: &[u8], size: usize, ids: &[u16]) {
+    for &id in ids {
+        fetch(&symbols[usize::from(id) * size..][..size]);
     }
-    let (kernel, size) = (Kernel::best(), out.len());
-    let (first, rest) = ids.split_at(ids.len().min(ONES.len()));
-    kernel.combine(
-        out,
-        &ONES[..first.len()],
-        KernelRows::new(symbols, size, first),
-    );
-    for more in rest.chunks(ONES.len() - 1) {
-        let mut part = vec![0; size];
-        kernel.combine(
-            &mut part,
-            &ONES[..more.len()],
-            KernelRows::new(symbols, size, more),
-        );
-        for (out, part) in out.iter_mut().zip(&part) {
-            *out ^= part;
-        }
+}
+
+/// `out ← start ⊕ Σ symbols[ids]`; symbols are as long as `out`.
+pub(super) fn sum_into(out: &mut [u8], start: Start<'_>, symbols: &[u8], ids: &[u16]) {
+    if let [byte] = out {
+        let start = match start {
+            Start::Zero => 0,
+            Start::Out => *byte,
+            Start::Bytes(start) => start[0],
+        };
+        let add = |sum, &id: &u16| sum ^ symbols[usize::from(id)];
+        *byte = ids.iter().fold(start, add);
+    } else {
+        let rows = KernelRows::new(symbols, out.len(), ids);
+        Kernel::best().sum(out, start, rows);
     }
 }

@@ -8,9 +8,6 @@
 use super::peel::{Peel, Word};
 use super::rows::System;
 
-/// A symbol that does not depend on inactive ones.
-const NONE: u32 = u32::MAX;
-
 /// Rows of bits, all of the same number of words.
 #[derive(Debug, Default)]
 pub(super) struct Bits {
@@ -95,8 +92,9 @@ impl Sets {
 
     /// One symbol of each set of at least `size`.
     fn roots(&self, size: u32) -> impl Iterator<Item = u16> + '_ {
+        // Few sets are that large: asked first.
         let is_root =
-            move |&v: &u16| self.parents[usize::from(v)] == v && self.sizes[usize::from(v)] >= size;
+            move |&v: &u16| self.sizes[usize::from(v)] >= size && self.parents[usize::from(v)] == v;
         (0..self.parents.len()).map(|v| v as u16).filter(is_root)
     }
 }
@@ -116,9 +114,7 @@ pub(super) struct Inactivation {
     active: Vec<u32>,
     /// Symbols tied together by rows that have just two left.
     sets: Sets,
-    /// Which of `sums` a symbol is, by number.
-    slots: Vec<u32>,
-    /// Inactive symbols of which a symbol is the sum, besides a constant.
+    /// Inactive symbols of which a symbol is the sum, besides a constant; by symbol.
     sums: Bits,
     /// Rows in echelon form, by their first column.
     echelon: Bits,
@@ -210,41 +206,31 @@ impl Inactivation {
 
     /// Writes every symbol found since, and the inactive ones, as sums of inactive ones.
     fn express<W: Word>(&mut self, system: &System<'_>, peel: &Peel<W>) {
-        let found = &peel.found()[self.peeled..];
-        let inactive = self.inactive.len();
-        self.slots.clear();
-        self.slots.resize(system.code.n(), NONE);
-        self.sums.reset(inactive + found.len() + 1, inactive);
+        self.sums.reset(system.code.n(), self.inactive.len());
         for (column, &symbol) in self.inactive.iter().enumerate() {
-            self.slots[usize::from(symbol)] = column as u32;
-            self.sums.row_mut(column)[column / 64] |= 1 << (column % 64);
+            self.sums.row_mut(symbol.into())[column / 64] |= 1 << (column % 64);
         }
-        for (at, found) in found.iter().enumerate() {
-            let slot = inactive + at;
-            let (known, rest) = self.sums.words.split_at_mut(slot * self.sums.width);
-            let sum = &mut rest[..self.sums.width];
-            // The symbol itself has no slot yet, so it adds nothing.
-            for &v in system.neighbours(found.row as usize) {
-                let other = self.slots[usize::from(v)];
-                if other != NONE {
-                    add(
-                        sum,
-                        &known[other as usize * self.sums.width..][..self.sums.width],
-                    );
-                }
-            }
-            self.slots[usize::from(found.symbol)] = slot as u32;
+        let mut sum = vec![0; self.sums.width];
+        for found in &peel.found()[self.peeled..] {
+            // The symbol itself has no sum yet, so it adds nothing.
+            self.row_sum(system, found.row, &mut sum);
+            self.sums.row_mut(found.symbol.into()).copy_from_slice(&sum);
         }
     }
 
     /// Sum of inactive symbols that row `row` is.
     fn row_sum(&self, system: &System<'_>, row: u32, sum: &mut [u64]) {
+        let neighbours = system.neighbours(row as usize);
+        if let [sum] = sum {
+            let words = &self.sums.words[..];
+            *sum = neighbours
+                .iter()
+                .fold(0, |sum, &v| sum ^ words[usize::from(v)]);
+            return;
+        }
         sum.fill(0);
-        for &v in system.neighbours(row as usize) {
-            let slot = self.slots[usize::from(v)];
-            if slot != NONE {
-                add(sum, self.sums.row(slot as usize));
-            }
+        for &v in neighbours {
+            add(sum, self.sums.row(v.into()));
         }
     }
 
@@ -294,6 +280,11 @@ impl Inactivation {
         self.peeled
     }
 
+    /// Inactive symbols of which a symbol is the sum, besides a constant.
+    pub(super) fn sum(&self, symbol: u16) -> &[u64] {
+        self.sums.row(symbol.into())
+    }
+
     /// The square system of the inactive symbols: rows of the block, and their coefficients.
     pub(super) fn system(&mut self, system: &System<'_>) -> (&[u32], &mut Bits) {
         let inactive = self.inactive.len();
@@ -309,10 +300,7 @@ impl Inactivation {
     pub(super) fn memory(&self) -> usize {
         (self.inactive.capacity() + self.chosen.capacity() + self.sets.parents.capacity())
             * size_of::<u16>()
-            + (self.rows.capacity()
-                + self.active.capacity()
-                + self.sets.sizes.capacity()
-                + self.slots.capacity())
+            + (self.rows.capacity() + self.active.capacity() + self.sets.sizes.capacity())
                 * size_of::<u32>()
             + self.used.capacity()
             + self.sums.memory()

@@ -13,9 +13,11 @@
 //! | `precode` | the LDPC graph |
 //! | `encoder` | a block on the sending side |
 //! | `decoder` | a block on the receiving side: what was received, and bytes |
+//! | `bytes` | the decoder's data pass |
 //! | `scheme` | the code behind the interface of all codes |
 //! | `rows`, `peel`, `inactivate` | which symbol is found from which row: no bytes but T = 1 |
 
+mod bytes;
 mod decoder;
 mod degrees;
 mod draws;
