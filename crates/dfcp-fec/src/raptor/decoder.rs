@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 
 use super::RaptorCode;
+use super::graph::System;
 use super::inactivate::{Step, solve_square};
 use super::peel::{Found, Peel, Word};
-use super::rows::{Packet, System};
+use super::rows::Packet;
 use super::taus88::State;
 use super::workspace::Workspace;
 use crate::error::FecError;
@@ -162,10 +163,12 @@ impl Decoder {
     }
 
     fn attempt(&mut self, code: &RaptorCode, workspace: &mut Workspace) -> bool {
-        let Workspace { draws, rows, .. } = workspace;
-        rows.expand(code, draws, &self.packets, self.limit());
-        let largest = code.0.degrees.max() as usize;
-        if largest.max(code.0.precode.max_degree()) <= <u32 as Word>::MAX_DEGREE {
+        let Workspace { draws, graph, .. } = workspace;
+        if !graph.cover(code, draws, &self.packets, self.limit()) {
+            return false;
+        }
+        let degrees = [code.0.degrees.max() as usize, code.0.precode.max_degree()];
+        if degrees[0] <= u32::MAX_DEGREES[0] && degrees[1] <= u32::MAX_DEGREES[1] {
             let mut peel = std::mem::take(&mut workspace.compact);
             let solved = self.solve_with(code, workspace, &mut peel);
             workspace.compact = peel;
@@ -185,15 +188,21 @@ impl Decoder {
         peel: &mut Peel<W>,
     ) -> bool {
         let Workspace {
-            rows, inactivation, ..
+            graph,
+            block,
+            inactivation,
+            ..
         } = workspace;
         let one_byte = self.real && code.symbol_size() == 1;
+        let bytes = if one_byte { &self.received[..] } else { &[] };
+        block.arrange(graph, &self.packets, bytes);
         let system = System {
             code,
-            rows,
-            bytes: if one_byte { &self.received } else { &[] },
+            graph,
+            block,
+            one_byte,
         };
-        peel.start(&system);
+        peel.start(&system, !one_byte);
         inactivation.clear();
         let complete = peel.unknown(code.k()) == 0;
         if !complete && !inactivation.solve(&system, peel, self.max_inactive) {
@@ -202,6 +211,15 @@ impl Decoder {
         if !self.real {
             return true;
         }
+        if !one_byte || !complete {
+            block.number(graph, &self.packets);
+        }
+        let system = System {
+            code,
+            graph,
+            block,
+            one_byte,
+        };
         let mut bytes = Bytes {
             system: &system,
             size: code.symbol_size(),

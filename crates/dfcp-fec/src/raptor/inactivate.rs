@@ -5,8 +5,8 @@
 //!
 //! Only the number of inactive symbols is limited: time and memory follow from it and from n.
 
+use super::graph::System;
 use super::peel::{Peel, Word};
-use super::rows::System;
 
 /// A symbol that does not depend on inactive ones.
 const NONE: u32 = u32::MAX;
@@ -163,7 +163,7 @@ impl Inactivation {
                     return false;
                 }
                 self.inactive.push(symbol);
-                peel.assume(symbol);
+                peel.assume(system, symbol);
             }
         }
         // A symbol in no row at all is nobody's business here.

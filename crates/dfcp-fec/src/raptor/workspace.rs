@@ -4,9 +4,9 @@
 use std::sync::{Mutex, PoisonError};
 
 use super::draws::Draws;
+use super::graph::{Block, Graph};
 use super::inactivate::Inactivation;
 use super::peel::Peel;
-use super::rows::Rows;
 
 /// Workspaces kept; more exist while more threads work at once.
 const KEPT: usize = 2;
@@ -18,7 +18,9 @@ pub(super) struct Workspace {
     pub(super) ids: Vec<u16>,
     /// Symbols of a packet by degree.
     pub(super) classes: Vec<u32>,
-    pub(super) rows: Rows,
+    /// Of the last block, for the next may have the same.
+    pub(super) graph: Graph,
+    pub(super) block: Block,
     /// One of these is used, as the code's degrees allow.
     pub(super) compact: Peel<u32>,
     pub(super) wide: Peel<u64>,
@@ -31,7 +33,8 @@ impl Workspace {
             + self.draws.memory()
             + self.ids.capacity() * size_of::<u16>()
             + self.classes.capacity() * size_of::<u32>()
-            + self.rows.memory()
+            + self.graph.memory()
+            + self.block.memory()
             + self.compact.memory()
             + self.wide.memory()
             + self.inactivation.memory()
