@@ -2,7 +2,9 @@
 //! symbols beside the memory bound.
 //!
 //! Encoding is pre-coding and (1 + ε) k LT symbols, decoding starts from as many received symbols and
-//! ends with the source block; rates count source bytes. The bound of the same run is XOR of as many
+//! ends with the source block; rates count source bytes. Blocks are decoded one after the other whose
+//! packets are all the same, of which others are lost each time, and that have no state in common; a
+//! few come first, so that a receiver has made what it keeps. The bound of the same run is XOR of as many
 //! rows as encoding reads, for LT symbols and for check nodes, out of a buffer of the same size, in
 //! order. Time is the thread's processor
 //! time where the system tells, and the best of the rounds counts: on a machine shared with others the
@@ -41,7 +43,7 @@ const MEAN_DEGREE: f64 = 5.87;
 /// Packets that are lost of a hundred.
 const LOST_PERCENT: u32 = 5;
 
-/// Blocks with generator states of their own.
+/// Graphs of blocks that have nothing in common: more than a receiver keeps.
 const GRAPHS: u32 = 3;
 
 /// What is measured.
@@ -95,7 +97,7 @@ impl Bench {
         let needed = (k + k * percent / 100).div_ceil(per_packet);
         let packets = (needed * 100).div_ceil(100 - LOST_PERCENT);
         let packet = |block, index| {
-            let state = State::from_seed(2).of_packet(block, index);
+            let state = State::from_seed(2).of_packet(block * 256, index);
             (state, vec![0; per_packet as usize * size])
         };
         let mut bench = Self {
@@ -145,7 +147,7 @@ impl Bench {
         for (at, (state, symbols)) in packets.iter().enumerate() {
             // Every choice of packets is as likely as any other.
             let left = (packets.len() - at) as u64;
-            let random = u64::from(self.random.next_u32()) * left >> 32;
+            let random = (u64::from(self.random.next_u32()) * left) >> 32;
             if matches!(common, Common::States) && random >= needed as u64 {
                 continue;
             }

@@ -76,7 +76,7 @@ impl Decoder {
 
     /// Takes the symbols of one packet, drawn from `state` on. `symbols` counts them; `payload`
     /// has their bytes, none for a structural decoder. Cheap: only stores. A packet with a state
-    /// that was there before changes nothing.
+    /// that was there before, free bits apart, changes nothing.
     ///
     /// # Errors
     /// [`FecError::SymbolLength`] for a payload of the wrong length, [`FecError::Full`] for a block
@@ -97,6 +97,7 @@ impl Decoder {
         if self.solved || symbols == 0 {
             return Ok(());
         }
+        let state = state.plain();
         let limit = self.limit();
         let count = self.count.checked_add(symbols).filter(|&c| c <= limit);
         if count.is_none() && !self.seen.contains(&state) {
@@ -163,8 +164,7 @@ impl Decoder {
     }
 
     fn attempt(&mut self, code: &RaptorCode, workspace: &mut Workspace) -> bool {
-        let Workspace { draws, graph, .. } = workspace;
-        if !graph.cover(code, draws, &self.packets, self.limit()) {
+        if !workspace.cover(code, &self.packets, self.limit()) {
             return false;
         }
         let degrees = [code.0.degrees.max() as usize, code.0.precode.max_degree()];
@@ -188,7 +188,7 @@ impl Decoder {
         peel: &mut Peel<W>,
     ) -> bool {
         let Workspace {
-            graph,
+            graphs: [graph, _],
             block,
             inactivation,
             ..

@@ -1,8 +1,9 @@
 //! The graph of LT symbols, by rows and by intermediate symbols, and which of its rows a block has.
 //!
-//! A sender may use the same generator states for each of its blocks; the graph is then the same too,
-//! and making it costs more than a block's decoding on it. So it is kept from block to block. A block
-//! need not have all of its packets: rows of others are *missing*, and never tell anything.
+//! A sender may use the same generator states, free bits apart, for each of its blocks; the graph is
+//! then the same too, and making it costs more than a block's decoding on it. So it is kept from block
+//! to block. A block need not have all of its packets: rows of others are *missing*, and never tell
+//! anything. Packets that other blocks had are known by their states alone, whoever sends them.
 
 use super::RaptorCode;
 use super::draws::Draws;
@@ -89,7 +90,7 @@ impl Graph {
         limit: u32,
     ) -> bool {
         let own: u32 = packets.iter().map(|packet| packet.symbols).sum();
-        let known = self.find(packets).filter(Option::is_some).count();
+        let known = self.known(packets);
         // More than half of the rows missing cost more than another graph.
         let fits = |symbols: usize| symbols as u64 <= u64::from(limit.min(2 * own));
         if known == packets.len() && fits(self.symbols()) {
@@ -112,6 +113,11 @@ impl Graph {
             self.index.clear();
         }
         made.is_ok()
+    }
+
+    /// How many of these it has.
+    pub(super) fn known(&self, packets: &[Packet]) -> usize {
+        self.find(packets).filter(Option::is_some).count()
     }
 
     /// Which packets of the graph these are, if it has them and all of their symbols.
