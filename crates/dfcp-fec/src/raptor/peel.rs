@@ -165,6 +165,19 @@ struct Ready {
     keys: [u32; BATCH],
     rows: [u32; BATCH],
     count: usize,
+    /// Edges to what a place has no room for; of no meaning outside [`Peel::take`].
+    long: [Edge; BATCH],
+}
+
+impl Ready {
+    fn new() -> Self {
+        Self {
+            keys: [0; BATCH],
+            rows: [0; BATCH],
+            count: 0,
+            long: [0; BATCH],
+        }
+    }
 }
 
 /// See the module's text. After [`start`](Self::start) a row's degree says how many of its symbols are
@@ -306,21 +319,18 @@ impl<W: Word> Peel<W> {
     /// Works the queue off.
     #[inline(never)]
     fn run<const STAGE: usize>(&mut self, system: &System<'_>) {
+        let mut ready = Ready::new();
         while self.front < self.back {
-            let ready = self.ready();
-            let edges = self.take::<STAGE>(system, &ready);
+            self.ready(&mut ready);
+            let edges = self.take::<STAGE>(system, &mut ready);
             self.update(edges);
         }
     }
 
     /// What the next rows of the queue give.
     #[inline(always)]
-    fn ready(&mut self) -> Ready {
-        let mut ready = Ready {
-            keys: [0; BATCH],
-            rows: [0; BATCH],
-            count: 0,
-        };
+    fn ready(&mut self, ready: &mut Ready) {
+        ready.count = 0;
         let end = self.back.min(self.front + BATCH);
         for &row in &self.queue[self.front..end] {
             let state = self.rows[row as usize];
@@ -331,12 +341,11 @@ impl<W: Word> Peel<W> {
             ready.count += usize::from(state.degree() == 1);
         }
         self.front = end;
-        ready
     }
 
     /// Symbols are known: makes edges to the rows they are in, and says how many.
     #[inline(always)]
-    fn take<const STAGE: usize>(&mut self, system: &System<'_>, ready: &Ready) -> usize {
+    fn take<const STAGE: usize>(&mut self, system: &System<'_>, ready: &mut Ready) -> usize {
         let graph = system.graph;
         let (places, later) = (&graph.places[..], &graph.later[..]);
         let cells = &mut self.cells[..];
@@ -355,7 +364,7 @@ impl<W: Word> Peel<W> {
             len: 0,
         };
         edges.reserve(0);
-        let (mut long, mut longs) = ([0; BATCH], 0);
+        let (long, mut longs) = (&mut ready.long, 0);
         let (mut unknown, records) = (self.unknown, self.records);
         for (&key, &row) in keys.iter().zip(&ready.rows) {
             let symbol = number(key);
@@ -420,14 +429,11 @@ impl<W: Word> Peel<W> {
 
     /// Takes a symbol as known with value zero and goes on peeling.
     pub(super) fn assume(&mut self, system: &System<'_>, symbol: u16) {
-        let mut ready = Ready {
-            keys: [0; BATCH],
-            rows: [0; BATCH],
-            count: 1,
-        };
+        let mut ready = Ready::new();
+        ready.count = 1;
         ready.keys[0] = key(symbol, 0);
         self.records = false;
-        let edges = self.take::<CHECKS>(system, &ready);
+        let edges = self.take::<CHECKS>(system, &mut ready);
         self.update(edges);
         self.records = true;
         self.run::<CHECKS>(system);
