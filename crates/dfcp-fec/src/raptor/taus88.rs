@@ -134,7 +134,10 @@ mod tests {
     #[test]
     fn blocks_in_a_row_have_the_same_outputs() {
         let initial = State::from_seed(7);
-        let outputs = |mut state: State| [(); 50].map(|()| state.next_u32());
+        let outputs = |state: State| {
+            let mut state = State::new(state.s1, state.s2, state.s3).unwrap();
+            [(); 50].map(|()| state.next_u32())
+        };
         for block in [1, 128, 255] {
             let (first, other) = (initial.of_packet(0, 3), initial.of_packet(block, 3));
             assert_ne!(first, other);
@@ -143,7 +146,7 @@ mod tests {
         }
         let next = initial.of_packet(256, 3);
         assert_ne!(outputs(initial.of_packet(0, 3)), outputs(next));
-        assert_eq!(outputs(next), outputs(next.plain()));
+        assert_eq!(next, next.plain());
     }
 
     #[test]
