@@ -1,9 +1,9 @@
 //! The data pass of decoding: with the structure known, the bytes of symbols.
 
 use super::encoder::{LARGE, fetch_all, sum_into};
+use super::graph::System;
 use super::inactivate::{Inactivation, Step, solve_square};
 use super::peel::Found;
-use super::rows::System;
 use crate::gf256::{Kernel, Start, fetch};
 
 /// How many symbols ahead: a dozen rows as a rule, enough to hide the way to memory.
@@ -178,9 +178,9 @@ fn sum_within(symbols: &mut [u8], size: usize, target: u16, start: Start<'_>, id
 
 #[cfg(test)]
 mod tests {
-    use super::super::rows::{Packet, Rows};
-    use super::super::{Degrees, RaptorCode, RaptorParameters, State};
-    use super::super::{draws::Draws, peel::Peel};
+    use super::super::rows::Packet;
+    use super::super::{Degrees, LdpcDegrees, RaptorCode, RaptorParameters, State};
+    use super::super::{peel::Peel, workspace::Workspace};
     use super::*;
 
     /// A block of which `percent` more symbols than source symbols arrive.
@@ -188,7 +188,7 @@ mod tests {
         code: RaptorCode,
         source: Vec<u8>,
         received: Vec<u8>,
-        rows: Rows,
+        workspace: Workspace,
     }
 
     impl Block {
@@ -197,7 +197,7 @@ mod tests {
                 k,
                 n: k + 10 + k / 32,
                 symbol_size,
-                ldpc_degree: 4,
+                ldpc_degrees: LdpcDegrees::Constant(4),
                 degrees: Degrees::Shokrollahi,
                 precode: State::from_seed(seed),
             });
@@ -209,14 +209,17 @@ mod tests {
             let state = State::from_seed(seed);
             let encoder = code.encoder(source.clone()).unwrap();
             encoder.write_symbols(state, &mut received);
-            let mut rows = Rows::default();
             let packets = [Packet { state, symbols }];
-            rows.expand(&code, &mut Draws::default(), &packets, symbols);
+            let mut workspace = Workspace::default();
+            assert!(workspace.cover(&code, &packets, symbols));
+            let Workspace { graphs, block, .. } = &mut workspace;
+            block.arrange(&graphs[0], &packets, &[]);
+            block.number(&graphs[0], &packets);
             Self {
                 code,
                 source,
                 received,
-                rows,
+                workspace,
             }
         }
 
@@ -225,11 +228,12 @@ mod tests {
             let (code, size) = (&self.code, self.code.symbol_size());
             let system = System {
                 code,
-                rows: &self.rows,
-                bytes: &[],
+                graph: &self.workspace.graphs[0],
+                block: &self.workspace.block,
+                one_byte: false,
             };
             let (mut peel, mut inactivation) = (Peel::<u64>::default(), Inactivation::default());
-            peel.start(&system);
+            peel.start(&system, true);
             if peel.unknown(code.k()) == 0 || !inactivation.solve(&system, &mut peel, 1000) {
                 return false;
             }

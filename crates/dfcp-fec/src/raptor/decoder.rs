@@ -4,8 +4,9 @@ use std::collections::HashSet;
 
 use super::RaptorCode;
 use super::bytes::Bytes;
+use super::graph::System;
 use super::peel::{Peel, Word};
-use super::rows::{Packet, System};
+use super::rows::Packet;
 use super::taus88::State;
 use super::workspace::Workspace;
 use crate::error::FecError;
@@ -81,7 +82,7 @@ impl Decoder {
 
     /// Takes the symbols of one packet, drawn from `state` on. `symbols` counts them; `payload`
     /// has their bytes, none for a structural decoder. Cheap: only stores. A packet with a state
-    /// that was there before changes nothing.
+    /// that was there before, free bits apart, changes nothing.
     ///
     /// # Errors
     /// [`FecError::SymbolLength`] for a payload of the wrong length, [`FecError::Full`] for a block
@@ -102,6 +103,7 @@ impl Decoder {
         if self.solved || symbols == 0 {
             return Ok(());
         }
+        let state = state.plain();
         let limit = self.limit();
         let count = self.count.checked_add(symbols).filter(|&c| c <= limit);
         if count.is_none() && !self.seen.contains(&state) {
@@ -166,10 +168,11 @@ impl Decoder {
     }
 
     fn attempt(&mut self, code: &RaptorCode, workspace: &mut Workspace) -> bool {
-        let Workspace { draws, rows, .. } = workspace;
-        rows.expand(code, draws, &self.packets, self.limit());
-        let largest = code.0.degrees.max() as usize;
-        if largest.max(code.0.precode.max_degree()) <= <u32 as Word>::MAX_DEGREE {
+        if !workspace.cover(code, &self.packets, self.limit()) {
+            return false;
+        }
+        let degrees = [code.0.degrees.max() as usize, code.0.precode.max_degree()];
+        if degrees[0] <= u32::MAX_DEGREES[0] && degrees[1] <= u32::MAX_DEGREES[1] {
             let mut peel = std::mem::take(&mut workspace.compact);
             let solved = self.solve_with(code, workspace, &mut peel);
             workspace.compact = peel;
@@ -189,17 +192,23 @@ impl Decoder {
         peel: &mut Peel<W>,
     ) -> bool {
         let Workspace {
-            rows, inactivation, ..
+            graphs: [graph, _],
+            block,
+            inactivation,
+            ..
         } = workspace;
         let one_byte = self.real && code.symbol_size() == 1;
         let len = code.n() * code.symbol_size();
         let (symbols, received) = self.symbols.split_at_mut(if self.real { len } else { 0 });
+        let bytes: &[u8] = if one_byte { received } else { &[] };
+        block.arrange(graph, &self.packets, bytes);
         let system = System {
             code,
-            rows,
-            bytes: if one_byte { received } else { &[] },
+            graph,
+            block,
+            one_byte,
         };
-        peel.start(&system);
+        peel.start(&system, !one_byte);
         inactivation.clear();
         let complete = peel.unknown(code.k()) == 0;
         if !complete && !inactivation.solve(&system, peel, self.max_inactive) {
@@ -208,6 +217,15 @@ impl Decoder {
         if !self.real {
             return true;
         }
+        if !one_byte || !complete {
+            block.number(graph, &self.packets);
+        }
+        let system = System {
+            code,
+            graph,
+            block,
+            one_byte,
+        };
         let mut bytes = Bytes {
             system: &system,
             size: code.symbol_size(),

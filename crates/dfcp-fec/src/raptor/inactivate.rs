@@ -5,8 +5,8 @@
 //!
 //! Only the number of inactive symbols is limited: time and memory follow from it and from n.
 
+use super::graph::System;
 use super::peel::{Peel, Word};
-use super::rows::System;
 
 /// Rows of bits, all of the same number of words.
 #[derive(Debug, Default)]
@@ -159,7 +159,7 @@ impl Inactivation {
                     return false;
                 }
                 self.inactive.push(symbol);
-                peel.assume(symbol);
+                peel.assume(system, symbol);
             }
         }
         // A symbol in no row at all is nobody's business here.

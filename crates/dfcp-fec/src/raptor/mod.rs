@@ -15,16 +15,21 @@
 //! | `decoder` | a block on the receiving side: what was received, and bytes |
 //! | `bytes` | the decoder's data pass |
 //! | `scheme` | the code behind the interface of all codes |
-//! | `rows`, `peel`, `inactivate` | which symbol is found from which row: no bytes but T = 1 |
+//! | `rows`, `graph` | rows as drawn, and symbols' rows, kept from block to block |
+//! | `peel`, `inactivate` | which symbol is found from which row: no bytes but T = 1 |
 
 mod bytes;
 mod decoder;
 mod degrees;
 mod draws;
 mod encoder;
+mod graph;
+#[cfg(test)]
+mod graph_tests;
 mod inactivate;
 mod peel;
 mod precode;
+
 mod rows;
 mod scheme;
 mod taus88;

@@ -6,47 +6,41 @@
 //! XOR and one subtraction take a symbol out, and with one left, its number stands there plainly.
 //!
 //! Rows of large degree give nothing before most symbols are known. They join in stages, once those
-//! of smaller degree are exhausted: what is known by then costs a look-up, not an update. The order
-//! does not matter for what is solved in the end.
+//! of smaller degree are exhausted: what is known by then costs a look-up, not an update, and a
+//! symbol found is taken out of rows that have joined alone. Check nodes, the largest of all, come
+//! last and have no values: few of them give a symbol, whose value is summed up then. The order does
+//! not matter for what is solved in the end.
 
-use super::rows::System;
+use super::MAX_LDPC_DEGREE;
+use super::graph::{
+    COUNT_SHIFT, GOES_ON, LONG, Later, MISSING, MORE, More, STAGES, System, UNKNOWN,
+};
+use super::rows::Run;
 
-/// Degrees up to which rows join in each stage; the last stage has the check nodes too.
-const STAGES: [u32; 4] = [5, 9, 30, u32::MAX];
-
-/// End of a list.
-const NONE: u32 = u32::MAX;
+/// The stage in which check nodes join.
+const CHECKS: usize = STAGES;
 
 /// Bits of a key: number above, value of one byte below, eight bits free.
 const NUMBER_SHIFT: u32 = 16;
 const VALUE_SHIFT: u32 = 8;
 
-/// In a cell: the symbol is unknown.
-const UNKNOWN: u16 = 0x100;
-
 /// Rows worked off together: the processor waits for their memory once, not one after the other.
-const BATCH: usize = 32;
+const BATCH: usize = 64;
 
-/// Rows whose symbols' places are fetched ahead of the row at hand.
-const AHEAD: usize = 24;
-
-/// Rows of a symbol that are kept in its own place; most have no more.
-const SLOTS: usize = 7;
-
-/// The rows that a symbol is in, as far as 16 bits name them and there is room; then how many these
-/// are, and whether there are others.
-type Place = [u16; SLOTS + 1];
-
-/// In the last word of a [`Place`]: other rows are in a linked list.
-const LINKED: u16 = 0x8000;
+/// Rows of a symbol beyond its place that are read at once.
+const CHUNK: usize = 8;
 
 /// State of a row: a key (number and value XORed) and a degree.
 pub(super) trait Word: Copy + Default + std::fmt::Debug {
-    /// Largest degree.
-    const MAX_DEGREE: usize;
+    /// Largest degree of LT rows, and of check nodes.
+    const MAX_DEGREES: [usize; 2];
     fn new(key: u32, degree: u32) -> Self;
+    /// A row that nothing was taken out of, or a missing one, whose degree never gets near one.
+    fn whole(number: u16, side: u16, degree: u32) -> Self;
     fn key(self) -> u32;
     fn degree(self) -> u32;
+    /// Whether an LT row is missing.
+    fn is_missing(self) -> bool;
     /// Puts one symbol in. The degree must be below the largest.
     fn with(self, key: u32) -> Self;
     /// Takes one symbol out. The degree must not be zero.
@@ -54,11 +48,16 @@ pub(super) trait Word: Copy + Default + std::fmt::Debug {
 }
 
 impl Word for u32 {
-    const MAX_DEGREE: usize = 255;
+    // Bit 7 is for missing LT rows.
+    const MAX_DEGREES: [usize; 2] = [127, 255];
 
     #[inline(always)]
     fn new(key: u32, degree: u32) -> Self {
         key | degree
+    }
+    #[inline(always)]
+    fn whole(number: u16, side: u16, degree: u32) -> Self {
+        u32::from(number) << NUMBER_SHIFT | u32::from(side) | degree
     }
     #[inline(always)]
     fn key(self) -> u32 {
@@ -67,6 +66,9 @@ impl Word for u32 {
     #[inline(always)]
     fn degree(self) -> u32 {
         self & 0xff
+    }
+    fn is_missing(self) -> bool {
+        self & u32::from(MISSING) != 0
     }
     #[inline(always)]
     fn with(self, key: u32) -> Self {
@@ -78,12 +80,20 @@ impl Word for u32 {
     }
 }
 
+/// Of a missing row; all degrees are below.
+const MISSING_WIDE: u64 = 1 << 31;
+
 impl Word for u64 {
-    const MAX_DEGREE: usize = u32::MAX as usize;
+    const MAX_DEGREES: [usize; 2] = [(1 << 31) - 1; 2];
 
     #[inline(always)]
     fn new(key: u32, degree: u32) -> Self {
         u64::from(key) << 32 | u64::from(degree)
+    }
+    #[inline(always)]
+    fn whole(number: u16, side: u16, degree: u32) -> Self {
+        let missing = if side == MISSING { MISSING_WIDE } else { 0 };
+        Self::new(key(number, (side >> VALUE_SHIFT) as u8), degree) | missing
     }
     #[inline(always)]
     fn key(self) -> u32 {
@@ -92,6 +102,9 @@ impl Word for u64 {
     #[inline(always)]
     fn degree(self) -> u32 {
         self as u32
+    }
+    fn is_missing(self) -> bool {
+        self & MISSING_WIDE != 0
     }
     #[inline(always)]
     fn with(self, key: u32) -> Self {
@@ -117,13 +130,8 @@ fn prefetch<T>(at: &T) {
     let _ = at;
 }
 
-/// Puts `row` into the list of `v`.
-#[cold]
-fn link(heads: &mut [u32], links: &mut Vec<Link>, v: u16, row: u32) {
-    let head = &mut heads[usize::from(v)];
-    links.push(Link { row, next: *head });
-    *head = links.len() as u32 - 1;
-}
+/// Symbols that 16 bits name.
+const ALL: usize = 1 << 16;
 
 /// A key of a number and a value.
 #[inline(always)]
@@ -137,196 +145,167 @@ fn number(key: u32) -> u16 {
     (key >> NUMBER_SHIFT) as u16
 }
 
-/// See the module's text. After [`start`](Self::start) a row is in exactly as many lists as its
-/// state's degree says.
-#[derive(Debug, Default)]
-pub(super) struct Peel<W> {
-    rows: Vec<W>,
-    /// By symbol: [`UNKNOWN`], or its value.
-    cells: Vec<u16>,
-    /// Rows by symbol: no address depends on another symbol's number of rows, so that a symbol costs
-    /// one wait for memory.
-    places: Vec<Place>,
-    /// The other rows by symbol, in linked lists.
-    heads: Vec<u32>,
-    links: Vec<Link>,
-    /// Rows that have or had one unknown symbol, each once. `front` are done, those up to `back` wait.
-    queue: Vec<u32>,
-    front: usize,
-    back: usize,
-    /// Unknown symbols of a row that joins.
-    unknown: Vec<u16>,
-    /// Sums of known symbols by check node.
-    values: Vec<u8>,
-    /// Which symbol was found from which row, in order.
-    found: Vec<Found>,
-    /// Rows to take symbols out of, and the symbols' keys.
-    edges: Vec<Edge>,
-}
+/// A row to take a symbol out of, below, and the symbol's key, above.
+type Edge = u64;
 
-#[derive(Clone, Copy, Debug, Default)]
-struct Edge {
-    row: u32,
-    key: u32,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Link {
-    row: u32,
-    next: u32,
+#[inline(always)]
+fn edge(key: u32, row: u32) -> Edge {
+    u64::from(key) << 32 | u64::from(row)
 }
 
 /// A symbol and the row that gave it: all other symbols of the row were known before.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Found {
     pub(super) symbol: u16,
     pub(super) row: u32,
 }
 
+/// Keys of symbols that are known now, and the rows that gave them.
+struct Ready {
+    keys: [u32; BATCH],
+    rows: [u32; BATCH],
+    count: usize,
+    /// Edges to what a place has no room for; of no meaning outside [`Peel::take`].
+    long: [Edge; BATCH],
+}
+
+impl Ready {
+    fn new() -> Self {
+        Self {
+            keys: [0; BATCH],
+            rows: [0; BATCH],
+            count: 0,
+            long: [0; BATCH],
+        }
+    }
+}
+
+/// See the module's text. After [`start`](Self::start) a row's degree says how many of its symbols are
+/// unknown, but for missing rows.
+#[derive(Debug, Default)]
+pub(super) struct Peel<W> {
+    rows: Vec<W>,
+    /// By symbol: its value, or [`UNKNOWN`] and what its place holds. As many as 16 bits name: no
+    /// bound has to be checked then.
+    cells: Vec<u16>,
+    /// LT rows.
+    lt: usize,
+    /// Rows that have or had one unknown symbol, each once. `front` are done, those up to `back` wait.
+    queue: Vec<u32>,
+    front: usize,
+    back: usize,
+    /// Unknown symbols.
+    unknown: usize,
+    /// Which symbol was found from which row, in order, if `records` says so.
+    found: Vec<Found>,
+    records: bool,
+    /// What is taken out of rows at once. The last chunk may be full or not.
+    edges: Vec<Edge>,
+}
+
 impl<W: Word> Peel<W> {
-    /// Peels as far as it goes.
-    pub(super) fn start(&mut self, system: &System<'_>) {
-        let n = system.code.n();
+    /// Peels as far as it goes. `records` asks for what was [`found`](Self::found) up to then.
+    pub(super) fn start(&mut self, system: &System<'_>, records: bool) {
+        let graph = system.graph;
         self.cells.clear();
-        self.cells.resize(n, UNKNOWN);
-        self.places.clear();
-        self.places.resize(n, Place::default());
-        self.rows.clear();
+        self.cells.extend_from_slice(&graph.cells);
+        self.unknown = self.cells.len();
+        self.cells.resize(ALL, 0);
+        self.lt = graph.rows.len();
+        // Every row is written when it joins.
         self.rows.resize(system.len(), W::default());
-        self.heads.clear();
-        self.heads.resize(n, NONE);
-        self.links.clear();
-        self.queue.clear();
         // One more: the place behind the last is written to, though not kept.
         self.queue.resize(system.len() + 1, 0);
         (self.front, self.back) = (0, 0);
         self.found.clear();
-        let mut first = system.rows.first_above(STAGES[0]);
-        self.join_first(system, first);
-        self.run();
-        for &degree in &STAGES[1..] {
-            let end = system.rows.first_above(degree);
-            for row in first..end {
-                self.join(system, row);
-            }
-            self.run();
-            first = end;
+        self.records = records;
+        for run in graph.rows.runs(0, graph.ends[0]) {
+            self.join_first(system, &run);
         }
-        if self.found.len() < n {
+        self.run::<0>(system);
+        self.join_stage::<1>(system);
+        self.join_stage::<2>(system);
+        self.join_stage::<3>(system);
+        if self.unknown > 0 {
             self.join_checks(system);
-            self.run();
+            self.run::<CHECKS>(system);
         }
     }
 
     /// Rows of the first stage join: nothing is known.
-    fn join_first(&mut self, system: &System<'_>, end: usize) {
-        let places = &mut self.places[..];
-        // Rows that 16 bits name; the others do not fit a place.
-        for row in 0..end.min(1 << 16) {
-            if row + AHEAD < end {
-                for &v in system.rows.neighbours(row + AHEAD) {
-                    prefetch(&places[usize::from(v)]);
-                }
-            }
-            let neighbours = system.rows.neighbours(row);
-            let mut numbers = 0;
-            for &v in neighbours {
-                numbers ^= v;
-                let place = &mut places[usize::from(v)];
-                let count = place[SLOTS];
-                if usize::from(count) < SLOTS {
-                    place[usize::from(count)] = row as u16;
-                    place[SLOTS] = count + 1;
-                } else {
-                    // The count stays for now: the mark comes when all are in.
-                    link(&mut self.heads, &mut self.links, v, row as u32);
-                }
-            }
-            let key = key(numbers, system.byte(row));
-            self.rows[row] = W::new(key, neighbours.len() as u32);
-            self.queue[self.back] = row as u32;
-            self.back += usize::from(neighbours.len() == 1);
+    fn join_first(&mut self, system: &System<'_>, run: &Run<'_>) {
+        let (sides, degree) = (&system.block.sides[..], run.degree as u32);
+        let rows = &mut self.rows[run.rows.clone()];
+        for ((row, &number), &symbol) in rows.iter_mut().zip(run.numbers).zip(run.symbols) {
+            *row = W::whole(number, sides[symbol as usize], degree);
         }
-        for (place, &head) in self.places.iter_mut().zip(&self.heads) {
-            place[SLOTS] |= if head == NONE { 0 } else { LINKED };
-        }
-        for row in 1 << 16..end {
-            self.join(system, row);
+        if degree == 1 {
+            for row in run.rows.clone() {
+                self.push_if(row as u32, self.rows[row].degree() == 1);
+            }
         }
     }
 
-    /// A row of a later stage joins: what is known is taken out of it first.
-    fn join(&mut self, system: &System<'_>, row: usize) {
-        let neighbours = system.rows.neighbours(row);
-        if self.unknown.len() < neighbours.len() + 1 {
-            self.unknown.resize(neighbours.len() + 1, 0);
+    /// Rows of a later stage join, and peeling goes on.
+    fn join_stage<const STAGE: usize>(&mut self, system: &System<'_>) {
+        let ends = &system.graph.ends;
+        for run in system.graph.rows.runs(ends[STAGE - 1], ends[STAGE]) {
+            self.join(system, &run);
         }
-        let (mut values, mut numbers, mut degree) = (u16::from(system.byte(row)), 0, 0);
-        for &v in neighbours {
-            let cell = self.cells[usize::from(v)];
-            values ^= cell;
-            // All ones if the symbol is unknown.
-            numbers ^= v & (cell >> 8).wrapping_neg();
-            self.unknown[degree] = v;
-            degree += usize::from(cell >> 8);
-        }
-        self.rows[row] = W::new(key(numbers, values as u8), degree as u32);
-        self.push_if(row as u32, degree == 1);
-        for at in 0..degree {
-            self.insert(self.unknown[at], row as u32);
-        }
+        self.run::<STAGE>(system);
     }
 
-    /// All check nodes join. They are most of the edges, and few of these are left: known symbols
-    /// are summed by check node, unknown ones put in by symbol.
-    fn join_checks(&mut self, system: &System<'_>) {
-        let (precode, first) = (&system.code.0.precode, system.rows.len());
-        let k = system.code.k();
-        self.values.clear();
-        self.values.resize(precode.checks(), 0);
-        if !system.bytes.is_empty() {
-            let (messages, checks) = self.cells.split_at(k);
-            let own = self.values.iter_mut().zip(checks);
-            own.for_each(|(value, cell)| *value = *cell as u8);
-            precode.add_bytes(messages.iter().map(|&cell| cell as u8), &mut self.values);
-        }
-        for (row, &sum) in self.rows[first..].iter_mut().zip(&self.values) {
-            *row = W::new(key(0, sum), 0);
-        }
-        for v in 0..self.cells.len() as u32 {
-            if self.cells[v as usize] != UNKNOWN {
+    /// Rows join: what is known is taken out of them first.
+    fn join(&mut self, system: &System<'_>, run: &Run<'_>) {
+        let sides = &system.block.sides[..];
+        let cells: &[u16; ALL] = self.cells[..].try_into().expect("as many as 16 bits name");
+        let (rows, queue) = (&mut self.rows[run.rows.clone()], &mut self.queue[..]);
+        let mut back = self.back;
+        let lists = run.ids.chunks_exact(run.degree);
+        let symbols = run.symbols.iter().zip(run.rows.clone());
+        for ((row, (&symbol, at)), list) in rows.iter_mut().zip(symbols).zip(lists) {
+            let side = sides[symbol as usize];
+            if side == MISSING {
+                *row = W::whole(0, MISSING, run.degree as u32);
                 continue;
             }
-            let own = (v as usize).checked_sub(k).map(|check| check as u16);
-            let checks = match &own {
-                Some(check) => std::slice::from_ref(check),
-                None => precode.checks_of(v as usize),
-            };
-            for &check in checks {
-                let row = first + usize::from(check);
-                self.rows[row] = self.rows[row].with(key(v as u16, 0));
-                self.insert(v as u16, row as u32);
+            let (mut values, mut numbers, mut degree) = (0, 0, 0);
+            for &v in list {
+                let cell = cells[usize::from(v)];
+                values ^= cell;
+                // All ones if the symbol is unknown.
+                numbers ^= v & (cell >> 15).wrapping_neg();
+                degree += u32::from(cell >> 15);
             }
+            *row = W::new(
+                key(numbers, values as u8 ^ (side >> VALUE_SHIFT) as u8),
+                degree,
+            );
+            queue[back] = at as u32;
+            back += usize::from(degree == 1);
         }
-        for row in first..system.len() {
-            self.push_if(row as u32, self.rows[row].degree() == 1);
-        }
+        self.back = back;
     }
 
-    /// `row` has the unknown symbol `v`.
-    #[inline(always)]
-    fn insert(&mut self, v: u16, row: u32) {
-        let place = &mut self.places[usize::from(v)];
-        let count = place[SLOTS];
-        match u16::try_from(row) {
-            Ok(row) if usize::from(count & !LINKED) < SLOTS => {
-                place[usize::from(count & !LINKED)] = row;
-                place[SLOTS] = count + 1;
+    /// All check nodes join, as far as their symbols are unknown: few are.
+    fn join_checks(&mut self, system: &System<'_>) {
+        self.rows[self.lt..].fill(W::default());
+        for (chunk, cells) in self.cells.chunks(BATCH).enumerate() {
+            if cells.iter().fold(0, |any, cell| any | cell) < UNKNOWN {
+                continue;
             }
-            _ => {
-                place[SLOTS] = count | LINKED;
-                link(&mut self.heads, &mut self.links, v, row);
+            for (v, _) in (chunk * BATCH..)
+                .zip(cells)
+                .filter(|&(_, &cell)| cell >= UNKNOWN)
+            {
+                for &check in checks_of(v, system, &mut [0]) {
+                    let row = &mut self.rows[self.lt + usize::from(check)];
+                    *row = row.with(key(v as u16, 0));
+                }
             }
+        }
+        for row in self.lt..system.len() {
+            self.push_if(row as u32, self.rows[row].degree() == 1);
         }
     }
 
@@ -338,84 +317,109 @@ impl<W: Word> Peel<W> {
     }
 
     /// Works the queue off.
-    fn run(&mut self) {
+    #[inline(never)]
+    fn run<const STAGE: usize>(&mut self, system: &System<'_>) {
+        let mut ready = Ready::new();
         while self.front < self.back {
-            let mut ready = [Edge::default(); BATCH];
-            let mut count = 0;
-            let end = self.back.min(self.front + BATCH);
-            for &row in &self.queue[self.front..end] {
-                let state = self.rows[row as usize];
-                ready[count] = Edge {
-                    row,
-                    key: state.key(),
-                };
-                // Zero if another row gave the same symbol meanwhile.
-                count += usize::from(state.degree() == 1);
-            }
-            self.front = end;
-            // Short enough a loop that all places are fetched at once.
-            let touch = |sum, edge: &Edge| sum ^ self.places[usize::from(number(edge.key))][SLOTS];
-            std::hint::black_box(ready[..count].iter().fold(0, touch));
-            let mut edges = 0;
-            for Edge { row, key } in ready.into_iter().take(count) {
-                let symbol = number(key);
-                // Two rows of a batch may give the same symbol.
-                if self.is_unknown(symbol) {
-                    self.found.push(Found { symbol, row });
-                    edges = self.know(key, edges);
-                }
-            }
+            self.ready(&mut ready);
+            let edges = self.take::<STAGE>(system, &mut ready);
             self.update(edges);
         }
     }
 
-    /// The symbol of `key` is known: adds the rows it is in to the first `edges`.
+    /// What the next rows of the queue give.
     #[inline(always)]
-    fn know(&mut self, key: u32, edges: usize) -> usize {
-        let v = usize::from(number(key));
-        self.cells[v] = (key >> VALUE_SHIFT) as u16 & 0xff;
-        let place = &self.places[v];
-        if self.edges.len() < edges + SLOTS {
-            self.edges
-                .resize(2 * edges + BATCH * SLOTS, Edge::default());
+    fn ready(&mut self, ready: &mut Ready) {
+        ready.count = 0;
+        let end = self.back.min(self.front + BATCH);
+        for &row in &self.queue[self.front..end] {
+            let state = self.rows[row as usize];
+            let at = ready.count % BATCH;
+            ready.rows[at] = row;
+            ready.keys[at] = state.key();
+            // Zero if another row gave the same symbol meanwhile.
+            ready.count += usize::from(state.degree() == 1);
         }
-        // All slots, full or not: a branch less to guess. What follows overwrites the others.
-        let to = &mut self.edges[edges..edges + SLOTS];
-        for (edge, &row) in to.iter_mut().zip(place) {
-            *edge = Edge {
-                row: row.into(),
-                key,
-            };
-        }
-        let count = usize::from(place[SLOTS] & !LINKED);
-        if place[SLOTS] & LINKED == 0 {
-            edges + count
-        } else {
-            self.follow(key, edges + count)
-        }
+        self.front = end;
     }
 
-    /// Adds the rows in the list of the symbol of `key`.
-    fn follow(&mut self, key: u32, mut edges: usize) -> usize {
-        let mut link = self.heads[usize::from(number(key))];
-        while link != NONE {
-            let Link { row, next } = self.links[link as usize];
-            if self.edges.len() == edges {
-                self.edges.resize(2 * edges + SLOTS, Edge::default());
+    /// Symbols are known: makes edges to the rows they are in, and says how many.
+    #[inline(always)]
+    fn take<const STAGE: usize>(&mut self, system: &System<'_>, ready: &mut Ready) -> usize {
+        let graph = system.graph;
+        let (places, later) = (&graph.places[..], &graph.later[..]);
+        let cells = &mut self.cells[..];
+        let cells: &mut [u16; ALL] = cells.try_into().expect("as many as 16 bits name");
+        let keys = &ready.keys[..ready.count];
+        // Short enough a loop that everything is fetched at once.
+        let touch = |sum, &key: &u32| sum ^ places[usize::from(number(key))][0];
+        std::hint::black_box(keys.iter().fold(0, touch));
+        if STAGE > 0 {
+            for &key in keys {
+                prefetch(&graph.list[later[usize::from(number(key))].start as usize]);
             }
-            self.edges[edges] = Edge { row, key };
-            edges += 1;
-            link = next;
         }
-        edges
+        let mut edges = Edges {
+            edges: &mut self.edges,
+            len: 0,
+        };
+        edges.reserve(0);
+        let (long, mut longs) = (&mut ready.long, 0);
+        let (mut unknown, records) = (self.unknown, self.records);
+        for (&key, &row) in keys.iter().zip(&ready.rows) {
+            let symbol = number(key);
+            let v = usize::from(symbol);
+            let cell = cells[v];
+            // Zero if another row of the batch gave the symbol too: all that follows counts nothing
+            // then, and the value stays, from which others' may differ where symbols are assumed.
+            let fresh = usize::from(cell >> 15);
+            // Of all check nodes few give a symbol; it is only now that their other ones are summed.
+            let sums = STAGE == CHECKS && fresh == 1 && system.one_byte && row as usize >= self.lt;
+            let key = if sums {
+                let nodes = system.neighbours(row as usize).iter();
+                let sum = nodes.fold(0, |sum, &v| sum ^ cells[usize::from(v)]);
+                self::key(symbol, sum as u8)
+            } else {
+                key
+            };
+            let value = (key >> VALUE_SHIFT) as u16 & 0xff;
+            cells[v] = if fresh == 1 { value } else { cell };
+            unknown -= fresh;
+            if records && fresh == 1 {
+                note(&mut self.found, Found { symbol, row });
+            }
+            let [.., last] = places[v];
+            edges.push(key, &places[v], usize::from(cell >> COUNT_SHIFT & 7));
+            long[longs % BATCH] = edge(key, last.into());
+            longs += usize::from(cell & LONG != 0);
+            if STAGE > 0 {
+                let Later { start, ends } = later[v];
+                let count = match ends.get(STAGE - 1) {
+                    Some(&end) => usize::from(end),
+                    None => (graph.first[v + 1] - start) as usize,
+                };
+                let rows = &graph.list[start as usize..];
+                edges.push_list::<STAGE>(key, graph.ends[0] as u64, rows, fresh * count);
+            }
+            if STAGE == CHECKS && fresh == 1 {
+                edges.push_checks(key, self.lt, checks_of(v, system, &mut [0]));
+            }
+        }
+        for &long in &long[..longs] {
+            edges.push_long(long, &graph.more);
+        }
+        self.unknown = unknown;
+        edges.len
     }
 
     /// Takes symbols out of rows.
+    #[inline(always)]
     fn update(&mut self, edges: usize) {
         let (rows, queue) = (&mut self.rows[..], &mut self.queue[..]);
         let mut back = self.back;
-        for &Edge { row, key } in &self.edges[..edges] {
-            let state = rows[row as usize].without(key);
+        for &edge in &self.edges[..edges] {
+            let row = edge as u32;
+            let state = rows[row as usize].without((edge >> 32) as u32);
             rows[row as usize] = state;
             queue[back] = row;
             back += usize::from(state.degree() == 1);
@@ -424,25 +428,35 @@ impl<W: Word> Peel<W> {
     }
 
     /// Takes a symbol as known with value zero and goes on peeling.
-    pub(super) fn assume(&mut self, symbol: u16) {
-        let edges = self.know(key(symbol, 0), 0);
+    pub(super) fn assume(&mut self, system: &System<'_>, symbol: u16) {
+        let mut ready = Ready::new();
+        ready.count = 1;
+        ready.keys[0] = key(symbol, 0);
+        self.records = false;
+        let edges = self.take::<CHECKS>(system, &mut ready);
         self.update(edges);
-        self.run();
+        self.records = true;
+        self.run::<CHECKS>(system);
     }
 
     pub(super) fn is_unknown(&self, symbol: u16) -> bool {
-        self.cells[usize::from(symbol)] == UNKNOWN
+        self.cells[usize::from(symbol)] >= UNKNOWN
     }
 
     /// Unknown symbols among the first `count`.
     pub(super) fn unknown(&self, count: usize) -> usize {
         let cells = self.cells[..count].iter();
-        cells.filter(|&&cell| cell == UNKNOWN).count()
+        cells.filter(|&&cell| cell >= UNKNOWN).count()
     }
 
-    /// Unknown symbols of a row, a symbol twice in it counted twice.
+    /// Unknown symbols of a row, a symbol twice in it counted twice; none if it is missing.
     pub(super) fn degree(&self, row: usize) -> u32 {
-        self.rows[row].degree()
+        let state = self.rows[row];
+        if row < self.lt && state.is_missing() {
+            0
+        } else {
+            state.degree()
+        }
     }
 
     /// XOR of the numbers of a row's unknown symbols.
@@ -457,7 +471,7 @@ impl<W: Word> Peel<W> {
         }
     }
 
-    /// What was found, in order.
+    /// What was found since it is recorded, in order.
     pub(super) fn found(&self) -> &[Found] {
         &self.found
     }
@@ -466,11 +480,102 @@ impl<W: Word> Peel<W> {
         self.rows.capacity() * size_of::<W>()
             + self.cells.capacity() * size_of::<u16>()
             + self.edges.capacity() * size_of::<Edge>()
-            + self.places.capacity() * size_of::<Place>()
-            + (self.heads.capacity() + self.queue.capacity()) * size_of::<u32>()
-            + self.values.capacity()
-            + self.links.capacity() * size_of::<Link>()
-            + self.unknown.capacity() * size_of::<u16>()
+            + self.queue.capacity() * size_of::<u32>()
             + self.found.capacity() * size_of::<Found>()
+    }
+}
+
+/// Out of line, for the loop is quicker if it has few calls to prepare for.
+#[inline(never)]
+fn note(list: &mut Vec<Found>, found: Found) {
+    list.push(found);
+}
+
+/// The edges of a batch.
+struct Edges<'a> {
+    /// Longer than `len` by at least [`ROOM`].
+    edges: &'a mut Vec<Edge>,
+    len: usize,
+}
+
+/// What a batch adds at most, long lists apart.
+const ROOM: usize = BATCH * (2 * CHUNK + MAX_LDPC_DEGREE as usize);
+
+impl Edges<'_> {
+    /// Makes room for `count` edges besides [`ROOM`].
+    #[inline(always)]
+    fn reserve(&mut self, count: usize) {
+        #[cold]
+        fn grow(edges: &mut Vec<Edge>, len: usize) {
+            edges.resize(2 * len, 0);
+        }
+        if self.edges.len() < self.len + count + ROOM {
+            grow(self.edges, self.len + count + ROOM);
+        }
+    }
+
+    /// Adds edges to the first `count` of some rows; all are written, which is a branch less to guess.
+    #[inline(always)]
+    fn push<const N: usize>(&mut self, key: u32, rows: &[u16; N], count: usize) {
+        let to = &mut self.edges[self.len..self.len + N];
+        to.iter_mut()
+            .zip(rows)
+            .for_each(|(to, &row)| *to = edge(key, row.into()));
+        self.len += count;
+    }
+
+    /// Adds edges to the first `count` rows of a list, which has some more; its numbers are rows less
+    /// `base`.
+    #[inline(always)]
+    fn push_list<const STAGE: usize>(&mut self, key: u32, base: u64, rows: &[u16], count: usize) {
+        let first = edge(key, 0) + base;
+        // As many as most symbols have.
+        let chunk = if STAGE == 1 { CHUNK / 2 } else { CHUNK };
+        if count <= chunk {
+            let to = &mut self.edges[self.len..self.len + chunk];
+            let pairs = to.iter_mut().zip(&rows[..chunk]);
+            pairs.for_each(|(to, &row)| *to = first + u64::from(row));
+        } else {
+            self.reserve(count);
+            let to = &mut self.edges[self.len..self.len + count];
+            let pairs = to.iter_mut().zip(&rows[..count]);
+            pairs.for_each(|(to, &row)| *to = first + u64::from(row));
+        }
+        self.len += count;
+    }
+
+    /// Adds edges to the rows of the first stage that a symbol's place has no room for; `long` is an
+    /// edge to where they are.
+    #[inline(always)]
+    fn push_long(&mut self, long: Edge, more: &[More]) {
+        let mut at = long as u32 as usize;
+        loop {
+            self.reserve(MORE);
+            let [.., last] = more[at];
+            self.push((long >> 32) as u32, &more[at], usize::from(last & !GOES_ON));
+            if last & GOES_ON == 0 {
+                return;
+            }
+            at += 1;
+        }
+    }
+
+    /// Adds edges to check nodes, whose rows begin with `first`.
+    fn push_checks(&mut self, key: u32, first: usize, checks: &[u16]) {
+        for &check in checks {
+            self.edges[self.len] = edge(key, (first + usize::from(check)) as u32);
+            self.len += 1;
+        }
+    }
+}
+
+/// Check nodes that a symbol is in; `own` is room for the one that it may be itself.
+fn checks_of<'a>(v: usize, system: &System<'a>, own: &'a mut [u16; 1]) -> &'a [u16] {
+    match v.checked_sub(system.code.k()) {
+        None => system.code.0.precode.checks_of(v),
+        Some(check) => {
+            *own = [check as u16];
+            own
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! The rows of a block's linear system: one for each received symbol, then one for each check node.
+//! The rows of a linear system: one for each LT symbol, by ascending degree.
 
 use super::RaptorCode;
 use super::draws::Draws;
@@ -15,15 +15,15 @@ pub(super) struct Packet {
     pub(super) symbols: u32,
 }
 
-/// A received symbol's row in one word: where its neighbours start, how many there are, which symbol
-/// it was in order of arrival.
+/// An LT symbol as drawn, in one word: where its neighbours start, how many there are, which symbol
+/// it is, packet after packet.
 #[derive(Clone, Copy, Debug, Default)]
-struct Row(u64);
+struct Drawn(u64);
 
 const DEGREE_BITS: u32 = 17;
 const SYMBOL_BITS: u32 = 18;
 
-impl Row {
+impl Drawn {
     #[inline(always)]
     fn new(start: usize, degree: u32, symbol: u32) -> Self {
         let upper = (start as u64) << DEGREE_BITS | u64::from(degree);
@@ -41,64 +41,75 @@ impl Row {
     }
 
     #[inline(always)]
-    fn symbol(self) -> usize {
-        self.0 as usize & ((1 << SYMBOL_BITS) - 1)
+    fn symbol(self) -> u32 {
+        self.0 as u32 & ((1 << SYMBOL_BITS) - 1)
     }
 }
 
-/// LT rows by ascending degree; numbers above theirs are check nodes'.
+/// LT rows by ascending degree, those of one degree in the packets' order.
 #[derive(Debug, Default)]
 pub(super) struct Rows {
+    /// Neighbours of row 0, of row 1, …
     ids: Vec<u16>,
-    /// In order of arrival: as drawn.
-    drawn: Vec<Row>,
-    sorted: Vec<Row>,
+    /// Where they start, and the end of the last.
+    starts: Vec<u32>,
+    /// XOR of the neighbours.
+    numbers: Vec<u16>,
+    /// Which symbol the row is, packet after packet.
+    symbols: Vec<u32>,
+    /// As drawn, packet after packet: outputs, and symbols among them.
+    outputs: Vec<u16>,
+    drawn: Vec<Drawn>,
+    sorted: Vec<Drawn>,
     counts: Vec<u32>,
 }
 
 impl Rows {
-    /// Draws the rows of all packets. `limit` is the most symbols that a block takes.
+    /// Draws the rows of all packets. `limit` is the most symbols that a block takes. False if there
+    /// are more outputs than those of an honest stream: the last packets then have no rows.
     pub(super) fn expand(
         &mut self,
         code: &RaptorCode,
         draws: &mut Draws,
         packets: &[Packet],
         limit: u32,
-    ) {
-        self.ids.clear();
-        self.drawn.clear();
+    ) -> bool {
         let (table, form) = (&code.0.degrees, &code.0.form);
         let most = (MOST_EXPANDED * f64::from(limit) * (1.0 + table.mean())) as usize;
-        let mut symbol = 0;
+        self.outputs.clear();
+        self.drawn.clear();
+        let (mut symbol, mut whole) = (0, true);
         'all: for packet in packets {
             let expected = f64::from(packet.symbols) * (1.0 + table.mean());
             draws.restart(packet.state, expected as usize);
-            let base = self.ids.len();
+            let base = self.outputs.len();
             let mut at = 0;
             for _ in 0..packet.symbols {
                 draws.reserve(at + 1, form);
                 let degree = draws.degree(at, table);
                 let end = at + 1 + degree as usize;
                 if base + end > most {
+                    whole = false;
                     break 'all;
                 }
-                self.drawn.push(Row::new(base + at + 1, degree, symbol));
+                self.drawn.push(Drawn::new(base + at + 1, degree, symbol));
                 symbol += 1;
                 at = end;
             }
             // The outputs that drew degrees stay as gaps: copying around them would cost more.
             draws.reserve(at, form);
-            self.ids.extend_from_slice(&draws.numbers()[..at]);
+            self.outputs.extend_from_slice(&draws.numbers()[..at]);
         }
         // A packet cut off by the limit has rows without neighbours.
+        let len = self.outputs.len();
         while self
             .drawn
-            .last()
-            .is_some_and(|row| row.start() + row.degree() as usize > self.ids.len())
-        {
-            self.drawn.pop();
-        }
+            .pop_if(|row| row.start() + row.degree() as usize > len)
+            .is_some()
+        {}
         self.sort(table.max());
+        self.lay_out();
+        whole
     }
 
     /// Counting sort by degree; symbols of one degree stay in order.
@@ -111,7 +122,7 @@ impl Rows {
         for degree in 1..self.counts.len() {
             self.counts[degree] += self.counts[degree - 1];
         }
-        self.sorted.resize(self.drawn.len(), Row::default());
+        self.sorted.resize(self.drawn.len(), Drawn::default());
         for row in &self.drawn {
             let at = &mut self.counts[row.degree() as usize];
             self.sorted[*at as usize] = *row;
@@ -119,73 +130,103 @@ impl Rows {
         }
     }
 
-    /// LT rows.
+    /// Writes down everything about the rows in their order.
+    fn lay_out(&mut self) {
+        self.ids.clear();
+        self.starts.clear();
+        self.numbers.clear();
+        self.symbols.clear();
+        for row in &self.sorted {
+            self.starts.push(self.ids.len() as u32);
+            self.symbols.push(row.symbol());
+            let neighbours = &self.outputs[row.start()..][..row.degree() as usize];
+            let mut numbers = 0;
+            for &v in neighbours {
+                numbers ^= v;
+                self.ids.push(v);
+            }
+            self.numbers.push(numbers);
+        }
+        self.starts.push(self.ids.len() as u32);
+    }
+
+    /// How many rows there are.
     pub(super) fn len(&self) -> usize {
-        self.sorted.len()
+        self.symbols.len()
     }
 
-    /// The first LT row whose degree is above `degree`.
-    pub(super) fn first_above(&self, degree: u32) -> usize {
-        self.sorted.partition_point(|row| row.degree() <= degree)
+    #[inline(always)]
+    fn degree(&self, row: usize) -> usize {
+        (self.starts[row + 1] - self.starts[row]) as usize
     }
 
-    /// Intermediate symbols that LT row `row` sums up, as drawn.
+    /// The first row whose degree is above `degree`.
+    pub(super) fn first_above(&self, degree: usize) -> usize {
+        let (mut low, mut high) = (0, self.len());
+        while low < high {
+            let middle = usize::midpoint(low, high);
+            if self.degree(middle) <= degree {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        low
+    }
+
+    /// Rows `from` to `to` in runs of one degree each, which is not zero.
+    pub(super) fn runs(&self, from: usize, to: usize) -> impl Iterator<Item = Run<'_>> {
+        let mut first = from;
+        std::iter::from_fn(move || {
+            if first >= to {
+                return None;
+            }
+            let degree = self.degree(first);
+            let rows = first..self.first_above(degree).min(to);
+            first = rows.end;
+            Some(Run {
+                degree,
+                numbers: &self.numbers[rows.clone()],
+                symbols: &self.symbols[rows.clone()],
+                ids: &self.ids[self.starts[rows.start] as usize..self.starts[rows.end] as usize],
+                rows,
+            })
+        })
+    }
+
+    /// Intermediate symbols that a row sums up, as drawn; some may be there twice.
     #[inline(always)]
     pub(super) fn neighbours(&self, row: usize) -> &[u16] {
-        let row = self.sorted[row];
-        &self.ids[row.start()..][..row.degree() as usize]
+        &self.ids[self.starts[row] as usize..self.starts[row + 1] as usize]
     }
 
-    /// Which received symbol LT row `row` is.
+    /// Neighbours of all rows, one row after the other.
+    pub(super) fn ids(&self) -> &[u16] {
+        &self.ids
+    }
+
+    /// Which symbol a row is, packet after packet.
     #[inline(always)]
     pub(super) fn symbol(&self, row: usize) -> usize {
-        self.sorted[row].symbol()
+        self.symbols[row] as usize
     }
 
     pub(super) fn memory(&self) -> usize {
-        self.ids.capacity() * size_of::<u16>()
-            + (self.drawn.capacity() + self.sorted.capacity()) * size_of::<Row>()
-            + self.counts.capacity() * size_of::<u32>()
+        (self.ids.capacity() + self.numbers.capacity() + self.outputs.capacity()) * size_of::<u16>()
+            + (self.starts.capacity() + self.symbols.capacity() + self.counts.capacity())
+                * size_of::<u32>()
+            + (self.drawn.capacity() + self.sorted.capacity()) * size_of::<Drawn>()
     }
 }
 
-/// All rows of a block: LT rows, then check nodes.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct System<'a> {
-    pub(super) code: &'a RaptorCode,
-    pub(super) rows: &'a Rows,
-    /// Received symbols one behind the other, if they have one byte each; otherwise empty: they
-    /// do not matter for what can be solved.
-    pub(super) bytes: &'a [u8],
-}
-
-impl System<'_> {
-    /// Intermediate symbols of a row; some may be there twice.
-    #[inline(always)]
-    pub(super) fn neighbours(&self, row: usize) -> &[u16] {
-        match row.checked_sub(self.rows.len()) {
-            None => self.rows.neighbours(row),
-            Some(check) => self.code.0.precode.nodes(check),
-        }
-    }
-
-    /// Which received symbol a row's right side is; none, that is zero, for check nodes.
-    pub(super) fn symbol(&self, row: usize) -> Option<usize> {
-        (row < self.rows.len()).then(|| self.rows.symbol(row))
-    }
-
-    /// The right side, if it is one byte.
-    #[inline(always)]
-    pub(super) fn byte(&self, row: usize) -> u8 {
-        if row < self.rows.len() && !self.bytes.is_empty() {
-            self.bytes[self.rows.symbol(row)]
-        } else {
-            0
-        }
-    }
-
-    /// LT rows and check nodes.
-    pub(super) fn len(&self) -> usize {
-        self.rows.len() + self.code.0.precode.checks()
-    }
+/// Rows of one degree.
+#[derive(Clone, Debug)]
+pub(super) struct Run<'a> {
+    pub(super) rows: std::ops::Range<usize>,
+    pub(super) degree: usize,
+    /// By row: XOR of the neighbours, and which symbol it is.
+    pub(super) numbers: &'a [u16],
+    pub(super) symbols: &'a [u32],
+    /// Neighbours of one row after the other.
+    pub(super) ids: &'a [u16],
 }

@@ -14,6 +14,13 @@ const WARM_UP: usize = 6;
 /// A component loses the low bits that the masks clear, so a word below this is stuck at zero.
 const LEAST: [u32; 3] = [2, 8, 16];
 
+/// Low bits that say nothing about outputs.
+const FREE: [u32; 3] = [1, 7, 15];
+
+/// Blocks in a row of which packets of one number have the same symbols: as many as the free bits
+/// tell apart.
+const ALIKE: u32 = 256;
+
 /// Three words of generator state: S1 > 1, S2 > 7, S3 > 15.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct State {
@@ -47,13 +54,29 @@ impl State {
     }
 
     /// The state at which packet `index` of block `block` starts, on a connection that agreed on
-    /// `self`. Only the sender needs it: packets carry theirs.
+    /// `self`. Only the sender needs it: packets carry theirs. No two are the same, but outputs are,
+    /// for blocks in a row: a receiver may keep what it made of them.
     pub fn of_packet(self, block: u32, index: u32) -> Self {
         let key = mix64((u64::from(self.s1) << 32 | u64::from(self.s2)) ^ mix64(self.s3.into()));
-        let place = mix64(key ^ (u64::from(block) << 32 | u64::from(index)));
+        let place = mix64(key ^ (u64::from(block / ALIKE) << 32 | u64::from(index)));
         let first = mix64(place.wrapping_add(GOLDEN_GAMMA));
         let second = mix64(place.wrapping_add(GOLDEN_GAMMA.wrapping_mul(2)));
-        Self::lifted([(first >> 32) as u32, first as u32, (second >> 32) as u32])
+        let words = [(first >> 32) as u32, first as u32, (second >> 32) as u32];
+        let (state, number) = (Self::lifted(words).plain(), block % ALIKE);
+        Self {
+            s1: state.s1 | number & FREE[0],
+            s2: state.s2 | number >> 1 & FREE[1],
+            s3: state.s3 | number >> 4 & FREE[2],
+        }
+    }
+
+    /// The state with the same outputs whose free bits are zero.
+    pub(super) fn plain(self) -> Self {
+        Self {
+            s1: self.s1 & !FREE[0],
+            s2: self.s2 & !FREE[1],
+            s3: self.s3 & !FREE[2],
+        }
     }
 
     /// The next output; the state moves on.
@@ -109,10 +132,28 @@ mod tests {
     }
 
     #[test]
+    fn blocks_in_a_row_have_the_same_outputs() {
+        let initial = State::from_seed(7);
+        let outputs = |state: State| {
+            let mut state = State::new(state.s1, state.s2, state.s3).unwrap();
+            [(); 50].map(|()| state.next_u32())
+        };
+        for block in [1, 128, 255] {
+            let (first, other) = (initial.of_packet(0, 3), initial.of_packet(block, 3));
+            assert_ne!(first, other);
+            assert_eq!(first.plain(), other.plain());
+            assert_eq!(outputs(first), outputs(other));
+        }
+        let next = initial.of_packet(256, 3);
+        assert_ne!(outputs(initial.of_packet(0, 3)), outputs(next));
+        assert_eq!(next, next.plain());
+    }
+
+    #[test]
     fn packets_start_in_states_of_their_own() {
         let initial = State::from_seed(7);
         let mut seen = std::collections::BTreeSet::new();
-        for block in (0..50).chain([u32::MAX]) {
+        for block in (0..50).chain(240..270).chain([u32::MAX]) {
             for index in (0..50).chain([u32::MAX]) {
                 let [s1, s2, s3] = initial.of_packet(block, index).words();
                 assert!(State::new(s1, s2, s3).is_some());

@@ -42,7 +42,7 @@ fn generator() {
         let outputs: Vec<u32> = (0..4).map(|_| state.next_u32()).collect();
         expect(&format!("| {seed:08x} | {start} | {} |", words(&outputs)));
     }
-    for (block, index) in [(0, 0), (0, 1), (1, 0), (u32::MAX, u32::MAX)] {
+    for (block, index) in [(0, 0), (0, 1), (1, 0), (256, 0), (u32::MAX, u32::MAX)] {
         let state = State::from_seed(1).of_packet(block, index);
         expect(&format!(
             "| {block} | {index} | {} |",

@@ -3,10 +3,12 @@
 
 use std::sync::{Mutex, PoisonError};
 
+use super::RaptorCode;
 use super::draws::Draws;
+use super::graph::{Block, Graph};
 use super::inactivate::Inactivation;
 use super::peel::Peel;
-use super::rows::Rows;
+use super::rows::Packet;
 
 /// Workspaces kept; more exist while more threads work at once.
 const KEPT: usize = 2;
@@ -18,7 +20,9 @@ pub(super) struct Workspace {
     pub(super) ids: Vec<u16>,
     /// Symbols of a packet by degree.
     pub(super) classes: Vec<u32>,
-    pub(super) rows: Rows,
+    /// Of the last blocks, for the next may have one of them; the last block's comes first.
+    pub(super) graphs: [Graph; 2],
+    pub(super) block: Block,
     /// One of these is used, as the code's degrees allow.
     pub(super) compact: Peel<u32>,
     pub(super) wide: Peel<u64>,
@@ -26,12 +30,24 @@ pub(super) struct Workspace {
 }
 
 impl Workspace {
+    /// Makes the first graph one that has all `packets`; see [`Graph::cover`].
+    pub(super) fn cover(&mut self, code: &RaptorCode, packets: &[Packet], limit: u32) -> bool {
+        let [first, second] = &self.graphs;
+        // Where blocks of two graphs come in turn, none has to be made again.
+        let (known, half) = (first.known(packets), packets.len() / 2);
+        if known < packets.len() && (known <= half || second.known(packets) > known) {
+            self.graphs.swap(0, 1);
+        }
+        self.graphs[0].cover(code, &mut self.draws, packets, limit)
+    }
+
     fn memory(&self) -> usize {
         size_of::<Self>()
             + self.draws.memory()
             + self.ids.capacity() * size_of::<u16>()
             + self.classes.capacity() * size_of::<u32>()
-            + self.rows.memory()
+            + self.graphs.iter().map(Graph::memory).sum::<usize>()
+            + self.block.memory()
             + self.compact.memory()
             + self.wide.memory()
             + self.inactivation.memory()

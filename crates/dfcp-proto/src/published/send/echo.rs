@@ -40,9 +40,10 @@ impl Echoes {
     }
 
     fn place(&self, state: State) -> usize {
-        let [s1, s2, _] = state.words();
-        let mixed = (s1 ^ s2.rotate_left(16)).wrapping_mul(0x9e37_79b1);
-        (mixed >> 8) as usize & (self.places.len() - 1)
+        // Blocks in a row differ in the lowest bits of all three words alone.
+        let [s1, s2, s3] = state.words();
+        let words = s1 ^ s2.rotate_left(16) ^ s3.rotate_left(8);
+        (words.wrapping_mul(0x9e37_79b1) >> 16) as usize & (self.places.len() - 1)
     }
 
     /// Remembers a packet. Answers may come within `patience`.

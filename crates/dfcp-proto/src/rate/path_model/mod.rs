@@ -313,7 +313,7 @@ impl PathModel {
         self.watch = whose.is_none().then_some(watch);
         if whose == Some(Whose::Others) {
             let window = watch.served * (self.rtt + watch.queue);
-            self.compete = Some(Compete::new(now, window, queue, 4.0 * settled));
+            self.compete = Some(Compete::new(now, window, queue, 2.0 * settled));
         }
     }
 
