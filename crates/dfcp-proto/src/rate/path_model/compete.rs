@@ -22,8 +22,9 @@ const MOST_AHEAD: f64 = 1.5;
 const LEAST: f64 = 4.0;
 /// Rate of a trial, as a share of the rate before.
 const TRIAL_SHARE: f64 = 0.75;
-/// Time between trials where nothing asks for one.
-const TRIAL_INTERVAL: Duration = Duration::from_secs(10);
+/// Time between trials where nothing asks for one: doubles from the first to the last.
+const FIRST_INTERVAL: Duration = Duration::from_secs(2);
+const LAST_INTERVAL: Duration = Duration::from_secs(8);
 /// What is offered must have changed by this to say anything: ln(1/0.87).
 const TELLING: f64 = 0.14;
 /// A service that follows what we send by more than this has others in it: with a share s of the
@@ -160,6 +161,7 @@ pub(super) struct Compete {
     /// that grows would only fill.
     calm: Option<(f64, f64)>,
     trial_at: Instant,
+    interval: Duration,
     trial: Option<Watch>,
 }
 
@@ -177,6 +179,7 @@ impl Compete {
             decreased: None,
             calm: Some((queue, queue)),
             trial_at: now + Duration::from_secs_f64(wait),
+            interval: FIRST_INTERVAL,
             trial: None,
         }
     }
@@ -277,7 +280,8 @@ impl Compete {
         let late = now.saturating_since(trial.since).as_secs_f64() > 4.0 * settled;
         if whose.is_some() || late {
             self.trial = None;
-            self.trial_at = now + TRIAL_INTERVAL;
+            self.trial_at = now + self.interval;
+            self.interval = (self.interval * 2).min(LAST_INTERVAL);
         }
         match whose {
             Some(Whose::Others) if self.calm.is_some() => Some(Whose::Path),
