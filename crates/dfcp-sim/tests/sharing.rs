@@ -52,7 +52,10 @@ fn beside_cubic_both_get_a_good_part_of_the_link() {
     // A third of the round trip's packets, all of them, and three times as many.
     for queue in [125, 416, 1250] {
         for (starts, seed) in [([0, 0], 1), ([0, 5], 2), ([5, 0], 3)] {
-            let flows = [("auto", "auto", starts[0]), ("cubic", "tcp-cubic", starts[1])];
+            let flows = [
+                ("auto", "auto", starts[0]),
+                ("cubic", "tcp-cubic", starts[1]),
+            ];
             let report = run("\"50 ms\"", queue, seed, &flows);
             let (got, used) = goodputs(&report);
             let at = format!("queue {queue}, starts {starts:?}, seed {seed}: {got:.1?}");
@@ -67,7 +70,11 @@ fn a_latecomer_gets_its_share_and_the_queue_stays_short() {
     for seed in [1, 2] {
         let flows = [("early", "auto", 0), ("late", "auto", 8)];
         let report = run("\"50 ms\"", 416, seed, &flows);
-        assert!(report.summary.jain > Some(0.95), "seed {seed}: {:?}", goodputs(&report));
+        assert!(
+            report.summary.jain > Some(0.95),
+            "seed {seed}: {:?}",
+            goodputs(&report)
+        );
         for flow in &report.flows {
             let rtt = flow.rtt_mean_s.unwrap_or(1.0);
             assert!(rtt < 0.065, "seed {seed}: round trips of {rtt} s");
