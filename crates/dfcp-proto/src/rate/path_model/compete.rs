@@ -208,7 +208,7 @@ impl Compete {
             .filter(|(least, most)| most - least < CALM + CALM_SHARE * rtt);
         if !used || self.trial.is_some() || self.calm.is_some() {
             // The curve waits as well.
-            self.epoch = self.epoch + Duration::from_secs_f64(elapsed);
+            self.epoch += Duration::from_secs_f64(elapsed);
             return;
         }
         let time = now.saturating_since(self.epoch).as_secs_f64() + rtt;
