@@ -350,7 +350,11 @@ impl PathModel {
         self.hold = Some(now + Duration::from_secs_f64((8.0 * self.rtt).max(MIN_HOLD)));
     }
 
+    /// Tells a competing window of losses and marks.
     fn compete_on_lost(&mut self, feedback: &Feedback<'_>, last: AckPoint) {
+        if self.compete.is_none() {
+            return;
+        }
         let lost = Lost {
             packets: feedback.lost_packets,
             marked: feedback.ce_packets > 0,
