@@ -1,6 +1,6 @@
 //! Closing: in order, at once, half, by force, by silence.
 
-use crate::common::{MS, SECOND, link, lossy, pair, small};
+use crate::common::{MS, SECOND, finish, link, lossy, pair, small};
 use dfcp_proto::published::{Error, Event, Read, State};
 use dfcp_sim::{PublishedPair, PublishedTransfer, Side};
 
@@ -8,12 +8,6 @@ fn established(seed: u64) -> PublishedPair {
     let mut pair = pair(link(20), small(), seed);
     assert!(pair.establish(SECOND));
     pair
-}
-
-fn finish(pair: &mut PublishedPair, side: Side) {
-    let now = pair.now;
-    pair.connection(side).finish(now);
-    pair.flush();
 }
 
 #[test]

@@ -4,7 +4,7 @@ use dfcp_fec::raptor::RaptorParameters;
 use dfcp_proto::published::{Code, Config, GeneratorState, Redundancy, Sending};
 use dfcp_proto::rate::FixedRate;
 use dfcp_proto::{Duration, Rate};
-use dfcp_sim::{LinkConfig, PublishedPair, PublishedPairConfig};
+use dfcp_sim::{LinkConfig, PublishedPair, PublishedPairConfig, Side};
 use std::sync::Arc;
 
 pub const MS: fn(u64) -> Duration = Duration::from_millis;
@@ -48,4 +48,11 @@ pub fn small() -> Config {
 
 pub fn pair(link: LinkConfig, config: Config, seed: u64) -> PublishedPair {
     PublishedPair::new(PublishedPairConfig::symmetric(link, config, seed))
+}
+
+/// One side has no more to send.
+pub fn finish(pair: &mut PublishedPair, side: Side) {
+    let now = pair.now;
+    pair.connection(side).finish(now);
+    pair.flush();
 }

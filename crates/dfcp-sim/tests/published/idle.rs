@@ -1,6 +1,6 @@
 //! Keep-alives: who stays, who is given up, and what that costs.
 
-use crate::common::{MS, SECOND, link, lossy, pair, small};
+use crate::common::{MS, SECOND, finish, link, lossy, pair, small};
 use dfcp_proto::published::{Config, Error, Event, State};
 use dfcp_proto::rate::FixedRate;
 use dfcp_proto::{Duration, Rate};
@@ -24,12 +24,6 @@ fn one_asks(side: Side, loss: f64, seed: u64) -> PublishedPair {
     let mut pair = PublishedPair::new(config);
     assert!(pair.establish(70 * SECOND), "seed {seed}");
     pair
-}
-
-fn finish(pair: &mut PublishedPair, side: Side) {
-    let now = pair.now;
-    pair.connection(side).finish(now);
-    pair.flush();
 }
 
 #[test]

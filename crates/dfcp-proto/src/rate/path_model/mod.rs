@@ -213,11 +213,10 @@ impl PathModel {
         Some(self.loss.offered(&Sample::between(from, to, self.packet)) / time)
     }
 
-    /// What was offered and served between two points.
-    fn flow(&self, from: &AckPoint, to: &AckPoint) -> Option<Flow> {
+    /// What was offered between two points, and `served`.
+    fn flow(from: &AckPoint, to: &AckPoint, served: f64) -> Option<Flow> {
         let time = to.sent_at.saturating_since(from.sent_at).as_secs_f64();
         let sent = to.sent_total.saturating_sub(from.sent_total) as f64;
-        let served = self.service_rate(from, to)?;
         (time > 0.0).then(|| Flow {
             offered: sent / time,
             served,
@@ -252,7 +251,8 @@ impl PathModel {
         // A gap of our own making inside the sample says nothing about the path.
         let from = self.points.before(self.span());
         let app_limited = from.is_none_or(|f| idle_total >= f.sent_total);
-        if let Some(rate) = from.and_then(|f| self.service_rate(&f, &last)) {
+        let rate = from.and_then(|f| self.service_rate(&f, &last));
+        if let Some(rate) = rate {
             if busy && !app_limited {
                 self.met = true;
                 self.estimate = rate;
@@ -260,8 +260,8 @@ impl PathModel {
                 self.estimate = self.estimate.max(rate.min(self.estimate * 1.25));
             }
         }
-        let flow = from.filter(|_| !app_limited);
-        let flow = flow.and_then(|f| self.flow(&f, &last));
+        let flow = from.zip(rate).filter(|_| !app_limited);
+        let flow = flow.and_then(|(f, rate)| Self::flow(&f, &last, rate));
         if let Some(flow) = flow.filter(|_| busy) {
             self.wobble.update(now, flow, self.settled(queue));
         }
@@ -432,6 +432,9 @@ impl PathModel {
 
     /// Follows a running check to its verdict.
     fn watch_check(&mut self, now: Instant, last: AckPoint) {
+        if self.check.is_none() {
+            return;
+        }
         let queue = self.points.standing_queue(self.span());
         // Others' queue does not drain because we wait.
         let full = (2.0 * MIN_TARGET).max(self.packet_time(2.5));
