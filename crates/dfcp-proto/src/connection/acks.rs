@@ -9,6 +9,19 @@ use crate::scheduler::Room;
 use crate::time::{Duration, Instant};
 use crate::wire::{AckRanges, BlockReport, SackReport};
 
+/// What an ACK says of packets; nothing where time alone passed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct AckNews {
+    /// The newest packet, if newer than any before.
+    newest: Option<AckPoint>,
+    /// Packets acknowledged for the first time.
+    acked: u64,
+    /// Of these, how many had been declared lost.
+    spurious: u64,
+    /// Packets that arrived marked.
+    marked: u64,
+}
+
 impl Connection {
     pub(super) fn on_ack(
         &mut self,
@@ -35,11 +48,13 @@ impl Connection {
                 }
             }
         }
-        for _ in 0..outcome.spurious {
-            self.out.loss.undo_loss();
-            self.stats.spurious_losses += 1;
-        }
-        let mut newest = None;
+        (0..outcome.spurious).for_each(|_| self.out.loss.undo_loss());
+        self.stats.spurious_losses += outcome.spurious;
+        let mut news = AckNews {
+            acked: outcome.acked.len() as u64,
+            spurious: outcome.spurious,
+            ..AckNews::default()
+        };
         if outcome.largest_advanced
             && let Some((_, packet)) = outcome.acked.iter().find(|(pn, _)| *pn == largest)
         {
@@ -54,9 +69,8 @@ impl Connection {
                 self.out.delivered_total,
             );
             point.size = u64::from(packet.size);
-            newest = Some(point);
+            news.newest = Some(point);
         }
-        let acked = outcome.acked.len() as u64;
         for (_, packet) in outcome.acked.drain(..) {
             packet
                 .control
@@ -64,10 +78,10 @@ impl Connection {
                 .for_each(|c| self.on_control_acked(c));
         }
         self.out.sent.recycle(outcome.acked);
-        let ce_new = ce.saturating_sub(self.inc.peer_ce);
+        news.marked = ce.saturating_sub(self.inc.peer_ce);
         self.inc.peer_ce = self.inc.peer_ce.max(ce);
-        self.detect_losses(now, newest, acked, ce_new);
-        if acked > 0 {
+        self.detect_losses(now, &news);
+        if news.acked > 0 {
             self.out.pto_count = 0;
         }
         Ok(())
@@ -103,20 +117,14 @@ impl Connection {
 
     /// Finds lost packets, puts back what they carried, and tells the rate controller everything
     /// that this moment taught.
-    pub(super) fn detect_losses(
-        &mut self,
-        now: Instant,
-        newest: Option<AckPoint>,
-        acked: u64,
-        ce_new: u64,
-    ) {
+    pub(super) fn detect_losses(&mut self, now: Instant, news: &AckNews) {
         let rtt = self.loss_rtt();
         let mut lost = self.out.sent.detect_lost(now, rtt);
         let lost_count = lost.len() as u64;
         self.stats.packets_lost += lost_count;
         // After a blackout the lost packets tell of the blackout, not of the path's loss rate.
         if self.out.pto_count < 2 {
-            self.out.loss.update(acked, lost_count);
+            self.out.loss.update(news.acked - news.spurious, lost_count);
         }
         lost.drain(..)
             .for_each(|(_, packet)| self.on_lost(now, packet));
@@ -125,10 +133,11 @@ impl Connection {
             self.write_off(symbol, false);
         }
         let mut feedback = Feedback::new(now, &self.out.rtt);
-        feedback.newest = newest;
-        feedback.acked_packets = acked;
+        feedback.newest = news.newest;
+        feedback.acked_packets = news.acked;
+        feedback.spurious_packets = news.spurious;
         feedback.lost_packets = lost_count;
-        feedback.ce_packets = ce_new;
+        feedback.ce_packets = news.marked;
         feedback.bytes_in_flight = self.out.sent.bytes_in_flight();
         feedback.idle_total = self.out.idle_total;
         feedback.path = self.inc.path.take();

@@ -20,6 +20,7 @@ mod receive;
 mod stats;
 mod transmit;
 
+use acks::AckNews;
 pub use channels::{ChannelError, Read};
 pub use event::{CloseCode, ConnectionError, Event};
 pub(crate) use handshake::{ConnectParams, local_params};
@@ -165,8 +166,6 @@ struct Incoming {
     largest_at: Instant,
     ce: u64,
     last_heard: Instant,
-    /// Largest packet number at each of the last reports: what is older was said often enough.
-    reported: VecDeque<u64>,
     /// Channels to report on, and for how many more reports.
     touched: BTreeMap<ChannelId, u8>,
     /// Newest packet of the peer whose feedback was used.
@@ -257,7 +256,6 @@ impl Connection {
             largest_at: now,
             ce: 0,
             last_heard: now,
-            reported: VecDeque::new(),
             touched: BTreeMap::new(),
             newest_feedback: 0,
             peer_ce: 0,
@@ -539,7 +537,7 @@ impl Connection {
             .loss_time(self.loss_rtt())
             .is_some_and(|t| t <= now)
         {
-            self.detect_losses(now, None, 0, 0);
+            self.detect_losses(now, &AckNews::default());
         }
         if self.probe_time().is_some_and(|t| t <= now) {
             self.out.pto_count += 1;

@@ -18,9 +18,8 @@ const ECT0: u8 = 0b10;
 const MAX_BATCH: usize = 65_000;
 /// Largest share of a report packet that ACK ranges may take.
 const ACK_ROOM: usize = 600;
-/// A packet number is repeated in this many reports: with half of them lost, one in 4,000 packets
-/// goes unreported.
-const REPORT_MEMORY: usize = 12;
+/// Bytes of the shortest range.
+const LEAST_RANGE: usize = 2;
 /// Bytes of a SACK frame with at least one pair.
 const MIN_SACK_ROOM: usize = 60;
 /// Bytes of data below which flow control is worth an update: a quarter of the budget.
@@ -484,18 +483,9 @@ impl Connection {
             micros(now.saturating_since(self.inc.largest_at)),
             self.inc.ce,
         ];
-        let said_often = if self.inc.reported.len() >= REPORT_MEMORY {
-            self.inc.reported.pop_front().unwrap_or(0)
-        } else {
-            0
-        };
-        self.inc.reported.push_back(largest);
-        let ranges = self
-            .inc
-            .received
-            .iter_descending()
-            .take_while(|&(_, high)| high >= said_often);
-        Frame::emit_ack(out, head, ranges, ACK_ROOM);
+        let news = self.inc.received.news(ACK_ROOM / LEAST_RANGE);
+        let said = Frame::emit_ack(out, head, news.iter().copied(), ACK_ROOM);
+        self.inc.received.on_reported(&news[..said]);
         let credit = &mut self.inc.credit;
         credit.granted = credit.granted.max(credit.grantable());
         Frame::MaxData(credit.granted).emit(out);

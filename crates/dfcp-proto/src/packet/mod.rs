@@ -4,6 +4,7 @@ mod loss;
 mod mtu;
 mod pacer;
 mod received;
+mod reordering;
 mod rtt;
 mod rules;
 mod sent;

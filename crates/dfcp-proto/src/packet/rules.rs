@@ -1,6 +1,6 @@
 //! When a packet counts as lost, and what its loss is worth: numbers that differ between papers.
 
-/// Rules of loss detection. The default is that of RFC 9002 with a reordering threshold that adapts
+/// Rules of loss detection. The default is that of RFC 9002 with a reordering window that adapts
 /// (RFC 8985 §6.2).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LossRules {
@@ -10,7 +10,7 @@ pub struct LossRules {
     /// A packet is lost once it is this old and a later one is acknowledged: eighths of a round trip
     /// (kTimeThreshold, RFC 9002 §6.1.2).
     pub time_threshold_eighths: u32,
-    /// Whether the thresholds grow.
+    /// Whether the path's reordering is learnt.
     pub reordering: Reordering,
     /// What packets are that no acknowledgement has overtaken.
     pub unanswered: Unanswered,
@@ -33,7 +33,7 @@ impl Default for LossRules {
 /// What a late arrival changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reordering {
-    /// The thresholds grow to what would have waited for it.
+    /// The path's reordering is learnt, and then waited for instead of counting packets.
     #[default]
     Adaptive,
     /// Nothing: the thresholds stay.

@@ -1,10 +1,13 @@
 //! The sender's record of packets in flight, and loss detection by packet and time threshold
-//! (RFC 9002 §6.1), by [`LossRules`].
+//! (RFC 9002 §6.1), or by the reordering window where packets overtake others (RFC 8985), by
+//! [`LossRules`].
 
+use super::reordering::ReorderingWindow;
 use super::rules::{LossRules, Reordering, Unanswered};
 use crate::time::{Duration, Instant};
 use crate::wire::AckRanges;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::RangeInclusive;
 
 /// The symbol that a packet carried: which block must be told when it arrives or is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +39,7 @@ pub struct SentPacket<C> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     InFlight,
-    /// Kept for a while to notice that it was only late.
+    /// Its record is among the lost ones.
     Lost,
     Acked,
     /// Sent, but the peer owes no acknowledgement.
@@ -64,20 +67,26 @@ pub struct SentPackets<C> {
     /// First packet that may still be in flight; loss detection starts here.
     first_in_flight: u64,
     largest_acked: Option<u64>,
+    /// When that left.
+    newest_sent_at: Instant,
     bytes_in_flight: u64,
     rules: LossRules,
-    /// The rules' and more, as reordering was seen.
-    packet_threshold: u64,
-    /// Reordering in time seen so far, added to the time threshold.
-    reorder_window: Duration,
+    reordering: ReorderingWindow,
+    /// Packets declared lost, kept for a while to notice that they were only late.
+    lost: BTreeMap<u64, SentPacket<C>>,
     /// No packet from here on is written off but by acknowledgements.
     first_counted: u64,
     /// An empty list for the next outcome.
     spare: Vec<(u64, SentPacket<C>)>,
 }
 
-/// A path that reorders further than this makes us wait by time alone.
-const MAX_PACKET_THRESHOLD: u64 = 1024;
+/// A lost packet is remembered for this long at least, and for [`REMEMBERED_ROUNDS`]: longer than
+/// real paths were seen to hold packets back without an outage.
+const REMEMBERED: Duration = Duration::from_secs(1);
+/// The reordering window is at most one round trip, so nothing that it could learn is forgotten.
+const REMEMBERED_ROUNDS: u32 = 3;
+/// Lost packets remembered at most: a second at 7 Gbit/s and 10 % loss.
+const MAX_REMEMBERED: usize = 1 << 16;
 
 impl<C> SentPackets<C> {
     /// No packets yet.
@@ -87,10 +96,11 @@ impl<C> SentPackets<C> {
             base: 0,
             first_in_flight: 0,
             largest_acked: None,
+            newest_sent_at: Instant::ZERO,
             bytes_in_flight: 0,
-            packet_threshold: rules.packet_threshold.max(1),
             rules,
-            reorder_window: Duration::ZERO,
+            reordering: ReorderingWindow::new(),
+            lost: BTreeMap::new(),
             first_counted: 0,
             spare: Vec::new(),
         }
@@ -177,36 +187,59 @@ impl<C> SentPackets<C> {
             largest_advanced: false,
         };
         for range in ranges.iter() {
+            self.find_late(range.clone(), &mut outcome);
             let low = (*range.start()).max(self.base);
             for pn in low..=*range.end() {
                 let packet = &mut self.packets[(pn - self.base) as usize];
                 match packet.state {
                     State::Skipped => return None,
-                    State::Acked | State::Unacknowledged => continue,
+                    State::Acked | State::Unacknowledged | State::Lost => continue,
                     State::InFlight => self.bytes_in_flight -= u64::from(packet.size),
-                    State::Lost => {
-                        outcome.spurious += 1;
-                        packet.written_off = true;
-                        if self.rules.reordering == Reordering::Adaptive {
-                            let distance = self.largest_acked.unwrap_or(pn).saturating_sub(pn);
-                            self.packet_threshold = self
-                                .packet_threshold
-                                .max(distance + 1)
-                                .min(MAX_PACKET_THRESHOLD);
-                            let late = now.saturating_since(packet.time) / 4;
-                            self.reorder_window = self.reorder_window.max(late / 4);
-                        }
-                    }
                 }
                 packet.state = State::Acked;
                 outcome.acked.push((pn, packet.settle()));
             }
         }
+        if self.rules.reordering == Reordering::Adaptive {
+            self.learn_order(&outcome);
+        }
         if self.largest_acked.is_none_or(|l| largest > l) {
+            self.newest_sent_at = self.get(largest).map_or(now, |packet| packet.time);
             self.largest_acked = Some(largest);
             outcome.largest_advanced = true;
         }
         Some(outcome)
+    }
+
+    /// Packets within `range` that had been declared lost.
+    fn find_late(&mut self, range: RangeInclusive<u64>, outcome: &mut AckOutcome<C>) {
+        while let Some((&pn, _)) = self.lost.range(range.clone()).next()
+            && let Some(packet) = self.lost.remove(&pn)
+        {
+            outcome.spurious += 1;
+            outcome.acked.push((pn, packet));
+        }
+    }
+
+    /// How far behind the newest packet acknowledged before were those acknowledged now?
+    fn learn_order(&mut self, outcome: &AckOutcome<C>) {
+        let mut in_order = 0;
+        for (pn, packet) in &outcome.acked {
+            if self.is_overtaken(*pn) {
+                let extent = self.newest_sent_at.saturating_since(packet.time);
+                self.reordering.on_late(extent);
+            } else {
+                in_order += 1;
+            }
+        }
+        self.reordering.on_in_order(in_order);
+    }
+
+    /// Whether the packet threshold makes `pn` lost, if packets come in order.
+    fn is_overtaken(&self, pn: u64) -> bool {
+        let threshold = self.rules.packet_threshold.max(1);
+        self.largest_acked
+            .is_some_and(|largest| pn + threshold <= largest)
     }
 
     /// Packets now considered lost, given the RTT to wait by.
@@ -214,56 +247,72 @@ impl<C> SentPackets<C> {
         let Some(largest) = self.largest_acked else {
             return Vec::new();
         };
+        self.reordering.update(now, rtt);
         let wait = self.time_threshold(rtt);
+        let window = self.reordering.get(rtt);
         let mut lost = std::mem::take(&mut self.spare);
-        let mut still_in_flight = None;
-        let first = self.first_in_flight.max(self.base);
-        for pn in first..=largest {
-            let packet = &mut self.packets[(pn - self.base) as usize];
-            if packet.state != State::InFlight {
-                continue;
+        let mut pn = self.first_in_flight.max(self.base);
+        while pn <= largest {
+            let packet = &self.packets[(pn - self.base) as usize];
+            if packet.state == State::InFlight {
+                let behind = self.newest_sent_at.saturating_since(packet.time);
+                let overtaken = self.is_overtaken(pn) && window.is_none_or(|most| behind > most);
+                // Those after it are younger, and less far behind.
+                if !overtaken && now.saturating_since(packet.time) < wait {
+                    break;
+                }
+                lost.push((pn, self.lose(pn)));
             }
-            let overtaken = largest - pn >= self.packet_threshold;
-            if overtaken || now.saturating_since(packet.time) >= wait {
-                packet.state = State::Lost;
-                self.bytes_in_flight -= u64::from(packet.size);
-                lost.push((pn, packet.settle()));
-            } else {
-                still_in_flight.get_or_insert(pn);
-            }
+            pn += 1;
         }
-        self.first_in_flight = still_in_flight.unwrap_or(largest + 1);
+        self.first_in_flight = pn.max(self.first_in_flight);
         self.forget(now, rtt);
         lost
     }
 
-    /// Declares everything in flight that was sent before `time` lost.
-    pub fn give_up_before(&mut self, time: Instant) -> Vec<(u64, SentPacket<C>)> {
-        let mut lost = Vec::new();
-        for (pn, packet) in (self.base..).zip(&mut self.packets) {
-            if packet.state == State::InFlight && packet.time < time {
-                packet.state = State::Lost;
-                self.bytes_in_flight -= u64::from(packet.size);
-                lost.push((pn, packet.settle()));
-            }
-        }
-        lost
+    /// Declares packet `pn`, which is in flight, lost, and remembers it.
+    fn lose(&mut self, pn: u64) -> SentPacket<C> {
+        let packet = &mut self.packets[(pn - self.base) as usize];
+        packet.state = State::Lost;
+        self.bytes_in_flight -= u64::from(packet.size);
+        let record = packet.settle();
+        let remembered = SentPacket {
+            control: Vec::new(),
+            written_off: true,
+            ..record
+        };
+        self.lost.insert(pn, remembered);
+        record
     }
 
-    /// Drops settled packets from the front; lost ones stay two round trips to spot late ACKs.
+    /// Declares everything in flight that was sent before `time` lost.
+    pub fn give_up_before(&mut self, time: Instant) -> Vec<(u64, SentPacket<C>)> {
+        let numbers = self.base..self.next_number();
+        let given_up: Vec<u64> = numbers
+            .filter(|&pn| {
+                self.get(pn)
+                    .is_some_and(|p| p.state == State::InFlight && p.time < time)
+            })
+            .collect();
+        given_up.into_iter().map(|pn| (pn, self.lose(pn))).collect()
+    }
+
+    /// Drops settled packets from the front, and lost ones for which no late ACK will come.
     fn forget(&mut self, now: Instant, rtt: Duration) {
-        let keep = 2 * rtt + Duration::from_millis(50);
         while let Some(front) = self.packets.front() {
-            let settled = match front.state {
-                State::Acked | State::Unacknowledged | State::Skipped => true,
-                State::Lost => now.saturating_since(front.time) > keep,
-                State::InFlight => false,
-            };
-            if !settled || self.base >= self.first_in_flight {
+            if front.state == State::InFlight || self.base >= self.first_in_flight {
                 break;
             }
             self.packets.pop_front();
             self.base += 1;
+        }
+        let keep = REMEMBERED.max(REMEMBERED_ROUNDS * rtt);
+        while let Some(oldest) = self.lost.first_entry() {
+            let recent = now.saturating_since(oldest.get().time) <= keep;
+            if recent && self.lost.len() <= MAX_REMEMBERED {
+                break;
+            }
+            self.lost.pop_first();
         }
     }
 
@@ -295,10 +344,10 @@ impl<C> SentPackets<C> {
             .find(|&pn| self.get(pn).is_some_and(|p| p.state == State::InFlight))
     }
 
-    /// kTimeThreshold plus what reordering was seen to need.
+    /// kTimeThreshold and the reordering window.
     fn time_threshold(&self, rtt: Duration) -> Duration {
         let wait = rtt.saturating_mul(self.rules.time_threshold_eighths) / 8;
-        wait.max(super::rtt::GRANULARITY) + self.reorder_window
+        wait.max(super::rtt::GRANULARITY) + self.reordering.get(rtt).unwrap_or_default()
     }
 
     /// When the next packet becomes lost, or is written off, by time.

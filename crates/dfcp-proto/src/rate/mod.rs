@@ -90,6 +90,8 @@ pub struct Feedback<'a> {
     pub newest: Option<AckPoint>,
     /// Packets acknowledged for the first time.
     pub acked_packets: u64,
+    /// Of these, how many had been declared lost before: the path reorders, it did not lose them.
+    pub spurious_packets: u64,
     /// Packets declared lost.
     pub lost_packets: u64,
     /// Packets that arrived marked Congestion Experienced.
@@ -111,6 +113,7 @@ impl<'a> Feedback<'a> {
             now,
             newest: None,
             acked_packets: 0,
+            spurious_packets: 0,
             lost_packets: 0,
             ce_packets: 0,
             bytes_in_flight: 0,

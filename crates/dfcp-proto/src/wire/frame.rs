@@ -341,12 +341,11 @@ impl<'a> Frame<'a> {
                 delay_us,
                 ce,
                 ref ranges,
-            } => Self::emit_ack(
-                out,
-                [largest, received_at_us, delay_us, ce],
-                ranges.iter().map(|r| (*r.start(), *r.end())),
-                usize::MAX,
-            ),
+            } => {
+                let head = [largest, received_at_us, delay_us, ce];
+                let ranges = ranges.iter().map(|r| (*r.start(), *r.end()));
+                Self::emit_ack(out, head, ranges, usize::MAX);
+            }
             Self::Blocks(ref report) => {
                 Self::emit_blocks(
                     out,
@@ -371,13 +370,13 @@ impl<'a> Frame<'a> {
     }
 
     /// Appends an ACK frame with as many of `ranges` (inclusive, descending, apart) as fit into
-    /// `room` bytes. `head` is largest, received-at, delay, CE count.
+    /// `room` bytes, and returns how many. `head` is largest, received-at, delay, CE count.
     pub fn emit_ack(
         out: &mut Vec<u8>,
         head: [u64; 4],
         ranges: impl Iterator<Item = (u64, u64)>,
         room: usize,
-    ) {
+    ) -> usize {
         let start = out.len();
         emit_numbers(out, ACK, head);
         let mut body = Vec::with_capacity(64);
@@ -397,6 +396,7 @@ impl<'a> Frame<'a> {
         }
         write_varint(out, count);
         out.extend_from_slice(&body);
+        count as usize
     }
 
     /// Appends a BLOCKS frame with as many of `entries` (ascending offsets ≥ `done_below`) as fit
