@@ -7,12 +7,14 @@
 mod channel;
 mod done;
 mod gaps;
+mod parts;
 mod recv;
 mod reliability;
 mod send;
 mod solve;
 
 pub use channel::{ChannelId, ChannelKind, Role};
+pub use parts::{Part, Parts};
 pub use recv::{Credit, Received, RecvChannel, SymbolIn};
 pub use reliability::{GivenUp, Reliability, Skip};
 pub use send::{BlockSizes, Cut, SendChannel, Source, SymbolOut};

@@ -3,7 +3,8 @@
 
 use super::{CloseCode, Connection, Control};
 use crate::block::{ChannelId, SendChannel};
-use crate::packet::{SentPacket, SymbolRef};
+use crate::config::MIN_DATAGRAM;
+use crate::packet::{ReportIn, SentPacket, SymbolRef};
 use crate::rate::{AckPoint, Feedback};
 use crate::scheduler::Room;
 use crate::time::{Duration, Instant};
@@ -18,8 +19,13 @@ pub(super) struct AckNews {
     acked: u64,
     /// Of these, how many had been declared lost.
     spurious: u64,
+    /// Of those acknowledged, how many could be marked.
+    markable: u64,
     /// Packets that arrived marked.
     marked: u64,
+    /// How long nothing was acknowledged, and the probe timeouts of that time.
+    silence: Duration,
+    timeouts: u32,
 }
 
 impl Connection {
@@ -37,7 +43,12 @@ impl Connection {
         self.out.moved = self.out.moved.filter(|moved| largest < moved.first);
         let loss = self.out.loss.estimate();
         let scheduler = &*self.out.scheduler;
-        for (_, packet) in &outcome.acked {
+        for (pn, packet) in &outcome.acked {
+            if usize::from(packet.size) > MIN_DATAGRAM {
+                self.out.black_hole.on_large_acked();
+            } else {
+                self.out.black_hole.on_small_acked(*pn);
+            }
             self.out.delivered_total += u64::from(packet.size);
             if let Some(symbol) = packet.symbol {
                 let id = ChannelId(symbol.channel);
@@ -53,17 +64,28 @@ impl Connection {
         let mut news = AckNews {
             acked: outcome.acked.len() as u64,
             spurious: outcome.spurious,
+            markable: outcome.acked.iter().filter(|(_, p)| p.ect).count() as u64,
             ..AckNews::default()
         };
+        if news.acked > 0 {
+            let since = std::mem::replace(&mut self.out.waiting_since, now);
+            news.silence = now.saturating_since(since);
+            news.timeouts = std::mem::take(&mut self.out.pto_count);
+        }
         if outcome.largest_advanced
             && let Some((_, packet)) = outcome.acked.iter().find(|(pn, _)| *pn == largest)
         {
+            let trip = now.saturating_since(packet.time);
             let delay = Duration::from_micros(delay_us);
-            self.out
-                .rtt
-                .update(now.saturating_since(packet.time), delay);
+            self.out.rtt.update(trip, delay);
+            let received = Duration::from_micros(received_at_us);
+            let arrivals = &mut self.out.arrivals;
+            let arrived = arrivals.read(now, packet.time, received, self.out.rtt.smoothed());
+            // A packet cannot have been held for longer than it has been on its way.
+            let absurd = arrived.is_absurd || delay > trip;
+            self.stats.absurd_times += u64::from(absurd);
             let mut point = AckPoint::new(
-                Duration::from_micros(received_at_us),
+                arrived.at,
                 packet.time,
                 packet.sent_total,
                 self.out.delivered_total,
@@ -81,9 +103,6 @@ impl Connection {
         news.marked = ce.saturating_sub(self.inc.peer_ce);
         self.inc.peer_ce = self.inc.peer_ce.max(ce);
         self.detect_losses(now, &news);
-        if news.acked > 0 {
-            self.out.pto_count = 0;
-        }
         Ok(())
     }
 
@@ -123,11 +142,17 @@ impl Connection {
         let lost_count = lost.len() as u64;
         self.stats.packets_lost += lost_count;
         // After a blackout the lost packets tell of the blackout, not of the path's loss rate.
-        if self.out.pto_count < 2 {
+        if news.timeouts.max(self.out.pto_count) < 2 {
             self.out.loss.update(news.acked - news.spurious, lost_count);
         }
-        lost.drain(..)
-            .for_each(|(_, packet)| self.on_lost(now, packet));
+        for (pn, packet) in lost.drain(..) {
+            // Probes for a larger size are expected to vanish.
+            let large = (MIN_DATAGRAM + 1..=self.mtu).contains(&packet.size.into());
+            if large && self.out.black_hole.on_large_lost(pn) {
+                self.on_black_hole(now);
+            }
+            self.on_lost(now, packet);
+        }
         self.out.sent.recycle(lost);
         for symbol in self.out.sent.write_off(now, rtt) {
             self.write_off(symbol, false);
@@ -138,11 +163,25 @@ impl Connection {
         feedback.spurious_packets = news.spurious;
         feedback.lost_packets = lost_count;
         feedback.ce_packets = news.marked;
+        feedback.ect_packets = news.markable;
+        feedback.silence = news.silence;
+        feedback.timeouts = news.timeouts;
         feedback.bytes_in_flight = self.out.sent.bytes_in_flight();
         feedback.idle_total = self.out.idle_total;
         feedback.path = self.inc.path.take();
         self.out.rate.on_feedback(&feedback);
         self.follow_rate(now);
+    }
+
+    /// The path does not carry packets as large as before any more.
+    fn on_black_hole(&mut self, now: Instant) {
+        let failed = std::mem::replace(&mut self.mtu, MIN_DATAGRAM);
+        self.out.mtu_search.on_black_hole(now, self.mtu, failed);
+        if let Some(split) = self.out.split.take() {
+            let (channel, offset) = (split.channel.0, split.symbol.offset);
+            self.write_off(SymbolRef { channel, offset }, false);
+        }
+        self.stats.black_holes += 1;
     }
 
     pub(super) fn on_lost(&mut self, now: Instant, packet: SentPacket<Control>) {
@@ -193,6 +232,13 @@ impl Connection {
             }
         }
         self.on_freed(now, id, freed);
+    }
+
+    /// A packet with feedback, and none with data, arrived.
+    pub(super) fn on_report_packet(&mut self, now: Instant, report: ReportIn) {
+        if self.out.reverse.on_report(now, &self.out.rtt, report) {
+            self.out.control.push_back(Control::FeedbackRate);
+        }
     }
 
     /// What a SACK says: complete parts, and what there is room for.

@@ -27,11 +27,16 @@ pub(crate) use handshake::{ConnectParams, local_params};
 pub use stats::ConnectionStats;
 pub use transmit::Transmit;
 
-use crate::block::{ChannelId, Credit, Cut, RecvChannel, Reliability, Role, SendChannel, Skip};
+use crate::block::{
+    ChannelId, Credit, Cut, Parts, RecvChannel, Reliability, Role, SendChannel, Skip, SymbolOut,
+};
 use crate::config::TransportConfig;
 use crate::crypto::{Opener, PublicKey, Sealer, SecretRng, SessionKeys};
 use crate::feedback::{FeedbackKind, FeedbackPolicy};
-use crate::packet::{LossEstimator, MtuSearch, Pacer, ReceivedPackets, RttEstimator, SentPackets};
+use crate::packet::{
+    ArrivalClock, BlackHole, LossEstimator, MtuSearch, Pacer, ReceivedPackets, ReversePath,
+    RttEstimator, SentPackets,
+};
 use crate::rate::{PathReport, RateController};
 use crate::scheduler::BlockScheduler;
 use crate::time::{Duration, Instant, Rate};
@@ -73,6 +78,7 @@ pub enum Timer {
 pub(crate) enum Control {
     Ping,
     MtuProbe(u16),
+    FeedbackRate,
     MaxStreamData(ChannelId),
     Fin(ChannelId),
     Reset(ChannelId, u64),
@@ -111,6 +117,7 @@ struct Channel {
 struct Outgoing {
     sent: SentPackets<Control>,
     rtt: RttEstimator,
+    arrivals: ArrivalClock,
     loss: LossEstimator,
     rate: Box<dyn RateController>,
     scheduler: Box<dyn BlockScheduler>,
@@ -136,15 +143,42 @@ struct Outgoing {
     blocked: bool,
     /// The peer moved, and has not shown yet that it receives at its new address.
     moved: Option<Moved>,
+    /// What comes back of feedback.
+    reverse: ReversePath,
     pto_count: u32,
     probes_due: u8,
+    /// Since when something is in flight and nothing was acknowledged.
+    waiting_since: Instant,
     last_sent: Instant,
     /// Newest packet number that asked for feedback.
     last_eliciting: u64,
     next_skip: u64,
     mtu_search: MtuSearch,
+    black_hole: BlackHole,
+    /// A symbol that leaves in parts.
+    split: Option<Split>,
     /// When to tell the peer what was given up.
     tell_skips: Option<Instant>,
+}
+
+/// A symbol too long for a datagram, of which a part left already.
+#[derive(Debug)]
+struct Split {
+    channel: ChannelId,
+    symbol: SymbolOut,
+    /// Empty with virtual payload.
+    bytes: Vec<u8>,
+    /// What left.
+    sent: usize,
+    /// Bytes of each part; the last may be shorter.
+    part: usize,
+}
+
+impl Split {
+    /// Bytes of the next part.
+    fn next(&self) -> usize {
+        self.part.min(self.symbol.symbol_len - self.sent)
+    }
 }
 
 /// A new address before it is validated (RFC 9000 §8): no more than three times what came from it
@@ -168,9 +202,13 @@ struct Incoming {
     last_heard: Instant,
     /// Channels to report on, and for how many more reports.
     touched: BTreeMap<ChannelId, u8>,
-    /// Newest packet of the peer whose feedback was used.
+    /// Newest packet of the peer whose feedback was used, and newest that limited ours.
     newest_feedback: u64,
+    newest_limit: u64,
     peer_ce: u64,
+    /// Symbols of which parts are missing; length and place of the one in the packet being read.
+    parts: Parts,
+    part: Option<(usize, usize)>,
     /// What the packet being read says of the path.
     path: Option<PathReport>,
     /// What is free of receive windows is reported.
@@ -206,8 +244,9 @@ pub struct Connection {
     stats: ConnectionStats,
 }
 
-/// Longest wait between probes: a path that comes back is noticed this soon.
-const MAX_PROBE_INTERVAL: Duration = Duration::from_secs(1);
+/// Longest wait between probes, or one probe timeout: a path that comes back is noticed this soon.
+/// From the third timeout on a probe is one packet of some 80 bytes with its headers: 2.5 kbit/s.
+const MAX_PROBE_INTERVAL: Duration = Duration::from_millis(250);
 
 impl Connection {
     fn new(
@@ -224,6 +263,7 @@ impl Connection {
         let out = Outgoing {
             sent: SentPackets::new(profile.loss_rules),
             rtt: RttEstimator::default(),
+            arrivals: ArrivalClock::default(),
             loss: LossEstimator::new(profile.loss_rules.estimate),
             rate: profile.make_rate(),
             scheduler: profile.make_scheduler(),
@@ -241,12 +281,16 @@ impl Connection {
             idle_total: 0,
             blocked: false,
             moved: None,
+            reverse: ReversePath::default(),
             pto_count: 0,
             probes_due: 0,
+            waiting_since: now,
             last_sent: now,
             last_eliciting: 0,
             next_skip,
             mtu_search: MtuSearch::new(0),
+            black_hole: BlackHole::default(),
+            split: None,
             tell_skips: None,
         };
         let inc = Incoming {
@@ -258,7 +302,10 @@ impl Connection {
             last_heard: now,
             touched: BTreeMap::new(),
             newest_feedback: 0,
+            newest_limit: 0,
             peer_ce: 0,
+            parts: Parts::default(),
+            part: None,
             path: None,
             reports_room: false,
         };
@@ -403,10 +450,14 @@ impl Connection {
     }
 
     fn pto(&self) -> Duration {
-        let feedback = self.config.profile.feedback;
-        self.out
-            .rtt
-            .pto(feedback.max_delay(self.out.rtt.smoothed()))
+        let (rtt, pace) = (self.out.rtt.smoothed(), self.out.pacer.rate());
+        let gap = if pace > Rate::ZERO {
+            pace.time_for(self.packet_size())
+        } else {
+            rtt
+        };
+        let held = self.config.profile.feedback.max_delay(rtt, gap);
+        self.out.rtt.pto(held + self.out.reverse.interval())
     }
 
     /// Loss detection waits by the larger of smoothed and latest RTT (RFC 9002 §6.1.2).
@@ -457,9 +508,8 @@ impl Connection {
     /// When the pacer lets the next packets go; `None` while there is nothing to send or the
     /// window is full.
     fn pacing_time(&self) -> Option<Instant> {
-        let ready = !self.out.active.is_empty()
-            && !self.out.blocked
-            && self.window_room() >= self.packet_size();
+        let waits = !self.out.active.is_empty() && !self.out.blocked;
+        let ready = (waits || self.out.split.is_some()) && self.window_room() >= self.packet_size();
         let own = self.out.rate.departure().at;
         ready
             .then(|| own.or_else(|| self.out.pacer.next_departure()))
@@ -540,13 +590,25 @@ impl Connection {
             self.detect_losses(now, &AckNews::default());
         }
         if self.probe_time().is_some_and(|t| t <= now) {
-            self.out.pto_count += 1;
-            self.out.probes_due = 2;
-            self.stats.probes += 1;
-            self.give_up_undecided(now);
+            self.on_probe_timeout(now);
         }
         self.give_up(now);
         self.keep_alive(now);
+    }
+
+    /// Asks, since nothing was acknowledged: twice with data that may be missing; from the second time
+    /// on, when not the data but the path seems to be lost, also with a packet as small as can be, which
+    /// passes where large ones do not; and in an outage with that alone.
+    fn on_probe_timeout(&mut self, now: Instant) {
+        self.out.pto_count += 1;
+        self.out.probes_due = 3u32.saturating_sub(self.out.pto_count) as u8;
+        if self.out.pto_count > 1 || self.out.black_hole.is_suspected() {
+            self.out.control.push_back(Control::Ping);
+        }
+        self.stats.probes += 1;
+        self.give_up_undecided(now);
+        self.out.rate.on_timeout(now, self.out.pto_count);
+        self.follow_rate(now);
     }
 
     /// UDP payload bytes of a full data packet.

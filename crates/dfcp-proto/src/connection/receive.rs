@@ -1,12 +1,12 @@
 //! One packet in.
 
 use super::{Channel, CloseCode, Connection, ConnectionError, Event, Moved, State};
-use crate::block::{ChannelId, Received, RecvChannel, SendChannel, Skip, SolveJob, SymbolIn};
+use crate::block::{ChannelId, Part, Received, RecvChannel, SendChannel, Skip, SolveJob, SymbolIn};
 use crate::config::Payload;
 use crate::feedback::Arrival;
-use crate::packet::decode_packet_number;
+use crate::packet::{ReportIn, decode_packet_number};
 use crate::time::{Duration, Instant};
-use crate::wire::{Frame, FrameIter, SEALED_HEADER_LEN, Sealed, virtual_symbol_len};
+use crate::wire::{Frame, FrameIter, SEALED_HEADER_LEN, Sealed, SymbolHeader, virtual_symbol_len};
 use std::net::SocketAddr;
 
 /// Congestion Experienced (RFC 3168).
@@ -69,8 +69,8 @@ impl Connection {
         let plaintext: &[u8] = plaintext;
         let (mut eliciting, mut elided) = (false, 0);
         let (mut ping, mut symbol) = (false, false);
-        let mut head = None;
-        self.inc.path = None;
+        let (mut head, mut report) = (None, None);
+        (self.inc.path, self.inc.part) = (None, None);
         for frame in FrameIter::new(plaintext) {
             let Ok(frame) = frame else {
                 return self.violation(now, CloseCode::PROTOCOL);
@@ -82,12 +82,28 @@ impl Connection {
             if let Frame::RoundTrip { number, rtt_us } = frame {
                 head = Some((number, Duration::from_micros(rtt_us.into())));
             }
+            if let Frame::Ack {
+                received_at_us,
+                delay_us,
+                ..
+            } = frame
+            {
+                report = Some(Duration::from_micros(
+                    received_at_us.saturating_add(delay_us),
+                ));
+            }
             if let Err(code) = self.on_frame(now, pn, frame) {
                 return self.violation(now, code);
             }
             if !self.is_established() {
                 return; // nothing follows a CLOSE
             }
+        }
+        if symbol {
+            self.out.reverse.on_data();
+        } else if let Some(left) = report {
+            let number = pn;
+            self.on_report_packet(now, ReportIn { number, size, left });
         }
         self.stats.bytes_received += elided;
         if let Some(moved) = self.out.moved.as_mut().filter(|_| remote == self.remote) {
@@ -137,25 +153,23 @@ impl Connection {
                 self.on_ack(now, [largest, received_at_us, delay_us, ce], &ranges)?;
             }
             Frame::Blocks(report) => self.on_report(now, pn, &report),
-            Frame::Sack(report) => self.on_sack(now, pn, &report),
-            Frame::Symbol { header, data } => {
-                let (len, data) = match self.config.payload {
-                    Payload::Real => (data.len(), data),
-                    Payload::Virtual => {
-                        let len = virtual_symbol_len(data).ok_or(CloseCode::PROTOCOL)?;
-                        (len, &[][..])
-                    }
-                };
-                let symbol = SymbolIn {
-                    scheme: header.scheme,
-                    offset: header.offset,
-                    block_len: header.block.bytes(len).ok_or(CloseCode::PROTOCOL)?,
-                    esi: header.esi,
-                    len,
-                    data,
-                };
-                self.on_symbol(now, ChannelId(header.channel), &symbol)?;
+            Frame::FeedbackRate(rate) => {
+                if pn >= self.inc.newest_limit {
+                    self.inc.newest_limit = pn;
+                    self.inc
+                        .policy
+                        .on_limit(Some(rate).filter(|&rate| rate > 0));
+                }
             }
+            Frame::Sack(report) => self.on_sack(now, pn, &report),
+            Frame::Part { symbol_len, at } => {
+                let numbers = (usize::try_from(symbol_len), usize::try_from(at));
+                let (Ok(symbol_len), Ok(at)) = numbers else {
+                    return Err(CloseCode::PROTOCOL);
+                };
+                self.inc.part = Some((symbol_len, at));
+            }
+            Frame::Symbol { header, data } => self.on_symbol_frame(now, header, data)?,
             Frame::MaxData(limit) => {
                 if limit > self.out.max_data {
                     self.out.max_data = limit;
@@ -211,6 +225,48 @@ impl Connection {
             Frame::Close { code, reason } => self.on_close(now, CloseCode(code), reason),
         }
         Ok(())
+    }
+
+    /// A symbol, or the part of one that the frame before said it is.
+    fn on_symbol_frame(
+        &mut self,
+        now: Instant,
+        header: SymbolHeader,
+        data: &[u8],
+    ) -> Result<(), CloseCode> {
+        let (mut len, mut data) = match self.config.payload {
+            Payload::Real => (data.len(), data),
+            Payload::Virtual => {
+                let len = virtual_symbol_len(data).ok_or(CloseCode::PROTOCOL)?;
+                (len, &[][..])
+            }
+        };
+        let whole;
+        if let Some((symbol_len, at)) = self.inc.part.take() {
+            let id = self.known(header.channel)?;
+            self.inc.touched.insert(id, TOUCHED_REPORTS);
+            let name = (header.channel, header.offset, header.esi);
+            let part = Part {
+                symbol_len,
+                at,
+                len,
+                data,
+            };
+            let Some(symbol) = self.inc.parts.push(name, part)? else {
+                return Ok(());
+            };
+            whole = symbol;
+            (len, data) = (symbol_len, &whole);
+        }
+        let symbol = SymbolIn {
+            scheme: header.scheme,
+            offset: header.offset,
+            block_len: header.block.bytes(len).ok_or(CloseCode::PROTOCOL)?,
+            esi: header.esi,
+            len,
+            data,
+        };
+        self.on_symbol(now, ChannelId(header.channel), &symbol)
     }
 
     fn on_close(&mut self, now: Instant, code: CloseCode, reason: &[u8]) {

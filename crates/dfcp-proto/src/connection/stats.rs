@@ -20,6 +20,8 @@ pub struct ConnectionStats {
     pub spurious_losses: u64,
     /// Probe timeouts.
     pub probes: u64,
+    /// How often the path stopped to carry packets as large as before.
+    pub black_holes: u64,
     /// Source symbols sent for the first time.
     pub source_symbols_sent: u64,
     /// Repair symbols sent.
@@ -52,6 +54,9 @@ pub struct ConnectionStats {
     pub malformed: u64,
     /// Reports of the peer on path or window that were absurd: ignored, or cut to what can be.
     pub refused_reports: u64,
+    /// Acknowledgements with an arrival time or a delay that cannot be; times of our own stand in for
+    /// them.
+    pub absurd_times: u64,
     /// Packets for which the reported receive window had no room; the credit had, so none was dropped.
     pub beyond_window: u64,
     /// Packets received with Congestion Experienced.

@@ -1,19 +1,17 @@
 //! One packet out.
 
-use super::{Connection, Control, State};
+use super::{Connection, Control, Split, State};
 use crate::block::{ChannelId, RecvChannel, SendChannel, SymbolOut};
-use crate::config::Payload;
+use crate::config::{MIN_DATAGRAM, Payload};
 use crate::packet::{NewPacket, SymbolRef};
-use crate::rate::PathReport;
+use crate::rate::{Codepoint, PathReport};
 use crate::time::{Duration, Instant};
 use crate::wire::{
     BlockLen, Frame, ROUND_TRIP_LEN, SEALED_HEADER_LEN, SackReport, SymbolHeader, TAG_LEN,
-    emit_sealed_header, emit_virtual_symbol, symbol_overhead, virtual_symbol_size,
+    emit_sealed_header, emit_virtual_symbol, part_overhead, symbol_overhead, virtual_symbol_size,
 };
 use std::collections::BTreeSet;
 
-/// ECN-capable, ECT(0) (RFC 3168).
-const ECT0: u8 = 0b10;
 /// Bytes of one batch: segmentation offload is one large UDP datagram to the system.
 const MAX_BATCH: usize = 65_000;
 /// Largest share of a report packet that ACK ranges may take.
@@ -158,11 +156,9 @@ impl Connection {
         };
         self.stats.packets_sent += batch.datagrams as u64;
         self.stats.bytes_sent += batch.total as u64;
-        let marks = self.out.rate.reads_marks();
-        let ecn = if matches!(self.state, State::Established) && marks {
-            ECT0
-        } else {
-            0
+        let ecn = match self.state {
+            State::Established => self.out.rate.ecn() as u8,
+            _ => 0,
         };
         Some(Transmit {
             destination: self.remote,
@@ -211,33 +207,59 @@ impl Connection {
     }
 
     fn datagram_size(&self, id: ChannelId, symbol: &SymbolOut) -> Size {
+        let (mut head, mut len) = (self.symbol_head(id, symbol), symbol.symbol_len);
+        let part = match &self.out.split {
+            Some(split) => Some((split.sent, split.next())),
+            None => self.part_len(id, symbol).map(|part| (0, part)),
+        };
+        if let Some((at, part)) = part {
+            head += part_overhead(len, at);
+            len = part;
+        }
+        let carried = match self.config.payload {
+            Payload::Real => len,
+            Payload::Virtual => virtual_symbol_size(len),
+        };
+        Size {
+            written: head + carried + TAG_LEN,
+            elided: len - carried,
+        }
+    }
+
+    /// Bytes of a datagram before its symbol.
+    fn symbol_head(&self, id: ChannelId, symbol: &SymbolOut) -> usize {
         let rate = &self.out.rate;
         let head =
             usize::from(rate.departure().echo) + rate.round_trip().map_or(0, |_| ROUND_TRIP_LEN);
         let k = symbol.block_len.div_ceil(symbol.symbol_len as u64) as u32;
-        let header =
-            SEALED_HEADER_LEN + head + symbol_overhead(id.0, symbol.offset, k, symbol.block_len);
-        let carried = match self.config.payload {
-            Payload::Real => symbol.symbol_len,
-            Payload::Virtual => virtual_symbol_size(symbol.symbol_len),
-        };
-        Size {
-            written: header + carried + TAG_LEN,
-            elided: symbol.symbol_len - carried,
-        }
+        SEALED_HEADER_LEN + head + symbol_overhead(id.0, symbol.offset, k, symbol.block_len)
+    }
+
+    /// Bytes of each part of a symbol that no datagram holds any more; `None` if one does.
+    fn part_len(&self, id: ChannelId, symbol: &SymbolOut) -> Option<usize> {
+        let room = self
+            .mtu
+            .saturating_sub(self.symbol_head(id, symbol) + TAG_LEN);
+        let len = symbol.symbol_len;
+        let parts = len.div_ceil(room.saturating_sub(part_overhead(len, len)).max(1));
+        (len > room).then(|| len.div_ceil(parts))
     }
 
     /// The symbol that window, pacer and scheduler let go now; probes pass the first two.
     fn next_symbol(&mut self, now: Instant) -> Option<(ChannelId, SymbolOut)> {
         if self.out.probes_due == 0 {
             let size = self.packet_size();
-            if self.out.active.is_empty() || self.out.blocked {
+            let waits = !self.out.active.is_empty() && !self.out.blocked;
+            if !waits && self.out.split.is_none() {
                 self.out.idle_total = self.out.sent_total;
                 return None;
             }
             if self.window_room() < size || !self.may_depart(now, size) {
                 return None;
             }
+        }
+        if let Some(split) = &self.out.split {
+            return Some((split.channel, split.symbol));
         }
         let picked = self.pick();
         if picked.is_none() {
@@ -293,7 +315,8 @@ impl Connection {
         None
     }
 
-    /// Seals one symbol into `out`; `None` if the code failed, which ends the batch.
+    /// Seals one symbol into `out`, or the next part of one that a datagram cannot hold; `None` if the
+    /// code failed, which ends the batch.
     fn transmit_symbol(
         &mut self,
         now: Instant,
@@ -301,62 +324,37 @@ impl Connection {
         symbol: &SymbolOut,
         out: &mut Vec<u8>,
     ) -> Option<Size> {
-        let loss = self.out.loss.estimate();
+        if self.out.split.is_none()
+            && let Some(part) = self.part_len(id, symbol)
+        {
+            self.begin_split(id, symbol, part)?;
+        }
         let size = self.datagram_size(id, symbol);
         let start = out.len();
         let pn = self.begin_packet(now, out);
-        let SymbolOut {
-            offset,
-            block_len,
-            scheme,
-            esi,
-            symbol_len,
-            charge,
-        } = *symbol;
-        if self.out.rate.departure().echo {
-            Frame::Ping.emit(out);
-        }
-        if let Some(rtt) = self.out.rate.round_trip() {
-            let number = self.out.data_number;
-            let rtt_us = u32::try_from(rtt.as_micros()).unwrap_or(u32::MAX);
-            Frame::RoundTrip { number, rtt_us }.emit(out);
-        }
-        let header = SymbolHeader {
-            scheme,
-            channel: id.0,
-            offset,
-            block: BlockLen::new(block_len, symbol_len),
-            esi,
+        self.emit_symbol_head(id, symbol, out);
+        let is_whole = if self.out.split.is_some() {
+            self.emit_part(out)
+        } else {
+            if self.config.payload == Payload::Virtual {
+                emit_virtual_symbol(out, symbol.symbol_len);
+            }
+            if self.write_symbol(id, symbol, out).is_none() {
+                out.truncate(start);
+                return None;
+            }
+            true
         };
-        header.emit(out);
-        if self.config.payload == Payload::Virtual {
-            emit_virtual_symbol(out, symbol_len);
-        }
-        let send = self.channels.get_mut(&id).and_then(|c| c.send.as_mut());
-        let scheduler = &*self.out.scheduler;
-        let written = send.and_then(|send| send.write_symbol(symbol, out, scheduler, loss).ok());
-        if written.is_none() {
-            out.truncate(start);
-            return None;
-        }
         self.out.data_number = self.out.data_number.wrapping_add(1);
         self.out.cursor = ChannelId(id.0 + 1);
-        let source = block_len.div_ceil(symbol_len as u64);
-        if u64::from(esi) < source {
-            self.stats.source_symbols_sent += 1;
-        } else {
-            self.stats.repair_symbols_sent += 1;
-        }
-        if charge > 0 {
-            self.out.charged += charge;
-            self.notify_writable();
-        }
         self.out.probes_due = self.out.probes_due.saturating_sub(1);
+        // With its last part a symbol arrives or is lost; reports tell if an earlier one was.
+        let carried = SymbolRef {
+            channel: id.0,
+            offset: symbol.offset,
+        };
         let contents = Contents {
-            symbol: Some(SymbolRef {
-                channel: id.0,
-                offset,
-            }),
+            symbol: is_whole.then_some(carried),
             control: Vec::new(),
             ack_eliciting: true,
             elided: size.elided,
@@ -371,13 +369,89 @@ impl Connection {
         Some(size)
     }
 
+    /// Everything before the symbol.
+    fn emit_symbol_head(&self, id: ChannelId, symbol: &SymbolOut, out: &mut Vec<u8>) {
+        if self.out.rate.departure().echo {
+            Frame::Ping.emit(out);
+        }
+        if let Some(rtt) = self.out.rate.round_trip() {
+            let number = self.out.data_number;
+            let rtt_us = u32::try_from(rtt.as_micros()).unwrap_or(u32::MAX);
+            Frame::RoundTrip { number, rtt_us }.emit(out);
+        }
+        if let Some(split) = &self.out.split {
+            let (symbol_len, at) = (symbol.symbol_len as u64, split.sent as u64);
+            Frame::Part { symbol_len, at }.emit(out);
+        }
+        let header = SymbolHeader {
+            scheme: symbol.scheme,
+            channel: id.0,
+            offset: symbol.offset,
+            block: BlockLen::new(symbol.block_len, symbol.symbol_len),
+            esi: symbol.esi,
+        };
+        header.emit(out);
+    }
+
+    /// Lets the code append the symbol, and counts it; `None` if the code failed.
+    fn write_symbol(&mut self, id: ChannelId, symbol: &SymbolOut, out: &mut Vec<u8>) -> Option<()> {
+        let loss = self.out.loss.estimate();
+        let send = self.channels.get_mut(&id).and_then(|c| c.send.as_mut())?;
+        let scheduler = &*self.out.scheduler;
+        send.write_symbol(symbol, out, scheduler, loss).ok()?;
+        let source = symbol.block_len.div_ceil(symbol.symbol_len as u64);
+        if u64::from(symbol.esi) < source {
+            self.stats.source_symbols_sent += 1;
+        } else {
+            self.stats.repair_symbols_sent += 1;
+        }
+        if symbol.charge > 0 {
+            self.out.charged += symbol.charge;
+            self.notify_writable();
+        }
+        Some(())
+    }
+
+    /// Writes a symbol down that leaves in parts of `part` bytes.
+    fn begin_split(&mut self, channel: ChannelId, symbol: &SymbolOut, part: usize) -> Option<()> {
+        let mut bytes = Vec::new();
+        self.write_symbol(channel, symbol, &mut bytes)?;
+        self.out.split = Some(Split {
+            channel,
+            symbol: *symbol,
+            bytes,
+            sent: 0,
+            part,
+        });
+        Some(())
+    }
+
+    /// Appends the next part; true if it is the last.
+    fn emit_part(&mut self, out: &mut Vec<u8>) -> bool {
+        let Some(split) = &mut self.out.split else {
+            return true;
+        };
+        let len = split.next();
+        match self.config.payload {
+            Payload::Real => out.extend_from_slice(&split.bytes[split.sent..][..len]),
+            Payload::Virtual => emit_virtual_symbol(out, len),
+        }
+        split.sent += len;
+        let is_last = split.sent >= split.symbol.symbol_len;
+        if is_last {
+            self.out.split = None;
+        }
+        is_last
+    }
+
     /// Feedback and control frames in a packet of their own.
     fn transmit_control(&mut self, now: Instant, out: &mut Vec<u8>) -> Batch {
         let start = out.len();
         let room = |out: &Vec<u8>, mtu: usize| mtu.saturating_sub(out.len() - start + TAG_LEN);
         let pn = self.begin_packet(now, out);
         self.emit_feedback(now, out, start);
-        self.inc.policy.on_sent(now);
+        let report = out.len() - start + TAG_LEN;
+        self.inc.policy.on_sent(now, report as u64);
         let mut sent = Vec::new();
         let mut pad_to = 0;
         while let Some(control) = self.out.control.pop_front() {
@@ -420,6 +494,9 @@ impl Connection {
         let channel = |id: ChannelId| self.channels.get(&id);
         match control {
             Control::Ping | Control::MtuProbe(_) => Frame::Ping.emit(out),
+            Control::FeedbackRate => {
+                Frame::FeedbackRate(self.out.reverse.limit().unwrap_or(0)).emit(out);
+            }
             Control::MaxStreamData(id) => {
                 let recv = channel(id).and_then(|c| c.recv.as_ref());
                 let limit = recv.map_or(0, RecvChannel::limit);
@@ -463,7 +540,8 @@ impl Connection {
         }
     }
 
-    /// Everything the peer should know about what arrived.
+    /// Everything the peer should know about what arrived, as far as it fits into a datagram that every
+    /// path carries: no report is lost because a path became narrower.
     fn emit_feedback(&mut self, now: Instant, out: &mut Vec<u8>, start: usize) {
         let Some(largest) = self.inc.received.largest() else {
             return;
@@ -490,7 +568,7 @@ impl Connection {
         credit.granted = credit.granted.max(credit.grantable());
         Frame::MaxData(credit.granted).emit(out);
         touched.retain(|&id, left| {
-            let room = (self.mtu - TAG_LEN).saturating_sub(out.len() - start);
+            let room = (MIN_DATAGRAM - TAG_LEN).saturating_sub(out.len() - start);
             if room < 40 {
                 return true; // next report
             }
@@ -509,7 +587,7 @@ impl Connection {
 
     /// What there is room for on a channel, with what the policy says of the path.
     fn emit_sack(&mut self, id: ChannelId, path: PathReport, out: &mut Vec<u8>, start: usize) {
-        let room = (self.mtu - TAG_LEN).saturating_sub(out.len() - start + ACK_ROOM);
+        let room = (MIN_DATAGRAM - TAG_LEN).saturating_sub(out.len() - start + ACK_ROOM);
         let window = u64::from(self.config.receive_packets);
         let recv = self.channels.get_mut(&id).and_then(|c| c.recv.as_mut());
         let Some(recv) = recv.filter(|_| room >= MIN_SACK_ROOM) else {
@@ -602,11 +680,15 @@ impl Connection {
         if contents.ack_eliciting {
             self.out.last_eliciting = pn;
             self.out.last_sent = now;
+            if !self.out.sent.any_in_flight() {
+                self.out.waiting_since = now;
+            }
         }
         self.out.sent.push(NewPacket {
             time: now,
             size,
             sent_total: self.out.sent_total,
+            ect: self.out.rate.ecn() != Codepoint::NotCapable,
             symbol: contents.symbol,
             control: contents.control,
             ack_eliciting: contents.ack_eliciting,

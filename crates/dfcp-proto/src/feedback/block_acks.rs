@@ -30,7 +30,7 @@ impl FeedbackPolicy for BlockAcks {
         self.due
     }
 
-    fn on_sent(&mut self, _now: Instant) {
+    fn on_sent(&mut self, _now: Instant, _size: u64) {
         self.due = None;
     }
 }
@@ -50,7 +50,7 @@ mod tests {
         let complete = start + REPEAT / 2;
         policy.on_block(complete);
         assert_eq!(policy.due(), Some(complete));
-        policy.on_sent(complete);
+        policy.on_sent(complete, 80);
         assert_eq!(policy.due(), None);
         policy.on_packet(complete, &packet);
         assert_eq!(policy.due(), Some(complete + REPEAT));

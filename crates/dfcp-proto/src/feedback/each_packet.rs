@@ -22,7 +22,7 @@ impl FeedbackPolicy for EachPacket {
         self.due
     }
 
-    fn on_sent(&mut self, _now: Instant) {
+    fn on_sent(&mut self, _now: Instant, _size: u64) {
         self.due = None;
     }
 }

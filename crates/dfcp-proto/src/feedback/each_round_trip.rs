@@ -138,7 +138,7 @@ impl FeedbackPolicy for EachRoundTrip {
         self.due
     }
 
-    fn on_sent(&mut self, now: Instant) {
+    fn on_sent(&mut self, now: Instant, _size: u64) {
         self.last = Some(now);
         self.due = None;
     }
@@ -169,7 +169,7 @@ mod tests {
             }
             if policy.due().is_some_and(|due| due <= now) {
                 last = policy.report(now).expect("it reports");
-                policy.on_sent(now);
+                policy.on_sent(now, 80);
                 times.push(now);
             }
         }

@@ -77,8 +77,12 @@ pub trait FeedbackPolicy: Debug + Send {
     /// When feedback should leave; `None` while there is nothing to say.
     fn due(&self) -> Option<Instant>;
 
-    /// Feedback left.
-    fn on_sent(&mut self, now: Instant);
+    /// The sender says that its way back carries this much feedback, UDP and IPv4 headers included;
+    /// `None`: as much as comes.
+    fn on_limit(&mut self, _bytes_per_second: Option<u64>) {}
+
+    /// Feedback left in a packet, of which it took `size` bytes with what every packet has.
+    fn on_sent(&mut self, now: Instant, size: u64);
 }
 
 /// The feedback that a sender asks of its peer. The numbers are those of the handshake
@@ -127,11 +131,12 @@ impl FeedbackKind {
         self == Self::EachRoundTrip
     }
 
-    /// Longest time that a packet waits for its feedback on a path of `rtt`.
-    pub fn max_delay(self, rtt: Duration) -> Duration {
+    /// Longest time that a packet waits for its feedback on a path of `rtt` while packets arrive
+    /// `gap` apart.
+    pub fn max_delay(self, rtt: Duration, gap: Duration) -> Duration {
         match self {
             // A peer that does not know the kind asked for is timed.
-            Self::Timed | Self::EachPacket => timed::MAX_DELAY,
+            Self::Timed | Self::EachPacket => timed::longest_wait(rtt, gap),
             Self::BlockAcks => block_acks::REPEAT,
             Self::EachRoundTrip => rtt.max(each_round_trip::MIN_INTERVAL),
         }
@@ -157,10 +162,10 @@ mod tests {
             let mut packet = Arrival::new(0, 1200);
             packet.rtt = Duration::from_millis(30);
             policy.on_packet(now, &packet);
-            policy.on_sent(now);
+            policy.on_sent(now, 80);
             policy.on_packet(now, &packet);
             let due = policy.due().expect("a packet is to be answered");
-            let late = now + kind.max_delay(packet.rtt);
+            let late = now + kind.max_delay(packet.rtt, Duration::ZERO);
             assert!(due <= late, "{kind:?}: {due:?}");
         }
     }

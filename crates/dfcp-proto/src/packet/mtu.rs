@@ -1,4 +1,5 @@
-//! Which datagrams the path carries: a search by padded probes (RFC 8899).
+//! Which datagrams the path carries: a search by padded probes, and the discovery that it carries
+//! less than before (RFC 8899).
 
 use crate::time::{Duration, Instant};
 
@@ -54,6 +55,12 @@ impl MtuSearch {
         self.target = self.target.max(current);
     }
 
+    /// The path does not carry `failed` bytes any more, but `current`.
+    pub fn on_black_hole(&mut self, now: Instant, current: usize, failed: usize) {
+        self.target = current + failed.saturating_sub(current) / 2;
+        (self.tries, self.in_flight, self.resume) = (0, false, now + RAISE);
+    }
+
     /// A probe was lost.
     pub fn on_lost(&mut self, now: Instant, current: usize) {
         (self.in_flight, self.tries) = (false, self.tries + 1);
@@ -62,6 +69,52 @@ impl MtuSearch {
             self.target = current + self.target.saturating_sub(current) / 2;
             self.resume = now + RAISE;
         }
+    }
+}
+
+/// Detection of a path that carries small packets and no large ones any more (RFC 8899 §4.3).
+///
+/// In a round large packets are lost and a small one that left after them arrives. As many rounds in
+/// a row as RFC 8899 has probes (MAX_PROBES, §5.1.2), and no large packet arriving meanwhile, are a
+/// black hole. A path that loses half of its packets by chance shows that now and then to a sender
+/// that has little to send, which costs it a round trip of smaller packets.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct BlackHole {
+    rounds: u8,
+    /// Newest small packet that arrived, and that of the last round.
+    small: u64,
+    round: u64,
+}
+
+const ROUNDS: u8 = 3;
+
+impl BlackHole {
+    /// A packet, small enough for any path, arrived.
+    pub fn on_small_acked(&mut self, number: u64) {
+        self.small = self.small.max(number);
+    }
+
+    /// A packet larger than every path carries arrived.
+    pub fn on_large_acked(&mut self) {
+        (self.rounds, self.round) = (0, self.small);
+    }
+
+    /// A packet larger than every path carries was lost; true if they all are.
+    pub fn on_large_lost(&mut self, number: u64) -> bool {
+        if (self.round..self.small).contains(&number) {
+            self.round = self.small;
+            self.rounds += 1;
+        }
+        let found = self.rounds >= ROUNDS;
+        if found {
+            self.on_large_acked();
+        }
+        found
+    }
+
+    /// Whether the next probe should have a small packet with it.
+    pub fn is_suspected(&self) -> bool {
+        self.rounds > 0
     }
 }
 
@@ -102,6 +155,34 @@ mod tests {
             assert!(probes <= 25, "{limit}: {probes} probes");
             let later = now + RAISE + RAISE;
             assert_eq!(search(&mut state, later, found, 1472).0, 1472);
+        }
+    }
+
+    #[test]
+    fn three_rounds_of_large_packets_lost_and_small_ones_arriving_are_a_black_hole() {
+        let mut path = BlackHole::default();
+        let mut found = Vec::new();
+        for round in 0..3 {
+            path.on_small_acked(10 * round + 9);
+            found.extend((0..9).map(|i| path.on_large_lost(10 * round + i)));
+        }
+        assert_eq!(found.iter().position(|&found| found), Some(18));
+        assert!(!path.is_suspected(), "judged anew");
+    }
+
+    #[test]
+    fn losses_without_order_are_none() {
+        let mut path = BlackHole::default();
+        for number in 0..1000 {
+            // Nothing small arrives after them.
+            assert!(!path.on_large_lost(number));
+        }
+        for number in (1000..2000).step_by(4) {
+            path.on_small_acked(number + 3);
+            assert!(!path.on_large_lost(number));
+            if number % 8 == 0 {
+                path.on_large_acked();
+            }
         }
     }
 }

@@ -27,6 +27,8 @@ pub struct SentPacket<C> {
     pub size: u16,
     /// Bytes sent on the connection up to and with this packet.
     pub sent_total: u64,
+    /// Whether it could be marked.
+    pub ect: bool,
     /// The symbol inside, if any.
     pub symbol: Option<SymbolRef>,
     /// Control frames to send again if it is lost.
@@ -141,6 +143,7 @@ impl<C> SentPackets<C> {
             time: packet.time,
             size: packet.size,
             sent_total: packet.sent_total,
+            ect: packet.ect,
             symbol: packet.symbol,
             control: packet.control,
             written_off: false,
@@ -154,6 +157,7 @@ impl<C> SentPackets<C> {
             time: now,
             size: 0,
             sent_total: 0,
+            ect: false,
             symbol: None,
             control: Vec::new(),
             written_off: false,
@@ -387,6 +391,8 @@ pub struct NewPacket<C> {
     pub size: u16,
     /// Bytes sent up to and with this packet.
     pub sent_total: u64,
+    /// Whether its IP header says that it can be marked.
+    pub ect: bool,
     /// The symbol inside.
     pub symbol: Option<SymbolRef>,
     /// Control frames inside.
@@ -410,6 +416,7 @@ mod tests {
                 time: at(ms),
                 size: 1000,
                 sent_total: 1000 * (ms + 1),
+                ect: false,
                 symbol: Some(SymbolRef {
                     channel: 2,
                     offset: ms,

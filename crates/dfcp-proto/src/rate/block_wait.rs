@@ -4,7 +4,7 @@
 //! What happens between the pauses is another controller's choice. "If no pre-encoded blocks exist
 //! then the encoder waits until the next block is encoded and sends it with no delay."
 
-use super::{BlockSent, Departure, Feedback, RateController};
+use super::{BlockSent, Codepoint, Departure, Feedback, RateController};
 use crate::time::{Duration, Instant, Rate};
 
 /// A controller with pauses between blocks.
@@ -63,8 +63,12 @@ impl RateController for BlockWait {
         self.inner.is_probing()
     }
 
-    fn reads_marks(&self) -> bool {
-        self.inner.reads_marks()
+    fn ecn(&self) -> Codepoint {
+        self.inner.ecn()
+    }
+
+    fn on_timeout(&mut self, now: Instant, count: u32) {
+        self.inner.on_timeout(now, count);
     }
 
     fn on_order(&mut self, now: Instant, rate: Rate) {

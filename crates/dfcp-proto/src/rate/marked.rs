@@ -14,7 +14,7 @@
 //! by itself count as marked: where nothing marks, queues overflow.
 
 use super::delivery::Delivery;
-use super::{Feedback, RateController};
+use super::{Codepoint, Feedback, RateController};
 use crate::time::{Duration, Instant, Rate};
 
 /// Weight of a new round in α, RFC 8257's g.
@@ -147,8 +147,8 @@ impl RateController for Marked {
         self.delivery.on_sent(now);
     }
 
-    fn reads_marks(&self) -> bool {
-        true
+    fn ecn(&self) -> Codepoint {
+        Codepoint::Ect0
     }
 
     fn pacing_rate(&self) -> Rate {

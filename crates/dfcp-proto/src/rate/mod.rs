@@ -96,6 +96,15 @@ pub struct Feedback<'a> {
     pub lost_packets: u64,
     /// Packets that arrived marked Congestion Experienced.
     pub ce_packets: u64,
+    /// Of those acknowledged for the first time, how many could be marked: what `ce_packets` is a part
+    /// of (RFC 8257 §3.3).
+    pub ect_packets: u64,
+    /// How long nothing was acknowledged while something was in flight, if this acknowledges
+    /// something; else zero.
+    pub silence: Duration,
+    /// Probe timeouts in a row that this ends: three and more are persistent congestion, if everything
+    /// before was lost (RFC 9002 §7.6), or an outage.
+    pub timeouts: u32,
     /// UDP payload bytes in flight after this.
     pub bytes_in_flight: u64,
     /// Bytes sent when the sender last had nothing to send though it was allowed to.
@@ -116,12 +125,27 @@ impl<'a> Feedback<'a> {
             spurious_packets: 0,
             lost_packets: 0,
             ce_packets: 0,
+            ect_packets: 0,
+            silence: Duration::ZERO,
+            timeouts: 0,
             bytes_in_flight: 0,
             idle_total: 0,
             path: None,
             rtt,
         }
     }
+}
+
+/// What the IP header of a packet says of congestion marks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Codepoint {
+    /// It is dropped instead of marked.
+    #[default]
+    NotCapable = 0,
+    /// A mark is answered as a loss is, or nearly (RFC 3168, RFC 8511).
+    Ect0 = 0b10,
+    /// Marks are frequent and answered in proportion (RFC 9331).
+    Ect1 = 0b01,
 }
 
 /// What it took to send a block, at the moment its acknowledgement came.
@@ -187,11 +211,14 @@ pub trait RateController: Debug + Send {
         false
     }
 
-    /// Whether congestion marks slow it down: only then may its packets say that they can be marked
-    /// (ECN-capable transport, RFC 3168 §5).
-    fn reads_marks(&self) -> bool {
-        false
+    /// What its packets say of marks: a controller that congestion marks do not slow down must not
+    /// say that they can be marked (RFC 3168 §5).
+    fn ecn(&self) -> Codepoint {
+        Codepoint::NotCapable
     }
+
+    /// A probe timeout passed, the `count`th in a row, without any acknowledgement.
+    fn on_timeout(&mut self, _now: Instant, _count: u32) {}
 
     /// The round-trip time that receivers are to know, where they judge by it which losses are one
     /// event (RFC 5348 §3.2.1). `Some` from the start or never: room for it is kept.

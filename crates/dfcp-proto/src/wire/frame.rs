@@ -11,6 +11,8 @@ const ACK: u8 = 0x02;
 const BLOCKS: u8 = 0x03;
 const ROUND_TRIP: u8 = 0x04;
 const SACK: u8 = 0x05;
+const FEEDBACK_RATE: u8 = 0x06;
+const PART: u8 = 0x07;
 const MAX_DATA: u8 = 0x10;
 const MAX_STREAM_DATA: u8 = 0x11;
 const FIN: u8 = 0x12;
@@ -100,9 +102,18 @@ pub enum Frame<'a> {
         /// The sender's round-trip time, microseconds.
         rtt_us: u32,
     },
+    /// Bytes of feedback a second, headers included, that the path from the receiver carries; 0: any.
+    FeedbackRate(u64),
     /// Feedback on the path and on what there is room for.
     Sack(SackReport<'a>),
-    /// One symbol. Runs to the end of the packet.
+    /// The symbol of this packet is only a part of one.
+    Part {
+        /// Bytes of the whole symbol.
+        symbol_len: u64,
+        /// Where in it the part begins.
+        at: u64,
+    },
+    /// One symbol, or a part. Runs to the end of the packet.
     Symbol {
         /// Which one, of which block.
         header: SymbolHeader,
@@ -210,6 +221,11 @@ impl<'a> Frame<'a> {
                 rtt_us: r.u32()?,
             },
             SACK => Self::Sack(SackReport::parse(r)?),
+            FEEDBACK_RATE => Self::FeedbackRate(r.varint()?),
+            PART => Self::Part {
+                symbol_len: r.varint()?,
+                at: r.varint()?,
+            },
             SYMBOL..=SYMBOL_LAST | SHORT_SYMBOL..=SHORT_SYMBOL_LAST => Self::Symbol {
                 header: SymbolHeader::parse(kind, r)?,
                 data: r.rest(),
@@ -311,6 +327,8 @@ impl<'a> Frame<'a> {
                 header.emit(out);
                 out.extend_from_slice(data);
             }
+            Self::FeedbackRate(rate) => emit_numbers(out, FEEDBACK_RATE, [rate]),
+            Self::Part { symbol_len, at } => emit_numbers(out, PART, [symbol_len, at]),
             Self::MaxData(limit) => emit_numbers(out, MAX_DATA, [limit]),
             Self::MaxStreamData { channel, limit } => {
                 emit_numbers(out, MAX_STREAM_DATA, [channel, limit]);
@@ -454,6 +472,11 @@ fn parse_report<'a>(r: &mut Reader<'a>) -> Result<BlockReport<'a>, WireError> {
 pub(super) fn consumed<'a>(mut start: Reader<'a>, now: &Reader<'a>) -> &'a [u8] {
     let all = start.rest();
     &all[..all.len() - now.remaining()]
+}
+
+/// Bytes of a PART frame.
+pub fn part_overhead(symbol_len: usize, at: usize) -> usize {
+    1 + varint_len(symbol_len as u64) + varint_len(at as u64)
 }
 
 /// Bytes of a ROUND_TRIP frame.

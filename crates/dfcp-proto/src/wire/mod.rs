@@ -11,7 +11,7 @@ mod sack;
 mod symbol;
 
 pub use codec::{Reader, WireError, varint_len, write_varint};
-pub use frame::{AckRanges, BlockReport, Frame, FrameIter, ROUND_TRIP_LEN};
+pub use frame::{AckRanges, BlockReport, Frame, FrameIter, ROUND_TRIP_LEN, part_overhead};
 pub use header::{
     Ack, CID_LEN, COOKIE_LEN, ConnectionId, Packet, RESET_TOKEN_LEN, SEALED_HEADER_LEN, Sealed,
     Syn, SynAck, TAG_LEN, VERSION, emit_reset, emit_sealed_header, emit_version,
@@ -71,6 +71,14 @@ mod tests {
                     rtt_us: 100_000,
                 },
                 "0400000007000186a0",
+            ),
+            (Frame::FeedbackRate(6250), "06586a"),
+            (
+                Frame::Part {
+                    symbol_len: 1430,
+                    at: 715,
+                },
+                "07459642cb",
             ),
             (Frame::MaxData(1 << 30), "10c000000040000000"),
             (

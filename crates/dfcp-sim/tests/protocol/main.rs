@@ -7,13 +7,16 @@
 mod bodies;
 mod common;
 mod ctcp;
+mod feedback;
 mod fuzz_replay;
 mod handshake;
 mod hostile;
 mod idle;
+mod mtu;
 mod random;
 mod rate;
 mod reliability;
+mod reports;
 mod robustness;
 mod streams;
 mod tfrc;

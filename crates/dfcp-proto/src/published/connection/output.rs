@@ -4,9 +4,6 @@ use super::super::data::AckKind;
 use super::super::header::{HANDSHAKE, HEADER_LEN, Header, Kind, seal};
 use super::*;
 
-/// ECN-capable, ECT(0) (RFC 3168).
-const ECT0: u8 = 0b10;
-
 /// A packet that is to go alone.
 #[derive(Debug)]
 pub(super) struct Stash {
@@ -157,8 +154,8 @@ impl Connection {
 
     /// ECN codepoint of data: capable only where the rate follows marks (RFC 3168 §5).
     fn data_ecn(&self) -> u8 {
-        let marks = self.halves.as_ref().is_some_and(|h| h.sender.reads_marks());
-        if marks { ECT0 } else { 0 }
+        let halves = self.halves.as_ref();
+        halves.map_or(0, |h| h.sender.ecn() as u8)
     }
 
     /// Appends a data packet; says how many bytes it stands for beyond those written.

@@ -22,7 +22,7 @@ mod plan;
 use super::code::Encoder;
 use super::config::{Acknowledge, Sending};
 use super::data::{Ack, AckKind, DATA_HEADER, Packet, Report, Settled};
-use crate::rate::{BlockSent, RateController};
+use crate::rate::{BlockSent, Codepoint, RateController};
 use crate::time::{Duration, Instant, Rate};
 use block::{Blocks, Next, Phase};
 use echo::Echoed;
@@ -108,8 +108,8 @@ impl Sender {
     }
 
     /// Whether congestion marks slow it down.
-    pub fn reads_marks(&self) -> bool {
-        self.path.reads_marks()
+    pub fn ecn(&self) -> Codepoint {
+        self.path.ecn()
     }
 
     /// Takes bytes; returns how many fit.

@@ -5,7 +5,7 @@ use super::super::data::{DataHeader, Report};
 use super::echo::{Echoed, Echoes};
 use super::plan::PerArrival;
 use crate::packet::{Pacer, RttEstimator};
-use crate::rate::{AckPoint, BlockSent, Feedback, RateController};
+use crate::rate::{AckPoint, BlockSent, Codepoint, Feedback, RateController};
 use crate::time::{Duration, Instant, Rate};
 use dfcp_fec::raptor::State;
 
@@ -108,8 +108,8 @@ impl Path {
         self.pacing
     }
 
-    pub fn reads_marks(&self) -> bool {
-        self.rate.reads_marks()
+    pub fn ecn(&self) -> Codepoint {
+        self.rate.ecn()
     }
 
     /// When something was last sent or heard.

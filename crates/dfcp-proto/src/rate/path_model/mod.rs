@@ -32,7 +32,7 @@ mod points;
 mod startup;
 
 use super::path_history::{BaseDelay, Delivered};
-use super::{AckPoint, Feedback, RateController};
+use super::{AckPoint, Codepoint, Feedback, RateController};
 use crate::time::{Duration, Instant, Rate};
 use compete::{Compete, Flow, Lost, Watch, Whose, Wobble};
 use full::{Ceiling, Depth};
@@ -529,8 +529,8 @@ impl RateController for PathModel {
         }
     }
 
-    fn reads_marks(&self) -> bool {
-        true
+    fn ecn(&self) -> Codepoint {
+        Codepoint::Ect0
     }
 
     fn pacing_rate(&self) -> Rate {

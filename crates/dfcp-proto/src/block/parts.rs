@@ -1,0 +1,172 @@
+//! Symbols that come in parts: a path became too narrow for those of the blocks that were open.
+
+use crate::connection::CloseCode;
+use std::collections::{BTreeMap, VecDeque};
+
+/// Bytes of unfinished symbols kept at most, over all channels: more than a path of 100 Mbit/s and
+/// 50 ms has in flight. When it is used up the oldest symbol is dropped, as if it had been lost.
+const MAX_BYTES: usize = 1 << 20;
+
+/// A symbol: its channel, the offset of its block, its ESI.
+pub type SymbolName = (u64, u64, u32);
+
+/// Part of a symbol.
+#[derive(Clone, Copy, Debug)]
+pub struct Part<'a> {
+    /// Bytes of the whole symbol.
+    pub symbol_len: usize,
+    /// Where the part begins.
+    pub at: usize,
+    /// How long it is.
+    pub len: usize,
+    /// Its bytes; none with virtual payload.
+    pub data: &'a [u8],
+}
+
+#[derive(Debug)]
+struct Unfinished {
+    symbol_len: usize,
+    bytes: Vec<u8>,
+    /// First byte of each part, and the byte after its last.
+    parts: BTreeMap<usize, usize>,
+}
+
+/// Joins parts to symbols.
+#[derive(Debug, Default)]
+pub struct Parts {
+    symbols: BTreeMap<SymbolName, Unfinished>,
+    /// In the order in which they were begun; some are finished.
+    begun: VecDeque<SymbolName>,
+    /// Sum of `symbol_len`.
+    bytes: usize,
+}
+
+impl Parts {
+    /// Takes a part; gives the symbol when it is the last one. The bytes are empty with virtual
+    /// payload.
+    ///
+    /// # Errors
+    /// A part that is empty, or reaches beyond its symbol, is the peer's fault.
+    pub fn push(&mut self, name: SymbolName, part: Part<'_>) -> Result<Option<Vec<u8>>, CloseCode> {
+        let end = part.at.checked_add(part.len);
+        let end = end.filter(|&end| part.len > 0 && end <= part.symbol_len);
+        let end = end.ok_or(CloseCode::PROTOCOL)?;
+        // No datagram is longer: such a symbol is none.
+        if part.symbol_len > usize::from(u16::MAX) {
+            return Err(CloseCode::PROTOCOL);
+        }
+        // ESIs come back after 65,536 symbols: what does not fit is of an earlier one.
+        let fits = self
+            .symbols
+            .get(&name)
+            .is_none_or(|symbol| symbol.takes(&part, end));
+        if !fits {
+            self.remove(name);
+        }
+        let symbol = self.symbols.entry(name).or_insert_with(|| {
+            self.begun.push_back(name);
+            self.bytes += part.symbol_len;
+            Unfinished {
+                symbol_len: part.symbol_len,
+                bytes: Vec::new(),
+                parts: BTreeMap::new(),
+            }
+        });
+        if !part.data.is_empty() {
+            symbol.bytes.resize(part.symbol_len, 0);
+            symbol.bytes[part.at..end].copy_from_slice(part.data);
+        }
+        symbol.parts.insert(part.at, end);
+        let known: usize = symbol.parts.iter().map(|(at, end)| end - at).sum();
+        if known == part.symbol_len {
+            return Ok(self.remove(name));
+        }
+        self.drop_oldest();
+        Ok(None)
+    }
+
+    fn remove(&mut self, name: SymbolName) -> Option<Vec<u8>> {
+        let symbol = self.symbols.remove(&name)?;
+        self.bytes -= symbol.symbol_len;
+        Some(symbol.bytes)
+    }
+
+    fn drop_oldest(&mut self) {
+        while let Some(&oldest) = self.begun.front()
+            && (self.bytes > MAX_BYTES || !self.symbols.contains_key(&oldest))
+        {
+            self.begun.pop_front();
+            self.remove(oldest);
+        }
+        // Names of finished symbols behind an unfinished one.
+        if self.begun.len() > 2 * self.symbols.len() + 64 {
+            self.begun.retain(|name| self.symbols.contains_key(name));
+        }
+    }
+}
+
+impl Unfinished {
+    /// Whether the part is of this symbol: as long, and the same as or apart from those known.
+    fn takes(&self, part: &Part<'_>, end: usize) -> bool {
+        let below = self.parts.range(..end).next_back();
+        self.symbol_len == part.symbol_len
+            && below.is_none_or(|(&at, &known)| known <= part.at || (at, known) == (part.at, end))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NAME: SymbolName = (2, 5000, 7);
+
+    fn part(at: usize, data: &[u8]) -> Part<'_> {
+        Part {
+            symbol_len: 10,
+            at,
+            len: data.len(),
+            data,
+        }
+    }
+
+    #[test]
+    fn parts_are_joined_in_any_order_and_copies_do_not_count() {
+        let mut parts = Parts::default();
+        assert_eq!(parts.push(NAME, part(6, &[6, 7, 8, 9])), Ok(None));
+        assert_eq!(parts.push(NAME, part(6, &[6, 7, 8, 9])), Ok(None));
+        assert_eq!(parts.push(NAME, part(0, &[0, 1, 2])), Ok(None));
+        let whole = parts.push(NAME, part(3, &[3, 4, 5])).expect("fits");
+        assert_eq!(whole, Some((0..10).collect()));
+        assert_eq!((parts.bytes, parts.symbols.len()), (0, 0));
+    }
+
+    #[test]
+    fn a_part_that_overlaps_begins_the_symbol_anew() {
+        let mut parts = Parts::default();
+        assert_eq!(parts.push(NAME, part(0, &[9; 5])), Ok(None));
+        assert_eq!(parts.push(NAME, part(4, &[1; 6])), Ok(None));
+        assert_eq!(
+            parts.push(NAME, part(0, &[2; 4])),
+            Ok(Some(vec![2, 2, 2, 2, 1, 1, 1, 1, 1, 1]))
+        );
+    }
+
+    #[test]
+    fn nonsense_is_refused_and_memory_is_bounded() {
+        let mut parts = Parts::default();
+        assert_eq!(parts.push(NAME, part(8, &[1; 3])), Err(CloseCode::PROTOCOL));
+        assert_eq!(
+            parts.push(NAME, part(usize::MAX, &[1])),
+            Err(CloseCode::PROTOCOL)
+        );
+        assert_eq!(parts.push(NAME, part(0, &[])), Err(CloseCode::PROTOCOL));
+        for esi in 0..10_000 {
+            let long = Part {
+                symbol_len: 60_000,
+                ..part(0, &[1])
+            };
+            assert_eq!(parts.push((2, 0, esi), long), Ok(None));
+        }
+        assert!(parts.bytes <= MAX_BYTES && parts.begun.len() < 1000);
+    }
+}

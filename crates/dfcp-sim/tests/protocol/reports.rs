@@ -1,0 +1,179 @@
+//! Receivers whose reports are wrong, old or sparse: what they cause is bounded, counted, and over
+//! when they are right again.
+
+use crate::common::raw::{RawClient, params, server_with};
+use crate::common::{MS, SECOND};
+use dfcp_proto::wire::{Frame, TransportParams, write_varint};
+use dfcp_proto::{ChannelKind, ConnectionStats, Duration, TransportConfig};
+use std::collections::VecDeque;
+
+/// A receiver behind a path of one packet a millisecond, 11.8 Mbit/s, 20 ms and a queue of 40.
+struct Receiver {
+    raw: RawClient,
+    /// Packets on their way: number, and when they arrive if the path is free.
+    path: VecDeque<(Duration, u64)>,
+    /// Arrived and not acknowledged: number, time.
+    arrived: VecDeque<(u64, Duration)>,
+    elapsed: Duration,
+    carried: u64,
+    sent: u64,
+}
+
+/// How a receiver reports.
+struct Reporting {
+    /// Its clock, µs, from the true time.
+    clock: fn(u64) -> u64,
+    /// How long it holds a report back.
+    held: Duration,
+    /// Which packets it acknowledges.
+    says: fn(u64) -> bool,
+}
+
+const HONEST: Reporting = Reporting {
+    clock: |us| 1_000_000_000 + us,
+    held: Duration::ZERO,
+    says: |_| true,
+};
+
+impl Receiver {
+    fn new() -> Self {
+        let server = server_with(TransportConfig::default(), |_| true);
+        let unlimited = TransportParams {
+            max_data: 1 << 40,
+            ..params()
+        };
+        let mut raw = RawClient::connect_with(server, &unlimited);
+        let object = raw.connection().open(ChannelKind::Object);
+        let id = object.expect("channels");
+        let now = raw.now;
+        while raw
+            .connection()
+            .write(now, id, &[7; 65_536])
+            .is_ok_and(|n| n > 0)
+        {}
+        Self {
+            raw,
+            path: VecDeque::new(),
+            arrived: VecDeque::new(),
+            elapsed: Duration::ZERO,
+            carried: 0,
+            sent: 0,
+        }
+    }
+
+    /// Runs for `time`; gives the packets that the path carried meanwhile.
+    fn run(&mut self, time: Duration, reporting: &Reporting) -> u64 {
+        let (end, before) = (self.elapsed + time, self.carried);
+        while self.elapsed < end {
+            self.elapsed += MS(1);
+            self.raw.now += MS(1);
+            self.raw.server.handle_timeout(self.raw.now);
+            let (elapsed, path, sent) = (self.elapsed, &mut self.path, &mut self.sent);
+            self.raw.receive(|pn, frame| {
+                if matches!(frame, Frame::Symbol { .. }) {
+                    *sent += 1;
+                    path.push_back((elapsed + MS(20), pn));
+                }
+            });
+            self.path.truncate(60);
+            if let Some((_, pn)) = self.path.pop_front_if(|(at, _)| *at <= elapsed) {
+                self.carried += 1;
+                self.arrived.push_back((pn, elapsed));
+            }
+            while let Some((pn, at)) = self
+                .arrived
+                .pop_front_if(|(_, at)| *at + reporting.held <= elapsed)
+            {
+                if (reporting.says)(pn) {
+                    self.acknowledge(pn, (reporting.clock)(at.as_micros() as u64), elapsed - at);
+                }
+            }
+        }
+        self.carried - before
+    }
+
+    fn acknowledge(&mut self, pn: u64, clock: u64, held: Duration) {
+        let mut out = vec![0x02];
+        for value in [pn, clock, held.as_micros() as u64, 0, 1, 0] {
+            write_varint(&mut out, value);
+        }
+        self.raw.send(&out);
+    }
+
+    fn stats(&mut self) -> ConnectionStats {
+        self.raw.connection().stats()
+    }
+}
+
+#[test]
+fn arrival_times_that_cannot_be_are_counted_and_cost_nothing_for_long() {
+    let wrong: [(&str, fn(u64) -> u64); 5] = [
+        ("backwards", |us| 900_000_000 - us),
+        ("still", |_| 77),
+        ("tenfold", |us| 10 * us),
+        ("leaps", |us| us + (us / 500_000) * 3_600_000_000),
+        ("back and forth", |us| us + (us / 300_000 % 2) * 5_000_000),
+    ];
+    for (name, clock) in wrong {
+        let mut receiver = Receiver::new();
+        receiver.run(2 * SECOND, &HONEST);
+        assert_eq!(receiver.stats().absurd_times, 0, "{name}");
+        let sent = receiver.sent;
+        let carried = receiver.run(3 * SECOND, &Reporting { clock, ..HONEST });
+        assert!(receiver.stats().absurd_times > 0, "{name}");
+        let sent = receiver.sent - sent;
+        assert!(
+            sent < 2 * carried + 500,
+            "{name}: {sent} sent, {carried} carried"
+        );
+        receiver.run(SECOND, &HONEST);
+        let absurd = receiver.stats().absurd_times;
+        let carried = receiver.run(2 * SECOND, &HONEST);
+        assert!(
+            carried > 1600,
+            "{name}: {carried} of 2000 packets afterwards"
+        );
+        assert_eq!(receiver.stats().absurd_times, absurd, "{name}");
+    }
+}
+
+#[test]
+fn reports_a_second_late_are_survived() {
+    let mut receiver = Receiver::new();
+    receiver.run(2 * SECOND, &HONEST);
+    let (sent, late) = (
+        receiver.sent,
+        Reporting {
+            held: SECOND,
+            ..HONEST
+        },
+    );
+    let carried = receiver.run(4 * SECOND, &late);
+    let sent = receiver.sent - sent;
+    assert!(sent < 2 * carried + 500, "{sent} sent, {carried} carried");
+    receiver.run(2 * SECOND, &HONEST);
+    let carried = receiver.run(2 * SECOND, &HONEST);
+    assert!(carried > 1600, "{carried} of 2000 packets afterwards");
+}
+
+#[test]
+fn acknowledging_only_what_came_first_is_a_path_that_lost_the_rest() {
+    let mut receiver = Receiver::new();
+    receiver.run(2 * SECOND, &HONEST);
+    // Nothing above some number is ever acknowledged, then everything is again.
+    let (sent, first) = (
+        receiver.sent,
+        Reporting {
+            says: |pn| pn < 100,
+            ..HONEST
+        },
+    );
+    let carried = receiver.run(4 * SECOND, &first);
+    let sent = receiver.sent - sent;
+    assert!(sent < carried + 500, "{sent} sent, {carried} carried");
+    let probes = receiver.stats().probes;
+    assert!((3..40).contains(&probes), "{probes} probe timeouts");
+    receiver.run(2 * SECOND, &HONEST);
+    let carried = receiver.run(2 * SECOND, &HONEST);
+    assert!(carried > 1600, "{carried} of 2000 packets afterwards");
+}
