@@ -76,14 +76,17 @@ impl Receiver {
                 }
             });
             self.path.truncate(60);
-            if let Some((_, pn)) = self.path.pop_front_if(|(at, _)| *at <= elapsed) {
+            if let Some(&(at, pn)) = self.path.front()
+                && at <= elapsed
+            {
+                self.path.pop_front();
                 self.carried += 1;
                 self.arrived.push_back((pn, elapsed));
             }
-            while let Some((pn, at)) = self
-                .arrived
-                .pop_front_if(|(_, at)| *at + reporting.held <= elapsed)
+            while let Some(&(pn, at)) = self.arrived.front()
+                && at + reporting.held <= elapsed
             {
+                self.arrived.pop_front();
                 if (reporting.says)(pn) {
                     self.acknowledge(pn, (reporting.clock)(at.as_micros() as u64), elapsed - at);
                 }
