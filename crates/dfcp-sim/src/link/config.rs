@@ -1,6 +1,8 @@
 //! What a link does to packets.
 
+use super::jitter::{Jitter, JitterError};
 use super::loss::{LossModel, LossModelError};
+use super::outage::{Outage, OutageError};
 use super::trace::RateTrace;
 use crate::queue::{QueueConfig, QueueConfigError};
 use dfcp_proto::{Duration, Rate};
@@ -25,8 +27,10 @@ pub struct LinkConfig {
     pub loss: LossModel,
     /// Where they are.
     pub loss_at: LossAt,
-    /// Each packet is delayed by a uniform extra time below this.
-    pub jitter: Duration,
+    /// When it loses, stands still or is slower.
+    pub outages: Vec<Outage>,
+    /// By how much packets are delayed beside that.
+    pub jitter: Jitter,
     /// Whether packets overtake others by that.
     pub jitter_order: JitterOrder,
     /// Probability that a packet is held back by `reorder_delay`.
@@ -51,7 +55,8 @@ impl Default for LinkConfig {
             framing: 28,
             loss: LossModel::None,
             loss_at: LossAt::Exit,
-            jitter: Duration::ZERO,
+            outages: Vec::new(),
+            jitter: Jitter::default(),
             jitter_order: JitterOrder::Free,
             reorder: 0.0,
             reorder_delay: Duration::ZERO,
@@ -73,6 +78,8 @@ impl LinkConfig {
         }
         self.loss.validate()?;
         self.queue.validate()?;
+        self.outages.iter().try_for_each(Outage::validate)?;
+        self.jitter.validate()?;
         let probabilities = [
             ("reorder", self.reorder),
             ("duplicate", self.duplicate),
@@ -89,10 +96,17 @@ impl LinkConfig {
 }
 
 impl LinkConfig {
+    /// The part of the packets lost in the long run, of packets at regular times.
+    pub fn mean_loss(&self) -> f64 {
+        let kept = |outage: &Outage| 1.0 - outage.loss.clamp(0.0, 1.0) * outage.windows.share();
+        let outages: f64 = self.outages.iter().map(kept).product();
+        1.0 - (1.0 - self.loss.mean_loss()) * outages
+    }
+
     /// Whether packets past the transmitter may be delayed further, doubled or changed.
     pub(super) fn is_impaired(&self) -> bool {
         let drawn = [self.reorder, self.duplicate, self.corrupt];
-        !self.jitter.is_zero() || drawn.iter().any(|&p| p > 0.0)
+        !self.jitter.is_none() || drawn.iter().any(|&p| p > 0.0)
     }
 }
 
@@ -153,6 +167,12 @@ pub enum LinkConfigError {
     /// The loss model makes no sense.
     #[error(transparent)]
     Loss(#[from] LossModelError),
+    /// The jitter makes no sense.
+    #[error("jitter: {0}")]
+    Jitter(#[from] JitterError),
+    /// An outage makes no sense.
+    #[error("an outage: {0}")]
+    Outage(#[from] OutageError),
     /// The queue makes no sense.
     #[error(transparent)]
     Queue(#[from] QueueConfigError),

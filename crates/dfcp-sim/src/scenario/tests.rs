@@ -1,6 +1,9 @@
 use super::*;
 use crate::engine::TcpConfig;
-use crate::link::{GilbertElliott, LinkRate, LossModel};
+use crate::link::{
+    GilbertElliott, Jitter, JitterModel, LinkRate, LossModel, Outage, Spread, TimedGilbertElliott,
+    Windows,
+};
 use crate::queue::{Discipline, Limit};
 use crate::tcp::Congestion;
 use dfcp_proto::published::{LdpcDegrees, Sending};
@@ -444,10 +447,36 @@ fn loss_is_a_probability_a_channel_or_marks() {
         loss_good: 0.0,
         loss_bad: 1.0,
     });
+    let bursts = LossModel::GilbertElliott(GilbertElliott {
+        good_to_bad: 0.5,
+        bad_to_good: 0.5,
+        loss_good: 0.0,
+        loss_bad: 1.0,
+    });
+    let ten = Duration::from_millis(10);
+    let timed = LossModel::TimedGilbertElliott(TimedGilbertElliott {
+        mean_good: ten,
+        mean_bad: ten,
+        loss_good: 0.0,
+        loss_bad: 1.0,
+    });
     for (text, expected) in [
         ("0", LossModel::None),
         ("0.5", LossModel::Bernoulli(0.5)),
-        ("{ p_good_to_bad = 0.01, p_bad_to_good = 0.25 }", channel),
+        (
+            "{ p_good_to_bad = 0.01, p_bad_to_good = 0.25 }",
+            channel.clone(),
+        ),
+        ("{ share = 0.5, burst = 2 }", bursts),
+        ("{ share = 0.5, burst = \"10 ms\" }", timed.clone()),
+        (
+            "{ mean_good = \"10 ms\", mean_bad = \"10 ms\" }",
+            timed.clone(),
+        ),
+        (
+            "[0.1, { share = 0.5, burst = \"10 ms\" }]",
+            LossModel::Any(vec![LossModel::Bernoulli(0.1), timed]),
+        ),
         ("{ mask = \"..x\" }", LossModel::Trace(marks.clone())),
         ("{ mask = \"..x\", repeat = false }", LossModel::Mask(marks)),
     ] {
@@ -458,8 +487,158 @@ fn loss_is_a_probability_a_channel_or_marks() {
         ("{ mask = \"\" }", "no marks"),
         ("{ mask = \"x\", trace = \"x\" }", "exclude each other"),
         ("{ p = 0.1 }", "no key `p`"),
+        ("{ share = 0.1 }", "bursts need both"),
+        (
+            "{ share = 0.9, burst = 2 }",
+            "no channel loses the share 0.9",
+        ),
+        ("{ share = 1, burst = \"1 ms\" }", "no channel"),
+        ("{ share = 0.1, burst = \"10\" }", "has no unit"),
+        ("{ share = 0.1, burts = 5 }", "Did you mean `burst`"),
+        ("{ mean_good = \"1 s\" }", "mean_bad is 0ns, below 1µs"),
+        ("[0.1, 2]", "not within 0 to 1"),
     ] {
         let error = loss(text).expect_err(text);
+        assert_eq!(error.line, Some(11), "{error}");
+        assert!(error.message.contains(words), "{error}");
+    }
+}
+
+#[test]
+fn outages_are_windows_with_what_happens_in_them() {
+    let outages = |text: &str| {
+        let scenario = changed("delay", &format!("outage = {text}\ndelay"))?;
+        let again = Scenario::from_toml(scenario.to_toml_with_defaults(), "again.toml")?;
+        assert_eq!(again.links, scenario.links, "{text}");
+        Ok::<_, ScenarioError>(link(&scenario, "bottleneck").config.outages.clone())
+    };
+    let ms = Duration::from_millis;
+    let windows = Windows::regular(ms(500), ms(50));
+    let basic = "every = \"500 ms\", length = \"50 ms\"";
+    let lost = Outage::lost(windows);
+    for (text, expected) in [
+        ("\"none\"".to_owned(), vec![]),
+        (format!("{{ {basic} }}"), vec![lost]),
+        (
+            format!("{{ {basic}, loss = 0.5 }}"),
+            vec![Outage { loss: 0.5, ..lost }],
+        ),
+        (
+            format!("{{ {basic}, packets = \"held\", start = \"1 s\" }}"),
+            vec![Outage::held(Windows {
+                start: ms(1000),
+                ..windows
+            })],
+        ),
+        (
+            format!("{{ {basic}, rate_factor = 0.5 }}"),
+            vec![Outage {
+                rate_factor: 0.5,
+                loss: 0.0,
+                ..lost
+            }],
+        ),
+        (
+            format!("[{{ {basic} }}, {{ {basic}, count = 3, spacing = \"100 ms\" }}]"),
+            vec![
+                lost,
+                Outage::lost(Windows {
+                    count: 3,
+                    spacing: ms(100),
+                    ..windows
+                }),
+            ],
+        ),
+        (
+            "{ every = \"1 min\", spread = { uniform = [\"1 s\", \"5 s\"] } }".to_owned(),
+            vec![Outage::lost(Windows {
+                every: ms(60_000),
+                length: Duration::ZERO,
+                spread: Spread::Uniform(ms(1000), ms(5000)),
+                ..windows
+            })],
+        ),
+    ] {
+        assert_eq!(outages(&text), Ok(expected), "{text}");
+    }
+    for (text, words) in [
+        ("5", "is no outage: write for example"),
+        ("{ length = \"1 s\" }", "needs `every`"),
+        (
+            "{ every = \"1 s\", length = \"1 s\" }",
+            "do not fit into `every`",
+        ),
+        (
+            "{ every = \"1 s\", lenght = \"1 s\" }",
+            "Did you mean `length`",
+        ),
+        (
+            "{ every = \"1 s\", length = \"1 ms\", packets = \"hold\" }",
+            "Did you mean \"held\"",
+        ),
+        (
+            "{ every = \"1 s\", length = \"1 ms\", spread = \"random\" }",
+            "uniform",
+        ),
+    ] {
+        let error = outages(text).expect_err(text);
+        assert_eq!(error.line, Some(11), "{error}");
+        assert!(error.message.contains(words), "{error}");
+    }
+}
+
+#[test]
+fn jitter_is_a_time_a_distribution_or_a_sum_of_them() {
+    let jitter = |text: &str| {
+        let scenario = changed("delay", &format!("jitter = {text}\ndelay"))?;
+        let again = Scenario::from_toml(scenario.to_toml_with_defaults(), "again.toml")?;
+        assert_eq!(again.links, scenario.links, "{text}");
+        Ok::<_, ScenarioError>(link(&scenario, "bottleneck").config.jitter.clone())
+    };
+    let ms = Duration::from_millis;
+    let late = JitterModel::Late {
+        delay: ms(30),
+        share: 0.2,
+    };
+    let gamma = JitterModel::Gamma {
+        mean: ms(8),
+        shape: 2.0,
+    };
+    let spike = JitterModel::Spike {
+        below: ms(150),
+        windows: Windows::regular(ms(20_000), ms(1000)),
+    };
+    for (text, expected) in [
+        ("\"0 s\"", Jitter::default()),
+        ("\"30 ms\"", ms(30).into()),
+        ("{ uniform = \"30 ms\" }", ms(30).into()),
+        (
+            "{ exponential = \"5 ms\" }",
+            JitterModel::Exponential(ms(5)).into(),
+        ),
+        ("{ gamma = { mean = \"8 ms\", shape = 2.0 } }", gamma.into()),
+        ("{ late = \"30 ms\", share = 0.2 }", late.into()),
+        ("{ wifi = \"30 ms\" }", JitterModel::WiFi(ms(30)).into()),
+        (
+            "{ spike = \"150 ms\", every = \"20 s\", length = \"1 s\" }",
+            spike.into(),
+        ),
+        (
+            "[\"1 ms\", { late = \"30 ms\", share = 0.2 }]",
+            vec![JitterModel::Uniform(ms(1)), late].into(),
+        ),
+    ] {
+        assert_eq!(jitter(text), Ok(expected), "{text}");
+    }
+    for (text, words) in [
+        ("{ }", "needs one distribution"),
+        ("{ gama = { } }", "Did you mean `gamma`"),
+        ("{ wifi = \"100 ms\" }", "not within 1ms to 91ms"),
+        ("{ spike = \"1 ms\", every = \"1 s\" }", "the length is 0ns"),
+        ("{ late = \"1 ms\", share = 2 }", "not within 0 to 1"),
+        ("30", "has no unit"),
+    ] {
+        let error = jitter(text).expect_err(text);
         assert_eq!(error.line, Some(11), "{error}");
         assert!(error.message.contains(words), "{error}");
     }

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use dfcp_proto::{Duration, Rate};
 
 use super::QueueSettings;
+use super::jitter::JitterSum;
 use super::loss::{Loss, LossSettings};
+use super::outage::Outages;
 use crate::link::{JitterOrder, LinkConfig, LinkRate, LossAt, RateTrace};
 use crate::scenario::fields::{
     BitRate, Bytes, Codec, Fields, Number, OneOf, Optional, OrWord, PROBABILITY, Section, Text,
@@ -87,7 +89,8 @@ impl Section for LinkSettings {
         f.nested("queue", &mut self.queue);
         f.item("loss", &mut self.loss, Loss);
         f.item("loss_at", &mut rest.loss_at, OneOf(&LOSS_AT));
-        f.item("jitter", &mut rest.jitter, Time);
+        f.item("outage", &mut rest.outages, Outages);
+        f.item("jitter", &mut rest.jitter, JitterSum);
         f.item("jitter_order", &mut rest.jitter_order, OneOf(&JITTER_ORDER));
         f.item("reorder", &mut rest.reorder, PROBABILITY);
         f.item("reorder_delay", &mut rest.reorder_delay, Time);
