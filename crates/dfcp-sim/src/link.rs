@@ -21,8 +21,10 @@ use crate::packet::{DropCause, Fate, Packet, Queued};
 use crate::queue::{Queue, Shares};
 use crate::random::{Random, Seed};
 
+mod bucket;
 mod config;
 mod datagram;
+mod grants;
 mod jitter;
 mod loss;
 mod outage;
@@ -32,21 +34,27 @@ mod stats;
 mod tests;
 mod trace;
 mod transmitter;
+mod wander;
 mod windows;
 
-pub use config::{JitterOrder, LinkConfig, LinkConfigError, LinkRate, LossAt};
+pub use bucket::{TokenBucket, TokenBucketError};
+pub use config::{LinkConfig, LinkConfigError, LinkRate, LossAt, PacketOrder};
 pub use datagram::Datagram;
+pub use grants::{Grants, GrantsError};
 pub use jitter::{Jitter, JitterError, JitterModel};
 pub use loss::{GilbertElliott, LossModel, LossModelError, LossProcess, TimedGilbertElliott};
 pub use outage::{Outage, OutageError};
 pub use stats::{Histogram, LinkStats, Occupancy};
 pub use trace::{RateTrace, RateTraceError};
+pub use wander::{Wander, WanderError};
 pub use windows::{Spread, Windows, WindowsError};
 
+use bucket::Bucket;
 use jitter::JitterProcess;
 use outage::OutageLoss;
 use propagation::Propagation;
 use transmitter::Transmitter;
+use wander::Walk;
 
 /// A one-way link. See the [module](self) for the model.
 ///
@@ -62,6 +70,8 @@ pub struct Link<P> {
     jitter: JitterProcess,
     loss: LossProcess,
     outages: Option<Box<OutageLoss>>,
+    policer: Option<Box<Bucket>>,
+    wander: Option<Box<Walk>>,
     now: Instant,
     queue: Queue<P>,
     transmitter: Transmitter<P>,
@@ -71,6 +81,8 @@ pub struct Link<P> {
     marked: u64,
     /// Latest delivery with jitter, which the next ones keep behind if their order is kept.
     latest: Instant,
+    /// Latest delivery without jitter, which the next ones keep behind if delays keep the order.
+    latest_propagated: Instant,
     seed: Seed,
 }
 
@@ -107,7 +119,10 @@ impl<P: Packet + Clone> Link<P> {
             propagation: Propagation::default(),
             stats: LinkStats::default(),
             marked: 0,
+            policer: config.policer.map(|config| Box::new(Bucket::new(config))),
+            wander: new_walk(&config, Instant::ZERO, seed),
             latest: Instant::ZERO,
+            latest_propagated: Instant::ZERO,
             delay: nanos(config.delay),
             impaired: config.is_impaired(),
             config,
@@ -138,11 +153,22 @@ impl<P: Packet + Clone> Link<P> {
         if config.outages != self.config.outages {
             self.outages = OutageLoss::new(&config.outages, self.seed);
         }
+        if config.wander != self.config.wander {
+            self.wander = new_walk(&config, self.now, self.seed);
+        }
+        self.set_policer(config.policer);
         self.queue.set_limit(config.queue.limit);
         self.delay = nanos(config.delay);
         self.impaired = config.is_impaired();
         self.config = config;
         self.advance(now, fate);
+    }
+
+    fn set_policer(&mut self, config: Option<TokenBucket>) {
+        match (&mut self.policer, config) {
+            (Some(policer), Some(config)) => policer.set_config(self.now, config),
+            (policer, config) => *policer = config.map(|config| Box::new(Bucket::new(config))),
+        }
     }
 
     /// Hands a packet to the link at `now`; a full queue drops it.
@@ -160,6 +186,12 @@ impl<P: Packet + Clone> Link<P> {
         if self.config.mtu.is_some_and(|mtu| bytes > mtu) {
             self.stats.drops.count(DropCause::Mtu);
             return fate.dropped(packet, DropCause::Mtu);
+        }
+        if let Some(policer) = &mut self.policer
+            && !policer.take(size, self.now)
+        {
+            self.stats.drops.count(DropCause::Policed);
+            return fate.dropped(packet, DropCause::Policed);
         }
         if self.config.loss_at == LossAt::Entry && self.loses(self.now) {
             self.stats.drops.count(DropCause::Loss);
@@ -357,13 +389,20 @@ impl<P: Packet + Clone> Link<P> {
         if !self.impaired {
             return self.propagation.push(at, size, packet);
         }
+        if let Some(walk) = &mut self.wander {
+            at += walk.delay(departed);
+        }
+        if self.wander.is_some() || config.delay_order == PacketOrder::Kept {
+            at = at.max(self.latest_propagated);
+            self.latest_propagated = at;
+        }
         if self.draws.corrupt.chance(config.corrupt) && packet.size() > 0 {
             packet.corrupt(self.draws.corrupt.below(u64::from(packet.size()) * 8));
             self.stats.corrupted += 1;
         }
         if !self.jitter.is_none() {
             at += self.jitter.draw(departed);
-            if config.jitter_order == JitterOrder::Kept {
+            if config.jitter_order == PacketOrder::Kept {
                 at = at.max(self.latest);
                 self.latest = at;
             }
@@ -374,6 +413,11 @@ impl<P: Packet + Clone> Link<P> {
         }
         self.propagation.push(at, size, packet);
     }
+}
+
+fn new_walk(config: &LinkConfig, now: Instant, seed: Seed) -> Option<Box<Walk>> {
+    let wander = config.wander?;
+    Some(Box::new(Walk::new(wander, now, seed.stream("link.wander"))))
 }
 
 fn nanos(duration: Duration) -> u64 {

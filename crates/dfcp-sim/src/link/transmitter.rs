@@ -1,6 +1,8 @@
 //! The transmitter of a link: serialises one packet at a time, exactly.
 
+use super::bucket::Bucket;
 use super::config::{LinkConfig, LinkRate};
+use super::grants::{Granting, Load};
 use super::outage::{Outage, Slowdown};
 use super::trace::RateTrace;
 use crate::packet::Queued;
@@ -10,7 +12,7 @@ use std::sync::Arc;
 
 /// Bits × 10⁹ in a byte: work in this unit divided by a rate in bit/s is nanoseconds. A packet of
 /// 2 GB still fits 64 bits.
-const WORK_PER_BYTE: u64 = 8_000_000_000;
+pub(super) const WORK_PER_BYTE: u64 = 8_000_000_000;
 
 const NEVER: Instant = Instant::from_nanos(u64::MAX);
 
@@ -30,6 +32,8 @@ pub(super) struct Transmitter<P> {
 struct Limits {
     outages: Vec<Outage>,
     slowdown: Option<Slowdown>,
+    shaper: Option<Bucket>,
+    grants: Option<Granting>,
 }
 
 #[derive(Clone, Debug)]
@@ -66,13 +70,17 @@ impl<P> Transmitter<P> {
         self.sending.is_none()
     }
 
-    /// The rate, or the mean of a trace.
+    /// The rate in the long run, outages aside.
     pub fn rate(&self) -> Option<Rate> {
-        match &self.speed {
+        let line = match &self.speed {
             Speed::Unlimited => None,
             Speed::Constant(constant) => Some(constant.rate),
             Speed::Trace(trace) => Some(trace.trace.mean_rate()),
-        }
+        };
+        let limits = self.limits.as_ref();
+        let shaper = limits.and_then(|limits| limits.shaper.as_ref());
+        let shaped = shaper.map(|shaper| shaper.config().rate);
+        line.into_iter().chain(shaped).min()
     }
 
     /// When the packet in the transmitter is out.
@@ -120,21 +128,40 @@ impl<P> Transmitter<P> {
     }
 
     fn start_limited(&mut self, item: Queued<P>, start: Instant) {
-        let mut slowdown = self.limits.as_mut().and_then(|l| l.slowdown.as_mut());
-        if let Some(slowdown) = &mut slowdown {
+        let Some(limits) = &mut self.limits else {
+            return;
+        };
+        let size = item.size;
+        let start = match &mut limits.shaper {
+            Some(shaper) => shaper.wait(size, start),
+            None => start,
+        };
+        if let Some(slowdown) = &mut limits.slowdown {
             slowdown.seek(start);
         }
-        let slowdown = slowdown.as_deref();
+        let slowdown = limits.slowdown.as_ref();
         let slowed = |work| slowdown.map_or(start + work, |s| s.finish(start, work));
-        let size = item.size;
-        let (work, finish) = match &mut self.speed {
-            Speed::Unlimited => (0, slowed(Duration::ZERO)),
-            Speed::Constant(constant) => {
+        let rate = match &self.speed {
+            Speed::Constant(constant) => Some(constant.rate),
+            _ => None,
+        };
+        let (work, finish) = match (&mut self.speed, &mut limits.grants) {
+            (Speed::Trace(trace), _) => (0, trace.start(size, start, slowdown)),
+            (_, Some(grants)) => {
+                let load = Load {
+                    size,
+                    from: start,
+                    rate,
+                    slowdown,
+                };
+                (0, grants.send(&load))
+            }
+            (Speed::Unlimited, None) => (0, slowed(Duration::ZERO)),
+            (Speed::Constant(constant), None) => {
                 let (work, finish) = constant.start(size, start);
                 constant.last_finish = slowed(finish.saturating_since(start));
                 (work, constant.last_finish)
             }
-            Speed::Trace(trace) => (0, trace.start(size, start, slowdown)),
         };
         self.sending = Some(Sending {
             item,
@@ -153,45 +180,43 @@ impl<P> Transmitter<P> {
         self.sending.take().map(|s| (s.item, s.finish))
     }
 
-    /// Goes on as `config` says from `now` on. A packet on a trace keeps its time.
+    /// Goes on as `config` says from `now` on. A packet that waits for an opportunity of a trace or
+    /// for a grant keeps its time.
     pub fn set_config(&mut self, now: Instant, config: &LinkConfig) {
         let done = self.done(now);
         let limits = self.limits.take();
-        let same = limits.as_ref().is_some_and(|l| l.outages == config.outages);
-        self.limits = if same {
-            limits
-        } else {
-            Limits::new(config, self.seed)
-        };
-        let mut slowdown = self.limits.as_mut().and_then(|l| l.slowdown.as_mut());
-        if let Some(slowdown) = &mut slowdown {
-            slowdown.seek(now);
-        }
-        let slowdown = slowdown.as_deref();
-        let old = if config.rate == self.rate {
-            self.speed.clone()
-        } else {
+        let timed = matches!(self.speed, Speed::Trace(_))
+            || limits
+                .as_ref()
+                .is_some_and(|limits| limits.grants.is_some());
+        self.limits = Limits::after(limits, now, config, self.seed);
+        if config.rate != self.rate {
             self.rate = config.rate.clone();
-            std::mem::replace(&mut self.speed, Speed::new(config.rate.clone()))
-        };
-        let (Some(sending), Speed::Constant(_)) = (&mut self.sending, old) else {
+            self.speed = Speed::new(config.rate.clone());
+        }
+        let Some(sending) = self.sending.as_mut().filter(|_| !timed) else {
             return;
         };
+        // What waits for a shaper's tokens has not begun.
+        let from = now.max(sending.since);
+        let mut slowdown = self.limits.as_mut().and_then(|l| l.slowdown.as_mut());
+        if let Some(slowdown) = &mut slowdown {
+            slowdown.seek(from);
+        }
+        let slowdown = slowdown.as_deref();
+        let slowed = |work| slowdown.map_or(from + work, |s| s.finish(from, work));
         sending.work = sending.work.saturating_sub(done);
-        sending.since = now;
+        sending.since = from;
         sending.finish = match &mut self.speed {
-            Speed::Unlimited => now,
+            Speed::Unlimited => slowed(Duration::ZERO),
             Speed::Constant(constant) => {
-                let finish = constant.run(sending.work, now);
-                if let Some(slowdown) = slowdown {
-                    let takes = finish.saturating_since(now);
-                    constant.last_finish = slowdown.finish(now, takes);
-                }
+                let finish = constant.run(sending.work, from);
+                constant.last_finish = slowed(finish.saturating_since(from));
                 constant.last_finish
             }
             Speed::Trace(trace) => {
                 let size = sending.work.div_ceil(WORK_PER_BYTE);
-                trace.start(size as u32, now, slowdown)
+                trace.start(size as u32, from, slowdown)
             }
         };
     }
@@ -213,11 +238,42 @@ impl<P> Transmitter<P> {
 impl Limits {
     /// `None` where the rate alone decides.
     fn new(config: &LinkConfig, seed: Seed) -> Option<Box<Self>> {
-        let slowdown = Slowdown::new(&config.outages, seed);
-        slowdown.is_some().then(|| {
+        Self::after(None, Instant::ZERO, config, seed)
+    }
+
+    /// What limits from `now` on; parts that stay the same go on where they were.
+    fn after(
+        old: Option<Box<Self>>,
+        now: Instant,
+        config: &LinkConfig,
+        seed: Seed,
+    ) -> Option<Box<Self>> {
+        let (mut slowdown, mut shaper, mut grants) = (None, None, None);
+        if let Some(old) = old {
+            let old = *old;
+            slowdown = old.slowdown.filter(|_| old.outages == config.outages);
+            shaper = old.shaper;
+            grants = old.grants;
+        }
+        let grants = config.grants.map(|config| match grants {
+            Some(grants) if grants.config() == config => grants,
+            _ => Granting::new(config),
+        });
+        let shaper = config.shaper.map(|config| match shaper {
+            Some(mut shaper) => {
+                shaper.set_config(now, config);
+                shaper
+            }
+            None => Bucket::new(config),
+        });
+        let slowdown = slowdown.or_else(|| Slowdown::new(&config.outages, seed));
+        let any = slowdown.is_some() || shaper.is_some() || grants.is_some();
+        any.then(|| {
             Box::new(Self {
                 outages: config.outages.clone(),
                 slowdown,
+                shaper,
+                grants,
             })
         })
     }

@@ -15,6 +15,7 @@ mod coded;
 mod ctcp;
 mod flow;
 mod jitter;
+mod limits;
 mod link;
 mod loss;
 mod outage;

@@ -5,6 +5,8 @@ use crate::packet::Ecn;
 use crate::queue::Limit;
 use std::collections::BTreeSet;
 
+mod limits;
+mod loss;
 mod outages;
 
 const MBIT: u64 = 1_000_000;
@@ -156,7 +158,7 @@ fn jitter_changes_the_order_only_if_it_may() {
         (0..500).for_each(|tag| link.send(at(tag * 500_000), packet(tag, 1500)));
         drain(&mut link)
     };
-    let (free, kept) = (order(JitterOrder::Free), order(JitterOrder::Kept));
+    let (free, kept) = (order(PacketOrder::Free), order(PacketOrder::Kept));
     assert!(!tags(&free).is_sorted());
     assert!(tags(&kept).is_sorted());
     let pairs = kept.windows(2);
