@@ -181,11 +181,14 @@ impl Path<'_> {
             let forward = self.links(&self.flow.forward);
             forward.chain(self.links(&self.flow.backward))
         };
-        // The median of a sum of uniform times is near its mean.
+        // The median of a sum of times is near the sum of their medians.
         let time = |config: &dfcp_sim::LinkConfig| {
-            config.delay.as_secs_f64() + config.jitter.as_secs_f64() / 2.0 + serial(config)
+            let jitter = config.jitter.median();
+            (config.delay + jitter).as_secs_f64() + serial(config)
         };
-        let jitter: f64 = both().map(|config| config.jitter.as_secs_f64()).sum();
+        let jitter: f64 = both()
+            .map(|config| config.jitter.mean().as_secs_f64())
+            .sum();
         let mut times = pings.round_trips_ns.clone();
         times.sort_unstable();
         let median = times.get(times.len() / 2).map(|ns| *ns as f64 / 1e9);
@@ -194,7 +197,7 @@ impl Path<'_> {
             what: "rtt_s",
             expected: both().map(time).sum(),
             measured: median,
-            tolerance: HOSTS.as_secs_f64() + jitter / 4.0,
+            tolerance: HOSTS.as_secs_f64() + jitter / 2.0,
         }
     }
 
@@ -263,7 +266,7 @@ impl Path<'_> {
 
     /// Share of packets that no link loses, on the way there.
     fn passing(&self) -> f64 {
-        let pass = |config: &dfcp_sim::LinkConfig| 1.0 - config.loss.mean_loss();
+        let pass = |config: &dfcp_sim::LinkConfig| 1.0 - config.mean_loss();
         self.links(&self.flow.forward).map(pass).product()
     }
 

@@ -21,24 +21,40 @@ use crate::packet::{DropCause, Fate, Packet, Queued};
 use crate::queue::{Queue, Shares};
 use crate::random::{Random, Seed};
 
+mod bucket;
 mod config;
 mod datagram;
+mod grants;
+mod jitter;
 mod loss;
+mod outage;
 mod propagation;
 mod stats;
 #[cfg(test)]
 mod tests;
 mod trace;
 mod transmitter;
+mod wander;
+mod windows;
 
-pub use config::{JitterOrder, LinkConfig, LinkConfigError, LinkRate, LossAt};
+pub use bucket::{TokenBucket, TokenBucketError};
+pub use config::{LinkConfig, LinkConfigError, LinkRate, LossAt, PacketOrder};
 pub use datagram::Datagram;
-pub use loss::{GilbertElliott, LossModel, LossModelError, LossProcess};
+pub use grants::{Grants, GrantsError};
+pub use jitter::{Jitter, JitterError, JitterModel};
+pub use loss::{GilbertElliott, LossModel, LossModelError, LossProcess, TimedGilbertElliott};
+pub use outage::{Outage, OutageError};
 pub use stats::{Histogram, LinkStats, Occupancy};
 pub use trace::{RateTrace, RateTraceError};
+pub use wander::{Wander, WanderError};
+pub use windows::{Spread, Windows, WindowsError};
 
+use bucket::Bucket;
+use jitter::JitterProcess;
+use outage::OutageLoss;
 use propagation::Propagation;
 use transmitter::Transmitter;
+use wander::Walk;
 
 /// A one-way link. See the [module](self) for the model.
 ///
@@ -51,7 +67,11 @@ pub struct Link<P> {
     /// Whether packets may be duplicated, corrupted, delayed further.
     impaired: bool,
     draws: Draws,
+    jitter: JitterProcess,
     loss: LossProcess,
+    outages: Option<Box<OutageLoss>>,
+    policer: Option<Box<Bucket>>,
+    wander: Option<Box<Walk>>,
     now: Instant,
     queue: Queue<P>,
     transmitter: Transmitter<P>,
@@ -61,12 +81,14 @@ pub struct Link<P> {
     marked: u64,
     /// Latest delivery with jitter, which the next ones keep behind if their order is kept.
     latest: Instant,
+    /// Latest delivery without jitter, which the next ones keep behind if delays keep the order.
+    latest_propagated: Instant,
+    seed: Seed,
 }
 
-/// One random stream for each impairment.
+/// One random stream for each of these impairments.
 #[derive(Clone, Debug)]
 struct Draws {
-    jitter: Random,
     reorder: Random,
     duplicate: Random,
     corrupt: Random,
@@ -84,22 +106,27 @@ impl<P: Packet + Clone> Link<P> {
         let seed = Seed(seed);
         Self {
             draws: Draws {
-                jitter: seed.stream("link.jitter"),
                 reorder: seed.stream("link.reorder"),
                 duplicate: seed.stream("link.duplicate"),
                 corrupt: seed.stream("link.corrupt"),
             },
+            jitter: JitterProcess::new(&config.jitter, seed),
             loss: LossProcess::new(config.loss.clone(), seed.stream("link.loss")),
+            outages: OutageLoss::new(&config.outages, seed),
             now: Instant::ZERO,
             queue: Queue::new(&config.queue, shares, seed.stream("link.queue")),
-            transmitter: Transmitter::new(config.rate.clone()),
+            transmitter: Transmitter::new(&config, seed),
             propagation: Propagation::default(),
             stats: LinkStats::default(),
             marked: 0,
+            policer: config.policer.map(|config| Box::new(Bucket::new(config))),
+            wander: new_walk(&config, Instant::ZERO, seed),
             latest: Instant::ZERO,
+            latest_propagated: Instant::ZERO,
             delay: nanos(config.delay),
             impaired: config.is_impaired(),
             config,
+            seed,
         }
     }
 
@@ -118,13 +145,30 @@ impl<P: Packet + Clone> Link<P> {
     /// As [`Self::set_config`], and `fate` hears of what does not just pass.
     pub fn set_config_with(&mut self, now: Instant, config: LinkConfig, fate: &mut impl Fate<P>) {
         self.advance(now, fate);
-        self.transmitter.set_rate(self.now, config.rate.clone());
-        self.loss.set_model(config.loss.clone());
+        self.transmitter.set_config(self.now, &config);
+        self.loss.set_model(self.now, config.loss.clone());
+        if config.jitter != self.config.jitter {
+            self.jitter.set(&config.jitter, self.seed);
+        }
+        if config.outages != self.config.outages {
+            self.outages = OutageLoss::new(&config.outages, self.seed);
+        }
+        if config.wander != self.config.wander {
+            self.wander = new_walk(&config, self.now, self.seed);
+        }
+        self.set_policer(config.policer);
         self.queue.set_limit(config.queue.limit);
         self.delay = nanos(config.delay);
         self.impaired = config.is_impaired();
         self.config = config;
         self.advance(now, fate);
+    }
+
+    fn set_policer(&mut self, config: Option<TokenBucket>) {
+        match (&mut self.policer, config) {
+            (Some(policer), Some(config)) => policer.set_config(self.now, config),
+            (policer, config) => *policer = config.map(|config| Box::new(Bucket::new(config))),
+        }
     }
 
     /// Hands a packet to the link at `now`; a full queue drops it.
@@ -143,7 +187,13 @@ impl<P: Packet + Clone> Link<P> {
             self.stats.drops.count(DropCause::Mtu);
             return fate.dropped(packet, DropCause::Mtu);
         }
-        if self.config.loss_at == LossAt::Entry && self.loss.lose() {
+        if let Some(policer) = &mut self.policer
+            && !policer.take(size, self.now)
+        {
+            self.stats.drops.count(DropCause::Policed);
+            return fate.dropped(packet, DropCause::Policed);
+        }
+        if self.config.loss_at == LossAt::Entry && self.loses(self.now) {
             self.stats.drops.count(DropCause::Loss);
             return fate.dropped(packet, DropCause::Loss);
         }
@@ -306,11 +356,21 @@ impl<P: Packet + Clone> Link<P> {
         self.transmitter.start(item, start);
     }
 
+    /// Whether a packet at `at` is lost: every model sees every packet.
+    #[inline]
+    fn loses(&mut self, at: Instant) -> bool {
+        let in_outage = match &mut self.outages {
+            Some(outages) => outages.lose(at),
+            None => false,
+        };
+        self.loss.lose(at) | in_outage
+    }
+
     /// Lets a packet that left the transmitter at `departed` be lost, or go on.
     #[inline]
     fn propagate(&mut self, sent: Queued<P>, departed: Instant, fate: &mut impl Fate<P>) {
         fate.departed(&sent.packet);
-        if self.config.loss_at == LossAt::Exit && self.loss.lose() {
+        if self.config.loss_at == LossAt::Exit && self.loses(departed) {
             self.stats.drops.count(DropCause::Loss);
             return fate.dropped(sent.packet, DropCause::Loss);
         }
@@ -329,13 +389,20 @@ impl<P: Packet + Clone> Link<P> {
         if !self.impaired {
             return self.propagation.push(at, size, packet);
         }
+        if let Some(walk) = &mut self.wander {
+            at += walk.delay(departed);
+        }
+        if self.wander.is_some() || config.delay_order == PacketOrder::Kept {
+            at = at.max(self.latest_propagated);
+            self.latest_propagated = at;
+        }
         if self.draws.corrupt.chance(config.corrupt) && packet.size() > 0 {
             packet.corrupt(self.draws.corrupt.below(u64::from(packet.size()) * 8));
             self.stats.corrupted += 1;
         }
-        if !config.jitter.is_zero() {
-            at += Duration::from_nanos(self.draws.jitter.below(nanos(config.jitter)));
-            if config.jitter_order == JitterOrder::Kept {
+        if !self.jitter.is_none() {
+            at += self.jitter.draw(departed);
+            if config.jitter_order == PacketOrder::Kept {
                 at = at.max(self.latest);
                 self.latest = at;
             }
@@ -346,6 +413,11 @@ impl<P: Packet + Clone> Link<P> {
         }
         self.propagation.push(at, size, packet);
     }
+}
+
+fn new_walk(config: &LinkConfig, now: Instant, seed: Seed) -> Option<Box<Walk>> {
+    let wander = config.wander?;
+    Some(Box::new(Walk::new(wander, now, seed.stream("link.wander"))))
 }
 
 fn nanos(duration: Duration) -> u64 {

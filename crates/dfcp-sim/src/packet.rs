@@ -78,6 +78,8 @@ pub enum DropCause {
     Loss,
     /// It was larger than the link's MTU.
     Mtu,
+    /// It exceeded what a policer lets in.
+    Policed,
 }
 
 /// Packets that ended before they arrived, by cause.
@@ -91,6 +93,8 @@ pub struct Drops {
     pub loss: u64,
     /// It was larger than the MTU.
     pub mtu: u64,
+    /// It exceeded what a policer lets in.
+    pub policed: u64,
 }
 
 impl Drops {
@@ -101,12 +105,13 @@ impl Drops {
             DropCause::Early => &mut self.early,
             DropCause::Loss => &mut self.loss,
             DropCause::Mtu => &mut self.mtu,
+            DropCause::Policed => &mut self.policed,
         } += 1;
     }
 
     /// For any cause.
     pub fn total(&self) -> u64 {
-        self.full + self.early + self.loss + self.mtu
+        self.full + self.early + self.loss + self.mtu + self.policed
     }
 }
 
@@ -119,6 +124,7 @@ impl Sub for Drops {
             early: self.early - earlier.early,
             loss: self.loss - earlier.loss,
             mtu: self.mtu - earlier.mtu,
+            policed: self.policed - earlier.policed,
         }
     }
 }

@@ -65,6 +65,69 @@ impl Random {
         (self.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
+    /// An exponentially distributed number with this mean, rounded down.
+    pub fn exponential(&mut self, mean: u64) -> u64 {
+        // The argument is above zero: the logarithm is finite.
+        (-(1.0 - self.next_f64()).ln() * mean as f64) as u64
+    }
+
+    /// A gamma-distributed number of this shape and of scale one, so that its mean is the shape.
+    ///
+    /// Marsaglia and Tsang, "A Simple Method for Generating Gamma Variables", ACM TOMS 26(3), 2000.
+    /// Of a shape that is no number above zero it is zero.
+    pub fn gamma(&mut self, shape: f64) -> f64 {
+        if shape.is_nan() || shape <= 0.0 {
+            return 0.0;
+        }
+        if shape < 1.0 {
+            // Their §6.
+            let power = (1.0 - self.next_f64()).powf(1.0 / shape);
+            return self.gamma(shape + 1.0) * power;
+        }
+        let d = shape - 1.0 / 3.0;
+        let c = (9.0 * d).sqrt().recip();
+        loop {
+            let x = self.normal();
+            let v = (1.0 + c * x).powi(3);
+            let u = 1.0 - self.next_f64();
+            if v > 0.0 && u.ln() < 0.5 * x * x + d - d * v + d * v.ln() {
+                return d * v;
+            }
+        }
+    }
+
+    /// A normally distributed number of mean zero and deviation one, by Marsaglia's polar method.
+    fn normal(&mut self) -> f64 {
+        loop {
+            let (x, y) = (2.0 * self.next_f64() - 1.0, 2.0 * self.next_f64() - 1.0);
+            let square = x * x + y * y;
+            if square > 0.0 && square < 1.0 {
+                return x * (-2.0 * square.ln() / square).sqrt();
+            }
+        }
+    }
+
+    /// A Poisson-distributed number, for means of some tens: it takes as many draws.
+    pub fn poisson(&mut self, mean: f64) -> u32 {
+        let bound = (-mean.clamp(0.0, 100.0)).exp();
+        let mut product = self.next_f64();
+        let mut count = 0;
+        while product > bound {
+            product *= self.next_f64();
+            count += 1;
+        }
+        count
+    }
+
+    /// Another stream that starts from a draw of this one.
+    #[must_use]
+    pub fn split(&mut self) -> Self {
+        let mut state = self.next_u64();
+        Self {
+            state: std::array::from_fn(|_| split_mix(&mut state)),
+        }
+    }
+
     /// True with this probability: never at zero or less or NaN, always at one or more.
     pub fn chance(&mut self, probability: f64) -> bool {
         self.next_f64() < probability
@@ -112,6 +175,24 @@ mod tests {
         let mean = sum as f64 / f64::from(draws);
         assert!((mean - 4.5).abs() < 0.05, "mean {mean}");
         assert_eq!(random.below(0), 0);
+    }
+
+    #[test]
+    fn exponential_draws_have_their_mean_and_no_memory() {
+        let mut random = Seed(8).stream("exponential");
+        let draws: Vec<u64> = (0..100_000)
+            .map(|_| random.exponential(1_000_000))
+            .collect();
+        // The standard deviation is the mean: five standard errors are 1.6 %.
+        let mean = draws.iter().sum::<u64>() as f64 / 1e5;
+        assert!((mean / 1e6 - 1.0).abs() < 0.016, "mean {mean}");
+        let longer = |than: u64| draws.iter().filter(|&&d| d > than).count() as f64;
+        let half = 693_147; // ln 2 of the mean
+        for from in [0, half, 2 * half] {
+            let share = longer(from + half) / longer(from);
+            assert!((share - 0.5).abs() < 0.02, "{share} of those above {from}");
+        }
+        assert_eq!(random.exponential(0), 0);
     }
 
     #[test]

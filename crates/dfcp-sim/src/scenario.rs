@@ -13,6 +13,7 @@
 //! [`Scenario::to_toml_with_defaults`] writes reads back as the same scenario.
 
 mod build;
+mod changes;
 mod control;
 mod document;
 mod fields;

@@ -60,6 +60,9 @@ pub const FLOW: &[Metric<FlowReport>] = &[
     }),
     Metric::new("dropped_loss", Kind::Integer, |flow| flow.drops.loss.into()),
     Metric::new("dropped_mtu", Kind::Integer, |flow| flow.drops.mtu.into()),
+    Metric::new("dropped_policed", Kind::Integer, |flow| {
+        flow.drops.policed.into()
+    }),
     Metric::new("convergence_s", Kind::Real, |flow| {
         flow.convergence_s.into()
     }),
@@ -83,6 +86,9 @@ pub const LINK: &[Metric<LinkReport>] = &[
     }),
     Metric::new("dropped_loss", Kind::Integer, |link| link.drops.loss.into()),
     Metric::new("dropped_mtu", Kind::Integer, |link| link.drops.mtu.into()),
+    Metric::new("dropped_policed", Kind::Integer, |link| {
+        link.drops.policed.into()
+    }),
     Metric::new("marked", Kind::Integer, |link| link.marked.into()),
     Metric::new("queue_mean_packets", Kind::Real, |link| {
         link.queue.mean_packets.into()

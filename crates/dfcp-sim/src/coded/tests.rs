@@ -199,7 +199,7 @@ fn every_byte_of_a_flow_arrives_whatever_is_lost() {
                 let mut network = Network::new(seed);
                 // Reports are lost as well, and packets overtake each other.
                 let lossy = LinkConfig {
-                    jitter: Duration::from_millis(2),
+                    jitter: Duration::from_millis(2).into(),
                     ..link(10, 5, 0.3)
                 };
                 let mut add = |name: &str| network.add_link(name, lossy.clone());

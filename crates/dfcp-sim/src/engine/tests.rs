@@ -225,7 +225,7 @@ fn the_same_seed_gives_the_same_run() {
         let mut network = Network::new(seed);
         let bottleneck = LinkConfig {
             loss: 0.02.into(),
-            jitter: Duration::from_millis(1),
+            jitter: Duration::from_millis(1).into(),
             ..link(20, 10)
         };
         let route = two_hops(&mut network, bottleneck);

@@ -1,7 +1,12 @@
 //! What a link does to packets.
 
+use super::bucket::{TokenBucket, TokenBucketError};
+use super::grants::{Grants, GrantsError};
+use super::jitter::{Jitter, JitterError};
 use super::loss::{LossModel, LossModelError};
+use super::outage::{Outage, OutageError};
 use super::trace::RateTrace;
+use super::wander::{Wander, WanderError};
 use crate::queue::{QueueConfig, QueueConfigError};
 use dfcp_proto::{Duration, Rate};
 use std::sync::Arc;
@@ -12,8 +17,18 @@ use std::sync::Arc;
 pub struct LinkConfig {
     /// Serialisation rate.
     pub rate: LinkRate,
+    /// When the transmitter may send, if not at any time. Without effect where the rate is a trace.
+    pub grants: Option<Grants>,
+    /// What the transmitter may send in the long run: what exceeds it waits.
+    pub shaper: Option<TokenBucket>,
+    /// What enters the link in the long run: what exceeds it is dropped before the queue.
+    pub policer: Option<TokenBucket>,
     /// Propagation delay, one way.
     pub delay: Duration,
+    /// Whether packets overtake others where a change has made the delay shorter.
+    pub delay_order: PacketOrder,
+    /// A random walk of the delay, which keeps the order of packets.
+    pub wander: Option<Wander>,
     /// The buffer in front of the transmitter.
     pub queue: QueueConfig,
     /// Largest packet, without framing, that the link carries; `None` for no limit.
@@ -25,10 +40,12 @@ pub struct LinkConfig {
     pub loss: LossModel,
     /// Where they are.
     pub loss_at: LossAt,
-    /// Each packet is delayed by a uniform extra time below this.
-    pub jitter: Duration,
+    /// When it loses, stands still or is slower.
+    pub outages: Vec<Outage>,
+    /// By how much packets are delayed beside that.
+    pub jitter: Jitter,
     /// Whether packets overtake others by that.
-    pub jitter_order: JitterOrder,
+    pub jitter_order: PacketOrder,
     /// Probability that a packet is held back by `reorder_delay`.
     pub reorder: f64,
     /// How long a reordered packet is held back.
@@ -45,14 +62,20 @@ impl Default for LinkConfig {
     fn default() -> Self {
         Self {
             rate: LinkRate::Unlimited,
+            grants: None,
+            shaper: None,
+            policer: None,
             delay: Duration::ZERO,
+            delay_order: PacketOrder::Free,
+            wander: None,
             queue: QueueConfig::default(),
             mtu: None,
             framing: 28,
             loss: LossModel::None,
             loss_at: LossAt::Exit,
-            jitter: Duration::ZERO,
-            jitter_order: JitterOrder::Free,
+            outages: Vec::new(),
+            jitter: Jitter::default(),
+            jitter_order: PacketOrder::Free,
             reorder: 0.0,
             reorder_delay: Duration::ZERO,
             duplicate: 0.0,
@@ -73,6 +96,15 @@ impl LinkConfig {
         }
         self.loss.validate()?;
         self.queue.validate()?;
+        self.outages.iter().try_for_each(Outage::validate)?;
+        self.jitter.validate()?;
+        self.grants.iter().try_for_each(Grants::validate)?;
+        self.wander.iter().try_for_each(Wander::validate)?;
+        for (name, bucket) in [("shaper", self.shaper), ("policer", self.policer)] {
+            if let Some(Err(error)) = bucket.map(|bucket| bucket.validate()) {
+                return Err(LinkConfigError::Bucket { name, error });
+            }
+        }
         let probabilities = [
             ("reorder", self.reorder),
             ("duplicate", self.duplicate),
@@ -89,10 +121,18 @@ impl LinkConfig {
 }
 
 impl LinkConfig {
+    /// The part of the packets lost in the long run, of packets at regular times.
+    pub fn mean_loss(&self) -> f64 {
+        let kept = |outage: &Outage| 1.0 - outage.loss.clamp(0.0, 1.0) * outage.windows.share();
+        let outages: f64 = self.outages.iter().map(kept).product();
+        1.0 - (1.0 - self.loss.mean_loss()) * outages
+    }
+
     /// Whether packets past the transmitter may be delayed further, doubled or changed.
     pub(super) fn is_impaired(&self) -> bool {
         let drawn = [self.reorder, self.duplicate, self.corrupt];
-        !self.jitter.is_zero() || drawn.iter().any(|&p| p > 0.0)
+        let moves = self.wander.is_some() || self.delay_order == PacketOrder::Kept;
+        moves || !self.jitter.is_none() || drawn.iter().any(|&p| p > 0.0)
     }
 }
 
@@ -106,10 +146,10 @@ pub enum LossAt {
     Entry,
 }
 
-/// What jitter does to the order of packets.
+/// What differing delays do to the order of packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum JitterOrder {
-    /// A packet with less of it overtakes those with more, as over a network of many ways.
+pub enum PacketOrder {
+    /// A packet with a shorter one overtakes those with longer ones, as over a network of many ways.
     #[default]
     Free,
     /// None overtakes another, as where a host takes its time: ns-2's `overhead_`, with which
@@ -153,6 +193,26 @@ pub enum LinkConfigError {
     /// The loss model makes no sense.
     #[error(transparent)]
     Loss(#[from] LossModelError),
+    /// The grants make no sense.
+    #[error("grants: {0}")]
+    Grants(#[from] GrantsError),
+    /// A token bucket makes no sense.
+    #[error("{name}: {error}")]
+    Bucket {
+        /// Which.
+        name: &'static str,
+        /// Why.
+        error: TokenBucketError,
+    },
+    /// The wander of the delay makes no sense.
+    #[error("wander: {0}")]
+    Wander(#[from] WanderError),
+    /// The jitter makes no sense.
+    #[error("jitter: {0}")]
+    Jitter(#[from] JitterError),
+    /// An outage makes no sense.
+    #[error("an outage: {0}")]
+    Outage(#[from] OutageError),
     /// The queue makes no sense.
     #[error(transparent)]
     Queue(#[from] QueueConfigError),

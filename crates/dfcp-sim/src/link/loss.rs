@@ -1,14 +1,17 @@
-//! Which packets a link loses: independently, in bursts, or as recorded.
+//! Which packets a link loses: independently, in bursts of packets or of time, or as recorded.
 //!
 //! Bursts are those of Gilbert, "Capacity of a Burst-Noise Channel", Bell System Technical Journal
 //! 39(5), 1960, and Elliott, "Estimates of Error Rates for Codes on Burst-Noise Channels", BSTJ
-//! 42(5), 1963: a Markov chain of two states, each with its own probability of loss, that moves
-//! once per packet.
+//! 42(5), 1963: a Markov chain of two states, each with its own probability of loss. It moves once
+//! per packet ([`GilbertElliott`]), or by the clock, as interference does ([`TimedGilbertElliott`]):
+//! then a slower sender loses as long as a faster one, and fewer packets.
 //!
-//! Invariant: the fate of the n-th packet depends on the model and the random stream alone, not
-//! on time or sizes.
+//! Invariants: the fate of the n-th packet depends on the model and the random stream alone, except
+//! where the channel moves by the clock; when it moves does not depend on the packets.
 
 use std::sync::Arc;
+
+use dfcp_proto::{Duration, Instant};
 
 use crate::random::Random;
 
@@ -20,12 +23,16 @@ pub enum LossModel {
     None,
     /// Each packet is lost with this probability, on its own.
     Bernoulli(f64),
-    /// The channel has a good and a bad state.
+    /// The channel has a good and a bad state, and may change it with each packet.
     GilbertElliott(GilbertElliott),
+    /// The channel has a good and a bad state, which last random times.
+    TimedGilbertElliott(TimedGilbertElliott),
     /// The n-th packet is lost if the n-th entry says so; after the last one from the first again.
     Trace(Arc<[bool]>),
     /// As [`Self::Trace`], but nothing is lost after the last entry.
     Mask(Arc<[bool]>),
+    /// A packet is lost if any of these loses it; each has a random stream of its own.
+    Any(Vec<LossModel>),
 }
 
 /// The probabilities of a Gilbert–Elliott channel, for each packet.
@@ -42,6 +49,22 @@ pub struct GilbertElliott {
 }
 
 impl GilbertElliott {
+    /// Gilbert's channel that loses this share of the packets in bursts of this mean length.
+    ///
+    /// # Errors
+    /// No channel does: bursts are shorter than a packet, or so short that good states would have
+    /// to be shorter than a packet.
+    pub fn in_bursts(share: f64, burst: f64) -> Result<Self, LossModelError> {
+        let channel = Self {
+            good_to_bad: share / (1.0 - share) / burst,
+            bad_to_good: 1.0 / burst,
+            loss_good: 0.0,
+            loss_bad: 1.0,
+        };
+        LossModel::GilbertElliott(channel).validate()?;
+        Ok(channel)
+    }
+
     /// The part of the packets that find the bad state; zero if the state never changes.
     pub fn bad_share(&self) -> f64 {
         let to_bad = clamp(self.good_to_bad);
@@ -54,6 +77,49 @@ impl GilbertElliott {
     }
 }
 
+/// A Gilbert–Elliott channel by the clock: how long states last is exponentially distributed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TimedGilbertElliott {
+    /// Mean time in the good state; counts as [`Self::SHORTEST`] where it is shorter.
+    pub mean_good: Duration,
+    /// Mean time in the bad state; the same holds.
+    pub mean_bad: Duration,
+    /// Loss in the good state.
+    pub loss_good: f64,
+    /// Loss in the bad state.
+    pub loss_bad: f64,
+}
+
+impl TimedGilbertElliott {
+    /// The shortest mean time of a state. A packet of 1500 bytes takes longer up to 12 Gbit/s, and
+    /// changes of state, which cost time also where no packet is, stay a million a second.
+    pub const SHORTEST: Duration = Duration::from_micros(1);
+
+    /// Gilbert's channel that is bad for this share of the time, for this long on average.
+    pub fn in_bursts(share: f64, burst: Duration) -> Self {
+        // Saturates at about 580 years, for a share of zero.
+        let good = burst.as_nanos() as f64 * (1.0 - share) / share;
+        Self {
+            mean_good: Duration::from_nanos(good as u64),
+            mean_bad: burst,
+            loss_good: 0.0,
+            loss_bad: 1.0,
+        }
+    }
+
+    /// The part of the time that the channel is bad.
+    pub fn bad_share(&self) -> f64 {
+        let [good, bad] = [self.mean_good, self.mean_bad].map(mean_nanos);
+        bad as f64 / (good as f64 + bad as f64)
+    }
+}
+
+/// A mean time that a channel can have, in nanoseconds.
+fn mean_nanos(mean: Duration) -> u64 {
+    let mean = mean.max(TimedGilbertElliott::SHORTEST);
+    u64::try_from(mean.as_nanos()).unwrap_or(u64::MAX)
+}
+
 impl From<f64> for LossModel {
     /// Each packet on its own with this probability.
     fn from(probability: f64) -> Self {
@@ -62,9 +128,17 @@ impl From<f64> for LossModel {
 }
 
 impl LossModel {
-    /// The part of the packets lost in the long run.
+    /// The part of the packets lost in the long run, of packets at regular times.
     pub fn mean_loss(&self) -> f64 {
         match self {
+            Self::TimedGilbertElliott(channel) => {
+                let bad = channel.bad_share();
+                (1.0 - bad) * clamp(channel.loss_good) + bad * clamp(channel.loss_bad)
+            }
+            Self::Any(models) => {
+                let kept = models.iter().map(|model| 1.0 - model.mean_loss());
+                1.0 - kept.product::<f64>()
+            }
             Self::None | Self::Mask(_) => 0.0,
             Self::Bernoulli(p) => clamp(*p),
             Self::GilbertElliott(channel) => {
@@ -94,12 +168,27 @@ impl LossModel {
                 ("loss_good", channel.loss_good),
                 ("loss_bad", channel.loss_bad),
             ],
+            Self::TimedGilbertElliott(channel) => {
+                let means = [
+                    ("mean_good", channel.mean_good),
+                    ("mean_bad", channel.mean_bad),
+                ];
+                let short = |(_, mean): &(_, Duration)| *mean < TimedGilbertElliott::SHORTEST;
+                if let Some((name, mean)) = means.into_iter().find(short) {
+                    return Err(LossModelError::Short { name, mean });
+                }
+                vec![
+                    ("loss_good", channel.loss_good),
+                    ("loss_bad", channel.loss_bad),
+                ]
+            }
+            Self::Any(models) => return models.iter().try_for_each(Self::validate),
         };
         match probabilities
             .into_iter()
             .find(|(_, p)| !(0.0..=1.0).contains(p))
         {
-            Some((name, value)) => Err(LossModelError { name, value }),
+            Some((name, value)) => Err(LossModelError::Probability { name, value }),
             None => Ok(()),
         }
     }
@@ -113,14 +202,26 @@ fn clamp(probability: f64) -> f64 {
     probability.clamp(0.0, 1.0)
 }
 
-/// A parameter of a [`LossModel`] is not a probability.
+/// Why a [`LossModel`] makes no sense.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error("{name} is {value}, not a probability from 0 to 1")]
-pub struct LossModelError {
-    /// The parameter.
-    pub name: &'static str,
-    /// Its value.
-    pub value: f64,
+#[non_exhaustive]
+pub enum LossModelError {
+    /// A parameter is not a probability.
+    #[error("{name} is {value}, not a probability from 0 to 1")]
+    Probability {
+        /// The parameter.
+        name: &'static str,
+        /// Its value.
+        value: f64,
+    },
+    /// A state of a channel lasts too short a time.
+    #[error("{name} is {mean:?}, below {:?}", TimedGilbertElliott::SHORTEST)]
+    Short {
+        /// The parameter.
+        name: &'static str,
+        /// Its value.
+        mean: Duration,
+    },
 }
 
 /// A [`LossModel`] at work.
@@ -131,6 +232,10 @@ pub struct LossProcess {
     channel: Channel,
     /// The place of the next packet in a trace or mask.
     position: usize,
+    /// When a channel that goes by the clock changes.
+    clock: Option<Box<Clock>>,
+    /// One for each of several models.
+    parts: Vec<LossProcess>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -139,27 +244,64 @@ enum Channel {
     Bad,
 }
 
+/// When a channel's state ends.
+#[derive(Clone, Debug)]
+struct Clock {
+    ends: u64,
+    random: Random,
+}
+
 impl LossProcess {
-    /// Starts the model; a Gilbert–Elliott channel starts as likely bad as it is in the long run.
-    pub fn new(model: LossModel, mut random: Random) -> Self {
-        let channel = match &model {
-            LossModel::GilbertElliott(channel) if random.chance(channel.bad_share()) => {
-                Channel::Bad
-            }
-            _ => Channel::Good,
-        };
-        Self {
-            model,
-            random,
-            channel,
-            position: 0,
-        }
+    /// Starts the model at time zero; a Gilbert–Elliott channel starts as likely bad as it is in
+    /// the long run.
+    pub fn new(model: LossModel, random: Random) -> Self {
+        Self::starting(model, random, Instant::ZERO)
     }
 
-    /// Goes on with another model; the same one goes on where it was.
-    pub fn set_model(&mut self, model: LossModel) {
+    fn starting(model: LossModel, mut random: Random, now: Instant) -> Self {
+        let mut clock = None;
+        let bad_share = match &model {
+            LossModel::GilbertElliott(channel) => Some(channel.bad_share()),
+            LossModel::TimedGilbertElliott(channel) => {
+                // States have no memory: the one at `now` has as long to go as a new one.
+                clock = Some(Box::new(Clock {
+                    ends: now.as_nanos(),
+                    random: random.split(),
+                }));
+                Some(channel.bad_share())
+            }
+            _ => None,
+        };
+        let parts = match &model {
+            LossModel::Any(models) => models
+                .iter()
+                .map(|model| Self::starting(model.clone(), random.split(), now))
+                .collect(),
+            _ => Vec::new(),
+        };
+        let mut process = Self {
+            channel: match bad_share {
+                Some(share) if random.chance(share) => Channel::Bad,
+                _ => Channel::Good,
+            },
+            model,
+            random,
+            position: 0,
+            clock,
+            parts,
+        };
+        if let (LossModel::TimedGilbertElliott(channel), Some(clock)) =
+            (&process.model, &mut process.clock)
+        {
+            clock.lengthen(channel, process.channel);
+        }
+        process
+    }
+
+    /// Goes on with another model from `now` on; the same one goes on where it was.
+    pub fn set_model(&mut self, now: Instant, model: LossModel) {
         if model != self.model {
-            *self = Self::new(model, self.random.clone());
+            *self = Self::starting(model, self.random.clone(), now);
         }
     }
 
@@ -168,11 +310,19 @@ impl LossProcess {
         &self.model
     }
 
-    /// Whether the next packet is lost.
-    pub fn lose(&mut self) -> bool {
+    /// Whether the next packet, at `at`, is lost. Times must not go back.
+    #[inline]
+    pub fn lose(&mut self, at: Instant) -> bool {
         match &self.model {
             LossModel::None => false,
             LossModel::Bernoulli(p) => self.random.chance(*p),
+            _ => self.lose_with_memory(at),
+        }
+    }
+
+    fn lose_with_memory(&mut self, at: Instant) -> bool {
+        match &self.model {
+            LossModel::None | LossModel::Bernoulli(_) => false,
             LossModel::GilbertElliott(parameters) => {
                 let (loss, leave, other) = match self.channel {
                     Channel::Good => (parameters.loss_good, parameters.good_to_bad, Channel::Bad),
@@ -183,6 +333,15 @@ impl LossProcess {
                     self.channel = other;
                 }
                 lost
+            }
+            LossModel::TimedGilbertElliott(parameters) => {
+                if let Some(clock) = &mut self.clock {
+                    clock.advance(parameters, &mut self.channel, at.as_nanos());
+                }
+                self.random.chance(match self.channel {
+                    Channel::Good => parameters.loss_good,
+                    Channel::Bad => parameters.loss_bad,
+                })
             }
             LossModel::Trace(trace) => {
                 let lost = trace.get(self.position).copied().unwrap_or(false);
@@ -197,134 +356,47 @@ impl LossProcess {
                 self.position = self.position.saturating_add(1);
                 lost
             }
+            // All of them see every packet.
+            LossModel::Any(_) => {
+                let parts = self.parts.iter_mut();
+                parts.fold(false, |lost, part| part.lose(at) | lost)
+            }
         }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::random::Seed;
+impl Clock {
+    /// Changes of state that are drawn one by one; beyond, the state is drawn as it is in the long
+    /// run, which after so many is the same.
+    const MOST_CHANGES: u64 = 1 << 20;
 
-    fn run(model: LossModel, seed: u64, packets: usize) -> Vec<bool> {
-        let mut process = LossProcess::new(model, Seed(seed).stream("loss"));
-        (0..packets).map(|_| process.lose()).collect()
+    /// Draws how long the state lasts that begins now.
+    fn lengthen(&mut self, parameters: &TimedGilbertElliott, channel: Channel) {
+        let mean = mean_nanos(match channel {
+            Channel::Good => parameters.mean_good,
+            Channel::Bad => parameters.mean_bad,
+        });
+        let lasts = self.random.exponential(mean).max(1);
+        self.ends = self.ends.saturating_add(lasts);
     }
 
-    fn share(losses: &[bool]) -> f64 {
-        losses.iter().filter(|&&lost| lost).count() as f64 / losses.len() as f64
-    }
-
-    /// Lengths of the runs of losses between packets that arrive.
-    fn bursts(losses: &[bool]) -> Vec<usize> {
-        losses
-            .split(|lost| !lost)
-            .map(<[bool]>::len)
-            .filter(|&length| length > 0)
-            .collect()
-    }
-
-    /// Runs of losses are geometric: each goes on with probability `stay`.
-    fn assert_geometric(bursts: &[usize], stay: f64) {
-        for longer_than in 1..6 {
-            let at_least = |n: usize| bursts.iter().filter(|&&b| b >= n).count() as f64;
-            let tried = at_least(longer_than);
-            let measured = at_least(longer_than + 1) / tried;
-            let error = (stay * (1.0 - stay) / tried).sqrt();
-            assert!(
-                (measured - stay).abs() < 4.0 * error,
-                "after {longer_than}: {measured} ± {error} go on, expected {stay}"
-            );
+    fn advance(&mut self, parameters: &TimedGilbertElliott, channel: &mut Channel, at: u64) {
+        let [good, bad] = [parameters.mean_good, parameters.mean_bad].map(mean_nanos);
+        let cycle = good.saturating_add(bad);
+        if at.saturating_sub(self.ends) / cycle > Self::MOST_CHANGES {
+            *channel = match self.random.chance(parameters.bad_share()) {
+                true => Channel::Bad,
+                false => Channel::Good,
+            };
+            self.ends = at;
+            self.lengthen(parameters, *channel);
         }
-    }
-
-    #[test]
-    fn bernoulli_losses_are_independent() {
-        for p in [0.01, 0.3, 0.7] {
-            let losses = run(LossModel::Bernoulli(p), 1, 400_000);
-            let error = (p * (1.0 - p) / 400_000.0).sqrt();
-            assert!((share(&losses) - p).abs() < 4.0 * error);
-            assert_eq!(LossModel::Bernoulli(p).mean_loss(), p);
-            if p > 0.1 {
-                assert_geometric(&bursts(&losses), p);
-            }
+        while self.ends <= at && self.ends < u64::MAX {
+            *channel = match channel {
+                Channel::Good => Channel::Bad,
+                Channel::Bad => Channel::Good,
+            };
+            self.lengthen(parameters, *channel);
         }
-    }
-
-    #[test]
-    fn gilbert_bursts_are_geometric() {
-        let channel = GilbertElliott {
-            good_to_bad: 0.02,
-            bad_to_good: 0.25,
-            loss_good: 0.0,
-            loss_bad: 1.0,
-        };
-        let model = LossModel::GilbertElliott(channel);
-        let mean = 0.02 / 0.27;
-        assert!((model.mean_loss() - mean).abs() < 1e-12);
-        let losses = run(model, 1, 1_000_000);
-        // Runs raise the variance by (1 + c)/(1 - c), c = 1 - 0.02 - 0.25 the correlation of
-        // neighbours.
-        let error = (mean * (1.0 - mean) / 1e6 * 1.73 / 0.27).sqrt();
-        assert!((share(&losses) - mean).abs() < 4.0 * error);
-        assert_geometric(&bursts(&losses), 0.75);
-    }
-
-    #[test]
-    fn elliott_states_mix_by_their_stationary_probabilities() {
-        let channel = GilbertElliott {
-            good_to_bad: 0.1,
-            bad_to_good: 0.3,
-            loss_good: 0.05,
-            loss_bad: 0.6,
-        };
-        assert!((channel.bad_share() - 0.25).abs() < 1e-12);
-        let model = LossModel::GilbertElliott(channel);
-        let mean = 0.75 * 0.05 + 0.25 * 0.6;
-        assert!((model.mean_loss() - mean).abs() < 1e-12);
-        let losses = run(model.clone(), 2, 1_000_000);
-        assert!((share(&losses) - mean).abs() < 0.003);
-        // The first packet already: 20,000 processes, standard error 0.0028.
-        let first: Vec<bool> = (0..20_000).map(|s| run(model.clone(), s, 1)[0]).collect();
-        assert!((share(&first) - mean).abs() < 0.011);
-        // Two in a row: P(bad, bad) and so on, by one step of the chain.
-        let pairs: Vec<bool> = losses.windows(2).map(|w| w[0] && w[1]).collect();
-        let after_bad = 0.7 * 0.6 + 0.3 * 0.05;
-        let after_good = 0.9 * 0.05 + 0.1 * 0.6;
-        let both = 0.25 * 0.6 * after_bad + 0.75 * 0.05 * after_good;
-        assert!((share(&pairs) - both).abs() < 0.003);
-    }
-
-    #[test]
-    fn traces_are_exact() {
-        let trace: Arc<[bool]> = Arc::new([true, false, false, true]);
-        let twice = [true, false, false, true, true, false, false, true];
-        let once = [true, false, false, true, false, false, false, false];
-        assert_eq!(run(LossModel::Trace(trace.clone()), 1, 8), twice);
-        assert_eq!(run(LossModel::Mask(trace.clone()), 1, 8), once);
-        assert_eq!(LossModel::Trace(trace).mean_loss(), 0.5);
-        let empty = LossModel::Trace(Arc::new([]));
-        assert_eq!(run(empty.clone(), 1, 3), [false; 3]);
-        assert_eq!(empty.mean_loss(), 0.0);
-    }
-
-    #[test]
-    fn parameters_out_of_range_are_named_and_harmless() {
-        let channel = GilbertElliott {
-            good_to_bad: 2.0,
-            bad_to_good: f64::NAN,
-            loss_good: -1.0,
-            loss_bad: 3.0,
-        };
-        let model = LossModel::GilbertElliott(channel);
-        let error = model.validate().expect_err("2 is no probability");
-        assert_eq!(
-            error.to_string(),
-            "good_to_bad is 2, not a probability from 0 to 1"
-        );
-        assert_eq!(model.mean_loss(), 1.0);
-        assert_eq!(run(model, 1, 10), [true; 10]);
-        assert!(LossModel::Bernoulli(f64::NAN).validate().is_err());
-        assert_eq!(LossModel::Bernoulli(0.5).validate(), Ok(()));
     }
 }

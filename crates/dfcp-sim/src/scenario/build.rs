@@ -4,8 +4,9 @@
 use dfcp_proto::profile::CtcpParameters;
 use dfcp_proto::{Duration, Instant};
 
+use super::changes::changes;
 use super::document::Document;
-use super::fields::{Fields, OneOf, Section, Text, Time, unknown_key};
+use super::fields::{Section, Text, unknown_key};
 use super::flows::Flows;
 use super::model::*;
 use super::network::Network;
@@ -61,7 +62,7 @@ pub(super) fn build(document: &Document) -> Result<Scenario, Fault> {
         None => None,
     };
     flows.check_orders(controller.is_some())?;
-    let changes = changes(document, &network, rtt)?;
+    let changes = changes(document, &network, rtt, &run.spec)?;
     let canonical = canonical(document)?.to_string();
     Ok(Scenario {
         title: title(root)?,
@@ -156,112 +157,6 @@ fn check_weights(
         }
     }
     Ok(())
-}
-
-/// `[[change]]`: keys of a link, and which link when.
-#[derive(Clone)]
-struct ChangeSection {
-    at: Option<Instant>,
-    link: Option<String>,
-    direction: Direction,
-    settings: LinkSettings,
-}
-
-#[derive(Clone, Copy, PartialEq)]
-enum Direction {
-    Forward,
-    Reverse,
-    Both,
-}
-
-impl Section for ChangeSection {
-    fn fields(&mut self, f: &mut Fields<'_>) {
-        let directions = [
-            ("both", Direction::Both),
-            ("forward", Direction::Forward),
-            ("reverse", Direction::Reverse),
-        ];
-        f.item("at", &mut self.at, super::fields::Optional(Time));
-        f.item("link", &mut self.link, super::fields::Optional(Text));
-        f.item("direction", &mut self.direction, OneOf(&directions));
-        self.settings.fields(f);
-    }
-}
-
-/// Scheduled changes in order of time, each laid over what the link was before.
-fn changes(
-    document: &Document,
-    network: &Network<'_>,
-    rtt: Duration,
-) -> Result<Vec<ChangeSpec>, Fault> {
-    let nodes = match document.root.get("change") {
-        Some(node) => node.list()?,
-        None => &[],
-    };
-    let blank = ChangeSection {
-        at: None,
-        link: None,
-        direction: Direction::Both,
-        settings: LinkSettings::default(),
-    };
-    let mut ordered = Vec::new();
-    for node in nodes {
-        let head = blank.clone().read(node, "[[change]]")?;
-        let (Some(at), Some(link)) = (head.at, head.link) else {
-            let message = "a change needs `at` and `link`: write for example at = \"10 s\", \
-                           link = \"bottleneck\"";
-            return Err(Fault::new(node.place, message));
-        };
-        let place = node
-            .table()?
-            .get("link")
-            .map_or(node.place, |link| link.place);
-        let found = network
-            .wires_called(&link)
-            .map_err(|why| Fault::new(place, why))?;
-        ordered.push((at, head.direction, found, node));
-    }
-    ordered.sort_by_key(|(at, ..)| *at);
-    let mut now: Vec<LinkSettings> = network.wires.iter().map(|w| w.settings.clone()).collect();
-    let mut changes = Vec::new();
-    for (at, direction, found, node) in ordered {
-        let ways: &[usize] = match direction {
-            Direction::Forward => &[0],
-            Direction::Reverse => &[1],
-            Direction::Both => &[0, 1],
-        };
-        for index in found
-            .iter()
-            .flat_map(|link| ways.iter().map(move |way| 2 * link + way))
-        {
-            let section = ChangeSection {
-                settings: now[index].clone(),
-                ..blank.clone()
-            };
-            now[index] = section.read(node, "[[change]]")?.settings;
-            let wire = &network.wires[index];
-            let config = |settings| {
-                let config = wire.config(settings, rtt, document);
-                config.map_err(|fault| Fault::new(node.place, fault.message))
-            };
-            let (before, config) = (config(&wire.settings)?, config(&now[index])?);
-            let same_weights = now[index].queue.weights == wire.settings.queue.weights;
-            let same_kind = config.queue.discipline == before.queue.discipline
-                && config.queue.priority == before.queue.priority;
-            if !same_kind || !same_weights {
-                let place = node.table()?.get("queue").map_or(node.place, |q| q.place);
-                let message = "a change cannot replace a queue's discipline, its parameters, \
-                               priority or weights while packets wait in it, only its `limit`";
-                return Err(Fault::new(place, message));
-            }
-            changes.push(ChangeSpec {
-                at,
-                link: LinkIndex(index),
-                config,
-            });
-        }
-    }
-    Ok(changes)
 }
 
 /// The file with every default written out. Overrides (of one link, of one flow's transport,

@@ -15,7 +15,7 @@ use super::model::*;
 use super::route::Hop;
 use super::settings::{LimitSettings, LinkSettings, RateSettings, TopologySettings};
 use super::tree::{Fault, Node, Place, Table};
-use crate::link::{LinkConfig, LinkRate};
+use crate::link::{LinkConfig, LinkRate, TokenBucket};
 use crate::queue::Limit;
 use crate::random::Seed;
 use crate::topology::{DuplexLink, Graph, NodeKind};
@@ -386,6 +386,21 @@ impl<'a> Wire<'a> {
             }
         };
         let packet = u64::from(settings.mtu) + u64::from(config.framing);
+        let buckets = [("shaper", config.shaper), ("policer", config.policer)];
+        for (key, bucket) in buckets {
+            if let Some(TokenBucket { burst, .. }) = bucket
+                && burst < packet
+            {
+                let why = format!(
+                    "a {key} with a burst of {burst} B lets no packet of {packet} B through"
+                );
+                return Err(wrong(key, why));
+            }
+        }
+        if config.grants.is_some() && matches!(rate, LinkRate::Trace(_)) {
+            let why = "the trace of its rate says when it may send: leave out `grants`";
+            return Err(wrong("grants", why.to_owned()));
+        }
         if let Limit::Bytes(bytes @ 1..) = limit
             && bytes < packet
         {

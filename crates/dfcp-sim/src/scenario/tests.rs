@@ -1,12 +1,13 @@
 use super::*;
 use crate::engine::TcpConfig;
-use crate::link::{GilbertElliott, LinkRate, LossModel};
+use crate::link::{LinkRate, LossModel};
 use crate::queue::{Discipline, Limit};
 use crate::tcp::Congestion;
 use dfcp_proto::published::{LdpcDegrees, Sending};
 use dfcp_proto::{Duration, Instant, Rate, Reliability};
 
 mod errors;
+mod paths;
 mod sweeps;
 
 /// A dumbbell of two pairs; tests add to it or replace lines of it.
@@ -429,40 +430,6 @@ fn values_are_set_from_outside_by_path() {
         error.to_string().starts_with("link.bottleneck.loss=2: "),
         "{error}"
     );
-}
-
-#[test]
-fn loss_is_a_probability_a_channel_or_marks() {
-    let loss = |text: &str| {
-        let scenario = changed("delay", &format!("loss = {text}\ndelay"))?;
-        Ok::<_, ScenarioError>(link(&scenario, "bottleneck").config.loss.clone())
-    };
-    let marks: std::sync::Arc<[bool]> = [false, false, true].into();
-    let channel = LossModel::GilbertElliott(GilbertElliott {
-        good_to_bad: 0.01,
-        bad_to_good: 0.25,
-        loss_good: 0.0,
-        loss_bad: 1.0,
-    });
-    for (text, expected) in [
-        ("0", LossModel::None),
-        ("0.5", LossModel::Bernoulli(0.5)),
-        ("{ p_good_to_bad = 0.01, p_bad_to_good = 0.25 }", channel),
-        ("{ mask = \"..x\" }", LossModel::Trace(marks.clone())),
-        ("{ mask = \"..x\", repeat = false }", LossModel::Mask(marks)),
-    ] {
-        assert_eq!(loss(text), Ok(expected), "{text}");
-    }
-    for (text, words) in [
-        ("{ loss_bad = 0.5 }", "never changes"),
-        ("{ mask = \"\" }", "no marks"),
-        ("{ mask = \"x\", trace = \"x\" }", "exclude each other"),
-        ("{ p = 0.1 }", "no key `p`"),
-    ] {
-        let error = loss(text).expect_err(text);
-        assert_eq!(error.line, Some(11), "{error}");
-        assert!(error.message.contains(words), "{error}");
-    }
 }
 
 #[test]

@@ -79,7 +79,7 @@ fn short_objects_do_not_wait_long_for_lost_ends() {
 #[test]
 fn reordering_is_survived() {
     let path = LinkConfig {
-        jitter: MS(8),
+        jitter: MS(8).into(),
         ..testbed(0.02)
     };
     let config = with_profile(path, 33, Profile::ctcp());

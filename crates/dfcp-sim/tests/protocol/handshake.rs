@@ -87,7 +87,7 @@ fn handshakes_survive_bad_paths() {
             ..lossy(0.0)
         },
         LinkConfig {
-            jitter: MS(100),
+            jitter: MS(100).into(),
             reorder: 0.3,
             reorder_delay: MS(50),
             ..lossy(0.1)

@@ -42,7 +42,7 @@ impl Impairments {
             delay: MS(self.delay_ms.into()),
             queue: Limit::Packets(self.queue.into()).into(),
             loss: share(self.loss).into(),
-            jitter: MS(self.jitter_ms.into()),
+            jitter: MS(self.jitter_ms.into()).into(),
             reorder: share(self.reorder),
             reorder_delay: MS(u64::from(self.delay_ms) / 2),
             duplicate: share(self.duplicate),

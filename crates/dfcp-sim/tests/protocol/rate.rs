@@ -331,7 +331,7 @@ fn congestion_marks_keep_the_queue_at_their_threshold() {
 fn jitter_is_no_queue() {
     for loss in [0.0, 0.05] {
         let path = LinkConfig {
-            jitter: MS(10),
+            jitter: MS(10).into(),
             ..with_loss(loss, link(50, 40))
         };
         let mut bulk = Bulk::new(path);

@@ -466,7 +466,7 @@ fn trace(
 #[test]
 fn virtual_payload_is_given_up_in_the_same_way() {
     let link = LinkConfig {
-        jitter: MS(4),
+        jitter: MS(4).into(),
         reorder: 0.05,
         reorder_delay: MS(8),
         duplicate: 0.1,
@@ -511,7 +511,7 @@ fn path() -> impl Strategy<Value = LinkConfig> {
             delay: MS(delay),
             queue: Limit::Packets(queue).into(),
             loss: (f64::from(loss) / 100.0).into(),
-            jitter: MS(jitter),
+            jitter: MS(jitter).into(),
             reorder: f64::from(reorder) / 100.0,
             reorder_delay: MS(delay),
             duplicate: f64::from(duplicate) / 100.0,

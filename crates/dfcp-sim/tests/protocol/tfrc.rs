@@ -196,7 +196,7 @@ fn a_blackout_is_not_flooded_and_ends() {
 #[test]
 fn transfers_survive_what_paths_do() {
     let awkward = LinkConfig {
-        jitter: MS(15),
+        jitter: MS(15).into(),
         duplicate: 0.02,
         ..path(20, 40, 0.05)
     };

@@ -31,7 +31,7 @@ fn block_len() -> u64 {
 
 fn impaired() -> Vec<(&'static str, LinkConfig)> {
     let jitter = LinkConfig {
-        jitter: MS(8),
+        jitter: MS(8).into(),
         reorder: 0.05,
         reorder_delay: MS(15),
         ..lossy(0.0)

@@ -151,7 +151,7 @@ fn both(link: &LinkConfig, seed: u64, profile: &Profile, kinds: &[ChannelKind]) 
 fn every_datagram_leaves_at_the_same_time_with_the_same_size() {
     use ChannelKind::{Object, Stream};
     let jitter = LinkConfig {
-        jitter: MS(4),
+        jitter: MS(4).into(),
         reorder: 0.05,
         reorder_delay: MS(8),
         duplicate: 0.1,

@@ -73,7 +73,7 @@ fn closing_ends_under_loss_duplication_and_reordering() {
         let now = pair.now;
         let path = dfcp_sim::LinkConfig {
             duplicate: 0.3,
-            jitter: MS(50),
+            jitter: MS(50).into(),
             ..lossy(20, 0.4)
         };
         for link in &mut pair.links {

@@ -39,7 +39,7 @@ fn handshakes_under_loss_and_corruption_succeed_or_fail_on_both_sides() {
         let path = LinkConfig {
             corrupt: 0.1,
             duplicate: 0.2,
-            jitter: MS(30),
+            jitter: MS(30).into(),
             ..lossy(20, 0.3)
         };
         let mut pair = pair(path, small(), seed);

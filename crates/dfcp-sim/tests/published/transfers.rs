@@ -14,7 +14,7 @@ fn rough(loss: f64) -> LinkConfig {
         duplicate: 0.05,
         reorder: 0.1,
         reorder_delay: MS(7),
-        jitter: MS(3),
+        jitter: MS(3).into(),
         ..lossy(20, loss)
     }
 }
@@ -102,7 +102,7 @@ fn every_sending_mode_and_moment_moves_data() {
                 ..small()
             };
             let path = LinkConfig {
-                jitter: MS(3),
+                jitter: MS(3).into(),
                 ..lossy(20, 0.02)
             };
             let mut pair = pair(path, config, 3);

@@ -348,10 +348,10 @@ fn positive(node: &Node, value: u64) -> Result<u64, Fault> {
 }
 
 /// `{ uniform = [a, b] }`.
-struct Uniform<C, T>(C, Vec<T>);
+pub(super) struct Uniform<C, T>(pub C, pub Vec<T>);
 
 impl<T: Copy + PartialOrd, C: Codec<T>> Uniform<C, T> {
-    fn read(&self, node: &Node) -> Result<(T, T), Fault> {
+    pub fn read(&self, node: &Node) -> Result<(T, T), Fault> {
         const RIGHT: &str = "write for example { uniform = [\"1 …\", \"20 …\"] }, lesser first";
         let table = node.table()?;
         let (Some(range), 1) = (table.get("uniform"), table.0.len()) else {
@@ -370,7 +370,7 @@ impl<T: Copy + PartialOrd, C: Codec<T>> Uniform<C, T> {
         }
     }
 
-    fn write(&self) -> Option<Value> {
+    pub fn write(&self) -> Option<Value> {
         // ListOf writes a list of one as a single value; a range has two.
         let items = self.1.iter().filter_map(|value| self.0.write(value));
         let mut table = Table::default();

@@ -6,8 +6,11 @@ use std::sync::Arc;
 use dfcp_proto::{Duration, Rate};
 
 use super::QueueSettings;
+use super::jitter::JitterSum;
+use super::limits::{BUCKET, GRANTS, WANDER};
 use super::loss::{Loss, LossSettings};
-use crate::link::{JitterOrder, LinkConfig, LinkRate, LossAt, RateTrace};
+use super::outage::Outages;
+use crate::link::{LinkConfig, LinkRate, LossAt, PacketOrder, RateTrace};
 use crate::scenario::fields::{
     BitRate, Bytes, Codec, Fields, Number, OneOf, Optional, OrWord, PROBABILITY, Section, Text,
     Time,
@@ -81,14 +84,20 @@ impl Section for LinkSettings {
         let rest = &mut self.rest;
         f.item("rate", &mut self.rate, Optional(RateOrTrace));
         f.item("clock_tolerance", &mut self.clock_tolerance, CLOCK);
+        f.item("grants", &mut rest.grants, GRANTS);
+        f.item("shaper", &mut rest.shaper, BUCKET);
+        f.item("policer", &mut rest.policer, BUCKET);
         f.item("delay", &mut rest.delay, Time);
+        f.item("delay_order", &mut rest.delay_order, OneOf(&ORDER));
+        f.item("wander", &mut rest.wander, WANDER);
         f.item("mtu", &mut self.mtu, Bytes(68, 65_535));
         f.item("framing", &mut rest.framing, Framing);
         f.nested("queue", &mut self.queue);
         f.item("loss", &mut self.loss, Loss);
         f.item("loss_at", &mut rest.loss_at, OneOf(&LOSS_AT));
-        f.item("jitter", &mut rest.jitter, Time);
-        f.item("jitter_order", &mut rest.jitter_order, OneOf(&JITTER_ORDER));
+        f.item("outage", &mut rest.outages, Outages);
+        f.item("jitter", &mut rest.jitter, JitterSum);
+        f.item("jitter_order", &mut rest.jitter_order, OneOf(&ORDER));
         f.item("reorder", &mut rest.reorder, PROBABILITY);
         f.item("reorder_delay", &mut rest.reorder_delay, Time);
         f.item("duplicate", &mut rest.duplicate, PROBABILITY);
@@ -101,8 +110,7 @@ impl Section for LinkSettings {
     }
 }
 
-const JITTER_ORDER: [(&str, JitterOrder); 2] =
-    [("free", JitterOrder::Free), ("kept", JitterOrder::Kept)];
+const ORDER: [(&str, PacketOrder); 2] = [("free", PacketOrder::Free), ("kept", PacketOrder::Kept)];
 
 const LOSS_AT: [(&str, LossAt); 2] = [("exit", LossAt::Exit), ("entry", LossAt::Entry)];
 

@@ -1,18 +1,26 @@
-//! `loss`: a probability, a Gilbert–Elliott channel, or marks packet by packet.
+//! `loss`: a probability, a Gilbert–Elliott channel by packets or by time, marks packet by packet,
+//! or several of these.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::link::{GilbertElliott, LossModel};
-use crate::scenario::fields::{Codec, Fields, Flag, Optional, PROBABILITY, Section, Text, fault};
-use crate::scenario::tree::{Fault, Node, Value};
+use dfcp_proto::Duration;
+
+use crate::link::{GilbertElliott, LossModel, TimedGilbertElliott};
+use crate::scenario::fields::{
+    Codec, Fields, Flag, Number, Optional, PROBABILITY, Section, Text, Time, fault,
+};
+use crate::scenario::tree::{Fault, Node, Place, Value};
 
 /// Loss as the file describes it.
 #[derive(Clone, Debug)]
 pub(in crate::scenario) enum LossSettings {
     Bernoulli(f64),
     GilbertElliott(GilbertElliott),
+    TimedGilbertElliott(TimedGilbertElliott),
+    Bursts(Bursts),
     Marks(Marks),
+    Any(Vec<LossSettings>),
 }
 
 impl LossSettings {
@@ -25,28 +33,48 @@ impl LossSettings {
             Self::Bernoulli(0.0) => Ok(LossModel::None),
             Self::Bernoulli(p) => Ok(LossModel::Bernoulli(*p)),
             Self::GilbertElliott(channel) => Ok(LossModel::GilbertElliott(*channel)),
+            Self::TimedGilbertElliott(channel) => Ok(LossModel::TimedGilbertElliott(*channel)),
+            Self::Bursts(bursts) => bursts.model(),
             Self::Marks(marks) => marks.model(files),
+            Self::Any(models) => {
+                let models = models.iter().map(|model| model.model(files));
+                models.collect::<Result<_, _>>().map(LossModel::Any)
+            }
         }
     }
 }
 
-/// A probability, or a table that says which model.
+/// A probability, a table that says which model, or a list of these.
 pub(super) struct Loss;
 
 impl Codec<LossSettings> for Loss {
     fn read(&self, node: &Node) -> Result<LossSettings, Fault> {
-        let Value::Table(table) = &node.value else {
-            return PROBABILITY.read(node).map(LossSettings::Bernoulli);
+        let table = match &node.value {
+            Value::Table(table) => table,
+            Value::Array(items) => {
+                let models = items.iter().map(|item| self.read(item));
+                return models.collect::<Result<_, _>>().map(LossSettings::Any);
+            }
+            _ => return PROBABILITY.read(node).map(LossSettings::Bernoulli),
         };
-        if table.get("trace").is_some() || table.get("mask").is_some() {
+        let has = |keys: &[&str]| keys.iter().any(|key| table.get(key).is_some());
+        if has(&["trace", "mask"]) {
             return Marks::default().read(node, "loss").map(LossSettings::Marks);
+        }
+        if has(&["share", "burst"]) {
+            return Bursts::read_from(node).map(LossSettings::Bursts);
+        }
+        if has(&["mean_good", "mean_bad"]) {
+            return read_timed(node).map(LossSettings::TimedGilbertElliott);
         }
         let channel = GILBERT.read(node, "loss")?;
         if channel.good_to_bad + channel.bad_to_good == 0.0 {
             return fault(
                 node,
-                "the state never changes: write for example { p_good_to_bad = 0.01, \
-                 p_bad_to_good = 0.3 }, { trace = \"file\" }, or a probability",
+                "the state never changes: write for example { share = 0.02, burst = 12 }, \
+                 { share = 0.02, burst = \"10 ms\" }, { p_good_to_bad = 0.01, \
+                 p_bad_to_good = 0.3 }, { mean_good = \"1 s\", mean_bad = \"10 ms\" }, \
+                 { trace = \"file\" }, or a probability",
             );
         }
         Ok(LossSettings::GilbertElliott(channel))
@@ -56,8 +84,116 @@ impl Codec<LossSettings> for Loss {
         Some(match value {
             LossSettings::Bernoulli(p) => Value::Float(*p),
             LossSettings::GilbertElliott(channel) => Value::Table(channel.write()),
+            LossSettings::TimedGilbertElliott(channel) => Value::Table(channel.write()),
+            LossSettings::Bursts(bursts) => Value::Table(bursts.write()),
             LossSettings::Marks(marks) => Value::Table(marks.write()),
+            LossSettings::Any(models) => {
+                let written = models.iter().filter_map(|model| self.write(model));
+                let place = Place::default();
+                Value::Array(written.map(|value| Node { value, place }).collect())
+            }
         })
+    }
+}
+
+/// Gilbert's channel by how much it loses and in how long bursts.
+#[derive(Clone, Debug)]
+pub(in crate::scenario) struct Bursts {
+    share: Option<f64>,
+    burst: Option<Burst>,
+}
+
+/// The mean length of a burst.
+#[derive(Clone, Copy, Debug)]
+enum Burst {
+    Packets(f64),
+    Time(Duration),
+}
+
+impl Section for Bursts {
+    fn fields(&mut self, f: &mut Fields<'_>) {
+        f.item("share", &mut self.share, Optional(PROBABILITY));
+        f.item("burst", &mut self.burst, Optional(BurstLength));
+    }
+}
+
+impl Bursts {
+    fn read_from(node: &Node) -> Result<Self, Fault> {
+        let blank = Self {
+            share: None,
+            burst: None,
+        };
+        let bursts = blank.read(node, "loss")?;
+        match bursts.model() {
+            Ok(_) => Ok(bursts),
+            Err(why) => fault(node, why),
+        }
+    }
+
+    fn model(&self) -> Result<LossModel, String> {
+        let (Some(share), Some(burst)) = (self.share, self.burst) else {
+            return Err(
+                "bursts need both: write for example { share = 0.02, burst = 12 } or \
+                 { share = 0.02, burst = \"10 ms\" }"
+                    .to_owned(),
+            );
+        };
+        let model = match burst {
+            Burst::Packets(packets) => {
+                GilbertElliott::in_bursts(share, packets).map(LossModel::GilbertElliott)
+            }
+            Burst::Time(time) => {
+                let model =
+                    LossModel::TimedGilbertElliott(TimedGilbertElliott::in_bursts(share, time));
+                model.validate().map(|()| model)
+            }
+        };
+        model.map_err(|error| format!("no channel loses the share {share} in such bursts: {error}"))
+    }
+}
+
+/// A number of packets or a time.
+struct BurstLength;
+
+impl Codec<Burst> for BurstLength {
+    fn read(&self, node: &Node) -> Result<Burst, Fault> {
+        match node.value {
+            Value::String(_) => Time.read(node).map(Burst::Time),
+            _ => Number(1.0, 1e9).read(node).map(Burst::Packets),
+        }
+    }
+
+    fn write(&self, value: &Burst) -> Option<Value> {
+        match value {
+            Burst::Packets(packets) => Some(Value::Float(*packets)),
+            Burst::Time(time) => Time.write(time),
+        }
+    }
+}
+
+fn read_timed(node: &Node) -> Result<TimedGilbertElliott, Fault> {
+    let gilbert = TimedGilbertElliott {
+        mean_good: Duration::ZERO,
+        mean_bad: Duration::ZERO,
+        loss_good: 0.0,
+        loss_bad: 1.0,
+    };
+    let channel = gilbert.read(node, "loss")?;
+    match LossModel::TimedGilbertElliott(channel).validate() {
+        Ok(()) => Ok(channel),
+        Err(why) => fault(
+            node,
+            format!("{why}: write for example {{ mean_good = \"1 s\", mean_bad = \"10 ms\" }}"),
+        ),
+    }
+}
+
+impl Section for TimedGilbertElliott {
+    fn fields(&mut self, f: &mut Fields<'_>) {
+        f.item("mean_good", &mut self.mean_good, Time);
+        f.item("mean_bad", &mut self.mean_bad, Time);
+        f.item("loss_good", &mut self.loss_good, PROBABILITY);
+        f.item("loss_bad", &mut self.loss_bad, PROBABILITY);
     }
 }
 

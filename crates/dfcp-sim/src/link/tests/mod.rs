@@ -5,6 +5,10 @@ use crate::packet::Ecn;
 use crate::queue::Limit;
 use std::collections::BTreeSet;
 
+mod limits;
+mod loss;
+mod outages;
+
 const MBIT: u64 = 1_000_000;
 
 fn ms(n: u64) -> Duration {
@@ -145,7 +149,7 @@ fn jitter_changes_the_order_only_if_it_may() {
         let mut link = Link::new(
             LinkConfig {
                 rate: rate(50 * MBIT),
-                jitter: ms(3),
+                jitter: ms(3).into(),
                 jitter_order,
                 ..LinkConfig::default()
             },
@@ -154,7 +158,7 @@ fn jitter_changes_the_order_only_if_it_may() {
         (0..500).for_each(|tag| link.send(at(tag * 500_000), packet(tag, 1500)));
         drain(&mut link)
     };
-    let (free, kept) = (order(JitterOrder::Free), order(JitterOrder::Kept));
+    let (free, kept) = (order(PacketOrder::Free), order(PacketOrder::Kept));
     assert!(!tags(&free).is_sorted());
     assert!(tags(&kept).is_sorted());
     let pairs = kept.windows(2);
@@ -169,7 +173,7 @@ fn impaired(seed: u64, poll_every: Option<u64>) -> Vec<(Instant, Datagram)> {
         delay: ms(3),
         queue: Limit::Packets(20).into(),
         loss: 0.1.into(),
-        jitter: ms(1),
+        jitter: ms(1).into(),
         reorder: 0.05,
         reorder_delay: ms(2),
         duplicate: 0.05,
@@ -218,7 +222,7 @@ fn poll_at_is_never_late() {
         rate: rate(MBIT),
         delay: ms(20),
         loss: 0.3.into(),
-        jitter: ms(30),
+        jitter: ms(30).into(),
         ..LinkConfig::default()
     };
     let mut link = Link::new(config, 4);
@@ -353,7 +357,7 @@ fn nonsense_is_reported_and_survived() {
     let nonsense = LinkConfig {
         rate: rate(0),
         loss: f64::NAN.into(),
-        jitter: Duration::MAX,
+        jitter: Duration::MAX.into(),
         delay: Duration::MAX,
         queue: Limit::Bytes(u64::MAX).into(),
         ..LinkConfig::default()
