@@ -240,6 +240,12 @@ pub trait RateController: Debug + Send {
     /// Most bytes in flight.
     fn window(&self) -> u64;
 
+    /// Most bytes that may leave together once paced: a quarter of what the path's queue holds, as
+    /// far as that is known. Fewer wake-ups serve larger groups.
+    fn max_burst(&self) -> u64 {
+        self.pacing_rate().bytes_in(Duration::from_millis(1))
+    }
+
     /// Bytes that may leave unpaced at the very start.
     fn initial_burst(&self) -> u64;
 

@@ -6,13 +6,17 @@ use crate::time::{Duration, Instant};
 /// How long a least delay counts: two halves of this.
 const BASE_HALF: Duration = Duration::from_secs(5);
 
+/// Stretches that are remembered.
+const STRETCHES: usize = 8;
+
 /// Delivery rate by our own clock, over stretches of at least a round trip.
 #[derive(Debug, Default)]
 pub(super) struct Delivered {
     start: Option<(Instant, AckPoint)>,
     last: Instant,
-    /// Of the last full stretch in which the sender was not idle, bytes per second.
-    pub(super) rate: Option<f64>,
+    /// Of the last full stretches, the newest first, bytes per second; `None` where the sender was
+    /// idle.
+    rates: [Option<f64>; STRETCHES],
     pub(super) intervals: u32,
 }
 
@@ -31,12 +35,18 @@ impl Delivered {
         }
         self.intervals += 1;
         self.start = Some((now, ack));
-        if idle_total < start.sent_total {
+        self.rates.rotate_right(1);
+        self.rates[0] = (idle_total < start.sent_total).then(|| {
             let bytes = ack.delivered_total.saturating_sub(start.delivered_total);
-            self.rate = Some(bytes as f64 / time.as_secs_f64());
-        } else {
-            self.rate = None;
-        }
+            bytes as f64 / time.as_secs_f64()
+        });
+    }
+
+    /// The highest of the last stretches, unless the sender was idle in the newest: a burst of loss
+    /// may empty any one of them.
+    pub(super) fn best(&self) -> Option<f64> {
+        self.rates[0]?;
+        self.rates.iter().flatten().copied().reduce(f64::max)
     }
 }
 

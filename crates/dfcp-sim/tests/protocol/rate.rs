@@ -265,7 +265,7 @@ fn a_path_that_gets_longer_keeps_its_rate() {
         let share = |seen: &Seen| seen.goodput() / (50.0 * (1.0 - loss) * PAYLOAD);
         let shares = (share(&at_once), share(&later));
         assert!(
-            shares.0 > 0.3 && shares.1 > 0.85,
+            shares.0 > 0.3 && shares.1 > 0.8,
             "loss {loss}: {shares:.3?}"
         );
         bulk.set(path(40));
@@ -322,7 +322,7 @@ fn congestion_marks_keep_the_queue_at_their_threshold() {
             seen.queue(0.5),
             seen.queue(0.95)
         );
-        assert!(seen.queue(0.5) <= 5.0 && seen.queue(0.95) <= 12.0);
+        assert!(seen.queue(0.5) <= 5.0 && seen.queue(0.95) <= 15.0);
         assert!(share >= 0.85, "{rtt} ms: {share:.3}");
     }
 }

@@ -1,43 +1,41 @@
-//! The flagship's controller: a model of the path that tolerates loss without being deaf to it.
+//! The flagship's rate controller: a model of the path that tolerates loss without being deaf to it.
 //!
 //! The receiver says when packets arrived, so the sender sees the path's forward direction alone:
 //!
-//! * *Service rate* S: bytes sent between two acknowledged packets ÷ the time between their
-//!   arrivals. Packets lost at random after the bottleneck occupied it too, so they count; loss
-//!   beyond what the path loses when it is not full does not.
-//! * *Standing queue* q: the least one-way delay of the last stretch, above the least of the last
-//!   seconds. Least, because jitter only adds.
+//! * *Service rate*: bytes sent between two acknowledged packets ÷ the time between their arrivals.
+//!   Packets lost behind the bottleneck occupied it too, so they count.
+//! * *Standing queue* q: the least one-way delay of a short span, above the base delay ([`delay`]).
 //!
-//! While the bottleneck is busy (q above a threshold) S **is** its rate, whatever we send. So the
-//! model sets its estimate to S and holds a small queue of T, its target, by the linear rule
-//! rate = S · (1 + (T − q) ÷ 3 RTT): an integrator with gain ½ per feedback delay, stable. While the
-//! queue is empty the estimate only rises, first gently, then faster, at most by a quarter per round
-//! trip. Congestion marks and loss of our own making ([`loss`]) shrink the target.
+//! One state machine ([`Mode`]):
 //!
-//! Who sends more aims at less: T falls with the root of S. All that share a queue see the same q,
-//! so those with less than others push and those with more give way, until they have the same,
-//! whatever their round trips.
+//! * [`Mode::Startup`] doubles the rate each round trip until the bottleneck shows itself.
+//! * [`Mode::Cruise`] holds a small standing queue T around the measured service rate S, as TCP Vegas
+//!   and FAST do: rate = S · (1 + (T − q) ÷ 3 RTT), an integrator with gain ½ per feedback delay.
+//!   T falls with the root of the rate, so flows that share a queue come to equal rates.
+//! * [`Mode::LossTest`] finds out whether loss depends on our rate ([`loss`]).
+//! * [`Mode::Competitive`] does as CUBIC does beside senders that fill the queue ([`cubic`]).
 //!
-//! Beside senders that fill the queue until it overflows, the model does as they do ([`compete`]);
-//! a path with next to no queue has a ceiling ([`full`]).
-//!
-//! The times of arrival are the receiver's word. What it says is bounded by what our own clock saw
-//! delivered: the estimate stays below twice that ([`Delivered`]), so neither a liar nor a broken
-//! clock makes a flood.
+//! `docs/spec/auto.md` derives the steady state, stability and every number.
 
-mod compete;
-mod full;
+mod cruise;
+mod cubic;
+mod delay;
+mod elasticity;
 mod loss;
-mod points;
+mod samples;
+mod shallow;
 mod startup;
 
-use super::path_history::{BaseDelay, Delivered};
+use super::path_history::Delivered;
 use super::{AckPoint, Codepoint, Feedback, RateController};
 use crate::time::{Duration, Instant, Rate};
-use compete::{Compete, Flow, Lost, Watch, Whose, Wobble};
-use full::{Ceiling, Depth};
-use loss::{Check, PathLoss, Sample, Verdict};
-use points::Points;
+use cruise::Cruise;
+use cubic::{CubicWindow, Lost, WindowPath};
+use delay::{DelayEstimator, HighRoundTrip};
+use elasticity::{Flow, QueueOwner, ServiceVariation};
+use loss::{LossCause, LossTest, PathLoss, Stretch};
+use samples::Samples;
+use shallow::{BufferEstimate, LossByQueue, Overflow, RateCap};
 use startup::Search;
 
 /// First flight, packets; the dispersion of this train is the first look at the bottleneck.
@@ -51,21 +49,19 @@ const MIN_TARGET: f64 = 0.002;
 const MAX_TARGET: f64 = 0.025;
 /// Rate at which the target is twice the least, bytes per second.
 const FAIR_RATE: f64 = 12.5e6;
+/// A queue shorter than this is not measured: kernels' timestamps are tens of microseconds off.
+const MIN_VISIBLE: f64 = 0.000_1;
 /// A queue shorter than this is none, seconds.
 const MIN_BUSY: f64 = 0.001;
-/// Highest pacing gain after start-up, and the lowest.
-const MAX_GAIN: f64 = 1.2;
-const MIN_GAIN: f64 = 0.7;
-/// Below this gain we give way, and look whether others take it.
-const GIVING_WAY: f64 = 0.995;
 /// Pacing of a competing window, as TCP paces in congestion avoidance.
 const COMPETE_GAIN: f64 = 1.2;
 /// Packets in flight beyond what rate and delay ask for.
 const SPARE_WINDOW: f64 = 4.0;
-/// A round has at least this many packets, or takes this many seconds.
+/// A round has at least this many packets, or takes this many seconds and has as many packets as
+/// loss is judged by.
 const ROUND_PACKETS: f64 = 64.0;
 const ROUND_TIME: f64 = 0.1;
-/// Least time without a push after the path said no, seconds.
+/// Least time without a probe after the path said no, seconds.
 const MIN_HOLD: f64 = 0.5;
 /// An estimate above this multiple of what was delivered is not believed.
 const MAX_CLAIM: f64 = 2.0;
@@ -74,97 +70,125 @@ const EARLY_CLAIM: f64 = 8.0;
 /// Loss up to which the path's own loss excuses missing deliveries: with the above, paths that lose
 /// up to 80 % keep their rate, and no claim makes more than five times what is delivered.
 const MAX_EXCUSE: f64 = 0.6;
+/// Twelve doublings: from the gentlest probe to the strongest on the longest path.
+const MAX_PROBE_GAIN: f64 = 4096.0;
 /// Round trips after which start-up is over, whatever the receiver says.
 const MAX_STARTUP: u32 = 20;
+/// Interarrival jitter times this is the time over which rates are measured: then two ends of a
+/// stretch, each off by the jitter, make an error of an eighth.
+const RATE_JITTERS: f64 = 16.0;
+/// And as many packets: one more or less of them is an error of a sixteenth.
+const RATE_PACKETS: f64 = 16.0;
+/// Longest time over which anything is measured, seconds.
+const MAX_SPAN: f64 = 1.0;
+/// The window covers the highest round trip of late up to this much above the least, seconds: the
+/// longest that link layers hold packets back while they work (a Wi-Fi scan, a handover).
+const MAX_HELD: f64 = 0.250;
+
+/// While nothing is acknowledged, each of the first probe timeouts lets this share of a window go, at
+/// this share of the rate, about one window in all: a burst of loss that swallows a whole window ends
+/// only with packets that are sent into it, and a path that collapsed sees less than from a TCP sender
+/// after two halvings. Later, when congestion would be persistent (RFC 9002 §7.6.1: three timeouts;
+/// here four, as the first may fall into one burst), a timeout lets so little go that all together
+/// send half a hundredth of the rate: windows are a tenth of a second or so, and probes come four a second.
+const BLIND_SHARE: f64 = 0.25;
+const BLIND_TIMEOUTS: u32 = 4;
+const PERSISTENT_SHARE: f64 = 1.0 / 64.0;
 
 /// See the module's text.
 #[derive(Debug)]
 pub struct PathModel {
-    phase: Phase,
+    mode: Mode,
     /// Time of the last feedback.
     now: Instant,
-    /// Estimated bottleneck rate, bytes per second as sent.
+    /// Estimated bottleneck rate, bytes per second as sent, and the pacing gain.
     estimate: f64,
     gain: f64,
     packet: f64,
-    /// Least round trip lately, and the smoothed one, seconds.
+    /// Least round trip lately, the smoothed and the highest one, seconds.
     rtt: f64,
     smoothed_rtt: f64,
-    round_trip: BaseDelay,
-    points: Points,
+    high_rtt: HighRoundTrip,
+    delay: DelayEstimator,
+    samples: Samples,
+    delivered: Delivered,
     loss: PathLoss,
-    check: Option<Check>,
+    round: Round,
+    variation: ServiceVariation,
     /// Multiplies the queue target after marks or excess loss; recovers slowly.
-    caution: f64,
-    depth: Depth,
-    ceiling: Option<Ceiling>,
-    /// Push while the queue is empty; doubles every round trip.
-    push: f64,
-    /// `push` stays put until then, after the path said no.
-    hold: Option<Instant>,
+    target_scale: f64,
+    buffer: BufferEstimate,
+    cap: Option<RateCap>,
+    /// Gain of probes while the queue is empty: doubles every round trip, but not before the time
+    /// after it, when the path said no.
+    probe_gain: f64,
+    probe_held_until: Option<Instant>,
     /// Whether the bottleneck showed itself yet: by a queue, or by spreading what was sent.
     met: bool,
-    round: Round,
-    wobble: Wobble,
-    watch: Option<Watch>,
-    /// Others keep the queue full.
-    compete: Option<Compete>,
-    drain_until: Option<Instant>,
-    delivered: Delivered,
     /// Value of `delivered.intervals` when start-up ended.
     steady_since: u32,
+    /// Mean time between arrivals that were reported, seconds.
+    usual_gap: f64,
     /// Bytes lost so far.
     lost: f64,
+    /// Bytes that may be in flight beyond the window while nothing is acknowledged.
+    blind: f64,
 }
 
-#[derive(Clone, Copy, Debug)]
-enum Phase {
+/// What the controller is doing.
+#[derive(Debug)]
+enum Mode {
+    /// Looks for the bottleneck.
     Startup(Search),
-    Steady,
+    /// Holds a small standing queue.
+    Cruise(Cruise),
+    /// Finds out what causes loss; then goes on as before.
+    LossTest(LossTest, Box<Mode>),
+    /// Shares a queue that others fill.
+    Competitive(CubicWindow),
 }
 
 /// What was seen since the last round ended.
 #[derive(Debug, Default)]
 struct Round {
-    /// The newest point when it began; bytes delivered when it ends.
+    /// The newest sample when it began; bytes sent with whose acknowledgement it ends.
     start: Option<AckPoint>,
     ends: u64,
+    began: Instant,
     acked: u64,
-    lost: u64,
     marked: u64,
-    /// Longest time without an arrival, and longest queue, seconds.
+    /// Longest time without an arrival, seconds.
     gap: f64,
-    queue: f64,
+    queue: LossByQueue,
 }
 
 impl Default for PathModel {
     fn default() -> Self {
         Self {
-            phase: Phase::Startup(Search::default()),
+            mode: Mode::Startup(Search::default()),
             now: Instant::ZERO,
             estimate: 0.0,
             gain: 1.0,
             packet: 1472.0,
             rtt: 0.1,
             smoothed_rtt: 0.1,
-            round_trip: BaseDelay::default(),
-            points: Points::default(),
-            loss: PathLoss::default(),
-            check: None,
-            caution: 1.0,
-            depth: Depth::default(),
-            ceiling: None,
-            push: 1.0,
-            hold: None,
-            met: false,
-            round: Round::default(),
-            wobble: Wobble::default(),
-            watch: None,
-            compete: None,
-            drain_until: None,
+            high_rtt: HighRoundTrip::default(),
+            delay: DelayEstimator::default(),
+            samples: Samples::default(),
             delivered: Delivered::default(),
+            loss: PathLoss::default(),
+            round: Round::default(),
+            variation: ServiceVariation::default(),
+            target_scale: 1.0,
+            buffer: BufferEstimate::default(),
+            cap: None,
+            probe_gain: 1.0,
+            probe_held_until: None,
+            met: false,
             steady_since: 0,
+            usual_gap: 0.0,
             lost: 0.0,
+            blind: 0.0,
         }
     }
 }
@@ -180,11 +204,15 @@ impl PathModel {
         packets * self.packet / self.estimate.max(1.0)
     }
 
+    /// The standing queue for which flows of any rate come to equal ones, seconds.
+    fn fair_target(&self) -> f64 {
+        let share = (FAIR_RATE / self.estimate.max(1.0)).sqrt();
+        (MIN_TARGET * (1.0 + share)).min(MAX_TARGET)
+    }
+
     /// The standing queue we aim at, seconds: of one that overflows, half.
     fn target(&self) -> f64 {
-        let share = (FAIR_RATE / self.estimate.max(1.0)).sqrt();
-        let fair = (MIN_TARGET * (1.0 + share)).min(MAX_TARGET);
-        let nominal = fair.min(self.depth.seconds / 2.0) * self.caution;
+        let nominal = self.fair_target().min(self.buffer.seconds / 2.0) * self.target_scale;
         // A queue of a packet and a half is the least that can be told from none.
         nominal.max(self.packet_time(1.5))
     }
@@ -194,304 +222,354 @@ impl PathModel {
         (self.target() / 2.0).max(MIN_BUSY)
     }
 
-    /// How far back measurements look, seconds.
+    /// Whether a queue is longer than what the model holds: its loss is congestion.
+    fn is_long(&self, queue: f64) -> bool {
+        queue > 3.0 * self.fair_target() + 2.0 * self.delay.jitter()
+    }
+
+    /// How far back the standing queue looks, seconds: a round trip, and as many samples as jitter
+    /// asks for.
     fn span(&self) -> f64 {
-        self.rtt.clamp(0.010, 0.100)
+        let span = self.rtt.clamp(0.010, 0.100);
+        // The least of n delays with a jitter of J is some 3 J/n above their floor.
+        let samples = 12.0 * self.delay.jitter() / self.target();
+        if samples < 8.0 {
+            return span;
+        }
+        span.max(self.samples.time_of(samples.min(64.0) as usize))
+            .min(MAX_SPAN)
+    }
+
+    /// How far back rates look, seconds.
+    fn rate_span(&self) -> f64 {
+        let jitter = RATE_JITTERS * self.delay.jitter();
+        let packets = self.packet_time(RATE_PACKETS);
+        let span = self.rtt.clamp(0.010, 0.100);
+        span.max(jitter).max(packets).min(MAX_SPAN)
     }
 
     /// Seconds until what we do shows in what we measure, with a queue of `queue` seconds.
     fn settled(&self, queue: f64) -> f64 {
-        self.rtt + queue + 2.0 * self.span()
+        self.rtt + queue + self.span() + self.rate_span()
     }
 
-    /// Service rate between two points, bytes per second.
-    fn service_rate(&self, from: &AckPoint, to: &AckPoint) -> Option<f64> {
-        let time = to.received_at.checked_sub(from.received_at)?.as_secs_f64();
-        if time <= 0.0 {
-            return None;
-        }
-        Some(self.loss.offered(&Sample::between(from, to, self.packet)) / time)
+    /// The standing queue that may be ours, seconds.
+    fn queue(&self) -> f64 {
+        self.delay
+            .standing(&self.samples, self.span(), self.target())
     }
 
-    /// What was offered between two points, and `served`.
-    fn flow(from: &AckPoint, to: &AckPoint, served: f64) -> Option<Flow> {
-        let time = to.sent_at.saturating_since(from.sent_at).as_secs_f64();
-        let sent = to.sent_total.saturating_sub(from.sent_total) as f64;
-        (time > 0.0).then(|| Flow {
-            offered: sent / time,
-            served,
+    /// What was offered and served over the last span; `None` where the sender was idle in it.
+    fn flow(&self, last: &AckPoint, idle_total: u64) -> Option<Flow> {
+        let span = self.rate_span();
+        let from = self.samples.before(span)?;
+        let received = last
+            .received_at
+            .checked_sub(from.received_at)?
+            .as_secs_f64();
+        let sent = last.sent_at.saturating_since(from.sent_at).as_secs_f64();
+        let stretch = Stretch::between(&from, last, self.packet);
+        let idle = idle_total >= from.sent_total;
+        let void = self.had_outage(self.samples.longest_gap(span), received);
+        // What a long queue loses, it refused.
+        let carried = if self.is_long(self.queue()) {
+            (stretch.delivered / (1.0 - self.loss.mean)).min(stretch.sent)
+        } else {
+            self.loss.carried_share() * stretch.sent
+        };
+        (!idle && !void && received > 0.0 && sent > 0.0).then(|| Flow {
+            offered: stretch.sent / sent,
+            served: carried / received,
         })
     }
 
-    fn on_point(&mut self, now: Instant, ack: AckPoint, idle_total: u64) {
-        if let Some(previous) = self.points.last() {
+    fn on_sample(&mut self, feedback: &Feedback<'_>, ack: AckPoint) {
+        if let Some(previous) = self.samples.last() {
             let gap = ack.received_at.saturating_sub(previous.received_at);
-            self.round.gap = self.round.gap.max(gap.as_secs_f64());
+            let gap = gap.as_secs_f64();
+            self.round.gap = self.round.gap.max(gap);
+            self.usual_gap += (gap - self.usual_gap) / 64.0;
         }
-        let queue = self.points.push(now, ack, self.span());
-        self.round.queue = self.round.queue.max(queue);
-        match self.phase {
-            Phase::Startup(search) => self.startup(search, ack),
-            Phase::Steady => self.steady(now, ack, idle_total),
-        }
-    }
-
-    fn enter_steady(&mut self) {
-        if matches!(self.phase, Phase::Steady) {
-            return;
-        }
-        self.phase = Phase::Steady;
-        self.steady_since = self.delivered.intervals;
-        self.gain = 1.0;
-    }
-
-    fn steady(&mut self, now: Instant, last: AckPoint, idle_total: u64) {
-        let queue = self.points.standing_queue(self.span());
-        let busy = queue > self.busy_from();
-        // A gap of our own making inside the sample says nothing about the path.
-        let from = self.points.before(self.span());
-        let app_limited = from.is_none_or(|f| idle_total >= f.sent_total);
-        let rate = from.and_then(|f| self.service_rate(&f, &last));
-        if let Some(rate) = rate {
-            if busy && !app_limited {
-                self.met = true;
-                self.estimate = rate;
-            } else {
-                self.estimate = self.estimate.max(rate.min(self.estimate * 1.25));
+        let now = feedback.now;
+        let latest = feedback.rtt.latest();
+        let grain = self.packet_time(1.0);
+        let delay = self.delay.update(now, &ack, latest.as_secs_f64(), grain);
+        self.smoothed_rtt = feedback.rtt.smoothed().as_secs_f64();
+        self.high_rtt.update(now, latest);
+        self.rtt = self.delay.round_trip().max(0.000_05);
+        let keep = 2.0 * self.rate_span().max(self.span()) + 0.05;
+        self.samples.push(ack, delay, keep);
+        let span = self.span();
+        let least = self.samples.least_delay(span);
+        self.delay.end_span(now, least, span);
+        let level = self.delay.floor() + self.delay.resolution(self.target());
+        let (acked, lost) = (feedback.acked_packets, feedback.lost_packets);
+        self.round
+            .queue
+            .add(delay - level, acked as f64, lost as f64);
+        match &mut self.mode {
+            Mode::Startup(search) => {
+                let search = *search;
+                self.startup(search, ack);
             }
+            Mode::Cruise(_) => self.cruise(now, ack, feedback.idle_total),
+            Mode::Competitive(_) => self.compete(feedback, ack),
+            Mode::LossTest(..) => self.follow_test(now, ack),
         }
-        let flow = from.zip(rate).filter(|_| !app_limited);
-        let flow = flow.and_then(|(f, rate)| Self::flow(&f, &last, rate));
-        if let Some(flow) = flow.filter(|_| busy) {
-            self.wobble.update(now, flow, self.settled(queue));
-        }
-        if self.compete.is_some() {
-            return self.compete(now, flow, queue, busy, app_limited);
-        }
-        if busy || app_limited {
-            self.push = 1.0;
-        }
-        let want = (self.target() - queue) / (3.0 * self.rtt.max(0.015));
-        self.gain = 1.0 + if want > 0.0 { want * self.push } else { want };
-        self.gain = self.gain.clamp(MIN_GAIN, MAX_GAIN);
-        self.drain(now, queue);
-        self.watch(now, flow, queue);
         self.estimate = self
             .estimate
             .max(MIN_WINDOW * self.packet / self.rtt.max(MIN_WINDOW_TIME));
     }
 
-    /// Empties the queue for a moment when the base delay has not been seen for long, so that
-    /// our own queue never passes for the path's delay.
-    fn drain(&mut self, now: Instant, queue: f64) {
-        if self.drain_until.is_none() && self.points.base_is_due(now) && queue > MIN_BUSY {
-            let long = self.rtt + 5.0 * queue;
-            self.drain_until = Some(now + Duration::from_secs_f64(long.min(1.0)));
+    /// Start-up is over.
+    fn begin_cruise(&mut self) {
+        if matches!(self.mode, Mode::Startup(_)) {
+            self.steady_since = self.delivered.intervals;
         }
-        if let Some(until) = self.drain_until {
-            if now >= until || queue < 0.000_5 {
-                self.drain_until = None;
-            } else {
-                self.gain = self.gain.min(0.8);
+        self.mode = Mode::Cruise(Cruise::new());
+        self.gain = 1.0;
+    }
+
+    /// No faster probes for a while.
+    fn hold_probes(&mut self, now: Instant) {
+        self.probe_held_until = Some(now + Duration::from_secs_f64((8.0 * self.rtt).max(MIN_HOLD)));
+    }
+
+    /// The network said no: aim at a smaller queue and do not probe for a while.
+    fn back_off(&mut self, now: Instant) {
+        self.target_scale = (self.target_scale / 2.0).max(0.1);
+        self.probe_gain = 1.0;
+        self.hold_probes(now);
+    }
+
+    /// Others fill the queue and so do we, until it is gone or ours alone.
+    fn compete(&mut self, feedback: &Feedback<'_>, last: AckPoint) {
+        let now = feedback.now;
+        let flow = self.flow(&last, feedback.idle_total);
+        let queue = self.queue();
+        let path = WindowPath {
+            rtt: self.smoothed_rtt.max(self.rtt),
+            packet: self.packet,
+            queue,
+            resolution: self.delay.resolution(self.target()),
+            settled: self.settled(queue),
+        };
+        let busy = queue > self.busy_from();
+        if let Some(flow) = flow.filter(|_| busy) {
+            self.variation.update(now, flow, path.settled);
+            self.estimate = flow.served;
+        }
+        let packets = feedback.lost_packets;
+        let Mode::Competitive(window) = &mut self.mode else {
+            return;
+        };
+        let lost = Lost {
+            packets,
+            marked: feedback.ce_packets > 0,
+            acked_total: last.sent_total,
+            sent_total: last.sent_total + feedback.bytes_in_flight,
+            own: self.loss.mean,
+            deviation: self.loss.deviation(window.window() / self.packet),
+            packet: self.packet,
+            rtt: path.rtt,
+            settled: path.settled,
+        };
+        window.grow(now, &path, flow.is_some());
+        let owner = flow.and_then(|f| window.look(now, f, &path, &self.variation));
+        window.on_lost(now, &lost);
+        if owner == Some(QueueOwner::Path) {
+            self.estimate = window.window() / path.rtt;
+            let height = window.standing_delay().unwrap_or(queue);
+            self.delay.set_floor(self.delay.floor() + height);
+        }
+        let is_over = matches!(owner, Some(QueueOwner::Own | QueueOwner::Path));
+        if is_over || !busy && flow.is_some() {
+            self.begin_cruise();
+            self.probe_gain = 1.0;
+            if owner != Some(QueueOwner::Path) {
+                self.hold_probes(now);
             }
         }
     }
 
-    /// While we give way: a queue that others keep full is theirs, and we compete.
-    fn watch(&mut self, now: Instant, flow: Option<Flow>, queue: f64) {
-        let gives_way = self.gain < GIVING_WAY && self.drain_until.is_none();
-        let Some(flow) = flow.filter(|_| gives_way) else {
-            self.watch = None;
-            return;
-        };
-        let loop_time = self.settled(0.0);
-        let new = || Watch::new(now, flow, queue, &self.wobble);
-        let mut watch = self.watch.unwrap_or_else(new);
-        watch.follow_growth(now, flow, queue, loop_time);
-        let settled = self.settled(watch.queue);
-        let whose = watch.judge(now, flow, settled, &self.wobble);
-        self.watch = whose.is_none().then_some(watch);
-        if whose == Some(Whose::Others) {
-            let window = watch.served * (self.rtt + watch.queue);
-            self.compete = Some(Compete::new(now, window, queue, 2.0 * settled));
-        }
-    }
-
-    /// Others fill the queue and so do we, until it is gone or ours alone.
-    fn compete(
-        &mut self,
-        now: Instant,
-        flow: Option<Flow>,
-        queue: f64,
-        busy: bool,
-        app_limited: bool,
-    ) {
-        let (settled, rtt) = (self.settled(queue), self.smoothed_rtt.max(self.rtt));
-        let Some(compete) = &mut self.compete else {
-            return;
-        };
-        compete.grow(now, rtt, self.packet, queue, !app_limited);
-        let whose = flow.and_then(|f| compete.watch(now, f, queue, settled, &self.wobble));
-        if whose == Some(Whose::Path) {
-            self.estimate = compete.window() / rtt;
-            self.points.rise(queue);
-            self.round_trip.rise(queue);
-        }
-        let is_over = matches!(whose, Some(Whose::Own | Whose::Path)) || !busy && !app_limited;
-        if is_over {
-            self.compete = None;
-            (self.gain, self.push) = (1.0, 1.0);
-            self.hold_push(now);
-        }
-    }
-
-    /// No faster push for a while.
-    fn hold_push(&mut self, now: Instant) {
-        self.hold = Some(now + Duration::from_secs_f64((8.0 * self.rtt).max(MIN_HOLD)));
-    }
-
-    /// Tells a competing window of losses and marks.
-    fn compete_on_lost(&mut self, feedback: &Feedback<'_>, last: AckPoint) {
-        if self.compete.is_none() {
-            return;
-        }
-        let lost = Lost {
-            packets: feedback.lost_packets,
-            marked: feedback.ce_packets > 0,
-            acked_total: last.sent_total,
-            sent_total: last.sent_total + feedback.bytes_in_flight,
-            base: self.loss.base,
-            packet: self.packet,
-            rtt: self.smoothed_rtt.max(self.rtt),
-            settled: self.settled(self.points.standing_queue(0.0)),
-        };
-        if let Some(compete) = &mut self.compete {
-            compete.on_lost(feedback.now, &lost);
-        }
-    }
-
-    /// Once per round trip: the loss of the round, marks, and the push.
+    /// Once per round trip: the loss of the round, marks, and the probes.
     fn end_round(&mut self, now: Instant, last: AckPoint, feedback: &Feedback<'_>) {
         let next = Round {
             start: Some(last),
             ends: self.round.ends,
+            began: now,
+            queue: self.round.queue.next(),
             ..Round::default()
         };
         let round = std::mem::replace(&mut self.round, next);
         let app_limited = round
             .start
             .is_none_or(|s| feedback.idle_total >= s.sent_total);
-        self.caution = (self.caution * 1.05).min(1.0);
-        if self.hold.is_none_or(|until| until <= now) {
-            self.push = (self.push * 2.0).min(64.0);
+        self.target_scale = (self.target_scale * 1.05).min(1.0);
+        if self.probe_held_until.is_none_or(|until| until <= now) {
+            self.probe_gain = (self.probe_gain * 2.0).min(MAX_PROBE_GAIN);
         }
-        self.startup_round(app_limited);
+        let Some(start) = round.start else {
+            return self.startup_round(app_limited, None);
+        };
+        let stretch = Stretch::between(&start, &last, self.packet);
+        self.startup_round(app_limited, Some(&stretch));
         if round.marked > 0 {
             let marked = round.marked as f64 / round.acked.max(1) as f64;
             self.estimate *= 1.0 - marked.clamp(0.1, 0.5);
+            // A queue that marks is as long as the network lets it be.
+            let longest = round.queue.longest.max(MIN_VISIBLE);
+            self.buffer.end_round(longest, Overflow::Seen);
+            if matches!(self.mode, Mode::Startup(_)) {
+                self.begin_cruise();
+            }
             self.back_off(now);
         }
-        let Some(start) = round.start else { return };
-        let sample = Sample::between(&start, &last, self.packet);
-        if self.had_outage(round.gap, sample.seconds) {
+        if self.had_outage(round.gap, stretch.seconds) {
             return;
         }
-        if matches!(self.phase, Phase::Steady) {
-            let visible = self.packet_time(2.0).max(0.000_5);
-            let (lost, acked) = (round.lost, round.acked);
-            self.depth
-                .end_round(lost, acked, self.loss.base, round.queue, visible);
-        }
-        if let Some(compete) = &mut self.compete {
-            compete.end_round();
-        }
-        let pushing = self.gain > 1.01 || self.compete.is_some();
-        if self.loss.end_round(&sample, pushing) && self.check.is_none() && !app_limited {
-            self.begin_check(now, &sample, last.sent_total + feedback.bytes_in_flight);
-        }
-    }
-
-    /// Looks whose the loss of a round is; what is sent from `from` on counts.
-    fn begin_check(&mut self, now: Instant, sample: &Sample, from: u64) {
-        let carried = match self.phase {
-            Phase::Startup(search) => search.best,
-            Phase::Steady => 0.0,
-        };
-        self.enter_steady();
-        let wait = 4.0 * self.rtt + 6.0 * self.points.standing_queue(0.0);
-        let mut check = Check::new(now, sample, from, carried, wait);
-        check.queue_seen = self.points.standing_queue(self.span()) >= self.busy_from();
-        self.check = Some(check);
+        self.learn_loss(now, &round, &stretch, feedback, app_limited);
     }
 
     /// A full queue loses some of what comes; only an outage loses everything for a while. What it
     /// swallowed says nothing of the path that came back.
     fn had_outage(&self, gap: f64, seconds: f64) -> bool {
-        gap > 0.25 * seconds && gap > 0.010 + self.packet_time(4.0)
+        let usual = 0.010 + self.packet_time(4.0) + 4.0 * self.usual_gap;
+        gap > 0.25 * seconds && gap > usual
     }
 
-    /// Follows a running check to its verdict.
-    fn watch_check(&mut self, now: Instant, last: AckPoint) {
-        if self.check.is_none() {
-            return;
+    fn learn_loss(
+        &mut self,
+        now: Instant,
+        round: &Round,
+        stretch: &Stretch,
+        feedback: &Feedback<'_>,
+        app_limited: bool,
+    ) {
+        match &mut self.mode {
+            Mode::LossTest(..) => return,
+            // Its losses are answered by the window; what others cause teaches nothing of the path.
+            Mode::Competitive(window) => return window.end_round(),
+            Mode::Cruise(_) => {
+                // No queue overflows that is too short to be seen.
+                let visible = self.packet_time(1.5).max(MIN_VISIBLE);
+                let deviation = |packets| self.loss.deviation(packets);
+                let overflows = round.queue.longest > visible
+                    && round.queue.overflows(self.loss.mean, deviation);
+                let overflow = if overflows {
+                    Overflow::Seen
+                } else {
+                    Overflow::None
+                };
+                self.buffer.end_round(round.queue.longest, overflow);
+            }
+            Mode::Startup(_) => {}
         }
-        let queue = self.points.standing_queue(self.span());
-        // Others' queue does not drain because we wait.
-        let full = (2.0 * MIN_TARGET).max(self.packet_time(2.5));
-        let still_full = self.compete.is_none() && queue > full;
-        let Some(check) = &mut self.check else {
+        self.loss.end_round(stretch, self.gain > 1.01);
+        let growing = match &self.mode {
+            Mode::Startup(search) => search.is_growing() && self.loss.alarm().seen < 0.5,
+            _ => false,
+        };
+        let is_long = self.is_long(self.queue());
+        if self.loss.is_excessive(now) && !app_limited && !growing && !is_long {
+            self.begin_test(now, stretch, feedback);
+        }
+    }
+
+    /// Finds out what causes the loss of late.
+    fn begin_test(&mut self, now: Instant, stretch: &Stretch, feedback: &Feedback<'_>) {
+        let delivered = stretch.delivered / stretch.seconds;
+        let rate = self.estimate.max(stretch.sent / stretch.seconds);
+        let rate = self.cap.map_or(rate, |cap| rate.min(cap.rate(now)));
+        let sent_total = self.samples.last().map_or(0, |s| s.sent_total) + feedback.bytes_in_flight;
+        let test = LossTest::new(now, rate, delivered, self.loss.alarm(), sent_total);
+        let before = std::mem::replace(&mut self.mode, Mode::Startup(Search::default()));
+        self.mode = Mode::LossTest(test, Box::new(before));
+    }
+
+    /// Follows a running test to its verdict.
+    fn follow_test(&mut self, now: Instant, last: AckPoint) {
+        let packet = self.packet;
+        let queue = self.queue();
+        let settled = self.settled(queue);
+        let is_long = self.is_long(queue);
+        let Mode::LossTest(test, _) = &mut self.mode else {
             return;
         };
-        match check.verdict(now, last, self.packet, still_full) {
-            None => {}
-            Some(Verdict::Own(loss)) => {
+        let cause = test.on_ack(now, last, packet);
+        // A long queue says more than loss does.
+        let cause = if is_long {
+            Some(LossCause::Unknown)
+        } else {
+            cause
+        };
+        let Some(cause) = cause else { return };
+        let before = std::mem::replace(&mut self.mode, Mode::Startup(Search::default()));
+        let Mode::LossTest(test, before) = before else {
+            return;
+        };
+        self.mode = *before;
+        match cause {
+            LossCause::Path(loss) => {
                 self.loss.verify(loss);
-                self.estimate = check.offered;
-                self.check = None;
-                self.depth.forget();
-                self.resume_startup();
+                self.estimate = test.tested();
+                self.buffer = BufferEstimate::default();
+                let early = self.delivered.intervals <= MAX_STARTUP;
+                let searching = !self.met && early && matches!(self.mode, Mode::Cruise(_));
+                if searching || matches!(self.mode, Mode::Startup(_)) {
+                    // Only loss had stopped the search, and it is the path's own.
+                    self.mode = Mode::Startup(Search::from(self.estimate));
+                }
             }
-            Some(Verdict::Congestion(seen)) => {
-                self.estimate = check.delivered;
-                if let Some(seen) = seen {
-                    self.loss.refute(&seen);
-                    let rate = check.delivered / (1.0 - seen.loss);
-                    if !check.queue_seen {
-                        self.ceiling = Some(Ceiling::new(now, rate, self.rtt, self.ceiling));
-                    }
+            LossCause::Congestion {
+                delivered,
+                remaining,
+            } => {
+                self.estimate = delivered / (1.0 - self.loss.mean);
+                if remaining < self.loss.mean {
+                    self.loss.verify(remaining);
+                }
+                self.loss.forget_recent();
+                self.delay.set_floor(0.0);
+                if !matches!(self.mode, Mode::Competitive(_)) {
+                    let carried = delivered / (1.0 - remaining);
+                    self.cap = Some(RateCap::new(now, carried, self.rtt, self.cap));
+                    self.begin_cruise();
                 }
                 self.back_off(now);
             }
+            LossCause::Unknown => self.loss.postpone(now, settled),
         }
     }
 
     /// Disbelieves a receiver that claims far more than was delivered.
     fn bound_by_delivery(&mut self) {
-        if matches!(self.phase, Phase::Startup(_)) {
+        if matches!(self.mode, Mode::Startup(_)) {
             if self.delivered.intervals > MAX_STARTUP {
-                self.enter_steady();
+                self.begin_cruise();
             }
             return;
         }
-        if let Some(rate) = self.delivered.rate {
+        if let Some(rate) = self.delivered.best() {
             let recent = self.delivered.intervals - self.steady_since < 3;
             let claim = if recent { EARLY_CLAIM } else { MAX_CLAIM };
-            let most = claim * rate / (1.0 - self.loss.base.min(MAX_EXCUSE));
+            let most = claim * rate / (1.0 - self.loss.mean.min(MAX_EXCUSE));
             let most = most.max(16.0 * self.packet / self.rtt.max(0.001));
             self.estimate = self.estimate.min(most);
-            if let Some(compete) = &mut self.compete {
-                compete.limit(most * self.smoothed_rtt.max(self.rtt));
+            if let Mode::Competitive(window) = &mut self.mode {
+                window.limit(most * self.smoothed_rtt.max(self.rtt));
             }
         }
     }
 
-    /// The network said no: aim at a smaller queue and do not push for a while.
-    fn back_off(&mut self, now: Instant) {
-        self.enter_steady();
-        self.check = None;
-        self.caution = (self.caution / 2.0).max(0.1);
-        self.push = 1.0;
-        self.hold_push(now);
+    /// Seconds of data that may be in flight: the smoothed round trip and half of it again, or the
+    /// highest of late. A window too small for a path that got longer or holds packets back would
+    /// make gaps, and gaps pass for a slow bottleneck. Feedback comes a few milliseconds late, and
+    /// loss is noticed an eighth late.
+    fn window_time(&self) -> f64 {
+        let smoothed = 1.5 * (self.smoothed_rtt.max(self.rtt) + self.target());
+        let high = self.high_rtt.get().min(self.rtt + MAX_HELD) + self.target();
+        smoothed.max(high) + 0.010
     }
 }
 
@@ -501,30 +579,49 @@ impl RateController for PathModel {
         self.packet = packet_size as f64;
     }
 
+    fn max_burst(&self) -> u64 {
+        // A quarter of the queue that we aim at, which is at most half of what the queue holds: groups
+        // of several flows find room, and are no disturbance to it.
+        let bytes = self.target() * self.estimate / 4.0;
+        bytes.max(self.packet) as u64
+    }
+
+    fn on_timeout(&mut self, _now: Instant, count: u32) {
+        let share = if count <= BLIND_TIMEOUTS {
+            BLIND_SHARE
+        } else {
+            PERSISTENT_SHARE
+        };
+        self.blind += share * self.estimate * self.window_time();
+    }
+
+    fn on_sent(&mut self, _now: Instant, sent_total: u64) {
+        let length = self.rtt.clamp(0.010, 0.100);
+        if let Mode::LossTest(test, _) = &mut self.mode {
+            test.on_sent(sent_total, length, self.packet);
+        }
+    }
+
     fn on_feedback(&mut self, feedback: &Feedback<'_>) {
         self.now = feedback.now;
         self.round.marked += feedback.ce_packets;
         self.round.acked += feedback.acked_packets;
-        self.round.lost += feedback.lost_packets;
         self.lost += feedback.lost_packets as f64 * self.packet;
         let Some(newest) = feedback.newest else {
             return;
         };
-        // Aged like the base delay: a path that gets longer needs a larger window.
-        let round_trip = feedback.rtt.latest().as_secs_f64();
-        self.smoothed_rtt = feedback.rtt.smoothed().as_secs_f64();
-        self.round_trip.update(feedback.now, round_trip);
-        self.rtt = self.round_trip.least().max(0.000_05);
-        self.on_point(feedback.now, newest, feedback.idle_total);
+        self.blind = 0.0;
+        self.on_sample(feedback, newest);
         self.delivered
             .update(feedback.now, newest, feedback.idle_total, self.rtt);
-        self.watch_check(feedback.now, newest);
         self.bound_by_delivery();
-        self.compete_on_lost(feedback, newest);
-        if newest.delivered_total >= self.round.ends {
+        let since = feedback.now.saturating_since(self.round.began);
+        if newest.sent_total >= self.round.ends && since.as_secs_f64() >= self.rtt {
             // On a short path a round trip is too few packets to judge loss by.
-            let least = (ROUND_PACKETS * self.packet).min(ROUND_TIME * self.estimate) as u64;
-            self.round.ends = newest.delivered_total + feedback.bytes_in_flight.max(least);
+            let least =
+                (ROUND_TIME * self.estimate / self.packet).clamp(loss::LEAST_ROUND, ROUND_PACKETS);
+            let least = (least * self.packet) as u64;
+            self.round.ends = newest.sent_total + feedback.bytes_in_flight.max(least);
             self.end_round(feedback.now, newest, feedback);
         }
     }
@@ -534,43 +631,37 @@ impl RateController for PathModel {
     }
 
     fn pacing_rate(&self) -> Rate {
-        let mut rate = self.estimate * self.gain;
-        if let Phase::Startup(Search {
-            dispersed: false, ..
-        }) = self.phase
-        {
-            // Nothing is known of the bottleneck: no faster than two windows per round trip.
-            rate = rate.clamp(
+        let mut rate = match &self.mode {
+            Mode::Startup(search) if !search.dispersed => (self.estimate * self.gain).clamp(
+                // Nothing is known of the bottleneck: no faster than two windows per round trip.
                 INITIAL_WINDOW as f64 * self.packet / self.rtt,
-                2.0 * self.window() as f64 / self.rtt,
-            );
+                2.0 * self.startup_window() / self.rtt,
+            ),
+            Mode::Startup(_) | Mode::Cruise(_) => self.estimate * self.gain,
+            Mode::LossTest(test, _) => test.rate(),
+            Mode::Competitive(window) => {
+                let paced = COMPETE_GAIN * window.window() / self.smoothed_rtt.max(self.rtt);
+                window.trial_rate().unwrap_or(paced)
+            }
+        };
+        if let Some(cap) = &self.cap {
+            rate = rate.min(cap.rate(self.now));
         }
-        if let Some(compete) = &self.compete {
-            let paced = COMPETE_GAIN * compete.window() / self.smoothed_rtt.max(self.rtt);
-            rate = compete.trial_rate().unwrap_or(paced);
-        }
-        if let Some(ceiling) = &self.ceiling {
-            rate = rate.min(ceiling.rate(self.now));
-        }
-        if let Some(check) = &self.check {
-            rate = rate.min(check.rate());
+        if self.blind > 0.0 {
+            rate *= BLIND_SHARE;
         }
         Rate::from_bps((rate * 8.0) as u64)
     }
 
     fn window(&self) -> u64 {
-        let window = match (self.phase, &self.compete) {
-            (Phase::Startup(_), _) => self.startup_window(),
-            (Phase::Steady, Some(compete)) => compete.window(),
-            (Phase::Steady, None) => {
-                // The round trip as it is: a window too small for a path that got longer would make
-                // gaps, and gaps pass for a slow bottleneck. Feedback comes a few milliseconds late
-                // and loss is noticed an eighth late.
-                let time = 1.5 * (self.smoothed_rtt.max(self.rtt) + self.target()) + 0.010;
-                self.estimate * time + SPARE_WINDOW * self.packet
+        let window = match &self.mode {
+            Mode::Startup(_) => self.startup_window(),
+            Mode::Competitive(window) => window.window(),
+            Mode::Cruise(_) | Mode::LossTest(..) => {
+                self.estimate * self.window_time() + SPARE_WINDOW * self.packet
             }
         };
-        window as u64
+        (window + self.blind) as u64
     }
 
     fn initial_burst(&self) -> u64 {

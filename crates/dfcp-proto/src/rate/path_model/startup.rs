@@ -1,6 +1,7 @@
 //! Looking for the bottleneck: by the dispersion of what was sent close together, else by doubling.
 
-use super::{INITIAL_WINDOW, MAX_STARTUP, PathModel, Phase};
+use super::loss::Stretch;
+use super::{INITIAL_WINDOW, Mode, PathModel};
 use crate::rate::AckPoint;
 use crate::time::Duration;
 
@@ -9,6 +10,11 @@ const SEARCH_GAIN: f64 = 2.0;
 const SEEN_GAIN: f64 = 1.1;
 /// Rounds without growth that end the search.
 const STALE_ROUNDS: u32 = 3;
+/// Growth of what is delivered in a round that shows that the path carries more: a quarter where
+/// twice as much was sent.
+const GROWTH: f64 = 1.25;
+/// Rounds without it that end the growth: one may be a burst of loss.
+const FLAT_ROUNDS: u32 = 2;
 /// A queue that ends it, as a share of the round trip and at most, seconds: on a long path a short
 /// one may be chance.
 const QUEUE_SHARE: f64 = 0.05;
@@ -23,6 +29,9 @@ pub(super) struct Search {
     pub(super) dispersed: bool,
     stale_rounds: u32,
     best_at_round: f64,
+    /// Highest delivery rate of a round, bytes per second, and rounds since one raised it.
+    delivery: f64,
+    flat_rounds: u32,
 }
 
 impl Search {
@@ -31,6 +40,21 @@ impl Search {
         Self {
             best,
             ..Self::default()
+        }
+    }
+
+    /// Whether one of the last rounds delivered more than any before: then loss is no sign of
+    /// congestion.
+    pub(super) fn is_growing(&self) -> bool {
+        self.flat_rounds < FLAT_ROUNDS
+    }
+
+    /// Takes what a round delivered, bytes per second.
+    fn deliver(&mut self, rate: f64) {
+        if rate > GROWTH * self.delivery {
+            (self.delivery, self.flat_rounds) = (rate, 0);
+        } else {
+            self.flat_rounds += 1;
         }
     }
 
@@ -58,17 +82,20 @@ impl PathModel {
             .received_at
             .saturating_sub(Duration::from_secs_f64(span));
         let begins = |ack: &AckPoint| ack.sent_total <= train && ack.received_at <= until;
-        let from = self.points.newest(begins).or(self.points.first());
+        let from = self.samples.newest(begins).or(self.samples.first());
         if let Some(from) = from
             && from.sent_total <= train
-            && let Some(rate) = self.service_rate(&from, &last)
+            && last.received_at > from.received_at
         {
+            let train = Stretch::between(&from, &last, self.packet);
+            let arrived = train.delivered / (1.0 - self.loss.mean);
+            let rate = train.sent.min(SEARCH_GAIN * arrived) / train.seconds;
             search.best = search.best.max(rate);
             let spread = (last.received_at - from.received_at).as_secs_f64();
             let sent_over = last.sent_at.saturating_since(from.sent_at).as_secs_f64();
             search.dispersed |= spread > 1.3 * sent_over + 0.000_3;
         }
-        self.phase = Phase::Startup(search);
+        self.mode = Mode::Startup(search);
         self.met |= search.dispersed;
         self.estimate = search.best;
         self.gain = if search.dispersed {
@@ -77,32 +104,26 @@ impl PathModel {
             SEARCH_GAIN
         };
         let queue = self.target().max((QUEUE_SHARE * self.rtt).min(MAX_QUEUE));
-        if search.dispersed && self.points.standing_queue(span) > queue {
-            self.enter_steady();
+        let queue = queue + 2.0 * self.delay.jitter();
+        if search.dispersed && self.delay.standing(&self.samples, span, self.target()) > queue {
+            self.begin_cruise();
         }
     }
 
-    pub(super) fn startup_round(&mut self, app_limited: bool) {
-        if let Phase::Startup(search) = &mut self.phase
-            && search.end_round(app_limited)
-        {
-            self.enter_steady();
+    pub(super) fn startup_round(&mut self, app_limited: bool, round: Option<&Stretch>) {
+        if let Mode::Startup(search) = &mut self.mode {
+            if let Some(round) = round {
+                search.deliver(round.delivered / round.seconds);
+            }
+            if search.end_round(app_limited) {
+                self.begin_cruise();
+            }
         }
-    }
-
-    /// Goes on looking for the bottleneck if only loss had stopped the search and that turned out to
-    /// be the path's own.
-    pub(super) fn resume_startup(&mut self) {
-        if self.met || self.delivered.intervals > MAX_STARTUP {
-            return;
-        }
-        self.phase = Phase::Startup(Search::from(self.estimate));
-        (self.caution, self.hold) = (1.0, None);
     }
 
     /// Bytes in flight before the bottleneck is known.
     pub(super) fn startup_window(&self) -> f64 {
-        let delivered = self.points.last().map_or(0, |ack| ack.delivered_total);
+        let delivered = self.samples.last().map_or(0, |ack| ack.delivered_total);
         // What was lost leaves the flight, but not this count.
         INITIAL_WINDOW as f64 * self.packet + (3.0 * delivered as f64 - self.lost).max(0.0)
     }

@@ -1,0 +1,207 @@
+//! Queueing delay: what of the one-way delay is a standing queue that our own rate can change.
+//!
+//! The raw signal is the one-way delay, offset by the difference of the two clocks, of the newest
+//! packet of each acknowledgement. Its minimum over some seconds is the base delay; the minimum over
+//! a short span, above the base, is the standing queue (jitter only adds, so a minimum removes most
+//! of it; Jiang and Dovrolis, Copa §2.2). Three things can still pass for a queue:
+//!
+//! * a receiver's clock that runs fast or is set forward: the round trip does not see that clock, so
+//!   the queue is at most what the round trip has above its own minimum;
+//! * jitter: few samples of a noisy delay have a high minimum, so the span holds as many samples as
+//!   the interarrival jitter (RFC 3550 §6.4.1) asks for;
+//! * delay that a test has shown not to answer to our rate (a longer route, a link layer that holds
+//!   packets back): it becomes the [`floor`](DelayEstimator::set_floor), which sinks slowly.
+
+use super::samples::Samples;
+use crate::rate::AckPoint;
+use crate::rate::path_history::BaseDelay;
+use crate::time::{Duration, Instant};
+
+/// Weight of a sample in the interarrival jitter (RFC 3550 §6.4.1).
+const JITTER_WEIGHT: f64 = 1.0 / 16.0;
+/// Weight of a span in the wander.
+const WANDER_WEIGHT: f64 = 1.0 / 8.0;
+/// Time in which a floor that is not confirmed sinks to 1/e of its height, seconds: the base delay's
+/// own memory is five to ten.
+const FLOOR_TIME: f64 = 5.0;
+/// Loops of control in a row that stay below half of the floor and show that it is gone.
+const FLOOR_LOOPS: f64 = 4.0;
+
+/// See the module's text. Times are seconds.
+#[derive(Debug, Default)]
+pub(super) struct DelayEstimator {
+    base: BaseDelay,
+    round_trip: BaseDelay,
+    /// Interarrival jitter.
+    jitter: f64,
+    last: Option<f64>,
+    /// Mean difference between the least delays of neighbouring spans, the last one and its time.
+    wander: f64,
+    last_span: Option<(Instant, f64)>,
+    /// Height of the floor above the base delay.
+    floor: f64,
+    /// Since when the queue has been below half of the floor.
+    below_floor: Option<Instant>,
+}
+
+impl DelayEstimator {
+    /// Takes the newest acknowledged packet and the latest round trip; delays come in steps of
+    /// `grain`, the time that a packet takes at the bottleneck, which is no jitter. Returns the queueing delay
+    /// that this packet saw, floor included.
+    pub(super) fn update(
+        &mut self,
+        now: Instant,
+        ack: &AckPoint,
+        round_trip: f64,
+        grain: f64,
+    ) -> f64 {
+        let delay = ack.received_at.as_secs_f64() - ack.sent_at.as_nanos() as f64 / 1e9;
+        if let Some(last) = self.last.replace(delay) {
+            let difference = ((delay - last).abs() - grain).max(0.0);
+            self.jitter += (difference - self.jitter) * JITTER_WEIGHT;
+        }
+        let before = self.base.least();
+        let one_way = self.base.update(now, delay);
+        // A base that rises takes what it rises by from the floor.
+        let rise = self.base.least() - before;
+        if rise.is_finite() && rise > 0.0 {
+            self.floor = (self.floor - rise).max(0.0);
+        }
+        let there_and_back = self.round_trip.update(now, round_trip);
+        one_way.min(there_and_back)
+    }
+
+    /// Interarrival jitter.
+    pub(super) fn jitter(&self) -> f64 {
+        self.jitter
+    }
+
+    /// Least round trip of the last seconds.
+    pub(super) fn round_trip(&self) -> f64 {
+        self.round_trip.least()
+    }
+
+    /// A span of `span` seconds may be over: its least delay.
+    pub(super) fn end_span(&mut self, now: Instant, least: f64, span: f64) {
+        match self.last_span {
+            Some((since, _)) if now.saturating_since(since).as_secs_f64() < span => return,
+            Some((_, last)) => self.wander += ((least - last).abs() - self.wander) * WANDER_WEIGHT,
+            None => {}
+        }
+        self.last_span = Some((now, least));
+    }
+
+    /// What of a standing queue may be delay that varies by itself, for a queue of `target` seconds
+    /// to be held: three times the wander of the least delays, as far as the delays of single
+    /// packets vary as much. A queue moves too, but not from packet to packet.
+    pub(super) fn resolution(&self, target: f64) -> f64 {
+        3.0 * (self.wander.min(self.jitter) - target / 8.0).max(0.0)
+    }
+
+    /// The standing queue over the last `span` that may be ours.
+    pub(super) fn standing(&self, samples: &Samples, span: f64, target: f64) -> f64 {
+        (samples.least_delay(span) - self.floor - self.resolution(target)).max(0.0)
+    }
+
+    /// Lets the floor sink towards the delay that is measured, `delay` above the base; a loop of
+    /// control takes `settled`.
+    pub(super) fn follow(&mut self, now: Instant, delay: f64, elapsed: f64, settled: f64) {
+        if self.floor <= 0.0 {
+            return;
+        }
+        if delay < self.floor {
+            self.floor -= (self.floor - delay) * (elapsed / FLOOR_TIME).min(1.0);
+        }
+        if delay > self.floor / 2.0 {
+            self.below_floor = None;
+        } else {
+            let since = *self.below_floor.get_or_insert(now);
+            if now.saturating_since(since).as_secs_f64() > FLOOR_LOOPS * settled {
+                self.floor = delay;
+            }
+        }
+    }
+
+    /// A delay of `height` above the base is not ours.
+    pub(super) fn set_floor(&mut self, height: f64) {
+        self.floor = height.max(0.0);
+        self.below_floor = None;
+    }
+
+    /// The floor's height above the base.
+    pub(super) fn floor(&self) -> f64 {
+        self.floor
+    }
+
+    /// The base delay is about to be forgotten and nothing as small was seen since.
+    pub(super) fn base_is_due(&self, now: Instant) -> bool {
+        self.base.is_due(now)
+    }
+}
+
+/// The highest round trip of the last five to ten seconds.
+#[derive(Debug, Default)]
+pub(super) struct HighRoundTrip {
+    /// Kept as the least of the negated values.
+    negated: BaseDelay,
+}
+
+impl HighRoundTrip {
+    pub(super) fn update(&mut self, now: Instant, round_trip: Duration) {
+        self.negated.update(now, -round_trip.as_secs_f64());
+    }
+
+    /// Seconds; zero before the first.
+    pub(super) fn get(&self) -> f64 {
+        let high = -self.negated.least();
+        if high.is_finite() { high } else { 0.0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Samples every millisecond for `millis`; `delay` gives forward delay and the receiver's clock
+    /// error in seconds. Returns the standing queue over 50 ms at the end.
+    fn standing(millis: u64, delay: impl Fn(u64) -> (f64, f64)) -> f64 {
+        let (mut estimator, mut samples) = (DelayEstimator::default(), Samples::default());
+        for ms in 0..millis {
+            let sent_at = Instant::ZERO + Duration::from_millis(ms);
+            let (forward, error) = delay(ms);
+            let received = Duration::from_secs_f64(100.0 + ms as f64 / 1e3 + forward + error);
+            let ack = AckPoint::new(received, sent_at, 1500 * (ms + 1), 1500 * (ms + 1));
+            let now = sent_at + Duration::from_secs_f64(forward + 0.025);
+            let queue = estimator.update(now, &ack, forward + 0.025, 0.0001);
+            samples.push(ack, queue, 1.0);
+            let least = samples.least_delay(0.05);
+            estimator.end_span(now, least, 0.05);
+        }
+        estimator.standing(&samples, 0.05, 0.004)
+    }
+
+    #[test]
+    fn a_queue_is_what_the_delay_has_above_its_least() {
+        let queue = standing(2000, |ms| {
+            (0.025 + if ms < 1000 { 0.0 } else { 0.010 }, 0.0)
+        });
+        assert!((queue - 0.010).abs() < 0.001, "{queue}");
+    }
+
+    #[test]
+    fn a_clock_that_runs_fast_or_is_set_forward_makes_no_queue() {
+        // 8.3 %, as fast as chrony slews.
+        let fast = standing(2000, |ms| (0.025, 0.083 * ms as f64 / 1e3));
+        assert!(fast < 0.001, "{fast}");
+        let step = standing(2000, |ms| (0.025, if ms < 1000 { 0.0 } else { 0.128 }));
+        assert!(step < 0.001, "{step}");
+    }
+
+    #[test]
+    fn jitter_is_no_queue() {
+        // 0 to 30 ms, a new value each packet, order kept by the least later departure.
+        let jitter = |ms: u64| (ms.wrapping_mul(2_654_435_761) >> 7) % 30_000;
+        let queue = standing(5000, |ms| (0.025 + jitter(ms) as f64 / 1e6, 0.0));
+        assert!(queue < 0.003, "{queue}");
+    }
+}

@@ -1,0 +1,100 @@
+//! Delivery samples: what was acknowledged lately, with times, bytes and queueing delays.
+
+use std::collections::VecDeque;
+
+use crate::rate::AckPoint;
+use crate::time::Duration;
+
+/// Samples kept however old: ten packets of a slow path.
+const MIN_SAMPLES: usize = 12;
+
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    ack: AckPoint,
+    /// Seconds above the base delay.
+    delay: f64,
+}
+
+/// Samples in order of arrival.
+#[derive(Debug, Default)]
+pub(super) struct Samples {
+    list: VecDeque<Sample>,
+}
+
+impl Samples {
+    /// Takes a sample and forgets those more than `keep` seconds older.
+    pub(super) fn push(&mut self, ack: AckPoint, delay: f64, keep: f64) {
+        self.list.push_back(Sample { ack, delay });
+        let keep = Duration::from_secs_f64(keep);
+        let is_old = |s: &Sample| s.ack.received_at + keep < ack.received_at;
+        while self.list.len() > MIN_SAMPLES && self.list.front().is_some_and(is_old) {
+            self.list.pop_front();
+        }
+    }
+
+    pub(super) fn last(&self) -> Option<AckPoint> {
+        self.list.back().map(|s| s.ack)
+    }
+
+    pub(super) fn first(&self) -> Option<AckPoint> {
+        self.list.front().map(|s| s.ack)
+    }
+
+    /// The newest sample that `is` one.
+    pub(super) fn newest(&self, is: impl Fn(&AckPoint) -> bool) -> Option<AckPoint> {
+        self.list.iter().rev().map(|s| s.ack).find(is)
+    }
+
+    /// The newest sample at least `span` seconds of arrivals before the last one.
+    pub(super) fn before(&self, span: f64) -> Option<AckPoint> {
+        let until = self
+            .last()?
+            .received_at
+            .checked_sub(Duration::from_secs_f64(span))?;
+        self.newest(|ack| ack.received_at <= until)
+    }
+
+    /// Seconds of arrivals that the newest `count` samples cover.
+    pub(super) fn time_of(&self, count: usize) -> f64 {
+        let Some(last) = self.last() else { return 0.0 };
+        let first = self.list.len().saturating_sub(count);
+        let first = self.list.get(first).map_or(last, |s| s.ack);
+        last.received_at
+            .saturating_sub(first.received_at)
+            .as_secs_f64()
+    }
+
+    /// Longest time without an arrival, seconds, until the samples of the last `span` seconds.
+    pub(super) fn longest_gap(&self, span: f64) -> f64 {
+        let Some(last) = self.last() else { return 0.0 };
+        let from = last
+            .received_at
+            .saturating_sub(Duration::from_secs_f64(span));
+        let mut later = last.received_at;
+        let mut longest = Duration::ZERO;
+        for sample in self.list.iter().rev().skip(1) {
+            let at = sample.ack.received_at;
+            longest = longest.max(later.saturating_sub(at));
+            later = at;
+            if at <= from {
+                break;
+            }
+        }
+        longest.as_secs_f64()
+    }
+
+    /// Least delay over the last `span` seconds of arrivals.
+    pub(super) fn least_delay(&self, span: f64) -> f64 {
+        let Some(last) = self.last() else {
+            return 0.0;
+        };
+        let from = last
+            .received_at
+            .saturating_sub(Duration::from_secs_f64(span));
+        self.list
+            .iter()
+            .rev()
+            .take_while(|s| s.ack.received_at >= from)
+            .fold(f64::INFINITY, |least, s| least.min(s.delay))
+    }
+}
