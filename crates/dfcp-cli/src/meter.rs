@@ -7,8 +7,10 @@ use std::time::{Duration, Instant};
 use dfcp::{Progress, Rate};
 use tokio::task::AbortHandle;
 
-/// How often the bytes are looked at.
-const INTERVAL: Duration = Duration::from_millis(5);
+/// The bytes are looked at after this part of the time that has passed, and no more often than this:
+/// each look is a wake-up, and times are known to one in a hundred.
+const PART: u32 = 100;
+const MIN_INTERVAL: Duration = Duration::from_millis(5);
 
 /// When how many bytes had arrived.
 #[derive(Clone, Copy, Debug)]
@@ -48,10 +50,10 @@ impl Meter {
             progress: Progress::default(),
             samples: Mutex::default(),
         });
-        let watched = meter.clone();
+        let (watched, start) = (meter.clone(), Instant::now());
         let task = tokio::spawn(async move {
             loop {
-                tokio::time::sleep(INTERVAL).await;
+                tokio::time::sleep(MIN_INTERVAL.max(start.elapsed() / PART)).await;
                 watched.sample();
             }
         });

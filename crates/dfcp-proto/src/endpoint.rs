@@ -415,6 +415,14 @@ impl Endpoint {
             .min()
     }
 
+    /// Longest time that packets may wait for each other while there are many: the least of all
+    /// connections' ([`Connection::coalescing_delay`]).
+    pub fn coalescing_delay(&self) -> Duration {
+        let connections = self.connections.values();
+        let least = connections.map(Connection::coalescing_delay).min();
+        least.unwrap_or_default()
+    }
+
     /// Acts on every timer that is due.
     pub fn handle_timeout(&mut self, now: Instant) {
         for connection in self.connections.values_mut() {

@@ -23,7 +23,13 @@ const PATHS: [Path; 13] = [
     path("plain 1 Mbit/s", 1.0, 50.0, |_| {}, |_| {}),
     path("plain 10 Mbit/s", 10.0, 50.0, |_| {}, |_| {}),
     path("loss 10 %", 100.0, 50.0, |l| l.loss = 0.1.into(), |_| {}),
-    path("jitter 30 ms", 100.0, 50.0, |l| l.jitter = MS(30), |_| {}),
+    path(
+        "jitter 30 ms",
+        100.0,
+        50.0,
+        |l| l.jitter = MS(30).into(),
+        |_| {},
+    ),
     path(
         "20 % 30 ms late",
         100.0,
@@ -38,12 +44,18 @@ const PATHS: [Path; 13] = [
         |l| (l.reorder, l.reorder_delay) = (0.05, MS(5)),
         |_| {},
     ),
-    path("jitter 8 ms", 1000.0, 80.0, |l| l.jitter = MS(8), |_| {}),
+    path(
+        "jitter 8 ms",
+        1000.0,
+        80.0,
+        |l| l.jitter = MS(8).into(),
+        |_| {},
+    ),
     path(
         "jitter 30 ms, loss 10 %, gigabit",
         1000.0,
         80.0,
-        |l| (l.jitter, l.loss) = (MS(30), 0.1.into()),
+        |l| (l.jitter, l.loss) = (MS(30).into(), 0.1.into()),
         |_| {},
     ),
     path(

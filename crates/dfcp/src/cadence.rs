@@ -9,8 +9,9 @@ use std::time::Duration;
 
 /// Packets are counted over spans of this length.
 const SPAN: Duration = Duration::from_millis(4);
-/// Traffic is busy with this many packets in a span, in and out together.
-const BUSY_PACKETS: u32 = 6;
+/// Traffic becomes busy with this many packets, in and out together, for every two times that a packet
+/// may wait; it stays so with two, lest chance change it.
+const BUSY_PACKETS: u32 = 3;
 /// Spans of busy traffic before packets wait: a small object is over by then.
 const BUSY_SPANS: u32 = 8;
 /// Packets that may wait: far less than the smallest usual socket buffer holds (212 KB, of which
@@ -18,9 +19,9 @@ const BUSY_SPANS: u32 = 8;
 const MAX_WAITING: u32 = 64;
 
 /// See the module's text.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Cadence {
-    /// Longest time that a packet may wait.
+    /// Longest time that a packet may wait while there are many.
     patience: Duration,
     /// Start of the running span, and packets since.
     since: Instant,
@@ -32,15 +33,9 @@ pub(crate) struct Cadence {
 }
 
 impl Cadence {
-    /// Traffic whose packets may wait for `patience` when there are many.
-    pub(crate) fn new(patience: Duration) -> Self {
-        Self {
-            patience,
-            since: Instant::ZERO,
-            packets: 0,
-            busy: 0,
-            interval: Duration::ZERO,
-        }
+    /// Packets may wait for `patience` from the next span on.
+    pub(crate) fn set_patience(&mut self, patience: Duration) {
+        self.patience = patience;
     }
 
     /// Packets arrived or were sent.
@@ -53,7 +48,11 @@ impl Cadence {
             return;
         }
         let each = span / self.packets.max(1);
-        self.busy = match each <= SPAN / BUSY_PACKETS {
+        let least = match self.busy {
+            BUSY_SPANS.. => 2,
+            _ => BUSY_PACKETS,
+        };
+        self.busy = match each.saturating_mul(least) <= 2 * self.patience {
             true => self.busy.saturating_add(1),
             false => 0,
         };
@@ -74,6 +73,12 @@ mod tests {
     use super::*;
 
     const PATIENCE: Duration = Duration::from_millis(1);
+
+    fn patient() -> Cadence {
+        let mut cadence = Cadence::default();
+        cadence.set_patience(PATIENCE);
+        cadence
+    }
 
     /// Packets `gap` apart for `time`, looked for when the cadence says; how many looks there were,
     /// and the longest wait of a packet.
@@ -102,7 +107,7 @@ mod tests {
 
     #[test]
     fn a_busy_socket_is_looked_at_once_in_a_while() {
-        let mut cadence = Cadence::new(PATIENCE);
+        let mut cadence = patient();
         let gap = Duration::from_micros(120); // 100 Mbit/s
         let time = Duration::from_secs(1);
         let (looks, longest) = run(&mut cadence, Instant::ZERO, gap, time);
@@ -112,7 +117,7 @@ mod tests {
 
     #[test]
     fn few_packets_wait_however_fast_they_come() {
-        let mut cadence = Cadence::new(PATIENCE);
+        let mut cadence = patient();
         let gap = Duration::from_micros(4); // 3 Gbit/s
         let (_, longest) = run(&mut cadence, Instant::ZERO, gap, Duration::from_secs(1));
         assert!(
@@ -123,7 +128,7 @@ mod tests {
 
     #[test]
     fn slow_traffic_and_the_first_packets_after_a_silence_do_not_wait() {
-        let mut cadence = Cadence::new(PATIENCE);
+        let mut cadence = patient();
         let second = Duration::from_secs(1);
         let slow = run(
             &mut cadence,

@@ -21,7 +21,7 @@ const SEND_BATCHES: usize = 16;
 /// What the driver needs of the state behind the lock: a core, and who waits for it.
 pub(crate) trait Core: Send {
     /// How long packets may wait for each other on a busy socket.
-    const PATIENCE: Duration;
+    fn patience(&self) -> Duration;
 
     /// A packet arrived `at` some time since the last ones were taken.
     fn receive(&mut self, at: Instant, remote: SocketAddr, ecn: u8, packet: &mut [u8]);
@@ -58,7 +58,7 @@ async fn drive<C: Core>(shared: &Shared<C>, socket: &mut Socket) -> io::Result<(
     let mut outgoing = Outgoing::default();
     let mut alarm = Alarm::new()?;
     let mut arrivals = Arrivals {
-        cadence: Cadence::new(C::PATIENCE),
+        cadence: Cadence::default(),
         taken: shared.now(),
     };
     loop {
@@ -163,6 +163,7 @@ fn transmit<C: Core>(
     }
     let mut state = shared.lock();
     state.collect(shared.now());
+    cadence.set_patience(state.patience());
     let deadline = match outgoing.blocked {
         Some(_) => None,
         None => state.deadline(),

@@ -139,8 +139,9 @@ impl State {
 }
 
 impl Core for State {
-    /// Between two reports of a receiver (`feedback::Timed`), so that one wake-up serves both.
-    const PATIENCE: Duration = Duration::from_millis(1);
+    fn patience(&self) -> Duration {
+        self.core.coalescing_delay()
+    }
 
     fn receive(&mut self, now: Instant, remote: SocketAddr, ecn: u8, packet: &mut [u8]) {
         let Some(handle) = self.core.handle_datagram(now, remote, ecn, packet) else {

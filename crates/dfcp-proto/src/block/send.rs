@@ -610,19 +610,20 @@ impl SendChannel {
         self.blocks.len() - self.unsent.len()
     }
 
+    /// Whether the application waits for the open blocks: nothing follows them, as far as is known.
+    pub fn is_awaited(&self) -> bool {
+        let all_begun = self.unsent.is_empty() && self.pending_len == 0;
+        // A stream that has nothing more to say at the moment is read as it arrives.
+        all_begun && (self.finished || self.id.kind() == ChannelKind::Stream)
+    }
+
     fn wants_symbol(&self, offset: u64, scheduler: &dyn BlockScheduler, loss: Loss) -> bool {
         self.blocks.get(&offset).is_some_and(|block| {
-            let last = self.unsent.is_empty() && self.pending_len == 0 && self.is_tail();
+            let last = self.is_awaited();
             let k = block.encoder.spec().k();
             let view = BlockView::new(k, block.needed, block.in_flight, last);
             block.next_esi < block.max_symbols && scheduler.wants_symbol(&view, loss)
         })
-    }
-
-    /// Whether the application waits for what is open: it finished, or it is a stream that has
-    /// nothing more to say at the moment.
-    fn is_tail(&self) -> bool {
-        self.finished || self.id.kind() == ChannelKind::Stream
     }
 
     fn refresh(&mut self, offset: u64, scheduler: &dyn BlockScheduler, loss: Loss) {

@@ -143,6 +143,7 @@ impl Connection {
         self.stats.packets_lost += lost_count;
         // After a blackout the lost packets tell of the blackout, not of the path's loss rate.
         if news.timeouts.max(self.out.pto_count) < 2 {
+            self.out.loss.note_lost(lost.iter().map(|(pn, _)| *pn));
             self.out.loss.update(news.acked - news.spurious, lost_count);
         }
         for (pn, packet) in lost.drain(..) {
@@ -204,7 +205,7 @@ impl Connection {
     }
 
     /// A block counts no more on a symbol; `already` if it did not before.
-    fn write_off(&mut self, symbol: SymbolRef, already: bool) {
+    pub(super) fn write_off(&mut self, symbol: SymbolRef, already: bool) {
         let id = ChannelId(symbol.channel);
         let loss = self.out.loss.estimate();
         if let Some(send) = self.channels.get_mut(&id).and_then(|c| c.send.as_mut()) {

@@ -8,6 +8,7 @@
 //!   block → code writes the symbol into the datagram → seal → record
 //! * `channels`: the application's calls
 //! * `idle`: silence: keep-alives, and when it has lasted too long
+//! * `probe`: nothing was acknowledged for too long
 //! * `partial`: data that are given up, at both ends
 
 mod acks;
@@ -16,6 +17,7 @@ mod event;
 mod handshake;
 mod idle;
 mod partial;
+mod probe;
 mod receive;
 mod stats;
 mod transmit;
@@ -91,7 +93,7 @@ enum State {
     /// Client: no SYNACK yet.
     Connecting(Box<ClientSide>),
     Established,
-    /// We closed; the CLOSE is repeated, as nobody acknowledges it.
+    /// We closed; the CLOSE is repeated until the peer answers with one of its own.
     Closing {
         code: CloseCode,
         reason: String,
@@ -99,9 +101,10 @@ enum State {
         due: u8,
         next: Instant,
     },
-    /// The peer closed; nothing more is sent.
+    /// The peer closed; nothing more is sent but a CLOSE for each packet that still arrives.
     Draining {
         until: Instant,
+        due: bool,
     },
     Closed,
 }
@@ -244,9 +247,11 @@ pub struct Connection {
     stats: ConnectionStats,
 }
 
-/// Longest wait between probes, or one probe timeout: a path that comes back is noticed this soon.
-/// From the third timeout on a probe is one packet of some 80 bytes with its headers: 2.5 kbit/s.
-const MAX_PROBE_INTERVAL: Duration = Duration::from_millis(250);
+/// Bounds of [`Connection::coalescing_delay`]. Below the first one, wake-ups cost more than all that
+/// is done with packets; at the second, 200 wake-ups a second of some 50 µs each take a hundredth of
+/// a processor, so longer waits would save next to nothing.
+const MIN_COALESCING: Duration = Duration::from_millis(1);
+const MAX_COALESCING: Duration = Duration::from_millis(5);
 
 impl Connection {
     fn new(
@@ -450,6 +455,11 @@ impl Connection {
     }
 
     fn pto(&self) -> Duration {
+        self.out.rtt.pto(self.max_ack_delay())
+    }
+
+    /// How long the peer may hold an acknowledgement back.
+    fn max_ack_delay(&self) -> Duration {
         let (rtt, pace) = (self.out.rtt.smoothed(), self.out.pacer.rate());
         let gap = if pace > Rate::ZERO {
             pace.time_for(self.packet_size())
@@ -457,7 +467,7 @@ impl Connection {
             rtt
         };
         let held = self.config.profile.feedback.max_delay(rtt, gap);
-        self.out.rtt.pto(held + self.out.reverse.interval())
+        held + self.out.reverse.interval()
     }
 
     /// Loss detection waits by the larger of smoothed and latest RTT (RFC 9002 §6.1.2).
@@ -465,26 +475,12 @@ impl Connection {
         self.out.rtt.smoothed().max(self.out.rtt.latest())
     }
 
-    fn probe_time(&self) -> Option<Instant> {
-        // With nothing in flight, credit or the report of an open block may have been lost.
-        let waiting = || {
-            let mut senders = self.channels.values().filter_map(|c| c.send.as_ref());
-            !self.out.active.is_empty() || senders.any(|send| send.open_blocks() > 0)
-        };
-        if !self.out.sent.any_in_flight() && !waiting() {
-            return None;
-        }
-        let wait =
-            (self.pto() * (1 << self.out.pto_count.min(6))).min(MAX_PROBE_INTERVAL.max(self.pto()));
-        Some(self.out.last_sent + wait)
-    }
-
     /// When to call [`Connection::handle_timeout`], and what for.
     pub fn poll_timeout(&self) -> Option<(Instant, Timer)> {
         match &self.state {
             State::Connecting(client) => Some((client.next(), Timer::Handshake)),
             State::Closing { until, next, .. } => Some(((*until).min(*next), Timer::Closed)),
-            State::Draining { until } => Some((*until, Timer::Closed)),
+            State::Draining { until, .. } => Some((*until, Timer::Closed)),
             State::Closed => None,
             State::Established => [
                 self.confirm.as_ref().map(|c| (c.next(), Timer::Handshake)),
@@ -534,6 +530,17 @@ impl Connection {
     fn follow_rate(&mut self, now: Instant) {
         let rate = self.out.rate.pacing_rate();
         self.out.pacer.set(now, rate, self.packet_size());
+        let burst = self.out.rate.max_burst();
+        self.out.pacer.set_group(self.coalescing_delay(), burst);
+    }
+
+    /// Longest time that packets may wait for each other, in and out, while there are many: an eighth
+    /// of a round trip, as long as loss detection waits anyway (RFC 9002 §6.1.2).
+    pub fn coalescing_delay(&self) -> Duration {
+        match self.out.rtt.is_known() {
+            true => (self.out.rtt.min() / 8).clamp(MIN_COALESCING, MAX_COALESCING),
+            false => MIN_COALESCING,
+        }
     }
 
     fn window_room(&self) -> u64 {
@@ -559,7 +566,7 @@ impl Connection {
                     self.finish(error);
                 }
             }
-            State::Closing { until, .. } | State::Draining { until } if *until <= now => {
+            State::Closing { until, .. } | State::Draining { until, .. } if *until <= now => {
                 self.state = State::Closed;
             }
             State::Closing { due, next, .. } if *next <= now => {
@@ -594,21 +601,6 @@ impl Connection {
         }
         self.give_up(now);
         self.keep_alive(now);
-    }
-
-    /// Asks, since nothing was acknowledged: twice with data that may be missing; from the second time
-    /// on, when not the data but the path seems to be lost, also with a packet as small as can be, which
-    /// passes where large ones do not; and in an outage with that alone.
-    fn on_probe_timeout(&mut self, now: Instant) {
-        self.out.pto_count += 1;
-        self.out.probes_due = 3u32.saturating_sub(self.out.pto_count) as u8;
-        if self.out.pto_count > 1 || self.out.black_hole.is_suspected() {
-            self.out.control.push_back(Control::Ping);
-        }
-        self.stats.probes += 1;
-        self.give_up_undecided(now);
-        self.out.rate.on_timeout(now, self.out.pto_count);
-        self.follow_rate(now);
     }
 
     /// UDP payload bytes of a full data packet.

@@ -45,6 +45,15 @@ impl Connection {
             State::Established => {}
             State::Closing { due, .. } => {
                 *due = (*due).max(1);
+                if is_close(plaintext) {
+                    // The peer has closed too, or answers: nobody waits for another CLOSE.
+                    self.state = State::Closed;
+                }
+                return;
+            }
+            State::Draining { due, .. } => {
+                // The peer repeats itself: it missed the answer.
+                *due = true;
                 return;
             }
             _ => return,
@@ -279,6 +288,7 @@ impl Connection {
         };
         self.state = State::Draining {
             until: now + self.close_time(),
+            due: true,
         };
         self.events.push_back(Event::Closed(error));
     }
@@ -479,4 +489,10 @@ impl Connection {
             None => (1 << 60, Vec::new()),
         }
     }
+}
+
+/// Whether a packet says that the peer closed.
+fn is_close(plaintext: &[u8]) -> bool {
+    let mut frames = FrameIter::new(plaintext);
+    frames.any(|frame| matches!(frame, Ok(Frame::Close { .. })))
 }

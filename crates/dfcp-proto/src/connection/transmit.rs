@@ -1,6 +1,6 @@
 //! One packet out.
 
-use super::{Connection, Control, Split, State};
+use super::{CloseCode, Connection, Control, Split, State};
 use crate::block::{ChannelId, RecvChannel, SendChannel, SymbolOut};
 use crate::config::{MIN_DATAGRAM, Payload};
 use crate::packet::{NewPacket, SymbolRef};
@@ -150,8 +150,8 @@ impl Connection {
                 out.extend_from_slice(&syn);
                 Batch::from(syn.len())
             }
-            State::Closing { .. } => self.transmit_close(now, out)?,
-            State::Draining { .. } | State::Closed => return None,
+            State::Closing { .. } | State::Draining { .. } => self.transmit_close(now, out)?,
+            State::Closed => return None,
             State::Established => self.transmit_established(now, max_segments.max(1), out)?,
         };
         self.stats.packets_sent += batch.datagrams as u64;
@@ -626,23 +626,26 @@ impl Connection {
         }
     }
 
+    /// Says that this side closed, or has heard that the peer did.
     fn transmit_close(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Batch> {
-        let State::Closing {
-            code,
-            ref reason,
-            ref mut due,
-            ..
-        } = self.state
-        else {
-            return None;
+        let (code, reason) = match &mut self.state {
+            State::Closing {
+                code, reason, due, ..
+            } => {
+                *due = due.checked_sub(1)?;
+                (*code, reason.clone())
+            }
+            State::Draining { due, .. } => {
+                std::mem::take(due).then_some(())?;
+                (CloseCode::NO_ERROR, String::new())
+            }
+            _ => return None,
         };
-        *due = due.checked_sub(1)?;
-        let frame_reason = reason.clone();
         let start = out.len();
         let pn = self.begin_packet(now, out);
         Frame::Close {
             code: code.0,
-            reason: frame_reason.as_bytes(),
+            reason: reason.as_bytes(),
         }
         .emit(out);
         self.finish_packet(now, pn, start, out, Contents::default());

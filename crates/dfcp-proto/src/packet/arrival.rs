@@ -17,6 +17,9 @@ const GRAIN: f64 = 0.002;
 /// wrong all the time is noticed.
 const ROUNDS: u32 = 4;
 
+/// What is said of the first packet, ns.
+const ORIGIN: i128 = 1_000_000_000;
+
 /// A packet and its acknowledgement.
 #[derive(Clone, Copy, Debug)]
 struct Known {
@@ -70,6 +73,10 @@ impl ArrivalClock {
             .last
             .map_or(Duration::ZERO, |last| now.saturating_since(last.acked));
         let own = self.said + ns(passed);
+        if self.last.is_none() {
+            // The origin is ours to choose: far from both ends of the numbers.
+            self.shift = ORIGIN - ns(received);
+        }
         if is_absurd {
             self.distrusted_until = Some(now + rtt);
             (self.far, self.near) = (None, None);
@@ -151,7 +158,8 @@ mod tests {
 
     #[test]
     fn clocks_that_run_backwards_stand_still_or_run_tenfold_are_not_believed() {
-        let wrong: [(&str, fn(u64) -> u64); 3] = [
+        type Clock = fn(u64) -> u64;
+        let wrong: [(&str, Clock); 3] = [
             ("backwards", |us| 10_000_000 - us),
             ("still", |_| 5),
             ("tenfold", |us| 10 * us),

@@ -10,14 +10,26 @@ pub struct Loss {
     pub mean: f64,
     /// What it may well be, given how little was seen (a rule of succession).
     pub cautious: f64,
+    /// Variance of the number of packets lost in a long flight ÷ its variance if each were lost on
+    /// its own; at least 1. About 2L − 1 where few are lost in bursts of L on average.
+    pub burstiness: f64,
 }
 
 impl Loss {
-    /// A path known to lose this share.
+    /// A path known to lose this share, each packet on its own.
     pub fn known(probability: f64) -> Self {
         Self {
             mean: probability,
             cautious: probability,
+            burstiness: 1.0,
+        }
+    }
+
+    /// A path known to lose this share in bursts of so many packets on average.
+    pub fn in_bursts(probability: f64, mean_burst: f64) -> Self {
+        Self {
+            burstiness: burstiness(probability, mean_burst),
+            ..Self::known(probability)
         }
     }
 }
@@ -29,7 +41,13 @@ pub struct LossEstimator(State);
 #[derive(Clone, Debug)]
 enum State {
     /// Packets, weighted by their age.
-    Counted { delivered: f64, lost: f64 },
+    Counted {
+        delivered: f64,
+        lost: f64,
+        /// Losses whose predecessor was not lost: each begins a burst.
+        bursts: f64,
+        last_lost: Option<u64>,
+    },
     /// The estimate, and the weight µ of a packet; both from 0 to 1.
     Smoothed { p: f64, weight: f64 },
 }
@@ -38,11 +56,32 @@ enum State {
 /// loss, few enough to follow a changing radio link within a second at 10 Mbit/s.
 const MEMORY: f64 = 1000.0;
 
+/// Where losses come in bursts as many packets say less; the memory is so many times longer at
+/// most, so that a change is still followed within a second at 100 Mbit/s.
+const MAX_MEMORY_FACTOR: f64 = 8.0;
+
+/// Bursts of independent losses that are taken for seen, so that the first few losses of a
+/// connection do not pass for a burst.
+const PRIOR_BURSTS: f64 = 4.0;
+
+/// Longest mean burst that is told from an outage.
+const MAX_BURST: f64 = 1000.0;
+
 /// Before anything is seen a path may well lose 3 %: one packet in this many.
 const PRIOR: f64 = 32.0;
 
 /// No path that loses more is worth sending on.
 const MOST: f64 = 0.98;
+
+/// Variance of the losses in a long flight ÷ that of independent ones. Losses are taken for those of
+/// a two-state Markov chain (Gilbert, 1960), whose states of subsequent packets correlate by
+/// ρ = P(lost | lost) − P(lost | arrived); the sum of n such has the variance n·p(1 − p)(1 + ρ)/(1 − ρ).
+fn burstiness(probability: f64, mean_burst: f64) -> f64 {
+    let p = probability.clamp(0.0, MOST);
+    let burst = mean_burst.clamp(1.0, MAX_BURST);
+    let correlation = 1.0 - 1.0 / burst - p / ((1.0 - p) * burst);
+    ((1.0 + correlation) / (1.0 - correlation)).max(1.0)
+}
 
 impl LossEstimator {
     /// An estimator that has seen nothing.
@@ -52,6 +91,8 @@ impl LossEstimator {
             LossEstimate::Counted => State::Counted {
                 delivered: 1.0,
                 lost: 0.0,
+                bursts: 0.0,
+                last_lost: None,
             },
             LossEstimate::Smoothed(weight) => State::Smoothed {
                 p: 0.0,
@@ -60,14 +101,35 @@ impl LossEstimator {
         })
     }
 
+    /// Notes which packets were lost, in ascending order, before [`Self::update`] counts them.
+    pub fn note_lost(&mut self, numbers: impl Iterator<Item = u64>) {
+        if let State::Counted {
+            bursts, last_lost, ..
+        } = &mut self.0
+        {
+            for number in numbers {
+                let goes_on = last_lost.is_some_and(|last| last + 1 == number);
+                *bursts += f64::from(u8::from(!goes_on));
+                *last_lost = Some(number);
+            }
+        }
+    }
+
     /// Counts packets that arrived and packets that were lost.
     pub fn update(&mut self, arrived: u64, missing: u64) {
+        let memory = MEMORY * self.burstiness().min(MAX_MEMORY_FACTOR);
         match &mut self.0 {
-            State::Counted { delivered, lost } => {
+            State::Counted {
+                delivered,
+                lost,
+                bursts,
+                ..
+            } => {
                 let n = arrived.saturating_add(missing) as f64;
-                let keep = (1.0 - n / MEMORY).max(0.0);
+                let keep = (1.0 - n / memory).max(0.0);
                 *delivered = *delivered * keep + arrived as f64;
                 *lost = *lost * keep + missing as f64;
+                *bursts *= keep;
             }
             State::Smoothed { p, weight } => {
                 // Arrivals first, then losses, each one packet: CTCP's (1) and (2) at once.
@@ -81,9 +143,15 @@ impl LossEstimator {
     /// A loss turned out to be a late arrival.
     pub fn undo_loss(&mut self) {
         match &mut self.0 {
-            State::Counted { delivered, lost } => {
+            State::Counted {
+                delivered,
+                lost,
+                bursts,
+                ..
+            } => {
                 *lost = (*lost - 1.0).max(0.0);
                 *delivered += 1.0;
+                *bursts = bursts.min(*lost);
             }
             State::Smoothed { p, weight } => *p = (*p - *weight).max(0.0),
         }
@@ -93,21 +161,43 @@ impl LossEstimator {
     pub fn estimate(&self) -> Loss {
         let mean = self.probability();
         match &self.0 {
-            State::Counted { delivered, lost } => {
+            State::Counted {
+                delivered, lost, ..
+            } => {
                 let cautious = (lost + 1.0) / (lost + delivered + PRIOR);
                 Loss {
                     mean,
                     cautious: cautious.max(mean),
+                    burstiness: self.burstiness(),
                 }
             }
             State::Smoothed { .. } => Loss::known(mean),
         }
     }
 
+    /// See [`Loss::burstiness`].
+    fn burstiness(&self) -> f64 {
+        match &self.0 {
+            // Nobody said which packets were lost.
+            State::Counted {
+                last_lost: None, ..
+            } => 1.0,
+            State::Counted { lost, bursts, .. } => {
+                let p = self.probability();
+                // Independent losses come in bursts of 1/(1 − p).
+                let mean_burst = (lost + PRIOR_BURSTS / (1.0 - p)) / (bursts + PRIOR_BURSTS);
+                burstiness(p, mean_burst)
+            }
+            State::Smoothed { .. } => 1.0,
+        }
+    }
+
     /// Loss probability, below 1.
     pub fn probability(&self) -> f64 {
         let p = match &self.0 {
-            State::Counted { delivered, lost } => lost / (lost + delivered).max(1.0),
+            State::Counted {
+                delivered, lost, ..
+            } => lost / (lost + delivered).max(1.0),
             State::Smoothed { p, .. } => *p,
         };
         p.clamp(0.0, MOST)
@@ -129,6 +219,35 @@ mod tests {
             loss.update(50, 50);
         }
         assert!((loss.probability() - 0.5).abs() < 0.02);
+    }
+
+    /// Feeds packets of which `lost` says which are lost, in reports of ten.
+    fn after(packets: u64, lost: impl Fn(u64) -> bool) -> Loss {
+        let mut estimator = LossEstimator::new(LossEstimate::Counted);
+        for report in 0..packets / 10 {
+            let numbers = 10 * report..10 * (report + 1);
+            let missing = numbers.clone().filter(|&n| lost(n)).count() as u64;
+            estimator.note_lost(numbers.filter(|&n| lost(n)));
+            estimator.update(10 - missing, missing);
+        }
+        estimator.estimate()
+    }
+
+    #[test]
+    fn bursts_are_told_from_single_losses() {
+        let single = after(5000, |n| n % 20 == 7);
+        assert!(single.burstiness < 1.1, "{single:?}");
+        // 2L − 1 = 23 less what the prior takes: about 12 bursts are remembered.
+        let bursts = after(20_000, |n| n % 600 < 12);
+        assert!((bursts.mean - 0.02).abs() < 0.005, "{bursts:?}");
+        assert!((14.0..24.0).contains(&bursts.burstiness), "{bursts:?}");
+        let known = Loss::in_bursts(0.02, 12.0);
+        assert!((known.burstiness - 22.5).abs() < 0.5, "{known:?}");
+        let half = Loss::in_bursts(0.5, 2.0);
+        assert!(
+            (half.burstiness - 1.0).abs() < 1e-9,
+            "independent: {half:?}"
+        );
     }
 
     /// CTCP §4.1: an ACK that tells of several losses is as many steps of smoothing at once.

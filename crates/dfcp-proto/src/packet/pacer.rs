@@ -2,11 +2,17 @@
 
 use crate::time::{Duration, Instant, Rate};
 
-/// Packets leave in groups of about this length, so that one wake-up and one system call serve
-/// several (drivers' timers are no finer than a millisecond).
-const QUANTUM: Duration = Duration::from_micros(1000);
-/// A driver that wakes up late may catch up on this much.
-const CATCH_UP: Duration = Duration::from_millis(4);
+/// Packets leave in groups of this length unless told otherwise, so that one wake-up and one system
+/// call serve several: the length of TCP's segmentation offload (Linux, `tcp_tso_autosize`).
+const GROUP: Duration = Duration::from_millis(1);
+/// One wake-up serves at most two system calls of segmentation offload, which takes one large UDP
+/// datagram each: more would save next to nothing.
+const SYSTEM_CALL: u64 = 65_000;
+const MAX_SYSTEM_CALLS: u64 = 2;
+/// A driver that wakes up late may catch up on this much, and on no more than [`LATE_GROUPS`]:
+/// where a group is a quarter of what the path's queue holds, both together just fill it.
+const LATENESS: Duration = Duration::from_millis(3);
+const LATE_GROUPS: u64 = 3;
 
 /// Token bucket; tokens are bytes.
 #[derive(Clone, Debug)]
@@ -15,6 +21,8 @@ pub struct Pacer {
     tokens: f64,
     updated: Instant,
     packet: u64,
+    /// How long a group may take at the rate, and the most bytes that it may have.
+    group: (Duration, u64),
 }
 
 impl Pacer {
@@ -25,6 +33,7 @@ impl Pacer {
             tokens: burst as f64,
             updated: now,
             packet,
+            group: (GROUP, u64::MAX),
         }
     }
 
@@ -40,8 +49,23 @@ impl Pacer {
         self.packet = packet;
     }
 
+    /// Packets may wait for each other for `time`, until together they have `bytes`.
+    pub fn set_group(&mut self, time: Duration, bytes: u64) {
+        self.group = (time, bytes);
+    }
+
+    /// Bytes that leave together: whole packets, never less than one.
+    fn group(&self) -> u64 {
+        let (time, bytes) = self.group;
+        let packet = self.packet.max(1);
+        (self.rate.bytes_in(time).min(bytes) / packet).max(1) * packet
+    }
+
     fn capacity(&self) -> f64 {
-        (self.rate.bytes_in(CATCH_UP)).max(2 * self.packet) as f64
+        let group = self.group();
+        let late = self.rate.bytes_in(LATENESS);
+        let late = late.min(group.saturating_mul(LATE_GROUPS));
+        group.saturating_add(late).max(2 * self.packet) as f64
     }
 
     fn refill(&mut self, now: Instant) {
@@ -66,11 +90,14 @@ impl Pacer {
     /// When a worthwhile group may leave, seen from the last refill; `None` while the rate is
     /// zero.
     pub fn next_departure(&self) -> Option<Instant> {
-        let quantum = self
-            .rate
-            .bytes_in(QUANTUM)
-            .clamp(self.packet, 64 * self.packet) as f64;
-        let missing = (quantum - self.tokens).max(0.0).ceil() as u64;
+        // A second system call is worth it if it is full.
+        let (group, packet) = (self.group(), self.packet.max(1));
+        let full = (SYSTEM_CALL / packet).max(1) * packet;
+        let group = match group / full {
+            0 => group,
+            calls => calls.min(MAX_SYSTEM_CALLS) * full,
+        };
+        let missing = (group as f64 - self.tokens).max(0.0).ceil() as u64;
         // A fast path moves a byte in less than the clock can tell: time must pass all the same.
         let least = Duration::from_nanos(u64::from(missing > 0));
         (self.rate > Rate::ZERO).then(|| self.updated + self.rate.time_for(missing).max(least))
@@ -110,6 +137,44 @@ mod tests {
                 "{bps}: {sent}"
             );
         }
+    }
+
+    /// Wake-ups in two seconds at 20 Mbit/s, and the largest group, in packets.
+    fn groups(time: Duration, bytes: u64) -> (u64, u64) {
+        let mut now = Instant::ZERO;
+        let mut pacer = Pacer::new(now, 0, 1500);
+        pacer.set(now, Rate::from_bps(20_000_000), 1500);
+        pacer.set_group(time, bytes);
+        let (end, mut wakeups, mut largest) = (now + Duration::from_secs(2), 0, 0);
+        while now < end {
+            let packets = pacer.available(now) / 1500;
+            pacer.consume(packets * 1500);
+            (wakeups, largest) = (wakeups + 1, largest.max(packets));
+            let step = now + Duration::from_nanos(1);
+            now = pacer.next_departure().expect("rate is set").max(step);
+        }
+        (wakeups, largest)
+    }
+
+    #[test]
+    fn groups_are_as_long_as_allowed_and_no_larger() {
+        // 3333 packets.
+        let (wakeups, largest) = groups(Duration::from_millis(4), u64::MAX);
+        assert!((550..570).contains(&wakeups), "{wakeups}");
+        assert_eq!(largest, 6, "6.7 packets in 4 ms");
+        let (wakeups, largest) = groups(Duration::from_millis(4), 3000);
+        assert!((1650..1700).contains(&wakeups), "{wakeups}");
+        assert_eq!(largest, 2);
+        assert_eq!(groups(Duration::from_millis(4), 0).1, 1);
+    }
+
+    #[test]
+    fn a_late_driver_fills_no_more_than_four_groups() {
+        let mut pacer = Pacer::new(Instant::ZERO, 0, 1500);
+        pacer.set(Instant::ZERO, Rate::from_bps(100_000_000), 1500);
+        pacer.set_group(Duration::from_millis(4), 3000);
+        let late = Instant::ZERO + Duration::from_secs(10);
+        assert_eq!(pacer.available(late), 4 * 3000);
     }
 
     #[test]

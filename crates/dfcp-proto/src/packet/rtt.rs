@@ -9,8 +9,9 @@ pub struct RttEstimator {
     smoothed: Option<Duration>,
     variation: Duration,
     min: Duration,
-    /// What holds before any sample.
+    /// What holds before any sample, and whether the peer told it.
     assumed: Duration,
+    told: bool,
 }
 
 /// Timer granularity of ordinary hosts (RFC 9002 §6.1.2).
@@ -27,6 +28,7 @@ impl Default for RttEstimator {
             variation: INITIAL / 2,
             min: Duration::MAX,
             assumed: INITIAL,
+            told: false,
         }
     }
 }
@@ -43,6 +45,7 @@ impl RttEstimator {
             self.assumed = told.clamp(ASSUMED[0], ASSUMED[1]);
             self.latest = self.assumed;
             self.variation = self.assumed / 2;
+            self.told = true;
         }
     }
 
@@ -81,6 +84,11 @@ impl RttEstimator {
         } else {
             self.assumed
         }
+    }
+
+    /// Whether a sample was taken or the peer told one.
+    pub fn is_known(&self) -> bool {
+        self.told || self.is_measured()
     }
 
     /// Whether a sample was taken.

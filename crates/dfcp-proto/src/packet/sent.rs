@@ -330,11 +330,33 @@ impl<C> SentPackets<C> {
             if packet.time + wait > now {
                 break;
             }
-            packet.written_off = true;
             self.first_counted = first + 1;
-            symbols.extend(packet.symbol);
+            if !std::mem::replace(&mut packet.written_off, true) {
+                symbols.extend(packet.symbol);
+            }
         }
         symbols
+    }
+
+    /// Symbols in flight of which `counts` says that their blocks count on them no more, as nothing
+    /// was answered for a probe timeout. Their packets stay in flight.
+    pub fn write_off_unanswered(&mut self, counts: impl Fn(&SymbolRef) -> bool) -> Vec<SymbolRef> {
+        let in_flight = self.packets.iter_mut();
+        let in_flight = in_flight.filter(|p| p.state == State::InFlight && !p.written_off);
+        let mut symbols = Vec::new();
+        for packet in in_flight {
+            if let Some(symbol) = packet.symbol.filter(&counts) {
+                packet.written_off = true;
+                symbols.push(symbol);
+            }
+        }
+        symbols
+    }
+
+    /// Control frames in packets in flight.
+    pub fn control_in_flight(&self) -> impl Iterator<Item = &C> {
+        let in_flight = self.packets.iter().filter(|p| p.state == State::InFlight);
+        in_flight.flat_map(|packet| &packet.control)
     }
 
     /// The first packet that [`Self::write_off`] may come to.

@@ -9,6 +9,9 @@ use crate::packet::Loss;
 /// By default the margin is negative in the middle of a transfer: overshooting wastes symbols, while
 /// undershooting costs nothing but one more round trip of an open block. The last blocks get a
 /// positive margin, because someone waits for them; none below 1 % loss.
+///
+/// Where losses come in bursts the standard deviation is larger ([`Loss::burstiness`]): in bulk no
+/// block is then given repairs for a burst that hits another one, while the last blocks get more.
 #[derive(Clone, Copy, Debug)]
 pub struct Deficit {
     rule: Rule,
@@ -40,6 +43,9 @@ const BULK_MARGIN: f64 = -1.5;
 const LAST_MARGIN: f64 = 2.0;
 /// Below this loss, redundancy ahead of feedback is off.
 const MIN_LOSS: f64 = 0.003;
+/// The most that the last blocks get for bursts beyond what independent losses call for: this share
+/// of what they need. One burst may take a whole block; no margin helps then, the next round does.
+const MAX_BURST_MARGIN: f64 = 0.25;
 /// A margin short by less than this is left: single packets are not doubled below 1.4 % loss.
 const SLACK: f64 = 0.25;
 
@@ -65,11 +71,16 @@ struct Shortfall {
     arrive: f64,
     /// Margin, in symbols, for one symbol in flight: it grows with the square root.
     margin: f64,
+    /// What bursts add to it, and the most that they add.
+    burst_margin: f64,
+    max_burst_margin: f64,
 }
 
 impl Shortfall {
     fn at(&self, in_flight: f64) -> f64 {
-        self.needed + self.margin * in_flight.sqrt() - in_flight * self.arrive
+        let root = in_flight.sqrt();
+        let bursts = (self.burst_margin * root).min(self.max_burst_margin);
+        self.needed + self.margin * root + bursts - in_flight * self.arrive
     }
 }
 
@@ -83,49 +94,62 @@ impl Deficit {
     }
 
     fn shortfall(&self, block: &BlockView, loss: Loss) -> Shortfall {
-        let (margin, loss) = match self.rule {
+        let (margin, loss_rate) = match self.rule {
             Rule::Expected(_) => (0.0, loss.mean),
             Rule::Margins { bulk, .. } if !block.last => (bulk, loss.mean),
             Rule::Margins { last, .. } if loss.cautious >= MIN_LOSS => (last, loss.cautious),
             // What is in flight is expected to arrive.
             Rule::Margins { .. } => (0.0, 0.0),
         };
-        let arrive = 1.0 - loss;
+        let arrive = 1.0 - loss_rate;
+        let needed = f64::from(block.needed);
+        let margin = margin * (loss_rate * arrive).sqrt();
         Shortfall {
-            needed: f64::from(block.needed),
+            needed,
             arrive,
-            margin: margin * (loss * arrive).sqrt(),
+            margin,
+            burst_margin: margin * (loss.burstiness.max(1.0).sqrt() - 1.0),
+            max_burst_margin: MAX_BURST_MARGIN * needed,
         }
     }
 }
 
-/// Whether a block lacks symbols by any rule, whatever the loss: the usual answer, without a root.
-///
-/// No margin is below −0.75 √f for f in flight, as √(p(1 − p)) ≤ ½, and √f ≤ f/16 + 4.
-fn far_from_enough(block: &BlockView) -> bool {
-    const { assert!(BULK_MARGIN >= -1.5) };
-    let (needed, in_flight) = (u64::from(block.needed), u64::from(block.in_flight));
-    needed > in_flight + in_flight / 16 + 4
+/// Whether fewer symbols are in flight than are needed: a block lacks some then by any rule. The
+/// usual answer, without a root.
+fn is_short(block: &BlockView) -> bool {
+    block.needed > block.in_flight
 }
 
 impl BlockScheduler for Deficit {
     fn deficit(&self, block: &BlockView, loss: Loss) -> u32 {
-        if !self.wants_symbol(block, loss) {
-            return 0;
+        let wants = |more: u32| {
+            let in_flight = block.in_flight.saturating_add(more);
+            self.wants_symbol(
+                &BlockView {
+                    in_flight,
+                    ..*block
+                },
+                loss,
+            )
+        };
+        // What is lacking falls as more is in flight: doubled until it is enough, then bisected.
+        let mut enough = 1;
+        while wants(enough) && enough < u32::MAX / 2 {
+            enough *= 2;
         }
-        let shortfall = self.shortfall(block, loss);
-        let (arrive, in_flight) = (shortfall.arrive, f64::from(block.in_flight));
-        let lacking = shortfall.at(in_flight) / arrive;
-        if self.rule == Rule::Expected(Rounding::Down) {
-            return (lacking + EPSILON) as u32;
+        let (mut low, mut high) = (0, enough);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match wants(middle) {
+                true => low = middle + 1,
+                false => high = middle,
+            }
         }
-        let first_guess = lacking.ceil().max(1.0);
-        let extra = shortfall.at(in_flight + first_guess).max(0.0) / arrive;
-        (first_guess + extra.ceil()).min(f64::from(u32::MAX)) as u32
+        low
     }
 
     fn wants_symbol(&self, block: &BlockView, loss: Loss) -> bool {
-        if far_from_enough(block) {
+        if is_short(block) {
             return true;
         }
         let shortfall = self.shortfall(block, loss);
@@ -178,19 +202,29 @@ mod tests {
         );
     }
 
+    /// Symbols sent for a block of 128 before feedback.
+    fn sent_for_128(last: bool, loss: Loss) -> u32 {
+        let scheduler = Deficit::default();
+        let mut block = BlockView::new(128, 128, 0, last);
+        let at_once = scheduler.deficit(&block, loss);
+        while scheduler.wants_symbol(&block, loss) {
+            block.in_flight += 1;
+        }
+        assert_eq!(at_once, block.in_flight, "{last}, {loss:?}");
+        block.in_flight
+    }
+
     #[test]
-    fn the_short_answer_agrees_with_the_long_one() {
-        for (needed, loss, last) in (5..400u32)
-            .flat_map(|needed| [0.0, 0.01, 0.1, 0.5, 0.9].map(|loss| (needed, loss)))
-            .flat_map(|(needed, loss)| [false, true].map(|last| (needed, loss, last)))
-        {
-            let scheduler = Deficit::default();
-            for in_flight in 0..needed {
-                let block = BlockView::new(needed, needed, in_flight, last);
-                let shortfall = scheduler.shortfall(&block, Loss::known(loss));
-                let lacks = shortfall.at(f64::from(in_flight)) > 1.0;
-                assert!(lacks || !far_from_enough(&block), "{block:?}, {loss}");
-            }
+    fn bursts_take_the_repairs_of_bulk_and_add_to_those_of_the_end() {
+        for (loss, burst) in [(0.09, 50.0), (0.2, 12.0), (0.048, 5.0)] {
+            let bursts = Loss::in_bursts(loss, burst);
+            assert_eq!(sent_for_128(false, bursts), 128, "{bursts:?}");
+            let (more, less) = (
+                sent_for_128(true, bursts),
+                sent_for_128(true, Loss::known(loss)),
+            );
+            let most = f64::from(less) + MAX_BURST_MARGIN * 128.0 / (1.0 - loss) + 2.0;
+            assert!(more > less && f64::from(more) <= most, "{less}, {more}");
         }
     }
 

@@ -7,6 +7,7 @@
 mod bodies;
 mod common;
 mod ctcp;
+mod ending;
 mod feedback;
 mod fuzz_replay;
 mod handshake;

@@ -191,7 +191,9 @@ impl State {
 
 impl Core for State {
     /// Its timers are the reports' own: they say nothing of when packets arrived.
-    const PATIENCE: Duration = Duration::ZERO;
+    fn patience(&self) -> Duration {
+        Duration::ZERO
+    }
 
     fn receive(&mut self, now: Instant, remote: SocketAddr, ecn: u8, packet: &mut [u8]) {
         self.traffic.packets_received += 1;

@@ -1,0 +1,160 @@
+//! The end of a session as `dfcp send` and `dfcp recv` have it: an object, the receiver's last word,
+//! the sender's CLOSE. Every loss of the last packets is tried.
+
+use crate::common::*;
+use dfcp_proto::{ChannelKind, CloseCode, ConnectionError, Duration, Event, Instant};
+use dfcp_sim::{LossModel, Pair, PairConfig, Side};
+
+const OBJECT: u64 = 20_000;
+const LAST_WORD: u64 = 60;
+const ROUND_TRIP: Duration = Duration::from_millis(50);
+/// Packets before the end, in each direction, whose loss is tried.
+const LAST: usize = 8;
+
+/// How a session went.
+struct Ended {
+    /// The receiver had everything.
+    verified: Instant,
+    /// The sender had nothing more to do and could leave.
+    sender_left: Option<Instant>,
+    /// How the receiver saw the end.
+    receiver: Option<ConnectionError>,
+    /// Packets sent by client and server.
+    packets: [usize; 2],
+    /// Those sent before the sender closed.
+    before_close: [usize; 2],
+}
+
+/// Loses the packets with these numbers.
+fn mask(lost: &[usize]) -> LossModel {
+    let len = lost.iter().max().map_or(0, |last| last + 1);
+    LossModel::Mask((0..len).map(|n| lost.contains(&n)).collect())
+}
+
+fn session(lost: [&[usize]; 2]) -> Ended {
+    let mut config = PairConfig::symmetric(link(100, 50), 7);
+    config.forward.loss = mask(lost[0]);
+    config.backward.loss = mask(lost[1]);
+    let mut pair = Pair::new(config);
+    for host in &mut pair.hosts {
+        host.sent = Some(Vec::new());
+    }
+    assert!(pair.establish(8 * SECOND), "{lost:?}");
+    let mut object = Flow::open(&mut pair, Side::Client, ChannelKind::Object, OBJECT);
+    let mut last_word: Option<Flow> = None;
+    let (mut verified, mut said, mut left) = (None, false, None);
+    let count = |pair: &Pair| [0, 1].map(|side| pair.hosts[side].sent.as_ref().map_or(0, Vec::len));
+    let mut before_close = [0; 2];
+    pair.run_until(20 * SECOND, |pair| {
+        let now = pair.now;
+        if !said {
+            object.poll(pair);
+        }
+        if object.received == OBJECT && verified.is_none() {
+            verified = Some(now);
+            let flow = Flow::open(pair, Side::Server, ChannelKind::Stream, LAST_WORD);
+            last_word = Some(flow);
+        }
+        if let Some(flow) = last_word.as_mut().filter(|_| !said) {
+            flow.poll(pair);
+            if flow.received == LAST_WORD {
+                said = true;
+                before_close = count(pair);
+                let client = pair.connection(Side::Client);
+                client.close(now, CloseCode::NO_ERROR, "");
+                pair.flush();
+            }
+        }
+        let client_is_over = pair
+            .try_connection(Side::Client)
+            .is_none_or(|c| c.is_closed());
+        if said && client_is_over {
+            left.get_or_insert(now);
+        }
+        left.is_some() && pair.connection(Side::Server).is_closed()
+    });
+    let events = &pair.hosts[1].events;
+    let end = events.iter().find_map(|event| match event {
+        Event::Closed(error) => Some(error.clone()),
+        _ => None,
+    });
+    Ended {
+        verified: verified.unwrap_or_else(|| panic!("{lost:?}: the object did not arrive")),
+        sender_left: left,
+        receiver: end,
+        packets: count(&pair),
+        before_close,
+    }
+}
+
+/// Asserts that both sides ended in order, and gives the time from verification to the sender's end.
+fn check(lost: [&[usize]; 2]) -> Duration {
+    let ended = session(lost);
+    assert!(
+        matches!(ended.receiver, Some(ConnectionError::PeerClosed { .. })),
+        "{lost:?}: the receiver saw {:?}",
+        ended.receiver
+    );
+    let left = ended.sender_left;
+    let left = left.unwrap_or_else(|| panic!("{lost:?}: the sender hangs"));
+    left.saturating_since(ended.verified)
+}
+
+#[test]
+fn the_sender_leaves_one_and_a_half_round_trips_after_the_verification() {
+    let took = check([&[], &[]]);
+    assert!(took <= ROUND_TRIP * 3 / 2 + MS(2), "{took:?}");
+}
+
+#[test]
+fn any_two_of_the_last_packets_may_be_lost() {
+    let clean = session([&[], &[]]).packets;
+    let last = |side: usize| clean[side].saturating_sub(LAST)..clean[side] + 2;
+    for first in last(0) {
+        for second in last(0) {
+            check([&[first, second], &[]]);
+        }
+        for back in last(1) {
+            check([&[first], &[back]]);
+        }
+    }
+    for first in last(1) {
+        for second in last(1) {
+            check([&[], &[first, second]]);
+        }
+    }
+}
+
+#[test]
+fn runs_of_the_last_packets_may_be_lost() {
+    let clean = session([&[], &[]]).packets;
+    for (side, clean) in clean.into_iter().enumerate() {
+        for first in clean.saturating_sub(LAST)..clean + 2 {
+            for length in 3..=6 {
+                let run: Vec<usize> = (first..first + length).collect();
+                let lost: [&[usize]; 2] = if side == 0 { [&run, &[]] } else { [&[], &run] };
+                let took = check(lost);
+                assert!(took <= 12 * ROUND_TRIP, "{lost:?}: {took:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_sender_that_nobody_answers_leaves_all_the_same() {
+    let clean = session([&[], &[]]).before_close;
+    // The last word has arrived; nothing arrives after it, in one direction or the other.
+    for (from, hears) in [(0, false), (1, true)] {
+        let dark: Vec<usize> = (clean[from]..clean[from] + 1000).collect();
+        let lost: [&[usize]; 2] = if from == 0 {
+            [&dark, &[]]
+        } else {
+            [&[], &dark]
+        };
+        let ended = session(lost);
+        let left = ended.sender_left.expect("the sender leaves");
+        let took = left.saturating_since(ended.verified);
+        assert!(took <= 8 * ROUND_TRIP, "{took:?}");
+        assert_eq!(ended.receiver.is_some(), hears, "{:?}", ended.receiver);
+    }
+}
