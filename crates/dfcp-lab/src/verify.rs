@@ -8,12 +8,14 @@
 use std::time::Instant as Wall;
 
 use dfcp_proto::Duration;
+use dfcp_sim::engine::NetworkError;
 use dfcp_sim::scenario::{FlowSpec, LinkIndex, Scenario};
 use dfcp_sim::{LinkRate, LossModel};
 
 use crate::lab::{FlowPorts, Lab, LabError, LabOptions, LabStats};
 use crate::path::clock::monotonic_ns;
 use crate::run::Validity;
+use crate::train::{TrailFigures, Train, expected, simulate};
 use crate::worker::{
     self, Job, PingJob, Pings, Received, Report, Sent, Side, Sink, UdpLoad, UdpSource,
 };
@@ -54,8 +56,14 @@ pub struct Verification {
     pub stats: LabStats,
 }
 
-/// How long a train is.
-const TRAIN: Duration = Duration::from_secs(2);
+/// How long a train is that is faster than the path.
+const FAST: Duration = Duration::from_secs(2);
+
+/// How long the other one is: what comes in bursts needs time.
+const SLOW: Duration = Duration::from_secs(5);
+
+/// How many standard deviations a random figure may be off: in one verification of ten thousand.
+const DEVIATIONS: f64 = 4.0;
 
 /// Most datagrams of a train.
 const MOST: u64 = 400_000;
@@ -71,6 +79,16 @@ const ECHOES: u16 = 40;
 
 /// What the kernels at both ends, and waking up, may add to a round trip.
 const HOSTS: Duration = Duration::from_micros(500);
+
+/// A train of this rate and length.
+fn train(rate_bps: f64, length: Duration) -> Train {
+    let packets = rate_bps * length.as_secs_f64() / f64::from(PACKET * 8);
+    Train {
+        rate_bps,
+        packet: PACKET,
+        count: (packets as u64).clamp(100, MOST),
+    }
+}
 
 /// Verifies the network of every flow of a scenario, one after the other.
 ///
@@ -117,18 +135,25 @@ impl Path<'_> {
         found.checks.push(self.round_trip(&pings));
         let Some(rate) = self.slowest() else {
             found.notes.push(format!(
-                "{}: no link of its path has a constant rate, so none was measured",
+                "{}: no link of its path has a rate, so none was measured",
                 self.flow.name
             ));
             return Ok(());
         };
         let ports = FlowPorts::of(self.number);
-        let (_, received) = self.train(ports.server, rate * 1.3)?;
-        found.checks.push(self.rate(rate, &received));
+        let (fast, slow) = (train(rate * 1.3, FAST), train(rate * 0.5, SLOW));
+        let (_, overload) = self.train(ports.server, fast)?;
         // Elsewhere: late farewells of the first train would end the second.
-        let (slow_sent, slow_received) = self.train(ports.further, rate * 0.5)?;
-        found.checks.push(self.loss(&slow_sent, &slow_received));
-        found.checks.push(self.copies(&slow_received));
+        let (sent, received) = self.train(ports.further, slow)?;
+        let simulate = |train| simulate(self.scenario, self.number, train);
+        let text = |error: NetworkError| error.to_string();
+        let (fast, slow) = (simulate(fast).map_err(text)?, simulate(slow).map_err(text)?);
+        found.checks.push(self.rate(rate, &overload, &fast));
+        found.checks.push(self.loss(&sent, &received, &slow));
+        found.checks.push(self.copies(&received));
+        let (overload, received) = (overload.train, received.train);
+        found.checks.extend(self.burst(overload, &fast));
+        found.checks.extend(self.distributions(received, &slow));
         Ok(())
     }
 
@@ -136,19 +161,37 @@ impl Path<'_> {
         links.iter().map(|link| &self.scenario.links[link.0].config)
     }
 
-    /// Bits per second of IP packets that the slowest link carries, if all are constant.
+    /// Bits per second of IP packets that the slowest link carries in the long run; `None` if none
+    /// has a rate.
     fn slowest(&self) -> Option<f64> {
-        let rate = |config: &dfcp_sim::LinkConfig| match &config.rate {
-            LinkRate::Constant(rate) => {
-                let share = f64::from(PACKET) / f64::from(PACKET + config.framing);
-                Some(rate.as_bps() as f64 * share)
-            }
-            LinkRate::Unlimited => Some(f64::INFINITY),
-            LinkRate::Trace(_) => None,
+        let rate = |config: &dfcp_sim::LinkConfig| {
+            let share = f64::from(PACKET) / f64::from(PACKET + config.framing);
+            let rate = match &config.rate {
+                LinkRate::Constant(rate) => Some(*rate),
+                LinkRate::Trace(trace) => Some(trace.mean_rate()),
+                LinkRate::Unlimited => None,
+            };
+            let buckets = [config.shaper, config.policer].into_iter().flatten();
+            let rates = rate.into_iter().chain(buckets.map(|bucket| bucket.rate));
+            let least = rates.map(|rate| rate.as_bps() as f64);
+            least.fold(f64::INFINITY, f64::min) * share
         };
-        let rates: Option<Vec<f64>> = self.links(&self.flow.forward).map(rate).collect();
-        let slowest = rates?.into_iter().fold(f64::INFINITY, f64::min);
+        let rates = self.links(&self.flow.forward).map(rate);
+        let slowest = rates.fold(f64::INFINITY, f64::min);
         slowest.is_finite().then_some(slowest)
+    }
+
+    /// Whether all links there have constant rates, and nothing that holds packets or loses them by
+    /// the clock.
+    fn is_steady(&self) -> bool {
+        let steady = |config: &dfcp_sim::LinkConfig| {
+            let limits = [config.shaper, config.policer];
+            !matches!(config.rate, LinkRate::Trace(_))
+                && config.outages.is_empty()
+                && config.grants.is_none()
+                && limits.iter().all(Option::is_none)
+        };
+        self.links(&self.flow.forward).all(steady)
     }
 
     fn ping(&self) -> Result<Pings, String> {
@@ -181,11 +224,18 @@ impl Path<'_> {
             let forward = self.links(&self.flow.forward);
             forward.chain(self.links(&self.flow.backward))
         };
+        // Up to this long an echo waits for a grant, or the delay has wandered.
+        let wait = |config: &dfcp_sim::LinkConfig| {
+            let grant = config.grants.map_or(Duration::ZERO, |grants| grants.every);
+            let wandered = config.wander.map_or(Duration::ZERO, |wander| wander.range);
+            (grant + wandered).as_secs_f64()
+        };
         // The median of a sum of times is near the sum of their medians.
         let time = |config: &dfcp_sim::LinkConfig| {
             let jitter = config.jitter.median();
-            (config.delay + jitter).as_secs_f64() + serial(config)
+            (config.delay + jitter).as_secs_f64() + serial(config) + wait(config) / 2.0
         };
+        let waits: f64 = both().map(wait).sum();
         let jitter: f64 = both()
             .map(|config| config.jitter.mean().as_secs_f64())
             .sum();
@@ -197,14 +247,17 @@ impl Path<'_> {
             what: "rtt_s",
             expected: both().map(time).sum(),
             measured: median,
-            tolerance: HOSTS.as_secs_f64() + jitter / 2.0,
+            tolerance: HOSTS.as_secs_f64() + jitter / 2.0 + waits / 2.0,
         }
     }
 
     /// Sends datagrams to a port at so many bits a second.
-    fn train(&self, port: u16, rate: f64) -> Result<(Sent, Received), String> {
-        let packets = rate * TRAIN.as_secs_f64() / f64::from(PACKET * 8);
-        let count = (packets as u64).clamp(100, MOST);
+    fn train(&self, port: u16, train: Train) -> Result<(Sent, Received), String> {
+        let Train {
+            rate_bps: rate,
+            count,
+            ..
+        } = train;
         let (source, sink) = self.lab.flow_hosts(self.number);
         let server = (sink.ipv4(), port).into();
         let longest = Duration::from_secs_f64(count as f64 * f64::from(PACKET * 8) / rate);
@@ -242,7 +295,19 @@ impl Path<'_> {
     }
 
     /// The rate at which a train that was too fast came out, beside the slowest link's.
-    fn rate(&self, rate: f64, received: &Received) -> Check {
+    fn rate(&self, rate: f64, received: &Received, simulated: &[TrailFigures]) -> Check {
+        let bits_per_datagram = f64::from(PACKET * 8);
+        if !self.is_steady() {
+            let figure = |f: &TrailFigures| Some(f.arrivals_per_s * bits_per_datagram);
+            let (expected, varies) = expected(simulated, figure).unwrap_or_default();
+            return Check {
+                flow: self.flow.name.clone(),
+                what: "rate_bps",
+                expected,
+                measured: received.train.as_ref().and_then(figure),
+                tolerance: 0.02 * expected + DEVIATIONS * varies,
+            };
+        }
         let mut samples = received.samples.iter();
         // From when the queue was full, at the latest after a tenth.
         let first = samples.find(|[at, _]| *at >= received.tenth_ns);
@@ -250,7 +315,7 @@ impl Path<'_> {
             let payload = (received.bytes - bytes) as f64;
             let packets = payload / f64::from(PACKET - 28);
             let seconds = received.last_ns.saturating_sub(*at) as f64 / 1e9;
-            packets * f64::from(PACKET) * 8.0 / seconds
+            packets * bits_per_datagram / seconds
         });
         let passing = self.passing();
         let packets = received.datagrams.unwrap_or_default().count.max(1) as f64;
@@ -276,7 +341,7 @@ impl Path<'_> {
         self.links(&self.flow.forward).map(copies).product()
     }
 
-    fn loss(&self, sent: &Sent, received: &Received) -> Check {
+    fn loss(&self, sent: &Sent, received: &Received, simulated: &[TrailFigures]) -> Check {
         let came = received.datagrams.unwrap_or_default();
         let count = sent.datagrams.unwrap_or(0) as f64;
         let once = came.count.saturating_sub(came.duplicates) as f64;
@@ -287,6 +352,8 @@ impl Path<'_> {
             .map(|config| burst(&config.loss))
             .fold(1.0, f64::max);
         let deviation = (expected * (1.0 - expected) / count.max(1.0) * bursts).sqrt();
+        let varies = crate::train::expected(simulated, |figures| Some(figures.loss));
+        let deviation = varies.map_or(deviation, |(_, varies)| deviation.max(varies));
         Check {
             flow: self.flow.name.clone(),
             what: "loss",
@@ -294,6 +361,48 @@ impl Path<'_> {
             measured: (count > 0.0).then(|| 1.0 - once / count),
             tolerance: 0.0005 + 5.0 * deviation,
         }
+    }
+
+    /// How many packets of a train that is too fast pass before the first is lost: the queue, or the
+    /// burst that a policer allows. Left out where chance decides it.
+    fn burst(&self, measured: Option<TrailFigures>, simulated: &[TrailFigures]) -> Option<Check> {
+        let figure = |figures: &TrailFigures| figures.before_loss.map(|n| n as f64);
+        let (expected, varies) = expected(simulated, figure)?;
+        (varies <= 0.1 * expected).then(|| Check {
+            flow: self.flow.name.clone(),
+            what: "burst_packets",
+            expected,
+            measured: measured.as_ref().and_then(figure),
+            tolerance: 10.0 + 0.1 * expected + DEVIATIONS * varies,
+        })
+    }
+
+    /// What is random in bursts or by the clock, beside what the simulator does to the same train.
+    fn distributions(
+        &self,
+        measured: Option<TrailFigures>,
+        simulated: &[TrailFigures],
+    ) -> Vec<Check> {
+        type Figure = fn(&TrailFigures) -> Option<f64>;
+        let hosts = HOSTS.as_secs_f64();
+        // What a host or a short run may add, and the share of what is expected.
+        let figures: [(&'static str, Figure, f64, f64); 4] = [
+            ("loss_burst_packets", |f| f.loss_burst, 0.1, 0.05),
+            ("delay_mean_s", |f| Some(f.delay_mean_s), hosts, 0.05),
+            ("delay_p95_s", |f| Some(f.delay_p95_s), 2.0 * hosts, 0.05),
+            ("pause_share", |f| Some(f.pause_share), 0.005, 0.05),
+        ];
+        let check = |(what, figure, least, share): (_, Figure, f64, f64)| {
+            let (expected, varies) = expected(simulated, figure)?;
+            Some(Check {
+                flow: self.flow.name.clone(),
+                what,
+                expected,
+                measured: measured.as_ref().and_then(figure),
+                tolerance: least + share * expected + DEVIATIONS * varies,
+            })
+        };
+        figures.into_iter().filter_map(check).collect()
     }
 
     fn copies(&self, received: &Received) -> Check {

@@ -5,7 +5,7 @@
 //! From a scenario to its figures:
 //! - [`scenario`]: scenario files; [`topology`]: ready-made graphs;
 //! - [`mod@run`]: builds a scenario's network, runs it, fills its [`report`]; [`metrics`]: the figures
-//!   of merit of the papers.
+//!   of merit of the papers; [`limit`]: what a perfect sender could get.
 //!
 //! The network:
 //! - [`engine`]: routes, hosts, virtual time;
@@ -21,6 +21,7 @@
 
 pub mod coded;
 pub mod engine;
+pub mod limit;
 pub mod link;
 pub mod metrics;
 pub mod packet;

@@ -21,6 +21,7 @@ use crate::packet::{DropCause, Fate, Packet, Queued};
 use crate::queue::{Queue, Shares};
 use crate::random::{Random, Seed};
 
+mod acks;
 mod bucket;
 mod config;
 mod datagram;
@@ -37,6 +38,7 @@ mod transmitter;
 mod wander;
 mod windows;
 
+pub use acks::AckThinning;
 pub use bucket::{TokenBucket, TokenBucketError};
 pub use config::{LinkConfig, LinkConfigError, LinkRate, LossAt, PacketOrder};
 pub use datagram::Datagram;
@@ -49,6 +51,7 @@ pub use trace::{RateTrace, RateTraceError};
 pub use wander::{Wander, WanderError};
 pub use windows::{Spread, Windows, WindowsError};
 
+use acks::{AckThinner, Thinned};
 use bucket::Bucket;
 use jitter::JitterProcess;
 use outage::OutageLoss;
@@ -74,6 +77,7 @@ pub struct Link<P> {
     wander: Option<Box<Walk>>,
     now: Instant,
     queue: Queue<P>,
+    acks: AckThinner,
     transmitter: Transmitter<P>,
     propagation: Propagation<P>,
     stats: LinkStats,
@@ -115,6 +119,7 @@ impl<P: Packet + Clone> Link<P> {
             outages: OutageLoss::new(&config.outages, seed),
             now: Instant::ZERO,
             queue: Queue::new(&config.queue, shares, seed.stream("link.queue")),
+            acks: AckThinner::default(),
             transmitter: Transmitter::new(&config, seed),
             propagation: Propagation::default(),
             stats: LinkStats::default(),
@@ -214,7 +219,16 @@ impl<P: Packet + Clone> Link<P> {
             // A link without a rate takes no time.
             self.advance(now, fate);
         } else {
+            let thinning = self.config.ack_thinning;
             let stats = &mut self.stats;
+            let item = match self.acks.thin(thinning, &mut self.queue, item) {
+                Thinned::Kept(item) => item,
+                Thinned::Replaced(old) => {
+                    stats.drops.count(DropCause::Early);
+                    fate.dropped(old, DropCause::Early);
+                    return self.queue_changed(self.now);
+                }
+            };
             self.queue.enqueue(self.now, item, &mut |packet, cause| {
                 stats.drops.count(cause);
                 fate.dropped(packet, cause);

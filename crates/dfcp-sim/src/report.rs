@@ -34,6 +34,8 @@ pub struct FlowReport {
     pub start_s: f64,
     /// Useful bits received per second: no headers, no repair symbols, nothing twice.
     pub goodput_bps: f64,
+    /// What a perfect sender alone on its route would have had instead ([`crate::limit`]).
+    pub limit_bps: Option<f64>,
     /// Bits of its packets received per second, headers included.
     pub throughput_bps: f64,
     /// From the first packet sent to the last useful byte received, for a flow of finite size that
@@ -49,6 +51,8 @@ pub struct FlowReport {
     pub packets_sent: u64,
     /// Of those, packets that carried data sent before.
     pub packets_retransmitted: u64,
+    /// Packets taken for lost that arrived after all, of protocols that count them.
+    pub spurious_losses: Option<u64>,
     /// Packets that found the receive window full; of protocols that have one in packets.
     pub receiver_drops: u64,
     /// Share of the packets sent that did not arrive.
@@ -71,6 +75,14 @@ pub struct FlowReport {
     pub convergence_s: Option<f64>,
     /// Whether all of its bytes arrived, but for the missing ones; false for a flow without end.
     pub finished: bool,
+}
+
+impl FlowReport {
+    /// Its goodput as a share of the limit of its route.
+    pub fn share(&self) -> Option<f64> {
+        let limit = self.limit_bps.filter(|limit| *limit > 0.0)?;
+        Some(self.goodput_bps / limit)
+    }
 }
 
 /// What a one-way link carried, after the warm-up.

@@ -9,8 +9,8 @@ use dfcp_proto::{Duration, Instant, Payload, Profile, TransportConfig};
 
 use crate::coded::CodedConfig;
 use crate::engine::{
-    ControllerConfig, Delivery, DfcpConfig, DfcpPayload, FlowConfig, LinkId, Network, NetworkError,
-    Observer, Pace, PublishedConfig, Simulation, Traffic,
+    ControllerConfig, Delivery, DfcpConfig, DfcpPayload, FlowConfig, HostClock, LinkId, Network,
+    NetworkError, Observer, Pace, PublishedConfig, Simulation, Traffic,
 };
 use crate::report::RunReport;
 use crate::scenario::{
@@ -181,6 +181,8 @@ pub fn traffic(flow: &FlowSpec) -> Traffic {
         ProtocolSpec::Dfcp(spec) => {
             let mut config = dfcp(spec);
             config.reading.clone_from(&flow.reading);
+            config.clock.clone_from(&flow.clock);
+            config.sender_clock.clone_from(&flow.sender_clock);
             // A reader that takes all at once is given what arrives: order would only show in the
             // time series, as gaps that the papers' rates of arrival do not have.
             if flow.reading.is_empty() {
@@ -246,6 +248,8 @@ fn dfcp(spec: &DfcpSpec) -> DfcpConfig {
         pace: pace(spec.control.law),
         delivery,
         reading: Vec::new(),
+        sender_clock: HostClock::default(),
+        clock: HostClock::default(),
     }
 }
 

@@ -13,6 +13,7 @@
 //! [`Scenario::to_toml_with_defaults`] writes reads back as the same scenario.
 
 mod build;
+mod cases;
 mod changes;
 mod control;
 mod document;
@@ -31,7 +32,7 @@ mod tree;
 mod units;
 
 pub use control::{ControlLaw, ControlSpec};
-pub use document::Document;
+pub use document::{Document, LeftOut};
 pub use model::*;
 pub use parts::SchedulerLaw;
 pub use sweep::{Parameter, Point, Sweep};

@@ -180,7 +180,9 @@ fn changes_take_effect_when_they_are_due() {
     assert_near(values[15], 5e6 * payload, 0.01, "after");
 }
 
-const DISCIPLINES: [&str; 7] = ["fifo", "drr", "wfq", "sfq", "red", "codel", "fq-codel"];
+const DISCIPLINES: [&str; 9] = [
+    "fifo", "drr", "wfq", "sfq", "red", "codel", "fq-codel", "pie", "dual-pi2",
+];
 const PROTOCOLS: [&str; 8] = [
     "auto",
     "tcp-newreno",
@@ -222,7 +224,7 @@ off = "100 ms"
         2 + pick(40),
         [0.0, 0.0, 0.01, 0.2][pick(4) as usize],
         pick(3) * pick(5),
-        DISCIPLINES[pick(7) as usize],
+        DISCIPLINES[pick(9) as usize],
         1 + pick(60),
         pick(2) == 0,
     );

@@ -85,6 +85,8 @@ pub struct Progress {
     pub finished: Option<Instant>,
     /// Packets sent again: TCP's retransmissions, repair symbols of a code.
     pub repairs: u64,
+    /// Packets taken for lost that arrived after all, where the sender counts them.
+    pub spurious_losses: Option<u64>,
     /// Smoothed round-trip time, where it is measured.
     pub srtt: Option<Duration>,
     /// Congestion window or what stands for it, bytes.

@@ -1,6 +1,7 @@
 //! A host that runs the protocol core through its public interface, as a socket driver does.
 
 use super::agent::{Agent, Arrival, Buffers, Outgoing, Pace, Progress};
+use super::clock::HostClock;
 use super::network::FlowConfig;
 use super::packet::Body;
 use super::reader::{Reader, ReadingRates, take_block, take_bytes};
@@ -36,6 +37,10 @@ pub struct DfcpConfig {
     pub delivery: Delivery,
     /// How fast it reads them.
     pub reading: ReadingRates,
+    /// The sender's clock.
+    pub sender_clock: HostClock,
+    /// The receiver's clock.
+    pub clock: HostClock,
 }
 
 /// How a flow's bytes are delivered.
@@ -143,11 +148,13 @@ pub(super) fn pair(
         let [a, b, c] = [id.0 >> 15, id.0 >> 7, id.0 << 1].map(|n| n as u8);
         SocketAddr::from(([10, a, b, c | host as u8], 4433))
     };
+    // The plan is in true time, the hosts live by their clocks.
+    let clock = config.sender_clock.readings();
     let source = Source {
         peer: server_key.public(),
         config: client,
-        start: flow.start,
-        stop: flow.stop,
+        start: clock.at(flow.start),
+        stop: flow.stop.map(|stop| clock.at(stop)),
         size: flow.size,
         written: 0,
         state: Sending::Waiting,
@@ -185,7 +192,12 @@ pub(super) fn pair(
             None,
         ),
     );
-    let reader = Reader::new(&config.reading);
+    let clock = config.clock.readings();
+    let steps = config
+        .reading
+        .iter()
+        .map(|&(at, rate)| (clock.at(at), rate));
+    let reader = Reader::new(&steps.collect());
     (client, DfcpHost { reader, ..server })
 }
 
@@ -463,6 +475,7 @@ impl Agent for DfcpHost {
         let stats = connection.map(Connection::stats).unwrap_or_default();
         Progress {
             repairs: stats.repair_symbols_sent,
+            spurious_losses: connection.map(|_| stats.spurious_losses),
             srtt: Some(stats.rtt).filter(|rtt| !rtt.is_zero()),
             receiver_drops: stats.beyond_window,
             ..self.progress

@@ -19,6 +19,7 @@ use dfcp_proto::{Duration, Instant};
 use std::ops::Sub;
 
 mod agent;
+mod clock;
 mod controller;
 mod dfcp;
 mod external;
@@ -34,6 +35,7 @@ mod tests;
 mod udp;
 
 pub use agent::{Agent, Arrival, BlockProgress, Buffers, Outgoing, Pace, Progress};
+pub use clock::{HostClock, MAX_SKEW_PPM, Readings};
 pub use controller::{Claim, ControllerConfig, max_min};
 pub use dfcp::{Delivery, DfcpConfig, DfcpPayload};
 pub use external::ExternalPacket;

@@ -1,6 +1,7 @@
 //! Puts a simulation together: links, flows with their routes and hosts, and what changes when.
 
 use super::agent::{Agent, Buffers, Pace};
+use super::clock;
 use super::controller::{Client, Controller, ControllerConfig};
 use super::dfcp::{self, DfcpConfig};
 use super::external::{Departed, External};
@@ -413,7 +414,11 @@ impl Chain {
             }
             Traffic::Dfcp(config) => {
                 let (source, sink) = dfcp::pair(config, flow, id, seed);
-                Self::pair(source, sink)
+                Self {
+                    source: clock::host(source, &config.sender_clock),
+                    relays: Vec::new(),
+                    sink: clock::host(sink, &config.clock),
+                }
             }
             Traffic::Published(config) => {
                 let (source, sink) = published::pair(config, flow, id, seed);

@@ -1,5 +1,6 @@
 //! What a link does to packets.
 
+use super::acks::AckThinning;
 use super::bucket::{TokenBucket, TokenBucketError};
 use super::grants::{Grants, GrantsError};
 use super::jitter::{Jitter, JitterError};
@@ -56,6 +57,8 @@ pub struct LinkConfig {
     pub corrupt: f64,
     /// An ECN-capable packet that waited longer than this is marked CE; `None` never marks.
     pub ecn_threshold: Option<Duration>,
+    /// Which acknowledgements of those that wait are passed on.
+    pub ack_thinning: AckThinning,
 }
 
 impl Default for LinkConfig {
@@ -81,6 +84,7 @@ impl Default for LinkConfig {
             duplicate: 0.0,
             corrupt: 0.0,
             ecn_threshold: None,
+            ack_thinning: AckThinning::Off,
         }
     }
 }
@@ -96,6 +100,12 @@ impl LinkConfig {
         }
         self.loss.validate()?;
         self.queue.validate()?;
+        if self.ack_thinning != AckThinning::Off && !self.queue.has_one_line() {
+            return Err(LinkConfigError::AckThinning);
+        }
+        if self.ack_thinning == AckThinning::Every(0) {
+            return Err(LinkConfigError::NoAcks);
+        }
         self.outages.iter().try_for_each(Outage::validate)?;
         self.jitter.validate()?;
         self.grants.iter().try_for_each(Grants::validate)?;
@@ -169,6 +179,17 @@ pub enum LinkRate {
     Trace(Arc<RateTrace>),
 }
 
+impl LinkRate {
+    /// The rate in the long run, where there is one.
+    pub fn mean(&self) -> Option<Rate> {
+        match self {
+            Self::Unlimited => None,
+            Self::Constant(rate) => Some(*rate),
+            Self::Trace(trace) => Some(trace.mean_rate()),
+        }
+    }
+}
+
 impl From<Rate> for LinkRate {
     fn from(rate: Rate) -> Self {
         Self::Constant(rate)
@@ -182,6 +203,12 @@ pub enum LinkConfigError {
     /// A link at rate zero would hold its packets for ever; a blackout is `loss: 1.0`.
     #[error("the rate is zero")]
     ZeroRate,
+    /// Acknowledgements are thinned in disciplines that keep one line.
+    #[error("acknowledgements are thinned only in queues of fifo, red, codel, pie and dual-pi2")]
+    AckThinning,
+    /// One of zero acknowledgements cannot be passed on.
+    #[error("one of zero acknowledgements is to be passed on")]
+    NoAcks,
     /// A probability is not within 0 to 1.
     #[error("{name} is {value}, not a probability from 0 to 1")]
     Probability {

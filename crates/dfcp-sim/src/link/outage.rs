@@ -50,6 +50,17 @@ impl Outage {
         }
     }
 
+    /// The windows that lie at least in part between two times, of the `index`-th outage of a
+    /// link with this seed: as the link itself sees them, also where chance decides.
+    pub fn between(
+        &self,
+        (index, seed): (usize, u64),
+        from: Instant,
+        to: Instant,
+    ) -> Vec<(Instant, Instant)> {
+        self.calendar(index, Seed(seed)).between(from, to)
+    }
+
     fn calendar(&self, index: usize, seed: Seed) -> Calendar {
         // Who asks whether a packet is lost and who asks how fast the link is see the same windows.
         let random = seed.stream(&format!("link.outage.{index}"));

@@ -193,6 +193,18 @@ impl Calendar {
         calendar
     }
 
+    /// The windows that lie at least in part between two times.
+    pub fn between(mut self, from: Instant, to: Instant) -> Vec<(Instant, Instant)> {
+        let mut found = Vec::new();
+        self.seek(from);
+        while self.begin < to.as_nanos() && self.end > from.as_nanos() {
+            let end = Instant::from_nanos(self.end);
+            found.push((Instant::from_nanos(self.begin), end));
+            self.seek(end);
+        }
+        found
+    }
+
     /// Goes on to the first window that ends after `at`. Times must not go back.
     #[inline]
     pub fn seek(&mut self, at: Instant) {

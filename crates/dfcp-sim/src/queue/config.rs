@@ -74,6 +74,17 @@ impl Limit {
     }
 }
 
+impl QueueConfig {
+    /// Whether packets of a kind wait in one line, in which one can take another's place.
+    pub(crate) fn has_one_line(&self) -> bool {
+        use Discipline::{CoDel, DualPi2, Fifo, Pie, Red};
+        matches!(
+            self.discipline,
+            Fifo | Red(_) | CoDel(_) | Pie(_) | DualPi2(_)
+        )
+    }
+}
+
 /// A queue discipline. [`QueueConfig::validate`] says whether its parameters make sense.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Discipline {
@@ -92,6 +103,10 @@ pub enum Discipline {
     CoDel(CoDelConfig),
     /// Flow queue CoDel.
     FqCoDel(FqCoDelConfig),
+    /// Proportional integral controller enhanced.
+    Pie(PieConfig),
+    /// Dual queue coupled AQM.
+    DualPi2(DualPi2Config),
 }
 
 /// Which packet of the longest queue gives way when a shared buffer is full.
@@ -239,6 +254,94 @@ impl Default for FqCoDelConfig {
     }
 }
 
+/// Parameters of PIE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PieConfig {
+    /// The queueing delay that it aims at.
+    pub target: Duration,
+    /// How often it updates its probability.
+    pub update_interval: Duration,
+    /// How long a burst that follows calm is let through.
+    pub max_burst: Duration,
+    /// Marks ECN-capable packets instead of dropping them, below a probability of 0.1.
+    pub ecn: bool,
+}
+
+impl Default for PieConfig {
+    /// RFC 8033 §4.2 and §4.4.
+    fn default() -> Self {
+        Self {
+            target: Duration::from_millis(15),
+            update_interval: Duration::from_millis(15),
+            max_burst: Duration::from_millis(150),
+            ecn: false,
+        }
+    }
+}
+
+impl PieConfig {
+    /// The interval in force: never zero.
+    pub(super) fn interval(&self) -> Duration {
+        self.update_interval.max(SHORTEST_UPDATE)
+    }
+}
+
+/// Parameters of DualPI2.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DualPi2Config {
+    /// The delay of the classic queue that it aims at.
+    pub target: Duration,
+    /// How often it updates its probability.
+    pub update_interval: Duration,
+    /// k: how much more likely marks are than the square root of the classic drop probability.
+    pub coupling: f64,
+    /// Delay of the low-latency queue above which it marks.
+    pub l4s_threshold: Duration,
+    /// Beyond the threshold, the delay over which the likelihood of a mark rises to one; zero for a
+    /// step.
+    pub l4s_range: Duration,
+    /// Share of the rate that the classic queue has for sure, above 0 and at most 1.
+    pub classic_share: f64,
+}
+
+impl Default for DualPi2Config {
+    /// RFC 9332 Figure 2; the interval and the classic queue's share as in Linux, whose `dualpi2`
+    /// has the RFC's 15 ms as 16 ms and a tenth.
+    fn default() -> Self {
+        Self {
+            target: Duration::from_millis(15),
+            update_interval: Duration::from_millis(16),
+            coupling: 2.0,
+            l4s_threshold: Duration::from_micros(800),
+            l4s_range: Duration::from_micros(400),
+            classic_share: 0.1,
+        }
+    }
+}
+
+impl DualPi2Config {
+    /// The interval in force: never zero.
+    pub(super) fn interval(&self) -> Duration {
+        self.update_interval.max(SHORTEST_UPDATE)
+    }
+
+    pub(super) fn coupling(&self) -> f64 {
+        self.coupling.max(0.0)
+    }
+
+    pub(super) fn classic_share(&self) -> f64 {
+        self.classic_share.clamp(0.0, 1.0)
+    }
+
+    /// What the low-latency queue is ahead by when both begin to have packets: one full packet.
+    pub(super) fn head_start(&self) -> f64 {
+        self.classic_share() * 1500.0
+    }
+}
+
+/// Controllers that would update more often are as good as continuous.
+const SHORTEST_UPDATE: Duration = Duration::from_micros(10);
+
 /// Most buckets a hashed discipline may have: each costs memory, used or not.
 const MAX_BUCKETS: u32 = 1 << 20;
 
@@ -267,6 +370,11 @@ impl QueueConfig {
                 buckets(fq.buckets)?;
                 fq.codel.validate()
             }
+            Discipline::Pie(pie) if pie.update_interval.is_zero() => Err(QueueConfigError::Zero {
+                name: "update_interval",
+            }),
+            Discipline::Pie(_) => Ok(()),
+            Discipline::DualPi2(dual) => dual.validate(),
         }
     }
 }
@@ -286,6 +394,26 @@ impl RedConfig {
             }
         }
         positive("mean_packet", self.mean_packet)
+    }
+}
+
+impl DualPi2Config {
+    fn validate(&self) -> Result<(), QueueConfigError> {
+        for (name, zero) in [
+            ("update_interval", self.update_interval.is_zero()),
+            ("coupling", self.coupling.is_nan() || self.coupling <= 0.0),
+        ] {
+            if zero {
+                return Err(QueueConfigError::Zero { name });
+            }
+        }
+        match self.classic_share {
+            value if value > 0.0 && value <= 1.0 => Ok(()),
+            value => Err(QueueConfigError::Fraction {
+                name: "classic_share",
+                value,
+            }),
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::config::Limit;
-use crate::packet::{DropCause, Queued};
+use crate::packet::{DropCause, Packet, Queued};
 
 #[derive(Clone, Debug)]
 pub(super) struct Fifo<P> {
@@ -33,10 +33,32 @@ impl<P> Fifo<P> {
         }
     }
 
+    /// Puts a packet in the place of the newest one of its flow that has at most `largest` bytes,
+    /// and gives that one back; or gives `item` back where none waits. It has waited as long.
+    pub(super) fn replace_newest(&mut self, item: Queued<P>, largest: u32) -> Result<P, Queued<P>>
+    where
+        P: Packet,
+    {
+        let flow = item.packet.flow();
+        let alike =
+            |old: &&mut Queued<P>| old.packet.flow() == flow && old.packet.size() <= largest;
+        let Some(place) = self.line.iter_mut().rev().find(alike) else {
+            return Err(item);
+        };
+        self.bytes = self.bytes - u64::from(place.size) + u64::from(item.size);
+        place.size = item.size;
+        Ok(std::mem::replace(&mut place.packet, item.packet))
+    }
+
     pub(super) fn pop(&mut self) -> Option<Queued<P>> {
         let item = self.line.pop_front()?;
         self.bytes -= u64::from(item.size);
         Some(item)
+    }
+
+    /// The packet that is next.
+    pub(super) fn front(&self) -> Option<&Queued<P>> {
+        self.line.front()
     }
 
     pub(super) fn packets(&self) -> usize {

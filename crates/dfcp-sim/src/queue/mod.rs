@@ -1,7 +1,7 @@
 //! Queue disciplines: which packet a link sends next, and which it drops.
 //!
-//! Each discipline is in its own module, with the paper or RFC it follows. FIFO, RED and CoDel
-//! keep one line of packets. DRR and WFQ keep one for each class ([`Shares`]), SFQ and FQ-CoDel
+//! Each discipline is in its own module, with the paper or RFC it follows. FIFO, RED, CoDel and PIE
+//! keep one line of packets, DualPI2 one for each kind of ECN. DRR and WFQ keep one for each class ([`Shares`]), SFQ and FQ-CoDel
 //! one for each hash bucket; theirs share one buffer, and when it is full the longest line gives
 //! way, so that a flooder cannot push out the others.
 //!
@@ -12,7 +12,8 @@
 //! - every packet that goes in comes out exactly once: from [`Queue::dequeue`], or through
 //!   `dropped`;
 //! - after a call the queue is within its limit, and the line for signalling within as much;
-//! - a queue with packets always yields one, except that RED and CoDel may drop what they hold.
+//! - a queue with packets always yields one, except that those of active queue
+//!   management may drop what they hold.
 
 use dfcp_proto::{Instant, Rate};
 
@@ -23,9 +24,11 @@ mod backlog;
 mod codel;
 mod config;
 mod drr;
+mod dual_pi2;
 mod fifo;
 mod fq_codel;
 mod hash;
+mod pie;
 mod red;
 mod sfq;
 mod shares;
@@ -35,15 +38,17 @@ mod tournament;
 mod wfq;
 
 pub use config::{
-    CoDelConfig, Discipline, DropFrom, DrrConfig, FqCoDelConfig, Limit, PriorityMode, QueueConfig,
-    QueueConfigError, RedConfig, SfqConfig, WfqConfig,
+    CoDelConfig, Discipline, DropFrom, DrrConfig, DualPi2Config, FqCoDelConfig, Limit, PieConfig,
+    PriorityMode, QueueConfig, QueueConfigError, RedConfig, SfqConfig, WfqConfig,
 };
 pub use shares::Shares;
 
 use codel::{CoDel, Moment};
 use drr::Drr;
+use dual_pi2::DualPi2;
 use fifo::Fifo;
 use fq_codel::FqCoDel;
+use pie::Pie;
 use red::{Red, Verdict};
 use sfq::Sfq;
 use wfq::Wfq;
@@ -69,6 +74,8 @@ enum State<P> {
     Red(Fifo<P>, Box<Red>),
     CoDel(Fifo<P>, CoDel, CoDelConfig),
     FqCoDel(Box<FqCoDel<P>>),
+    Pie(Fifo<P>, Box<Pie>),
+    DualPi2(Box<DualPi2<P>>),
 }
 
 impl<P: Packet> Queue<P> {
@@ -82,6 +89,8 @@ impl<P: Packet> Queue<P> {
             Discipline::Red(red) => State::Red(Fifo::new(), Box::new(Red::new(red, random))),
             Discipline::CoDel(codel) => State::CoDel(Fifo::new(), CoDel::default(), codel),
             Discipline::FqCoDel(fq) => State::FqCoDel(Box::new(FqCoDel::new(fq, random))),
+            Discipline::Pie(pie) => State::Pie(Fifo::new(), Box::new(Pie::new(pie, random))),
+            Discipline::DualPi2(dual) => State::DualPi2(Box::new(DualPi2::new(dual))),
         };
         let control = match config.priority {
             PriorityMode::None => None,
@@ -113,6 +122,20 @@ impl<P: Packet> Queue<P> {
                 control.enqueue(self.limit, item, dropped);
             }
             _ => self.admit(now, item, self.limit, dropped),
+        }
+    }
+
+    /// Puts a packet in the place of the newest one of its flow that waits and has at most `largest`
+    /// bytes, and gives that one back; or gives `item` back where none waits, or where the
+    /// discipline keeps more than a line.
+    pub fn replace_newest(&mut self, item: Queued<P>, largest: u32) -> Result<P, Queued<P>> {
+        match &mut self.state {
+            State::Fifo(fifo)
+            | State::Red(fifo, _)
+            | State::CoDel(fifo, ..)
+            | State::Pie(fifo, _) => fifo.replace_newest(item, largest),
+            State::DualPi2(dual) => dual.replace_newest(item, largest),
+            State::Drr(_) | State::Wfq(_) | State::Sfq(_) | State::FqCoDel(_) => Err(item),
         }
     }
 
@@ -148,6 +171,11 @@ impl<P: Packet> Queue<P> {
                 codel.dequeue(&mut moment, fifo, dropped)
             }
             State::FqCoDel(fq) => fq.dequeue(now, &mut self.marked, dropped),
+            State::Pie(fifo, pie) => {
+                pie.update_until(now, fifo.front().map(|item| item.arrived));
+                fifo.pop()
+            }
+            State::DualPi2(dual) => dual.dequeue(now, &mut self.marked, dropped),
         }
     }
 
@@ -205,6 +233,20 @@ impl<P: Packet> Queue<P> {
                 fifo.enqueue(limit, item, dropped);
             }
             State::FqCoDel(fq) => fq.enqueue(item, limit, dropped),
+            State::Pie(fifo, pie) => {
+                pie.update_until(now, fifo.front().map(|item| item.arrived));
+                let verdict = pie.judge(fifo.bytes(), &item);
+                if verdict == Verdict::Drop {
+                    return dropped(item.packet, DropCause::Early);
+                }
+                let room = limit.has_room(fifo.packets(), fifo.bytes(), item.size);
+                if verdict == Verdict::Mark && room {
+                    item.packet.mark_ce();
+                    self.marked += 1;
+                }
+                fifo.enqueue(limit, item, dropped);
+            }
+            State::DualPi2(dual) => dual.enqueue(now, item, limit, dropped),
         }
     }
 
@@ -216,11 +258,15 @@ impl<P: Packet> Queue<P> {
 
     fn data_packets(&self) -> usize {
         match &self.state {
-            State::Fifo(fifo) | State::Red(fifo, _) | State::CoDel(fifo, ..) => fifo.packets(),
+            State::Fifo(fifo)
+            | State::Red(fifo, _)
+            | State::CoDel(fifo, ..)
+            | State::Pie(fifo, _) => fifo.packets(),
             State::Drr(drr) => drr.backlog().packets(),
             State::Wfq(wfq) => wfq.backlog().packets(),
             State::Sfq(sfq) => sfq.backlog().packets(),
             State::FqCoDel(fq) => fq.backlog().packets(),
+            State::DualPi2(dual) => dual.packets(),
         }
     }
 
@@ -232,11 +278,15 @@ impl<P: Packet> Queue<P> {
 
     fn data_bytes(&self) -> u64 {
         match &self.state {
-            State::Fifo(fifo) | State::Red(fifo, _) | State::CoDel(fifo, ..) => fifo.bytes(),
+            State::Fifo(fifo)
+            | State::Red(fifo, _)
+            | State::CoDel(fifo, ..)
+            | State::Pie(fifo, _) => fifo.bytes(),
             State::Drr(drr) => drr.backlog().bytes(),
             State::Wfq(wfq) => wfq.backlog().bytes(),
             State::Sfq(sfq) => sfq.backlog().bytes(),
             State::FqCoDel(fq) => fq.backlog().bytes(),
+            State::DualPi2(dual) => dual.bytes(),
         }
     }
 
@@ -253,9 +303,10 @@ impl<P: Packet> Queue<P> {
 
     fn data_packets_of(&self, flow: FlowId) -> usize {
         match &self.state {
-            State::Fifo(fifo) | State::Red(fifo, _) | State::CoDel(fifo, ..) => {
-                count(fifo.iter(), flow)
-            }
+            State::Fifo(fifo)
+            | State::Red(fifo, _)
+            | State::CoDel(fifo, ..)
+            | State::Pie(fifo, _) => count(fifo.iter(), flow),
             State::Drr(drr) => {
                 let class = drr.classes().find(flow);
                 class.map_or(0, |class| count(drr.backlog().iter(class), flow))
@@ -266,6 +317,7 @@ impl<P: Packet> Queue<P> {
             }
             State::Sfq(sfq) => count(sfq.backlog().iter_all(), flow),
             State::FqCoDel(fq) => count(fq.backlog().iter(fq.bucket_of(flow)), flow),
+            State::DualPi2(dual) => count(dual.iter(), flow),
         }
     }
 

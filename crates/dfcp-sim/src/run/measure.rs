@@ -3,6 +3,7 @@
 use dfcp_proto::{Duration, Instant};
 
 use crate::engine::{FlowInfo, Progress, Simulation};
+use crate::limit::{Window, goodput_limit};
 use crate::link::{Link, LinkStats};
 use crate::metrics;
 use crate::packet::Packet;
@@ -15,7 +16,7 @@ pub(super) fn report(scenario: &Scenario, simulation: &Simulation) -> RunReport 
         .flows
         .iter()
         .zip(simulation.flows())
-        .map(|(spec, info)| flow_report(spec, info, simulation))
+        .map(|(spec, info)| flow_report(scenario, spec, info, simulation))
         .collect();
     let links: Vec<_> = scenario
         .links
@@ -47,7 +48,12 @@ fn share(part: u64, whole: u64) -> f64 {
     per(part as f64, whole as f64)
 }
 
-fn flow_report(spec: &FlowSpec, info: &FlowInfo, simulation: &Simulation) -> FlowReport {
+fn flow_report(
+    scenario: &Scenario,
+    spec: &FlowSpec,
+    info: &FlowInfo,
+    simulation: &Simulation,
+) -> FlowReport {
     let (sent, got) = (
         simulation.source(info.id).progress(),
         simulation.sink(info.id).progress(),
@@ -67,6 +73,14 @@ fn flow_report(spec: &FlowSpec, info: &FlowInfo, simulation: &Simulation) -> Flo
         protocol: spec.protocol.name().to_owned(),
         start_s: seconds(Instant::ZERO, info.start),
         goodput_bps: per(counted.delivered as f64 * 8.0, time),
+        limit_bps: goodput_limit(
+            scenario,
+            spec,
+            Window {
+                from: begin,
+                to: end,
+            },
+        ),
         throughput_bps: per(counted.bytes_arrived as f64 * 8.0, time),
         fct_s: got.finished.map(|at| seconds(info.start, at)),
         bytes: total.delivered,
@@ -74,6 +88,7 @@ fn flow_report(spec: &FlowSpec, info: &FlowInfo, simulation: &Simulation) -> Flo
         bytes_sent: total.bytes_sent,
         packets_sent: total.packets_sent,
         packets_retransmitted: sent.repairs,
+        spurious_losses: sent.spurious_losses,
         receiver_drops: got.receiver_drops,
         loss: share(counted.drops.total(), counted.packets_sent),
         drops: counted.drops,

@@ -110,7 +110,7 @@ fn check_head(root: &Table) -> Result<(), Fault> {
     }
 }
 
-fn title(root: &Table) -> Result<String, Fault> {
+pub(super) fn title(root: &Table) -> Result<String, Fault> {
     use super::fields::Codec;
     root.get("title")
         .map_or(Ok(String::new()), |node| Text.read(node))

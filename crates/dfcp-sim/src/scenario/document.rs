@@ -27,6 +27,16 @@ pub struct Document {
     sources: Vec<Source>,
     pub(super) root: Table,
     pub(super) files: BTreeMap<String, Arc<str>>,
+    pub(super) left_out: Vec<LeftOut>,
+}
+
+/// A case of a sweep that is left out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftOut {
+    /// Its name.
+    pub case: String,
+    /// Which file cannot be read, and why.
+    pub why: String,
 }
 
 #[derive(Clone, Debug)]
@@ -49,6 +59,7 @@ impl Document {
             }],
             root: Table::default(),
             files: BTreeMap::new(),
+            left_out: Vec::new(),
         };
         document.root = Table::parse(text, 0).map_err(|fault| document.error(fault))?;
         Ok(document)
@@ -78,14 +89,30 @@ impl Document {
         set_at(&mut self.root, path, node, place).map_err(|fault| self.error(fault))
     }
 
-    /// Reads every file that the document names (rate traces, loss traces) by `read`.
+    /// Reads every file that the document names (rate traces, loss traces) by `read`. A case of a
+    /// sweep whose file cannot be read is left out: see [`Document::left_out`].
     ///
     /// # Errors
-    /// `read` failed; its message is shown at the line that names the file.
+    /// `read` failed for a file that is named elsewhere; its message is shown at the line that
+    /// names the file.
     pub fn load_files(
         &mut self,
         mut read: impl FnMut(&str) -> Result<String, String>,
     ) -> Result<(), ScenarioError> {
+        for (case, files) in self.cases_with_files() {
+            for file in files {
+                if self.files.contains_key(&file) {
+                    continue;
+                }
+                match read(&file) {
+                    Ok(text) => drop(self.files.insert(file, text.into())),
+                    Err(why) => {
+                        self.leave_out(&case, format!("cannot read trace `{file}`: {why}"));
+                        break;
+                    }
+                }
+            }
+        }
         let mut named = Vec::new();
         named_files(&self.root, &mut named);
         for (file, place) in named {
@@ -101,6 +128,14 @@ impl Document {
             self.files.insert(file, text.into());
         }
         Ok(())
+    }
+
+    /// What the document says that it is about; empty where it does not.
+    ///
+    /// # Errors
+    /// The title is no string.
+    pub fn title(&self) -> Result<String, ScenarioError> {
+        build::title(&self.root).map_err(|fault| self.error(fault))
     }
 
     /// What the document means.
@@ -162,7 +197,7 @@ impl Document {
 }
 
 /// Every `trace = "file"`, also where a sweep lists files.
-fn named_files(table: &Table, found: &mut Vec<(String, Place)>) {
+pub(super) fn named_files(table: &Table, found: &mut Vec<(String, Place)>) {
     for entry in &table.0 {
         let traces = entry.key == "trace" || entry.key.ends_with(".trace");
         visit(&entry.node, traces, found);

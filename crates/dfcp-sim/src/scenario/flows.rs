@@ -100,6 +100,8 @@ impl<'a> Flows<'a> {
                     stop: settings.stop,
                     size: None,
                     reading: settings.reading.clone(),
+                    clock: settings.clock.clone(),
+                    sender_clock: settings.sender_clock.clone(),
                 });
             }
             read.entries.push(Entry {
@@ -189,6 +191,7 @@ impl<'a> Flows<'a> {
             let first = flow.forward.first().map(|link| &links[link.0]);
             entry.check_line_rate(self.root, &flow.protocol, first)?;
             entry.check_reader(&flow.protocol)?;
+            entry.check_clocks(&flow.protocol)?;
             flow.size = entry.size(replicas[flow.entry], &flow.protocol)?;
             if let (ProtocolSpec::Tcp(tcp), Some(size)) = (&flow.protocol, flow.size)
                 && size.div_ceil(u64::from(tcp.sender.mss)) >= u64::from(u32::MAX)
@@ -242,6 +245,29 @@ impl Entry<'_> {
             protocol.name()
         );
         Err(Fault::new(self.place("read_rate"), message))
+    }
+
+    /// Only hosts of the core have clocks of their own. That of TCP's receiver may be stated, so
+    /// that both can be swept over one path: its sender uses no time that the receiver tells.
+    fn check_clocks(&self, protocol: &ProtocolSpec) -> Result<(), Fault> {
+        let FlowSettings {
+            clock,
+            sender_clock,
+            ..
+        } = &self.settings;
+        let key = match (clock.is_exact(), sender_clock.is_exact()) {
+            _ if matches!(protocol, ProtocolSpec::Dfcp(_)) => return Ok(()),
+            (_, true) if matches!(protocol, ProtocolSpec::Tcp(_)) => return Ok(()),
+            (true, true) => return Ok(()),
+            (false, _) => "clock",
+            (true, false) => "sender_clock",
+        };
+        let message = format!(
+            "`{key}`: the hosts of {} have exact clocks; those of auto, ctcp, chameleon and tfrc \
+             can be off",
+            protocol.name()
+        );
+        Err(Fault::new(self.place(key), message))
     }
 
     fn place(&self, key: &str) -> Place {

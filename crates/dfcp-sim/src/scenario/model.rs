@@ -18,7 +18,7 @@ use dfcp_proto::published::{
 use dfcp_proto::{Duration, Instant, Rate, Reliability, SchemeId};
 
 use crate::coded::{CodedControl, Relaying};
-use crate::engine::{DfcpPayload, ReadingRates, TcpConfig, UdpConfig, UdpPattern};
+use crate::engine::{DfcpPayload, HostClock, ReadingRates, TcpConfig, UdpConfig, UdpPattern};
 use crate::link::LinkConfig;
 use crate::random::Seed;
 use crate::scenario::control::ControlSpec;
@@ -139,6 +139,10 @@ pub struct FlowSpec {
     pub size: Option<u64>,
     /// How fast the receiving application reads.
     pub reading: ReadingRates,
+    /// The clock of the receiving host.
+    pub clock: HostClock,
+    /// The clock of the sending host.
+    pub sender_clock: HostClock,
 }
 
 /// The protocol of a flow.

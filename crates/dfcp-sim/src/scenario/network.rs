@@ -15,7 +15,7 @@ use super::model::*;
 use super::route::Hop;
 use super::settings::{LimitSettings, LinkSettings, RateSettings, TopologySettings};
 use super::tree::{Fault, Node, Place, Table};
-use crate::link::{LinkConfig, LinkRate, TokenBucket};
+use crate::link::{AckThinning, LinkConfig, LinkConfigError, LinkRate, TokenBucket};
 use crate::queue::Limit;
 use crate::random::Seed;
 use crate::topology::{DuplexLink, Graph, NodeKind};
@@ -409,6 +409,10 @@ impl<'a> Wire<'a> {
         }
         let queue = settings.queue.config(limit);
         config.queue = queue.map_err(|why| wrong("queue", why))?;
+        if config.ack_thinning != AckThinning::Off && !config.queue.has_one_line() {
+            let why = LinkConfigError::AckThinning.to_string();
+            return Err(wrong("ack_thinning", why));
+        }
         Ok(config)
     }
 }

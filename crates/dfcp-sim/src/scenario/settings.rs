@@ -11,6 +11,7 @@ use crate::random::Seed;
 use crate::topology::{self, Graph};
 
 mod chameleon;
+mod clock;
 mod coded;
 mod ctcp;
 mod flow;

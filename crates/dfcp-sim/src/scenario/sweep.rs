@@ -1,8 +1,11 @@
 //! `[sweep]`: one scenario for each combination of values and each seed, made one at a time.
 
-use super::document::{Document, set_at};
+use std::collections::BTreeMap;
+
+use super::cases::{self, Setting};
+use super::document::{Document, LeftOut, set_at};
 use super::fields::unknown_key;
-use super::tree::{Fault, Node, Place, Table, Value};
+use super::tree::{Entry, Fault, Node, Place, Table, Value};
 use super::units::Quantity;
 use super::{Scenario, ScenarioError};
 
@@ -15,13 +18,20 @@ pub struct Sweep {
     seeds: Vec<u64>,
 }
 
-/// Parameters that change together.
+/// What changes together.
 #[derive(Clone, Debug)]
 struct Axis {
-    /// Dotted paths, and where they are written.
-    keys: Vec<(String, Place)>,
-    /// For each step one value a key.
-    steps: Vec<Vec<Node>>,
+    /// Its parameters: dotted paths, or the name of an axis of cases.
+    names: Vec<String>,
+    steps: Vec<Step>,
+}
+
+#[derive(Clone, Debug)]
+struct Step {
+    /// The value of each parameter.
+    values: Vec<Node>,
+    /// What is set.
+    settings: Vec<Setting>,
 }
 
 /// One run of a sweep.
@@ -59,7 +69,8 @@ impl Sweep {
         Document::parse(text, file)?.sweep()
     }
 
-    pub(super) fn new(document: Document) -> Result<Self, ScenarioError> {
+    pub(super) fn new(mut document: Document) -> Result<Self, ScenarioError> {
+        document.leave_out_unread();
         let base = document.scenario()?;
         let mut sweep = Self {
             seeds: vec![base.run.seed.0],
@@ -89,26 +100,37 @@ impl Sweep {
                         self.axes.push(axis(vec![key])?);
                     }
                 }
+                "cases" => {
+                    for axis in &entry.node.table()?.0 {
+                        self.axes.push(axis_of_cases(axis)?);
+                    }
+                }
                 "zip" => {
                     for group in entry.node.list()? {
                         self.axes.push(axis(leaves(group.table()?, ""))?);
                     }
                 }
                 key => {
-                    let known = ["seeds", "grid", "zip"];
+                    let known = ["seeds", "cases", "grid", "zip"];
                     return Err(unknown_key(key, entry.place, "[sweep]", &known));
                 }
             }
         }
-        let mut paths: Vec<_> = self.axes.iter().flat_map(|axis| &axis.keys).collect();
-        paths.sort_by(|a, b| a.0.cmp(&b.0));
-        match paths.windows(2).find(|pair| pair[0].0 == pair[1].0) {
-            Some(pair) => Err(Fault::new(
-                pair[1].1,
-                format!("`{}` is swept twice", pair[1].0),
-            )),
-            None => Ok(()),
+        self.check_once()
+    }
+
+    /// No two axes set the same.
+    fn check_once(&self) -> Result<(), Fault> {
+        let mut paths = BTreeMap::new();
+        for (number, axis) in self.axes.iter().enumerate() {
+            let settings = axis.steps.iter().flat_map(|step| &step.settings);
+            for (path, place, _) in settings {
+                if *paths.entry(path).or_insert(number) != number {
+                    return Err(Fault::new(*place, format!("`{path}` is swept twice")));
+                }
+            }
         }
+        Ok(())
     }
 
     /// Number of points: combinations times seeds.
@@ -122,10 +144,15 @@ impl Sweep {
         self.len() == 0
     }
 
-    /// The swept paths.
+    /// The swept paths, and the names of the axes of cases.
     pub fn parameters(&self) -> impl Iterator<Item = &str> {
-        let keys = self.axes.iter().flat_map(|axis| &axis.keys);
-        keys.map(|(path, _)| path.as_str())
+        let names = self.axes.iter().flat_map(|axis| &axis.names);
+        names.map(String::as_str)
+    }
+
+    /// Cases left out because of files that cannot be read.
+    pub fn left_out(&self) -> &[LeftOut] {
+        self.document.left_out()
     }
 
     /// The seeds of each combination.
@@ -150,8 +177,8 @@ impl Sweep {
             rest /= axis.steps.len();
         }
         let parameters = self.axes.iter().zip(&chosen).flat_map(|(axis, step)| {
-            let values = axis.keys.iter().zip(&axis.steps[*step]);
-            values.map(|((path, _), node)| Parameter::new(path, node))
+            let values = axis.names.iter().zip(&axis.steps[*step].values);
+            values.map(|(name, node)| Parameter::new(name, node))
         });
         Ok(Point {
             index,
@@ -164,8 +191,8 @@ impl Sweep {
     fn scenario(&self, chosen: &[usize], seed: u64) -> Result<Scenario, ScenarioError> {
         let mut document = self.document.clone();
         for (axis, step) in self.axes.iter().zip(chosen) {
-            for ((path, place), node) in axis.keys.iter().zip(&axis.steps[*step]) {
-                set_at(&mut document.root, path, node.clone(), *place)
+            for setting in &axis.steps[*step].settings {
+                cases::lay(&mut document.root, setting.clone())
                     .map_err(|fault| self.document.error(fault))?;
             }
         }
@@ -214,10 +241,10 @@ impl Parameter {
     }
 }
 
-type Leaf<'a> = (String, Place, &'a Node);
+pub(super) type Leaf<'a> = (String, Place, &'a Node);
 
 /// Everything in nested tables that is no table, by its dotted path.
-fn leaves<'a>(table: &'a Table, prefix: &str) -> Vec<Leaf<'a>> {
+pub(super) fn leaves<'a>(table: &'a Table, prefix: &str) -> Vec<Leaf<'a>> {
     let mut found = Vec::new();
     for entry in &table.0 {
         let path = format!("{prefix}{}", entry.key);
@@ -247,19 +274,61 @@ fn axis(leaves: Vec<Leaf<'_>>) -> Result<Axis, Fault> {
             );
             return Err(Fault::new(place, message));
         }
-        if matches!(path.split('.').next(), Some("sweep" | "schema")) || path == "run.seed" {
-            let message = format!("`{path}` cannot be swept here; seeds go into `sweep.seeds`");
-            return Err(Fault::new(place, message));
-        }
+        check_path(&path, place)?;
         keys.push((path, place));
         lists.push(list);
     }
     let steps = lists.first().map_or(0, |list| list.len());
-    let step = |index: usize| lists.iter().map(|list| list[index].clone()).collect();
+    let step = |index: usize| {
+        let values: Vec<Node> = lists.iter().map(|list| list[index].clone()).collect();
+        let settings = keys.iter().zip(&values);
+        let settings = settings.map(|((path, place), node)| (path.clone(), *place, node.clone()));
+        Step {
+            settings: settings.collect(),
+            values,
+        }
+    };
+    let steps = (0..steps.max(1)).map(step).collect();
     Ok(Axis {
-        keys,
-        steps: (0..steps.max(1)).map(step).collect(),
+        names: keys.into_iter().map(|(path, _)| path).collect(),
+        steps,
     })
+}
+
+/// The axis `[sweep.cases.NAME]`: a step for each case.
+fn axis_of_cases(axis: &Entry) -> Result<Axis, Fault> {
+    let mut steps = Vec::new();
+    for case in &axis.node.table()?.0 {
+        let settings = cases::settings(&case.node)?;
+        for (path, place, _) in &settings {
+            check_path(path, *place)?;
+        }
+        let name = Node {
+            value: Value::String(case.key.clone()),
+            place: case.place,
+        };
+        steps.push(Step {
+            values: vec![name],
+            settings,
+        });
+    }
+    if steps.is_empty() {
+        let message = format!("`{}`: there is no case, or all were left out", axis.key);
+        return Err(Fault::new(axis.place, message));
+    }
+    Ok(Axis {
+        names: vec![axis.key.clone()],
+        steps,
+    })
+}
+
+/// What makes a sweep, or the file, cannot be part of it.
+fn check_path(path: &str, place: Place) -> Result<(), Fault> {
+    if matches!(path.split('.').next(), Some("sweep" | "schema")) || path == "run.seed" {
+        let message = format!("`{path}` cannot be swept here; seeds go into `sweep.seeds`");
+        return Err(Fault::new(place, message));
+    }
+    Ok(())
 }
 
 /// A list, or `"1..10"`, both included.

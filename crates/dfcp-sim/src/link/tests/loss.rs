@@ -160,7 +160,7 @@ fn when_a_channel_changes_does_not_depend_on_the_packets() {
     };
     let often = bad_times(channel, ms(1), 10_000);
     let seldom = bad_times(channel, ms(5), 2_000);
-    let fifth = |at: &&u64| *at % 5_000_000 == 0;
+    let fifth = |at: &&u64| at.is_multiple_of(5_000_000);
     assert_eq!(
         often.iter().filter(fifth).copied().collect::<Vec<_>>(),
         seldom

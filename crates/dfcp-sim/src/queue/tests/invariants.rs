@@ -25,11 +25,13 @@ struct Ledger {
 
 impl Ledger {
     fn offer(&mut self, now: Instant, rate: Option<Rate>, random: &mut Random) {
+        let flow = random.below(6) as u32;
         let packet = Parcel {
-            ecn: Ecn::from(random.below(4) as u8),
+            // A flow keeps its codepoint: DualPI2 has a queue for each kind.
+            ecn: Ecn::from(flow as u8),
             ..parcel(
                 self.next_id,
-                random.below(6) as u32,
+                flow,
                 (random.below(3) * random.below(751)) as u32, // some are empty
             )
         };
@@ -240,6 +242,20 @@ fn parameters_out_of_range_are_harmless() {
             codel: codel(none, ever),
             buckets: 0,
             quantum: 0,
+        }),
+        Discipline::Pie(PieConfig {
+            target: none,
+            update_interval: ever,
+            max_burst: none,
+            ecn: true,
+        }),
+        Discipline::DualPi2(DualPi2Config {
+            target: ever,
+            update_interval: ever,
+            coupling: f64::NAN,
+            l4s_threshold: none,
+            l4s_range: none,
+            classic_share: f64::NAN,
         }),
     ];
     for discipline in disciplines {

@@ -13,6 +13,7 @@ mod fair;
 mod fifo;
 mod fluid;
 mod invariants;
+mod pi;
 mod priority;
 mod red;
 
@@ -82,7 +83,7 @@ fn queue(discipline: Discipline, limit: Limit, seed: u64) -> Queue<Parcel> {
 }
 
 /// Every discipline with its defaults.
-fn all_disciplines() -> [Discipline; 7] {
+fn all_disciplines() -> [Discipline; 9] {
     [
         Discipline::Fifo,
         Discipline::Drr(DrrConfig::default()),
@@ -91,6 +92,8 @@ fn all_disciplines() -> [Discipline; 7] {
         Discipline::Red(RedConfig::default()),
         Discipline::CoDel(CoDelConfig::default()),
         Discipline::FqCoDel(FqCoDelConfig::default()),
+        Discipline::Pie(PieConfig::default()),
+        Discipline::DualPi2(DualPi2Config::default()),
     ]
 }
 

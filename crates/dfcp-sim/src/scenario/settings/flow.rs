@@ -2,7 +2,8 @@
 
 use dfcp_proto::{Duration, Instant, Rate};
 
-use crate::engine::ReadingRates;
+use super::clock::Clock;
+use crate::engine::{HostClock, ReadingRates};
 use crate::scenario::fields::{
     BitRate, Codec, Count, Fields, ListOf, OneOf, Optional, OrWord, Section, Text, Time, WEIGHT,
     fault, quantity,
@@ -40,6 +41,8 @@ pub(in crate::scenario) struct FlowSettings {
     pub stop: Option<Instant>,
     pub size: SizeSettings,
     pub reading: ReadingRates,
+    pub clock: HostClock,
+    pub sender_clock: HostClock,
 }
 
 /// Names of protocols.
@@ -97,6 +100,8 @@ impl FlowSettings {
             stop: None,
             size: SizeSettings::Bytes(vec![None]),
             reading: ReadingRates::new(),
+            clock: HostClock::default(),
+            sender_clock: HostClock::default(),
         }
     }
 }
@@ -131,6 +136,8 @@ impl Section for FlowSettings {
         f.item("stop", &mut self.stop, OrWord("never", Time));
         f.item("size", &mut self.size, Size);
         f.item("read_rate", &mut self.reading, Reading);
+        f.item("clock", &mut self.clock, Clock);
+        f.item("sender_clock", &mut self.sender_clock, Clock);
         for section in TRANSPORTS {
             f.known(section);
         }

@@ -10,10 +10,10 @@ use super::jitter::JitterSum;
 use super::limits::{BUCKET, GRANTS, WANDER};
 use super::loss::{Loss, LossSettings};
 use super::outage::Outages;
-use crate::link::{LinkConfig, LinkRate, LossAt, PacketOrder, RateTrace};
+use crate::link::{AckThinning, LinkConfig, LinkRate, LossAt, PacketOrder, RateTrace};
 use crate::scenario::fields::{
-    BitRate, Bytes, Codec, Fields, Number, OneOf, Optional, OrWord, PROBABILITY, Section, Text,
-    Time,
+    BitRate, Bytes, Codec, Count, Fields, Number, OneOf, Optional, OrWord, PROBABILITY, Section,
+    Text, Time,
 };
 use crate::scenario::tree::{Fault, Node, Value};
 use crate::scenario::units::Quantity;
@@ -107,6 +107,7 @@ impl Section for LinkSettings {
             &mut rest.ecn_threshold,
             OrWord("never", Time),
         );
+        f.item("ack_thinning", &mut rest.ack_thinning, Thinning);
     }
 }
 
@@ -146,6 +147,28 @@ struct TraceFile(String);
 impl Section for TraceFile {
     fn fields(&mut self, f: &mut Fields<'_>) {
         f.item("trace", &mut self.0, Text);
+    }
+}
+
+const THINNING: [(&str, AckThinning); 2] =
+    [("off", AckThinning::Off), ("newest", AckThinning::Newest)];
+
+/// `"off"`, `"newest"`, or of how many one is passed on.
+struct Thinning;
+
+impl Codec<AckThinning> for Thinning {
+    fn read(&self, node: &Node) -> Result<AckThinning, Fault> {
+        match &node.value {
+            Value::Integer(_) => Count(1, 1_000_000).read(node).map(AckThinning::Every),
+            _ => OneOf(&THINNING).read(node),
+        }
+    }
+
+    fn write(&self, value: &AckThinning) -> Option<Value> {
+        match value {
+            AckThinning::Every(count) => Some(Value::Integer(i64::from(*count))),
+            value => OneOf(&THINNING).write(value),
+        }
     }
 }
 

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use dfcp_proto::Duration;
 
 use crate::queue::{
-    CoDelConfig, Discipline, DropFrom, DrrConfig, FqCoDelConfig, Limit, PriorityMode, QueueConfig,
-    RedConfig, SfqConfig, WfqConfig,
+    CoDelConfig, Discipline, DropFrom, DrrConfig, DualPi2Config, FqCoDelConfig, Limit, PieConfig,
+    PriorityMode, QueueConfig, RedConfig, SfqConfig, WfqConfig,
 };
 use crate::scenario::fields::{
     Bytes, Codec, Count, Fields, Flag, Number, OneOf, OrWord, Section, Time, WEIGHT, quantity,
@@ -27,6 +27,9 @@ pub(in crate::scenario) struct QueueSettings {
     perturb: Option<Duration>,
     red: RedConfig,
     codel: CoDelConfig,
+    /// Its target and interval are also those of `pie`.
+    dual_pi2: DualPi2Config,
+    max_burst: Duration,
     /// Of all disciplines; that of `red` and `codel` means nothing.
     ecn: bool,
 }
@@ -40,6 +43,8 @@ enum DisciplineName {
     Red,
     CoDel,
     FqCoDel,
+    Pie,
+    DualPi2,
 }
 
 /// The size of a buffer as the file describes it.
@@ -67,6 +72,8 @@ impl Default for QueueSettings {
             perturb: None,
             red: RedConfig::default(),
             codel: CoDelConfig::default(),
+            dual_pi2: DualPi2Config::default(),
+            max_burst: PieConfig::default().max_burst,
             ecn: false,
         }
     }
@@ -74,7 +81,7 @@ impl Default for QueueSettings {
 
 impl Section for QueueSettings {
     fn fields(&mut self, f: &mut Fields<'_>) {
-        use DisciplineName::{CoDel, Drr, Fifo, FqCoDel, Red, Sfq, Wfq};
+        use DisciplineName::{CoDel, Drr, DualPi2, Fifo, FqCoDel, Pie, Red, Sfq, Wfq};
         let disciplines = [
             ("fifo", Fifo),
             ("drr", Drr),
@@ -83,6 +90,8 @@ impl Section for QueueSettings {
             ("red", Red),
             ("codel", CoDel),
             ("fq-codel", FqCoDel),
+            ("pie", Pie),
+            ("dual-pi2", DualPi2),
         ];
         let drops = [("head", DropFrom::Head), ("tail", DropFrom::Tail)];
         f.item("discipline", &mut self.discipline, OneOf(&disciplines));
@@ -109,6 +118,14 @@ impl Section for QueueSettings {
         f.item("gentle", &mut red.gentle, Flag);
         f.item("target", &mut self.codel.target, Time);
         f.item("interval", &mut self.codel.interval, Time);
+        let dual = &mut self.dual_pi2;
+        f.item("delay_target", &mut dual.target, Time);
+        f.item("update_interval", &mut dual.update_interval, Time);
+        f.item("max_burst", &mut self.max_burst, Time);
+        f.item("coupling", &mut dual.coupling, Number(1e-3, 1e3));
+        f.item("l4s_threshold", &mut dual.l4s_threshold, Time);
+        f.item("l4s_range", &mut dual.l4s_range, Time);
+        f.item("classic_share", &mut dual.classic_share, Number(1e-6, 1.0));
         f.item("ecn", &mut self.ecn, Flag);
     }
 }
@@ -125,6 +142,8 @@ impl QueueSettings {
             buckets,
             perturb,
             red,
+            dual_pi2,
+            max_burst,
             ecn,
             ..
         } = self;
@@ -146,6 +165,13 @@ impl QueueSettings {
                 buckets,
                 quantum,
             }),
+            DisciplineName::Pie => Discipline::Pie(PieConfig {
+                target: dual_pi2.target,
+                update_interval: dual_pi2.update_interval,
+                max_burst,
+                ecn,
+            }),
+            DisciplineName::DualPi2 => Discipline::DualPi2(dual_pi2),
         };
         let zero = matches!(limit, Limit::Packets(0) | Limit::Bytes(0));
         if zero && discipline != Discipline::Fifo {
@@ -163,6 +189,9 @@ impl QueueSettings {
         }
         if codel.interval.is_zero() || perturb == Some(Duration::ZERO) {
             return Err("`interval` and `perturb` must be longer than zero".to_owned());
+        }
+        if dual_pi2.update_interval.is_zero() {
+            return Err("`update_interval` must be longer than zero".to_owned());
         }
         Ok(QueueConfig {
             discipline,
