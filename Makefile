@@ -2,7 +2,7 @@
 CARGO ?= cargo
 OUT   ?= docs/bench
 
-.PHONY: demo test bench bench-path bench-codes bench-loopback bench-sim bench-simulator bench-published bench-profiles bench-compare fmt lint
+.PHONY: demo test bench bench-path bench-codes bench-loopback bench-sim bench-simulator bench-published bench-profiles bench-compare bench-bad-paths fmt lint
 
 # Builds, then sends a real file between two real processes over a bad path; kernel TCP beside it.
 demo: toolchain
@@ -56,6 +56,11 @@ bench-profiles:
 bench-compare:
 	$(CARGO) build --release --locked -p dfcp-cli -p dfcp-peers
 	./scripts/bench-compare $(OUT)
+
+# Every sender alone on each bad path, simulated and in the lab; hours: see the script.
+bench-bad-paths:
+	$(CARGO) build --release --locked -p dfcp-cli -p dfcp-peers
+	./scripts/bench-bad-paths $(OUT)
 
 .PHONY: toolchain
 toolchain:

@@ -28,6 +28,8 @@ pub mod peer;
 #[cfg(target_os = "linux")]
 pub mod run;
 #[cfg(target_os = "linux")]
+pub mod train;
+#[cfg(target_os = "linux")]
 pub mod verify;
 #[cfg(target_os = "linux")]
 pub mod worker;

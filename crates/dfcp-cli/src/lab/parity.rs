@@ -106,6 +106,7 @@ fn plans(args: &Args) -> Result<Vec<CellPlan>, Failure> {
             let overrides = Overrides {
                 seed: Some(seed),
                 set: args.set.clone(),
+                ..Overrides::default()
             };
             with_seed.push(engine::points(file, &overrides)?);
         }

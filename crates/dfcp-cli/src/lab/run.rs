@@ -41,6 +41,7 @@ impl Choice {
         Overrides {
             seed: self.seed,
             set: self.set.clone(),
+            ..Overrides::default()
         }
     }
 

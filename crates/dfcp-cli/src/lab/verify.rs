@@ -53,9 +53,10 @@ fn print_lines(found: &Verification) {
 }
 
 fn show(found: &Verification) -> String {
-    let head = ["flow", "what", "setting", "measured", "tolerance", ""];
+    let head = ["flow", "what", "expected", "measured", "tolerance", ""];
     let value = |what: &str, value: f64| match what {
-        "rtt_s" => text::seconds(Some(value)),
+        "rtt_s" | "delay_mean_s" | "delay_p95_s" => text::seconds(Some(value)),
+        "loss_burst_packets" | "burst_packets" => format!("{value:.1}"),
         "rate_bps" => text::rate(value),
         _ => text::percent(Some(value)),
     };

@@ -36,6 +36,8 @@ pub const FLOW: &[Metric<FlowReport>] = &[
     Metric::new("protocol", Kind::Text, |flow| flow.protocol.as_str().into()),
     Metric::new("start_s", Kind::Real, |flow| flow.start_s.into()),
     Metric::new("goodput_bps", Kind::Real, |flow| flow.goodput_bps.into()),
+    Metric::new("limit_bps", Kind::Real, |flow| flow.limit_bps.into()),
+    Metric::new("share", Kind::Real, |flow| flow.share().into()),
     Metric::new("throughput_bps", Kind::Real, |flow| {
         flow.throughput_bps.into()
     }),
@@ -47,6 +49,9 @@ pub const FLOW: &[Metric<FlowReport>] = &[
     }),
     Metric::new("packets_retransmitted", Kind::Integer, |flow| {
         flow.packets_retransmitted.into()
+    }),
+    Metric::new("spurious_losses", Kind::Integer, |flow| {
+        flow.spurious_losses.into()
     }),
     Metric::new("receiver_drops", Kind::Integer, |flow| {
         flow.receiver_drops.into()

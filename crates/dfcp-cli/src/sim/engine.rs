@@ -1,12 +1,12 @@
 //! The one place where the program meets the simulator: scenario files in, reports out.
 
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use dfcp_proto::Instant;
 use dfcp_sim::engine::Observer;
 use dfcp_sim::report::RunReport;
-use dfcp_sim::scenario::{Document, Parameter, Scenario, ScenarioError, Sweep};
+use dfcp_sim::scenario::{Document, LeftOut, Parameter, Scenario, ScenarioError, Sweep};
 
 use super::store::Provenance;
 use super::sweep::{PointResult, Study};
@@ -23,13 +23,17 @@ pub fn simulate(
         .map_err(|error| Failure::new(Kind::Failure, error.to_string()))
 }
 
-/// Settings of a scenario that the command line replaces.
+/// What of a scenario the command line chooses and replaces.
 #[derive(Clone, Debug, Default)]
 pub struct Overrides {
+    /// A case of its sweep that becomes the scenario.
+    pub case: Option<String>,
     /// The seed.
     pub seed: Option<u64>,
     /// Dotted paths and TOML values.
     pub set: Vec<(String, String)>,
+    /// Where traces are that do not lie beside it.
+    pub traces: Option<PathBuf>,
 }
 
 impl From<ScenarioError> for Failure {
@@ -38,20 +42,37 @@ impl From<ScenarioError> for Failure {
     }
 }
 
-/// Reads a scenario and the traces that it names, which lie beside it.
+/// Reads a scenario and the traces that it names, which lie beside it or in the folder of traces.
 fn document(file: &Path, overrides: &Overrides) -> Result<Document, Failure> {
     let text = std::fs::read_to_string(file).map_err(|error| Failure::io(file, error))?;
     let mut document = parse(&text, &file.to_string_lossy(), overrides)?;
-    let directory = file.parent().unwrap_or(Path::new("."));
-    document.load_files(|name| {
-        std::fs::read_to_string(directory.join(name)).map_err(|error| error.to_string())
-    })?;
+    load(&mut document, file.parent(), overrides.traces.as_deref())?;
     Ok(document)
+}
+
+/// Reads the files that a document names from the first of these folders that has them.
+fn load(
+    document: &mut Document,
+    beside: Option<&Path>,
+    traces: Option<&Path>,
+) -> Result<(), Failure> {
+    let read = |name: &str| {
+        let folders = [beside.or(Some(Path::new("."))), traces];
+        let mut texts = folders.into_iter().flatten().map(|folder| {
+            std::fs::read_to_string(folder.join(name)).map_err(|error| error.to_string())
+        });
+        let first = texts.next().unwrap_or_else(|| Err("no folder".to_owned()));
+        first.or_else(|why| texts.find_map(Result::ok).ok_or(why))
+    };
+    Ok(document.load_files(read)?)
 }
 
 /// A scenario with the settings that replace its own.
 fn parse(text: &str, name: &str, overrides: &Overrides) -> Result<Document, Failure> {
     let mut document = Document::parse(text, name)?;
+    if let Some(case) = &overrides.case {
+        document.choose(case)?;
+    }
     for (path, value) in &overrides.set {
         document.set(path, value)?;
     }
@@ -59,6 +80,30 @@ fn parse(text: &str, name: &str, overrides: &Overrides) -> Result<Document, Fail
         document.set("run.seed", &seed.to_string())?;
     }
     Ok(document)
+}
+
+/// Cases by name, and those whose files are missing.
+type NamedCases = (Vec<(String, Document)>, Vec<LeftOut>);
+
+/// Every case of a scenario's sweep on its own, under its name, and the cases that were left out;
+/// of a file without cases the scenario alone, called as the file is.
+pub fn cases(text: &str, file: &Path, traces: Option<&Path>) -> Result<NamedCases, Failure> {
+    let mut document = Document::parse(text, &file.to_string_lossy())?;
+    load(&mut document, file.parent(), traces)?;
+    let left_out = document.left_out().to_vec();
+    let mut names = document.cases();
+    names.retain(|name| !left_out.iter().any(|left| left.case == *name));
+    if names.is_empty() && left_out.is_empty() {
+        let stem = file.file_stem().unwrap_or_default().to_string_lossy();
+        return Ok((vec![(stem.into_owned(), document)], left_out));
+    }
+    let case = |name: String| {
+        let mut chosen = document.clone();
+        chosen.choose(&name)?;
+        Ok((name, chosen))
+    };
+    let cases: Result<_, Failure> = names.into_iter().map(case).collect();
+    Ok((cases?, left_out))
 }
 
 /// Reads and checks a scenario; a sweep in it has no effect.
@@ -97,8 +142,8 @@ pub struct ScenarioStudy {
 }
 
 /// Reads a scenario with a sweep.
-pub fn open_study(file: &Path) -> Result<ScenarioStudy, Failure> {
-    ScenarioStudy::new(document(file, &Overrides::default())?)
+pub fn open_study(file: &Path, overrides: &Overrides) -> Result<ScenarioStudy, Failure> {
+    ScenarioStudy::new(document(file, overrides)?)
 }
 
 /// Reads a scenario with a sweep that names no other files; `name` is what errors call it.
@@ -117,6 +162,11 @@ impl ScenarioStudy {
             points: sweep.len(),
         };
         Ok(Self { provenance, sweep })
+    }
+
+    /// Cases that the sweep goes without, because a file of theirs cannot be read.
+    pub fn left_out(&self) -> &[LeftOut] {
+        self.sweep.left_out()
     }
 
     /// Parameters of a point.

@@ -29,6 +29,12 @@ pub struct Args {
     /// Seed of everything random, instead of the scenario's
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
+    /// A case of the scenario's sweep, by its name
+    #[arg(long, value_name = "NAME")]
+    case: Option<String>,
+    /// Folder of traces that do not lie beside the scenario
+    #[arg(long, value_name = "DIR")]
+    traces: Option<PathBuf>,
     /// A setting instead of the scenario's, such as run.duration="10 s"; may be repeated
     #[arg(long, value_name = "KEY=VALUE", value_parser = setting)]
     set: Vec<(String, String)>,
@@ -47,6 +53,12 @@ pub struct Args {
 pub struct ShowArgs {
     /// Scenario
     file: PathBuf,
+    /// A case of the scenario's sweep, by its name
+    #[arg(long, value_name = "NAME")]
+    case: Option<String>,
+    /// Folder of traces that do not lie beside the scenario
+    #[arg(long, value_name = "DIR")]
+    traces: Option<PathBuf>,
     /// A setting instead of the scenario's; may be repeated
     #[arg(long, value_name = "KEY=VALUE", value_parser = setting)]
     set: Vec<(String, String)>,
@@ -65,8 +77,10 @@ pub fn setting(text: &str) -> Result<(String, String), String> {
 /// Prints a scenario with every default.
 pub fn show(args: ShowArgs) -> ExitCode {
     let overrides = Overrides {
+        case: args.case,
         seed: None,
         set: args.set,
+        traces: args.traces,
     };
     match engine::with_defaults(&args.file, &overrides) {
         Ok(scenario) => {
@@ -80,8 +94,10 @@ pub fn show(args: ShowArgs) -> ExitCode {
 /// Runs a scenario once.
 pub fn run(args: Args) -> ExitCode {
     let overrides = Overrides {
+        case: args.case.clone(),
         seed: args.seed,
         set: args.set.clone(),
+        traces: args.traces.clone(),
     };
     let run = || {
         let scenario = engine::open(&args.file, &overrides)?;

@@ -48,7 +48,8 @@ pub fn report(report: &RunReport, wall: Duration) -> String {
 
 fn flows(flows: &[FlowReport]) -> String {
     let head = [
-        "flow", "protocol", "start", "goodput", "time", "bytes", "loss", "overhead", "RTT",
+        "flow", "protocol", "start", "goodput", "of limit", "time", "bytes", "loss", "overhead",
+        "RTT",
     ];
     let row = |flow: &FlowReport| {
         vec![
@@ -56,6 +57,7 @@ fn flows(flows: &[FlowReport]) -> String {
             flow.protocol.clone(),
             seconds(Some(flow.start_s)),
             rate(flow.goodput_bps),
+            percent(flow.share()),
             seconds(flow.fct_s),
             bytes(flow.bytes),
             percent(Some(flow.loss)),

@@ -7,7 +7,7 @@ use std::io;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use super::path::Path;
+use super::emulated::Emulated;
 use super::record::{Fairness, Status};
 use super::{Bed, Bench, ends, told};
 use crate::peer::{Outcome, Peer, Session, Work};
@@ -19,7 +19,7 @@ pub struct Plan {
     /// Who joins.
     pub peers: Vec<Peer>,
     /// Over which paths; the bare cable has no bottleneck to share.
-    pub paths: Vec<Path>,
+    pub paths: Vec<Emulated>,
     /// How often each.
     pub repetitions: u32,
     /// How long CUBIC has before it is measured, and both have together before they are.
@@ -34,18 +34,18 @@ pub struct Plan {
 /// When the file that is to be sent cannot be made.
 pub fn compare(plan: &Plan, bench: &Bench, each: &mut dyn FnMut(Fairness)) -> io::Result<()> {
     for path in &plan.paths {
-        let Some(bottleneck) = path.bottleneck() else {
+        let Some(rate_bps) = path.path.rate_bps() else {
             continue;
         };
         // Enough for the whole meeting, at the full rate.
         let time = 2 * (plan.settle + plan.window);
-        let size = (bottleneck.rate_bps as f64 / 8.0 * time.as_secs_f64()) as u64;
+        let size = (rate_bps as f64 / 8.0 * time.as_secs_f64()) as u64;
         let source = bench.file(size)?;
         for repetition in 1..=plan.repetitions {
             for peer in &plan.peers {
                 let mut meeting = Fairness {
                     peer: peer.to_string(),
-                    path: *path,
+                    path: path.path.clone(),
                     repetition,
                     status: Status::Complete,
                     reason: None,
@@ -53,7 +53,7 @@ pub fn compare(plan: &Plan, bench: &Bench, each: &mut dyn FnMut(Fairness)) -> io
                     together_bps: [0.0; 2],
                 };
                 if let Err((status, reason)) =
-                    meet(plan, bench, (peer, &source, size), &mut meeting)
+                    meet(plan, bench, (path, peer, &source, size), &mut meeting)
                 {
                     (meeting.status, meeting.reason) = (status, Some(reason));
                 }
@@ -67,7 +67,7 @@ pub fn compare(plan: &Plan, bench: &Bench, each: &mut dyn FnMut(Fairness)) -> io
 fn meet(
     plan: &Plan,
     bench: &Bench,
-    (peer, source, size): (&Peer, &std::path::Path, u64),
+    (path, peer, source, size): (&Emulated, &Peer, &std::path::Path, u64),
     meeting: &mut Fairness,
 ) -> Result<(), (Status, String)> {
     let failed = |reason: String| (Status::Failed, reason);
@@ -75,7 +75,7 @@ fn meet(
         let found = bench.programs.find(program);
         found.map_err(|missing| (Status::Missing, missing.to_string()))?;
     }
-    let bed = Bed::make(&meeting.path, 2, u64::from(meeting.repetition)).map_err(failed)?;
+    let bed = Bed::make(path, 2, u64::from(meeting.repetition)).map_err(failed)?;
     let lab = &bed.lab;
     let cubic = Peer::Tcp("cubic".to_owned());
     let folders = [
@@ -115,8 +115,8 @@ fn meet(
         }
     }
     match bed.stop().map_err(failed)? {
-        (_, Some(reason)) => Err((Status::Invalid, reason)),
-        (_, None) => Ok(()),
+        (.., Some(reason)) => Err((Status::Invalid, reason)),
+        (.., None) => Ok(()),
     }
 }
 

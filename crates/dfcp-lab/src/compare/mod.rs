@@ -1,13 +1,16 @@
 //! `dfcp` beside kernel TCP and other transports, on the same path in one run.
 //!
-//! - [`path`]: the paths; [`record`]: what is written; [`summary`]: what is made of it;
-//! - [`table`]: tables for people; [`fairness`]: a CUBIC flow and a peer that joins it.
+//! - [`path`]: the paths; [`emulated`]: their networks; [`record`]: what is written;
+//! - [`summary`]: what is made of it; [`table`]: tables for people; [`board`]: peers over many named
+//!   paths; [`fairness`]: a CUBIC flow and a peer that joins it.
 //!
 //! Repetitions are interleaved: every peer has run once before any runs again, so that a machine
 //! that grows busier is so for all. Each run has a lab of its own, made anew: no queue, no cached
 //! TCP metrics and no loss pattern of one helps or harms the next, and the same repetition has the
 //! same random numbers for all.
 
+pub mod board;
+pub mod emulated;
 pub mod fairness;
 pub mod path;
 pub mod record;
@@ -25,6 +28,7 @@ use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use tempfile::TempDir;
 
+use self::emulated::{Emulated, limit_between};
 use self::path::Path;
 use self::record::{FileFigures, Objects, Run, Status, Wire};
 use crate::leftover::Scratch;
@@ -39,16 +43,16 @@ pub struct Plan {
     /// Who takes part.
     pub peers: Vec<Peer>,
     /// Over which paths.
-    pub paths: Vec<Path>,
+    pub paths: Vec<Emulated>,
     /// How often each.
     pub repetitions: u32,
-    /// Bytes of the file.
+    /// Bytes of the file; of named paths at most so many.
     pub file_size: u64,
     /// Bytes of a small object.
     pub object_size: u64,
     /// Small objects of a run.
     pub objects: u32,
-    /// Time for the file, and for all the small objects of a run.
+    /// Time for the file, of named paths at most so long; and for all the small objects of a run.
     pub limit: Duration,
 }
 
@@ -133,8 +137,9 @@ fn own_memory() -> Option<&'static str> {
 /// When the files that are to be sent cannot be made; whatever happens to a peer is in its runs.
 pub fn compare(plan: &Plan, bench: &Bench, each: &mut dyn FnMut(Run)) -> io::Result<()> {
     let small = bench.file(plan.object_size)?;
-    let large = bench.file(plan.file_size)?;
     for path in &plan.paths {
+        let (file_size, limit) = path.work(plan.file_size, plan.limit);
+        let large = bench.file(file_size)?;
         let mut missing: Vec<&Peer> = Vec::new();
         for repetition in 1..=plan.repetitions {
             for peer in &plan.peers {
@@ -147,6 +152,8 @@ pub fn compare(plan: &Plan, bench: &Bench, each: &mut dyn FnMut(Run)) -> io::Res
                     path,
                     peer,
                     repetition,
+                    file_size,
+                    limit,
                 };
                 let run = attempt.run(&small, &large);
                 if run.status == Status::Missing {
@@ -154,6 +161,10 @@ pub fn compare(plan: &Plan, bench: &Bench, each: &mut dyn FnMut(Run)) -> io::Res
                 }
                 each(run);
             }
+        }
+        if large != small {
+            // Many paths have each a file of its own size, and they lie in memory.
+            let _ = std::fs::remove_file(&large);
         }
     }
     Ok(())
@@ -166,9 +177,11 @@ const LOOKS: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(5)
 struct Attempt<'a> {
     plan: &'a Plan,
     bench: &'a Bench,
-    path: &'a Path,
+    path: &'a Emulated,
     peer: &'a Peer,
     repetition: u32,
+    file_size: u64,
+    limit: Duration,
 }
 
 /// Why a run has no figures.
@@ -184,8 +197,8 @@ impl Attempt<'_> {
     fn run(&self, small: &std::path::Path, large: &std::path::Path) -> Run {
         let mut run = Run {
             peer: self.peer.to_string(),
-            path: *self.path,
-            file_size: self.plan.file_size,
+            path: self.path.path.clone(),
+            file_size: self.file_size,
             repetition: self.repetition,
             status: Status::Complete,
             reason: None,
@@ -232,7 +245,7 @@ impl Attempt<'_> {
         let bed = self.lab("objects")?;
         let lab = &bed.lab;
         let folder = self.bench.session()?;
-        let told = told(self.path, lab, 0, &folder);
+        let told = told(&self.path.path, lab, 0, &folder);
         let mut session = Session::start(self.peer, ends(lab, 0), &told, &self.bench.programs)?;
         let mut objects = Objects {
             size: self.plan.object_size,
@@ -273,32 +286,43 @@ impl Attempt<'_> {
         let bed = self.lab("file")?;
         let lab = &bed.lab;
         let folder = self.bench.session()?;
-        let told = told(self.path, lab, 0, &folder);
+        let told = told(&self.path.path, lab, 0, &folder);
         let mut session = Session::start(self.peer, ends(lab, 0), &told, &self.bench.programs)?;
         let transfer = session.transfer(&Work {
             source,
-            size: self.plan.file_size,
-            limit: self.plan.limit + self.peer.fixed_time(),
+            size: self.file_size,
+            limit: self.limit + self.peer.fixed_time(),
             look: LOOKS[1],
         });
         let tunnel = session.stop();
-        let (stats, invalid) = bed.stop()?;
+        let epoch_ns = lab.epoch_ns();
+        let (stats, scenario, invalid) = bed.stop()?;
         let Transfer {
             outcome,
+            started_ns,
             bytes,
             seconds,
             steady,
             cpu_sender,
             cpu_receiver,
         } = transfer;
+        // Only named paths change, or lose more at one time than at another.
+        let scenario = scenario.filter(|_| self.path.path.named().is_some());
+        let limit_of_last = |length: f64| {
+            let begin = started_ns.saturating_sub(epoch_ns);
+            let at = |seconds: f64| begin + (seconds.max(0.0) * 1e9) as u64;
+            limit_between(scenario.as_ref()?, at(seconds - length), at(seconds))
+        };
         let figures = FileFigures {
             size: match self.peer.moves_objects() {
-                true => self.plan.file_size,
+                true => self.file_size,
                 false => 0,
             },
             bytes,
             seconds,
             steady_bps: steady.map(|(bytes, seconds)| bytes as f64 * 8.0 / seconds),
+            limit_bps: limit_of_last(seconds),
+            steady_limit_bps: steady.and_then(|(_, length)| limit_of_last(length)),
             cpu_s: [cpu_sender, cpu_receiver, tunnel].map(|cpu| cpu.as_secs_f64()),
             wire: wire(&stats),
         };
@@ -320,10 +344,9 @@ struct Bed {
 
 impl Bed {
     /// Makes a lab of a path, with so many pairs of hosts.
-    fn make(path: &Path, pairs: usize, seed: u64) -> Result<Self, String> {
+    fn make(path: &Emulated, pairs: usize, seed: u64) -> Result<Self, String> {
         let options = LabOptions::default();
-        let scenario = path.bottleneck().map(|path| path.scenario(pairs, seed));
-        let scenario = scenario.transpose()?;
+        let scenario = path.scenario(pairs, seed)?;
         let lab = match &scenario {
             None => Lab::direct_pair(&options),
             Some(scenario) => Lab::start(scenario, &options),
@@ -332,15 +355,15 @@ impl Bed {
         Ok(Self { lab, scenario })
     }
 
-    /// What the path counted, and why it was not what it was to be, if so.
-    fn stop(self) -> Result<(LabStats, Option<String>), String> {
+    /// What the path counted, what it was made from, and why it was not that, if so.
+    fn stop(self) -> Result<(LabStats, Option<Scenario>, Option<String>), String> {
         let stats = self.lab.stop();
         let stats = stats.map_err(|error| format!("the lab: {error}"))?;
-        let validity = self
-            .scenario
-            .map(|scenario| Validity::of(&scenario, &stats));
+        let validity = self.scenario.as_ref();
+        let validity = validity.map(|scenario| Validity::of(scenario, &stats));
         let reasons = validity.map_or_else(Vec::new, |validity| validity.reasons);
-        Ok((stats, (!reasons.is_empty()).then(|| reasons.join("; "))))
+        let invalid = (!reasons.is_empty()).then(|| reasons.join("; "));
+        Ok((stats, self.scenario, invalid))
     }
 }
 
@@ -358,10 +381,8 @@ fn told(path: &Path, lab: &Lab, flow: usize, folder: &TempDir) -> Told {
         sink: lab.flow_hosts(flow).1.ipv4(),
         port: ports.server,
         inner: ports.further,
-        rate_bps: path.bottleneck().map_or(CABLE_BPS, |path| path.rate_bps),
-        round_trip: path
-            .bottleneck()
-            .map_or(Duration::ZERO, |path| path.round_trip()),
+        rate_bps: path.rate_bps().unwrap_or(CABLE_BPS),
+        round_trip: path.round_trip(),
         folder: folder.path().to_owned(),
     }
 }

@@ -1,9 +1,10 @@
-//! The paths of a comparison: a bottleneck, or the bare cable; and what they allow at most.
+//! The paths of a comparison: a bottleneck, a path that a scenario names, or the bare cable; and
+//! what they allow at most.
 
 use std::fmt;
 use std::time::Duration;
 
-use dfcp_sim::scenario::{Document, Scenario};
+use dfcp_sim::scenario::Document;
 use serde::{Deserialize, Serialize};
 
 /// IP bytes of a full packet.
@@ -23,11 +24,13 @@ pub enum Queue {
 }
 
 /// What lies between the hosts.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Path {
     /// One bottleneck of the lab, in both directions alike.
     Bottleneck(Bottleneck),
+    /// A path that a scenario describes.
+    Named(Named),
     /// A cable without anything emulated.
     Direct {
         /// Always `true`.
@@ -77,17 +80,11 @@ impl Bottleneck {
         PACKET / PAYLOAD / (1.0 - self.loss)
     }
 
-    /// The round-trip time without queueing.
-    pub fn round_trip(&self) -> Duration {
-        Duration::try_from_secs_f64(self.rtt_s).unwrap_or_default()
-    }
-
-    /// A dumbbell with this bottleneck and so many pairs of hosts, each with a flow; it runs until
-    /// it is stopped.
+    /// A dumbbell with this bottleneck and one flow.
     ///
     /// # Errors
     /// In words, where the simulator refuses these settings.
-    pub fn scenario(&self, pairs: usize, seed: u64) -> Result<Scenario, String> {
+    pub fn document(&self) -> Result<Document, String> {
         let Self {
             rate_bps,
             rtt_s,
@@ -96,17 +93,33 @@ impl Bottleneck {
         } = self;
         let rtt_us = (rtt_s * 1e6).round() as u64;
         let text = format!(
-            "schema = 1\n[run]\nduration = \"24 h\"\nseed = {seed}\n\
-             [topology]\nkind = \"dumbbell\"\npairs = {pairs}\nrtt = \"{rtt_us} us\"\n\
+            "schema = 1\n\
+             [topology]\nkind = \"dumbbell\"\nrtt = \"{rtt_us} us\"\n\
              [link.default]\nrate = \"unlimited\"\n\
              [link.bottleneck]\nrate = \"{rate_bps} bit/s\"\nloss = {loss:?}\n\
              queue = {{ limit = \"{queue_packets} packets\" }}\n\
-             [[flow]]\nname = \"peer\"\nprotocol = \"auto\"\ncount = {pairs}\n"
+             [[flow]]\nname = \"peer\"\nprotocol = \"auto\"\n"
         );
-        let scenario =
-            Document::parse(&text, "comparison").and_then(|document| document.scenario());
-        scenario.map_err(|error| error.to_string())
+        let document = Document::parse(&text, "comparison");
+        document.map_err(|error| error.to_string())
     }
+}
+
+/// A path that a scenario describes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Named {
+    /// Its name.
+    pub name: String,
+    /// What it is, in words.
+    pub title: String,
+    /// Bits of IP packets a second: what senders that must know the rate are told.
+    pub rate_bps: u64,
+    /// Round-trip time without queueing, at the beginning, seconds.
+    pub rtt_s: f64,
+    /// Useful bits a second that a perfect sender would reach over the scenario's time.
+    pub limit_bps: f64,
+    /// That time.
+    pub seconds: f64,
 }
 
 impl Path {
@@ -117,8 +130,44 @@ impl Path {
     pub fn bottleneck(&self) -> Option<&Bottleneck> {
         match self {
             Self::Bottleneck(bottleneck) => Some(bottleneck),
+            Self::Named(_) | Self::Direct { .. } => None,
+        }
+    }
+
+    /// The named path, if it is one.
+    pub fn named(&self) -> Option<&Named> {
+        match self {
+            Self::Named(named) => Some(named),
+            Self::Bottleneck(_) | Self::Direct { .. } => None,
+        }
+    }
+
+    /// Bits of IP packets a second; none of a cable.
+    pub fn rate_bps(&self) -> Option<u64> {
+        match self {
+            Self::Bottleneck(path) => Some(path.rate_bps),
+            Self::Named(path) => Some(path.rate_bps),
             Self::Direct { .. } => None,
         }
+    }
+
+    /// Useful bits a second at most; none of a cable.
+    pub fn limit_bps(&self) -> Option<f64> {
+        match self {
+            Self::Bottleneck(path) => Some(path.limit_bps()),
+            Self::Named(path) => Some(path.limit_bps),
+            Self::Direct { .. } => None,
+        }
+    }
+
+    /// The round-trip time without queueing.
+    pub fn round_trip(&self) -> Duration {
+        let seconds = match self {
+            Self::Bottleneck(path) => path.rtt_s,
+            Self::Named(path) => path.rtt_s,
+            Self::Direct { .. } => 0.0,
+        };
+        Duration::try_from_secs_f64(seconds).unwrap_or_default()
     }
 }
 
@@ -126,6 +175,7 @@ impl fmt::Display for Path {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Direct { .. } => f.write_str("plain veth pair"),
+            Self::Named(path) => write!(f, "{}: {}", path.name, path.title),
             Self::Bottleneck(path) => write!(
                 f,
                 "{} Mbit/s, {} ms, {} % loss, queue of {} packets",
@@ -166,8 +216,8 @@ mod tests {
         for loss in [0.0, 1e-6, 0.5] {
             for rtt in [MS, 200 * MS] {
                 let path = Bottleneck::new(1_000_000_000, rtt, loss, Queue::Bdp(1.0));
-                let scenario = path.scenario(2, 7).unwrap();
-                assert_eq!(scenario.flows.len(), 2, "{path:?}");
+                let scenario = path.document().unwrap().scenario().unwrap();
+                assert_eq!(scenario.flows.len(), 1, "{path:?}");
             }
         }
     }
@@ -175,7 +225,16 @@ mod tests {
     #[test]
     fn a_path_survives_its_line_of_json() {
         let path = Path::Bottleneck(Bottleneck::new(1, MS, 0.29, Queue::Packets(1)));
-        for path in [path, Path::DIRECT] {
+        let named = Path::Named(Named {
+            name: "lte".into(),
+            title: "a recorded link".into(),
+            rate_bps: 10_000_000,
+            rtt_s: 0.05,
+            limit_bps: 9e6,
+            seconds: 60.0,
+        });
+        assert_eq!(named.to_string(), "lte: a recorded link");
+        for path in [path.clone(), named, Path::DIRECT] {
             let line = serde_json::to_string(&path).unwrap();
             assert_eq!(serde_json::from_str::<Path>(&line).unwrap(), path, "{line}");
         }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::path::Path;
+use super::path::{PACKET, PAYLOAD, Path};
 
 /// A line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -93,6 +93,13 @@ pub struct FileFigures {
     pub seconds: f64,
     /// Useful bits a second after the first tenth of what arrived.
     pub steady_bps: Option<f64>,
+    /// Useful bits a second that a perfect sender would have reached in the same time; of named
+    /// paths.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub limit_bps: Option<f64>,
+    /// The same after the first tenth of what arrived.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub steady_limit_bps: Option<f64>,
     /// Processor seconds of sender, receiver and both ends of a tunnel.
     pub cpu_s: [f64; 3],
     /// What the path counted.
@@ -177,7 +184,16 @@ impl FileFigures {
 
     /// IP bytes sent per useful byte, as a multiple of the least that path allows.
     pub fn wire_ratio(&self, path: &Path) -> Option<f64> {
-        let (wire, least) = (self.wire.as_ref()?, path.bottleneck()?.least_wire());
+        let wire = self.wire.as_ref()?;
+        let least = match path {
+            Path::Bottleneck(path) => path.least_wire(),
+            // As it happened: a path that loses in bursts does not lose its mean in every run.
+            Path::Named(_) => {
+                let lost = wire.dropped_loss as f64 / wire.wire_packets.max(1) as f64;
+                PACKET / PAYLOAD / (1.0 - lost)
+            }
+            Path::Direct { .. } => return None,
+        };
         (self.bytes > 0).then(|| wire.wire_bytes as f64 / self.bytes as f64 / least)
     }
 }

@@ -40,6 +40,8 @@ pub struct Row {
     pub peer: String,
     /// Runs that are in the figures.
     pub runs: usize,
+    /// Whether the lab was true to its path in these; else the figures are better than nothing.
+    pub valid: bool,
     /// Bits a second after the first tenth of the bytes.
     pub steady_bps: Option<Spread>,
     /// Bits a second from start to end.
@@ -81,10 +83,10 @@ pub fn summarize(lines: &[Line]) -> Vec<Cell> {
     };
     let mut cells: Vec<Cell> = Vec::new();
     for run in runs() {
-        let like = |other: &&Run| (other.path, other.file_size) == (run.path, run.file_size);
+        let like = |other: &&Run| other.file_size == run.file_size && other.path == run.path;
         if !cells
             .iter()
-            .any(|cell| (cell.path, cell.file_size) == (run.path, run.file_size))
+            .any(|cell| cell.file_size == run.file_size && cell.path == run.path)
         {
             let here: Vec<&Run> = runs().filter(like).collect();
             cells.push(cell(run, &here));
@@ -109,7 +111,7 @@ fn cell(of: &Run, runs: &[&Run]) -> Cell {
         row(name, &of.path, &own)
     });
     Cell {
-        path: of.path,
+        path: of.path.clone(),
         file_size: of.file_size,
         rows: rows.collect(),
     }
@@ -130,7 +132,7 @@ fn row(peer: &str, path: &Path, runs: &[&Run]) -> Row {
     let of = |figure: &dyn Fn(&FileFigures) -> Option<f64>| {
         Spread::of(files().filter_map(|(_, file)| figure(file)).collect())
     };
-    let limit = path.bottleneck().map(|path| path.limit_bps());
+    let limit = path.limit_bps();
     let file_s =
         files()
             .filter(|(_, file)| file.size > 0)
@@ -146,10 +148,11 @@ fn row(peer: &str, path: &Path, runs: &[&Run]) -> Row {
     Row {
         peer: peer.to_owned(),
         runs: good.len(),
+        valid: good.iter().all(|run| run.status != Status::Invalid),
         steady_bps: of(&|file| file.steady_bps),
         whole_bps: of(&|file| Some(file.whole_bps())),
-        steady_share: limit.and_then(|limit| of(&|file| Some(file.steady_bps? / limit))),
-        whole_share: limit.and_then(|limit| of(&|file| Some(file.whole_bps() / limit))),
+        steady_share: of(&|file| Some(file.steady_bps? / file.steady_limit_bps.or(limit)?)),
+        whole_share: of(&|file| Some(file.whole_bps() / file.limit_bps.or(limit)?)),
         object_s: Spread::of(object_s.collect()),
         file_s: Spread::of(file_s.collect()),
         cpu_per_gb: of(&FileFigures::cpu_per_gb),

@@ -128,7 +128,7 @@ pub fn fairness(meetings: &[&Fairness], style: Style) -> String {
     text
 }
 
-fn set(rows: &[Vec<String>], style: Style) -> String {
+pub(super) fn set(rows: &[Vec<String>], style: Style) -> String {
     let mut text = String::new();
     let columns = rows.first().map_or(0, Vec::len);
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
@@ -165,7 +165,7 @@ pub fn by_path(lines: &[Line]) -> Vec<(Path, Vec<&Fairness>)> {
         if let Line::Fairness(meeting) = line {
             match all.iter_mut().find(|known| known.0 == meeting.path) {
                 Some(known) => known.1.push(meeting),
-                None => all.push((meeting.path, vec![meeting])),
+                None => all.push((meeting.path.clone(), vec![meeting])),
             }
         }
     }
@@ -219,12 +219,26 @@ pub fn page(lines: &[Line], pictures: &[(String, String)]) -> String {
         text += &fairness(&meetings, Style::Page);
     }
     text += "\n## Runs\n";
+    text += &contexts(&of_runs(lines));
+    text
+}
+
+/// Where and how runs were made.
+pub fn of_runs(lines: &[Line]) -> Vec<&Context> {
+    let contexts = lines.iter().filter_map(|line| match line {
+        Line::Context(context) => Some(context),
+        _ => None,
+    });
+    contexts.collect()
+}
+
+/// The same in words.
+pub(super) fn contexts(contexts: &[&Context]) -> String {
+    let mut text = String::new();
     let mut before = None;
-    for line in lines {
-        if let Line::Context(context) = line {
-            text += &context_text(context, before);
-            before = Some(context);
-        }
+    for context in contexts {
+        text += &context_text(context, before);
+        before = Some(*context);
     }
     text
 }

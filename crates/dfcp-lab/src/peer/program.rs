@@ -126,7 +126,15 @@ fn first_line(program: impl AsRef<OsStr>, arguments: &[&str]) -> String {
     let output = ask(command.args(arguments));
     let text = output.map_or_else(|_| Vec::new(), |output| output.stdout);
     let text = String::from_utf8_lossy(&text);
-    text.lines().next().unwrap_or_default().trim().to_owned()
+    version_line(&text)
+}
+
+/// The line that begins with the word, else the first: some programs draw a banner above it.
+fn version_line(text: &str) -> String {
+    let says = |line: &&str| line.trim_start().starts_with("Version");
+    let line = text.lines().find(says).or_else(|| text.lines().next());
+    let words = line.unwrap_or_default().split_whitespace();
+    words.collect::<Vec<_>>().join(" ")
 }
 
 /// How long a program may take to say something about itself.
@@ -154,6 +162,19 @@ pub(super) fn ask(command: &mut Command) -> io::Result<Output> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_version_below_a_banner_is_found() {
+        assert_eq!(
+            version_line("\n░█░█\n\nVersion:\tv2.6.1\nArch: x"),
+            "Version: v2.6.1"
+        );
+        assert_eq!(
+            version_line("iperf 3.12 (cJSON)\nLinux"),
+            "iperf 3.12 (cJSON)"
+        );
+        assert_eq!(version_line(""), "");
+    }
 
     #[test]
     fn what_is_missing_says_how_to_get_it() {

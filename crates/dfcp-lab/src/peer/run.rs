@@ -68,6 +68,8 @@ pub enum Outcome {
 pub struct Transfer {
     /// How it ended.
     pub outcome: Outcome,
+    /// When it began, in nanoseconds of `CLOCK_MONOTONIC`; zero where it did not.
+    pub started_ns: u64,
     /// Bytes that arrived.
     pub bytes: u64,
     /// Seconds from before connecting until the sender knew that all had arrived; or until the
@@ -133,6 +135,7 @@ impl<'a> Session<'a> {
             .try_transfer(work, &received)
             .unwrap_or_else(|reason| Transfer {
                 outcome: Outcome::Failed(reason),
+                started_ns: 0,
                 bytes: 0,
                 seconds: 0.0,
                 steady: None,
@@ -385,6 +388,7 @@ impl Seen {
             });
         Transfer {
             outcome,
+            started_ns: self.started_ns,
             bytes,
             seconds,
             steady,

@@ -74,6 +74,9 @@ pub(crate) fn on_a_real_path(scenario: &Scenario, flow: &FlowSpec) -> Result<Flo
         }
         _ => Ok(()),
     };
+    if !flow.clock.is_exact() || !flow.sender_clock.is_exact() {
+        return Err("clocks that are off exist in simulation only".into());
+    }
     match &mut flow.protocol {
         ProtocolSpec::Dfcp(spec) => {
             spec.payload = DfcpPayload::Real;

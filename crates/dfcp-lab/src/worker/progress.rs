@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::ping::Pings;
 use crate::path::clock::monotonic_ns;
+use crate::train::TrailFigures;
 
 /// A worker's last line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -43,6 +44,9 @@ pub struct Received {
     /// Of datagrams: what happened to them on the way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub datagrams: Option<Datagrams>,
+    /// Of a train: what became of its datagrams.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub train: Option<TrailFigures>,
 }
 
 /// What a sink saw of numbered datagrams.
@@ -130,6 +134,7 @@ impl Meter {
             samples: self.samples,
             waited_ns: 0,
             datagrams: None,
+            train: None,
         }
     }
 }

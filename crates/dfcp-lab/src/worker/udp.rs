@@ -14,6 +14,7 @@ use super::job::{Ready, Sink, UdpLoad, UdpSource};
 use super::progress::{Datagrams, Meter, Received, Sent};
 use super::{in_time, print_line, sleep_until};
 use crate::path::clock::monotonic_ns;
+use crate::train::Trail;
 
 /// How often a sink looks at the time.
 const TICK: Duration = Duration::from_millis(20);
@@ -46,6 +47,7 @@ pub(super) fn sink(job: &Sink) -> io::Result<Received> {
     }
     Ok(Received {
         datagrams: Some(seen.datagrams),
+        train: Some(seen.trail.figures()),
         ..meter.finish()
     })
 }
@@ -54,6 +56,7 @@ pub(super) fn sink(job: &Sink) -> io::Result<Received> {
 #[derive(Default)]
 struct Seen {
     datagrams: Datagrams,
+    trail: Trail,
     /// One more than the greatest so far.
     next: u64,
     /// Which of the last numbers have come: bit `number % bits`.
@@ -73,7 +76,9 @@ impl Seen {
         let (Some(number), Some(sent_ns)) = (word(), word()) else {
             return;
         };
-        let delay = monotonic_ns().saturating_sub(sent_ns);
+        let now = monotonic_ns();
+        let delay = now.saturating_sub(sent_ns);
+        self.trail.note(number, delay, now);
         self.recent.resize((RECENT / 64) as usize, 0);
         let known = self.next.saturating_sub(number) < RECENT && self.is_marked(number);
         let all = &mut self.datagrams;

@@ -2,6 +2,7 @@
 //!
 //! Runs make lines of JSON; tables, the page and the [`plots`] are made from lines, new or old.
 
+mod bad;
 mod plots;
 
 use std::fs::{self, File};
@@ -11,7 +12,9 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
 use dfcp::Rate;
-use dfcp_lab::compare::path::{Bottleneck, Path, Queue};
+use dfcp_lab::compare::board::Board;
+use dfcp_lab::compare::emulated::Emulated;
+use dfcp_lab::compare::path::{Bottleneck, Queue};
 use dfcp_lab::compare::record::{Context, Line, Run, read_lines};
 use dfcp_lab::compare::summary::summarize;
 use dfcp_lab::compare::table::{self, Style};
@@ -40,24 +43,37 @@ pub struct Args {
     /// Queues of the bottleneck: packets, or products of rate and RTT such as 0.5bdp
     #[arg(long, value_delimiter = ',', default_value = "1bdp", value_parser = queue)]
     queue: Vec<Queue>,
+    /// Paths instead of a bottleneck: `bad` (all of scenarios/bad-paths.toml), names of such, or
+    /// scenario files, with their cases
+    #[arg(
+        long,
+        value_name = "PATHS",
+        value_delimiter = ',',
+        conflicts_with_all = ["rate", "rtt", "loss", "queue", "direct"]
+    )]
+    paths: Vec<String>,
+    /// Folder of the traces that paths name; paths whose traces are missing are left out
+    #[arg(long, value_name = "DIR")]
+    traces: Option<PathBuf>,
     /// A plain veth pair instead of a bottleneck
     #[arg(long, conflicts_with_all = ["rate", "rtt", "loss", "queue", "fairness"])]
     direct: bool,
     /// Runs of each peer on each path
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     repeat: u32,
-    /// Size of the file
-    #[arg(long, value_name = "BYTES", default_value = "100M", value_parser = size)]
-    size: u64,
+    /// Size of the file [default: 100M; of --paths what their scenarios' time carries, up to 400M]
+    #[arg(long, value_name = "BYTES", value_parser = size)]
+    size: Option<u64>,
     /// Size of the small objects
     #[arg(long, value_name = "BYTES", default_value = "150k", value_parser = size)]
     object_size: u64,
     /// Small objects of each run
     #[arg(long, value_name = "N", default_value_t = 5)]
     objects: u32,
-    /// Time for the file of a run, and again for its small objects
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = units::duration)]
-    limit: Duration,
+    /// Time for the file of a run, and again for its small objects [default: 30s; of --paths their
+    /// scenarios' time]
+    #[arg(long, value_name = "TIME", value_parser = units::duration)]
+    limit: Option<Duration>,
     /// Let each peer join a TCP CUBIC flow instead, and see what it leaves
     #[arg(long)]
     fairness: bool,
@@ -75,6 +91,9 @@ pub struct Args {
         conflicts_with = "out"
     )]
     from: Vec<PathBuf>,
+    /// Results of `dfcp sim sweep scenarios/bad-paths.toml`, to stand on a page of named paths
+    #[arg(long, value_name = "FILE")]
+    sweep: Option<PathBuf>,
     /// Write a page, and figures into the directory of its name beside it
     #[arg(long, value_name = "FILE.md")]
     page: Option<PathBuf>,
@@ -140,13 +159,23 @@ fn compare(args: &Args) -> Result<(), Failure> {
         let read = read_lines(&text);
         lines.extend(read.map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?);
     }
-    if args.from.is_empty() {
+    if args.from.is_empty() && args.sweep.is_none() {
         lines = measure(args)?;
     }
+    let real = Board::of_lines(&lines);
+    let simulated = match &args.sweep {
+        Some(file) => Board::of_shares(&bad::shares(file)?),
+        None => Board::default(),
+    };
     if !args.json {
         print_tables(&lines);
+        bad::print(&[&real, &simulated]);
     }
+    let named = [&real, &simulated]
+        .iter()
+        .any(|board| !board.paths.is_empty());
     match &args.page {
+        Some(page) if named => bad::write_page(&real, &simulated, &table::of_runs(&lines), page),
         Some(page) => plots::write_page(&lines, page),
         None => Ok(()),
     }
@@ -178,7 +207,11 @@ fn measure(args: &Args) -> Result<Vec<Line>, Failure> {
         lines.push(line);
     };
     keep(Line::Context(context));
-    let paths = paths(args);
+    let paths = paths(args)?;
+    let (most, longest) = match args.paths.is_empty() {
+        true => (FILE, TIME),
+        false => (LARGEST_FILE, LONGEST),
+    };
     let peers = chosen(&args.peers);
     match args.fairness {
         false => {
@@ -186,10 +219,10 @@ fn measure(args: &Args) -> Result<Vec<Line>, Failure> {
                 peers,
                 paths,
                 repetitions: args.repeat,
-                file_size: args.size,
+                file_size: args.size.unwrap_or(most),
                 object_size: args.object_size,
                 objects: args.objects,
-                limit: args.limit,
+                limit: args.limit.unwrap_or(longest),
             };
             compare::compare(&plan, &bench, &mut |run| {
                 eprintln!("dfcp: {}", told(&run));
@@ -215,6 +248,13 @@ fn measure(args: &Args) -> Result<Vec<Line>, Failure> {
         None => Ok(lines),
     }
 }
+
+/// What a run over a bottleneck moves, and how long it may take.
+const FILE: u64 = 100_000_000;
+const TIME: Duration = Duration::from_secs(30);
+/// The same at most of a named path, which says itself how long a run is: files lie in memory.
+const LARGEST_FILE: u64 = 400_000_000;
+const LONGEST: Duration = Duration::from_secs(600);
 
 /// How long flows have before they are measured, and how long they are.
 const SETTLE: Duration = Duration::from_secs(3);
@@ -242,9 +282,12 @@ fn chosen(named: &[Peers]) -> Vec<Peer> {
     chosen
 }
 
-fn paths(args: &Args) -> Vec<Path> {
+fn paths(args: &Args) -> Result<Vec<Emulated>, Failure> {
     if args.direct {
-        return vec![Path::DIRECT];
+        return Ok(vec![Emulated::direct()]);
+    }
+    if !args.paths.is_empty() {
+        return bad::paths(&args.paths, args.traces.as_deref());
     }
     let mut paths = Vec::new();
     for rate in &args.rate {
@@ -252,12 +295,12 @@ fn paths(args: &Args) -> Vec<Path> {
             for loss in &args.loss {
                 for queue in &args.queue {
                     let path = Bottleneck::new(rate.as_bps(), *rtt, *loss, *queue);
-                    paths.push(Path::Bottleneck(path));
+                    paths.push(Emulated::bottleneck(path).map_err(Failure::usage)?);
                 }
             }
         }
     }
-    paths
+    Ok(paths)
 }
 
 /// A run in a line, for who waits.
@@ -278,11 +321,14 @@ fn told(run: &Run) -> String {
 
 fn print_tables(lines: &[Line]) {
     let mut text = String::new();
-    for cell in summarize(lines) {
+    for cell in summarize(lines)
+        .iter()
+        .filter(|cell| cell.path.named().is_none())
+    {
         text += &format!(
             "{}\n{}\n",
-            table::heading(&cell),
-            table::cell(&cell, Style::Terminal)
+            table::heading(cell),
+            table::cell(cell, Style::Terminal)
         );
     }
     for (path, meetings) in table::by_path(lines) {
@@ -347,6 +393,7 @@ fn civil(days: u64) -> String {
 mod tests {
     use super::*;
     use clap::Parser;
+    use dfcp_lab::compare::path::Path;
 
     #[derive(Parser)]
     struct Cli {
@@ -362,15 +409,34 @@ mod tests {
     #[test]
     fn lists_make_a_grid() {
         let args = parse("--rate 20M,100M --loss 0,10% --queue 10,0.5bdp --rtt 200ms").unwrap();
-        let paths = paths(&args);
+        let paths = paths(&args).unwrap();
         assert_eq!(paths.len(), 8);
-        let last = paths[7].bottleneck().unwrap();
+        let last = paths[7].path.bottleneck().unwrap();
         assert_eq!(
             (last.rate_bps, last.loss, last.queue_packets),
             (100_000_000, 0.1, 833)
         );
-        assert_eq!(paths[0].bottleneck().unwrap().queue_packets, 10);
-        assert_eq!(super::paths(&parse("--direct").unwrap()), [Path::DIRECT]);
+        assert_eq!(paths[0].path.bottleneck().unwrap().queue_packets, 10);
+        let direct = super::paths(&parse("--direct").unwrap()).unwrap();
+        assert_eq!(direct[0].path, Path::DIRECT);
+    }
+
+    #[test]
+    fn bad_paths_have_names_and_limits_and_go_without_traces() {
+        let all = super::paths(&parse("--paths bad").unwrap()).unwrap();
+        assert!(all.len() > 40, "{}", all.len());
+        assert!(all.iter().all(|path| path.path.limit_bps().unwrap() > 1e5));
+        let few = super::paths(&parse("--paths queue4,burst50,queue4").unwrap()).unwrap();
+        let names: Vec<_> = few.iter().filter_map(|path| path.path.named()).collect();
+        assert_eq!(
+            names.iter().map(|path| &*path.name).collect::<Vec<_>>(),
+            ["queue4", "burst50"]
+        );
+        assert!((names[1].limit_bps / (91e6 * 1472.0 / 1500.0) - 1.0).abs() < 1e-9);
+        let unknown = super::paths(&parse("--paths queue5").unwrap()).unwrap_err();
+        assert!(unknown.message.contains("queue5"), "{unknown}");
+        let untraced = super::paths(&parse("--paths lte-att").unwrap()).unwrap_err();
+        assert!(untraced.message.contains("no path"), "{untraced}");
     }
 
     #[test]

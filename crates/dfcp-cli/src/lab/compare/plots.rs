@@ -273,7 +273,7 @@ mod tests {
                 seconds: 1.0,
                 steady_bps: Some(steady),
                 cpu_s: [1.0, 1.0, 0.0],
-                wire: None,
+                ..FileFigures::default()
             }),
         }))
     }

@@ -97,8 +97,8 @@ impl Runner<'_> {
         let text = self.scenarios.iter().find(|(own, _)| own == name);
         let (_, text) = text.ok_or_else(|| Failure::usage(format!("no scenario {name}")))?;
         let overrides = Overrides {
-            seed: None,
             set: entry.settings(self.size),
+            ..Overrides::default()
         };
         let study = engine::study(text, &format!("{name}.toml"), &overrides)?;
         study.check(0..study.provenance().points)?;

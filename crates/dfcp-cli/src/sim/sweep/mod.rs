@@ -30,6 +30,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use self::journal::{Entry, Journal};
 use self::outputs::Outputs;
 use super::columns;
+use super::engine::Overrides;
 use super::store::Provenance;
 use super::table::Cell;
 use crate::failure::{Failure, Kind};
@@ -49,6 +50,12 @@ pub struct Args {
     /// Points to run at once [default: the number of cores]
     #[arg(short, long, value_name = "N")]
     jobs: Option<std::num::NonZeroUsize>,
+    /// A setting instead of the scenario's, such as sweep.seeds="1..10"; may be repeated
+    #[arg(long, value_name = "KEY=VALUE", value_parser = super::run::setting)]
+    set: Vec<(String, String)>,
+    /// Folder of traces that do not lie beside the scenario
+    #[arg(long, value_name = "DIR")]
+    traces: Option<PathBuf>,
     /// Say nothing but errors
     #[arg(short, long)]
     quiet: bool,
@@ -120,7 +127,15 @@ pub fn run(args: Args) -> ExitCode {
 }
 
 fn sweep(args: &Args) -> Result<(), Failure> {
-    let study = super::engine::open_study(&args.file)?;
+    let overrides = Overrides {
+        set: args.set.clone(),
+        traces: args.traces.clone(),
+        ..Overrides::default()
+    };
+    let study = super::engine::open_study(&args.file, &overrides)?;
+    for left in study.left_out().iter().filter(|_| !args.quiet) {
+        eprintln!("dfcp: left out: {}: {}", left.case, left.why);
+    }
     let total = study.provenance().points;
     let named = args.out.clone().unwrap_or_else(|| {
         PathBuf::from(args.file.file_stem().unwrap_or(args.file.as_os_str()))
