@@ -18,7 +18,7 @@ const MIN_GAIN: f64 = 0.7;
 const GIVING_WAY: f64 = 0.995;
 /// Most that the estimate grows in a round trip while the queue is empty.
 const MAX_GROWTH: f64 = 1.25;
-/// Loops of control between probes through jitter, as BBR probes once in eight round trips.
+/// Round trips and rate spans from one probe to the next, as BBR probes once in eight round trips.
 const PROBE_LOOPS: f64 = 8.0;
 /// Gain of such a probe, and of one that follows a probe that found more.
 const FIRST_PROBE: f64 = 1.125;
@@ -220,14 +220,10 @@ impl PathModel {
             return;
         };
         let gives_way = gain < GIVING_WAY && cruise.drain_until.is_none();
-        let Some(flow) = flow else {
+        let Some(flow) = flow.filter(|_| gives_way) else {
             cruise.owner_test = None;
             return;
         };
-        if !gives_way {
-            cruise.owner_test = None;
-            return;
-        }
         let new = || ElasticityTest::new(now, flow, queue, &self.variation);
         let mut test = cruise.owner_test.take().unwrap_or_else(new);
         test.follow_growth(now, flow, queue, loop_time);

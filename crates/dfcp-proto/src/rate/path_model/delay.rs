@@ -46,8 +46,8 @@ pub(super) struct DelayEstimator {
 
 impl DelayEstimator {
     /// Takes the newest acknowledged packet and the latest round trip; delays come in steps of
-    /// `grain`, the time that a packet takes at the bottleneck, which is no jitter. Returns the queueing delay
-    /// that this packet saw, floor included.
+    /// `grain`, the time that a packet takes at the bottleneck, which is no jitter. Returns the
+    /// queueing delay that this packet saw, floor included.
     pub(super) fn update(
         &mut self,
         now: Instant,
@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn jitter_is_no_queue() {
-        // 0 to 30 ms, a new value each packet, order kept by the least later departure.
+        // 0 to 30 ms, a new value each packet.
         let jitter = |ms: u64| (ms.wrapping_mul(2_654_435_761) >> 7) % 30_000;
         let queue = standing(5000, |ms| (0.025 + jitter(ms) as f64 / 1e6, 0.0));
         assert!(queue < 0.003, "{queue}");

@@ -11,7 +11,7 @@ use crate::time::Instant;
 
 /// What is offered must have changed by this to say anything: ln(1/0.87). Less than half of what a
 /// trial changes (a quarter).
-pub(super) const TELLING: f64 = 0.14;
+const TELLING: f64 = 0.14;
 /// A service that follows what we send by more than this has others in it: with a share s of the
 /// traffic it follows by 1 − s at least.
 const FOLLOWS: f64 = 0.3;
