@@ -7,7 +7,7 @@
 //! estimate is what periodic probes are served ([`BandwidthProbe`]), as in BBR.
 
 use super::elasticity::{ElasticityTest, Flow, QueueOwner};
-use super::{CubicWindow, MIN_BUSY, Mode, PathModel};
+use super::{MIN_BUSY, Mode, PathModel};
 use crate::rate::AckPoint;
 use crate::time::{Duration, Instant};
 
@@ -20,73 +20,32 @@ const GIVING_WAY: f64 = 0.995;
 const MAX_GROWTH: f64 = 1.25;
 /// Round trips and rate spans from one probe to the next, as BBR probes once in eight round trips.
 const PROBE_LOOPS: f64 = 8.0;
-/// Gain of such a probe, and of one that follows a probe that found more.
-const FIRST_PROBE: f64 = 1.125;
-const NEXT_PROBE: f64 = 1.25;
-/// A probe that is served this much more than the estimate found more: half of what it asked for.
-const FOUND_MORE: f64 = 1.0625;
+/// What such a probe asks for beyond the estimate; twice as much after a probe that found more, as
+/// far as start-up does.
+const FIRST_PROBE: f64 = 0.125;
+const MAX_PROBE: f64 = 1.0;
 
 /// Probes for bandwidth where delay varies so much by itself that a queue of the size that we aim at
 /// cannot be told from it: as BBR's ProbeBW, the estimate is what a probe is served.
 #[derive(Clone, Copy, Debug)]
 struct BandwidthProbe {
     since: Instant,
-    gain: f64,
-    /// Mean rate that the probe carried, bytes per second, and of how many samples.
-    carried: f64,
-    samples: f64,
-}
-
-/// Times of a probe, seconds: when its service shows, how long it is sent, and from one to the next.
-#[derive(Clone, Copy, Debug)]
-struct ProbeTimes {
-    shows_after: f64,
+    /// How long it is sent, and from its beginning to the next one's, seconds.
     length: f64,
     cycle: f64,
+    /// What it asks for beyond the estimate, as a share of that.
+    excess: f64,
+    measured: bool,
 }
 
 impl BandwidthProbe {
-    fn new(now: Instant, gain: f64) -> Self {
-        Self {
-            since: now,
-            gain,
-            carried: 0.0,
-            samples: 0.0,
-        }
-    }
-
-    /// Takes a rate that was carried; returns what the probe carried once it is over.
-    fn update(
-        &mut self,
-        now: Instant,
-        carried: f64,
-        estimate: f64,
-        times: ProbeTimes,
-    ) -> Option<f64> {
-        let elapsed = now.saturating_since(self.since).as_secs_f64();
-        let over = times.shows_after + times.length / 4.0;
-        if elapsed < times.shows_after {
-            return None;
-        }
-        if elapsed < over {
-            self.samples += 1.0;
-            self.carried += (carried - self.carried) / self.samples;
-            return None;
-        }
-        let found = (self.samples > 0.0).then_some(self.carried);
-        self.samples = 0.0;
-        if found.is_some_and(|found| found > FOUND_MORE * estimate) {
-            *self = Self::new(now, NEXT_PROBE);
-        } else if elapsed > times.cycle {
-            *self = Self::new(now, FIRST_PROBE);
-        }
-        found
+    fn ends(&self) -> Instant {
+        self.since + Duration::from_secs_f64(self.length)
     }
 
     /// The pacing gain of now, while the probe is sent.
-    fn pacing_gain(&self, now: Instant, times: ProbeTimes) -> Option<f64> {
-        let elapsed = now.saturating_since(self.since).as_secs_f64();
-        (elapsed < times.length).then_some(self.gain)
+    fn pacing_gain(&self, now: Instant) -> Option<f64> {
+        (now < self.ends()).then_some(1.0 + self.excess)
     }
 }
 
@@ -127,7 +86,7 @@ impl PathModel {
         let busy = queue > self.busy_from();
         let flow = self.flow(&last, idle_total);
         if let Some(flow) = flow {
-            self.measure(now, flow, queue);
+            self.measure(now, flow, queue, elapsed);
             if busy {
                 self.variation.update(now, flow, self.settled(queue));
             }
@@ -149,45 +108,96 @@ impl PathModel {
     }
 
     /// Takes what the path served into the estimate.
-    fn measure(&mut self, now: Instant, flow: Flow, queue: f64) {
+    fn measure(&mut self, now: Instant, flow: Flow, queue: f64, elapsed: f64) {
         let busy = queue > self.busy_from();
+        let varies = self.delay.resolution(self.target());
+        let varies = varies.max(self.delay.jitter()) + self.packet_time(1.0);
+        let error = varies / self.rate_span();
+        // A queue that grows or shrinks shows what the path carries.
+        let change = flow.served / flow.offered - 1.0;
         // What arrives together after it was held back came no faster than it was sent.
         let carried = flow.served.min(flow.offered);
-        let is_noisy = self.delay.resolution(self.target()) > 0.0 && !self.is_long(queue);
-        let (times, estimate) = (self.probe_times(), self.estimate);
+        let most = self.estimate.max(carried.min(self.estimate * MAX_GROWTH));
+        if !busy {
+            self.estimate = most;
+        } else if self.is_noisy(now) {
+            let is_long = self.is_long(queue);
+            self.estimate = if is_long && change.abs() > error {
+                flow.served
+            } else {
+                most
+            };
+            self.probe(now, !is_long);
+            return;
+        } else {
+            self.met = true;
+            // What arrives is what was sent, unless the path refused some: the estimate follows no
+            // faster than the gain lets it.
+            let drains = matches!(&self.mode, Mode::Cruise(cruise) if cruise.drain_until.is_some());
+            let gain = if drains { 1.0 } else { self.gain.min(1.0) };
+            let least = gain.powf(elapsed / self.settled(queue)) * self.estimate;
+            self.estimate = if change < -error || !self.is_long(queue) {
+                flow.served
+            } else {
+                flow.served.max(least)
+            };
+        }
+        if !self.is_noisy(now)
+            && let Mode::Cruise(cruise) = &mut self.mode
+        {
+            cruise.probe = None;
+        }
+    }
+
+    pub(super) fn probe_cycle(&self) -> f64 {
+        PROBE_LOOPS * (self.rtt + self.rate_span())
+    }
+
+    /// Sends probes, one in [`PROBE_LOOPS`], and takes what they were served.
+    fn probe(&mut self, now: Instant, may_begin: bool) {
+        let (span, cycle, estimate) = (self.rate_span(), self.probe_cycle(), self.estimate);
+        let begin = |excess| BandwidthProbe {
+            since: now,
+            length: 1.25 * span,
+            cycle,
+            excess,
+            measured: false,
+        };
         let Mode::Cruise(cruise) = &mut self.mode else {
             return;
         };
-        if !is_noisy {
-            cruise.probe = None;
-        } else if busy {
-            let probe = cruise
-                .probe
-                .get_or_insert_with(|| BandwidthProbe::new(now, FIRST_PROBE));
-            let outcome = probe.update(now, carried, estimate, times);
-            self.estimate = outcome.unwrap_or(estimate);
+        let Some(probe) = &mut cruise.probe else {
+            cruise.probe = may_begin.then(|| begin(FIRST_PROBE));
+            return;
+        };
+        let elapsed = now.saturating_since(probe.since).as_secs_f64();
+        if probe.measured {
+            if may_begin && elapsed > probe.cycle {
+                *probe = begin(FIRST_PROBE);
+            }
             return;
         }
-        if busy {
-            self.met = true;
-            self.estimate = flow.served;
-        } else {
-            self.estimate = self.estimate.max(carried.min(self.estimate * MAX_GROWTH));
+        let Some(last) = self.samples.last() else {
+            return;
+        };
+        if last.sent_at < probe.ends() {
+            return;
         }
-    }
-
-    fn probe_times(&self) -> ProbeTimes {
-        ProbeTimes {
-            shows_after: self.rtt + self.rate_span(),
-            length: 1.25 * self.rate_span(),
-            cycle: PROBE_LOOPS * (self.rtt + self.rate_span()),
+        probe.measured = true;
+        let Some(carried) = self.samples.carried(probe.since, probe.ends(), self.packet) else {
+            return;
+        };
+        let found = carried * self.loss.carried_share();
+        if may_begin && found > (1.0 + probe.excess / 2.0) * estimate {
+            *probe = begin((2.0 * probe.excess).min(MAX_PROBE));
         }
+        self.estimate = found;
     }
 
     fn probe_bandwidth(&mut self, now: Instant) {
-        let times = self.probe_times();
-        if let Mode::Cruise(cruise) = &self.mode
-            && let Some(gain) = cruise.probe.and_then(|p| p.pacing_gain(now, times))
+        if !self.is_long(self.queue())
+            && let Mode::Cruise(cruise) = &self.mode
+            && let Some(gain) = cruise.probe.and_then(|p| p.pacing_gain(now))
         {
             self.gain = gain;
         }
@@ -224,8 +234,12 @@ impl PathModel {
             cruise.owner_test = None;
             return;
         };
-        let new = || ElasticityTest::new(now, flow, queue, &self.variation);
-        let mut test = cruise.owner_test.take().unwrap_or_else(new);
+        let mut test = match cruise.owner_test.take() {
+            Some(test) => test,
+            // A gap in what we sent is nothing to compare with.
+            None if flow.offered < MIN_GAIN * self.estimate => return,
+            None => ElasticityTest::new(now, flow, queue, &self.variation),
+        };
         test.follow_growth(now, flow, queue, loop_time);
         let settled = self.settled(test.queue);
         let owner = test.verdict(now, flow, queue, settled, &self.variation);
@@ -235,13 +249,5 @@ impl PathModel {
         if let Mode::Cruise(cruise) = &mut self.mode {
             cruise.owner_test = owner.is_none().then_some(test);
         }
-    }
-
-    /// Goes on with a window that carries `rate` through a queue that others keep.
-    fn begin_competing(&mut self, now: Instant, rate: f64, queue: f64) {
-        let settled = self.settled(queue);
-        let window = rate * (self.rtt + queue).max(self.smoothed_rtt);
-        self.estimate = rate;
-        self.mode = Mode::Competitive(CubicWindow::new(now, window, queue, 2.0 * settled));
     }
 }

@@ -11,7 +11,7 @@ use crate::time::{Duration, Instant};
 
 /// CUBIC's constants (RFC 9438 §4.1, §4.6): packets per second cubed, and what a decrease leaves.
 const CUBIC: f64 = 0.4;
-const DECREASE: f64 = 0.7;
+pub(super) const DECREASE: f64 = 0.7;
 /// Growth per round trip of a window as fair as Reno's with this decrease (RFC 9438 §4.3), packets.
 const RENO: f64 = 3.0 * (1.0 - DECREASE) / (1.0 + DECREASE);
 /// Most that CUBIC's curve may be ahead of the window (RFC 9438 §4.4).

@@ -34,6 +34,8 @@ pub(super) struct DelayEstimator {
     round_trip: BaseDelay,
     /// Interarrival jitter.
     jitter: f64,
+    /// Differences seen, as many as count.
+    count: u32,
     last: Option<f64>,
     /// Mean difference between the least delays of neighbouring spans, the last one and its time.
     wander: f64,
@@ -58,7 +60,9 @@ impl DelayEstimator {
         let delay = ack.received_at.as_secs_f64() - ack.sent_at.as_nanos() as f64 / 1e9;
         if let Some(last) = self.last.replace(delay) {
             let difference = ((delay - last).abs() - grain).max(0.0);
-            self.jitter += (difference - self.jitter) * JITTER_WEIGHT;
+            self.count = self.count.saturating_add(1);
+            let weight = JITTER_WEIGHT.max(1.0 / f64::from(self.count));
+            self.jitter += (difference - self.jitter) * weight;
         }
         let before = self.base.least();
         let one_way = self.base.update(now, delay);
@@ -69,6 +73,11 @@ impl DelayEstimator {
         }
         let there_and_back = self.round_trip.update(now, round_trip);
         one_way.min(there_and_back)
+    }
+
+    /// Mean difference between the least delays of neighbouring spans.
+    pub(super) fn wander(&self) -> f64 {
+        self.wander
     }
 
     /// Interarrival jitter.

@@ -17,6 +17,7 @@
 //!
 //! `docs/spec/auto.md` derives the steady state, stability and every number.
 
+mod competitive;
 mod cruise;
 mod cubic;
 mod delay;
@@ -30,9 +31,9 @@ use super::path_history::Delivered;
 use super::{AckPoint, Codepoint, Feedback, RateController};
 use crate::time::{Duration, Instant, Rate};
 use cruise::Cruise;
-use cubic::{CubicWindow, Lost, WindowPath};
+use cubic::CubicWindow;
 use delay::{DelayEstimator, HighRoundTrip};
-use elasticity::{Flow, QueueOwner, ServiceVariation};
+use elasticity::{Flow, ServiceVariation};
 use loss::{LossCause, LossTest, PathLoss, Stretch};
 use samples::Samples;
 use shallow::{BufferEstimate, LossByQueue, Overflow, RateCap};
@@ -63,6 +64,9 @@ const ROUND_PACKETS: f64 = 64.0;
 const ROUND_TIME: f64 = 0.1;
 /// Least time without a probe after the path said no, seconds.
 const MIN_HOLD: f64 = 0.5;
+/// The range of a noise, in mean differences of two of its values: three for a uniform distribution,
+/// and three standard deviations to each side for a normal one are five.
+const RANGE: f64 = 6.0;
 /// An estimate above this multiple of what was delivered is not believed.
 const MAX_CLAIM: f64 = 2.0;
 /// The same for three round trips after start-up, which multiplied the rate while it was measured.
@@ -110,6 +114,8 @@ pub struct PathModel {
     smoothed_rtt: f64,
     high_rtt: HighRoundTrip,
     delay: DelayEstimator,
+    /// Until when the delay counts as noisy.
+    noisy_until: Option<Instant>,
     samples: Samples,
     delivered: Delivered,
     loss: PathLoss,
@@ -157,8 +163,8 @@ struct Round {
     began: Instant,
     acked: u64,
     marked: u64,
-    /// Longest time without an arrival, seconds.
-    gap: f64,
+    /// Time without arrivals, in gaps longer than usual, seconds.
+    silence: f64,
     queue: LossByQueue,
 }
 
@@ -174,6 +180,7 @@ impl Default for PathModel {
             smoothed_rtt: 0.1,
             high_rtt: HighRoundTrip::default(),
             delay: DelayEstimator::default(),
+            noisy_until: None,
             samples: Samples::default(),
             delivered: Delivered::default(),
             loss: PathLoss::default(),
@@ -248,6 +255,22 @@ impl PathModel {
         span.max(jitter).max(packets).min(MAX_SPAN)
     }
 
+    /// Whether the delay varies so much by itself, now or in the last cycle of probes, that it does
+    /// not show a queue as short as we want it.
+    fn is_noisy(&self, now: Instant) -> bool {
+        self.delay.resolution(self.target()) > 0.0
+            || self.noisy_until.is_some_and(|until| now < until)
+    }
+
+    /// What the least delays of spans vary by themselves, seconds.
+    fn noise(&self, now: Instant) -> f64 {
+        if self.is_noisy(now) {
+            self.delay.wander()
+        } else {
+            0.0
+        }
+    }
+
     /// Seconds until what we do shows in what we measure, with a queue of `queue` seconds.
     fn settled(&self, queue: f64) -> f64 {
         self.rtt + queue + self.span() + self.rate_span()
@@ -270,7 +293,7 @@ impl PathModel {
         let sent = last.sent_at.saturating_since(from.sent_at).as_secs_f64();
         let stretch = Stretch::between(&from, last, self.packet);
         let idle = idle_total >= from.sent_total;
-        let void = self.had_outage(self.samples.longest_gap(span), received);
+        let void = Self::had_outage(self.samples.silence(span, self.long_gap(span)), received);
         // What a long queue loses, it refused.
         let carried = if self.is_long(self.queue()) {
             (stretch.delivered / (1.0 - self.loss.mean)).min(stretch.sent)
@@ -287,7 +310,9 @@ impl PathModel {
         if let Some(previous) = self.samples.last() {
             let gap = ack.received_at.saturating_sub(previous.received_at);
             let gap = gap.as_secs_f64();
-            self.round.gap = self.round.gap.max(gap);
+            if gap > self.long_gap(self.rtt) {
+                self.round.silence += gap;
+            }
             self.usual_gap += (gap - self.usual_gap) / 64.0;
         }
         let now = feedback.now;
@@ -303,6 +328,9 @@ impl PathModel {
         let least = self.samples.least_delay(span);
         self.delay.end_span(now, least, span);
         let level = self.delay.floor() + self.delay.resolution(self.target());
+        if self.delay.resolution(self.target()) > MIN_BUSY {
+            self.noisy_until = Some(now + Duration::from_secs_f64(self.probe_cycle()));
+        }
         let (acked, lost) = (feedback.acked_packets, feedback.lost_packets);
         self.round
             .queue
@@ -342,56 +370,6 @@ impl PathModel {
         self.hold_probes(now);
     }
 
-    /// Others fill the queue and so do we, until it is gone or ours alone.
-    fn compete(&mut self, feedback: &Feedback<'_>, last: AckPoint) {
-        let now = feedback.now;
-        let flow = self.flow(&last, feedback.idle_total);
-        let queue = self.queue();
-        let path = WindowPath {
-            rtt: self.smoothed_rtt.max(self.rtt),
-            packet: self.packet,
-            queue,
-            resolution: self.delay.resolution(self.target()),
-            settled: self.settled(queue),
-        };
-        let busy = queue > self.busy_from();
-        if let Some(flow) = flow.filter(|_| busy) {
-            self.variation.update(now, flow, path.settled);
-            self.estimate = flow.served;
-        }
-        let packets = feedback.lost_packets;
-        let Mode::Competitive(window) = &mut self.mode else {
-            return;
-        };
-        let lost = Lost {
-            packets,
-            marked: feedback.ce_packets > 0,
-            acked_total: last.sent_total,
-            sent_total: last.sent_total + feedback.bytes_in_flight,
-            own: self.loss.mean,
-            deviation: self.loss.deviation(window.window() / self.packet),
-            packet: self.packet,
-            rtt: path.rtt,
-            settled: path.settled,
-        };
-        window.grow(now, &path, flow.is_some());
-        let owner = flow.and_then(|f| window.look(now, f, &path, &self.variation));
-        window.on_lost(now, &lost);
-        if owner == Some(QueueOwner::Path) {
-            self.estimate = window.window() / path.rtt;
-            let height = window.standing_delay().unwrap_or(queue);
-            self.delay.set_floor(self.delay.floor() + height);
-        }
-        let is_over = matches!(owner, Some(QueueOwner::Own | QueueOwner::Path));
-        if is_over || !busy && flow.is_some() {
-            self.begin_cruise();
-            self.probe_gain = 1.0;
-            if owner != Some(QueueOwner::Path) {
-                self.hold_probes(now);
-            }
-        }
-    }
-
     /// Once per round trip: the loss of the round, marks, and the probes.
     fn end_round(&mut self, now: Instant, last: AckPoint, feedback: &Feedback<'_>) {
         let next = Round {
@@ -425,17 +403,22 @@ impl PathModel {
             }
             self.back_off(now);
         }
-        if self.had_outage(round.gap, stretch.seconds) {
+        if Self::had_outage(round.silence, stretch.seconds) {
             return;
         }
         self.learn_loss(now, &round, &stretch, feedback, app_limited);
     }
 
-    /// A full queue loses some of what comes; only an outage loses everything for a while. What it
-    /// swallowed says nothing of the path that came back.
-    fn had_outage(&self, gap: f64, seconds: f64) -> bool {
+    /// A full queue loses some of what comes; only an outage loses everything for a while, or holds
+    /// it back. What it swallowed says nothing of the path that came back.
+    fn had_outage(silence: f64, seconds: f64) -> bool {
+        silence > 0.25 * seconds
+    }
+
+    /// A time without arrivals that is longer than usual and tells within `seconds`, seconds.
+    fn long_gap(&self, seconds: f64) -> f64 {
         let usual = 0.010 + self.packet_time(4.0) + 4.0 * self.usual_gap;
-        gap > 0.25 * seconds && gap > usual
+        usual.max(seconds / 8.0)
     }
 
     fn learn_loss(
@@ -582,7 +565,11 @@ impl RateController for PathModel {
     fn max_burst(&self) -> u64 {
         // A quarter of the queue that we aim at, which is at most half of what the queue holds: groups
         // of several flows find room, and are no disturbance to it.
-        let bytes = self.target() * self.estimate / 4.0;
+        let bytes = match self.mode {
+            // Groups that a short queue has no room for lose at any rate: no test would see it.
+            Mode::LossTest(..) => 0.0,
+            _ => self.target() * self.estimate / 4.0,
+        };
         bytes.max(self.packet) as u64
     }
 

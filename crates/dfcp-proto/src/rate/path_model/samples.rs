@@ -2,8 +2,9 @@
 
 use std::collections::VecDeque;
 
+use super::loss::Stretch;
 use crate::rate::AckPoint;
-use crate::time::Duration;
+use crate::time::{Duration, Instant};
 
 /// Samples kept however old: ten packets of a slow path.
 const MIN_SAMPLES: usize = 12;
@@ -54,6 +55,24 @@ impl Samples {
         self.newest(|ack| ack.received_at <= until)
     }
 
+    /// Bytes a second that came of what was sent between two times, lost ones included, and no more
+    /// than were sent.
+    pub(super) fn carried(&self, from: Instant, to: Instant, packet: f64) -> Option<f64> {
+        let first = self
+            .list
+            .iter()
+            .map(|s| s.ack)
+            .find(|a| a.sent_at >= from)?;
+        let last = self.newest(|a| a.sent_at <= to)?;
+        if last.received_at <= first.received_at || last.sent_at <= first.sent_at {
+            return None;
+        }
+        let stretch = Stretch::between(&first, &last, packet);
+        let received = (last.received_at - first.received_at).as_secs_f64();
+        let sent = last.sent_at.saturating_since(first.sent_at).as_secs_f64();
+        Some(stretch.sent / received.max(sent))
+    }
+
     /// Seconds of arrivals that the newest `count` samples cover.
     pub(super) fn time_of(&self, count: usize) -> f64 {
         let Some(last) = self.last() else { return 0.0 };
@@ -64,23 +83,27 @@ impl Samples {
             .as_secs_f64()
     }
 
-    /// Longest time without an arrival, seconds, until the samples of the last `span` seconds.
-    pub(super) fn longest_gap(&self, span: f64) -> f64 {
+    /// Time without arrivals in gaps longer than `gap`, seconds, in the last `span` seconds and the
+    /// gap before them.
+    pub(super) fn silence(&self, span: f64, gap: f64) -> f64 {
         let Some(last) = self.last() else { return 0.0 };
         let from = last
             .received_at
             .saturating_sub(Duration::from_secs_f64(span));
         let mut later = last.received_at;
-        let mut longest = Duration::ZERO;
+        let mut silence = 0.0;
         for sample in self.list.iter().rev().skip(1) {
             let at = sample.ack.received_at;
-            longest = longest.max(later.saturating_sub(at));
+            let between = later.saturating_sub(at).as_secs_f64();
+            if between > gap {
+                silence += between;
+            }
             later = at;
             if at <= from {
                 break;
             }
         }
-        longest.as_secs_f64()
+        silence
     }
 
     /// Least delay over the last `span` seconds of arrivals.

@@ -93,7 +93,8 @@ impl PathModel {
             search.best = search.best.max(rate);
             let spread = (last.received_at - from.received_at).as_secs_f64();
             let sent_over = last.sent_at.saturating_since(from.sent_at).as_secs_f64();
-            search.dispersed |= spread > 1.3 * sent_over + 0.000_3;
+            let varies = 0.000_3 + 2.0 * self.delay.jitter();
+            search.dispersed |= spread > 1.3 * sent_over + varies;
         }
         self.mode = Mode::Startup(search);
         self.met |= search.dispersed;

@@ -1,0 +1,70 @@
+//! Beside senders that fill the queue: a CUBIC window, until the queue is gone or ours alone.
+
+use super::cubic::{CubicWindow, DECREASE, Lost, WindowPath};
+use super::elasticity::QueueOwner;
+use super::{Mode, PathModel, RANGE};
+use crate::rate::{AckPoint, Feedback};
+use crate::time::Instant;
+
+impl PathModel {
+    /// Goes on with a window that carries `rate` through a queue that others keep.
+    pub(super) fn begin_competing(&mut self, now: Instant, rate: f64, queue: f64) {
+        let settled = self.settled(queue);
+        let window = rate * (self.rtt + queue).max(self.smoothed_rtt);
+        self.estimate = rate;
+        self.mode = Mode::Competitive(CubicWindow::new(now, window, queue, 2.0 * settled));
+    }
+
+    /// Others fill the queue and so do we, until it is gone or ours alone.
+    pub(super) fn compete(&mut self, feedback: &Feedback<'_>, last: AckPoint) {
+        let now = feedback.now;
+        let flow = self.flow(&last, feedback.idle_total);
+        let queue = self.queue();
+        let path = WindowPath {
+            rtt: self.smoothed_rtt.max(self.rtt),
+            packet: self.packet,
+            queue,
+            resolution: (RANGE * self.noise(now)).min(self.rtt / 2.0),
+            settled: self.settled(queue),
+        };
+        let busy = queue > self.busy_from();
+        if let Some(flow) = flow.filter(|_| busy) {
+            self.variation.update(now, flow, path.settled);
+            self.estimate = flow.served;
+        }
+        let packets = feedback.lost_packets;
+        let Mode::Competitive(window) = &mut self.mode else {
+            return;
+        };
+        let lost = Lost {
+            packets,
+            marked: feedback.ce_packets > 0,
+            acked_total: last.sent_total,
+            sent_total: last.sent_total + feedback.bytes_in_flight,
+            own: self.loss.mean,
+            deviation: self.loss.deviation(window.window() / self.packet),
+            packet: self.packet,
+            rtt: path.rtt,
+            settled: path.settled,
+        };
+        window.grow(now, &path, flow.is_some());
+        let owner = flow.and_then(|f| window.look(now, f, &path, &self.variation));
+        window.on_lost(now, &lost);
+        if owner == Some(QueueOwner::Path) {
+            self.estimate = window.window() / path.rtt;
+            let height = window.standing_delay().unwrap_or(queue);
+            self.delay.set_floor(self.delay.floor() + height);
+        }
+        let is_over = matches!(owner, Some(QueueOwner::Own | QueueOwner::Path));
+        if is_over || !busy && flow.is_some() {
+            // What was just served follows every gap in what we send.
+            let least = DECREASE * window.window() / path.rtt;
+            self.estimate = self.estimate.max(least);
+            self.begin_cruise();
+            self.probe_gain = 1.0;
+            if owner != Some(QueueOwner::Path) {
+                self.hold_probes(now);
+            }
+        }
+    }
+}

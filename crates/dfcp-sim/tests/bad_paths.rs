@@ -1,0 +1,115 @@
+//! `auto` alone on bad paths: named ones, and others made at random of the same parts.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use dfcp_sim::Seed;
+use dfcp_sim::scenario::Document;
+
+/// Share of the path's limit that one transfer reaches.
+fn share(document: &Document) -> f64 {
+    let scenario = document.scenario().expect("valid");
+    let report = dfcp_sim::run(&scenario).expect("can be built");
+    let flow = &report.flows[0];
+    flow.goodput_bps / flow.limit_bps.expect("the path has a limit")
+}
+
+#[test]
+fn what_varies_by_itself_does_not_stop_the_sender() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/bad-paths.toml");
+    let text = std::fs::read_to_string(file).expect("in the repository");
+    // Bursts of loss, jitter, packets that come late, a short queue, outages, a longer route; with
+    // seeds on which nothing was tuned.
+    for (path, least) in [
+        ("burst12-20", 0.93),
+        ("burst50", 0.88),
+        ("jitter30-kept", 0.8),
+        ("jitter30-free", 0.93),
+        ("late20", 0.93),
+        ("queue4", 0.93),
+        ("outage50", 0.88),
+        ("wifi-suspend", 0.93),
+        ("oneweb", 0.93),
+    ] {
+        for seed in [101, 102] {
+            let mut document = Document::parse(&text, "bad-paths.toml").expect("valid");
+            document.choose(path).expect("a path of the file");
+            document.set("run.seed", &seed.to_string()).expect("a seed");
+            let share = share(&document);
+            assert!(
+                share > least,
+                "{path}, seed {seed}: {share:.3} of the limit"
+            );
+        }
+    }
+}
+
+/// A path of random parts: rate, round trip, queue, and one to three of loss in bursts, jitter and
+/// outages. Jitter that keeps the order is a tenth of the round trip at most: on long paths `auto`
+/// takes long to see through more of it (docs/spec/auto.md).
+fn random_path(seed: u64) -> String {
+    let mut random = Seed(seed).stream("path");
+    let mut pick = |from: f64, to: f64| from * (to / from).powf(random.next_f64());
+    let (rate, rtt) = (pick(1.0, 200.0), pick(5.0, 300.0));
+    // In packets of 1500 bytes, of products of rate and round trip.
+    let queue = (pick(0.25, 4.0) * rate * rtt / 12.0).max(4.0);
+    let mut text = format!(
+        r#"
+schema = 1
+[run]
+duration = "{} s"
+warmup = "{} s"
+sample = "off"
+seed = {seed}
+[topology]
+kind = "dumbbell"
+rtt = "{rtt:.1} ms"
+[link.default]
+rate = "unlimited"
+[link.bottleneck]
+rate = "{rate:.2} Mbit/s"
+queue = {{ limit = "{queue:.0} packets" }}
+"#,
+        30.0 + 0.06 * rtt,
+        // Thirty round trips, and no less than five seconds.
+        (0.03 * rtt).max(5.0)
+    );
+    let parts = pick(1.0, 8.0) as u32;
+    if parts & 1 != 0 {
+        let (share, burst) = (pick(0.002, 0.3), pick(1.0, 30.0));
+        writeln!(text, "loss = {{ share = {share:.4}, burst = {burst:.1} }}").unwrap();
+        writeln!(text, "reverse = {{ loss = 0.0 }}").unwrap();
+    }
+    if parts & 2 != 0 {
+        let (order, most) = if pick(1.0, 4.0) < 2.0 {
+            ("kept", 0.1)
+        } else {
+            ("free", 0.5)
+        };
+        writeln!(text, "jitter = \"{:.1} ms\"", pick(0.02, most) * rtt).unwrap();
+        writeln!(text, "jitter_order = \"{order}\"").unwrap();
+    }
+    if parts & 4 != 0 {
+        let (every, length) = (pick(500.0, 5000.0), pick(10.0, 100.0));
+        writeln!(
+            text,
+            "outage = {{ every = \"{every:.0} ms\", length = \"{length:.0} ms\", start = \"1 s\" }}"
+        )
+        .unwrap();
+    }
+    text.push_str("[[flow]]\nname = \"transfer\"\nprotocol = \"auto\"\n");
+    text
+}
+
+#[test]
+fn random_paths_are_used_within_thirty_round_trips() {
+    for seed in 1..=30 {
+        let text = random_path(seed);
+        let document = Document::parse(&text, "random.toml").expect("valid");
+        let share = share(&document);
+        assert!(
+            share > 0.7,
+            "seed {seed}: {share:.3} of the limit of\n{text}"
+        );
+    }
+}
