@@ -131,15 +131,10 @@ impl PathModel {
             return;
         } else {
             self.met = true;
-            // What arrives is what was sent, unless the path refused some: the estimate follows no
-            // faster than the gain lets it.
-            let drains = matches!(&self.mode, Mode::Cruise(cruise) if cruise.drain_until.is_some());
-            let gain = if drains { 1.0 } else { self.gain.min(1.0) };
-            let least = gain.powf(elapsed / self.settled(queue)) * self.estimate;
             self.estimate = if change < -error || !self.is_long(queue) {
                 flow.served
             } else {
-                flow.served.max(least)
+                flow.served.max(self.least_estimate(queue, elapsed))
             };
         }
         if !self.is_noisy(now)
@@ -149,6 +144,15 @@ impl PathModel {
         }
     }
 
+    /// What arrives is what was sent where the path refused none: then the estimate follows no faster
+    /// than the gain lets it in `elapsed` seconds.
+    fn least_estimate(&self, queue: f64, elapsed: f64) -> f64 {
+        let drains = matches!(&self.mode, Mode::Cruise(c) if c.drain_until.is_some());
+        let gain = if drains { 1.0 } else { self.gain.min(1.0) };
+        gain.powf(elapsed / self.settled(queue)) * self.estimate
+    }
+
+    /// Seconds from one probe to the next.
     pub(super) fn probe_cycle(&self) -> f64 {
         PROBE_LOOPS * (self.rtt + self.rate_span())
     }
