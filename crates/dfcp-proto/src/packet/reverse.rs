@@ -4,7 +4,8 @@
 //! although the clocks are not in step. Reports that queue on the way back delay every decision of
 //! the sender, and what they take is lost to traffic that goes that way, so the other side is told to
 //! send fewer: a quarter of what was seen to come through. Loss alone says nothing: a path that loses
-//! nine reports in ten has room for the rest.
+//! nine reports in ten has room for the rest. Nor does a delay that is long for a while, unless more
+//! is lost in it than without it.
 
 use super::RttEstimator;
 use crate::time::{Duration, Instant};
@@ -15,8 +16,13 @@ const LEAST_QUEUE: Duration = Duration::from_millis(10);
 /// Reports in a row that queued, before the path is held to be full: by jitter alone as many are not
 /// late one after the other.
 const RUN: u32 = 16;
-/// The path is full if it carried less than this share of what was offered to it meanwhile.
+/// The path is full if it carried less than this share of what it carries of as much otherwise.
 const CARRIED: f64 = 0.9;
+/// Weight of a report in the share that comes through while none queues: as many reports as a
+/// quarter of lost ones needs to be known within a fifth of it.
+const WEIGHT: f64 = 1.0 / 64.0;
+/// Standard deviations beyond which chance explains nothing.
+const CERTAIN: f64 = 3.0;
 /// What feedback may take of a reverse path.
 const SHARE: f64 = 0.25;
 /// A limit is tried again after this time: what it costs then is one queue of about a round trip.
@@ -45,6 +51,7 @@ pub struct ReportIn {
 #[derive(Clone, Debug, Default)]
 pub struct ReversePath {
     newest: Option<u64>,
+    quiet: Quiet,
     /// Least difference of the clocks, arrival less departure in ns, in this [`MEMORY`] and the last.
     least: [Option<i128>; 2],
     since: Instant,
@@ -54,6 +61,33 @@ pub struct ReversePath {
     settled: Instant,
     /// Bytes of the last report, headers included.
     size: u64,
+}
+
+/// Reports while none queued.
+#[derive(Clone, Copy, Debug, Default)]
+struct Quiet {
+    last: Option<u64>,
+    /// Of late.
+    sent: f64,
+    arrived: f64,
+}
+
+impl Quiet {
+    fn on_report(&mut self, number: u64) {
+        if let Some(last) = self.last.replace(number) {
+            self.sent += number.saturating_sub(last) as f64 - WEIGHT * self.sent;
+            self.arrived += 1.0 - WEIGHT * self.arrived;
+        }
+    }
+
+    /// Share that comes through.
+    fn share(&self) -> f64 {
+        if self.sent > 0.0 {
+            self.arrived / self.sent
+        } else {
+            1.0
+        }
+    }
 }
 
 /// Reports in a row that queued.
@@ -82,6 +116,7 @@ impl ReversePath {
     /// A packet with data arrived: reports are the lesser part of what comes that way.
     pub fn on_data(&mut self) {
         self.run = None;
+        self.quiet.last = None;
     }
 
     /// A report arrived; true if the limit changed.
@@ -105,8 +140,10 @@ impl ReversePath {
         let queue = self.queue(now, rtt, report.left);
         if queue < LEAST_QUEUE.max(rtt.min() / 4) {
             self.run = None;
+            self.quiet.on_report(report.number);
             return false;
         }
+        self.quiet.last = None;
         let run = self.run.get_or_insert(Run {
             first: report,
             arrived: now,
@@ -122,7 +159,7 @@ impl ReversePath {
         }
         let run = *run;
         self.run = None;
-        let Some(carried) = run.carried(now, report) else {
+        let Some(carried) = run.carried(now, report, self.quiet.share()) else {
             return false;
         };
         let longest = LONGEST_INTERVAL.max(rtt.min() / 2).as_secs_f64();
@@ -151,14 +188,18 @@ impl ReversePath {
 }
 
 impl Run {
-    /// Bytes a second that came through, if they were clearly fewer than left.
-    fn carried(&self, now: Instant, last: ReportIn) -> Option<f64> {
+    /// Bytes a second that came through, if they were clearly fewer than the share of those that left
+    /// that comes through a path that is not full.
+    fn carried(&self, now: Instant, last: ReportIn, share: f64) -> Option<f64> {
         let arriving = now.saturating_since(self.arrived).as_secs_f64();
         let leaving = last.left.saturating_sub(self.first.left).as_secs_f64();
         let mean = self.bytes as f64 / f64::from(self.reports - 1);
         let sent = mean * (last.number - self.first.number) as f64;
         let carried = self.bytes as f64 / arriving;
-        (arriving > 0.0 && carried * leaving < CARRIED * sent).then_some(carried)
+        // Of so many, chance takes this much more (a negative binomial distribution).
+        let chance = CERTAIN * mean * (f64::from(self.reports - 1) * (1.0 - share)).sqrt();
+        let full = carried * leaving < CARRIED * (share * sent - chance);
+        (arriving > 0.0 && full).then_some(carried)
     }
 }
 
@@ -209,5 +250,16 @@ mod tests {
         assert_eq!(report(1e6, 110, jitter), None, "jitter");
         let longer = |number| Duration::from_millis(if number > 300 { 100 } else { 0 });
         assert_eq!(report(1e6, 110, longer), None, "another way");
+        let (mut path, mut rtt) = (ReversePath::default(), RttEstimator::default());
+        // Two reports of five are lost, and the delay grows and shrinks within seconds.
+        for number in (0..20_000).filter(|n| n % 5 % 2 == 0) {
+            let left = GAP * number;
+            let wave = (number % 4000).abs_diff(2000);
+            let now = Instant::from_nanos(1 << 40) + left + DELAY + wave * GAP / 20;
+            rtt.update(2 * DELAY + wave * GAP / 20, Duration::ZERO);
+            let (number, size) = (u64::from(number), 80);
+            let report = ReportIn { number, size, left };
+            assert!(!path.on_report(now, &rtt, report), "{number}");
+        }
     }
 }

@@ -38,6 +38,7 @@ impl PathModel {
         };
         let lost = Lost {
             packets,
+            acked: feedback.acked_packets,
             marked: feedback.ce_packets > 0,
             acked_total: last.sent_total,
             sent_total: last.sent_total + feedback.bytes_in_flight,

@@ -55,6 +55,8 @@ pub(super) struct Cruise {
     probe: Option<BandwidthProbe>,
     owner_test: Option<ElasticityTest>,
     drain_until: Option<Instant>,
+    /// Until when what we measure is what a drain made of it.
+    drain_echoes_until: Instant,
     last: Option<Instant>,
 }
 
@@ -64,6 +66,7 @@ impl Cruise {
             probe: None,
             owner_test: None,
             drain_until: None,
+            drain_echoes_until: Instant::ZERO,
             last: None,
         }
     }
@@ -90,6 +93,13 @@ impl PathModel {
             if busy {
                 self.variation.update(now, flow, self.settled(queue));
             }
+        }
+        // What gaps make of it is the least that was served, which may still be more than expected.
+        if flow.is_none()
+            && !busy
+            && let Some(flow) = self.flow_at_least(&last, idle_total)
+        {
+            self.measure(now, flow, queue, elapsed);
         }
         if busy || flow.is_none() {
             self.probe_gain = 1.0;
@@ -131,7 +141,10 @@ impl PathModel {
             return;
         } else {
             self.met = true;
-            self.estimate = if change < -error || !self.is_long(queue) {
+            let drained = matches!(&self.mode, Mode::Cruise(c) if now < c.drain_echoes_until);
+            self.estimate = if drained {
+                most.max(flow.served)
+            } else if change < -error || !self.is_long(queue) {
                 flow.served
             } else {
                 flow.served.max(self.least_estimate(queue, elapsed))
@@ -147,9 +160,7 @@ impl PathModel {
     /// What arrives is what was sent where the path refused none: then the estimate follows no faster
     /// than the gain lets it in `elapsed` seconds.
     fn least_estimate(&self, queue: f64, elapsed: f64) -> f64 {
-        let drains = matches!(&self.mode, Mode::Cruise(c) if c.drain_until.is_some());
-        let gain = if drains { 1.0 } else { self.gain.min(1.0) };
-        gain.powf(elapsed / self.settled(queue)) * self.estimate
+        self.gain.min(1.0).powf(elapsed / self.settled(queue)) * self.estimate
     }
 
     /// Seconds from one probe to the next.
@@ -210,7 +221,7 @@ impl PathModel {
     /// Empties the queue for a moment when the base delay has not been seen for long, so that
     /// our own queue never passes for the path's delay.
     fn drain(&mut self, now: Instant, queue: f64) {
-        let (due, rtt) = (self.delay.base_is_due(now), self.rtt);
+        let (due, rtt, settled) = (self.delay.base_is_due(now), self.rtt, self.settled(queue));
         let Mode::Cruise(cruise) = &mut self.mode else {
             return;
         };
@@ -223,6 +234,7 @@ impl PathModel {
                 cruise.drain_until = None;
             } else {
                 self.gain = self.gain.min(0.8);
+                cruise.drain_echoes_until = now + Duration::from_secs_f64(settled);
             }
         }
     }

@@ -61,8 +61,9 @@ pub(super) struct CubicWindow {
     /// CUBIC's W_est, bytes.
     reno: f64,
     grown: Instant,
-    /// Packets lost in this round.
+    /// Packets lost in this round, and those that arrived.
     lost: u64,
+    acked: u64,
     /// The last decrease, and what was sent until then.
     decreased: Option<(Instant, u64)>,
     /// Set while the delay has not moved since the mode began.
@@ -76,6 +77,8 @@ pub(super) struct CubicWindow {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lost {
     pub(super) packets: u64,
+    /// Packets that arrived meanwhile.
+    pub(super) acked: u64,
     pub(super) marked: bool,
     pub(super) acked_total: u64,
     pub(super) sent_total: u64,
@@ -98,6 +101,7 @@ impl CubicWindow {
             reno: window,
             grown: now,
             lost: 0,
+            acked: 0,
             decreased: None,
             stationary: Some(Stationary {
                 least: queue,
@@ -158,14 +162,18 @@ impl CubicWindow {
             // Losses are found up to a quarter of a round trip after what was sent beside them.
             let early = now.saturating_since(since).as_secs_f64() < 1.5 * at.rtt;
             if early || at.acked_total < sent_total {
-                self.lost = 0;
+                (self.lost, self.acked) = (0, 0);
                 return;
             }
         }
         self.lost += at.packets;
-        let packets = self.window / at.packet;
+        self.acked += at.acked;
+        let window = self.window / at.packet;
+        // A round may be longer than a window.
+        let packets = window.max((self.lost + self.acked) as f64);
         let chance = if at.own > 0.0 { at.deviation } else { 0.0 };
-        let explained = (at.own + BEYOND_CHANCE * chance) * packets;
+        let chance = BEYOND_CHANCE * chance * (window * packets).sqrt();
+        let explained = at.own * packets + chance;
         if at.marked || self.lost as f64 > explained {
             self.decrease(now, at);
         }
@@ -190,7 +198,7 @@ impl CubicWindow {
 
     /// A round is over.
     pub(super) fn end_round(&mut self) {
-        self.lost = 0;
+        (self.lost, self.acked) = (0, 0);
     }
 
     /// Finds out from time to time who causes the queue, by sending less for a moment.
@@ -264,6 +272,7 @@ mod tests {
     fn lost(packets: u64, acked_total: u64, sent_total: u64, own: f64) -> Lost {
         Lost {
             packets,
+            acked: 0,
             marked: false,
             acked_total,
             sent_total,

@@ -23,6 +23,7 @@ mod cubic;
 mod delay;
 mod elasticity;
 mod loss;
+mod rounds;
 mod samples;
 mod shallow;
 mod startup;
@@ -34,9 +35,10 @@ use cruise::Cruise;
 use cubic::CubicWindow;
 use delay::{DelayEstimator, HighRoundTrip};
 use elasticity::{Flow, ServiceVariation};
-use loss::{LossCause, LossTest, PathLoss, Stretch};
+use loss::{LossTest, PathLoss, Stretch};
+use rounds::{Round, Unhealed};
 use samples::Samples;
-use shallow::{BufferEstimate, LossByQueue, Overflow, RateCap};
+use shallow::{BufferEstimate, RateCap};
 use startup::Search;
 
 /// First flight, packets; the dispersion of this train is the first look at the bottleneck.
@@ -135,6 +137,8 @@ pub struct PathModel {
     steady_since: u32,
     /// Mean time between arrivals that were reported, seconds.
     usual_gap: f64,
+    /// Since when a long queue loses more than the path does by itself.
+    unhealed: Option<Unhealed>,
     /// Bytes lost so far.
     lost: f64,
     /// Bytes that may be in flight beyond the window while nothing is acknowledged.
@@ -152,20 +156,6 @@ enum Mode {
     LossTest(LossTest, Box<Mode>),
     /// Shares a queue that others fill.
     Competitive(CubicWindow),
-}
-
-/// What was seen since the last round ended.
-#[derive(Debug, Default)]
-struct Round {
-    /// The newest sample when it began; bytes sent with whose acknowledgement it ends.
-    start: Option<AckPoint>,
-    ends: u64,
-    began: Instant,
-    acked: u64,
-    marked: u64,
-    /// Time without arrivals, in gaps longer than usual, seconds.
-    silence: f64,
-    queue: LossByQueue,
 }
 
 impl Default for PathModel {
@@ -194,6 +184,7 @@ impl Default for PathModel {
             met: false,
             steady_since: 0,
             usual_gap: 0.0,
+            unhealed: None,
             lost: 0.0,
             blind: 0.0,
         }
@@ -282,8 +273,17 @@ impl PathModel {
             .standing(&self.samples, self.span(), self.target())
     }
 
-    /// What was offered and served over the last span; `None` where the sender was idle in it.
+    /// What was offered and served over the last span; `None` where the sender was idle or the path
+    /// gone in it.
     fn flow(&self, last: &AckPoint, idle_total: u64) -> Option<Flow> {
+        let span = self.rate_span();
+        let silence = self.samples.silence(span, self.long_gap(span));
+        let flow = self.flow_at_least(last, idle_total)?;
+        (!Self::had_outage(silence, span)).then_some(flow)
+    }
+
+    /// The same, where gaps make what was served look less than it was.
+    fn flow_at_least(&self, last: &AckPoint, idle_total: u64) -> Option<Flow> {
         let span = self.rate_span();
         let from = self.samples.before(span)?;
         let received = last
@@ -293,14 +293,13 @@ impl PathModel {
         let sent = last.sent_at.saturating_since(from.sent_at).as_secs_f64();
         let stretch = Stretch::between(&from, last, self.packet);
         let idle = idle_total >= from.sent_total;
-        let void = Self::had_outage(self.samples.silence(span, self.long_gap(span)), received);
         // What a long queue loses, it refused.
         let carried = if self.is_long(self.queue()) {
             (stretch.delivered / (1.0 - self.loss.mean)).min(stretch.sent)
         } else {
             self.loss.carried_share() * stretch.sent
         };
-        (!idle && !void && received > 0.0 && sent > 0.0).then(|| Flow {
+        (!idle && received > 0.0 && sent > 0.0).then(|| Flow {
             offered: stretch.sent / sent,
             served: carried / received,
         })
@@ -368,161 +367,6 @@ impl PathModel {
         self.target_scale = (self.target_scale / 2.0).max(0.1);
         self.probe_gain = 1.0;
         self.hold_probes(now);
-    }
-
-    /// Once per round trip: the loss of the round, marks, and the probes.
-    fn end_round(&mut self, now: Instant, last: AckPoint, feedback: &Feedback<'_>) {
-        let next = Round {
-            start: Some(last),
-            ends: self.round.ends,
-            began: now,
-            queue: self.round.queue.next(),
-            ..Round::default()
-        };
-        let round = std::mem::replace(&mut self.round, next);
-        let app_limited = round
-            .start
-            .is_none_or(|s| feedback.idle_total >= s.sent_total);
-        self.target_scale = (self.target_scale * 1.05).min(1.0);
-        if self.probe_held_until.is_none_or(|until| until <= now) {
-            self.probe_gain = (self.probe_gain * 2.0).min(MAX_PROBE_GAIN);
-        }
-        let Some(start) = round.start else {
-            return self.startup_round(app_limited, None);
-        };
-        let stretch = Stretch::between(&start, &last, self.packet);
-        self.startup_round(app_limited, Some(&stretch));
-        if round.marked > 0 {
-            let marked = round.marked as f64 / round.acked.max(1) as f64;
-            self.estimate *= 1.0 - marked.clamp(0.1, 0.5);
-            // A queue that marks is as long as the network lets it be.
-            let longest = round.queue.longest.max(MIN_VISIBLE);
-            self.buffer.end_round(longest, Overflow::Seen);
-            if matches!(self.mode, Mode::Startup(_)) {
-                self.begin_cruise();
-            }
-            self.back_off(now);
-        }
-        if Self::had_outage(round.silence, stretch.seconds) {
-            return;
-        }
-        self.learn_loss(now, &round, &stretch, feedback, app_limited);
-    }
-
-    /// A full queue loses some of what comes; only an outage loses everything for a while, or holds
-    /// it back. What it swallowed says nothing of the path that came back.
-    fn had_outage(silence: f64, seconds: f64) -> bool {
-        silence > 0.25 * seconds
-    }
-
-    /// A time without arrivals that is longer than usual and tells within `seconds`, seconds.
-    fn long_gap(&self, seconds: f64) -> f64 {
-        let usual = 0.010 + self.packet_time(4.0) + 4.0 * self.usual_gap;
-        usual.max(seconds / 8.0)
-    }
-
-    fn learn_loss(
-        &mut self,
-        now: Instant,
-        round: &Round,
-        stretch: &Stretch,
-        feedback: &Feedback<'_>,
-        app_limited: bool,
-    ) {
-        match &mut self.mode {
-            Mode::LossTest(..) => return,
-            // Its losses are answered by the window; what others cause teaches nothing of the path.
-            Mode::Competitive(window) => return window.end_round(),
-            Mode::Cruise(_) => {
-                // No queue overflows that is too short to be seen.
-                let visible = self.packet_time(1.5).max(MIN_VISIBLE);
-                let deviation = |packets| self.loss.deviation(packets);
-                let overflows = round.queue.longest > visible
-                    && round.queue.overflows(self.loss.mean, deviation);
-                let overflow = if overflows {
-                    Overflow::Seen
-                } else {
-                    Overflow::None
-                };
-                self.buffer.end_round(round.queue.longest, overflow);
-            }
-            Mode::Startup(_) => {}
-        }
-        self.loss.end_round(stretch, self.gain > 1.01);
-        let growing = match &self.mode {
-            Mode::Startup(search) => search.is_growing() && self.loss.alarm().seen < 0.5,
-            _ => false,
-        };
-        let is_long = self.is_long(self.queue());
-        if self.loss.is_excessive(now) && !app_limited && !growing && !is_long {
-            self.begin_test(now, stretch, feedback);
-        }
-    }
-
-    /// Finds out what causes the loss of late.
-    fn begin_test(&mut self, now: Instant, stretch: &Stretch, feedback: &Feedback<'_>) {
-        let delivered = stretch.delivered / stretch.seconds;
-        let rate = self.estimate.max(stretch.sent / stretch.seconds);
-        let rate = self.cap.map_or(rate, |cap| rate.min(cap.rate(now)));
-        let sent_total = self.samples.last().map_or(0, |s| s.sent_total) + feedback.bytes_in_flight;
-        let test = LossTest::new(now, rate, delivered, self.loss.alarm(), sent_total);
-        let before = std::mem::replace(&mut self.mode, Mode::Startup(Search::default()));
-        self.mode = Mode::LossTest(test, Box::new(before));
-    }
-
-    /// Follows a running test to its verdict.
-    fn follow_test(&mut self, now: Instant, last: AckPoint) {
-        let packet = self.packet;
-        let queue = self.queue();
-        let settled = self.settled(queue);
-        let is_long = self.is_long(queue);
-        let Mode::LossTest(test, _) = &mut self.mode else {
-            return;
-        };
-        let cause = test.on_ack(now, last, packet);
-        // A long queue says more than loss does.
-        let cause = if is_long {
-            Some(LossCause::Unknown)
-        } else {
-            cause
-        };
-        let Some(cause) = cause else { return };
-        let before = std::mem::replace(&mut self.mode, Mode::Startup(Search::default()));
-        let Mode::LossTest(test, before) = before else {
-            return;
-        };
-        self.mode = *before;
-        match cause {
-            LossCause::Path(loss) => {
-                self.loss.verify(loss);
-                self.estimate = test.tested();
-                self.buffer = BufferEstimate::default();
-                let early = self.delivered.intervals <= MAX_STARTUP;
-                let searching = !self.met && early && matches!(self.mode, Mode::Cruise(_));
-                if searching || matches!(self.mode, Mode::Startup(_)) {
-                    // Only loss had stopped the search, and it is the path's own.
-                    self.mode = Mode::Startup(Search::from(self.estimate));
-                }
-            }
-            LossCause::Congestion {
-                delivered,
-                remaining,
-            } => {
-                self.estimate = delivered / (1.0 - self.loss.mean);
-                if remaining < self.loss.mean {
-                    self.loss.verify(remaining);
-                }
-                self.loss.forget_recent();
-                self.delay.set_floor(0.0);
-                if !matches!(self.mode, Mode::Competitive(_)) {
-                    let carried = delivered / (1.0 - remaining);
-                    self.cap = Some(RateCap::new(now, carried, self.rtt, self.cap));
-                    self.begin_cruise();
-                }
-                self.back_off(now);
-            }
-            LossCause::Unknown => self.loss.postpone(now, settled),
-        }
     }
 
     /// Disbelieves a receiver that claims far more than was delivered.

@@ -1,0 +1,203 @@
+//! Once per round trip: what loss and marks of the round say, and when a loss test begins and ends.
+
+use super::loss::{LossCause, LossTest, Stretch};
+use super::shallow::{BufferEstimate, LossByQueue, Overflow, RateCap};
+use super::startup::Search;
+use super::{MAX_PROBE_GAIN, MAX_STARTUP, MIN_VISIBLE, Mode, PathModel};
+use crate::rate::{AckPoint, Feedback};
+use crate::time::Instant;
+
+/// Loops of control in which loss of our own making heals: the first sees the overload, with the second
+/// the rate is what was delivered, and the third delivers it.
+const HEALING_LOOPS: f64 = 3.0;
+
+/// What was seen since the last round ended.
+#[derive(Debug, Default)]
+pub(super) struct Round {
+    /// The newest sample when it began; bytes sent with whose acknowledgement it ends.
+    pub(super) start: Option<AckPoint>,
+    pub(super) ends: u64,
+    pub(super) began: Instant,
+    pub(super) acked: u64,
+    pub(super) marked: u64,
+    /// Time without arrivals, in gaps longer than usual, seconds.
+    pub(super) silence: f64,
+    pub(super) queue: LossByQueue,
+}
+
+/// Loss in a long queue, which is congestion until the rate has followed what was delivered for
+/// [`HEALING_LOOPS`] and it is still there.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Unhealed {
+    pub(super) since: Instant,
+    /// The estimate then.
+    pub(super) rate: f64,
+}
+
+impl PathModel {
+    /// Once per round trip: the loss of the round, marks, and the probes.
+    pub(super) fn end_round(&mut self, now: Instant, last: AckPoint, feedback: &Feedback<'_>) {
+        let next = Round {
+            start: Some(last),
+            ends: self.round.ends,
+            began: now,
+            queue: self.round.queue.next(),
+            ..Round::default()
+        };
+        let round = std::mem::replace(&mut self.round, next);
+        let app_limited = round
+            .start
+            .is_none_or(|s| feedback.idle_total >= s.sent_total);
+        self.target_scale = (self.target_scale * 1.05).min(1.0);
+        if self.probe_held_until.is_none_or(|until| until <= now) {
+            self.probe_gain = (self.probe_gain * 2.0).min(MAX_PROBE_GAIN);
+        }
+        let Some(start) = round.start else {
+            return self.startup_round(app_limited, None);
+        };
+        let stretch = Stretch::between(&start, &last, self.packet);
+        self.startup_round(app_limited, Some(&stretch));
+        if round.marked > 0 {
+            let marked = round.marked as f64 / round.acked.max(1) as f64;
+            self.estimate *= 1.0 - marked.clamp(0.1, 0.5);
+            // A queue that marks is as long as the network lets it be.
+            let longest = round.queue.longest.max(MIN_VISIBLE);
+            self.buffer.end_round(longest, Overflow::Seen);
+            if matches!(self.mode, Mode::Startup(_)) {
+                self.begin_cruise();
+            }
+            self.back_off(now);
+        }
+        if Self::had_outage(round.silence, stretch.seconds) {
+            return;
+        }
+        self.learn_loss(now, &round, &stretch, feedback, app_limited);
+    }
+
+    /// A full queue loses some of what comes; only an outage loses everything for a while, or holds
+    /// it back. What it swallowed says nothing of the path that came back.
+    pub(super) fn had_outage(silence: f64, seconds: f64) -> bool {
+        silence > 0.25 * seconds
+    }
+
+    /// A time without arrivals that is longer than usual and tells within `seconds`, seconds.
+    pub(super) fn long_gap(&self, seconds: f64) -> f64 {
+        let usual = 0.010 + self.packet_time(4.0) + 4.0 * self.usual_gap;
+        usual.max(seconds / 8.0)
+    }
+
+    fn learn_loss(
+        &mut self,
+        now: Instant,
+        round: &Round,
+        stretch: &Stretch,
+        feedback: &Feedback<'_>,
+        app_limited: bool,
+    ) {
+        match &mut self.mode {
+            Mode::LossTest(..) => return,
+            // Its losses are answered by the window; what others cause teaches nothing of the path.
+            Mode::Competitive(window) => return window.end_round(),
+            Mode::Cruise(_) => {
+                // No queue overflows that is too short to be seen.
+                let visible = self.packet_time(1.5).max(MIN_VISIBLE);
+                let deviation = |packets| self.loss.deviation(packets);
+                let overflows = round.queue.longest > visible
+                    && round.queue.overflows(self.loss.mean, deviation);
+                let overflow = if overflows {
+                    Overflow::Seen
+                } else {
+                    Overflow::None
+                };
+                self.buffer.end_round(round.queue.longest, overflow);
+            }
+            Mode::Startup(_) => {}
+        }
+        self.loss.end_round(stretch, self.gain > 1.01);
+        let growing = match &self.mode {
+            Mode::Startup(search) => search.is_growing() && self.loss.alarm().seen < 0.5,
+            _ => false,
+        };
+        let queue = self.queue();
+        if !self.loss.is_excessive(now) {
+            self.unhealed = None;
+        } else if self.is_long(queue) && matches!(self.mode, Mode::Cruise(_)) {
+            let (since, rate) = (now, self.estimate);
+            let unhealed = *self.unhealed.get_or_insert(Unhealed { since, rate });
+            let elapsed = now.saturating_since(unhealed.since).as_secs_f64();
+            if elapsed > HEALING_LOOPS * self.settled(queue) && !app_limited {
+                self.estimate = self.estimate.max(unhealed.rate);
+                self.begin_test(now, stretch, feedback);
+            }
+        } else if !app_limited && !growing && !self.is_long(queue) {
+            self.begin_test(now, stretch, feedback);
+        }
+    }
+
+    /// Finds out what causes the loss of late.
+    fn begin_test(&mut self, now: Instant, stretch: &Stretch, feedback: &Feedback<'_>) {
+        let delivered = stretch.delivered / stretch.seconds;
+        let rate = self.estimate.max(stretch.sent / stretch.seconds);
+        let rate = self.cap.map_or(rate, |cap| rate.min(cap.rate(now)));
+        let sent_total = self.samples.last().map_or(0, |s| s.sent_total) + feedback.bytes_in_flight;
+        let test = LossTest::new(now, rate, delivered, self.loss.alarm(), sent_total);
+        let before = std::mem::replace(&mut self.mode, Mode::Startup(Search::default()));
+        self.mode = Mode::LossTest(test, Box::new(before));
+    }
+
+    /// Follows a running test to its verdict.
+    pub(super) fn follow_test(&mut self, now: Instant, last: AckPoint) {
+        let packet = self.packet;
+        let queue = self.queue();
+        let settled = self.settled(queue);
+        let is_long = self.is_long(queue);
+        let Mode::LossTest(test, _) = &mut self.mode else {
+            return;
+        };
+        let cause = test.on_ack(now, last, packet);
+        // A long queue says more than loss does.
+        let cause = if is_long && self.unhealed.is_none() {
+            Some(LossCause::Unknown)
+        } else {
+            cause
+        };
+        let Some(cause) = cause else { return };
+        let before = std::mem::replace(&mut self.mode, Mode::Startup(Search::default()));
+        let Mode::LossTest(test, before) = before else {
+            return;
+        };
+        self.mode = *before;
+        self.unhealed = None;
+        match cause {
+            LossCause::Path(loss) => {
+                self.loss.verify(loss);
+                self.estimate = test.tested();
+                self.buffer = BufferEstimate::default();
+                let early = self.delivered.intervals <= MAX_STARTUP;
+                let searching = !self.met && early && matches!(self.mode, Mode::Cruise(_));
+                if searching || matches!(self.mode, Mode::Startup(_)) {
+                    // Only loss had stopped the search, and it is the path's own.
+                    self.mode = Mode::Startup(Search::from(self.estimate));
+                }
+            }
+            LossCause::Congestion {
+                delivered,
+                remaining,
+            } => {
+                self.estimate = delivered / (1.0 - self.loss.mean);
+                if remaining < self.loss.mean {
+                    self.loss.verify(remaining);
+                }
+                self.loss.forget_recent();
+                self.delay.set_floor(0.0);
+                if !matches!(self.mode, Mode::Competitive(_)) {
+                    let carried = delivered / (1.0 - remaining);
+                    self.cap = Some(RateCap::new(now, carried, self.rtt, self.cap));
+                    self.begin_cruise();
+                }
+                self.back_off(now);
+            }
+            LossCause::Unknown => self.loss.postpone(now, settled),
+        }
+    }
+}
