@@ -6,7 +6,7 @@ OUT   ?= docs/bench
 
 # Builds, then sends a real file between two real processes over a bad path; kernel TCP beside it.
 demo: toolchain
-	$(CARGO) build --release --locked -p dfcp-cli
+	$(CARGO) build --release --locked -p dfcp-cli -p dfcp-lab-cli
 	./target/release/dfcp demo
 
 test: toolchain lint
@@ -37,29 +37,29 @@ bench-sim:
 
 # Beside ns-2 and ns-3 where they are installed (Debian: ns2, libns3-dev).
 bench-simulator:
-	$(CARGO) build --release --locked -p dfcp-cli
+	$(CARGO) build --release --locked -p dfcp-cli -p dfcp-lab-cli
 	./validation/bench-all $(OUT)
 
 bench-path:
-	$(CARGO) build --release --locked -p dfcp-cli
+	$(CARGO) build --release --locked -p dfcp-cli -p dfcp-lab-cli
 	./scripts/bench-path $(OUT)
 
 bench-published:
-	$(CARGO) build --release --locked -p dfcp-cli
+	$(CARGO) build --release --locked -p dfcp-cli -p dfcp-lab-cli
 	./scripts/bench-published $(OUT)
 
 bench-profiles:
-	$(CARGO) build --release --locked -p dfcp-cli
+	$(CARGO) build --release --locked -p dfcp-cli -p dfcp-lab-cli
 	./scripts/bench-profiles $(OUT)
 
 # Beside kernel TCP and other transports, in the lab; scripts/install-peers installs these.
 bench-compare:
-	$(CARGO) build --release --locked -p dfcp-cli -p dfcp-peers
+	$(CARGO) build --release --locked -p dfcp-cli -p dfcp-lab-cli -p dfcp-peers
 	./scripts/bench-compare $(OUT)
 
 # Every sender alone on each bad path, simulated and in the lab; hours: see the script.
 bench-bad-paths:
-	$(CARGO) build --release --locked -p dfcp-cli -p dfcp-peers
+	$(CARGO) build --release --locked -p dfcp-cli -p dfcp-lab-cli -p dfcp-peers
 	./scripts/bench-bad-paths $(OUT)
 
 .PHONY: toolchain

@@ -6,8 +6,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use dfcp::{PublicKey, StaticKey};
-
-use crate::failure::{Failure, Kind};
+use dfcp_command::{Failure, Kind};
 
 /// Longest key file that is read.
 const MAX_KEY_FILE: u64 = 4096;

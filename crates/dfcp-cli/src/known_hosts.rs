@@ -7,8 +7,8 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use dfcp::PublicKey;
+use dfcp_command::{Failure, Kind};
 
-use crate::failure::{Failure, Kind};
 use crate::net::Host;
 
 /// The file of known hosts.

@@ -6,12 +6,8 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use dfcp::{Connection, ConnectionError, Endpoint, EndpointConfig, Error, PublicKey};
+use dfcp_command::{DEFAULT_PORT, Failure, Kind};
 use tokio::task::JoinSet;
-
-use crate::failure::{Failure, Kind};
-
-/// Where receivers listen unless told otherwise.
-pub const DEFAULT_PORT: u16 = 4433;
 
 /// A receiver as the user names it: `host`, `host:port`, `[address]` or `[address]:port`.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use dfcp::Connection;
 use dfcp::published::Monitor;
+use dfcp_transfer::Meter;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tokio::task::AbortHandle;
 
-use crate::meter::Meter;
 use crate::report::Report;
 
 /// When to show a progress bar.

@@ -6,10 +6,11 @@ use std::time::{Duration, Instant};
 
 use dfcp::published::{Carrier, Monitor, Traffic};
 use dfcp::{Connection, ConnectionStats, SocketBuffers};
+use dfcp_command::{Failure, Kind};
+use dfcp_transfer::{Entry, Outcome};
 use serde::Serialize;
 
-use crate::failure::{Failure, Kind};
-use crate::session::message::{Entry, Outcome};
+use crate::files;
 
 /// Bytes of the IP and UDP headers around each datagram.
 fn header_bytes(remote: SocketAddr) -> u64 {
@@ -207,7 +208,7 @@ impl Report {
                     self.files_failed += 1;
                     self.problems.push(FileProblem {
                         path: entry.path.clone(),
-                        kind: problem.class(),
+                        kind: files::kind(problem.kind),
                         message: problem.message.escape_debug().to_string(),
                     });
                 }

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use crate::failure::Failure;
+use dfcp_command::Failure;
+
 use crate::keys::{self, Existing};
 
 /// Arguments.
@@ -32,6 +33,6 @@ pub fn run(args: Args) -> ExitCode {
             println!("{}", key.public());
             ExitCode::SUCCESS
         }
-        Err(failure @ Failure { .. }) => super::fail(&failure),
+        Err(failure @ Failure { .. }) => dfcp_command::fail(&failure),
     }
 }

@@ -4,12 +4,11 @@ pub mod keygen;
 pub mod recv;
 pub mod send;
 
-use std::process::ExitCode;
 use std::time::Duration;
 
 use dfcp::{Endpoint, TransportConfig};
+use dfcp_command::print_json;
 
-use crate::failure::Failure;
 use crate::progress::Show;
 use crate::report::Report;
 
@@ -26,7 +25,7 @@ pub struct Output {
     #[arg(long, value_enum, default_value_t = Show::Auto)]
     progress: Show,
     /// Silence after which the other side is given up
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = crate::units::duration)]
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = dfcp_command::units::duration)]
     timeout: Duration,
     /// End with the process that started this one
     #[arg(long, hide = true)]
@@ -82,50 +81,6 @@ impl Output {
             let _ = nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL);
         }
     }
-}
-
-/// Prints a line of JSON on standard output.
-pub fn print_json(value: &impl serde::Serialize) {
-    use std::io::Write;
-    if let Ok(json) = serde_json::to_string(value) {
-        // A reader that went away is no reason to panic.
-        let _ = writeln!(std::io::stdout(), "{json}");
-    }
-}
-
-/// Runs a command's future. One thread: handing data between threads costs more than a second
-/// one gains, and files are read, written and hashed on threads of their own.
-pub fn block_on<T>(future: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    let result = runtime.block_on(future);
-    // Whatever still reads or writes a file need not be waited for.
-    runtime.shutdown_background();
-    result
-}
-
-/// Prints a failure that happened before there was anything to report.
-pub fn fail(failure: &Failure) -> ExitCode {
-    eprintln!("dfcp: {failure}");
-    failure.exit_code()
-}
-
-/// Waits for Ctrl-C, or a request to terminate.
-pub async fn interrupted() -> Failure {
-    use tokio::signal::unix::{SignalKind, signal};
-    let mut terminate = signal(SignalKind::terminate()).ok();
-    let terminated = async {
-        match &mut terminate {
-            Some(signal) => signal.recv().await,
-            None => std::future::pending().await,
-        }
-    };
-    tokio::select! {
-        _ = tokio::signal::ctrl_c() => {}
-        _ = terminated => {}
-    }
-    Failure::interrupted()
 }
 
 /// How long the farewell may take.

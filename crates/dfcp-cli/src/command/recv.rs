@@ -8,21 +8,18 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use dfcp::{Connection, Endpoint, EndpointConfig, Error, PublicKey, StaticKey};
+use dfcp_command::{DEFAULT_PORT, Failure, Kind, Profile, block_on, interrupted};
+use dfcp_transfer::{DONE, INTERRUPTED, Meter, Received, Store};
 use tokio::task::JoinSet;
 
-use super::{Output, block_on, farewell, interrupted};
-use crate::failure::Failure;
+use super::{Output, farewell};
+use crate::files::{self, OnConflict};
 use crate::keys::{self, Allowed};
-use crate::meter::Meter;
-use crate::net::{self, DEFAULT_PORT};
+use crate::net;
 use crate::progress::Bar;
 use crate::published;
-use crate::published::options::{Common, Profile, no_keys};
+use crate::published::options::{Common, no_keys};
 use crate::report::Report;
-use crate::session::ledger::Received;
-use crate::session::receive;
-use crate::session::store::{OnConflict, Store};
-use crate::session::{DONE, INTERRUPTED};
 
 /// Arguments.
 #[derive(Clone, Debug, clap::Args)]
@@ -150,7 +147,7 @@ fn announce(args: &Args, endpoint: &Endpoint) {
 
 async fn serve(args: &Args) -> Result<u8, Failure> {
     let key = keys::load_or_create(args.key.as_deref())?;
-    let store = Arc::new(Store::open(&args.output_dir, args.on_conflict)?);
+    let store = Arc::new(files::open_store(&args.output_dir, args.on_conflict)?);
     let endpoint = bind(args, key)?;
     announce(args, &endpoint);
     let mut sessions = JoinSet::new();
@@ -158,7 +155,7 @@ async fn serve(args: &Args) -> Result<u8, Failure> {
         tokio::select! {
             connection = endpoint.accept() => {
                 let Some(connection) = connection else {
-                    break Failure::new(crate::failure::Kind::LocalIo, "the socket failed");
+                    break Failure::new(Kind::LocalIo, "the socket failed");
                 };
                 let mut report = Report::new("recv");
                 report.add_buffers(endpoint.socket_buffers());
@@ -194,7 +191,7 @@ async fn session(
     let (meter, _watch) = Meter::start();
     let bar = Bar::start(output.progress(), &connection, remote, &meter);
     output.say(format_args!("{remote} connected, {}", connection.peer()));
-    let received = receive::receive(&connection, store, &meter).await;
+    let received = dfcp_transfer::receive(&connection, store, &meter).await;
     drop(bar);
     let Some(Received {
         entries,
@@ -208,7 +205,7 @@ async fn session(
     report.add_connection(&connection, remote);
     report.add_outcomes(&entries, &outcomes);
     report.add_time(start, meter.steady_bps());
-    report.conclude(failure);
+    report.conclude(failure.map(files::failure));
     output.report(&report);
     Some(report.exit_code)
 }

@@ -7,19 +7,18 @@ use std::time::{Duration, Instant};
 use dfcp::{
     ConnectionError, EndpointConfig, Error, Profile, PublicKey, Rate, SchemeId, TransportConfig,
 };
+use dfcp_command::{Failure, Kind, Profile as Choice, block_on, interrupted, units};
+use dfcp_transfer::{DONE, FAILED, INTERRUPTED, Meter, Sent};
 
-use super::{Output, block_on, farewell, interrupted};
-use crate::failure::{Failure, Kind};
+use super::{Output, farewell};
+use crate::files;
 use crate::keys;
 use crate::known_hosts::{self, KnownHosts};
-use crate::meter::Meter;
 use crate::net::{self, Dialled, Family, Host};
 use crate::progress::Bar;
 use crate::published;
-use crate::published::options::{Options, Profile as Choice, no_keys};
+use crate::published::options::{Options, no_keys};
 use crate::report::Report;
-use crate::session::{self, send::Sent, source::Sources};
-use crate::units;
 
 /// Arguments.
 #[derive(Clone, Debug, clap::Args)]
@@ -146,7 +145,7 @@ pub fn run(args: Args) -> ExitCode {
 }
 
 async fn transfer(args: &Args, profile: Profile, report: &mut Report) -> Result<(), Failure> {
-    let sources = Sources::scan(&args.paths)?;
+    let sources = files::scan(&args.paths)?;
     for note in &sources.notes {
         args.output.say(note);
     }
@@ -167,17 +166,19 @@ async fn transfer(args: &Args, profile: Profile, report: &mut Report) -> Result<
     } = dialled;
     let bar = Bar::start(args.output.progress(), &connection, remote, &meter);
     let result = tokio::select! {
-        result = session::send::send(&connection, &sources, meter.progress()) => result,
+        result = dfcp_transfer::send(&connection, &sources, meter.progress()) => {
+            result.map_err(files::failure)
+        }
         failure = interrupted() => Err(failure),
     };
     drop(bar);
     report.add_connection(&connection, remote);
     let (code, sent, failure) = match result {
-        Ok(sent) => (session::DONE, sent, None),
+        Ok(sent) => (DONE, sent, None),
         Err(failure) if failure.kind == Kind::Interrupted => {
-            (session::INTERRUPTED, Sent::default(), Some(failure))
+            (INTERRUPTED, Sent::default(), Some(failure))
         }
-        Err(failure) => (session::FAILED, Sent::default(), Some(failure)),
+        Err(failure) => (FAILED, Sent::default(), Some(failure)),
     };
     report.add_outcomes(&sources.entries(), &sent.outcomes);
     report.add_time(start, sent.steady_bps);

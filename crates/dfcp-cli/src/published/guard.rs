@@ -3,8 +3,9 @@
 
 use std::net::SocketAddr;
 
+use dfcp_command::Failure;
+
 use super::options::Common;
-use crate::failure::Failure;
 
 /// Refuses `addresses` beyond this machine unless the user vouches for the network.
 pub fn check(addresses: &[SocketAddr], common: &Common) -> Result<(), Failure> {

@@ -2,7 +2,7 @@
 //!
 //! - [`options`]: the command line, and the one place where it becomes a `Config`;
 //! - [`guard`]: where this profile may be used;
-//! - [`send`], [`recv`]: the commands. What they say to each other is `session::serial`.
+//! - [`send`], [`recv`]: the commands. What they say to each other is `dfcp_transfer::serial`.
 
 mod guard;
 pub mod options;

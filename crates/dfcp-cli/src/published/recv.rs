@@ -7,20 +7,17 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use dfcp::published::{Carrier, Endpoint, EndpointConfig, PORT, Stream, Traffic};
+use dfcp_command::{DEFAULT_PORT, Failure, Kind, Profile, block_on, interrupted};
+use dfcp_transfer::{Meter, Received, Store, serial};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::guard;
-use super::options::{Common, Profile};
-use crate::command::{FAREWELL, Output, block_on, interrupted};
-use crate::failure::{Failure, Kind};
-use crate::meter::Meter;
-use crate::net::DEFAULT_PORT;
+use super::options::Common;
+use crate::command::{FAREWELL, Output};
+use crate::files::{self, OnConflict};
 use crate::progress::Bar;
 use crate::report::Report;
-use crate::session::ledger::Received;
-use crate::session::serial;
-use crate::session::store::{OnConflict, Store};
 
 /// Sessions at once; each may hold the receive budget of a connection.
 const MAX_SESSIONS: usize = 16;
@@ -91,7 +88,7 @@ fn bind(job: Job<'_>) -> Result<Endpoint, Failure> {
 }
 
 async fn serve(job: Job<'_>) -> Result<u8, Failure> {
-    let store = Arc::new(Store::open(job.output_dir, job.on_conflict)?);
+    let store = Arc::new(files::open_store(job.output_dir, job.on_conflict)?);
     let endpoint = Arc::new(bind(job)?);
     let (stop, stopping) = watch::channel(());
     let mut sessions = JoinSet::new();
@@ -172,7 +169,7 @@ impl Session {
         report.add_published(remote, self.carrier, &monitor, traffic);
         report.add_outcomes(&entries, &outcomes);
         report.add_time(start, meter.steady_bps());
-        report.conclude(failure);
+        report.conclude(failure.map(files::failure));
         self.output.report(&report);
         Some(report.exit_code)
     }

@@ -7,18 +7,16 @@ use std::time::{Duration, Instant};
 
 use dfcp::Rate;
 use dfcp::published::{Carrier, Config, Endpoint, EndpointConfig, Error, PORT, Stream};
+use dfcp_command::{Failure, Kind, Profile, block_on, interrupted};
+use dfcp_transfer::{Meter, Sent, serial};
 
 use super::guard;
-use super::options::{Options, Profile};
-use crate::command::{FAREWELL, Output, block_on, interrupted};
-use crate::failure::{Failure, Kind};
-use crate::meter::Meter;
+use super::options::Options;
+use crate::command::{FAREWELL, Output};
+use crate::files;
 use crate::net::{self, Family, Host};
 use crate::progress::Bar;
 use crate::report::Report;
-use crate::session::send::Sent;
-use crate::session::serial;
-use crate::session::source::Sources;
 
 /// How long reaching a receiver may take in all.
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
@@ -52,7 +50,7 @@ pub fn run(job: Job<'_>) -> ExitCode {
 }
 
 async fn transfer(job: Job<'_>, report: &mut Report) -> Result<(), Failure> {
-    let sources = Sources::scan(job.paths)?;
+    let sources = files::scan(job.paths)?;
     for note in &sources.notes {
         job.output.say(note);
     }
@@ -68,7 +66,9 @@ async fn transfer(job: Job<'_>, report: &mut Report) -> Result<(), Failure> {
     let bar = Bar::start_published(job.output.progress(), &monitor, &meter);
     let (mut replies, mut out) = tokio::io::split(stream);
     let result = tokio::select! {
-        result = serial::send(&mut replies, &mut out, &sources, meter.progress()) => result,
+        result = serial::send(&mut replies, &mut out, &sources, meter.progress()) => {
+            result.map_err(files::failure)
+        }
         failure = interrupted() => Err(failure),
     };
     drop(bar);

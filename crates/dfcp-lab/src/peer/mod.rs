@@ -91,10 +91,11 @@ impl Peer {
             .collect()
     }
 
-    /// The programs it takes besides `dfcp`.
+    /// The programs it takes besides the lab's own.
     pub fn programs(&self) -> &'static [&'static str] {
         match self {
-            Self::Dfcp | Self::Tcp(_) => &[],
+            Self::Tcp(_) => &[],
+            Self::Dfcp => &["dfcp"],
             Self::Iperf(_) => &["iperf3"],
             Self::Quinn(_) => &["dfcp-peer-quinn"],
             Self::Hysteria => &["hysteria", "dfcp-peer-quinn"],

@@ -134,7 +134,7 @@ impl Peer {
     /// When a program is missing.
     pub fn pair(&self, told: &Told, files: &Files, programs: &Programs) -> Result<Pair, Missing> {
         match self {
-            Self::Dfcp => Ok(dfcp(told, files, programs)),
+            Self::Dfcp => dfcp(told, files, programs),
             Self::Tcp(control) => {
                 let sink = SocketAddrV4::new(told.sink, told.port);
                 Ok(tcp(sink, told.port, Some(control), (files, programs)))
@@ -156,7 +156,8 @@ impl Peer {
     }
 }
 
-fn dfcp(told: &Told, files: &Files, programs: &Programs) -> Pair {
+fn dfcp(told: &Told, files: &Files, programs: &Programs) -> Result<Pair, Missing> {
+    let program = programs.find("dfcp")?;
     let common = |command: &str| {
         let key = told.folder.join(command);
         let mut all = arguments![command, "--json", "--with-parent", "--progress=never"];
@@ -170,11 +171,11 @@ fn dfcp(told: &Told, files: &Files, programs: &Programs) -> Pair {
     let known = told.folder.join("known_hosts");
     let to = format!("{}:{}", told.sink, told.port);
     send.extend(arguments!["--known-hosts", known, files.source, to]);
-    Pair {
-        receiver: receiver(programs.dfcp().to_owned(), receive, Ready::Udp(told.port)),
-        sender: sender(programs.dfcp().to_owned(), send),
+    Ok(Pair {
+        receiver: receiver(program.clone(), receive, Ready::Udp(told.port)),
+        sender: sender(program, send),
         report: Report::Dfcp,
-    }
+    })
 }
 
 /// The lab's own programs for the kernel's TCP.
@@ -202,7 +203,7 @@ fn tcp(
             stop_ns: NEVER,
         },
     });
-    let program = programs.dfcp();
+    let program = programs.worker();
     Pair {
         receiver: receiver(program.to_owned(), worker(&sink), Ready::Line),
         sender: sender(program.to_owned(), worker(&source)),

@@ -1,6 +1,5 @@
 //! Where the programs of the peers are, and which version each is.
 
-use std::env;
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
@@ -26,12 +25,17 @@ pub struct Missing {
 /// Programs that take part.
 #[derive(Clone, Debug)]
 pub struct Programs {
-    dfcp: PathBuf,
+    worker: PathBuf,
     directories: Vec<PathBuf>,
 }
 
 /// How each is got, and how it is asked for its version.
-const KNOWN: [(&str, &str, &[&str]); 7] = [
+const KNOWN: [(&str, &str, &[&str]); 8] = [
+    (
+        "dfcp",
+        "cargo build --release -p dfcp-cli makes it",
+        &["--version"],
+    ),
     ("dfcp-peer-quinn", INSTALL, &["--version"]),
     ("dfcp-peer-udt", INSTALL, &[]),
     ("iperf3", INSTALL, &["--version"]),
@@ -47,24 +51,18 @@ const KNOWN: [(&str, &str, &[&str]); 7] = [
 const INSTALL: &str = "scripts/install-peers installs it";
 
 impl Programs {
-    /// Programs beside `dfcp`, then those on the `PATH`.
-    pub fn beside(dfcp: PathBuf) -> Self {
-        let beside = dfcp.parent().map(Path::to_path_buf);
-        let path = env::var_os("PATH").unwrap_or_default();
+    /// Programs in these directories, the first that has one; and `worker`, which does the lab's own
+    /// jobs ([`crate::worker`]).
+    pub fn within(worker: PathBuf, directories: Vec<PathBuf>) -> Self {
         Self {
-            directories: beside.into_iter().chain(env::split_paths(&path)).collect(),
-            dfcp,
+            worker,
+            directories,
         }
     }
 
-    /// Programs in these directories only.
-    pub fn within(dfcp: PathBuf, directories: Vec<PathBuf>) -> Self {
-        Self { dfcp, directories }
-    }
-
-    /// The `dfcp` program.
-    pub fn dfcp(&self) -> &Path {
-        &self.dfcp
+    /// The program that does the lab's own jobs.
+    pub fn worker(&self) -> &Path {
+        &self.worker
     }
 
     /// Where a program is.
@@ -90,7 +88,7 @@ impl Programs {
 
     /// A line for each known program that is here: its name and what it says its version is.
     pub fn versions(&self) -> Vec<(String, String)> {
-        let mut versions = vec![("dfcp".to_owned(), first_line(&self.dfcp, &["--version"]))];
+        let mut versions = Vec::new();
         for (name, _, arguments) in KNOWN {
             if let Ok(path) = self.find(name) {
                 versions.push((name.to_owned(), version(&path, arguments)));
@@ -179,7 +177,7 @@ mod tests {
     #[test]
     fn what_is_missing_says_how_to_get_it() {
         let folder = tempfile::tempdir().unwrap();
-        let programs = Programs::within("dfcp".into(), vec![folder.path().to_path_buf()]);
+        let programs = Programs::within("worker".into(), vec![folder.path().to_path_buf()]);
         let error = programs.find("hysteria").unwrap_err().to_string();
         assert!(error.starts_with("not installed: hysteria ("), "{error}");
         // A file that may not be run is no program.

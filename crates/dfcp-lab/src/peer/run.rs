@@ -233,8 +233,10 @@ fn prepare(peer: &Peer, told: &Told, programs: &Programs) -> Result<(), String> 
     };
     match peer {
         Peer::Dfcp => {
-            output(programs.dfcp(), &["keygen", "--out", "send"])?;
-            let key = output(programs.dfcp(), &["keygen", "--out", "recv"])?;
+            let program = programs.find("dfcp");
+            let program = program.map_err(|missing| missing.to_string())?;
+            output(&program, &["keygen", "--out", "send"])?;
+            let key = output(&program, &["keygen", "--out", "recv"])?;
             let line = format!("{}:{} {key}\n", told.sink, told.port);
             fs::write(told.folder.join("known_hosts"), line).map_err(failed)
         }

@@ -1,0 +1,69 @@
+//! What the command lines of `dfcp` and `dfcp-lab` share.
+//!
+//! - [`failure`]: exit codes for scripts, sentences for people;
+//! - [`units`]: quantities as they are typed;
+//! - [`profile`]: the transports by name;
+//! - [`beside`]: where the other program is;
+//! - here: output, and how a command's future is run.
+
+#![forbid(unsafe_code)]
+
+pub mod beside;
+pub mod failure;
+pub mod profile;
+pub mod units;
+
+pub use failure::{Failure, Kind};
+pub use profile::Profile;
+
+use std::process::ExitCode;
+
+/// Where receivers listen unless told otherwise.
+pub const DEFAULT_PORT: u16 = 4433;
+
+/// Prints a line of JSON on standard output.
+pub fn print_json(value: &impl serde::Serialize) {
+    use std::io::Write;
+    if let Ok(json) = serde_json::to_string(value) {
+        // A reader that went away is no reason to panic.
+        let _ = writeln!(std::io::stdout(), "{json}");
+    }
+}
+
+/// Prints a failure that happened before there was anything to report.
+pub fn fail(failure: &Failure) -> ExitCode {
+    eprintln!("dfcp: {failure}");
+    failure.exit_code()
+}
+
+/// Runs a command's future. One thread: handing data between threads costs more than a second
+/// one gains, and files are read, written and hashed on threads of their own.
+///
+/// # Errors
+/// Those of the future, or that it cannot be run.
+pub fn block_on<T>(future: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let result = runtime.block_on(future);
+    // Whatever still reads or writes a file need not be waited for.
+    runtime.shutdown_background();
+    result
+}
+
+/// Waits for Ctrl-C, or a request to terminate.
+pub async fn interrupted() -> Failure {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut terminate = signal(SignalKind::terminate()).ok();
+    let terminated = async {
+        match &mut terminate {
+            Some(signal) => signal.recv().await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        _ = tokio::signal::ctrl_c() => {}
+        _ = terminated => {}
+    }
+    Failure::interrupted()
+}

@@ -1,0 +1,293 @@
+//! `dfcp demo`: a real transfer over an emulated path, and the kernel's TCP over the same path.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use dfcp::Rate;
+use dfcp_command::{Failure, Kind, Profile, block_on, fail, interrupted, print_json, units};
+use serde::Serialize;
+
+use super::path::PathConfig;
+use super::tcp::{self, TcpResult};
+use super::transfer::{self, Load, Transfer};
+
+/// Arguments.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// Print one JSON object on standard output
+    #[arg(long)]
+    json: bool,
+    /// Rate of the path, each way, in bits per second
+    #[arg(long, value_name = "BITS", default_value = "100M", value_parser = units::rate)]
+    rate: Rate,
+    /// Round-trip time of the idle path
+    #[arg(long, value_name = "TIME", default_value = "60ms", value_parser = units::duration)]
+    rtt: Duration,
+    /// Share of the packets that is lost, each way
+    #[arg(long, default_value = "5%", value_parser = units::share)]
+    loss: f64,
+    /// Bytes to send
+    #[arg(long, value_name = "BYTES", default_value = "64M", value_parser = units::count)]
+    size: u64,
+    /// Packets that a queue of the path holds [default: one bandwidth-delay product]
+    #[arg(long, value_name = "PACKETS")]
+    queue: Option<usize>,
+    /// Seed of the losses and of the bytes that are sent
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Transport; `dfcp` and `rc-udp` send at the rate of the path
+    #[arg(long, value_enum, default_value_t)]
+    profile: Profile,
+    /// Erasure code, as for `dfcp send`
+    #[arg(long, default_value = "dense", conflicts_with = "profile")]
+    code: String,
+    /// With --json, run TCP too
+    #[arg(long)]
+    tcp: bool,
+    /// Do not run TCP
+    #[arg(long, conflicts_with = "tcp")]
+    no_tcp: bool,
+    /// More options for `dfcp send`
+    #[arg(last = true, value_name = "OPTION")]
+    options: Vec<String>,
+}
+
+impl Args {
+    fn path(&self) -> PathConfig {
+        let path = PathConfig::new(self.rate, self.rtt, self.loss, self.seed);
+        PathConfig {
+            queue_packets: self.queue.unwrap_or(path.queue_packets),
+            ..path
+        }
+    }
+
+    /// Share of a full packet that is payload: all but the headers of IP and UDP, and that of DFCP
+    /// as published. (The others' own headers count as overhead of theirs.)
+    fn payload_share(&self) -> f64 {
+        match self.profile {
+            Profile::Auto | Profile::Ctcp | Profile::Chameleon => UDP_SHARE,
+            Profile::Dfcp => (1472.0 - 24.0) / 1500.0,
+            // One symbol of 1024 bytes a packet.
+            Profile::RcUdp => 1024.0 / (1024.0 + 24.0 + 28.0),
+        }
+    }
+
+    /// Payload that the path can carry at best: what is not lost, less headers.
+    fn limit_bps(&self) -> f64 {
+        (1.0 - self.loss) * self.rate.as_bps() as f64 * self.payload_share()
+    }
+
+    /// What `dfcp send` is told of the transport.
+    fn send_options(&self) -> Vec<String> {
+        let mut options = match self.profile {
+            Profile::Auto => vec![format!("--code={}", self.code)],
+            profile @ (Profile::Ctcp | Profile::Chameleon) => {
+                vec![format!("--profile={}", profile.name())]
+            }
+            profile @ (Profile::Dfcp | Profile::RcUdp) => {
+                let rate = (self.rate.as_bps() as f64 * UDP_SHARE) as u64;
+                let profile = profile.name();
+                vec![format!("--profile={profile}"), format!("--rate={rate}")]
+            }
+        };
+        options.extend_from_slice(&self.options);
+        options
+    }
+
+    /// Long enough for everything but a transfer that stands still.
+    fn time_limit(&self) -> Duration {
+        let ideal = self.size as f64 * 8.0 / self.limit_bps().max(1.0);
+        Duration::from_secs_f64((30.0 + 20.0 * ideal).min(86_400.0))
+    }
+}
+
+/// Share of a full packet that UDP carries.
+const UDP_SHARE: f64 = 1472.0 / 1500.0;
+
+/// What the demo prints as JSON.
+#[derive(Debug, Serialize)]
+struct Summary {
+    rate_bps: u64,
+    rtt_ms_path: f64,
+    loss: f64,
+    size: u64,
+    queue_packets: usize,
+    seed: u64,
+    code: String,
+    profile: &'static str,
+    /// Goodput that the path allows at best.
+    limit_bps: f64,
+    /// Goodput after the first tenth of the bytes, of that limit.
+    ratio: f64,
+    /// Bytes sent, of those that the path would need at best.
+    overhead: f64,
+    #[serde(flatten)]
+    transfer: Transfer,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tcp: Option<Tcp>,
+}
+
+/// What TCP did, or why it could not run.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum Tcp {
+    Results(Vec<TcpResult>),
+    Unavailable { unavailable: String },
+}
+
+/// Runs the demo.
+pub fn run(args: Args) -> ExitCode {
+    let path = args.path();
+    let load = Load {
+        size: args.size,
+        profile: args.profile,
+        options: args.send_options(),
+    };
+    let transfer = transfer::run(&path, &load, args.time_limit());
+    let outcome = block_on(async {
+        tokio::select! {
+            transfer = transfer => transfer,
+            failure = interrupted() => Err(failure),
+        }
+    });
+    let transfer = match outcome {
+        Ok(transfer) => transfer,
+        Err(failure) => return failed(&args, &failure),
+    };
+    if !args.json {
+        println!("{}", heading(&args));
+        println!(
+            "{}",
+            row(
+                "protocol",
+                ["goodput", "steady", "limit", "ratio", "time", "sent/byte"]
+            )
+        );
+        println!("{}", dfcp_row(&args, &transfer));
+    }
+    let tcp = (args.tcp || !(args.json || args.no_tcp)).then(|| run_tcp(&args));
+    let ok = transfer.hash_ok;
+    if args.json {
+        print_json(&summary(&args, transfer, tcp));
+    }
+    ExitCode::from(u8::from(!ok))
+}
+
+fn failed(args: &Args, failure: &Failure) -> ExitCode {
+    if args.json {
+        print_json(&serde_json::json!({ "error": failure }));
+    }
+    fail(failure);
+    match failure.kind {
+        Kind::Interrupted | Kind::Usage => failure.exit_code(),
+        _ => ExitCode::FAILURE,
+    }
+}
+
+fn summary(args: &Args, transfer: Transfer, tcp: Option<Tcp>) -> Summary {
+    let path = args.path();
+    let ideal = transfer.useful_bytes as f64 / args.payload_share() / (1.0 - args.loss);
+    Summary {
+        rate_bps: args.rate.as_bps(),
+        rtt_ms_path: args.rtt.as_secs_f64() * 1e3,
+        loss: args.loss,
+        size: args.size,
+        queue_packets: path.queue_packets,
+        seed: args.seed,
+        code: args.code.clone(),
+        profile: args.profile.name(),
+        limit_bps: args.limit_bps(),
+        ratio: transfer.steady_bps as f64 / args.limit_bps(),
+        overhead: transfer.wire_bytes as f64 / ideal,
+        transfer,
+        tcp,
+    }
+}
+
+/// Runs TCP, bounded: on bad paths it would take hours.
+fn run_tcp(args: &Args) -> Tcp {
+    let ideal = Duration::from_secs_f64(args.size as f64 * 8.0 / args.limit_bps().max(1.0));
+    let limit = (10 * ideal).clamp(Duration::from_secs(5), Duration::from_secs(60));
+    let show = |result: &TcpResult| {
+        if !args.json {
+            println!("{}", tcp_row(args, result));
+        }
+    };
+    match tcp::run_tcp(&args.path(), args.size, limit, show) {
+        Ok(results) => Tcp::Results(results),
+        Err(reason) => {
+            if !args.json {
+                println!("TCP: {reason}");
+            }
+            Tcp::Unavailable {
+                unavailable: reason.to_string(),
+            }
+        }
+    }
+}
+
+fn heading(args: &Args) -> String {
+    format!(
+        "{} bytes over {}, {:.0} ms round trip, {} % lost each way, queue of {} packets",
+        args.size,
+        args.rate,
+        args.rtt.as_secs_f64() * 1e3,
+        args.loss * 100.0,
+        args.path().queue_packets
+    )
+}
+
+fn row(name: &str, cells: [&str; 6]) -> String {
+    cells.iter().fold(format!("{name:<12}"), |row, cell| {
+        format!("{row}{cell:>15}")
+    })
+}
+
+fn dfcp_row(args: &Args, transfer: &Transfer) -> String {
+    let name = match transfer.hash_ok {
+        true => "dfcp",
+        false => "dfcp CORRUPT",
+    };
+    let wire = transfer.wire_bytes as f64 / transfer.useful_bytes.max(1) as f64;
+    let time = format!("{:.2} s", transfer.seconds);
+    figures(
+        args,
+        name,
+        transfer.goodput_bps,
+        transfer.steady_bps,
+        &time,
+        &format!("{wire:.3}"),
+    )
+}
+
+fn tcp_row(args: &Args, result: &TcpResult) -> String {
+    let time = match result.complete {
+        true => format!("{:.2} s", result.seconds),
+        false => format!("> {:.0} s", result.seconds),
+    };
+    figures(
+        args,
+        &result.protocol,
+        result.goodput_bps,
+        result.steady_bps,
+        &time,
+        "",
+    )
+}
+
+fn figures(args: &Args, name: &str, goodput: u64, steady: u64, time: &str, wire: &str) -> String {
+    let limit = args.limit_bps();
+    let shown = |bps| Rate::from_bps(bps).to_string();
+    let ratio = format!("{:.3}", steady as f64 / limit);
+    row(
+        name,
+        [
+            &shown(goodput),
+            &shown(steady),
+            &shown(limit as u64),
+            &ratio,
+            time,
+            wire,
+        ],
+    )
+}

@@ -1,0 +1,240 @@
+//! `dfcp lab parity`: scenarios in the simulator and on a real path, side by side.
+
+use std::fs::File;
+use std::io::Write;
+use std::process::ExitCode;
+
+use dfcp_command::{Failure, print_json, units};
+use dfcp_lab::parity::{self, Cell, FlowParity, Pair, Tolerance};
+use dfcp_sim::scenario::Scenario;
+use serde_json::json;
+
+use super::run::{fail, failure, isolate, validity_json};
+use crate::sim::engine::{self, Overrides};
+use crate::sim::{self, text};
+
+/// Arguments.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// Scenarios; of one with a sweep every point is a cell
+    #[arg(required = true)]
+    files: Vec<std::path::PathBuf>,
+    /// A setting instead of the scenarios', such as run.duration="10 s"; may be repeated
+    #[arg(long, value_name = "KEY=VALUE", value_parser = sim::run::setting)]
+    set: Vec<(String, String)>,
+    /// Seeds that each cell is run with, in both worlds; their medians are compared
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=100))]
+    repeat: u64,
+    /// How far apart the goodputs may be
+    #[arg(long, default_value = "5%", value_parser = units::share)]
+    tolerance: f64,
+    /// Run only cells whose name contains this
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    only: String,
+    /// Print a line of JSON for each cell, then one for all
+    #[arg(long)]
+    json: bool,
+    /// Print a table in Markdown
+    #[arg(long, conflicts_with = "json")]
+    markdown: bool,
+    /// Write the lines of JSON to this file too
+    #[arg(short, long, value_name = "FILE")]
+    out: Option<std::path::PathBuf>,
+}
+
+/// Compares.
+pub fn run(args: Args) -> ExitCode {
+    let tolerance = Tolerance {
+        rate: args.tolerance,
+        ..Tolerance::default()
+    };
+    let compare = || -> Result<(usize, usize), Failure> {
+        let plans = plans(&args)?;
+        isolate()?;
+        let mut out = args.out.as_ref().map(File::create).transpose()?;
+        let mut passed = 0;
+        let all = plans.len();
+        for (number, plan) in plans.into_iter().enumerate() {
+            let directory = match plan.directory.as_os_str().is_empty() {
+                true => ".".into(),
+                false => plan.directory,
+            };
+            let cell = parity::compare(&plan.name, &plan.scenarios, &directory, tolerance);
+            let cell = cell.map_err(failure)?;
+            passed += usize::from(cell.passed());
+            let json = cell_json(&cell);
+            if let Some(out) = &mut out {
+                writeln!(out, "{json}")?;
+            }
+            match (args.json, args.markdown) {
+                (true, _) => print_json(&json),
+                (_, true) => text::print(&markdown(&cell, number == 0)),
+                _ => text::print(&show(&cell, number == 0)),
+            }
+        }
+        Ok((passed, all))
+    };
+    match compare() {
+        Ok((passed, all)) => {
+            match args.json {
+                true => print_json(&json!({ "cells": all, "within_tolerance": passed })),
+                false => println!("\n{passed} of {all} cells are within the tolerance"),
+            }
+            ExitCode::from(u8::from(passed < all))
+        }
+        Err(failure) => fail(&failure, &args.files[0], args.json),
+    }
+}
+
+/// A cell that is to be run.
+struct CellPlan {
+    name: String,
+    /// One for each seed.
+    scenarios: Vec<Scenario>,
+    directory: std::path::PathBuf,
+}
+
+/// The cells of all files; whatever is wrong with one is known before the first is run.
+fn plans(args: &Args) -> Result<Vec<CellPlan>, Failure> {
+    let mut plans = Vec::new();
+    for file in &args.files {
+        let directory = file.parent().map(ToOwned::to_owned).unwrap_or_default();
+        let mut with_seed = Vec::new();
+        for seed in 1..=args.repeat {
+            let overrides = Overrides {
+                seed: Some(seed),
+                set: args.set.clone(),
+                ..Overrides::default()
+            };
+            with_seed.push(engine::points(file, &overrides)?);
+        }
+        let points = with_seed.first().map_or(0, Vec::len);
+        for point in 0..points {
+            let (name, _) = &with_seed[0][point];
+            if name.contains(&args.only) {
+                plans.push(CellPlan {
+                    name: name.clone(),
+                    scenarios: with_seed.iter().map(|all| all[point].1.clone()).collect(),
+                    directory: directory.clone(),
+                });
+            }
+        }
+    }
+    match plans.is_empty() {
+        true => Err(Failure::usage("no cell has such a name")),
+        false => Ok(plans),
+    }
+}
+
+fn cell_json(cell: &Cell) -> serde_json::Value {
+    let pair =
+        |pair: &Pair| json!({ "simulated": pair.simulated, "real": pair.real, "near": pair.near });
+    let flow = |flow: &FlowParity| {
+        json!({
+            "flow": flow.flow,
+            "protocol": flow.protocol,
+            "goodput_bps": pair(&flow.goodput_bps),
+            "fct_s": pair(&flow.fct_s),
+            "loss": pair(&flow.loss),
+            "rtt_s": pair(&flow.rtt_s),
+            "overhead": pair(&flow.overhead),
+            "failure": flow.failure,
+        })
+    };
+    json!({
+        "cell": cell.name,
+        "passed": cell.passed(),
+        "goodput_bps": pair(&cell.goodput_bps),
+        "flows": cell.flows.iter().map(flow).collect::<Vec<_>>(),
+        "runs": cell.runs,
+        "path": validity_json(&cell.validity),
+    })
+}
+
+/// A row of a table for each flow.
+fn markdown(cell: &Cell, first: bool) -> String {
+    let mut text = String::new();
+    if first {
+        text += "| cell | flow | goodput | real ÷ simulated | completion | loss | RTT | overhead | late (99 %) |\n";
+        text += "|---|---|---|---|---|---|---|---|---|\n";
+    }
+    let late = text::seconds(Some(cell.validity.late_p99.as_secs_f64()));
+    let verdict = match (cell.passed(), cell.validity.is_valid()) {
+        (true, _) => "",
+        (false, true) => " ✗",
+        (false, false) => " ✗ (path not true)",
+    };
+    for flow in &cell.flows {
+        let share = flow
+            .goodput_bps
+            .ratio()
+            .map_or("–".into(), |r| format!("{r:.3}"));
+        text += &format!(
+            "| {}{verdict} | {} | {} | {share} | {} | {} | {} | {} | {late} |\n",
+            cell.name,
+            flow.protocol,
+            both(&flow.goodput_bps, text::rate),
+            both(&flow.fct_s, |s| text::seconds(Some(s))),
+            both(&flow.loss, |share| text::percent(Some(share))),
+            both(&flow.rtt_s, |s| text::seconds(Some(s))),
+            both(&flow.overhead, |share| text::percent(Some(share))),
+        );
+    }
+    text
+}
+
+/// A line for each flow, the two worlds side by side.
+fn show(cell: &Cell, first: bool) -> String {
+    let mut text = String::new();
+    if first {
+        text += "simulated → real; * outside the tolerance\n";
+    }
+    let verdict = if cell.passed() { "ok" } else { "DIFFERS" };
+    text += &format!(
+        "\n{}: {verdict}, goodput {}\n",
+        cell.name,
+        ratio(&cell.goodput_bps)
+    );
+    let head = [
+        "flow", "protocol", "goodput", "time", "loss", "RTT", "overhead",
+    ];
+    let row = |flow: &FlowParity| {
+        vec![
+            flow.flow.clone(),
+            flow.protocol.clone(),
+            both(&flow.goodput_bps, text::rate),
+            both(&flow.fct_s, |s| text::seconds(Some(s))),
+            both(&flow.loss, |share| text::percent(Some(share))),
+            both(&flow.rtt_s, |s| text::seconds(Some(s))),
+            both(&flow.overhead, |share| text::percent(Some(share))),
+        ]
+    };
+    text += &text::align(&head, cell.flows.iter().map(row).collect(), 2);
+    for flow in &cell.flows {
+        if let Some(reason) = &flow.failure {
+            text += &format!("{} did not run: {reason}\n", flow.flow);
+        }
+    }
+    for reason in &cell.validity.reasons {
+        text += &format!("INVALID: {reason}\n");
+    }
+    text
+}
+
+fn ratio(pair: &Pair) -> String {
+    match pair.ratio() {
+        Some(ratio) => format!("{:+.1} %", (ratio - 1.0) * 100.0),
+        None => "–".into(),
+    }
+}
+
+fn both(pair: &Pair, show: impl Fn(f64) -> String) -> String {
+    let one = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), &show);
+    match (pair.simulated, pair.real) {
+        (None, None) => "–".into(),
+        _ => {
+            let mark = if pair.near { "" } else { " *" };
+            format!("{} → {}{mark}", one(pair.simulated), one(pair.real))
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! Threads that take the next point until there is none.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{self, Receiver};
+
+use dfcp_command::{Failure, Kind};
+
+use super::{PointResult, Study};
+
+/// A point and what came of it.
+pub type Done = (usize, Result<PointResult, Failure>);
+
+/// Starts running points. The threads end when all are done, or soon after the receiver is
+/// dropped; nobody waits for them, so that an interrupt need not wait for a long point.
+pub fn start<S: Study>(study: Arc<S>, todo: Vec<usize>, jobs: usize) -> Receiver<Done> {
+    let jobs = jobs.min(todo.len());
+    // Results wait for the disk, not in memory.
+    let (sender, receiver) = mpsc::sync_channel(2 * jobs + 1);
+    let todo = Arc::new((AtomicUsize::new(0), todo));
+    for _ in 0..jobs {
+        let (study, todo, sender) = (study.clone(), todo.clone(), sender.clone());
+        std::thread::spawn(move || {
+            let (next, points) = &*todo;
+            while let Some(&point) = points.get(next.fetch_add(1, Ordering::Relaxed)) {
+                // A point that panics is a failed point, not the end of a night's work.
+                let result = catch_unwind(AssertUnwindSafe(|| study.run(point)));
+                let result = result.unwrap_or_else(|panic| Err(panicked(&*panic)));
+                if sender.send((point, result)).is_err() {
+                    break;
+                }
+            }
+        });
+    }
+    receiver
+}
+
+fn panicked(panic: &(dyn Any + Send)) -> Failure {
+    let message = panic.downcast_ref::<String>().map(String::as_str);
+    let message = message.or_else(|| panic.downcast_ref::<&str>().copied());
+    let message = message.unwrap_or("no message");
+    Failure::new(Kind::Failure, format!("the simulator panicked: {message}"))
+}
+
+/// Becomes true at the first Ctrl-C; the second ends the process.
+pub fn watch_interrupts() -> Arc<AtomicBool> {
+    let interrupted = Arc::new(AtomicBool::new(false));
+    let flag = interrupted.clone();
+    std::thread::spawn(move || {
+        let wait = || dfcp_command::block_on(async { Ok(dfcp_command::interrupted().await) });
+        if let Ok(failure) = wait() {
+            flag.store(true, Ordering::Relaxed);
+            let _ = wait();
+            std::process::exit(failure.kind as i32);
+        }
+    });
+    interrupted
+}

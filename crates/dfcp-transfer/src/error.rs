@@ -1,0 +1,89 @@
+//! What ends a session early, or keeps one from beginning.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// An error of the whole session. What concerns one file is a [`Problem`](crate::Problem), and the
+/// session goes on.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A file or directory of this side cannot be used.
+    #[error("{}: {reason}", path.display())]
+    File {
+        /// Which one.
+        path: PathBuf,
+        /// Why, in words.
+        reason: String,
+    },
+    /// What is to be sent has no name, or no name of its own.
+    #[error("{0}")]
+    Name(String),
+    /// The connection, or a stream or object of it.
+    #[error(transparent)]
+    Transport(dfcp::Error),
+    /// Reading or writing, other than by the connection.
+    #[error(transparent)]
+    Io(io::Error),
+    /// The receiver does not want the files; why, in its words.
+    #[error("the receiver rejects the files: {0}")]
+    Rejected(String),
+    /// The other side says what it must not, or this side would have to.
+    #[error("{0}")]
+    Protocol(String),
+    /// A task of the session was ended before its time.
+    #[error("{0}")]
+    Task(String),
+}
+
+impl Error {
+    pub(crate) fn file(path: &Path, reason: impl fmt::Display) -> Self {
+        Self::File {
+            path: path.to_owned(),
+            reason: reason.to_string(),
+        }
+    }
+
+    pub(crate) fn protocol(what: impl Into<String>) -> Self {
+        Self::Protocol(what.into())
+    }
+}
+
+impl From<dfcp::Error> for Error {
+    fn from(error: dfcp::Error) -> Self {
+        match error {
+            dfcp::Error::Io(error) => error.into(),
+            error => Self::Transport(error),
+        }
+    }
+}
+
+impl From<io::Error> for Error {
+    /// Streams hide the transport's errors in these.
+    fn from(error: io::Error) -> Self {
+        match error.downcast::<dfcp::Error>() {
+            Ok(error) => error.into(),
+            Err(error) => Self::Io(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_the_transport_are_found_within_those_of_streams() {
+        let hidden = io::Error::from(dfcp::Error::Closed);
+        assert!(matches!(
+            Error::from(hidden),
+            Error::Transport(dfcp::Error::Closed)
+        ));
+        let full = io::Error::from(io::ErrorKind::StorageFull);
+        assert!(matches!(
+            Error::from(dfcp::Error::Io(full)),
+            Error::Io(error) if error.kind() == io::ErrorKind::StorageFull
+        ));
+    }
+}

@@ -1,0 +1,184 @@
+//! The receiver's account of a session: what was offered, what became of it, what the sender is
+//! told. The same whether files come as objects or one after the other.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use dfcp::ObjectSummary;
+use tokio::io::AsyncWrite;
+
+use crate::Error;
+use crate::message::{self, Entry, FromReceiver, FromSender, Outcome, Problem, ProblemKind};
+use crate::store::{Partial, Store};
+
+/// What a session brought.
+#[derive(Debug, Default)]
+pub struct Received {
+    /// What was offered.
+    pub entries: Arc<Vec<Entry>>,
+    /// By place in the offer; directories only when they failed.
+    pub outcomes: BTreeMap<u64, Outcome>,
+    /// What ended the session early.
+    pub failure: Option<Error>,
+}
+
+/// See the module's text. `W` leads to the sender.
+#[derive(Debug)]
+pub struct Ledger<W> {
+    /// Where files go.
+    pub store: Arc<Store>,
+    /// What was offered.
+    pub entries: Arc<Vec<Entry>>,
+    /// What became of it so far.
+    pub outcomes: BTreeMap<u64, Outcome>,
+    /// Leads to the sender.
+    pub control: W,
+}
+
+impl<W: AsyncWrite + Unpin> Ledger<W> {
+    /// Nothing has happened yet.
+    pub fn new(store: Arc<Store>, entries: Arc<Vec<Entry>>, control: W) -> Self {
+        Self {
+            store,
+            entries,
+            outcomes: BTreeMap::new(),
+            control,
+        }
+    }
+
+    /// Tells the sender something.
+    pub async fn say(&mut self, message: &FromReceiver) -> Result<(), Error> {
+        message::write(&mut self.control, message).await
+    }
+
+    /// Notes what became of a file and tells the sender.
+    pub async fn settle(&mut self, index: u64, outcome: Outcome) -> Result<(), Error> {
+        self.outcomes.insert(index, outcome.clone());
+        self.say(&FromReceiver::File { index, outcome }).await
+    }
+
+    /// Places in the offer of directories, or of files.
+    pub fn places(&self, directory: bool) -> impl Iterator<Item = usize> + use<W> {
+        let entries = self.entries.clone();
+        (0..entries.len()).filter(move |&i| entries[i].directory == directory)
+    }
+
+    /// Makes the directories that were offered; says which were not there.
+    pub async fn make_directories(&mut self) -> Result<Vec<usize>, Error> {
+        let mut made = Vec::new();
+        for i in self.places(true) {
+            match self.store.create_dir(&self.entries[i].path) {
+                Ok(true) => made.push(i),
+                Ok(false) => {}
+                Err(problem) => self.settle(i as u64, Outcome::Error(problem)).await?,
+            }
+        }
+        Ok(made)
+    }
+
+    /// Now that nothing is put into them any more, directories get their modes and times.
+    pub async fn finish_directories(&mut self, made: Vec<usize>) -> Result<(), Error> {
+        for i in made.into_iter().rev() {
+            if let Err(problem) = self.store.finish_dir(&self.entries[i]) {
+                self.settle(i as u64, Outcome::Error(problem)).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The end of the session.
+    pub fn close(self, failure: Option<Error>) -> Received {
+        Received {
+            entries: self.entries,
+            outcomes: self.outcomes,
+            failure,
+        }
+    }
+}
+
+/// What the sender said about a file.
+#[derive(Debug)]
+pub enum Announced {
+    /// It was read to its end.
+    Sent {
+        /// Bytes.
+        size: u64,
+        /// BLAKE3 in hexadecimal digits.
+        hash: String,
+    },
+    /// It could not be read; why.
+    Failed(String),
+}
+
+/// The file that a message is about, and what it says.
+pub fn announced(message: FromSender) -> Result<(u64, Announced), Error> {
+    match message {
+        FromSender::Sent {
+            index,
+            size,
+            blake3,
+        } => Ok((index, Announced::Sent { size, hash: blake3 })),
+        FromSender::Failed { index, message } => Ok((index, Announced::Failed(message))),
+        FromSender::Offer { .. } => Err(violation("a second offer")),
+        FromSender::Content { .. } => Err(violation("content out of turn")),
+    }
+}
+
+/// The sender did what it must not.
+pub fn violation(what: &str) -> Error {
+    Error::Protocol(format!("the sender breaks the protocol: {what}"))
+}
+
+/// Compares what arrived with what the sender says it sent.
+pub fn compare(
+    entry: &Entry,
+    arrived: ObjectSummary,
+    announced: &Announced,
+) -> Result<(), Problem> {
+    match announced {
+        Announced::Failed(message) => Err(Problem::new(ProblemKind::Source, message)),
+        Announced::Sent { size, hash } => {
+            let same_hash = blake3::Hash::from_hex(hash)
+                .is_ok_and(|hash| hash == blake3::Hash::from_bytes(arrived.hash));
+            match same_hash && arrived.size == *size && *size == entry.size {
+                true => Ok(()),
+                false => Err(Problem::new(
+                    ProblemKind::Integrity,
+                    format!("{}: what arrived is not what was sent", entry.path),
+                )),
+            }
+        }
+    }
+}
+
+/// Keeps the partial file of a failed transfer, unless it is empty.
+pub fn keep(store: &Store, partial: &Partial, problem: Problem) -> Problem {
+    if partial.file.metadata().is_ok_and(|file| file.len() == 0) {
+        store.discard(partial);
+        return problem;
+    }
+    kept(problem, &partial.name)
+}
+
+/// Says which partial file is left.
+pub fn kept(problem: Problem, name: &str) -> Problem {
+    Problem::new(problem.kind, format!("{}; kept {name}", problem.message))
+}
+
+/// Puts a verified file in its place.
+pub async fn finish(store: Arc<Store>, partial: Partial, entry: Entry) -> Result<Outcome, Problem> {
+    blocking(move || {
+        store
+            .finish(&partial, &entry)
+            .map_err(|problem| kept(problem, &partial.name))
+    })
+    .await
+}
+
+/// Runs what may wait for a disk.
+pub async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
+) -> Result<T, Problem> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|error| Err(Problem::new(ProblemKind::Target, error.to_string())))
+}

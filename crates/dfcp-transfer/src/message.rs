@@ -1,0 +1,265 @@
+//! Messages of the control stream: JSON objects, each after its length.
+
+use dfcp::RecvStream;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+use crate::Error;
+
+/// Longest message, in bytes.
+pub const MAX_MESSAGE: usize = 64 << 10;
+/// The version of the protocol of files.
+pub const VERSION: u32 = 1;
+
+/// A file or directory that is offered.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// Where it goes, relative, with `/` between the components.
+    pub path: String,
+    /// Whether it is a directory.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub directory: bool,
+    /// Bytes; zero for directories.
+    #[serde(default)]
+    pub size: u64,
+    /// Permission bits.
+    pub mode: u32,
+    /// Time of the last change: seconds since 1970.
+    pub mtime: i64,
+    /// And nanoseconds.
+    #[serde(default)]
+    pub mtime_nanos: u32,
+}
+
+/// From sender to receiver.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum FromSender {
+    /// A part of the list of files.
+    Offer {
+        /// Of the protocol.
+        version: u32,
+        /// Files and directories.
+        entries: Vec<Entry>,
+        /// Whether another part follows.
+        more: bool,
+    },
+    /// Over one stream: the bytes of a file follow this message, as many as were offered.
+    Content {
+        /// Its place in the offer.
+        index: u64,
+    },
+    /// A file was read to its end.
+    Sent {
+        /// Its place in the offer.
+        index: u64,
+        /// Bytes.
+        size: u64,
+        /// Hash of the whole, in hexadecimal digits.
+        blake3: String,
+    },
+    /// A file could not be read as it was offered.
+    Failed {
+        /// Its place in the offer.
+        index: u64,
+        /// In words.
+        message: String,
+    },
+}
+
+/// From receiver to sender.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum FromReceiver {
+    /// The offer is welcome.
+    Accept,
+    /// The offer is not; nothing was written.
+    Reject {
+        /// In words.
+        message: String,
+    },
+    /// What became of a file.
+    File {
+        /// Its place in the offer.
+        index: u64,
+        /// The outcome.
+        #[serde(flatten)]
+        outcome: Outcome,
+    },
+    /// Every file is done, one way or the other.
+    Summary {
+        /// Goodput after the first tenth of the bytes, bits per second.
+        steady_bps: Option<u64>,
+    },
+}
+
+/// What became of a file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "status", rename_all = "snake_case")]
+pub enum Outcome {
+    /// It is in its place, verified.
+    Done,
+    /// It was there already and is left as it was.
+    Skipped,
+    /// It is not in its place.
+    Error(Problem),
+}
+
+/// Why a file is not in its place.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Problem {
+    /// What failed.
+    pub kind: ProblemKind,
+    /// In words.
+    pub message: String,
+}
+
+/// What failed about a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ProblemKind {
+    /// The sender's file: it cannot be read, or changed while it was.
+    Source,
+    /// The receiver's file or directory.
+    Target,
+    /// Another file has the name.
+    Conflict,
+    /// What arrived is not what was sent.
+    Integrity,
+    /// The connection ended first.
+    Connection,
+}
+
+impl Problem {
+    /// A problem, in at most a kilobyte of words.
+    pub fn new(kind: ProblemKind, message: impl Into<String>) -> Self {
+        let mut message = message.into();
+        while message.len() > 1000 {
+            message.pop();
+        }
+        Self { kind, message }
+    }
+}
+
+/// Writes a message.
+///
+/// # Errors
+/// When it is too long, or the stream fails.
+pub async fn write<W: AsyncWrite + Unpin>(
+    stream: &mut W,
+    message: &impl Serialize,
+) -> Result<(), Error> {
+    let json = serde_json::to_vec(message).map_err(std::io::Error::other)?;
+    if json.len() > MAX_MESSAGE {
+        return Err(Error::protocol("a message is too long"));
+    }
+    let mut framed = (json.len() as u32).to_be_bytes().to_vec();
+    framed.extend(json);
+    Ok(stream.write_all(&framed).await?)
+}
+
+/// Reads messages.
+#[derive(Debug)]
+pub struct Reader<R = RecvStream> {
+    stream: R,
+    buffer: Vec<u8>,
+    started: bool,
+}
+
+impl<R: AsyncRead + Unpin> Reader<R> {
+    /// Reads from `stream`.
+    pub fn new(stream: R) -> Self {
+        Self {
+            stream,
+            buffer: Vec::new(),
+            started: false,
+        }
+    }
+
+    /// Whether anything has arrived.
+    pub fn has_started(&self) -> bool {
+        self.started
+    }
+
+    /// The next message; `None` at the end of the stream. May be cancelled and called again.
+    ///
+    /// # Errors
+    /// When what comes is no such message, or the stream fails.
+    pub async fn next<T: DeserializeOwned>(&mut self) -> Result<Option<T>, Error> {
+        loop {
+            if let Some(message) = self.take()? {
+                let message = serde_json::from_slice(&message)
+                    .map_err(|error| Error::Protocol(format!("not a message: {error}")))?;
+                return Ok(Some(message));
+            }
+            let mut chunk = [0; 16 << 10];
+            match self.stream.read(&mut chunk).await? {
+                0 if self.buffer.is_empty() => return Ok(None),
+                0 => return Err(Error::protocol("a message is cut short")),
+                n => self.buffer.extend_from_slice(&chunk[..n]),
+            }
+            self.started = true;
+        }
+    }
+
+    /// Some of the bytes that follow a message and are none; 0 at the end of the stream. May be
+    /// cancelled and called again.
+    ///
+    /// # Errors
+    /// When the stream fails.
+    pub async fn bytes(&mut self, out: &mut [u8]) -> Result<usize, Error> {
+        if self.buffer.is_empty() {
+            return Ok(self.stream.read(out).await?);
+        }
+        let n = self.buffer.len().min(out.len());
+        out[..n].copy_from_slice(&self.buffer[..n]);
+        self.buffer.drain(..n);
+        Ok(n)
+    }
+
+    fn take(&mut self) -> Result<Option<Vec<u8>>, Error> {
+        let Some((&length, rest)) = self.buffer.split_first_chunk() else {
+            return Ok(None);
+        };
+        let length = u32::from_be_bytes(length) as usize;
+        if length > MAX_MESSAGE {
+            return Err(Error::protocol("a message is too long"));
+        }
+        if rest.len() < length {
+            return Ok(None);
+        }
+        let message = rest[..length].to_vec();
+        self.buffer.drain(..4 + length);
+        Ok(Some(message))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_look_as_specified() {
+        let json = |message: &FromReceiver| serde_json::to_string(message).unwrap();
+        assert_eq!(json(&FromReceiver::Accept), r#"{"type":"accept"}"#);
+        let done = FromReceiver::File {
+            index: 3,
+            outcome: Outcome::Done,
+        };
+        assert_eq!(json(&done), r#"{"type":"file","index":3,"status":"done"}"#);
+        let failed = FromReceiver::File {
+            index: 3,
+            outcome: Outcome::Error(Problem::new(ProblemKind::Target, "full")),
+        };
+        let text = r#"{"type":"file","index":3,"status":"error","kind":"target","message":"full"}"#;
+        assert_eq!(json(&failed), text);
+        assert_eq!(serde_json::from_str::<FromReceiver>(text).unwrap(), failed);
+    }
+
+    #[test]
+    fn words_are_bounded() {
+        let problem = Problem::new(ProblemKind::Source, "ä".repeat(2000));
+        assert_eq!(problem.message.len(), 1000);
+    }
+}

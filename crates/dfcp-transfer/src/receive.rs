@@ -1,0 +1,269 @@
+//! The receiver's side of a session.
+//!
+//! One task reads the control stream and hands each incoming object to a task of its own, which
+//! ends with what became of the file. A failed file does not end the session.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use dfcp::{Connection, IncomingObject, ObjectSummary, Progress, SendStream};
+use tokio::io::AsyncRead;
+use tokio::sync::{Semaphore, oneshot};
+use tokio::task::JoinSet;
+
+use crate::ledger::{
+    Announced, Ledger, Received, announced, blocking, compare, finish, keep, violation,
+};
+use crate::message::{
+    self, Entry, FromReceiver, FromSender, Outcome, Problem, ProblemKind, Reader,
+};
+use crate::meter::Meter;
+use crate::offer::Offer;
+use crate::store::{Begin, Store};
+use crate::{DONE, Error, FAILED};
+
+/// Files that are written at a time.
+const MAX_ACTIVE: usize = 8;
+/// How long the sender may take to close when all is said.
+const CLOSING: std::time::Duration = std::time::Duration::from_secs(5);
+
+/// Receives into `store` what the peer offers; `None` if it left without a word. `meter` sees the
+/// bytes arrive. Returns when the connection is closed.
+pub async fn receive(
+    connection: &Connection,
+    store: Arc<Store>,
+    meter: &Meter,
+) -> Option<Received> {
+    let (mut control, stream) = connection.accept_stream().await.ok()?;
+    let mut reader = Reader::new(stream);
+    let entries = match read_offer(&mut reader).await {
+        Ok(entries) => Arc::new(entries),
+        Err(failure) => {
+            reject(connection, &mut control, &failure).await;
+            return Some(Received {
+                failure: Some(failure),
+                ..Received::default()
+            });
+        }
+    };
+    meter.expect(entries.iter().map(|entry| entry.size).sum());
+    let mut session = Session {
+        connection,
+        ledger: Ledger::new(store, entries, control),
+        meter,
+        gate: Arc::new(Semaphore::new(MAX_ACTIVE)),
+        announced: HashMap::new(),
+        waiting: HashMap::new(),
+        tasks: JoinSet::new(),
+    };
+    let result = session.run(&mut reader).await;
+    Some(session.end(result.err()).await)
+}
+
+/// Reads an offer and checks it.
+pub(crate) async fn read_offer<R: AsyncRead + Unpin>(
+    reader: &mut Reader<R>,
+) -> Result<Vec<Entry>, Error> {
+    let mut offer = Offer::default();
+    loop {
+        match reader.next().await? {
+            Some(FromSender::Offer {
+                version,
+                entries,
+                more,
+            }) => {
+                offer.add(version, entries)?;
+                if !more {
+                    return Ok(offer.finish()?);
+                }
+            }
+            _ => return Err(Error::protocol("the sender offers no files")),
+        }
+    }
+}
+
+async fn reject(connection: &Connection, control: &mut SendStream, failure: &Error) {
+    let message = failure.to_string();
+    let rejection = FromReceiver::Reject {
+        message: message.clone(),
+    };
+    let said = async {
+        message::write(control, &rejection).await?;
+        control.finish().await?;
+        Ok::<_, Error>(())
+    };
+    // Whether or not it is heard, the connection ends.
+    let _ = tokio::time::timeout(CLOSING, said).await;
+    connection.close(FAILED, &message);
+}
+
+struct Session<'a> {
+    connection: &'a Connection,
+    ledger: Ledger<SendStream>,
+    meter: &'a Meter,
+    gate: Arc<Semaphore>,
+    /// Said before the object came.
+    announced: HashMap<u64, Announced>,
+    /// Objects of which nothing was said yet.
+    waiting: HashMap<u64, oneshot::Sender<Announced>>,
+    tasks: JoinSet<(u64, Outcome)>,
+}
+
+impl Session<'_> {
+    async fn run(&mut self, reader: &mut Reader) -> Result<(), Error> {
+        self.ledger.say(&FromReceiver::Accept).await?;
+        let made = self.ledger.make_directories().await?;
+        // The n-th object is the n-th file.
+        let mut expected = self.ledger.places(false);
+        let mut left = self.ledger.places(false).count();
+        let mut control_open = true;
+        while left > 0 {
+            tokio::select! {
+                message = reader.next(), if control_open => match message? {
+                    Some(message) => self.on_message(message)?,
+                    None => control_open = false,
+                },
+                object = self.connection.accept_object() => {
+                    let object = object?;
+                    let place = expected.next();
+                    self.on_object(object, place.ok_or_else(|| violation("more objects than files"))?);
+                }
+                Some(done) = self.tasks.join_next() => {
+                    left -= 1;
+                    self.on_done(done).await?;
+                }
+            }
+        }
+        self.ledger.finish_directories(made).await?;
+        let steady_bps = self.meter.steady_bps();
+        // Everything is in its place: what happens to the connection now changes nothing. The
+        // sender closes it as soon as it has read this.
+        let summary = FromReceiver::Summary { steady_bps };
+        if self.ledger.say(&summary).await.is_ok() {
+            let _ = self.ledger.control.finish().await;
+        }
+        Ok(())
+    }
+
+    fn on_message(&mut self, message: FromSender) -> Result<(), Error> {
+        let (index, announced) = announced(message)?;
+        let entry = usize::try_from(index)
+            .ok()
+            .and_then(|i| self.ledger.entries.get(i));
+        if entry.is_none_or(|entry| entry.directory) {
+            return Err(violation("a file that was not offered"));
+        }
+        match self.waiting.remove(&index) {
+            // The task has ended if it does not want to know.
+            Some(task) => drop(task.send(announced)),
+            None => drop(self.announced.insert(index, announced)),
+        }
+        Ok(())
+    }
+
+    fn on_object(&mut self, object: IncomingObject, place: usize) {
+        let index = place as u64;
+        let (tell, told) = oneshot::channel();
+        match self.announced.remove(&index) {
+            Some(announced) => drop(tell.send(announced)),
+            None => drop(self.waiting.insert(index, tell)),
+        }
+        let file = Incoming {
+            entry: self.ledger.entries[place].clone(),
+            store: self.ledger.store.clone(),
+            progress: self.meter.progress().clone(),
+        };
+        let gate = self.gate.clone();
+        self.tasks.spawn(async move {
+            let outcome = file.receive(object, gate, told).await;
+            (index, outcome.unwrap_or_else(Outcome::Error))
+        });
+    }
+
+    async fn on_done(
+        &mut self,
+        done: Result<(u64, Outcome), tokio::task::JoinError>,
+    ) -> Result<(), Error> {
+        let (index, outcome) = done.map_err(|error| Error::Task(error.to_string()))?;
+        self.ledger.settle(index, outcome).await
+    }
+
+    /// Closes the connection and collects what is left.
+    async fn end(mut self, failure: Option<Error>) -> Received {
+        match &failure {
+            None => {
+                let _ = tokio::time::timeout(CLOSING, self.connection.closed()).await;
+                self.connection.close(DONE, "");
+            }
+            Some(failure) => self.connection.close(FAILED, &failure.to_string()),
+        }
+        self.waiting.clear();
+        // Without a connection every task ends, and says what it keeps.
+        while let Some(done) = self.tasks.join_next().await {
+            if let Ok((index, outcome)) = done {
+                self.ledger.outcomes.insert(index, outcome);
+            }
+        }
+        self.ledger.close(failure)
+    }
+}
+
+/// A file that is coming.
+struct Incoming {
+    entry: Entry,
+    store: Arc<Store>,
+    progress: Progress,
+}
+
+impl Incoming {
+    async fn receive(
+        self,
+        mut object: IncomingObject,
+        gate: Arc<Semaphore>,
+        told: oneshot::Receiver<Announced>,
+    ) -> Result<Outcome, Problem> {
+        let permit = gate.acquire_owned().await;
+        let (store, entry) = (self.store.clone(), self.entry.clone());
+        let partial = match blocking(move || store.begin(&entry)).await? {
+            Begin::Settled(outcome) => return Ok(outcome),
+            Begin::Receive(partial) => partial,
+        };
+        let file = partial.file.try_clone();
+        let received = match file {
+            Ok(file) => object.recv_object(file, &self.progress).await,
+            Err(error) => Err(error.into()),
+        };
+        // Before waiting for the sender's word: other objects may have to make room for it.
+        drop(permit);
+        if let Err(problem) = self.verify(received, told).await {
+            return Err(keep(&self.store, &partial, problem));
+        }
+        finish(self.store, partial, self.entry).await
+    }
+
+    /// Compares what arrived with what the sender says it sent.
+    async fn verify(
+        &self,
+        received: Result<ObjectSummary, dfcp::Error>,
+        told: oneshot::Receiver<Announced>,
+    ) -> Result<(), Problem> {
+        let path = &self.entry.path;
+        let lost = |why: &str| Problem::new(ProblemKind::Connection, format!("{path}: {why}"));
+        let announced = match &received {
+            Ok(_) | Err(dfcp::Error::Reset(_)) => told.await.ok(),
+            Err(dfcp::Error::Io(error)) => {
+                let message = format!("receiver: {path}: {error}");
+                return Err(Problem::new(ProblemKind::Target, message));
+            }
+            Err(error) => return Err(lost(&error.to_string())),
+        };
+        match (received, announced) {
+            (_, None) => Err(lost("the connection ended")),
+            (_, Some(Announced::Failed(message))) => {
+                Err(Problem::new(ProblemKind::Source, message))
+            }
+            (Err(error), _) => Err(lost(&error.to_string())),
+            (Ok(summary), Some(announced)) => compare(&self.entry, summary, &announced),
+        }
+    }
+}

@@ -1,0 +1,358 @@
+//! A session over one stream of bytes each way: files follow the offer one after the other, each
+//! as its content between two messages. For transports without objects.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::sync::Arc;
+use std::time::Duration;
+
+use dfcp::{ObjectSummary, Progress};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+use crate::Error;
+use crate::ledger::{Announced, Ledger, Received, announced, blocking, compare};
+use crate::ledger::{finish, keep, violation};
+use crate::message::{
+    self, Entry, FromReceiver, FromSender, Outcome, Problem, ProblemKind, Reader,
+};
+use crate::meter::Meter;
+use crate::offer;
+use crate::receive::read_offer;
+use crate::send::{Sent, read_replies};
+use crate::source::{Source, Sources};
+use crate::store::{Begin, Store};
+
+/// Bytes that are read, written and hashed at a time.
+const CHUNK: usize = 256 << 10;
+/// Chunks between the file's thread and the network.
+const AHEAD: usize = 8;
+/// How long the last words may take to arrive.
+const CLOSING: Duration = Duration::from_secs(5);
+
+/// Sends the files over `stream` and waits for the receiver's word on all of them, which comes as
+/// `replies`; `progress` counts the bytes that are written.
+///
+/// # Errors
+/// What ends the session as a whole; a file that fails is among the outcomes.
+pub async fn send<R, W>(
+    replies: R,
+    mut stream: W,
+    sources: &Sources,
+    progress: &Progress,
+) -> Result<Sent, Error>
+where
+    R: AsyncRead + Unpin,
+    W: AsyncWrite + Unpin,
+{
+    let work = async {
+        send_all(&mut stream, sources, progress).await?;
+        Ok::<_, Error>(stream.shutdown().await?)
+    };
+    tokio::select! {
+        biased;
+        sent = read_replies(Reader::new(replies), sources, || {}) => sent,
+        failure = async {
+            match work.await {
+                Err(failure) => failure,
+                Ok(()) => std::future::pending().await,
+            }
+        } => Err(failure),
+    }
+}
+
+async fn send_all<W: AsyncWrite + Unpin>(
+    stream: &mut W,
+    sources: &Sources,
+    progress: &Progress,
+) -> Result<(), Error> {
+    for part in offer::split(&sources.entries()) {
+        message::write(stream, &part).await?;
+    }
+    for (index, source) in (0..).zip(&sources.list) {
+        if source.entry.directory {
+            continue;
+        }
+        let sent = send_one(stream, index, source, progress).await?;
+        let last = sent.unwrap_or_else(|reason| FromSender::Failed {
+            index,
+            message: format!("sender: {}: {reason}", source.path.display()),
+        });
+        message::write(stream, &last).await?;
+    }
+    Ok(())
+}
+
+/// Sends a file's content; what is to be said after it, or why it is not the file.
+async fn send_one<W: AsyncWrite + Unpin>(
+    stream: &mut W,
+    index: u64,
+    source: &Source,
+    progress: &Progress,
+) -> Result<Result<FromSender, String>, Error> {
+    let (file, watched) = match source.open() {
+        Ok(opened) => opened,
+        Err(reason) => return Ok(Err(reason)),
+    };
+    message::write(stream, &FromSender::Content { index }).await?;
+    let (mut chunks, read) = read_ahead(file, source.entry.size);
+    let mut left = source.entry.size;
+    while let Some(chunk) = chunks.recv().await {
+        stream.write_all(&chunk).await?;
+        progress.add(chunk.len() as u64);
+        left -= chunk.len() as u64;
+    }
+    // The receiver counts on as many bytes as were offered.
+    while left > 0 {
+        let zeros = &[0; CHUNK][..CHUNK.min(usize::try_from(left).unwrap_or(CHUNK))];
+        stream.write_all(zeros).await?;
+        left -= zeros.len() as u64;
+    }
+    let read = read.await.unwrap_or_else(|error| Err(error.to_string()));
+    let sent = read.and_then(|summary| {
+        watched.check()?;
+        Ok(FromSender::Sent {
+            index,
+            size: summary.size,
+            blake3: blake3::Hash::from_bytes(summary.hash).to_hex().to_string(),
+        })
+    });
+    Ok(sent)
+}
+
+type Job<T> = JoinHandle<Result<T, String>>;
+
+/// Reads `size` bytes on a thread of their own, a few chunks ahead.
+fn read_ahead(mut file: File, size: u64) -> (mpsc::Receiver<Vec<u8>>, Job<ObjectSummary>) {
+    let (give, take) = mpsc::channel(AHEAD);
+    let read = tokio::task::spawn_blocking(move || {
+        let mut hasher = blake3::Hasher::new();
+        let mut left = size;
+        while left > 0 {
+            let mut chunk = vec![0; CHUNK.min(usize::try_from(left).unwrap_or(CHUNK))];
+            let n = file.read(&mut chunk).map_err(|error| error.to_string())?;
+            if n == 0 {
+                return Err("it became shorter while it was being sent".into());
+            }
+            chunk.truncate(n);
+            hasher.update(&chunk);
+            left -= n as u64;
+            if give.blocking_send(chunk).is_err() {
+                return Err("nobody wants it any more".into());
+            }
+        }
+        let hash = *hasher.finalize().as_bytes();
+        Ok(ObjectSummary { size, hash })
+    });
+    (take, read)
+}
+
+/// Receives into `store` what comes over `stream`, and answers over `control`; `None` if the peer left
+/// without a word. `meter` sees the bytes arrive.
+pub async fn receive<R, W>(
+    stream: R,
+    mut control: W,
+    store: Arc<Store>,
+    meter: &Meter,
+) -> Option<Received>
+where
+    R: AsyncRead + Unpin,
+    W: AsyncWrite + Unpin,
+{
+    let mut reader = Reader::new(stream);
+    let entries = match read_offer(&mut reader).await {
+        Ok(entries) => Arc::new(entries),
+        Err(_) if !reader.has_started() => return None,
+        Err(failure) => {
+            farewell(&mut control, Some(&failure)).await;
+            return Some(Received {
+                failure: Some(failure),
+                ..Received::default()
+            });
+        }
+    };
+    meter.expect(entries.iter().map(|entry| entry.size).sum());
+    let mut ledger = Ledger::new(store, entries, control);
+    let failure = receive_all(&mut reader, &mut ledger, meter).await.err();
+    farewell(&mut ledger.control, failure.as_ref()).await;
+    Some(ledger.close(failure))
+}
+
+/// Says the last words. Whether or not they are heard, the session is over.
+async fn farewell<W: AsyncWrite + Unpin>(control: &mut W, failure: Option<&Error>) {
+    let said = async {
+        if let Some(failure) = failure {
+            let message = failure.to_string();
+            message::write(control, &FromReceiver::Reject { message }).await?;
+        }
+        Ok::<_, Error>(control.shutdown().await?)
+    };
+    let _ = tokio::time::timeout(CLOSING, said).await;
+}
+
+async fn receive_all<R, W>(
+    reader: &mut Reader<R>,
+    ledger: &mut Ledger<W>,
+    meter: &Meter,
+) -> Result<(), Error>
+where
+    R: AsyncRead + Unpin,
+    W: AsyncWrite + Unpin,
+{
+    ledger.say(&FromReceiver::Accept).await?;
+    let made = ledger.make_directories().await?;
+    for place in ledger.places(false) {
+        let index = place as u64;
+        let file = Incoming {
+            index,
+            entry: ledger.entries[place].clone(),
+            store: ledger.store.clone(),
+            progress: meter.progress().clone(),
+        };
+        let (outcome, failure) = file.receive(reader).await;
+        let settled = ledger.settle(index, outcome).await;
+        failure.map_or(settled, Err)?;
+    }
+    ledger.finish_directories(made).await?;
+    let steady_bps = meter.steady_bps();
+    // Everything is in its place: what happens to the connection now changes nothing.
+    let _ = ledger.say(&FromReceiver::Summary { steady_bps }).await;
+    Ok(())
+}
+
+/// A file whose turn it is.
+struct Incoming {
+    index: u64,
+    entry: Entry,
+    store: Arc<Store>,
+    progress: Progress,
+}
+
+/// What was written, or why it could not be; and the sender's word on it.
+type Arrived = (Result<ObjectSummary, String>, Announced);
+
+impl Incoming {
+    /// What became of the file, and what ended the session meanwhile.
+    async fn receive<R: AsyncRead + Unpin>(
+        self,
+        reader: &mut Reader<R>,
+    ) -> (Outcome, Option<Error>) {
+        match reader.next().await {
+            Ok(Some(FromSender::Content { index })) if index == self.index => {}
+            Ok(Some(FromSender::Failed { index, message })) if index == self.index => {
+                let problem = Problem::new(ProblemKind::Source, message);
+                return (Outcome::Error(problem), None);
+            }
+            Ok(Some(_)) => return self.lost(violation("files out of turn")),
+            Ok(None) => return self.lost(ended()),
+            Err(failure) => return self.lost(failure),
+        }
+        let (store, entry) = (self.store.clone(), self.entry.clone());
+        let begun = blocking(move || store.begin(&entry)).await;
+        let target = match &begun {
+            Ok(Begin::Receive(partial)) => Some(partial.file.try_clone()),
+            _ => None,
+        };
+        let arrived = self.take(reader, target).await;
+        let outcome = match begun {
+            Err(problem) => Outcome::Error(problem),
+            Ok(Begin::Settled(outcome)) => outcome,
+            Ok(Begin::Receive(partial)) => match self.verify(&arrived) {
+                Err(problem) => Outcome::Error(keep(&self.store, &partial, problem)),
+                Ok(()) => finish(self.store, partial, self.entry)
+                    .await
+                    .unwrap_or_else(Outcome::Error),
+            },
+        };
+        (outcome, arrived.err())
+    }
+
+    fn lost(&self, failure: Error) -> (Outcome, Option<Error>) {
+        let problem = self.problem(ProblemKind::Connection, &failure);
+        (Outcome::Error(problem), Some(failure))
+    }
+
+    fn problem(&self, kind: ProblemKind, reason: impl std::fmt::Display) -> Problem {
+        Problem::new(kind, format!("{}: {reason}", self.entry.path))
+    }
+
+    /// Reads the content and what is said after it. A file that is not wanted, or cannot be
+    /// written, is read all the same: others follow it.
+    async fn take<R: AsyncRead + Unpin>(
+        &self,
+        reader: &mut Reader<R>,
+        target: Option<std::io::Result<File>>,
+    ) -> Result<Arrived, Error> {
+        let (chunks, written) = write_behind(target);
+        let content = self.read_content(reader, chunks).await;
+        let written = written.await.unwrap_or_else(|error| Err(error.to_string()));
+        content?;
+        match announced(reader.next().await?.ok_or_else(ended)?)? {
+            (index, word) if index == self.index => Ok((written, word)),
+            _ => Err(violation("files out of turn")),
+        }
+    }
+
+    async fn read_content<R: AsyncRead + Unpin>(
+        &self,
+        reader: &mut Reader<R>,
+        chunks: mpsc::Sender<Vec<u8>>,
+    ) -> Result<(), Error> {
+        let mut left = self.entry.size;
+        while left > 0 {
+            let mut chunk = vec![0; CHUNK.min(usize::try_from(left).unwrap_or(CHUNK))];
+            let n = reader.bytes(&mut chunk).await?;
+            if n == 0 {
+                return Err(ended());
+            }
+            chunk.truncate(n);
+            left -= n as u64;
+            self.progress.add(n as u64);
+            // A disk that failed takes no more.
+            let _ = chunks.send(chunk).await;
+        }
+        Ok(())
+    }
+
+    fn verify(&self, arrived: &Result<Arrived, Error>) -> Result<(), Problem> {
+        match arrived {
+            Err(failure) => Err(self.problem(ProblemKind::Connection, failure)),
+            Ok((_, Announced::Failed(message))) => Err(Problem::new(ProblemKind::Source, message)),
+            Ok((Err(error), _)) => {
+                let message = format!("receiver: {}: {error}", self.entry.path);
+                Err(Problem::new(ProblemKind::Target, message))
+            }
+            Ok((Ok(summary), word)) => compare(&self.entry, *summary, word),
+        }
+    }
+}
+
+fn ended() -> Error {
+    Error::protocol("the sender ended the session early")
+}
+
+/// Writes and hashes on a thread of its own, some chunks behind.
+fn write_behind(
+    target: Option<std::io::Result<File>>,
+) -> (mpsc::Sender<Vec<u8>>, Job<ObjectSummary>) {
+    let (give, mut take) = mpsc::channel::<Vec<u8>>(AHEAD);
+    let written = tokio::task::spawn_blocking(move || {
+        let mut target = target.transpose().map_err(|error| error.to_string())?;
+        let mut hasher = blake3::Hasher::new();
+        let mut size = 0;
+        while let Some(chunk) = take.blocking_recv() {
+            if let Some(file) = &mut target {
+                file.write_all(&chunk).map_err(|error| error.to_string())?;
+                hasher.update(&chunk);
+            }
+            size += chunk.len() as u64;
+        }
+        let hash = *hasher.finalize().as_bytes();
+        Ok(ObjectSummary { size, hash })
+    });
+    (give, written)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,244 @@
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+use tokio::io::{DuplexStream, ReadHalf, WriteHalf, duplex, split};
+
+use super::*;
+use crate::store::OnConflict;
+
+/// Less than a chunk, so that both sides have to wait for each other.
+const PIPE: usize = 10_000;
+
+struct Bench {
+    dir: TempDir,
+    store: Arc<Store>,
+}
+
+impl Bench {
+    fn new(on_conflict: OnConflict) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("sent")).unwrap();
+        let store = Store::open(&dir.path().join("received"), on_conflict).unwrap();
+        Self {
+            dir,
+            store: Arc::new(store),
+        }
+    }
+
+    fn write(&self, name: &str, content: &[u8]) -> PathBuf {
+        let path = self.dir.path().join("sent").join(name);
+        fs::write(&path, content).unwrap();
+        path
+    }
+
+    fn received(&self, name: &str) -> Option<Vec<u8>> {
+        fs::read(self.dir.path().join("received").join(name)).ok()
+    }
+
+    /// A whole session.
+    async fn transfer(&self, sources: &Sources) -> (Result<Sent, Error>, Received) {
+        let (near, far) = duplex(PIPE);
+        let (replies, out) = split(near);
+        let (meter, _watch) = Meter::start();
+        let progress = Progress::default();
+        let (sent, received) = tokio::join!(
+            send(replies, out, sources, &progress),
+            self.receive(far, &meter),
+        );
+        (sent, received.unwrap())
+    }
+
+    async fn receive(&self, stream: DuplexStream, meter: &Meter) -> Option<Received> {
+        let (reader, writer) = split(stream);
+        receive(reader, writer, self.store.clone(), meter).await
+    }
+
+    /// A sender that says what it likes.
+    async fn play(
+        &self,
+        script: impl AsyncFnOnce(&mut WriteHalf<DuplexStream>),
+    ) -> (Option<Received>, Vec<FromReceiver>) {
+        let (near, far) = duplex(1 << 20);
+        let (replies, mut out): (ReadHalf<_>, _) = split(near);
+        let (meter, _watch) = Meter::start();
+        let replies = async {
+            let (mut reader, mut said) = (Reader::new(replies), Vec::new());
+            while let Ok(Some(message)) = reader.next().await {
+                said.push(message);
+            }
+            said
+        };
+        let script = async {
+            script(&mut out).await;
+            out.shutdown().await.unwrap();
+        };
+        let ((), received, said) = tokio::join!(script, self.receive(far, &meter), replies);
+        (received, said)
+    }
+}
+
+fn random(size: usize) -> Vec<u8> {
+    let mut bytes = vec![0; size];
+    blake3::Hasher::new().finalize_xof().fill(&mut bytes);
+    bytes
+}
+
+fn offer_of(names: &[&str], size: u64) -> FromSender {
+    let entry = |name: &&str| Entry {
+        path: (*name).into(),
+        size,
+        ..Entry::default()
+    };
+    FromSender::Offer {
+        version: message::VERSION,
+        entries: names.iter().map(entry).collect(),
+        more: false,
+    }
+}
+
+fn sent(index: u64, content: &[u8]) -> FromSender {
+    FromSender::Sent {
+        index,
+        size: content.len() as u64,
+        blake3: blake3::hash(content).to_hex().to_string(),
+    }
+}
+
+#[tokio::test]
+async fn files_of_awkward_sizes_arrive() {
+    let bench = Bench::new(OnConflict::Error);
+    let sizes = [0, 1, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK + 5];
+    let paths: Vec<_> = sizes
+        .iter()
+        .map(|&size| bench.write(&format!("f{size}"), &random(size)))
+        .collect();
+    let (sent, received) = bench.transfer(&Sources::scan(&paths).unwrap()).await;
+    let outcomes = sent.unwrap().outcomes;
+    assert!(outcomes.values().all(|outcome| *outcome == Outcome::Done));
+    assert_eq!(outcomes.len(), sizes.len());
+    assert!(received.failure.is_none() && received.outcomes == outcomes);
+    for size in sizes {
+        assert!(bench.received(&format!("f{size}")) == Some(random(size)));
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_fails_leaves_the_others_in_step() {
+    let bench = Bench::new(OnConflict::Error);
+    let paths = ["gone", "shrunk", "taken", "fine"].map(|name| bench.write(name, &random(CHUNK)));
+    let sources = Sources::scan(&paths).unwrap();
+    fs::remove_file(&paths[0]).unwrap();
+    // The same time, so that only reading shows it.
+    let time = fs::metadata(&paths[1]).unwrap().modified().unwrap();
+    let other = bench.dir.path().join("received/taken");
+    fs::write(&other, vec![7; CHUNK]).unwrap();
+    let file = File::options().write(true).open(&paths[1]).unwrap();
+    file.set_len(100).unwrap();
+    file.set_modified(time).unwrap();
+    let (sent, received) = bench.transfer(&sources).await;
+    assert!(received.failure.is_none(), "{received:?}");
+    let kinds: Vec<_> = sent
+        .unwrap()
+        .outcomes
+        .into_values()
+        .map(|outcome| match outcome {
+            Outcome::Error(problem) => Some(problem.kind),
+            _ => None,
+        })
+        .collect();
+    let (source, conflict) = (Some(ProblemKind::Source), Some(ProblemKind::Conflict));
+    assert_eq!(kinds, [source, source, conflict, None]);
+    assert!(bench.received("fine") == Some(random(CHUNK)));
+    assert!(bench.received("gone").is_none() && bench.received("shrunk").is_none());
+    assert!(bench.received("taken") == Some(vec![7; CHUNK]));
+}
+
+#[tokio::test]
+async fn a_file_that_is_not_wanted_is_skipped() {
+    let bench = Bench::new(OnConflict::Skip);
+    fs::write(bench.dir.path().join("received/old"), "as it was").unwrap();
+    let paths = ["old", "new"].map(|name| bench.write(name, &random(CHUNK)));
+    let (sent, _) = bench.transfer(&Sources::scan(&paths).unwrap()).await;
+    let outcomes: Vec<_> = sent.unwrap().outcomes.into_values().collect();
+    assert_eq!(outcomes, [Outcome::Skipped, Outcome::Done]);
+    assert_eq!(bench.received("old").unwrap(), b"as it was");
+}
+
+#[tokio::test]
+async fn a_wrong_hash_puts_nothing_in_place() {
+    let bench = Bench::new(OnConflict::Error);
+    let (received, _) = bench
+        .play(async |out| {
+            message::write(out, &offer_of(&["x"], 4)).await.unwrap();
+            let content = FromSender::Content { index: 0 };
+            message::write(out, &content).await.unwrap();
+            out.write_all(b"evil").await.unwrap();
+            message::write(out, &sent(0, b"good")).await.unwrap();
+        })
+        .await;
+    let received = received.unwrap();
+    assert!(
+        matches!(&received.outcomes[&0], Outcome::Error(p) if p.kind == ProblemKind::Integrity),
+        "{received:?}"
+    );
+    assert!(bench.received("x").is_none());
+    assert_eq!(bench.received("x.dfcp-partial").unwrap(), b"evil");
+}
+
+#[tokio::test]
+async fn a_session_that_breaks_off_keeps_what_arrived() {
+    let bench = Bench::new(OnConflict::Error);
+    let (received, said) = bench
+        .play(async |out| {
+            message::write(out, &offer_of(&["x", "y"], 100))
+                .await
+                .unwrap();
+            let content = FromSender::Content { index: 0 };
+            message::write(out, &content).await.unwrap();
+            out.write_all(&[1; 60]).await.unwrap();
+        })
+        .await;
+    let received = received.unwrap();
+    assert!(received.failure.is_some());
+    assert!(
+        matches!(&received.outcomes[&0], Outcome::Error(p) if p.kind == ProblemKind::Connection),
+        "{received:?}"
+    );
+    assert_eq!(bench.received("x.dfcp-partial").unwrap(), [1; 60]);
+    assert!(matches!(said.last(), Some(FromReceiver::Reject { .. })));
+}
+
+#[tokio::test]
+async fn what_breaks_the_protocol_ends_the_session() {
+    let content = |index| FromSender::Content { index };
+    let scripts = [
+        vec![content(0)],
+        vec![offer_of(&["../x"], 0)],
+        vec![offer_of(&["x"], 0), content(1)],
+        vec![offer_of(&["x"], 0), sent(0, b"")],
+        vec![offer_of(&["x"], 0), content(0), content(0)],
+        vec![offer_of(&["x"], 0), content(0), sent(1, b"")],
+        vec![offer_of(&["x"], 0), offer_of(&["y"], 0)],
+    ];
+    for script in scripts {
+        let bench = Bench::new(OnConflict::Error);
+        let (received, said) = bench
+            .play(async |out| {
+                for message in &script {
+                    message::write(out, message).await.unwrap();
+                }
+            })
+            .await;
+        assert!(received.unwrap().failure.is_some(), "{script:?}");
+        assert!(matches!(said.last(), Some(FromReceiver::Reject { .. })));
+        assert!(!Path::new("../x").exists() && bench.received("x").is_none());
+    }
+}
+
+#[tokio::test]
+async fn without_a_word_there_is_no_session() {
+    let bench = Bench::new(OnConflict::Error);
+    let (received, _) = bench.play(async |_| {}).await;
+    assert!(received.is_none());
+}
