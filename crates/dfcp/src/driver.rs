@@ -18,6 +18,10 @@ const RECEIVE_BATCHES: usize = 4;
 /// Sends before receiving gets its turn.
 const SEND_BATCHES: usize = 16;
 
+/// Bytes of a batch that takes long enough to be made for the time to be read again: half of what one
+/// system call takes, some tens of microseconds.
+const LARGE_BATCH: usize = 32_000;
+
 /// What the driver needs of the state behind the lock: a core, and who waits for it.
 pub(crate) trait Core: Send {
     /// How long packets may wait for each other on a busy socket.
@@ -137,8 +141,9 @@ fn transmit<C: Core>(
 ) -> (bool, Option<Instant>, bool) {
     let segments = socket.max_segments();
     let mut full = true;
+    // One time for all: what the pacer earns meanwhile is no group yet, but would leave as one.
+    let mut now = shared.now();
     for _ in 0..SEND_BATCHES {
-        let now = shared.now();
         if outgoing.blocked.is_none() {
             outgoing.buffer.clear();
             outgoing.blocked = shared.lock().transmit(now, segments, &mut outgoing.buffer);
@@ -160,6 +165,9 @@ fn transmit<C: Core>(
         );
         shared.lock().on_sent(next, bytes, sent);
         outgoing.blocked = None;
+        if bytes >= LARGE_BATCH {
+            now = shared.now();
+        }
     }
     let mut state = shared.lock();
     state.collect(shared.now());
