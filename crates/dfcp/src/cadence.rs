@@ -14,13 +14,21 @@ const SPAN: Duration = Duration::from_millis(4);
 const BUSY_PACKETS: u32 = 3;
 /// Spans of busy traffic before packets wait: a small object is over by then.
 const BUSY_SPANS: u32 = 8;
-/// Packets that may wait: far less than the smallest usual socket buffer holds (212 KB, of which
-/// a packet takes 2.3).
-const MAX_WAITING: u32 = 64;
+/// What a full-sized packet takes of a socket's buffer, bytes: two KiB for its bytes and the system's
+/// record of it (Linux, `truesize`).
+const PACKET_ROOM: usize = 2304;
+/// Part of the socket's buffer that packets may fill before they are looked for: a look that comes
+/// late finds room for twice as many more.
+const BUFFER_PART: usize = 3;
+/// Packets that may wait at most, whatever the buffer: with what they take there, half a megabyte,
+/// they are still in the processor's cache when they are read.
+const MAX_WAITING: u32 = 256;
 
 /// See the module's text.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Cadence {
+    /// Packets that may wait.
+    most: u32,
     /// Longest time that a packet may wait while there are many.
     patience: Duration,
     /// Start of the running span, and packets since.
@@ -33,6 +41,19 @@ pub(crate) struct Cadence {
 }
 
 impl Cadence {
+    /// For a socket whose buffer for what arrives has `buffer` bytes.
+    pub(crate) fn new(buffer: usize) -> Self {
+        let fit = u32::try_from(buffer / BUFFER_PART / PACKET_ROOM).unwrap_or(u32::MAX);
+        Self {
+            most: fit.clamp(1, MAX_WAITING),
+            patience: Duration::ZERO,
+            since: Instant::ZERO,
+            packets: 0,
+            busy: 0,
+            interval: Duration::ZERO,
+        }
+    }
+
     /// Packets may wait for `patience` from the next span on.
     pub(crate) fn set_patience(&mut self, patience: Duration) {
         self.patience = patience;
@@ -56,7 +77,7 @@ impl Cadence {
             true => self.busy.saturating_add(1),
             false => 0,
         };
-        self.interval = self.patience.min(each.saturating_mul(MAX_WAITING));
+        self.interval = self.patience.min(each.saturating_mul(self.most));
         (self.since, self.packets) = (now, 0);
     }
 
@@ -74,8 +95,11 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_millis(1);
 
+    /// Bytes of a buffer for 64 packets and twice as many.
+    const BUFFER: usize = 3 * 64 * PACKET_ROOM;
+
     fn patient() -> Cadence {
-        let mut cadence = Cadence::default();
+        let mut cadence = Cadence::new(BUFFER);
         cadence.set_patience(PATIENCE);
         cadence
     }
@@ -121,7 +145,7 @@ mod tests {
         let gap = Duration::from_micros(4); // 3 Gbit/s
         let (_, longest) = run(&mut cadence, Instant::ZERO, gap, Duration::from_secs(1));
         assert!(
-            longest <= gap * (MAX_WAITING + 1),
+            longest <= gap * 65,
             "a packet waited {longest:?}"
         );
     }

@@ -62,7 +62,7 @@ async fn drive<C: Core>(shared: &Shared<C>, socket: &mut Socket) -> io::Result<(
     let mut outgoing = Outgoing::default();
     let mut alarm = Alarm::new()?;
     let mut arrivals = Arrivals {
-        cadence: Cadence::default(),
+        cadence: Cadence::new(socket.buffers.receive),
         taken: shared.now(),
     };
     loop {

@@ -248,10 +248,10 @@ pub struct Connection {
 }
 
 /// Bounds of [`Connection::coalescing_delay`]. Below the first one, wake-ups cost more than all that
-/// is done with packets; at the second, 200 wake-ups a second of some 50 µs each take a hundredth of
+/// is done with packets; at the second, 100 wake-ups a second of some 100 µs each take a hundredth of
 /// a processor, so longer waits would save next to nothing.
 const MIN_COALESCING: Duration = Duration::from_millis(1);
-const MAX_COALESCING: Duration = Duration::from_millis(5);
+const MAX_COALESCING: Duration = Duration::from_millis(10);
 
 impl Connection {
     fn new(
