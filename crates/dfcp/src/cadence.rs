@@ -144,10 +144,7 @@ mod tests {
         let mut cadence = patient();
         let gap = Duration::from_micros(4); // 3 Gbit/s
         let (_, longest) = run(&mut cadence, Instant::ZERO, gap, Duration::from_secs(1));
-        assert!(
-            longest <= gap * 65,
-            "a packet waited {longest:?}"
-        );
+        assert!(longest <= gap * 65, "a packet waited {longest:?}");
     }
 
     #[test]
