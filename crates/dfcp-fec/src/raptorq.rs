@@ -11,6 +11,8 @@ use ::raptorq::{
     EncodingPacket, ObjectTransmissionInformation, PayloadId, SourceBlockDecoder,
     SourceBlockEncoder,
 };
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use crate::block::{BlockDecoder, BlockEncoder, FecScheme, Push};
 use crate::error::FecError;
@@ -66,7 +68,7 @@ impl FecScheme for RaptorQScheme {
             spec,
             buffer: spec.recycle(buffer),
             present: SymbolSet::new(spec.k() as usize),
-            repair_esis: Vec::new(),
+            repairs: BTreeMap::new(),
             repair_bytes: Vec::new(),
             required: spec.k() as usize,
         }))
@@ -126,8 +128,9 @@ struct RaptorQDecoder {
     spec: BlockSpec,
     buffer: Vec<u8>,
     present: SymbolSet,
-    repair_esis: Vec<u32>,
-    /// Repair symbols one behind the other, as in `repair_esis`.
+    /// Where each repair symbol begins in `repair_bytes`, by its ESI.
+    repairs: BTreeMap<u32, usize>,
+    /// Repair symbols one behind the other.
     repair_bytes: Vec<u8>,
     /// Symbols to hold before the next attempt: K, and one more than before after each failure,
     /// since the crate cannot say how many it lacks.
@@ -136,7 +139,7 @@ struct RaptorQDecoder {
 
 impl RaptorQDecoder {
     fn received(&self) -> usize {
-        self.present.count() + self.repair_esis.len()
+        self.present.count() + self.repairs.len()
     }
 
     /// All that was received, as the crate wants it.
@@ -148,11 +151,10 @@ impl RaptorQDecoder {
             .present
             .iter()
             .map(move |row| packet(row as u32, &self.buffer[self.spec.range(row)]));
-        let repairs = self
-            .repair_esis
-            .iter()
-            .zip(self.repair_bytes.chunks_exact(self.spec.symbol_size()))
-            .map(move |(&esi, bytes)| packet(esi, bytes));
+        let size = self.spec.symbol_size();
+        let repairs = self.repairs.iter();
+        let repairs =
+            repairs.map(move |(&esi, &at)| packet(esi, &self.repair_bytes[at..at + size]));
         sources.chain(repairs)
     }
 
@@ -166,7 +168,7 @@ impl RaptorQDecoder {
 
     fn complete(&mut self) {
         self.present.fill();
-        self.repair_esis = Vec::new();
+        self.repairs = BTreeMap::new();
         self.repair_bytes = Vec::new();
     }
 }
@@ -190,10 +192,10 @@ impl BlockDecoder for RaptorQDecoder {
                 self.complete();
             }
         } else {
-            if self.repair_esis.contains(&esi) {
+            let Entry::Vacant(entry) = self.repairs.entry(esi) else {
                 return Ok(Push::Redundant);
-            }
-            self.repair_esis.push(esi);
+            };
+            entry.insert(self.repair_bytes.len());
             self.repair_bytes.extend_from_slice(symbol);
         }
         Ok(Push::Innovative)
@@ -251,7 +253,7 @@ impl BlockDecoder for RaptorQDecoder {
         size_of::<Self>()
             + self.buffer.capacity()
             + self.present.memory()
-            + self.repair_esis.capacity() * size_of::<u32>()
+            + self.repairs.len() * size_of::<(u32, usize)>()
             + self.repair_bytes.capacity()
     }
 }

@@ -170,11 +170,6 @@ impl<C> SentPackets<C> {
             .get(usize::try_from(pn.checked_sub(self.base)?).ok()?)
     }
 
-    /// Send time and running byte total of packet `pn`, if still known.
-    pub fn sent_info(&self, pn: u64) -> Option<(Instant, u64)> {
-        self.get(pn).map(|p| (p.time, p.sent_total))
-    }
-
     /// Applies acknowledged ranges; `None` if they name a packet that was never sent.
     pub fn on_ack(
         &mut self,

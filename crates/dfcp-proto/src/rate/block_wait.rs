@@ -71,6 +71,18 @@ impl RateController for BlockWait {
         self.inner.on_timeout(now, count);
     }
 
+    fn round_trip(&self) -> Option<Duration> {
+        self.inner.round_trip()
+    }
+
+    fn refused_reports(&self) -> u64 {
+        self.inner.refused_reports()
+    }
+
+    fn max_burst(&self) -> u64 {
+        self.inner.max_burst()
+    }
+
     fn on_order(&mut self, now: Instant, rate: Rate) {
         self.inner.on_order(now, rate);
     }
@@ -124,6 +136,19 @@ mod tests {
             assert_eq!(wait.departure().at, None, "{block:?}");
             assert_eq!(wait.pacing_rate(), Rate::from_bps(1_000_000));
         }
+    }
+
+    #[test]
+    fn what_the_inner_controller_needs_of_receivers_and_pacer_goes_through() {
+        let mut inner = crate::rate::Tfrc::new(Default::default(), Default::default());
+        inner.on_established(Instant::ZERO, Duration::from_millis(50), 1472);
+        let (round_trip, burst) = (inner.round_trip(), inner.max_burst());
+        let wait = BlockWait::new(Box::new(inner), DELTA);
+        assert!(
+            round_trip.is_some(),
+            "its receivers judge loss events by it"
+        );
+        assert_eq!((wait.round_trip(), wait.max_burst()), (round_trip, burst));
     }
 
     #[test]
