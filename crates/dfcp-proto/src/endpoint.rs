@@ -2,14 +2,15 @@
 //! accepts.
 
 use crate::config::{MIN_DATAGRAM, TransportConfig};
-use crate::connection::{ConnectParams, Connection, Timer, Transmit, local_params};
+use crate::connection::{ConnectParams, Connection, Transmit, local_params};
 use crate::crypto::{HandshakeError, PublicKey, Responder, SecretRng, StaticKey, SynFacts};
+use crate::table::{Member, Table};
 use crate::time::{Duration, Instant};
 use crate::wire::{
     Ack, ConnectionId, Packet, RESET_TOKEN_LEN, Sealed, Syn, SynAck, VERSION, emit_reset,
     emit_version,
 };
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -63,6 +64,38 @@ const RESETS_PER_SECOND: u32 = 100;
 /// Sealed packets shorter than this get no reset: an answer must be smaller than its question.
 const MIN_RESET_TRIGGER: usize = 64;
 
+impl Member for Connection {
+    fn next_timeout(&self) -> Option<Instant> {
+        self.poll_timeout().map(|(at, _)| at)
+    }
+
+    fn patience(&self) -> Duration {
+        self.coalescing_delay()
+    }
+}
+
+/// Connection IDs that must not live again while their cookie is good, by the time that it ends.
+#[derive(Debug, Default)]
+struct Used {
+    ids: BTreeSet<ConnectionId>,
+    until: VecDeque<(Instant, ConnectionId)>,
+}
+
+impl Used {
+    fn contains(&self, id: &ConnectionId) -> bool {
+        self.ids.contains(id)
+    }
+
+    /// Adds an ID, and forgets those whose time is over.
+    fn insert(&mut self, now: Instant, id: ConnectionId) {
+        while self.until.front().is_some_and(|&(until, _)| until <= now) {
+            self.until.pop_front().map(|(_, old)| self.ids.remove(&old));
+        }
+        self.ids.insert(id);
+        self.until.push_back((now + 2 * SLOT, id));
+    }
+}
+
 /// See the module's text.
 pub struct Endpoint {
     key: StaticKey,
@@ -70,16 +103,17 @@ pub struct Endpoint {
     responder: Responder,
     reset_key: [u8; 32],
     rng: SecretRng,
-    connections: BTreeMap<ConnectionHandle, Connection>,
-    by_cid: BTreeMap<ConnectionId, ConnectionHandle>,
-    /// Server connection IDs that must not live again while their cookie is good.
-    used: BTreeMap<ConnectionId, Instant>,
+    connections: Table<ConnectionHandle, Connection>,
+    by_cid: HashMap<ConnectionId, ConnectionHandle>,
+    /// By the peer's connection ID, which resets name.
+    by_remote_cid: BTreeSet<(ConnectionId, ConnectionHandle)>,
+    /// Of a server.
+    used: Used,
     accepted: VecDeque<ConnectionHandle>,
     /// Refused clients: nobody else will forget them.
     unwelcome: BTreeSet<ConnectionHandle>,
     replies: VecDeque<(SocketAddr, Vec<u8>)>,
     next_handle: u64,
-    next_turn: ConnectionHandle,
     resets: (Instant, u32),
     stats: EndpointStats,
 }
@@ -98,14 +132,14 @@ impl Endpoint {
             responder,
             reset_key,
             rng,
-            connections: BTreeMap::new(),
-            by_cid: BTreeMap::new(),
-            used: BTreeMap::new(),
+            connections: Table::default(),
+            by_cid: HashMap::new(),
+            by_remote_cid: BTreeSet::new(),
+            used: Used::default(),
             accepted: VecDeque::new(),
             unwelcome: BTreeSet::new(),
             replies: VecDeque::new(),
             next_handle: 0,
-            next_turn: ConnectionHandle(0),
             resets: (Instant::ZERO, 0),
             stats: EndpointStats::default(),
         }
@@ -154,6 +188,7 @@ impl Endpoint {
         let handle = ConnectionHandle(self.next_handle);
         self.next_handle += 1;
         self.by_cid.insert(cid, handle);
+        self.by_remote_cid.insert((connection.remote_cid(), handle));
         self.connections.insert(handle, connection);
         handle
     }
@@ -172,23 +207,32 @@ impl Endpoint {
 
     /// The connection, unless it was forgotten.
     pub fn connection(&mut self, handle: ConnectionHandle) -> Option<&mut Connection> {
-        self.connections.get_mut(&handle)
+        self.connections.get_mut(handle)
     }
 
     /// The connection, to look at.
     pub fn peek(&self, handle: ConnectionHandle) -> Option<&Connection> {
-        self.connections.get(&handle)
+        self.connections.get(handle)
     }
 
-    /// All connections.
-    pub fn connections(&mut self) -> impl Iterator<Item = (ConnectionHandle, &mut Connection)> {
-        self.connections.iter_mut().map(|(h, c)| (*h, c))
+    /// All connections, in the order in which they began.
+    pub fn handles(&self) -> impl Iterator<Item = ConnectionHandle> {
+        self.connections.handles()
+    }
+
+    /// A connection that something happened to since it was last given here: it may have events, or
+    /// be closed.
+    pub fn poll_news(&mut self) -> Option<(ConnectionHandle, &mut Connection)> {
+        self.connections.next_news()
     }
 
     /// Drops a connection that is closed and whose events were read.
     pub fn forget(&mut self, handle: ConnectionHandle) {
-        self.connections.remove(&handle);
-        self.by_cid.retain(|_, h| *h != handle);
+        if let Some(connection) = self.connections.remove(handle) {
+            self.by_cid.remove(&connection.local_cid());
+            self.by_remote_cid
+                .remove(&(connection.remote_cid(), handle));
+        }
     }
 
     /// Takes a datagram; it is decrypted in place.
@@ -215,9 +259,13 @@ impl Endpoint {
             Packet::Ack(ack) => return self.handle_ack(now, remote, &ack),
             Packet::SynAck(synack) => {
                 let handle = *self.by_cid.get(&synack.client_cid)?;
-                self.connections
-                    .get_mut(&handle)?
-                    .handle_synack(now, &synack, len);
+                let connection = self.connections.get_mut(handle)?;
+                let before = connection.remote_cid();
+                connection.handle_synack(now, &synack, len);
+                // The server's connection ID is known from now on.
+                let after = connection.remote_cid();
+                self.by_remote_cid.remove(&(before, handle));
+                self.by_remote_cid.insert((after, handle));
                 return Some(handle);
             }
             Packet::Version {
@@ -225,15 +273,16 @@ impl Endpoint {
                 versions,
             } => {
                 let handle = *self.by_cid.get(&client_cid)?;
-                self.connections.get_mut(&handle)?.handle_version(versions);
+                self.connections.get_mut(handle)?.handle_version(versions);
                 return Some(handle);
             }
             Packet::Reset { cid, token } => {
-                let found = self
-                    .connections
-                    .iter_mut()
-                    .find(|(_, c)| c.remote_cid() == cid && c.remote_address() == remote);
-                let (&handle, connection) = found?;
+                let handles = ConnectionHandle(0)..=ConnectionHandle(u64::MAX);
+                let named = (cid, *handles.start())..=(cid, *handles.end());
+                let mut named = self.by_remote_cid.range(named).map(|&(_, handle)| handle);
+                let is_there = |c: &Connection| c.remote_address() == remote;
+                let handle = named.find(|&h| self.connections.get(h).is_some_and(is_there))?;
+                let connection = self.connections.get_mut(handle)?;
                 connection.handle_reset(now, &token);
                 return Some(handle);
             }
@@ -251,7 +300,7 @@ impl Endpoint {
     ) -> Option<ConnectionHandle> {
         let known = self.by_cid.get(&header.cid).copied();
         if let Some(handle) = known
-            && let Some(connection) = self.connections.get_mut(&handle)
+            && let Some(connection) = self.connections.get_mut(handle)
         {
             connection.handle_sealed(now, remote, ecn, header, datagram);
             return Some(handle);
@@ -328,7 +377,7 @@ impl Endpoint {
         let slot = Self::slot(now);
         let fresh = ack.slot == slot || ack.slot.checked_add(1) == Some(slot);
         let room = self.connections.len() < server.max_connections;
-        if ack.version != VERSION || !fresh || !room || self.used.contains_key(&ack.server_cid) {
+        if ack.version != VERSION || !fresh || !room || self.used.contains(&ack.server_cid) {
             self.stats.refused += 1;
             return None;
         }
@@ -356,8 +405,7 @@ impl Endpoint {
                 return None;
             }
         };
-        self.used.retain(|_, until| *until > now);
-        self.used.insert(cid, now + 2 * SLOT);
+        self.used.insert(now, cid);
         let welcome = (server.authorize)(&session.peer);
         let rng = SecretRng::new(&self.rng.array(), "connection");
         let mtu = usize::from(ack.syn_size);
@@ -394,50 +442,44 @@ impl Endpoint {
                 elided: 0,
             });
         }
-        let turn = self.next_turn;
-        let order = || [turn..ConnectionHandle(u64::MAX), ConnectionHandle(0)..turn];
-        for range in order() {
-            for (&handle, connection) in self.connections.range_mut(range) {
-                if let Some(transmit) = connection.poll_transmit(now, max_segments, out) {
-                    self.next_turn = ConnectionHandle(handle.0 + 1);
-                    return Some(transmit);
-                }
+        while let Some(handle) = self.connections.next_ready() {
+            let connection = self.connections.get_mut(handle)?;
+            let transmit = connection.poll_transmit(now, max_segments, out);
+            if transmit.is_some() {
+                return transmit;
             }
+            self.connections.rest(handle);
+            self.retire(handle);
         }
         None
     }
 
-    /// When to call [`Endpoint::handle_timeout`], and what for.
-    pub fn poll_timeout(&self) -> Option<(Instant, Timer)> {
-        self.connections
-            .values()
-            .filter_map(Connection::poll_timeout)
-            .min()
+    /// Forgets a refused client that heard so: nobody else will.
+    fn retire(&mut self, handle: ConnectionHandle) {
+        let is_closed = self.peek(handle).is_none_or(Connection::is_closed);
+        if is_closed && self.unwelcome.remove(&handle) {
+            self.forget(handle);
+        }
+    }
+
+    /// When to call [`Endpoint::handle_timeout`].
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.connections.next_timeout()
     }
 
     /// Longest time that packets may wait for each other while there are many: the least of all
     /// connections' ([`Connection::coalescing_delay`]).
     pub fn coalescing_delay(&self) -> Duration {
-        let connections = self.connections.values();
-        let least = connections.map(Connection::coalescing_delay).min();
-        least.unwrap_or_default()
+        self.connections.patience().unwrap_or_default()
     }
 
     /// Acts on every timer that is due.
     pub fn handle_timeout(&mut self, now: Instant) {
-        for connection in self.connections.values_mut() {
-            if connection
-                .poll_timeout()
-                .is_some_and(|(time, _)| time <= now)
-            {
+        for handle in self.connections.due(now) {
+            if let Some(connection) = self.connections.get_mut(handle) {
                 connection.handle_timeout(now);
             }
-        }
-        let over = |h: &ConnectionHandle| self.connections.get(h).is_none_or(|c| c.is_closed());
-        let forgotten: Vec<_> = self.unwelcome.iter().copied().filter(over).collect();
-        for handle in forgotten {
-            self.unwelcome.remove(&handle);
-            self.forget(handle);
+            self.retire(handle);
         }
     }
 }

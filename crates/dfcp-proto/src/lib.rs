@@ -4,9 +4,10 @@
 //!
 //! * [`Endpoint::handle_datagram`] for every datagram that arrives,
 //! * [`Endpoint::handle_timeout`] when the time of [`Endpoint::poll_timeout`] has come,
-//! * then, until they give nothing more: [`Connection::take_solve_job`] (run the job anywhere and
-//!   hand it to [`Connection::finish_solve`]), [`Connection::poll_event`] and
-//!   [`Endpoint::poll_transmit`].
+//! * then, until they give nothing more, for each connection of [`Endpoint::poll_news`]:
+//!   [`Connection::take_solve_job`] (run the job anywhere and hand it to
+//!   [`Connection::finish_solve`]) and [`Connection::poll_event`],
+//! * and [`Endpoint::poll_transmit`].
 //!
 //! Packets carry congestion, symbols carry reliability: packet numbers alone teach round trips,
 //! loss and rate ([`packet`]); blocks alone say what the receiver still needs ([`block`]). What a
@@ -28,6 +29,7 @@ pub mod profile;
 pub mod published;
 pub mod rate;
 pub mod scheduler;
+mod table;
 pub mod time;
 pub mod wire;
 

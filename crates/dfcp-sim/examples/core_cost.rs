@@ -1,7 +1,7 @@
 //! What the protocol core itself costs: one bulk flow over a path that costs next to nothing.
 //!
 //! `cargo run --release -p dfcp-sim --example core_cost -- [MB] [rate Mbit/s] [rtt ms] [loss %]
-//! [real | virtual]`; without the last, both payloads in turn.
+//! [idle connections on the same endpoints] [real | virtual]`; without the last, both payloads in turn.
 
 use dfcp_proto::{
     ChannelId, ChannelKind, Connection, ConnectionHandle, Duration, Endpoint, Event, Instant,
@@ -60,17 +60,19 @@ struct World {
     written: u64,
     received: u64,
     done: bool,
+    /// When the transfer began.
+    started: Instant,
 }
 
 const CLIENT: usize = 0;
 
 impl World {
-    fn new(size: u64, rate: Rate, rtt: Duration, loss: f64, payload: Payload) -> Self {
+    fn new(size: u64, rate: Rate, rtt: Duration, loss: f64, payload: Payload, idle: usize) -> Self {
         let transport = Arc::new(TransportConfig::default().payload(payload));
         let server = ServerConfig {
             transport: transport.clone(),
             authorize: Arc::new(|_: &PublicKey| true),
-            max_connections: 1,
+            max_connections: 1 + idle,
         };
         let host = |id: u8, server| {
             let key = StaticKey::generate(&mut SecretRng::new(&[id; 32], "key"));
@@ -89,16 +91,9 @@ impl World {
             free: Instant::ZERO,
             flying: VecDeque::new(),
         };
-        let mut hosts = [host(1, None), host(2, Some(server))];
-        let (to, peer) = (hosts[1].address, hosts[1].endpoint.public_key());
-        let connection = hosts[CLIENT]
-            .endpoint
-            .connect(Instant::ZERO, to, Some(peer), transport)
-            .expect("a fresh key works");
-        hosts[CLIENT].connection = Some(connection);
-        Self {
+        let mut world = Self {
             now: Instant::ZERO,
-            hosts,
+            hosts: [host(1, None), host(2, Some(server))],
             paths: [path("forward", loss), path("backward", 0.0)],
             pool: Vec::new(),
             buffer: Vec::new(),
@@ -109,14 +104,36 @@ impl World {
             written: 0,
             received: 0,
             done: false,
+            started: Instant::ZERO,
+        };
+        for _ in 0..idle {
+            world.connect(&transport);
+            while world.hosts[1].endpoint.accept().is_none() {
+                world.step();
+            }
         }
+        let connection = world.connect(&transport);
+        world.hosts[CLIENT].connection = Some(connection);
+        world.started = world.now;
+        world
+    }
+
+    fn connect(&mut self, transport: &Arc<TransportConfig>) -> ConnectionHandle {
+        let (to, peer) = (self.hosts[1].address, self.hosts[1].endpoint.public_key());
+        let client = &mut self.hosts[CLIENT].endpoint;
+        let connection = client.connect(self.now, to, Some(peer), transport.clone());
+        self.serve(CLIENT);
+        connection.expect("a fresh key works")
     }
 
     /// What a host does after anything happened to it.
     fn serve(&mut self, side: usize) {
         let now = self.now;
+        if self.hosts[CLIENT].connection.is_some() {
+            let host = &mut self.hosts[side];
+            host.connection = host.connection.or_else(|| host.endpoint.accept());
+        }
         let host = &mut self.hosts[side];
-        host.connection = host.connection.or_else(|| host.endpoint.accept());
         if let Some(connection) = host.connection.and_then(|h| host.endpoint.connection(h)) {
             while let Some(mut job) = connection.take_solve_job() {
                 job.run();
@@ -171,7 +188,7 @@ impl World {
             }
             self.buffer.clear();
         }
-        host.timeout = host.endpoint.poll_timeout().map(|(at, _)| at);
+        host.timeout = host.endpoint.poll_timeout();
     }
 
     fn step(&mut self) {
@@ -225,7 +242,8 @@ fn main() {
         if named(other) {
             continue;
         }
-        run(World::new(size, rate, rtt, get(3, 0.0) / 100.0, payload));
+        let (loss, idle) = (get(3, 0.0) / 100.0, get(4, 0.0) as usize);
+        run(World::new(size, rate, rtt, loss, payload, idle));
     }
 }
 
@@ -244,7 +262,7 @@ fn run(mut world: World) {
         "{:?} {} MB in {:.3} simulated s, {symbols} data packets, {:.3} s, {:.2} µs per data packet",
         world.payload,
         world.received / 1_000_000,
-        world.now.as_nanos() as f64 / 1e9,
+        world.now.saturating_since(world.started).as_secs_f64(),
         wall.as_secs_f64(),
         wall.as_secs_f64() * 1e6 / symbols as f64,
     );

@@ -190,10 +190,7 @@ impl Pair {
 
     /// When something happens next.
     pub fn next_event(&self) -> Option<Instant> {
-        let timers = self
-            .hosts
-            .iter()
-            .filter_map(|h| h.endpoint.poll_timeout().map(|(t, _)| t));
+        let timers = self.hosts.iter().filter_map(|h| h.endpoint.poll_timeout());
         timers
             .chain(self.links.iter().filter_map(|link| link.poll_at()))
             .min()

@@ -20,6 +20,30 @@ use std::task::{Context, Poll};
 pub struct Connection {
     pub(crate) shared: Arc<Shared>,
     pub(crate) handle: ConnectionHandle,
+    peer: PublicKey,
+}
+
+/// A stream's or an object's hold on its channel: what the driver knows of the channel goes with the
+/// last one.
+#[derive(Debug)]
+pub(crate) struct Held {
+    shared: Arc<Shared>,
+    handle: ConnectionHandle,
+    id: ChannelId,
+}
+
+impl Held {
+    pub(crate) fn new(connection: &Connection, id: ChannelId) -> Self {
+        let (shared, handle) = (connection.shared.clone(), connection.handle);
+        shared.lock().hold(handle, id);
+        Self { shared, handle, id }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.shared.lock().let_go(self.handle, self.id);
+    }
 }
 
 impl Clone for Connection {
@@ -30,6 +54,7 @@ impl Clone for Connection {
         Self {
             shared: self.shared.clone(),
             handle: self.handle,
+            peer: self.peer,
         }
     }
 }
@@ -44,19 +69,30 @@ impl Drop for Connection {
 
 impl Connection {
     /// Takes over one count of the connection's handles.
-    pub(crate) fn new(shared: Arc<Shared>, handle: ConnectionHandle) -> Self {
-        Self { shared, handle }
+    pub(crate) fn new(shared: Arc<Shared>, handle: ConnectionHandle, peer: PublicKey) -> Self {
+        Self {
+            shared,
+            handle,
+            peer,
+        }
     }
 
-    pub(crate) async fn handshake(&self) -> Result<(), Error> {
+    /// Waits for the end of the handshake of an attempt that [`new`](Self::new) made, whose peer is
+    /// known only then. Dropping the future closes the attempt.
+    pub(crate) async fn established(mut self) -> Result<Self, Error> {
+        self.peer = self.handshake().await?;
+        Ok(self)
+    }
+
+    async fn handshake(&self) -> Result<PublicKey, Error> {
         poll_fn(|context| {
             self.shared
                 .poll_connection(self.handle, |_, connection, ours| {
                     if let Some(error) = &ours.error {
                         return Poll::Ready(Err(error.clone().into()));
                     }
-                    if connection.is_established() {
-                        return Poll::Ready(Ok(()));
+                    if let Some(peer) = connection.peer().filter(|_| connection.is_established()) {
+                        return Poll::Ready(Ok(peer));
                     }
                     ours.waiting.register(context);
                     Poll::Pending
@@ -67,12 +103,7 @@ impl Connection {
 
     /// The peer's key, which it proved.
     pub fn peer(&self) -> PublicKey {
-        let mut state = self.shared.lock();
-        let peer = state
-            .get(self.handle)
-            .and_then(|(connection, _)| connection.peer());
-        // Handles exist only after the handshake.
-        peer.unwrap_or(PublicKey([0; 32]))
+        self.peer
     }
 
     /// The peer's address now.
@@ -182,5 +213,36 @@ impl Connection {
         state.collect(now);
         drop(state);
         self.shared.wake.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Endpoint, EndpointConfig, generate_key};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    #[tokio::test]
+    async fn nothing_is_remembered_of_streams_that_are_over() {
+        let bind = "127.0.0.1:0".parse().expect("an address");
+        let key = || generate_key().expect("a key");
+        let server = Endpoint::bind(EndpointConfig::server(key(), bind)).expect("binds");
+        let client = Endpoint::bind(EndpointConfig::client(key())).expect("binds");
+        let connect = client.connect(server.local_addr(), None);
+        let (near, far) = tokio::join!(connect, server.accept());
+        let (near, far) = (near.expect("connects"), far.expect("accepts"));
+        for _ in 0..100 {
+            let (mut out, back) = near.open_stream().await.expect("opens");
+            out.write_all(b"news").await.expect("fits");
+            out.finish().await.expect("arrives");
+            let (answer, mut inside) = far.accept_stream().await.expect("comes");
+            let mut text = String::new();
+            inside.read_to_string(&mut text).await.expect("is complete");
+            drop((out, back, answer, inside));
+        }
+        for side in [&near, &far] {
+            let mut state = side.shared.lock();
+            let (_, ours) = state.get(side.handle).expect("lives");
+            assert_eq!(ours.channels.len(), 0);
+        }
     }
 }

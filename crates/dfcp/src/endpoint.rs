@@ -170,20 +170,26 @@ impl Endpoint {
         };
         self.shared.wake.notify_one();
         // Owns the handle from here: dropping this future closes the attempt.
-        let connection = Connection::new(self.shared.clone(), handle);
-        connection.handshake().await?;
-        Ok(connection)
+        let nobody_yet = PublicKey([0; 32]);
+        let attempt = Connection::new(self.shared.clone(), handle, nobody_yet);
+        attempt.established().await
     }
 
     /// The next client that proved its key; `None` once the endpoint is closed.
     pub async fn accept(&self) -> Option<Incoming> {
         poll_fn(|context| {
             let mut state = self.shared.lock();
-            if let Some(handle) = state.accepted.pop_front() {
-                if let Some(ours) = state.connections.get_mut(&handle) {
-                    ours.handles += 1;
-                }
-                return Poll::Ready(Some(Connection::new(self.shared.clone(), handle)));
+            while let Some(handle) = state.accepted.pop_front() {
+                let Some((connection, ours)) = state.get(handle) else {
+                    continue;
+                };
+                // It proved its key before it came here.
+                let Some(peer) = connection.peer() else {
+                    continue;
+                };
+                ours.handles += 1;
+                ours.awaits_accept = false;
+                return Poll::Ready(Some(Connection::new(self.shared.clone(), handle, peer)));
             }
             if state.closing || state.ended.is_some() {
                 return Poll::Ready(None);
@@ -201,8 +207,11 @@ impl Endpoint {
             let now = self.shared.now();
             let mut state = self.shared.lock();
             state.closing = true;
-            for (_, connection) in state.core.connections() {
-                connection.close(now, code, reason);
+            let all: Vec<_> = state.core.handles().collect();
+            for handle in all {
+                if let Some(connection) = state.core.connection(handle) {
+                    connection.close(now, code, reason);
+                }
             }
             state.accepting.wake();
         }

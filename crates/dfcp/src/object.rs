@@ -3,7 +3,7 @@
 //! Reading, writing and hashing happen on threads of their own, a few buffers ahead of or behind
 //! the network: a slow disk holds the peer back, a fast one costs no waiting.
 
-use crate::connection::Connection;
+use crate::connection::{Connection, Held};
 use crate::error::Error;
 use crate::stream::SendStream;
 use dfcp_proto::{BlockSizes, ChannelId, ChannelKind};
@@ -168,11 +168,13 @@ pub struct IncomingObject {
     connection: Connection,
     id: ChannelId,
     done: bool,
+    _held: Held,
 }
 
 impl IncomingObject {
     pub(crate) fn new(connection: Connection, id: ChannelId) -> Self {
         Self {
+            _held: Held::new(&connection, id),
             connection,
             id,
             done: false,

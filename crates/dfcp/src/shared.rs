@@ -3,7 +3,7 @@
 use crate::driver::Core;
 use crate::socket::{Batch, Class};
 use dfcp_proto::{
-    ChannelId, Connection, ConnectionError, ConnectionHandle, Endpoint, Event, Instant, PublicKey,
+    ChannelId, Connection, ConnectionError, ConnectionHandle, Endpoint, Event, Instant,
 };
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -38,12 +38,13 @@ pub(crate) struct ChannelState {
     /// The peer reset its sending with this code.
     pub(crate) reset: Option<u64>,
     pub(crate) waiting: WaitList,
+    /// Streams and objects that use it; the last one takes this state with it.
+    holders: usize,
 }
 
 /// The driver's side of one connection.
 #[derive(Debug, Default)]
 pub(crate) struct ConnectionState {
-    pub(crate) peer: Option<PublicKey>,
     pub(crate) error: Option<ConnectionError>,
     pub(crate) channels: HashMap<ChannelId, ChannelState>,
     pub(crate) opened: [VecDeque<ChannelId>; 2],
@@ -52,35 +53,30 @@ pub(crate) struct ConnectionState {
     pub(crate) writers: WaitList,
     /// Live handles; the connection closes when the last one goes.
     pub(crate) handles: usize,
+    /// The endpoint's `accept` has yet to give it out.
+    pub(crate) awaits_accept: bool,
 }
 
 impl ConnectionState {
     fn on_event(&mut self, event: Event) {
         match event {
-            Event::Connected { peer } => {
-                self.peer = Some(peer);
-                self.waiting.wake();
-            }
+            Event::Connected { .. } => self.waiting.wake(),
             Event::Opened(id) => {
                 self.channels.entry(id).or_default();
                 self.opened[id.kind() as usize].push_back(id);
                 self.waiting.wake();
             }
-            Event::Readable(id) => self.channels.entry(id).or_default().waiting.wake(),
+            Event::Readable(id) => self.on_channel(id, |_| {}),
             Event::Writable => self.writers.wake(),
             Event::Acknowledged(id) => self.on_acknowledged(id, 0),
             Event::PartlyAcknowledged { channel, abandoned } => {
                 self.on_acknowledged(channel, abandoned);
             }
             Event::Reset { channel, code } => {
-                let channel = self.channels.entry(channel).or_default();
-                channel.reset = Some(code);
-                channel.waiting.wake();
+                self.on_channel(channel, |channel| channel.reset = Some(code));
             }
             Event::Stopped { channel, code } => {
-                let channel = self.channels.entry(channel).or_default();
-                channel.stopped = Some(code);
-                channel.waiting.wake();
+                self.on_channel(channel, |channel| channel.stopped = Some(code));
                 self.writers.wake();
             }
             Event::Closed(error) => {
@@ -94,10 +90,16 @@ impl ConnectionState {
     }
 
     fn on_acknowledged(&mut self, id: ChannelId, abandoned: u64) {
-        let channel = self.channels.entry(id).or_default();
-        channel.acknowledged = Some(abandoned);
-        channel.waiting.wake();
+        self.on_channel(id, |channel| channel.acknowledged = Some(abandoned));
         self.waiting.wake();
+    }
+
+    /// Something became of a channel; nobody is told if nobody holds it any more.
+    fn on_channel(&mut self, id: ChannelId, change: impl FnOnce(&mut ChannelState)) {
+        if let Some(channel) = self.channels.get_mut(&id) {
+            change(channel);
+            channel.waiting.wake();
+        }
     }
 }
 
@@ -125,6 +127,35 @@ impl State {
             self.core.connection(handle)?,
             self.connections.get_mut(&handle)?,
         ))
+    }
+
+    /// A stream or object uses a channel from now on.
+    pub(crate) fn hold(&mut self, handle: ConnectionHandle, id: ChannelId) {
+        if let Some((_, state)) = self.get(handle) {
+            state.channels.entry(id).or_default().holders += 1;
+        }
+    }
+
+    /// And no longer.
+    pub(crate) fn let_go(&mut self, handle: ConnectionHandle, id: ChannelId) {
+        if let Some((_, state)) = self.get(handle)
+            && let Some(channel) = state.channels.get_mut(&id)
+        {
+            channel.holders = channel.holders.saturating_sub(1);
+            if channel.holders == 0 {
+                state.channels.remove(&id);
+            }
+        }
+    }
+
+    /// Nobody will accept any more: connections that nobody holds end.
+    fn refuse_accepted(&mut self, now: Instant) {
+        for handle in std::mem::take(&mut self.accepted) {
+            if let Some((connection, state)) = self.get(handle) {
+                state.awaits_accept = false;
+                connection.close(now, dfcp_proto::CloseCode::NO_ERROR, "");
+            }
+        }
     }
 
     /// A handle of the connection went; the last one closes it.
@@ -157,32 +188,28 @@ impl Core for State {
         }
     }
 
-    fn collect(&mut self, _now: Instant) {
+    fn collect(&mut self, now: Instant) {
         while let Some(handle) = self.core.accept() {
-            self.connections.entry(handle).or_default();
+            let state = self.connections.entry(handle).or_default();
+            state.awaits_accept = true;
             self.accepted.push_back(handle);
             self.accepting.wake();
         }
-        let mut gone = Vec::new();
-        for (handle, connection) in self.core.connections() {
+        if self.closing {
+            self.refuse_accepted(now);
+        }
+        while let Some((handle, connection)) = self.core.poll_news() {
+            // A refused client is the core's own.
             let Some(state) = self.connections.get_mut(&handle) else {
-                // Refused before anyone saw it: only its farewell is left.
-                while connection.poll_event().is_some() {}
-                if connection.is_closed() {
-                    gone.push(handle);
-                }
                 continue;
             };
             while let Some(event) = connection.poll_event() {
                 state.on_event(event);
             }
-            if connection.is_closed() && state.handles == 0 && !self.accepted.contains(&handle) {
-                gone.push(handle);
+            if connection.is_closed() && state.handles == 0 && !state.awaits_accept {
+                self.core.forget(handle);
+                self.connections.remove(&handle);
             }
-        }
-        for handle in gone {
-            self.core.forget(handle);
-            self.connections.remove(&handle);
         }
         if self.connections.is_empty() {
             self.idle.wake();
@@ -201,7 +228,7 @@ impl Core for State {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        self.core.poll_timeout().map(|(time, _)| time)
+        self.core.poll_timeout()
     }
 
     fn is_over(&self) -> bool {

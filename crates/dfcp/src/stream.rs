@@ -1,6 +1,6 @@
 //! Streams: bytes in order, with back-pressure both ways.
 
-use crate::connection::Connection;
+use crate::connection::{Connection, Held};
 use crate::error::Error;
 use dfcp_proto::{BlockSizes, ChannelError, ChannelId, Instant, Read};
 use std::future::poll_fn;
@@ -19,11 +19,13 @@ pub struct SendStream {
     connection: Connection,
     id: ChannelId,
     finished: bool,
+    _held: Held,
 }
 
 impl SendStream {
     pub(crate) fn new(connection: Connection, id: ChannelId) -> Self {
         Self {
+            _held: Held::new(&connection, id),
             connection,
             id,
             finished: false,
@@ -198,11 +200,13 @@ pub struct RecvStream {
     connection: Connection,
     id: ChannelId,
     ended: bool,
+    _held: Held,
 }
 
 impl RecvStream {
     pub(crate) fn new(connection: Connection, id: ChannelId) -> Self {
         Self {
+            _held: Held::new(&connection, id),
             connection,
             id,
             ended: false,

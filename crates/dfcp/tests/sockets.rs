@@ -435,3 +435,28 @@ async fn idle_connections_live_unless_keep_alive_is_off() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn a_client_that_nobody_accepted_holds_nothing_up() {
+    within(async {
+        for by_drop in [false, true] {
+            let server = Endpoint::bind(config("127.0.0.1:0")).expect("binds");
+            let client = Endpoint::bind(EndpointConfig::client(generate_key().expect("a key")))
+                .expect("binds");
+            let connect = client.connect(server.local_addr(), Some(server.public_key()));
+            let connection = connect.await.expect("the server answers by itself");
+            // What it sends arrives, so the server knows of it.
+            let (mut stream, _) = connection.open_stream().await.expect("opens");
+            stream.write_all(b"hello").await.expect("fits");
+            stream.finish().await.expect("arrives");
+            if by_drop {
+                drop(server);
+            } else {
+                server.close(CloseCode::NO_ERROR, "enough").await;
+            }
+            let end = connection.closed().await;
+            assert!(matches!(end, ConnectionError::PeerClosed { .. }), "{end:?}");
+        }
+    })
+    .await;
+}

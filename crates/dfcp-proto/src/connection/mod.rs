@@ -641,6 +641,10 @@ impl Connection {
     }
 
     /// The peer's connection ID.
+    pub(crate) fn local_cid(&self) -> ConnectionId {
+        self.local_cid
+    }
+
     pub(crate) fn remote_cid(&self) -> ConnectionId {
         self.remote_cid
     }

@@ -214,7 +214,7 @@ impl Endpoint {
             ecn,
         };
         if let Some(handle) = self.table.find(&ports) {
-            if let Some(connection) = self.table.get_mut(handle) {
+            if let Some(connection) = self.table.connections.get_mut(handle) {
                 connection.handle_packet(now, incoming, &mut self.stats);
             }
             return self.settle(handle);
@@ -315,7 +315,7 @@ impl Endpoint {
 
     /// Follows up on what happened to a connection.
     fn settle(&mut self, handle: ConnectionHandle) {
-        let Some(connection) = self.table.get(handle) else {
+        let Some(connection) = self.table.connections.get(handle) else {
             return;
         };
         let (state, over) = (connection.state(), connection.is_over());
@@ -335,7 +335,7 @@ impl Endpoint {
         if over && self.lingering.remove(&handle) {
             return self.table.remove(handle);
         }
-        self.table.touch(handle);
+        self.table.connections.touch(handle);
     }
 
     fn linger(&mut self, handle: ConnectionHandle) {
@@ -349,8 +349,8 @@ impl Endpoint {
 
     /// The time of [`poll_timeout`](Self::poll_timeout) has come.
     pub fn handle_timeout(&mut self, now: Instant) {
-        for handle in self.table.take_due(now) {
-            if let Some(connection) = self.table.get_mut(handle) {
+        for handle in self.table.connections.due(now) {
+            if let Some(connection) = self.table.connections.get_mut(handle) {
                 connection.handle_timeout(now);
             }
             self.settle(handle);
@@ -376,15 +376,15 @@ impl Endpoint {
                 priority: Priority::Control,
             });
         }
-        while let Some(handle) = self.table.next_ready() {
-            let connection = self.table.get_mut(handle)?;
+        while let Some(handle) = self.table.connections.next_ready() {
+            let connection = self.table.connections.get_mut(handle)?;
             let transmit = connection.poll_transmit(now, max_segments, out);
             if transmit.is_some() {
                 self.settle(handle);
                 return transmit;
             }
             let over = connection.is_over();
-            self.table.rest(handle);
+            self.table.connections.rest(handle);
             if over {
                 self.settle_over(handle);
             }
@@ -402,7 +402,7 @@ impl Endpoint {
 
     /// When to call [`handle_timeout`](Self::handle_timeout).
     pub fn poll_timeout(&self) -> Option<Instant> {
-        self.table.next_timeout()
+        self.table.connections.next_timeout()
     }
 
     /// The next connection that a peer has established.
@@ -415,19 +415,26 @@ impl Endpoint {
         if self.lingering.contains(&handle) {
             return None;
         }
-        self.table.touch(handle);
-        self.table.get_mut(handle)
+        self.table.connections.touch(handle);
+        self.table.connections.get_mut(handle)
+    }
+
+    /// A connection that something happened to since it was last given here: it may have events or
+    /// blocks to be rebuilt. To send what it has to say after a call that changes it, ask for it by
+    /// [`connection`](Self::connection).
+    pub fn poll_news(&mut self) -> Option<(ConnectionHandle, &mut Connection)> {
+        self.table.connections.next_news()
     }
 
     /// A connection, to look at.
     pub fn peek(&self, handle: ConnectionHandle) -> Option<&Connection> {
-        self.table.get(handle)
+        self.table.connections.get(handle)
     }
 
     /// Drops a connection: with RST if it is not closed. In TIME_WAIT it goes on answering late
     /// segments.
     pub fn forget(&mut self, handle: ConnectionHandle) {
-        let Some(connection) = self.table.get_mut(handle) else {
+        let Some(connection) = self.table.connections.get_mut(handle) else {
             return;
         };
         connection.release();

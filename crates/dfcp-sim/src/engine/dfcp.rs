@@ -460,7 +460,7 @@ impl Agent for DfcpHost {
             }
         }
         let stop = self.source.as_ref().and_then(|s| s.stop);
-        let core = self.endpoint.poll_timeout().map(|(at, _)| at);
+        let core = self.endpoint.poll_timeout();
         // Before there is anything to read from, it is not asked.
         let reader = self.channel.and_then(|_| self.reader.next());
         let next = core.into_iter().chain(stop).chain(reader).min();

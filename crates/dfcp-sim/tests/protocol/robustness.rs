@@ -266,7 +266,9 @@ fn an_idle_connection_is_silent() {
     let before: u64 = pair.hosts.iter().map(|h| h.ip_bytes).sum();
     pair.run_until(20 * SECOND, |_| false);
     assert_eq!(pair.hosts.iter().map(|h| h.ip_bytes).sum::<u64>(), before);
-    let timer = pair.hosts[0].endpoint.poll_timeout();
+    let host = &pair.hosts[0];
+    let connection = host.connection.and_then(|h| host.endpoint.peek(h));
+    let timer = connection.and_then(|c| c.poll_timeout());
     assert!(matches!(timer, Some((_, Timer::Idle))), "{timer:?}");
 }
 

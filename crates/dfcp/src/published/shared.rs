@@ -73,11 +73,13 @@ impl ConnectionState {
         self.writers.wake();
     }
 
-    fn collect(&mut self, now: Instant, connection: &mut Connection) {
+    /// Takes the news in; true if bytes came that nobody reads any more: the peer must not go on
+    /// for ever.
+    fn collect(&mut self, connection: &mut Connection) -> bool {
+        let mut unread = false;
         while let Some(event) = connection.poll_event() {
             match event {
-                // Nobody reads any more: the peer must not go on for ever.
-                Event::Readable if !self.held => connection.abort(now),
+                Event::Readable if !self.held => unread = true,
                 Event::Readable | Event::PeerFinished => self.readers.wake(),
                 Event::Writable => self.writers.wake(),
                 Event::Closed(why) => {
@@ -91,6 +93,7 @@ impl ConnectionState {
         if phase != std::mem::replace(&mut self.phase, phase) {
             self.waiting.wake();
         }
+        unread
     }
 }
 
@@ -211,13 +214,22 @@ impl Core for State {
                 false => self.accepting.wake(),
             }
         }
-        for (&handle, ours) in &mut self.connections {
+        let mut unread = Vec::new();
+        while let Some((handle, connection)) = self.core.poll_news() {
+            let Some(ours) = self.connections.get_mut(&handle) else {
+                continue;
+            };
+            if ours.collect(connection) {
+                unread.push(handle);
+            }
+            while let Some(job) = connection.take_solve_job() {
+                self.jobs.queue.push_back((handle, job));
+                self.jobs.waiting.notify_one();
+            }
+        }
+        for handle in unread {
             if let Some(connection) = self.core.connection(handle) {
-                ours.collect(now, connection);
-                while let Some(job) = connection.take_solve_job() {
-                    self.jobs.queue.push_back((handle, job));
-                    self.jobs.waiting.notify_one();
-                }
+                connection.abort(now);
             }
         }
         if self.is_idle() {
