@@ -1,9 +1,14 @@
 //! Between the command line and `dfcp_transfer`: its settings as options, its errors as exit codes.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
-use dfcp_command::{Failure, Kind};
-use dfcp_transfer::{Error, ProblemKind, Sources, Store};
+use dfcp_command::{Failure, Kind, units};
+use dfcp_transfer::{Error, Limits, ProblemKind, RejectionKind, Sources, Store};
+
+use crate::ask;
+use crate::command::Output;
 
 /// What to do with a file whose name is taken by one with other content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -34,9 +39,89 @@ pub fn scan(paths: &[PathBuf]) -> Result<Sources, Failure> {
     Sources::scan(paths).map_err(failure)
 }
 
-/// Opens the directory that files are received in.
-pub fn open_store(path: &Path, on_conflict: OnConflict) -> Result<Store, Failure> {
-    Store::open(path, on_conflict.into()).map_err(failure)
+/// Where a receiver puts files, and what it takes.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Target {
+    /// Directory to receive into
+    #[arg(short, long, value_name = "DIR", default_value = ".")]
+    output_dir: PathBuf,
+    /// What to do with a file whose name is taken by one with other content
+    #[arg(long, value_enum, default_value_t = OnConflict::Error)]
+    on_conflict: OnConflict,
+    /// Most bytes that a session may bring, such as 20G; what the disk has free, less a reserve,
+    /// bounds it in any case
+    #[arg(long, value_name = "SIZE", default_value = "1T", value_parser = units::count)]
+    max_bytes: u64,
+    /// Most files and directories that a session may bring
+    #[arg(long, value_name = "N", default_value_t = Limits::default().files)]
+    max_files: u64,
+    /// Take names that begin with a dot
+    #[arg(long)]
+    hidden: bool,
+    /// Receive straight into the home directory, or one that it lies in; at a terminal, without
+    /// asking
+    #[arg(long)]
+    allow_home: bool,
+    /// Remove partial files in the directory that nobody has written to for so long
+    #[arg(long, value_name = "TIME", default_value = "7d", value_parser = units::age)]
+    keep_partial: Duration,
+}
+
+impl Target {
+    /// Opens the directory that files are received in, and begins to remove what is left of
+    /// transfers long ago.
+    pub fn open(&self, output: &Output) -> Result<Arc<Store>, Failure> {
+        self.check_home()?;
+        let store = Store::open(&self.output_dir, self.on_conflict.into()).map_err(failure)?;
+        let store = Arc::new(store.with_limits(Limits {
+            bytes: self.max_bytes,
+            files: self.max_files,
+            hidden: self.hidden,
+        }));
+        let (stale, output, age) = (store.clone(), output.clone(), self.keep_partial);
+        // A large tree takes time, which nobody needs to wait for; not even the process' end.
+        std::thread::spawn(move || {
+            for name in stale.remove_stale(age) {
+                output.say(format_args!("removed {name:?}, left over (--keep-partial)"));
+            }
+        });
+        Ok(store)
+    }
+
+    /// Programs look for much in a home directory: what is put there may be more than a file.
+    fn check_home(&self) -> Result<(), Failure> {
+        let home = std::env::var_os("HOME").map(PathBuf::from);
+        let own = || {
+            nix::unistd::User::from_uid(nix::unistd::geteuid())
+                .ok()??
+                .dir
+                .into()
+        };
+        let Some(home) = home.or_else(own) else {
+            return Ok(());
+        };
+        if self.allow_home || !contains(&self.output_dir, &home) {
+            return Ok(());
+        }
+        let what = format!(
+            "files would go straight to where your home directory is, {}",
+            self.output_dir.display()
+        );
+        if ask::is_possible() && ask::agrees(&format!("{what}. Go on")) {
+            return Ok(());
+        }
+        Err(Failure::usage(format!(
+            "{what}: name a folder for them, dfcp recv -o FOLDER, or say --allow-home"
+        )))
+    }
+}
+
+/// Whether `inner` is `outer` or lies in it. What is not there contains nothing.
+fn contains(outer: &Path, inner: &Path) -> bool {
+    let whole = |path: &Path| path.canonicalize().ok();
+    whole(outer)
+        .zip(whole(inner))
+        .is_some_and(|(outer, inner)| inner.starts_with(outer))
 }
 
 /// What ends a session, with its class.
@@ -45,6 +130,11 @@ pub fn failure(error: Error) -> Failure {
         Error::Transport(error) => return error.into(),
         Error::File { .. } | Error::Io(_) => Kind::LocalIo,
         Error::Name(_) => Kind::Usage,
+        Error::Rejected(ref rejection) | Error::Refused(ref rejection) => match rejection.kind {
+            RejectionKind::Key => Kind::Authentication,
+            RejectionKind::Space => Kind::LocalIo,
+            RejectionKind::Limit | RejectionKind::Offer => Kind::Failure,
+        },
         _ => Kind::Failure,
     };
     Failure::new(kind, error.to_string())

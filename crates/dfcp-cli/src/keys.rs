@@ -1,11 +1,11 @@
-//! Key files, the keys that may connect, and where they are kept.
+//! Key files, and where they are kept.
 
-use std::fs::{self, DirBuilder, File};
+use std::fs::{DirBuilder, File};
 use std::io::{Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use dfcp::{PublicKey, StaticKey};
+use dfcp::StaticKey;
 use dfcp_command::{Failure, Kind};
 
 /// Longest key file that is read.
@@ -106,47 +106,10 @@ pub fn create(path: &Path, existing: Existing) -> Result<StaticKey, Failure> {
     Ok(key)
 }
 
-/// Which clients may connect.
-#[derive(Clone, Debug)]
-pub enum Allowed {
-    /// Whoever comes.
-    Anyone,
-    /// These.
-    Listed(Vec<PublicKey>),
-    /// Those in this file, which is read for each client.
-    File(PathBuf),
-}
-
-impl Allowed {
-    /// `--allow`, or else the user's `authorized_keys`, or else anyone.
-    pub fn new(listed: Vec<PublicKey>) -> Self {
-        if !listed.is_empty() {
-            return Self::Listed(listed);
-        }
-        match config_file("authorized_keys") {
-            Ok(path) if path.exists() => Self::File(path),
-            _ => Self::Anyone,
-        }
-    }
-
-    /// Whether `key` may connect.
-    pub fn contains(&self, key: &PublicKey) -> bool {
-        match self {
-            Self::Anyone => true,
-            Self::Listed(keys) => keys.contains(key),
-            // A file that cannot be read welcomes nobody.
-            Self::File(path) => fs::read_to_string(path).is_ok_and(|text| {
-                text.lines()
-                    .filter_map(|line| line.split_whitespace().next())
-                    .any(|word| word.parse() == Ok(*key))
-            }),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
@@ -170,17 +133,5 @@ mod tests {
         create(&path, Existing::Refuse).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
         assert_eq!(load(&path).unwrap_err().kind, Kind::Authentication);
-    }
-
-    #[test]
-    fn authorized_keys_allow_comments() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("authorized_keys");
-        let [welcome, other] = [(); 2].map(|()| dfcp::generate_key().unwrap().public());
-        fs::write(&path, format!("# friends\n\n{welcome} laptop\n")).unwrap();
-        let allowed = Allowed::File(path.clone());
-        assert!(allowed.contains(&welcome) && !allowed.contains(&other));
-        fs::remove_file(path).unwrap();
-        assert!(!allowed.contains(&welcome));
     }
 }

@@ -10,6 +10,7 @@ use dfcp::PublicKey;
 use dfcp_command::{Failure, Kind};
 
 use crate::net::Host;
+use crate::phrase::phrase;
 
 /// The file of known hosts.
 #[derive(Clone, Debug)]
@@ -90,7 +91,10 @@ pub fn ask(host: &Host, key: &PublicKey) -> Result<(), Failure> {
              that is the receiver's key, pass --peer-key {key}"
         )));
     }
-    eprint!("{host} is not a known host. Its key is\n  {key}\nIs that right (yes/no)? ");
+    eprint!(
+        "{host} is not a known host. Its key is\n  {key}\n  {}\nIs that right (yes/no)? ",
+        phrase(key)
+    );
     for line in io::stdin().lock().lines().map_while(Result::ok) {
         match line.trim() {
             "yes" => return Ok(()),

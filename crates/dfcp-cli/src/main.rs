@@ -1,11 +1,15 @@
 //! The dfcp program: files from here to there.
 
+mod allowed;
+mod ask;
 mod command;
+mod door;
 mod files;
 mod keys;
 mod known_hosts;
 mod lab;
 mod net;
+mod phrase;
 mod progress;
 mod published;
 mod report;
@@ -29,6 +33,8 @@ enum Command {
     Recv(Box<command::recv::Args>),
     /// Makes a key
     Keygen(command::keygen::Args),
+    /// Shows this side's key
+    Key(command::key::Args),
 }
 
 fn main() -> ExitCode {
@@ -39,5 +45,6 @@ fn main() -> ExitCode {
         Command::Send(args) => command::send::run(*args),
         Command::Recv(args) => command::recv::run(*args),
         Command::Keygen(args) => command::keygen::run(args),
+        Command::Key(args) => command::key::run(args),
     }
 }

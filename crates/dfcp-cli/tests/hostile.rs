@@ -84,7 +84,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 fn offers_that_lead_elsewhere_are_rejected() {
     for paths in [&["ok", "../x"][..], &["/x"], &["a", "a/b"], &["a", "a"]] {
         let bench = Bench::new();
-        let receiver = bench.receiver(&["--once"]);
+        let receiver = bench.receiver(&["--once", "--allow-any"]);
         let reply = block_on(async {
             let mut sender = Sender::connect(&bench, &receiver).await;
             sender.offer(paths).await;
@@ -108,7 +108,7 @@ fn nonsense_ends_the_session() {
     ];
     for message in nonsense {
         let bench = Bench::new();
-        let receiver = bench.receiver(&["--once"]);
+        let receiver = bench.receiver(&["--once", "--allow-any"]);
         block_on(async {
             let mut sender = Sender::connect(&bench, &receiver).await;
             sender.say(message.clone()).await;
@@ -121,7 +121,7 @@ fn nonsense_ends_the_session() {
 #[test]
 fn a_wrong_hash_is_an_integrity_failure() {
     let bench = Bench::new();
-    let receiver = bench.receiver(&["--once"]);
+    let receiver = bench.receiver(&["--once", "--allow-any"]);
     block_on(async {
         let mut sender = Sender::connect(&bench, &receiver).await;
         sender.offer(&["x"]).await;
@@ -161,7 +161,7 @@ fn a_wrong_hash_is_an_integrity_failure() {
 #[test]
 fn a_client_without_a_word_is_no_session() {
     let bench = Bench::new();
-    let receiver = bench.receiver(&["--once"]);
+    let receiver = bench.receiver(&["--once", "--allow-any"]);
     block_on(async {
         let key: PublicKey = bench.receiver_key.parse().unwrap();
         let endpoint = Endpoint::bind(EndpointConfig::client(dfcp::generate_key().unwrap()));

@@ -18,7 +18,8 @@ const LARGE: usize = 100_000_000;
 fn recv(bench: &Bench, listen: &str) -> Command {
     let mut command = bench.program();
     command
-        .args(["recv", "--profile=dfcp", "--json", "--listen", listen, "-o"])
+        .args(["recv", "--profile=dfcp", "--json", "--allow-any"])
+        .args(["--listen", listen, "-o"])
         .arg(bench.path("received"));
     command
 }
@@ -154,7 +155,7 @@ fn beyond_this_machine_the_user_must_vouch_for_the_network() {
         assert!(code == 2 && refused(&report), "{report}");
     }
     let mut everywhere = bench.program();
-    everywhere.args(["recv", "--profile=dfcp", "--json"]);
+    everywhere.args(["recv", "--profile=dfcp", "--json", "--allow-any"]);
     let (code, report, _) = run(&mut everywhere);
     assert!(code == 2 && refused(&report), "{report}");
     assert_eq!(bench.received(), [""; 0]);
@@ -196,6 +197,7 @@ fn options_of_one_profile_are_refused_by_the_other() {
         (&send, &["--profile=dfcp", "--block-code=raptor"]),
         (&recv, &["--carrier=udp"]),
         (&recv, &["--profile=dfcp", "--allow", key]),
+        (&recv, &["--profile=dfcp"]),
     ] {
         let (code, report, _) = run(bench.program().args(command).args(options));
         let kind = &report["error"]["kind"];

@@ -54,6 +54,42 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// How long ago: as a time, or with `h`, `d` or `w`; up to a century.
+pub fn age(text: &str) -> Result<Duration, String> {
+    let (number, suffix) = split(text)?;
+    let unit = match suffix {
+        "" | "s" => 1.0,
+        "m" => 60.0,
+        "h" => 3600.0,
+        "d" => 86_400.0,
+        "w" => 604_800.0,
+        _ => return Err(format!("unknown unit {suffix:?}: use s, m, h, d or w")),
+    };
+    match number * unit {
+        seconds @ 0.0..=3.2e9 => Ok(Duration::from_secs_f64(seconds)),
+        _ => Err("at most a hundred years".into()),
+    }
+}
+
+/// So many bytes, for people: `1.25 MB`.
+pub fn bytes(count: u64) -> String {
+    let mut value = count as f64;
+    let mut units = ["bytes", "kB", "MB", "GB", "TB"].into_iter();
+    let mut unit = units.next().unwrap_or_default();
+    for larger in units {
+        if value < 999.5 {
+            break;
+        }
+        (value, unit) = (value / 1000.0, larger);
+    }
+    match unit {
+        "bytes" => format!("{count} bytes"),
+        _ if value < 9.995 => format!("{value:.2} {unit}"),
+        _ if value < 99.95 => format!("{value:.1} {unit}"),
+        _ => format!("{value:.0} {unit}"),
+    }
+}
+
 /// A share: `5%` or `0.05`.
 pub fn share(text: &str) -> Result<f64, String> {
     let (number, suffix) = split(text)?;
@@ -102,6 +138,23 @@ mod tests {
         assert_eq!(share("5%"), Ok(0.05));
         assert_eq!(share("0.2"), Ok(0.2));
         assert!(share("101%").is_err() && share("5 apples").is_err());
+    }
+
+    #[test]
+    fn ages_and_sizes() {
+        assert_eq!(age("7d"), Ok(Duration::from_secs(604_800)));
+        assert_eq!(age("1w"), age("168h"));
+        assert!(age("7y").is_err() && age("99999w").is_err());
+        for (count, text) in [
+            (0, "0 bytes"),
+            (999, "999 bytes"),
+            (1_250_000, "1.25 MB"),
+            (64_000_000, "64.0 MB"),
+            (999_600, "1.00 MB"),
+            (123_000_000_000_000_000, "123000 TB"),
+        ] {
+            assert_eq!(bytes(count), text);
+        }
     }
 
     #[test]

@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::message::Rejection;
+
 /// An error of the whole session. What concerns one file is a [`Problem`](crate::Problem), and the
 /// session goes on.
 #[derive(Debug, thiserror::Error)]
@@ -28,7 +30,10 @@ pub enum Error {
     Io(io::Error),
     /// The receiver does not want the files; why, in its words.
     #[error("the receiver rejects the files: {0}")]
-    Rejected(String),
+    Rejected(Rejection),
+    /// This side, the receiver, does not want them.
+    #[error("{0}")]
+    Refused(Rejection),
     /// The other side says what it must not, or this side would have to.
     #[error("{0}")]
     Protocol(String),
@@ -56,6 +61,12 @@ impl From<dfcp::Error> for Error {
             dfcp::Error::Io(error) => error.into(),
             error => Self::Transport(error),
         }
+    }
+}
+
+impl From<Rejection> for Error {
+    fn from(rejection: Rejection) -> Self {
+        Self::Refused(rejection)
     }
 }
 

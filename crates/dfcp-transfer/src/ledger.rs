@@ -63,21 +63,22 @@ impl<W: AsyncWrite + Unpin> Ledger<W> {
         (0..entries.len()).filter(move |&i| entries[i].directory == directory)
     }
 
-    /// Makes the directories that were offered; says which were not there.
-    pub async fn make_directories(&mut self) -> Result<Vec<usize>, Error> {
+    /// Directories that were offered and are not there. Files make those that they need.
+    pub fn absent_directories(&self) -> Vec<usize> {
+        let is_absent = |&i: &usize| !self.store.has_dir(&self.entries[i].path);
+        self.places(true).filter(is_absent).collect()
+    }
+
+    /// Makes those of the `absent` directories that no file needed. Now that nothing is put into
+    /// them any more, all of them get their modes and times.
+    pub async fn finish_directories(&mut self, absent: Vec<usize>) -> Result<(), Error> {
         let mut made = Vec::new();
-        for i in self.places(true) {
+        for i in absent {
             match self.store.create_dir(&self.entries[i].path) {
-                Ok(true) => made.push(i),
-                Ok(false) => {}
+                Ok(()) => made.push(i),
                 Err(problem) => self.settle(i as u64, Outcome::Error(problem)).await?,
             }
         }
-        Ok(made)
-    }
-
-    /// Now that nothing is put into them any more, directories get their modes and times.
-    pub async fn finish_directories(&mut self, made: Vec<usize>) -> Result<(), Error> {
         for i in made.into_iter().rev() {
             if let Err(problem) = self.store.finish_dir(&self.entries[i]) {
                 self.settle(i as u64, Outcome::Error(problem)).await?;

@@ -20,7 +20,8 @@
 //! # async fn receiver(connection: dfcp::Connection) -> Result<(), Error> {
 //! let store = Arc::new(Store::open(Path::new("incoming"), OnConflict::Error)?);
 //! let (meter, _watch) = Meter::start(); // how fast bytes arrive, for whoever wants to know
-//! if let Some(received) = dfcp_transfer::receive(&connection, store, &meter).await {
+//! let consent = async |_offered| Ok(()); // to whatever is offered within the store's limits
+//! if let Some(received) = dfcp_transfer::receive(&connection, store, &meter, consent).await {
 //!     assert!(received.outcomes.values().all(|outcome| *outcome == Outcome::Done));
 //! }
 //! # Ok(()) }
@@ -29,6 +30,7 @@
 //! - [`message`]: the messages and their framing on the control stream;
 //! - [`offer`]: the list of files, and what a receiver accepts;
 //! - `source`: the sender's files, [`Sources`]; `store`: the receiver's directory, [`Store`];
+//! - `space`: room on its disk; `stale`: partial files that nobody came back for;
 //! - `ledger`: the receiver's account of a session, which ends as [`Received`];
 //! - `send`, `receive`: the two sides of a session, with an object for each file;
 //! - [`serial`]: the two sides over one stream of bytes, for transports without objects;
@@ -45,13 +47,16 @@ mod receive;
 mod send;
 pub mod serial;
 mod source;
+mod space;
+mod stale;
 mod store;
 
 pub use error::Error;
 pub use ledger::Received;
-pub use message::{Entry, Outcome, Problem, ProblemKind};
+pub use message::{Entry, Outcome, Problem, ProblemKind, Rejection, RejectionKind};
 pub use meter::{Meter, Watch};
-pub use receive::receive;
+pub use offer::Limits;
+pub use receive::{Offered, receive};
 pub use send::{Sent, send};
 pub use source::{Source, Sources};
 pub use store::{OnConflict, PARTIAL, Store};

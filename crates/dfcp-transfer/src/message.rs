@@ -75,10 +75,7 @@ pub enum FromReceiver {
     /// The offer is welcome.
     Accept,
     /// The offer is not; nothing was written.
-    Reject {
-        /// In words.
-        message: String,
-    },
+    Reject(Rejection),
     /// What became of a file.
     File {
         /// Its place in the offer.
@@ -92,6 +89,46 @@ pub enum FromReceiver {
         /// Goodput after the first tenth of the bytes, bits per second.
         steady_bps: Option<u64>,
     },
+}
+
+/// Why a receiver takes nothing of an offer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{message}")]
+pub struct Rejection {
+    /// What stands against it.
+    #[serde(default)]
+    pub kind: RejectionKind,
+    /// In words.
+    pub message: String,
+}
+
+/// What stands against an offer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RejectionKind {
+    /// The sender's key: it is not allowed here.
+    Key,
+    /// More, or other names, than the receiver's settings allow.
+    Limit,
+    /// The receiver's disk has no room.
+    Space,
+    /// The offer itself, or what else the sender said; also what is not known here.
+    #[default]
+    #[serde(other)]
+    Offer,
+}
+
+impl Rejection {
+    /// A rejection, in at most a kilobyte of words.
+    pub fn new(kind: RejectionKind, message: impl Into<String>) -> Self {
+        let message = short(message.into());
+        Self { kind, message }
+    }
+
+    /// The offer itself is at fault.
+    pub(crate) fn offer(message: impl Into<String>) -> Self {
+        Self::new(RejectionKind::Offer, message)
+    }
 }
 
 /// What became of a file.
@@ -134,12 +171,16 @@ pub enum ProblemKind {
 impl Problem {
     /// A problem, in at most a kilobyte of words.
     pub fn new(kind: ProblemKind, message: impl Into<String>) -> Self {
-        let mut message = message.into();
-        while message.len() > 1000 {
-            message.pop();
-        }
+        let message = short(message.into());
         Self { kind, message }
     }
+}
+
+fn short(mut message: String) -> String {
+    while message.len() > 1000 {
+        message.pop();
+    }
+    message
 }
 
 /// Writes a message.
@@ -255,6 +296,17 @@ mod tests {
         let text = r#"{"type":"file","index":3,"status":"error","kind":"target","message":"full"}"#;
         assert_eq!(json(&failed), text);
         assert_eq!(serde_json::from_str::<FromReceiver>(text).unwrap(), failed);
+        let reject = |kind| FromReceiver::Reject(Rejection::new(kind, "no"));
+        let text = r#"{"type":"reject","kind":"space","message":"no"}"#;
+        assert_eq!(json(&reject(RejectionKind::Space)), text);
+        // Of receivers that name no kind, or one that is not known here.
+        for text in [
+            r#"{"type":"reject","message":"no"}"#,
+            r#"{"type":"reject","kind":"mood","message":"no"}"#,
+        ] {
+            let read = serde_json::from_str::<FromReceiver>(text).unwrap();
+            assert_eq!(read, reject(RejectionKind::Offer));
+        }
     }
 
     #[test]

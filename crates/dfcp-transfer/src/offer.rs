@@ -3,8 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::Error;
-use crate::message::{Entry, FromSender, MAX_MESSAGE, VERSION};
+use crate::message::{Entry, FromSender, MAX_MESSAGE, Rejection, RejectionKind, VERSION};
 use crate::store::PARTIAL;
 
 /// Most entries of an offer.
@@ -14,6 +13,8 @@ const MAX_PATHS: usize = 64 << 20;
 /// Longest path and component (`PATH_MAX` and `NAME_MAX` of Linux, less what we append).
 const MAX_PATH: usize = 4000;
 const MAX_COMPONENT: usize = 255 - PARTIAL.len();
+/// Most components of a path: each but the last is a directory to make, or to look for.
+const MAX_DEPTH: usize = 100;
 
 /// Cuts an offer into messages.
 pub fn split(entries: &[Entry]) -> Vec<FromSender> {
@@ -41,43 +42,96 @@ pub fn split(entries: &[Entry]) -> Vec<FromSender> {
     parts.into_iter().enumerate().map(message).collect()
 }
 
-/// Why a receiver takes nothing of an offer: a sentence.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct Unacceptable(String);
-
-fn unacceptable(reason: &str) -> Unacceptable {
-    Unacceptable(reason.to_owned())
+/// What a receiver takes at most of one offer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of all files.
+    pub bytes: u64,
+    /// Files and directories, with those directories that are only parts of paths.
+    pub files: u64,
+    /// Whether names that begin with a dot are taken: programs look for their settings under such
+    /// names, so a file of that kind can be more than data.
+    pub hidden: bool,
 }
 
-impl From<Unacceptable> for Error {
-    fn from(reason: Unacceptable) -> Self {
-        Self::protocol(reason.0)
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            bytes: 1_000_000_000_000,
+            files: 100_000,
+            hidden: false,
+        }
+    }
+}
+
+impl Limits {
+    fn too_many(&self) -> Rejection {
+        let message = format!(
+            "more than {} files and directories are offered; the receiver may raise --max-files",
+            self.files
+        );
+        Rejection::new(RejectionKind::Limit, message)
+    }
+
+    fn check_bytes(&self, total: u64) -> Result<(), Rejection> {
+        if total <= self.bytes {
+            return Ok(());
+        }
+        let message = format!(
+            "{total} bytes are offered and {} are taken; the receiver may raise --max-bytes",
+            self.bytes
+        );
+        Err(Rejection::new(RejectionKind::Limit, message))
+    }
+
+    fn check_hidden(&self, entries: &[Entry]) -> Result<(), Rejection> {
+        let is_hidden = |entry: &&Entry| entry.path.split('/').any(|name| name.starts_with('.'));
+        let found = entries.iter().find(is_hidden).filter(|_| !self.hidden);
+        found.map_or(Ok(()), |entry| {
+            let message = format!(
+                "{} has a name that begins with a dot; the receiver takes such names with --hidden",
+                entry.path
+            );
+            Err(Rejection::new(RejectionKind::Limit, message))
+        })
     }
 }
 
 /// An offer that is being received.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Offer {
+    limits: Limits,
     entries: Vec<Entry>,
     path_bytes: usize,
 }
 
 impl Offer {
+    /// Nothing has come yet; no more than `limits` is taken.
+    pub fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            entries: Vec::new(),
+            path_bytes: 0,
+        }
+    }
+
     /// Takes a part in.
     ///
     /// # Errors
     /// When the version is not known here, or the offer gets too long.
-    pub fn add(&mut self, version: u32, entries: Vec<Entry>) -> Result<(), Unacceptable> {
+    pub fn add(&mut self, version: u32, entries: Vec<Entry>) -> Result<(), Rejection> {
         if version != VERSION {
-            return Err(Unacceptable(format!(
+            return Err(Rejection::offer(format!(
                 "version {version} of the protocol of files is not known here"
             )));
         }
         self.path_bytes += entries.iter().map(|entry| entry.path.len()).sum::<usize>();
         self.entries.extend(entries);
+        if self.entries.len() as u64 > self.limits.files {
+            return Err(self.limits.too_many());
+        }
         match self.entries.len() > MAX_ENTRIES || self.path_bytes > MAX_PATHS {
-            true => Err(unacceptable("too many files")),
+            true => Err(Rejection::offer("too many files")),
             false => Ok(()),
         }
     }
@@ -85,26 +139,26 @@ impl Offer {
     /// The whole list, checked.
     ///
     /// # Errors
-    /// When a path could lead outside the receiver's directory, is there twice or through a file, or
-    /// sizes are impossible.
-    pub fn finish(self) -> Result<Vec<Entry>, Unacceptable> {
+    /// When a path could lead outside the receiver's directory, is there twice or through a file,
+    /// sizes are impossible, or all is more than the receiver takes.
+    pub fn finish(self) -> Result<Vec<Entry>, Rejection> {
         let mut directories = BTreeMap::new();
         let mut total: u64 = 0;
         for entry in &self.entries {
             check_path(&entry.path)
                 .map_err(|reason| format!("{}: {reason}", entry.path.escape_debug()))
-                .map_err(Unacceptable)?;
+                .map_err(Rejection::offer)?;
             if directories
                 .insert(entry.path.as_str(), entry.directory)
                 .is_some()
             {
-                return Err(Unacceptable(format!("{} is offered twice", entry.path)));
+                return Err(Rejection::offer(format!("{} is offered twice", entry.path)));
             }
             total = total
                 .checked_add(entry.size)
-                .ok_or_else(|| unacceptable("impossible sizes"))?;
+                .ok_or_else(|| Rejection::offer("impossible sizes"))?;
             if i64::try_from(total).is_err() || (entry.directory && entry.size > 0) {
-                return Err(unacceptable("impossible sizes"));
+                return Err(Rejection::offer("impossible sizes"));
             }
         }
         for entry in &self.entries {
@@ -113,11 +167,18 @@ impl Offer {
                 .match_indices('/')
                 .map(|(at, _)| &entry.path[..at]);
             for parent in parents {
-                if directories.get(parent) == Some(&false) {
-                    return Err(Unacceptable(format!("{} leads through a file", entry.path)));
+                // A directory that is only a part of paths is made as well.
+                if !*directories.entry(parent).or_insert(true) {
+                    let message = format!("{} leads through a file", entry.path);
+                    return Err(Rejection::offer(message));
+                }
+                if directories.len() as u64 > self.limits.files {
+                    return Err(self.limits.too_many());
                 }
             }
         }
+        self.limits.check_bytes(total)?;
+        self.limits.check_hidden(&self.entries)?;
         Ok(self.entries)
     }
 }
@@ -139,8 +200,9 @@ pub fn check_path(path: &str) -> Result<(), &'static str> {
     if path.ends_with(PARTIAL) {
         return Err("names of partial files are reserved");
     }
-    for component in path.split('/') {
+    for (depth, component) in path.split('/').enumerate() {
         match component {
+            _ if depth == MAX_DEPTH => return Err("the path is too deep"),
             "" | "." | ".." => return Err("the path has an empty, . or .. component"),
             _ if component.len() > MAX_COMPONENT => return Err("the name is too long"),
             _ => {}
@@ -152,6 +214,12 @@ pub fn check_path(path: &str) -> Result<(), &'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const EVERYTHING: Limits = Limits {
+        bytes: u64::MAX,
+        files: u64::MAX,
+        hidden: true,
+    };
 
     fn file(path: &str) -> Entry {
         Entry {
@@ -167,8 +235,12 @@ mod tests {
         }
     }
 
-    fn check(entries: &[Entry]) -> Result<Vec<Entry>, Unacceptable> {
-        let mut offer = Offer::default();
+    fn check(entries: &[Entry]) -> Result<Vec<Entry>, Rejection> {
+        check_within(entries, EVERYTHING)
+    }
+
+    fn check_within(entries: &[Entry], limits: Limits) -> Result<Vec<Entry>, Rejection> {
+        let mut offer = Offer::new(limits);
         for message in split(entries) {
             let message = serde_json::to_vec(&message).unwrap();
             assert!(message.len() <= MAX_MESSAGE);
@@ -207,6 +279,7 @@ mod tests {
             "\u{9b}x",
             "a.dfcp-partial",
             &long,
+            &["a"; MAX_DEPTH + 1].join("/"),
         ] {
             assert!(check(&[file(bad)]).is_err(), "{bad:?}");
         }
@@ -236,7 +309,7 @@ mod tests {
             ..file(path)
         };
         assert!(check(&[huge("a"), huge("b"), huge("c")]).is_err());
-        assert!(Offer::default().add(VERSION + 1, vec![]).is_err());
+        assert!(Offer::new(EVERYTHING).add(VERSION + 1, vec![]).is_err());
     }
 
     #[test]
@@ -248,6 +321,33 @@ mod tests {
         assert_eq!(check(&entries).unwrap(), entries);
         assert_eq!(split(&[]).len(), 1);
         let flood: Vec<_> = (0..=MAX_ENTRIES).map(|_| file("a")).collect();
-        assert!(Offer::default().add(VERSION, flood).is_err());
+        assert!(Offer::new(EVERYTHING).add(VERSION, flood).is_err());
+    }
+
+    #[test]
+    fn offers_beyond_the_limits_are_rejected() {
+        let limit = |entries: &[Entry], limits| {
+            let rejection = check_within(entries, limits).map_err(|rejection| rejection.kind);
+            rejection == Err(RejectionKind::Limit)
+        };
+        let sized = |path, size| Entry { size, ..file(path) };
+        let bytes = |bytes| Limits {
+            bytes,
+            ..Limits::default()
+        };
+        let two = [sized("a", 60), sized("b", 40)];
+        assert!(!limit(&two, bytes(100)) && limit(&two, bytes(99)));
+        let files = |files| Limits {
+            files,
+            ..Limits::default()
+        };
+        // Directories count, also those that only paths name.
+        let deep = [file("a/b/c"), file("a/b/d"), directory("e")];
+        assert!(!limit(&deep, files(5)) && limit(&deep, files(4)) && limit(&deep, files(2)));
+        for hidden in [".bashrc", "a/.ssh/x", "...", "a/.b"] {
+            assert!(limit(&[file(hidden)], Limits::default()), "{hidden}");
+            assert!(check(&[file(hidden)]).is_ok());
+        }
+        assert!(!limit(&[file("a.b/c.")], Limits::default()));
     }
 }

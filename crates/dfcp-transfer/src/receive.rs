@@ -15,10 +15,11 @@ use crate::ledger::{
     Announced, Ledger, Received, announced, blocking, compare, finish, keep, violation,
 };
 use crate::message::{
-    self, Entry, FromReceiver, FromSender, Outcome, Problem, ProblemKind, Reader,
+    self, Entry, FromReceiver, FromSender, Outcome, Problem, ProblemKind, Reader, Rejection,
 };
 use crate::meter::Meter;
 use crate::offer::Offer;
+use crate::space::Claim;
 use crate::store::{Begin, Store};
 use crate::{DONE, Error, FAILED};
 
@@ -27,17 +28,44 @@ const MAX_ACTIVE: usize = 8;
 /// How long the sender may take to close when all is said.
 const CLOSING: std::time::Duration = std::time::Duration::from_secs(5);
 
+/// How much a sender offers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Offered {
+    /// Files, without directories.
+    pub files: u64,
+    /// Bytes of all files.
+    pub bytes: u64,
+}
+
 /// Receives into `store` what the peer offers; `None` if it left without a word. `meter` sees the
 /// bytes arrive. Returns when the connection is closed.
+///
+/// `consent` is asked when the offer is known and within the store's limits, and nothing is
+/// written before it agrees. It may take its time. What it says against the offer is told to the
+/// sender.
 pub async fn receive(
     connection: &Connection,
     store: Arc<Store>,
     meter: &Meter,
+    consent: impl AsyncFnOnce(Offered) -> Result<(), Rejection>,
 ) -> Option<Received> {
     let (mut control, stream) = connection.accept_stream().await.ok()?;
     let mut reader = Reader::new(stream);
-    let entries = match read_offer(&mut reader).await {
-        Ok(entries) => Arc::new(entries),
+    let agree = async {
+        let entries = Arc::new(read_offer(&mut reader, &store).await?);
+        let offered = Offered {
+            files: entries.iter().filter(|entry| !entry.directory).count() as u64,
+            bytes: entries.iter().map(|entry| entry.size).sum(),
+        };
+        tokio::select! {
+            agreed = consent(offered) => agreed?,
+            error = connection.closed() => return Err(Error::from(dfcp::Error::from(error))),
+        }
+        let claim = claim(&store, &entries, meter).await?;
+        Ok::<_, Error>((entries, offered, claim))
+    };
+    let (entries, offered, _claim) = match agree.await {
+        Ok(agreed) => agreed,
         Err(failure) => {
             reject(connection, &mut control, &failure).await;
             return Some(Received {
@@ -46,7 +74,7 @@ pub async fn receive(
             });
         }
     };
-    meter.expect(entries.iter().map(|entry| entry.size).sum());
+    meter.expect(offered.bytes);
     let mut session = Session {
         connection,
         ledger: Ledger::new(store, entries, control),
@@ -63,8 +91,9 @@ pub async fn receive(
 /// Reads an offer and checks it.
 pub(crate) async fn read_offer<R: AsyncRead + Unpin>(
     reader: &mut Reader<R>,
+    store: &Store,
 ) -> Result<Vec<Entry>, Error> {
-    let mut offer = Offer::default();
+    let mut offer = Offer::new(store.limits);
     loop {
         match reader.next().await? {
             Some(FromSender::Offer {
@@ -82,19 +111,36 @@ pub(crate) async fn read_offer<R: AsyncRead + Unpin>(
     }
 }
 
+/// Claims room on the disk for what is offered.
+pub(crate) async fn claim(
+    store: &Arc<Store>,
+    entries: &Arc<Vec<Entry>>,
+    meter: &Meter,
+) -> Result<Arc<Claim>, Error> {
+    let (store, entries) = (store.clone(), entries.clone());
+    let progress = meter.progress().clone();
+    // It may look at as many names as are offered.
+    let claimed = tokio::task::spawn_blocking(move || store.claim(&entries, &progress)).await;
+    Ok(claimed.map_err(|error| Error::Task(error.to_string()))??)
+}
+
+/// What the sender is told about what ends a session.
+pub(crate) fn rejection(failure: &Error) -> FromReceiver {
+    FromReceiver::Reject(match failure {
+        Error::Refused(rejection) => rejection.clone(),
+        other => Rejection::offer(other.to_string()),
+    })
+}
+
 async fn reject(connection: &Connection, control: &mut SendStream, failure: &Error) {
-    let message = failure.to_string();
-    let rejection = FromReceiver::Reject {
-        message: message.clone(),
-    };
     let said = async {
-        message::write(control, &rejection).await?;
+        message::write(control, &rejection(failure)).await?;
         control.finish().await?;
         Ok::<_, Error>(())
     };
     // Whether or not it is heard, the connection ends.
     let _ = tokio::time::timeout(CLOSING, said).await;
-    connection.close(FAILED, &message);
+    connection.close(FAILED, &failure.to_string());
 }
 
 struct Session<'a> {
@@ -112,7 +158,7 @@ struct Session<'a> {
 impl Session<'_> {
     async fn run(&mut self, reader: &mut Reader) -> Result<(), Error> {
         self.ledger.say(&FromReceiver::Accept).await?;
-        let made = self.ledger.make_directories().await?;
+        let absent = self.ledger.absent_directories();
         // The n-th object is the n-th file.
         let mut expected = self.ledger.places(false);
         let mut left = self.ledger.places(false).count();
@@ -134,7 +180,7 @@ impl Session<'_> {
                 }
             }
         }
-        self.ledger.finish_directories(made).await?;
+        self.ledger.finish_directories(absent).await?;
         let steady_bps = self.meter.steady_bps();
         // Everything is in its place: what happens to the connection now changes nothing. The
         // sender closes it as soon as it has read this.
@@ -230,7 +276,11 @@ impl Incoming {
         };
         let file = partial.file.try_clone();
         let received = match file {
-            Ok(file) => object.recv_object(file, &self.progress).await,
+            Ok(file) => {
+                object
+                    .recv_object(file, self.entry.size, &self.progress)
+                    .await
+            }
             Err(error) => Err(error.into()),
         };
         // Before waiting for the sender's word: other objects may have to make room for it.
@@ -254,6 +304,10 @@ impl Incoming {
             Err(dfcp::Error::Io(error)) => {
                 let message = format!("receiver: {path}: {error}");
                 return Err(Problem::new(ProblemKind::Target, message));
+            }
+            Err(error @ dfcp::Error::TooLong(_)) => {
+                let message = format!("{path}: {error}");
+                return Err(Problem::new(ProblemKind::Integrity, message));
             }
             Err(error) => return Err(lost(&error.to_string())),
         };

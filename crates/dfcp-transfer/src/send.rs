@@ -100,9 +100,7 @@ pub(crate) async fn read_replies<R: AsyncRead + Unpin>(
     while let Some(reply) = replies.next().await? {
         match reply {
             FromReceiver::Accept => {}
-            FromReceiver::Reject { message } => {
-                return Err(Error::Rejected(message));
-            }
+            FromReceiver::Reject(rejection) => return Err(Error::Rejected(rejection)),
             FromReceiver::File { index, outcome } => {
                 let source = usize::try_from(index)
                     .ok()

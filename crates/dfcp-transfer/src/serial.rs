@@ -19,7 +19,7 @@ use crate::message::{
 };
 use crate::meter::Meter;
 use crate::offer;
-use crate::receive::read_offer;
+use crate::receive::{claim, read_offer, rejection};
 use crate::send::{Sent, read_replies};
 use crate::source::{Source, Sources};
 use crate::store::{Begin, Store};
@@ -161,7 +161,7 @@ where
     W: AsyncWrite + Unpin,
 {
     let mut reader = Reader::new(stream);
-    let entries = match read_offer(&mut reader).await {
+    let entries = match read_offer(&mut reader, &store).await {
         Ok(entries) => Arc::new(entries),
         Err(_) if !reader.has_started() => return None,
         Err(failure) => {
@@ -183,8 +183,7 @@ where
 async fn farewell<W: AsyncWrite + Unpin>(control: &mut W, failure: Option<&Error>) {
     let said = async {
         if let Some(failure) = failure {
-            let message = failure.to_string();
-            message::write(control, &FromReceiver::Reject { message }).await?;
+            message::write(control, &rejection(failure)).await?;
         }
         Ok::<_, Error>(control.shutdown().await?)
     };
@@ -200,8 +199,9 @@ where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin,
 {
+    let _claim = claim(&ledger.store, &ledger.entries, meter).await?;
     ledger.say(&FromReceiver::Accept).await?;
-    let made = ledger.make_directories().await?;
+    let absent = ledger.absent_directories();
     for place in ledger.places(false) {
         let index = place as u64;
         let file = Incoming {
@@ -214,7 +214,7 @@ where
         let settled = ledger.settle(index, outcome).await;
         failure.map_or(settled, Err)?;
     }
-    ledger.finish_directories(made).await?;
+    ledger.finish_directories(absent).await?;
     let steady_bps = meter.steady_bps();
     // Everything is in its place: what happens to the connection now changes nothing.
     let _ = ledger.say(&FromReceiver::Summary { steady_bps }).await;

@@ -13,6 +13,8 @@ use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
 
 use crate::Error;
 use crate::message::{Entry, Outcome, Problem, ProblemKind};
+use crate::offer::Limits;
+use crate::space::Claims;
 
 /// Follows the name of a file that is not whole.
 pub const PARTIAL: &str = ".dfcp-partial";
@@ -35,8 +37,10 @@ pub enum OnConflict {
 /// A directory that files are received in.
 #[derive(Debug)]
 pub struct Store {
-    dir: Dir,
-    on_conflict: OnConflict,
+    pub(crate) dir: Dir,
+    pub(crate) on_conflict: OnConflict,
+    pub(crate) limits: Limits,
+    pub(crate) claims: Claims,
 }
 
 /// How the reception of a file begins.
@@ -69,18 +73,33 @@ impl Store {
             Dir::open_ambient_dir(path, authority)
         };
         let dir = open().map_err(|error| Error::file(path, error))?;
-        Ok(Self { dir, on_conflict })
+        Ok(Self {
+            dir,
+            on_conflict,
+            limits: Limits::default(),
+            claims: Claims::default(),
+        })
     }
 
-    /// Makes the directory `path` with its parents. True if it was not there.
-    pub(crate) fn create_dir(&self, path: &str) -> Result<bool, Problem> {
-        let create = || {
-            if self.dir.is_dir(path) {
-                return Ok(false);
-            }
-            self.dir.create_dir_all(path).map(|()| true)
-        };
-        create().map_err(|error: io::Error| target(path, error))
+    /// Takes no more of an offer than `limits`.
+    #[must_use]
+    pub fn with_limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Whether `path` is a directory that is there.
+    pub(crate) fn has_dir(&self, path: &str) -> bool {
+        self.dir.is_dir(path)
+    }
+
+    /// Makes the directory `path` with its parents, unless it is there.
+    pub(crate) fn create_dir(&self, path: &str) -> Result<(), Problem> {
+        match self.has_dir(path) {
+            true => Ok(()),
+            false => self.dir.create_dir_all(path),
+        }
+        .map_err(|error| target(path, error))
     }
 
     /// Gives a directory the mode and time that were offered.
@@ -200,7 +219,7 @@ fn hash(mut file: &std::fs::File) -> io::Result<blake3::Hash> {
     }
 }
 
-fn cap_identity(metadata: &cap_std::fs::Metadata) -> (u64, u64) {
+pub(crate) fn cap_identity(metadata: &cap_std::fs::Metadata) -> (u64, u64) {
     use cap_std::fs::MetadataExt;
     (metadata.dev(), metadata.ino())
 }

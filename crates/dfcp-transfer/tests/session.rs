@@ -5,9 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use dfcp::{Connection, Endpoint, EndpointConfig, Progress};
+use dfcp_transfer::message::{self, FromReceiver, FromSender, Reader};
 use dfcp_transfer::{
-    DONE, Error, Meter, OnConflict, Outcome, ProblemKind, Received, Sent, Sources, Store,
+    DONE, Entry, Error, Limits, Meter, Offered, OnConflict, Outcome, ProblemKind, Received,
+    Rejection, RejectionKind, Sent, Sources, Store, offer,
 };
+use tokio::io::AsyncWriteExt;
 
 /// Two endpoints and the connection between them, seen from both ends.
 async fn connected() -> ([Endpoint; 2], Connection, Connection) {
@@ -36,7 +39,8 @@ async fn transfer(
         near.close(DONE, "");
         sent
     };
-    let (sent, received) = tokio::join!(send, dfcp_transfer::receive(&far, store, &meter));
+    let receive = dfcp_transfer::receive(&far, store, &meter, async |_| Ok(()));
+    let (sent, received) = tokio::join!(send, receive);
     (sent, received.unwrap(), meter.progress().bytes())
 }
 
@@ -87,4 +91,219 @@ async fn a_file_that_is_taken_is_a_problem_of_its_own() {
     let skipped = transfer(&paths, &to, OnConflict::Skip).await.0.unwrap();
     let skipped: Vec<_> = skipped.outcomes.into_values().collect();
     assert_eq!(skipped, [Outcome::Skipped, Outcome::Skipped]);
+}
+
+/// Sends `paths` to a receiver with these limits that answers the question like this.
+async fn refused(
+    folder: &Path,
+    paths: &[PathBuf],
+    limits: Limits,
+    consent: impl AsyncFnOnce(Offered) -> Result<(), Rejection>,
+) -> [Rejection; 2] {
+    let sources = Sources::scan(paths).unwrap();
+    let store = Store::open(&folder.join("received"), OnConflict::Error).unwrap();
+    let store = Arc::new(store.with_limits(limits));
+    let (_endpoints, near, far) = connected().await;
+    let progress = Progress::default();
+    let (meter, _watch) = Meter::start();
+    let (sent, received) = tokio::join!(
+        dfcp_transfer::send(&near, &sources, &progress),
+        dfcp_transfer::receive(&far, store, &meter, consent),
+    );
+    let names = fs::read_dir(folder.join("received")).unwrap();
+    assert_eq!(names.count(), 0, "nothing was made");
+    match (sent, received.unwrap().failure) {
+        (Err(Error::Rejected(near)), Some(Error::Refused(far))) => [near, far],
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_written_before_the_receiver_agrees() {
+    let folder = tempfile::tempdir().unwrap();
+    let tree = folder.path().join("tree");
+    fs::create_dir_all(tree.join("deep")).unwrap();
+    fs::write(tree.join("deep/x"), vec![1; 300_000]).unwrap();
+    let to = folder.path().join("received");
+    let no = async |offered| {
+        assert_eq!(
+            offered,
+            Offered {
+                files: 1,
+                bytes: 300_000
+            }
+        );
+        assert_eq!(fs::read_dir(&to).unwrap().count(), 0);
+        Err(Rejection::new(RejectionKind::Key, "no"))
+    };
+    let rejections = refused(folder.path(), &[tree], Limits::default(), no).await;
+    for rejection in rejections {
+        assert_eq!(
+            (rejection.kind, &*rejection.message),
+            (RejectionKind::Key, "no")
+        );
+    }
+}
+
+#[tokio::test]
+async fn an_offer_beyond_the_limits_makes_nothing_and_asks_nobody() {
+    let folder = tempfile::tempdir().unwrap();
+    let tree = folder.path().join("tree");
+    fs::create_dir_all(tree.join("deep")).unwrap();
+    fs::write(tree.join("deep/.x"), vec![1; 1000]).unwrap();
+    let paths = [tree];
+    let default = Limits {
+        hidden: true,
+        ..Limits::default()
+    };
+    for (limits, option) in [
+        (
+            Limits {
+                bytes: 999,
+                ..default
+            },
+            "--max-bytes",
+        ),
+        (
+            Limits {
+                files: 2,
+                ..default
+            },
+            "--max-files",
+        ),
+        (Limits::default(), "--hidden"),
+    ] {
+        let nobody = async |_| panic!("there is nothing to ask");
+        for rejection in refused(folder.path(), &paths, limits, nobody).await {
+            assert_eq!(rejection.kind, RejectionKind::Limit);
+            assert!(rejection.message.contains(option), "{rejection}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_offer_that_the_disk_cannot_hold_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let huge = folder.path().join("huge");
+    // A file of holes: as large as no disk is, within what the limits and file systems allow.
+    fs::File::create(&huge).unwrap().set_len(8 << 40).unwrap();
+    let limits = Limits {
+        bytes: u64::MAX,
+        ..Limits::default()
+    };
+    let yes = async |_| Ok(());
+    for rejection in refused(folder.path(), &[huge], limits, yes).await {
+        assert_eq!(rejection.kind, RejectionKind::Space);
+        assert!(rejection.message.contains("no space left"), "{rejection}");
+    }
+}
+
+/// A sender that says what it likes and sends `content` as its first object.
+async fn object_of(
+    connection: &Connection,
+    entries: &[Entry],
+    content: &[u8],
+) -> Result<(), Error> {
+    let (mut control, replies) = connection.open_stream().await?;
+    for part in offer::split(entries) {
+        message::write(&mut control, &part).await?;
+    }
+    control.flush().await?;
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("content");
+    fs::write(&path, content)?;
+    let (file, size) = (fs::File::open(path)?, content.len() as u64);
+    let progress = Progress::default();
+    let sent = connection.send_object(file, size, &progress, |_| {}).await;
+    // The receiver may want no more of it, or nothing at all.
+    assert!(sent.is_err(), "{sent:?}");
+    let nothing = fs::File::open("/dev/null")?;
+    connection
+        .send_object(nothing, 0, &progress, |_| {})
+        .await?;
+    let empty = FromSender::Sent {
+        index: 1,
+        size: 0,
+        blake3: blake3::hash(b"").to_hex().to_string(),
+    };
+    message::write(&mut control, &empty).await?;
+    control.finish().await?;
+    let mut replies = Reader::new(replies);
+    while !matches!(replies.next().await?, Some(FromReceiver::Summary { .. })) {}
+    connection.close(DONE, "");
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_object_never_passes_the_size_that_was_offered() {
+    let folder = tempfile::tempdir().unwrap();
+    let entry = |path: &str, size| Entry {
+        path: path.into(),
+        size,
+        ..Entry::default()
+    };
+    let entries = [entry("x", 1000), entry("after", 0)];
+    let store = Arc::new(Store::open(folder.path(), OnConflict::Error).unwrap());
+    let (_endpoints, near, far) = connected().await;
+    let (meter, _watch) = Meter::start();
+    let content = vec![1; 3_000_000];
+    let send = async {
+        let sent = object_of(&near, &entries, &content).await;
+        sent.unwrap();
+    };
+    let receive = async {
+        let received = dfcp_transfer::receive(&far, store, &meter, async |_| Ok(())).await;
+        received.unwrap()
+    };
+    let ((), received) = tokio::join!(send, receive);
+    let partial = fs::metadata(folder.path().join("x.dfcp-partial"));
+    assert!(partial.map_or(0, |file| file.len()) <= 1000);
+    assert!(!folder.path().join("x").exists());
+    assert!(
+        matches!(&received.outcomes[&0], Outcome::Error(p) if p.kind == ProblemKind::Integrity),
+        "{received:?}"
+    );
+    // The next file is none the worse for it.
+    assert_eq!(received.outcomes[&1], Outcome::Done);
+}
+
+#[tokio::test]
+async fn directories_are_made_as_files_need_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let tree = folder.path().join("tree");
+    fs::create_dir_all(tree.join("a/empty")).unwrap();
+    let to = folder.path().join("received");
+    let store = Arc::new(Store::open(&to, OnConflict::Error).unwrap());
+    let directory = |path: &str| Entry {
+        path: path.into(),
+        directory: true,
+        mode: 0o700,
+        ..Entry::default()
+    };
+    let file = Entry {
+        path: "tree/x".into(),
+        size: 5,
+        ..Entry::default()
+    };
+    let (_endpoints, near, far) = connected().await;
+    let (meter, _watch) = Meter::start();
+    let send = async {
+        let (mut control, replies) = near.open_stream().await.unwrap();
+        let entries = [directory("tree"), directory("tree/a"), file];
+        for part in offer::split(&entries) {
+            message::write(&mut control, &part).await.unwrap();
+        }
+        let mut replies = Reader::new(replies);
+        let accept: Option<FromReceiver> = replies.next().await.unwrap();
+        assert_eq!(accept, Some(FromReceiver::Accept));
+        near.close(DONE, "");
+    };
+    let receive = dfcp_transfer::receive(&far, store, &meter, async |_| Ok(()));
+    let ((), received) = tokio::join!(send, receive);
+    assert!(received.unwrap().failure.is_some());
+    // No file came, so the list alone has made nothing.
+    assert_eq!(fs::read_dir(&to).unwrap().count(), 0);
+    let whole = transfer(&[tree], &to, OnConflict::Error).await.0;
+    whole.unwrap();
+    assert!(to.join("tree/a/empty").is_dir());
 }

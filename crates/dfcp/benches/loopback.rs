@@ -204,7 +204,7 @@ async fn dfcp_recv(path: &str, bind: IpAddr) -> Result<()> {
     let connection = endpoint.accept().await.ok_or("no client")?;
     let mut object = connection.accept_object().await?;
     object
-        .recv_object(create(path)?, &Progress::default())
+        .recv_object(create(path)?, u64::MAX, &Progress::default())
         .await?;
     connection.closed().await;
     Ok(())

@@ -22,6 +22,9 @@ pub enum Error {
     /// All is over, but so many bytes were given up on the way.
     #[error("{0} bytes were given up on the way")]
     Incomplete(u64),
+    /// The peer sent more of an object than the so many bytes that it may have.
+    #[error("it is longer than the {0} bytes that it may have")]
+    TooLong(u64),
     /// The stream or object is closed here.
     #[error("closed")]
     Closed,
@@ -50,7 +53,7 @@ impl From<Error> for io::Error {
         let kind = match &error {
             Error::Io(e) => e.kind(),
             Error::Reset(_) => io::ErrorKind::ConnectionReset,
-            Error::Gap(_) | Error::Incomplete(_) => io::ErrorKind::InvalidData,
+            Error::Gap(_) | Error::Incomplete(_) | Error::TooLong(_) => io::ErrorKind::InvalidData,
             Error::Connection(ConnectionError::TimedOut | ConnectionError::Unreachable) => {
                 io::ErrorKind::TimedOut
             }

@@ -239,9 +239,12 @@ impl IncomingObject {
 
     /// Writes the object into `file`, each block where it belongs, and hashes it. On an error
     /// what arrived is in the file; [`Error::Incomplete`] says that the peer gave up parts of it.
+    /// Nothing is written beyond the first `most` bytes: a peer that sends more of it is told to
+    /// stop, and [`Error::TooLong`] says so here.
     pub async fn recv_object(
         &mut self,
         file: File,
+        most: u64,
         progress: &Progress,
     ) -> Result<ObjectSummary, Error> {
         let (full, blocks) = mpsc::channel::<(u64, Vec<u8>)>(WRITE_BEHIND);
@@ -252,6 +255,12 @@ impl IncomingObject {
             match self.next_part().await {
                 Ok(Some(ObjectPart::Gap(gap))) => missing += gap.end - gap.start,
                 Ok(Some(ObjectPart::Block(offset, bytes))) => {
+                    let end = offset.checked_add(bytes.len() as u64);
+                    if end.is_none_or(|end| end > most) {
+                        self.stop(0);
+                        received = Err(Error::TooLong(most));
+                        break;
+                    }
                     progress.add(bytes.len() as u64);
                     if full.send((offset, bytes)).await.is_err() {
                         break; // the writer failed and says so below

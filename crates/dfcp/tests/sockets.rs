@@ -154,7 +154,9 @@ async fn readers_see_what_was_given_up() {
         while recv.read(&mut buffer).await.is_err() {}
         let mut object = b.accept_object().await.expect("accepts");
         let into = tempfile::tempfile().expect("a file");
-        let received = object.recv_object(into, &Progress::default()).await;
+        let received = object
+            .recv_object(into, u64::MAX, &Progress::default())
+            .await;
         assert!(
             matches!(received, Err(Error::Incomplete(70_000))),
             "{received:?}"
@@ -220,7 +222,7 @@ async fn send_file(data: &[u8]) -> Vec<u8> {
             .truncate(true)
             .open(&to);
         object
-            .recv_object(file.expect("creates"), &Progress::default())
+            .recv_object(file.expect("creates"), u64::MAX, &Progress::default())
             .await
     };
     let progress = Progress::default();

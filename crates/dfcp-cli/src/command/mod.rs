@@ -1,5 +1,6 @@
 //! The subcommands.
 
+pub mod key;
 pub mod keygen;
 pub mod recv;
 pub mod send;

@@ -7,15 +7,18 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
 
-use dfcp::{Connection, Endpoint, EndpointConfig, Error, PublicKey, StaticKey};
+use dfcp::{Connection, Endpoint, EndpointConfig, Error, StaticKey};
 use dfcp_command::{DEFAULT_PORT, Failure, Kind, Profile, block_on, interrupted};
-use dfcp_transfer::{DONE, INTERRUPTED, Meter, Received, Store};
+use dfcp_transfer::{DONE, FAILED, INTERRUPTED, Meter, Received, RejectionKind, Store};
 use tokio::task::JoinSet;
 
 use super::{Output, farewell};
-use crate::files::{self, OnConflict};
-use crate::keys::{self, Allowed};
+use crate::allowed::{Allowed, Who};
+use crate::door::Door;
+use crate::files::{self, Target};
+use crate::keys;
 use crate::net;
+use crate::phrase::phrase;
 use crate::progress::Bar;
 use crate::published;
 use crate::published::options::{Common, no_keys};
@@ -27,22 +30,22 @@ pub struct Args {
     /// Address to listen on; all addresses at port 4433 unless given
     #[arg(long, value_name = "ADDR")]
     listen: Option<SocketAddr>,
-    /// Directory to receive into
-    #[arg(short, long, value_name = "DIR", default_value = ".")]
-    output_dir: PathBuf,
+    #[command(flatten)]
+    target: Target,
     /// This side's key [default: $XDG_CONFIG_HOME/dfcp/key or ~/.config/dfcp/key]
     #[arg(long, value_name = "FILE")]
     key: Option<PathBuf>,
-    /// Public key of a sender that may connect; without any, those in authorized_keys beside the
-    /// default key, or anyone
-    #[arg(long, value_name = "KEY")]
-    allow: Vec<PublicKey>,
+    /// Public key of a sender that may send, or a file with a key at the beginning of each line;
+    /// without any, those in authorized_keys beside the default key, and at a terminal those that
+    /// you agree to when asked
+    #[arg(long, value_name = "KEY|FILE")]
+    allow: Vec<Who>,
+    /// Take files from anyone who reaches this address
+    #[arg(long, conflicts_with = "allow")]
+    allow_any: bool,
     /// End after the first session, with its exit code
     #[arg(long)]
     once: bool,
-    /// What to do with a file whose name is taken by one with other content
-    #[arg(long, value_enum, default_value_t = OnConflict::Error)]
-    on_conflict: OnConflict,
     /// Transport; without it, senders of every encrypted one are taken
     #[arg(long, value_enum, default_value_t)]
     profile: Profile,
@@ -63,10 +66,15 @@ impl Args {
             (self.key.is_some(), "--key"),
             (!self.allow.is_empty(), "--allow"),
         ])?;
+        if !self.allow_any {
+            return Err(Failure::usage(
+                "published profiles know no keys: whoever reaches this address may send. If that \
+                 is what you want, say --allow-any",
+            ));
+        }
         Ok(Some(published::recv::Job {
             listen: self.listen,
-            output_dir: &self.output_dir,
-            on_conflict: self.on_conflict,
+            target: &self.target,
             once: self.once,
             profile: self.profile,
             options: &self.published,
@@ -95,13 +103,12 @@ pub fn run(args: Args) -> ExitCode {
     }
 }
 
-fn bind(args: &Args, key: StaticKey) -> Result<Endpoint, Failure> {
-    let allowed = Allowed::new(args.allow.clone());
+fn bind(args: &Args, key: StaticKey, door: &Door) -> Result<Endpoint, Failure> {
     let at = |address| {
-        let allowed = allowed.clone();
+        let door = door.clone();
         let config = EndpointConfig::server(key.clone(), address)
             .transport(args.output.transport())
-            .authorize(move |key| allowed.contains(key));
+            .authorize(move |key| door.opens_to(key));
         Endpoint::bind(config)
     };
     let everywhere = [
@@ -137,6 +144,7 @@ fn announce(args: &Args, endpoint: &Endpoint) {
     });
     args.output.say(format_args!("listening on {local}"));
     args.output.say(format_args!("public key {key}"));
+    args.output.say(format_args!("in words {}", phrase(&key)));
     args.output.say(format_args!(
         "to send: dfcp send PATH... {host} --peer-key {key}"
     ));
@@ -147,9 +155,17 @@ fn announce(args: &Args, endpoint: &Endpoint) {
 
 async fn serve(args: &Args) -> Result<u8, Failure> {
     let key = keys::load_or_create(args.key.as_deref())?;
-    let store = Arc::new(files::open_store(&args.output_dir, args.on_conflict)?);
-    let endpoint = bind(args, key)?;
+    let allowed = match args.allow_any {
+        true => Allowed::anyone(),
+        false => Allowed::new(&args.allow)?,
+    };
+    let door = Door::new(allowed, &args.output)?;
+    let store = args.target.open(&args.output)?;
+    let endpoint = bind(args, key, &door)?;
     announce(args, &endpoint);
+    if args.allow_any {
+        eprintln!("dfcp: warning: anyone who reaches this address may send files (--allow-any)");
+    }
     let mut sessions = JoinSet::new();
     let failure = loop {
         tokio::select! {
@@ -159,7 +175,8 @@ async fn serve(args: &Args) -> Result<u8, Failure> {
                 };
                 let mut report = Report::new("recv");
                 report.add_buffers(endpoint.socket_buffers());
-                sessions.spawn(session(connection, store.clone(), args.output.clone(), report));
+                let place = (store.clone(), door.clone());
+                sessions.spawn(session(connection, place, args.output.clone(), report));
             }
             Some(ended) = sessions.join_next() => {
                 if let (Ok(Some(code)), true) = (ended, args.once) {
@@ -182,16 +199,27 @@ async fn serve(args: &Args) -> Result<u8, Failure> {
 /// Runs a session and reports on it; the exit code, unless the client left without a word.
 async fn session(
     connection: Connection,
-    store: Arc<Store>,
+    (store, door): (Arc<Store>, Door),
     output: Output,
     mut report: Report,
 ) -> Option<u8> {
-    let start = Instant::now();
     let remote = connection.remote_address()?;
+    let Some(guest) = door.guest(&connection.peer()) else {
+        connection.close(FAILED, "the receiver is busy with other unknown keys");
+        return None;
+    };
     let (meter, _watch) = Meter::start();
-    let bar = Bar::start(output.progress(), &connection, remote, &meter);
     output.say(format_args!("{remote} connected, {}", connection.peer()));
-    let received = dfcp_transfer::receive(&connection, store, &meter).await;
+    let (mut start, mut bar) = (Instant::now(), None);
+    let received = dfcp_transfer::receive(&connection, store, &meter, async |offered| {
+        let asked = Instant::now();
+        door.consent(&guest, &connection, offered).await?;
+        // What a question takes is not the path's time, nor should a bar be drawn over it.
+        start += asked.elapsed();
+        bar = Some(Bar::start(output.progress(), &connection, remote, &meter));
+        Ok(())
+    })
+    .await;
     drop(bar);
     let Some(Received {
         entries,
@@ -202,6 +230,11 @@ async fn session(
         output.say(format_args!("{remote} left without sending anything"));
         return None;
     };
+    if let Some(dfcp_transfer::Error::Refused(rejection)) = &failure
+        && rejection.kind == RejectionKind::Key
+    {
+        return None; // whoever may not send does not end `--once` either
+    }
     report.add_connection(&connection, remote);
     report.add_outcomes(&entries, &outcomes);
     report.add_time(start, meter.steady_bps());

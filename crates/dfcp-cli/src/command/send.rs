@@ -11,6 +11,7 @@ use dfcp_command::{Failure, Kind, Profile as Choice, block_on, interrupted, unit
 use dfcp_transfer::{DONE, FAILED, INTERRUPTED, Meter, Sent};
 
 use super::{Output, farewell};
+use crate::door::invitation;
 use crate::files;
 use crate::keys;
 use crate::known_hosts::{self, KnownHosts};
@@ -150,10 +151,11 @@ async fn transfer(args: &Args, profile: Profile, report: &mut Report) -> Result<
         args.output.say(note);
     }
     let key = keys::load_or_create(args.key.as_deref())?;
+    let own = key.public();
     let config = EndpointConfig::client(key).transport(args.transport(profile));
     let start = Instant::now();
     let dialled = tokio::select! {
-        dialled = connect(args, &config) => dialled?,
+        dialled = connect(args, &config, &own) => dialled?,
         failure = interrupted() => return Err(failure),
     };
     report.add_buffers(dialled.endpoint.socket_buffers());
@@ -167,7 +169,10 @@ async fn transfer(args: &Args, profile: Profile, report: &mut Report) -> Result<
     let bar = Bar::start(args.output.progress(), &connection, remote, &meter);
     let result = tokio::select! {
         result = dfcp_transfer::send(&connection, &sources, meter.progress()) => {
-            result.map_err(files::failure)
+            result.map_err(|error| match error {
+                dfcp_transfer::Error::Transport(error) => refused_or(error, &own),
+                error => files::failure(error),
+            })
         }
         failure = interrupted() => Err(failure),
     };
@@ -190,7 +195,11 @@ async fn transfer(args: &Args, profile: Profile, report: &mut Report) -> Result<
 }
 
 /// Connects to a receiver that proves the right key.
-async fn connect(args: &Args, config: &EndpointConfig) -> Result<Dialled, Failure> {
+async fn connect(
+    args: &Args,
+    config: &EndpointConfig,
+    own: &PublicKey,
+) -> Result<Dialled, Failure> {
     let host = &args.host;
     let known_hosts = match args.peer_key {
         Some(_) => None,
@@ -204,7 +213,7 @@ async fn connect(args: &Args, config: &EndpointConfig) -> Result<Dialled, Failur
         let addresses = host.resolve(args.family()).await?;
         net::dial(config, &addresses, known)
             .await
-            .map_err(|error| explain(error, host, known, known_hosts.as_ref()))
+            .map_err(|error| explain(error, host, own, known, known_hosts.as_ref()))
     };
     let reached = tokio::time::timeout(CONNECT_LIMIT, reach).await;
     let dialled = reached.unwrap_or_else(|_| Err(silent(host)))?;
@@ -224,9 +233,24 @@ fn silent(host: &Host) -> Failure {
     Failure::new(Kind::Unreachable, message)
 }
 
+/// Says what to do when the receiver does not know this side's key.
+fn refused_or(error: Error, own: &PublicKey) -> Failure {
+    match error {
+        Error::Connection(ConnectionError::Refused) => {
+            let message = format!(
+                "the receiver does not know this key; there: {}",
+                invitation(own)
+            );
+            Failure::new(Kind::Authentication, message)
+        }
+        error => error.into(),
+    }
+}
+
 fn explain(
     error: Error,
     host: &Host,
+    own: &PublicKey,
     known: Option<PublicKey>,
     known_hosts: Option<&KnownHosts>,
 ) -> Failure {
@@ -239,6 +263,6 @@ fn explain(
             Kind::Authentication,
             format!("{host}: {error}; nothing was sent"),
         ),
-        (error, ..) => error.into(),
+        (error, ..) => refused_or(error, own),
     }
 }

@@ -1,7 +1,6 @@
 //! `dfcp recv --profile dfcp`.
 
 use std::net::{Ipv6Addr, SocketAddr};
-use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
@@ -15,7 +14,7 @@ use tokio::task::JoinSet;
 use super::guard;
 use super::options::Common;
 use crate::command::{FAREWELL, Output};
-use crate::files::{self, OnConflict};
+use crate::files::{self, Target};
 use crate::progress::Bar;
 use crate::report::Report;
 
@@ -27,10 +26,8 @@ const MAX_SESSIONS: usize = 16;
 pub struct Job<'a> {
     /// Address to listen on.
     pub listen: Option<SocketAddr>,
-    /// Directory to receive into.
-    pub output_dir: &'a Path,
-    /// What to do with names that are taken.
-    pub on_conflict: OnConflict,
+    /// Where files go.
+    pub target: &'a Target,
     /// End after the first session.
     pub once: bool,
     /// Which published profile.
@@ -88,7 +85,7 @@ fn bind(job: Job<'_>) -> Result<Endpoint, Failure> {
 }
 
 async fn serve(job: Job<'_>) -> Result<u8, Failure> {
-    let store = Arc::new(files::open_store(job.output_dir, job.on_conflict)?);
+    let store = job.target.open(job.output)?;
     let endpoint = Arc::new(bind(job)?);
     let (stop, stopping) = watch::channel(());
     let mut sessions = JoinSet::new();

@@ -58,12 +58,17 @@ impl Bench {
         program(self.dir.path())
     }
 
-    /// Starts a receiver into the directory `received`.
+    /// Starts a receiver into the directory `received`. It allows the sender unless `args` say whom.
     pub fn receiver(&self, args: &[&str]) -> Receiver {
-        Receiver::start(self.recv(args))
+        let mut command = self.recv(args);
+        if !args.iter().any(|arg| arg.starts_with("--allow")) {
+            command.args(["--allow", &self.sender_key]);
+        }
+        Receiver::start(command)
     }
 
-    fn recv(&self, args: &[&str]) -> Command {
+    /// A receiver that allows those only that `args` name.
+    pub fn recv(&self, args: &[&str]) -> Command {
         let mut command = self.program();
         command
             .args(["recv", "--json", "--listen", "127.0.0.1:0"])
@@ -156,6 +161,17 @@ pub struct Receiver {
 }
 
 impl Receiver {
+    /// Waits until it says something with these words in it.
+    pub fn says(&self, words: &str) -> String {
+        loop {
+            let line = self.stderr.recv_timeout(PATIENCE);
+            let line = line.unwrap_or_else(|_| panic!("it never says {words:?}"));
+            if line.contains(words) {
+                return line;
+            }
+        }
+    }
+
     pub fn start(mut command: Command) -> Self {
         let mut child = command.spawn().unwrap();
         let lines = BufReader::new(child.stderr.take().unwrap()).lines();

@@ -166,7 +166,9 @@ fn dfcp(told: &Told, files: &Files, programs: &Programs) -> Result<Pair, Missing
     };
     let mut receive = common("recv");
     let listen = format!("--listen=0.0.0.0:{}", told.port);
-    receive.extend(arguments!["--once", listen, "-o", files.received]);
+    let allowed = told.folder.join("allowed");
+    receive.extend(arguments!["--once", listen, "--allow", allowed]);
+    receive.extend(arguments!["-o", files.received]);
     let mut send = common("send");
     let known = told.folder.join("known_hosts");
     let to = format!("{}:{}", told.sink, told.port);

@@ -2,7 +2,8 @@
 //! deadline after which whatever still runs is killed.
 
 use std::fs::{self, File};
-use std::io::{self, BufReader, Read};
+use std::io::{self, BufReader, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -235,7 +236,8 @@ fn prepare(peer: &Peer, told: &Told, programs: &Programs) -> Result<(), String> 
         Peer::Dfcp => {
             let program = programs.find("dfcp");
             let program = program.map_err(|missing| missing.to_string())?;
-            output(&program, &["keygen", "--out", "send"])?;
+            let sender = output(&program, &["keygen", "--out", "send"])?;
+            write_private(&told.folder.join("allowed"), &sender).map_err(failed)?;
             let key = output(&program, &["keygen", "--out", "recv"])?;
             let line = format!("{}:{} {key}\n", told.sink, told.port);
             fs::write(told.folder.join("known_hosts"), line).map_err(failed)
@@ -248,6 +250,17 @@ fn prepare(peer: &Peer, told: &Told, programs: &Programs) -> Result<(), String> 
         }
         _ => Ok(()),
     }
+}
+
+/// Writes a file that, whatever the umask, only its owner may change: `dfcp` trusts no other.
+fn write_private(path: &Path, line: &str) -> io::Result<()> {
+    let mut options = fs::File::options();
+    let mut file = options
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)?;
+    writeln!(file, "{line}")
 }
 
 #[derive(Clone, Copy)]

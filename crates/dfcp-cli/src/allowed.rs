@@ -1,0 +1,243 @@
+//! Which senders a receiver takes files from. Nobody, unless somebody is named: a list that is
+//! missing, empty or not safely kept allows nobody.
+
+use std::fs::{DirBuilder, File};
+use std::io::{self, Read, Write};
+use std::net::IpAddr;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use dfcp::PublicKey;
+use dfcp_command::{Failure, Kind};
+
+use crate::keys::config_file;
+
+/// Longest list of keys that is read.
+const MAX_LIST: u64 = 1 << 20;
+/// The list that counts when the command line has none.
+const LIST: &str = "authorized_keys";
+
+/// Whom `--allow` names: a key, or the file of a list of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Who {
+    /// This key.
+    Key(PublicKey),
+    /// Those in this file.
+    File(PathBuf),
+}
+
+impl FromStr for Who {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.parse() {
+            Ok(key) => Ok(Self::Key(key)),
+            // Not the name of a file: a key with a letter too few must not become one.
+            Err(error) if text.starts_with("dfcp-") => Err(format!("{error}")),
+            Err(_) => Ok(Self::File(text.into())),
+        }
+    }
+}
+
+/// Which senders may send.
+#[derive(Clone, Debug, Default)]
+pub struct Allowed {
+    anyone: bool,
+    keys: Vec<PublicKey>,
+    /// Read for each client, so that what is added counts at once.
+    files: Vec<PathBuf>,
+    /// Whether they were named on the command line: then there is no doubt about others.
+    named: bool,
+}
+
+impl Allowed {
+    /// Whoever comes.
+    pub fn anyone() -> Self {
+        Self {
+            anyone: true,
+            named: true,
+            ..Self::default()
+        }
+    }
+
+    /// Those that are named, or else those in the user's own list.
+    ///
+    /// # Errors
+    /// When a file that is named cannot be used.
+    pub fn new(named: &[Who]) -> Result<Self, Failure> {
+        let mut allowed = Self {
+            named: !named.is_empty(),
+            ..Self::default()
+        };
+        for who in named {
+            match who {
+                Who::Key(key) => allowed.keys.push(*key),
+                Who::File(path) => {
+                    read_list(path).map_err(|why| Failure::new(Kind::Authentication, why))?;
+                    allowed.files.push(path.clone());
+                }
+            }
+        }
+        if named.is_empty() {
+            // Without a home there is no list.
+            allowed.files.extend(config_file(LIST));
+        }
+        Ok(allowed)
+    }
+
+    /// Whether `key` may send.
+    pub fn contains(&self, key: &PublicKey) -> bool {
+        let is_in = |path: &PathBuf| read_list(path).is_ok_and(|keys| keys.contains(key));
+        self.anyone || self.keys.contains(key) || self.files.iter().any(is_in)
+    }
+
+    /// Whether they were named on the command line.
+    pub fn is_named(&self) -> bool {
+        self.named
+    }
+
+    /// Why nobody may send, if that is so.
+    pub fn nobody(&self) -> Option<String> {
+        if self.anyone || !self.keys.is_empty() {
+            return None;
+        }
+        let mut reasons = Vec::new();
+        for file in &self.files {
+            match read_list(file) {
+                Ok(_) => return None,
+                Err(reason) => reasons.push(reason),
+            }
+        }
+        if reasons.is_empty() {
+            reasons.push("without HOME there is no list of keys".to_owned());
+        }
+        Some(reasons.join("; "))
+    }
+
+    /// Adds `key` to the user's own list; says to which file.
+    pub fn remember(key: &PublicKey, from: IpAddr) -> Result<PathBuf, Failure> {
+        let path = config_file(LIST)?;
+        let refused = |why| Failure::new(Kind::Authentication, why);
+        if path.exists() {
+            check(&path).map_err(refused)?;
+        }
+        let add = || {
+            if let Some(parent) = path.parent() {
+                DirBuilder::new()
+                    .recursive(true)
+                    .mode(0o700)
+                    .create(parent)?;
+            }
+            let mut options = File::options();
+            let options = options.read(true).append(true).create(true).mode(0o600);
+            let mut file = options.open(&path)?;
+            let mut text = Vec::new();
+            file.read_to_end(&mut text)?;
+            let new_line = match text.last() {
+                None | Some(b'\n') => "",
+                Some(_) => "\n",
+            };
+            // One write, so that two processes do not mix their lines.
+            file.write_all(format!("{new_line}{key} from {from}\n").as_bytes())
+        };
+        add().map_err(|error: io::Error| Failure::io(&path, error))?;
+        Ok(path)
+    }
+}
+
+/// The keys of a list: the first word of each line that is one; the rest is comment.
+fn read_list(path: &Path) -> Result<Vec<PublicKey>, String> {
+    let file = check(path)?;
+    let mut text = String::new();
+    file.take(MAX_LIST)
+        .read_to_string(&mut text)
+        .map_err(|error| format!("{}: {error}", path.display()))?;
+    let words = text
+        .lines()
+        .filter_map(|line| line.split_whitespace().next());
+    let keys: Vec<_> = words.filter_map(|word| word.parse().ok()).collect();
+    match keys.is_empty() {
+        true => Err(format!("{} has no key in it", path.display())),
+        false => Ok(keys),
+    }
+}
+
+/// Opens a list that nobody else can have written.
+fn check(path: &Path) -> Result<File, String> {
+    let name = path.display();
+    let file = File::open(path).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => format!("{name} is not there"),
+        _ => format!("{name}: {error}"),
+    })?;
+    let metadata = file
+        .metadata()
+        .map_err(|error| format!("{name}: {error}"))?;
+    let owner = metadata.uid();
+    if owner != 0 && owner != nix::unistd::geteuid().as_raw() {
+        return Err(format!("{name} belongs to another user, who may change it"));
+    }
+    match metadata.mode() & 0o022 {
+        0 => Ok(file),
+        _ => Err(format!(
+            "others may write {name} (mode {:04o}), so it allows nobody; look at what is in it, \
+             then chmod go-w {name}",
+            metadata.mode() & 0o7777
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn keys() -> [PublicKey; 2] {
+        [(); 2].map(|()| dfcp::generate_key().unwrap().public())
+    }
+
+    #[test]
+    fn lists_have_comments_and_are_read_each_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("list");
+        let [welcome, other] = keys();
+        fs::write(&path, format!("# friends\n\n{welcome} laptop\n")).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        let allowed = Allowed::new(&[Who::File(path.clone())]).unwrap();
+        assert!(allowed.contains(&welcome) && !allowed.contains(&other));
+        assert_eq!(allowed.nobody(), None);
+        fs::remove_file(&path).unwrap();
+        assert!(!allowed.contains(&welcome));
+        assert!(allowed.nobody().unwrap().contains("is not there"));
+    }
+
+    #[test]
+    fn a_list_that_is_not_safely_kept_allows_nobody() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("list");
+        let [key, _] = keys();
+        fs::write(&path, format!("{key}\n")).unwrap();
+        for (mode, safe) in [(0o600, true), (0o644, true), (0o620, false), (0o602, false)] {
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            let allowed = Allowed::new(&[Who::File(path.clone())]);
+            assert_eq!(allowed.is_ok_and(|a| a.contains(&key)), safe, "{mode:o}");
+        }
+        for (content, why) in [("", "no key"), ("# nobody\n", "no key")] {
+            fs::remove_file(&path).unwrap();
+            fs::write(&path, content).unwrap();
+            let refused = Allowed::new(&[Who::File(path.clone())]).unwrap_err();
+            assert!(refused.message.contains(why), "{refused}");
+        }
+    }
+
+    #[test]
+    fn a_misspelt_key_is_no_file() {
+        let [key, _] = keys();
+        let text = key.to_string();
+        assert_eq!(text.parse(), Ok(Who::Key(key)));
+        assert!(text[..text.len() - 1].parse::<Who>().is_err());
+        assert_eq!("a/b".parse(), Ok(Who::File("a/b".into())));
+    }
+}

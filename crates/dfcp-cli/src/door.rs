@@ -1,0 +1,151 @@
+//! A receiver's door: who comes in, who is asked about, who is turned away and how he learns why.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use dfcp::{Connection, PublicKey};
+use dfcp_command::{Failure, Kind};
+use dfcp_transfer::{Offered, Rejection, RejectionKind};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::allowed::Allowed;
+use crate::ask::{Answer, Asker, Stranger};
+use crate::command::Output;
+use crate::phrase::phrase;
+
+/// Strangers that may be connected at a time, asked about or not.
+const MAX_STRANGERS: usize = 8;
+/// Keys whose refusal is told; whoever makes more of them only fills the screen.
+const MAX_TOLD: usize = 100;
+
+/// How a receiver may be told to take files from `key`.
+pub fn invitation(key: &PublicKey) -> String {
+    format!("dfcp recv --allow {key}")
+}
+
+/// See the module's text.
+#[derive(Clone, Debug)]
+pub struct Door {
+    allowed: Allowed,
+    asker: Option<Asker>,
+    strangers: Arc<Semaphore>,
+    told: Arc<Mutex<BTreeSet<PublicKey>>>,
+    output: Output,
+}
+
+/// Somebody who was let in. A stranger takes one of the places that there are for them.
+#[derive(Debug)]
+pub struct Guest {
+    place: Option<OwnedSemaphorePermit>,
+}
+
+impl Door {
+    /// Opens to those who are allowed; at a terminal others are asked about, unless the command
+    /// line says who is allowed.
+    ///
+    /// # Errors
+    /// When nobody could ever come in.
+    pub fn new(allowed: Allowed, output: &Output) -> Result<Self, Failure> {
+        let asker = match allowed.is_named() {
+            true => None,
+            false => Asker::start(),
+        };
+        match (allowed.nobody(), &asker) {
+            (Some(why), None) => {
+                let message = format!(
+                    "nobody may send here: {why}. Allow a sender by the key that `dfcp key show` \
+                     prints on its machine: dfcp recv --allow KEY, or a line in authorized_keys; \
+                     at a terminal dfcp asks; --allow-any takes files from anyone"
+                );
+                return Err(Failure::new(Kind::Authentication, message));
+            }
+            (Some(why), Some(_)) => output.say(format_args!("{why}; you will be asked")),
+            (None, _) => {}
+        }
+        Ok(Self {
+            allowed,
+            asker,
+            strangers: Arc::new(Semaphore::new(MAX_STRANGERS)),
+            told: Arc::default(),
+            output: output.clone(),
+        })
+    }
+
+    /// Whether `key` may connect.
+    pub fn opens_to(&self, key: &PublicKey) -> bool {
+        let opens = self.asker.is_some() || self.allowed.contains(key);
+        if !opens {
+            self.tell(key);
+        }
+        opens
+    }
+
+    /// Who has come in; `None` if there are too many strangers already.
+    pub fn guest(&self, key: &PublicKey) -> Option<Guest> {
+        match self.allowed.contains(key) {
+            true => Some(Guest { place: None }),
+            false => {
+                let place = Some(self.strangers.clone().try_acquire_owned().ok()?);
+                Some(Guest { place })
+            }
+        }
+    }
+
+    /// Says that `key` was refused and what would allow it, once.
+    fn tell(&self, key: &PublicKey) {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.len() < MAX_TOLD && told.insert(*key) {
+            self.output.say(format_args!(
+                "refused {key} ({}); to take files from it: {}",
+                phrase(key),
+                invitation(key)
+            ));
+        }
+    }
+
+    /// Whether the files of `guest` are welcome.
+    pub async fn consent(
+        &self,
+        guest: &Guest,
+        connection: &Connection,
+        offered: Offered,
+    ) -> Result<(), Rejection> {
+        let key = connection.peer();
+        if guest.place.is_none() {
+            return Ok(());
+        }
+        // Without either, the key was on the list when it connected, and is not any more.
+        let (Some(asker), Some(remote)) = (&self.asker, connection.remote_address()) else {
+            return Err(self.unknown(&key));
+        };
+        let stranger = Stranger {
+            key,
+            remote,
+            offered,
+        };
+        match asker.ask(stranger).await {
+            Some(Answer::Yes) => Ok(()),
+            Some(Answer::Always) => {
+                // Not to be able to remember it is no reason to refuse these files.
+                match Allowed::remember(&key, remote.ip()) {
+                    Ok(path) => self
+                        .output
+                        .say(format_args!("added it to {}", path.display())),
+                    Err(failure) => eprintln!("dfcp: taken this once only: {failure}"),
+                }
+                Ok(())
+            }
+            Some(Answer::No) => Err(self.unknown(&key)),
+            None => {
+                let why = "it is busy with the keys of others; try again later";
+                Err(Rejection::new(RejectionKind::Key, why))
+            }
+        }
+    }
+
+    fn unknown(&self, key: &PublicKey) -> Rejection {
+        self.tell(key);
+        let why = format!("it does not know this key; there: {}", invitation(key));
+        Rejection::new(RejectionKind::Key, why)
+    }
+}
