@@ -104,8 +104,8 @@ impl Target {
             return Ok(());
         }
         let what = format!(
-            "files would go straight to where your home directory is, {}",
-            self.output_dir.display()
+            "files would go straight into your home directory, {}, or around it",
+            home.display()
         );
         if ask::is_possible() && ask::agrees(&format!("{what}. Go on")) {
             return Ok(());
