@@ -127,7 +127,9 @@ impl PathModel {
         let change = flow.served / flow.offered - 1.0;
         // What arrives together after it was held back came no faster than it was sent.
         let carried = flow.served.min(flow.offered);
-        let most = self.estimate.max(carried.min(self.estimate * MAX_GROWTH));
+        let undecided = self.loss.is_excessive() && !self.loss.may_test(now);
+        let growth = if undecided { 1.0 } else { MAX_GROWTH };
+        let most = self.estimate.max(carried.min(self.estimate * growth));
         if !busy {
             self.estimate = most;
         } else if self.is_noisy(now) {

@@ -149,11 +149,25 @@ impl PathLoss {
     }
 
     /// Whether the last rounds lost more than the path is known to and chance explains.
-    pub(super) fn is_excessive(&self, now: Instant) -> bool {
+    pub(super) fn is_excessive(&self) -> bool {
         let packets = self.round_packets * self.rounds;
         let chance = CERTAIN * self.deviation(packets);
-        let quiet = self.quiet_until.is_some_and(|until| now < until);
-        !quiet && self.rounds >= 2.0 && self.recent > self.explained_by_path() + chance
+        self.is_judged() && self.recent > self.explained_by_path() + chance
+    }
+
+    /// Whether there were enough rounds to say so.
+    pub(super) fn is_judged(&self) -> bool {
+        self.rounds >= 2.0
+    }
+
+    /// Whether no test failed lately.
+    pub(super) fn may_test(&self, now: Instant) -> bool {
+        self.quiet_until.is_none_or(|until| now >= until)
+    }
+
+    /// Looks at the next rounds afresh.
+    pub(super) fn begin_again(&mut self) {
+        self.rounds = 0.0;
     }
 
     /// What a test starts from.
@@ -475,7 +489,7 @@ mod tests {
                 let round = Stretch::between(&start, &ack, PACKET);
                 start = ack;
                 loss.end_round(&round, false);
-                if loss.is_excessive(now) {
+                if loss.is_excessive() && loss.may_test(now) {
                     let delivered = round.delivered / round.seconds;
                     test = Some(LossTest::new(now, RATE, delivered, loss.alarm(), path.sent));
                 }

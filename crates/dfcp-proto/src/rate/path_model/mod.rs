@@ -293,8 +293,13 @@ impl PathModel {
         let sent = last.sent_at.saturating_since(from.sent_at).as_secs_f64();
         let stretch = Stretch::between(&from, last, self.packet);
         let idle = idle_total >= from.sent_total;
-        // What a long queue loses, it refused.
-        let carried = if self.is_long(self.queue()) {
+        // What a long queue loses, it refused, unless it loses as much at any rate;
+        // and where a test came to no verdict, rates do not fall for loss.
+        let queue = self.queue();
+        let undecided = !self.loss.may_test(self.now);
+        let carried = if undecided || self.does_not_heal(self.now, queue) {
+            stretch.sent
+        } else if self.is_long(queue) {
             (stretch.delivered / (1.0 - self.loss.mean)).min(stretch.sent)
         } else {
             self.loss.carried_share() * stretch.sent

@@ -119,19 +119,27 @@ impl PathModel {
             _ => false,
         };
         let queue = self.queue();
-        if !self.loss.is_excessive(now) {
-            self.unhealed = None;
+        let may_test = self.loss.may_test(now) && !app_limited;
+        if !self.loss.is_excessive() {
+            self.unhealed.take_if(|_| self.loss.is_judged());
         } else if self.is_long(queue) && matches!(self.mode, Mode::Cruise(_)) {
             let (since, rate) = (now, self.estimate);
             let unhealed = *self.unhealed.get_or_insert(Unhealed { since, rate });
-            let elapsed = now.saturating_since(unhealed.since).as_secs_f64();
-            if elapsed > HEALING_LOOPS * self.settled(queue) && !app_limited {
+            if self.does_not_heal(now, queue) && may_test {
                 self.estimate = self.estimate.max(unhealed.rate);
                 self.begin_test(now, stretch, feedback);
             }
-        } else if !app_limited && !growing && !self.is_long(queue) {
+        } else if may_test && !growing && !self.is_long(queue) {
             self.begin_test(now, stretch, feedback);
         }
+    }
+
+    /// Whether what a long queue loses is lost at lower rates as well.
+    pub(super) fn does_not_heal(&self, now: Instant, queue: f64) -> bool {
+        let heals = HEALING_LOOPS * self.settled(queue);
+        let since = |u: Unhealed| now.saturating_since(u.since).as_secs_f64();
+        self.unhealed
+            .is_some_and(|unhealed| since(unhealed) > heals)
     }
 
     /// Finds out what causes the loss of late.
@@ -155,18 +163,21 @@ impl PathModel {
             return;
         };
         let cause = test.on_ack(now, last, packet);
-        // A long queue says more than loss does.
-        let cause = if is_long && self.unhealed.is_none() {
-            Some(LossCause::Unknown)
-        } else {
-            cause
-        };
-        let Some(cause) = cause else { return };
+        // A long queue says more than loss does, at first.
+        let ends_early = is_long && self.unhealed.is_none();
+        if cause.is_none() && !ends_early {
+            return;
+        }
         let before = std::mem::replace(&mut self.mode, Mode::Startup(Search::default()));
         let Mode::LossTest(test, before) = before else {
             return;
         };
         self.mode = *before;
+        let Some(cause) = cause.filter(|_| !ends_early) else {
+            let (since, rate) = (now, test.tested());
+            self.unhealed = Some(Unhealed { since, rate });
+            return self.loss.begin_again();
+        };
         self.unhealed = None;
         match cause {
             LossCause::Path(loss) => {
