@@ -412,12 +412,12 @@ impl RateController for PathModel {
     }
 
     fn max_burst(&self) -> u64 {
-        // A quarter of the queue that we aim at, which is at most half of what the queue holds: groups
-        // of several flows find room, and are no disturbance to it.
+        // Half of the queue that we aim at, and an eighth of what a queue that overflowed holds: groups
+        // of several flows find room, and are no disturbance to it. Each is a wake-up.
         let bytes = match self.mode {
             // Groups that a short queue has no room for lose at any rate: no test would see it.
             Mode::LossTest(..) => 0.0,
-            _ => self.target() * self.estimate / 4.0,
+            _ => (self.target() / 2.0).min(self.buffer.seconds / 8.0) * self.estimate,
         };
         bytes.max(self.packet) as u64
     }
