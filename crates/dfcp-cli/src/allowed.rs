@@ -194,15 +194,21 @@ mod tests {
 
     use super::*;
 
-    fn keys() -> [PublicKey; 2] {
-        [(); 2].map(|()| dfcp::generate_key().unwrap().public())
+    fn key() -> PublicKey {
+        dfcp::generate_key().unwrap().public()
+    }
+
+    /// A directory, and the place of a list in it.
+    fn place() -> (tempfile::TempDir, PathBuf) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("list");
+        (dir, path)
     }
 
     #[test]
     fn lists_have_comments_and_are_read_each_time() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("list");
-        let [welcome, other] = keys();
+        let (_dir, path) = place();
+        let (welcome, other) = (key(), key());
         fs::write(&path, format!("# friends\n\n{welcome} laptop\n")).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
         let allowed = Allowed::new(&[Who::File(path.clone())]).unwrap();
@@ -215,9 +221,8 @@ mod tests {
 
     #[test]
     fn a_list_that_is_not_safely_kept_allows_nobody() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("list");
-        let [key, _] = keys();
+        let (_dir, path) = place();
+        let key = key();
         fs::write(&path, format!("{key}\n")).unwrap();
         for (mode, safe) in [(0o600, true), (0o644, true), (0o620, false), (0o602, false)] {
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
@@ -234,7 +239,7 @@ mod tests {
 
     #[test]
     fn a_misspelt_key_is_no_file() {
-        let [key, _] = keys();
+        let key = key();
         let text = key.to_string();
         assert_eq!(text.parse(), Ok(Who::Key(key)));
         assert!(text[..text.len() - 1].parse::<Who>().is_err());

@@ -151,6 +151,16 @@ impl Terminal {
         }
     }
 
+    /// One with a receiver at it, and the address on which that listens.
+    fn with_receiver(bench: &Bench) -> (Self, std::process::Child, String) {
+        let mut command = bench.recv(&["--progress=never"]);
+        let mut terminal = Self::new(&mut command);
+        let receiver = command.spawn().unwrap();
+        terminal.wait_for("listening on ");
+        let address = terminal.wait_for("\n").trim().to_owned();
+        (terminal, receiver, address)
+    }
+
     /// What is shown up to `words`, which it waits for.
     fn wait_for(&mut self, words: &str) -> String {
         loop {
@@ -174,11 +184,7 @@ impl Terminal {
 #[test]
 fn at_a_terminal_strangers_are_asked_about() {
     let bench = Bench::new();
-    let mut command = bench.recv(&["--progress=never"]);
-    let mut terminal = Terminal::new(&mut command);
-    let mut receiver = command.spawn().unwrap();
-    terminal.wait_for("listening on ");
-    let address = terminal.wait_for("\n").trim().to_owned();
+    let (mut terminal, mut receiver, address) = Terminal::with_receiver(&bench);
     let mut send = |name: &str, answer: Option<&str>| {
         let file = bench.write(name, 300_000);
         let sender = bench.sender().arg(&file).arg(&address).spawn().unwrap();
@@ -213,11 +219,7 @@ fn at_a_terminal_strangers_are_asked_about() {
 #[test]
 fn a_sender_that_leaves_takes_its_question_with_it() {
     let bench = Bench::new();
-    let mut command = bench.recv(&["--progress=never"]);
-    let mut terminal = Terminal::new(&mut command);
-    let mut receiver = command.spawn().unwrap();
-    terminal.wait_for("listening on ");
-    let address = terminal.wait_for("\n").trim().to_owned();
+    let (mut terminal, mut receiver, address) = Terminal::with_receiver(&bench);
     let file = bench.write("x", 1000);
     let mut sender = bench.sender();
     let mut sender = sender.arg(&file).arg(&address).spawn().unwrap();

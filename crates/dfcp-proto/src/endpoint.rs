@@ -216,7 +216,7 @@ impl Endpoint {
     }
 
     /// All connections, in the order in which they began.
-    pub fn handles(&self) -> impl Iterator<Item = ConnectionHandle> {
+    pub fn handles(&self) -> Vec<ConnectionHandle> {
         self.connections.handles()
     }
 

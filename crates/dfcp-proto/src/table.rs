@@ -31,9 +31,8 @@ struct Slot<C> {
 /// See the module's text.
 #[derive(Debug)]
 pub(crate) struct Table<H, C> {
-    /// Never walked through: its order would be another in every run.
+    /// Its order is another in every run: sorted where it is walked through.
     slots: HashMap<H, Slot<C>>,
-    handles: BTreeSet<H>,
     timers: BTreeSet<(Instant, H)>,
     delays: BTreeSet<(Duration, H)>,
     ready: VecDeque<H>,
@@ -45,7 +44,6 @@ impl<H, C> Default for Table<H, C> {
     fn default() -> Self {
         Self {
             slots: HashMap::new(),
-            handles: BTreeSet::new(),
             timers: BTreeSet::new(),
             delays: BTreeSet::new(),
             ready: VecDeque::new(),
@@ -81,7 +79,6 @@ impl<H: Copy + Ord + Hash, C: Member> Table<H, C> {
             heard: false,
         };
         self.slots.insert(handle, slot);
-        self.handles.insert(handle);
         self.touch(handle);
     }
 
@@ -90,7 +87,6 @@ impl<H: Copy + Ord + Hash, C: Member> Table<H, C> {
         reindex(&mut self.timers, handle, &mut slot.timer, None);
         reindex(&mut self.delays, handle, &mut slot.patience, None);
         self.news.remove(&handle);
-        self.handles.remove(&handle);
         Some(slot.connection)
     }
 
@@ -125,8 +121,10 @@ impl<H: Copy + Ord + Hash, C: Member> Table<H, C> {
     }
 
     /// All handles, in order.
-    pub fn handles(&self) -> impl Iterator<Item = H> {
-        self.handles.iter().copied()
+    pub fn handles(&self) -> Vec<H> {
+        let mut handles: Vec<H> = self.slots.keys().copied().collect();
+        handles.sort_unstable();
+        handles
     }
 
     /// The next connection that may have packets; it goes to the queue's end.

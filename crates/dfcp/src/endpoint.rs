@@ -207,8 +207,7 @@ impl Endpoint {
             let now = self.shared.now();
             let mut state = self.shared.lock();
             state.closing = true;
-            let all: Vec<_> = state.core.handles().collect();
-            for handle in all {
+            for handle in state.core.handles() {
                 if let Some(connection) = state.core.connection(handle) {
                     connection.close(now, code, reason);
                 }

@@ -640,11 +640,11 @@ impl Connection {
         }
     }
 
-    /// The peer's connection ID.
     pub(crate) fn local_cid(&self) -> ConnectionId {
         self.local_cid
     }
 
+    /// The peer's connection ID.
     pub(crate) fn remote_cid(&self) -> ConnectionId {
         self.remote_cid
     }

@@ -9,8 +9,8 @@ const GROUP: Duration = Duration::from_millis(1);
 /// datagram each: more would save next to nothing.
 const SYSTEM_CALL: u64 = 65_000;
 const MAX_SYSTEM_CALLS: u64 = 2;
-/// A driver that wakes up late may catch up on this much, and on no more than [`LATE_GROUPS`]:
-/// where a group is a quarter of what the path's queue holds, both together just fill it.
+/// A driver that wakes up late may catch up on this much, and on no more than [`LATE_GROUPS`]: with
+/// the group that is due they fill half of a queue that is known to hold eight.
 const LATENESS: Duration = Duration::from_millis(3);
 const LATE_GROUPS: u64 = 3;
 

@@ -240,8 +240,8 @@ pub trait RateController: Debug + Send {
     /// Most bytes in flight.
     fn window(&self) -> u64;
 
-    /// Most bytes that may leave together once paced: a quarter of what the path's queue holds, as
-    /// far as that is known. Fewer wake-ups serve larger groups.
+    /// Most bytes that may leave together once paced: what the path's queue has room for, as far as
+    /// that is known. Fewer wake-ups serve larger groups.
     fn max_burst(&self) -> u64 {
         self.pacing_rate().bytes_in(Duration::from_millis(1))
     }

@@ -18,8 +18,9 @@ impl PathModel {
     /// Others fill the queue and so do we, until it is gone or ours alone.
     pub(super) fn compete(&mut self, feedback: &Feedback<'_>, last: AckPoint) {
         let now = feedback.now;
-        let flow = self.flow(&last, feedback.idle_total);
         let queue = self.queue();
+        let flow = self.flow(&last, feedback.idle_total, queue);
+        let flow = flow.filter(|_| !self.was_silent());
         let path = WindowPath {
             rtt: self.smoothed_rtt.max(self.rtt),
             packet: self.packet,

@@ -87,19 +87,14 @@ impl PathModel {
         self.delay.follow(now, delay, elapsed, settled);
         let queue = self.queue();
         let busy = queue > self.busy_from();
-        let flow = self.flow(&last, idle_total);
-        if let Some(flow) = flow {
+        let least = self.flow(&last, idle_total, queue);
+        let flow = least.filter(|_| !self.was_silent());
+        // The least that was served may still be more than expected.
+        if let Some(flow) = flow.or(least.filter(|_| !busy)) {
             self.measure(now, flow, queue, elapsed);
-            if busy {
-                self.variation.update(now, flow, self.settled(queue));
-            }
         }
-        // What gaps make of it is the least that was served, which may still be more than expected.
-        if flow.is_none()
-            && !busy
-            && let Some(flow) = self.flow_at_least(&last, idle_total)
-        {
-            self.measure(now, flow, queue, elapsed);
+        if let Some(flow) = flow.filter(|_| busy) {
+            self.variation.update(now, flow, self.settled(queue));
         }
         if busy || flow.is_none() {
             self.probe_gain = 1.0;

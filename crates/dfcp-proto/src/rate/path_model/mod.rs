@@ -273,19 +273,10 @@ impl PathModel {
             .standing(&self.samples, self.span(), self.target())
     }
 
-    /// What was offered and served over the last span; `None` where the sender was idle or the path
-    /// gone in it.
-    fn flow(&self, last: &AckPoint, idle_total: u64) -> Option<Flow> {
-        let span = self.rate_span();
-        let silence = self.samples.silence(span, self.long_gap(span));
-        let flow = self.flow_at_least(last, idle_total)?;
-        (!Self::had_outage(silence, span)).then_some(flow)
-    }
-
-    /// The same, where gaps make what was served look less than it was.
-    fn flow_at_least(&self, last: &AckPoint, idle_total: u64) -> Option<Flow> {
-        let span = self.rate_span();
-        let from = self.samples.before(span)?;
+    /// What was offered and served over the last span, with a queue of `queue` seconds; `None` where
+    /// the sender was idle in it. After a silence it is the least that was served.
+    fn flow(&self, last: &AckPoint, idle_total: u64, queue: f64) -> Option<Flow> {
+        let from = self.samples.before(self.rate_span())?;
         let received = last
             .received_at
             .checked_sub(from.received_at)?
@@ -295,7 +286,6 @@ impl PathModel {
         let idle = idle_total >= from.sent_total;
         // What a long queue loses, it refused, unless it loses as much at any rate;
         // and where a test came to no verdict, rates do not fall for loss.
-        let queue = self.queue();
         let undecided = !self.loss.may_test(self.now);
         let carried = if undecided || self.does_not_heal(self.now, queue) {
             stretch.sent
@@ -308,6 +298,12 @@ impl PathModel {
             offered: stretch.sent / sent,
             served: carried / received,
         })
+    }
+
+    /// Whether the path was gone for a part of the last span that tells.
+    fn was_silent(&self) -> bool {
+        let span = self.rate_span();
+        Self::had_outage(self.samples.silence(span, self.long_gap(span)), span)
     }
 
     fn on_sample(&mut self, feedback: &Feedback<'_>, ack: AckPoint) {
