@@ -47,6 +47,27 @@ fn what_varies_by_itself_does_not_stop_the_sender() {
     }
 }
 
+#[test]
+fn a_policer_is_not_flooded_once_its_bucket_is_empty() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/bad-paths.toml");
+    let text = std::fs::read_to_string(file).expect("in the repository");
+    // Start-up runs on the bucket, at five to fifty times the rate that lasts.
+    for (rate, bucket) in [(2, 500), (5, 3000), (10, 1000), (20, 250)] {
+        let mut document = Document::parse(&text, "bad-paths.toml").expect("valid");
+        document.choose("police-big").expect("a path of the file");
+        let policer = format!(r#"{{ rate = "{rate} Mbit/s", burst = "{bucket} kB" }}"#);
+        document
+            .set("link.bottleneck.policer", &policer)
+            .expect("a policer");
+        let report = dfcp_sim::run(&document.scenario().expect("valid")).expect("can be built");
+        let flow = &report.flows[0];
+        let wire = flow.bytes_sent as f64 / flow.bytes as f64;
+        let share = flow.goodput_bps / flow.limit_bps.expect("the path has a limit");
+        let said = format!("{rate} Mbit/s, {bucket} kB: {share:.2} of the limit, {wire:.2} sent");
+        assert!(share > 0.85 && wire < 1.5, "{said}");
+    }
+}
+
 /// A path of random parts: rate, round trip, queue, and one to three of loss in bursts, jitter and
 /// outages. Jitter that keeps the order is a tenth of the round trip at most: on long paths `auto`
 /// takes long to see through more of it (docs/spec/auto.md).

@@ -97,7 +97,8 @@ enum State {
     Closing {
         code: CloseCode,
         reason: String,
-        until: Instant,
+        /// Known once the first CLOSE is sent: however late that is, the peer hears it.
+        until: Option<Instant>,
         due: u8,
         next: Instant,
     },
@@ -423,13 +424,12 @@ impl Connection {
         match self.state {
             State::Connecting(_) => self.finish(error),
             State::Established => {
-                let until = now + self.close_time();
                 let reason = reason.to_owned();
                 // Twice at once, then twice in each probe timeout, and when the peer still talks.
                 self.state = State::Closing {
                     code,
                     reason,
-                    until,
+                    until: None,
                     due: 2,
                     next: now + self.pto() / 2,
                 };
@@ -479,7 +479,9 @@ impl Connection {
     pub fn poll_timeout(&self) -> Option<(Instant, Timer)> {
         match &self.state {
             State::Connecting(client) => Some((client.next(), Timer::Handshake)),
-            State::Closing { until, next, .. } => Some(((*until).min(*next), Timer::Closed)),
+            State::Closing { until, next, .. } => {
+                Some((until.map_or(*next, |until| until.min(*next)), Timer::Closed))
+            }
             State::Draining { until, .. } => Some((*until, Timer::Closed)),
             State::Closed => None,
             State::Established => [
@@ -566,9 +568,10 @@ impl Connection {
                     self.finish(error);
                 }
             }
-            State::Closing { until, .. } | State::Draining { until, .. } if *until <= now => {
+            State::Closing { until, .. } if until.is_some_and(|until| until <= now) => {
                 self.state = State::Closed;
             }
+            State::Draining { until, .. } if *until <= now => self.state = State::Closed,
             State::Closing { due, next, .. } if *next <= now => {
                 *due = (*due).max(1);
                 *next = now + half_pto;

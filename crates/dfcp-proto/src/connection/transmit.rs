@@ -628,11 +628,17 @@ impl Connection {
 
     /// Says that this side closed, or has heard that the peer did.
     fn transmit_close(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Batch> {
+        let ends = now + self.close_time();
         let (code, reason) = match &mut self.state {
             State::Closing {
-                code, reason, due, ..
+                code,
+                reason,
+                until,
+                due,
+                ..
             } => {
                 *due = due.checked_sub(1)?;
+                until.get_or_insert(ends);
                 (*code, reason.clone())
             }
             State::Draining { due, .. } => {

@@ -179,6 +179,25 @@ fn an_unwelcome_client_is_told_and_forgotten() {
 }
 
 #[test]
+fn a_host_that_is_busy_for_long_still_says_that_it_closes() {
+    let mut pair = Pair::new(PairConfig::symmetric(lossy(0.0), 3));
+    assert!(pair.establish(20 * SECOND));
+    let late = pair.now + 10 * SECOND;
+    let now = pair.now;
+    pair.connection(Side::Server)
+        .close(now, CloseCode::NO_ERROR, "done");
+    // What was due meanwhile comes first, as in a driver that was held up.
+    let server = &mut pair.hosts[1].endpoint;
+    server.handle_timeout(late);
+    let said = drain(server, late);
+    let (client, address) = (&mut pair.hosts[0].endpoint, pair.hosts[1].address);
+    for mut datagram in said {
+        client.handle_datagram(late, address, 0, &mut datagram);
+    }
+    assert!(!pair.connection(Side::Client).is_established());
+}
+
+#[test]
 fn a_silent_host_is_unreachable_within_the_handshake_timeout() {
     let config = PairConfig {
         client: TransportConfig::default().handshake_timeout(3 * SECOND),

@@ -37,6 +37,11 @@ const MAX_TIME: f64 = 1.0;
 /// Rate of the slow stretches as a share of what arrives: well below it, so that a standing queue
 /// drains, and near enough to cost little.
 const SLOW: f64 = 0.8;
+/// Loss that is held to be the path's own is doubted again after this time where it is more than
+/// this: a wrong verdict floods others for no longer. Hysteria's Brutal, the boldest of the
+/// controllers in use, makes up for as much and no more.
+const DOUBTED: f64 = 0.2;
+const DOUBTED_AFTER: Duration = Duration::from_secs(30);
 /// Packets of a stretch, at least: with a twentieth lost, three are.
 pub(super) const STRETCH_PACKETS: f64 = 64.0;
 
@@ -80,6 +85,7 @@ pub(super) struct PathLoss {
     /// What of it a test has shown. No more than the tolerance is believed beyond: loss of our own
     /// making that grows slowly would pass for the path's.
     verified: f64,
+    verified_at: Instant,
     /// Variance of the loss of rounds of `round_packets`.
     variance: f64,
     round_packets: f64,
@@ -170,18 +176,24 @@ impl PathLoss {
         self.rounds = 0.0;
     }
 
-    /// What a test starts from.
-    pub(super) fn alarm(&self) -> Alarm {
+    /// Whether so much is held to be the path's own for so long that it is worth another test.
+    pub(super) fn is_doubtful(&self, now: Instant) -> bool {
+        self.verified > DOUBTED && now.saturating_since(self.verified_at) > DOUBTED_AFTER
+    }
+
+    /// What a test starts from: what is doubtful counts as not known.
+    pub(super) fn alarm(&self, now: Instant) -> Alarm {
+        let known = if self.is_doubtful(now) { 0.0 } else { self.mean };
         Alarm {
-            known: self.mean,
+            known,
             seen: self.recent,
             deviation: self.scatter(self.recent, STRETCH_PACKETS),
         }
     }
 
     /// A test showed that the path loses this by itself.
-    pub(super) fn verify(&mut self, loss: f64) {
-        (self.mean, self.verified) = (loss, loss);
+    pub(super) fn verify(&mut self, now: Instant, loss: f64) {
+        (self.mean, self.verified, self.verified_at) = (loss, loss, now);
         (self.rounds, self.unknown, self.quiet_until) = (0.0, 0, None);
         self.recent = loss;
     }
@@ -268,11 +280,14 @@ pub(super) struct LossTest {
     pending: std::collections::VecDeque<(Pace, u64, u64)>,
     /// First acknowledged packet of the stretch that is being judged.
     first: Option<AckPoint>,
+    /// First acknowledged packet of the test.
+    start: Option<AckPoint>,
     /// Loss and delivery rate of the fast stretch before.
     neighbour: Option<f64>,
     differences: Moments,
     packets: f64,
-    /// Mean delivery rate of the fast stretches, bytes per second.
+    /// Delivery rate before the test, and the mean of the fast stretches, bytes per second.
+    delivered: f64,
     fast_delivery: f64,
     fast_loss: Moments,
     slow_loss: Moments,
@@ -297,9 +312,11 @@ impl LossTest {
             begins: sent_total,
             pending: std::collections::VecDeque::new(),
             first: None,
+            start: None,
             neighbour: Some(alarm.seen),
             differences: Moments::default(),
             packets: 0.0,
+            delivered,
             fast_delivery: delivered,
             fast_loss: Moments::default(),
             slow_loss: Moments::default(),
@@ -344,6 +361,7 @@ impl LossTest {
             if last.sent_total < from {
                 break;
             }
+            self.start.get_or_insert(last);
             let first = *self.first.get_or_insert(last);
             if last.sent_total < to {
                 break;
@@ -356,7 +374,7 @@ impl LossTest {
             }
             self.judge(pace, &stretch);
         }
-        self.verdict(now)
+        self.verdict(now, &last, packet)
     }
 
     fn judge(&mut self, pace: Pace, stretch: &Stretch) {
@@ -368,6 +386,7 @@ impl LossTest {
                 self.fast_delivery +=
                     (delivery - self.fast_delivery) / f64::from(self.fast_loss.count);
                 self.neighbour = Some(loss);
+                self.follow_delivery();
             }
             Pace::Slow => {
                 self.packets += stretch.packets;
@@ -379,7 +398,25 @@ impl LossTest {
         }
     }
 
-    fn verdict(&self, now: Instant) -> Option<LossCause> {
+    /// Slow stretches say something only if the path carries them. What it carried before the test
+    /// may have been the bucket of a policer, which is empty now: then the pairs so far do not count.
+    fn follow_delivery(&mut self) {
+        let carried = self.fast_delivery / (1.0 - self.alarm.known);
+        if self.slow > carried {
+            self.slow = SLOW * carried;
+            (self.differences, self.slow_loss) = (Moments::default(), Moments::default());
+            self.packets = 0.0;
+        }
+    }
+
+    /// Bytes a second that were delivered since the test began.
+    fn mean_delivery(&self, last: &AckPoint, packet: f64) -> f64 {
+        let start = self.start.unwrap_or(*last);
+        let stretch = Stretch::between(&start, last, packet);
+        stretch.delivered / stretch.seconds
+    }
+
+    fn verdict(&self, now: Instant, last: &AckPoint, packet: f64) -> Option<LossCause> {
         let pairs = self.differences.count;
         let elapsed = now.saturating_since(self.since).as_secs_f64();
         // If the excess were ours, a rate below what arrives would heal it.
@@ -396,14 +433,23 @@ impl LossTest {
         };
         if pairs > 0 && difference > excess / 2.0 && difference - error > excess / 4.0 {
             return Some(LossCause::Congestion {
-                delivered: self.fast_delivery,
+                // What slow stretches saved in a policer's bucket comes on top in fast ones.
+                delivered: self.fast_delivery.min(self.delivered),
                 remaining: self.slow_loss.mean,
             });
         }
-        if pairs > 0 && difference + error < excess / 2.0 {
+        if pairs > 0 && self.fast_loss.count > 0 && difference + error < excess / 2.0 {
             let loss = (self.fast_loss.mean * f64::from(self.fast_loss.count)
                 + self.slow_loss.mean * f64::from(self.slow_loss.count))
                 / f64::from(self.fast_loss.count + self.slow_loss.count);
+            // What is saved in slow stretches, in the bucket of a policer, is spent in fast ones: the
+            // loss does not come again, and what they carry together is the rate that lasts.
+            if loss < self.alarm.known + excess / 4.0 {
+                return Some(LossCause::Congestion {
+                    delivered: self.mean_delivery(last, packet),
+                    remaining: self.slow_loss.mean,
+                });
+            }
             return Some(LossCause::Path(loss));
         }
         let over = pairs >= MAX_PAIRS && elapsed > MAX_TIME;
@@ -491,7 +537,7 @@ mod tests {
                 loss.end_round(&round, false);
                 if loss.is_excessive() && loss.may_test(now) {
                     let delivered = round.delivered / round.seconds;
-                    test = Some(LossTest::new(now, RATE, delivered, loss.alarm(), path.sent));
+                    test = Some(LossTest::new(now, RATE, delivered, loss.alarm(now), path.sent));
                 }
             }
         }
@@ -535,7 +581,7 @@ mod tests {
 
     #[test]
     fn a_test_without_traffic_ends() {
-        let alarm = PathLoss::default().alarm();
+        let alarm = PathLoss::default().alarm(Instant::ZERO);
         let mut test = LossTest::new(Instant::ZERO, RATE, RATE, alarm, 0);
         let silent = AckPoint::new(Duration::ZERO, Instant::ZERO, 0, 0);
         let late = Instant::ZERO + Duration::from_secs(41);

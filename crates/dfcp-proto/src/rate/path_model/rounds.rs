@@ -115,12 +115,14 @@ impl PathModel {
         }
         self.loss.end_round(stretch, self.gain > 1.01);
         let growing = match &self.mode {
-            Mode::Startup(search) => search.is_growing() && self.loss.alarm().seen < 0.5,
+            Mode::Startup(search) => search.is_growing() && self.loss.alarm(now).seen < 0.5,
             _ => false,
         };
         let queue = self.queue();
         let may_test = self.loss.may_test(now) && !app_limited;
-        if !self.loss.is_excessive() {
+        let may_doubt = matches!(self.mode, Mode::Cruise(_)) && !self.is_long(queue);
+        let doubtful = may_doubt && self.loss.is_doubtful(now);
+        if !self.loss.is_excessive() && !doubtful {
             self.unhealed.take_if(|_| self.loss.is_judged());
         } else if self.is_long(queue) && matches!(self.mode, Mode::Cruise(_)) {
             let (since, rate) = (now, self.estimate);
@@ -148,7 +150,7 @@ impl PathModel {
         let rate = self.estimate.max(stretch.sent / stretch.seconds);
         let rate = self.cap.map_or(rate, |cap| rate.min(cap.rate(now)));
         let sent_total = self.samples.last().map_or(0, |s| s.sent_total) + feedback.bytes_in_flight;
-        let test = LossTest::new(now, rate, delivered, self.loss.alarm(), sent_total);
+        let test = LossTest::new(now, rate, delivered, self.loss.alarm(now), sent_total);
         let before = std::mem::replace(&mut self.mode, Mode::Startup(Search::default()));
         self.mode = Mode::LossTest(test, Box::new(before));
     }
@@ -181,7 +183,7 @@ impl PathModel {
         self.unhealed = None;
         match cause {
             LossCause::Path(loss) => {
-                self.loss.verify(loss);
+                self.loss.verify(now, loss);
                 self.estimate = test.tested();
                 self.buffer = BufferEstimate::default();
                 let early = self.delivered.intervals <= MAX_STARTUP;
@@ -195,10 +197,10 @@ impl PathModel {
                 delivered,
                 remaining,
             } => {
-                self.estimate = delivered / (1.0 - self.loss.mean);
                 if remaining < self.loss.mean {
-                    self.loss.verify(remaining);
+                    self.loss.verify(now, remaining);
                 }
+                self.estimate = delivered / (1.0 - self.loss.mean);
                 self.loss.forget_recent();
                 self.delay.set_floor(0.0);
                 if !matches!(self.mode, Mode::Competitive(_)) {
