@@ -6,6 +6,8 @@ use crate::packet::{Pacer, RttEstimator};
 
 const PACKET: u64 = 1472;
 const MBIT: u64 = 1_000_000;
+/// Seconds of a phantom queue beyond which it marks.
+const PHANTOM_MARK: f64 = 0.001;
 
 /// A tight link and what else there is on the way.
 #[derive(Clone, Copy, Debug)]
@@ -16,6 +18,8 @@ struct Path {
     buffer: Duration,
     /// Packets that waited longer are marked.
     mark: Duration,
+    /// Share of the capacity at which packets are marked though none wait (a phantom queue).
+    phantom: f64,
     /// The way there and back without a queue.
     rtt: Duration,
     /// One packet in so many is lost behind the link.
@@ -33,6 +37,7 @@ impl Path {
             cross: Rate::from_bps(cross_mbit * MBIT),
             buffer: Duration::from_millis(20),
             mark: Duration::MAX,
+            phantom: f64::INFINITY,
             rtt: Duration::from_millis(20),
             lose: u64::MAX,
             ahead: Duration::from_secs(77),
@@ -59,6 +64,8 @@ struct Sender {
     now: Instant,
     /// Seconds of queue at the link, and when.
     queue: (f64, Instant),
+    /// Seconds of the phantom queue, as of then.
+    phantom: f64,
     sent: u64,
     delivered: u64,
     packets: u64,
@@ -82,6 +89,7 @@ impl Sender {
             rtt: RttEstimator::default(),
             now,
             queue: (0.0, now),
+            phantom: 0.0,
             sent: 0,
             delivered: 0,
             packets: 0,
@@ -140,11 +148,13 @@ impl Sender {
         let own = path.capacity.time_for(PACKET).as_secs_f64();
         let fits = queue + own <= full;
         self.queue = (if fits { queue + own } else { queue }, self.now);
+        self.phantom = (self.phantom - passed).max(0.0) + own / path.phantom;
         if !fits || self.packets.is_multiple_of(path.lose) {
             self.lost += 1;
             return;
         }
-        self.marked += u64::from(queue > path.mark.as_secs_f64());
+        let marked = queue > path.mark.as_secs_f64() || self.phantom > PHANTOM_MARK;
+        self.marked += u64::from(marked);
         self.delivered += PACKET;
         self.arrived += 1;
         if !answered {
@@ -267,6 +277,22 @@ fn an_overestimate_is_added_to_the_estimate() {
         let ratio = rate * MBIT as f64 / sender.control.bandwidth().as_bps() as f64;
         assert!((1.15..1.35).contains(&ratio), "{name}: {ratio:.2}");
     }
+}
+
+#[test]
+fn marks_cut_the_rate_though_nothing_waits() {
+    let path = Path {
+        phantom: 0.8,
+        answer: 2,
+        ..Path::new(100, 0)
+    };
+    let mut sender = Sender::new(Box::new(PathModel::new()), path);
+    sender.run(5 * SECOND);
+    let rate = sender.run(10 * SECOND);
+    assert!((0.8 * 80.0..80.0).contains(&rate), "{rate:.1} Mbit/s");
+    let fifths = (0..50).map(|_| sender.run(SECOND / 5));
+    let highest = fifths.fold(0.0, f64::max);
+    assert!(highest < 1.08 * 80.0, "{highest:.1} Mbit/s");
 }
 
 #[test]

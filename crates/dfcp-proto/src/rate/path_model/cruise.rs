@@ -91,7 +91,12 @@ impl PathModel {
         let flow = least.filter(|_| !self.was_silent());
         // The least that was served may still be more than expected.
         if let Some(flow) = flow.or(least.filter(|_| !busy)) {
+            let before = self.estimate;
             self.measure(now, flow, queue, elapsed);
+            // A bottleneck that is busy shows its rate all the same.
+            if !busy && self.cut_until.is_some_and(|until| now < until) {
+                self.estimate = self.estimate.min(before);
+            }
         }
         if let Some(flow) = flow.filter(|_| busy) {
             self.variation.update(now, flow, self.settled(queue));

@@ -183,7 +183,11 @@ impl PathLoss {
 
     /// What a test starts from: what is doubtful counts as not known.
     pub(super) fn alarm(&self, now: Instant) -> Alarm {
-        let known = if self.is_doubtful(now) { 0.0 } else { self.mean };
+        let known = if self.is_doubtful(now) {
+            0.0
+        } else {
+            self.mean
+        };
         Alarm {
             known,
             seen: self.recent,
@@ -402,7 +406,8 @@ impl LossTest {
     /// may have been the bucket of a policer, which is empty now: then the pairs so far do not count.
     fn follow_delivery(&mut self) {
         let carried = self.fast_delivery / (1.0 - self.alarm.known);
-        if self.slow > carried {
+        // By less, a burst of loss makes it look so.
+        if SLOW * self.slow > carried {
             self.slow = SLOW * carried;
             (self.differences, self.slow_loss) = (Moments::default(), Moments::default());
             self.packets = 0.0;
@@ -445,7 +450,7 @@ impl LossTest {
             // What is saved in slow stretches, in the bucket of a policer, is spent in fast ones: the
             // loss does not come again, and what they carry together is the rate that lasts.
             if loss < self.alarm.known + excess / 4.0 {
-                return Some(LossCause::Congestion {
+                return (pairs >= MIN_PAIRS).then(|| LossCause::Congestion {
                     delivered: self.mean_delivery(last, packet),
                     remaining: self.slow_loss.mean,
                 });
@@ -537,7 +542,13 @@ mod tests {
                 loss.end_round(&round, false);
                 if loss.is_excessive() && loss.may_test(now) {
                     let delivered = round.delivered / round.seconds;
-                    test = Some(LossTest::new(now, RATE, delivered, loss.alarm(now), path.sent));
+                    test = Some(LossTest::new(
+                        now,
+                        RATE,
+                        delivered,
+                        loss.alarm(now),
+                        path.sent,
+                    ));
                 }
             }
         }

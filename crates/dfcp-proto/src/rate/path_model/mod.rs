@@ -131,6 +131,8 @@ pub struct PathModel {
     /// after it, when the path said no.
     probe_gain: f64,
     probe_held_until: Option<Instant>,
+    /// Until when what we measure was sent before marks cut the estimate.
+    cut_until: Option<Instant>,
     /// Whether the bottleneck showed itself yet: by a queue, or by spreading what was sent.
     met: bool,
     /// Value of `delivered.intervals` when start-up ended.
@@ -181,6 +183,7 @@ impl Default for PathModel {
             cap: None,
             probe_gain: 1.0,
             probe_held_until: None,
+            cut_until: None,
             met: false,
             steady_since: 0,
             usual_gap: 0.0,

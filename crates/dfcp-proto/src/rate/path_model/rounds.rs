@@ -5,7 +5,7 @@ use super::shallow::{BufferEstimate, LossByQueue, Overflow, RateCap};
 use super::startup::Search;
 use super::{MAX_PROBE_GAIN, MAX_STARTUP, MIN_VISIBLE, Mode, PathModel};
 use crate::rate::{AckPoint, Feedback};
-use crate::time::Instant;
+use crate::time::{Duration, Instant};
 
 /// Loops of control in which loss of our own making heals: the first sees the overload, with the second
 /// the rate is what was delivered, and the third delivers it.
@@ -59,7 +59,12 @@ impl PathModel {
         self.startup_round(app_limited, Some(&stretch));
         if round.marked > 0 {
             let marked = round.marked as f64 / round.acked.max(1) as f64;
-            self.estimate *= 1.0 - marked.clamp(0.1, 0.5);
+            // Until a cut shows, marks are of the rate before it.
+            if self.cut_until.is_none_or(|until| until <= now) {
+                self.estimate *= 1.0 - marked.clamp(0.1, 0.5);
+                let settled = self.settled(round.queue.longest);
+                self.cut_until = Some(now + Duration::from_secs_f64(settled));
+            }
             // A queue that marks is as long as the network lets it be.
             let longest = round.queue.longest.max(MIN_VISIBLE);
             self.buffer.end_round(longest, Overflow::Seen);
