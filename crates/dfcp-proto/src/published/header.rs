@@ -24,6 +24,9 @@ const BLOCK: u8 = 0x10;
 const ECHO: u8 = 0x20;
 const SHORT: u8 = 0x40;
 
+const BLOCK_AT: usize = 4;
+const OFFSET_AT: usize = 20;
+const FLAGS_AT: usize = 21;
 const CHECKSUM_AT: usize = 22;
 
 /// What a packet is: the allowed combinations of flags.
@@ -274,18 +277,25 @@ impl Header {
         Ok((header, payload))
     }
 
+    /// Kind and block of a packet that is only looked at, as captures do: nothing else is checked.
+    pub fn peek(packet: &[u8]) -> Option<(Kind, u32)> {
+        let block = packet.get(BLOCK_AT..)?.first_chunk()?;
+        let kind = Kind::from_flags(*packet.get(FLAGS_AT)?)?;
+        Some((kind, u32::from_be_bytes(*block)))
+    }
+
     /// The header without options and checksum.
     pub fn words(&self) -> [u8; HEADER_LEN] {
         let mut words = [0; HEADER_LEN];
         let len = HEADER_LEN + self.report.map_or(0, |_| REPORT_LEN);
         words[..2].copy_from_slice(&self.source.to_be_bytes());
         words[2..4].copy_from_slice(&self.destination.to_be_bytes());
-        words[4..8].copy_from_slice(&self.block.to_be_bytes());
+        words[BLOCK_AT..BLOCK_AT + 4].copy_from_slice(&self.block.to_be_bytes());
         for (at, word) in (8..).step_by(4).zip(self.state.words()) {
             words[at..at + 4].copy_from_slice(&word.to_be_bytes());
         }
-        words[20] = (len as u8 / 4) << 4;
-        words[21] = self.kind.flags();
+        words[OFFSET_AT] = (len as u8 / 4) << 4;
+        words[FLAGS_AT] = self.kind.flags();
         words
     }
 
@@ -310,7 +320,7 @@ pub fn seal(packet: &mut [u8], pseudo: &PseudoHeader) {
         return;
     }
     packet[CHECKSUM_AT..HEADER_LEN].fill(0);
-    let header_len = usize::from(packet[CHECKSUM_AT - 2] >> 4) * 4;
+    let header_len = usize::from(packet[OFFSET_AT] >> 4) * 4;
     let sum = checksum(packet, header_len, pseudo);
     packet[CHECKSUM_AT..HEADER_LEN].copy_from_slice(&sum.to_be_bytes());
 }

@@ -6,7 +6,7 @@ use super::packet::Body;
 use crate::packet::{Ecn, FlowId};
 use crate::pair::pattern;
 use crate::random::Seed;
-use dfcp_proto::published::header::HEADER_LEN;
+use dfcp_proto::published::header::{HEADER_LEN, Header, Kind};
 use dfcp_proto::published::{Config, Connection, ConnectionHandle, Endpoint, Event, Listen, Read};
 use dfcp_proto::{Instant, Payload, Rate};
 use std::net::SocketAddr;
@@ -79,11 +79,8 @@ enum Sending {
 
 /// The block that a packet has data of.
 fn data_block(packet: &[u8]) -> Option<u32> {
-    const BLOCK_AND_ACK: (u8, u8) = (0x10, 0x02);
-    let flags = *packet.get(21)?;
-    let data = flags & BLOCK_AND_ACK.0 != 0 && flags & BLOCK_AND_ACK.1 == 0;
-    let block = packet.get(4..8)?.try_into().ok()?;
-    data.then(|| u32::from_be_bytes(block))
+    let (kind, block) = Header::peek(packet)?;
+    matches!(kind, Kind::Data { .. }).then_some(block)
 }
 
 impl BlockProgress {

@@ -15,6 +15,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use dfcp_command::Failure;
+use dfcp_proto::published::header as published;
 use dfcp_proto::wire::Packet as DfcpPacket;
 use dfcp_proto::{Duration, Instant};
 use dfcp_sim::Ecn;
@@ -29,12 +30,6 @@ use super::Log;
 
 /// RFC 7464.
 const RECORD_SEPARATOR: u8 = 0x1e;
-/// Of the published header (DFCP-J Fig. 2): where its flags are, and some of them.
-const FLAGS: usize = 21;
-const SYN: u8 = 0x01;
-const ACK: u8 = 0x02;
-const BLOCK: u8 = 0x10;
-const SHORT: u8 = 0x40;
 /// Longest part of a file's name that is the flow's.
 const NAME_LENGTH: usize = 100;
 
@@ -244,7 +239,7 @@ impl Trace {
                 };
                 (header("1RTT", number), Vec::new())
             }
-            Body::Datagram(bytes) if self.published => published(bytes),
+            Body::Datagram(bytes) if self.published => published_packet(bytes),
             Body::Datagram(bytes) => {
                 let header = match DfcpPacket::parse(bytes) {
                     Ok(DfcpPacket::Sealed(sealed)) => {
@@ -298,25 +293,22 @@ impl Trace {
 }
 
 /// A packet of DFCP as published, from a sender: its header is right.
-fn published(bytes: &[u8]) -> (Header, Vec<Frame>) {
+fn published_packet(bytes: &[u8]) -> (Header, Vec<Frame>) {
     let header = |packet_type, packet_number| Header {
         packet_type,
         packet_number,
     };
-    let (Some(block), Some(&flags)) = (bytes.get(4..8), bytes.get(FLAGS)) else {
+    let Some((kind, block)) = published::Header::peek(bytes) else {
         return (header("unknown", None), Vec::new());
     };
-    let block = block.iter().fold(0, |n, byte| n << 8 | u32::from(*byte));
-    match flags {
-        f if f & BLOCK == 0 && f & SYN != 0 && f & ACK == 0 => {
-            (header("initial", None), Vec::new())
-        }
-        f if f & BLOCK == 0 && f & SYN != 0 => (header("handshake", None), Vec::new()),
-        f if f & BLOCK != 0 && f & (ACK | SHORT) == ACK => {
+    match kind {
+        published::Kind::Syn => (header("initial", None), Vec::new()),
+        published::Kind::SynAck => (header("handshake", None), Vec::new()),
+        published::Kind::BlockAck { more: false } => {
             let acked_ranges = vec![[block, block]];
             (header("1RTT", None), vec![Frame::Ack { acked_ranges }])
         }
-        f if f & BLOCK != 0 && f & ACK == 0 => (header("1RTT", Some(block.into())), Vec::new()),
+        published::Kind::Data { .. } => (header("1RTT", Some(block.into())), Vec::new()),
         _ => (header("1RTT", None), Vec::new()),
     }
 }

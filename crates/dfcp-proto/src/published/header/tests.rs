@@ -75,6 +75,15 @@ fn exactly_the_specified_combinations_of_flags_have_a_meaning() {
 }
 
 #[test]
+fn a_packet_that_is_only_looked_at_is_what_it_says() {
+    for kind in KINDS {
+        let bytes = packet(&header(kind), &payload(kind), &UDP_ONLY);
+        assert_eq!(Header::peek(&bytes), Some((kind, 9)));
+        assert_eq!(Header::peek(&bytes[..21]), None, "cut before the flags");
+    }
+}
+
+#[test]
 fn each_broken_rule_has_its_error() {
     let good = packet(&header(data(true, false)), &[1, 2, 3], &UDP_ONLY);
     assert!(Header::parse(&good, &UDP_ONLY).is_ok());
