@@ -273,7 +273,7 @@ fn read_everything(raw: &mut raw::RawClient, now: Instant, op: u8) {
     while let Some(event) = connection.poll_event() {
         if let Event::Opened(id) | Event::Readable(id) = event {
             if op & 0x10 != 0 {
-                connection.stop_channel(now, id, 9);
+                connection.stop_channel(now, id, 9.into());
                 connection.end_recv(id);
             }
             let _ = connection.read(now, id, &mut buffer);
@@ -286,7 +286,7 @@ fn read_everything(raw: &mut raw::RawClient, now: Instant, op: u8) {
         }
     }
     if op & 0x20 != 0 {
-        connection.reset_channel(ChannelId(u64::from(op & 0xf)), 5);
+        connection.reset_channel(ChannelId(u64::from(op & 0xf)), 5.into());
     }
 }
 

@@ -44,3 +44,4 @@ pub use dfcp_fec::SchemeId;
 pub use endpoint::{ConnectionHandle, Endpoint, EndpointStats, ServerConfig};
 pub use profile::Profile;
 pub use time::{Duration, Instant, Rate};
+pub use wire::{VarInt, VarIntTooLarge};

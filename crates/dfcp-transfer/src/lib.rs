@@ -66,6 +66,6 @@ use dfcp::CloseCode;
 /// The code that a connection is closed with when all is done.
 pub const DONE: CloseCode = CloseCode::NO_ERROR;
 /// The same when the user ended the transfer.
-pub const INTERRUPTED: CloseCode = CloseCode(CloseCode::APPLICATION.0);
+pub const INTERRUPTED: CloseCode = CloseCode::application(0);
 /// The same when this side cannot go on.
-pub const FAILED: CloseCode = CloseCode(CloseCode::APPLICATION.0 + 1);
+pub const FAILED: CloseCode = CloseCode::application(1);

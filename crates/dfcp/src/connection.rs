@@ -7,7 +7,7 @@ use crate::shared::{ConnectionState, Shared};
 use crate::stream::{RecvStream, SendStream};
 use dfcp_proto::{
     ChannelId, ChannelKind, CloseCode, ConnectionError, ConnectionHandle, ConnectionStats,
-    PublicKey,
+    PublicKey, VarInt,
 };
 use std::future::poll_fn;
 use std::net::SocketAddr;
@@ -184,7 +184,7 @@ impl Connection {
     }
 
     /// Wants no more of what the peer sends on a channel.
-    pub(crate) fn stop_channel(&self, id: ChannelId, code: u64) {
+    pub(crate) fn stop_channel(&self, id: ChannelId, code: VarInt) {
         let now = self.shared.now();
         if let Some((connection, _)) = self.shared.lock().get(self.handle) {
             connection.stop_channel(now, id, code);

@@ -1,6 +1,6 @@
 //! What can go wrong.
 
-use dfcp_proto::{ChannelError, ConnectionError, published};
+use dfcp_proto::{ChannelError, ConnectionError, VarInt, published};
 use std::io;
 
 /// An error of the library.
@@ -15,7 +15,7 @@ pub enum Error {
     Published(#[from] published::Error),
     /// The peer ended the stream or object early.
     #[error("ended early by the peer (code {0})")]
-    Reset(u64),
+    Reset(VarInt),
     /// The peer gave up so many bytes; what is read next comes after them.
     #[error("the sender gave up {0} bytes here")]
     Gap(u64),

@@ -68,7 +68,7 @@ pub use connection::Connection;
 pub use dfcp_proto::profile::{ChameleonParameters, CtcpParameters};
 pub use dfcp_proto::{
     CloseCode, ConnectionError, ConnectionStats, Duration, Profile, PublicKey, Rate, Reliability,
-    SchemeId, StaticKey, TransportConfig,
+    SchemeId, StaticKey, TransportConfig, VarInt, VarIntTooLarge,
 };
 pub use endpoint::{Endpoint, EndpointConfig, Incoming};
 pub use error::Error;

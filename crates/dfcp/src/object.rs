@@ -6,7 +6,7 @@
 use crate::connection::{Connection, Held};
 use crate::error::Error;
 use crate::stream::SendStream;
-use dfcp_proto::{BlockSizes, ChannelId, ChannelKind};
+use dfcp_proto::{BlockSizes, ChannelId, ChannelKind, VarInt};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::future::poll_fn;
@@ -25,6 +25,11 @@ const MIN_BLOCK_READ: usize = 64 << 10;
 /// Buffers between the file's thread and the network.
 const READ_AHEAD: usize = 4;
 const WRITE_BEHIND: usize = 16;
+
+/// Code of an object whose source failed or changed while it was read.
+const UNREADABLE: VarInt = VarInt::from_u32(1);
+/// Code of an object that its receiver wants no more of.
+const UNWANTED: VarInt = VarInt::from_u32(0);
 
 /// Bytes moved so far, for whoever shows progress.
 #[derive(Clone, Debug, Default)]
@@ -76,7 +81,7 @@ impl Connection {
             let mut chunk = match chunk {
                 Ok(chunk) => chunk,
                 Err(error) => {
-                    channel.reset(1);
+                    channel.reset(UNREADABLE);
                     return Err(changed_or_io(error));
                 }
             };
@@ -257,7 +262,7 @@ impl IncomingObject {
                 Ok(Some(ObjectPart::Block(offset, bytes))) => {
                     let end = offset.checked_add(bytes.len() as u64);
                     if end.is_none_or(|end| end > most) {
-                        self.stop(0);
+                        self.stop(UNWANTED);
                         received = Err(Error::TooLong(most));
                         break;
                     }
@@ -285,7 +290,7 @@ impl IncomingObject {
     }
 
     /// Wants no more of it; the peer learns `code`.
-    pub fn stop(&mut self, code: u64) {
+    pub fn stop(&mut self, code: VarInt) {
         self.done = true;
         self.connection.stop_channel(self.id, code);
     }
@@ -294,7 +299,7 @@ impl IncomingObject {
 impl Drop for IncomingObject {
     fn drop(&mut self) {
         if !self.done {
-            self.stop(0);
+            self.stop(UNWANTED);
         }
     }
 }

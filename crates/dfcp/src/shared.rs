@@ -3,7 +3,7 @@
 use crate::driver::Core;
 use crate::socket::{Batch, Class};
 use dfcp_proto::{
-    ChannelId, Connection, ConnectionError, ConnectionHandle, Endpoint, Event, Instant,
+    ChannelId, Connection, ConnectionError, ConnectionHandle, Endpoint, Event, Instant, VarInt,
 };
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -34,9 +34,9 @@ pub(crate) struct ChannelState {
     /// All that was written is accounted for; so many bytes were given up.
     pub(crate) acknowledged: Option<u64>,
     /// The peer stopped our sending with this code.
-    pub(crate) stopped: Option<u64>,
+    pub(crate) stopped: Option<VarInt>,
     /// The peer reset its sending with this code.
-    pub(crate) reset: Option<u64>,
+    pub(crate) reset: Option<VarInt>,
     pub(crate) waiting: WaitList,
     /// Streams and objects that use it; the last one takes this state with it.
     holders: usize,

@@ -2,7 +2,7 @@
 
 use crate::connection::{Connection, Held};
 use crate::error::Error;
-use dfcp_proto::{BlockSizes, ChannelError, ChannelId, Instant, Read};
+use dfcp_proto::{BlockSizes, ChannelError, ChannelId, Instant, Read, VarInt};
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// Code that the peer sees when a stream was dropped before its end.
-const DROPPED: u64 = 0;
+const DROPPED: VarInt = VarInt::from_u32(0);
 
 /// The sending half. Writing waits while the connection holds as much unsent or unacknowledged
 /// data as it may. Dropping it unfinished resets the stream.
@@ -141,7 +141,7 @@ impl SendStream {
     }
 
     /// Gives the stream up; the peer learns `code`.
-    pub fn reset(&mut self, code: u64) {
+    pub fn reset(&mut self, code: VarInt) {
         self.finished = true;
         let mut state = self.connection.shared.lock();
         if let Some((connection, _)) = state.get(self.connection.handle) {
@@ -272,7 +272,7 @@ impl RecvStream {
     }
 
     /// Wants no more; the peer learns `code`.
-    pub fn stop(&mut self, code: u64) {
+    pub fn stop(&mut self, code: VarInt) {
         self.ended = true;
         self.connection.stop_channel(self.id, code);
     }

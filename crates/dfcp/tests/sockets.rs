@@ -260,7 +260,9 @@ async fn a_shrunk_source_is_said_to_have_changed() {
         if let Ok(Ok(mut object)) =
             tokio::time::timeout(Duration::from_secs(5), b.accept_object()).await
         {
-            assert!(matches!(object.next_part().await, Err(Error::Reset(1))));
+            assert!(
+                matches!(object.next_part().await, Err(Error::Reset(code)) if code == 1.into())
+            );
         }
     })
     .await;
@@ -323,12 +325,12 @@ async fn a_silent_host_is_unreachable_after_the_handshake_timeout() {
 async fn closing_tells_the_peer_why_and_dropping_closes() {
     within(async {
         let (client, a, server, b) = pair().await;
-        a.close(CloseCode(300), "enough");
+        a.close(CloseCode::from(300), "enough");
         let error = b.closed().await;
         assert_eq!(
             error,
             ConnectionError::PeerClosed {
-                code: CloseCode(300),
+                code: CloseCode::from(300),
                 reason: "enough".into()
             }
         );

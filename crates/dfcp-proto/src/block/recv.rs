@@ -7,6 +7,7 @@ use super::gaps::Gaps;
 use super::{ChannelId, ChannelKind, SolveJob, charge};
 use crate::config::Payload;
 use crate::connection::CloseCode;
+use crate::wire::VarInt;
 use dfcp_fec::{BlockDecoder, SchemeId};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -148,7 +149,7 @@ pub struct RecvChannel {
     sacked_below: u64,
     pool: Vec<Vec<u8>>,
     /// The application gave it up, or the peer did.
-    ended: Option<u64>,
+    ended: Option<VarInt>,
     /// All that the peer charged for the channel is accounted for.
     settled: bool,
     /// The application will not ask again.
@@ -399,7 +400,7 @@ impl RecvChannel {
     /// Ends the channel early; its blocks' credit is freed, with what the peer says was used for
     /// blocks that never showed up. Without that the channel is not settled: it must be kept until
     /// the peer says it.
-    pub fn end(&mut self, code: u64, charged: Option<u64>, credit: &mut Credit) {
+    pub fn end(&mut self, code: VarInt, charged: Option<u64>, credit: &mut Credit) {
         let unseen = charged.map_or(0, |c| c.saturating_sub(self.charged));
         let unseen = unseen.min(credit.granted.saturating_sub(credit.used));
         credit.used += unseen;
@@ -420,7 +421,7 @@ impl RecvChannel {
     }
 
     /// Why the channel ended early, if it did.
-    pub fn ended(&self) -> Option<u64> {
+    pub fn ended(&self) -> Option<VarInt> {
         self.ended
     }
 

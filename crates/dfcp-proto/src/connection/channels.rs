@@ -5,10 +5,14 @@ use crate::block::{BlockSizes, ChannelId, ChannelKind, Credit, RecvChannel, Send
 use crate::config::Payload;
 use crate::scheduler::Room;
 use crate::time::Instant;
+use crate::wire::VarInt;
 
 /// Bytes that a channel takes beyond what is being sent: enough that a driver's wake-up does not
 /// leave the link idle, little enough that a stream's data stay fresh.
 const MAX_UNSENT: u64 = 2 << 20;
+
+/// Code of a channel whose reader left without giving one.
+const NO_REASON: VarInt = VarInt::from_u32(0);
 
 /// Why a call on a channel did nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -19,7 +23,7 @@ pub enum ChannelError {
     Closed,
     /// The peer or the application ended it early.
     #[error("the channel was reset (code {0})")]
-    Reset(u64),
+    Reset(VarInt),
     /// The call is for the other kind of payload ([`Payload`]).
     #[error("the call is for the other kind of payload")]
     Payload,
@@ -321,10 +325,10 @@ impl Connection {
         };
         if let Some(recv) = &mut channel.recv {
             let stop = recv.ended().is_none() && !recv.is_complete();
-            recv.end(0, None, &mut self.inc.credit);
+            recv.end(NO_REASON, None, &mut self.inc.credit);
             recv.discarded = true;
             if stop {
-                self.out.control.push_back(Control::Stop(id, 0));
+                self.out.control.push_back(Control::Stop(id, NO_REASON));
             }
             channel.recv.take_if(|recv| recv.is_settled());
         }
@@ -332,12 +336,12 @@ impl Connection {
     }
 
     /// Gives the sending half up; the peer learns `code`.
-    pub fn reset_channel(&mut self, id: ChannelId, code: u64) {
+    pub fn reset_channel(&mut self, id: ChannelId, code: VarInt) {
         self.abandon_send(id, code);
     }
 
     /// False if there was nothing (more) to give up.
-    pub(super) fn abandon_send(&mut self, id: ChannelId, code: u64) -> bool {
+    pub(super) fn abandon_send(&mut self, id: ChannelId, code: VarInt) -> bool {
         let Some(send) = self.send_half(id).ok().filter(|s| !s.is_abandoned()) else {
             return false;
         };
@@ -353,7 +357,7 @@ impl Connection {
     }
 
     /// Wants no more of what the peer sends on the channel.
-    pub fn stop_channel(&mut self, now: Instant, id: ChannelId, code: u64) {
+    pub fn stop_channel(&mut self, now: Instant, id: ChannelId, code: VarInt) {
         let recv = self.channels.get_mut(&id).and_then(|c| c.recv.as_mut());
         if let Some(recv) = recv.filter(|r| r.ended().is_none() && !r.is_complete()) {
             recv.end(code, None, &mut self.inc.credit);

@@ -2,24 +2,46 @@
 
 use crate::block::ChannelId;
 use crate::crypto::PublicKey;
+use crate::wire::{VarInt, VarIntTooLarge};
 
-/// A reason code on the wire. Codes from 256 up belong to the application.
+/// Why a connection is closed, as the wire has it. Codes from 256 up belong to the application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CloseCode(pub u64);
+pub struct CloseCode(pub VarInt);
 
 impl CloseCode {
     /// Nothing is wrong.
-    pub const NO_ERROR: Self = Self(0);
+    pub const NO_ERROR: Self = Self::from_u32(0);
     /// The peer broke the protocol.
-    pub const PROTOCOL: Self = Self(1);
+    pub const PROTOCOL: Self = Self::from_u32(1);
     /// The peer sent more than it was allowed to.
-    pub const FLOW_CONTROL: Self = Self(2);
+    pub const FLOW_CONTROL: Self = Self::from_u32(2);
     /// The peer's key is not welcome here.
-    pub const REFUSED: Self = Self(3);
+    pub const REFUSED: Self = Self::from_u32(3);
     /// A limit on the number of things was passed.
-    pub const LIMIT: Self = Self(4);
-    /// First code of the application's.
-    pub const APPLICATION: Self = Self(256);
+    pub const LIMIT: Self = Self::from_u32(4);
+
+    const fn from_u32(code: u32) -> Self {
+        Self(VarInt::from_u32(code))
+    }
+
+    /// The application's code number `n`, from 0.
+    pub const fn application(n: u16) -> Self {
+        Self::from_u32(256 + n as u32)
+    }
+}
+
+impl From<u32> for CloseCode {
+    fn from(code: u32) -> Self {
+        Self::from_u32(code)
+    }
+}
+
+impl TryFrom<u64> for CloseCode {
+    type Error = VarIntTooLarge;
+
+    fn try_from(code: u64) -> Result<Self, VarIntTooLarge> {
+        code.try_into().map(Self)
+    }
 }
 
 /// Why a connection ended.
@@ -99,14 +121,14 @@ pub enum Event {
         /// The channel.
         channel: ChannelId,
         /// Its reason.
-        code: u64,
+        code: VarInt,
     },
     /// The peer wants no more of what we send.
     Stopped {
         /// The channel.
         channel: ChannelId,
         /// Its reason.
-        code: u64,
+        code: VarInt,
     },
     /// The connection is over; nothing follows.
     Closed(ConnectionError),

@@ -43,7 +43,8 @@ use crate::rate::{PathReport, RateController};
 use crate::scheduler::BlockScheduler;
 use crate::time::{Duration, Instant, Rate};
 use crate::wire::{
-    ConnectionId, ROUND_TRIP_LEN, SEALED_HEADER_LEN, TAG_LEN, TransportParams, symbol_overhead,
+    ConnectionId, ROUND_TRIP_LEN, SEALED_HEADER_LEN, TAG_LEN, TransportParams, VarInt,
+    symbol_overhead,
 };
 use dfcp_fec::SchemeId;
 use handshake::{ClientSide, Confirm};
@@ -83,8 +84,8 @@ pub(crate) enum Control {
     FeedbackRate,
     MaxStreamData(ChannelId),
     Fin(ChannelId),
-    Reset(ChannelId, u64),
-    Stop(ChannelId, u64),
+    Reset(ChannelId, VarInt),
+    Stop(ChannelId, VarInt),
     Skip(ChannelId, Skip),
 }
 

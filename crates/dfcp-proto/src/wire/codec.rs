@@ -1,5 +1,7 @@
 //! Bounded reading and variable-length integers (RFC 9000 §16).
 
+use std::fmt;
+
 /// Why bytes from the network were not understood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
@@ -87,6 +89,11 @@ impl<'a> Reader<'a> {
         Ok(value & (u64::MAX >> (66 - 8 * len))) // the two length bits are not part of it
     }
 
+    /// A number that stays one that the wire carries.
+    pub fn code(&mut self) -> Result<VarInt, WireError> {
+        self.varint().map(VarInt)
+    }
+
     /// A length-prefixed (varint) byte string.
     pub fn var_bytes(&mut self) -> Result<&'a [u8], WireError> {
         let len = usize::try_from(self.varint()?).map_err(|_| WireError::Truncated)?;
@@ -94,12 +101,57 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Largest value that a variable-length integer holds.
-const VARINT_MAX: u64 = (1 << 62) - 1;
+/// A number that a variable-length integer holds: below 2⁶².
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct VarInt(u64);
 
-/// Appends `value` (values above 2⁶² − 1 are clamped: no field of ours reaches them).
+/// A number of 2⁶² or more, which the wire cannot carry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0} is 2^62 or more")]
+pub struct VarIntTooLarge(pub u64);
+
+impl VarInt {
+    /// The largest.
+    pub const MAX: Self = Self((1 << 62) - 1);
+
+    /// Every `u32` is one.
+    pub const fn from_u32(value: u32) -> Self {
+        Self(value as u64)
+    }
+
+    /// The number.
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+}
+
+impl From<u32> for VarInt {
+    fn from(value: u32) -> Self {
+        Self::from_u32(value)
+    }
+}
+
+impl TryFrom<u64> for VarInt {
+    type Error = VarIntTooLarge;
+
+    fn try_from(value: u64) -> Result<Self, VarIntTooLarge> {
+        match value <= Self::MAX.0 {
+            true => Ok(Self(value)),
+            false => Err(VarIntTooLarge(value)),
+        }
+    }
+}
+
+impl fmt::Display for VarInt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Appends `value`. Values of 2⁶² and more are clamped: no count or size of ours reaches them, and
+/// what an application chooses is a [`VarInt`].
 pub fn write_varint(out: &mut Vec<u8>, value: u64) {
-    let value = value.min(VARINT_MAX);
+    let value = value.min(VarInt::MAX.0);
     match varint_len(value) {
         1 => out.push(value as u8),
         2 => out.extend_from_slice(&(0x4000 | value as u16).to_be_bytes()),
@@ -132,7 +184,7 @@ mod tests {
             16384,
             0x3fff_ffff,
             0x4000_0000,
-            VARINT_MAX,
+            VarInt::MAX.0,
         ] {
             let mut out = Vec::new();
             write_varint(&mut out, value);
@@ -144,6 +196,15 @@ mod tests {
                 Reader::new(&out[..out.len() - 1]).varint(),
                 Err(WireError::Truncated)
             );
+        }
+    }
+
+    #[test]
+    fn numbers_that_the_wire_cannot_carry_are_refused() {
+        let largest = VarInt::MAX.get();
+        assert_eq!(VarInt::try_from(largest), Ok(VarInt::MAX));
+        for value in [largest + 1, u64::MAX] {
+            assert_eq!(VarInt::try_from(value), Err(VarIntTooLarge(value)));
         }
     }
 }

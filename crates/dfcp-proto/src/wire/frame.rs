@@ -1,6 +1,6 @@
 //! Frames: what a sealed packet carries. One vocabulary for every profile.
 
-use super::codec::{Reader, WireError, varint_len, write_varint};
+use super::codec::{Reader, VarInt, WireError, varint_len, write_varint};
 use super::sack::SackReport;
 use super::symbol::{SHORT_SYMBOL, SHORT_SYMBOL_LAST, SYMBOL, SYMBOL_LAST, SymbolHeader};
 use std::ops::{Range, RangeInclusive};
@@ -141,7 +141,7 @@ pub enum Frame<'a> {
         /// The channel.
         channel: u64,
         /// Application's reason.
-        code: u64,
+        code: VarInt,
         /// Credit that its blocks used, those included of which nothing arrived.
         charged: u64,
     },
@@ -150,7 +150,7 @@ pub enum Frame<'a> {
         /// The channel.
         channel: u64,
         /// Application's reason.
-        code: u64,
+        code: VarInt,
     },
     /// The sender gave up bytes of the channel.
     Skip {
@@ -166,7 +166,7 @@ pub enum Frame<'a> {
     /// The connection ends.
     Close {
         /// Reason, see [`crate::CloseCode`].
-        code: u64,
+        code: VarInt,
         /// For people; UTF-8 expected.
         reason: &'a [u8],
     },
@@ -241,12 +241,12 @@ impl<'a> Frame<'a> {
             },
             RESET => Self::Reset {
                 channel: r.varint()?,
-                code: r.varint()?,
+                code: r.code()?,
                 charged: r.varint()?,
             },
             STOP => Self::Stop {
                 channel: r.varint()?,
-                code: r.varint()?,
+                code: r.code()?,
             },
             SKIP => Self::Skip {
                 channel: r.varint()?,
@@ -255,7 +255,7 @@ impl<'a> Frame<'a> {
                 charged: r.varint()?,
             },
             CLOSE => {
-                let (code, reason) = (r.varint()?, r.var_bytes()?);
+                let (code, reason) = (r.code()?, r.var_bytes()?);
                 Self::Close {
                     code,
                     reason: &reason[..reason.len().min(MAX_REASON)],
@@ -339,9 +339,9 @@ impl<'a> Frame<'a> {
                 code,
                 charged,
             } => {
-                emit_numbers(out, RESET, [channel, code, charged]);
+                emit_numbers(out, RESET, [channel, code.get(), charged]);
             }
-            Self::Stop { channel, code } => emit_numbers(out, STOP, [channel, code]),
+            Self::Stop { channel, code } => emit_numbers(out, STOP, [channel, code.get()]),
             Self::Skip {
                 channel,
                 offset,
@@ -350,7 +350,7 @@ impl<'a> Frame<'a> {
             } => emit_numbers(out, SKIP, [channel, offset, len, charged]),
             Self::Close { code, reason } => {
                 let reason = &reason[..reason.len().min(MAX_REASON)];
-                emit_numbers(out, CLOSE, [code, reason.len() as u64]);
+                emit_numbers(out, CLOSE, [code.get(), reason.len() as u64]);
                 out.extend_from_slice(reason);
             }
             Self::Ack {

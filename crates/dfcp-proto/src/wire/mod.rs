@@ -10,7 +10,7 @@ mod params;
 mod sack;
 mod symbol;
 
-pub use codec::{Reader, WireError, varint_len, write_varint};
+pub use codec::{Reader, VarInt, VarIntTooLarge, WireError, varint_len, write_varint};
 pub use frame::{AckRanges, BlockReport, Frame, FrameIter, ROUND_TRIP_LEN, part_overhead};
 pub use header::{
     Ack, CID_LEN, COOKIE_LEN, ConnectionId, Packet, RESET_TOKEN_LEN, SEALED_HEADER_LEN, Sealed,
@@ -98,7 +98,7 @@ mod tests {
             (
                 Frame::Reset {
                     channel: 0,
-                    code: 300,
+                    code: 300.into(),
                     charged: 900,
                 },
                 "1300412c4384",
@@ -106,13 +106,13 @@ mod tests {
             (
                 Frame::Stop {
                     channel: 1,
-                    code: 4,
+                    code: 4.into(),
                 },
                 "140104",
             ),
             (
                 Frame::Close {
-                    code: 256,
+                    code: 256.into(),
                     reason: b"bye",
                 },
                 "15410003627965",

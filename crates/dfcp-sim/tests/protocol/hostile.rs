@@ -313,10 +313,13 @@ fn channels_out_of_bounds_close_the_connection() {
             Frame::Fin { channel, size: 0 },
             Frame::Reset {
                 channel,
-                code: 0,
+                code: 0.into(),
                 charged: 0,
             },
-            Frame::Stop { channel, code: 0 },
+            Frame::Stop {
+                channel,
+                code: 0.into(),
+            },
             Frame::MaxStreamData { channel, limit: 9 },
         ] {
             assert_eq!(
@@ -416,7 +419,7 @@ fn the_peer_learns_why_and_nothing_follows() {
     let mut raw = RawClient::connect();
     raw.send_frames(&[
         Frame::Close {
-            code: 300,
+            code: 300.into(),
             reason: b"bye",
         },
         Frame::Fin {
@@ -426,7 +429,7 @@ fn the_peer_learns_why_and_nothing_follows() {
     ]);
     let events: Vec<Event> = std::iter::from_fn(|| raw.connection().poll_event()).collect();
     assert!(
-        matches!(events.last(), Some(Event::Closed(ConnectionError::PeerClosed { code, .. })) if code.0 == 300),
+        matches!(events.last(), Some(Event::Closed(ConnectionError::PeerClosed { code, .. })) if *code == 300.into()),
         "{events:?}"
     );
     // A CLOSE is answered with CLOSE, and with nothing else.

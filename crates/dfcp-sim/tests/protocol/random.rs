@@ -157,7 +157,7 @@ impl Run {
             Op::Reset(index) => {
                 if let Some(i) = self.pick(index) {
                     let (from, id) = (self.flows[i].from, self.flows[i].channel);
-                    self.pair.connection(from).reset_channel(id, 1);
+                    self.pair.connection(from).reset_channel(id, 1.into());
                     self.dead[i] = true;
                 }
             }
@@ -225,7 +225,7 @@ impl Run {
             for (flow, dead) in flows.iter_mut().zip(dead) {
                 if *dead {
                     let id = flow.channel;
-                    pair.connection(flow.from).reset_channel(id, 1);
+                    pair.connection(flow.from).reset_channel(id, 1.into());
                     pair.connection(flow.from.other()).end_recv(id);
                     pair.flush();
                 } else if !flow.is_done(pair) {

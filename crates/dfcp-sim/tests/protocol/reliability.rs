@@ -554,13 +554,13 @@ proptest! {
         if reset || stop {
             let given_up = channels.pop().expect("the object").id;
             if reset {
-                pair.connection(Side::Client).reset_channel(given_up, 1);
+                pair.connection(Side::Client).reset_channel(given_up, 1.into());
             }
             if stop {
                 pair.connection(Side::Server).end_recv(given_up);
             }
             pair.run_until(SECOND, |_| false);
-            pair.connection(Side::Client).reset_channel(given_up, 1);
+            pair.connection(Side::Client).reset_channel(given_up, 1.into());
             pair.connection(Side::Server).end_recv(given_up);
         }
         let now = pair.now;

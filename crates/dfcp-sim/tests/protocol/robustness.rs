@@ -339,7 +339,7 @@ fn a_close_reaches_the_peer_even_with_loss() {
             pair.run_until(SECOND, |_| false);
             let now = pair.now;
             pair.connection(Side::Client)
-                .close(now, CloseCode(300), "done");
+                .close(now, CloseCode::from(300), "done");
             pair.flush();
             pair.run_until(10 * SECOND, |_| false);
             assert_eq!(
@@ -347,7 +347,7 @@ fn a_close_reaches_the_peer_even_with_loss() {
                 Some(&ConnectionError::LocallyClosed)
             );
             let told = ConnectionError::PeerClosed {
-                code: CloseCode(300),
+                code: CloseCode::from(300),
                 reason: "done".into(),
             };
             assert_eq!(

@@ -3,7 +3,7 @@
 use crate::common::raw::RawClient;
 use crate::common::{Flow, MS, SECOND, established, link, lossy, run_flows};
 use dfcp_proto::wire::Frame;
-use dfcp_proto::{ChannelKind, Event, Read, TransportConfig};
+use dfcp_proto::{ChannelKind, Event, Read, TransportConfig, VarInt};
 use dfcp_sim::{LinkConfig, Pair, PairConfig, Side};
 
 const MIB: u64 = 1 << 20;
@@ -157,12 +157,12 @@ fn an_object_that_nobody_takes_stays_within_the_budget() {
 
 /// Opens a channel, writes, lets some of it arrive, and ends it early; far more often than there
 /// are channels, with far more data than there is credit.
-fn ended_early(kind: ChannelKind, seed: u64, end: impl Fn(&mut Pair, &Flow, u64)) {
+fn ended_early(kind: ChannelKind, seed: u64, end: impl Fn(&mut Pair, &Flow, u32)) {
     let mut pair = small_budget(0.1, seed);
     for round in 0..400 {
         let mut flow = Flow::open(&mut pair, Side::Client, kind, 300_000);
         flow.write(&mut pair);
-        pair.run_until(MS(round % 60), |_| false);
+        pair.run_until(MS((round % 60).into()), |_| false);
         end(&mut pair, &flow, round);
         // What the application of the server does with a channel that was reset.
         pair.run_until(MS(5), |_| false);
@@ -182,7 +182,7 @@ fn resets_free_channels_and_credit() {
     for (seed, kind) in [(20, ChannelKind::Object), (21, ChannelKind::Stream)] {
         ended_early(kind, seed, |pair, flow, round| {
             pair.connection(Side::Client)
-                .reset_channel(flow.channel, 300 + round);
+                .reset_channel(flow.channel, (300 + round).into());
             if kind == ChannelKind::Stream {
                 pair.connection(Side::Client).end_recv(flow.channel);
             }
@@ -198,7 +198,7 @@ fn resets_free_channels_and_credit() {
                     server.read(now, flow.channel, &mut [0; 9]).is_err(),
                     "round {round}"
                 );
-                server.reset_channel(flow.channel, 0);
+                server.reset_channel(flow.channel, 0.into());
             }
             server.end_recv(flow.channel);
             pair.flush();
@@ -216,11 +216,11 @@ fn stops_free_channels_and_credit() {
             let now = pair.now;
             let server = pair.connection(Side::Server);
             if round % 2 == 0 {
-                server.stop_channel(now, flow.channel, 400 + round);
+                server.stop_channel(now, flow.channel, (400 + round).into());
             }
             server.end_recv(flow.channel);
             if kind == ChannelKind::Stream {
-                server.reset_channel(flow.channel, 1);
+                server.reset_channel(flow.channel, 1.into());
                 pair.connection(Side::Client).end_recv(flow.channel);
             }
             pair.flush();
@@ -245,7 +245,7 @@ fn a_reset_is_told_once_with_its_code() {
     flow.write(&mut pair);
     pair.run_until(MS(100), |_| false);
     pair.connection(Side::Client)
-        .reset_channel(flow.channel, 777);
+        .reset_channel(flow.channel, 777.into());
     pair.flush();
     pair.run_until(3 * SECOND, |_| false);
     let told: Vec<_> = pair.hosts[1]
@@ -257,7 +257,7 @@ fn a_reset_is_told_once_with_its_code() {
         told,
         [&Event::Reset {
             channel: flow.channel,
-            code: 777
+            code: 777.into()
         }]
     );
     assert!(
@@ -268,13 +268,30 @@ fn a_reset_is_told_once_with_its_code() {
 }
 
 #[test]
+fn the_largest_code_arrives_as_it_was_given() {
+    let mut pair = established(PairConfig::symmetric(lossy(0.0), 25));
+    let mut flow = stream(&mut pair, MIB);
+    flow.write(&mut pair);
+    pair.connection(Side::Client)
+        .reset_channel(flow.channel, VarInt::MAX);
+    pair.flush();
+    pair.run_until(SECOND, |_| false);
+    let code = VarInt::try_from((1_u64 << 62) - 1).expect("the wire carries it");
+    let reset = Event::Reset {
+        channel: flow.channel,
+        code,
+    };
+    assert!(pair.hosts[1].events.contains(&reset));
+}
+
+#[test]
 fn a_reset_counts_blocks_that_never_arrived() {
     let mut raw = RawClient::connect();
     let granted = max_data(&mut raw);
     for index in 0..8 {
         raw.send_frames(&[Frame::Reset {
             channel: index << 2,
-            code: 1,
+            code: 1.into(),
             charged: 3 << 20,
         }]);
     }
