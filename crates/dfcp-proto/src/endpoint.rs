@@ -2,8 +2,9 @@
 //! accepts.
 
 use crate::config::{MIN_DATAGRAM, TransportConfig};
-use crate::connection::{ConnectParams, Connection, Transmit, local_params};
+use crate::connection::{ConnectParams, Connection, local_params};
 use crate::crypto::{HandshakeError, PublicKey, Responder, SecretRng, StaticKey, SynFacts};
+use crate::host::{ConnectionHandle, Priority, Transmit};
 use crate::table::{Member, Table};
 use crate::time::{Duration, Instant};
 use crate::wire::{
@@ -14,10 +15,6 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
-
-/// Names a connection at this endpoint; never reused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ConnectionHandle(pub u64);
 
 /// Whether a client's key is welcome.
 pub type Authorize = Arc<dyn Fn(&PublicKey) -> bool + Send + Sync>;
@@ -440,6 +437,7 @@ impl Endpoint {
                 size,
                 segment_size: None,
                 elided: 0,
+                priority: Priority::Data,
             });
         }
         while let Some(handle) = self.connections.next_ready() {

@@ -24,6 +24,7 @@ pub mod connection;
 pub mod crypto;
 pub mod endpoint;
 pub mod feedback;
+pub mod host;
 pub mod packet;
 pub mod profile;
 pub mod published;
@@ -37,11 +38,11 @@ pub use block::{BlockSizes, ChannelId, ChannelKind, Reliability, Role, SolveJob}
 pub use config::{Payload, TransportConfig};
 pub use connection::{
     ChannelError, CloseCode, Connection, ConnectionError, ConnectionStats, Event, Read, Timer,
-    Transmit,
 };
 pub use crypto::{KeyError, PublicKey, SecretRng, StaticKey};
 pub use dfcp_fec::SchemeId;
-pub use endpoint::{ConnectionHandle, Endpoint, EndpointStats, ServerConfig};
+pub use endpoint::{Endpoint, EndpointStats, ServerConfig};
+pub use host::{ConnectionHandle, Priority, Transmit};
 pub use profile::Profile;
 pub use time::{Duration, Instant, Rate};
 pub use wire::{VarInt, VarIntTooLarge};

@@ -1,104 +1,65 @@
 //! Connections: streams, objects, statistics, the end.
 
-use crate::driver::Core;
 use crate::error::Error;
 use crate::object::IncomingObject;
-use crate::shared::{ConnectionState, Shared};
 use crate::stream::{RecvStream, SendStream};
+use crate::waiting::ConnectionState;
 use dfcp_proto::{
-    ChannelId, ChannelKind, CloseCode, ConnectionError, ConnectionHandle, ConnectionStats,
-    PublicKey, VarInt,
+    ChannelId, ChannelKind, CloseCode, ConnectionError, ConnectionStats, PublicKey, VarInt,
 };
 use std::future::poll_fn;
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::Poll;
 
 /// A connection; clones share it. It closes when the last clone and the last of its streams are
 /// gone, or by [`Connection::close`].
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Connection {
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) handle: ConnectionHandle,
+    pub(crate) handle: Handle,
     peer: PublicKey,
 }
+
+/// A hold on a connection.
+pub(crate) type Handle = crate::shared::Handle<ConnectionState>;
 
 /// A stream's or an object's hold on its channel: what the driver knows of the channel goes with the
 /// last one.
 #[derive(Debug)]
-pub(crate) struct Held {
-    shared: Arc<Shared>,
-    handle: ConnectionHandle,
-    id: ChannelId,
+pub(crate) struct Channel {
+    pub(crate) handle: Handle,
+    pub(crate) id: ChannelId,
 }
 
-impl Held {
-    pub(crate) fn new(connection: &Connection, id: ChannelId) -> Self {
-        let (shared, handle) = (connection.shared.clone(), connection.handle);
-        shared.lock().hold(handle, id);
-        Self { shared, handle, id }
+impl Channel {
+    /// Wants no more of what the peer sends.
+    pub(crate) fn stop(&self, code: VarInt) {
+        self.handle.act(|now, connection, _| {
+            connection.stop_channel(now, self.id, code);
+            connection.end_recv(self.id);
+        });
     }
 }
 
-impl Drop for Held {
+impl Drop for Channel {
     fn drop(&mut self) {
-        self.shared.lock().let_go(self.handle, self.id);
-    }
-}
-
-impl Clone for Connection {
-    fn clone(&self) -> Self {
-        if let Some((_, state)) = self.shared.lock().get(self.handle) {
-            state.handles += 1;
-        }
-        Self {
-            shared: self.shared.clone(),
-            handle: self.handle,
-            peer: self.peer,
-        }
-    }
-}
-
-impl Drop for Connection {
-    fn drop(&mut self) {
-        let now = self.shared.now();
-        self.shared.lock().release(now, self.handle);
-        self.shared.wake.notify_one();
+        self.handle.look(|_, ours| ours.let_go(self.id));
     }
 }
 
 impl Connection {
-    /// Takes over one count of the connection's handles.
-    pub(crate) fn new(shared: Arc<Shared>, handle: ConnectionHandle, peer: PublicKey) -> Self {
-        Self {
-            shared,
-            handle,
-            peer,
-        }
+    /// A connection whose peer has proved its key.
+    pub(crate) fn accepted(handle: Handle) -> Option<Self> {
+        let peer = handle.look(|connection, _| connection.peer())??;
+        Some(Self { handle, peer })
     }
 
-    /// Waits for the end of the handshake of an attempt that [`new`](Self::new) made, whose peer is
-    /// known only then. Dropping the future closes the attempt.
-    pub(crate) async fn established(mut self) -> Result<Self, Error> {
-        self.peer = self.handshake().await?;
-        Ok(self)
-    }
-
-    async fn handshake(&self) -> Result<PublicKey, Error> {
-        poll_fn(|context| {
-            self.shared
-                .poll_connection(self.handle, |_, connection, ours| {
-                    if let Some(error) = &ours.error {
-                        return Poll::Ready(Err(error.clone().into()));
-                    }
-                    if let Some(peer) = connection.peer().filter(|_| connection.is_established()) {
-                        return Poll::Ready(Ok(peer));
-                    }
-                    ours.waiting.register(context);
-                    Poll::Pending
-                })
-        })
-        .await
+    /// Waits for the end of the handshake; dropping the future closes the attempt.
+    pub(crate) async fn established(handle: Handle) -> Result<Self, Error> {
+        let proved = poll_changed(&handle, |connection, _| {
+            connection.peer().filter(|_| connection.is_established())
+        });
+        let peer = proved.await?;
+        Ok(Self { handle, peer })
     }
 
     /// The peer's key, which it proved.
@@ -108,19 +69,14 @@ impl Connection {
 
     /// The peer's address now.
     pub fn remote_address(&self) -> Option<SocketAddr> {
-        self.shared
-            .lock()
-            .get(self.handle)
-            .map(|(connection, _)| connection.remote_address())
+        self.handle
+            .look(|connection, _| connection.remote_address())
     }
 
     /// Counters and estimates.
     pub fn stats(&self) -> ConnectionStats {
-        let mut state = self.shared.lock();
-        state
-            .get(self.handle)
-            .map(|(connection, _)| connection.stats())
-            .unwrap_or_default()
+        let stats = self.handle.look(|connection, _| connection.stats());
+        stats.unwrap_or_default()
     }
 
     /// Opens a stream; waits while the peer allows no further one.
@@ -138,64 +94,37 @@ impl Connection {
     /// The next object that the peer sends.
     pub async fn accept_object(&self) -> Result<IncomingObject, Error> {
         let id = self.next_opened(ChannelKind::Object).await?;
-        Ok(IncomingObject::new(self.clone(), id))
+        Ok(IncomingObject::new(self.channel(id)))
     }
 
     fn stream(&self, id: ChannelId) -> (SendStream, RecvStream) {
         (
-            SendStream::new(self.clone(), id),
-            RecvStream::new(self.clone(), id),
+            SendStream::new(self.channel(id)),
+            RecvStream::new(self.channel(id)),
         )
     }
 
+    /// A hold on a channel.
+    pub(crate) fn channel(&self, id: ChannelId) -> Channel {
+        let handle = self.handle.clone();
+        handle.look(|_, ours| ours.hold(id));
+        Channel { handle, id }
+    }
+
     pub(crate) async fn open(&self, kind: ChannelKind) -> Result<ChannelId, Error> {
-        poll_fn(|context| {
-            self.poll(context, |connection, ours| {
-                let id = connection.open(kind)?;
-                ours.channels.entry(id).or_default();
-                Some(id)
-            })
+        poll_changed(&self.handle, |connection, _| connection.open(kind)).await
+    }
+
+    async fn next_opened(&self, kind: ChannelKind) -> Result<ChannelId, Error> {
+        poll_changed(&self.handle, |_, ours| {
+            ours.opened[kind as usize].pop_front()
         })
         .await
     }
 
-    async fn next_opened(&self, kind: ChannelKind) -> Result<ChannelId, Error> {
-        poll_fn(|context| self.poll(context, |_, ours| ours.opened[kind as usize].pop_front()))
-            .await
-    }
-
-    /// Polls something that changes with the connection's events.
-    fn poll<T>(
-        &self,
-        context: &Context<'_>,
-        f: impl FnOnce(&mut dfcp_proto::Connection, &mut ConnectionState) -> Option<T>,
-    ) -> Poll<Result<T, Error>> {
-        self.shared
-            .poll_connection(self.handle, |_, connection, ours| {
-                if let Some(value) = f(connection, ours) {
-                    return Poll::Ready(Ok(value));
-                }
-                if let Some(error) = &ours.error {
-                    return Poll::Ready(Err(error.clone().into()));
-                }
-                ours.waiting.register(context);
-                Poll::Pending
-            })
-    }
-
-    /// Wants no more of what the peer sends on a channel.
-    pub(crate) fn stop_channel(&self, id: ChannelId, code: VarInt) {
-        let now = self.shared.now();
-        if let Some((connection, _)) = self.shared.lock().get(self.handle) {
-            connection.stop_channel(now, id, code);
-            connection.end_recv(id);
-        }
-        self.shared.wake.notify_one();
-    }
-
     /// Waits for the connection's end and says why it came.
     pub async fn closed(&self) -> ConnectionError {
-        let result: Result<(), Error> = poll_fn(|context| self.poll(context, |_, _| None)).await;
+        let result: Result<(), Error> = poll_changed(&self.handle, |_, _| None).await;
         match result {
             Err(Error::Connection(error)) => error,
             _ => ConnectionError::LocallyClosed,
@@ -205,15 +134,29 @@ impl Connection {
     /// Ends the connection at once; the peer learns `code` and `reason`. What is not known to
     /// have arrived may be lost.
     pub fn close(&self, code: CloseCode, reason: &str) {
-        let now = self.shared.now();
-        let mut state = self.shared.lock();
-        if let Some((connection, _)) = state.get(self.handle) {
-            connection.close(now, code, reason);
-        }
-        state.collect(now);
-        drop(state);
-        self.shared.wake.notify_one();
+        self.handle
+            .act(|now, connection, _| connection.close(now, code, reason));
     }
+}
+
+/// Waits for something that changes with the connection's events.
+async fn poll_changed<T>(
+    handle: &Handle,
+    mut f: impl FnMut(&mut dfcp_proto::Connection, &mut ConnectionState) -> Option<T>,
+) -> Result<T, Error> {
+    poll_fn(|context| {
+        handle.poll(|_, connection, ours| {
+            if let Some(value) = f(connection, ours) {
+                return Poll::Ready(Ok(value));
+            }
+            if let Some(error) = &ours.error {
+                return Poll::Ready(Err(error.clone().into()));
+            }
+            ours.waiting.register(context);
+            Poll::Pending
+        })
+    })
+    .await
 }
 
 #[cfg(test)]
@@ -240,9 +183,8 @@ mod tests {
             drop((out, back, answer, inside));
         }
         for side in [&near, &far] {
-            let mut state = side.shared.lock();
-            let (_, ours) = state.get(side.handle).expect("lives");
-            assert_eq!(ours.channels.len(), 0);
+            let remembered = side.handle.look(|_, ours| ours.channels.len());
+            assert_eq!(remembered, Some(0));
         }
     }
 }

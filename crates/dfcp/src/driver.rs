@@ -5,13 +5,12 @@
 
 use crate::alarm::Alarm;
 use crate::cadence::Cadence;
-use crate::shared::Shared;
-use crate::socket::{Batch, Sent, Socket, Watch};
+use crate::shared::{Shared, Waiting};
+use crate::socket::{Sent, Socket, Watch};
 use dfcp_proto::Instant;
+use dfcp_proto::host::{Core, Transmit};
 use std::future::poll_fn;
 use std::io;
-use std::net::SocketAddr;
-use std::time::Duration;
 
 /// Packet batches received before sending gets its turn.
 const RECEIVE_BATCHES: usize = 4;
@@ -22,35 +21,8 @@ const SEND_BATCHES: usize = 16;
 /// system call takes, some tens of microseconds.
 const LARGE_BATCH: usize = 32_000;
 
-/// What the driver needs of the state behind the lock: a core, and who waits for it.
-pub(crate) trait Core: Send {
-    /// How long packets may wait for each other on a busy socket.
-    fn patience(&self) -> Duration;
-
-    /// A packet arrived `at` some time since the last ones were taken.
-    fn receive(&mut self, at: Instant, remote: SocketAddr, ecn: u8, packet: &mut [u8]);
-
-    /// Moves news out of the core to those who wait for it.
-    fn collect(&mut self, now: Instant);
-
-    /// Lets due timers expire, then appends packets that may leave now to `out`.
-    fn transmit(&mut self, now: Instant, max_segments: usize, out: &mut Vec<u8>) -> Option<Batch>;
-
-    /// The socket took a batch of `bytes`, or the system refuses it.
-    fn on_sent(&mut self, _batch: &Batch, _bytes: usize, _sent: Sent) {}
-
-    /// When to look again though nothing happens.
-    fn deadline(&self) -> Option<Instant>;
-
-    /// Whether the endpoint was closed and all its connections are over.
-    fn is_over(&self) -> bool;
-
-    /// The driver ends; whoever waits must learn it.
-    fn end(&mut self, reason: io::ErrorKind);
-}
-
 /// Runs until the endpoint is closed and all its connections are over, or the socket fails.
-pub(crate) async fn run<C: Core>(shared: std::sync::Arc<Shared<C>>, mut socket: Socket) {
+pub(crate) async fn run<W: Waiting>(shared: std::sync::Arc<Shared<W>>, mut socket: Socket) {
     let result = drive(&shared, &mut socket).await;
     let reason = result
         .err()
@@ -58,7 +30,7 @@ pub(crate) async fn run<C: Core>(shared: std::sync::Arc<Shared<C>>, mut socket: 
     shared.lock().end(reason);
 }
 
-async fn drive<C: Core>(shared: &Shared<C>, socket: &mut Socket) -> io::Result<()> {
+async fn drive<W: Waiting>(shared: &Shared<W>, socket: &mut Socket) -> io::Result<()> {
     let mut outgoing = Outgoing::default();
     let mut alarm = Alarm::new()?;
     let mut arrivals = Arrivals {
@@ -102,7 +74,7 @@ struct Arrivals {
 
 impl Arrivals {
     /// Hands what arrived to the core; true if more may be waiting.
-    fn receive<C: Core>(&mut self, shared: &Shared<C>, socket: &mut Socket) -> io::Result<bool> {
+    fn receive<W: Waiting>(&mut self, shared: &Shared<W>, socket: &mut Socket) -> io::Result<bool> {
         for _ in 0..RECEIVE_BATCHES {
             let now = shared.now();
             let mut batch = None;
@@ -128,13 +100,13 @@ impl Arrivals {
 #[derive(Default)]
 struct Outgoing {
     buffer: Vec<u8>,
-    blocked: Option<Batch>,
+    blocked: Option<Transmit>,
 }
 
 /// Sends what may go now. Returns whether more may go at once, when to look again, and whether
 /// everything is over.
-fn transmit<C: Core>(
-    shared: &Shared<C>,
+fn transmit<W: Waiting>(
+    shared: &Shared<W>,
     socket: &mut Socket,
     outgoing: &mut Outgoing,
     cadence: &mut Cadence,
@@ -171,10 +143,10 @@ fn transmit<C: Core>(
     }
     let mut state = shared.lock();
     state.collect(shared.now());
-    cadence.set_patience(state.patience());
+    cadence.set_patience(state.core.coalescing_delay());
     let deadline = match outgoing.blocked {
         Some(_) => None,
-        None => state.deadline(),
+        None => state.core.poll_timeout(),
     };
     (full, deadline, state.is_over())
 }

@@ -2,14 +2,13 @@
 
 use crate::connection::Connection;
 use crate::error::Error;
-use crate::shared::{ConnectionState, Shared};
+use crate::shared::Shared;
 use crate::socket::{Layer, Socket, SocketBuffers};
+use crate::waiting::ConnectionState;
 use dfcp_proto::{CloseCode, Duration, PublicKey, ServerConfig, StaticKey, TransportConfig};
 use std::fmt;
-use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::task::Poll;
 
 /// How an endpoint is set up.
 #[derive(Clone)]
@@ -93,7 +92,7 @@ impl fmt::Debug for EndpointConfig {
 /// are no longer accepted.
 #[derive(Debug)]
 pub struct Endpoint {
-    shared: Arc<Shared>,
+    shared: Arc<Shared<ConnectionState>>,
     transport: Arc<TransportConfig>,
     local: SocketAddr,
     buffers: SocketBuffers,
@@ -149,93 +148,46 @@ impl Endpoint {
         remote: SocketAddr,
         peer: Option<PublicKey>,
     ) -> Result<Connection, Error> {
-        let handle = {
-            let now = self.shared.now();
-            let mut state = self.shared.lock();
-            if state.ended.is_some() {
-                return Err(Error::EndpointClosed);
-            }
-            let handle = state
-                .core
-                .connect(now, remote, peer, self.transport.clone())
-                .map_err(|e| Error::Io(std::io::Error::other(e)))?;
-            state.connections.insert(
-                handle,
-                ConnectionState {
-                    handles: 1,
-                    ..Default::default()
-                },
-            );
-            handle
-        };
-        self.shared.wake.notify_one();
-        // Owns the handle from here: dropping this future closes the attempt.
-        let nobody_yet = PublicKey([0; 32]);
-        let attempt = Connection::new(self.shared.clone(), handle, nobody_yet);
-        attempt.established().await
+        let handle = self.shared.connect(|now, core| {
+            core.connect(now, remote, peer, self.transport.clone())
+                .map_err(|e| Error::Io(std::io::Error::other(e)))
+        })?;
+        Connection::established(handle).await
     }
 
     /// The next client that proved its key; `None` once the endpoint is closed.
     pub async fn accept(&self) -> Option<Incoming> {
-        poll_fn(|context| {
-            let mut state = self.shared.lock();
-            while let Some(handle) = state.accepted.pop_front() {
-                let Some((connection, ours)) = state.get(handle) else {
-                    continue;
-                };
-                // It proved its key before it came here.
-                let Some(peer) = connection.peer() else {
-                    continue;
-                };
-                ours.handles += 1;
-                ours.awaits_accept = false;
-                return Poll::Ready(Some(Connection::new(self.shared.clone(), handle, peer)));
+        loop {
+            let accepted = Connection::accepted(self.shared.accept().await?);
+            if accepted.is_some() {
+                return accepted;
             }
-            if state.closing || state.ended.is_some() {
-                return Poll::Ready(None);
-            }
-            state.accepting.register(context);
-            Poll::Pending
-        })
-        .await
+        }
     }
 
     /// Closes all connections, telling the peers `reason`, and waits as [`Endpoint::wait_idle`]
     /// does.
     pub async fn close(&self, code: CloseCode, reason: &str) {
-        {
-            let now = self.shared.now();
-            let mut state = self.shared.lock();
-            state.closing = true;
+        self.shared.act(|now, state| {
             for handle in state.core.handles() {
                 if let Some(connection) = state.core.connection(handle) {
                     connection.close(now, code, reason);
                 }
             }
-            state.accepting.wake();
-        }
+            state.close(now);
+        });
         self.wait_idle().await;
     }
 
     /// Waits until no connection is left, or the driver ended. Connections stay as long as a
     /// [`Connection`] or a stream of theirs is held: drop those first.
     pub async fn wait_idle(&self) {
-        self.shared.wake.notify_one();
-        poll_fn(|context| {
-            let mut state = self.shared.lock();
-            if state.connections.is_empty() || state.ended.is_some() {
-                return Poll::Ready(());
-            }
-            state.idle.register(context);
-            Poll::Pending
-        })
-        .await;
+        self.shared.wait_idle().await;
     }
 }
 
 impl Drop for Endpoint {
     fn drop(&mut self) {
-        self.shared.lock().closing = true;
-        self.shared.wake.notify_one();
+        self.shared.act(|now, state| state.close(now));
     }
 }

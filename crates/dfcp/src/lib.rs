@@ -62,7 +62,9 @@ pub mod published;
 mod reactor;
 mod shared;
 mod socket;
+mod solver;
 mod stream;
+mod waiting;
 
 pub use connection::Connection;
 pub use dfcp_proto::profile::{ChameleonParameters, CtcpParameters};

@@ -3,10 +3,10 @@
 //! Reading, writing and hashing happen on threads of their own, a few buffers ahead of or behind
 //! the network: a slow disk holds the peer back, a fast one costs no waiting.
 
-use crate::connection::{Connection, Held};
+use crate::connection::{Channel, Connection};
 use crate::error::Error;
 use crate::stream::SendStream;
-use dfcp_proto::{BlockSizes, ChannelId, ChannelKind, VarInt};
+use dfcp_proto::{BlockSizes, ChannelKind, VarInt};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::future::poll_fn;
@@ -68,7 +68,7 @@ impl Connection {
         on_read: impl FnOnce(ObjectSummary),
     ) -> Result<ObjectSummary, Error> {
         let id = self.open(ChannelKind::Object).await?;
-        let mut channel = SendStream::new(self.clone(), id);
+        let mut channel = SendStream::new(self.channel(id));
         let (full, mut chunks) = mpsc::channel::<io::Result<Vec<u8>>>(READ_AHEAD);
         let (empty, spare) = std::sync::mpsc::channel::<Vec<u8>>();
         let sizes = channel.block_sizes()?;
@@ -170,25 +170,21 @@ pub enum ObjectPart {
 /// An object that the peer sends.
 #[derive(Debug)]
 pub struct IncomingObject {
-    connection: Connection,
-    id: ChannelId,
+    channel: Channel,
     done: bool,
-    _held: Held,
 }
 
 impl IncomingObject {
-    pub(crate) fn new(connection: Connection, id: ChannelId) -> Self {
+    pub(crate) fn new(channel: Channel) -> Self {
         Self {
-            _held: Held::new(&connection, id),
-            connection,
-            id,
+            channel,
             done: false,
         }
     }
 
     /// Its number among the objects of this connection, from 0, in the order of opening.
     pub fn index(&self) -> u64 {
-        self.id.index()
+        self.channel.id.index()
     }
 
     /// The next complete block or gap, in any order. `None` at the end.
@@ -196,50 +192,46 @@ impl IncomingObject {
         if self.done {
             return Ok(None);
         }
-        let id = self.id;
+        let id = self.channel.id;
         let part = poll_fn(|context| {
-            self.connection.shared.poll_connection(
-                self.connection.handle,
-                |now, connection, ours| {
-                    match connection.take_block(now, id) {
-                        Ok(Some((offset, bytes))) => {
-                            return Poll::Ready(Ok(Some(ObjectPart::Block(offset, bytes))));
-                        }
-                        Ok(None) if connection.is_drained(id) => return Poll::Ready(Ok(None)),
-                        Ok(None) => {}
-                        Err(error) => return Poll::Ready(Err(error.into())),
+            self.channel.handle.poll(|now, connection, ours| {
+                match connection.take_block(now, id) {
+                    Ok(Some((offset, bytes))) => {
+                        return Poll::Ready(Ok(Some(ObjectPart::Block(offset, bytes))));
                     }
-                    if let Some(gap) = connection.take_gap(id) {
-                        return Poll::Ready(Ok(Some(ObjectPart::Gap(gap))));
-                    }
-                    if let Some(error) = &ours.error {
-                        return Poll::Ready(Err(error.clone().into()));
-                    }
-                    ours.channels
-                        .entry(id)
-                        .or_default()
-                        .waiting
-                        .register(context);
-                    Poll::Pending
-                },
-            )
+                    Ok(None) if connection.is_drained(id) => return Poll::Ready(Ok(None)),
+                    Ok(None) => {}
+                    Err(error) => return Poll::Ready(Err(error.into())),
+                }
+                if let Some(gap) = connection.take_gap(id) {
+                    return Poll::Ready(Ok(Some(ObjectPart::Gap(gap))));
+                }
+                if let Some(error) = &ours.error {
+                    return Poll::Ready(Err(error.clone().into()));
+                }
+                ours.channels
+                    .entry(id)
+                    .or_default()
+                    .waiting
+                    .register(context);
+                Poll::Pending
+            })
         })
         .await?;
         if part.is_none() {
             self.done = true;
-            if let Some((connection, _)) = self.connection.shared.lock().get(self.connection.handle)
-            {
-                connection.end_recv(id);
-            }
+            self.channel
+                .handle
+                .look(|connection, _| connection.end_recv(id));
         }
         Ok(part)
     }
 
     fn recycle(&self, buffer: Vec<u8>) {
-        let mut state = self.connection.shared.lock();
-        if let Some((connection, _)) = state.get(self.connection.handle) {
-            connection.recycle(self.id, buffer);
-        }
+        let id = self.channel.id;
+        self.channel
+            .handle
+            .look(|connection, _| connection.recycle(id, buffer));
     }
 
     /// Writes the object into `file`, each block where it belongs, and hashes it. On an error
@@ -292,7 +284,7 @@ impl IncomingObject {
     /// Wants no more of it; the peer learns `code`.
     pub fn stop(&mut self, code: VarInt) {
         self.done = true;
-        self.connection.stop_channel(self.id, code);
+        self.channel.stop(code);
     }
 }
 

@@ -1,15 +1,17 @@
-//! State that handles and driver share, behind one lock: the core, and who waits for what.
+//! State that handles and driver share, behind one lock: a core of either wire, and who waits for
+//! what.
 
-use crate::driver::Core;
-use crate::socket::{Batch, Class};
-use dfcp_proto::{
-    ChannelId, Connection, ConnectionError, ConnectionHandle, Endpoint, Event, Instant, VarInt,
-};
-use std::collections::{HashMap, VecDeque};
+use crate::error::Error;
+use crate::socket::Sent;
+use dfcp_proto::host::{Core, CoreConnection, Solve, Transmit};
+use dfcp_proto::{ConnectionHandle, Instant};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
+use std::future::poll_fn;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
 use tokio::sync::Notify;
 
 /// Wakers of tasks that wait for one thing.
@@ -28,239 +30,252 @@ impl WaitList {
     }
 }
 
-/// What became of a channel, beyond what the core still knows.
-#[derive(Debug, Default)]
-pub(crate) struct ChannelState {
-    /// All that was written is accounted for; so many bytes were given up.
-    pub(crate) acknowledged: Option<u64>,
-    /// The peer stopped our sending with this code.
-    pub(crate) stopped: Option<VarInt>,
-    /// The peer reset its sending with this code.
-    pub(crate) reset: Option<VarInt>,
-    pub(crate) waiting: WaitList,
-    /// Streams and objects that use it; the last one takes this state with it.
-    holders: usize,
+/// The driver's side of a connection: what the core told of it, and who waits for what. All that
+/// drivers of the two wires differ in.
+pub(crate) trait Waiting: Default + fmt::Debug + Send + 'static {
+    type Core: Core + fmt::Debug + Send;
+
+    /// Whether rebuilding a block takes long enough for a thread of its own.
+    const SOLVES_APART: bool;
+
+    /// Takes the connection's news in. True if it must be released once more: something came that
+    /// nobody will take, for nobody holds it.
+    fn collect(&mut self, connection: &mut ConnectionOf<Self>, is_held: bool) -> bool;
+
+    /// Nobody holds the connection any more.
+    fn release(&mut self, now: Instant, connection: &mut ConnectionOf<Self>);
+
+    /// Whether it can be forgotten once nobody holds it.
+    fn is_over(&self, connection: &ConnectionOf<Self>) -> bool;
+
+    /// Whether the endpoint counts as idle though it is there.
+    fn is_idle(&self, is_held: bool) -> bool;
+
+    /// The driver ended, or the connection: everyone must look again.
+    fn wake(&mut self);
 }
 
-/// The driver's side of one connection.
-#[derive(Debug, Default)]
-pub(crate) struct ConnectionState {
-    pub(crate) error: Option<ConnectionError>,
-    pub(crate) channels: HashMap<ChannelId, ChannelState>,
-    pub(crate) opened: [VecDeque<ChannelId>; 2],
-    /// Waits for the handshake, the end, a new channel or room to open one.
-    pub(crate) waiting: WaitList,
-    pub(crate) writers: WaitList,
-    /// Live handles; the connection closes when the last one goes.
-    pub(crate) handles: usize,
-    /// The endpoint's `accept` has yet to give it out.
-    pub(crate) awaits_accept: bool,
+/// The core's connection that a [`Waiting`] belongs to.
+pub(crate) type ConnectionOf<W> = <<W as Waiting>::Core as Core>::Connection;
+type JobOf<W> = <ConnectionOf<W> as CoreConnection>::SolveJob;
+
+#[derive(Debug)]
+struct Entry<W> {
+    waiting: W,
+    /// [`Handle`]s, or one for whoever accepts it; released when the last one goes.
+    handles: usize,
 }
 
-impl ConnectionState {
-    fn on_event(&mut self, event: Event) {
-        match event {
-            Event::Connected { .. } => self.waiting.wake(),
-            Event::Opened(id) => {
-                self.channels.entry(id).or_default();
-                self.opened[id.kind() as usize].push_back(id);
-                self.waiting.wake();
-            }
-            Event::Readable(id) => self.on_channel(id, |_| {}),
-            Event::Writable => self.writers.wake(),
-            Event::Acknowledged(id) => self.on_acknowledged(id, 0),
-            Event::PartlyAcknowledged { channel, abandoned } => {
-                self.on_acknowledged(channel, abandoned);
-            }
-            Event::Reset { channel, code } => {
-                self.on_channel(channel, |channel| channel.reset = Some(code));
-            }
-            Event::Stopped { channel, code } => {
-                self.on_channel(channel, |channel| channel.stopped = Some(code));
-                self.writers.wake();
-            }
-            Event::Closed(error) => {
-                self.error = Some(error);
-                self.waiting.wake();
-                self.writers.wake();
-                self.channels.values_mut().for_each(|c| c.waiting.wake());
-            }
-            _ => {}
-        }
-    }
+/// Blocks to be rebuilt elsewhere, no more than the connections have room for.
+#[derive(Debug)]
+pub(crate) struct Jobs<J> {
+    pub(crate) queue: VecDeque<(ConnectionHandle, J)>,
+    /// Tells the solver of new ones, or of the end.
+    pub(crate) added: Arc<Notify>,
+}
 
-    fn on_acknowledged(&mut self, id: ChannelId, abandoned: u64) {
-        self.on_channel(id, |channel| channel.acknowledged = Some(abandoned));
-        self.waiting.wake();
-    }
-
-    /// Something became of a channel; nobody is told if nobody holds it any more.
-    fn on_channel(&mut self, id: ChannelId, change: impl FnOnce(&mut ChannelState)) {
-        if let Some(channel) = self.channels.get_mut(&id) {
-            change(channel);
-            channel.waiting.wake();
-        }
-    }
+/// Packets of a socket, DFCP's header included, those of IP and UDP not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Traffic {
+    /// Packets sent.
+    pub packets_sent: u64,
+    /// Their bytes.
+    pub bytes_sent: u64,
+    /// Packets received, of whatever kind.
+    pub packets_received: u64,
+    /// Their bytes.
+    pub bytes_received: u64,
+    /// System calls refused because packets are larger than the interface takes: the MTU of
+    /// [`Config`](crate::published::Config) is too large.
+    pub too_large: u64,
 }
 
 /// Everything behind the lock.
 #[derive(Debug)]
-pub(crate) struct State {
-    pub(crate) core: Endpoint,
-    pub(crate) connections: HashMap<ConnectionHandle, ConnectionState>,
-    pub(crate) accepted: VecDeque<ConnectionHandle>,
-    pub(crate) accepting: WaitList,
+pub(crate) struct State<W: Waiting> {
+    pub(crate) core: W::Core,
+    connections: BTreeMap<ConnectionHandle, Entry<W>>,
+    /// Over, and nobody holds them: forgotten when their last packets have left.
+    leaving: BTreeSet<ConnectionHandle>,
+    accepted: VecDeque<ConnectionHandle>,
+    accepting: WaitList,
     /// Set when the endpoint's handle is gone or closed.
-    pub(crate) closing: bool,
+    closing: bool,
     /// The driver ended, with an error of the socket or in order.
-    pub(crate) ended: Option<std::io::ErrorKind>,
-    pub(crate) idle: WaitList,
+    pub(crate) ended: Option<io::ErrorKind>,
+    idle: WaitList,
+    pub(crate) jobs: Jobs<JobOf<W>>,
+    pub(crate) traffic: Traffic,
 }
 
-impl State {
+impl<W: Waiting> State<W> {
     /// The core's connection and ours.
     pub(crate) fn get(
         &mut self,
         handle: ConnectionHandle,
-    ) -> Option<(&mut Connection, &mut ConnectionState)> {
-        Some((
-            self.core.connection(handle)?,
-            self.connections.get_mut(&handle)?,
-        ))
+    ) -> Option<(&mut ConnectionOf<W>, &mut W)> {
+        let connection = self.core.connection(handle)?;
+        Some((connection, &mut self.connections.get_mut(&handle)?.waiting))
     }
 
-    /// A stream or object uses a channel from now on.
-    pub(crate) fn hold(&mut self, handle: ConnectionHandle, id: ChannelId) {
-        if let Some((_, state)) = self.get(handle) {
-            state.channels.entry(id).or_default().holders += 1;
+    fn hold(&mut self, handle: ConnectionHandle) {
+        if let Some(entry) = self.connections.get_mut(&handle) {
+            entry.handles += 1;
         }
     }
 
-    /// And no longer.
-    pub(crate) fn let_go(&mut self, handle: ConnectionHandle, id: ChannelId) {
-        if let Some((_, state)) = self.get(handle)
-            && let Some(channel) = state.channels.get_mut(&id)
-        {
-            channel.holders = channel.holders.saturating_sub(1);
-            if channel.holders == 0 {
-                state.channels.remove(&id);
-            }
+    /// A handle of the connection went.
+    fn release(&mut self, now: Instant, handle: ConnectionHandle) {
+        let Some(entry) = self.connections.get_mut(&handle) else {
+            return;
+        };
+        entry.handles = entry.handles.saturating_sub(1);
+        if let Some(connection) = self.core.connection(handle).filter(|_| entry.handles == 0) {
+            entry.waiting.release(now, connection);
         }
     }
 
-    /// Nobody will accept any more: connections that nobody holds end.
-    fn refuse_accepted(&mut self, now: Instant) {
+    /// Nobody will accept any more.
+    pub(crate) fn close(&mut self, now: Instant) {
+        self.closing = true;
+        self.accepting.wake();
         for handle in std::mem::take(&mut self.accepted) {
-            if let Some((connection, state)) = self.get(handle) {
-                state.awaits_accept = false;
-                connection.close(now, dfcp_proto::CloseCode::NO_ERROR, "");
-            }
+            self.release(now, handle);
         }
     }
 
-    /// A handle of the connection went; the last one closes it.
-    pub(crate) fn release(&mut self, now: Instant, handle: ConnectionHandle) {
-        if let Some((connection, state)) = self.get(handle) {
-            state.handles = state.handles.saturating_sub(1);
-            if state.handles == 0 {
-                connection.close(now, dfcp_proto::CloseCode::NO_ERROR, "");
-            }
-        }
-    }
-}
-
-impl Core for State {
-    fn patience(&self) -> Duration {
-        self.core.coalescing_delay()
+    pub(crate) fn receive(&mut self, at: Instant, remote: SocketAddr, ecn: u8, packet: &mut [u8]) {
+        self.traffic.packets_received += 1;
+        self.traffic.bytes_received += packet.len() as u64;
+        self.core.handle_datagram(at, remote, ecn, packet);
     }
 
-    fn receive(&mut self, now: Instant, remote: SocketAddr, ecn: u8, packet: &mut [u8]) {
-        let Some(handle) = self.core.handle_datagram(now, remote, ecn, packet) else {
-            return;
-        };
-        let Some(connection) = self.core.connection(handle) else {
-            return;
-        };
-        // Dense blocks solve in microseconds: not worth another thread.
-        while let Some(mut job) = connection.take_solve_job() {
-            job.run();
-            connection.finish_solve(now, job);
-        }
-    }
-
-    fn collect(&mut self, now: Instant) {
+    /// Moves news out of the core to those who wait for it.
+    pub(crate) fn collect(&mut self, now: Instant) {
         while let Some(handle) = self.core.accept() {
-            let state = self.connections.entry(handle).or_default();
-            state.awaits_accept = true;
+            let (waiting, handles) = (W::default(), 1);
+            self.connections.insert(handle, Entry { waiting, handles });
             self.accepted.push_back(handle);
             self.accepting.wake();
         }
-        if self.closing {
-            self.refuse_accepted(now);
+        if self.closing && !self.accepted.is_empty() {
+            self.close(now);
         }
         while let Some((handle, connection)) = self.core.poll_news() {
             // A refused client is the core's own.
-            let Some(state) = self.connections.get_mut(&handle) else {
+            let Some(entry) = self.connections.get_mut(&handle) else {
                 continue;
             };
-            while let Some(event) = connection.poll_event() {
-                state.on_event(event);
+            let mut solved = false;
+            while let Some(mut job) = connection.take_solve_job() {
+                if W::SOLVES_APART {
+                    self.jobs.queue.push_back((handle, job));
+                    self.jobs.added.notify_one();
+                } else {
+                    job.run();
+                    connection.finish_solve(now, job);
+                    solved = true;
+                }
             }
-            if connection.is_closed() && state.handles == 0 && !state.awaits_accept {
-                self.core.forget(handle);
-                self.connections.remove(&handle);
+            let is_held = entry.handles > 0;
+            let unwanted = entry.waiting.collect(connection, is_held);
+            if !is_held && entry.waiting.is_over(connection) {
+                self.leaving.insert(handle);
+            }
+            if (solved || unwanted)
+                && let Some(connection) = self.core.connection(handle)
+                && unwanted
+            {
+                entry.waiting.release(now, connection);
             }
         }
-        if self.connections.is_empty() {
+        if self.is_idle() {
             self.idle.wake();
         }
     }
 
-    fn transmit(&mut self, now: Instant, max_segments: usize, out: &mut Vec<u8>) -> Option<Batch> {
+    /// Lets due timers expire, then appends packets that may leave now to `out`.
+    pub(crate) fn transmit(
+        &mut self,
+        now: Instant,
+        max_segments: usize,
+        out: &mut Vec<u8>,
+    ) -> Option<Transmit> {
         self.core.handle_timeout(now);
-        let next = self.core.poll_transmit(now, max_segments, out)?;
-        Some(Batch {
-            destination: next.destination,
-            ecn: next.ecn,
-            segment_size: next.segment_size,
-            class: Class::Default,
-        })
+        let next = self.core.poll_transmit(now, max_segments, out);
+        if next.is_none() {
+            // Also the last words of connections that ended have left.
+            self.collect(now);
+            for handle in std::mem::take(&mut self.leaving) {
+                self.core.forget(handle);
+                self.connections.remove(&handle);
+            }
+        }
+        next
     }
 
-    fn deadline(&self) -> Option<Instant> {
-        self.core.poll_timeout()
+    /// The socket took packets of `bytes` in all, or the system refuses them.
+    pub(crate) fn on_sent(&mut self, batch: &Transmit, bytes: usize, sent: Sent) {
+        let size = batch.segment_size.unwrap_or(bytes).max(1);
+        match sent {
+            Sent::TooLarge => self.traffic.too_large += 1,
+            _ => {
+                self.traffic.packets_sent += bytes.div_ceil(size) as u64;
+                self.traffic.bytes_sent += bytes as u64;
+            }
+        }
     }
 
-    fn is_over(&self) -> bool {
+    /// Whether nothing happens any more on any connection.
+    fn is_idle(&self) -> bool {
+        let mut each = self.connections.values();
+        each.all(|entry| entry.waiting.is_idle(entry.handles > 0))
+    }
+
+    /// Whether the endpoint was closed and all its connections are over.
+    pub(crate) fn is_over(&self) -> bool {
         self.closing && self.connections.is_empty()
     }
 
-    fn end(&mut self, reason: std::io::ErrorKind) {
+    /// The driver ends; whoever waits must learn it.
+    pub(crate) fn end(&mut self, reason: io::ErrorKind) {
         self.ended = Some(reason);
         self.accepting.wake();
         self.idle.wake();
-        for connection in self.connections.values_mut() {
-            connection.waiting.wake();
-            connection.writers.wake();
-            connection
-                .channels
-                .values_mut()
-                .for_each(|c| c.waiting.wake());
+        self.jobs.added.notify_one();
+        for entry in self.connections.values_mut() {
+            entry.waiting.wake();
         }
     }
 }
 
 /// Shared by an endpoint, its connections and its driver.
 #[derive(Debug)]
-pub(crate) struct Shared<C = State> {
-    state: Mutex<C>,
+pub(crate) struct Shared<W: Waiting> {
+    state: Mutex<State<W>>,
     /// Tells the driver that there is something to do.
     pub(crate) wake: Notify,
     epoch: std::time::Instant,
 }
 
-impl<C> Shared<C> {
-    pub(crate) fn with(state: C) -> Arc<Self> {
+impl<W: Waiting> Shared<W> {
+    pub(crate) fn new(core: W::Core) -> Arc<Self> {
+        let state = State {
+            core,
+            connections: BTreeMap::new(),
+            leaving: BTreeSet::new(),
+            accepted: VecDeque::new(),
+            accepting: WaitList::default(),
+            closing: false,
+            ended: None,
+            idle: WaitList::default(),
+            jobs: Jobs {
+                queue: VecDeque::new(),
+                added: Arc::default(),
+            },
+            traffic: Traffic::default(),
+        };
         Arc::new(Self {
             state: Mutex::new(state),
             wake: Notify::new(),
@@ -268,7 +283,7 @@ impl<C> Shared<C> {
         })
     }
 
-    pub(crate) fn lock(&self) -> MutexGuard<'_, C> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State<W>> {
         // A panic while holding the lock is a bug; going on with the state is the lesser evil.
         self.state
             .lock()
@@ -279,44 +294,132 @@ impl<C> Shared<C> {
     pub(crate) fn now(&self) -> Instant {
         Instant::from_nanos(self.epoch.elapsed().as_nanos() as u64 + 1_000_000_000)
     }
-}
 
-impl Shared {
-    pub(crate) fn new(core: Endpoint) -> Arc<Self> {
-        Self::with(State {
-            core,
-            connections: HashMap::new(),
-            accepted: VecDeque::new(),
-            accepting: WaitList::default(),
-            closing: false,
-            ended: None,
-            idle: WaitList::default(),
-        })
-    }
-
-    /// Runs `poll` on a connection under the lock until it is ready; `poll` registers itself with
-    /// whatever it waits for.
-    pub(crate) fn poll_connection<T>(
+    /// Looks at a connection, if it is still there.
+    pub(crate) fn look<T>(
         &self,
         handle: ConnectionHandle,
-        poll: impl FnOnce(
-            Instant,
-            &mut Connection,
-            &mut ConnectionState,
-        ) -> Poll<Result<T, crate::Error>>,
-    ) -> Poll<Result<T, crate::Error>> {
+        f: impl FnOnce(&mut ConnectionOf<W>, &mut W) -> T,
+    ) -> Option<T> {
+        let mut state = self.lock();
+        let (connection, ours) = state.get(handle)?;
+        Some(f(connection, ours))
+    }
+
+    /// Changes the state, and has the news told and the driver follow up.
+    pub(crate) fn act<T>(&self, f: impl FnOnce(Instant, &mut State<W>) -> T) -> T {
         let now = self.now();
         let mut state = self.lock();
-        if state.ended.is_some() {
-            return Poll::Ready(Err(crate::Error::EndpointClosed));
-        }
-        let Some((connection, ours)) = state.get(handle) else {
-            return Poll::Ready(Err(crate::Error::EndpointClosed));
-        };
-        let result = poll(now, connection, ours);
+        let result = f(now, &mut state);
         state.collect(now);
         drop(state);
         self.wake.notify_one();
         result
+    }
+
+    /// Begins a connection.
+    pub(crate) fn connect(
+        self: &Arc<Self>,
+        connect: impl FnOnce(Instant, &mut W::Core) -> Result<ConnectionHandle, Error>,
+    ) -> Result<Handle<W>, Error> {
+        let id = self.act(|now, state| {
+            if state.ended.is_some() {
+                return Err(Error::EndpointClosed);
+            }
+            let id = connect(now, &mut state.core)?;
+            let (waiting, handles) = (W::default(), 1);
+            state.connections.insert(id, Entry { waiting, handles });
+            Ok(id)
+        })?;
+        let shared = self.clone();
+        Ok(Handle { shared, id })
+    }
+
+    /// The next connection that a peer opened; `None` once the endpoint is closed or the driver
+    /// ended.
+    pub(crate) async fn accept(self: &Arc<Self>) -> Option<Handle<W>> {
+        poll_fn(|context| {
+            let mut state = self.lock();
+            if let Some(id) = state.accepted.pop_front() {
+                let shared = self.clone();
+                return Poll::Ready(Some(Handle { shared, id }));
+            }
+            if state.closing || state.ended.is_some() {
+                return Poll::Ready(None);
+            }
+            state.accepting.register(context);
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// Waits until nothing happens any more on any connection, or the driver ended.
+    pub(crate) async fn wait_idle(&self) {
+        self.wake.notify_one();
+        poll_fn(|context| {
+            let mut state = self.lock();
+            if state.is_idle() || state.ended.is_some() {
+                return Poll::Ready(());
+            }
+            state.idle.register(context);
+            Poll::Pending
+        })
+        .await;
+    }
+}
+
+/// A hold on a connection; it is released when the last one goes.
+#[derive(Debug)]
+pub(crate) struct Handle<W: Waiting> {
+    pub(crate) shared: Arc<Shared<W>>,
+    pub(crate) id: ConnectionHandle,
+}
+
+impl<W: Waiting> Handle<W> {
+    /// Runs `poll` on the connection under the lock; `poll` registers itself with whatever it
+    /// waits for.
+    pub(crate) fn poll<T>(
+        &self,
+        poll: impl FnOnce(Instant, &mut ConnectionOf<W>, &mut W) -> Poll<Result<T, Error>>,
+    ) -> Poll<Result<T, Error>> {
+        self.shared.act(|now, state| {
+            if state.ended.is_some() {
+                return Poll::Ready(Err(Error::EndpointClosed));
+            }
+            let Some((connection, ours)) = state.get(self.id) else {
+                return Poll::Ready(Err(Error::EndpointClosed));
+            };
+            poll(now, connection, ours)
+        })
+    }
+
+    /// Looks at the connection, if it is still there.
+    pub(crate) fn look<T>(&self, f: impl FnOnce(&mut ConnectionOf<W>, &mut W) -> T) -> Option<T> {
+        self.shared.look(self.id, f)
+    }
+
+    /// Changes the connection, if it is still there.
+    pub(crate) fn act(&self, f: impl FnOnce(Instant, &mut ConnectionOf<W>, &mut W)) {
+        self.shared.act(|now, state| {
+            if let Some((connection, ours)) = state.get(self.id) {
+                f(now, connection, ours);
+            }
+        });
+    }
+}
+
+impl<W: Waiting> Clone for Handle<W> {
+    fn clone(&self) -> Self {
+        self.shared.lock().hold(self.id);
+        Self {
+            shared: self.shared.clone(),
+            id: self.id,
+        }
+    }
+}
+
+impl<W: Waiting> Drop for Handle<W> {
+    fn drop(&mut self) {
+        self.shared.act(|now, state| state.release(now, self.id));
     }
 }

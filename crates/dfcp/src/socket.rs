@@ -5,6 +5,7 @@
 //! not anyone wants it.
 
 use crate::claim::PortClaim;
+use dfcp_proto::{Priority, Transmit};
 use quinn_udp::{BATCH_SIZE, EcnCodepoint, RecvMeta, UdpSockRef, UdpSocketState};
 use std::io::{self, IoSliceMut};
 use std::net::SocketAddr;
@@ -61,24 +62,6 @@ pub(crate) enum Layer {
     Udp,
     /// IP packets; the socket's own addresses and those of its peers have no ports.
     Ip,
-}
-
-/// Whether packets ask the network to let them pass first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Class {
-    Default,
-    Control,
-}
-
-/// Packets for one system call.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Batch {
-    pub(crate) destination: SocketAddr,
-    /// ECN codepoint for the IP header.
-    pub(crate) ecn: u8,
-    /// If set, the bytes are several packets of this size (the last may be shorter).
-    pub(crate) segment_size: Option<usize>,
-    pub(crate) class: Class,
 }
 
 /// What became of a batch.
@@ -190,10 +173,10 @@ impl Socket {
     }
 
     /// Sends without waiting.
-    pub(crate) fn try_send(&self, batch: &Batch, contents: &[u8]) -> Sent {
-        let send = || match batch.class {
-            Class::Default => self.send_default(batch, contents),
-            Class::Control => self.send_control(batch, contents),
+    pub(crate) fn try_send(&self, batch: &Transmit, contents: &[u8]) -> Sent {
+        let send = || match batch.priority {
+            Priority::Data => self.send_default(batch, contents),
+            Priority::Control => self.send_control(batch, contents),
         };
         let sent = match &self.reactor {
             Some(reactor) if self.watched == Watch::ArrivalsAndRoom => {
@@ -208,7 +191,7 @@ impl Socket {
         }
     }
 
-    fn send_default(&self, batch: &Batch, contents: &[u8]) -> io::Result<()> {
+    fn send_default(&self, batch: &Transmit, contents: &[u8]) -> io::Result<()> {
         let message = quinn_udp::Transmit {
             destination: batch.destination,
             ecn: EcnCodepoint::from_bits(batch.ecn),
@@ -222,7 +205,7 @@ impl Socket {
     /// Control packets are few: each is sent by itself, with a traffic class that `quinn_udp`
     /// cannot set. If the buffer fills up amid a batch, all of it is sent again.
     #[cfg(target_os = "linux")]
-    fn send_control(&self, batch: &Batch, contents: &[u8]) -> io::Result<()> {
+    fn send_control(&self, batch: &Transmit, contents: &[u8]) -> io::Result<()> {
         use nix::sys::socket::{ControlMessage, MsgFlags, SockaddrStorage, sendmsg};
         use std::os::fd::AsRawFd;
         let destination = SockaddrStorage::from(batch.destination);
@@ -241,7 +224,7 @@ impl Socket {
     }
 
     #[cfg(not(target_os = "linux"))]
-    fn send_control(&self, batch: &Batch, contents: &[u8]) -> io::Result<()> {
+    fn send_control(&self, batch: &Transmit, contents: &[u8]) -> io::Result<()> {
         self.send_default(batch, contents)
     }
 

@@ -1,8 +1,8 @@
 //! Streams: bytes in order, with back-pressure both ways.
 
-use crate::connection::{Connection, Held};
+use crate::connection::Channel;
 use crate::error::Error;
-use dfcp_proto::{BlockSizes, ChannelError, ChannelId, Instant, Read, VarInt};
+use dfcp_proto::{BlockSizes, ChannelError, Instant, Read, VarInt};
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
@@ -16,18 +16,14 @@ const DROPPED: VarInt = VarInt::from_u32(0);
 /// data as it may. Dropping it unfinished resets the stream.
 #[derive(Debug)]
 pub struct SendStream {
-    connection: Connection,
-    id: ChannelId,
+    channel: Channel,
     finished: bool,
-    _held: Held,
 }
 
 impl SendStream {
-    pub(crate) fn new(connection: Connection, id: ChannelId) -> Self {
+    pub(crate) fn new(channel: Channel) -> Self {
         Self {
-            _held: Held::new(&connection, id),
-            connection,
-            id,
+            channel,
             finished: false,
         }
     }
@@ -37,7 +33,7 @@ impl SendStream {
         context: &mut Context<'_>,
         data: &[u8],
     ) -> Poll<Result<usize, Error>> {
-        let (id, len) = (self.id, data.len());
+        let (id, len) = (self.channel.id, data.len());
         self.poll_write_with(context, len, |now, connection| {
             connection.write(now, id, data)
         })
@@ -45,10 +41,9 @@ impl SendStream {
 
     /// How large the channel's blocks are.
     pub(crate) fn block_sizes(&self) -> Result<BlockSizes, Error> {
-        let mut state = self.connection.shared.lock();
-        let connection = state.get(self.connection.handle);
-        let (connection, _) = connection.ok_or(Error::EndpointClosed)?;
-        Ok(connection.block_sizes(self.id))
+        let id = self.channel.id;
+        let sizes = self.channel.handle.look(|c, _| c.block_sizes(id));
+        sizes.ok_or(Error::EndpointClosed)
     }
 
     /// [`SendStream::poll_send`] for what may be a whole block; that is taken as it is and a used
@@ -58,7 +53,7 @@ impl SendStream {
         context: &mut Context<'_>,
         block: &mut Vec<u8>,
     ) -> Poll<Result<usize, Error>> {
-        let (id, len) = (self.id, block.len());
+        let (id, len) = (self.channel.id, block.len());
         self.poll_write_with(context, len, |now, connection| {
             connection.write_block(now, id, block)
         })
@@ -71,24 +66,22 @@ impl SendStream {
         len: usize,
         write: impl FnOnce(Instant, &mut dfcp_proto::Connection) -> Result<usize, ChannelError>,
     ) -> Poll<Result<usize, Error>> {
-        let id = self.id;
-        self.connection
-            .shared
-            .poll_connection(self.connection.handle, |now, connection, ours| {
-                if let Some(error) = &ours.error {
-                    return Poll::Ready(Err(error.clone().into()));
+        let id = self.channel.id;
+        self.channel.handle.poll(|now, connection, ours| {
+            if let Some(error) = &ours.error {
+                return Poll::Ready(Err(error.clone().into()));
+            }
+            if let Some(code) = ours.channels.get(&id).and_then(|c| c.stopped) {
+                return Poll::Ready(Err(Error::Reset(code)));
+            }
+            match write(now, connection) {
+                Ok(0) if len > 0 => {
+                    ours.writers.register(context);
+                    Poll::Pending
                 }
-                if let Some(code) = ours.channels.get(&id).and_then(|c| c.stopped) {
-                    return Poll::Ready(Err(Error::Reset(code)));
-                }
-                match write(now, connection) {
-                    Ok(0) if len > 0 => {
-                        ours.writers.register(context);
-                        Poll::Pending
-                    }
-                    other => Poll::Ready(other.map_err(Error::from)),
-                }
-            })
+                other => Poll::Ready(other.map_err(Error::from)),
+            }
+        })
     }
 
     /// Says that nothing follows, without waiting.
@@ -96,16 +89,13 @@ impl SendStream {
         if std::mem::replace(&mut self.finished, true) {
             return Ok(());
         }
-        let id = self.id;
-        let result = self.connection.shared.poll_connection(
-            self.connection.handle,
-            |_, connection, ours| {
-                if let Some(error) = &ours.error {
-                    return Poll::Ready(Err(error.clone().into()));
-                }
-                Poll::Ready(connection.finish_channel(id).map_err(Error::from))
-            },
-        );
+        let id = self.channel.id;
+        let result = self.channel.handle.poll(|_, connection, ours| {
+            if let Some(error) = &ours.error {
+                return Poll::Ready(Err(error.clone().into()));
+            }
+            Poll::Ready(connection.finish_channel(id).map_err(Error::from))
+        });
         match result {
             Poll::Ready(result) => result,
             Poll::Pending => Ok(()),
@@ -114,23 +104,21 @@ impl SendStream {
 
     /// When everything is accounted for: the bytes given up.
     fn poll_acknowledged(&mut self, context: &Context<'_>) -> Poll<Result<u64, Error>> {
-        let id = self.id;
-        self.connection
-            .shared
-            .poll_connection(self.connection.handle, |_, _, ours| {
-                let channel = ours.channels.entry(id).or_default();
-                if let Some(abandoned) = channel.acknowledged {
-                    return Poll::Ready(Ok(abandoned));
-                }
-                if let Some(code) = channel.stopped {
-                    return Poll::Ready(Err(Error::Reset(code)));
-                }
-                if let Some(error) = &ours.error {
-                    return Poll::Ready(Err(error.clone().into()));
-                }
-                channel.waiting.register(context);
-                Poll::Pending
-            })
+        let id = self.channel.id;
+        self.channel.handle.poll(|_, _, ours| {
+            let channel = ours.channels.entry(id).or_default();
+            if let Some(abandoned) = channel.acknowledged {
+                return Poll::Ready(Ok(abandoned));
+            }
+            if let Some(code) = channel.stopped {
+                return Poll::Ready(Err(Error::Reset(code)));
+            }
+            if let Some(error) = &ours.error {
+                return Poll::Ready(Err(error.clone().into()));
+            }
+            channel.waiting.register(context);
+            Poll::Pending
+        })
     }
 
     /// Says that nothing follows and waits until the peer has everything, but for what was given
@@ -143,12 +131,10 @@ impl SendStream {
     /// Gives the stream up; the peer learns `code`.
     pub fn reset(&mut self, code: VarInt) {
         self.finished = true;
-        let mut state = self.connection.shared.lock();
-        if let Some((connection, _)) = state.get(self.connection.handle) {
-            connection.reset_channel(self.id, code);
-        }
-        drop(state);
-        self.connection.shared.wake.notify_one();
+        let id = self.channel.id;
+        self.channel
+            .handle
+            .act(|_, connection, _| connection.reset_channel(id, code));
     }
 }
 
@@ -197,18 +183,14 @@ pub enum Piece {
 /// peer to stop.
 #[derive(Debug)]
 pub struct RecvStream {
-    connection: Connection,
-    id: ChannelId,
+    channel: Channel,
     ended: bool,
-    _held: Held,
 }
 
 impl RecvStream {
-    pub(crate) fn new(connection: Connection, id: ChannelId) -> Self {
+    pub(crate) fn new(channel: Channel) -> Self {
         Self {
-            _held: Held::new(&connection, id),
-            connection,
-            id,
+            channel,
             ended: false,
         }
     }
@@ -224,29 +206,26 @@ impl RecvStream {
         if out.is_empty() {
             return Poll::Ready(Ok(Piece::Data(0)));
         }
-        let id = self.id;
-        let result = self.connection.shared.poll_connection(
-            self.connection.handle,
-            |now, connection, ours| {
-                let read = connection.read(now, id, out);
-                match read {
-                    Ok(Read::Data(n)) => return Poll::Ready(Ok(Piece::Data(n))),
-                    Ok(Read::Gap(bytes)) => return Poll::Ready(Ok(Piece::Gap(bytes))),
-                    Ok(Read::End) => return Poll::Ready(Ok(Piece::End)),
-                    Ok(Read::Blocked) => {}
-                    Err(error) => return Poll::Ready(Err(error.into())),
-                }
-                if let Some(error) = &ours.error {
-                    return Poll::Ready(Err(error.clone().into()));
-                }
-                ours.channels
-                    .entry(id)
-                    .or_default()
-                    .waiting
-                    .register(context);
-                Poll::Pending
-            },
-        );
+        let id = self.channel.id;
+        let result = self.channel.handle.poll(|now, connection, ours| {
+            let read = connection.read(now, id, out);
+            match read {
+                Ok(Read::Data(n)) => return Poll::Ready(Ok(Piece::Data(n))),
+                Ok(Read::Gap(bytes)) => return Poll::Ready(Ok(Piece::Gap(bytes))),
+                Ok(Read::End) => return Poll::Ready(Ok(Piece::End)),
+                Ok(Read::Blocked) => {}
+                Err(error) => return Poll::Ready(Err(error.into())),
+            }
+            if let Some(error) = &ours.error {
+                return Poll::Ready(Err(error.clone().into()));
+            }
+            ours.channels
+                .entry(id)
+                .or_default()
+                .waiting
+                .register(context);
+            Poll::Pending
+        });
         self.ended |= matches!(result, Poll::Ready(Ok(Piece::End) | Err(_)));
         result
     }
@@ -274,7 +253,7 @@ impl RecvStream {
     /// Wants no more; the peer learns `code`.
     pub fn stop(&mut self, code: VarInt) {
         self.ended = true;
-        self.connection.stop_channel(self.id, code);
+        self.channel.stop(code);
     }
 }
 

@@ -27,7 +27,6 @@ pub use channels::{ChannelError, Read};
 pub use event::{CloseCode, ConnectionError, Event};
 pub(crate) use handshake::{ConnectParams, local_params};
 pub use stats::ConnectionStats;
-pub use transmit::Transmit;
 
 use crate::block::{
     ChannelId, Credit, Cut, Parts, RecvChannel, Reliability, Role, SendChannel, Skip, SymbolOut,

@@ -3,6 +3,7 @@
 use super::{CloseCode, Connection, Control, Split, State};
 use crate::block::{ChannelId, RecvChannel, SendChannel, SymbolOut};
 use crate::config::{MIN_DATAGRAM, Payload};
+use crate::host::{MAX_BATCH, Priority, Transmit};
 use crate::packet::{NewPacket, SymbolRef};
 use crate::rate::{Codepoint, PathReport};
 use crate::time::{Duration, Instant};
@@ -12,8 +13,6 @@ use crate::wire::{
 };
 use std::collections::BTreeSet;
 
-/// Bytes of one batch: segmentation offload is one large UDP datagram to the system.
-const MAX_BATCH: usize = 65_000;
 /// Largest share of a report packet that ACK ranges may take.
 const ACK_ROOM: usize = 600;
 /// Bytes of the shortest range.
@@ -54,22 +53,6 @@ impl Turn {
         self.at = ChannelId(id.0 + 1);
         Some(id)
     }
-}
-
-/// Datagrams for one system call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Transmit {
-    /// Where to.
-    pub destination: std::net::SocketAddr,
-    /// ECN codepoint for the IP header.
-    pub ecn: u8,
-    /// Bytes written to the buffer.
-    pub size: usize,
-    /// If set, the bytes are several datagrams of this size (the last may be shorter).
-    pub segment_size: Option<usize>,
-    /// Bytes that each of the datagrams stands for beyond those in the buffer: none, except with
-    /// virtual payload.
-    pub elided: usize,
 }
 
 /// Size of a datagram.
@@ -166,6 +149,7 @@ impl Connection {
             size: out.len() - start,
             segment_size: (batch.datagrams > 1).then_some(batch.size.written),
             elided: batch.size.elided,
+            priority: Priority::Data,
         })
     }
 

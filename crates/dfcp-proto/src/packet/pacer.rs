@@ -1,13 +1,12 @@
 //! Spreads packets over time: a token bucket filled at the rate controller's rate.
 
+use crate::host::MAX_BATCH;
 use crate::time::{Duration, Instant, Rate};
 
 /// Packets leave in groups of this length unless told otherwise, so that one wake-up and one system
 /// call serve several: the length of TCP's segmentation offload (Linux, `tcp_tso_autosize`).
 const GROUP: Duration = Duration::from_millis(1);
-/// One wake-up serves at most two system calls of segmentation offload, which takes one large UDP
-/// datagram each: more would save next to nothing.
-const SYSTEM_CALL: u64 = 65_000;
+/// One wake-up serves at most two system calls: more would save next to nothing.
 const MAX_SYSTEM_CALLS: u64 = 2;
 /// A driver that wakes up late may catch up on this much, and on no more than [`LATE_GROUPS`]: with
 /// the group that is due they fill half of a queue that is known to hold eight.
@@ -92,7 +91,7 @@ impl Pacer {
     pub fn next_departure(&self) -> Option<Instant> {
         // A second system call is worth it if it is full.
         let (group, packet) = (self.group(), self.packet.max(1));
-        let full = (SYSTEM_CALL / packet).max(1) * packet;
+        let full = (MAX_BATCH as u64 / packet).max(1) * packet;
         let group = match group / full {
             0 => group,
             calls => calls.min(MAX_SYSTEM_CALLS) * full,

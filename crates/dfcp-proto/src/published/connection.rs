@@ -24,32 +24,6 @@ use std::sync::Arc;
 
 pub(super) use input::Incoming;
 
-/// Whether the network should let a packet pass first (DFCP-J §4.3).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Priority {
-    /// Coded data.
-    Data,
-    /// Signalling and acknowledgements.
-    Control,
-}
-
-/// Packets for one system call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Transmit {
-    /// Where to. The port is the carrier's (0 over IP); DFCP's own ports are in the header.
-    pub destination: SocketAddr,
-    /// ECN codepoint for the IP header.
-    pub ecn: u8,
-    /// Bytes written to the buffer.
-    pub size: usize,
-    /// If set, the bytes are several packets of this size (the last may be shorter).
-    pub segment_size: Option<usize>,
-    /// Bytes that each packet stands for beyond those in the buffer (virtual payload).
-    pub elided: usize,
-    /// Data or signalling.
-    pub priority: Priority,
-}
-
 /// What happened on a connection.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]

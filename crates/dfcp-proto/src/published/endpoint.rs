@@ -8,21 +8,18 @@
 mod table;
 
 use super::config::Config;
-use super::connection::{Birth, Connection, Error, Incoming, Priority, Transmit};
+use super::connection::{Birth, Connection, Error, Incoming};
 use super::header::{Header, HeaderError, Kind, PseudoHeader, seal};
 use super::negotiation::{Offer, Refusal};
 use super::state::State;
 use crate::crypto::SecretRng;
+use crate::host::{ConnectionHandle, Priority, Transmit};
 use crate::time::{Duration, Instant};
 use dfcp_fec::raptor;
 use std::collections::{BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use table::{Ports, Table};
-
-/// Names a connection of an endpoint.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ConnectionHandle(pub u32);
 
 /// How an endpoint takes connections.
 #[derive(Clone, Debug)]
@@ -403,6 +400,12 @@ impl Endpoint {
     /// When to call [`handle_timeout`](Self::handle_timeout).
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.table.connections.next_timeout()
+    }
+
+    /// Longest time that packets may wait for each other: none, for their arrival is measured by
+    /// when they are handed in.
+    pub fn coalescing_delay(&self) -> Duration {
+        Duration::ZERO
     }
 
     /// The next connection that a peer has established.

@@ -24,15 +24,16 @@ mod transfer_tests;
 #[cfg(test)]
 mod vectors;
 
+pub use crate::host::{ConnectionHandle, Priority, Transmit};
 pub use code::Code;
 pub use config::{
     Acknowledge, BlockSize, Carrier, Codec, Completion, Config, LastPacket, Moment, RcUdpCode,
     Redundancy, Sending, rc_udp,
 };
-pub use connection::{Connection, Error, Event, Priority, Read, SolveJob, Stats, Transmit};
+pub use connection::{Connection, Error, Event, Read, SolveJob, Stats};
 pub use dfcp_fec::raptor::{
     Degrees, LdpcDegrees, MAX_LDPC_DEGREE, MAX_LDPC_DEGREES, RaptorParameters,
     State as GeneratorState,
 };
-pub use endpoint::{ConnectionHandle, Endpoint, EndpointStats, Listen};
+pub use endpoint::{Endpoint, EndpointStats, Listen};
 pub use state::State;

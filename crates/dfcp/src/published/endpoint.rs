@@ -1,18 +1,16 @@
 //! Endpoints: a socket, connections in both directions.
 
-use super::shared::{ConnectionState, State};
 use super::stream::Stream;
-use super::{Carrier, Config, EndpointStats, State as Phase, Traffic};
+use super::waiting::ConnectionState;
+use super::{Carrier, Config, EndpointStats, Traffic};
 use crate::error::Error;
 use crate::shared::Shared;
 use crate::socket::{Layer, Socket, SocketBuffers};
 use dfcp_proto::Duration;
 use dfcp_proto::published::Listen;
-use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::task::Poll;
 
 /// DFCP port to listen at unless there is a reason for another.
 pub const PORT: u16 = 4433;
@@ -68,7 +66,7 @@ impl EndpointConfig {
 /// are no longer accepted.
 #[derive(Debug)]
 pub struct Endpoint {
-    shared: Arc<Shared<State>>,
+    shared: Arc<Shared<ConnectionState>>,
     config: Arc<Config>,
     local: SocketAddr,
     buffers: SocketBuffers,
@@ -109,9 +107,9 @@ impl Endpoint {
         if layer == Layer::Ip {
             core = core.over_ip(local.ip());
         }
-        let shared = Shared::with(State::new(core, transport.mtu));
+        let shared = Shared::new(core);
         tokio::spawn(crate::driver::run(shared.clone(), socket));
-        tokio::spawn(super::solver::run(shared.clone()));
+        tokio::spawn(crate::solver::run(shared.clone()));
         Ok(Self {
             shared,
             config: transport,
@@ -149,58 +147,28 @@ impl Endpoint {
         if self.config.carrier == Carrier::Ip {
             remote.set_port(0);
         }
-        let handle = {
-            let now = self.shared.now();
-            let mut state = self.shared.lock();
-            if state.ended.is_some() {
-                return Err(Error::EndpointClosed);
-            }
-            let handle = state.core.connect(now, remote, port, self.config.clone())?;
-            let ours = ConnectionState::new(Phase::SynSent);
-            state.connections.insert(handle, ours);
-            handle
-        };
-        self.shared.wake.notify_one();
-        let stream = Stream::new(self.shared.clone(), handle);
+        let handle = self
+            .shared
+            .connect(|now, core| Ok(core.connect(now, remote, port, self.config.clone())?))?;
+        let stream = Stream::new(handle);
         stream.handshake().await?;
         Ok(stream)
     }
 
     /// The next connection that a peer opened; `None` if the socket failed. May be cancelled.
     pub async fn accept(&self) -> Option<Stream> {
-        poll_fn(|context| {
-            let mut state = self.shared.lock();
-            if let Some(handle) = state.accepted.pop_front() {
-                return Poll::Ready(Some(Stream::new(self.shared.clone(), handle)));
-            }
-            if state.ended.is_some() {
-                return Poll::Ready(None);
-            }
-            state.accepting.register(context);
-            Poll::Pending
-        })
-        .await
+        self.shared.accept().await.map(Stream::new)
     }
 
     /// Waits until every connection is over, or the driver ended. Connections that only answer
     /// late segments (TIME_WAIT) are.
     pub async fn wait_idle(&self) {
-        poll_fn(|context| {
-            let mut state = self.shared.lock();
-            if state.is_idle() || state.ended.is_some() {
-                return Poll::Ready(());
-            }
-            state.idle.register(context);
-            Poll::Pending
-        })
-        .await;
+        self.shared.wait_idle().await;
     }
 }
 
 impl Drop for Endpoint {
     fn drop(&mut self) {
-        let now = self.shared.now();
-        self.shared.lock().close(now);
-        self.shared.wake.notify_one();
+        self.shared.act(|now, state| state.close(now));
     }
 }

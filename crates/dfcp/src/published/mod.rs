@@ -22,15 +22,14 @@
 //! ```
 
 mod endpoint;
-mod shared;
-mod solver;
 mod stream;
+mod waiting;
 
+pub use crate::shared::Traffic;
 pub use dfcp_proto::published::{
     Acknowledge, Carrier, Code, Codec, Config, Degrees, EndpointStats, Error, GeneratorState,
     LdpcDegrees, Moment, RaptorParameters, RcUdpCode, Redundancy, Sending, State, Stats, rc_udp,
 };
 pub use dfcp_proto::rate;
 pub use endpoint::{Endpoint, EndpointConfig, PORT};
-pub use shared::Traffic;
 pub use stream::{Monitor, Stream};

@@ -1,10 +1,9 @@
 //! A connection as a stream of bytes, with back-pressure both ways.
 
-use super::shared::{ConnectionState, State};
+use super::waiting::ConnectionState;
 use super::{State as Phase, Stats};
 use crate::error::Error;
-use crate::shared::Shared;
-use dfcp_proto::Instant;
+use crate::shared::{Handle, Shared};
 use dfcp_proto::published::{Connection, ConnectionHandle, Read};
 use std::future::poll_fn;
 use std::io;
@@ -22,26 +21,19 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 /// the end of what the peer sends, resets the connection.
 #[derive(Debug)]
 pub struct Stream {
-    shared: Arc<Shared<State>>,
-    handle: ConnectionHandle,
+    handle: Handle<ConnectionState>,
 }
 
 impl Stream {
-    pub(super) fn new(shared: Arc<Shared<State>>, handle: ConnectionHandle) -> Self {
-        Self { shared, handle }
-    }
-
-    fn poll<T>(
-        &self,
-        f: impl FnOnce(Instant, &mut Connection, &mut ConnectionState) -> Poll<Result<T, Error>>,
-    ) -> Poll<Result<T, Error>> {
-        self.shared.poll_connection(self.handle, f)
+    pub(super) fn new(handle: Handle<ConnectionState>) -> Self {
+        Self { handle }
     }
 
     /// Waits until `done` holds of the connection's state.
     async fn reaches(&self, done: impl Fn(Phase) -> bool) -> Result<(), Error> {
         poll_fn(|context| {
-            self.poll(|_, connection, ours| poll_phase(context, connection, ours, &done))
+            self.handle
+                .poll(|_, connection, ours| poll_phase(context, connection, ours, &done))
         })
         .await
     }
@@ -67,16 +59,14 @@ impl Stream {
 
     /// The peer's address.
     pub fn remote_address(&self) -> Option<SocketAddr> {
-        let mut state = self.shared.lock();
-        let (connection, _) = state.get(self.handle)?;
-        Some(connection.remote())
+        self.handle.look(|connection, _| connection.remote())
     }
 
     /// Looks at the connection from elsewhere.
     pub fn monitor(&self) -> Monitor {
         Monitor {
-            shared: self.shared.clone(),
-            handle: self.handle,
+            shared: self.handle.shared.clone(),
+            handle: self.handle.id,
         }
     }
 }
@@ -106,7 +96,7 @@ impl AsyncRead for Stream {
         if out.remaining() == 0 {
             return Poll::Ready(Ok(()));
         }
-        let read = self.poll(|now, connection, ours| {
+        let read = self.handle.poll(|now, connection, ours| {
             match connection.read(now, out.initialize_unfilled())? {
                 Read::Data(n) => Poll::Ready(Ok(n)),
                 Read::Finished => Poll::Ready(Ok(0)),
@@ -129,19 +119,21 @@ impl AsyncWrite for Stream {
         context: &mut Context<'_>,
         data: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let written = self.poll(|now, connection, ours| match connection.write(now, data)? {
-            0 if !data.is_empty() => {
-                ours.writers.register(context);
-                Poll::Pending
-            }
-            n => Poll::Ready(Ok(n)),
-        });
+        let written =
+            self.handle
+                .poll(|now, connection, ours| match connection.write(now, data)? {
+                    0 if !data.is_empty() => {
+                        ours.writers.register(context);
+                        Poll::Pending
+                    }
+                    n => Poll::Ready(Ok(n)),
+                });
         written.map_err(io::Error::from)
     }
 
     /// Pads what fills no block; does not wait until it arrived.
     fn poll_flush(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let flushed = self.poll(|now, connection, _| {
+        let flushed = self.handle.poll(|now, connection, _| {
             connection.flush(now);
             Poll::Ready(Ok(()))
         });
@@ -149,7 +141,7 @@ impl AsyncWrite for Stream {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let shut = self.poll(|now, connection, ours| {
+        let shut = self.handle.poll(|now, connection, ours| {
             if !std::mem::replace(&mut ours.finished, true) {
                 connection.finish(now);
             }
@@ -161,46 +153,32 @@ impl AsyncWrite for Stream {
     }
 }
 
-impl Drop for Stream {
-    fn drop(&mut self) {
-        let now = self.shared.now();
-        self.shared.lock().release(now, self.handle);
-        self.shared.wake.notify_one();
-    }
-}
-
 /// Looks at a connection without holding it.
 #[derive(Clone, Debug)]
 pub struct Monitor {
-    shared: Arc<Shared<State>>,
+    shared: Arc<Shared<ConnectionState>>,
     handle: ConnectionHandle,
 }
 
 impl Monitor {
     /// Its counters; nothing once it is over and its stream was dropped.
     pub fn stats(&self) -> Option<Stats> {
-        let mut state = self.shared.lock();
-        let (connection, _) = state.get(self.handle)?;
-        Some(connection.stats())
+        self.shared
+            .look(self.handle, |connection, _| connection.stats())
     }
 
     /// Its state; nothing as above.
     pub fn state(&self) -> Option<Phase> {
-        let mut state = self.shared.lock();
-        let (connection, _) = state.get(self.handle)?;
-        Some(connection.state())
+        self.shared
+            .look(self.handle, |connection, _| connection.state())
     }
 
-    /// Ends the connection at once.
+    /// Ends the connection at once, if it is not over.
     pub fn abort(&self) {
-        let now = self.shared.now();
-        let aborted = self
-            .shared
-            .poll_connection(self.handle, |_, connection, _| {
+        self.shared.act(|now, state| {
+            if let Some((connection, _)) = state.get(self.handle) {
                 connection.abort(now);
-                Poll::Ready(Ok(()))
-            });
-        // It may be over already.
-        let _ = aborted;
+            }
+        });
     }
 }

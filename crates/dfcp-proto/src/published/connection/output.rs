@@ -3,6 +3,7 @@
 use super::super::data::AckKind;
 use super::super::header::{HANDSHAKE, HEADER_LEN, Header, Kind, seal};
 use super::*;
+use crate::host::{MAX_BATCH, Priority, Transmit};
 
 /// A packet that is to go alone.
 #[derive(Debug)]
@@ -28,6 +29,8 @@ impl Connection {
         max_segments: usize,
         out: &mut Vec<u8>,
     ) -> Option<Transmit> {
+        let fit = MAX_BATCH / usize::from(self.birth.config.mtu).max(1);
+        let max_segments = max_segments.clamp(1, fit.max(1));
         let start = out.len();
         if let Some(signal) = self.signals.pop_front() {
             self.write_signal(signal, out);
@@ -46,7 +49,7 @@ impl Connection {
             transmit.segment_size = (count > 1).then_some(size);
             return Some(transmit);
         }
-        let transmit = self.poll_data(now, max_segments.max(1), out);
+        let transmit = self.poll_data(now, max_segments, out);
         // With ACKs off the last packet sent is what FIN waited for.
         self.close_if_done(now);
         transmit

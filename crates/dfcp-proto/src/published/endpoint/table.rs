@@ -1,7 +1,7 @@
 //! The connections of an endpoint, found by ports.
 
 use super::super::connection::Connection;
-use super::ConnectionHandle;
+use crate::host::ConnectionHandle;
 use crate::table::{self, Member};
 use crate::time::{Duration, Instant};
 use std::collections::BTreeMap;
@@ -34,7 +34,7 @@ impl Member for Connection {
 pub(super) struct Table {
     pub(super) connections: table::Table<ConnectionHandle, Connection>,
     ports: BTreeMap<Ports, ConnectionHandle>,
-    next: u32,
+    next: u64,
 }
 
 fn ports_of(connection: &Connection) -> Ports {
@@ -49,11 +49,8 @@ fn ports_of(connection: &Connection) -> Ports {
 impl Table {
     /// Adds a connection, touched.
     pub fn insert(&mut self, connection: Connection) -> ConnectionHandle {
-        let mut handle = ConnectionHandle(self.next);
-        while self.connections.contains(handle) {
-            handle.0 = handle.0.wrapping_add(1);
-        }
-        self.next = handle.0.wrapping_add(1);
+        let handle = ConnectionHandle(self.next);
+        self.next += 1;
         self.ports.insert(ports_of(&connection), handle);
         self.connections.insert(handle, connection);
         handle

@@ -1,10 +1,8 @@
 //! The task that has blocks rebuilt on threads of their own: one takes milliseconds, and packets
 //! arrive meanwhile.
 
-use super::shared::State;
-use crate::driver::Core;
-use crate::shared::Shared;
-use dfcp_proto::published::{ConnectionHandle, SolveJob};
+use crate::shared::{Shared, Waiting};
+use dfcp_proto::host::{CoreConnection, Solve};
 use std::sync::Arc;
 use tokio::task::JoinSet;
 
@@ -12,10 +10,10 @@ use tokio::task::JoinSet;
 const MAX_PARALLEL: usize = 4;
 
 /// Runs until the driver ends.
-pub(super) async fn run(shared: Arc<Shared<State>>) {
+pub(crate) async fn run<W: Waiting>(shared: Arc<Shared<W>>) {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let width = cores.min(MAX_PARALLEL);
-    let waiting = shared.lock().jobs.waiting.clone();
+    let added = shared.lock().jobs.added.clone();
     let mut running = JoinSet::new();
     while shared.lock().ended.is_none() {
         while running.len() < width {
@@ -28,19 +26,12 @@ pub(super) async fn run(shared: Arc<Shared<State>>) {
             });
         }
         tokio::select! {
-            () = waiting.notified() => {}
-            Some(Ok((handle, job))) = running.join_next() => finish(&shared, handle, job),
+            () = added.notified() => {}
+            Some(Ok((handle, job))) = running.join_next() => shared.act(|now, state| {
+                if let Some((connection, _)) = state.get(handle) {
+                    connection.finish_solve(now, job);
+                }
+            }),
         }
     }
-}
-
-fn finish(shared: &Shared<State>, handle: ConnectionHandle, job: SolveJob) {
-    let now = shared.now();
-    let mut state = shared.lock();
-    if let Some((connection, _)) = state.get(handle) {
-        connection.finish_solve(now, job);
-    }
-    state.collect(now);
-    drop(state);
-    shared.wake.notify_one();
 }

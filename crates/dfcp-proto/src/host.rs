@@ -1,0 +1,200 @@
+//! What a host needs of an endpoint, whichever its wire: a driver over sockets or a simulated host
+//! is one loop over [`Core`].
+//!
+//! The loop: [`handle_datagram`](Core::handle_datagram) what arrived and
+//! [`handle_timeout`](Core::handle_timeout) when it is due; read the news; then
+//! [`poll_transmit`](Core::poll_transmit) until there is nothing, and sleep until
+//! [`poll_timeout`](Core::poll_timeout).
+
+use crate::published;
+use crate::time::{Duration, Instant};
+use std::fmt;
+use std::net::SocketAddr;
+
+/// Names a connection of an endpoint; never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConnectionHandle(pub u64);
+
+/// Bytes of packets that leave together, at most: segmentation offload is one large UDP datagram to
+/// the system.
+pub const MAX_BATCH: usize = 65_000;
+
+/// Whether the network should let a packet pass first (DFCP-J §4.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Priority {
+    /// Data, and everything of the sealed wire.
+    Data,
+    /// Signalling and acknowledgements of the published wire.
+    Control,
+}
+
+/// Packets for one system call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transmit {
+    /// Where to. Directly over IP the port is 0.
+    pub destination: SocketAddr,
+    /// ECN codepoint for the IP header.
+    pub ecn: u8,
+    /// Bytes written to the buffer.
+    pub size: usize,
+    /// If set, the bytes are several packets of this size (the last may be shorter).
+    pub segment_size: Option<usize>,
+    /// Bytes that each of the packets stands for beyond those in the buffer: none, except with
+    /// virtual payload.
+    pub elided: usize,
+    /// Whether it may overtake data.
+    pub priority: Priority,
+}
+
+/// An endpoint with its connections. Its methods are those of the same names that the endpoints
+/// themselves have.
+pub trait Core {
+    /// A connection of it.
+    type Connection: CoreConnection;
+
+    /// A packet arrived; it may be decrypted in place.
+    fn handle_datagram(&mut self, now: Instant, remote: SocketAddr, ecn: u8, datagram: &mut [u8]);
+
+    /// Acts on every timer that is due.
+    fn handle_timeout(&mut self, now: Instant);
+
+    /// When to call [`handle_timeout`](Self::handle_timeout).
+    fn poll_timeout(&self) -> Option<Instant>;
+
+    /// Appends packets that may leave now to `out`: at most `max_segments`, all of one size but the
+    /// last.
+    fn poll_transmit(
+        &mut self,
+        now: Instant,
+        max_segments: usize,
+        out: &mut Vec<u8>,
+    ) -> Option<Transmit>;
+
+    /// Longest time that packets may wait for each other while there are many.
+    fn coalescing_delay(&self) -> Duration;
+
+    /// The next connection that a peer has established.
+    fn accept(&mut self) -> Option<ConnectionHandle>;
+
+    /// The connection, to work with, unless it was forgotten.
+    fn connection(&mut self, handle: ConnectionHandle) -> Option<&mut Self::Connection>;
+
+    /// The next connection that may have events or blocks to be rebuilt. Who changes it so that it
+    /// may have packets asks for it by [`connection`](Self::connection).
+    fn poll_news(&mut self) -> Option<(ConnectionHandle, &mut Self::Connection)>;
+
+    /// Drops a connection that is over and whose events were read.
+    fn forget(&mut self, handle: ConnectionHandle);
+}
+
+/// A connection as its host sees it.
+pub trait CoreConnection {
+    /// What happened on it.
+    type Event;
+    /// A block to be rebuilt.
+    type SolveJob: Solve;
+
+    /// The next event.
+    fn poll_event(&mut self) -> Option<Self::Event>;
+
+    /// A block whose rebuilding may be done anywhere, and is then reported back.
+    fn take_solve_job(&mut self) -> Option<Self::SolveJob>;
+
+    /// The job was run.
+    fn finish_solve(&mut self, now: Instant, job: Self::SolveJob);
+}
+
+/// Rebuilding a block, on whatever thread.
+pub trait Solve: fmt::Debug + Send + 'static {
+    /// Does the work.
+    fn run(&mut self);
+}
+
+/// Makes a [`Core`] of an endpoint that has the methods.
+macro_rules! core {
+    ($wire:ident, $handle_datagram:ident) => {
+        impl Core for $wire::Endpoint {
+            type Connection = $wire::Connection;
+
+            fn handle_datagram(
+                &mut self,
+                now: Instant,
+                remote: SocketAddr,
+                ecn: u8,
+                datagram: &mut [u8],
+            ) {
+                self.$handle_datagram(now, remote, ecn, datagram);
+            }
+
+            fn handle_timeout(&mut self, now: Instant) {
+                self.handle_timeout(now);
+            }
+
+            fn poll_timeout(&self) -> Option<Instant> {
+                self.poll_timeout()
+            }
+
+            fn poll_transmit(
+                &mut self,
+                now: Instant,
+                max_segments: usize,
+                out: &mut Vec<u8>,
+            ) -> Option<Transmit> {
+                self.poll_transmit(now, max_segments, out)
+            }
+
+            fn coalescing_delay(&self) -> Duration {
+                self.coalescing_delay()
+            }
+
+            fn accept(&mut self) -> Option<ConnectionHandle> {
+                self.accept()
+            }
+
+            fn connection(&mut self, handle: ConnectionHandle) -> Option<&mut Self::Connection> {
+                self.connection(handle)
+            }
+
+            fn poll_news(&mut self) -> Option<(ConnectionHandle, &mut Self::Connection)> {
+                self.poll_news()
+            }
+
+            fn forget(&mut self, handle: ConnectionHandle) {
+                self.forget(handle);
+            }
+        }
+
+        impl CoreConnection for $wire::Connection {
+            type Event = $wire::Event;
+            type SolveJob = $wire::SolveJob;
+
+            fn poll_event(&mut self) -> Option<Self::Event> {
+                self.poll_event()
+            }
+
+            fn take_solve_job(&mut self) -> Option<Self::SolveJob> {
+                self.take_solve_job()
+            }
+
+            fn finish_solve(&mut self, now: Instant, job: Self::SolveJob) {
+                self.finish_solve(now, job);
+            }
+        }
+
+        impl Solve for $wire::SolveJob {
+            fn run(&mut self) {
+                self.run();
+            }
+        }
+    };
+}
+
+/// The sealed wire, by the names that the published one has.
+mod sealed {
+    pub use crate::block::SolveJob;
+    pub use crate::connection::{Connection, Event};
+    pub use crate::endpoint::Endpoint;
+}
+
+core!(sealed, handle_datagram);
+core!(published, handle_packet);

@@ -1,0 +1,119 @@
+//! The driver's side of a sealed connection: its channels, and who waits for what.
+
+use crate::shared::{WaitList, Waiting};
+use dfcp_proto::{
+    ChannelId, CloseCode, Connection, ConnectionError, Endpoint, Event, Instant, VarInt,
+};
+use std::collections::{HashMap, VecDeque};
+
+/// What became of a channel, beyond what the core still knows.
+#[derive(Debug, Default)]
+pub(crate) struct ChannelState {
+    /// All that was written is accounted for; so many bytes were given up.
+    pub(crate) acknowledged: Option<u64>,
+    /// The peer stopped our sending with this code.
+    pub(crate) stopped: Option<VarInt>,
+    pub(crate) waiting: WaitList,
+    /// Streams and objects that use it; the last one takes this state with it.
+    holders: usize,
+}
+
+/// See the module's text.
+#[derive(Debug, Default)]
+pub(crate) struct ConnectionState {
+    pub(crate) error: Option<ConnectionError>,
+    pub(crate) channels: HashMap<ChannelId, ChannelState>,
+    pub(crate) opened: [VecDeque<ChannelId>; 2],
+    /// Waits for the handshake, the end, a new channel or room to open one.
+    pub(crate) waiting: WaitList,
+    pub(crate) writers: WaitList,
+}
+
+impl ConnectionState {
+    /// A stream or object uses a channel from now on.
+    pub(crate) fn hold(&mut self, id: ChannelId) {
+        self.channels.entry(id).or_default().holders += 1;
+    }
+
+    /// And no longer.
+    pub(crate) fn let_go(&mut self, id: ChannelId) {
+        if let Some(channel) = self.channels.get_mut(&id) {
+            channel.holders = channel.holders.saturating_sub(1);
+            if channel.holders == 0 {
+                self.channels.remove(&id);
+            }
+        }
+    }
+
+    fn on_event(&mut self, event: Event) {
+        match event {
+            Event::Connected { .. } => self.waiting.wake(),
+            Event::Opened(id) => {
+                self.channels.entry(id).or_default();
+                self.opened[id.kind() as usize].push_back(id);
+                self.waiting.wake();
+            }
+            // Who reads learns of a reset from the core.
+            Event::Readable(id) | Event::Reset { channel: id, .. } => self.on_channel(id, |_| {}),
+            Event::Writable => self.writers.wake(),
+            Event::Acknowledged(id) => self.on_acknowledged(id, 0),
+            Event::PartlyAcknowledged { channel, abandoned } => {
+                self.on_acknowledged(channel, abandoned);
+            }
+            Event::Stopped { channel, code } => {
+                self.on_channel(channel, |channel| channel.stopped = Some(code));
+                self.writers.wake();
+            }
+            Event::Closed(error) => {
+                self.error = Some(error);
+                self.wake();
+            }
+            _ => {}
+        }
+    }
+
+    fn on_acknowledged(&mut self, id: ChannelId, abandoned: u64) {
+        self.on_channel(id, |channel| channel.acknowledged = Some(abandoned));
+        self.waiting.wake();
+    }
+
+    /// Something became of a channel; nobody is told if nobody holds it any more.
+    fn on_channel(&mut self, id: ChannelId, change: impl FnOnce(&mut ChannelState)) {
+        if let Some(channel) = self.channels.get_mut(&id) {
+            change(channel);
+            channel.waiting.wake();
+        }
+    }
+}
+
+impl Waiting for ConnectionState {
+    type Core = Endpoint;
+
+    /// Dense blocks solve in microseconds.
+    const SOLVES_APART: bool = false;
+
+    fn collect(&mut self, connection: &mut Connection, _is_held: bool) -> bool {
+        while let Some(event) = connection.poll_event() {
+            self.on_event(event);
+        }
+        false
+    }
+
+    fn release(&mut self, now: Instant, connection: &mut Connection) {
+        connection.close(now, CloseCode::NO_ERROR, "");
+    }
+
+    fn is_over(&self, connection: &Connection) -> bool {
+        connection.is_closed()
+    }
+
+    fn is_idle(&self, _is_held: bool) -> bool {
+        false
+    }
+
+    fn wake(&mut self) {
+        self.waiting.wake();
+        self.writers.wake();
+        self.channels.values_mut().for_each(|c| c.waiting.wake());
+    }
+}
