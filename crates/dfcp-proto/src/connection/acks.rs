@@ -5,7 +5,7 @@ use super::{CloseCode, Connection, Control};
 use crate::block::{ChannelId, SendChannel};
 use crate::config::MIN_DATAGRAM;
 use crate::packet::{ReportIn, SentPacket, SymbolRef};
-use crate::rate::{AckPoint, Feedback};
+use crate::rate::AckPoint;
 use crate::scheduler::Room;
 use crate::time::{Duration, Instant};
 use crate::wire::{AckRanges, BlockReport, SackReport};
@@ -49,7 +49,7 @@ impl Connection {
             } else {
                 self.out.black_hole.on_small_acked(*pn);
             }
-            self.out.delivered_total += u64::from(packet.size);
+            self.out.path.on_delivered(packet.size.into());
             if let Some(symbol) = packet.symbol {
                 let id = ChannelId(symbol.channel);
                 let send = self.channels.get_mut(&id).and_then(|c| c.send.as_mut());
@@ -77,19 +77,15 @@ impl Connection {
         {
             let trip = now.saturating_since(packet.time);
             let delay = Duration::from_micros(delay_us);
-            self.out.rtt.update(trip, delay);
+            self.out.path.rtt.update(trip, delay);
             let received = Duration::from_micros(received_at_us);
             let arrivals = &mut self.out.arrivals;
-            let arrived = arrivals.read(now, packet.time, received, self.out.rtt.smoothed());
+            let arrived = arrivals.read(now, packet.time, received, self.out.path.rtt.smoothed());
             // A packet cannot have been held for longer than it has been on its way.
             let absurd = arrived.is_absurd || delay > trip;
             self.stats.absurd_times += u64::from(absurd);
-            let mut point = AckPoint::new(
-                arrived.at,
-                packet.time,
-                packet.sent_total,
-                self.out.delivered_total,
-            );
+            let path = &self.out.path;
+            let mut point = path.ack_point(arrived.at, packet.time, packet.sent_total);
             point.size = u64::from(packet.size);
             news.newest = Some(point);
         }
@@ -102,7 +98,7 @@ impl Connection {
         self.out.sent.recycle(outcome.acked);
         news.marked = ce.saturating_sub(self.inc.peer_ce);
         self.inc.peer_ce = self.inc.peer_ce.max(ce);
-        self.detect_losses(now, &news);
+        self.on_news(now, &news);
         Ok(())
     }
 
@@ -127,16 +123,34 @@ impl Connection {
                 self.check_acknowledged(id);
             }
             Control::MtuProbe(size) => {
-                self.mtu = self.mtu.max(usize::from(size));
+                self.set_mtu(self.mtu.max(usize::from(size)));
                 self.out.mtu_search.on_acked(self.mtu);
             }
             _ => {}
         }
     }
 
-    /// Finds lost packets, puts back what they carried, and tells the rate controller everything
-    /// that this moment taught.
-    pub(super) fn detect_losses(&mut self, now: Instant, news: &AckNews) {
+    /// Finds lost packets, and tells the rate controller everything that this moment taught.
+    pub(super) fn on_news(&mut self, now: Instant, news: &AckNews) {
+        let lost = self.detect_losses(now, news);
+        let in_flight = self.out.sent.bytes_in_flight();
+        let report = self.inc.path.take();
+        self.out.path.on_feedback(now, |feedback| {
+            feedback.newest = news.newest;
+            feedback.acked_packets = news.acked;
+            feedback.spurious_packets = news.spurious;
+            feedback.lost_packets = lost;
+            feedback.ce_packets = news.marked;
+            feedback.ect_packets = news.markable;
+            feedback.silence = news.silence;
+            feedback.timeouts = news.timeouts;
+            feedback.bytes_in_flight = in_flight;
+            feedback.path = report;
+        });
+    }
+
+    /// Puts back what lost packets carried; says how many were found.
+    fn detect_losses(&mut self, now: Instant, news: &AckNews) -> u64 {
         let rtt = self.loss_rtt();
         let mut lost = self.out.sent.detect_lost(now, rtt);
         let lost_count = lost.len() as u64;
@@ -158,25 +172,13 @@ impl Connection {
         for symbol in self.out.sent.write_off(now, rtt) {
             self.write_off(symbol, false);
         }
-        let mut feedback = Feedback::new(now, &self.out.rtt);
-        feedback.newest = news.newest;
-        feedback.acked_packets = news.acked;
-        feedback.spurious_packets = news.spurious;
-        feedback.lost_packets = lost_count;
-        feedback.ce_packets = news.marked;
-        feedback.ect_packets = news.markable;
-        feedback.silence = news.silence;
-        feedback.timeouts = news.timeouts;
-        feedback.bytes_in_flight = self.out.sent.bytes_in_flight();
-        feedback.idle_total = self.out.idle_total;
-        feedback.path = self.inc.path.take();
-        self.out.rate.on_feedback(&feedback);
-        self.follow_rate(now);
+        lost_count
     }
 
     /// The path does not carry packets as large as before any more.
     fn on_black_hole(&mut self, now: Instant) {
-        let failed = std::mem::replace(&mut self.mtu, MIN_DATAGRAM);
+        let failed = self.mtu;
+        self.set_mtu(MIN_DATAGRAM);
         self.out.mtu_search.on_black_hole(now, self.mtu, failed);
         if let Some(split) = self.out.split.take() {
             let (channel, offset) = (split.channel.0, split.symbol.offset);
@@ -192,7 +194,7 @@ impl Connection {
         for control in packet.control {
             match control {
                 // Still without a round-trip time: ask again.
-                Control::Ping if !self.out.rtt.is_measured() => {
+                Control::Ping if !self.out.path.rtt.is_measured() => {
                     self.out.control.push_back(Control::Ping);
                 }
                 Control::Ping => {}
@@ -237,7 +239,7 @@ impl Connection {
 
     /// A packet with feedback, and none with data, arrived.
     pub(super) fn on_report_packet(&mut self, now: Instant, report: ReportIn) {
-        if self.out.reverse.on_report(now, &self.out.rtt, report) {
+        if self.out.reverse.on_report(now, &self.out.path.rtt, report) {
             self.out.control.push_back(Control::FeedbackRate);
         }
     }
@@ -283,7 +285,7 @@ impl Connection {
         if freed > 0 {
             let send = self.channels.get_mut(&id).and_then(|c| c.send.as_mut());
             for block in send.map(SendChannel::take_acked).unwrap_or_default() {
-                self.out.rate.on_block_acked(now, &block);
+                self.out.path.on_block_acked(now, &block);
             }
             self.notify_writable();
             self.check_acknowledged(id);

@@ -10,7 +10,6 @@ use crate::config::{MIN_DATAGRAM, Payload, TransportConfig};
 use crate::crypto::{
     ClientHandshake, HandshakeError, PublicKey, SecretRng, SessionKeys, StaticKey,
 };
-use crate::packet::Pacer;
 use crate::time::{Duration, Instant};
 use crate::wire::{Ack, ConnectionId, Syn, SynAck, TransportParams, VERSION, VIRTUAL_PAYLOAD};
 use std::net::SocketAddr;
@@ -193,9 +192,8 @@ impl Connection {
             rng,
             State::Established,
         );
-        connection.out.rtt.assume(session.params.round_trip());
-        let assumed = connection.out.rtt.smoothed();
-        connection.establish(now, session, mtu, assumed);
+        connection.out.path.rtt.assume(session.params.round_trip());
+        connection.establish(now, session, mtu);
         // Tells the client at once that its ACK arrived, and asks for a round-trip time.
         connection.inc.policy.on_urgent(now);
         connection.out.control.push_back(Control::Ping);
@@ -275,11 +273,11 @@ impl Connection {
             deadline,
             due: ACK_COPIES,
         });
-        self.out.rtt.update(rtt, Duration::ZERO);
+        self.out.path.rtt.update(rtt, Duration::ZERO);
         let mtu = usize::from(synack.syn_size)
             .min(datagram_len)
             .max(MIN_DATAGRAM);
-        self.establish(now, session, mtu, rtt);
+        self.establish(now, session, mtu);
     }
 
     /// The peer lost its state; believed only with the token from the handshake.
@@ -314,12 +312,11 @@ impl Connection {
         if confirm.sent <= u32::from(ACK_COPIES) {
             return;
         }
-        let reached = now - self.out.rtt.smoothed();
+        let reached = now - self.out.path.rtt.smoothed();
         for (_, packet) in self.out.sent.give_up_before(reached) {
             self.on_lost(now, packet);
         }
-        let burst = self.out.rate.initial_burst();
-        self.out.pacer = Pacer::new(now, burst, self.mtu as u64);
+        self.out.path.restart(now);
         self.out.blocked = false;
     }
 

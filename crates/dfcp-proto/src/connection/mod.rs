@@ -35,10 +35,9 @@ use crate::config::TransportConfig;
 use crate::crypto::{Opener, PublicKey, Sealer, SecretRng, SessionKeys};
 use crate::feedback::{FeedbackKind, FeedbackPolicy};
 use crate::packet::{
-    ArrivalClock, BlackHole, LossEstimator, MtuSearch, Pacer, ReceivedPackets, ReversePath,
-    RttEstimator, SentPackets,
+    ArrivalClock, BlackHole, LossEstimator, MtuSearch, ReceivedPackets, ReversePath, SentPackets,
 };
-use crate::rate::{PathReport, RateController};
+use crate::rate::{Grouping, PathControl, PathReport};
 use crate::scheduler::BlockScheduler;
 use crate::time::{Duration, Instant, Rate};
 use crate::wire::{
@@ -120,12 +119,10 @@ struct Channel {
 #[derive(Debug)]
 struct Outgoing {
     sent: SentPackets<Control>,
-    rtt: RttEstimator,
+    path: PathControl,
     arrivals: ArrivalClock,
     loss: LossEstimator,
-    rate: Box<dyn RateController>,
     scheduler: Box<dyn BlockScheduler>,
-    pacer: Pacer,
     control: VecDeque<Control>,
     /// Channels that may have symbols to send; served in turn from `cursor`.
     active: BTreeSet<ChannelId>,
@@ -135,14 +132,10 @@ struct Outgoing {
     charged: u64,
     /// Bytes written and not known to have arrived.
     buffered: u64,
-    sent_total: u64,
-    delivered_total: u64,
     /// Data packets sent.
     data_number: u32,
     /// Packets that a channel's receive window holds, if the peer reports what is free of it.
     window: Option<u64>,
-    /// `sent_total` when there was last nothing to send.
-    idle_total: u64,
     /// Nothing can be sent until something changes: no data, or no credit for it.
     blocked: bool,
     /// The peer moved, and has not shown yet that it receives at its new address.
@@ -248,12 +241,6 @@ pub struct Connection {
     stats: ConnectionStats,
 }
 
-/// Bounds of [`Connection::coalescing_delay`]. Below the first one, wake-ups cost more than all that
-/// is done with packets; at the second, 100 wake-ups a second of some 100 µs each take a hundredth of
-/// a processor, so longer waits would save next to nothing.
-const MIN_COALESCING: Duration = Duration::from_millis(1);
-const MAX_COALESCING: Duration = Duration::from_millis(10);
-
 impl Connection {
     fn new(
         role: Role,
@@ -268,23 +255,18 @@ impl Connection {
         let next_skip = 64 + rng.below(1024);
         let out = Outgoing {
             sent: SentPackets::new(profile.loss_rules),
-            rtt: RttEstimator::default(),
+            path: PathControl::new(now, profile.make_rate(), Grouping::Coalesced),
             arrivals: ArrivalClock::default(),
             loss: LossEstimator::new(profile.loss_rules.estimate),
-            rate: profile.make_rate(),
             scheduler: profile.make_scheduler(),
-            pacer: Pacer::new(now, 0, 1500),
             control: VecDeque::new(),
             active: BTreeSet::new(),
             cursor: ChannelId(0),
             max_data: 0,
             charged: 0,
             buffered: 0,
-            sent_total: 0,
-            delivered_total: 0,
             data_number: 0,
             window: None,
-            idle_total: 0,
             blocked: false,
             moved: None,
             reverse: ReversePath::default(),
@@ -342,7 +324,7 @@ impl Connection {
     }
 
     /// Takes the session's keys and the peer's limits into use.
-    fn establish(&mut self, now: Instant, session: SessionKeys, mtu: usize, rtt: Duration) {
+    fn establish(&mut self, now: Instant, session: SessionKeys, mtu: usize) {
         let params = session.params;
         self.sealer = Some(Sealer::new(session.send));
         self.opener = Some(Opener::new(session.receive));
@@ -362,9 +344,7 @@ impl Connection {
         self.out.mtu_search = MtuSearch::new(largest);
         self.peer_params = Some(params);
         let packet = self.packet_size();
-        self.out.rate.on_established(now, rtt, packet);
-        let burst = self.out.rate.initial_burst();
-        self.out.pacer = Pacer::new(now, burst, packet);
+        self.out.path.on_established(now, packet);
         self.inc.last_heard = now;
         self.state = State::Established;
         self.events
@@ -393,14 +373,15 @@ impl Connection {
 
     /// Counters and estimates.
     pub fn stats(&self) -> ConnectionStats {
+        let (rtt, rate) = (&self.out.path.rtt, self.out.path.rate());
         ConnectionStats {
-            rtt: self.out.rtt.smoothed(),
-            min_rtt: self.out.rtt.min(),
+            rtt: rtt.smoothed(),
+            min_rtt: rtt.min(),
             loss: self.out.loss.probability(),
-            bandwidth: self.out.rate.bandwidth(),
-            pacing_rate: self.out.rate.pacing_rate(),
+            bandwidth: rate.bandwidth(),
+            pacing_rate: rate.pacing_rate(),
             datagram_size: self.mtu,
-            refused_reports: self.stats.refused_reports + self.out.rate.refused_reports(),
+            refused_reports: self.stats.refused_reports + rate.refused_reports(),
             ..self.stats.clone()
         }
     }
@@ -455,14 +436,14 @@ impl Connection {
     }
 
     fn pto(&self) -> Duration {
-        self.out.rtt.pto(self.max_ack_delay())
+        self.out.path.rtt.pto(self.max_ack_delay())
     }
 
     /// How long the peer may hold an acknowledgement back.
     fn max_ack_delay(&self) -> Duration {
-        let (rtt, pace) = (self.out.rtt.smoothed(), self.out.pacer.rate());
+        let (rtt, pace) = (self.out.path.rtt.smoothed(), self.out.path.pacing());
         let gap = if pace > Rate::ZERO {
-            pace.time_for(self.packet_size())
+            pace.time_for(self.out.path.packet())
         } else {
             rtt
         };
@@ -472,7 +453,8 @@ impl Connection {
 
     /// Loss detection waits by the larger of smoothed and latest RTT (RFC 9002 §6.1.2).
     fn loss_rtt(&self) -> Duration {
-        self.out.rtt.smoothed().max(self.out.rtt.latest())
+        let rtt = &self.out.path.rtt;
+        rtt.smoothed().max(rtt.latest())
     }
 
     /// When to call [`Connection::handle_timeout`], and what for.
@@ -507,56 +489,32 @@ impl Connection {
     /// window is full.
     fn pacing_time(&self) -> Option<Instant> {
         let waits = !self.out.active.is_empty() && !self.out.blocked;
-        let ready = (waits || self.out.split.is_some()) && self.window_room() >= self.packet_size();
-        let own = self.out.rate.departure().at;
-        ready
-            .then(|| own.or_else(|| self.out.pacer.next_departure()))
-            .flatten()
-    }
-
-    /// Whether a packet of `size` may leave, as far as time is concerned.
-    fn may_depart(&mut self, now: Instant, size: u64) -> bool {
-        match self.out.rate.departure().at {
-            Some(at) => at <= now,
-            None => self.out.pacer.available(now) >= size,
-        }
+        let ready = (waits || self.out.split.is_some()) && self.has_window_room();
+        ready.then(|| self.out.path.next_departure()).flatten()
     }
 
     /// A network controller allows this rate (DFCP-J §7.6); rate controllers that obey one follow.
     pub fn order_rate(&mut self, now: Instant, rate: Rate) {
-        self.out.rate.on_order(now, rate);
-        self.follow_rate(now);
+        self.out.path.order_rate(now, rate);
     }
 
-    /// Takes the rate controller's rate into use.
-    fn follow_rate(&mut self, now: Instant) {
-        let rate = self.out.rate.pacing_rate();
-        self.out.pacer.set(now, rate, self.packet_size());
-        let burst = self.out.rate.max_burst();
-        self.out.pacer.set_group(self.coalescing_delay(), burst);
-    }
-
-    /// Longest time that packets may wait for each other, in and out, while there are many: an eighth
-    /// of a round trip, as long as loss detection waits anyway (RFC 9002 §6.1.2).
+    /// Longest time that packets may wait for each other, in and out, while there are many.
     pub fn coalescing_delay(&self) -> Duration {
-        match self.out.rtt.is_known() {
-            true => (self.out.rtt.min() / 8).clamp(MIN_COALESCING, MAX_COALESCING),
-            false => MIN_COALESCING,
-        }
+        self.out.path.coalescing_delay()
     }
 
-    fn window_room(&self) -> u64 {
-        let in_flight = self.out.sent.bytes_in_flight();
-        let room = self.out.rate.window().saturating_sub(in_flight);
-        // No window is smaller than a packet.
-        let room = if in_flight == 0 {
-            room.max(self.mtu as u64)
-        } else {
-            room
-        };
-        self.out.moved.map_or(room, |moved| {
-            room.min((3 * moved.received).saturating_sub(moved.sent))
-        })
+    /// Whether the window, and what a new address has sent, let a full packet go.
+    fn has_window_room(&self) -> bool {
+        let room = self.out.path.window_room(self.out.sent.bytes_in_flight());
+        let allowed = |moved: Moved| (3 * moved.received).saturating_sub(moved.sent);
+        room.min(self.out.moved.map_or(u64::MAX, allowed)) >= self.out.path.packet()
+    }
+
+    /// The largest datagram that reaches the peer is another one.
+    fn set_mtu(&mut self, mtu: usize) {
+        self.mtu = mtu;
+        let packet = self.packet_size();
+        self.out.path.set_packet(packet);
     }
 
     /// Acts on every timer that is due.
@@ -597,7 +555,7 @@ impl Connection {
             .loss_time(self.loss_rtt())
             .is_some_and(|t| t <= now)
         {
-            self.detect_losses(now, &AckNews::default());
+            self.on_news(now, &AckNews::default());
         }
         if self.probe_time().is_some_and(|t| t <= now) {
             self.on_probe_timeout(now);
@@ -619,7 +577,7 @@ impl Connection {
 
     /// Bytes that a data packet may have before its symbol frame.
     fn data_head(&self) -> usize {
-        let rate = &self.out.rate;
+        let rate = self.out.path.rate();
         let round_trip = rate.round_trip().map_or(0, |_| ROUND_TRIP_LEN);
         round_trip + usize::from(rate.is_probing())
     }

@@ -48,7 +48,7 @@ impl Connection {
         self.stats.bytes_abandoned += total.bytes;
         self.out.buffered = self.out.buffered.saturating_sub(total.freed);
         if total.blocks > 0 {
-            let delay = (self.out.rtt.smoothed() / 4).min(MAX_TELL_DELAY);
+            let delay = (self.out.path.rtt.smoothed() / 4).min(MAX_TELL_DELAY);
             self.out.tell_skips.get_or_insert(now + delay);
         }
         if !freed.is_empty() {

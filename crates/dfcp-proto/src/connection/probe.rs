@@ -29,7 +29,7 @@ impl Connection {
             return None;
         }
         let pto = self.pto();
-        let rtt = &self.out.rtt;
+        let rtt = &self.out.path.rtt;
         let wait = match self.out.pto_count {
             // Twice the round trip at most (RFC 8985 §7.2): until many samples were taken, the
             // variation is a guess that makes it three times.
@@ -57,8 +57,7 @@ impl Connection {
         if self.out.pto_count <= DATA_PROBES {
             self.write_off_the_end();
         }
-        self.out.rate.on_timeout(now, self.out.pto_count);
-        self.follow_rate(now);
+        self.out.path.on_timeout(now, self.out.pto_count);
     }
 
     /// The blocks that the application waits for count no more on what is in flight. Beyond the first

@@ -121,7 +121,7 @@ impl Connection {
         let mut arrival = Arrival::new(pn, size + elided);
         arrival.marked = ecn == ECN_CE;
         arrival.data_number = head.map(|(number, _)| number);
-        arrival.rtt = head.map_or(self.out.rtt.smoothed(), |(_, rtt)| rtt);
+        arrival.rtt = head.map_or(self.out.path.rtt.smoothed(), |(_, rtt)| rtt);
         if ping && symbol {
             self.inc.policy.on_echo(now, &arrival);
         } else if eliciting {

@@ -140,7 +140,7 @@ impl Connection {
         self.stats.packets_sent += batch.datagrams as u64;
         self.stats.bytes_sent += batch.total as u64;
         let ecn = match self.state {
-            State::Established => self.out.rate.ecn() as u8,
+            State::Established => self.out.path.rate().ecn() as u8,
             _ => 0,
         };
         Some(Transmit {
@@ -212,7 +212,7 @@ impl Connection {
 
     /// Bytes of a datagram before its symbol.
     fn symbol_head(&self, id: ChannelId, symbol: &SymbolOut) -> usize {
-        let rate = &self.out.rate;
+        let rate = self.out.path.rate();
         let head =
             usize::from(rate.departure().echo) + rate.round_trip().map_or(0, |_| ROUND_TRIP_LEN);
         let k = symbol.block_len.div_ceil(symbol.symbol_len as u64) as u32;
@@ -232,13 +232,12 @@ impl Connection {
     /// The symbol that window, pacer and scheduler let go now; probes pass the first two.
     fn next_symbol(&mut self, now: Instant) -> Option<(ChannelId, SymbolOut)> {
         if self.out.probes_due == 0 {
-            let size = self.packet_size();
             let waits = !self.out.active.is_empty() && !self.out.blocked;
             if !waits && self.out.split.is_none() {
-                self.out.idle_total = self.out.sent_total;
+                self.out.path.on_idle();
                 return None;
             }
-            if self.window_room() < size || !self.may_depart(now, size) {
+            if !self.has_window_room() || !self.out.path.may_depart(now) {
                 return None;
             }
         }
@@ -248,7 +247,7 @@ impl Connection {
         let picked = self.pick();
         if picked.is_none() {
             self.out.blocked = true;
-            self.out.idle_total = self.out.sent_total;
+            self.out.path.on_idle();
             if self.out.probes_due > 0 {
                 let sends = self
                     .channels
@@ -344,21 +343,16 @@ impl Connection {
             elided: size.elided,
         };
         self.finish_packet(now, pn, start, out, contents);
-        self.out.pacer.consume(size.total() as u64);
-        self.out.rate.on_sent(now, self.out.sent_total);
-        // Feedback sets the rate; few controllers change it as they send.
-        if self.out.rate.pacing_rate() != self.out.pacer.rate() {
-            self.follow_rate(now);
-        }
+        self.out.path.on_data_sent(now, size.total() as u64);
         Some(size)
     }
 
     /// Everything before the symbol.
     fn emit_symbol_head(&self, id: ChannelId, symbol: &SymbolOut, out: &mut Vec<u8>) {
-        if self.out.rate.departure().echo {
+        if self.out.path.rate().departure().echo {
             Frame::Ping.emit(out);
         }
-        if let Some(rtt) = self.out.rate.round_trip() {
+        if let Some(rtt) = self.out.path.rate().round_trip() {
             let number = self.out.data_number;
             let rtt_us = u32::try_from(rtt.as_micros()).unwrap_or(u32::MAX);
             Frame::RoundTrip { number, rtt_us }.emit(out);
@@ -666,7 +660,7 @@ impl Connection {
             sealer.seal(pn, out, start, SEALED_HEADER_LEN);
         }
         let size = (out.len() - start + contents.elided) as u16;
-        self.out.sent_total += u64::from(size);
+        self.out.path.count_sent(size.into());
         if let Some(moved) = &mut self.out.moved {
             moved.sent += u64::from(size);
         }
@@ -680,8 +674,8 @@ impl Connection {
         self.out.sent.push(NewPacket {
             time: now,
             size,
-            sent_total: self.out.sent_total,
-            ect: self.out.rate.ecn() != Codepoint::NotCapable,
+            sent_total: self.out.path.sent_total(),
+            ect: self.out.path.rate().ecn() != Codepoint::NotCapable,
             symbol: contents.symbol,
             control: contents.control,
             ack_eliciting: contents.ack_eliciting,

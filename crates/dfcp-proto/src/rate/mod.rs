@@ -9,6 +9,7 @@
 //! CTCP's, [`Tfrc`] takes what TCP would; RC-UDP's [`BlockWait`] pauses between the blocks of any.
 
 mod block_wait;
+mod control;
 mod delivery;
 mod fixed;
 mod marked;
@@ -22,6 +23,7 @@ mod tfrc;
 mod tokens;
 
 pub use block_wait::BlockWait;
+pub(crate) use control::{Grouping, PathControl};
 pub use fixed::{FixedRate, MaxRate, Ordered};
 pub use marked::Marked;
 pub use path_model::PathModel;

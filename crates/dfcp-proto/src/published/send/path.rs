@@ -4,8 +4,7 @@
 use super::super::data::{DataHeader, Report};
 use super::echo::{Echoed, Echoes};
 use super::plan::PerArrival;
-use crate::packet::{Pacer, RttEstimator};
-use crate::rate::{AckPoint, BlockSent, Codepoint, Feedback, RateController};
+use crate::rate::{BlockSent, Codepoint, Grouping, PathControl, RateController};
 use crate::time::{Duration, Instant, Rate};
 use dfcp_fec::raptor::State;
 
@@ -45,16 +44,10 @@ struct Newest {
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Path {
-    rate: Box<dyn RateController>,
-    pacing: Rate,
-    pacer: Pacer,
-    rtt: RttEstimator,
+    control: PathControl,
     echoes: Echoes,
     per_arrival: PerArrival,
-    packet_bytes: u64,
     sent_packets: u64,
-    sent_bytes: u64,
-    idle_bytes: u64,
     until_echo: u32,
     newest: Newest,
     last_sent: Instant,
@@ -66,34 +59,27 @@ pub(super) struct Path {
 impl Path {
     pub fn new(
         now: Instant,
-        mut rate: Box<dyn RateController>,
+        rate: Box<dyn RateController>,
         rtt: Option<Duration>,
         packet_bytes: u64,
     ) -> Self {
-        let mut estimator = RttEstimator::default();
+        let mut control = PathControl::new(now, rate, Grouping::Fixed);
         if let Some(rtt) = rtt {
-            estimator.update(rtt, Duration::ZERO);
+            control.rtt.update(rtt, Duration::ZERO);
         }
-        rate.on_established(now, estimator.smoothed(), packet_bytes);
-        let mut path = Self {
-            pacer: Pacer::new(now, rate.initial_burst(), packet_bytes),
-            pacing: Rate::ZERO,
-            rate,
-            rtt: estimator,
+        control.on_established(now, packet_bytes);
+        control.follow_rate(now);
+        Self {
+            control,
             echoes: Echoes::new(),
             per_arrival: PerArrival::new(),
-            packet_bytes,
             sent_packets: 0,
-            sent_bytes: 0,
-            idle_bytes: 0,
             until_echo: 0,
             newest: Newest::default(),
             last_sent: now,
             heard: now,
             answered: now,
-        };
-        path.follow_rate(now);
-        path
+        }
     }
 
     pub fn per_arrival(&self) -> &PerArrival {
@@ -101,15 +87,16 @@ impl Path {
     }
 
     pub fn srtt(&self) -> Option<Duration> {
-        self.rtt.is_measured().then(|| self.rtt.smoothed())
+        let rtt = &self.control.rtt;
+        rtt.is_measured().then(|| rtt.smoothed())
     }
 
     pub fn pacing(&self) -> Rate {
-        self.pacing
+        self.control.pacing()
     }
 
     pub fn ecn(&self) -> Codepoint {
-        self.rate.ecn()
+        self.control.rate().ecn()
     }
 
     /// When something was last sent or heard.
@@ -119,70 +106,57 @@ impl Path {
 
     /// How long answers may stay out.
     pub fn patience(&self) -> Duration {
-        self.rtt.pto(Duration::ZERO) + SLACK
+        self.control.rtt.pto(Duration::ZERO) + SLACK
     }
 
     /// From when on the packet that left at `sent` must be taken as not answered: when a later
     /// one is answered, or none for long. A queue that grows delays all answers.
     pub fn overdue_at(&self, sent: Instant) -> Instant {
-        let late = sent + self.rtt.smoothed() / REORDERING;
+        let late = sent + self.control.rtt.smoothed() / REORDERING;
         if self.answered > late {
             return late;
         }
         sent.max(self.heard) + self.patience()
     }
 
-    fn follow_rate(&mut self, now: Instant) {
-        let pacing = self.rate.pacing_rate();
-        if pacing != self.pacing {
-            self.pacing = pacing;
-            self.pacer.set(now, pacing, self.packet_bytes);
-        }
-    }
-
     pub fn order_rate(&mut self, now: Instant, rate: Rate) {
-        self.rate.on_order(now, rate);
-        self.follow_rate(now);
+        self.control.order_rate(now, rate);
     }
 
     /// A block was acknowledged.
     pub fn on_block_acked(&mut self, now: Instant, block: &BlockSent) {
-        self.rate.on_block_acked(now, block);
+        self.control.on_block_acked(now, block);
     }
 
     /// Whether a packet may go now.
     pub fn ready(&mut self, now: Instant) -> Ready {
-        let in_flight = self.sent_bytes - self.newest.sent_bytes;
-        let window = self.rate.window().max(self.packet_bytes);
-        if in_flight > window - self.packet_bytes {
+        let in_flight = self.control.sent_total() - self.newest.sent_bytes;
+        if self.control.window_room(in_flight) < self.control.packet() {
             return Ready::Answers(self.last_activity() + self.patience());
         }
-        if let Some(at) = self.rate.departure().at {
-            return if at <= now { Ready::Now } else { Ready::At(at) };
-        }
-        if self.pacing == Rate::MAX || self.pacer.available(now) >= self.packet_bytes {
+        if self.control.may_depart(now) {
             return Ready::Now;
         }
         // A rate of zero waits for an order or an answer.
-        self.pacer
+        self.control
             .next_departure()
             .map_or(Ready::Answers(now + self.patience()), Ready::At)
     }
 
     /// There was nothing to send, though a packet might have gone.
     pub fn on_idle(&mut self) {
-        self.idle_bytes = self.sent_bytes;
+        self.control.on_idle();
     }
 
     /// Whether the next packet should be answered, last of a pass or not.
     pub fn wants_echo(&self) -> bool {
-        self.until_echo == 0 || self.rate.departure().echo
+        self.until_echo == 0 || self.control.rate().departure().echo
     }
 
     /// Packet `index` of its block leaves, `bytes` long with its header.
     pub fn on_sent(&mut self, now: Instant, header: &DataHeader, index: u32, bytes: u64) {
         self.sent_packets += 1;
-        self.sent_bytes += bytes;
+        self.control.count_sent(bytes);
         self.last_sent = now;
         self.until_echo = self.until_echo.saturating_sub(1);
         if header.echo {
@@ -193,15 +167,11 @@ impl Path {
                 index,
                 sent_at: now,
                 sent_packets: self.sent_packets,
-                sent_bytes: self.sent_bytes,
+                sent_bytes: self.control.sent_total(),
             };
-            self.echoes.insert(echoed, 2 * self.rtt.smoothed());
+            self.echoes.insert(echoed, 2 * self.control.rtt.smoothed());
         }
-        if self.pacing != Rate::MAX {
-            self.pacer.consume(bytes);
-        }
-        self.rate.on_sent(now, self.sent_bytes);
-        self.follow_rate(now);
+        self.control.on_data_sent(now, bytes);
     }
 
     /// An answer arrived; gives the packet it answers, if that is known.
@@ -213,7 +183,8 @@ impl Path {
     ) -> Option<Echoed> {
         self.heard = now;
         let echoed = self.echoes.take(state)?;
-        self.rtt
+        self.control
+            .rtt
             .update(now.saturating_since(echoed.sent_at), Duration::ZERO);
         self.answered = self.answered.max(echoed.sent_at);
         if echoed.sent_packets > self.newest.sent_packets {
@@ -244,21 +215,18 @@ impl Path {
             report: *report,
         };
         self.per_arrival.update(sent, acked);
-        let point = AckPoint::new(
-            Duration::from_nanos(report.clock),
-            echoed.sent_at,
-            echoed.sent_bytes,
-            report.bytes,
-        );
-        let mut feedback = Feedback::new(now, &self.rtt);
-        feedback.bytes_in_flight = self.sent_bytes - echoed.sent_bytes;
-        feedback.idle_total = self.idle_bytes;
-        feedback.newest = Some(point);
-        feedback.acked_packets = acked;
-        feedback.lost_packets = lost.saturating_sub(before.lost);
-        feedback.ce_packets = u64::from(report.ce.wrapping_sub(before.report.ce)).min(acked);
-        self.rate.on_feedback(&feedback);
-        self.follow_rate(now);
+        self.control.set_delivered(report.bytes);
+        let received_at = Duration::from_nanos(report.clock);
+        let (sent_at, sent_bytes) = (echoed.sent_at, echoed.sent_bytes);
+        let point = self.control.ack_point(received_at, sent_at, sent_bytes);
+        let in_flight = self.control.sent_total() - sent_bytes;
+        self.control.on_feedback(now, |feedback| {
+            feedback.bytes_in_flight = in_flight;
+            feedback.newest = Some(point);
+            feedback.acked_packets = acked;
+            feedback.lost_packets = lost.saturating_sub(before.lost);
+            feedback.ce_packets = u64::from(report.ce.wrapping_sub(before.report.ce)).min(acked);
+        });
     }
 
     /// No answer came for long though the rate controller's window is full: what is in flight is
@@ -266,12 +234,9 @@ impl Path {
     pub fn on_silence(&mut self, now: Instant) {
         let lost = self.sent_packets - self.newest.sent_packets;
         self.newest.sent_packets = self.sent_packets;
-        self.newest.sent_bytes = self.sent_bytes;
+        self.newest.sent_bytes = self.control.sent_total();
         self.newest.lost += lost;
-        let mut feedback = Feedback::new(now, &self.rtt);
-        feedback.lost_packets = lost;
-        feedback.idle_total = self.idle_bytes;
-        self.rate.on_feedback(&feedback);
-        self.follow_rate(now);
+        self.control
+            .on_feedback(now, |feedback| feedback.lost_packets = lost);
     }
 }

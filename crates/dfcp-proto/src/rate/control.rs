@@ -1,0 +1,206 @@
+//! What a sender knows of its path, and when it may send, whatever its wire: round trips, totals, the
+//! rate controller and the pacer that follows it.
+//!
+//! A wire counts what it sends and says what its acknowledgements teach; here that becomes one
+//! [`Feedback`] for the controller.
+
+use super::{AckPoint, BlockSent, Feedback, RateController};
+use crate::packet::{Pacer, RttEstimator};
+use crate::time::{Duration, Instant, Rate};
+
+/// Bounds of [`PathControl::coalescing_delay`]. Below the first one, wake-ups cost more than all that
+/// is done with packets; at the second, 100 wake-ups a second of some 100 µs each take a hundredth of
+/// a processor, so longer waits would save next to nothing.
+const MIN_COALESCING: Duration = Duration::from_millis(1);
+const MAX_COALESCING: Duration = Duration::from_millis(10);
+
+/// How packets leave together once paced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Grouping {
+    /// As the path lets them wait ([`PathControl::coalescing_delay`]), and the controller.
+    Coalesced,
+    /// As the pacer has it.
+    Fixed,
+}
+
+/// See the module's text.
+#[derive(Debug)]
+pub(crate) struct PathControl {
+    rate: Box<dyn RateController>,
+    pacer: Pacer,
+    grouping: Grouping,
+    pub rtt: RttEstimator,
+    /// Bytes of a full data packet.
+    packet: u64,
+    /// Bytes sent, and known to have arrived.
+    sent_total: u64,
+    delivered_total: u64,
+    /// `sent_total` when there was last nothing to send, though a packet might have gone.
+    idle_total: u64,
+}
+
+impl PathControl {
+    pub fn new(now: Instant, rate: Box<dyn RateController>, grouping: Grouping) -> Self {
+        Self {
+            rate,
+            pacer: Pacer::new(now, 0, 1500),
+            grouping,
+            rtt: RttEstimator::default(),
+            packet: 1500,
+            sent_total: 0,
+            delivered_total: 0,
+            idle_total: 0,
+        }
+    }
+
+    /// The handshake is done; full data packets have `packet` bytes.
+    pub fn on_established(&mut self, now: Instant, packet: u64) {
+        self.packet = packet;
+        self.rate.on_established(now, self.rtt.smoothed(), packet);
+        self.restart(now);
+    }
+
+    /// The first packets begin again, unpaced.
+    pub fn restart(&mut self, now: Instant) {
+        self.pacer = Pacer::new(now, self.rate.initial_burst(), self.packet);
+    }
+
+    /// Bytes of a full data packet.
+    pub fn packet(&self) -> u64 {
+        self.packet
+    }
+
+    /// Full data packets have another size from now on.
+    pub fn set_packet(&mut self, packet: u64) {
+        self.packet = packet;
+    }
+
+    /// The controller, to be asked.
+    pub fn rate(&self) -> &dyn RateController {
+        &*self.rate
+    }
+
+    /// The rate that packets are paced at.
+    pub fn pacing(&self) -> Rate {
+        self.pacer.rate()
+    }
+
+    /// Bytes sent so far.
+    pub fn sent_total(&self) -> u64 {
+        self.sent_total
+    }
+
+    /// Longest time that packets may wait for each other, in and out, while there are many: an eighth
+    /// of a round trip, as long as loss detection waits anyway (RFC 9002 §6.1.2).
+    pub fn coalescing_delay(&self) -> Duration {
+        match self.rtt.is_known() {
+            true => (self.rtt.min() / 8).clamp(MIN_COALESCING, MAX_COALESCING),
+            false => MIN_COALESCING,
+        }
+    }
+
+    /// Bytes that the window lets go beyond those in flight; no window is smaller than a packet.
+    pub fn window_room(&self, in_flight: u64) -> u64 {
+        let room = self.rate.window().saturating_sub(in_flight);
+        match in_flight {
+            0 => room.max(self.packet),
+            _ => room,
+        }
+    }
+
+    /// Whether a full packet may leave now, as far as time is concerned.
+    pub fn may_depart(&mut self, now: Instant) -> bool {
+        match self.rate.departure().at {
+            Some(at) => at <= now,
+            None => !self.is_paced() || self.pacer.available(now) >= self.packet,
+        }
+    }
+
+    /// When the next packets may leave; `None` while the rate is zero.
+    pub fn next_departure(&self) -> Option<Instant> {
+        let own = self.rate.departure().at;
+        own.or_else(|| self.pacer.next_departure())
+    }
+
+    fn is_paced(&self) -> bool {
+        self.pacer.rate() != Rate::MAX
+    }
+
+    /// There was nothing to send, though a packet might have gone.
+    pub fn on_idle(&mut self) {
+        self.idle_total = self.sent_total;
+    }
+
+    /// A packet of `bytes` leaves.
+    pub fn count_sent(&mut self, bytes: u64) {
+        self.sent_total += bytes;
+    }
+
+    /// The packet counted last had data.
+    pub fn on_data_sent(&mut self, now: Instant, bytes: u64) {
+        if self.is_paced() {
+            self.pacer.consume(bytes);
+        }
+        self.rate.on_sent(now, self.sent_total);
+        // Feedback sets the rate; few controllers change it as they send.
+        if self.rate.pacing_rate() != self.pacer.rate() {
+            self.follow_rate(now);
+        }
+    }
+
+    /// So many bytes are known to have arrived, in all.
+    pub fn set_delivered(&mut self, total: u64) {
+        self.delivered_total = total;
+    }
+
+    /// So many more are.
+    pub fn on_delivered(&mut self, bytes: u64) {
+        self.delivered_total += bytes;
+    }
+
+    /// An acknowledged packet on the clocks of both sides: it arrived at `received_at`, and left at
+    /// `sent_at` as the last of `sent_total` bytes.
+    pub fn ack_point(&self, received_at: Duration, sent_at: Instant, sent_total: u64) -> AckPoint {
+        AckPoint::new(received_at, sent_at, sent_total, self.delivered_total)
+    }
+
+    /// Tells the controller what this moment taught: `fill` adds what the wire knows of it.
+    pub fn on_feedback(&mut self, now: Instant, fill: impl FnOnce(&mut Feedback<'_>)) {
+        let mut feedback = Feedback::new(now, &self.rtt);
+        feedback.idle_total = self.idle_total;
+        fill(&mut feedback);
+        self.rate.on_feedback(&feedback);
+        self.follow_rate(now);
+    }
+
+    /// A network controller allows this rate (DFCP-J §7.6); controllers that obey one follow.
+    pub fn order_rate(&mut self, now: Instant, rate: Rate) {
+        self.rate.on_order(now, rate);
+        self.follow_rate(now);
+    }
+
+    /// A probe timeout passed, the `count`th in a row.
+    pub fn on_timeout(&mut self, now: Instant, count: u32) {
+        self.rate.on_timeout(now, count);
+        self.follow_rate(now);
+    }
+
+    /// A block was acknowledged.
+    pub fn on_block_acked(&mut self, now: Instant, block: &BlockSent) {
+        self.rate.on_block_acked(now, block);
+    }
+
+    /// Takes the controller's rate into use.
+    pub fn follow_rate(&mut self, now: Instant) {
+        let rate = self.rate.pacing_rate();
+        match self.grouping {
+            Grouping::Coalesced => {
+                self.pacer.set(now, rate, self.packet);
+                let burst = self.rate.max_burst();
+                self.pacer.set_group(self.coalescing_delay(), burst);
+            }
+            Grouping::Fixed if rate != self.pacer.rate() => self.pacer.set(now, rate, self.packet),
+            Grouping::Fixed => {}
+        }
+    }
+}
