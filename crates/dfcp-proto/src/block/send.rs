@@ -5,9 +5,8 @@ mod give_up;
 use super::reliability::Abandoned;
 use super::{ChannelId, ChannelKind, Reliability, charge, geometry};
 use crate::config::Payload;
-use crate::packet::Loss;
 use crate::rate::BlockSent;
-use crate::scheduler::{BlockScheduler, BlockView};
+use crate::scheduler::{BlockView, Policy};
 use crate::time::Instant;
 use crate::wire::{esi_space, symbol_overhead};
 use dfcp_fec::{BlockEncoder, FecError, SchemeId};
@@ -405,9 +404,9 @@ impl SendChannel {
     }
 
     /// A symbol for an open block that lacks some, lowest block first.
-    pub fn next_repair(&mut self, scheduler: &dyn BlockScheduler, loss: Loss) -> Option<SymbolOut> {
+    pub fn next_repair(&mut self, policy: Policy<'_>) -> Option<SymbolOut> {
         while let Some(&offset) = self.hungry.first() {
-            if self.wants_symbol(offset, scheduler, loss) {
+            if self.wants_symbol(offset, policy) {
                 return self.symbol(offset, 0);
             }
             self.hungry.remove(&offset);
@@ -456,8 +455,7 @@ impl SendChannel {
         &mut self,
         symbol: &SymbolOut,
         out: &mut Vec<u8>,
-        scheduler: &dyn BlockScheduler,
-        loss: Loss,
+        policy: Policy<'_>,
     ) -> Result<(), FecError> {
         let offset = symbol.offset;
         if let Some(block) = self.blocks.get_mut(&offset) {
@@ -471,7 +469,7 @@ impl SendChannel {
                 self.begun += 1;
                 self.allowance = self.allowance.saturating_sub(1);
             }
-            self.refresh(offset, scheduler, loss);
+            self.refresh(offset, policy);
         }
         Ok(())
     }
@@ -483,8 +481,7 @@ impl SendChannel {
         offset: u64,
         arrived: bool,
         was_written_off: bool,
-        scheduler: &dyn BlockScheduler,
-        loss: Loss,
+        policy: Policy<'_>,
     ) {
         if let Some(block) = self.blocks.get_mut(&offset) {
             if !was_written_off {
@@ -497,7 +494,7 @@ impl SendChannel {
                 let least = u32::from(!block.any_symbol_is_enough());
                 block.needed = block.needed.saturating_sub(1).max(least);
             }
-            self.refresh(offset, scheduler, loss);
+            self.refresh(offset, policy);
         }
     }
 
@@ -511,20 +508,14 @@ impl SendChannel {
     }
 
     /// The receiver says how many symbols it needs; zero retires the block. Returns freed bytes.
-    pub fn on_report(
-        &mut self,
-        offset: u64,
-        needed: u32,
-        scheduler: &dyn BlockScheduler,
-        loss: Loss,
-    ) -> u64 {
+    pub fn on_report(&mut self, offset: u64, needed: u32, policy: Policy<'_>) -> u64 {
         if needed == 0 {
             return self.retire(offset);
         }
         if let Some(block) = self.blocks.get_mut(&offset) {
             block.needed = needed.min(block.encoder.spec().k() + 8);
             block.falls_short = block.is_spent();
-            self.refresh(offset, scheduler, loss);
+            self.refresh(offset, policy);
         }
         0
     }
@@ -617,17 +608,17 @@ impl SendChannel {
         all_begun && (self.finished || self.id.kind() == ChannelKind::Stream)
     }
 
-    fn wants_symbol(&self, offset: u64, scheduler: &dyn BlockScheduler, loss: Loss) -> bool {
+    fn wants_symbol(&self, offset: u64, policy: Policy<'_>) -> bool {
         self.blocks.get(&offset).is_some_and(|block| {
             let last = self.is_awaited();
             let k = block.encoder.spec().k();
             let view = BlockView::new(k, block.needed, block.in_flight, last);
-            block.next_esi < block.max_symbols && scheduler.wants_symbol(&view, loss)
+            block.next_esi < block.max_symbols && policy.wants_symbol(&view)
         })
     }
 
-    fn refresh(&mut self, offset: u64, scheduler: &dyn BlockScheduler, loss: Loss) {
-        if self.wants_symbol(offset, scheduler, loss) {
+    fn refresh(&mut self, offset: u64, policy: Policy<'_>) {
+        if self.wants_symbol(offset, policy) {
             self.hungry.insert(offset);
         } else {
             self.hungry.remove(&offset);
@@ -638,7 +629,7 @@ impl SendChannel {
     }
 
     /// Looks at every open block again: the end came, or the path's loss changed.
-    pub fn refresh_all(&mut self, scheduler: &dyn BlockScheduler, loss: Loss) {
+    pub fn refresh_all(&mut self, policy: Policy<'_>) {
         let open: Vec<u64> = self
             .blocks
             .keys()
@@ -646,6 +637,6 @@ impl SendChannel {
             .filter(|o| !self.unsent.contains(o))
             .collect();
         open.into_iter()
-            .for_each(|offset| self.refresh(offset, scheduler, loss));
+            .for_each(|offset| self.refresh(offset, policy));
     }
 }

@@ -8,7 +8,7 @@ use crate::packet::{ReportIn, SentPacket, SymbolRef};
 use crate::rate::AckPoint;
 use crate::scheduler::Room;
 use crate::time::{Duration, Instant};
-use crate::wire::{AckRanges, BlockReport, SackReport};
+use crate::wire::{AckHead, AckRanges, BlockReport, SackReport};
 
 /// What an ACK says of packets; nothing where time alone passed.
 #[derive(Clone, Copy, Debug, Default)]
@@ -32,17 +32,16 @@ impl Connection {
     pub(super) fn on_ack(
         &mut self,
         now: Instant,
-        [largest, received_at_us, delay_us, ce]: [u64; 4],
+        head: AckHead,
         ranges: &AckRanges<'_>,
     ) -> Result<(), CloseCode> {
         let mut outcome = self
             .out
             .sent
-            .on_ack(now, largest, ranges)
+            .on_ack(now, head.largest, ranges)
             .ok_or(CloseCode::PROTOCOL)?;
-        self.out.moved = self.out.moved.filter(|moved| largest < moved.first);
-        let loss = self.out.loss.estimate();
-        let scheduler = &*self.out.scheduler;
+        self.out.moved = self.out.moved.filter(|moved| head.largest < moved.first);
+        let policy = self.out.redundancy.policy();
         for (pn, packet) in &outcome.acked {
             if usize::from(packet.size) > MIN_DATAGRAM {
                 self.out.black_hole.on_large_acked();
@@ -52,14 +51,13 @@ impl Connection {
             self.out.path.on_delivered(packet.size.into());
             if let Some(symbol) = packet.symbol {
                 let id = ChannelId(symbol.channel);
-                let send = self.channels.get_mut(&id).and_then(|c| c.send.as_mut());
-                if let Some(send) = send {
+                if let Some(send) = self.channels.sender(id) {
                     let written_off = packet.was_written_off();
-                    send.on_settled(symbol.offset, true, written_off, scheduler, loss);
+                    send.on_settled(symbol.offset, true, written_off, policy);
                 }
             }
         }
-        (0..outcome.spurious).for_each(|_| self.out.loss.undo_loss());
+        (0..outcome.spurious).for_each(|_| self.out.redundancy.loss.undo_loss());
         self.stats.spurious_losses += outcome.spurious;
         let mut news = AckNews {
             acked: outcome.acked.len() as u64,
@@ -73,12 +71,12 @@ impl Connection {
             news.timeouts = std::mem::take(&mut self.out.pto_count);
         }
         if outcome.largest_advanced
-            && let Some((_, packet)) = outcome.acked.iter().find(|(pn, _)| *pn == largest)
+            && let Some((_, packet)) = outcome.acked.iter().find(|(pn, _)| *pn == head.largest)
         {
             let trip = now.saturating_since(packet.time);
-            let delay = Duration::from_micros(delay_us);
+            let delay = Duration::from_micros(head.delay_us);
             self.out.path.rtt.update(trip, delay);
-            let received = Duration::from_micros(received_at_us);
+            let received = Duration::from_micros(head.received_at_us);
             let arrivals = &mut self.out.arrivals;
             let arrived = arrivals.read(now, packet.time, received, self.out.path.rtt.smoothed());
             // A packet cannot have been held for longer than it has been on its way.
@@ -96,8 +94,8 @@ impl Connection {
                 .for_each(|c| self.on_control_acked(c));
         }
         self.out.sent.recycle(outcome.acked);
-        news.marked = ce.saturating_sub(self.inc.peer_ce);
-        self.inc.peer_ce = self.inc.peer_ce.max(ce);
+        news.marked = head.ce.saturating_sub(self.inc.peer_ce);
+        self.inc.peer_ce = self.inc.peer_ce.max(head.ce);
         self.on_news(now, &news);
         Ok(())
     }
@@ -105,19 +103,19 @@ impl Connection {
     fn on_control_acked(&mut self, control: Control) {
         match control {
             Control::Fin(id) => {
-                if let Some(send) = self.channels.get_mut(&id).and_then(|c| c.send.as_mut()) {
+                if let Some(send) = self.channels.sender(id) {
                     send.fin_acked = true;
                 }
                 self.check_acknowledged(id);
             }
             Control::Reset(id, _) => {
-                if let Some(channel) = self.channels.get_mut(&id) {
+                if let Some(channel) = self.channels.get_mut(id) {
                     channel.send = None;
-                    self.forget_if_over(id);
+                    self.channels.forget_if_over(id);
                 }
             }
             Control::Skip(id, _) => {
-                if let Some(send) = self.channels.get_mut(&id).and_then(|c| c.send.as_mut()) {
+                if let Some(send) = self.channels.sender(id) {
                     send.on_skip_acked();
                 }
                 self.check_acknowledged(id);
@@ -157,8 +155,14 @@ impl Connection {
         self.stats.packets_lost += lost_count;
         // After a blackout the lost packets tell of the blackout, not of the path's loss rate.
         if news.timeouts.max(self.out.pto_count) < 2 {
-            self.out.loss.note_lost(lost.iter().map(|(pn, _)| *pn));
-            self.out.loss.update(news.acked - news.spurious, lost_count);
+            self.out
+                .redundancy
+                .loss
+                .note_lost(lost.iter().map(|(pn, _)| *pn));
+            self.out
+                .redundancy
+                .loss
+                .update(news.acked - news.spurious, lost_count);
         }
         for (pn, packet) in lost.drain(..) {
             // Probes for a larger size are expected to vanish.
@@ -209,27 +213,26 @@ impl Connection {
     /// A block counts no more on a symbol; `already` if it did not before.
     pub(super) fn write_off(&mut self, symbol: SymbolRef, already: bool) {
         let id = ChannelId(symbol.channel);
-        let loss = self.out.loss.estimate();
-        if let Some(send) = self.channels.get_mut(&id).and_then(|c| c.send.as_mut()) {
-            send.on_settled(symbol.offset, false, already, &*self.out.scheduler, loss);
+        if let Some(send) = self.channels.sender(id) {
+            let policy = self.out.redundancy.policy();
+            send.on_settled(symbol.offset, false, already, policy);
         }
         self.activate(id);
     }
 
     pub(super) fn on_report(&mut self, now: Instant, pn: u64, report: &BlockReport<'_>) {
         let id = ChannelId(report.channel);
-        let loss = self.out.loss.estimate();
-        let Some(send) = self.channels.get_mut(&id).and_then(|c| c.send.as_mut()) else {
+        let policy = self.out.redundancy.policy();
+        let Some(send) = self.channels.sender(id) else {
             return;
         };
         // What a block needs may only be raised by news; being done is for ever.
         let fresh = pn >= self.inc.newest_feedback;
         self.inc.newest_feedback = self.inc.newest_feedback.max(pn);
-        let scheduler = &*self.out.scheduler;
         let mut freed = send.on_done_below(report.done_below);
         for (offset, needed) in report.iter().filter(|&(_, needed)| fresh || needed == 0) {
             if send.is_plausible(offset, needed) {
-                freed += send.on_report(offset, needed, scheduler, loss);
+                freed += send.on_report(offset, needed, policy);
             } else {
                 self.stats.implausible_reports += 1;
             }
@@ -255,7 +258,7 @@ impl Connection {
             self.inc.newest_feedback = pn;
             self.inc.path = Some(report.path);
         }
-        let Some(send) = self.channels.get_mut(&id).and_then(|c| c.send.as_mut()) else {
+        let Some(send) = self.channels.sender(id) else {
             return;
         };
         let Some(sent_since) = send.begun_since(report.offset) else {
@@ -270,7 +273,7 @@ impl Connection {
             let said = u64::from(report.avail_win);
             self.stats.refused_reports += u64::from(said > window);
             let avail_win = said.min(window);
-            send.allow(self.out.scheduler.allowance(&Room {
+            send.allow(self.out.redundancy.scheduler.allowance(&Room {
                 avail_win,
                 sent_since,
             }));
@@ -283,7 +286,7 @@ impl Connection {
         self.out.buffered = self.out.buffered.saturating_sub(freed);
         self.activate(id);
         if freed > 0 {
-            let send = self.channels.get_mut(&id).and_then(|c| c.send.as_mut());
+            let send = self.channels.sender(id);
             for block in send.map(SendChannel::take_acked).unwrap_or_default() {
                 self.out.path.on_block_acked(now, &block);
             }

@@ -46,11 +46,7 @@ impl Connection {
     /// Opens a channel, if the peer allows one more.
     pub fn open(&mut self, kind: ChannelKind) -> Option<ChannelId> {
         let params = self.peer_params.as_ref()?;
-        let open = self
-            .channels
-            .keys()
-            .filter(|c| c.opener() == self.role)
-            .count() as u64;
+        let open = self.channels.opened_by(self.role);
         if !self.is_established() || open >= params.max_channels {
             return None;
         }
@@ -69,7 +65,7 @@ impl Connection {
         let mut send = SendChannel::new(id, limit, self.config.reliability);
         if let Some(avail_win) = self.out.window {
             let sent_since = 0;
-            send.allow(self.out.scheduler.allowance(&Room {
+            send.allow(self.out.redundancy.scheduler.allowance(&Room {
                 avail_win,
                 sent_since,
             }));
@@ -78,10 +74,7 @@ impl Connection {
     }
 
     fn send_half(&mut self, id: ChannelId) -> Result<&mut SendChannel, ChannelError> {
-        self.channels
-            .get_mut(&id)
-            .and_then(|c| c.send.as_mut())
-            .ok_or(ChannelError::Closed)
+        self.channels.sender(id).ok_or(ChannelError::Closed)
     }
 
     fn expect_payload(&self, payload: Payload) -> Result<(), ChannelError> {
@@ -182,13 +175,12 @@ impl Connection {
 
     /// No more bytes follow on the channel.
     pub fn finish_channel(&mut self, id: ChannelId) -> Result<(), ChannelError> {
-        let loss = self.out.loss.estimate();
-        let scheduler = &*self.out.scheduler;
-        let send = self.channels.get_mut(&id).and_then(|c| c.send.as_mut());
+        let policy = self.out.redundancy.policy();
+        let send = self.channels.sender(id);
         let send = send.ok_or(ChannelError::Closed)?;
         if !send.is_finished() {
             send.finish();
-            send.refresh_all(scheduler, loss);
+            send.refresh_all(policy);
             self.out.control.push_back(Control::Fin(id));
             self.activate(id);
         }
@@ -223,7 +215,7 @@ impl Connection {
         id: ChannelId,
         read: impl FnOnce(&mut RecvChannel, &mut Credit) -> usize,
     ) -> Result<Read, ChannelError> {
-        let channel = self.channels.get_mut(&id).ok_or(ChannelError::Closed)?;
+        let channel = self.channels.get_mut(id).ok_or(ChannelError::Closed)?;
         let recv = channel.recv.as_mut().ok_or(ChannelError::Closed)?;
         if let Some(code) = recv.ended() {
             return Err(ChannelError::Reset(code));
@@ -280,7 +272,7 @@ impl Connection {
         now: Instant,
         id: ChannelId,
     ) -> Result<Option<(u64, u64, Vec<u8>)>, ChannelError> {
-        let channel = self.channels.get_mut(&id).ok_or(ChannelError::Closed)?;
+        let channel = self.channels.get_mut(id).ok_or(ChannelError::Closed)?;
         let recv = channel.recv.as_mut().ok_or(ChannelError::Closed)?;
         if let Some(code) = recv.ended() {
             return Err(ChannelError::Reset(code));
@@ -295,7 +287,7 @@ impl Connection {
 
     /// Gives the buffer of a block that was taken back for reuse.
     pub fn recycle(&mut self, id: ChannelId, buffer: Vec<u8>) {
-        if let Some(recv) = self.channels.get_mut(&id).and_then(|c| c.recv.as_mut()) {
+        if let Some(recv) = self.channels.receiver(id) {
             recv.recycle(buffer);
         }
     }
@@ -303,8 +295,7 @@ impl Connection {
     /// The channel's final size, once the peer said it.
     pub fn final_size(&self, id: ChannelId) -> Option<u64> {
         self.channels
-            .get(&id)
-            .and_then(|c| c.recv.as_ref())
+            .peek_receiver(id)
             .and_then(RecvChannel::final_size)
     }
 
@@ -312,15 +303,14 @@ impl Connection {
     /// ([`Connection::take_gap`]).
     pub fn is_drained(&self, id: ChannelId) -> bool {
         self.channels
-            .get(&id)
-            .and_then(|c| c.recv.as_ref())
+            .peek_receiver(id)
             .is_none_or(RecvChannel::is_drained)
     }
 
     /// Ends the receiving half of a channel that is drained or reset, or that nobody reads any
     /// more; then the peer is asked to stop. Every channel must come here or to [`Read::End`].
     pub fn end_recv(&mut self, id: ChannelId) {
-        let Some(channel) = self.channels.get_mut(&id) else {
+        let Some(channel) = self.channels.get_mut(id) else {
             return;
         };
         if let Some(recv) = &mut channel.recv {
@@ -332,7 +322,7 @@ impl Connection {
             }
             channel.recv.take_if(|recv| recv.is_settled());
         }
-        self.forget_if_over(id);
+        self.channels.forget_if_over(id);
     }
 
     /// Gives the sending half up; the peer learns `code`.
@@ -347,7 +337,7 @@ impl Connection {
         };
         let freed = send.abandon();
         self.out.buffered = self.out.buffered.saturating_sub(freed);
-        self.out.active.remove(&id);
+        self.out.queue.remove(id);
         self.out
             .control
             .retain(|c| !matches!(*c, Control::Fin(of) | Control::Skip(of, _) if of == id));
@@ -358,7 +348,7 @@ impl Connection {
 
     /// Wants no more of what the peer sends on the channel.
     pub fn stop_channel(&mut self, now: Instant, id: ChannelId, code: VarInt) {
-        let recv = self.channels.get_mut(&id).and_then(|c| c.recv.as_mut());
+        let recv = self.channels.receiver(id);
         if let Some(recv) = recv.filter(|r| r.ended().is_none() && !r.is_complete()) {
             recv.end(code, None, &mut self.inc.credit);
             self.out.control.push_back(Control::Stop(id, code));

@@ -317,7 +317,7 @@ impl Connection {
             self.on_lost(now, packet);
         }
         self.out.path.restart(now);
-        self.out.blocked = false;
+        self.out.queue.unblock();
     }
 
     /// Forgets a refused peer's connection after telling it.

@@ -6,47 +6,49 @@
 //!   reports to blocks
 //! * `transmit`: one packet out: due feedback and control → window and pacer → scheduler picks a
 //!   block → code writes the symbol into the datagram → seal → record
-//! * `channels`: the application's calls
+//! * `report`: feedback and control frames, in packets of their own
+//! * `channels`: the application's calls; `channel_map` finds the halves of each
+//! * `flows`: what is kept of each direction; `queue`: which channel is next
 //! * `idle`: silence: keep-alives, and when it has lasted too long
 //! * `probe`: nothing was acknowledged for too long
 //! * `partial`: data that are given up, at both ends
 
 mod acks;
+mod channel_map;
 mod channels;
 mod event;
+mod flows;
 mod handshake;
 mod idle;
 mod partial;
 mod probe;
+mod queue;
 mod receive;
+mod report;
 mod stats;
 mod transmit;
 
 use acks::AckNews;
+use channel_map::{Channel, Channels};
 pub use channels::{ChannelError, Read};
 pub use event::{CloseCode, ConnectionError, Event};
 pub(crate) use handshake::{ConnectParams, local_params};
 pub use stats::ConnectionStats;
 
-use crate::block::{
-    ChannelId, Credit, Cut, Parts, RecvChannel, Reliability, Role, SendChannel, Skip, SymbolOut,
-};
+use crate::block::{ChannelId, Cut, Reliability, Role, Skip};
 use crate::config::TransportConfig;
 use crate::crypto::{Opener, PublicKey, Sealer, SecretRng, SessionKeys};
-use crate::feedback::{FeedbackKind, FeedbackPolicy};
-use crate::packet::{
-    ArrivalClock, BlackHole, LossEstimator, MtuSearch, ReceivedPackets, ReversePath, SentPackets,
-};
-use crate::rate::{Grouping, PathControl, PathReport};
-use crate::scheduler::BlockScheduler;
+use crate::feedback::FeedbackKind;
+use crate::packet::MtuSearch;
 use crate::time::{Duration, Instant, Rate};
 use crate::wire::{
     ConnectionId, ROUND_TRIP_LEN, SEALED_HEADER_LEN, TAG_LEN, TransportParams, VarInt,
     symbol_overhead,
 };
 use dfcp_fec::SchemeId;
+use flows::{Incoming, Moved, Outgoing, Split};
 use handshake::{ClientSide, Confirm};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -109,109 +111,6 @@ enum State {
     Closed,
 }
 
-#[derive(Debug)]
-struct Channel {
-    send: Option<SendChannel>,
-    recv: Option<RecvChannel>,
-}
-
-/// What flows towards the peer.
-#[derive(Debug)]
-struct Outgoing {
-    sent: SentPackets<Control>,
-    path: PathControl,
-    arrivals: ArrivalClock,
-    loss: LossEstimator,
-    scheduler: Box<dyn BlockScheduler>,
-    control: VecDeque<Control>,
-    /// Channels that may have symbols to send; served in turn from `cursor`.
-    active: BTreeSet<ChannelId>,
-    cursor: ChannelId,
-    /// The peer's credit and what we used of it.
-    max_data: u64,
-    charged: u64,
-    /// Bytes written and not known to have arrived.
-    buffered: u64,
-    /// Data packets sent.
-    data_number: u32,
-    /// Packets that a channel's receive window holds, if the peer reports what is free of it.
-    window: Option<u64>,
-    /// Nothing can be sent until something changes: no data, or no credit for it.
-    blocked: bool,
-    /// The peer moved, and has not shown yet that it receives at its new address.
-    moved: Option<Moved>,
-    /// What comes back of feedback.
-    reverse: ReversePath,
-    pto_count: u32,
-    probes_due: u8,
-    /// Since when something is in flight and nothing was acknowledged.
-    waiting_since: Instant,
-    last_sent: Instant,
-    /// Newest packet number that asked for feedback.
-    last_eliciting: u64,
-    next_skip: u64,
-    mtu_search: MtuSearch,
-    black_hole: BlackHole,
-    /// A symbol that leaves in parts.
-    split: Option<Split>,
-    /// When to tell the peer what was given up.
-    tell_skips: Option<Instant>,
-}
-
-/// A symbol too long for a datagram, of which a part left already.
-#[derive(Debug)]
-struct Split {
-    channel: ChannelId,
-    symbol: SymbolOut,
-    /// Empty with virtual payload.
-    bytes: Vec<u8>,
-    /// What left.
-    sent: usize,
-    /// Bytes of each part; the last may be shorter.
-    part: usize,
-}
-
-impl Split {
-    /// Bytes of the next part.
-    fn next(&self) -> usize {
-        self.part.min(self.symbol.symbol_len - self.sent)
-    }
-}
-
-/// A new address before it is validated (RFC 9000 §8): no more than three times what came from it
-/// goes there, until the peer acknowledges something that was sent to it.
-#[derive(Clone, Copy, Debug)]
-struct Moved {
-    /// First packet number sent to the new address.
-    first: u64,
-    received: u64,
-    sent: u64,
-}
-
-/// What comes from the peer.
-#[derive(Debug)]
-struct Incoming {
-    received: ReceivedPackets,
-    policy: Box<dyn FeedbackPolicy>,
-    credit: Credit,
-    largest_at: Instant,
-    ce: u64,
-    last_heard: Instant,
-    /// Channels to report on, and for how many more reports.
-    touched: BTreeMap<ChannelId, u8>,
-    /// Newest packet of the peer whose feedback was used, and newest that limited ours.
-    newest_feedback: u64,
-    newest_limit: u64,
-    peer_ce: u64,
-    /// Symbols of which parts are missing; length and place of the one in the packet being read.
-    parts: Parts,
-    part: Option<(usize, usize)>,
-    /// What the packet being read says of the path.
-    path: Option<PathReport>,
-    /// What is free of receive windows is reported.
-    reports_room: bool,
-}
-
 /// A connection without sockets, clocks or threads; see the crate's text for how to drive it.
 #[derive(Debug)]
 pub struct Connection {
@@ -232,7 +131,7 @@ pub struct Connection {
     mtu: usize,
     out: Outgoing,
     inc: Incoming,
-    channels: BTreeMap<ChannelId, Channel>,
+    channels: Channels,
     /// Next index to open, and next index that the peer has not opened, by kind.
     next_local: [u64; 2],
     next_remote: [u64; 2],
@@ -251,52 +150,8 @@ impl Connection {
         mut rng: SecretRng,
         state: State,
     ) -> Self {
-        let profile = &config.profile;
-        let next_skip = 64 + rng.below(1024);
-        let out = Outgoing {
-            sent: SentPackets::new(profile.loss_rules),
-            path: PathControl::new(now, profile.make_rate(), Grouping::Coalesced),
-            arrivals: ArrivalClock::default(),
-            loss: LossEstimator::new(profile.loss_rules.estimate),
-            scheduler: profile.make_scheduler(),
-            control: VecDeque::new(),
-            active: BTreeSet::new(),
-            cursor: ChannelId(0),
-            max_data: 0,
-            charged: 0,
-            buffered: 0,
-            data_number: 0,
-            window: None,
-            blocked: false,
-            moved: None,
-            reverse: ReversePath::default(),
-            pto_count: 0,
-            probes_due: 0,
-            waiting_since: now,
-            last_sent: now,
-            last_eliciting: 0,
-            next_skip,
-            mtu_search: MtuSearch::new(0),
-            black_hole: BlackHole::default(),
-            split: None,
-            tell_skips: None,
-        };
-        let inc = Incoming {
-            received: ReceivedPackets::default(),
-            policy: FeedbackKind::default().policy(),
-            credit: Credit::new(config.receive_budget),
-            largest_at: now,
-            ce: 0,
-            last_heard: now,
-            touched: BTreeMap::new(),
-            newest_feedback: 0,
-            newest_limit: 0,
-            peer_ce: 0,
-            parts: Parts::default(),
-            part: None,
-            path: None,
-            reports_room: false,
-        };
+        let out = Outgoing::new(now, &config, &mut rng);
+        let inc = Incoming::new(now, &config);
         Self {
             role,
             state,
@@ -313,7 +168,7 @@ impl Connection {
             mtu: crate::config::MIN_DATAGRAM,
             out,
             inc,
-            channels: BTreeMap::new(),
+            channels: Channels::default(),
             next_local: [0; 2],
             next_remote: [0; 2],
             wants_write: false,
@@ -377,7 +232,7 @@ impl Connection {
         ConnectionStats {
             rtt: rtt.smoothed(),
             min_rtt: rtt.min(),
-            loss: self.out.loss.probability(),
+            loss: self.out.redundancy.loss.probability(),
             bandwidth: rate.bandwidth(),
             pacing_rate: rate.pacing_rate(),
             datagram_size: self.mtu,
@@ -488,8 +343,8 @@ impl Connection {
     /// When the pacer lets the next packets go; `None` while there is nothing to send or the
     /// window is full.
     fn pacing_time(&self) -> Option<Instant> {
-        let waits = !self.out.active.is_empty() && !self.out.blocked;
-        let ready = (waits || self.out.split.is_some()) && self.has_window_room();
+        let waits = self.out.queue.is_ready() || self.out.split.is_some();
+        let ready = waits && self.has_window_room();
         ready.then(|| self.out.path.next_departure()).flatten()
     }
 

@@ -15,9 +15,9 @@ impl Connection {
         self.give_up_by(now, |send| send.give_up(now));
         if self.out.tell_skips.is_some_and(|at| at <= now) {
             self.out.tell_skips = None;
-            for (&id, channel) in &mut self.channels {
-                let skips = channel.send.as_mut().map(SendChannel::tell_skips);
-                let frames = skips.into_iter().flatten().map(|s| Control::Skip(id, s));
+            for (id, send) in self.channels.senders_mut() {
+                let skips = send.tell_skips();
+                let frames = skips.into_iter().map(|s| Control::Skip(id, s));
                 self.out.control.extend(frames);
             }
         }
@@ -33,10 +33,7 @@ impl Connection {
             return;
         }
         let (mut total, mut freed) = (GivenUp::default(), Vec::new());
-        for (&id, channel) in &mut self.channels {
-            let Some(send) = &mut channel.send else {
-                continue;
-            };
+        for (id, send) in self.channels.senders_mut() {
             let given_up = give_up(send);
             if given_up.freed > 0 {
                 total += given_up;
@@ -59,9 +56,9 @@ impl Connection {
 
     /// When blocks become too old, or the peer is to be told of gaps.
     pub(super) fn give_up_time(&self) -> Option<Instant> {
-        let senders = self.channels.values().filter_map(|c| c.send.as_ref());
+        let senders = self.channels.senders();
         let expiry = self.config.reliability.deadline().and_then(|_| {
-            let expiries = senders.filter_map(SendChannel::next_expiry);
+            let expiries = senders.filter_map(|(_, send)| send.next_expiry());
             expiries.min()
         });
         expiry.into_iter().chain(self.out.tell_skips).min()
@@ -78,7 +75,7 @@ impl Connection {
             return Err(CloseCode::PROTOCOL);
         }
         self.inc.touched.insert(id, TOUCHED_REPORTS);
-        let Some(recv) = self.channels.get_mut(&id).and_then(|c| c.recv.as_mut()) else {
+        let Some(recv) = self.channels.receiver(id) else {
             self.stats.skips_ignored += 1;
             return Ok(());
         };
@@ -100,13 +97,12 @@ impl Connection {
     /// Takes the lowest gap of an object that the application was not told of: bytes that the peer
     /// gave up. Gaps of streams are told by [`super::Read::Gap`].
     pub fn take_gap(&mut self, id: ChannelId) -> Option<std::ops::Range<u64>> {
-        let recv = self.channels.get_mut(&id)?.recv.as_mut()?;
-        recv.take_gap()
+        self.channels.receiver(id)?.take_gap()
     }
 
     /// Bytes of the channel that the peer gave up so far.
     pub fn missing(&self, id: ChannelId) -> u64 {
-        let recv = self.channels.get(&id).and_then(|c| c.recv.as_ref());
+        let recv = self.channels.peek_receiver(id);
         recv.map_or(0, RecvChannel::missing)
     }
 }

@@ -22,8 +22,8 @@ impl Connection {
     pub(super) fn probe_time(&self) -> Option<Instant> {
         // With nothing in flight, credit or the report of an open block may have been lost.
         let waiting = || {
-            let mut senders = self.channels.values().filter_map(|c| c.send.as_ref());
-            !self.out.active.is_empty() || senders.any(|send| send.open_blocks() > 0)
+            let mut senders = self.channels.senders();
+            !self.out.queue.is_empty() || senders.any(|(_, send)| send.open_blocks() > 0)
         };
         if !self.out.sent.any_in_flight() && !waiting() {
             return None;
@@ -65,8 +65,7 @@ impl Connection {
     fn write_off_the_end(&mut self) {
         let channels = &self.channels;
         let awaited = |symbol: &SymbolRef| {
-            let channel = channels.get(&ChannelId(symbol.channel));
-            let send = channel.and_then(|c| c.send.as_ref());
+            let send = channels.peek_sender(ChannelId(symbol.channel));
             send.is_some_and(SendChannel::is_awaited)
         };
         for symbol in self.out.sent.write_off_unanswered(awaited) {

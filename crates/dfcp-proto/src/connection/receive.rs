@@ -91,15 +91,9 @@ impl Connection {
             if let Frame::RoundTrip { number, rtt_us } = frame {
                 head = Some((number, Duration::from_micros(rtt_us.into())));
             }
-            if let Frame::Ack {
-                received_at_us,
-                delay_us,
-                ..
-            } = frame
-            {
-                report = Some(Duration::from_micros(
-                    received_at_us.saturating_add(delay_us),
-                ));
+            if let Frame::Ack { head, .. } = frame {
+                let left = head.received_at_us.saturating_add(head.delay_us);
+                report = Some(Duration::from_micros(left));
             }
             if let Err(code) = self.on_frame(now, pn, frame) {
                 return self.violation(now, code);
@@ -152,15 +146,7 @@ impl Connection {
     fn on_frame(&mut self, now: Instant, pn: u64, frame: Frame<'_>) -> Result<(), CloseCode> {
         match frame {
             Frame::Ping | Frame::RoundTrip { .. } => {}
-            Frame::Ack {
-                largest,
-                received_at_us,
-                delay_us,
-                ce,
-                ranges,
-            } => {
-                self.on_ack(now, [largest, received_at_us, delay_us, ce], &ranges)?;
-            }
+            Frame::Ack { head, ranges } => self.on_ack(now, head, &ranges)?,
             Frame::Blocks(report) => self.on_report(now, pn, &report),
             Frame::FeedbackRate(rate) => {
                 if pn >= self.inc.newest_limit {
@@ -182,12 +168,12 @@ impl Connection {
             Frame::MaxData(limit) => {
                 if limit > self.out.max_data {
                     self.out.max_data = limit;
-                    self.out.blocked = false;
+                    self.out.queue.unblock();
                 }
             }
             Frame::MaxStreamData { channel, limit } => {
                 let id = self.known(channel)?;
-                if let Some(send) = self.channels.get_mut(&id).and_then(|c| c.send.as_mut()) {
+                if let Some(send) = self.channels.sender(id) {
                     send.raise_limit(limit);
                     self.activate(id);
                 }
@@ -199,7 +185,7 @@ impl Connection {
                 charged,
             } => {
                 let id = self.known(channel)?;
-                let Some(recv) = self.channels.get_mut(&id).and_then(|c| c.recv.as_mut()) else {
+                let Some(recv) = self.channels.receiver(id) else {
                     return Ok(());
                 };
                 // After a STOP of ours it says what credit is left to free.
@@ -308,11 +294,7 @@ impl Connection {
         if id.index() < next {
             return Ok(id);
         }
-        let open = self
-            .channels
-            .keys()
-            .filter(|c| c.opener() != self.role)
-            .count() as u64;
+        let open = self.channels.opened_by(id.opener());
         // The peer may learn of an ended channel later than we do: twice the limit is excess.
         if id.index() - next >= (2 * self.config.max_channels).saturating_sub(open) {
             return Err(CloseCode::LIMIT);
@@ -344,7 +326,7 @@ impl Connection {
         }
         self.stats.symbols_received += 1;
         self.inc.touched.insert(id, TOUCHED_REPORTS);
-        let Some(recv) = self.channels.get_mut(&id).and_then(|c| c.recv.as_mut()) else {
+        let Some(recv) = self.channels.receiver(id) else {
             self.stats.redundant_symbols += 1;
             return Ok(());
         };
@@ -358,7 +340,7 @@ impl Connection {
                 self.on_block_settled(now, id);
             }
         }
-        let recv = self.channels.get(&id).and_then(|c| c.recv.as_ref());
+        let recv = self.channels.peek_receiver(id);
         let window = u64::from(self.config.receive_packets);
         if self.inc.reports_room && recv.is_some_and(|recv| recv.occupancy() > window) {
             self.stats.beyond_window += 1;
@@ -370,7 +352,7 @@ impl Connection {
     }
 
     pub(super) fn on_block_settled(&mut self, now: Instant, id: ChannelId) {
-        let Some(recv) = self.channels.get(&id).and_then(|c| c.recv.as_ref()) else {
+        let Some(recv) = self.channels.peek_receiver(id) else {
             return;
         };
         if recv.is_complete() {
@@ -384,7 +366,7 @@ impl Connection {
     fn on_fin(&mut self, now: Instant, channel: u64, size: u64) -> Result<(), CloseCode> {
         let id = self.known(channel)?;
         self.inc.touched.insert(id, TOUCHED_REPORTS);
-        let Some(recv) = self.channels.get_mut(&id).and_then(|c| c.recv.as_mut()) else {
+        let Some(recv) = self.channels.receiver(id) else {
             return Ok(());
         };
         if recv.final_size() == Some(size) {
@@ -407,7 +389,7 @@ impl Connection {
     pub fn take_solve_job(&mut self) -> Option<SolveJob> {
         let touched = self.inc.touched.keys().copied();
         for id in touched {
-            let recv = self.channels.get_mut(&id).and_then(|c| c.recv.as_mut());
+            let recv = self.channels.receiver(id);
             if let Some(job) = recv.and_then(RecvChannel::take_job) {
                 return Some(job);
             }
@@ -418,7 +400,7 @@ impl Connection {
     /// Takes a finished job back.
     pub fn finish_solve(&mut self, now: Instant, job: SolveJob) {
         let id = job.channel;
-        let Some(recv) = self.channels.get_mut(&id).and_then(|c| c.recv.as_mut()) else {
+        let Some(recv) = self.channels.receiver(id) else {
             return;
         };
         let was_readable = recv.is_readable();
@@ -435,21 +417,19 @@ impl Connection {
     pub(super) fn activate(&mut self, id: ChannelId) {
         let active = self
             .channels
-            .get(&id)
-            .and_then(|c| c.send.as_ref())
+            .peek_sender(id)
             .is_some_and(SendChannel::is_active);
         if active {
-            self.out.active.insert(id);
-            self.out.blocked = false;
+            self.out.queue.insert(id);
         }
     }
 
     pub(super) fn check_acknowledged(&mut self, id: ChannelId) {
-        let Some(channel) = self.channels.get_mut(&id) else {
+        let Some(channel) = self.channels.get_mut(id) else {
             return;
         };
         if let Some(send) = channel.send.take_if(|send| send.is_acknowledged()) {
-            self.out.active.remove(&id);
+            self.out.queue.remove(id);
             self.events.push_back(match send.given_up() {
                 0 => Event::Acknowledged(id),
                 abandoned => Event::PartlyAcknowledged {
@@ -457,34 +437,23 @@ impl Connection {
                     abandoned,
                 },
             });
-            self.forget_if_over(id);
+            self.channels.forget_if_over(id);
         }
     }
 
     /// Drops a receiving half that nobody reads once its credit is accounted for.
     fn drop_discarded(&mut self, id: ChannelId) {
-        if let Some(channel) = self.channels.get_mut(&id) {
+        if let Some(channel) = self.channels.get_mut(id) {
             channel
                 .recv
                 .take_if(|recv| recv.discarded && recv.is_settled());
-            self.forget_if_over(id);
-        }
-    }
-
-    /// Drops a channel whose both halves are over.
-    pub(super) fn forget_if_over(&mut self, id: ChannelId) {
-        let over = self
-            .channels
-            .get(&id)
-            .is_some_and(|c| c.send.is_none() && c.recv.is_none());
-        if over {
-            self.channels.remove(&id);
+            self.channels.forget_if_over(id);
         }
     }
 
     /// What a report says of `id`: of a forgotten channel, that it is complete.
     pub(super) fn channel_report(&self, id: ChannelId) -> (u64, Vec<(u64, u32)>) {
-        match self.channels.get(&id).and_then(|c| c.recv.as_ref()) {
+        match self.channels.peek_receiver(id) {
             Some(recv) => recv.report(),
             None => (1 << 60, Vec::new()),
         }

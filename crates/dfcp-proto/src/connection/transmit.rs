@@ -1,59 +1,16 @@
 //! One packet out.
 
 use super::{CloseCode, Connection, Control, Split, State};
-use crate::block::{ChannelId, RecvChannel, SendChannel, SymbolOut};
-use crate::config::{MIN_DATAGRAM, Payload};
+use crate::block::{ChannelId, SymbolOut};
+use crate::config::Payload;
 use crate::host::{MAX_BATCH, Priority, Transmit};
 use crate::packet::{NewPacket, SymbolRef};
-use crate::rate::{Codepoint, PathReport};
-use crate::time::{Duration, Instant};
+use crate::rate::Codepoint;
+use crate::time::Instant;
 use crate::wire::{
-    BlockLen, Frame, ROUND_TRIP_LEN, SEALED_HEADER_LEN, SackReport, SymbolHeader, TAG_LEN,
-    emit_sealed_header, emit_virtual_symbol, part_overhead, symbol_overhead, virtual_symbol_size,
+    BlockLen, Frame, ROUND_TRIP_LEN, SEALED_HEADER_LEN, SymbolHeader, TAG_LEN, emit_sealed_header,
+    emit_virtual_symbol, part_overhead, symbol_overhead, virtual_symbol_size,
 };
-use std::collections::BTreeSet;
-
-/// Largest share of a report packet that ACK ranges may take.
-const ACK_ROOM: usize = 600;
-/// Bytes of the shortest range.
-const LEAST_RANGE: usize = 2;
-/// Bytes of a SACK frame with at least one pair.
-const MIN_SACK_ROOM: usize = 60;
-/// Bytes of data below which flow control is worth an update: a quarter of the budget.
-const CREDIT_STEP: u64 = 4;
-
-/// Packets in a row that ask for no feedback: without any, the record of them would only grow.
-const MAX_SILENT: u64 = 64;
-/// The longest control frame: four eight-byte numbers and a type.
-const MAX_CONTROL: usize = 33;
-
-/// Walks a set once around, from a starting point; the set may shrink on the way.
-struct Turn {
-    start: ChannelId,
-    at: ChannelId,
-    wrapped: bool,
-}
-
-impl Turn {
-    fn new(start: ChannelId) -> Self {
-        Self {
-            start,
-            at: start,
-            wrapped: false,
-        }
-    }
-
-    fn next(&mut self, set: &BTreeSet<ChannelId>) -> Option<ChannelId> {
-        let mut next = set.range(self.at..).next().copied();
-        if next.is_none() && !self.wrapped {
-            self.wrapped = true;
-            next = set.first().copied();
-        }
-        let id = next.filter(|&id| !self.wrapped || id < self.start)?;
-        self.at = ChannelId(id.0 + 1);
-        Some(id)
-    }
-}
 
 /// Size of a datagram.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -73,7 +30,7 @@ impl Size {
 
 /// Datagrams of one size, but for the last, which may be shorter.
 #[derive(Clone, Copy, Debug, Default)]
-struct Batch {
+pub(super) struct Batch {
     datagrams: usize,
     /// Of the first.
     size: Size,
@@ -109,12 +66,12 @@ impl From<usize> for Batch {
 
 /// What is remembered of a packet.
 #[derive(Debug, Default)]
-struct Contents {
-    symbol: Option<SymbolRef>,
-    control: Vec<Control>,
-    ack_eliciting: bool,
+pub(super) struct Contents {
+    pub symbol: Option<SymbolRef>,
+    pub control: Vec<Control>,
+    pub ack_eliciting: bool,
     /// Bytes that the packet stands for beyond those in the buffer.
-    elided: usize,
+    pub elided: usize,
 }
 
 impl Connection {
@@ -178,16 +135,16 @@ impl Connection {
             && let Some(size) = self.transmit_symbol(now, id, &symbol, out)
         {
             batch.push(size);
+            self.out.probes_due = self.out.probes_due.saturating_sub(1);
         }
-        if batch.datagrams == 0 {
-            if self.out.probes_due > 0 {
-                self.out.probes_due = 0;
-                self.out.control.push_back(Control::Ping);
-                return Some(self.transmit_control(now, out));
-            }
-            return None;
+        if batch.datagrams > 0 {
+            return Some(batch);
         }
-        Some(batch)
+        // A probe without data.
+        (std::mem::take(&mut self.out.probes_due) > 0).then(|| {
+            self.out.control.push_back(Control::Ping);
+            self.transmit_control(now, out)
+        })
     }
 
     fn datagram_size(&self, id: ChannelId, symbol: &SymbolOut) -> Size {
@@ -231,55 +188,42 @@ impl Connection {
 
     /// The symbol that window, pacer and scheduler let go now; probes pass the first two.
     fn next_symbol(&mut self, now: Instant) -> Option<(ChannelId, SymbolOut)> {
-        if self.out.probes_due == 0 {
-            let waits = !self.out.active.is_empty() && !self.out.blocked;
-            if !waits && self.out.split.is_none() {
-                self.out.path.on_idle();
-                return None;
-            }
-            if !self.has_window_room() || !self.out.path.may_depart(now) {
-                return None;
-            }
+        let probing = self.out.probes_due > 0;
+        let ready = self.out.queue.is_ready();
+        if !probing && (ready || self.out.split.is_some()) {
+            let may_leave = self.has_window_room() && self.out.path.may_depart(now);
+            may_leave.then_some(())?;
         }
         if let Some(split) = &self.out.split {
             return Some((split.channel, split.symbol));
         }
-        let picked = self.pick();
-        if picked.is_none() {
-            self.out.blocked = true;
-            self.out.path.on_idle();
-            if self.out.probes_due > 0 {
-                let sends = self
-                    .channels
-                    .iter()
-                    .filter_map(|(id, c)| Some((*id, c.send.as_ref()?)));
-                return sends
-                    .into_iter()
-                    .find_map(|(id, send)| Some((id, send.probe()?)));
-            }
+        let picked = (probing || ready).then(|| self.pick()).flatten();
+        if picked.is_some() {
+            return picked;
         }
-        picked
+        self.out.queue.block();
+        self.out.path.on_idle();
+        let mut senders = self.channels.senders().filter(|_| probing);
+        senders.find_map(|(id, send)| Some((id, send.probe()?)))
     }
 
     /// Serves channels in turn: blocks that lack symbols first, new blocks after.
     fn pick(&mut self) -> Option<(ChannelId, SymbolOut)> {
-        let loss = self.out.loss.estimate();
         let cut = self.cut();
         let credit = self.out.max_data.saturating_sub(self.out.charged);
-        let scheduler = &*self.out.scheduler;
-        let limit = scheduler.max_open_blocks();
-        let senders = || self.channels.values().filter_map(|c| c.send.as_ref());
-        let full =
-            limit < usize::MAX && senders().map(SendChannel::open_blocks).sum::<usize>() >= limit;
+        let policy = self.out.redundancy.policy();
+        let limit = policy.scheduler.max_open_blocks();
+        let open = || self.channels.senders().map(|(_, send)| send.open_blocks());
+        let full = limit < usize::MAX && open().sum::<usize>() >= limit;
         for repair in [true, false] {
-            let mut turn = Turn::new(self.out.cursor);
-            while let Some(id) = turn.next(&self.out.active) {
-                let Some(send) = self.channels.get_mut(&id).and_then(|c| c.send.as_mut()) else {
-                    self.out.active.remove(&id);
+            let mut turn = self.out.queue.turn();
+            while let Some(id) = turn.next(&self.out.queue) {
+                let Some(send) = self.channels.sender(id) else {
+                    self.out.queue.remove(id);
                     continue;
                 };
                 let symbol = if repair {
-                    send.next_repair(scheduler, loss)
+                    send.next_repair(policy)
                 } else {
                     if full {
                         continue;
@@ -291,7 +235,7 @@ impl Connection {
                     return Some((id, symbol));
                 }
                 if !send.is_active() {
-                    self.out.active.remove(&id);
+                    self.out.queue.remove(id);
                 }
             }
         }
@@ -329,8 +273,7 @@ impl Connection {
             true
         };
         self.out.data_number = self.out.data_number.wrapping_add(1);
-        self.out.cursor = ChannelId(id.0 + 1);
-        self.out.probes_due = self.out.probes_due.saturating_sub(1);
+        self.out.queue.on_served(id);
         // With its last part a symbol arrives or is lost; reports tell if an earlier one was.
         let carried = SymbolRef {
             channel: id.0,
@@ -373,10 +316,9 @@ impl Connection {
 
     /// Lets the code append the symbol, and counts it; `None` if the code failed.
     fn write_symbol(&mut self, id: ChannelId, symbol: &SymbolOut, out: &mut Vec<u8>) -> Option<()> {
-        let loss = self.out.loss.estimate();
-        let send = self.channels.get_mut(&id).and_then(|c| c.send.as_mut())?;
-        let scheduler = &*self.out.scheduler;
-        send.write_symbol(symbol, out, scheduler, loss).ok()?;
+        let policy = self.out.redundancy.policy();
+        let send = self.channels.sender(id)?;
+        send.write_symbol(symbol, out, policy).ok()?;
         let source = symbol.block_len.div_ceil(symbol.symbol_len as u64);
         if u64::from(symbol.esi) < source {
             self.stats.source_symbols_sent += 1;
@@ -422,181 +364,6 @@ impl Connection {
         is_last
     }
 
-    /// Feedback and control frames in a packet of their own.
-    fn transmit_control(&mut self, now: Instant, out: &mut Vec<u8>) -> Batch {
-        let start = out.len();
-        let room = |out: &Vec<u8>, mtu: usize| mtu.saturating_sub(out.len() - start + TAG_LEN);
-        let pn = self.begin_packet(now, out);
-        self.emit_feedback(now, out, start);
-        let report = out.len() - start + TAG_LEN;
-        self.inc.policy.on_sent(now, report as u64);
-        let mut sent = Vec::new();
-        let mut pad_to = 0;
-        while let Some(control) = self.out.control.pop_front() {
-            if room(out, self.mtu) < MAX_CONTROL {
-                self.out.control.push_front(control);
-                break;
-            }
-            let alone = matches!(control, Control::MtuProbe(_));
-            if let Control::MtuProbe(size) = control {
-                pad_to = usize::from(size);
-            }
-            self.emit_control(control, out);
-            sent.push(control);
-            if alone {
-                break;
-            }
-        }
-        if pad_to > 0 {
-            out.resize((start + pad_to - TAG_LEN).max(out.len()), 0);
-        }
-        let silent = self
-            .out
-            .sent
-            .next_number()
-            .saturating_sub(self.out.last_eliciting);
-        if sent.is_empty() && silent >= MAX_SILENT && room(out, self.mtu) > 0 {
-            self.emit_control(Control::Ping, out);
-            sent.push(Control::Ping);
-        }
-        let contents = Contents {
-            ack_eliciting: !sent.is_empty(),
-            control: sent,
-            ..Contents::default()
-        };
-        self.finish_packet(now, pn, start, out, contents);
-        Batch::from(out.len() - start)
-    }
-
-    fn emit_control(&self, control: Control, out: &mut Vec<u8>) {
-        let channel = |id: ChannelId| self.channels.get(&id);
-        match control {
-            Control::Ping | Control::MtuProbe(_) => Frame::Ping.emit(out),
-            Control::FeedbackRate => {
-                Frame::FeedbackRate(self.out.reverse.limit().unwrap_or(0)).emit(out);
-            }
-            Control::MaxStreamData(id) => {
-                let recv = channel(id).and_then(|c| c.recv.as_ref());
-                let limit = recv.map_or(0, RecvChannel::limit);
-                Frame::MaxStreamData {
-                    channel: id.0,
-                    limit,
-                }
-                .emit(out);
-            }
-            Control::Fin(id) => match channel(id).and_then(|c| c.send.as_ref()) {
-                Some(send) if !send.is_abandoned() => Frame::Fin {
-                    channel: id.0,
-                    size: send.size(),
-                }
-                .emit(out),
-                _ => Frame::Ping.emit(out),
-            },
-            Control::Reset(id, code) => {
-                let charged = channel(id)
-                    .and_then(|c| c.send.as_ref())
-                    .map_or(0, SendChannel::charged);
-                Frame::Reset {
-                    channel: id.0,
-                    code,
-                    charged,
-                }
-                .emit(out);
-            }
-            Control::Stop(id, code) => Frame::Stop {
-                channel: id.0,
-                code,
-            }
-            .emit(out),
-            Control::Skip(id, skip) => Frame::Skip {
-                channel: id.0,
-                offset: skip.offset,
-                len: skip.len,
-                charged: skip.charged,
-            }
-            .emit(out),
-        }
-    }
-
-    /// Everything the peer should know about what arrived, as far as it fits into a datagram that every
-    /// path carries: no report is lost because a path became narrower.
-    fn emit_feedback(&mut self, now: Instant, out: &mut Vec<u8>, start: usize) {
-        let Some(largest) = self.inc.received.largest() else {
-            return;
-        };
-        let path = self.inc.policy.report(now);
-        let mut touched = std::mem::take(&mut self.inc.touched);
-        // Before the ACK: what this says of the path is part of what that teaches.
-        if let Some(path) = path {
-            for &id in touched.keys() {
-                self.emit_sack(id, path, out, start);
-            }
-        }
-        let micros = |d: Duration| d.as_micros() as u64;
-        let head = [
-            largest,
-            micros(self.inc.largest_at.saturating_since(self.epoch)),
-            micros(now.saturating_since(self.inc.largest_at)),
-            self.inc.ce,
-        ];
-        let news = self.inc.received.news(ACK_ROOM / LEAST_RANGE);
-        let said = Frame::emit_ack(out, head, news.iter().copied(), ACK_ROOM);
-        self.inc.received.on_reported(&news[..said]);
-        let credit = &mut self.inc.credit;
-        credit.granted = credit.granted.max(credit.grantable());
-        Frame::MaxData(credit.granted).emit(out);
-        touched.retain(|&id, left| {
-            let room = (MIN_DATAGRAM - TAG_LEN).saturating_sub(out.len() - start);
-            if room < 40 {
-                return true; // next report
-            }
-            let (done_below, entries) = self.channel_report(id);
-            *left -= 1;
-            // A SACK said it all.
-            let said = path.is_some() && entries.iter().all(|&(_, needed)| needed == 0);
-            if said && self.receiver(id).is_some() {
-                return *left > 0;
-            }
-            Frame::emit_blocks(out, id.0, done_below, entries.into_iter(), room);
-            *left > 0
-        });
-        self.inc.touched.append(&mut touched);
-    }
-
-    /// What there is room for on a channel, with what the policy says of the path.
-    fn emit_sack(&mut self, id: ChannelId, path: PathReport, out: &mut Vec<u8>, start: usize) {
-        let room = (MIN_DATAGRAM - TAG_LEN).saturating_sub(out.len() - start + ACK_ROOM);
-        let window = u64::from(self.config.receive_packets);
-        let recv = self.channels.get_mut(&id).and_then(|c| c.recv.as_mut());
-        let Some(recv) = recv.filter(|_| room >= MIN_SACK_ROOM) else {
-            return;
-        };
-        let avail_win = window.saturating_sub(recv.occupancy()) as u8;
-        let (offset, parts) = recv.sack();
-        let report = SackReport::new(path, id.0, avail_win, offset);
-        Frame::emit_sack(out, &report, parts.into_iter(), room);
-    }
-
-    /// Reports soon that the application took something from a channel.
-    pub(super) fn offer_room(&mut self, now: Instant, id: ChannelId) {
-        if self.inc.reports_room {
-            self.inc.touched.entry(id).or_insert(1);
-            self.inc.policy.on_room(now);
-        }
-    }
-
-    fn receiver(&self, id: ChannelId) -> Option<&RecvChannel> {
-        self.channels.get(&id).and_then(|c| c.recv.as_ref())
-    }
-
-    /// Asks for a report soon when the application freed a good part of the budget.
-    pub(super) fn offer_credit(&mut self, now: Instant) {
-        let credit = &self.inc.credit;
-        if credit.grantable() >= credit.granted + credit.budget / CREDIT_STEP {
-            self.inc.policy.on_urgent(now);
-        }
-    }
-
     /// Tries a larger datagram, one probe at a time.
     fn probe_mtu(&mut self, now: Instant) {
         if let Some(size) = self.out.mtu_search.probe(now, self.mtu) {
@@ -637,7 +404,7 @@ impl Connection {
     }
 
     /// Writes the header of the next packet and returns its number.
-    fn begin_packet(&mut self, now: Instant, out: &mut Vec<u8>) -> u64 {
+    pub(super) fn begin_packet(&mut self, now: Instant, out: &mut Vec<u8>) -> u64 {
         if self.out.sent.next_number() >= self.out.next_skip {
             self.out.sent.skip_number(now);
             self.out.next_skip = self.out.sent.next_number() + 256 + self.rng.below(4096);
@@ -648,7 +415,7 @@ impl Connection {
     }
 
     /// Seals and records the packet that begins at `start`.
-    fn finish_packet(
+    pub(super) fn finish_packet(
         &mut self,
         now: Instant,
         pn: u64,

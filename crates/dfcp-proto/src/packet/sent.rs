@@ -421,7 +421,7 @@ pub struct NewPacket<C> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::{Frame, FrameIter};
+    use crate::wire::{AckHead, Frame, FrameIter};
 
     const RTT: Duration = Duration::from_millis(20);
 
@@ -452,7 +452,11 @@ mod tests {
     /// An ACK of one packet alone.
     fn acknowledge(sent: &mut SentPackets<()>, now: Instant, pn: u64) -> AckOutcome<()> {
         let mut frame = Vec::new();
-        Frame::emit_ack(&mut frame, [pn, 0, 0, 0], [(pn, pn)].into_iter(), 100);
+        let head = AckHead {
+            largest: pn,
+            ..AckHead::default()
+        };
+        Frame::emit_ack(&mut frame, head, [(pn, pn)].into_iter(), 100);
         match FrameIter::new(&frame).next() {
             Some(Ok(Frame::Ack { ranges, .. })) => sent.on_ack(now, pn, &ranges).expect("sent"),
             other => panic!("{other:?}"),

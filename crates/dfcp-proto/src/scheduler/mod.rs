@@ -50,6 +50,22 @@ pub struct Room {
     pub sent_since: u64,
 }
 
+/// What decides which block gets the next symbol: a scheduler, and the loss that it reckons with.
+#[derive(Clone, Copy, Debug)]
+pub struct Policy<'a> {
+    /// Decides.
+    pub scheduler: &'a dyn BlockScheduler,
+    /// How the path loses packets.
+    pub loss: Loss,
+}
+
+impl Policy<'_> {
+    /// Whether `block` should get a further symbol now.
+    pub fn wants_symbol(&self, block: &BlockView) -> bool {
+        self.scheduler.wants_symbol(block, self.loss)
+    }
+}
+
 /// Decides how many symbols a block deserves. Object safe.
 pub trait BlockScheduler: Debug + Send {
     /// Further symbols that should be sent for `block` now, on a path that loses packets like

@@ -75,6 +75,19 @@ impl BlockReport<'_> {
     }
 }
 
+/// What an ACK says of the newest packet, and of marks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AckHead {
+    /// Largest packet number received.
+    pub largest: u64,
+    /// When it arrived: microseconds on the receiver's clock, origin arbitrary.
+    pub received_at_us: u64,
+    /// How long the receiver held this feedback, microseconds.
+    pub delay_us: u64,
+    /// Packets received with Congestion Experienced so far.
+    pub ce: u64,
+}
+
 /// One frame, borrowed from the opened packet.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Frame<'a> {
@@ -82,14 +95,8 @@ pub enum Frame<'a> {
     Ping,
     /// Packet feedback.
     Ack {
-        /// Largest packet number received.
-        largest: u64,
-        /// When it arrived: microseconds on the receiver's clock, origin arbitrary.
-        received_at_us: u64,
-        /// How long the receiver held this feedback, microseconds.
-        delay_us: u64,
-        /// Packets received with Congestion Experienced so far.
-        ce: u64,
+        /// Of the newest packet, and of marks.
+        head: AckHead,
         /// All packet numbers reported.
         ranges: AckRanges<'a>,
     },
@@ -266,10 +273,13 @@ impl<'a> Frame<'a> {
     }
 
     fn parse_ack(r: &mut Reader<'a>) -> Result<Self, WireError> {
-        let largest = r.varint()?;
-        let received_at_us = r.varint()?;
-        let delay_us = r.varint()?;
-        let ce = r.varint()?;
+        let head = AckHead {
+            largest: r.varint()?,
+            received_at_us: r.varint()?,
+            delay_us: r.varint()?,
+            ce: r.varint()?,
+        };
+        let largest = head.largest;
         let count = r.varint()?;
         if count == 0 || count > MAX_RANGES {
             return Err(WireError::Invalid("ACK range count"));
@@ -288,10 +298,7 @@ impl<'a> Frame<'a> {
         }
         let encoded = consumed(start, r);
         Ok(Self::Ack {
-            largest,
-            received_at_us,
-            delay_us,
-            ce,
+            head,
             ranges: AckRanges {
                 largest,
                 count,
@@ -353,14 +360,7 @@ impl<'a> Frame<'a> {
                 emit_numbers(out, CLOSE, [code.get(), reason.len() as u64]);
                 out.extend_from_slice(reason);
             }
-            Self::Ack {
-                largest,
-                received_at_us,
-                delay_us,
-                ce,
-                ref ranges,
-            } => {
-                let head = [largest, received_at_us, delay_us, ce];
+            Self::Ack { head, ref ranges } => {
                 let ranges = ranges.iter().map(|r| (*r.start(), *r.end()));
                 Self::emit_ack(out, head, ranges, usize::MAX);
             }
@@ -388,17 +388,18 @@ impl<'a> Frame<'a> {
     }
 
     /// Appends an ACK frame with as many of `ranges` (inclusive, descending, apart) as fit into
-    /// `room` bytes, and returns how many. `head` is largest, received-at, delay, CE count.
+    /// `room` bytes, and returns how many.
     pub fn emit_ack(
         out: &mut Vec<u8>,
-        head: [u64; 4],
+        head: AckHead,
         ranges: impl Iterator<Item = (u64, u64)>,
         room: usize,
     ) -> usize {
         let start = out.len();
-        emit_numbers(out, ACK, head);
+        let numbers = [head.largest, head.received_at_us, head.delay_us, head.ce];
+        emit_numbers(out, ACK, numbers);
         let mut body = Vec::with_capacity(64);
-        let (mut count, mut previous_low) = (0, head[0]);
+        let (mut count, mut previous_low) = (0, head.largest);
         for (low, high) in ranges.take(MAX_RANGES as usize) {
             let gap = (count > 0).then(|| previous_low - high - 2);
             let need = gap.map_or(0, varint_len) + varint_len(high - low);
@@ -496,18 +497,18 @@ mod tests {
     fn ack_ranges_survive_the_wire() {
         let ranges = [(90, 100), (50, 88), (7, 7), (0, 5)];
         let mut out = Vec::new();
-        Frame::emit_ack(&mut out, [100, 5000, 20, 3], ranges.into_iter(), 1000);
-        let frames = reparse(&out);
-        let Frame::Ack {
+        let said = AckHead {
             largest: 100,
             received_at_us: 5000,
             delay_us: 20,
             ce: 3,
-            ranges: got,
-        } = frames[0]
-        else {
+        };
+        Frame::emit_ack(&mut out, said, ranges.into_iter(), 1000);
+        let frames = reparse(&out);
+        let Frame::Ack { head, ranges: got } = frames[0] else {
             panic!("{frames:?}")
         };
+        assert_eq!(head, said);
         assert_eq!(
             got.iter()
                 .map(|r| (*r.start(), *r.end()))
@@ -520,7 +521,11 @@ mod tests {
     fn ack_keeps_the_newest_ranges_when_room_is_short() {
         let mut out = Vec::new();
         let ranges = (0..300u64).map(|i| (10_000 - 10 * i, 10_003 - 10 * i));
-        Frame::emit_ack(&mut out, [10_003, 0, 0, 0], ranges, 100);
+        let head = AckHead {
+            largest: 10_003,
+            ..AckHead::default()
+        };
+        Frame::emit_ack(&mut out, head, ranges, 100);
         assert!(out.len() <= 100);
         let Frame::Ack { ranges, .. } = reparse(&out)[0] else {
             panic!()

@@ -11,7 +11,7 @@ mod sack;
 mod symbol;
 
 pub use codec::{Reader, VarInt, VarIntTooLarge, WireError, varint_len, write_varint};
-pub use frame::{AckRanges, BlockReport, Frame, FrameIter, ROUND_TRIP_LEN, part_overhead};
+pub use frame::{AckHead, AckRanges, BlockReport, Frame, FrameIter, ROUND_TRIP_LEN, part_overhead};
 pub use header::{
     Ack, CID_LEN, COOKIE_LEN, ConnectionId, Packet, RESET_TOKEN_LEN, SEALED_HEADER_LEN, Sealed,
     Syn, SynAck, TAG_LEN, VERSION, emit_reset, emit_sealed_header, emit_version,
@@ -36,7 +36,13 @@ mod tests {
     fn specified_vectors() {
         let mut out = Vec::new();
         let ranges = [(90, 100), (50, 88)];
-        Frame::emit_ack(&mut out, [100, 5000, 20, 3], ranges.into_iter(), 100);
+        let head = AckHead {
+            largest: 100,
+            received_at_us: 5000,
+            delay_us: 20,
+            ce: 3,
+        };
+        Frame::emit_ack(&mut out, head, ranges.into_iter(), 100);
         assert_eq!(hex(&out), "02406453881403020a0026");
         let mut out = Vec::new();
         Frame::emit_blocks(&mut out, 5, 1000, [(1000, 3), (2000, 0)].into_iter(), 100);

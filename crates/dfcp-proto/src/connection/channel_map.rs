@@ -1,0 +1,73 @@
+//! The channels of a connection, and the two halves of each.
+
+use crate::block::{ChannelId, RecvChannel, Role, SendChannel};
+use std::collections::BTreeMap;
+
+#[derive(Debug)]
+pub(super) struct Channel {
+    pub send: Option<SendChannel>,
+    pub recv: Option<RecvChannel>,
+}
+
+/// Found by number; a half that is over is not found.
+#[derive(Debug, Default)]
+pub(super) struct Channels(BTreeMap<ChannelId, Channel>);
+
+impl Channels {
+    pub fn insert(&mut self, id: ChannelId, channel: Channel) {
+        self.0.insert(id, channel);
+    }
+
+    pub fn get_mut(&mut self, id: ChannelId) -> Option<&mut Channel> {
+        self.0.get_mut(&id)
+    }
+
+    /// The sending half.
+    pub fn sender(&mut self, id: ChannelId) -> Option<&mut SendChannel> {
+        self.0.get_mut(&id)?.send.as_mut()
+    }
+
+    /// The sending half, to look at.
+    pub fn peek_sender(&self, id: ChannelId) -> Option<&SendChannel> {
+        self.0.get(&id)?.send.as_ref()
+    }
+
+    /// The receiving half.
+    pub fn receiver(&mut self, id: ChannelId) -> Option<&mut RecvChannel> {
+        self.0.get_mut(&id)?.recv.as_mut()
+    }
+
+    /// The receiving half, to look at.
+    pub fn peek_receiver(&self, id: ChannelId) -> Option<&RecvChannel> {
+        self.0.get(&id)?.recv.as_ref()
+    }
+
+    /// All sending halves, in order.
+    pub fn senders(&self) -> impl Iterator<Item = (ChannelId, &SendChannel)> {
+        let each = self.0.iter();
+        each.filter_map(|(&id, channel)| Some((id, channel.send.as_ref()?)))
+    }
+
+    /// All sending halves, to work with.
+    pub fn senders_mut(&mut self) -> impl Iterator<Item = (ChannelId, &mut SendChannel)> {
+        let each = self.0.iter_mut();
+        each.filter_map(|(&id, channel)| Some((id, channel.send.as_mut()?)))
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// How many a side opened that are not over.
+    pub fn opened_by(&self, role: Role) -> u64 {
+        self.0.keys().filter(|id| id.opener() == role).count() as u64
+    }
+
+    /// Drops a channel whose both halves are over.
+    pub fn forget_if_over(&mut self, id: ChannelId) {
+        let over = |channel: &Channel| channel.send.is_none() && channel.recv.is_none();
+        if self.0.get(&id).is_some_and(over) {
+            self.0.remove(&id);
+        }
+    }
+}

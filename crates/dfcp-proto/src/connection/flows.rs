@@ -1,0 +1,179 @@
+//! What a connection keeps of each direction.
+
+use super::Control;
+use super::queue::SendQueue;
+use crate::block::{ChannelId, Credit, Parts, SymbolOut};
+use crate::config::TransportConfig;
+use crate::crypto::SecretRng;
+use crate::feedback::{FeedbackKind, FeedbackPolicy};
+use crate::packet::{
+    ArrivalClock, BlackHole, LossEstimator, MtuSearch, ReceivedPackets, ReversePath, SentPackets,
+};
+use crate::rate::{Grouping, PathControl, PathReport};
+use crate::scheduler::{BlockScheduler, Policy};
+use crate::time::Instant;
+use std::collections::{BTreeMap, VecDeque};
+
+/// What flows towards the peer.
+#[derive(Debug)]
+pub(super) struct Outgoing {
+    pub sent: SentPackets<Control>,
+    pub path: PathControl,
+    pub arrivals: ArrivalClock,
+    pub redundancy: Redundancy,
+    pub control: VecDeque<Control>,
+    /// Channels that may have symbols to send.
+    pub queue: SendQueue,
+    /// The peer's credit and what we used of it.
+    pub max_data: u64,
+    pub charged: u64,
+    /// Bytes written and not known to have arrived.
+    pub buffered: u64,
+    /// Data packets sent.
+    pub data_number: u32,
+    /// Packets that a channel's receive window holds, if the peer reports what is free of it.
+    pub window: Option<u64>,
+    /// The peer moved, and has not shown yet that it receives at its new address.
+    pub moved: Option<Moved>,
+    /// What comes back of feedback.
+    pub reverse: ReversePath,
+    pub pto_count: u32,
+    pub probes_due: u8,
+    /// Since when something is in flight and nothing was acknowledged.
+    pub waiting_since: Instant,
+    pub last_sent: Instant,
+    /// Newest packet number that asked for feedback.
+    pub last_eliciting: u64,
+    pub next_skip: u64,
+    pub mtu_search: MtuSearch,
+    pub black_hole: BlackHole,
+    /// A symbol that leaves in parts.
+    pub split: Option<Split>,
+    /// When to tell the peer what was given up.
+    pub tell_skips: Option<Instant>,
+}
+
+impl Outgoing {
+    pub fn new(now: Instant, config: &TransportConfig, rng: &mut SecretRng) -> Self {
+        let profile = &config.profile;
+        Self {
+            sent: SentPackets::new(profile.loss_rules),
+            path: PathControl::new(now, profile.make_rate(), Grouping::Coalesced),
+            arrivals: ArrivalClock::default(),
+            redundancy: Redundancy {
+                scheduler: profile.make_scheduler(),
+                loss: LossEstimator::new(profile.loss_rules.estimate),
+            },
+            control: VecDeque::new(),
+            queue: SendQueue::new(),
+            max_data: 0,
+            charged: 0,
+            buffered: 0,
+            data_number: 0,
+            window: None,
+            moved: None,
+            reverse: ReversePath::default(),
+            pto_count: 0,
+            probes_due: 0,
+            waiting_since: now,
+            last_sent: now,
+            last_eliciting: 0,
+            next_skip: 64 + rng.below(1024),
+            mtu_search: MtuSearch::new(0),
+            black_hole: BlackHole::default(),
+            split: None,
+            tell_skips: None,
+        }
+    }
+}
+
+/// What blocks get, and by what it is judged.
+#[derive(Debug)]
+pub(super) struct Redundancy {
+    pub scheduler: Box<dyn BlockScheduler>,
+    pub loss: LossEstimator,
+}
+
+impl Redundancy {
+    pub fn policy(&self) -> Policy<'_> {
+        Policy {
+            scheduler: &*self.scheduler,
+            loss: self.loss.estimate(),
+        }
+    }
+}
+
+/// A symbol too long for a datagram, of which a part left already.
+#[derive(Debug)]
+pub(super) struct Split {
+    pub channel: ChannelId,
+    pub symbol: SymbolOut,
+    /// Empty with virtual payload.
+    pub bytes: Vec<u8>,
+    /// What left.
+    pub sent: usize,
+    /// Bytes of each part; the last may be shorter.
+    pub part: usize,
+}
+
+impl Split {
+    /// Bytes of the next part.
+    pub fn next(&self) -> usize {
+        self.part.min(self.symbol.symbol_len - self.sent)
+    }
+}
+
+/// A new address before it is validated (RFC 9000 §8): no more than three times what came from it
+/// goes there, until the peer acknowledges something that was sent to it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Moved {
+    /// First packet number sent to the new address.
+    pub first: u64,
+    pub received: u64,
+    pub sent: u64,
+}
+
+/// What comes from the peer.
+#[derive(Debug)]
+pub(super) struct Incoming {
+    pub received: ReceivedPackets,
+    pub policy: Box<dyn FeedbackPolicy>,
+    pub credit: Credit,
+    pub largest_at: Instant,
+    pub ce: u64,
+    pub last_heard: Instant,
+    /// Channels to report on, and for how many more reports.
+    pub touched: BTreeMap<ChannelId, u8>,
+    /// Newest packet of the peer whose feedback was used, and newest that limited ours.
+    pub newest_feedback: u64,
+    pub newest_limit: u64,
+    pub peer_ce: u64,
+    /// Symbols of which parts are missing; length and place of the one in the packet being read.
+    pub parts: Parts,
+    pub part: Option<(usize, usize)>,
+    /// What the packet being read says of the path.
+    pub path: Option<PathReport>,
+    /// What is free of receive windows is reported.
+    pub reports_room: bool,
+}
+
+impl Incoming {
+    pub fn new(now: Instant, config: &TransportConfig) -> Self {
+        Self {
+            received: ReceivedPackets::default(),
+            policy: FeedbackKind::default().policy(),
+            credit: Credit::new(config.receive_budget),
+            largest_at: now,
+            ce: 0,
+            last_heard: now,
+            touched: BTreeMap::new(),
+            newest_feedback: 0,
+            newest_limit: 0,
+            peer_ce: 0,
+            parts: Parts::default(),
+            part: None,
+            path: None,
+            reports_room: false,
+        }
+    }
+}

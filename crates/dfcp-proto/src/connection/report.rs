@@ -1,0 +1,193 @@
+//! Feedback and control frames, in packets of their own.
+
+use super::transmit::{Batch, Contents};
+use super::{Connection, Control};
+use crate::block::{ChannelId, RecvChannel, SendChannel};
+use crate::config::MIN_DATAGRAM;
+use crate::rate::PathReport;
+use crate::time::{Duration, Instant};
+use crate::wire::{AckHead, Frame, SackReport, TAG_LEN};
+
+/// Largest share of a report packet that ACK ranges may take.
+const ACK_ROOM: usize = 600;
+/// Bytes of the shortest range.
+const LEAST_RANGE: usize = 2;
+/// Bytes of a SACK frame with at least one pair.
+const MIN_SACK_ROOM: usize = 60;
+/// Bytes of data below which flow control is worth an update: a quarter of the budget.
+const CREDIT_STEP: u64 = 4;
+/// Packets in a row that ask for no feedback: without any, the record of them would only grow.
+const MAX_SILENT: u64 = 64;
+/// The longest control frame: four eight-byte numbers and a type.
+const MAX_CONTROL: usize = 33;
+
+impl Connection {
+    /// Feedback and control frames in a packet of their own.
+    pub(super) fn transmit_control(&mut self, now: Instant, out: &mut Vec<u8>) -> Batch {
+        let start = out.len();
+        let room = |out: &Vec<u8>, mtu: usize| mtu.saturating_sub(out.len() - start + TAG_LEN);
+        let pn = self.begin_packet(now, out);
+        self.emit_feedback(now, out, start);
+        let report = out.len() - start + TAG_LEN;
+        self.inc.policy.on_sent(now, report as u64);
+        let mut sent = Vec::new();
+        let mut pad_to = 0;
+        while let Some(control) = self.out.control.pop_front() {
+            if room(out, self.mtu) < MAX_CONTROL {
+                self.out.control.push_front(control);
+                break;
+            }
+            let alone = matches!(control, Control::MtuProbe(_));
+            if let Control::MtuProbe(size) = control {
+                pad_to = usize::from(size);
+            }
+            self.emit_control(control, out);
+            sent.push(control);
+            if alone {
+                break;
+            }
+        }
+        if pad_to > 0 {
+            out.resize((start + pad_to - TAG_LEN).max(out.len()), 0);
+        }
+        let silent = self
+            .out
+            .sent
+            .next_number()
+            .saturating_sub(self.out.last_eliciting);
+        if sent.is_empty() && silent >= MAX_SILENT && room(out, self.mtu) > 0 {
+            self.emit_control(Control::Ping, out);
+            sent.push(Control::Ping);
+        }
+        let contents = Contents {
+            ack_eliciting: !sent.is_empty(),
+            control: sent,
+            ..Contents::default()
+        };
+        self.finish_packet(now, pn, start, out, contents);
+        Batch::from(out.len() - start)
+    }
+
+    fn emit_control(&self, control: Control, out: &mut Vec<u8>) {
+        match control {
+            Control::Ping | Control::MtuProbe(_) => Frame::Ping.emit(out),
+            Control::FeedbackRate => {
+                Frame::FeedbackRate(self.out.reverse.limit().unwrap_or(0)).emit(out);
+            }
+            Control::MaxStreamData(id) => {
+                let recv = self.channels.peek_receiver(id);
+                let limit = recv.map_or(0, RecvChannel::limit);
+                Frame::MaxStreamData {
+                    channel: id.0,
+                    limit,
+                }
+                .emit(out);
+            }
+            Control::Fin(id) => match self.channels.peek_sender(id) {
+                Some(send) if !send.is_abandoned() => Frame::Fin {
+                    channel: id.0,
+                    size: send.size(),
+                }
+                .emit(out),
+                _ => Frame::Ping.emit(out),
+            },
+            Control::Reset(id, code) => {
+                let send = self.channels.peek_sender(id);
+                let charged = send.map_or(0, SendChannel::charged);
+                Frame::Reset {
+                    channel: id.0,
+                    code,
+                    charged,
+                }
+                .emit(out);
+            }
+            Control::Stop(id, code) => Frame::Stop {
+                channel: id.0,
+                code,
+            }
+            .emit(out),
+            Control::Skip(id, skip) => Frame::Skip {
+                channel: id.0,
+                offset: skip.offset,
+                len: skip.len,
+                charged: skip.charged,
+            }
+            .emit(out),
+        }
+    }
+
+    /// Everything the peer should know about what arrived, as far as it fits into a datagram that every
+    /// path carries: no report is lost because a path became narrower.
+    fn emit_feedback(&mut self, now: Instant, out: &mut Vec<u8>, start: usize) {
+        let Some(largest) = self.inc.received.largest() else {
+            return;
+        };
+        let path = self.inc.policy.report(now);
+        let mut touched = std::mem::take(&mut self.inc.touched);
+        // Before the ACK: what this says of the path is part of what that teaches.
+        if let Some(path) = path {
+            for &id in touched.keys() {
+                self.emit_sack(id, path, out, start);
+            }
+        }
+        let micros = |d: Duration| d.as_micros() as u64;
+        let head = AckHead {
+            largest,
+            received_at_us: micros(self.inc.largest_at.saturating_since(self.epoch)),
+            delay_us: micros(now.saturating_since(self.inc.largest_at)),
+            ce: self.inc.ce,
+        };
+        let news = self.inc.received.news(ACK_ROOM / LEAST_RANGE);
+        let said = Frame::emit_ack(out, head, news.iter().copied(), ACK_ROOM);
+        self.inc.received.on_reported(&news[..said]);
+        let credit = &mut self.inc.credit;
+        credit.granted = credit.granted.max(credit.grantable());
+        Frame::MaxData(credit.granted).emit(out);
+        touched.retain(|&id, left| {
+            let room = (MIN_DATAGRAM - TAG_LEN).saturating_sub(out.len() - start);
+            if room < 40 {
+                return true; // next report
+            }
+            let (done_below, entries) = self.channel_report(id);
+            *left -= 1;
+            // A SACK said it all.
+            let said = path.is_some() && entries.iter().all(|&(_, needed)| needed == 0);
+            if said && self.channels.peek_receiver(id).is_some() {
+                return *left > 0;
+            }
+            Frame::emit_blocks(out, id.0, done_below, entries.into_iter(), room);
+            *left > 0
+        });
+        self.inc.touched.append(&mut touched);
+    }
+
+    /// What there is room for on a channel, with what the policy says of the path.
+    fn emit_sack(&mut self, id: ChannelId, path: PathReport, out: &mut Vec<u8>, start: usize) {
+        let room = (MIN_DATAGRAM - TAG_LEN).saturating_sub(out.len() - start + ACK_ROOM);
+        let window = u64::from(self.config.receive_packets);
+        let recv = self.channels.receiver(id);
+        let Some(recv) = recv.filter(|_| room >= MIN_SACK_ROOM) else {
+            return;
+        };
+        let avail_win = window.saturating_sub(recv.occupancy()) as u8;
+        let (offset, parts) = recv.sack();
+        let report = SackReport::new(path, id.0, avail_win, offset);
+        Frame::emit_sack(out, &report, parts.into_iter(), room);
+    }
+
+    /// Reports soon that the application took something from a channel.
+    pub(super) fn offer_room(&mut self, now: Instant, id: ChannelId) {
+        if self.inc.reports_room {
+            self.inc.touched.entry(id).or_insert(1);
+            self.inc.policy.on_room(now);
+        }
+    }
+
+    /// Asks for a report soon when the application freed a good part of the budget.
+    pub(super) fn offer_credit(&mut self, now: Instant) {
+        let credit = &self.inc.credit;
+        if credit.grantable() >= credit.granted + credit.budget / CREDIT_STEP {
+            self.inc.policy.on_urgent(now);
+        }
+    }
+}
