@@ -90,7 +90,7 @@ pub trait Core {
 /// A connection as its host sees it.
 pub trait CoreConnection {
     /// What happened on it.
-    type Event;
+    type Event: fmt::Debug;
     /// A block to be rebuilt.
     type SolveJob: Solve;
 

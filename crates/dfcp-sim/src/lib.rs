@@ -14,13 +14,14 @@
 //! - [`tcp`]: TCP senders and receivers; [`coded`]: network coding over relays and several paths;
 //! - [`random`]: seeded random streams, one for each component.
 //!
-//! And [`pair`] and [`published_pair`]: two endpoints of the protocol core joined by two links, for
-//! tests of the core.
+//! And [`joined`]: two endpoints of the protocol core joined by two links, for tests of the core; of the
+//! sealed wire in [`pair`], of the published one in [`published_pair`].
 
 #![forbid(unsafe_code)]
 
 pub mod coded;
 pub mod engine;
+pub mod joined;
 pub mod limit;
 pub mod link;
 pub mod metrics;

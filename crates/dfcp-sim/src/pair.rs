@@ -1,39 +1,14 @@
-//! Two endpoints and two links in simulated time: seconds of protocol in milliseconds.
-//!
-//! The host loop here is the same as a socket driver's: it owns time and datagrams and drives the
-//! core through its public interface only.
+//! Two sealed endpoints joined by two links, for tests of the protocol.
 
-use crate::link::{Datagram, Link, LinkConfig};
+use crate::joined::Joined;
+pub use crate::joined::{Side, pattern};
+use crate::link::LinkConfig;
 use crate::random::Seed;
 use dfcp_proto::{
-    ChannelId, Connection, ConnectionHandle, Duration, Endpoint, Event, Instant, PublicKey,
-    SecretRng, ServerConfig, StaticKey, TransportConfig,
+    ChannelId, Duration, Endpoint, Event, PublicKey, SecretRng, ServerConfig, StaticKey,
+    TransportConfig,
 };
-use std::collections::VecDeque;
-use std::net::SocketAddr;
 use std::sync::Arc;
-
-/// One of the two hosts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
-    /// Connects.
-    Client = 0,
-    /// Accepts.
-    Server = 1,
-}
-
-impl Side {
-    /// Both, client first.
-    pub const BOTH: [Self; 2] = [Self::Client, Self::Server];
-
-    /// The other one.
-    pub fn other(self) -> Self {
-        match self {
-            Self::Client => Self::Server,
-            Self::Server => Self::Client,
-        }
-    }
-}
 
 /// What a pair is made of.
 #[derive(Clone, Debug)]
@@ -64,45 +39,8 @@ impl PairConfig {
     }
 }
 
-/// A host: an endpoint, its address, its connection and what the connection said.
-#[derive(Debug)]
-pub struct Host {
-    /// The endpoint.
-    pub endpoint: Endpoint,
-    /// Its address.
-    pub address: SocketAddr,
-    /// Its connection to the other host, once there is one.
-    pub connection: Option<ConnectionHandle>,
-    /// Events not looked at yet.
-    pub events: VecDeque<Event>,
-    /// IP bytes sent.
-    pub ip_bytes: u64,
-    /// Digest of all datagrams sent and when: their last bytes, as a tag covers the rest.
-    pub digest: u64,
-    /// Largest datagram that the link carries; larger ones vanish.
-    pub path_mtu: usize,
-    /// When each datagram was sent, and its UDP payload bytes; kept on request.
-    pub sent: Option<Vec<(Instant, usize)>>,
-}
-
 /// See the module's text.
-#[derive(Debug)]
-pub struct Pair {
-    /// Client and server.
-    pub hosts: [Host; 2],
-    /// From the client, from the server.
-    pub links: [Link<Datagram>; 2],
-    /// Simulated time.
-    pub now: Instant,
-    config: [Arc<TransportConfig>; 2],
-    /// Steps since time last moved.
-    idle_steps: u32,
-}
-
-/// More steps than this without time moving mean a timer that never gets done.
-const MAX_IDLE_STEPS: u32 = 100_000;
-
-const IP_UDP_HEADER: u64 = 28;
+pub type Pair = Joined<Endpoint, TransportConfig>;
 
 fn key(seed: u64, name: &str) -> StaticKey {
     let mut bytes = [0; 32];
@@ -120,38 +58,17 @@ impl Pair {
             authorize: Arc::new(|_: &PublicKey| true),
             max_connections: 64,
         };
-        let host = |side: Side, server: Option<ServerConfig>| {
+        let endpoint = |side: Side, server: Option<ServerConfig>| {
             let mut secret = [side as u8; 32];
             secret[..8].copy_from_slice(&seed.to_le_bytes());
-            let name = if side == Side::Client {
-                "client"
-            } else {
-                "server"
-            };
-            Host {
-                endpoint: Endpoint::new(key(seed, name), server, secret),
-                address: SocketAddr::from(([10, 0, 0, 1 + side as u8], 4433)),
-                connection: None,
-                events: VecDeque::new(),
-                ip_bytes: 0,
-                digest: 0,
-                path_mtu: usize::MAX,
-                sent: None,
-            }
+            Endpoint::new(key(seed, side.name()), server, secret)
         };
-        let link =
-            |config: LinkConfig, name: &str| Link::new(config, Seed(seed).stream(name).next_u64());
-        Self {
-            hosts: [host(Side::Client, None), host(Side::Server, Some(server))],
-            links: [
-                link(config.forward, "forward"),
-                link(config.backward, "backward"),
-            ],
-            // Not zero, so that nothing leans on time beginning there.
-            now: Instant::from_nanos(1_000_000_000),
-            config: transports,
-            idle_steps: 0,
-        }
+        let endpoints = [
+            endpoint(Side::Client, None),
+            endpoint(Side::Server, Some(server)),
+        ];
+        let links = [config.forward, config.backward];
+        Self::join(endpoints, links, transports, None, Seed(seed))
     }
 
     /// Begins the client's connection.
@@ -166,141 +83,10 @@ impl Pair {
         let client = &mut self.hosts[0];
         let handle = client
             .endpoint
-            .connect(self.now, remote, peer, self.config[0].clone())
+            .connect(self.now, remote, peer, self.configs[0].clone())
             .expect("the client's own key makes a first message");
         client.connection = Some(handle);
         self.flush();
-    }
-
-    /// A host's connection.
-    ///
-    /// # Panics
-    /// If it has none (any more).
-    pub fn connection(&mut self, side: Side) -> &mut Connection {
-        self.try_connection(side)
-            .expect("the host has a connection")
-    }
-
-    /// A host's connection, if there is one.
-    pub fn try_connection(&mut self, side: Side) -> Option<&mut Connection> {
-        let host = &mut self.hosts[side as usize];
-        host.connection
-            .and_then(|handle| host.endpoint.connection(handle))
-    }
-
-    /// When something happens next.
-    pub fn next_event(&self) -> Option<Instant> {
-        let timers = self.hosts.iter().filter_map(|h| h.endpoint.poll_timeout());
-        timers
-            .chain(self.links.iter().filter_map(|link| link.poll_at()))
-            .min()
-    }
-
-    /// Moves time to the next event and lets everything happen that is due; false if nothing is.
-    ///
-    /// # Panics
-    /// If a host asks to be woken without end while time stands still.
-    pub fn step(&mut self) -> bool {
-        let Some(next) = self.next_event() else {
-            return false;
-        };
-        self.idle_steps = if next > self.now {
-            0
-        } else {
-            self.idle_steps + 1
-        };
-        self.now = self.now.max(next);
-        let timers = || {
-            self.hosts
-                .iter()
-                .map(|h| h.endpoint.poll_timeout())
-                .collect::<Vec<_>>()
-        };
-        assert!(
-            self.idle_steps < MAX_IDLE_STEPS,
-            "time stands still: {:?}",
-            timers()
-        );
-        for from in Side::BOTH {
-            while let Some(mut packet) = self.links[from as usize].poll(self.now) {
-                let remote = self.hosts[from as usize].address;
-                let host = &mut self.hosts[from.other() as usize];
-                host.endpoint
-                    .handle_datagram(self.now, remote, packet.ecn as u8, &mut packet.data);
-                self.serve(from.other());
-            }
-        }
-        for host in &mut self.hosts {
-            host.endpoint.handle_timeout(self.now);
-        }
-        self.flush();
-        true
-    }
-
-    /// Lets both hosts act on what they have and send what they may.
-    pub fn flush(&mut self) {
-        for side in Side::BOTH {
-            self.serve(side);
-            let host = &mut self.hosts[side as usize];
-            let mut buffer = Vec::new();
-            while let Some(transmit) = host.endpoint.poll_transmit(self.now, 16, &mut buffer) {
-                for datagram in buffer.chunks(transmit.segment_size.unwrap_or(transmit.size)) {
-                    let tail = datagram.last_chunk().map_or(0, |b| u64::from_le_bytes(*b));
-                    let mixed = host.digest.rotate_left(5) ^ tail ^ self.now.as_nanos();
-                    host.digest = mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-                    let size = datagram.len() + transmit.elided;
-                    host.ip_bytes += size as u64 + IP_UDP_HEADER;
-                    if let Some(sent) = &mut host.sent {
-                        sent.push((self.now, size));
-                    }
-                    if size <= host.path_mtu {
-                        let mut packet = Datagram::new(datagram.to_vec());
-                        packet.elided = transmit.elided as u32;
-                        packet.ecn = transmit.ecn.into();
-                        self.links[side as usize].send(self.now, packet);
-                    }
-                }
-                buffer.clear();
-            }
-        }
-    }
-
-    /// Solve jobs, accepted connections and events of one host.
-    fn serve(&mut self, side: Side) {
-        let now = self.now;
-        let host = &mut self.hosts[side as usize];
-        if let Some(handle) = host.endpoint.accept() {
-            host.connection = Some(handle);
-        }
-        let Some(handle) = host.connection else {
-            return;
-        };
-        let Some(connection) = host.endpoint.connection(handle) else {
-            return;
-        };
-        while let Some(mut job) = connection.take_solve_job() {
-            job.run();
-            connection.finish_solve(now, job);
-        }
-        while let Some(event) = connection.poll_event() {
-            host.events.push_back(event);
-        }
-    }
-
-    /// Steps until `done` says so; false if `limit` of simulated time passed first or nothing is
-    /// left to happen.
-    pub fn run_until(&mut self, limit: Duration, mut done: impl FnMut(&mut Self) -> bool) -> bool {
-        let end = self.now + limit;
-        loop {
-            if done(self) {
-                return true;
-            }
-            if self.next_event().is_none_or(|next| next > end) {
-                self.now = end;
-                return false;
-            }
-            self.step();
-        }
     }
 
     /// Connects and runs until both sides are established.
@@ -313,12 +99,6 @@ impl Pair {
             })
         })
     }
-}
-
-/// The byte at `offset` of every test payload: tells a misplaced block at once.
-pub fn pattern(offset: u64) -> u8 {
-    let mixed = offset.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    (mixed >> 56) as u8 ^ (offset >> 8) as u8
 }
 
 /// One object from the client to the server: writes as room allows, checks every byte.
