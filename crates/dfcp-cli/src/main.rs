@@ -38,6 +38,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    dfcp_command::panic::ends_the_process();
     if let Some(code) = lab::hand_on() {
         return code;
     }

@@ -1,6 +1,7 @@
 //! What the command lines of `dfcp` and `dfcp-lab` share.
 //!
 //! - [`failure`]: exit codes for scripts, sentences for people;
+//! - [`mod@panic`]: how a mistake of ours ends the process;
 //! - [`units`]: quantities as they are typed;
 //! - [`profile`]: the transports by name;
 //! - [`beside`]: where the other program is;
@@ -10,6 +11,7 @@
 
 pub mod beside;
 pub mod failure;
+pub mod panic;
 pub mod profile;
 pub mod units;
 

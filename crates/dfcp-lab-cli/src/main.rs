@@ -39,6 +39,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    dfcp_command::panic::ends_the_process();
     match Cli::parse().command {
         Command::Demo(args) => demo::run::run(args),
         Command::Sim(args) => sim::run(args),

@@ -187,4 +187,20 @@ mod tests {
             assert_eq!(remembered, Some(0));
         }
     }
+
+    #[tokio::test]
+    async fn a_panic_with_the_state_in_hand_ends_the_endpoint() {
+        let bind = "127.0.0.1:0".parse().expect("an address");
+        let key = generate_key().expect("a key");
+        let server = Endpoint::bind(EndpointConfig::server(key, bind)).expect("binds");
+        let shared = server.shared.clone();
+        let panics = move || {
+            let _state = shared.lock();
+            panic!("as it should");
+        };
+        assert!(std::thread::spawn(panics).join().is_err());
+        let patience = std::time::Duration::from_secs(60);
+        let accepted = tokio::time::timeout(patience, server.accept()).await;
+        assert!(accepted.expect("must not hang").is_none());
+    }
 }

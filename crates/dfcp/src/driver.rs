@@ -11,6 +11,7 @@ use dfcp_proto::Instant;
 use dfcp_proto::host::{Core, Transmit};
 use std::future::poll_fn;
 use std::io;
+use std::sync::Arc;
 
 /// Packet batches received before sending gets its turn.
 const RECEIVE_BATCHES: usize = 4;
@@ -22,12 +23,33 @@ const SEND_BATCHES: usize = 16;
 const LARGE_BATCH: usize = 32_000;
 
 /// Runs until the endpoint is closed and all its connections are over, or the socket fails.
-pub(crate) async fn run<W: Waiting>(shared: std::sync::Arc<Shared<W>>, mut socket: Socket) {
+pub(crate) async fn run<W: Waiting>(shared: Arc<Shared<W>>, mut socket: Socket) {
+    let mut end = End::of(&shared);
     let result = drive(&shared, &mut socket).await;
-    let reason = result
+    end.reason = result
         .err()
         .map_or(io::ErrorKind::NotConnected, |e| e.kind());
-    shared.lock().end(reason);
+}
+
+/// Tells everyone who waits that nothing more will happen, also when its task panics or is dropped
+/// with its runtime.
+pub(crate) struct End<'a, W: Waiting> {
+    shared: &'a Shared<W>,
+    reason: io::ErrorKind,
+}
+
+impl<'a, W: Waiting> End<'a, W> {
+    pub(crate) fn of(shared: &'a Shared<W>) -> Self {
+        let reason = io::ErrorKind::Other;
+        Self { shared, reason }
+    }
+}
+
+impl<W: Waiting> Drop for End<'_, W> {
+    fn drop(&mut self) {
+        self.shared.lock().end(self.reason);
+        self.shared.wake.notify_one();
+    }
 }
 
 async fn drive<W: Waiting>(shared: &Shared<W>, socket: &mut Socket) -> io::Result<()> {
@@ -41,6 +63,9 @@ async fn drive<W: Waiting>(shared: &Shared<W>, socket: &mut Socket) -> io::Resul
         let more_to_receive = arrivals.receive(shared, socket)?;
         let (more_to_send, deadline, over) =
             transmit(shared, socket, &mut outgoing, &mut arrivals.cadence);
+        if shared.is_broken() {
+            return Err(io::Error::other("a task panicked"));
+        }
         if over {
             return Ok(());
         }

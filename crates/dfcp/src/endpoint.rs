@@ -92,7 +92,7 @@ impl fmt::Debug for EndpointConfig {
 /// are no longer accepted.
 #[derive(Debug)]
 pub struct Endpoint {
-    shared: Arc<Shared<ConnectionState>>,
+    pub(crate) shared: Arc<Shared<ConnectionState>>,
     transport: Arc<TransportConfig>,
     local: SocketAddr,
     buffers: SocketBuffers,

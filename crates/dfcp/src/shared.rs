@@ -10,7 +10,8 @@ use std::fmt;
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::ops::{Deref, DerefMut};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use tokio::sync::Notify;
 
@@ -233,14 +234,14 @@ impl<W: Waiting> State<W> {
         each.all(|entry| entry.waiting.is_idle(entry.handles > 0))
     }
 
-    /// Whether the endpoint was closed and all its connections are over.
+    /// Whether the endpoint was closed and all its connections are over, or somebody ended it.
     pub(crate) fn is_over(&self) -> bool {
-        self.closing && self.connections.is_empty()
+        self.ended.is_some() || (self.closing && self.connections.is_empty())
     }
 
     /// The driver ends; whoever waits must learn it.
     pub(crate) fn end(&mut self, reason: io::ErrorKind) {
-        self.ended = Some(reason);
+        self.ended.get_or_insert(reason);
         self.accepting.wake();
         self.idle.wake();
         self.jobs.added.notify_one();
@@ -257,6 +258,33 @@ pub(crate) struct Shared<W: Waiting> {
     /// Tells the driver that there is something to do.
     pub(crate) wake: Notify,
     epoch: std::time::Instant,
+}
+
+/// The state in hand. Whoever panics with it wakes the driver, which ends and tells everyone.
+pub(crate) struct Locked<'a, W: Waiting> {
+    state: MutexGuard<'a, State<W>>,
+    wake: &'a Notify,
+}
+
+impl<W: Waiting> Deref for Locked<'_, W> {
+    type Target = State<W>;
+    fn deref(&self) -> &State<W> {
+        &self.state
+    }
+}
+
+impl<W: Waiting> DerefMut for Locked<'_, W> {
+    fn deref_mut(&mut self) -> &mut State<W> {
+        &mut self.state
+    }
+}
+
+impl<W: Waiting> Drop for Locked<'_, W> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.wake.notify_one();
+        }
+    }
 }
 
 impl<W: Waiting> Shared<W> {
@@ -283,11 +311,18 @@ impl<W: Waiting> Shared<W> {
         })
     }
 
-    pub(crate) fn lock(&self) -> MutexGuard<'_, State<W>> {
-        // A panic while holding the lock is a bug; going on with the state is the lesser evil.
-        self.state
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    pub(crate) fn lock(&self) -> Locked<'_, W> {
+        // After a panic the state is good for one thing: to tell everyone that it is over.
+        let state = self.state.lock();
+        Locked {
+            state: state.unwrap_or_else(PoisonError::into_inner),
+            wake: &self.wake,
+        }
+    }
+
+    /// Whether somebody panicked with the state in hand, and left it half changed.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.state.is_poisoned()
     }
 
     /// The core's clock, shared by everyone.

@@ -1,12 +1,10 @@
 //! Threads that take the next point until there is none.
 
-use std::any::Any;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver};
 
-use dfcp_command::{Failure, Kind};
+use dfcp_command::{Failure, Kind, panic};
 
 use super::{PointResult, Study};
 
@@ -26,8 +24,8 @@ pub fn start<S: Study>(study: Arc<S>, todo: Vec<usize>, jobs: usize) -> Receiver
             let (next, points) = &*todo;
             while let Some(&point) = points.get(next.fetch_add(1, Ordering::Relaxed)) {
                 // A point that panics is a failed point, not the end of a night's work.
-                let result = catch_unwind(AssertUnwindSafe(|| study.run(point)));
-                let result = result.unwrap_or_else(|panic| Err(panicked(&*panic)));
+                let result = panic::caught(|| study.run(point));
+                let result = result.unwrap_or_else(|message| Err(panicked(&message)));
                 if sender.send((point, result)).is_err() {
                     break;
                 }
@@ -37,10 +35,7 @@ pub fn start<S: Study>(study: Arc<S>, todo: Vec<usize>, jobs: usize) -> Receiver
     receiver
 }
 
-fn panicked(panic: &(dyn Any + Send)) -> Failure {
-    let message = panic.downcast_ref::<String>().map(String::as_str);
-    let message = message.or_else(|| panic.downcast_ref::<&str>().copied());
-    let message = message.unwrap_or("no message");
+fn panicked(message: &str) -> Failure {
     Failure::new(Kind::Failure, format!("the simulator panicked: {message}"))
 }
 
