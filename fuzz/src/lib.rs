@@ -84,6 +84,7 @@ pub fn packet(data: &[u8]) {
                 .collect();
             emit_version(client_cid, &list)
         }
+        Packet::Retry(retry) => retry.emit(),
         Packet::Reset { cid, token } => emit_reset(cid, token),
         Packet::Sealed(_) => return,
     };

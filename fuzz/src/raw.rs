@@ -2,8 +2,8 @@
 
 use dfcp_proto::crypto::{ClientHandshake, Opener, Sealer, SessionKeys};
 use dfcp_proto::wire::{
-    Ack, CID_LEN, ConnectionId, Frame, FrameIter, Packet, SEALED_HEADER_LEN, Syn, SynAck,
-    TransportParams, VERSION, emit_sealed_header,
+    Ack, CID_LEN, COOKIE_LEN, ConnectionId, Frame, FrameIter, Packet, SEALED_HEADER_LEN, Syn,
+    SynAck, TransportParams, VERSION, emit_sealed_header,
 };
 use dfcp_proto::{
     ConnectionHandle, Endpoint, Instant, PublicKey, SecretRng, ServerConfig, StaticKey,
@@ -68,6 +68,7 @@ pub fn params() -> TransportParams {
         feedback: 2,
         receive_packets: 0,
         round_trip_us: 0,
+        max_block_symbols: 8192,
     }
 }
 
@@ -81,6 +82,7 @@ pub fn syn() -> Syn {
         client_cid: CID,
         attempt: 0,
         noise: handshake().message,
+        cookie: [0; COOKIE_LEN],
     }
 }
 

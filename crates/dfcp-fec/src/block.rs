@@ -102,7 +102,9 @@ pub trait BlockDecoder: Send + Debug {
     /// and [`needed`](Self::needed) says how many.
     ///
     /// # Errors
-    /// [`FecError::Internal`] if a code built upon fails against its contract.
+    /// [`FecError::Unsolvable`] once more attempts failed than chance explains,
+    /// [`FecError::Internal`] if a code built upon fails against its contract. The block is of no use
+    /// then.
     fn solve(&mut self) -> Result<bool, FecError>;
 
     /// Whether every source symbol is present. No solve is needed if all of them were received.

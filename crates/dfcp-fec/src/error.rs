@@ -59,6 +59,14 @@ pub enum FecError {
         /// Most symbols.
         limit: u32,
     },
+    /// Solving failed so often that the symbols must have been chosen for it.
+    #[error("no solution with {received} symbols, after {failures} attempts")]
+    Unsolvable {
+        /// Symbols held.
+        received: u32,
+        /// Solves that failed.
+        failures: u32,
+    },
     /// No scheme has this number.
     #[error("unknown FEC scheme {0}")]
     UnknownScheme(u8),

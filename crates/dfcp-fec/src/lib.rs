@@ -35,7 +35,7 @@ pub use crate::dense::{DenseScheme, repair_coefficients};
 pub use crate::error::FecError;
 pub use crate::raptorq::RaptorQScheme;
 pub use crate::rlnc::{Recoder, RlncDecoder, RlncScheme, coefficient_vector};
-pub use crate::spec::{BlockSpec, MAX_ESI, MAX_SOURCE_SYMBOLS, SchemeId};
+pub use crate::spec::{BlockSpec, MAX_BLOCK_SYMBOLS, MAX_ESI, MAX_SOURCE_SYMBOLS, SchemeId};
 
 /// The scheme behind `id`, with its defaults.
 pub fn scheme(id: SchemeId) -> &'static dyn FecScheme {

@@ -16,12 +16,11 @@ use std::collections::btree_map::Entry;
 
 use crate::block::{BlockDecoder, BlockEncoder, FecScheme, Push};
 use crate::error::FecError;
-use crate::spec::{BlockSpec, SchemeId};
+use crate::spec::{BlockSpec, MAX_BLOCK_SYMBOLS, SchemeId};
 use crate::symbol_set::SymbolSet;
 
-/// Most source symbols of a block, well below the K'_max = 56403 of RFC 6330: solving is one
-/// uninterrupted job whose time and memory grow with K.
-const MAX_K: u32 = 8192;
+/// Most source symbols of a block, well below the K'_max = 56403 of RFC 6330.
+const MAX_K: u32 = MAX_BLOCK_SYMBOLS;
 
 /// Symbol operations that solving takes for each source symbol. The crate does not count them: this
 /// is the time of a solve with a tenth lost, K = 128 and K = 1000, ÷ that of a dense operation.
@@ -33,6 +32,43 @@ pub(crate) fn solve_operations(k: u32, complete: bool) -> u64 {
         0
     } else {
         u64::from(k) * OPERATIONS_PER_SYMBOL
+    }
+}
+
+/// Failed solves that a block may have. Symbols can be chosen so that they never suffice, and each
+/// attempt costs milliseconds. By chance 1 % of blocks fail with K symbols and a hundredth of these with
+/// each further one, so that four failures of one block in a row have a chance of 10⁻¹⁶.
+const MAX_FAILURES: u32 = 6;
+
+/// How often solving a block failed, and what it waits for in consequence.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BackOff {
+    failures: u32,
+    /// Symbols to hold before the next attempt.
+    pub(crate) required: usize,
+}
+
+impl BackOff {
+    /// A block of `k` symbols before its first attempt.
+    pub(crate) fn new(k: u32) -> Self {
+        Self {
+            failures: 0,
+            required: k as usize,
+        }
+    }
+
+    /// An attempt with `received` symbols failed: the code cannot say how many it lacks, so one
+    /// more is waited for, then two, four, eight.
+    pub(crate) fn on_failure(&mut self, received: usize) -> Result<(), FecError> {
+        self.required = received + (1 << self.failures);
+        self.failures += 1;
+        if self.failures < MAX_FAILURES {
+            return Ok(());
+        }
+        Err(FecError::Unsolvable {
+            received: received as u32,
+            failures: self.failures,
+        })
     }
 }
 
@@ -70,7 +106,7 @@ impl FecScheme for RaptorQScheme {
             present: SymbolSet::new(spec.k() as usize),
             repairs: BTreeMap::new(),
             repair_bytes: Vec::new(),
-            required: spec.k() as usize,
+            back_off: BackOff::new(spec.k()),
         }))
     }
 }
@@ -132,9 +168,7 @@ struct RaptorQDecoder {
     repairs: BTreeMap<u32, usize>,
     /// Repair symbols one behind the other.
     repair_bytes: Vec<u8>,
-    /// Symbols to hold before the next attempt: K, and one more than before after each failure,
-    /// since the crate cannot say how many it lacks.
-    required: usize,
+    back_off: BackOff,
 }
 
 impl RaptorQDecoder {
@@ -205,7 +239,7 @@ impl BlockDecoder for RaptorQDecoder {
         if self.is_complete() {
             return 0;
         }
-        self.required.saturating_sub(self.received()) as u32
+        self.back_off.required.saturating_sub(self.received()) as u32
     }
 
     fn solve_operations(&self) -> u64 {
@@ -221,7 +255,7 @@ impl BlockDecoder for RaptorQDecoder {
         let mut decoder = SourceBlockDecoder::new(SOURCE_BLOCK_NUMBER, &config, block_length);
         match decoder.decode(self.packets()) {
             None => {
-                self.required = self.received() + 1;
+                self.back_off.on_failure(self.received())?;
                 Ok(false)
             }
             Some(block) if block.len() == self.spec.source_len() => {

@@ -8,6 +8,10 @@ pub const MAX_ESI: u32 = (1 << 24) - 1;
 /// Largest number of source symbols of any block: K'_max of RFC 6330 section 5.1.2.
 pub const MAX_SOURCE_SYMBOLS: u32 = 56_403;
 
+/// Most source symbols that the codes take whose solving is one uninterrupted job: its time and
+/// memory grow with them.
+pub const MAX_BLOCK_SYMBOLS: u32 = 8192;
+
 /// Which code makes the repair symbols of a block. The number is the one on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
@@ -23,6 +27,17 @@ pub enum SchemeId {
     /// Systematic random linear network coding over GF(256): the symbols of the dense code, decoded
     /// as they arrive, and recoded on the way.
     Rlnc = 4,
+}
+
+impl SchemeId {
+    /// Every code.
+    pub const ALL: [Self; 5] = [
+        Self::Arq,
+        Self::Dense,
+        Self::RaptorQ,
+        Self::Raptor,
+        Self::Rlnc,
+    ];
 }
 
 impl TryFrom<u8> for SchemeId {

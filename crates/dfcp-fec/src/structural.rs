@@ -14,7 +14,7 @@ use crate::block::{BlockDecoder, BlockEncoder, FecScheme, Push};
 use crate::dense::{DenseScheme, mix64};
 use crate::error::FecError;
 use crate::raptor::RaptorScheme;
-use crate::raptorq::{self, RaptorQScheme};
+use crate::raptorq::{self, BackOff, RaptorQScheme};
 use crate::rlnc::{Recoder, RlncDecoder, RlncScheme};
 use crate::spec::{BlockSpec, SchemeId};
 use crate::symbol_set::SymbolSet;
@@ -172,7 +172,7 @@ impl FecScheme for Count {
             spec,
             present: SymbolSet::new(spec.k() as usize),
             repairs: BTreeSet::new(),
-            required: spec.k() as usize,
+            back_off: BackOff::new(spec.k()),
         }))
     }
 }
@@ -182,8 +182,8 @@ struct CountDecoder {
     spec: BlockSpec,
     present: SymbolSet,
     repairs: BTreeSet<u32>,
-    /// Symbols to hold before the next attempt, as in the code's own decoder.
-    required: usize,
+    /// As in the code's own decoder.
+    back_off: BackOff,
 }
 
 impl CountDecoder {
@@ -223,7 +223,7 @@ impl BlockDecoder for CountDecoder {
         if self.is_complete() {
             return 0;
         }
-        self.required.saturating_sub(self.received()) as u32
+        self.back_off.required.saturating_sub(self.received()) as u32
     }
 
     fn solve_operations(&self) -> u64 {
@@ -233,7 +233,7 @@ impl BlockDecoder for CountDecoder {
     fn solve(&mut self) -> Result<bool, FecError> {
         if !self.is_complete() && self.needed() == 0 {
             if self.is_deficient() {
-                self.required = self.received() + 1;
+                self.back_off.on_failure(self.received())?;
             } else {
                 self.present.fill();
                 self.repairs.clear();

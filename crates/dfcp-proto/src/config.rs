@@ -3,7 +3,7 @@
 use crate::block::Reliability;
 use crate::profile::Profile;
 use crate::time::Duration;
-use dfcp_fec::FecScheme;
+use dfcp_fec::{FecScheme, SchemeId};
 use std::net::SocketAddr;
 
 /// What the symbols of a connection are made of. Both sides must agree.
@@ -43,6 +43,13 @@ pub struct TransportConfig {
     pub(crate) payload: Payload,
     pub(crate) reliability: Reliability,
     pub(crate) receive_packets: u8,
+    pub(crate) schemes: u64,
+    pub(crate) max_block_symbols: u32,
+}
+
+/// A bit for each code.
+fn mask(schemes: &[SchemeId]) -> u64 {
+    schemes.iter().fold(0, |mask, &id| mask | 1 << id as u8)
 }
 
 /// Smallest datagram that every path must carry (RFC 9000 §14).
@@ -67,6 +74,8 @@ impl Default for TransportConfig {
             reliability: Reliability::Reliable,
             // Chameleon §IV: 64 packets of 1 KB.
             receive_packets: 64,
+            schemes: mask(&SchemeId::ALL),
+            max_block_symbols: dfcp_fec::MAX_BLOCK_SYMBOLS,
         }
     }
 }
@@ -148,6 +157,19 @@ impl TransportConfig {
     /// that reports what is free of it. The budget holds all the same.
     pub fn receive_packets(mut self, packets: u8) -> Self {
         self.receive_packets = packets.max(1);
+        self
+    }
+
+    /// Codes that the peer's blocks may come in. ARQ, which costs nothing to decode, is always one.
+    pub fn accept_schemes(mut self, schemes: &[SchemeId]) -> Self {
+        self.schemes = mask(schemes) | mask(&[SchemeId::Arq]);
+        self
+    }
+
+    /// Most source symbols of a block that the peer may send (1 to 8192): what rebuilding one takes
+    /// grows with them.
+    pub fn max_block_symbols(mut self, symbols: u32) -> Self {
+        self.max_block_symbols = symbols.clamp(1, dfcp_fec::MAX_BLOCK_SYMBOLS);
         self
     }
 

@@ -1,6 +1,8 @@
 //! Many connections behind one address: routes datagrams, answers handshakes without state,
 //! accepts.
 
+mod load;
+
 use crate::config::{MIN_DATAGRAM, TransportConfig};
 use crate::connection::{ConnectParams, Connection, local_params};
 use crate::crypto::{HandshakeError, PublicKey, Responder, SecretRng, StaticKey, SynFacts};
@@ -8,9 +10,10 @@ use crate::host::{ConnectionHandle, Priority, Transmit};
 use crate::table::{Member, Table};
 use crate::time::{Duration, Instant};
 use crate::wire::{
-    Ack, ConnectionId, Packet, RESET_TOKEN_LEN, Sealed, Syn, SynAck, VERSION, emit_reset,
+    Ack, ConnectionId, Packet, RESET_TOKEN_LEN, Retry, Sealed, Syn, SynAck, VERSION, emit_reset,
     emit_version,
 };
+use load::Load;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::fmt;
 use std::net::SocketAddr;
@@ -50,6 +53,10 @@ pub struct EndpointStats {
     pub refused: u64,
     /// SYNs answered.
     pub syns: u64,
+    /// SYNs that were to come again with a cookie.
+    pub retries: u64,
+    /// SYNs and ACKs that took public-key arithmetic.
+    pub computed: u64,
 }
 
 /// Answers waiting to be sent; more are dropped, as a flood deserves no memory.
@@ -112,6 +119,7 @@ pub struct Endpoint {
     replies: VecDeque<(SocketAddr, Vec<u8>)>,
     next_handle: u64,
     resets: (Instant, u32),
+    load: Load,
     stats: EndpointStats,
 }
 
@@ -138,6 +146,7 @@ impl Endpoint {
             replies: VecDeque::new(),
             next_handle: 0,
             resets: (Instant::ZERO, 0),
+            load: Load::default(),
             stats: EndpointStats::default(),
         }
     }
@@ -273,6 +282,11 @@ impl Endpoint {
                 self.connections.get_mut(handle)?.handle_version(versions);
                 return Some(handle);
             }
+            Packet::Retry(retry) => {
+                let handle = *self.by_cid.get(&retry.client_cid)?;
+                self.connections.get_mut(handle)?.handle_retry(&retry);
+                return Some(handle);
+            }
             Packet::Reset { cid, token } => {
                 let handles = ConnectionHandle(0)..=ConnectionHandle(u64::MAX);
                 let named = (cid, *handles.start())..=(cid, *handles.end());
@@ -341,6 +355,21 @@ impl Endpoint {
             syn_size: len.min(usize::from(u16::MAX)) as u16,
             slot: Self::slot(now),
         };
+        // Public-key arithmetic is for few, or for those who are where they say.
+        if self.load.is_high(now) && !self.responder.proves_address(&facts, &syn.cookie) {
+            self.stats.retries += 1;
+            let retry = Retry {
+                client_cid: syn.client_cid,
+                attempt: syn.attempt,
+                cookie: self.responder.retry_cookie(&facts),
+            };
+            return self.reply(remote, retry.emit());
+        }
+        if !self.load.admit(now, remote) {
+            self.stats.refused += 1;
+            return;
+        }
+        self.stats.computed += 1;
         let cid = ConnectionId(self.responder.connection_id(&facts));
         let params = local_params(&server.transport, remote, cid, self.reset_token(cid));
         match self.responder.synack(&facts, &params) {
@@ -385,18 +414,16 @@ impl Endpoint {
             syn_size: ack.syn_size,
             slot: ack.slot,
         };
-        let cid = ConnectionId(self.responder.connection_id(&facts));
+        let cid = ack.server_cid;
+        let is_expected = self.responder.is_expected(&facts, &ack.cookie, &cid.0);
+        if !is_expected || !self.load.admit(now, remote) {
+            self.stats.refused += 1;
+            return None;
+        }
+        self.stats.computed += 1;
         let params = local_params(&server.transport, remote, cid, self.reset_token(cid));
-        let session = match self
-            .responder
-            .accept(&facts, &ack.cookie, &params, ack.noise)
-        {
-            Ok(session)
-                if cid == ack.server_cid
-                    && session.params.payload() == server.transport.payload =>
-            {
-                session
-            }
+        let session = match self.responder.accept(&facts, &params, ack.noise) {
+            Ok(session) if session.params.payload() == server.transport.payload => session,
             _ => {
                 self.stats.refused += 1;
                 return None;

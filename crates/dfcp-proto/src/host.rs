@@ -106,6 +106,9 @@ pub trait CoreConnection {
 
 /// Rebuilding a block, on whatever thread.
 pub trait Solve: fmt::Debug + Send + 'static {
+    /// About how long [`run`](Self::run) takes.
+    fn estimated_time(&self) -> Duration;
+
     /// Does the work.
     fn run(&mut self);
 }
@@ -182,6 +185,10 @@ macro_rules! core {
         }
 
         impl Solve for $wire::SolveJob {
+            fn estimated_time(&self) -> Duration {
+                self.estimated_time()
+            }
+
             fn run(&mut self) {
                 self.run();
             }

@@ -117,6 +117,7 @@ impl Endpoint {
         let (local, buffers) = (socket.local_addr()?, socket.buffers);
         let shared = Shared::new(core);
         tokio::spawn(crate::driver::run(shared.clone(), socket));
+        tokio::spawn(crate::solver::run(shared.clone()));
         Ok(Self {
             shared,
             transport,

@@ -3,8 +3,9 @@
 
 use crate::error::Error;
 use crate::socket::Sent;
+use crate::solver::Turns;
 use dfcp_proto::host::{Core, CoreConnection, Solve, Transmit};
-use dfcp_proto::{ConnectionHandle, Instant};
+use dfcp_proto::{ConnectionHandle, Duration, Instant};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::future::poll_fn;
@@ -36,9 +37,6 @@ impl WaitList {
 pub(crate) trait Waiting: Default + fmt::Debug + Send + 'static {
     type Core: Core + fmt::Debug + Send;
 
-    /// Whether rebuilding a block takes long enough for a thread of its own.
-    const SOLVES_APART: bool;
-
     /// Takes the connection's news in. True if it must be released once more: something came that
     /// nobody will take, for nobody holds it.
     fn collect(&mut self, connection: &mut ConnectionOf<Self>, is_held: bool) -> bool;
@@ -67,13 +65,9 @@ struct Entry<W> {
     handles: usize,
 }
 
-/// Blocks to be rebuilt elsewhere, no more than the connections have room for.
-#[derive(Debug)]
-pub(crate) struct Jobs<J> {
-    pub(crate) queue: VecDeque<(ConnectionHandle, J)>,
-    /// Tells the solver of new ones, or of the end.
-    pub(crate) added: Arc<Notify>,
-}
+/// Blocks that take at least this long to rebuild go to another thread: being told and telling take
+/// some 20 µs, and packets that wait meanwhile are counted late.
+const WORTH_A_THREAD: Duration = Duration::from_micros(200);
 
 /// Packets of a socket, DFCP's header included, those of IP and UDP not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -106,7 +100,7 @@ pub(crate) struct State<W: Waiting> {
     /// The driver ended, with an error of the socket or in order.
     pub(crate) ended: Option<io::ErrorKind>,
     idle: WaitList,
-    pub(crate) jobs: Jobs<JobOf<W>>,
+    pub(crate) jobs: Turns<JobOf<W>>,
     pub(crate) traffic: Traffic,
 }
 
@@ -170,13 +164,12 @@ impl<W: Waiting> State<W> {
             };
             let mut solved = false;
             while let Some(mut job) = connection.take_solve_job() {
-                if W::SOLVES_APART {
-                    self.jobs.queue.push_back((handle, job));
-                    self.jobs.added.notify_one();
-                } else {
+                if job.estimated_time() < WORTH_A_THREAD {
                     job.run();
                     connection.finish_solve(now, job);
                     solved = true;
+                } else {
+                    self.jobs.push(handle, job);
                 }
             }
             let is_held = entry.handles > 0;
@@ -211,6 +204,7 @@ impl<W: Waiting> State<W> {
             for handle in std::mem::take(&mut self.leaving) {
                 self.core.forget(handle);
                 self.connections.remove(&handle);
+                self.jobs.forget(handle);
             }
         }
         next
@@ -244,7 +238,7 @@ impl<W: Waiting> State<W> {
         self.ended.get_or_insert(reason);
         self.accepting.wake();
         self.idle.wake();
-        self.jobs.added.notify_one();
+        self.jobs.waiting.notify_one();
         for entry in self.connections.values_mut() {
             entry.waiting.wake();
         }
@@ -298,10 +292,7 @@ impl<W: Waiting> Shared<W> {
             closing: false,
             ended: None,
             idle: WaitList::default(),
-            jobs: Jobs {
-                queue: VecDeque::new(),
-                added: Arc::default(),
-            },
+            jobs: Turns::default(),
             traffic: Traffic::default(),
         };
         Arc::new(Self {

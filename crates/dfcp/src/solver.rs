@@ -1,14 +1,63 @@
-//! The task that has blocks rebuilt on threads of their own: one takes milliseconds, and packets
-//! arrive meanwhile.
+//! The task that has blocks rebuilt on threads of their own: one takes up to milliseconds, and
+//! packets arrive meanwhile.
 
 use crate::driver::End;
 use crate::shared::{Shared, Waiting};
+use dfcp_proto::ConnectionHandle;
 use dfcp_proto::host::{CoreConnection, Solve};
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound;
 use std::sync::Arc;
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 /// Most blocks that are rebuilt at a time.
 const MAX_PARALLEL: usize = 4;
+
+/// Blocks to be rebuilt, no more than the connections have room for. Connections take turns, so that
+/// one with many does not hold up the others.
+#[derive(Debug)]
+pub(crate) struct Turns<J> {
+    queues: BTreeMap<ConnectionHandle, VecDeque<J>>,
+    last: ConnectionHandle,
+    /// Tells the solver of new ones, or of the end.
+    pub(crate) waiting: Arc<Notify>,
+}
+
+impl<J> Default for Turns<J> {
+    fn default() -> Self {
+        Self {
+            queues: BTreeMap::new(),
+            last: ConnectionHandle(0),
+            waiting: Arc::default(),
+        }
+    }
+}
+
+impl<J> Turns<J> {
+    pub(crate) fn push(&mut self, handle: ConnectionHandle, job: J) {
+        self.queues.entry(handle).or_default().push_back(job);
+        self.waiting.notify_one();
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<(ConnectionHandle, J)> {
+        let after = (Bound::Excluded(self.last), Bound::Unbounded);
+        let next = self.queues.range(after).next();
+        let (&handle, _) = next.or_else(|| self.queues.first_key_value())?;
+        let queue = self.queues.get_mut(&handle)?;
+        let job = queue.pop_front();
+        if queue.is_empty() {
+            self.queues.remove(&handle);
+        }
+        self.last = handle;
+        Some((handle, job?))
+    }
+
+    /// The connection is over.
+    pub(crate) fn forget(&mut self, handle: ConnectionHandle) {
+        self.queues.remove(&handle);
+    }
+}
 
 /// Runs until the driver ends. A job that panics ends the endpoint: its block would never be
 /// complete, and nobody would learn it.
@@ -16,11 +65,11 @@ pub(crate) async fn run<W: Waiting>(shared: Arc<Shared<W>>) {
     let _end = End::of(&shared);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let width = cores.min(MAX_PARALLEL);
-    let added = shared.lock().jobs.added.clone();
+    let waiting = shared.lock().jobs.waiting.clone();
     let mut running = JoinSet::new();
     while shared.lock().ended.is_none() {
         while running.len() < width {
-            let Some((handle, mut job)) = shared.lock().jobs.queue.pop_front() else {
+            let Some((handle, mut job)) = shared.lock().jobs.pop() else {
                 break;
             };
             running.spawn_blocking(move || {
@@ -29,7 +78,7 @@ pub(crate) async fn run<W: Waiting>(shared: Arc<Shared<W>>) {
             });
         }
         tokio::select! {
-            () = added.notified() => {}
+            () = waiting.notified() => {}
             Some(done) = running.join_next() => match done {
                 Ok((handle, job)) => shared.act(|now, state| {
                     if let Some((connection, _)) = state.get(handle) {
@@ -39,5 +88,23 @@ pub(crate) async fn run<W: Waiting>(shared: Arc<Shared<W>>) {
                 Err(_) => return,
             },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_take_turns_and_their_blocks_keep_their_order() {
+        let mut turns = Turns::default();
+        let [greedy, modest] = [1, 2].map(ConnectionHandle);
+        (0..100).for_each(|job| turns.push(greedy, job));
+        assert_eq!(turns.pop(), Some((greedy, 0)));
+        turns.push(modest, 100);
+        assert_eq!(turns.pop(), Some((modest, 100)));
+        assert_eq!(turns.pop(), Some((greedy, 1)));
+        turns.forget(greedy);
+        assert_eq!(turns.pop(), None);
     }
 }

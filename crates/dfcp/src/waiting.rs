@@ -89,9 +89,6 @@ impl ConnectionState {
 impl Waiting for ConnectionState {
     type Core = Endpoint;
 
-    /// Dense blocks solve in microseconds.
-    const SOLVES_APART: bool = false;
-
     fn collect(&mut self, connection: &mut Connection, _is_held: bool) -> bool {
         while let Some(event) = connection.poll_event() {
             self.on_event(event);

@@ -2,7 +2,7 @@
 
 use dfcp::{
     CloseCode, Connection, ConnectionError, Duration, Endpoint, EndpointConfig, Error, Piece,
-    Progress, Reliability, TransportConfig, generate_key,
+    Profile, Progress, Reliability, SchemeId, TransportConfig, generate_key,
 };
 use std::fs::File;
 use std::io::Write;
@@ -461,6 +461,31 @@ async fn a_client_that_nobody_accepted_holds_nothing_up() {
             let end = connection.closed().await;
             assert!(matches!(end, ConnectionError::PeerClosed { .. }), "{end:?}");
         }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn blocks_that_are_solved_on_other_threads_arrive_whole() {
+    // Every block of this code is solved, and takes several 100 µs.
+    let profile = Profile::auto().with_scheme(SchemeId::Raptor, 1000);
+    let transport = TransportConfig::default().profile(profile);
+    within(async {
+        let (_client, near, _server, far) = pair_with("127.0.0.1:0", transport).await;
+        let sent = bytes(6_000_000);
+        let (mut out, _) = near.open_stream().await.expect("opens");
+        let write = async {
+            out.write_all(&sent).await.expect("fits");
+            out.finish().await.expect("arrives");
+        };
+        let read = async {
+            let (_, mut inside) = far.accept_stream().await.expect("comes");
+            let mut got = Vec::new();
+            inside.read_to_end(&mut got).await.expect("is complete");
+            got
+        };
+        let ((), got) = tokio::join!(write, read);
+        assert!(got == sent);
     })
     .await;
 }

@@ -7,11 +7,12 @@ pub mod send;
 
 use std::time::Duration;
 
-use dfcp::{Endpoint, TransportConfig};
+use dfcp::{Endpoint, SchemeId, TransportConfig};
 use dfcp_command::print_json;
 
 use crate::progress::Show;
 use crate::report::Report;
+use send::RAPTORQ_SYMBOLS;
 
 /// What all transfers take.
 #[derive(Clone, Debug, clap::Args)]
@@ -73,6 +74,9 @@ impl Output {
         TransportConfig::default()
             .idle_timeout(self.timeout)
             .keep_alive(Some(pings))
+            // What `dfcp send` makes; the rest is but work for a stranger to ask for.
+            .accept_schemes(&[SchemeId::Dense, SchemeId::Rlnc, SchemeId::RaptorQ])
+            .max_block_symbols(RAPTORQ_SYMBOLS)
     }
 
     fn prepare(&self) {

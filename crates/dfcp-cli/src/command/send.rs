@@ -72,7 +72,7 @@ enum Code {
 }
 
 /// Source symbols of a RaptorQ block: where its speed is best.
-const RAPTORQ_SYMBOLS: u32 = 1000;
+pub const RAPTORQ_SYMBOLS: u32 = 1000;
 /// How long reaching a receiver may take in all.
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 

@@ -17,6 +17,10 @@ const MAX_INACTIVE: usize = 1024;
 /// A failed solve is not tried again before one more symbol arrived for each this many source symbols.
 const RETRY: u32 = 512;
 
+/// Failures after which the wait doubles each time: more are rare by chance, and somebody who chooses
+/// the symbols can have every solve fail.
+const PATIENT_FAILURES: u32 = 4;
+
 /// Symbols beside whose bytes a place in a set is small: room for all is made at once.
 const LARGE_SYMBOL: usize = 128;
 
@@ -41,6 +45,8 @@ pub struct Decoder {
     /// allocation, for it is recycled as one: fresh memory costs more than the copy into it.
     symbols: Vec<u8>,
     max_inactive: usize,
+    /// Solves that failed.
+    failures: u32,
     solved: bool,
 }
 
@@ -69,6 +75,7 @@ impl Decoder {
             required: code.parameters().k,
             symbols: Vec::new(),
             max_inactive: MAX_INACTIVE,
+            failures: 0,
             solved: false,
             code,
         }
@@ -136,6 +143,11 @@ impl Decoder {
         self.required = self.required.max(symbols);
     }
 
+    /// How often [`solve`](Self::solve) tried and failed.
+    pub fn failures(&self) -> u32 {
+        self.failures
+    }
+
     /// Whether [`solve`](Self::solve) said true.
     pub fn is_solved(&self) -> bool {
         self.solved
@@ -162,7 +174,10 @@ impl Decoder {
         if self.solved {
             (self.packets, self.seen) = Default::default();
         } else {
-            self.required = self.count + code.parameters().k.div_ceil(RETRY);
+            let doubled = self.failures.saturating_sub(PATIENT_FAILURES).min(16);
+            let further = code.parameters().k.div_ceil(RETRY) << doubled;
+            self.required = self.count.saturating_add(further);
+            self.failures += 1;
         }
         self.solved
     }

@@ -9,10 +9,10 @@ use super::{Decoder, Degrees, Encoder, LdpcDegrees, RaptorCode, RaptorParameters
 use crate::block::{BlockDecoder, BlockEncoder, FecScheme, Push};
 use crate::dense::mix64;
 use crate::error::FecError;
-use crate::spec::{BlockSpec, SchemeId};
+use crate::spec::{BlockSpec, MAX_BLOCK_SYMBOLS, SchemeId};
 
-/// Most source symbols of a block: as RaptorQ, for solving is one uninterrupted job.
-const MAX_K: u32 = 8192;
+/// Most source symbols of a block.
+const MAX_K: u32 = MAX_BLOCK_SYMBOLS;
 
 /// Codes kept by geometry; a sender has two or three, for its full and its last blocks.
 const KEPT: usize = 16;
@@ -20,6 +20,10 @@ const KEPT: usize = 16;
 /// Symbol operations of a solve for each source symbol: rows used have 8 symbols on average, and
 /// what peeling leaves costs about as much again.
 const OPERATIONS_PER_SYMBOL: u64 = 16;
+
+/// Failed solves that a block may have; by then it waited for half as many symbols again as it has
+/// source symbols, where a tenth is rarely missing.
+const MAX_FAILURES: u32 = 12;
 
 static CODES: Mutex<BTreeMap<(u32, u16), RaptorCode>> = Mutex::new(BTreeMap::new());
 
@@ -158,7 +162,14 @@ impl BlockDecoder for SchemeDecoder {
     }
 
     fn solve(&mut self) -> Result<bool, FecError> {
-        Ok(self.decoder.solve())
+        let solved = self.decoder.solve();
+        match self.decoder.failures() {
+            failures @ MAX_FAILURES.. if !solved => Err(FecError::Unsolvable {
+                received: self.decoder.received(),
+                failures,
+            }),
+            _ => Ok(solved),
+        }
     }
 
     fn is_complete(&self) -> bool {

@@ -18,7 +18,7 @@ pub use parts::{Part, Parts};
 pub use recv::{Credit, Received, RecvChannel, SymbolIn};
 pub use reliability::{GivenUp, Reliability, Skip};
 pub use send::{BlockSizes, Cut, SendChannel, Source, SymbolOut};
-pub use solve::SolveJob;
+pub use solve::{SolveBudget, SolveJob};
 
 use dfcp_fec::{BlockSpec, FecError, SchemeId};
 

@@ -5,7 +5,7 @@ mod skip;
 use super::done::Done;
 use super::gaps::Gaps;
 use super::{ChannelId, ChannelKind, SolveJob, charge};
-use crate::config::Payload;
+use crate::config::{Payload, TransportConfig};
 use crate::connection::CloseCode;
 use crate::wire::VarInt;
 use dfcp_fec::{BlockDecoder, SchemeId};
@@ -126,6 +126,9 @@ fn unproven(scheme: SchemeId) -> u32 {
 pub struct RecvChannel {
     id: ChannelId,
     payload: Payload,
+    /// Codes that blocks may come in, a bit each, and most symbols that they may have.
+    schemes: u64,
+    max_symbols: u32,
     blocks: BTreeMap<u64, Block>,
     /// Complete blocks, and those that the peer gave up.
     done: Done,
@@ -157,8 +160,10 @@ pub struct RecvChannel {
 }
 
 impl RecvChannel {
-    /// A channel on which the peer may send `window` bytes ahead of the reader (streams).
-    pub fn new(id: ChannelId, window: u64, payload: Payload) -> Self {
+    /// A channel within the limits that `config` sets.
+    pub fn new(id: ChannelId, config: &TransportConfig) -> Self {
+        // How far the peer may send ahead of the reader.
+        let window = config.stream_window;
         let limit = if id.kind() == ChannelKind::Object {
             u64::MAX
         } else {
@@ -166,7 +171,9 @@ impl RecvChannel {
         };
         Self {
             id,
-            payload,
+            payload: config.payload,
+            schemes: config.schemes,
+            max_symbols: config.max_block_symbols,
             blocks: BTreeMap::new(),
             done: Done::default(),
             gaps: Gaps::default(),
@@ -264,6 +271,10 @@ impl RecvChannel {
         }
         let spec = super::block_spec(symbol.scheme, self.id.0, offset, len, symbol.len)
             .map_err(|_| CloseCode::PROTOCOL)?;
+        // The peer was told what is decoded here.
+        if self.schemes & (1 << symbol.scheme as u8) == 0 || spec.k() > self.max_symbols {
+            return Err(CloseCode::PROTOCOL);
+        }
         let buffer = self.pool.pop().unwrap_or_default();
         let code = self.payload.code(symbol.scheme);
         let decoder = code
@@ -295,14 +306,7 @@ impl RecvChannel {
                     let needed = unproven(scheme);
                     self.blocks.insert(offset, Block::Solving { len, needed });
                     let channel = self.id;
-                    return Some(SolveJob {
-                        channel,
-                        offset,
-                        len,
-                        scheme,
-                        decoder,
-                        solved: false,
-                    });
+                    return Some(SolveJob::new(channel, (offset, len), scheme, decoder));
                 }
                 Some(other) => {
                     self.blocks.insert(offset, other);
@@ -313,11 +317,12 @@ impl RecvChannel {
         None
     }
 
-    /// Takes a job back; true if its block is complete now.
-    pub fn on_solved(&mut self, job: SolveJob) -> bool {
+    /// Takes a job back; true if its block is complete now. An error is the peer's fault: the block
+    /// cannot be solved.
+    pub fn on_solved(&mut self, job: SolveJob) -> Result<bool, CloseCode> {
         let expected = matches!(self.blocks.get(&job.offset), Some(Block::Solving { .. }));
         if self.ended.is_some() || !expected {
-            return false;
+            return Ok(false);
         }
         let SolveJob {
             offset,
@@ -327,7 +332,7 @@ impl RecvChannel {
             solved,
             ..
         } = job;
-        let complete = solved && decoder.is_complete();
+        let complete = solved.map_err(|_| CloseCode::UNSOLVABLE)? && decoder.is_complete();
         self.blocks.insert(
             offset,
             Block::Receiving {
@@ -340,7 +345,7 @@ impl RecvChannel {
         if complete {
             self.complete(offset);
         }
-        complete
+        Ok(complete)
     }
 
     /// Moves a complete block to where the application finds it.

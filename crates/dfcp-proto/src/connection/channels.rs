@@ -55,7 +55,7 @@ impl Connection {
         self.next_local[kind as usize] += 1;
         let recv = id
             .can_receive(self.role)
-            .then(|| RecvChannel::new(id, self.config.stream_window, self.config.payload));
+            .then(|| RecvChannel::new(id, &self.config));
         self.channels.insert(id, Channel { send, recv });
         Some(id)
     }

@@ -19,6 +19,8 @@ impl CloseCode {
     pub const REFUSED: Self = Self::from_u32(3);
     /// A limit on the number of things was passed.
     pub const LIMIT: Self = Self::from_u32(4);
+    /// Blocks of the peer cannot be decoded with what it sends of them.
+    pub const UNSOLVABLE: Self = Self::from_u32(5);
 
     const fn from_u32(code: u32) -> Self {
         Self(VarInt::from_u32(code))
@@ -65,6 +67,9 @@ pub enum ConnectionError {
     /// The peer broke the protocol.
     #[error("the peer broke the protocol (code {})", .0.0)]
     Violation(CloseCode),
+    /// Symbols that the peer sent do not make up its blocks, however many there are.
+    #[error("the peer sent blocks that cannot be decoded")]
+    Unsolvable,
     /// Nobody answered the handshake.
     #[error("no answer: the host is silent or UDP is blocked")]
     Unreachable,

@@ -2,7 +2,7 @@
 
 use super::Control;
 use super::queue::SendQueue;
-use crate::block::{ChannelId, Credit, Parts, SymbolOut};
+use crate::block::{ChannelId, Credit, Parts, SolveBudget, SymbolOut};
 use crate::config::TransportConfig;
 use crate::crypto::SecretRng;
 use crate::feedback::{FeedbackKind, FeedbackPolicy};
@@ -139,6 +139,8 @@ pub(super) struct Incoming {
     pub received: ReceivedPackets,
     pub policy: Box<dyn FeedbackPolicy>,
     pub credit: Credit,
+    /// For blocks that turn out not to be solvable.
+    pub solves: SolveBudget,
     pub largest_at: Instant,
     pub ce: u64,
     pub last_heard: Instant,
@@ -163,6 +165,7 @@ impl Incoming {
             received: ReceivedPackets::default(),
             policy: FeedbackKind::default().policy(),
             credit: Credit::new(config.receive_budget),
+            solves: SolveBudget::new(now),
             largest_at: now,
             ce: 0,
             last_heard: now,

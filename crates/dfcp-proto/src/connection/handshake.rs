@@ -11,7 +11,9 @@ use crate::crypto::{
     ClientHandshake, HandshakeError, PublicKey, SecretRng, SessionKeys, StaticKey,
 };
 use crate::time::{Duration, Instant};
-use crate::wire::{Ack, ConnectionId, Syn, SynAck, TransportParams, VERSION, VIRTUAL_PAYLOAD};
+use crate::wire::{
+    Ack, COOKIE_LEN, ConnectionId, Retry, Syn, SynAck, TransportParams, VERSION, VIRTUAL_PAYLOAD,
+};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -32,8 +34,9 @@ const ACK_REPEAT: Duration = Duration::from_millis(5);
 /// ACKs sent at once: without one of them the first flight is worth nothing.
 const ACK_COPIES: u8 = 3;
 
-/// ARQ, dense, RaptorQ, Raptor, RLNC.
-const SCHEMES: u64 = 0b1_1111;
+/// SYNs sent at once because of a RETRY. More come from nobody honest: a server asks once, and again
+/// where its cookie was lost or became too old.
+const MAX_RETRIES: u8 = 3;
 
 /// A client before its SYNACK.
 #[derive(Debug)]
@@ -49,6 +52,9 @@ pub(super) struct ClientSide {
     next: Instant,
     deadline: Instant,
     due: bool,
+    /// What a busy server wants to see, and how often it said so.
+    cookie: [u8; COOKIE_LEN],
+    retries: u8,
 }
 
 impl ClientSide {
@@ -131,10 +137,11 @@ pub(crate) fn local_params(
         max_stream_data: config.stream_window,
         max_channels: config.max_channels,
         idle_timeout_ms: config.idle_timeout.as_millis() as u64,
-        schemes: SCHEMES | payload,
+        schemes: config.schemes | payload,
         feedback: config.profile.feedback as u64,
         receive_packets: config.receive_packets.into(),
         round_trip_us: 0,
+        max_block_symbols: config.max_block_symbols.into(),
     }
 }
 
@@ -159,6 +166,8 @@ impl Connection {
             next: now,
             deadline: now + config.handshake_timeout,
             due: true,
+            cookie: [0; COOKIE_LEN],
+            retries: 0,
         };
         let cids = (client.local_cid, ConnectionId::default());
         let state = State::Connecting(Box::new(side));
@@ -224,8 +233,22 @@ impl Connection {
             client_cid,
             attempt,
             noise: side.message,
+            cookie: side.cookie,
         };
         Some(syn.emit(if small { MIN_DATAGRAM } else { full }))
+    }
+
+    /// The server is busy: it wants the SYN again, with a cookie.
+    pub(crate) fn handle_retry(&mut self, retry: &Retry) {
+        let State::Connecting(side) = &mut self.state else {
+            return;
+        };
+        side.cookie = retry.cookie;
+        let newest = usize::from(retry.attempt) + 1 == side.sent.len();
+        if newest && side.retries < MAX_RETRIES {
+            side.retries += 1;
+            side.due = true;
+        }
     }
 
     /// The server's answer.

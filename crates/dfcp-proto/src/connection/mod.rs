@@ -447,6 +447,11 @@ impl Connection {
             _ if decodes => (profile.scheme, profile.block_symbols),
             _ => (SchemeId::Arq, profile.block_symbols),
         };
+        let most = self
+            .peer_params
+            .as_ref()
+            .map_or(u64::MAX, |p| p.max_block_symbols);
+        let k = u64::from(k).min(most.max(1)) as u32;
         Cut {
             scheme,
             k,

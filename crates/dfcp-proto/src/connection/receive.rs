@@ -135,12 +135,11 @@ impl Connection {
     }
 
     fn violation(&mut self, now: Instant, code: CloseCode) {
-        self.close_with(
-            now,
-            code,
-            "protocol violation",
-            ConnectionError::Violation(code),
-        );
+        let (reason, error) = match code {
+            CloseCode::UNSOLVABLE => ("blocks that cannot be decoded", ConnectionError::Unsolvable),
+            code => ("protocol violation", ConnectionError::Violation(code)),
+        };
+        self.close_with(now, code, reason, error);
     }
 
     fn on_frame(&mut self, now: Instant, pn: u64, frame: Frame<'_>) -> Result<(), CloseCode> {
@@ -306,7 +305,7 @@ impl Connection {
                 .can_send(self.role)
                 .then(|| self.new_sender(id, stream_limit));
             let config = &self.config;
-            let recv = Some(RecvChannel::new(id, config.stream_window, config.payload));
+            let recv = Some(RecvChannel::new(id, config));
             self.channels.insert(id, Channel { send, recv });
             self.events.push_back(Event::Opened(id));
         }
@@ -404,12 +403,17 @@ impl Connection {
             return;
         };
         let was_readable = recv.is_readable();
-        if recv.on_solved(job) {
-            self.stats.blocks_solved += 1;
-            if !was_readable && recv.is_readable() {
-                self.events.push_back(Event::Readable(id));
+        let affordable = self.inc.solves.spend(now, job.wasted());
+        match recv.on_solved(job) {
+            Ok(true) => {
+                self.stats.blocks_solved += 1;
+                if !was_readable && recv.is_readable() {
+                    self.events.push_back(Event::Readable(id));
+                }
+                self.on_block_settled(now, id);
             }
-            self.on_block_settled(now, id);
+            Ok(false) if affordable => {}
+            _ => self.violation(now, CloseCode::UNSOLVABLE),
         }
     }
 

@@ -34,9 +34,6 @@ pub enum HandshakeError {
         /// The key that the peer proved.
         found: PublicKey,
     },
-    /// The cookie is not ours, too old, or for another address.
-    #[error("cookie refused")]
-    Cookie,
 }
 
 /// What a finished handshake leaves: secrets of both directions, the peer's key and parameters.
@@ -225,6 +222,33 @@ impl Responder {
         self.derive("cookie", syn)
     }
 
+    /// What a SYN must bring along while the server is busy: a hash of who asks from where. The
+    /// size is left out, as it changes from SYN to SYN.
+    pub fn retry_cookie(&self, syn: &SynFacts<'_>) -> [u8; COOKIE_LEN] {
+        let syn_size = 0;
+        self.derive("retry", &SynFacts { syn_size, ..*syn })
+    }
+
+    /// Whether `cookie` is what [`retry_cookie`](Self::retry_cookie) gave in this slot or the last.
+    pub fn proves_address(&self, syn: &SynFacts<'_>, cookie: &[u8; COOKIE_LEN]) -> bool {
+        let slots = [Some(syn.slot), syn.slot.checked_sub(1)];
+        let mut slots = slots.into_iter().flatten();
+        // None was ever asked for.
+        cookie != &[0; COOKIE_LEN]
+            && slots.any(|slot| same(&self.retry_cookie(&SynFacts { slot, ..*syn }), cookie))
+    }
+
+    /// Whether an ACK may be what answers our SYNACK: its cookie and our connection ID in it are
+    /// what `syn` gives. Costs two hashes; what is refused here came from nobody who got that SYNACK.
+    pub fn is_expected(
+        &self,
+        syn: &SynFacts<'_>,
+        cookie: &[u8; COOKIE_LEN],
+        server_cid: &[u8; CID_LEN],
+    ) -> bool {
+        same(&self.cookie(syn), cookie) && self.connection_id(syn) == *server_cid
+    }
+
     /// The second message: the same bytes for the same `syn` and `params`.
     fn respond(
         &self,
@@ -249,24 +273,23 @@ impl Responder {
         self.respond(syn, params).map(|(_, message)| message)
     }
 
-    /// Checks the cookie (cheap), then the whole exchange, and gives the session's keys.
+    /// Checks the whole exchange of an expected ACK, and gives the session's keys.
     pub fn accept(
         &self,
         syn: &SynFacts<'_>,
-        cookie: &[u8; COOKIE_LEN],
         params: &TransportParams,
         message: &[u8],
     ) -> Result<SessionKeys, HandshakeError> {
-        let expected = blake3::Hash::from_bytes(pad(self.cookie(syn)));
-        // blake3::Hash compares in constant time.
-        if expected != blake3::Hash::from_bytes(pad(*cookie)) {
-            return Err(HandshakeError::Cookie);
-        }
         let (mut noise, _) = self.respond(syn, params)?;
         let mut payload = [0; MESSAGE_MAX];
         let len = noise.read_message(message, &mut payload)?;
         finish(noise, TransportParams::parse(&payload[..len])?)
     }
+}
+
+/// Compares in constant time, as blake3::Hash does.
+fn same(a: &[u8; COOKIE_LEN], b: &[u8; COOKIE_LEN]) -> bool {
+    blake3::Hash::from_bytes(pad(*a)) == blake3::Hash::from_bytes(pad(*b))
 }
 
 fn pad(cookie: [u8; COOKIE_LEN]) -> [u8; 32] {

@@ -3,7 +3,7 @@
 use super::codec::{Reader, WireError};
 
 /// The one protocol version that this code speaks: "df" and a number.
-pub const VERSION: u32 = 0x6466_0003;
+pub const VERSION: u32 = 0x6466_0004;
 /// Bytes of a connection ID.
 pub const CID_LEN: usize = 4;
 /// Bytes of the address-validation cookie.
@@ -20,6 +20,7 @@ const TYPE_SYNACK: u8 = 0x02;
 const TYPE_ACK: u8 = 0x03;
 const TYPE_VERSION: u8 = 0x04;
 const TYPE_RESET: u8 = 0x05;
+const TYPE_RETRY: u8 = 0x06;
 const TYPE_SEALED: u8 = 0x40;
 
 /// Names a connection at the peer that chose it.
@@ -37,6 +38,19 @@ pub struct Syn {
     pub attempt: u8,
     /// First Noise message: the client's ephemeral public key.
     pub noise: [u8; 32],
+    /// From the last RETRY; zeros before one came.
+    pub cookie: [u8; COOKIE_LEN],
+}
+
+/// The answer of a busy server: it computes nothing for who has not proven to receive there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retry {
+    /// From the SYN.
+    pub client_cid: ConnectionId,
+    /// From the SYN.
+    pub attempt: u8,
+    /// What the next SYN must bring.
+    pub cookie: [u8; COOKIE_LEN],
 }
 
 /// The server's stateless answer, padded to the size of the SYN it answers.
@@ -111,6 +125,8 @@ pub enum Packet<'a> {
         /// Proof that the peer is the one that chose the ID.
         token: [u8; RESET_TOKEN_LEN],
     },
+    /// Handshake: the SYN is to be sent again, with a cookie.
+    Retry(Retry),
     /// Frames under AEAD; they begin [`SEALED_HEADER_LEN`] bytes into the datagram.
     Sealed(Sealed),
 }
@@ -135,6 +151,7 @@ impl<'a> Packet<'a> {
                 client_cid: cid(&mut r)?,
                 attempt: r.u8()?,
                 noise: r.array()?,
+                cookie: r.array()?,
             })),
             TYPE_SYNACK => Ok(Self::SynAck(SynAck {
                 version: r.u32()?,
@@ -166,6 +183,11 @@ impl<'a> Packet<'a> {
                     versions,
                 })
             }
+            TYPE_RETRY => Ok(Self::Retry(Retry {
+                client_cid: cid(&mut r)?,
+                attempt: r.u8()?,
+                cookie: r.array()?,
+            })),
             TYPE_RESET => Ok(Self::Reset {
                 cid: cid(&mut r)?,
                 token: r.array()?,
@@ -198,7 +220,19 @@ impl Syn {
         out.extend_from_slice(&self.client_cid.0);
         out.push(self.attempt);
         out.extend_from_slice(&self.noise);
+        out.extend_from_slice(&self.cookie);
         out.resize(size.max(out.len()), 0);
+        out
+    }
+}
+
+impl Retry {
+    /// Writes the packet.
+    pub fn emit(&self) -> Vec<u8> {
+        let mut out = vec![TYPE_RETRY];
+        out.extend_from_slice(&self.client_cid.0);
+        out.push(self.attempt);
+        out.extend_from_slice(&self.cookie);
         out
     }
 }

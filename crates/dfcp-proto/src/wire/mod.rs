@@ -13,8 +13,8 @@ mod symbol;
 pub use codec::{Reader, VarInt, VarIntTooLarge, WireError, varint_len, write_varint};
 pub use frame::{AckHead, AckRanges, BlockReport, Frame, FrameIter, ROUND_TRIP_LEN, part_overhead};
 pub use header::{
-    Ack, CID_LEN, COOKIE_LEN, ConnectionId, Packet, RESET_TOKEN_LEN, SEALED_HEADER_LEN, Sealed,
-    Syn, SynAck, TAG_LEN, VERSION, emit_reset, emit_sealed_header, emit_version,
+    Ack, CID_LEN, COOKIE_LEN, ConnectionId, Packet, RESET_TOKEN_LEN, Retry, SEALED_HEADER_LEN,
+    Sealed, Syn, SynAck, TAG_LEN, VERSION, emit_reset, emit_sealed_header, emit_version,
 };
 pub use params::{TransportParams, VIRTUAL_PAYLOAD};
 pub use sack::SackReport;

@@ -33,6 +33,8 @@ pub struct TransportParams {
     pub receive_packets: u64,
     /// Round-trip time of the handshake as a client saw it, microseconds; 0 says nothing.
     pub round_trip_us: u64,
+    /// Most source symbols of a block that this side takes.
+    pub max_block_symbols: u64,
 }
 
 /// The bit of [`TransportParams::schemes`] that only simulated networks know.
@@ -49,6 +51,7 @@ const ID_SCHEMES: u64 = 7;
 const ID_FEEDBACK: u64 = 8;
 const ID_RECEIVE_PACKETS: u64 = 9;
 const ID_ROUND_TRIP: u64 = 10;
+const ID_MAX_BLOCK_SYMBOLS: u64 = 11;
 
 impl TransportParams {
     /// What the symbols that the sender of this takes are made of.
@@ -86,6 +89,7 @@ impl TransportParams {
             (ID_FEEDBACK, self.feedback),
             (ID_RECEIVE_PACKETS, self.receive_packets),
             (ID_ROUND_TRIP, self.round_trip_us),
+            (ID_MAX_BLOCK_SYMBOLS, self.max_block_symbols),
         ] {
             write_varint(&mut out, id);
             write_varint(&mut out, super::varint_len(value) as u64);
@@ -98,14 +102,14 @@ impl TransportParams {
     pub fn parse(bytes: &[u8]) -> Result<Self, WireError> {
         let mut r = Reader::new(bytes);
         let (mut cid, mut token) = (None, None);
-        let mut numbers = [0u64; 11];
+        let mut numbers = [0u64; 12];
         while !r.is_empty() {
             let id = r.varint()?;
             let mut value = Reader::new(r.var_bytes()?);
             match id {
                 ID_CID => cid = Some(ConnectionId(value.array()?)),
                 ID_RESET_TOKEN => token = Some(value.array()?),
-                ID_MAX_DATAGRAM..=ID_ROUND_TRIP => numbers[id as usize] = value.varint()?,
+                ID_MAX_DATAGRAM..=ID_MAX_BLOCK_SYMBOLS => numbers[id as usize] = value.varint()?,
                 _ => {}
             }
         }
@@ -121,6 +125,7 @@ impl TransportParams {
             feedback,
             receive_packets,
             round_trip_us,
+            max_block_symbols,
         ] = numbers;
         if max_datagram < 1200 {
             return Err(WireError::Invalid("max_datagram"));
@@ -137,6 +142,7 @@ impl TransportParams {
             feedback,
             receive_packets,
             round_trip_us,
+            max_block_symbols,
         })
     }
 }

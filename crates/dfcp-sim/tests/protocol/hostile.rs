@@ -134,6 +134,64 @@ fn many_tiny_symbols_are_refused() {
     );
 }
 
+/// Sends a symbol of zeros for each ESI, as a block of `k` symbols of 300 bytes at `offset`.
+fn send_zeros(raw: &mut RawClient, scheme: SchemeId, (offset, k): (u64, u64), esis: &[u32]) {
+    for &esi in esis {
+        let header = SymbolHeader {
+            scheme,
+            channel: OBJECT,
+            offset,
+            block: BlockLen::Bytes(300 * k),
+            esi,
+        };
+        let data = &[0; 300];
+        raw.send_frames(&[Frame::Symbol { header, data }]);
+    }
+}
+
+/// Repair symbols for K = 10 that never make up the block, found as `dfcp-fec/tests/chosen.rs` does.
+const DEFICIENT: [u32; 60] = [
+    10, 11, 12, 13, 14, 15, 16, 17, 18, 476, 601, 858, 1131, 1411, 1772, 2209, 2225, 2616, 2658,
+    3001, 3067, 3720, 3922, 4050, 4198, 5078, 5218, 5476, 6134, 6784, 6948, 7401, 7504, 7516, 7578,
+    7624, 8017, 8229, 8398, 8443, 8658, 8871, 9027, 9078, 9143, 9407, 9442, 9972, 10201, 10697,
+    10803, 10810, 10940, 11451, 11695, 12380, 12482, 12577, 12647, 12711,
+];
+
+#[test]
+fn symbols_chosen_so_that_they_never_suffice_end_the_connection() {
+    let mut raw = RawClient::connect();
+    send_zeros(&mut raw, SchemeId::RaptorQ, (0, 10), &DEFICIENT);
+    assert_eq!(raw.closed(), Some(ConnectionError::Unsolvable));
+    let mut said = None;
+    raw.receive(|_, frame| {
+        if let Frame::Close { code, reason } = frame {
+            said = Some((*code, String::from_utf8_lossy(reason).into_owned()));
+        }
+    });
+    let reason = "blocks that cannot be decoded".to_owned();
+    assert_eq!(said, Some((CloseCode::UNSOLVABLE.0, reason)));
+}
+
+#[test]
+fn codes_and_sizes_of_blocks_that_the_receiver_does_not_want_are_refused() {
+    let config = TransportConfig::default()
+        .accept_schemes(&[SchemeId::Dense])
+        .max_block_symbols(16);
+    for (scheme, k, verdict) in [
+        (SchemeId::Dense, 16, None),
+        (SchemeId::Arq, 1, None),
+        (SchemeId::Dense, 17, violation(CloseCode::PROTOCOL)),
+        (SchemeId::RaptorQ, 16, violation(CloseCode::PROTOCOL)),
+        (SchemeId::Raptor, 16, violation(CloseCode::PROTOCOL)),
+        (SchemeId::Rlnc, 16, violation(CloseCode::PROTOCOL)),
+    ] {
+        let server = server_with(config.clone(), |_| true);
+        let mut raw = RawClient::connect_with(server, &params());
+        send_zeros(&mut raw, scheme, (0, k), &[0]);
+        assert_eq!(raw.closed(), verdict, "{scheme:?} {k}");
+    }
+}
+
 #[test]
 fn ends_that_contradict_each_other_or_the_data_close_the_connection() {
     let data = [1; 1000];

@@ -9,6 +9,7 @@ mod common;
 mod ctcp;
 mod ending;
 mod feedback;
+mod flood;
 mod fuzz_replay;
 mod handshake;
 mod hostile;

@@ -6,7 +6,7 @@ use crate::common::{
 use dfcp_proto::feedback::FeedbackKind;
 use dfcp_proto::rate::{PathModel, Tokens};
 use dfcp_proto::scheduler::{Deficit, Rounding, Window};
-use dfcp_proto::{ChannelKind, Profile, Rate, SchemeId};
+use dfcp_proto::{ChannelKind, Profile, Rate, SchemeId, TransportConfig};
 use dfcp_sim::{LinkConfig, Pair, PairConfig, Side};
 use std::net::SocketAddr;
 
@@ -278,5 +278,26 @@ fn many_objects_one_after_the_other_and_at_once() {
             run_flows(&mut pair, &mut flows, 30 * SECOND),
             "round {round}"
         );
+    }
+}
+
+#[test]
+fn a_sender_keeps_to_the_codes_and_sizes_that_the_receiver_takes() {
+    let narrow = TransportConfig::default()
+        .accept_schemes(&[SchemeId::Dense])
+        .max_block_symbols(20);
+    for (code, symbols) in [
+        (SchemeId::Dense, 128),
+        (SchemeId::RaptorQ, 1000),
+        (SchemeId::Raptor, 1000),
+    ] {
+        let config = PairConfig {
+            server: narrow.clone(),
+            ..with_profile(lossy(0.02), 3, scheme(code, symbols))
+        };
+        let mut pair = established(config);
+        let mut flow = Flow::open(&mut pair, Side::Client, ChannelKind::Object, 1_000_000);
+        let flows = std::slice::from_mut(&mut flow);
+        assert!(run_flows(&mut pair, flows, 30 * SECOND), "{code:?}");
     }
 }

@@ -21,9 +21,6 @@ pub(crate) struct ConnectionState {
 impl Waiting for ConnectionState {
     type Core = Endpoint;
 
-    /// A block takes milliseconds.
-    const SOLVES_APART: bool = true;
-
     fn collect(&mut self, connection: &mut Connection, is_held: bool) -> bool {
         let mut unread = false;
         while let Some(event) = connection.poll_event() {

@@ -248,6 +248,7 @@ impl Trace {
                     Ok(DfcpPacket::Syn(_)) => header("initial", None),
                     Ok(DfcpPacket::SynAck(_) | DfcpPacket::Ack(_)) => header("handshake", None),
                     Ok(DfcpPacket::Version { .. }) => header("version_negotiation", None),
+                    Ok(DfcpPacket::Retry(_)) => header("retry", None),
                     Ok(DfcpPacket::Reset { .. }) => header("stateless_reset", None),
                     Err(_) => header("unknown", None),
                 };

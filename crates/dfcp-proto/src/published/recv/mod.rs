@@ -63,6 +63,11 @@ pub struct SolveJob {
 }
 
 impl SolveJob {
+    /// About how long [`SolveJob::run`] takes: milliseconds for blocks of the papers' sizes.
+    pub fn estimated_time(&self) -> Duration {
+        Duration::from_millis(1)
+    }
+
     /// Does the work.
     pub fn run(&mut self) {
         self.solved = self.decoder.solve();
