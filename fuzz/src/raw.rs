@@ -73,7 +73,7 @@ pub fn params() -> TransportParams {
 }
 
 pub fn handshake() -> ClientHandshake {
-    ClientHandshake::new(&key("raw client"), &CID.0, [7; 32]).expect("a good key")
+    ClientHandshake::new(&key("raw client"), &CID.0, [7; 32].into()).expect("a good key")
 }
 
 pub fn syn() -> Syn {
@@ -145,7 +145,10 @@ impl RawClient {
         let (mut ack, session) = answer(&synack, params);
         server.handle_datagram(now, address, 0, &mut ack);
         let handle = server.accept().expect("the handshake is good");
-        let (sealer, opener) = (Sealer::new(session.send), Opener::new(session.receive));
+        let (sealer, opener) = (
+            Sealer::new(session.send.clone(), now),
+            Opener::new(session.receive.clone()),
+        );
         Self {
             server,
             handle,

@@ -5,7 +5,7 @@ mod load;
 
 use crate::config::{MIN_DATAGRAM, TransportConfig};
 use crate::connection::{ConnectParams, Connection, local_params};
-use crate::crypto::{HandshakeError, PublicKey, Responder, SecretRng, StaticKey, SynFacts};
+use crate::crypto::{HandshakeError, PublicKey, Responder, Secret, SecretRng, StaticKey, SynFacts};
 use crate::host::{ConnectionHandle, Priority, Transmit};
 use crate::table::{Member, Table};
 use crate::time::{Duration, Instant};
@@ -127,8 +127,8 @@ impl Endpoint {
     /// An endpoint with identity `key`; every other secret comes from `seed`, which must be
     /// fresh and unpredictable. Without `server` it only connects.
     pub fn new(key: StaticKey, server: Option<ServerConfig>, seed: [u8; 32]) -> Self {
-        let mut rng = SecretRng::new(&seed, "endpoint");
-        let responder = Responder::new(key.clone(), rng.array());
+        let mut rng = SecretRng::new(&Secret::from(seed), "endpoint");
+        let responder = Responder::new(key.clone(), rng.fork("slots"));
         // From the static key alone: resets must be proven after a restart.
         let reset_key = blake3::derive_key("dfcp 2026 reset token", key.secret());
         Self {
@@ -170,7 +170,7 @@ impl Endpoint {
         config: Arc<TransportConfig>,
     ) -> Result<ConnectionHandle, HandshakeError> {
         let local_cid = self.free_cid();
-        let rng = SecretRng::new(&self.rng.array(), "connection");
+        let rng = self.rng.fork("connection");
         let client = ConnectParams {
             key: &self.key,
             expected: peer,
@@ -338,6 +338,10 @@ impl Endpoint {
         (now.as_nanos() / SLOT.as_nanos() as u64) as u32
     }
 
+    fn start_of(slot: u32) -> Instant {
+        Instant::ZERO + SLOT * slot
+    }
+
     fn handle_syn(&mut self, now: Instant, remote: SocketAddr, syn: &Syn, len: usize) {
         let Some(server) = &self.server else { return };
         // A small SYN could make us send more than we got.
@@ -355,13 +359,17 @@ impl Endpoint {
             syn_size: len.min(usize::from(u16::MAX)) as u16,
             slot: Self::slot(now),
         };
+        self.responder.begin(facts.slot);
         // Public-key arithmetic is for few, or for those who are where they say.
-        if self.load.is_high(now) && !self.responder.proves_address(&facts, &syn.cookie) {
+        if self.load.is_high(now)
+            && !self.responder.proves_address(&facts, &syn.cookie)
+            && let Some(cookie) = self.responder.retry_cookie(&facts)
+        {
             self.stats.retries += 1;
             let retry = Retry {
                 client_cid: syn.client_cid,
                 attempt: syn.attempt,
-                cookie: self.responder.retry_cookie(&facts),
+                cookie,
             };
             return self.reply(remote, retry.emit());
         }
@@ -370,7 +378,11 @@ impl Endpoint {
             return;
         }
         self.stats.computed += 1;
-        let cid = ConnectionId(self.responder.connection_id(&facts));
+        let (cid, cookie) = (
+            self.responder.connection_id(&facts).unwrap_or_default(),
+            self.responder.cookie(&facts).unwrap_or_default(),
+        );
+        let cid = ConnectionId(cid);
         let params = local_params(&server.transport, remote, cid, self.reset_token(cid));
         match self.responder.synack(&facts, &params) {
             Ok(noise) => {
@@ -381,7 +393,7 @@ impl Endpoint {
                     attempt: syn.attempt,
                     slot: facts.slot,
                     syn_size: facts.syn_size,
-                    cookie: self.responder.cookie(&facts),
+                    cookie,
                     noise: &noise,
                 };
                 self.reply(remote, synack.emit(len));
@@ -431,7 +443,7 @@ impl Endpoint {
         };
         self.used.insert(now, cid);
         let welcome = (server.authorize)(&session.peer);
-        let rng = SecretRng::new(&self.rng.array(), "connection");
+        let rng = self.rng.fork("connection");
         let mtu = usize::from(ack.syn_size);
         let mut connection =
             Connection::accept(now, remote, server.transport, cid, (session, mtu), rng);
@@ -489,7 +501,9 @@ impl Endpoint {
 
     /// When to call [`Endpoint::handle_timeout`].
     pub fn poll_timeout(&self) -> Option<Instant> {
-        self.connections.next_timeout()
+        let forget = self.responder.next_forget().map(Self::start_of);
+        let next = self.connections.next_timeout();
+        next.into_iter().chain(forget).min()
     }
 
     /// Longest time that packets may wait for each other while there are many: the least of all
@@ -500,6 +514,7 @@ impl Endpoint {
 
     /// Acts on every timer that is due.
     pub fn handle_timeout(&mut self, now: Instant) {
+        self.responder.forget_before(Self::slot(now));
         for handle in self.connections.due(now) {
             if let Some(connection) = self.connections.get_mut(handle) {
                 connection.handle_timeout(now);

@@ -8,12 +8,13 @@ use super::{Connection, ConnectionError, Control, State};
 use crate::block::Role;
 use crate::config::{MIN_DATAGRAM, Payload, TransportConfig};
 use crate::crypto::{
-    ClientHandshake, HandshakeError, PublicKey, SecretRng, SessionKeys, StaticKey,
+    ClientHandshake, HandshakeError, PublicKey, Secret, SecretRng, SessionKeys, StaticKey,
 };
 use crate::time::{Duration, Instant};
 use crate::wire::{
     Ack, COOKIE_LEN, ConnectionId, Retry, Syn, SynAck, TransportParams, VERSION, VIRTUAL_PAYLOAD,
 };
+use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -39,11 +40,10 @@ const ACK_COPIES: u8 = 3;
 const MAX_RETRIES: u8 = 3;
 
 /// A client before its SYNACK.
-#[derive(Debug)]
 pub(super) struct ClientSide {
     key: StaticKey,
     /// The same seed makes the same first message: a forged SYNACK spoils nothing.
-    seed: [u8; 32],
+    seed: Secret,
     message: [u8; 32],
     params: TransportParams,
     expected: Option<PublicKey>,
@@ -55,6 +55,16 @@ pub(super) struct ClientSide {
     /// What a busy server wants to see, and how often it said so.
     cookie: [u8; COOKIE_LEN],
     retries: u8,
+}
+
+impl fmt::Debug for ClientSide {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientSide")
+            .field("sent", &self.sent)
+            .field("next", &self.next)
+            .field("deadline", &self.deadline)
+            .finish_non_exhaustive()
+    }
 }
 
 impl ClientSide {
@@ -72,7 +82,6 @@ impl ClientSide {
 }
 
 /// A client after its SYNACK, until the server is heard: repeats the ACK.
-#[derive(Debug)]
 pub(super) struct Confirm {
     packet: Vec<u8>,
     sent: u32,
@@ -81,6 +90,15 @@ pub(super) struct Confirm {
     max_repeat: Duration,
     deadline: Instant,
     due: u8,
+}
+
+impl fmt::Debug for Confirm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Confirm")
+            .field("sent", &self.sent)
+            .field("next", &self.next)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Confirm {
@@ -110,7 +128,6 @@ impl Confirm {
 }
 
 /// What a client needs to begin.
-#[derive(Debug)]
 pub(crate) struct ConnectParams<'a> {
     pub(crate) key: &'a StaticKey,
     pub(crate) expected: Option<PublicKey>,
@@ -154,8 +171,8 @@ impl Connection {
         client: ConnectParams<'_>,
         mut rng: SecretRng,
     ) -> Result<Self, HandshakeError> {
-        let seed = rng.array();
-        let handshake = ClientHandshake::new(client.key, &client.local_cid.0, seed)?;
+        let seed = rng.secret();
+        let handshake = ClientHandshake::new(client.key, &client.local_cid.0, seed.clone())?;
         let side = ClientSide {
             key: client.key.clone(),
             seed,
@@ -263,7 +280,7 @@ impl Connection {
         let rtt = now.saturating_since(sent);
         // The server kept no state that would tell.
         side.params.round_trip_us = rtt.as_micros() as u64;
-        let outcome = ClientHandshake::new(&side.key, &self.local_cid.0, side.seed)
+        let outcome = ClientHandshake::new(&side.key, &self.local_cid.0, side.seed.clone())
             .and_then(|h| h.finish(synack.noise, side.expected, &side.params));
         let (reply, session) = match outcome {
             Ok(done) => done,

@@ -181,7 +181,7 @@ impl Connection {
     /// Takes the session's keys and the peer's limits into use.
     fn establish(&mut self, now: Instant, session: SessionKeys, mtu: usize) {
         let params = session.params;
-        self.sealer = Some(Sealer::new(session.send));
+        self.sealer = Some(Sealer::new(session.send, now));
         self.opener = Some(Opener::new(session.receive));
         self.peer = Some(session.peer);
         self.remote_cid = params.cid;

@@ -41,6 +41,10 @@ impl Connection {
         self.stats.packets_received += 1;
         self.stats.bytes_received += size;
         self.inc.last_heard = now;
+        let late = 3 * self.pto();
+        if let Some(opener) = &mut self.opener {
+            opener.retire(now, late);
+        }
         match &mut self.state {
             State::Established => {}
             State::Closing { due, .. } => {

@@ -424,6 +424,7 @@ impl Connection {
         contents: Contents,
     ) {
         if let Some(sealer) = &mut self.sealer {
+            sealer.renew(now, pn, self.out.sent.largest_acked());
             sealer.seal(pn, out, start, SEALED_HEADER_LEN);
         }
         let size = (out.len() - start + contents.elided) as u16;

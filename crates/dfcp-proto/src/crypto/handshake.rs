@@ -5,13 +5,16 @@
 //! and reads the third: a client that cannot receive at its address cannot have seen the second
 //! message, so the same bytes validate the address and authenticate the client.
 
-use super::keys::{PublicKey, SecretRng, StaticKey};
+use super::dh::KeyPair;
+use super::keys::{PublicKey, Secret, SecretRng, StaticKey};
+use super::slots::SlotSecrets;
 use crate::wire::{CID_LEN, COOKIE_LEN, TransportParams, VERSION, WireError};
 use snow::params::{CipherChoice, DHChoice, HashChoice, NoiseParams};
 use snow::resolvers::{CryptoResolver, DefaultResolver};
 use snow::types::{Cipher, Dh, Hash, Random};
 use snow::{Builder, HandshakeState};
 use std::net::SocketAddr;
+use zeroize::Zeroize;
 
 const PATTERN: &str = "Noise_XX_25519_ChaChaPoly_BLAKE2s";
 /// Room for any handshake message with its parameters.
@@ -40,24 +43,25 @@ pub enum HandshakeError {
 #[derive(Debug)]
 pub struct SessionKeys {
     /// Protects what this side sends.
-    pub send: [u8; 32],
+    pub send: Secret,
     /// Protects what this side receives.
-    pub receive: [u8; 32],
+    pub receive: Secret,
     /// The peer's static key, proven.
     pub peer: PublicKey,
     /// The peer's parameters, authenticated.
     pub params: TransportParams,
 }
 
-/// Snow's own primitives, except that randomness comes from our seeded generator.
-struct Seeded([u8; 32]);
+/// Snow's own primitives, except that randomness comes from our seeded generator, and X25519 from
+/// aws-lc.
+struct Seeded(Secret);
 
 impl CryptoResolver for Seeded {
     fn resolve_rng(&self) -> Option<Box<dyn Random>> {
         Some(Box::new(NoiseRng(SecretRng::new(&self.0, "noise"))))
     }
     fn resolve_dh(&self, choice: &DHChoice) -> Option<Box<dyn Dh>> {
-        DefaultResolver.resolve_dh(choice)
+        matches!(choice, DHChoice::Curve25519).then(|| Box::new(KeyPair::default()) as Box<dyn Dh>)
     }
     fn resolve_hash(&self, choice: &HashChoice) -> Option<Box<dyn Hash>> {
         DefaultResolver.resolve_hash(choice)
@@ -79,7 +83,7 @@ impl Random for NoiseRng {
 // OutputReader holds only plain data; the trait asks for both.
 fn builder<'a>(
     key: &'a StaticKey,
-    seed: [u8; 32],
+    seed: Secret,
     prologue: &'a [u8],
 ) -> Result<Builder<'a>, snow::Error> {
     let params: NoiseParams = PATTERN.parse()?;
@@ -102,6 +106,7 @@ fn finish(
         snow::error::StateProblem::MissingKeyMaterial,
     ))?);
     let (initiator, responder) = noise.dangerously_get_raw_split();
+    let (initiator, responder) = (Secret::from(initiator), Secret::from(responder));
     let (send, receive) = if noise.is_initiator() {
         (initiator, responder)
     } else {
@@ -124,7 +129,7 @@ pub struct ClientHandshake {
 
 impl ClientHandshake {
     /// Makes the first message.
-    pub fn new(key: &StaticKey, client_cid: &[u8], seed: [u8; 32]) -> Result<Self, HandshakeError> {
+    pub fn new(key: &StaticKey, client_cid: &[u8], seed: Secret) -> Result<Self, HandshakeError> {
         let prologue = prologue(client_cid);
         let mut noise = builder(key, seed, &prologue)?.build_initiator()?;
         // Snow wants room for a tag even where the pattern has none.
@@ -185,18 +190,34 @@ pub struct SynFacts<'a> {
 /// The server's side: secrets, no per-client state.
 pub struct Responder {
     key: StaticKey,
-    cookie_secret: [u8; 32],
+    slots: SlotSecrets,
 }
 
 impl Responder {
-    /// Answers with `key`; cookies hang on `cookie_secret`.
-    pub fn new(key: StaticKey, cookie_secret: [u8; 32]) -> Self {
-        Self { key, cookie_secret }
+    /// Answers with `key`; ephemeral keys and cookies come from secrets that `rng` gives.
+    pub fn new(key: StaticKey, rng: SecretRng) -> Self {
+        let slots = SlotSecrets::new(rng);
+        Self { key, slots }
     }
 
-    /// Bytes that depend on the secret and on everything in `syn`.
-    fn derive<const N: usize>(&self, label: &str, syn: &SynFacts<'_>) -> [u8; N] {
-        let mut hasher = blake3::Hasher::new_keyed(&self.cookie_secret);
+    /// A client asks in slot `now`, which needs a secret.
+    pub fn begin(&mut self, now: u32) {
+        self.slots.draw(now);
+    }
+
+    /// It is slot `now`: secrets that are too old are wiped.
+    pub fn forget_before(&mut self, now: u32) {
+        self.slots.forget_before(now);
+    }
+
+    /// The slot before which there is nothing to wipe.
+    pub fn next_forget(&self) -> Option<u32> {
+        self.slots.oldest().map(|slot| slot.saturating_add(2))
+    }
+
+    /// Bytes that depend on the slot's secret and on everything in `syn`; none once it is wiped.
+    fn derive<const N: usize>(&self, label: &str, syn: &SynFacts<'_>) -> Option<[u8; N]> {
+        let mut hasher = blake3::Hasher::new_keyed(self.slots.of(syn.slot)?);
         hasher.update(label.as_bytes());
         match syn.remote.ip().to_canonical() {
             std::net::IpAddr::V4(ip) => hasher.update(&ip.octets()),
@@ -209,22 +230,23 @@ impl Responder {
         hasher.update(syn.client_cid);
         let mut out = [0; N];
         hasher.finalize_xof().fill(&mut out);
-        out
+        hasher.zeroize();
+        Some(out)
     }
 
     /// The connection ID that this server gives the client of `syn`.
-    pub fn connection_id(&self, syn: &SynFacts<'_>) -> [u8; CID_LEN] {
+    pub fn connection_id(&self, syn: &SynFacts<'_>) -> Option<[u8; CID_LEN]> {
         self.derive("cid", syn)
     }
 
     /// The cookie for `syn`.
-    pub fn cookie(&self, syn: &SynFacts<'_>) -> [u8; COOKIE_LEN] {
+    pub fn cookie(&self, syn: &SynFacts<'_>) -> Option<[u8; COOKIE_LEN]> {
         self.derive("cookie", syn)
     }
 
     /// What a SYN must bring along while the server is busy: a hash of who asks from where. The
     /// size is left out, as it changes from SYN to SYN.
-    pub fn retry_cookie(&self, syn: &SynFacts<'_>) -> [u8; COOKIE_LEN] {
+    pub fn retry_cookie(&self, syn: &SynFacts<'_>) -> Option<[u8; COOKIE_LEN]> {
         let syn_size = 0;
         self.derive("retry", &SynFacts { syn_size, ..*syn })
     }
@@ -232,10 +254,10 @@ impl Responder {
     /// Whether `cookie` is what [`retry_cookie`](Self::retry_cookie) gave in this slot or the last.
     pub fn proves_address(&self, syn: &SynFacts<'_>, cookie: &[u8; COOKIE_LEN]) -> bool {
         let slots = [Some(syn.slot), syn.slot.checked_sub(1)];
-        let mut slots = slots.into_iter().flatten();
-        // None was ever asked for.
-        cookie != &[0; COOKIE_LEN]
-            && slots.any(|slot| same(&self.retry_cookie(&SynFacts { slot, ..*syn }), cookie))
+        let asked = |slot| self.retry_cookie(&SynFacts { slot, ..*syn });
+        let mut asked = slots.into_iter().flatten().filter_map(asked);
+        // Nobody is asked for zeros.
+        cookie != &[0; COOKIE_LEN] && asked.any(|asked| same(&asked, cookie))
     }
 
     /// Whether an ACK may be what answers our SYNACK: its cookie and our connection ID in it are
@@ -246,7 +268,8 @@ impl Responder {
         cookie: &[u8; COOKIE_LEN],
         server_cid: &[u8; CID_LEN],
     ) -> bool {
-        same(&self.cookie(syn), cookie) && self.connection_id(syn) == *server_cid
+        self.cookie(syn).is_some_and(|ours| same(&ours, cookie))
+            && self.connection_id(syn) == Some(*server_cid)
     }
 
     /// The second message: the same bytes for the same `syn` and `params`.
@@ -256,7 +279,8 @@ impl Responder {
         params: &TransportParams,
     ) -> Result<(HandshakeState, Vec<u8>), HandshakeError> {
         let prologue = prologue(syn.client_cid);
-        let seed = self.derive("ephemeral", syn);
+        let seed = self.derive("ephemeral", syn).ok_or(snow::Error::Rng)?;
+        let seed = Secret::from(seed);
         let mut noise = builder(&self.key, seed, &prologue)?.build_responder()?;
         noise.read_message(syn.message, &mut [0; MESSAGE_MAX])?;
         let mut reply = [0; MESSAGE_MAX];

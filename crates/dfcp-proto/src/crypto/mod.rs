@@ -4,10 +4,12 @@
 //! a static key, the client's is hidden from everyone but the authenticated server. Packets are
 //! then sealed with AES-256-GCM under the two keys that Noise splits off.
 
+mod dh;
 mod handshake;
 mod keys;
 mod seal;
+mod slots;
 
 pub use handshake::{ClientHandshake, HandshakeError, Responder, SessionKeys, SynFacts};
-pub use keys::{KeyError, PublicKey, SecretRng, StaticKey};
+pub use keys::{KeyError, PublicKey, Secret, SecretRng, StaticKey};
 pub use seal::{EPOCH_BITS, Opener, Sealer};

@@ -1,16 +1,22 @@
 //! AES-256-GCM packet protection. The nonce is the packet number; the header is authenticated.
 //!
-//! Keys change every 2²² packets without a message: the epoch is the packet number shifted right,
-//! and each key is derived one way from the one before, so neither GCM's limits (RFC 9001 §6.6)
-//! nor a long transfer need a negotiation.
+//! A sender goes on to the next key after 2²² packets or two minutes, whichever is first, without a
+//! message: two bits of the header name the key (RFC 9001 §6 has one), and each key is derived one way
+//! from the one before. So neither GCM's limits (RFC 9001 §6.6) nor a long transfer need a
+//! negotiation, and who learns a key cannot read what is older.
 
+use super::keys::Secret;
+use crate::time::{Duration, Instant};
 use crate::wire::TAG_LEN;
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use std::fmt;
-use zeroize::Zeroizing;
 
-/// log₂ of the packets protected with one key.
+/// log₂ of the packets protected with one key, half of what RFC 9001 §6.6 allows.
 pub const EPOCH_BITS: u32 = 22;
+/// How long a key is used (WireGuard's REKEY_AFTER_TIME).
+const KEY_LIFE: Duration = Duration::from_secs(120);
+/// Bits of the first byte that say which key it is.
+const PHASES: u8 = 0b11;
 
 /// The packet cannot be opened: forged, damaged, or too far from what was seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,12 +24,12 @@ pub struct OpenError;
 
 struct Epoch {
     number: u64,
-    secret: Zeroizing<[u8; 32]>,
+    secret: Secret,
     key: LessSafeKey,
 }
 
 impl Epoch {
-    fn new(number: u64, secret: Zeroizing<[u8; 32]>) -> Self {
+    fn new(number: u64, secret: Secret) -> Self {
         let key = UnboundKey::new(&AES_256_GCM, &secret[..]).expect("a 32-byte key fits AES-256");
         Self {
             number,
@@ -34,7 +40,11 @@ impl Epoch {
 
     fn next(&self) -> Self {
         let secret = blake3::derive_key("dfcp 2026 packet key update", &self.secret[..]);
-        Self::new(self.number + 1, Zeroizing::new(secret))
+        Self::new(self.number + 1, Secret::from(secret))
+    }
+
+    fn phase(&self) -> u8 {
+        self.number as u8 & PHASES
     }
 }
 
@@ -45,15 +55,36 @@ fn nonce(packet_number: u64) -> Nonce {
 }
 
 /// Protects outgoing packets.
-pub struct Sealer(Epoch);
+pub struct Sealer {
+    epoch: Epoch,
+    /// First packet number under this key, and since when it is used.
+    first: u64,
+    since: Instant,
+}
 
 impl Sealer {
     /// Starts with the key from the handshake.
-    pub fn new(secret: [u8; 32]) -> Self {
-        Self(Epoch::new(0, Zeroizing::new(secret)))
+    pub fn new(secret: Secret, now: Instant) -> Self {
+        Self {
+            epoch: Epoch::new(0, secret),
+            first: 0,
+            since: now,
+        }
     }
 
-    /// Encrypts `packet[header_len..]` in place and appends the tag. Packet numbers must ascend.
+    /// Goes on to the next key if this one was used for long enough; `next` is the number of the
+    /// next packet. Not before a packet under this one was acknowledged: the peer keeps one ahead.
+    pub fn renew(&mut self, now: Instant, next: u64, acknowledged: Option<u64>) {
+        let is_old = next.saturating_sub(self.first) >= 1 << EPOCH_BITS
+            || now.saturating_since(self.since) >= KEY_LIFE;
+        if is_old && acknowledged.is_some_and(|largest| largest >= self.first) {
+            self.epoch = self.epoch.next();
+            (self.first, self.since) = (next, now);
+        }
+    }
+
+    /// Encrypts `packet[header_len..]` in place and appends the tag; the first byte gets the key's
+    /// number. Packet numbers must ascend.
     pub fn seal(
         &mut self,
         packet_number: u64,
@@ -61,12 +92,10 @@ impl Sealer {
         start: usize,
         header_len: usize,
     ) {
-        while packet_number >> EPOCH_BITS > self.0.number {
-            self.0 = self.0.next();
-        }
+        packet[start] |= self.epoch.phase();
         let (header, body) = packet[start..].split_at_mut(header_len);
         let tag = self
-            .0
+            .epoch
             .key
             .seal_in_place_separate_tag(nonce(packet_number), Aad::from(&*header), body)
             .expect("a datagram is far below GCM's length limit");
@@ -79,17 +108,29 @@ pub struct Opener {
     previous: Option<Epoch>,
     current: Epoch,
     next: Epoch,
+    /// Since when the previous key is known to be no longer used.
+    retired: Option<Instant>,
 }
 
 impl Opener {
     /// Starts with the key from the handshake.
-    pub fn new(secret: [u8; 32]) -> Self {
-        let current = Epoch::new(0, Zeroizing::new(secret));
+    pub fn new(secret: Secret) -> Self {
+        let current = Epoch::new(0, secret);
         let next = current.next();
         Self {
             previous: None,
             current,
             next,
+            retired: None,
+        }
+    }
+
+    /// Wipes the previous key `wait` after the peer went on to this one: what is later than that
+    /// counts as lost.
+    pub fn retire(&mut self, now: Instant, wait: Duration) {
+        if self.previous.is_some() && now.saturating_since(*self.retired.get_or_insert(now)) >= wait
+        {
+            (self.previous, self.retired) = (None, None);
         }
     }
 
@@ -100,7 +141,7 @@ impl Opener {
         packet: &'a mut [u8],
         header_len: usize,
     ) -> Result<&'a mut [u8], OpenError> {
-        let epoch = packet_number >> EPOCH_BITS;
+        let phase = packet.first().ok_or(OpenError)? & PHASES;
         let key = [
             Some(&self.current),
             Some(&self.next),
@@ -108,14 +149,16 @@ impl Opener {
         ]
         .into_iter()
         .flatten()
-        .find(|e| e.number == epoch)
+        .find(|e| e.phase() == phase)
         .ok_or(OpenError)?;
+        let is_next = key.number == self.next.number;
         let (header, body) = packet.split_at_mut_checked(header_len).ok_or(OpenError)?;
         let len = body.len().checked_sub(TAG_LEN).ok_or(OpenError)?;
         key.key
             .open_in_place(nonce(packet_number), Aad::from(&*header), body)
             .map_err(|_| OpenError)?;
-        if epoch == self.next.number {
+        if is_next {
+            self.retired = None;
             let next = self.next.next();
             let current = std::mem::replace(&mut self.next, next);
             self.previous = Some(std::mem::replace(&mut self.current, current));
@@ -126,7 +169,7 @@ impl Opener {
 
 impl fmt::Debug for Sealer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Sealer(epoch {})", self.0.number)
+        write!(f, "Sealer(epoch {})", self.epoch.number)
     }
 }
 
@@ -140,16 +183,26 @@ impl fmt::Debug for Opener {
 mod tests {
     use super::*;
 
+    const START: Instant = Instant::from_nanos(1_000_000_000);
+
+    fn sealer(byte: u8) -> Sealer {
+        Sealer::new(Secret::from([byte; 32]), START)
+    }
+
+    fn opener(byte: u8) -> Opener {
+        Opener::new(Secret::from([byte; 32]))
+    }
+
     fn seal(sealer: &mut Sealer, pn: u64) -> Vec<u8> {
-        let mut packet = b"headbody".to_vec();
+        let mut packet = b"@eadbody".to_vec();
         sealer.seal(pn, &mut packet, 0, 4);
         packet
     }
 
     #[test]
     fn a_changed_header_body_or_number_is_refused() {
-        let mut opener = Opener::new([7; 32]);
-        let packet = seal(&mut Sealer::new([7; 32]), 3);
+        let mut opener = opener(7);
+        let packet = seal(&mut sealer(7), 3);
         for i in 0..packet.len() {
             let mut bad = packet.clone();
             bad[i] ^= 1;
@@ -163,20 +216,57 @@ mod tests {
     }
 
     #[test]
-    fn keys_follow_the_packet_number_across_epochs_with_reordering() {
-        let (mut sealer, mut opener) = (Sealer::new([1; 32]), Opener::new([1; 32]));
+    fn keys_change_by_count_and_by_time_once_the_peer_has_the_last_one() {
+        let (mut sealer, mut opener) = (sealer(1), opener(1));
         let edge = 1 << EPOCH_BITS;
-        let (mut late, mut early) = (seal(&mut sealer, edge - 1), seal(&mut sealer, edge));
+        sealer.renew(START, edge - 1, Some(5));
+        let mut late = seal(&mut sealer, edge - 1);
+        sealer.renew(START, edge, None);
+        assert_eq!(sealer.epoch.number, 0, "nothing is acknowledged");
+        sealer.renew(START, edge, Some(edge - 2));
+        let mut early = seal(&mut sealer, edge);
         assert!(opener.open(edge, &mut early, 4).is_ok());
         assert!(
             opener.open(edge - 1, &mut late, 4).is_ok(),
             "reordered over the edge"
         );
-        let mut far = seal(&mut sealer, 3 * edge);
-        assert_eq!(
-            opener.open(3 * edge, &mut far, 4),
-            Err(OpenError),
-            "two epochs ahead"
+        let soon = START + KEY_LIFE / 2;
+        sealer.renew(soon, edge + 9, Some(edge + 5));
+        assert_eq!(sealer.epoch.number, 1);
+        let later = START + KEY_LIFE;
+        sealer.renew(later, edge + 9, Some(edge - 1));
+        assert_eq!(sealer.epoch.number, 1, "the peer may not have this key yet");
+        sealer.renew(later, edge + 9, Some(edge + 5));
+        assert_eq!(sealer.epoch.number, 2);
+        assert!(
+            opener
+                .open(edge + 9, &mut seal(&mut sealer, edge + 9), 4)
+                .is_ok()
         );
+        sealer.renew(later + KEY_LIFE, edge + 20, Some(edge + 15));
+        sealer.renew(later + 2 * KEY_LIFE, edge + 21, Some(edge + 20));
+        let mut far = seal(&mut sealer, edge + 21);
+        assert_eq!(
+            opener.open(edge + 21, &mut far, 4),
+            Err(OpenError),
+            "two keys ahead"
+        );
+    }
+
+    #[test]
+    fn the_previous_key_is_wiped_a_while_after_the_change() {
+        let (mut sealer, mut opener) = (sealer(1), opener(1));
+        let mut late = [seal(&mut sealer, 7), seal(&mut sealer, 8)];
+        let changed = START + KEY_LIFE;
+        sealer.renew(changed, 9, Some(0));
+        opener
+            .open(9, &mut seal(&mut sealer, 9), 4)
+            .expect("the next key");
+        let second = Duration::from_secs(1);
+        opener.retire(changed, second);
+        assert!(opener.open(7, &mut late[0], 4).is_ok());
+        opener.retire(changed + second, second);
+        assert_eq!(opener.open(8, &mut late[1], 4), Err(OpenError));
+        assert!(opener.open(10, &mut seal(&mut sealer, 10), 4).is_ok());
     }
 }

@@ -114,6 +114,11 @@ impl<C> SentPackets<C> {
         self.spare = packets;
     }
 
+    /// The largest number that the peer acknowledged.
+    pub fn largest_acked(&self) -> Option<u64> {
+        self.largest_acked
+    }
+
     /// The number of the next packet.
     pub fn next_number(&self) -> u64 {
         self.base + self.packets.len() as u64

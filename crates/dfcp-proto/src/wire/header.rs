@@ -21,7 +21,9 @@ const TYPE_ACK: u8 = 0x03;
 const TYPE_VERSION: u8 = 0x04;
 const TYPE_RESET: u8 = 0x05;
 const TYPE_RETRY: u8 = 0x06;
+/// The first of four: the lowest two bits say which key it is, and are the sealer's.
 const TYPE_SEALED: u8 = 0x40;
+const LAST_TYPE_SEALED: u8 = 0x43;
 
 /// Names a connection at the peer that chose it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -136,7 +138,7 @@ impl<'a> Packet<'a> {
     pub fn parse(datagram: &'a [u8]) -> Result<Self, WireError> {
         let mut r = Reader::new(datagram);
         match r.u8()? {
-            TYPE_SEALED => {
+            TYPE_SEALED..=LAST_TYPE_SEALED => {
                 let header = Sealed {
                     cid: cid(&mut r)?,
                     packet_number: r.u32()?,

@@ -4,10 +4,11 @@ use super::codec::{Reader, WireError, write_varint};
 use super::header::{ConnectionId, RESET_TOKEN_LEN};
 use crate::config::Payload;
 use crate::time::Duration;
+use std::fmt;
 
 /// Limits and facts of the side that sends them. Written as (id, length, value); unknown ids are
 /// skipped so that later versions can add some.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct TransportParams {
     /// The sender's connection ID.
     pub cid: ConnectionId,
@@ -52,6 +53,23 @@ const ID_FEEDBACK: u64 = 8;
 const ID_RECEIVE_PACKETS: u64 = 9;
 const ID_ROUND_TRIP: u64 = 10;
 const ID_MAX_BLOCK_SYMBOLS: u64 = 11;
+
+/// Without the token, which is a secret.
+impl fmt::Debug for TransportParams {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TransportParams")
+            .field("cid", &self.cid)
+            .field("max_datagram", &self.max_datagram)
+            .field("max_data", &self.max_data)
+            .field("max_stream_data", &self.max_stream_data)
+            .field("max_channels", &self.max_channels)
+            .field("idle_timeout_ms", &self.idle_timeout_ms)
+            .field("schemes", &self.schemes)
+            .field("feedback", &self.feedback)
+            .field("max_block_symbols", &self.max_block_symbols)
+            .finish_non_exhaustive()
+    }
+}
 
 impl TransportParams {
     /// What the symbols that the sender of this takes are made of.

@@ -11,6 +11,8 @@ use dfcp_sim::{LinkConfig, Pair, PairConfig, Side};
 use std::sync::Arc;
 
 const START: Instant = Instant::from_nanos(1_000_000_000);
+/// When the secret of two minutes with [`START`] in them is wiped.
+const SECRET_END: Instant = Instant::from_nanos(240_000_000_000);
 
 fn closed(pair: &Pair, side: Side) -> Option<&ConnectionError> {
     pair.hosts[side as usize]
@@ -307,7 +309,11 @@ fn an_unvalidated_address_gets_no_more_than_it_sent_and_no_state() {
         assert!(received <= 3 * sent, "{received} for {sent}");
         assert!(received > 0);
         assert_eq!(server.handles().len(), 0);
-        assert_eq!(server.poll_timeout(), None, "no timer, so no state");
+        assert_eq!(
+            server.poll_timeout(),
+            Some(SECRET_END),
+            "no timer of any client's, so no state"
+        );
     }
 }
 
@@ -437,6 +443,48 @@ fn the_smaller_of_both_sides_sizes_is_used() {
         for side in Side::BOTH {
             let size = pair.connection(side).stats().datagram_size;
             assert_eq!(size, usize::from(client.min(server)) - 28, "{side:?}");
+        }
+    }
+}
+
+#[test]
+fn what_a_server_answered_from_is_wiped_though_nobody_asks_again() {
+    let mut server = server();
+    assert_eq!(server.poll_timeout(), None);
+    ask(&mut server, START, raw::address(1));
+    ask(
+        &mut server,
+        START + Duration::from_secs(120),
+        raw::address(1),
+    );
+    assert_eq!(server.poll_timeout(), Some(SECRET_END));
+    server.handle_timeout(SECRET_END);
+    let next = SECRET_END + Duration::from_secs(120);
+    assert_eq!(server.poll_timeout(), Some(next), "the second one's");
+    server.handle_timeout(next);
+    assert_eq!(server.poll_timeout(), None, "nothing is left to wipe");
+}
+
+#[test]
+fn nothing_that_is_printed_for_debugging_has_a_secret_in_it() {
+    let mut pair = Pair::new(PairConfig::symmetric(lossy(0.0), 4));
+    pair.connect();
+    let connecting = format!("{:?}", pair.connection(Side::Client));
+    assert!(pair.establish(8 * SECOND));
+    let (_, session) = answer(&ask(&mut server(), START, raw::address(1)), &params());
+    let texts = [
+        connecting,
+        format!("{:?}", pair.connection(Side::Client)),
+        format!("{:?}", pair.connection(Side::Server)),
+        format!("{session:?}"),
+    ];
+    for text in texts {
+        // Keys, seeds and tokens would be lists of 16 numbers and more, hardly two of them the same.
+        for list in text.split('[') {
+            let item = |item: &str| item.trim_end_matches(']').trim().parse::<u8>().ok();
+            let bytes: Vec<u8> = list.split(',').map_while(item).take(16).collect();
+            let distinct: std::collections::BTreeSet<_> = bytes.iter().collect();
+            assert!(distinct.len() < 10, "{bytes:?} in {text}");
         }
     }
 }
