@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use dfcp::{Connection, PublicKey};
+use dfcp_command::text::printable;
 use dfcp_command::{Failure, Kind};
 use dfcp_transfer::{Offered, Rejection, RejectionKind};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -131,7 +132,10 @@ impl Door {
                     Ok(path) => self
                         .output
                         .say(format_args!("added it to {}", path.display())),
-                    Err(failure) => eprintln!("dfcp: taken this once only: {failure}"),
+                    Err(failure) => eprintln!(
+                        "dfcp: taken this once only: {}",
+                        printable(&failure.message)
+                    ),
                 }
                 Ok(())
             }

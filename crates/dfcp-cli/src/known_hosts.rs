@@ -73,7 +73,7 @@ impl KnownHosts {
         Failure::new(
             Kind::Authentication,
             format!(
-                "the key of {host} has changed: nothing was sent\n  known: {known}\n  found: {found}\n\
+                "the key of {host} has changed: nothing was sent. Known is {known}, found was {found}. \
                  Someone may be in between, or the receiver has a new key. If that is so, remove \
                  its line from {}",
                 self.0.display()

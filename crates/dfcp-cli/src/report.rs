@@ -209,7 +209,7 @@ impl Report {
                     self.problems.push(FileProblem {
                         path: entry.path.clone(),
                         kind: files::kind(problem.kind),
-                        message: problem.message.escape_debug().to_string(),
+                        message: problem.message.clone(),
                     });
                 }
             }

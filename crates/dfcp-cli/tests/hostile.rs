@@ -177,3 +177,31 @@ fn a_client_without_a_word_is_no_session() {
     assert_eq!(receiver.end().0, 0);
     bench.assert_received("x", &bytes("x", 1));
 }
+
+#[test]
+fn what_a_sender_says_does_not_act_on_the_terminal() {
+    let bench = Bench::new();
+    let receiver = bench.receiver(&["--once", "--allow-any"]);
+    // Clears the screen, pretends a line, and turns the direction of what follows.
+    let reason = "\u{1b}[2Jgone\ndfcp: all is well \u{202e}txt.exe";
+    block_on(async {
+        let mut sender = Sender::connect(&bench, &receiver).await;
+        sender.offer(&["x"]).await;
+        assert_eq!(sender.hear().await.unwrap()["type"], "accept");
+        let code = dfcp::CloseCode::from(300);
+        sender.connection.close(code, reason);
+        sender.leave().await;
+    });
+    let line = receiver.says("gone");
+    assert!(
+        line.contains("\\u{1b}[2Jgone\\u{a}dfcp: all is well \\u{202e}txt.exe"),
+        "{line:?}"
+    );
+    assert!(!line.contains(['\u{1b}', '\u{202e}']), "{line:?}");
+    let (_, report) = receiver.end();
+    let message = report["error"]["message"].as_str().unwrap();
+    assert!(
+        message.contains(reason),
+        "in JSON it is what was said: {message:?}"
+    );
+}

@@ -4,6 +4,7 @@
 //! - [`mod@panic`]: how a mistake of ours ends the process;
 //! - [`units`]: quantities as they are typed;
 //! - [`profile`]: the transports by name;
+//! - [`text`]: what came from elsewhere, as it may be shown;
 //! - [`beside`]: where the other program is;
 //! - here: output, and how a command's future is run.
 
@@ -13,6 +14,7 @@ pub mod beside;
 pub mod failure;
 pub mod panic;
 pub mod profile;
+pub mod text;
 pub mod units;
 
 pub use failure::{Failure, Kind};
@@ -28,13 +30,13 @@ pub fn print_json(value: &impl serde::Serialize) {
     use std::io::Write;
     if let Ok(json) = serde_json::to_string(value) {
         // A reader that went away is no reason to panic.
-        let _ = writeln!(std::io::stdout(), "{json}");
+        let _ = writeln!(std::io::stdout(), "{}", text::printable_json(&json));
     }
 }
 
 /// Prints a failure that happened before there was anything to report.
 pub fn fail(failure: &Failure) -> ExitCode {
-    eprintln!("dfcp: {failure}");
+    eprintln!("dfcp: {}", text::printable(&failure.message));
     failure.exit_code()
 }
 

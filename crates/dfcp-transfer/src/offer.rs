@@ -146,7 +146,7 @@ impl Offer {
         let mut total: u64 = 0;
         for entry in &self.entries {
             check_path(&entry.path)
-                .map_err(|reason| format!("{}: {reason}", entry.path.escape_debug()))
+                .map_err(|reason| format!("{}: {reason}", entry.path))
                 .map_err(Rejection::offer)?;
             if directories
                 .insert(entry.path.as_str(), entry.directory)

@@ -10,6 +10,8 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
+use rustix::fs::RenameFlags;
+use rustix::io::Errno;
 
 use crate::Error;
 use crate::message::{Entry, Outcome, Problem, ProblemKind};
@@ -18,8 +20,10 @@ use crate::space::Claims;
 
 /// Follows the name of a file that is not whole.
 pub const PARTIAL: &str = ".dfcp-partial";
-/// Bits of a mode that are taken over: no set-user-ID.
+/// Bits of a mode that are taken over, but for those of the umask: no set-user-ID.
 const MODE: u32 = 0o777;
+/// Names tried for a file whose own is taken.
+const MAX_NAMES: u32 = 10_000;
 
 /// What to do with a file whose name is taken by one with other content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +45,8 @@ pub struct Store {
     pub(crate) on_conflict: OnConflict,
     pub(crate) limits: Limits,
     pub(crate) claims: Claims,
+    /// Bits of modes that this process gives to nobody.
+    umask: u32,
 }
 
 /// How the reception of a file begins.
@@ -78,6 +84,7 @@ impl Store {
             on_conflict,
             limits: Limits::default(),
             claims: Claims::default(),
+            umask: umask(),
         })
     }
 
@@ -104,7 +111,7 @@ impl Store {
 
     /// Gives a directory the mode and time that were offered.
     pub(crate) fn finish_dir(&self, entry: &Entry) -> Result<(), Problem> {
-        let finish = || apply(&self.dir.open(&entry.path)?.into_std(), entry);
+        let finish = || self.apply(&self.dir.open(&entry.path)?.into_std(), entry);
         finish().map_err(|error| target(&entry.path, error))
     }
 
@@ -142,6 +149,12 @@ impl Store {
             if !metadata.is_file() {
                 return Err(io::Error::other("it is there and no file"));
             }
+            // Another user could write to it later, or has linked a file of ours to this name.
+            if metadata.uid() != nix::unistd::geteuid().as_raw() || metadata.nlink() > 1 {
+                return Err(io::Error::other(
+                    "it is there, and not of a transfer of yours",
+                ));
+            }
             match file.try_lock() {
                 Ok(()) => {}
                 Err(std::fs::TryLockError::WouldBlock) => {
@@ -162,25 +175,69 @@ impl Store {
     /// Puts a verified file in its place.
     pub(crate) fn finish(&self, partial: &Partial, entry: &Entry) -> Result<Outcome, Problem> {
         let failed = |error| target(&entry.path, error);
-        let mut place = entry.path.clone();
-        if self.dir.symlink_metadata(&place).is_ok() {
-            match self.on_conflict {
-                OnConflict::Overwrite => {}
-                OnConflict::Rename => place = self.free_name(&place).map_err(failed)?,
-                OnConflict::Skip => return Ok(Outcome::Skipped),
-                OnConflict::Error => {
-                    if !self.is_same(partial, &place).unwrap_or(false) {
-                        return Err(conflict(&place));
-                    }
-                    self.discard(partial);
-                    return Ok(Outcome::Done);
-                }
-            }
+        let outcome = self.place(partial, &entry.path, failed)?;
+        if outcome == Outcome::Done {
+            self.apply(&partial.file, entry).map_err(failed)?;
         }
-        apply(&partial.file, entry)
-            .and_then(|()| self.dir.rename(&partial.name, &self.dir, &place))
-            .map_err(failed)?;
-        Ok(Outcome::Done)
+        Ok(outcome)
+    }
+
+    fn place(
+        &self,
+        partial: &Partial,
+        place: &str,
+        failed: impl Fn(io::Error) -> Problem,
+    ) -> Result<Outcome, Problem> {
+        if self.on_conflict == OnConflict::Overwrite {
+            let moved = self.dir.rename(&partial.name, &self.dir, place);
+            return moved.map(|()| Outcome::Done).map_err(failed);
+        }
+        if self.move_to_free(partial, place).map_err(&failed)? {
+            return Ok(Outcome::Done);
+        }
+        match self.on_conflict {
+            OnConflict::Rename => {
+                for n in 1..MAX_NAMES {
+                    let name = format!("{place}.{n}");
+                    if self.move_to_free(partial, &name).map_err(&failed)? {
+                        return Ok(Outcome::Done);
+                    }
+                }
+                Err(failed(io::Error::other("no free name")))
+            }
+            OnConflict::Error if !self.is_same(partial, place).unwrap_or(false) => {
+                Err(conflict(place))
+            }
+            OnConflict::Error => {
+                self.discard(partial);
+                Ok(Outcome::Done)
+            }
+            _ => Ok(Outcome::Skipped),
+        }
+    }
+
+    /// Gives the partial file the name `place`, which nobody can take in between; false if it is
+    /// taken.
+    fn move_to_free(&self, partial: &Partial, place: &str) -> io::Result<bool> {
+        // Both are in one directory, which is opened as everything is: beneath ours.
+        let (parent, name) = place.rsplit_once('/').unwrap_or((".", place));
+        let (_, old) = partial
+            .name
+            .rsplit_once('/')
+            .unwrap_or((".", &partial.name));
+        let dir = self.dir.open_dir(parent)?;
+        let moved = rustix::fs::renameat_with(&dir, old, &dir, name, RenameFlags::NOREPLACE);
+        let moved = match moved {
+            // Not every file system can.
+            Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => dir
+                .hard_link(old, &dir, name)
+                .and_then(|()| dir.remove_file(old)),
+            moved => moved.map_err(io::Error::from),
+        };
+        match moved {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+            moved => moved.map(|()| true),
+        }
     }
 
     /// Removes a partial file that holds nothing, or nothing new.
@@ -189,11 +246,22 @@ impl Store {
         let _ = self.dir.remove_file(&partial.name);
     }
 
-    fn free_name(&self, path: &str) -> io::Result<String> {
-        (1..10_000)
-            .map(|n| format!("{path}.{n}"))
-            .find(|name| self.dir.symlink_metadata(name).is_err())
-            .ok_or_else(|| io::Error::other("no free name"))
+    /// Gives a file the mode and time that were offered.
+    fn apply(&self, file: &std::fs::File, entry: &Entry) -> io::Result<()> {
+        file.set_permissions(std::fs::Permissions::from_mode(
+            entry.mode & MODE & !self.umask,
+        ))?;
+        let seconds = Duration::from_secs(entry.mtime.unsigned_abs());
+        let time = match entry.mtime >= 0 {
+            true => SystemTime::UNIX_EPOCH.checked_add(seconds),
+            false => SystemTime::UNIX_EPOCH.checked_sub(seconds),
+        };
+        let nanos = Duration::from_nanos(u64::from(entry.mtime_nanos.min(999_999_999)));
+        if let Some(time) = time.and_then(|time| time.checked_add(nanos)) {
+            // Not every file system keeps every time.
+            let _ = file.set_modified(time);
+        }
+        Ok(())
     }
 
     /// Whether the file at `path` holds the same bytes.
@@ -224,20 +292,13 @@ pub(crate) fn cap_identity(metadata: &cap_std::fs::Metadata) -> (u64, u64) {
     (metadata.dev(), metadata.ino())
 }
 
-/// Gives a file the mode and time that were offered.
-fn apply(file: &std::fs::File, entry: &Entry) -> io::Result<()> {
-    file.set_permissions(std::fs::Permissions::from_mode(entry.mode & MODE))?;
-    let seconds = Duration::from_secs(entry.mtime.unsigned_abs());
-    let time = match entry.mtime >= 0 {
-        true => SystemTime::UNIX_EPOCH.checked_add(seconds),
-        false => SystemTime::UNIX_EPOCH.checked_sub(seconds),
-    };
-    let nanos = Duration::from_nanos(u64::from(entry.mtime_nanos.min(999_999_999)));
-    if let Some(time) = time.and_then(|time| time.checked_add(nanos)) {
-        // Not every file system keeps every time.
-        let _ = file.set_modified(time);
-    }
-    Ok(())
+/// What the process gives to nobody. It can be read only by setting it: to everything, for a moment.
+fn umask() -> u32 {
+    use nix::sys::stat::{Mode, umask};
+    let mask = umask(Mode::from_bits_truncate(0o777));
+    umask(mask);
+    // As wide as the platform has modes.
+    u32::from(mask.bits())
 }
 
 fn target(path: &str, error: io::Error) -> Problem {
@@ -247,4 +308,120 @@ fn target(path: &str, error: io::Error) -> Problem {
 fn conflict(path: &str) -> Problem {
     let message = format!("{path} exists with other content (see --on-conflict)");
     Problem::new(ProblemKind::Conflict, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::sync::Barrier;
+
+    fn entry(path: &str, size: u64, mode: u32) -> Entry {
+        Entry {
+            path: path.to_owned(),
+            size,
+            mode,
+            mtime: 0,
+            mtime_nanos: 0,
+            directory: false,
+        }
+    }
+
+    /// Receives a file with these bytes.
+    fn receive(store: &Store, entry: &Entry, bytes: &[u8]) -> Result<Outcome, Problem> {
+        let Begin::Receive(partial) = store.begin(entry)? else {
+            panic!("it is to be received")
+        };
+        std::os::unix::fs::FileExt::write_all_at(&partial.file, bytes, 0).unwrap();
+        store.finish(&partial, entry)
+    }
+
+    #[test]
+    fn modes_are_within_the_umask_and_give_no_privileges() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut store = Store::open(dir.path(), OnConflict::Error).unwrap();
+        store.umask = 0o027;
+        receive(&store, &entry("a", 1, 0o6777), b"x").unwrap();
+        let mode = fs::metadata(dir.path().join("a")).unwrap().mode();
+        assert_eq!(mode & 0o7777, 0o750);
+    }
+
+    #[test]
+    fn what_is_linked_to_the_name_of_a_partial_file_is_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path(), OnConflict::Error).unwrap();
+        let victim = dir.path().join("victim");
+        fs::write(&victim, "precious").unwrap();
+        fs::hard_link(&victim, dir.path().join("a.dfcp-partial")).unwrap();
+        assert!(receive(&store, &entry("a", 1, 0o644), b"x").is_err());
+        assert_eq!(fs::read(&victim).unwrap(), b"precious");
+    }
+
+    #[test]
+    fn a_partial_file_of_another_user_is_not_continued() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path(), OnConflict::Error).unwrap();
+        let partial = dir.path().join("a.dfcp-partial");
+        fs::write(&partial, "theirs").unwrap();
+        // Only the superuser can give files away; for others there is nothing to try.
+        if std::os::unix::fs::chown(&partial, Some(65_534), None).is_ok() {
+            assert!(receive(&store, &entry("a", 1, 0o644), b"x").is_err());
+            assert_eq!(fs::read(&partial).unwrap(), b"theirs");
+        }
+    }
+
+    #[test]
+    fn a_name_that_is_taken_meanwhile_is_not_overwritten() {
+        let dir = tempfile::tempdir().unwrap();
+        for (round, on_conflict) in [OnConflict::Error, OnConflict::Skip, OnConflict::Rename]
+            .into_iter()
+            .enumerate()
+        {
+            let store = Store::open(dir.path(), on_conflict).unwrap();
+            let entry = entry(&format!("d/{round}"), 1, 0o644);
+            let Begin::Receive(partial) = store.begin(&entry).unwrap() else {
+                panic!("it is free")
+            };
+            let place = dir.path().join(&entry.path);
+            fs::write(&place, "other").unwrap();
+            let outcome = store.finish(&partial, &entry);
+            assert_eq!(fs::read(&place).unwrap(), b"other", "{on_conflict:?}");
+            match on_conflict {
+                OnConflict::Error => assert!(outcome.is_err()),
+                OnConflict::Skip => assert_eq!(outcome.unwrap(), Outcome::Skipped),
+                _ => assert!(dir.path().join("d/2.1").exists()),
+            }
+        }
+    }
+
+    #[test]
+    fn two_transfers_that_want_the_same_free_name_both_keep_their_files() {
+        let dir = tempfile::tempdir().unwrap();
+        let stores = [(); 2].map(|()| Store::open(dir.path(), OnConflict::Rename).unwrap());
+        let barrier = Barrier::new(2);
+        for round in 0..100 {
+            let taken = format!("{round}");
+            fs::write(dir.path().join(&taken), "").unwrap();
+            // Both end up wanting `ROUND.1`.
+            let entries = [
+                entry(&taken, 1, 0o644),
+                entry(&format!("{round}.1"), 1, 0o644),
+            ];
+            std::thread::scope(|scope| {
+                for ((store, entry), bytes) in stores.iter().zip(&entries).zip([b"x", b"y"]) {
+                    let barrier = &barrier;
+                    scope.spawn(move || {
+                        let Begin::Receive(partial) = store.begin(entry).unwrap() else {
+                            panic!("it is to be received")
+                        };
+                        std::os::unix::fs::FileExt::write_all_at(&partial.file, bytes, 0).unwrap();
+                        barrier.wait();
+                        store.finish(&partial, entry).unwrap();
+                    });
+                }
+            });
+            let files = fs::read_dir(dir.path()).unwrap().count();
+            assert_eq!(files, 3 * (round + 1), "round {round}");
+        }
+    }
 }

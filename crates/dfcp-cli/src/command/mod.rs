@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use dfcp::{Endpoint, SchemeId, TransportConfig};
 use dfcp_command::print_json;
+use dfcp_command::text::printable;
 
 use crate::progress::Show;
 use crate::report::Report;
@@ -46,7 +47,7 @@ impl Output {
     /// Says something to people.
     pub fn say(&self, message: impl std::fmt::Display) {
         if !self.quiet {
-            eprintln!("dfcp: {message}");
+            eprintln!("dfcp: {}", printable(&message.to_string()));
         }
     }
 
@@ -54,7 +55,7 @@ impl Output {
     pub fn report(&self, report: &Report) {
         for line in report.lines() {
             if !self.quiet || report.error.is_some() {
-                eprintln!("dfcp: {line}");
+                eprintln!("dfcp: {}", printable(&line));
             }
         }
         if self.json {
