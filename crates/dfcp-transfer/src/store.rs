@@ -297,7 +297,7 @@ fn umask() -> u32 {
     use nix::sys::stat::{Mode, umask};
     let mask = umask(Mode::from_bits_truncate(0o777));
     umask(mask);
-    // As wide as the platform has modes.
+    #[allow(clippy::useless_conversion)] // modes have 16 bits on other platforms
     u32::from(mask.bits())
 }
 
