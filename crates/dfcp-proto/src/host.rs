@@ -46,8 +46,8 @@ pub struct Transmit {
     pub priority: Priority,
 }
 
-/// An endpoint with its connections. Its methods are those of the same names that the endpoints
-/// themselves have.
+/// An endpoint with its connections. The endpoints have the methods themselves, by the same names;
+/// only `handle_datagram` is `handle_packet` of the published one.
 pub trait Core {
     /// A connection of it.
     type Connection: CoreConnection;
@@ -78,6 +78,9 @@ pub trait Core {
 
     /// The connection, to work with, unless it was forgotten.
     fn connection(&mut self, handle: ConnectionHandle) -> Option<&mut Self::Connection>;
+
+    /// The connection, to look at.
+    fn peek(&self, handle: ConnectionHandle) -> Option<&Self::Connection>;
 
     /// The next connection that may have events or blocks to be rebuilt. Who changes it so that it
     /// may have packets asks for it by [`connection`](Self::connection).
@@ -156,6 +159,10 @@ macro_rules! core {
 
             fn connection(&mut self, handle: ConnectionHandle) -> Option<&mut Self::Connection> {
                 self.connection(handle)
+            }
+
+            fn peek(&self, handle: ConnectionHandle) -> Option<&Self::Connection> {
+                self.peek(handle)
             }
 
             fn poll_news(&mut self) -> Option<(ConnectionHandle, &mut Self::Connection)> {

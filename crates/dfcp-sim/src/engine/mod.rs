@@ -23,6 +23,7 @@ mod clock;
 mod controller;
 mod dfcp;
 mod external;
+mod host;
 mod network;
 mod packet;
 mod published;
