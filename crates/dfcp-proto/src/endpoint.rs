@@ -279,7 +279,8 @@ impl Endpoint {
                 versions,
             } => {
                 let handle = *self.by_cid.get(&client_cid)?;
-                self.connections.get_mut(handle)?.handle_version(versions);
+                let connection = self.connections.get_mut(handle)?;
+                connection.handle_version(now, versions);
                 return Some(handle);
             }
             Packet::Retry(retry) => {

@@ -32,6 +32,10 @@ const LARGE_SYNS: usize = 4;
 /// First repeat of the ACK; doubles with each further one.
 const ACK_REPEAT: Duration = Duration::from_millis(5);
 
+/// How long a good answer may still come after one that says that there will be none: anybody can
+/// have sent that, and with half of the packets lost both ways 98 % of the good ones come by then.
+const SECOND_THOUGHTS: Duration = Duration::from_secs(2);
+
 /// ACKs sent at once: without one of them the first flight is worth nothing.
 const ACK_COPIES: u8 = 3;
 
@@ -55,6 +59,8 @@ pub(super) struct ClientSide {
     /// What a busy server wants to see, and how often it said so.
     cookie: [u8; COOKIE_LEN],
     retries: u8,
+    /// What an answer said that nobody vouches for: the end, unless a good answer comes in time.
+    refusal: Option<ConnectionError>,
 }
 
 impl fmt::Debug for ClientSide {
@@ -74,7 +80,7 @@ impl ClientSide {
 
     pub(super) fn on_timeout(&mut self, now: Instant) -> Option<ConnectionError> {
         if now >= self.deadline {
-            return Some(ConnectionError::Unreachable);
+            return Some(self.refusal.take().unwrap_or(ConnectionError::Unreachable));
         }
         self.due |= now >= self.next;
         None
@@ -185,6 +191,7 @@ impl Connection {
             due: true,
             cookie: [0; COOKIE_LEN],
             retries: 0,
+            refusal: None,
         };
         let cids = (client.local_cid, ConnectionId::default());
         let state = State::Connecting(Box::new(side));
@@ -268,6 +275,16 @@ impl Connection {
         }
     }
 
+    /// An answer that nobody vouches for says that there will be no connection.
+    fn doubt(&mut self, now: Instant, error: ConnectionError) {
+        if let State::Connecting(side) = &mut self.state
+            && side.refusal.is_none()
+        {
+            side.refusal = Some(error);
+            side.deadline = side.deadline.min(now + SECOND_THOUGHTS);
+        }
+    }
+
     /// The server's answer.
     pub(crate) fn handle_synack(&mut self, now: Instant, synack: &SynAck<'_>, datagram_len: usize) {
         let State::Connecting(side) = &mut self.state else {
@@ -285,7 +302,7 @@ impl Connection {
         let (reply, session) = match outcome {
             Ok(done) => done,
             Err(HandshakeError::WrongKey { found, .. }) => {
-                return self.finish(ConnectionError::WrongKey { found });
+                return self.doubt(now, ConnectionError::WrongKey { found });
             }
             Err(_) => {
                 self.stats.forged += 1;
@@ -293,7 +310,7 @@ impl Connection {
             }
         };
         if session.params.payload() != self.config.payload {
-            return self.finish(ConnectionError::PayloadMismatch);
+            return self.doubt(now, ConnectionError::PayloadMismatch);
         }
         let ack = Ack {
             version: VERSION,
@@ -336,10 +353,10 @@ impl Connection {
     }
 
     /// The server lists versions; none of them is ours, or it would have answered.
-    pub(crate) fn handle_version(&mut self, versions: &[u8]) {
+    pub(crate) fn handle_version(&mut self, now: Instant, versions: &[u8]) {
         let ours = versions.chunks(4).any(|v| v == VERSION.to_be_bytes());
-        if matches!(self.state, State::Connecting(_)) && !ours {
-            self.finish(ConnectionError::VersionMismatch);
+        if !ours {
+            self.doubt(now, ConnectionError::VersionMismatch);
         }
     }
 

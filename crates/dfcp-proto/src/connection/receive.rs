@@ -1,7 +1,9 @@
 //! One packet in.
 
 use super::{Channel, CloseCode, Connection, ConnectionError, Event, Moved, State};
-use crate::block::{ChannelId, Part, Received, RecvChannel, SendChannel, Skip, SolveJob, SymbolIn};
+use crate::block::{
+    ChannelId, Part, Received, RecvChannel, Role, SendChannel, Skip, SolveJob, SymbolIn,
+};
 use crate::config::Payload;
 use crate::feedback::Arrival;
 use crate::packet::{ReportIn, decode_packet_number};
@@ -65,8 +67,9 @@ impl Connection {
         self.on_confirmed(now);
         if newest {
             self.inc.largest_at = now;
-            // Only the newest packet may move the peer: a delayed one would move it back.
-            if std::mem::replace(&mut self.remote, remote) != remote {
+            // Only the newest packet may move the peer: a delayed one would move it back. Servers
+            // stay where they are (RFC 9000 §9): who could copy their packets would lead us away.
+            if self.role == Role::Server && std::mem::replace(&mut self.remote, remote) != remote {
                 let first = self.out.sent.next_number();
                 self.out.moved = Some(Moved {
                     first,

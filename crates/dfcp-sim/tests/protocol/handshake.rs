@@ -140,7 +140,7 @@ fn another_key_than_expected_is_an_error_that_names_it() {
     let found = pair.hosts[1].endpoint.public_key();
     let expected = raw::key("someone else").public();
     pair.connect_to(Some(expected));
-    pair.run_until(SECOND, |_| false);
+    pair.run_until(3 * SECOND, |_| false);
     assert_eq!(
         closed(&pair, Side::Client),
         Some(&ConnectionError::WrongKey { found })
@@ -277,12 +277,20 @@ fn another_version_is_a_mismatch() {
         panic!("{first:?}")
     };
     let address = pair.hosts[1].address;
+    // The server itself is not heard, or it would be believed.
+    let now = pair.now;
+    let dark = LinkConfig {
+        loss: 1.0.into(),
+        ..lossy(0.0)
+    };
+    pair.links[0].set_config(now, dark);
     for (versions, is_end) in [(vec![VERSION, 9], false), (vec![9, 10], true)] {
         first = dfcp_proto::wire::emit_version(sent.client_cid, &versions);
         pair.hosts[0]
             .endpoint
             .handle_datagram(pair.now, address, 0, &mut first);
         pair.flush();
+        pair.run_until(MS(2100), |_| false);
         let ended = closed(&pair, Side::Client) == Some(&ConnectionError::VersionMismatch);
         assert_eq!(ended, is_end, "{versions:?}");
     }
@@ -487,4 +495,31 @@ fn nothing_that_is_printed_for_debugging_has_a_secret_in_it() {
             assert!(distinct.len() < 10, "{bytes:?} in {text}");
         }
     }
+}
+
+#[test]
+fn forged_refusals_do_not_end_an_attempt_that_the_server_answers() {
+    let mut pair = Pair::new(PairConfig::symmetric(lossy(0.1), 9));
+    let expected = pair.hosts[1].endpoint.public_key();
+    pair.connect_to(Some(expected));
+    let mut syn = pair.links[0].poll(pair.now + SECOND).expect("a SYN").data;
+    let Ok(Packet::Syn(sent)) = Packet::parse(&syn) else {
+        panic!("{syn:?}")
+    };
+    let version = dfcp_proto::wire::emit_version(sent.client_cid, &[9, 10]);
+    // Somebody with a key of his own who saw the SYN.
+    let mut other = server();
+    other.handle_datagram(pair.now, pair.hosts[0].address, 0, &mut syn);
+    let synack = drain(&mut other, pair.now).remove(0);
+    let address = pair.hosts[1].address;
+    for mut forged in [version, synack] {
+        let now = pair.now;
+        let client = &mut pair.hosts[0].endpoint;
+        client.handle_datagram(now, address, 0, &mut forged);
+    }
+    pair.flush();
+    let done = pair.run_until(2 * SECOND, |pair| {
+        pair.connection(Side::Client).is_established()
+    });
+    assert!(done, "{:?}", pair.hosts[0].events);
 }

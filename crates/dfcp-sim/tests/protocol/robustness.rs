@@ -376,3 +376,17 @@ fn keys_change_under_way() {
         assert_eq!(stats.packets_received, opened);
     }
 }
+
+#[test]
+fn a_client_does_not_follow_its_server() {
+    let mut pair = established(PairConfig::symmetric(lossy(0.0), 6));
+    let before = pair.hosts[1].address;
+    pair.hosts[1].address = SocketAddr::from(([198, 51, 100, 1], 9));
+    let mut flow = Flow::open(&mut pair, Side::Client, ChannelKind::Object, 100_000);
+    assert!(run_flows(
+        &mut pair,
+        std::slice::from_mut(&mut flow),
+        5 * SECOND
+    ));
+    assert_eq!(pair.connection(Side::Client).remote_address(), before);
+}
