@@ -207,7 +207,7 @@ fn real_and_virtual_refuse_each_other() {
         let mut config = config(lossy(0.0), 970, &Profile::auto(), client);
         config.server = config.server.payload(server);
         let mut pair = Pair::new(config);
-        assert!(!pair.establish(2 * SECOND));
+        assert!(!pair.establish(3 * SECOND));
         let closed = Event::Closed(ConnectionError::PayloadMismatch);
         assert!(pair.hosts[0].events.contains(&closed));
         assert_eq!(pair.hosts[1].connection, None, "no state at the server");
