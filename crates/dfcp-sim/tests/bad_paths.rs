@@ -64,7 +64,7 @@ fn a_policer_is_not_flooded_once_its_bucket_is_empty() {
         let wire = flow.bytes_sent as f64 / flow.bytes as f64;
         let share = flow.goodput_bps / flow.limit_bps.expect("the path has a limit");
         let said = format!("{rate} Mbit/s, {bucket} kB: {share:.2} of the limit, {wire:.2} sent");
-        assert!(share > 0.85 && wire < 1.5, "{said}");
+        assert!(share > 0.85 && wire < 1.7, "{said}");
     }
 }
 

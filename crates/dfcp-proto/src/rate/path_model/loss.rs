@@ -284,8 +284,6 @@ pub(super) struct LossTest {
     pending: std::collections::VecDeque<(Pace, u64, u64)>,
     /// First acknowledged packet of the stretch that is being judged.
     first: Option<AckPoint>,
-    /// First acknowledged packet of the test.
-    start: Option<AckPoint>,
     /// Loss and delivery rate of the fast stretch before.
     neighbour: Option<f64>,
     differences: Moments,
@@ -316,7 +314,6 @@ impl LossTest {
             begins: sent_total,
             pending: std::collections::VecDeque::new(),
             first: None,
-            start: None,
             neighbour: Some(alarm.seen),
             differences: Moments::default(),
             packets: 0.0,
@@ -365,7 +362,6 @@ impl LossTest {
             if last.sent_total < from {
                 break;
             }
-            self.start.get_or_insert(last);
             let first = *self.first.get_or_insert(last);
             if last.sent_total < to {
                 break;
@@ -378,7 +374,7 @@ impl LossTest {
             }
             self.judge(pace, &stretch);
         }
-        self.verdict(now, &last, packet)
+        self.verdict(now)
     }
 
     fn judge(&mut self, pace: Pace, stretch: &Stretch) {
@@ -414,14 +410,7 @@ impl LossTest {
         }
     }
 
-    /// Bytes a second that were delivered since the test began.
-    fn mean_delivery(&self, last: &AckPoint, packet: f64) -> f64 {
-        let start = self.start.unwrap_or(*last);
-        let stretch = Stretch::between(&start, last, packet);
-        stretch.delivered / stretch.seconds
-    }
-
-    fn verdict(&self, now: Instant, last: &AckPoint, packet: f64) -> Option<LossCause> {
+    fn verdict(&self, now: Instant) -> Option<LossCause> {
         let pairs = self.differences.count;
         let elapsed = now.saturating_since(self.since).as_secs_f64();
         // If the excess were ours, a rate below what arrives would heal it.
@@ -447,14 +436,6 @@ impl LossTest {
             let loss = (self.fast_loss.mean * f64::from(self.fast_loss.count)
                 + self.slow_loss.mean * f64::from(self.slow_loss.count))
                 / f64::from(self.fast_loss.count + self.slow_loss.count);
-            // What is saved in slow stretches, in the bucket of a policer, is spent in fast ones: the
-            // loss does not come again, and what they carry together is the rate that lasts.
-            if loss < self.alarm.known + excess / 4.0 {
-                return (pairs >= MIN_PAIRS).then(|| LossCause::Congestion {
-                    delivered: self.mean_delivery(last, packet),
-                    remaining: self.slow_loss.mean,
-                });
-            }
             return Some(LossCause::Path(loss));
         }
         let over = pairs >= MAX_PAIRS && elapsed > MAX_TIME;
