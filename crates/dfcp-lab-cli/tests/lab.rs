@@ -42,8 +42,11 @@ impl Lab {
     }
 
     fn command(&self, subcommand: &str) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_dfcp-lab"));
+        // Scripts start what runs in the background with SIGINT ignored, and children inherit that.
+        let mut command = Command::new("env");
         command
+            .arg("--default-signal=INT")
+            .arg(env!("CARGO_BIN_EXE_dfcp-lab"))
             .args(["lab", subcommand])
             .env("HOME", self.dir.path())
             .stdin(Stdio::null());
