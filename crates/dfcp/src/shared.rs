@@ -177,11 +177,12 @@ impl<W: Waiting> State<W> {
             if !is_held && entry.waiting.is_over(connection) {
                 self.leaving.insert(handle);
             }
-            if (solved || unwanted)
-                && let Some(connection) = self.core.connection(handle)
-                && unwanted
-            {
-                entry.waiting.release(now, connection);
+            // What was done to it above is no news: asked for again, it may have packets.
+            if solved || unwanted {
+                let connection = self.core.connection(handle);
+                if let Some(connection) = connection.filter(|_| unwanted) {
+                    entry.waiting.release(now, connection);
+                }
             }
         }
         if self.is_idle() {
