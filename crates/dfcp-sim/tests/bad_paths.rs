@@ -51,19 +51,40 @@ fn what_varies_by_itself_does_not_stop_the_sender() {
 fn a_policer_is_not_flooded_once_its_bucket_is_empty() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/bad-paths.toml");
     let text = std::fs::read_to_string(file).expect("in the repository");
-    // Start-up runs on the bucket, at five to fifty times the rate that lasts.
-    for (rate, bucket) in [(2, 500), (5, 3000), (10, 1000), (20, 250)] {
+    // Start-up runs on the bucket, at two to a hundred times the rate that lasts. Mbit/s, kB, ms, and
+    // what the path loses beside.
+    for (rate, bucket, rtt, loss) in [
+        (1, 500, 20, 0.0),
+        (1, 100, 40, 0.0),
+        (2, 500, 40, 0.0),
+        (3, 300, 300, 0.0),
+        (4, 2000, 30, 0.2),
+        (5, 3000, 40, 0.0),
+        (7, 5000, 200, 0.0),
+        (10, 1000, 40, 0.0),
+        (10, 1000, 40, 0.1),
+        (10, 1000, 40, 0.4),
+        (20, 250, 40, 0.0),
+        (80, 5000, 100, 0.05),
+    ] {
         let mut document = Document::parse(&text, "bad-paths.toml").expect("valid");
         document.choose("police-big").expect("a path of the file");
         let policer = format!(r#"{{ rate = "{rate} Mbit/s", burst = "{bucket} kB" }}"#);
-        document
-            .set("link.bottleneck.policer", &policer)
-            .expect("a policer");
+        let seed = rate + bucket + rtt;
+        for (key, value) in [
+            ("link.bottleneck.policer", policer),
+            ("topology.rtt", format!("\"{rtt} ms\"")),
+            ("link.bottleneck.loss", loss.to_string()),
+            ("run.seed", seed.to_string()),
+        ] {
+            document.set(key, &value).expect(key);
+        }
         let report = dfcp_sim::run(&document.scenario().expect("valid")).expect("can be built");
         let flow = &report.flows[0];
-        let wire = flow.bytes_sent as f64 / flow.bytes as f64;
+        let wire = flow.bytes_sent as f64 * (1.0 - loss) / flow.bytes as f64;
         let share = flow.goodput_bps / flow.limit_bps.expect("the path has a limit");
-        let said = format!("{rate} Mbit/s, {bucket} kB: {share:.2} of the limit, {wire:.2} sent");
+        let path = format!("{rate} Mbit/s, {bucket} kB, {rtt} ms, {loss} lost, seed {seed}");
+        let said = format!("{path}: {share:.2} of the limit, {wire:.2} of the least sent");
         assert!(share > 0.85 && wire < 1.7, "{said}");
     }
 }

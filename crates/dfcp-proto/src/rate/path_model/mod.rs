@@ -12,7 +12,7 @@
 //! * [`Mode::Cruise`] holds a small standing queue T around the measured service rate S, as TCP Vegas
 //!   and FAST do: rate = S · (1 + (T − q) ÷ 3 RTT), an integrator with gain ½ per feedback delay.
 //!   T falls with the root of the rate, so flows that share a queue come to equal rates.
-//! * [`Mode::LossTest`] finds out whether loss depends on our rate ([`loss`]).
+//! * [`Mode::LossTest`] finds out whether loss depends on our rate ([`loss_cause`]).
 //! * [`Mode::Competitive`] does as CUBIC does beside senders that fill the queue ([`cubic`]).
 //!
 //! `docs/spec/auto.md` derives the steady state, stability and every number.
@@ -23,6 +23,7 @@ mod cubic;
 mod delay;
 mod elasticity;
 mod loss;
+mod loss_cause;
 mod rounds;
 mod samples;
 mod shallow;
@@ -35,7 +36,8 @@ use cruise::Cruise;
 use cubic::CubicWindow;
 use delay::{DelayEstimator, HighRoundTrip};
 use elasticity::{Flow, ServiceVariation};
-use loss::{LossTest, PathLoss, Stretch};
+use loss::{PathLoss, Stretch};
+use loss_cause::LossTest;
 use rounds::{Round, Unhealed};
 use samples::Samples;
 use shallow::{BufferEstimate, RateCap};

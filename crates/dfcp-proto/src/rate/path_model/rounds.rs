@@ -1,6 +1,7 @@
 //! Once per round trip: what loss and marks of the round say, and when a loss test begins and ends.
 
-use super::loss::{LossCause, LossTest, Stretch};
+use super::loss::Stretch;
+use super::loss_cause::{LossCause, LossTest};
 use super::shallow::{BufferEstimate, LossByQueue, Overflow, RateCap};
 use super::startup::Search;
 use super::{MAX_PROBE_GAIN, MAX_STARTUP, MIN_VISIBLE, Mode, PathModel};
@@ -10,6 +11,10 @@ use crate::time::{Duration, Instant};
 /// Loops of control in which loss of our own making heals: the first sees the overload, with the second
 /// the rate is what was delivered, and the third delivers it.
 const HEALING_LOOPS: f64 = 3.0;
+
+/// Arrivals that are this many times rarer than expected have long gaps between them, which are no
+/// outages.
+pub(super) const SPARSE: f64 = 4.0;
 
 /// What was seen since the last round ended.
 #[derive(Debug, Default)]
@@ -73,7 +78,11 @@ impl PathModel {
             }
             self.back_off(now);
         }
-        if Self::had_outage(round.silence, stretch.seconds) {
+        // Where most is lost all the time, every gap is long, and the path is not gone.
+        let present = (stretch.seconds - round.silence).max(self.packet_time(1.0));
+        let arriving = stretch.delivered / present;
+        let is_sparse = SPARSE * arriving < self.estimate * (1.0 - self.loss.mean);
+        if Self::had_outage(round.silence, stretch.seconds) && !is_sparse {
             return;
         }
         self.learn_loss(now, &round, &stretch, feedback, app_limited);
@@ -87,7 +96,7 @@ impl PathModel {
 
     /// A time without arrivals that is longer than usual and tells within `seconds`, seconds.
     pub(super) fn long_gap(&self, seconds: f64) -> f64 {
-        let usual = 0.010 + self.packet_time(4.0) + 4.0 * self.usual_gap;
+        let usual = 0.010 + self.packet_time(SPARSE) + 4.0 * self.usual_gap;
         usual.max(seconds / 8.0)
     }
 
@@ -120,7 +129,7 @@ impl PathModel {
         }
         self.loss.end_round(stretch, self.gain > 1.01);
         let growing = match &self.mode {
-            Mode::Startup(search) => search.is_growing() && self.loss.alarm(now).seen < 0.5,
+            Mode::Startup(search) => search.is_growing() && !self.loss.is_most(),
             _ => false,
         };
         let queue = self.queue();
