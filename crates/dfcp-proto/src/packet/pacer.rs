@@ -86,6 +86,12 @@ impl Pacer {
         self.tokens -= bytes as f64;
     }
 
+    /// Forgets what was sent unasked beyond a group: at a low rate, probes after timeouts would else
+    /// leave room for nothing but further probes.
+    pub fn forgive(&mut self) {
+        self.tokens = self.tokens.max(-self.capacity());
+    }
+
     /// When a worthwhile group may leave, seen from the last refill; `None` while the rate is
     /// zero.
     pub fn next_departure(&self) -> Option<Instant> {
@@ -121,6 +127,23 @@ mod tests {
                 .max(now + Duration::from_nanos(1));
         }
         sent
+    }
+
+    #[test]
+    fn forgiven_packets_delay_others_by_no_more_than_a_group() {
+        let (now, packet) = (Instant::ZERO, 1500);
+        let mut pacer = Pacer::new(now, 0, packet);
+        pacer.set(now, Rate::from_bps(120_000), packet);
+        for _ in 0..1000 {
+            pacer.consume(packet);
+            pacer.forgive();
+        }
+        // Ten packets a second: two of debt and one to send.
+        let next = pacer.next_departure().expect("a rate");
+        assert!(
+            next.saturating_since(now) < Duration::from_millis(301),
+            "{next:?}"
+        );
     }
 
     #[test]

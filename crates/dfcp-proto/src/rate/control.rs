@@ -183,6 +183,7 @@ impl PathControl {
     pub fn on_timeout(&mut self, now: Instant, count: u32) {
         self.rate.on_timeout(now, count);
         self.follow_rate(now);
+        self.pacer.forgive();
     }
 
     /// A block was acknowledged.
