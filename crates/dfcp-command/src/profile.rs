@@ -8,6 +8,8 @@ pub enum Profile {
     /// Coded, encrypted, with congestion control: for any network
     #[default]
     Auto,
+    /// The same, answering the frequent marks of low-latency queues (L4S)
+    AutoL4s,
     /// Network-coded TCP: coded, encrypted, shares a path as TCP does
     Ctcp,
     /// Chameleon: encrypted, smooth, at the rate that TCP would have (TFRC)
@@ -23,6 +25,7 @@ impl Profile {
     pub fn name(self) -> &'static str {
         match self {
             Self::Auto => "auto",
+            Self::AutoL4s => "auto-l4s",
             Self::Ctcp => "ctcp",
             Self::Chameleon => "chameleon",
             Self::Dfcp => "dfcp",
@@ -34,6 +37,7 @@ impl Profile {
     pub fn sealed(self) -> Option<dfcp::Profile> {
         match self {
             Self::Auto => Some(dfcp::Profile::auto()),
+            Self::AutoL4s => Some(dfcp::Profile::auto_l4s()),
             Self::Ctcp => Some(dfcp::Profile::ctcp_with(CtcpParameters::for_any_path())),
             Self::Chameleon => {
                 let parameters = ChameleonParameters::for_any_path();

@@ -286,3 +286,59 @@ fn marks_keep_queues_short_and_links_busy() {
         }
     }
 }
+
+/// DualPI2 (RFC 9332) serves what says ECT(1) first, marks it from 0.8 ms on, and couples its marks
+/// to the drops of the classic queue, so that both get the same rate for each flow.
+#[test]
+fn low_latency_queues_stay_short_and_are_shared() {
+    let link = r#"queue = { discipline = "dual-pi2", limit = "2 MB" }"#;
+    let control = r#"control = "path-model-l4s""#;
+    let own = r#"
+[[flow]]
+name = "other"
+protocol = "auto"
+from = "a"
+to = "b"
+dfcp = { control = "path-model-l4s" }
+"#;
+    let cubic = r#"
+[[flow]]
+name = "other"
+protocol = "tcp-cubic"
+from = "a"
+to = "b"
+"#;
+    for (rate, seed) in [(20, 1), (100, 2)] {
+        let long = |flows: &str| {
+            let text = scenario(AUTO, control, link, flows);
+            let text = text.replace("100 Mbit/s", &format!("{rate} Mbit/s"));
+            let text = text
+                .replace("\"12 s\"", "\"30 s\"")
+                .replace("\"2 s\"", "\"10 s\"");
+            run(&text.replace(
+                "schema = 1\n[run]",
+                &format!("schema = 1\n[run]\nseed = {seed}"),
+            ))
+        };
+        let share = |report: &RunReport, flow: usize| {
+            report.flows[flow].goodput_bps / (f64::from(rate) * 1e6 * AUTO.payload)
+        };
+        let alone = long("");
+        let wait = wire(&alone).queue.sojourn_mean_s.expect("packets");
+        assert!(
+            share(&alone, 0) > 0.8,
+            "{rate} Mbit/s: {:.2} of the link",
+            share(&alone, 0)
+        );
+        assert!(wait < 0.001, "{rate} Mbit/s: {wait} s in the queue");
+        assert!(wire(&alone).marked > 0);
+        let two = long(own);
+        let (first, second) = (share(&two, 0), share(&two, 1));
+        let said = format!("{rate} Mbit/s: {first:.2} and {second:.2} of the link");
+        assert!(first.min(second) > 0.36 && first + second > 0.8, "{said}");
+        let beside = long(cubic);
+        let (first, second) = (share(&beside, 0), share(&beside, 1));
+        let said = format!("{rate} Mbit/s: {first:.2}, and {second:.2} for CUBIC");
+        assert!(first.min(second) > 0.3, "{said}");
+    }
+}

@@ -65,7 +65,7 @@ impl Args {
     /// as published. (The others' own headers count as overhead of theirs.)
     fn payload_share(&self) -> f64 {
         match self.profile {
-            Profile::Auto | Profile::Ctcp | Profile::Chameleon => UDP_SHARE,
+            Profile::Auto | Profile::AutoL4s | Profile::Ctcp | Profile::Chameleon => UDP_SHARE,
             Profile::Dfcp => (1472.0 - 24.0) / 1500.0,
             // One symbol of 1024 bytes a packet.
             Profile::RcUdp => 1024.0 / (1024.0 + 24.0 + 28.0),
@@ -81,7 +81,7 @@ impl Args {
     fn send_options(&self) -> Vec<String> {
         let mut options = match self.profile {
             Profile::Auto => vec![format!("--code={}", self.code)],
-            profile @ (Profile::Ctcp | Profile::Chameleon) => {
+            profile @ (Profile::AutoL4s | Profile::Ctcp | Profile::Chameleon) => {
                 vec![format!("--profile={}", profile.name())]
             }
             profile @ (Profile::Dfcp | Profile::RcUdp) => {

@@ -11,7 +11,7 @@ pub use ctcp::CtcpParameters;
 use crate::feedback::FeedbackKind;
 use crate::packet::LossRules;
 use crate::published::rc_udp;
-use crate::rate::{BlockWait, FixedRate, MaxRate, PathModel, RateController};
+use crate::rate::{BlockWait, FixedRate, MarkResponse, MaxRate, PathModel, RateController};
 use crate::scheduler::{BlockScheduler, Deficit, Window};
 use crate::time::Rate;
 use dfcp_fec::SchemeId;
@@ -63,6 +63,16 @@ impl Profile {
             scheduler: Arc::new(|| Box::new(Deficit::default())),
             feedback: FeedbackKind::Timed,
             loss_rules: LossRules::default(),
+        }
+    }
+
+    /// The same for networks with low-latency queues (L4S, RFC 9330): packets say ECT(1), and marks
+    /// are answered in proportion to how many there are.
+    pub fn auto_l4s() -> Self {
+        let auto = Self::auto();
+        Self {
+            name: "auto-l4s",
+            ..auto.with_rate(|| Box::new(PathModel::new().with_marks(MarkResponse::Scalable)))
         }
     }
 

@@ -26,7 +26,7 @@ pub use block_wait::BlockWait;
 pub(crate) use control::{Grouping, PathControl};
 pub use fixed::{FixedRate, MaxRate, Ordered};
 pub use marked::Marked;
-pub use path_model::PathModel;
+pub use path_model::{MarkResponse, PathModel};
 pub use probe_gap::ProbeGap;
 pub use probe_rate::ProbeRate;
 pub use tfrc::{

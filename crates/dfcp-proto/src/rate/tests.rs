@@ -372,6 +372,32 @@ fn claims_do_not_raise_the_rate_beyond_what_arrives() {
     }
 }
 
+/// A queue that others fill marks the first packets already, before start-up has seen a rate.
+#[test]
+fn a_mark_on_the_first_packet_leaves_a_rate() {
+    for response in [MarkResponse::Classic, MarkResponse::Scalable] {
+        let mut control = PathModel::new().with_marks(response);
+        let rtt = Duration::from_millis(20);
+        control.on_established(Instant::ZERO, rtt, PACKET);
+        let mut estimator = RttEstimator::default();
+        estimator.update(rtt, Duration::ZERO);
+        for count in 1..=4 {
+            let (sent, now) = (count * PACKET, Instant::ZERO + rtt * count as u32);
+            control.on_sent(now - rtt, sent);
+            let mut feedback = Feedback::new(now, &estimator);
+            feedback.newest = Some(AckPoint::new(rtt * count as u32, now - rtt, sent, sent));
+            (feedback.acked_packets, feedback.ce_packets) = (1, u64::from(count == 1));
+            control.on_feedback(&feedback);
+        }
+        // A quarter of the 32 packets with which it began.
+        let per_round_trip = control.pacing_rate().bytes_in(rtt) / PACKET;
+        assert!(
+            per_round_trip >= 8,
+            "{response:?}: {per_round_trip} packets"
+        );
+    }
+}
+
 #[test]
 fn orders_are_obeyed_from_the_first_on() {
     let mut control = Ordered::new(Rate::from_bps(5 * MBIT));

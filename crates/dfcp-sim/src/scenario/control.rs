@@ -4,8 +4,8 @@
 use dfcp_proto::Rate;
 use dfcp_proto::published::rc_udp;
 use dfcp_proto::rate::{
-    BlockWait, FixedRate, Marked, MaxRate, Ordered, OscillationReduction, PathModel, ProbeGap,
-    ProbeRate, RateController, Specification, Tfrc, Tokens,
+    BlockWait, FixedRate, MarkResponse, Marked, MaxRate, Ordered, OscillationReduction, PathModel,
+    ProbeGap, ProbeRate, RateController, Specification, Tfrc, Tokens,
 };
 
 use super::fields::{BitRate, Codec, Fields, Number, OrWord, Section};
@@ -45,6 +45,8 @@ pub enum ControlLaw {
     Marked,
     /// A model of the path (`auto`).
     PathModel,
+    /// The same, of low-latency queues (L4S).
+    PathModelL4s,
     /// Tokens (CTCP).
     Tokens,
     /// The equation of TCP's throughput (RFC 5348).
@@ -58,7 +60,7 @@ impl ControlLaw {
     }
 }
 
-const WORDS: [(&str, ControlLaw); 10] = [
+const WORDS: [(&str, ControlLaw); 11] = [
     ("profile", ControlLaw::Profile),
     ("line rate", ControlLaw::LineRate),
     ("block-wait", ControlLaw::BlockWait),
@@ -67,6 +69,7 @@ const WORDS: [(&str, ControlLaw); 10] = [
     ("probe-rate", ControlLaw::ProbeRate),
     ("marked", ControlLaw::Marked),
     ("path-model", ControlLaw::PathModel),
+    ("path-model-l4s", ControlLaw::PathModelL4s),
     ("tokens", ControlLaw::Tokens),
     ("tfrc", ControlLaw::Tfrc),
 ];
@@ -100,6 +103,9 @@ impl ControlSpec {
             (ControlLaw::ProbeRate, _) => Box::new(ProbeRate::new(self.overestimate)),
             (ControlLaw::Marked, _) => Box::new(Marked::new()),
             (ControlLaw::PathModel, _) => Box::new(PathModel::new()),
+            (ControlLaw::PathModelL4s, _) => {
+                Box::new(PathModel::new().with_marks(MarkResponse::Scalable))
+            }
             (ControlLaw::Tokens, _) => Box::new(Tokens::default()),
             (ControlLaw::Tfrc, _) => {
                 Box::new(Tfrc::new(Specification::Rfc5348, OscillationReduction::On))

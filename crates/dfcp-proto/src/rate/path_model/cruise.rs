@@ -94,8 +94,11 @@ impl PathModel {
             let before = self.estimate;
             self.measure(now, flow, queue, elapsed);
             // A bottleneck that is busy shows its rate all the same.
-            if !busy && self.cut_until.is_some_and(|until| now < until) {
+            if !busy && self.marks.was_cut(now) {
                 self.estimate = self.estimate.min(before);
+            }
+            if self.marks.govern() && !self.is_long(queue) {
+                self.estimate = before;
             }
         }
         if let Some(flow) = flow.filter(|_| busy) {
@@ -112,6 +115,9 @@ impl PathModel {
                 want
             };
         self.gain = self.gain.clamp(MIN_GAIN, MAX_GAIN);
+        if self.marks.govern() && !self.is_long(queue) {
+            self.gain = 1.0;
+        }
         self.drain(now, queue);
         self.probe_bandwidth(now);
         self.look_at_owner(now, flow, queue);

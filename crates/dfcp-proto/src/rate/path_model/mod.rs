@@ -24,6 +24,7 @@ mod delay;
 mod elasticity;
 mod loss;
 mod loss_cause;
+mod marks;
 mod rounds;
 mod samples;
 mod shallow;
@@ -38,6 +39,8 @@ use delay::{DelayEstimator, HighRoundTrip};
 use elasticity::{Flow, ServiceVariation};
 use loss::{PathLoss, Stretch};
 use loss_cause::LossTest;
+pub use marks::MarkResponse;
+use marks::Marks;
 use rounds::{Round, Unhealed};
 use samples::Samples;
 use shallow::{BufferEstimate, RateCap};
@@ -133,8 +136,7 @@ pub struct PathModel {
     /// after it, when the path said no.
     probe_gain: f64,
     probe_held_until: Option<Instant>,
-    /// Until when what we measure was sent before marks cut the estimate.
-    cut_until: Option<Instant>,
+    marks: Marks,
     /// Whether the bottleneck showed itself yet: by a queue, or by spreading what was sent.
     met: bool,
     /// Value of `delivered.intervals` when start-up ended.
@@ -185,7 +187,7 @@ impl Default for PathModel {
             cap: None,
             probe_gain: 1.0,
             probe_held_until: None,
-            cut_until: None,
+            marks: Marks::default(),
             met: false,
             steady_since: 0,
             usual_gap: 0.0,
@@ -200,6 +202,12 @@ impl PathModel {
     /// A controller that knows nothing yet.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// The same, answering congestion marks otherwise.
+    pub fn with_marks(mut self, response: MarkResponse) -> Self {
+        self.marks.set_response(response);
+        self
     }
 
     /// Seconds that `packets` packets take at the estimated rate.
@@ -356,8 +364,12 @@ impl PathModel {
 
     /// Start-up is over.
     fn begin_cruise(&mut self) {
-        if matches!(self.mode, Mode::Startup(_)) {
+        if let Mode::Startup(search) = &self.mode {
             self.steady_since = self.delivered.intervals;
+            if search.best <= 0.0 {
+                // Ended before it saw a rate: what was sent in the first round trip.
+                self.estimate = INITIAL_WINDOW as f64 * self.packet / self.rtt;
+            }
         }
         self.mode = Mode::Cruise(Cruise::new());
         self.gain = 1.0;
@@ -418,7 +430,10 @@ impl RateController for PathModel {
         let bytes = match self.mode {
             // Groups that a short queue has no room for lose at any rate: no test would see it.
             Mode::LossTest(..) => 0.0,
-            _ => (self.target() / 2.0).min(self.buffer.seconds / 8.0) * self.estimate,
+            _ => {
+                let room = (self.target() / 2.0).min(self.buffer.seconds / 8.0);
+                room.min(self.marks.longest_group()) * self.estimate
+            }
         };
         bytes.max(self.packet) as u64
     }
@@ -449,6 +464,7 @@ impl RateController for PathModel {
         };
         self.blind = 0.0;
         self.on_sample(feedback, newest);
+        self.follow_marks(feedback, newest);
         self.delivered
             .update(feedback.now, newest, feedback.idle_total, self.rtt);
         self.bound_by_delivery();
@@ -464,7 +480,7 @@ impl RateController for PathModel {
     }
 
     fn ecn(&self) -> Codepoint {
-        Codepoint::Ect0
+        self.marks.codepoint()
     }
 
     fn pacing_rate(&self) -> Rate {

@@ -6,7 +6,7 @@ use super::shallow::{BufferEstimate, LossByQueue, Overflow, RateCap};
 use super::startup::Search;
 use super::{MAX_PROBE_GAIN, MAX_STARTUP, MIN_VISIBLE, Mode, PathModel};
 use crate::rate::{AckPoint, Feedback};
-use crate::time::{Duration, Instant};
+use crate::time::Instant;
 
 /// Loops of control in which loss of our own making heals: the first sees the overload, with the second
 /// the rate is what was delivered, and the third delivers it.
@@ -62,21 +62,8 @@ impl PathModel {
         };
         let stretch = Stretch::between(&start, &last, self.packet);
         self.startup_round(app_limited, Some(&stretch));
-        if round.marked > 0 {
-            let marked = round.marked as f64 / round.acked.max(1) as f64;
-            // Until a cut shows, marks are of the rate before it.
-            if self.cut_until.is_none_or(|until| until <= now) {
-                self.estimate *= 1.0 - marked.clamp(0.1, 0.5);
-                let settled = self.settled(round.queue.longest);
-                self.cut_until = Some(now + Duration::from_secs_f64(settled));
-            }
-            // A queue that marks is as long as the network lets it be.
-            let longest = round.queue.longest.max(MIN_VISIBLE);
-            self.buffer.end_round(longest, Overflow::Seen);
-            if matches!(self.mode, Mode::Startup(_)) {
-                self.begin_cruise();
-            }
-            self.back_off(now);
+        if round.marked > 0 && !self.marks.govern() {
+            self.answer_marks(now, &round);
         }
         // Where most is lost all the time, every gap is long, and the path is not gone.
         let present = (stretch.seconds - round.silence).max(self.packet_time(1.0));
