@@ -75,6 +75,7 @@ pub(super) struct PathLoss {
     /// making that grows slowly would pass for the path's.
     verified: f64,
     verified_at: Instant,
+    tested: bool,
     /// Variance of the loss of rounds of `round_packets`.
     variance: f64,
     round_packets: f64,
@@ -160,6 +161,11 @@ impl PathLoss {
         self.sustained > MOST_OF_ROUND
     }
 
+    /// Whether no test has said anything of the path yet.
+    pub(super) fn is_untested(&self) -> bool {
+        !self.tested
+    }
+
     /// Whether there were enough rounds to say so.
     pub(super) fn is_judged(&self) -> bool {
         self.rounds >= 2.0
@@ -198,6 +204,7 @@ impl PathLoss {
     /// A test showed that the path loses this by itself.
     pub(super) fn verify(&mut self, now: Instant, loss: f64) {
         (self.mean, self.verified, self.verified_at) = (loss, loss, now);
+        self.tested = true;
         (self.rounds, self.unknown, self.quiet_until) = (0.0, 0, None);
         self.recent = loss;
     }
@@ -205,6 +212,7 @@ impl PathLoss {
     /// Excess loss was of our making: the rounds that showed it do not count.
     pub(super) fn forget_recent(&mut self) {
         (self.recent, self.rounds, self.unknown) = (self.mean, 0.0, 0);
+        self.tested = true;
     }
 
     /// A test had no verdict: none for a while, longer each time.

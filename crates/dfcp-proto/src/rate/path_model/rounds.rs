@@ -128,7 +128,7 @@ impl PathModel {
         } else if self.is_long(queue) && matches!(self.mode, Mode::Cruise(_)) {
             let (since, rate) = (now, self.estimate);
             let unhealed = *self.unhealed.get_or_insert(Unhealed { since, rate });
-            if self.does_not_heal(now, queue) && may_test {
+            if (self.does_not_heal(now, queue) || self.loss.is_untested()) && may_test {
                 self.estimate = self.estimate.max(unhealed.rate);
                 self.begin_test(now, stretch, feedback);
             }
