@@ -5,9 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 use std::time::Duration;
 
-use dfcp::{Connection, ConnectionError, Endpoint, EndpointConfig, Error, PublicKey};
 use dfcp_command::{DEFAULT_PORT, Failure, Kind};
-use tokio::task::JoinSet;
 
 /// A receiver as the user names it: `host`, `host:port`, `[address]` or `[address]:port`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,8 +79,6 @@ pub enum Family {
 
 /// How long finding and reaching a host may take.
 const RESOLVE_LIMIT: Duration = Duration::from_secs(5);
-/// Head start of an address over the next one.
-const HEAD_START: Duration = Duration::from_millis(500);
 /// Addresses of a name that are tried.
 const MAX_ADDRESSES: usize = 4;
 
@@ -115,54 +111,6 @@ impl Host {
             false => Ok(addresses),
         }
     }
-}
-
-/// A connection and the endpoint that carries it.
-#[derive(Debug)]
-pub struct Dialled {
-    /// The endpoint.
-    pub endpoint: Endpoint,
-    /// The connection.
-    pub connection: Connection,
-    /// The address that answered.
-    pub remote: SocketAddr,
-}
-
-/// Connects to the first of `addresses` that answers, each with a head start over the next.
-///
-/// # Errors
-/// The first failure that says more than silence, or else the last.
-pub async fn dial(
-    config: &EndpointConfig,
-    addresses: &[SocketAddr],
-    peer: Option<PublicKey>,
-) -> Result<Dialled, Error> {
-    let mut attempts = JoinSet::new();
-    for (turn, &remote) in (0..).zip(addresses) {
-        let config = config.clone().bind(any_port(remote.ip()));
-        attempts.spawn(async move {
-            tokio::time::sleep(HEAD_START * turn).await;
-            let endpoint = Endpoint::bind(config)?;
-            let connection = endpoint.connect(remote, peer).await?;
-            Ok::<_, Error>(Dialled {
-                endpoint,
-                connection,
-                remote,
-            })
-        });
-    }
-    let mut last = Error::Connection(ConnectionError::Unreachable);
-    while let Some(attempt) = attempts.join_next().await {
-        match attempt {
-            Ok(Ok(dialled)) => return Ok(dialled),
-            Ok(Err(error @ Error::Connection(ConnectionError::WrongKey { .. }))) => {
-                return Err(error);
-            }
-            Ok(Err(error)) => last = error,
-            Err(error) => last = Error::Io(std::io::Error::other(error)),
-        }
-    }
-    Err(last)
 }
 
 fn any_port(remote: IpAddr) -> SocketAddr {

@@ -23,7 +23,7 @@ impl Sender {
         let endpoint = Endpoint::bind(EndpointConfig::client(dfcp::generate_key().unwrap()));
         let endpoint = endpoint.unwrap();
         let connection = endpoint.connect(receiver.address, Some(key)).await.unwrap();
-        let (send, recv) = connection.open_stream().await.unwrap();
+        let (send, recv) = connection.open_bi().await.unwrap();
         Self {
             connection,
             send,

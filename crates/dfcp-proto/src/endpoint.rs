@@ -113,6 +113,8 @@ pub struct Endpoint {
     by_remote_cid: BTreeSet<(ConnectionId, ConnectionHandle)>,
     /// Of a server.
     used: Used,
+    /// Clients that are to hear nothing, not even that they are unknown.
+    ignored: Used,
     accepted: VecDeque<ConnectionHandle>,
     /// Refused clients: nobody else will forget them.
     unwelcome: BTreeSet<ConnectionHandle>,
@@ -141,6 +143,7 @@ impl Endpoint {
             by_cid: HashMap::new(),
             by_remote_cid: BTreeSet::new(),
             used: Used::default(),
+            ignored: Used::default(),
             accepted: VecDeque::new(),
             unwelcome: BTreeSet::new(),
             replies: VecDeque::new(),
@@ -241,6 +244,15 @@ impl Endpoint {
         }
     }
 
+    /// Forgets an accepted connection without a word, now or to what its peer sends later.
+    pub fn ignore(&mut self, now: Instant, handle: ConnectionHandle) {
+        let cid = self.connections.get(handle).map(Connection::local_cid);
+        if let Some(cid) = cid {
+            self.ignored.insert(now, cid);
+            self.forget(handle);
+        }
+    }
+
     /// Takes a datagram; it is decrypted in place.
     pub fn handle_datagram(
         &mut self,
@@ -318,6 +330,9 @@ impl Endpoint {
             return Some(handle);
         }
         self.stats.unknown += 1;
+        if self.ignored.contains(&header.cid) {
+            return None;
+        }
         if now.saturating_since(self.resets.0) > Duration::from_secs(1) {
             self.resets = (now, 0);
         }

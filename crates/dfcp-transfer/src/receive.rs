@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use dfcp::{Connection, IncomingObject, ObjectSummary, Progress, SendStream};
-use tokio::io::AsyncRead;
+use tokio::io::{AsyncRead, AsyncWriteExt};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinSet;
 
@@ -49,7 +49,7 @@ pub async fn receive(
     meter: &Meter,
     consent: impl AsyncFnOnce(Offered) -> Result<(), Rejection>,
 ) -> Option<Received> {
-    let (mut control, stream) = connection.accept_stream().await.ok()?;
+    let (mut control, stream) = connection.accept_bi().await.ok()?;
     let mut reader = Reader::new(stream);
     let agree = async {
         let entries = Arc::new(read_offer(&mut reader, &store).await?);
@@ -135,7 +135,8 @@ pub(crate) fn rejection(failure: &Error) -> FromReceiver {
 async fn reject(connection: &Connection, control: &mut SendStream, failure: &Error) {
     let said = async {
         message::write(control, &rejection(failure)).await?;
-        control.finish().await?;
+        control.finish()?;
+        control.delivered().await?;
         Ok::<_, Error>(())
     };
     // Whether or not it is heard, the connection ends.
@@ -186,7 +187,7 @@ impl Session<'_> {
         // sender closes it as soon as it has read this.
         let summary = FromReceiver::Summary { steady_bps };
         if self.ledger.say(&summary).await.is_ok() {
-            let _ = self.ledger.control.finish().await;
+            let _ = self.ledger.control.shutdown().await;
         }
         Ok(())
     }

@@ -46,7 +46,7 @@ pub async fn send(
     sources: &Sources,
     progress: &Progress,
 ) -> Result<Sent, Error> {
-    let (mut control, replies) = connection.open_stream().await?;
+    let (mut control, replies) = connection.open_bi().await?;
     for part in offer::split(&sources.entries()) {
         message::write(&mut control, &part).await?;
     }
@@ -85,7 +85,8 @@ async fn write_all(
     while let Some(message) = said.recv().await {
         message::write(&mut control, &message).await?;
     }
-    control.finish().await?;
+    control.finish()?;
+    control.delivered().await?;
     Ok(())
 }
 

@@ -20,7 +20,7 @@ async fn connected() -> ([Endpoint; 2], Connection, Connection) {
     let client = Endpoint::bind(EndpointConfig::client(key())).unwrap();
     let connect = client.connect(server.local_addr(), Some(server.public_key()));
     let (near, far) = tokio::join!(connect, server.accept());
-    ([client, server], near.unwrap(), far.unwrap())
+    ([client, server], near.unwrap(), far.unwrap().accept())
 }
 
 /// Sends `paths` into the directory `to`.
@@ -204,7 +204,7 @@ async fn object_of(
     entries: &[Entry],
     content: &[u8],
 ) -> Result<(), Error> {
-    let (mut control, replies) = connection.open_stream().await?;
+    let (mut control, replies) = connection.open_bi().await?;
     for part in offer::split(entries) {
         message::write(&mut control, &part).await?;
     }
@@ -227,7 +227,8 @@ async fn object_of(
         blake3: blake3::hash(b"").to_hex().to_string(),
     };
     message::write(&mut control, &empty).await?;
-    control.finish().await?;
+    control.finish()?;
+    control.delivered().await?;
     let mut replies = Reader::new(replies);
     while !matches!(replies.next().await?, Some(FromReceiver::Summary { .. })) {}
     connection.close(DONE, "");
@@ -288,7 +289,7 @@ async fn directories_are_made_as_files_need_them() {
     let (_endpoints, near, far) = connected().await;
     let (meter, _watch) = Meter::start();
     let send = async {
-        let (mut control, replies) = near.open_stream().await.unwrap();
+        let (mut control, replies) = near.open_bi().await.unwrap();
         let entries = [directory("tree"), directory("tree/a"), file];
         for part in offer::split(&entries) {
             message::write(&mut control, &part).await.unwrap();

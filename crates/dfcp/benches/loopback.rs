@@ -201,7 +201,7 @@ fn create(path: &str) -> Result<File> {
 async fn dfcp_recv(path: &str, bind: IpAddr) -> Result<()> {
     let endpoint = Endpoint::bind(EndpointConfig::server(generate_key()?, (bind, 0).into()))?;
     println!("{} {}", endpoint.local_addr(), endpoint.public_key());
-    let connection = endpoint.accept().await.ok_or("no client")?;
+    let connection = endpoint.accept().await.ok_or("no client")?.accept();
     let mut object = connection.accept_object().await?;
     object
         .recv_object(create(path)?, u64::MAX, &Progress::default())
@@ -213,9 +213,7 @@ async fn dfcp_recv(path: &str, bind: IpAddr) -> Result<()> {
 async fn dfcp_send(path: &str, peer: &str) -> Result<()> {
     let (address, key) = peer.split_once(' ').ok_or("peer")?;
     let endpoint = Endpoint::bind(EndpointConfig::client(generate_key()?))?;
-    let connection = endpoint
-        .connect(address.parse()?, Some(key.parse::<PublicKey>()?))
-        .await?;
+    let connection = endpoint.connect(address, key.parse::<PublicKey>()?).await?;
     let file = File::open(path)?;
     let size = file.metadata()?.len();
     connection

@@ -40,6 +40,17 @@ impl Channel {
     }
 }
 
+impl Clone for Channel {
+    fn clone(&self) -> Self {
+        let handle = self.handle.clone();
+        handle.look(|_, ours| ours.hold(self.id));
+        Self {
+            handle,
+            id: self.id,
+        }
+    }
+}
+
 impl Drop for Channel {
     fn drop(&mut self) {
         self.handle.look(|_, ours| ours.let_go(self.id));
@@ -67,7 +78,7 @@ impl Connection {
         self.peer
     }
 
-    /// The peer's address now.
+    /// The peer's address now; `None` once the endpoint has forgotten the connection.
     pub fn remote_address(&self) -> Option<SocketAddr> {
         self.handle
             .look(|connection, _| connection.remote_address())
@@ -79,19 +90,29 @@ impl Connection {
         stats.unwrap_or_default()
     }
 
-    /// Opens a stream; waits while the peer allows no further one.
-    pub async fn open_stream(&self) -> Result<(SendStream, RecvStream), Error> {
+    /// Opens a stream for both directions; waits while the peer allows no further one. The peer learns
+    /// of it with the first bytes, or the end. May be cancelled.
+    ///
+    /// # Errors
+    /// [`Error::Connection`].
+    pub async fn open_bi(&self) -> Result<(SendStream, RecvStream), Error> {
         let id = self.open(ChannelKind::Stream).await?;
         Ok(self.stream(id))
     }
 
-    /// The next stream that the peer opened.
-    pub async fn accept_stream(&self) -> Result<(SendStream, RecvStream), Error> {
+    /// The next stream for both directions that the peer opened. May be cancelled.
+    ///
+    /// # Errors
+    /// [`Error::Connection`].
+    pub async fn accept_bi(&self) -> Result<(SendStream, RecvStream), Error> {
         let id = self.next_opened(ChannelKind::Stream).await?;
         Ok(self.stream(id))
     }
 
-    /// The next object that the peer sends.
+    /// The next object that the peer sends. May be cancelled.
+    ///
+    /// # Errors
+    /// [`Error::Connection`].
     pub async fn accept_object(&self) -> Result<IncomingObject, Error> {
         let id = self.next_opened(ChannelKind::Object).await?;
         Ok(IncomingObject::new(self.channel(id)))
@@ -131,8 +152,9 @@ impl Connection {
         }
     }
 
-    /// Ends the connection at once; the peer learns `code` and `reason`. What is not known to
-    /// have arrived may be lost.
+    /// Ends the connection at once; the peer learns `code` and `reason` (at most 512 bytes of it). What
+    /// is not known to have arrived may be lost. Everyone who holds the connection, or a stream of it,
+    /// learns [`ConnectionError::LocallyClosed`].
     pub fn close(&self, code: CloseCode, reason: &str) {
         self.handle
             .act(|now, connection, _| connection.close(now, code, reason));
@@ -172,12 +194,12 @@ mod tests {
         let client = Endpoint::bind(EndpointConfig::client(key())).expect("binds");
         let connect = client.connect(server.local_addr(), None);
         let (near, far) = tokio::join!(connect, server.accept());
-        let (near, far) = (near.expect("connects"), far.expect("accepts"));
+        let (near, far) = (near.expect("connects"), far.expect("accepts").accept());
         for _ in 0..100 {
-            let (mut out, back) = near.open_stream().await.expect("opens");
+            let (mut out, back) = near.open_bi().await.expect("opens");
             out.write_all(b"news").await.expect("fits");
-            out.finish().await.expect("arrives");
-            let (answer, mut inside) = far.accept_stream().await.expect("comes");
+            out.shutdown().await.expect("arrives");
+            let (answer, mut inside) = far.accept_bi().await.expect("comes");
             let mut text = String::new();
             inside.read_to_string(&mut text).await.expect("is complete");
             drop((out, back, answer, inside));
@@ -193,7 +215,7 @@ mod tests {
         let bind = "127.0.0.1:0".parse().expect("an address");
         let key = generate_key().expect("a key");
         let server = Endpoint::bind(EndpointConfig::server(key, bind)).expect("binds");
-        let shared = server.shared.clone();
+        let shared = server.shared().clone();
         let panics = move || {
             let _state = shared.lock();
             panic!("as it should");

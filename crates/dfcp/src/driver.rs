@@ -60,6 +60,10 @@ async fn drive<W: Waiting>(shared: &Shared<W>, socket: &mut Socket) -> io::Resul
         taken: shared.now(),
     };
     loop {
+        if let Some(next) = shared.lock().next_socket.take() {
+            arrivals.cadence = Cadence::new(next.buffers.receive);
+            *socket = next;
+        }
         let more_to_receive = arrivals.receive(shared, socket)?;
         let (more_to_send, deadline, over) =
             transmit(shared, socket, &mut outgoing, &mut arrivals.cadence);

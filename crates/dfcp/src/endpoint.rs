@@ -2,18 +2,31 @@
 
 use crate::connection::Connection;
 use crate::error::Error;
+use crate::incoming::Incoming;
 use crate::shared::Shared;
-use crate::socket::{Layer, Socket, SocketBuffers};
+use crate::socket::{Layer, Socket, SocketBuffers, canonical};
 use crate::waiting::ConnectionState;
-use dfcp_proto::{CloseCode, Duration, PublicKey, ServerConfig, StaticKey, TransportConfig};
+use dfcp_proto::{
+    CloseCode, ConnectionError, EndpointStats, PublicKey, ServerConfig, StaticKey, TransportConfig,
+};
 use std::fmt;
-use std::net::SocketAddr;
-use std::sync::Arc;
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::net::ToSocketAddrs;
+use tokio::task::JoinSet;
+
+/// Head start of an address of a name over the next one (RFC 8305 §5, Connection Attempt Delay).
+const HEAD_START: Duration = Duration::from_millis(250);
+/// Addresses of a name that are tried: two of each family.
+const MAX_ADDRESSES: usize = 4;
 
 /// How an endpoint is set up.
 #[derive(Clone)]
 pub struct EndpointConfig {
-    bind: SocketAddr,
+    /// Any free port of both families, unless set.
+    bind: Option<SocketAddr>,
     key: StaticKey,
     transport: TransportConfig,
     server: bool,
@@ -23,10 +36,10 @@ pub struct EndpointConfig {
 }
 
 impl EndpointConfig {
-    /// An endpoint that only connects, from any free port.
+    /// An endpoint that only connects, from any free port, to addresses of IPv4 and IPv6.
     pub fn client(key: StaticKey) -> Self {
         Self {
-            bind: SocketAddr::from(([0, 0, 0, 0], 0)),
+            bind: None,
             key,
             transport: TransportConfig::default(),
             server: false,
@@ -36,22 +49,23 @@ impl EndpointConfig {
         }
     }
 
-    /// An endpoint that also accepts, at `bind`.
+    /// An endpoint that also accepts, at `bind`. At `[::]` it does so for both families, where the
+    /// system can (Linux, macOS and Windows can).
     pub fn server(key: StaticKey, bind: SocketAddr) -> Self {
         Self {
-            bind,
+            bind: Some(bind),
             server: true,
             ..Self::client(key)
         }
     }
 
-    /// The local address.
+    /// The local address. One of IPv4, or a particular one of IPv6, reaches its own family only.
     pub fn bind(mut self, bind: SocketAddr) -> Self {
-        self.bind = bind;
+        self.bind = Some(bind);
         self
     }
 
-    /// Settings of all connections.
+    /// Settings of all connections that have none of their own ([`Endpoint::connect_with`]).
     pub fn transport(mut self, transport: TransportConfig) -> Self {
         self.transport = transport;
         self
@@ -65,13 +79,14 @@ impl EndpointConfig {
         self
     }
 
-    /// Which clients are welcome; all, unless set. Asked with the key that the client proved.
+    /// Which clients are welcome; all, unless set. Asked with the key that the client proved, in the
+    /// task that serves the socket: it must not block. [`Incoming`] is for decisions that take time.
     pub fn authorize(mut self, f: impl Fn(&PublicKey) -> bool + Send + Sync + 'static) -> Self {
         self.authorize = Arc::new(f);
         self
     }
 
-    /// Accepted connections at once.
+    /// Accepted connections at once (1024 by default).
     pub fn max_connections(mut self, max: usize) -> Self {
         self.max_connections = max;
         self
@@ -88,24 +103,64 @@ impl fmt::Debug for EndpointConfig {
     }
 }
 
-/// A socket with its connections. Dropping it lets existing connections end in order; new ones
-/// are no longer accepted.
-#[derive(Debug)]
+/// A socket with its connections; clones share it. When the last one is dropped, existing
+/// connections end in order, and new ones are no longer accepted.
+#[derive(Clone, Debug)]
 pub struct Endpoint {
-    pub(crate) shared: Arc<Shared<ConnectionState>>,
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    shared: Arc<Shared<ConnectionState>>,
     transport: Arc<TransportConfig>,
-    local: SocketAddr,
-    buffers: SocketBuffers,
+    keep_alive: Option<Duration>,
+    bound: Mutex<Bound>,
     key: PublicKey,
 }
 
-/// A connection that a client opened.
-pub type Incoming = Connection;
+/// What is known of the socket.
+#[derive(Clone, Copy, Debug)]
+struct Bound {
+    local: SocketAddr,
+    buffers: SocketBuffers,
+}
+
+impl Bound {
+    fn of(socket: &Socket) -> io::Result<Self> {
+        Ok(Self {
+            local: socket.local_addr()?,
+            buffers: socket.buffers,
+        })
+    }
+
+    /// Whether the socket can send to `remote`.
+    fn reaches(&self, remote: &SocketAddr) -> bool {
+        match self.local {
+            SocketAddr::V6(local) => local.ip().is_unspecified() || remote.is_ipv6(),
+            SocketAddr::V4(_) => remote.is_ipv4(),
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.shared.act(|now, state| state.close(now));
+    }
+}
 
 impl Endpoint {
     /// Binds the socket and starts the driver task; call within a tokio runtime.
+    ///
+    /// # Errors
+    /// Those of the socket, and of the system's randomness.
     pub fn bind(config: EndpointConfig) -> Result<Self, Error> {
-        let socket = Socket::bind(Layer::Udp, config.bind)?;
+        let socket = match config.bind {
+            Some(address) => Socket::bind(Layer::Udp, address)?,
+            // A system may have no IPv6 at all.
+            None => Socket::bind(Layer::Udp, (Ipv6Addr::UNSPECIFIED, 0).into())
+                .or_else(|_| Socket::bind(Layer::Udp, (Ipv4Addr::UNSPECIFIED, 0).into()))?,
+        };
         let transport = Arc::new(config.transport.or_keep_alive(config.keep_alive));
         let server = config.server.then(|| ServerConfig {
             transport: transport.clone(),
@@ -114,62 +169,173 @@ impl Endpoint {
         });
         let core = dfcp_proto::Endpoint::new(config.key, server, crate::os_seed()?);
         let key = core.public_key();
-        let (local, buffers) = (socket.local_addr()?, socket.buffers);
+        let bound = Mutex::new(Bound::of(&socket)?);
         let shared = Shared::new(core);
         tokio::spawn(crate::driver::run(shared.clone(), socket));
         tokio::spawn(crate::solver::run(shared.clone()));
-        Ok(Self {
+        let inner = Inner {
             shared,
             transport,
-            local,
-            buffers,
+            keep_alive: config.keep_alive,
+            bound,
             key,
+        };
+        Ok(Self {
+            inner: Arc::new(inner),
         })
+    }
+
+    fn bound(&self) -> Bound {
+        let bound = self.inner.bound.lock();
+        *bound.unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The socket's address.
     pub fn local_addr(&self) -> SocketAddr {
-        self.local
+        self.bound().local
     }
 
     /// This endpoint's identity.
     pub fn public_key(&self) -> PublicKey {
-        self.key
+        self.inner.key
     }
 
     /// Socket buffers, asked for and got.
     pub fn socket_buffers(&self) -> SocketBuffers {
-        self.buffers
+        self.bound().buffers
     }
 
-    /// Connects to `remote`; with `peer`, only to that key. Without it the caller must decide
-    /// about [`Connection::peer`] before it sends anything.
+    /// Counters of what concerns no connection.
+    pub fn stats(&self) -> EndpointStats {
+        self.inner.shared.lock().core.stats()
+    }
+
+    /// Connects to `remote`, an address or a name with a port (`"example.org:4433"`); with `peer`,
+    /// only to that key. Without it the caller must decide about [`Connection::peer`] before it
+    /// sends anything. Of a name's addresses those that the socket can reach are tried in the
+    /// resolver's order, a quarter of a second apart (RFC 8305); the first that answers counts.
+    /// Dropping the future gives the attempt up.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if the name has no address or the system cannot say; [`Error::Connection`] if
+    /// nobody answers ([`ConnectionError::Unreachable`]), a peer proves another key
+    /// ([`ConnectionError::WrongKey`]) or speaks another protocol; [`Error::EndpointClosed`].
     pub async fn connect(
         &self,
-        remote: SocketAddr,
-        peer: Option<PublicKey>,
+        remote: impl ToSocketAddrs,
+        peer: impl Into<Option<PublicKey>>,
     ) -> Result<Connection, Error> {
-        let handle = self.shared.connect(|now, core| {
-            core.connect(now, remote, peer, self.transport.clone())
-                .map_err(|e| Error::Io(std::io::Error::other(e)))
-        })?;
-        Connection::established(handle).await
+        let transport = self.inner.transport.clone();
+        self.connect_to(transport, remote, peer.into()).await
     }
 
-    /// The next client that proved its key; `None` once the endpoint is closed.
+    /// [`Endpoint::connect`] with settings for this connection: its profile, deadlines, limits. What a
+    /// side sends follows its own settings, so that those of the peer need not be alike.
+    ///
+    /// # Errors
+    /// As for [`Endpoint::connect`].
+    pub async fn connect_with(
+        &self,
+        transport: TransportConfig,
+        remote: impl ToSocketAddrs,
+        peer: impl Into<Option<PublicKey>>,
+    ) -> Result<Connection, Error> {
+        let transport = transport.or_keep_alive(self.inner.keep_alive);
+        self.connect_to(Arc::new(transport), remote, peer.into())
+            .await
+    }
+
+    async fn connect_to(
+        &self,
+        transport: Arc<TransportConfig>,
+        remote: impl ToSocketAddrs,
+        peer: Option<PublicKey>,
+    ) -> Result<Connection, Error> {
+        let mut attempts = JoinSet::new();
+        for (turn, remote) in (0..).zip(self.resolve(remote).await?) {
+            let (shared, transport) = (self.inner.shared.clone(), transport.clone());
+            attempts.spawn(async move {
+                tokio::time::sleep(HEAD_START * turn).await;
+                let handle = shared.connect(|now, core| {
+                    core.connect(now, remote, peer, transport)
+                        .map_err(|e| Error::Io(io::Error::other(e)))
+                })?;
+                Connection::established(handle).await
+            });
+        }
+        let mut last = Error::Connection(ConnectionError::Unreachable);
+        while let Some(attempt) = attempts.join_next().await {
+            match attempt.map_err(io::Error::other)? {
+                Ok(connection) => return Ok(connection),
+                // Says more than the silence of another address would.
+                Err(error @ Error::Connection(ConnectionError::WrongKey { .. })) => {
+                    return Err(error);
+                }
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    /// The addresses to try, in order.
+    async fn resolve(&self, remote: impl ToSocketAddrs) -> io::Result<Vec<SocketAddr>> {
+        let bound = self.bound();
+        let mut addresses = Vec::new();
+        for address in tokio::net::lookup_host(remote).await?.map(canonical) {
+            if bound.reaches(&address) && !addresses.contains(&address) {
+                addresses.push(address);
+            }
+        }
+        addresses.truncate(MAX_ADDRESSES);
+        match addresses.is_empty() {
+            true => Err(io::Error::new(
+                io::ErrorKind::AddrNotAvailable,
+                "the peer has no address that this socket reaches",
+            )),
+            false => Ok(addresses),
+        }
+    }
+
+    /// The next client that proved its key; `None` once the endpoint is closed. May be cancelled.
     pub async fn accept(&self) -> Option<Incoming> {
         loop {
-            let accepted = Connection::accepted(self.shared.accept().await?);
-            if accepted.is_some() {
-                return accepted;
+            let accepted = Connection::accepted(self.inner.shared.accept().await?);
+            if let Some(connection) = accepted {
+                return Some(Incoming::new(connection));
             }
         }
     }
 
-    /// Closes all connections, telling the peers `reason`, and waits as [`Endpoint::wait_idle`]
-    /// does.
+    /// Goes on over another socket: connections of this side's own live on, and show themselves to
+    /// their servers from the new address at once. Clients do not follow a server that moves.
+    ///
+    /// # Errors
+    /// Those of the socket; the old one is kept then.
+    pub fn rebind(&self, socket: std::net::UdpSocket) -> io::Result<()> {
+        let socket = Socket::over(Layer::Udp, socket)?;
+        let bound = Bound::of(&socket)?;
+        self.inner.shared.act(|_, state| {
+            *self
+                .inner
+                .bound
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner) = bound;
+            state.next_socket = Some(socket);
+            for handle in state.core.handles() {
+                if let Some(connection) = state.core.connection(handle) {
+                    connection.ping();
+                }
+            }
+        });
+        Ok(())
+    }
+
+    /// Closes all connections, telling the peers `code` and `reason`, accepts no more, and returns
+    /// when the peers know it or did not answer for three probe timeouts, about as many round trips.
+    /// Whoever still holds a connection or a stream learns
+    /// [`ConnectionError::LocallyClosed`] from it.
     pub async fn close(&self, code: CloseCode, reason: &str) {
-        self.shared.act(|now, state| {
+        self.inner.shared.act(|now, state| {
             for handle in state.core.handles() {
                 if let Some(connection) = state.core.connection(handle) {
                     connection.close(now, code, reason);
@@ -180,15 +346,16 @@ impl Endpoint {
         self.wait_idle().await;
     }
 
-    /// Waits until no connection is left, or the driver ended. Connections stay as long as a
-    /// [`Connection`] or a stream of theirs is held: drop those first.
+    /// Waits until every connection is over, whether or not somebody still holds it, or the driver
+    /// ended.
     pub async fn wait_idle(&self) {
-        self.shared.wait_idle().await;
+        self.inner.shared.wait_idle().await;
     }
 }
 
-impl Drop for Endpoint {
-    fn drop(&mut self) {
-        self.shared.act(|now, state| state.close(now));
+#[cfg(test)]
+impl Endpoint {
+    pub(crate) fn shared(&self) -> &Arc<Shared<ConnectionState>> {
+        &self.inner.shared
     }
 }

@@ -17,11 +17,12 @@
 //! use tokio::io::AsyncWriteExt;
 //!
 //! let endpoint = Endpoint::bind(EndpointConfig::client(dfcp::generate_key()?))?;
-//! let connection = endpoint.connect("192.0.2.7:4433".parse()?, None).await?;
+//! let connection = endpoint.connect("example.org:4433", None).await?;
 //! println!("the peer is {}", connection.peer());
-//! let (mut send, _recv) = connection.open_stream().await?;
+//! let (mut send, _recv) = connection.open_bi().await?;
 //! send.write_all(b"hello").await?;
-//! send.finish().await?;
+//! send.finish()?;
+//! send.delivered().await?;
 //! # Ok(()) }
 //! ```
 //!
@@ -29,14 +30,15 @@
 //! is too old or was sent often enough; the reader is told where bytes are missing, and how many.
 //!
 //! ```no_run
-//! # use dfcp::{Connection, Duration, EndpointConfig, Error, Piece, Reliability, TransportConfig};
+//! # use dfcp::{Connection, EndpointConfig, Error, Piece, Reliability, TransportConfig};
+//! # use std::time::Duration;
 //! # fn sender() -> std::io::Result<EndpointConfig> {
 //! let deadline = Reliability::Deadline(Duration::from_millis(200));
 //! let transport = TransportConfig::default().reliability(deadline);
 //! let config = EndpointConfig::client(dfcp::generate_key()?).transport(transport);
 //! # Ok(config) }
 //! # async fn reader(connection: Connection) -> Result<(), Error> {
-//! let (_send, mut recv) = connection.accept_stream().await?;
+//! let (_send, mut recv) = connection.accept_bi().await?;
 //! let mut buffer = [0; 16_384];
 //! loop {
 //!     match recv.read_piece(&mut buffer).await? {
@@ -57,7 +59,9 @@ mod connection;
 mod driver;
 mod endpoint;
 mod error;
+mod incoming;
 mod object;
+mod place;
 pub mod published;
 mod reactor;
 mod shared;
@@ -69,19 +73,21 @@ mod waiting;
 pub use connection::Connection;
 pub use dfcp_proto::profile::{ChameleonParameters, CtcpParameters};
 pub use dfcp_proto::{
-    CloseCode, ConnectionError, ConnectionStats, Duration, Profile, PublicKey, Rate, Reliability,
-    SchemeId, StaticKey, TransportConfig, VarInt, VarIntTooLarge,
+    CloseCode, ConnectionError, ConnectionStats, EndpointStats, Profile, PublicKey, Rate,
+    Reliability, SchemeId, StaticKey, TransportConfig, VarInt, VarIntTooLarge,
 };
-pub use endpoint::{Endpoint, EndpointConfig, Incoming};
+pub use endpoint::{Endpoint, EndpointConfig};
 pub use error::Error;
+pub use incoming::Incoming;
 pub use object::{IncomingObject, ObjectPart, ObjectSummary, Progress};
+pub use place::WriteAt;
 pub use socket::SocketBuffers;
-pub use stream::{Piece, RecvStream, SendStream};
+pub use stream::{Chunk, Piece, RecvStream, SendStream};
 
 /// Silence after which endpoints ping their peers unless told otherwise: who waits for data need not
 /// fear the idle timeout, and NAT bindings of half a minute last. Not oftener, as RFC 8085 §3.5 has
 /// it.
-pub const KEEP_ALIVE: Duration = Duration::from_secs(15);
+pub const KEEP_ALIVE: std::time::Duration = std::time::Duration::from_secs(15);
 
 /// A new static key from the operating system's randomness.
 pub fn generate_key() -> std::io::Result<StaticKey> {

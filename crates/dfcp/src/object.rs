@@ -1,24 +1,23 @@
-//! Objects: whole files, sent from and received into place.
+//! Objects: whole files, or whatever else has an end, sent from and received into place.
 //!
-//! Reading, writing and hashing happen on threads of their own, a few buffers ahead of or behind
-//! the network: a slow disk holds the peer back, a fast one costs no waiting.
+//! Reading, writing and hashing of files happen on threads of their own, a few buffers ahead of or
+//! behind the network: a slow disk holds the peer back, a fast one costs no waiting.
 
 use crate::connection::{Channel, Connection};
 use crate::error::Error;
-use crate::stream::SendStream;
+use crate::place::{WriteAt, write_blocks};
+use crate::stream::{Chunk, RecvStream, SendStream};
 use dfcp_proto::{BlockSizes, ChannelKind, VarInt};
-use std::collections::BTreeMap;
-use std::fs::File;
 use std::future::poll_fn;
 use std::io::{self, Read};
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
 
-/// Read from a file at a time, where blocks are smaller than [`MIN_BLOCK_READ`].
+/// Read from a source at a time, where blocks are smaller than [`MIN_BLOCK_READ`].
 const READ_SIZE: usize = 256 << 10;
 /// Blocks of at least this size are read one by one, into the buffers that they are coded from.
 const MIN_BLOCK_READ: usize = 64 << 10;
@@ -57,25 +56,29 @@ pub struct ObjectSummary {
 }
 
 impl Connection {
-    /// Sends the rest of `file`, `size` bytes, as one object, and returns when the peer has all
-    /// of it; [`Error::Incomplete`] if parts were given up ([`crate::Reliability`]). `on_read` gets the summary as soon as the file is read, which is earlier: a peer
-    /// that is told then need not wait for it.
+    /// Sends the next `size` bytes of `source` as one object, and returns when the peer has all of it.
+    /// A file, or a [`Cursor`](std::io::Cursor) of bytes in memory, is read and hashed on a thread of
+    /// its own. `on_read` gets the summary as soon as it is read, which is earlier: a peer that is told
+    /// then need not wait for it.
+    ///
+    /// # Errors
+    /// [`Error::SourceChanged`] if the source ends early and [`Error::Io`] if it cannot be read: the
+    /// peer learns code 1 then; [`Error::Incomplete`] if parts were given up
+    /// ([`crate::Reliability`]); [`Error::Reset`] if the peer wants no more of it;
+    /// [`Error::Connection`].
     pub async fn send_object(
         &self,
-        file: File,
+        source: impl Read + Send + 'static,
         size: u64,
         progress: &Progress,
         on_read: impl FnOnce(ObjectSummary),
     ) -> Result<ObjectSummary, Error> {
-        let id = self.open(ChannelKind::Object).await?;
-        let mut channel = SendStream::new(self.channel(id));
+        let mut channel = self.open_object().await?;
         let (full, mut chunks) = mpsc::channel::<io::Result<Vec<u8>>>(READ_AHEAD);
         let (empty, spare) = std::sync::mpsc::channel::<Vec<u8>>();
         let sizes = channel.block_sizes()?;
-        let reader = tokio::task::spawn_blocking(move || {
-            let source = Source { file, size, sizes };
-            read_file(source, &full, &spare)
-        });
+        let reader =
+            tokio::task::spawn_blocking(move || read_source(source, size, (sizes, &full, &spare)));
         let mut sent = 0;
         while let Some(chunk) = chunks.recv().await {
             let mut chunk = match chunk {
@@ -85,24 +88,82 @@ impl Connection {
                     return Err(changed_or_io(error));
                 }
             };
-            let len = chunk.len();
-            let mut done = poll_fn(|context| channel.poll_send_block(context, &mut chunk)).await?;
-            progress.add(done as u64);
-            while done < len {
-                let n = poll_fn(|context| channel.poll_send(context, &chunk[done..])).await?;
-                done += n;
-                progress.add(n as u64);
-            }
-            sent += len as u64;
+            sent += chunk.len() as u64;
+            channel.send_buffer(&mut chunk, progress).await?;
             // The reader may have ended already.
             let _ = empty.send(chunk);
         }
         let hash = reader.await.map_err(io::Error::other)?;
         let summary = ObjectSummary { size: sent, hash };
-        channel.end()?;
+        channel.finish()?;
         on_read(summary);
-        match channel.finish().await? {
-            0 => Ok(summary),
+        channel.delivered_whole().await.map(|()| summary)
+    }
+
+    /// Sends everything that `source` gives, to its end, as one object, and returns when the peer has
+    /// all of it. It is read and hashed in the calling task.
+    ///
+    /// # Errors
+    /// As for [`Connection::send_object`], except that a source has no size that it could fall short of.
+    pub async fn send_object_from(
+        &self,
+        mut source: impl AsyncRead + Unpin,
+        progress: &Progress,
+    ) -> Result<ObjectSummary, Error> {
+        let mut channel = self.open_object().await?;
+        let sizes = channel.block_sizes()?;
+        let (mut hasher, mut size) = (blake3::Hasher::new(), 0);
+        let mut buffer = Vec::new();
+        loop {
+            let most = read_size(&sizes, size);
+            buffer.clear();
+            buffer.reserve(most);
+            let mut part = (&mut source).take(most as u64);
+            match part.read_to_end(&mut buffer).await {
+                Ok(0) => break,
+                Ok(n) => size += n as u64,
+                Err(error) => {
+                    channel.reset(UNREADABLE);
+                    return Err(error.into());
+                }
+            }
+            hasher.update(&buffer);
+            channel.send_buffer(&mut buffer, progress).await?;
+        }
+        channel.finish()?;
+        channel.delivered_whole().await?;
+        let hash = *hasher.finalize().as_bytes();
+        Ok(ObjectSummary { size, hash })
+    }
+
+    async fn open_object(&self) -> Result<SendStream, Error> {
+        let id = self.open(ChannelKind::Object).await?;
+        Ok(SendStream::new(self.channel(id)))
+    }
+}
+
+impl SendStream {
+    /// Writes all of `buffer`, as a block without copying it if it is one; then it is a used buffer.
+    async fn send_buffer(
+        &mut self,
+        buffer: &mut Vec<u8>,
+        progress: &Progress,
+    ) -> Result<(), Error> {
+        let len = buffer.len();
+        let mut done = poll_fn(|context| self.poll_send_block(context, buffer)).await?;
+        progress.add(done as u64);
+        while done < len {
+            let n = poll_fn(|context| self.poll_send(context, &buffer[done..])).await?;
+            done += n;
+            progress.add(n as u64);
+        }
+        Ok(())
+    }
+
+    /// [`SendStream::delivered`] for what is worth nothing in parts.
+    async fn delivered_whole(&self) -> Result<(), Error> {
+        match self.delivered().await? {
+            0 => Ok(()),
             abandoned => Err(Error::Incomplete(abandoned)),
         }
     }
@@ -115,31 +176,30 @@ fn changed_or_io(error: io::Error) -> Error {
     }
 }
 
-/// What an object is read from.
-struct Source {
-    file: File,
-    size: u64,
-    sizes: BlockSizes,
+/// How much to read at `offset` of an object.
+fn read_size(sizes: &BlockSizes, offset: u64) -> usize {
+    match sizes.at(offset) {
+        ..MIN_BLOCK_READ => READ_SIZE,
+        block => block,
+    }
 }
 
+/// How an object's blocks are cut, where its bytes go, and where used buffers come from.
+type Way<'a> = (
+    BlockSizes,
+    &'a mpsc::Sender<io::Result<Vec<u8>>>,
+    &'a std::sync::mpsc::Receiver<Vec<u8>>,
+);
+
 /// Reads `size` bytes in order, hashing them; the receiver's going away ends it.
-fn read_file(
-    mut source: Source,
-    full: &mpsc::Sender<io::Result<Vec<u8>>>,
-    spare: &std::sync::mpsc::Receiver<Vec<u8>>,
-) -> [u8; 32] {
+fn read_source(mut source: impl Read, size: u64, (sizes, full, spare): Way<'_>) -> [u8; 32] {
     let mut hasher = blake3::Hasher::new();
-    let mut left = source.size;
+    let mut left = size;
     while left > 0 {
         let mut buffer = spare.try_recv().unwrap_or_default();
-        let block = source.sizes.at(source.size - left);
-        let most = if block < MIN_BLOCK_READ {
-            READ_SIZE
-        } else {
-            block
-        };
+        let most = read_size(&sizes, size - left);
         buffer.resize(most.min(usize::try_from(left).unwrap_or(most)), 0);
-        let result = source.file.read_exact(&mut buffer).map(|()| {
+        let result = source.read_exact(&mut buffer).map(|()| {
             hasher.update(&buffer);
             left -= buffer.len() as u64;
             buffer
@@ -167,7 +227,7 @@ pub enum ObjectPart {
     Gap(Range<u64>),
 }
 
-/// An object that the peer sends.
+/// An object that the peer sends. Dropping it before its end tells the peer to stop.
 #[derive(Debug)]
 pub struct IncomingObject {
     channel: Channel,
@@ -187,7 +247,10 @@ impl IncomingObject {
         self.channel.id.index()
     }
 
-    /// The next complete block or gap, in any order. `None` at the end.
+    /// The next complete block or gap, in any order. `None` at the end. May be cancelled.
+    ///
+    /// # Errors
+    /// [`Error::Reset`] if the peer gave it up, [`Error::Connection`].
     pub async fn next_part(&mut self) -> Result<Option<ObjectPart>, Error> {
         if self.done {
             return Ok(None);
@@ -227,6 +290,12 @@ impl IncomingObject {
         Ok(part)
     }
 
+    /// Reads it in order from here on, as a stream. Nothing of it may have been taken as a part before.
+    pub fn in_order(mut self) -> RecvStream {
+        self.done = true;
+        RecvStream::new(self.channel.clone())
+    }
+
     fn recycle(&self, buffer: Vec<u8>) {
         let id = self.channel.id;
         self.channel
@@ -234,19 +303,23 @@ impl IncomingObject {
             .look(|connection, _| connection.recycle(id, buffer));
     }
 
-    /// Writes the object into `file`, each block where it belongs, and hashes it. On an error
-    /// what arrived is in the file; [`Error::Incomplete`] says that the peer gave up parts of it.
-    /// Nothing is written beyond the first `most` bytes: a peer that sends more of it is told to
-    /// stop, and [`Error::TooLong`] says so here.
+    /// Writes the object into `target`, each block where it belongs, and hashes it, on a thread of its
+    /// own. Nothing is written beyond the first `most` bytes: a peer that sends more of it is told to
+    /// stop.
+    ///
+    /// # Errors
+    /// [`Error::TooLong`], [`Error::Incomplete`] if the peer gave up parts of it, [`Error::Reset`] if
+    /// all; [`Error::Io`] if the target fails; [`Error::Connection`]. What arrived is in the target
+    /// then.
     pub async fn recv_object(
         &mut self,
-        file: File,
+        target: impl WriteAt,
         most: u64,
         progress: &Progress,
     ) -> Result<ObjectSummary, Error> {
         let (full, blocks) = mpsc::channel::<(u64, Vec<u8>)>(WRITE_BEHIND);
         let (empty, mut spare) = mpsc::unbounded_channel::<Vec<u8>>();
-        let writer = tokio::task::spawn_blocking(move || write_file(&file, blocks, &empty));
+        let writer = tokio::task::spawn_blocking(move || write_blocks(target, blocks, &empty));
         let (mut received, mut missing) = (Ok(()), 0);
         loop {
             match self.next_part().await {
@@ -281,6 +354,41 @@ impl IncomingObject {
         }
     }
 
+    /// Writes the object into `target` in order, and hashes it, in the calling task: for pipes, sockets,
+    /// memory (`&mut Vec<u8>`) and whatever else has no places. What arrives ahead waits within the receive budget. Flushes the
+    /// target at the end, and does not shut it down.
+    ///
+    /// # Errors
+    /// As for [`IncomingObject::recv_object`], except that the first bytes that were given up end it:
+    /// [`Error::Gap`].
+    pub async fn recv_object_into(
+        self,
+        mut target: impl AsyncWrite + Unpin,
+        most: u64,
+        progress: &Progress,
+    ) -> Result<ObjectSummary, Error> {
+        let mut stream = self.in_order();
+        let (mut hasher, mut size) = (blake3::Hasher::new(), 0);
+        loop {
+            let bytes = match stream.read_chunk(usize::MAX).await? {
+                Chunk::Data(bytes) => bytes,
+                Chunk::Gap(bytes) => return Err(Error::Gap(bytes)),
+                Chunk::End => break,
+            };
+            size += bytes.len() as u64;
+            if size > most {
+                stream.stop(UNWANTED);
+                return Err(Error::TooLong(most));
+            }
+            hasher.update(&bytes);
+            target.write_all(&bytes).await?;
+            progress.add(bytes.len() as u64);
+        }
+        target.flush().await?;
+        let hash = *hasher.finalize().as_bytes();
+        Ok(ObjectSummary { size, hash })
+    }
+
     /// Wants no more of it; the peer learns `code`.
     pub fn stop(&mut self, code: VarInt) {
         self.done = true;
@@ -294,39 +402,4 @@ impl Drop for IncomingObject {
             self.stop(UNWANTED);
         }
     }
-}
-
-/// Writes blocks in place and hashes from the front as far as there is no gap.
-fn write_file(
-    file: &File,
-    mut blocks: mpsc::Receiver<(u64, Vec<u8>)>,
-    empty: &mpsc::UnboundedSender<Vec<u8>>,
-) -> io::Result<ObjectSummary> {
-    let mut hasher = blake3::Hasher::new();
-    let mut hashed = 0;
-    // Written but not hashed: start → end.
-    let mut ahead: BTreeMap<u64, u64> = BTreeMap::new();
-    let mut again = Vec::new();
-    while let Some((offset, bytes)) = blocks.blocking_recv() {
-        file.write_all_at(&bytes, offset)?;
-        let end = offset + bytes.len() as u64;
-        if offset == hashed {
-            hasher.update(&bytes);
-            hashed = end;
-        } else {
-            ahead.insert(offset, end);
-        }
-        while let Some(end) = ahead.remove(&hashed) {
-            again.resize((end - hashed) as usize, 0);
-            file.read_exact_at(&mut again, hashed)?;
-            hasher.update(&again);
-            hashed = end;
-        }
-        // Nobody may be left to reuse it.
-        let _ = empty.send(bytes);
-    }
-    Ok(ObjectSummary {
-        size: hashed,
-        hash: *hasher.finalize().as_bytes(),
-    })
 }

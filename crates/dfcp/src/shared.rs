@@ -2,7 +2,7 @@
 //! what.
 
 use crate::error::Error;
-use crate::socket::Sent;
+use crate::socket::{Sent, Socket};
 use crate::solver::Turns;
 use dfcp_proto::host::{Core, CoreConnection, Solve, Transmit};
 use dfcp_proto::{ConnectionHandle, Duration, Instant};
@@ -101,6 +101,8 @@ pub(crate) struct State<W: Waiting> {
     pub(crate) ended: Option<io::ErrorKind>,
     idle: WaitList,
     pub(crate) jobs: Turns<JobOf<W>>,
+    /// What the driver is to go on with instead of its socket.
+    pub(crate) next_socket: Option<Socket>,
     pub(crate) traffic: Traffic,
 }
 
@@ -129,6 +131,13 @@ impl<W: Waiting> State<W> {
         if let Some(connection) = self.core.connection(handle).filter(|_| entry.handles == 0) {
             entry.waiting.release(now, connection);
         }
+    }
+
+    /// Forgets what is known here of a connection that the core has forgotten.
+    pub(crate) fn drop_silently(&mut self, handle: ConnectionHandle) {
+        self.connections.remove(&handle);
+        self.leaving.remove(&handle);
+        self.jobs.forget(handle);
     }
 
     /// Nobody will accept any more.
@@ -204,8 +213,7 @@ impl<W: Waiting> State<W> {
             self.collect(now);
             for handle in std::mem::take(&mut self.leaving) {
                 self.core.forget(handle);
-                self.connections.remove(&handle);
-                self.jobs.forget(handle);
+                self.drop_silently(handle);
             }
         }
         next
@@ -294,6 +302,7 @@ impl<W: Waiting> Shared<W> {
             ended: None,
             idle: WaitList::default(),
             jobs: Turns::default(),
+            next_socket: None,
             traffic: Traffic::default(),
         };
         Arc::new(Self {

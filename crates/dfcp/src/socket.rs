@@ -98,6 +98,8 @@ pub(crate) struct Received {
 #[derive(Debug)]
 pub(crate) struct Socket {
     layer: Layer,
+    /// Reaches addresses of IPv4 by those of IPv6 that stand for them.
+    is_ipv6: bool,
     io: Arc<std::net::UdpSocket>,
     watched: Watch,
     reactor: Option<AsyncFd<Arc<std::net::UdpSocket>>>,
@@ -129,9 +131,14 @@ impl Socket {
             let _ = socket.set_only_v6(false);
         }
         socket.bind(&address.into())?;
-        let std_socket: std::net::UdpSocket = socket.into();
+        Self::over(layer, socket.into())
+    }
+
+    /// Over a socket that is bound already.
+    pub(crate) fn over(layer: Layer, std_socket: std::net::UdpSocket) -> io::Result<Self> {
         let state = UdpSocketState::new(UdpSockRef::from(&std_socket))?;
-        make_room_for_timestamps(&std_socket, domain)?;
+        let is_ipv6 = std_socket.local_addr()?.is_ipv6();
+        make_room_for_timestamps(&std_socket, is_ipv6)?;
         let reference = || UdpSockRef::from(&std_socket);
         // Best effort: what was really given is read back and reported.
         let _ = state.set_recv_buffer_size(reference(), REQUESTED_BUFFER);
@@ -143,6 +150,7 @@ impl Socket {
         };
         Ok(Self {
             layer,
+            is_ipv6,
             io: Arc::new(std_socket),
             watched: Watch::Nothing,
             reactor: None,
@@ -191,9 +199,17 @@ impl Socket {
         }
     }
 
+    /// What the system calls `destination` on this socket.
+    fn reached_by(&self, destination: SocketAddr) -> SocketAddr {
+        match destination {
+            SocketAddr::V4(v4) if self.is_ipv6 => (v4.ip().to_ipv6_mapped(), v4.port()).into(),
+            other => other,
+        }
+    }
+
     fn send_default(&self, batch: &Transmit, contents: &[u8]) -> io::Result<()> {
         let message = quinn_udp::Transmit {
-            destination: batch.destination,
+            destination: self.reached_by(batch.destination),
             ecn: EcnCodepoint::from_bits(batch.ecn),
             contents,
             segment_size: batch.segment_size,
@@ -208,7 +224,7 @@ impl Socket {
     fn send_control(&self, batch: &Transmit, contents: &[u8]) -> io::Result<()> {
         use nix::sys::socket::{ControlMessage, MsgFlags, SockaddrStorage, sendmsg};
         use std::os::fd::AsRawFd;
-        let destination = SockaddrStorage::from(batch.destination);
+        let destination = SockaddrStorage::from(self.reached_by(batch.destination));
         let class = CONTROL_CLASS | batch.ecn;
         let wide = i32::from(class);
         let control = match batch.destination.ip().to_canonical().is_ipv4() {
@@ -312,7 +328,7 @@ impl Socket {
                     Layer::Ip => ip_header(meta.addr, datagram),
                 };
                 if let Some(payload) = header.and_then(|len| datagram.get_mut(len..)) {
-                    each(meta.addr, ecn, age.unwrap_or_default(), payload);
+                    each(canonical(meta.addr), ecn, age.unwrap_or_default(), payload);
                 }
             }
         }
@@ -320,6 +336,14 @@ impl Socket {
         // A reactor's readiness is kept until there is nothing.
         let is_last = count < most && reactor.is_none();
         Ok(Received { datagrams, is_last })
+    }
+}
+
+/// The address as people write it: of IPv4 where one of IPv6 only stands for it.
+pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
+    match address.ip().to_canonical() {
+        ip @ std::net::IpAddr::V4(_) => SocketAddr::new(ip, address.port()),
+        std::net::IpAddr::V6(_) => address,
     }
 }
 
@@ -336,12 +360,9 @@ fn wall_clock() -> Duration {
 /// `quinn_udp` asks the kernel when each packet arrived, but has no room for that beside all else
 /// that it asks: which of our addresses a packet came to is of no interest here.
 #[cfg(target_os = "linux")]
-fn make_room_for_timestamps(
-    socket: &std::net::UdpSocket,
-    domain: socket2::Domain,
-) -> io::Result<()> {
+fn make_room_for_timestamps(socket: &std::net::UdpSocket, is_ipv6: bool) -> io::Result<()> {
     use nix::sys::socket::{setsockopt, sockopt};
-    if domain != socket2::Domain::IPV6 {
+    if !is_ipv6 {
         return Ok(setsockopt(socket, sockopt::Ipv4PacketInfo, &false)?);
     }
     // A raw socket of IPv6 has no options of IPv4, one for both families has.
@@ -353,7 +374,7 @@ fn make_room_for_timestamps(
 }
 
 #[cfg(not(target_os = "linux"))]
-fn make_room_for_timestamps(_: &std::net::UdpSocket, _: socket2::Domain) -> io::Result<()> {
+fn make_room_for_timestamps(_: &std::net::UdpSocket, _: bool) -> io::Result<()> {
     Ok(())
 }
 

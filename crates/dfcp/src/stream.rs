@@ -1,7 +1,8 @@
-//! Streams: bytes in order, with back-pressure both ways.
+//! Streams: bytes in order, with back-pressure.
 
 use crate::connection::Channel;
 use crate::error::Error;
+use bytes::Bytes;
 use dfcp_proto::{BlockSizes, ChannelError, Instant, Read, VarInt};
 use std::future::poll_fn;
 use std::io;
@@ -13,7 +14,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 const DROPPED: VarInt = VarInt::from_u32(0);
 
 /// The sending half. Writing waits while the connection holds as much unsent or unacknowledged
-/// data as it may. Dropping it unfinished resets the stream.
+/// data as it may. Dropping it before [`finish`](SendStream::finish) resets the stream.
 #[derive(Debug)]
 pub struct SendStream {
     channel: Channel,
@@ -84,8 +85,49 @@ impl SendStream {
         })
     }
 
-    /// Says that nothing follows, without waiting.
-    pub(crate) fn end(&mut self) -> Result<(), Error> {
+    /// Writes all of `bytes`, waiting while the connection holds as much as it may. What is a full
+    /// block ([`SendStream::block_size`]) that nobody else holds is coded where it is; everything else
+    /// is copied once, into blocks. Cancelled, it may have written a part.
+    ///
+    /// # Errors
+    /// [`Error::Reset`] if the peer wants no more, [`Error::Closed`] after
+    /// [`finish`](SendStream::finish), [`Error::Connection`].
+    pub async fn write_chunk(&mut self, bytes: Bytes) -> Result<(), Error> {
+        let shared = match bytes.try_into_mut() {
+            Ok(owned) => {
+                let mut block = Vec::from(owned);
+                let len = block.len();
+                let taken = poll_fn(|context| self.poll_send_block(context, &mut block)).await?;
+                if taken == len {
+                    return Ok(());
+                }
+                Bytes::from(block).slice(taken..)
+            }
+            Err(shared) => shared,
+        };
+        let mut rest = &shared[..];
+        while !rest.is_empty() {
+            let n = poll_fn(|context| self.poll_send(context, rest)).await?;
+            rest = &rest[n..];
+        }
+        Ok(())
+    }
+
+    /// Bytes of a full block at the stream's beginning; further on, and after the path's MTU changed,
+    /// they may differ a little.
+    ///
+    /// # Errors
+    /// [`Error::EndpointClosed`].
+    pub fn block_size(&self) -> Result<usize, Error> {
+        Ok(self.block_sizes()?.at(0))
+    }
+
+    /// Says that nothing follows, without waiting; dropping the stream loses nothing then. Once more
+    /// it does nothing.
+    ///
+    /// # Errors
+    /// [`Error::Closed`] if the peer stopped the stream, [`Error::Connection`].
+    pub fn finish(&mut self) -> Result<(), Error> {
         if std::mem::replace(&mut self.finished, true) {
             return Ok(());
         }
@@ -102,11 +144,48 @@ impl SendStream {
         }
     }
 
-    /// When everything is accounted for: the bytes given up.
-    fn poll_acknowledged(&mut self, context: &Context<'_>) -> Poll<Result<u64, Error>> {
+    /// Waits until all that was written, to the [end](SendStream::finish), is accounted for: the peer
+    /// has it, but for what was given up ([`crate::Reliability`]). Returns the bytes given up: 0 on a
+    /// reliable connection. May be cancelled.
+    ///
+    /// # Errors
+    /// [`Error::Reset`] if the peer wants no more of it, [`Error::Connection`].
+    pub async fn delivered(&self) -> Result<u64, Error> {
+        poll_fn(|context| self.channel.poll_delivered(context)).await
+    }
+
+    /// Waits until the peer wants no more of the stream, and gives its code; `None` if everything was
+    /// [delivered](SendStream::delivered) before. The future does not borrow the stream: one may write
+    /// meanwhile.
+    ///
+    /// # Errors
+    /// [`Error::Connection`] if the connection ends before.
+    pub fn stopped(&self) -> impl Future<Output = Result<Option<VarInt>, Error>> + Send + 'static {
+        let channel = self.channel.clone();
+        async move {
+            match poll_fn(|context| channel.poll_delivered(context)).await {
+                Ok(_) => Ok(None),
+                Err(Error::Reset(code)) => Ok(Some(code)),
+                Err(error) => Err(error),
+            }
+        }
+    }
+
+    /// Gives the stream up; the peer learns `code`, and loses what it has not read yet.
+    pub fn reset(&mut self, code: VarInt) {
+        self.finished = true;
         let id = self.channel.id;
-        self.channel.handle.poll(|_, _, ours| {
-            let channel = ours.channels.entry(id).or_default();
+        self.channel
+            .handle
+            .act(|_, connection, _| connection.reset_channel(id, code));
+    }
+}
+
+impl Channel {
+    /// When everything is accounted for: the bytes given up.
+    fn poll_delivered(&self, context: &Context<'_>) -> Poll<Result<u64, Error>> {
+        self.handle.poll(|_, _, ours| {
+            let channel = ours.channels.entry(self.id).or_default();
             if let Some(abandoned) = channel.acknowledged {
                 return Poll::Ready(Ok(abandoned));
             }
@@ -119,22 +198,6 @@ impl SendStream {
             channel.waiting.register(context);
             Poll::Pending
         })
-    }
-
-    /// Says that nothing follows and waits until the peer has everything, but for what was given
-    /// up ([`crate::Reliability`]). Returns the bytes given up: 0 on a reliable connection.
-    pub async fn finish(&mut self) -> Result<u64, Error> {
-        self.end()?;
-        poll_fn(|context| self.poll_acknowledged(context)).await
-    }
-
-    /// Gives the stream up; the peer learns `code`.
-    pub fn reset(&mut self, code: VarInt) {
-        self.finished = true;
-        let id = self.channel.id;
-        self.channel
-            .handle
-            .act(|_, connection, _| connection.reset_channel(id, code));
     }
 }
 
@@ -152,11 +215,12 @@ impl AsyncWrite for SendStream {
         Poll::Ready(Ok(()))
     }
 
-    /// Ends the stream as [`SendStream::finish`] does, but does not tell what was given up.
+    /// [`SendStream::finish`], then waits as [`SendStream::delivered`] does, but does not tell what was
+    /// given up.
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.end()?;
-        let acknowledged = self.poll_acknowledged(context);
-        acknowledged.map_ok(|_| ()).map_err(io::Error::from)
+        self.finish()?;
+        let delivered = self.channel.poll_delivered(context);
+        delivered.map_ok(|_| ()).map_err(io::Error::from)
     }
 }
 
@@ -168,11 +232,22 @@ impl Drop for SendStream {
     }
 }
 
-/// What came next in a stream.
+/// What came next in a stream, into a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Piece {
     /// So many bytes, at the front of the buffer.
     Data(usize),
+    /// The sender gave the next bytes up, so many.
+    Gap(u64),
+    /// Nothing more.
+    End,
+}
+
+/// What came next in a stream, by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Chunk {
+    /// Bytes; never none.
+    Data(Bytes),
     /// The sender gave the next bytes up, so many.
     Gap(u64),
     /// Nothing more.
@@ -207,14 +282,52 @@ impl RecvStream {
             return Poll::Ready(Ok(Piece::Data(0)));
         }
         let id = self.channel.id;
+        let mut taken = 0;
+        let read = self.poll_with(context, |now, connection| {
+            let read = connection.read(now, id, out)?;
+            if let Read::Data(n) = read {
+                taken = n;
+            }
+            Ok(read)
+        });
+        read.map_ok(|read| match read {
+            Read::Gap(bytes) => Piece::Gap(bytes),
+            Read::End => Piece::End,
+            _ => Piece::Data(taken),
+        })
+    }
+
+    fn poll_chunk(&mut self, context: &Context<'_>, most: usize) -> Poll<Result<Chunk, Error>> {
+        if self.ended {
+            return Poll::Ready(Ok(Chunk::End));
+        }
+        let (id, most) = (self.channel.id, most.max(1));
+        let mut data = Bytes::new();
+        let read = self.poll_with(context, |now, connection| {
+            let (read, chunk) = connection.read_chunk(now, id, most)?;
+            if let Some((buffer, part)) = chunk {
+                data = Bytes::from(buffer).slice(part);
+            }
+            Ok(read)
+        });
+        read.map_ok(|read| match read {
+            Read::Gap(bytes) => Chunk::Gap(bytes),
+            Read::End => Chunk::End,
+            _ => Chunk::Data(data),
+        })
+    }
+
+    /// Waits until `read` is not blocked.
+    fn poll_with(
+        &mut self,
+        context: &Context<'_>,
+        read: impl FnOnce(Instant, &mut dfcp_proto::Connection) -> Result<Read, ChannelError>,
+    ) -> Poll<Result<Read, Error>> {
+        let id = self.channel.id;
         let result = self.channel.handle.poll(|now, connection, ours| {
-            let read = connection.read(now, id, out);
-            match read {
-                Ok(Read::Data(n)) => return Poll::Ready(Ok(Piece::Data(n))),
-                Ok(Read::Gap(bytes)) => return Poll::Ready(Ok(Piece::Gap(bytes))),
-                Ok(Read::End) => return Poll::Ready(Ok(Piece::End)),
-                Ok(Read::Blocked) => {}
-                Err(error) => return Poll::Ready(Err(error.into())),
+            match read(now, connection)? {
+                Read::Blocked => {}
+                read => return Poll::Ready(Ok(read)),
             }
             if let Some(error) = &ours.error {
                 return Poll::Ready(Err(error.clone().into()));
@@ -226,7 +339,7 @@ impl RecvStream {
                 .register(context);
             Poll::Pending
         });
-        self.ended |= matches!(result, Poll::Ready(Ok(Piece::End) | Err(_)));
+        self.ended |= matches!(result, Poll::Ready(Ok(Read::End) | Err(_)));
         result
     }
 
@@ -239,15 +352,30 @@ impl RecvStream {
         })
     }
 
-    /// Reads some bytes; 0 at the end. Where the peer gave bytes up, [`Error::Gap`] says how many,
-    /// once; the next call reads what comes after them.
+    /// Reads some bytes; 0 at the end. May be cancelled.
+    ///
+    /// # Errors
+    /// Where the peer gave bytes up, [`Error::Gap`] says how many, once; the next call reads what comes
+    /// after them. [`Error::Reset`] if the peer gave the stream up, [`Error::Connection`].
     pub async fn read(&mut self, out: &mut [u8]) -> Result<usize, Error> {
         poll_fn(|context| self.poll_bytes(context, out)).await
     }
 
-    /// Reads what comes next, where gaps are expected.
+    /// Reads what comes next, where gaps are expected. May be cancelled.
+    ///
+    /// # Errors
+    /// [`Error::Reset`] if the peer gave the stream up, [`Error::Connection`].
     pub async fn read_piece(&mut self, out: &mut [u8]) -> Result<Piece, Error> {
         poll_fn(|context| self.poll_receive(context, out)).await
+    }
+
+    /// Reads what comes next, at most `most` bytes. Whole blocks are handed over without being copied;
+    /// the beginning of a block that is not complete yet is a copy. May be cancelled.
+    ///
+    /// # Errors
+    /// [`Error::Reset`] if the peer gave the stream up, [`Error::Connection`].
+    pub async fn read_chunk(&mut self, most: usize) -> Result<Chunk, Error> {
+        poll_fn(|context| self.poll_chunk(context, most)).await
     }
 
     /// Wants no more; the peer learns `code`.

@@ -22,6 +22,8 @@ pub(crate) struct ChannelState {
 #[derive(Debug, Default)]
 pub(crate) struct ConnectionState {
     pub(crate) error: Option<ConnectionError>,
+    /// The peer knows that it is over, or had the time to learn it.
+    over: bool,
     pub(crate) channels: HashMap<ChannelId, ChannelState>,
     pub(crate) opened: [VecDeque<ChannelId>; 2],
     /// Waits for the handshake, the end, a new channel or room to open one.
@@ -93,6 +95,7 @@ impl Waiting for ConnectionState {
         while let Some(event) = connection.poll_event() {
             self.on_event(event);
         }
+        self.over = connection.is_closed();
         false
     }
 
@@ -105,7 +108,7 @@ impl Waiting for ConnectionState {
     }
 
     fn is_idle(&self, _is_held: bool) -> bool {
-        false
+        self.over
     }
 
     fn wake(&mut self) {

@@ -1,8 +1,9 @@
 //! A panic behind the library's back is told to everyone who waits.
 
-use dfcp::{Duration, Endpoint, EndpointConfig, generate_key};
+use dfcp::{Endpoint, EndpointConfig, generate_key};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 use tokio::io::AsyncReadExt;
 
 /// Nothing here takes long; a hang is a failure, not a wait.
@@ -24,12 +25,12 @@ async fn a_panic_in_the_driver_is_told_to_everyone_who_waits() {
     let (first, second) = (client(), client());
     let connect = first.connect(server.local_addr(), None);
     let (near, far) = tokio::join!(connect, server.accept());
-    let (near, far) = (near.expect("connects"), far.expect("accepts"));
-    let (mut out, _back) = near.open_stream().await.expect("opens");
+    let (near, far) = (near.expect("connects"), far.expect("accepts").accept());
+    let (mut out, _back) = near.open_bi().await.expect("opens");
     tokio::io::AsyncWriteExt::write_all(&mut out, b"!")
         .await
         .expect("fits");
-    let (_answer, mut inside) = far.accept_stream().await.expect("comes");
+    let (_answer, mut inside) = far.accept_bi().await.expect("comes");
     inside.read_u8().await.expect("arrives");
 
     let mut next = [0];
@@ -40,7 +41,7 @@ async fn a_panic_in_the_driver_is_told_to_everyone_who_waits() {
             server.accept(),
             server.wait_idle(),
             far.closed(),
-            far.accept_stream(),
+            far.accept_bi(),
             inside.read(&mut next),
         )
     };

@@ -1,12 +1,13 @@
 //! DFCP as published over real sockets on loopback.
 
+use dfcp::Rate;
 use dfcp::published::rate::FixedRate;
 use dfcp::published::{
     Carrier, Config, Endpoint, EndpointConfig, Error, PORT, Redundancy, Sending, State, Stream,
 };
-use dfcp::{Duration, Rate};
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// Nothing here takes long; a hang is a failure, not a wait.

@@ -1,12 +1,13 @@
 //! The library over real sockets on loopback.
 
 use dfcp::{
-    CloseCode, Connection, ConnectionError, Duration, Endpoint, EndpointConfig, Error, Piece,
-    Profile, Progress, Reliability, SchemeId, TransportConfig, generate_key,
+    CloseCode, Connection, ConnectionError, Endpoint, EndpointConfig, Error, Piece, Profile,
+    Progress, Reliability, SchemeId, TransportConfig, generate_key,
 };
 use std::fs::File;
 use std::io::Write;
 use std::net::SocketAddr;
+use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// Nothing here takes long; a hang is a failure, not a wait.
@@ -34,7 +35,7 @@ async fn pair_with(
         client,
         connected.expect("connects"),
         server,
-        accepted.expect("accepts"),
+        accepted.expect("accepts").accept(),
     )
 }
 
@@ -60,13 +61,13 @@ async fn streams_carry_both_directions_at_once_on_both_families() {
         within(async {
             let (_client, a, _server, b) = pair_with(bind, TransportConfig::default()).await;
             let data = bytes(3_000_000);
-            let (mut send, mut recv) = a.open_stream().await.expect("opens");
+            let (mut send, mut recv) = a.open_bi().await.expect("opens");
             let ours = data.clone();
             let writer = tokio::spawn(async move {
                 send.write_all(&ours).await.expect("writes");
-                send.finish().await.expect("is acknowledged");
+                send.shutdown().await.expect("is acknowledged");
             });
-            let (mut echo_send, mut echo_recv) = b.accept_stream().await.expect("accepts");
+            let (mut echo_send, mut echo_recv) = b.accept_bi().await.expect("accepts");
             let echo = tokio::spawn(async move {
                 tokio::io::copy(&mut echo_recv, &mut echo_send)
                     .await
@@ -90,7 +91,7 @@ async fn a_reader_that_does_not_read_holds_the_writer_back() {
             .receive_budget(2 << 20)
             .send_buffer(2 << 20);
         let (_client, a, _server, b) = pair_with("127.0.0.1:0", transport).await;
-        let (mut send, _recv) = a.open_stream().await.expect("opens");
+        let (mut send, _recv) = a.open_bi().await.expect("opens");
         let chunk = bytes(1 << 16);
         let mut written = 0usize;
         // Nothing is read: the writer must come to a stop.
@@ -99,7 +100,7 @@ async fn a_reader_that_does_not_read_holds_the_writer_back() {
             written += n.expect("writes");
             assert!(written < 16 << 20, "no back-pressure");
         }
-        let (_echo, mut recv) = b.accept_stream().await.expect("accepts");
+        let (_echo, mut recv) = b.accept_bi().await.expect("accepts");
         let reader = tokio::spawn(async move {
             let mut all = Vec::new();
             recv.read_to_end(&mut all).await.expect("reads");
@@ -108,7 +109,7 @@ async fn a_reader_that_does_not_read_holds_the_writer_back() {
         send.write_all(&chunk)
             .await
             .expect("goes on once somebody reads");
-        send.finish().await.expect("is acknowledged");
+        send.shutdown().await.expect("is acknowledged");
         assert_eq!(reader.await.expect("reader"), written + chunk.len());
     })
     .await;
@@ -124,9 +125,10 @@ async fn readers_see_what_was_given_up() {
         let writer = tokio::spawn(async move {
             let mut given_up = Vec::new();
             for _ in 0..2 {
-                let (mut send, _) = a.open_stream().await.expect("opens");
+                let (mut send, _) = a.open_bi().await.expect("opens");
                 send.write_all(&bytes(50_000)).await.expect("writes");
-                given_up.push(send.finish().await.expect("ends"));
+                send.finish().expect("ends");
+                given_up.push(send.delivered().await.expect("is accounted for"));
             }
             let mut file = tempfile::tempfile().expect("a file");
             file.write_all(&bytes(70_000)).expect("writes");
@@ -137,7 +139,7 @@ async fn readers_see_what_was_given_up() {
             (given_up, sent)
         });
         let mut buffer = [0; 1000];
-        let (_send, mut recv) = b.accept_stream().await.expect("accepts");
+        let (_send, mut recv) = b.accept_bi().await.expect("accepts");
         let mut missing = 0;
         loop {
             match recv.read_piece(&mut buffer).await.expect("reads") {
@@ -148,7 +150,7 @@ async fn readers_see_what_was_given_up() {
         }
         assert_eq!(missing, 50_000);
         // A reader that does not expect gaps gets an error, never spliced bytes.
-        let (_send, mut recv) = b.accept_stream().await.expect("accepts");
+        let (_send, mut recv) = b.accept_bi().await.expect("accepts");
         let error = recv.read_to_end(&mut Vec::new()).await.expect_err("a gap");
         assert_eq!(error.kind(), std::io::ErrorKind::InvalidData);
         while recv.read(&mut buffer).await.is_err() {}
@@ -173,7 +175,7 @@ async fn a_cancelled_read_or_write_loses_nothing() {
     within(async {
         let (_client, a, _server, b) = pair().await;
         let data = bytes(2_000_000);
-        let (mut send, _) = a.open_stream().await.expect("opens");
+        let (mut send, _) = a.open_bi().await.expect("opens");
         let expected = data.clone();
         let writer = tokio::spawn(async move {
             let mut rest = &data[..];
@@ -185,9 +187,9 @@ async fn a_cancelled_read_or_write_loses_nothing() {
                     () = tokio::task::yield_now() => {}
                 }
             }
-            send.finish().await.expect("is acknowledged");
+            send.shutdown().await.expect("is acknowledged");
         });
-        let (_, mut recv) = b.accept_stream().await.expect("accepts");
+        let (_, mut recv) = b.accept_bi().await.expect("accepts");
         let mut got = Vec::new();
         let mut buffer = vec![0; 10_000];
         loop {
@@ -360,10 +362,10 @@ async fn garbage_on_the_port_disturbs_nobody() {
                 .collect();
             let _ = noise.send_to(&datagram[..datagram.len().min(1400)], server.local_addr());
         }
-        let (mut send, _) = a.open_stream().await.expect("opens");
+        let (mut send, _) = a.open_bi().await.expect("opens");
         send.write_all(b"still here").await.expect("writes");
-        send.finish().await.expect("is acknowledged");
-        let (_, mut recv) = b.accept_stream().await.expect("accepts");
+        send.shutdown().await.expect("is acknowledged");
+        let (_, mut recv) = b.accept_bi().await.expect("accepts");
         let mut got = Vec::new();
         recv.read_to_end(&mut got).await.expect("reads");
         assert_eq!(got, b"still here");
@@ -384,9 +386,9 @@ async fn many_connections_share_one_server() {
                     .connect(address, Some(key))
                     .await
                     .expect("connects");
-                let (mut send, mut recv) = connection.open_stream().await.expect("opens");
+                let (mut send, mut recv) = connection.open_bi().await.expect("opens");
                 send.write_all(&[i; 50_000]).await.expect("writes");
-                send.finish().await.expect("is acknowledged");
+                send.shutdown().await.expect("is acknowledged");
                 let mut back = Vec::new();
                 recv.read_to_end(&mut back).await.expect("reads");
                 assert!(back == [i; 50_000]);
@@ -394,13 +396,13 @@ async fn many_connections_share_one_server() {
         });
         let clients: Vec<_> = clients.collect();
         for _ in 0..clients.len() {
-            let connection = server.accept().await.expect("accepts");
+            let connection = server.accept().await.expect("accepts").accept();
             tokio::spawn(async move {
-                let (mut send, mut recv) = connection.accept_stream().await.expect("accepts");
+                let (mut send, mut recv) = connection.accept_bi().await.expect("accepts");
                 let mut all = Vec::new();
                 recv.read_to_end(&mut all).await.expect("reads");
                 send.write_all(&all).await.expect("writes");
-                send.finish().await.expect("is acknowledged");
+                send.shutdown().await.expect("is acknowledged");
             });
         }
         for client in clients {
@@ -428,7 +430,7 @@ async fn idle_connections_live_unless_keep_alive_is_off() {
             let client = Endpoint::bind(quiet(client)).expect("binds");
             let connect = client.connect(server.local_addr(), None);
             let (near, far) = tokio::join!(connect, server.accept());
-            let (near, far) = (near.expect("connects"), far.expect("accepts"));
+            let (near, far) = (near.expect("connects"), far.expect("accepts").accept());
             let ended = tokio::time::timeout(2 * idle, near.closed()).await;
             match ended {
                 Err(_) => assert!(keep, "nothing kept it"),
@@ -450,9 +452,9 @@ async fn a_client_that_nobody_accepted_holds_nothing_up() {
             let connect = client.connect(server.local_addr(), Some(server.public_key()));
             let connection = connect.await.expect("the server answers by itself");
             // What it sends arrives, so the server knows of it.
-            let (mut stream, _) = connection.open_stream().await.expect("opens");
+            let (mut stream, _) = connection.open_bi().await.expect("opens");
             stream.write_all(b"hello").await.expect("fits");
-            stream.finish().await.expect("arrives");
+            stream.shutdown().await.expect("arrives");
             if by_drop {
                 drop(server);
             } else {
@@ -473,13 +475,13 @@ async fn blocks_that_are_solved_on_other_threads_arrive_whole() {
     within(async {
         let (_client, near, _server, far) = pair_with("127.0.0.1:0", transport).await;
         let sent = bytes(6_000_000);
-        let (mut out, _) = near.open_stream().await.expect("opens");
+        let (mut out, _) = near.open_bi().await.expect("opens");
         let write = async {
             out.write_all(&sent).await.expect("fits");
-            out.finish().await.expect("arrives");
+            out.shutdown().await.expect("arrives");
         };
         let read = async {
-            let (_, mut inside) = far.accept_stream().await.expect("comes");
+            let (_, mut inside) = far.accept_bi().await.expect("comes");
             let mut got = Vec::new();
             inside.read_to_end(&mut got).await.expect("is complete");
             got

@@ -169,14 +169,14 @@ async fn serve(args: &Args) -> Result<u8, Failure> {
     let mut sessions = JoinSet::new();
     let failure = loop {
         tokio::select! {
-            connection = endpoint.accept() => {
-                let Some(connection) = connection else {
+            incoming = endpoint.accept() => {
+                let Some(incoming) = incoming else {
                     break Failure::new(Kind::LocalIo, "the socket failed");
                 };
                 let mut report = Report::new("recv");
                 report.add_buffers(endpoint.socket_buffers());
                 let place = (store.clone(), door.clone());
-                sessions.spawn(session(connection, place, args.output.clone(), report));
+                sessions.spawn(session(incoming.accept(), place, args.output.clone(), report));
             }
             Some(ended) = sessions.join_next() => {
                 if let (Ok(Some(code)), true) = (ended, args.once) {

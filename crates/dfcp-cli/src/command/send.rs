@@ -1,11 +1,13 @@
 //! `dfcp send`.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use dfcp::{
-    ConnectionError, EndpointConfig, Error, Profile, PublicKey, Rate, SchemeId, TransportConfig,
+    Connection, ConnectionError, Endpoint, EndpointConfig, Error, Profile, PublicKey, Rate,
+    SchemeId, TransportConfig,
 };
 use dfcp_command::{Failure, Kind, Profile as Choice, block_on, interrupted, units};
 use dfcp_transfer::{DONE, FAILED, INTERRUPTED, Meter, Sent};
@@ -15,7 +17,7 @@ use crate::door::invitation;
 use crate::files;
 use crate::keys;
 use crate::known_hosts::{self, KnownHosts};
-use crate::net::{self, Dialled, Family, Host};
+use crate::net::{Family, Host};
 use crate::progress::Bar;
 use crate::published;
 use crate::published::options::{Options, no_keys};
@@ -154,18 +156,14 @@ async fn transfer(args: &Args, profile: Profile, report: &mut Report) -> Result<
     let own = key.public();
     let config = EndpointConfig::client(key).transport(args.transport(profile));
     let start = Instant::now();
-    let dialled = tokio::select! {
-        dialled = connect(args, &config, &own) => dialled?,
+    let endpoint = Endpoint::bind(config)?;
+    let (connection, remote) = tokio::select! {
+        connected = connect(args, &endpoint, &own) => connected?,
         failure = interrupted() => return Err(failure),
     };
-    report.add_buffers(dialled.endpoint.socket_buffers());
+    report.add_buffers(endpoint.socket_buffers());
     let (meter, _watch) = Meter::start();
     meter.expect(sources.bytes());
-    let Dialled {
-        endpoint,
-        connection,
-        remote,
-    } = dialled;
     let bar = Bar::start(args.output.progress(), &connection, remote, &meter);
     let result = tokio::select! {
         result = dfcp_transfer::send(&connection, &sources, meter.progress()) => {
@@ -197,9 +195,9 @@ async fn transfer(args: &Args, profile: Profile, report: &mut Report) -> Result<
 /// Connects to a receiver that proves the right key.
 async fn connect(
     args: &Args,
-    config: &EndpointConfig,
+    endpoint: &Endpoint,
     own: &PublicKey,
-) -> Result<Dialled, Failure> {
+) -> Result<(Connection, SocketAddr), Failure> {
     let host = &args.host;
     let known_hosts = match args.peer_key {
         Some(_) => None,
@@ -211,21 +209,21 @@ async fn connect(
     };
     let reach = async {
         let addresses = host.resolve(args.family()).await?;
-        net::dial(config, &addresses, known)
-            .await
-            .map_err(|error| explain(error, host, own, known, known_hosts.as_ref()))
+        let connected = endpoint.connect(&addresses[..], known).await;
+        connected.map_err(|error| explain(error, host, own, known, known_hosts.as_ref()))
     };
     let reached = tokio::time::timeout(CONNECT_LIMIT, reach).await;
-    let dialled = reached.unwrap_or_else(|_| Err(silent(host)))?;
+    let connection = reached.unwrap_or_else(|_| Err(silent(host)))?;
+    let remote = connection.remote_address().ok_or_else(|| silent(host))?;
     if let (Some(known_hosts), None) = (&known_hosts, known) {
-        let (asked, key) = (host.clone(), dialled.connection.peer());
+        let (asked, key) = (host.clone(), connection.peer());
         let answer = tokio::task::spawn_blocking(move || known_hosts::ask(&asked, &key)).await;
         answer.map_err(std::io::Error::other)??;
         known_hosts.add(host, &key)?;
         args.output
             .say(format!("added {host} to {}", known_hosts.path().display()));
     }
-    Ok(dialled)
+    Ok((connection, remote))
 }
 
 fn silent(host: &Host) -> Failure {

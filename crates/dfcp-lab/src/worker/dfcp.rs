@@ -158,10 +158,11 @@ pub(super) fn sink(job: &DfcpJob) -> Result<Received, String> {
 }
 
 async fn take_sealed(endpoint: &Endpoint, meter: &mut Meter) -> Result<(), dfcp::Error> {
-    let Some(connection) = endpoint.accept().await else {
+    let Some(incoming) = endpoint.accept().await else {
         return Ok(());
     };
-    let (_send, mut recv) = connection.accept_stream().await?;
+    let connection = incoming.accept();
+    let (_send, mut recv) = connection.accept_bi().await?;
     let mut buffer = vec![0; CHUNK];
     loop {
         match recv.read_piece(&mut buffer).await? {
@@ -256,10 +257,9 @@ async fn give_sealed(
     size: Option<u64>,
     bytes: &mut u64,
 ) -> Result<(), String> {
-    let (mut send, _recv) = connection.open_stream().await.map_err(text)?;
+    let (mut send, _recv) = connection.open_bi().await.map_err(text)?;
     give(&mut send, size, bytes).await?;
-    send.finish().await.map_err(text)?;
-    Ok(())
+    send.shutdown().await.map_err(text)
 }
 
 async fn give_published(

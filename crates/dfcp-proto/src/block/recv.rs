@@ -445,12 +445,14 @@ impl RecvChannel {
         self.is_complete() && self.ready.is_empty() && self.gaps.count() == 0
     }
 
-    /// Whether a read would give something.
-    pub fn is_readable(&self) -> bool {
+    /// Grows when a read may give what it would not have given before.
+    pub fn readiness(&self) -> u64 {
         match self.id.kind() {
-            ChannelKind::Object => !self.ready.is_empty() || self.gaps.count() > 0,
+            // Also for who reads it in order, and waits for the first block though others are there.
+            ChannelKind::Object => self.ready.len() as u64 + self.missing(),
             ChannelKind::Stream => {
-                self.in_order().is_some() || self.gaps.at(self.read_offset).is_some()
+                let gap = self.gaps.at(self.read_offset);
+                u64::from(self.in_order().is_some() || gap.is_some())
             }
         }
     }
@@ -488,6 +490,31 @@ impl RecvChannel {
             self.advance(n, credit);
         }
         filled
+    }
+
+    /// At most `most` bytes in order with their buffer, and where in it they are. The rest of a complete
+    /// block comes in its own buffer; everything else is a copy.
+    pub fn read_chunk(
+        &mut self,
+        most: usize,
+        credit: &mut Credit,
+    ) -> Option<(Vec<u8>, Range<usize>)> {
+        let (_, part) = self.in_order()?;
+        if part.len() <= most
+            && let Some(entry) = self.ready.first_entry()
+            && *entry.key() <= self.read_offset
+        {
+            let ready = entry.remove();
+            self.read_offset += part.len() as u64;
+            self.free(ready.len, credit);
+            return Some((ready.bytes, part));
+        }
+        let (source, part) = self.in_order()?;
+        let part = part.start..part.end.min(part.start.saturating_add(most));
+        let copy = source.get(part)?.to_vec();
+        self.advance(copy.len(), credit);
+        let all = 0..copy.len();
+        Some((copy, all))
     }
 
     /// Passes over up to `most` stream bytes; returns how many there were.

@@ -6,6 +6,7 @@ use crate::config::Payload;
 use crate::scheduler::Room;
 use crate::time::Instant;
 use crate::wire::VarInt;
+use std::ops::Range;
 
 /// Bytes that a channel takes beyond what is being sent: enough that a driver's wake-up does not
 /// leave the link idle, little enough that a stream's data stay fresh.
@@ -207,6 +208,23 @@ impl Connection {
     ) -> Result<Read, ChannelError> {
         self.expect_payload(Payload::Virtual)?;
         self.read_with(now, id, |recv, credit| recv.skip(most, credit))
+    }
+
+    /// [`Connection::read`] of at most `most` bytes that come with their buffer, and where in it they
+    /// are: a whole block is not copied.
+    pub fn read_chunk(
+        &mut self,
+        now: Instant,
+        id: ChannelId,
+        most: usize,
+    ) -> Result<(Read, Option<(Vec<u8>, Range<usize>)>), ChannelError> {
+        self.expect_payload(Payload::Real)?;
+        let mut chunk = None;
+        let read = self.read_with(now, id, |recv, credit| {
+            chunk = recv.read_chunk(most, credit);
+            chunk.as_ref().map_or(0, |(_, part)| part.len())
+        })?;
+        Ok((read, chunk))
     }
 
     fn read_with(

@@ -34,8 +34,8 @@ impl Connection {
     /// Pings if it is time.
     pub(super) fn keep_alive(&mut self, now: Instant) {
         let due = self.keep_alive_time().is_some_and(|at| at <= now);
-        if due && !self.out.control.contains(&Control::Ping) {
-            self.out.control.push_back(Control::Ping);
+        if due {
+            self.ping();
         }
     }
 }

@@ -216,6 +216,18 @@ impl Connection {
         self.remote
     }
 
+    /// Whether the peer has shown that it receives at this address.
+    pub fn is_validated(&self) -> bool {
+        self.out.moved.is_none()
+    }
+
+    /// Shows the peer that this side is there, and from which address.
+    pub fn ping(&mut self) {
+        if self.is_established() && !self.out.control.contains(&Control::Ping) {
+            self.out.control.push_back(Control::Ping);
+        }
+    }
+
     /// Which end this is.
     pub fn role(&self) -> Role {
         self.role

@@ -79,14 +79,14 @@ impl Connection {
             self.stats.skips_ignored += 1;
             return Ok(());
         };
-        let (was_readable, missing) = (recv.is_readable(), recv.missing());
+        let (before, missing) = (recv.readiness(), recv.missing());
         if !recv.on_skip(skip, &mut self.inc.credit)? {
             self.stats.skips_ignored += 1;
             return Ok(());
         }
         self.stats.skips_received += 1;
         self.stats.bytes_skipped += recv.missing() - missing;
-        if !was_readable && recv.is_readable() {
+        if recv.readiness() > before {
             self.events.push_back(Event::Readable(id));
         }
         self.on_block_settled(now, id);

@@ -336,7 +336,7 @@ impl Connection {
             self.stats.redundant_symbols += 1;
             return Ok(());
         };
-        let was_readable = recv.is_readable();
+        let before = recv.readiness();
         match recv.on_symbol(symbol, &mut self.inc.credit)? {
             Received::Redundant => self.stats.redundant_symbols += 1,
             Received::Progress => {}
@@ -351,7 +351,7 @@ impl Connection {
         if self.inc.reports_room && recv.is_some_and(|recv| recv.occupancy() > window) {
             self.stats.beyond_window += 1;
         }
-        if !was_readable && recv.is_some_and(RecvChannel::is_readable) {
+        if recv.is_some_and(|recv| recv.readiness() > before) {
             self.events.push_back(Event::Readable(id));
         }
         Ok(())
@@ -409,12 +409,12 @@ impl Connection {
         let Some(recv) = self.channels.receiver(id) else {
             return;
         };
-        let was_readable = recv.is_readable();
+        let before = recv.readiness();
         let affordable = self.inc.solves.spend(now, job.wasted());
         match recv.on_solved(job) {
             Ok(true) => {
                 self.stats.blocks_solved += 1;
-                if !was_readable && recv.is_readable() {
+                if recv.readiness() > before {
                     self.events.push_back(Event::Readable(id));
                 }
                 self.on_block_settled(now, id);

@@ -1,0 +1,76 @@
+//! Clients that proved their keys, before they are accepted.
+
+use crate::connection::Connection;
+use dfcp_proto::{CloseCode, PublicKey};
+use std::net::SocketAddr;
+
+/// A client that has completed its handshake: its address was validated and its key is proved, for
+/// nothing is kept of a client before. What it sends meanwhile is held, as far as the budget goes.
+/// Dropping it refuses the client.
+#[derive(Debug)]
+pub struct Incoming {
+    connection: Option<Connection>,
+}
+
+impl Incoming {
+    pub(crate) fn new(connection: Connection) -> Self {
+        let connection = Some(connection);
+        Self { connection }
+    }
+
+    fn connection(&self) -> &Connection {
+        let connection = self.connection.as_ref();
+        connection.expect("only what consumes an Incoming takes its connection")
+    }
+
+    /// The key that the client proved.
+    pub fn peer(&self) -> PublicKey {
+        self.connection().peer()
+    }
+
+    /// The client's address now; `None` once the endpoint ended.
+    pub fn remote_address(&self) -> Option<SocketAddr> {
+        self.connection().remote_address()
+    }
+
+    /// Whether the client has shown that it receives at this address: so it was at the handshake; one
+    /// that moved since has yet to.
+    pub fn is_validated(&self) -> bool {
+        let handle = &self.connection().handle;
+        handle.look(|connection, _| connection.is_validated()) == Some(true)
+    }
+
+    /// Takes the connection.
+    pub fn accept(mut self) -> Connection {
+        let connection = self.connection.take();
+        connection.expect("only what consumes an Incoming takes its connection")
+    }
+
+    /// Closes the connection: the client learns
+    /// [`ConnectionError::Refused`](crate::ConnectionError::Refused), whatever it has sent so far.
+    pub fn refuse(self) {
+        drop(self);
+    }
+
+    /// Forgets the client without a word: it hears nothing more, not even that the connection is
+    /// unknown here, until its own timeouts end it.
+    pub fn ignore(mut self) {
+        let connection = self.connection.take();
+        let handle = connection.map(|connection| connection.handle);
+        if let Some(handle) = handle {
+            let id = handle.id;
+            handle.shared.act(|now, state| {
+                state.core.ignore(now, id);
+                state.drop_silently(id);
+            });
+        }
+    }
+}
+
+impl Drop for Incoming {
+    fn drop(&mut self) {
+        if let Some(connection) = self.connection.take() {
+            connection.close(CloseCode::REFUSED, "not accepted");
+        }
+    }
+}

@@ -1,0 +1,338 @@
+//! The library as its users see it: endpoints, clients at the door, streams, objects.
+
+use bytes::Bytes;
+use dfcp::{
+    Chunk, CloseCode, Connection, ConnectionError, Endpoint, EndpointConfig, Error, Profile,
+    Progress, PublicKey, SchemeId, TransportConfig, generate_key,
+};
+use std::net::SocketAddr;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+/// Nothing here takes long; a hang is a failure, not a wait.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+async fn within<T>(future: impl Future<Output = T>) -> T {
+    let future = tokio::time::timeout(PATIENCE, future);
+    future.await.expect("must not hang")
+}
+
+fn server_at(bind: &str) -> Endpoint {
+    let bind: SocketAddr = bind.parse().expect("an address");
+    let config = EndpointConfig::server(generate_key().expect("a key"), bind);
+    Endpoint::bind(config).expect("binds")
+}
+
+fn client() -> Endpoint {
+    Endpoint::bind(EndpointConfig::client(generate_key().expect("a key"))).expect("binds")
+}
+
+async fn pair_of(client: &Endpoint, server: &Endpoint) -> (Connection, Connection) {
+    let port = server.local_addr().port();
+    let connect = client.connect(("127.0.0.1", port), server.public_key());
+    let (near, far) = tokio::join!(connect, server.accept());
+    (near.expect("connects"), far.expect("comes").accept())
+}
+
+async fn pair() -> (Endpoint, Connection, Endpoint, Connection) {
+    let (client, server) = (client(), server_at("127.0.0.1:0"));
+    let (near, far) = pair_of(&client, &server).await;
+    (client, near, server, far)
+}
+
+fn bytes(n: usize) -> Vec<u8> {
+    let byte = |i: u64| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8;
+    (0..n as u64).map(byte).collect()
+}
+
+#[tokio::test]
+async fn closing_an_endpoint_waits_for_no_handle() {
+    within(async {
+        let (client, near, server, far) = pair().await;
+        let (mut send, mut recv) = near.open_bi().await.expect("opens");
+        send.write_all(b"hello").await.expect("fits");
+        let accepted = far.accept_bi().await.expect("comes");
+        client.close(CloseCode::application(7), "enough").await;
+        server.close(CloseCode::NO_ERROR, "").await;
+        // All these are still held, and say what became of them.
+        let closed = |result: Result<usize, Error>| {
+            matches!(
+                result,
+                Err(Error::Connection(ConnectionError::LocallyClosed))
+            )
+        };
+        assert!(closed(recv.read(&mut [0; 9]).await));
+        let opened = near.open_bi().await.map(|_| 0);
+        assert!(closed(opened));
+        let expected = ConnectionError::PeerClosed {
+            code: CloseCode::application(7),
+            reason: "enough".into(),
+        };
+        assert_eq!(far.closed().await, expected);
+        assert!(client.connect("127.0.0.1:9", None).await.is_err());
+        assert!(server.accept().await.is_none());
+        drop(accepted);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn names_and_both_families_are_reached_from_one_endpoint() {
+    within(async {
+        // At [::] a server takes both families as well.
+        let server = server_at("[::]:0");
+        let (client, port) = (client(), server.local_addr().port());
+        for name in ["localhost", "127.0.0.1", "[::1]"] {
+            let remote = format!("{name}:{port}");
+            let connect = client.connect(remote, server.public_key());
+            let (near, far) = tokio::join!(connect, server.accept());
+            let (near, far) = (near.expect(name), far.expect("comes").accept());
+            let shown = near.remote_address().expect("is there");
+            assert!(shown.ip().is_loopback(), "{name} is {shown}");
+            // Not as an address of IPv6 that only stands for it.
+            let family = far.remote_address().expect("is there").is_ipv4();
+            assert_eq!(family, shown.is_ipv4());
+            let (mut send, _recv) = near.open_bi().await.expect("opens");
+            send.write_all(&bytes(50_000)).await.expect("fits");
+            send.shutdown().await.expect("arrives");
+        }
+        let nowhere = client.connect("nowhere.invalid:1", None).await;
+        assert!(matches!(nowhere, Err(Error::Io(_))), "{nowhere:?}");
+        let narrow = EndpointConfig::client(generate_key().expect("a key"));
+        let narrow = narrow.bind("127.0.0.1:0".parse().expect("an address"));
+        let narrow = Endpoint::bind(narrow).expect("binds");
+        let unreachable = narrow.connect("[::1]:9", None).await;
+        assert!(matches!(unreachable, Err(Error::Io(_))), "{unreachable:?}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_first_address_that_answers_counts() {
+    within(async {
+        let server = server_at("127.0.0.1:0");
+        let silent = std::net::UdpSocket::bind("127.0.0.1:0").expect("binds");
+        let addresses = [silent.local_addr().expect("bound"), server.local_addr()];
+        let client = client();
+        let near = client.connect(&addresses[..], server.public_key()).await;
+        let near = near.expect("the second answers");
+        assert_eq!(near.remote_address(), Some(server.local_addr()));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn connections_of_one_endpoint_have_settings_of_their_own() {
+    within(async {
+        let (server, client) = (server_at("127.0.0.1:0"), client());
+        let raptorq = Profile::auto().with_scheme(SchemeId::RaptorQ, 1000);
+        let transport = TransportConfig::default().profile(raptorq);
+        let address = server.local_addr();
+        let connect = client.connect_with(transport, address, server.public_key());
+        let (own, first) = tokio::join!(connect, server.accept());
+        let (own, _first) = (own.expect("connects"), first.expect("comes").accept());
+        let (common, _second) = pair_of(&client, &server).await;
+        let mut sizes = Vec::new();
+        for connection in [&own, &common] {
+            let (mut send, _) = connection.open_bi().await.expect("opens");
+            send.finish().expect("ends");
+            sizes.push(send.block_size().expect("is open"));
+        }
+        assert!(sizes[0] > 4 * sizes[1], "blocks of {sizes:?} bytes");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn clients_at_the_door_are_looked_at_and_refused_or_ignored() {
+    within(async {
+        let server = server_at("127.0.0.1:0");
+        let (address, key) = (server.local_addr(), server.public_key());
+        let quick = TransportConfig::default().idle_timeout(Duration::from_secs(1));
+        let quick = quick.keep_alive(Some(Duration::from_millis(100)));
+        let client = client();
+        let mut outcomes = Vec::new();
+        for turn in 0..3 {
+            let connect = client.connect_with(quick.clone(), address, key);
+            let (near, far) = tokio::join!(connect, server.accept());
+            let (near, far) = (near.expect("connects"), far.expect("comes"));
+            assert_eq!(far.peer(), client.public_key());
+            let port = far.remote_address().expect("is there").port();
+            assert_eq!(port, client.local_addr().port());
+            assert!(far.is_validated());
+            match turn {
+                0 => far.refuse(),
+                1 => drop(far),
+                _ => far.ignore(),
+            }
+            outcomes.push(near.closed().await);
+        }
+        use ConnectionError::{Refused, TimedOut};
+        assert_eq!(outcomes, [Refused, Refused, TimedOut]);
+        server.wait_idle().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_client_goes_on_over_another_socket() {
+    within(async {
+        let (client, near, _server, far) = pair().await;
+        let (mut send, _recv) = near.open_bi().await.expect("opens");
+        send.write_all(b"before").await.expect("fits");
+        let (_send, mut recv) = far.accept_bi().await.expect("comes");
+        let mut text = [0; 6];
+        recv.read_exact(&mut text).await.expect("arrives");
+        let before = far.remote_address().expect("is there");
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").expect("binds");
+        client.rebind(socket).expect("takes the socket");
+        send.write_all(b"after!").await.expect("fits");
+        send.shutdown().await.expect("arrives");
+        recv.read_exact(&mut text).await.expect("arrives");
+        assert_eq!(&text, b"after!");
+        let after = far.remote_address().expect("is there");
+        assert_ne!(before.port(), after.port());
+        assert_eq!(after.port(), client.local_addr().port());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_writer_learns_that_it_is_stopped_while_it_writes_nothing() {
+    within(async {
+        let (_client, near, _server, far) = pair().await;
+        let (mut send, _recv) = near.open_bi().await.expect("opens");
+        send.write_all(b"news").await.expect("fits");
+        let stopped = send.stopped();
+        let (_send, mut recv) = far.accept_bi().await.expect("comes");
+        recv.stop(77.into());
+        let code = stopped.await.expect("is told");
+        assert_eq!(code, Some(77.into()));
+        let error = send.write_all(b"more").await.expect_err("nobody reads");
+        assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+
+        // One that is read to its end is delivered, not stopped. Saying the end waits for nobody.
+        let (mut send, _recv) = near.open_bi().await.expect("opens");
+        send.write_all(b"news").await.expect("fits");
+        send.finish().expect("is said");
+        assert!(send.write_all(b"more").await.is_err());
+        assert_eq!(send.stopped().await.expect("is told"), None);
+        assert_eq!(send.delivered().await.expect("is told"), 0);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn whole_blocks_come_and_go_in_their_own_buffers() {
+    within(async {
+        let (_client, near, _server, far) = pair().await;
+        let (mut send, _recv) = near.open_bi().await.expect("opens");
+        let block = send.block_size().expect("is open");
+        let data = bytes(3 * block + 1000);
+        let ours = data.clone();
+        let writer = tokio::spawn(async move {
+            let whole = Bytes::from(ours);
+            send.write_chunk(Bytes::from(whole[..block].to_vec()))
+                .await?;
+            send.write_chunk(whole.slice(block..2 * block)).await?; // not alone
+            send.write_chunk(whole.slice(2 * block..)).await?;
+            send.finish()?;
+            send.delivered().await
+        });
+        let (_send, mut recv) = far.accept_bi().await.expect("comes");
+        let mut got = Vec::new();
+        loop {
+            match recv.read_chunk(100_000).await.expect("reads") {
+                Chunk::Data(bytes) => {
+                    assert!((1..=100_000).contains(&bytes.len()));
+                    got.extend_from_slice(&bytes);
+                }
+                Chunk::Gap(bytes) => panic!("{bytes} bytes are missing"),
+                Chunk::End => break,
+            }
+        }
+        assert!(got == data, "bytes differ");
+        writer.await.expect("writer").expect("arrives");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn objects_come_from_any_reader_and_go_into_any_writer() {
+    within(async {
+        let (_client, near, _server, far) = pair().await;
+        let data = bytes(3_000_003);
+        let hash = *blake3::hash(&data).as_bytes();
+        let (source, progress) = (data.clone(), Progress::default());
+        let send = async {
+            // From memory, on a thread; then from what is only read asynchronously.
+            let cursor = std::io::Cursor::new(source.clone());
+            let sent = near.send_object(cursor, source.len() as u64, &progress, |_| {});
+            let first = sent.await.expect("sends");
+            let second = near.send_object_from(&source[..], &progress).await;
+            (first, second.expect("sends"))
+        };
+        let receive = async {
+            let (mut memory, counted) = (Vec::new(), Progress::default());
+            let object = far.accept_object().await.expect("comes");
+            let first = object.recv_object_into(&mut memory, u64::MAX, &counted);
+            let first = first.await.expect("receives");
+            assert!(memory == data, "bytes differ");
+            let object = far.accept_object().await.expect("comes");
+            let mut read = Vec::new();
+            let second = object.in_order().read_to_end(&mut read).await;
+            assert_eq!(second.expect("reads"), data.len());
+            assert!(read == data, "bytes differ");
+            first
+        };
+        let ((first, second), received) = tokio::join!(send, receive);
+        for summary in [first, second, received] {
+            assert_eq!((summary.size, summary.hash), (data.len() as u64, hash));
+        }
+        assert_eq!(progress.bytes(), 2 * data.len() as u64);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_object_that_is_longer_than_it_may_be_ends_for_both() {
+    within(async {
+        let (_client, near, _server, far) = pair().await;
+        let data = bytes(500_000);
+        let progress = Progress::default();
+        let send = near.send_object_from(&data[..], &progress);
+        let receive = async {
+            let object = far.accept_object().await.expect("comes");
+            let target = tokio::io::sink();
+            object
+                .recv_object_into(target, 1000, &Progress::default())
+                .await
+        };
+        let (sent, received) = tokio::join!(send, receive);
+        assert!(matches!(sent, Err(Error::Reset(_))), "{sent:?}");
+        assert!(
+            matches!(received, Err(Error::TooLong(1000))),
+            "{received:?}"
+        );
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_wrong_key_is_said_at_once_though_other_addresses_are_silent() {
+    within(async {
+        let server = server_at("127.0.0.1:0");
+        let silent = std::net::UdpSocket::bind("127.0.0.1:0").expect("binds");
+        let addresses = [server.local_addr(), silent.local_addr().expect("bound")];
+        let other: PublicKey = generate_key().expect("a key").public();
+        let error = client().connect(&addresses[..], other).await.err();
+        assert!(
+            matches!(
+                error,
+                Some(Error::Connection(ConnectionError::WrongKey { .. }))
+            ),
+            "{error:?}"
+        );
+    })
+    .await;
+}
