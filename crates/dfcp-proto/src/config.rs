@@ -45,6 +45,7 @@ pub struct TransportConfig {
     pub(crate) receive_packets: u8,
     pub(crate) schemes: u64,
     pub(crate) max_block_symbols: u32,
+    pub(crate) datagram_buffer: usize,
 }
 
 /// A bit for each code.
@@ -76,6 +77,8 @@ impl Default for TransportConfig {
             receive_packets: 64,
             schemes: mask(&SchemeId::ALL),
             max_block_symbols: dfcp_fec::MAX_BLOCK_SYMBOLS,
+            // What 80 Mbit/s bring in 100 ms: older datagrams are rarely worth anything.
+            datagram_buffer: 1 << 20,
         }
     }
 }
@@ -170,6 +173,13 @@ impl TransportConfig {
     /// grows with them.
     pub fn max_block_symbols(mut self, symbols: u32) -> Self {
         self.max_block_symbols = symbols.clamp(1, dfcp_fec::MAX_BLOCK_SYMBOLS);
+        self
+    }
+
+    /// Bytes of datagrams that wait to be sent, and as many that wait to be read, before the oldest are
+    /// dropped; each counts for 64 more than it has. 1 MiB unless set; with 0 there are none.
+    pub fn datagram_buffer(mut self, bytes: usize) -> Self {
+        self.datagram_buffer = bytes;
         self
     }
 

@@ -37,7 +37,8 @@ pub mod wire;
 pub use block::{BlockSizes, ChannelId, ChannelKind, Reliability, Role, SolveJob};
 pub use config::{Payload, TransportConfig};
 pub use connection::{
-    ChannelError, CloseCode, Connection, ConnectionError, ConnectionStats, Event, Read, Timer,
+    ChannelError, CloseCode, Connection, ConnectionError, ConnectionStats, DatagramError, Event,
+    Read, Timer,
 };
 pub use crypto::{KeyError, PublicKey, SecretRng, StaticKey};
 pub use dfcp_fec::SchemeId;

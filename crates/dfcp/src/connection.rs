@@ -4,6 +4,7 @@ use crate::error::Error;
 use crate::object::IncomingObject;
 use crate::stream::{RecvStream, SendStream};
 use crate::waiting::ConnectionState;
+use bytes::Bytes;
 use dfcp_proto::{
     ChannelId, ChannelKind, CloseCode, ConnectionError, ConnectionStats, PublicKey, VarInt,
 };
@@ -107,6 +108,82 @@ impl Connection {
     pub async fn accept_bi(&self) -> Result<(SendStream, RecvStream), Error> {
         let id = self.next_opened(ChannelKind::Stream).await?;
         Ok(self.stream(id))
+    }
+
+    /// Opens a stream to the peer; waits while the peer allows no further one. May be cancelled.
+    ///
+    /// # Errors
+    /// [`Error::Connection`].
+    pub async fn open_uni(&self) -> Result<SendStream, Error> {
+        let id = self.open(ChannelKind::Uni).await?;
+        Ok(SendStream::new(self.channel(id)))
+    }
+
+    /// The next stream from the peer alone. May be cancelled.
+    ///
+    /// # Errors
+    /// [`Error::Connection`].
+    pub async fn accept_uni(&self) -> Result<RecvStream, Error> {
+        let id = self.next_opened(ChannelKind::Uni).await?;
+        Ok(RecvStream::new(self.channel(id)))
+    }
+
+    /// Sends a message that arrives whole or not at all: nothing repeats it, and it overtakes streams
+    /// and objects. While the path is slower than the application, the oldest that wait are dropped
+    /// ([`TransportConfig::datagram_buffer`](crate::TransportConfig::datagram_buffer),
+    /// [`ConnectionStats::datagrams_dropped`]).
+    ///
+    /// # Errors
+    /// [`Error::Datagram`] above [`Connection::max_datagram_size`]; [`Error::Connection`].
+    pub fn send_datagram(&self, datagram: Bytes) -> Result<(), Error> {
+        let sent = self.handle.poll(|_, connection, ours| {
+            if let Some(error) = &ours.error {
+                return Poll::Ready(Err(error.clone().into()));
+            }
+            let sent = connection.send_datagram(datagram.into());
+            Poll::Ready(sent.map_err(Error::from))
+        });
+        match sent {
+            Poll::Ready(sent) => sent,
+            Poll::Pending => Ok(()),
+        }
+    }
+
+    /// The oldest message that came and was not read yet. Who reads too late misses the oldest ones.
+    /// May be cancelled.
+    ///
+    /// # Errors
+    /// [`Error::Connection`], once all that came are read.
+    pub async fn read_datagram(&self) -> Result<Bytes, Error> {
+        let next = poll_changed(&self.handle, |connection, _| connection.take_datagram());
+        next.await.map(Bytes::from)
+    }
+
+    /// Longest message that [`Connection::send_datagram`] takes now, bytes; it follows the path's MTU,
+    /// and is at least 1171 (unless the buffer for them is smaller). 0 once the endpoint ended.
+    pub fn max_datagram_size(&self) -> usize {
+        let size = self
+            .handle
+            .look(|connection, _| connection.max_datagram_size());
+        size.unwrap_or_default()
+    }
+
+    /// Fills `out` with key material that only the two ends can have: the same for the same `label` and
+    /// `context`, unlike any other (as RFC 8446 §7.5). For binding what another protocol proves to this
+    /// connection.
+    ///
+    /// # Errors
+    /// [`Error::EndpointClosed`] once the endpoint ended.
+    pub fn export_keying_material(
+        &self,
+        out: &mut [u8],
+        label: &[u8],
+        context: &[u8],
+    ) -> Result<(), Error> {
+        let exported = self
+            .handle
+            .look(|connection, _| connection.export_keying_material(out, label, context));
+        Ok(exported.ok_or(Error::EndpointClosed)??)
     }
 
     /// The next object that the peer sends. May be cancelled.

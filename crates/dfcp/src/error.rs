@@ -1,6 +1,6 @@
 //! What can go wrong.
 
-use dfcp_proto::{ChannelError, ConnectionError, VarInt, published};
+use dfcp_proto::{ChannelError, ConnectionError, DatagramError, VarInt, published};
 use std::io;
 
 /// An error of the library.
@@ -28,6 +28,9 @@ pub enum Error {
     /// The stream or object is closed here.
     #[error("closed")]
     Closed,
+    /// The datagram cannot be sent.
+    #[error(transparent)]
+    Datagram(#[from] DatagramError),
     /// A local file or socket failed.
     #[error(transparent)]
     Io(#[from] io::Error),
@@ -61,6 +64,7 @@ impl From<Error> for io::Error {
                 io::ErrorKind::TimedOut
             }
             Error::Published(published::Error::Reset) => io::ErrorKind::ConnectionReset,
+            Error::Datagram(_) => io::ErrorKind::InvalidInput,
             Error::Connection(_) => io::ErrorKind::ConnectionAborted,
             _ => io::ErrorKind::BrokenPipe,
         };

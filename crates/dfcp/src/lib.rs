@@ -1,9 +1,16 @@
 //! Transport for bad networks: coded, encrypted, over UDP, on tokio.
 //!
 //! An [`Endpoint`] owns a socket; it [connects](Endpoint::connect) and [accepts](Endpoint::accept).
-//! A [`Connection`] carries any number of streams ([`SendStream`], [`RecvStream`]: in order, both
-//! directions) and objects ([`Connection::send_object`], [`IncomingObject::recv_object`]: whole files,
-//! whose parts are written where they belong in the order they complete).
+//! A [`Connection`] carries any number of
+//!
+//! * streams ([`SendStream`], [`RecvStream`]): bytes in order, [both ways](Connection::open_bi) or
+//!   [one](Connection::open_uni), by [priority](SendStream::set_priority);
+//! * objects ([`Connection::send_object`], [`IncomingObject::recv_object`]): whole files, whose parts
+//!   are written where they belong in the order they complete;
+//! * [datagrams](Connection::send_datagram): messages that nothing repeats.
+//!
+//! One socket serves IPv4 and IPv6: unless told otherwise, a client's is bound to `[::]`, where the
+//! system takes both. Times are [`std::time::Duration`], sizes bytes, rates [`Rate`].
 //!
 //! A connection lasts as long as both processes and the path between them do: idle ones are kept
 //! alive ([`EndpointConfig::keep_alive`]).
@@ -73,8 +80,8 @@ mod waiting;
 pub use connection::Connection;
 pub use dfcp_proto::profile::{ChameleonParameters, CtcpParameters};
 pub use dfcp_proto::{
-    CloseCode, ConnectionError, ConnectionStats, EndpointStats, Profile, PublicKey, Rate,
-    Reliability, SchemeId, StaticKey, TransportConfig, VarInt, VarIntTooLarge,
+    CloseCode, ConnectionError, ConnectionStats, DatagramError, EndpointStats, Profile, PublicKey,
+    Rate, Reliability, SchemeId, StaticKey, TransportConfig, VarInt, VarIntTooLarge,
 };
 pub use endpoint::{Endpoint, EndpointConfig};
 pub use error::Error;

@@ -122,6 +122,18 @@ impl SendStream {
         Ok(self.block_sizes()?.at(0))
     }
 
+    /// What is written here goes before all streams and objects of a lower priority (0 unless set); those
+    /// of one priority take turns.
+    ///
+    /// # Errors
+    /// [`Error::Closed`] once nothing more is sent; [`Error::EndpointClosed`].
+    pub fn set_priority(&self, priority: i32) -> Result<(), Error> {
+        let id = self.channel.id;
+        let handle = &self.channel.handle;
+        let set = handle.look(|connection, _| connection.set_priority(id, priority));
+        Ok(set.ok_or(Error::EndpointClosed)??)
+    }
+
     /// Says that nothing follows, without waiting; dropping the stream loses nothing then. Once more
     /// it does nothing.
     ///

@@ -25,8 +25,8 @@ pub(crate) struct ConnectionState {
     /// The peer knows that it is over, or had the time to learn it.
     over: bool,
     pub(crate) channels: HashMap<ChannelId, ChannelState>,
-    pub(crate) opened: [VecDeque<ChannelId>; 2],
-    /// Waits for the handshake, the end, a new channel or room to open one.
+    pub(crate) opened: [VecDeque<ChannelId>; 3],
+    /// Waits for the handshake, the end, a new channel, room to open one or a datagram.
     pub(crate) waiting: WaitList,
     pub(crate) writers: WaitList,
 }
@@ -49,7 +49,7 @@ impl ConnectionState {
 
     fn on_event(&mut self, event: Event) {
         match event {
-            Event::Connected { .. } => self.waiting.wake(),
+            Event::Connected { .. } | Event::Datagram => self.waiting.wake(),
             Event::Opened(id) => {
                 self.channels.entry(id).or_default();
                 self.opened[id.kind() as usize].push_back(id);

@@ -336,3 +336,139 @@ async fn a_wrong_key_is_said_at_once_though_other_addresses_are_silent() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn streams_of_both_kinds_come_to_who_waits_for_them() {
+    within(async {
+        let (_client, near, _server, far) = pair().await;
+        for side in [(&near, &far), (&far, &near)] {
+            let mut one_way = side.0.open_uni().await.expect("opens");
+            one_way.write_all(b"one way").await.expect("fits");
+            one_way.finish().expect("ends");
+            let (mut both_ways, mut back) = side.0.open_bi().await.expect("opens");
+            both_ways.write_all(b"both ways").await.expect("fits");
+            both_ways.finish().expect("ends");
+            let mut text = String::new();
+            let (mut answer, mut inside) = side.1.accept_bi().await.expect("comes");
+            inside.read_to_string(&mut text).await.expect("is whole");
+            answer.write_all(b", and back").await.expect("fits");
+            answer.finish().expect("ends");
+            let mut inside = side.1.accept_uni().await.expect("comes");
+            inside.read_to_string(&mut text).await.expect("is whole");
+            back.read_to_string(&mut text).await.expect("is whole");
+            assert_eq!(text, "both waysone way, and back");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn datagrams_come_whole_and_the_oldest_make_room() {
+    within(async {
+        let (_client, near, _server, far) = pair().await;
+        let most = near.max_datagram_size();
+        for size in [0, 1, 100, most] {
+            let sent = Bytes::from(bytes(size));
+            near.send_datagram(sent.clone()).expect("fits");
+            // Loopback loses none that are read in time.
+            assert_eq!(far.read_datagram().await.expect("comes"), sent);
+        }
+        let long = near.send_datagram(Bytes::from(bytes(most + 1)));
+        assert!(matches!(long, Err(Error::Datagram(_))), "{long:?}");
+
+        // Nobody reads, and what waits is bounded: of 1000 the last come.
+        let small = TransportConfig::default().datagram_buffer(100 * (500 + 64));
+        let server = EndpointConfig::server(
+            generate_key().expect("a key"),
+            "127.0.0.1:0".parse().expect("an address"),
+        );
+        let server = Endpoint::bind(server.transport(small)).expect("binds");
+        let (client, count) = (client(), 1000_u32);
+        let (near, far) = pair_of(&client, &server).await;
+        for i in 0..count {
+            let mut datagram = i.to_be_bytes().to_vec();
+            datagram.resize(500, 0);
+            near.send_datagram(Bytes::from(datagram)).expect("fits");
+        }
+        let mut flush = near.open_uni().await.expect("opens");
+        flush.write_all(b"after them").await.expect("fits");
+        flush.shutdown().await.expect("arrives");
+        while far.stats().datagrams_received < near.stats().datagrams_sent {
+            tokio::task::yield_now().await;
+        }
+        let dropped = far.stats().datagrams_dropped;
+        assert!(dropped >= 900 - near.stats().datagrams_dropped, "{dropped}");
+        let mut numbers = Vec::new();
+        near.close(CloseCode::NO_ERROR, "");
+        while let Ok(datagram) = far.read_datagram().await {
+            numbers.push(u32::from_be_bytes(datagram[..4].try_into().expect("four")));
+        }
+        assert!(numbers.len() <= 100 && numbers.is_sorted(), "{numbers:?}");
+        assert_eq!(numbers.last(), Some(&(count - 1)));
+        assert!(near.send_datagram(Bytes::new()).is_err());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn both_ends_export_the_same_key_material_and_no_others() {
+    within(async {
+        let (client, near, server, far) = pair().await;
+        let (other, _far) = pair_of(&client, &server).await;
+        let export = |connection: &Connection, label: &[u8], context: &[u8]| {
+            let mut out = [0; 48];
+            let exported = connection.export_keying_material(&mut out, label, context);
+            exported.expect("is established");
+            out
+        };
+        let ours = export(&near, b"label", b"context");
+        assert_eq!(ours, export(&far, b"label", b"context"));
+        for unlike in [
+            export(&near, b"label", b"contexT"),
+            export(&near, b"labelc", b"ontext"),
+            export(&other, b"label", b"context"),
+        ] {
+            assert_ne!(ours, unlike);
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_is_urgent_overtakes_what_was_written_before() {
+    within(async {
+        // Slow enough that the first stream cannot have left before the second is written.
+        let slow = Profile::auto().with_fixed_rate(dfcp::Rate::from_bps(20_000_000));
+        let transport = TransportConfig::default().profile(slow);
+        let (client, server) = (client(), server_at("127.0.0.1:0"));
+        let connect = client.connect_with(transport, server.local_addr(), None);
+        let (near, far) = tokio::join!(connect, server.accept());
+        let (near, far) = (near.expect("connects"), far.expect("comes").accept());
+        let mut bulk = near.open_uni().await.expect("opens");
+        bulk.set_priority(-1).expect("is open");
+        bulk.write_all(&bytes(1_000_000)).await.expect("fits");
+        bulk.finish().expect("ends");
+        let mut urgent = near.open_uni().await.expect("opens");
+        urgent.write_all(&bytes(200_000)).await.expect("fits");
+        urgent.finish().expect("ends");
+        let (mut first, mut second) = (
+            far.accept_uni().await.expect("comes"),
+            far.accept_uni().await.expect("comes"),
+        );
+        let order = std::sync::Mutex::new(Vec::new());
+        let (mut one, mut two) = (Vec::new(), Vec::new());
+        let (one, two) = tokio::join!(
+            async {
+                first.read_to_end(&mut one).await.expect("is whole");
+                order.lock().expect("whole").push(one.len());
+            },
+            async {
+                second.read_to_end(&mut two).await.expect("is whole");
+                order.lock().expect("whole").push(two.len());
+            },
+        );
+        ((), ()) = (one, two);
+        assert_eq!(*order.lock().expect("whole"), [200_000, 1_000_000]);
+    })
+    .await;
+}

@@ -16,20 +16,19 @@ pub enum ChannelKind {
     Stream,
     /// From its opener to the other side; blocks in any order, each with its offset.
     Object,
+    /// From its opener to the other side, in order.
+    Uni,
 }
 
-/// A channel: bit 0 says who opened it (1 = server), bit 1 its kind (1 = object), the rest counts.
+/// A channel: bit 0 says who opened it (1 = server), bits 1 and 2 its kind (0 = stream both ways, 1 =
+/// object, 2 = stream one way), the rest counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ChannelId(pub u64);
 
 impl ChannelId {
     /// The `index`th channel of `kind` that `opener` opens.
     pub fn new(opener: Role, kind: ChannelKind, index: u64) -> Self {
-        Self(
-            index << 2
-                | u64::from(kind == ChannelKind::Object) << 1
-                | u64::from(opener == Role::Server),
-        )
+        Self(index << 3 | (kind as u64) << 1 | u64::from(opener == Role::Server))
     }
 
     /// Who opened it.
@@ -41,18 +40,23 @@ impl ChannelId {
         }
     }
 
+    /// Whether it is of a kind that there is.
+    pub fn is_valid(self) -> bool {
+        self.0 >> 1 & 3 != 3
+    }
+
     /// How it delivers.
     pub fn kind(self) -> ChannelKind {
-        if self.0 & 2 == 0 {
-            ChannelKind::Stream
-        } else {
-            ChannelKind::Object
+        match self.0 >> 1 & 3 {
+            0 => ChannelKind::Stream,
+            1 => ChannelKind::Object,
+            _ => ChannelKind::Uni,
         }
     }
 
     /// Its number among channels of the same opener and kind.
     pub fn index(self) -> u64 {
-        self.0 >> 2
+        self.0 >> 3
     }
 
     /// Whether `role` may send on it.

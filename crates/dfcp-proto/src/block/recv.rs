@@ -450,7 +450,7 @@ impl RecvChannel {
         match self.id.kind() {
             // Also for who reads it in order, and waits for the first block though others are there.
             ChannelKind::Object => self.ready.len() as u64 + self.missing(),
-            ChannelKind::Stream => {
+            ChannelKind::Stream | ChannelKind::Uni => {
                 let gap = self.gaps.at(self.read_offset);
                 u64::from(self.in_order().is_some() || gap.is_some())
             }

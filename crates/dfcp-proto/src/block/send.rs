@@ -400,7 +400,7 @@ impl SendChannel {
 
     /// A stream sends what it has; an object waits for full blocks until its end.
     fn may_cut_short(&self) -> bool {
-        self.finished || self.id.kind() == ChannelKind::Stream
+        self.finished || self.id.kind() != ChannelKind::Object
     }
 
     /// A symbol for an open block that lacks some, lowest block first.
@@ -605,7 +605,7 @@ impl SendChannel {
     pub fn is_awaited(&self) -> bool {
         let all_begun = self.unsent.is_empty() && self.pending_len == 0;
         // A stream that has nothing more to say at the moment is read as it arrives.
-        all_begun && (self.finished || self.id.kind() == ChannelKind::Stream)
+        all_begun && (self.finished || self.id.kind() != ChannelKind::Object)
     }
 
     fn wants_symbol(&self, offset: u64, policy: Policy<'_>) -> bool {

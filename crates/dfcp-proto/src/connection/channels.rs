@@ -188,6 +188,20 @@ impl Connection {
         Ok(())
     }
 
+    /// Channels of a higher priority (0 unless set) send before all of a lower one; those of one
+    /// priority take turns.
+    ///
+    /// # Errors
+    /// [`ChannelError::Closed`] if nothing more is sent on the channel.
+    pub fn set_priority(&mut self, id: ChannelId, priority: i32) -> Result<(), ChannelError> {
+        let is_over = self.send_half(id)?.is_abandoned();
+        if is_over {
+            return Err(ChannelError::Closed);
+        }
+        self.out.queue.set_priority(id, priority);
+        Ok(())
+    }
+
     /// Reads stream bytes in order.
     pub fn read(
         &mut self,
@@ -355,7 +369,7 @@ impl Connection {
         };
         let freed = send.abandon();
         self.out.buffered = self.out.buffered.saturating_sub(freed);
-        self.out.queue.remove(id);
+        self.out.queue.forget(id);
         self.out
             .control
             .retain(|c| !matches!(*c, Control::Fin(of) | Control::Skip(of, _) if of == id));

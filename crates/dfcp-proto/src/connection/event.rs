@@ -109,6 +109,8 @@ pub enum Event {
     Opened(ChannelId),
     /// Bytes or blocks wait to be read, or the channel came to its end.
     Readable(ChannelId),
+    /// A datagram came, and none waited before.
+    Datagram,
     /// There is room to write again.
     Writable,
     /// All that was written, to its end, is known to have arrived.

@@ -1,6 +1,7 @@
 //! What a connection keeps of each direction.
 
 use super::Control;
+use super::datagrams::DatagramQueue;
 use super::queue::SendQueue;
 use crate::block::{ChannelId, Credit, Parts, SolveBudget, SymbolOut};
 use crate::config::TransportConfig;
@@ -24,6 +25,7 @@ pub(super) struct Outgoing {
     pub control: VecDeque<Control>,
     /// Channels that may have symbols to send.
     pub queue: SendQueue,
+    pub datagrams: DatagramQueue,
     /// The peer's credit and what we used of it.
     pub max_data: u64,
     pub charged: u64,
@@ -66,6 +68,7 @@ impl Outgoing {
             },
             control: VecDeque::new(),
             queue: SendQueue::new(),
+            datagrams: DatagramQueue::default(),
             max_data: 0,
             charged: 0,
             buffered: 0,
@@ -139,6 +142,7 @@ pub(super) struct Incoming {
     pub received: ReceivedPackets,
     pub policy: Box<dyn FeedbackPolicy>,
     pub credit: Credit,
+    pub datagrams: DatagramQueue,
     /// For blocks that turn out not to be solvable.
     pub solves: SolveBudget,
     pub largest_at: Instant,
@@ -165,6 +169,7 @@ impl Incoming {
             received: ReceivedPackets::default(),
             policy: FeedbackKind::default().policy(),
             credit: Credit::new(config.receive_budget),
+            datagrams: DatagramQueue::default(),
             solves: SolveBudget::new(now),
             largest_at: now,
             ce: 0,

@@ -6,6 +6,7 @@
 //!   reports to blocks
 //! * `transmit`: one packet out: due feedback and control → window and pacer → scheduler picks a
 //!   block → code writes the symbol into the datagram → seal → record
+//! * `datagrams`: messages that nothing repeats
 //! * `report`: feedback and control frames, in packets of their own
 //! * `channels`: the application's calls; `channel_map` finds the halves of each
 //! * `flows`: what is kept of each direction; `queue`: which channel is next
@@ -16,6 +17,7 @@
 mod acks;
 mod channel_map;
 mod channels;
+mod datagrams;
 mod event;
 mod flows;
 mod handshake;
@@ -31,13 +33,14 @@ mod transmit;
 use acks::AckNews;
 use channel_map::{Channel, Channels};
 pub use channels::{ChannelError, Read};
+pub use datagrams::DatagramError;
 pub use event::{CloseCode, ConnectionError, Event};
 pub(crate) use handshake::{ConnectParams, local_params};
 pub use stats::ConnectionStats;
 
 use crate::block::{ChannelId, Cut, Reliability, Role, Skip};
 use crate::config::TransportConfig;
-use crate::crypto::{Opener, PublicKey, Sealer, SecretRng, SessionKeys};
+use crate::crypto::{Opener, PublicKey, Sealer, Secret, SecretRng, SessionKeys};
 use crate::feedback::FeedbackKind;
 use crate::packet::MtuSearch;
 use crate::time::{Duration, Instant, Rate};
@@ -125,6 +128,7 @@ pub struct Connection {
     sealer: Option<Sealer>,
     opener: Option<Opener>,
     confirm: Option<Confirm>,
+    exporter: Option<Secret>,
     rng: SecretRng,
     epoch: Instant,
     /// Largest UDP payload known to reach the peer.
@@ -133,8 +137,8 @@ pub struct Connection {
     inc: Incoming,
     channels: Channels,
     /// Next index to open, and next index that the peer has not opened, by kind.
-    next_local: [u64; 2],
-    next_remote: [u64; 2],
+    next_local: [u64; 3],
+    next_remote: [u64; 3],
     wants_write: bool,
     events: VecDeque<Event>,
     stats: ConnectionStats,
@@ -163,14 +167,15 @@ impl Connection {
             sealer: None,
             opener: None,
             confirm: None,
+            exporter: None,
             rng,
             epoch: now,
             mtu: crate::config::MIN_DATAGRAM,
             out,
             inc,
             channels: Channels::default(),
-            next_local: [0; 2],
-            next_remote: [0; 2],
+            next_local: [0; 3],
+            next_remote: [0; 3],
             wants_write: false,
             events: VecDeque::new(),
             stats: ConnectionStats::default(),
@@ -183,6 +188,7 @@ impl Connection {
         let params = session.params;
         self.sealer = Some(Sealer::new(session.send, now));
         self.opener = Some(Opener::new(session.receive));
+        self.exporter = Some(session.exporter);
         self.peer = Some(session.peer);
         self.remote_cid = params.cid;
         self.out.max_data = params.max_data;
@@ -236,6 +242,23 @@ impl Connection {
     /// The peer's proven key, once the handshake is done.
     pub fn peer(&self) -> Option<PublicKey> {
         self.peer
+    }
+
+    /// Fills `out` (at most 2⁶⁴ − 1 bytes) with key material that both ends, and nobody else, can derive
+    /// from the handshake: the same for the same `label` and `context`, unlike any other. As with
+    /// RFC 8446 §7.5.
+    ///
+    /// # Errors
+    /// [`ChannelError::Closed`] before the handshake is done.
+    pub fn export_keying_material(
+        &self,
+        out: &mut [u8],
+        label: &[u8],
+        context: &[u8],
+    ) -> Result<(), ChannelError> {
+        let exporter = self.exporter.as_ref().ok_or(ChannelError::Closed)?;
+        crate::crypto::export(exporter, label, context).fill(out);
+        Ok(())
     }
 
     /// Counters and estimates.
@@ -355,9 +378,15 @@ impl Connection {
     /// When the pacer lets the next packets go; `None` while there is nothing to send or the
     /// window is full.
     fn pacing_time(&self) -> Option<Instant> {
-        let waits = self.out.queue.is_ready() || self.out.split.is_some();
+        let waits = self.has_data_ready();
         let ready = waits && self.has_window_room();
         ready.then(|| self.out.path.next_departure()).flatten()
+    }
+
+    /// Whether there is something to send that window and pacer hold back.
+    fn has_data_ready(&self) -> bool {
+        let out = &self.out;
+        out.queue.is_ready() || out.split.is_some() || !out.datagrams.is_empty()
     }
 
     /// A network controller allows this rate (DFCP-J §7.6); rate controllers that obey one follow.

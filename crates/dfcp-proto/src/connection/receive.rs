@@ -171,6 +171,7 @@ impl Connection {
                 self.inc.part = Some((symbol_len, at));
             }
             Frame::Symbol { header, data } => self.on_symbol_frame(now, header, data)?,
+            Frame::Datagram(datagram) => self.on_datagram(datagram),
             Frame::MaxData(limit) => {
                 if limit > self.out.max_data {
                     self.out.max_data = limit;
@@ -288,6 +289,9 @@ impl Connection {
     /// The channel a frame names; opens it, and those below it, if the peer may.
     fn known(&mut self, channel: u64) -> Result<ChannelId, CloseCode> {
         let id = ChannelId(channel);
+        if !id.is_valid() {
+            return Err(CloseCode::PROTOCOL);
+        }
         if id.opener() == self.role {
             let opened = id.index() < self.next_local[id.kind() as usize];
             return if opened {
@@ -440,7 +444,7 @@ impl Connection {
             return;
         };
         if let Some(send) = channel.send.take_if(|send| send.is_acknowledged()) {
-            self.out.queue.remove(id);
+            self.out.queue.forget(id);
             self.events.push_back(match send.given_up() {
                 0 => Event::Acknowledged(id),
                 abandoned => Event::PartlyAcknowledged {

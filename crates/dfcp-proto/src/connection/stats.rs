@@ -34,6 +34,13 @@ pub struct ConnectionStats {
     pub blocks_solved: u64,
     /// Reports of blocks, ignored, by which the peer has more of a block than was sent.
     pub implausible_reports: u64,
+    /// Datagrams of the application sent.
+    pub datagrams_sent: u64,
+    /// Datagrams received.
+    pub datagrams_received: u64,
+    /// Datagrams dropped here, before they were sent or after they came: newer ones needed the room, or
+    /// the path became too narrow for them.
+    pub datagrams_dropped: u64,
     /// Blocks given up before they were known to have arrived.
     pub blocks_abandoned: u64,
     /// Of these, how many were too old before anything of them was sent.

@@ -1,7 +1,8 @@
 //! One packet out.
 
+use super::queue::Level;
 use super::{CloseCode, Connection, Control, Split, State};
-use crate::block::{ChannelId, SymbolOut};
+use crate::block::{ChannelId, Cut, SymbolOut};
 use crate::config::Payload;
 use crate::host::{MAX_BATCH, Priority, Transmit};
 use crate::packet::{NewPacket, SymbolRef};
@@ -127,6 +128,9 @@ impl Connection {
         if report_due || !self.out.control.is_empty() {
             return Some(self.transmit_control(now, out));
         }
+        if let Some(batch) = self.transmit_datagrams(now, out) {
+            return Some(batch);
+        }
         let mut batch = Batch::default();
         while batch.datagrams < max_segments
             && !batch.ended
@@ -190,7 +194,7 @@ impl Connection {
     fn next_symbol(&mut self, now: Instant) -> Option<(ChannelId, SymbolOut)> {
         let probing = self.out.probes_due > 0;
         let ready = self.out.queue.is_ready();
-        if !probing && (ready || self.out.split.is_some()) {
+        if !probing && self.has_data_ready() {
             let may_leave = self.has_window_room() && self.out.path.may_depart(now);
             may_leave.then_some(())?;
         }
@@ -207,7 +211,7 @@ impl Connection {
         senders.find_map(|(id, send)| Some((id, send.probe()?)))
     }
 
-    /// Serves channels in turn: blocks that lack symbols first, new blocks after.
+    /// Serves channels by priority, and those of one priority in turn.
     fn pick(&mut self) -> Option<(ChannelId, SymbolOut)> {
         let cut = self.cut();
         let credit = self.out.max_data.saturating_sub(self.out.charged);
@@ -215,8 +219,28 @@ impl Connection {
         let limit = policy.scheduler.max_open_blocks();
         let open = || self.channels.senders().map(|(_, send)| send.open_blocks());
         let full = limit < usize::MAX && open().sum::<usize>() >= limit;
+        let mut level = self.out.queue.highest();
+        while let Some(priority) = level {
+            let picked = self.pick_at(priority, &cut, (credit, full));
+            if picked.is_some() {
+                return picked;
+            }
+            level = self.out.queue.below(priority);
+        }
+        None
+    }
+
+    /// Blocks that lack symbols first, new blocks after, as far as credit goes and unless the window is
+    /// full.
+    fn pick_at(
+        &mut self,
+        priority: Level,
+        cut: &Cut,
+        (credit, full): (u64, bool),
+    ) -> Option<(ChannelId, SymbolOut)> {
+        let policy = self.out.redundancy.policy();
         for repair in [true, false] {
-            let mut turn = self.out.queue.turn();
+            let mut turn = self.out.queue.turn(priority);
             while let Some(id) = turn.next(&self.out.queue) {
                 let Some(send) = self.channels.sender(id) else {
                     self.out.queue.remove(id);
@@ -229,7 +253,7 @@ impl Connection {
                         continue;
                     }
                     // An error means a geometry that the code refuses: none is cut by us.
-                    send.next_new(&cut, credit).ok().flatten()
+                    send.next_new(cut, credit).ok().flatten()
                 };
                 if let Some(symbol) = symbol {
                     return Some((id, symbol));

@@ -46,6 +46,8 @@ pub struct SessionKeys {
     pub send: Secret,
     /// Protects what this side receives.
     pub receive: Secret,
+    /// What the application may have derived, see [`export`].
+    pub exporter: Secret,
     /// The peer's static key, proven.
     pub peer: PublicKey,
     /// The peer's parameters, authenticated.
@@ -107,6 +109,7 @@ fn finish(
     ))?);
     let (initiator, responder) = noise.dangerously_get_raw_split();
     let (initiator, responder) = (Secret::from(initiator), Secret::from(responder));
+    let exporter = exporter(&initiator, &responder, noise.get_handshake_hash());
     let (send, receive) = if noise.is_initiator() {
         (initiator, responder)
     } else {
@@ -115,9 +118,34 @@ fn finish(
     Ok(SessionKeys {
         send,
         receive,
+        exporter,
         peer: PublicKey(peer),
         params,
     })
+}
+
+/// A secret of its own beside those of packets, bound to all that was said in the handshake.
+fn exporter(initiator: &Secret, responder: &Secret, transcript: &[u8]) -> Secret {
+    let mut hasher = blake3::Hasher::new_derive_key("dfcp 2026 exporter");
+    hasher.update(&initiator[..]);
+    hasher.update(&responder[..]);
+    hasher.update(transcript);
+    let secret = Secret::from(*hasher.finalize().as_bytes());
+    hasher.zeroize();
+    secret
+}
+
+/// Key material for `label` and `context`, of any length.
+pub fn export(exporter: &Secret, label: &[u8], context: &[u8]) -> blake3::OutputReader {
+    let mut hasher = blake3::Hasher::new_keyed(exporter);
+    // Their lengths keep what belongs to one apart from the other.
+    for part in [label, context] {
+        hasher.update(&(part.len() as u64).to_be_bytes());
+        hasher.update(part);
+    }
+    let material = hasher.finalize_xof();
+    hasher.zeroize();
+    material
 }
 
 /// The client's side.

@@ -10,6 +10,6 @@ mod keys;
 mod seal;
 mod slots;
 
-pub use handshake::{ClientHandshake, HandshakeError, Responder, SessionKeys, SynFacts};
+pub use handshake::{ClientHandshake, HandshakeError, Responder, SessionKeys, SynFacts, export};
 pub use keys::{KeyError, PublicKey, Secret, SecretRng, StaticKey};
 pub use seal::{EPOCH_BITS, Opener, Sealer};

@@ -20,6 +20,7 @@ const RESET: u8 = 0x13;
 const STOP: u8 = 0x14;
 const CLOSE: u8 = 0x15;
 const SKIP: u8 = 0x16;
+const DATAGRAM: u8 = 0x17;
 
 /// Most packet-number ranges in one ACK frame.
 const MAX_RANGES: u64 = 512;
@@ -127,6 +128,8 @@ pub enum Frame<'a> {
         /// The symbol.
         data: &'a [u8],
     },
+    /// A message of the application that nothing repeats.
+    Datagram(&'a [u8]),
     /// Block bytes that the peer may open on this connection, cumulative.
     MaxData(u64),
     /// Offset up to which the peer may send on a stream.
@@ -237,6 +240,7 @@ impl<'a> Frame<'a> {
                 header: SymbolHeader::parse(kind, r)?,
                 data: r.rest(),
             },
+            DATAGRAM => Self::Datagram(r.var_bytes()?),
             MAX_DATA => Self::MaxData(r.varint()?),
             MAX_STREAM_DATA => Self::MaxStreamData {
                 channel: r.varint()?,
@@ -333,6 +337,10 @@ impl<'a> Frame<'a> {
             Self::Symbol { ref header, data } => {
                 header.emit(out);
                 out.extend_from_slice(data);
+            }
+            Self::Datagram(datagram) => {
+                emit_numbers(out, DATAGRAM, [datagram.len() as u64]);
+                out.extend_from_slice(datagram);
             }
             Self::FeedbackRate(rate) => emit_numbers(out, FEEDBACK_RATE, [rate]),
             Self::Part { symbol_len, at } => emit_numbers(out, PART, [symbol_len, at]),
@@ -478,6 +486,11 @@ pub(super) fn consumed<'a>(mut start: Reader<'a>, now: &Reader<'a>) -> &'a [u8] 
 /// Bytes of a PART frame.
 pub fn part_overhead(symbol_len: usize, at: usize) -> usize {
     1 + varint_len(symbol_len as u64) + varint_len(at as u64)
+}
+
+/// Bytes of a DATAGRAM frame of `len` bytes beside these.
+pub fn datagram_overhead(len: usize) -> usize {
+    1 + varint_len(len as u64)
 }
 
 /// Bytes of a ROUND_TRIP frame.

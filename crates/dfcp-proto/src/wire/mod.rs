@@ -11,7 +11,10 @@ mod sack;
 mod symbol;
 
 pub use codec::{Reader, VarInt, VarIntTooLarge, WireError, varint_len, write_varint};
-pub use frame::{AckHead, AckRanges, BlockReport, Frame, FrameIter, ROUND_TRIP_LEN, part_overhead};
+pub use frame::{
+    AckHead, AckRanges, BlockReport, Frame, FrameIter, ROUND_TRIP_LEN, datagram_overhead,
+    part_overhead,
+};
 pub use header::{
     Ack, CID_LEN, COOKIE_LEN, ConnectionId, Packet, RESET_TOKEN_LEN, Retry, SEALED_HEADER_LEN,
     Sealed, Syn, SynAck, TAG_LEN, VERSION, emit_reset, emit_sealed_header, emit_version,
@@ -86,6 +89,7 @@ mod tests {
                 },
                 "07459642cb",
             ),
+            (Frame::Datagram(b"tick"), "17047469636b"),
             (Frame::MaxData(1 << 30), "10c000000040000000"),
             (
                 Frame::MaxStreamData {

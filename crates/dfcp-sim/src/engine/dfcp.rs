@@ -154,7 +154,7 @@ impl Sealed {
             }
             let taken = match channel.kind() {
                 ChannelKind::Object => take_block(connection, now, channel, self.payload),
-                ChannelKind::Stream => {
+                ChannelKind::Stream | ChannelKind::Uni => {
                     let position = self.progress.delivered + self.progress.missing;
                     let part = (position, most as usize);
                     take_bytes(connection, now, channel, self.payload, part)

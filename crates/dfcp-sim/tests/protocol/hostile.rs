@@ -387,6 +387,12 @@ fn channels_out_of_bounds_close_the_connection() {
             );
         }
     }
+    // Of a kind that there is not.
+    let unknown = Frame::Fin {
+        channel: 6,
+        size: 0,
+    };
+    assert_eq!(verdict(&[&[unknown]]), violation(CloseCode::PROTOCOL));
     let far = own(Role::Client, ChannelKind::Stream, 100_000);
     assert_eq!(
         verdict(&[&[Frame::Fin {

@@ -7,6 +7,7 @@
 mod bodies;
 mod common;
 mod ctcp;
+mod datagrams;
 mod ending;
 mod feedback;
 mod flood;

@@ -280,7 +280,7 @@ fn nothing_comes_later_than_the_deadline_and_nearly_all_comes() {
                 );
             }
             // In order a byte may wait for a gap before it, and that for a lost SKIP.
-            ChannelKind::Stream => {
+            ChannelKind::Stream | ChannelKind::Uni => {
                 assert!(channel.ages[most] <= age + 2 * ONE_WAY, "seed {seed}");
                 assert!(
                     oldest <= Some(&(age + 12 * ONE_WAY)),

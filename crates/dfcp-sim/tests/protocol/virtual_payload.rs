@@ -98,8 +98,12 @@ fn read_some(
             let (_, len) = connection.take_virtual_block(now, id).ok()??;
             return Some(len);
         }
-        (ChannelKind::Stream, Payload::Real) => connection.read(now, id, &mut buffer),
-        (ChannelKind::Stream, Payload::Virtual) => connection.read_virtual(now, id, buffer.len()),
+        (ChannelKind::Stream | ChannelKind::Uni, Payload::Real) => {
+            connection.read(now, id, &mut buffer)
+        }
+        (ChannelKind::Stream | ChannelKind::Uni, Payload::Virtual) => {
+            connection.read_virtual(now, id, buffer.len())
+        }
     };
     match read {
         Ok(Read::Data(n)) => Some(n as u64),

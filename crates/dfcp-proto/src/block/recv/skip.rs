@@ -65,7 +65,7 @@ impl RecvChannel {
     pub fn take_gap(&mut self) -> Option<Range<u64>> {
         match self.id.kind() {
             ChannelKind::Object => self.gaps.take(),
-            ChannelKind::Stream => None,
+            ChannelKind::Stream | ChannelKind::Uni => None,
         }
     }
 

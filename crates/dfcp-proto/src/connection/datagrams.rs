@@ -1,0 +1,147 @@
+//! Datagrams: messages that come whole or not at all, in any order, once. Nothing repeats them; they
+//! keep to window and pacing as all data do, and leave before channels' data. Those that wait for too
+//! long make room for newer ones, at both ends.
+
+use super::transmit::{Batch, Contents};
+use super::{Connection, Event};
+use crate::config::Payload;
+use crate::time::Instant;
+use crate::wire::{Frame, SEALED_HEADER_LEN, TAG_LEN, datagram_overhead};
+use std::collections::VecDeque;
+
+/// What a waiting datagram counts for beyond its bytes: about what remembering it takes, so that empty
+/// ones are bounded too.
+const OVERHEAD: usize = 64;
+
+/// Why a datagram was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DatagramError {
+    /// The connection is not established, or over.
+    #[error("the connection is closed")]
+    Closed,
+    /// It is longer than a packet, or all datagrams that may wait.
+    #[error("longer than the {0} bytes that a datagram may have now")]
+    TooLarge(usize),
+    /// Virtual payload has no datagrams.
+    #[error("the call is for the other kind of payload")]
+    Payload,
+}
+
+/// Datagrams that wait, the oldest first.
+#[derive(Debug, Default)]
+pub(super) struct DatagramQueue {
+    waiting: VecDeque<Vec<u8>>,
+    held: usize,
+}
+
+impl DatagramQueue {
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Adds a datagram, and drops the oldest until all hold at most `most` bytes; says how many.
+    fn push(&mut self, datagram: Vec<u8>, most: usize) -> u64 {
+        self.held += datagram.len() + OVERHEAD;
+        self.waiting.push_back(datagram);
+        let mut dropped = 0;
+        while self.held > most && self.pop().is_some() {
+            dropped += 1;
+        }
+        dropped
+    }
+
+    fn pop(&mut self) -> Option<Vec<u8>> {
+        let datagram = self.waiting.pop_front()?;
+        self.held -= datagram.len() + OVERHEAD;
+        Some(datagram)
+    }
+
+    /// The oldest, if it is no longer than `most`.
+    fn pop_within(&mut self, most: usize) -> Option<Vec<u8>> {
+        let fits = self.waiting.front().is_some_and(|next| next.len() <= most);
+        fits.then(|| self.pop()).flatten()
+    }
+}
+
+impl Connection {
+    /// Longest datagram that a packet carries now, bytes; it follows the path's MTU.
+    pub fn max_datagram_size(&self) -> usize {
+        let head = SEALED_HEADER_LEN + TAG_LEN;
+        let packet = self.mtu - head - datagram_overhead(self.mtu);
+        packet.min(self.config.datagram_buffer.saturating_sub(OVERHEAD))
+    }
+
+    /// Sends a datagram as soon as window and pacing let it go. The oldest that wait make room for it
+    /// ([`ConnectionStats::datagrams_dropped`](super::ConnectionStats::datagrams_dropped)).
+    ///
+    /// # Errors
+    /// [`DatagramError::TooLarge`] above [`Connection::max_datagram_size`]; closed, or virtual payload.
+    pub fn send_datagram(&mut self, datagram: Vec<u8>) -> Result<(), DatagramError> {
+        if self.config.payload == Payload::Virtual {
+            return Err(DatagramError::Payload);
+        }
+        if !self.is_established() {
+            return Err(DatagramError::Closed);
+        }
+        let most = self.max_datagram_size();
+        if datagram.len() > most {
+            return Err(DatagramError::TooLarge(most));
+        }
+        let buffer = self.config.datagram_buffer;
+        self.stats.datagrams_dropped += self.out.datagrams.push(datagram, buffer);
+        Ok(())
+    }
+
+    /// The oldest datagram that came and was not taken yet; [`Event::Datagram`] says that there is one.
+    pub fn take_datagram(&mut self) -> Option<Vec<u8>> {
+        self.inc.datagrams.pop()
+    }
+
+    pub(super) fn on_datagram(&mut self, datagram: &[u8]) {
+        self.stats.datagrams_received += 1;
+        let was_empty = self.inc.datagrams.is_empty();
+        let buffer = self.config.datagram_buffer;
+        let dropped = self.inc.datagrams.push(datagram.to_vec(), buffer);
+        self.stats.datagrams_dropped += dropped;
+        if was_empty && !self.inc.datagrams.is_empty() {
+            self.events.push_back(Event::Datagram);
+        }
+    }
+
+    /// A packet of datagrams, as many as fit, if there are any and one may leave.
+    pub(super) fn transmit_datagrams(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Batch> {
+        // The path may have become narrower since they were taken.
+        let most = self.max_datagram_size();
+        while let Some(next) = self.out.datagrams.waiting.front()
+            && next.len() > most
+        {
+            self.out.datagrams.pop();
+            self.stats.datagrams_dropped += 1;
+        }
+        let may_leave = self.has_window_room() && self.out.path.may_depart(now);
+        if self.out.datagrams.is_empty() || !may_leave {
+            return None;
+        }
+        let start = out.len();
+        let pn = self.begin_packet(now, out);
+        let room = |out: &Vec<u8>, mtu: usize| {
+            let used = out.len() - start + TAG_LEN;
+            mtu.saturating_sub(used + datagram_overhead(mtu))
+        };
+        while room(out, self.mtu) > 0
+            && let Some(datagram) = self.out.datagrams.pop_within(room(out, self.mtu))
+        {
+            Frame::Datagram(&datagram).emit(out);
+            self.stats.datagrams_sent += 1;
+        }
+        let contents = Contents {
+            ack_eliciting: true,
+            ..Contents::default()
+        };
+        self.finish_packet(now, pn, start, out, contents);
+        let size = out.len() - start;
+        self.out.path.on_data_sent(now, size as u64);
+        Some(Batch::from(size))
+    }
+}
