@@ -168,3 +168,68 @@ fn raptorq_carries_files_too() {
     assert_eq!((code, receiver.end().0), (0, 0), "{report}");
     bench.assert_received("x", &bytes("x", 3_000_000));
 }
+
+/// The records of a file of JSON text sequences (RFC 7464).
+fn records(path: &std::path::Path) -> Vec<serde_json::Value> {
+    let text = fs::read_to_string(path).unwrap();
+    let records = text.strip_prefix('\u{1e}').unwrap().split("\n\u{1e}");
+    records.map(|r| serde_json::from_str(r).unwrap()).collect()
+}
+
+#[test]
+fn both_ends_log_what_their_connections_do() {
+    let bench = Bench::new();
+    let (here, there) = (bench.path("here"), bench.path("there"));
+    let log = there.to_str().unwrap();
+    let receiver = bench.receiver(&["--once", "--allow", &bench.sender_key, "--qlog", log]);
+    let mut sender = bench.sender();
+    sender
+        .arg("--qlog")
+        .arg(&here)
+        .arg(bench.write("x", 2_000_000));
+    let (code, report, _) = run(sender.arg(receiver.address.to_string()));
+    assert_eq!(code, 0, "{report}");
+    assert_eq!(receiver.end().0, 0);
+    let client = records(&here.join("0.client.sqlog"));
+    let server = records(&there.join("0.server.sqlog"));
+    for (end, log) in [("client", &client), ("server", &server)] {
+        let header = &log[0];
+        assert_eq!(
+            header["file_schema"],
+            "urn:ietf:params:qlog:file:sequential"
+        );
+        assert_eq!(header["serialization_format"], "application/qlog+json-seq");
+        assert_eq!(header["trace"]["vantage_point"]["type"], end);
+        let times = log[1..].iter().map(|r| r["time"].as_f64().unwrap());
+        assert!(times.is_sorted(), "{end}");
+        let names: Vec<_> = log[1..].iter().filter_map(|r| r["name"].as_str()).collect();
+        for name in [
+            "connection_state_updated",
+            "recovery_metrics_updated",
+            "packet_sent",
+            "packet_received",
+            "connection_closed",
+        ] {
+            let name = format!("quic:{name}");
+            assert!(names.contains(&&*name), "{end}: no {name}");
+        }
+    }
+    let numbers = |log: &[serde_json::Value], name: &str| -> Vec<u64> {
+        let named = log.iter().filter(|r| r["name"] == name);
+        let each = named.map(|r| r["data"]["header"]["packet_number"].as_u64());
+        each.flatten().collect()
+    };
+    // What came was sent, and enough of it for the file.
+    let sent = numbers(&client, "quic:packet_sent");
+    let received = numbers(&server, "quic:packet_received");
+    assert!(received.len() > 2_000_000 / 1500, "{}", received.len());
+    let number = received.iter().find(|number| !sent.contains(number));
+    assert_eq!(number, None, "came, but was never sent");
+
+    let mut clear = bench.program();
+    clear.args(["send", "--json", "--profile", "dfcp", "--qlog"]);
+    clear.arg(&here);
+    let (code, report, _) = run(clear.arg(bench.path("x")).arg("127.0.0.1:9"));
+    assert_eq!(code, 2, "{report}");
+    assert!(report["error"].to_string().contains("--qlog"), "{report}");
+}

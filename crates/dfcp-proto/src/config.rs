@@ -1,6 +1,7 @@
 //! Everything that can be set about a transport; valid by construction.
 
 use crate::block::Reliability;
+use crate::observe::{Observe, Observers, Vantage};
 use crate::profile::Profile;
 use crate::time::Duration;
 use dfcp_fec::{FecScheme, SchemeId};
@@ -46,6 +47,7 @@ pub struct TransportConfig {
     pub(crate) schemes: u64,
     pub(crate) max_block_symbols: u32,
     pub(crate) datagram_buffer: usize,
+    pub(crate) observers: Observers,
 }
 
 /// A bit for each code.
@@ -79,6 +81,7 @@ impl Default for TransportConfig {
             max_block_symbols: dfcp_fec::MAX_BLOCK_SYMBOLS,
             // What 80 Mbit/s bring in 100 ms: older datagrams are rarely worth anything.
             datagram_buffer: 1 << 20,
+            observers: Observers::default(),
         }
     }
 }
@@ -180,6 +183,15 @@ impl TransportConfig {
     /// dropped; each counts for 64 more than it has. 1 MiB unless set; with 0 there are none.
     pub fn datagram_buffer(mut self, bytes: usize) -> Self {
         self.datagram_buffer = bytes;
+        self
+    }
+
+    /// Asks `make` for an observer of each connection ([`crate::observe`]). None unless set.
+    pub fn observer(
+        mut self,
+        make: impl Fn(&Vantage) -> Option<Box<dyn Observe>> + Send + Sync + 'static,
+    ) -> Self {
+        self.observers = Observers::new(make);
         self
     }
 

@@ -25,6 +25,7 @@ pub mod crypto;
 pub mod endpoint;
 pub mod feedback;
 pub mod host;
+pub mod observe;
 pub mod packet;
 pub mod profile;
 pub mod published;

@@ -70,6 +70,7 @@ mod incoming;
 mod object;
 mod place;
 pub mod published;
+mod qlog;
 mod reactor;
 mod shared;
 mod socket;
@@ -78,6 +79,7 @@ mod stream;
 mod waiting;
 
 pub use connection::Connection;
+pub use dfcp_proto::observe;
 pub use dfcp_proto::profile::{ChameleonParameters, CtcpParameters};
 pub use dfcp_proto::{
     CloseCode, ConnectionError, ConnectionStats, DatagramError, EndpointStats, Profile, PublicKey,
@@ -88,6 +90,7 @@ pub use error::Error;
 pub use incoming::Incoming;
 pub use object::{IncomingObject, ObjectPart, ObjectSummary, Progress};
 pub use place::WriteAt;
+pub use qlog::qlog_to;
 pub use socket::SocketBuffers;
 pub use stream::{Chunk, Piece, RecvStream, SendStream};
 

@@ -5,11 +5,12 @@ pub mod keygen;
 pub mod recv;
 pub mod send;
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use dfcp::{Endpoint, SchemeId, TransportConfig};
-use dfcp_command::print_json;
 use dfcp_command::text::printable;
+use dfcp_command::{Failure, print_json};
 
 use crate::progress::Show;
 use crate::report::Report;
@@ -30,6 +31,9 @@ pub struct Output {
     /// Silence after which the other side is given up
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = dfcp_command::units::duration)]
     timeout: Duration,
+    /// Directory for a log of what each connection does, as qlog, for viewers such as qvis
+    #[arg(long, value_name = "DIR")]
+    qlog: Option<PathBuf>,
     /// End with the process that started this one
     #[arg(long, hide = true)]
     with_parent: bool,
@@ -78,6 +82,24 @@ impl Output {
             // What `dfcp send` makes; the rest is but work for a stranger to ask for.
             .accept_schemes(&[SchemeId::Dense, SchemeId::Rlnc, SchemeId::RaptorQ])
             .max_block_symbols(RAPTORQ_SYMBOLS)
+    }
+
+    /// `transport` with the logs that were asked for.
+    fn observed(&self, transport: TransportConfig) -> Result<TransportConfig, Failure> {
+        match &self.qlog {
+            Some(directory) => {
+                dfcp::qlog_to(transport, directory).map_err(|error| Failure::io(directory, error))
+            }
+            None => Ok(transport),
+        }
+    }
+
+    /// Published connections keep no log.
+    fn no_qlog(&self) -> Result<(), Failure> {
+        match self.qlog {
+            Some(_) => Err(Failure::usage("--qlog is for encrypted profiles")),
+            None => Ok(()),
+        }
     }
 
     fn prepare(&self) {

@@ -66,6 +66,7 @@ impl Args {
             (self.key.is_some(), "--key"),
             (!self.allow.is_empty(), "--allow"),
         ])?;
+        self.output.no_qlog()?;
         if !self.allow_any {
             return Err(Failure::usage(
                 "published profiles know no keys: whoever reaches this address may send. If that \
@@ -104,10 +105,11 @@ pub fn run(args: Args) -> ExitCode {
 }
 
 fn bind(args: &Args, key: StaticKey, door: &Door) -> Result<Endpoint, Failure> {
+    let transport = args.output.observed(args.output.transport())?;
     let at = |address| {
         let door = door.clone();
         let config = EndpointConfig::server(key.clone(), address)
-            .transport(args.output.transport())
+            .transport(transport.clone())
             .authorize(move |key| door.opens_to(key));
         Endpoint::bind(config)
     };

@@ -102,6 +102,7 @@ impl Args {
             (self.known_hosts.is_some(), "--known-hosts"),
             (self.code.is_some(), "--code"),
         ])?;
+        self.output.no_qlog()?;
         Ok(published::send::Job {
             paths: &self.paths,
             host: &self.host,
@@ -154,7 +155,8 @@ async fn transfer(args: &Args, profile: Profile, report: &mut Report) -> Result<
     }
     let key = keys::load_or_create(args.key.as_deref())?;
     let own = key.public();
-    let config = EndpointConfig::client(key).transport(args.transport(profile));
+    let transport = args.output.observed(args.transport(profile))?;
+    let config = EndpointConfig::client(key).transport(transport);
     let start = Instant::now();
     let endpoint = Endpoint::bind(config)?;
     let (connection, remote) = tokio::select! {

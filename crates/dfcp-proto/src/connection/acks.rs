@@ -4,6 +4,7 @@
 use super::{CloseCode, Connection, Control};
 use crate::block::{ChannelId, SendChannel};
 use crate::config::MIN_DATAGRAM;
+use crate::observe::Observation;
 use crate::packet::{ReportIn, SentPacket, SymbolRef};
 use crate::rate::AckPoint;
 use crate::scheduler::Room;
@@ -145,6 +146,10 @@ impl Connection {
             feedback.bytes_in_flight = in_flight;
             feedback.path = report;
         });
+        if self.observer.listens() {
+            let metrics = self.path_metrics();
+            self.observer.tell(now, || Observation::Metrics(metrics));
+        }
     }
 
     /// Puts back what lost packets carried; says how many were found.
@@ -163,6 +168,11 @@ impl Connection {
                 .redundancy
                 .loss
                 .update(news.acked - news.spurious, lost_count);
+        }
+        for (number, packet) in &lost {
+            let (number, size) = (*number, packet.size.into());
+            self.observer
+                .tell(now, || Observation::Lost { number, size });
         }
         for (pn, packet) in lost.drain(..) {
             // Probes for a larger size are expected to vanish.

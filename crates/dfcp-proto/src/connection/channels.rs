@@ -30,6 +30,9 @@ pub enum ChannelError {
     Payload,
 }
 
+/// A buffer, and where in it what was read is.
+pub type ChunkBuffer = (Vec<u8>, Range<usize>);
+
 /// What a read gave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Read {
@@ -231,7 +234,7 @@ impl Connection {
         now: Instant,
         id: ChannelId,
         most: usize,
-    ) -> Result<(Read, Option<(Vec<u8>, Range<usize>)>), ChannelError> {
+    ) -> Result<(Read, Option<ChunkBuffer>), ChannelError> {
         self.expect_payload(Payload::Real)?;
         let mut chunk = None;
         let read = self.read_with(now, id, |recv, credit| {

@@ -348,7 +348,7 @@ impl Connection {
         let known = self.peer_params.as_ref().map(|p| p.reset_token);
         // blake3::Hash compares in constant time.
         if known.is_some_and(|known| blake3::hash(&known) == blake3::hash(token)) {
-            self.finish(ConnectionError::Reset);
+            self.finish(now, ConnectionError::Reset);
         }
     }
 

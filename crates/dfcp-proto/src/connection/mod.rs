@@ -32,7 +32,7 @@ mod transmit;
 
 use acks::AckNews;
 use channel_map::{Channel, Channels};
-pub use channels::{ChannelError, Read};
+pub use channels::{ChannelError, ChunkBuffer, Read};
 pub use datagrams::DatagramError;
 pub use event::{CloseCode, ConnectionError, Event};
 pub(crate) use handshake::{ConnectParams, local_params};
@@ -42,6 +42,7 @@ use crate::block::{ChannelId, Cut, Reliability, Role, Skip};
 use crate::config::TransportConfig;
 use crate::crypto::{Opener, PublicKey, Sealer, Secret, SecretRng, SessionKeys};
 use crate::feedback::FeedbackKind;
+use crate::observe::{Observation, Observer, PathMetrics};
 use crate::packet::MtuSearch;
 use crate::time::{Duration, Instant, Rate};
 use crate::wire::{
@@ -141,6 +142,7 @@ pub struct Connection {
     next_remote: [u64; 3],
     wants_write: bool,
     events: VecDeque<Event>,
+    observer: Observer,
     stats: ConnectionStats,
 }
 
@@ -178,6 +180,7 @@ impl Connection {
             next_remote: [0; 3],
             wants_write: false,
             events: VecDeque::new(),
+            observer: config.observers.begin(role, remote),
             stats: ConnectionStats::default(),
             config,
         }
@@ -208,8 +211,10 @@ impl Connection {
         self.out.path.on_established(now, packet);
         self.inc.last_heard = now;
         self.state = State::Established;
-        self.events
-            .push_back(Event::Connected { peer: session.peer });
+        let peer = session.peer;
+        self.events.push_back(Event::Connected { peer });
+        self.observer
+            .tell(now, || Observation::Established { peer });
     }
 
     /// The next thing the driver should know.
@@ -293,7 +298,7 @@ impl Connection {
 
     fn close_with(&mut self, now: Instant, code: CloseCode, reason: &str, error: ConnectionError) {
         match self.state {
-            State::Connecting(_) => self.finish(error),
+            State::Connecting(_) => self.finish(now, error),
             State::Established => {
                 let reason = reason.to_owned();
                 // Twice at once, then twice in each probe timeout, and when the peer still talks.
@@ -304,9 +309,22 @@ impl Connection {
                     due: 2,
                     next: now + self.pto() / 2,
                 };
-                self.events.push_back(Event::Closed(error));
+                self.tell_closed(now, error);
             }
             _ => {}
+        }
+    }
+
+    /// What is known of the path.
+    fn path_metrics(&self) -> PathMetrics {
+        let (rtt, rate) = (&self.out.path.rtt, self.out.path.rate());
+        PathMetrics {
+            smoothed_rtt: rtt.smoothed(),
+            min_rtt: rtt.min(),
+            latest_rtt: rtt.latest(),
+            bytes_in_flight: self.out.sent.bytes_in_flight(),
+            window: rate.window(),
+            pacing_rate: rate.pacing_rate(),
         }
     }
 
@@ -314,13 +332,19 @@ impl Connection {
         3 * self.pto()
     }
 
+    /// Tells everyone that the connection is over, once.
+    fn tell_closed(&mut self, now: Instant, error: ConnectionError) {
+        self.observer.tell(now, || Observation::Closed(&error));
+        self.events.push_back(Event::Closed(error));
+    }
+
     /// Ends at once.
-    fn finish(&mut self, error: ConnectionError) {
+    fn finish(&mut self, now: Instant, error: ConnectionError) {
         if !matches!(
             self.state,
             State::Closed | State::Closing { .. } | State::Draining { .. }
         ) {
-            self.events.push_back(Event::Closed(error));
+            self.tell_closed(now, error);
         }
         self.state = State::Closed;
     }
@@ -419,7 +443,7 @@ impl Connection {
         match &mut self.state {
             State::Connecting(client) => {
                 if let Some(error) = client.on_timeout(now) {
-                    self.finish(error);
+                    self.finish(now, error);
                 }
             }
             State::Closing { until, .. } if until.is_some_and(|until| until <= now) => {
@@ -437,12 +461,12 @@ impl Connection {
 
     fn established_timeout(&mut self, now: Instant) {
         if now >= self.idle_time() {
-            return self.finish(ConnectionError::TimedOut);
+            return self.finish(now, ConnectionError::TimedOut);
         }
         if let Some(confirm) = &mut self.confirm {
             confirm.on_timeout(now);
             if now >= confirm.deadline() {
-                return self.finish(ConnectionError::Unreachable);
+                return self.finish(now, ConnectionError::Unreachable);
             }
         }
         if self

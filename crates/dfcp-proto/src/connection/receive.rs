@@ -6,6 +6,7 @@ use crate::block::{
 };
 use crate::config::Payload;
 use crate::feedback::Arrival;
+use crate::observe::{Observation, PacketInfo, PacketKind};
 use crate::packet::{ReportIn, decode_packet_number};
 use crate::time::{Duration, Instant};
 use crate::wire::{Frame, FrameIter, SEALED_HEADER_LEN, Sealed, SymbolHeader, virtual_symbol_len};
@@ -42,6 +43,15 @@ impl Connection {
         }
         self.stats.packets_received += 1;
         self.stats.bytes_received += size;
+        self.observer.tell(now, || {
+            let (kind, number) = (PacketKind::Sealed, Some(pn));
+            Observation::Received(PacketInfo {
+                kind,
+                number,
+                size,
+                ecn,
+            })
+        });
         self.inc.last_heard = now;
         let late = 3 * self.pto();
         if let Some(opener) = &mut self.opener {
@@ -283,7 +293,7 @@ impl Connection {
             until: now + self.close_time(),
             due: true,
         };
-        self.events.push_back(Event::Closed(error));
+        self.tell_closed(now, error);
     }
 
     /// The channel a frame names; opens it, and those below it, if the peer may.

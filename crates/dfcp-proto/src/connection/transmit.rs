@@ -5,6 +5,7 @@ use super::{CloseCode, Connection, Control, Split, State};
 use crate::block::{ChannelId, Cut, SymbolOut};
 use crate::config::Payload;
 use crate::host::{MAX_BATCH, Priority, Transmit};
+use crate::observe::{Observation, PacketInfo, PacketKind};
 use crate::packet::{NewPacket, SymbolRef};
 use crate::rate::Codepoint;
 use crate::time::Instant;
@@ -89,6 +90,7 @@ impl Connection {
             State::Connecting(_) => {
                 let syn = self.transmit_syn(now)?;
                 out.extend_from_slice(&syn);
+                self.tell_sent(now, PacketKind::Syn, syn.len());
                 Batch::from(syn.len())
             }
             State::Closing { .. } | State::Draining { .. } => self.transmit_close(now, out)?,
@@ -111,6 +113,18 @@ impl Connection {
         })
     }
 
+    /// A packet of the handshake leaves.
+    fn tell_sent(&mut self, now: Instant, kind: PacketKind, len: usize) {
+        self.observer.tell(now, || {
+            Observation::Sent(PacketInfo {
+                kind,
+                number: None,
+                size: len as u64,
+                ecn: 0,
+            })
+        });
+    }
+
     /// `None` if there was nothing to send.
     fn transmit_established(
         &mut self,
@@ -120,7 +134,9 @@ impl Connection {
     ) -> Option<Batch> {
         if let Some(ack) = self.confirm.as_mut().and_then(|c| c.transmit(now)) {
             out.extend_from_slice(ack);
-            return Some(Batch::from(ack.len()));
+            let len = ack.len();
+            self.tell_sent(now, PacketKind::HandshakeAck, len);
+            return Some(Batch::from(len));
         }
         self.probe_mtu(now);
         self.give_up(now);
@@ -452,6 +468,19 @@ impl Connection {
             sealer.seal(pn, out, start, SEALED_HEADER_LEN);
         }
         let size = (out.len() - start + contents.elided) as u16;
+        let ecn = match self.state {
+            State::Established => self.out.path.rate().ecn() as u8,
+            _ => 0,
+        };
+        self.observer.tell(now, || {
+            let (kind, number) = (PacketKind::Sealed, Some(pn));
+            Observation::Sent(PacketInfo {
+                kind,
+                number,
+                size: size.into(),
+                ecn,
+            })
+        });
         self.out.path.count_sent(size.into());
         if let Some(moved) = &mut self.out.moved {
             moved.sent += u64::from(size);

@@ -16,6 +16,7 @@ mod handshake;
 mod hostile;
 mod idle;
 mod mtu;
+mod observer;
 mod random;
 mod rate;
 mod reliability;
