@@ -3,6 +3,7 @@
 use crate::block::ChannelId;
 use crate::crypto::PublicKey;
 use crate::wire::{VarInt, VarIntTooLarge};
+use std::fmt;
 
 /// Why a connection is closed, as the wire has it. Codes from 256 up belong to the application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,13 +23,41 @@ impl CloseCode {
     /// Blocks of the peer cannot be decoded with what it sends of them.
     pub const UNSOLVABLE: Self = Self::from_u32(5);
 
+    /// The first one of the application.
+    const APPLICATION: u32 = 256;
+
     const fn from_u32(code: u32) -> Self {
         Self(VarInt::from_u32(code))
     }
 
     /// The application's code number `n`, from 0.
     pub const fn application(n: u16) -> Self {
-        Self::from_u32(256 + n as u32)
+        Self::from_u32(Self::APPLICATION + n as u32)
+    }
+
+    /// Which of the application's codes it is, from 0; `None` if it is the protocol's.
+    pub const fn application_number(self) -> Option<u64> {
+        self.0.get().checked_sub(Self::APPLICATION as u64)
+    }
+}
+
+/// What it says, for people.
+impl fmt::Display for CloseCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match *self {
+            Self::NO_ERROR => "no error",
+            Self::PROTOCOL => "the protocol was broken",
+            Self::FLOW_CONTROL => "more was sent than allowed",
+            Self::REFUSED => "not accepted",
+            Self::LIMIT => "too many things at once",
+            Self::UNSOLVABLE => "blocks that cannot be decoded",
+            other => {
+                return match other.application_number() {
+                    Some(number) => write!(f, "application code {number}"),
+                    None => write!(f, "unknown code {}", other.0),
+                };
+            }
+        })
     }
 }
 
@@ -139,4 +168,23 @@ pub enum Event {
     },
     /// The connection is over; nothing follows.
     Closed(ConnectionError),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::CloseCode;
+
+    #[test]
+    fn close_codes_say_whose_they_are() {
+        for (code, number, text) in [
+            (CloseCode::NO_ERROR, None, "no error"),
+            (CloseCode::UNSOLVABLE, None, "blocks that cannot be decoded"),
+            (CloseCode::from(255), None, "unknown code 255"),
+            (CloseCode::application(0), Some(0), "application code 0"),
+            (CloseCode::application(44), Some(44), "application code 44"),
+        ] {
+            assert_eq!(code.application_number(), number, "{code:?}");
+            assert_eq!(code.to_string(), text);
+        }
+    }
 }
