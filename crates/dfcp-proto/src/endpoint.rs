@@ -61,7 +61,7 @@ pub struct EndpointStats {
 
 /// Answers waiting to be sent; more are dropped, as a flood deserves no memory.
 const MAX_REPLIES: usize = 256;
-/// A cookie is good for the slot it was made in and the next : four minutes at most.
+/// A cookie is good for the slot it was made in and the next: four minutes at most.
 const SLOT: Duration = Duration::from_secs(120);
 /// Resets sent per second at most.
 const RESETS_PER_SECOND: u32 = 100;

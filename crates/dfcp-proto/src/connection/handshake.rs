@@ -32,9 +32,13 @@ const LARGE_SYNS: usize = 4;
 /// First repeat of the ACK; doubles with each further one.
 const ACK_REPEAT: Duration = Duration::from_millis(5);
 
-/// How long a good answer may still come after one that says that there will be none: anybody can
-/// have sent that, and with half of the packets lost both ways 98 % of the good ones come by then.
-const SECOND_THOUGHTS: Duration = Duration::from_secs(2);
+/// Longest round trip of a server that somebody nearer can keep a client from: two hops by
+/// geostationary satellite take 1.1 s, queues the rest. What answers in the server's place says
+/// nothing of it.
+const LONG_PATH: Duration = Duration::from_secs(2);
+/// SYNs that left within this after the first can be answered before a refusal is believed: eight,
+/// of which one attempt in 700 hears nothing where a quarter of the packets is lost both ways.
+const FIRST_SYNS: Duration = Duration::from_millis(640);
 
 /// ACKs sent at once: without one of them the first flight is worth nothing.
 const ACK_COPIES: u8 = 3;
@@ -275,13 +279,18 @@ impl Connection {
         }
     }
 
-    /// An answer that nobody vouches for says that there will be no connection.
+    /// An answer that nobody vouches for says that there will be no connection. Whoever sees a SYN
+    /// can send it, however near he is: it may not end what the server's own answer would complete,
+    /// and the time that it took is no measure of the server's. A path on which it took long gets
+    /// as long again.
     fn doubt(&mut self, now: Instant, error: ConnectionError) {
         if let State::Connecting(side) = &mut self.state
             && side.refusal.is_none()
+            && let Some(&first) = side.sent.first()
         {
             side.refusal = Some(error);
-            side.deadline = side.deadline.min(now + SECOND_THOUGHTS);
+            let sure = FIRST_SYNS + LONG_PATH.max(2 * now.saturating_since(first));
+            side.deadline = side.deadline.min(first + sure);
         }
     }
 

@@ -284,13 +284,16 @@ fn another_version_is_a_mismatch() {
         ..lossy(0.0)
     };
     pair.links[0].set_config(now, dark);
-    for (versions, is_end) in [(vec![VERSION, 9], false), (vec![9, 10], true)] {
+    for (versions, wait, is_end) in [
+        (vec![VERSION, 9], SECOND, false),
+        (vec![9, 10], 2 * SECOND, true),
+    ] {
         first = dfcp_proto::wire::emit_version(sent.client_cid, &versions);
         pair.hosts[0]
             .endpoint
             .handle_datagram(pair.now, address, 0, &mut first);
         pair.flush();
-        pair.run_until(MS(2100), |_| false);
+        pair.run_until(wait, |_| false);
         let ended = closed(&pair, Side::Client) == Some(&ConnectionError::VersionMismatch);
         assert_eq!(ended, is_end, "{versions:?}");
     }
@@ -499,27 +502,35 @@ fn nothing_that_is_printed_for_debugging_has_a_secret_in_it() {
 
 #[test]
 fn forged_refusals_do_not_end_an_attempt_that_the_server_answers() {
-    let mut pair = Pair::new(PairConfig::symmetric(lossy(0.1), 9));
-    let expected = pair.hosts[1].endpoint.public_key();
-    pair.connect_to(Some(expected));
-    let mut syn = pair.links[0].poll(pair.now + SECOND).expect("a SYN").data;
-    let Ok(Packet::Syn(sent)) = Packet::parse(&syn) else {
-        panic!("{syn:?}")
+    // Somebody near the client sees its SYN, while the server is two seconds away.
+    let far = LinkConfig {
+        delay: SECOND,
+        ..lossy(0.1)
     };
-    let version = dfcp_proto::wire::emit_version(sent.client_cid, &[9, 10]);
-    // Somebody with a key of his own who saw the SYN.
-    let mut other = server();
-    other.handle_datagram(pair.now, pair.hosts[0].address, 0, &mut syn);
-    let synack = drain(&mut other, pair.now).remove(0);
-    let address = pair.hosts[1].address;
-    for mut forged in [version, synack] {
-        let now = pair.now;
-        let client = &mut pair.hosts[0].endpoint;
-        client.handle_datagram(now, address, 0, &mut forged);
+    for path in [lossy(0.1), far] {
+        let mut pair = Pair::new(PairConfig::symmetric(path, 9));
+        let expected = pair.hosts[1].endpoint.public_key();
+        pair.connect_to(Some(expected));
+        let leaves = pair.links[0].clone().poll(pair.now + 3 * SECOND);
+        let mut syn = leaves.expect("a SYN").data;
+        let Ok(Packet::Syn(sent)) = Packet::parse(&syn) else {
+            panic!("{syn:?}")
+        };
+        let version = dfcp_proto::wire::emit_version(sent.client_cid, &[9, 10]);
+        // He has a key of his own.
+        let mut other = server();
+        other.handle_datagram(pair.now, pair.hosts[0].address, 0, &mut syn);
+        let synack = drain(&mut other, pair.now).remove(0);
+        let address = pair.hosts[1].address;
+        for mut forged in [version, synack] {
+            let now = pair.now;
+            let client = &mut pair.hosts[0].endpoint;
+            client.handle_datagram(now, address, 0, &mut forged);
+        }
+        pair.flush();
+        let done = pair.run_until(8 * SECOND, |pair| {
+            pair.connection(Side::Client).is_established()
+        });
+        assert!(done, "{:?}", pair.hosts[0].events);
     }
-    pair.flush();
-    let done = pair.run_until(2 * SECOND, |pair| {
-        pair.connection(Side::Client).is_established()
-    });
-    assert!(done, "{:?}", pair.hosts[0].events);
 }
