@@ -207,6 +207,7 @@ pub fn datagrams(data: &[u8]) {
         while let Ok(Some((_, bytes))) = pair.connection(Side::Server).take_block(now, id) {
             assert!(bytes.iter().all(|&b| b == 0x5a));
             got += bytes.len();
+            pair.connection(Side::Server).recycle(now, bytes);
         }
         got == payload.len()
     });
@@ -267,7 +268,7 @@ fn read_everything(raw: &mut raw::RawClient, now: Instant, op: u8) {
             }
             let _ = connection.read(now, id, &mut buffer);
             while let Ok(Some((_, bytes))) = connection.take_block(now, id) {
-                connection.recycle(id, bytes);
+                connection.recycle(now, bytes);
             }
             if op & 0x08 != 0 {
                 while connection.take_gap(id).is_some() {}

@@ -33,6 +33,7 @@ pub fn server_with(
         transport: Arc::new(transport),
         authorize: Arc::new(authorize),
         max_connections: 8,
+        memory: 128 << 20,
     };
     Endpoint::new(key("server"), Some(config), [5; 32])
 }
@@ -129,6 +130,7 @@ pub struct RawClient {
     pub now: Instant,
     pub address: SocketAddr,
     pub session: SessionKeys,
+    cid: ConnectionId,
     sealer: Sealer,
     opener: Opener,
     next: u64,
@@ -139,8 +141,16 @@ impl RawClient {
         Self::connect_with(server(), &params())
     }
 
-    pub fn connect_with(mut server: Endpoint, params: &TransportParams) -> Self {
-        let (now, address) = (Instant::from_nanos(1_000_000_000), address(1));
+    pub fn connect_with(server: Endpoint, params: &TransportParams) -> Self {
+        Self::connect_from(server, params, address(1))
+    }
+
+    pub fn connect_from(
+        mut server: Endpoint,
+        params: &TransportParams,
+        address: SocketAddr,
+    ) -> Self {
+        let now = Instant::from_nanos(1_000_000_000);
         let synack = ask(&mut server, now, address);
         let (mut ack, session) = answer(&synack, params);
         server.handle_datagram(now, address, 0, &mut ack);
@@ -155,6 +165,7 @@ impl RawClient {
             now,
             address,
             session,
+            cid: params.cid,
             sealer,
             opener,
             next: 0,
@@ -211,6 +222,9 @@ impl RawClient {
             let Ok(Packet::Sealed(header)) = Packet::parse(&datagram) else {
                 continue;
             };
+            if header.cid != self.cid {
+                continue; // for another client
+            }
             let pn = u64::from(header.packet_number);
             let plain = self
                 .opener

@@ -12,7 +12,7 @@ use ::raptorq::{
     SourceBlockEncoder,
 };
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
+use std::ops::Range;
 
 use crate::block::{BlockDecoder, BlockEncoder, FecScheme, Push};
 use crate::error::FecError;
@@ -105,7 +105,8 @@ impl FecScheme for RaptorQScheme {
             buffer: spec.recycle(buffer),
             present: SymbolSet::new(spec.k() as usize),
             repairs: BTreeMap::new(),
-            repair_bytes: Vec::new(),
+            lodgers: BTreeMap::new(),
+            free_below: spec.k() as usize,
             back_off: BackOff::new(spec.k()),
         }))
     }
@@ -162,12 +163,16 @@ impl BlockEncoder for RaptorQEncoder {
 #[derive(Debug)]
 struct RaptorQDecoder {
     spec: BlockSpec,
+    /// The rows of the block, then those of repair symbols that found no free one among them.
     buffer: Vec<u8>,
     present: SymbolSet,
-    /// Where each repair symbol begins in `repair_bytes`, by its ESI.
+    /// Repair symbols by ESI, and the rows where they lie: those of source symbols not received, so
+    /// that a block takes no more memory than its own until it has more symbols than rows.
     repairs: BTreeMap<u32, usize>,
-    /// Repair symbols one behind the other.
-    repair_bytes: Vec<u8>,
+    /// The ESIs of the repair symbols among the block's own rows.
+    lodgers: BTreeMap<usize, u32>,
+    /// No row of the block from here on is free.
+    free_below: usize,
     back_off: BackOff,
 }
 
@@ -185,11 +190,39 @@ impl RaptorQDecoder {
             .present
             .iter()
             .map(move |row| packet(row as u32, &self.buffer[self.spec.range(row)]));
-        let size = self.spec.symbol_size();
         let repairs = self.repairs.iter();
-        let repairs =
-            repairs.map(move |(&esi, &at)| packet(esi, &self.repair_bytes[at..at + size]));
+        let repairs = repairs.map(move |(&esi, &row)| packet(esi, &self.buffer[self.row(row)]));
         sources.chain(repairs)
+    }
+
+    /// The bytes of a row, of the block or beyond.
+    fn row(&self, row: usize) -> Range<usize> {
+        let size = self.spec.symbol_size();
+        row * size..(row + 1) * size
+    }
+
+    /// A row for one more repair symbol.
+    fn free_row(&mut self) -> usize {
+        while let Some(row) = self.free_below.checked_sub(1) {
+            self.free_below = row;
+            if !self.present.contains(row) {
+                return row;
+            }
+        }
+        let rows = self.buffer.len() / self.spec.symbol_size();
+        self.buffer.reserve_exact(self.spec.symbol_size());
+        self.buffer.resize((rows + 1) * self.spec.symbol_size(), 0);
+        rows
+    }
+
+    /// Finds room for a repair symbol: its bytes.
+    fn lodge(&mut self, esi: u32) -> Range<usize> {
+        let row = self.free_row();
+        self.repairs.insert(esi, row);
+        if row < self.spec.k() as usize {
+            self.lodgers.insert(row, esi);
+        }
+        self.row(row)
     }
 
     fn fill_in(&mut self, block: &[u8]) {
@@ -203,7 +236,8 @@ impl RaptorQDecoder {
     fn complete(&mut self) {
         self.present.fill();
         self.repairs = BTreeMap::new();
-        self.repair_bytes = Vec::new();
+        self.lodgers = BTreeMap::new();
+        self.buffer.truncate(self.spec.source_len());
     }
 }
 
@@ -221,16 +255,20 @@ impl BlockDecoder for RaptorQDecoder {
             if !self.present.insert(esi as usize) {
                 return Ok(Push::Redundant);
             }
-            self.buffer[self.spec.range(esi as usize)].copy_from_slice(symbol);
+            let row = esi as usize;
+            if let Some(lodger) = self.lodgers.remove(&row) {
+                let bytes = self.lodge(lodger);
+                self.buffer.copy_within(self.spec.range(row), bytes.start);
+            }
+            self.buffer[self.spec.range(row)].copy_from_slice(symbol);
             if self.present.is_full() {
                 self.complete();
             }
+        } else if self.repairs.contains_key(&esi) {
+            return Ok(Push::Redundant);
         } else {
-            let Entry::Vacant(entry) = self.repairs.entry(esi) else {
-                return Ok(Push::Redundant);
-            };
-            entry.insert(self.repair_bytes.len());
-            self.repair_bytes.extend_from_slice(symbol);
+            let bytes = self.lodge(esi);
+            self.buffer[bytes].copy_from_slice(symbol);
         }
         Ok(Push::Innovative)
     }
@@ -275,10 +313,11 @@ impl BlockDecoder for RaptorQDecoder {
     }
 
     fn source(&self) -> &[u8] {
-        &self.buffer
+        &self.buffer[..self.spec.source_len()]
     }
 
-    fn into_buffer(self: Box<Self>) -> Vec<u8> {
+    fn into_buffer(mut self: Box<Self>) -> Vec<u8> {
+        self.buffer.truncate(self.spec.source_len());
         self.buffer
     }
 
@@ -287,7 +326,6 @@ impl BlockDecoder for RaptorQDecoder {
         size_of::<Self>()
             + self.buffer.capacity()
             + self.present.memory()
-            + self.repairs.len() * size_of::<(u32, usize)>()
-            + self.repair_bytes.capacity()
+            + (self.repairs.len() + self.lodgers.len()) * size_of::<(u32, usize)>()
     }
 }

@@ -93,11 +93,17 @@ impl TransportConfig {
         self
     }
 
-    /// Bytes of incomplete or unread data that the peer may make us hold (at least 1 MiB).
+    /// Bytes that the peer may make us hold of incomplete, unread and taken data (at least 1 MiB);
+    /// what the connections of a server may hold together is set at the endpoint.
     pub fn receive_budget(mut self, bytes: u64) -> Self {
         self.receive_budget = bytes.max(1 << 20);
         self.stream_window = self.stream_window.min(self.receive_budget / 2);
         self
+    }
+
+    /// What [`TransportConfig::receive_budget`] was set to, bytes.
+    pub fn max_receive(&self) -> u64 {
+        self.receive_budget
     }
 
     /// Bytes of written data held until acknowledged (at least 1 MiB).

@@ -3,8 +3,9 @@
 
 mod load;
 
+use crate::block::MemoryBudget;
 use crate::config::{MIN_DATAGRAM, TransportConfig};
-use crate::connection::{ConnectParams, Connection, local_params};
+use crate::connection::{ConnectParams, Connection, Local, local_params};
 use crate::crypto::{HandshakeError, PublicKey, Responder, Secret, SecretRng, StaticKey, SynFacts};
 use crate::host::{ConnectionHandle, Priority, Transmit};
 use crate::table::{Member, Table};
@@ -31,6 +32,10 @@ pub struct ServerConfig {
     pub authorize: Authorize,
     /// Connections at once; further clients are not answered.
     pub max_connections: usize,
+    /// Bytes that all connections together may make the endpoint hold of what they receive, at
+    /// least 2 MiB for each of `max_connections`. Half of it is divided among these, the other half
+    /// lent to those that use it, up to the transport's receive budget.
+    pub memory: u64,
 }
 
 impl fmt::Debug for ServerConfig {
@@ -120,6 +125,7 @@ pub struct Endpoint {
     unwelcome: BTreeSet<ConnectionHandle>,
     replies: VecDeque<(SocketAddr, Vec<u8>)>,
     next_handle: u64,
+    memory: Arc<MemoryBudget>,
     resets: (Instant, u32),
     load: Load,
     stats: EndpointStats,
@@ -133,6 +139,11 @@ impl Endpoint {
         let responder = Responder::new(key.clone(), rng.fork("slots"));
         // From the static key alone: resets must be proven after a restart.
         let reset_key = blake3::derive_key("dfcp 2026 reset token", key.secret());
+        // Who only connects decides himself how many there are.
+        let shared = |s: &ServerConfig| MemoryBudget::new(s.memory, s.max_connections);
+        let memory = server
+            .as_ref()
+            .map_or(MemoryBudget::new(u64::MAX, 1), shared);
         Self {
             key,
             server,
@@ -148,6 +159,7 @@ impl Endpoint {
             unwelcome: BTreeSet::new(),
             replies: VecDeque::new(),
             next_handle: 0,
+            memory,
             resets: (Instant::ZERO, 0),
             load: Load::default(),
             stats: EndpointStats::default(),
@@ -179,6 +191,7 @@ impl Endpoint {
             expected: peer,
             local_cid,
             reset_token: self.reset_token(local_cid),
+            memory: self.memory.clone(),
         };
         let connection = Connection::connect(now, remote, config, client, rng)?;
         Ok(self.insert(local_cid, connection))
@@ -399,7 +412,8 @@ impl Endpoint {
             self.responder.cookie(&facts).unwrap_or_default(),
         );
         let cid = ConnectionId(cid);
-        let params = local_params(&server.transport, remote, cid, self.reset_token(cid));
+        let mut params = local_params(&server.transport, remote, cid, self.reset_token(cid));
+        params.max_data = self.memory.floor(params.max_data);
         match self.responder.synack(&facts, &params) {
             Ok(noise) => {
                 self.stats.syns += 1;
@@ -449,7 +463,8 @@ impl Endpoint {
             return None;
         }
         self.stats.computed += 1;
-        let params = local_params(&server.transport, remote, cid, self.reset_token(cid));
+        let mut params = local_params(&server.transport, remote, cid, self.reset_token(cid));
+        params.max_data = self.memory.floor(params.max_data);
         let session = match self.responder.accept(&facts, &params, ack.noise) {
             Ok(session) if session.params.payload() == server.transport.payload => session,
             _ => {
@@ -461,8 +476,12 @@ impl Endpoint {
         let welcome = (server.authorize)(&session.peer);
         let rng = self.rng.fork("connection");
         let mtu = usize::from(ack.syn_size);
-        let mut connection =
-            Connection::accept(now, remote, server.transport, cid, (session, mtu), rng);
+        let local = Local {
+            config: server.transport,
+            cid,
+            memory: self.memory.clone(),
+        };
+        let mut connection = Connection::accept(now, remote, local, (session, mtu), rng);
         if !welcome {
             self.stats.refused += 1;
             connection.refuse(now);

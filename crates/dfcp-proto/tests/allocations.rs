@@ -132,7 +132,7 @@ fn read(server: &mut Host, now: Instant, handle: ConnectionHandle, id: ChannelId
     server.counted(|core| {
         let connection = core.connection(handle).expect("accepted");
         while let Ok(Some((_, block))) = connection.take_block(now, id) {
-            connection.recycle(id, block);
+            connection.recycle(now, block);
         }
         while connection.poll_event().is_some() {}
     });
@@ -145,6 +145,7 @@ fn a_steady_transfer_does_not_allocate_for_packets() {
         transport: transport.clone(),
         authorize: Arc::new(|_| true),
         max_connections: 1,
+        memory: 128 << 20,
     };
     let (mut client, mut server) = (Host::new(1, None), Host::new(2, Some(config)));
     let (mut now, to) = (Instant::from_nanos(1), server.address);

@@ -73,6 +73,7 @@ impl World {
             transport: transport.clone(),
             authorize: Arc::new(|_: &PublicKey| true),
             max_connections: 1 + idle,
+            memory: u64::MAX,
         };
         let host = |id: u8, server| {
             let key = StaticKey::generate(&mut SecretRng::new(&[id; 32], "key"));
@@ -150,7 +151,7 @@ impl World {
                     Event::Readable(id) => {
                         while let Ok(Some((_, bytes))) = connection.take_block(now, id) {
                             self.received += bytes.len() as u64;
-                            connection.recycle(id, bytes);
+                            connection.recycle(now, bytes);
                         }
                         while let Ok(Some((_, len))) = connection.take_virtual_block(now, id) {
                             self.received += len;

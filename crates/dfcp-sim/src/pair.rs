@@ -57,6 +57,7 @@ impl Pair {
             transport: transports[1].clone(),
             authorize: Arc::new(|_: &PublicKey| true),
             max_connections: 64,
+            memory: 128 << 20,
         };
         let endpoint = |side: Side, server: Option<ServerConfig>| {
             let mut secret = [side as u8; 32];
@@ -175,7 +176,7 @@ impl ObjectTransfer {
                 .count();
             self.wrong += wrong as u64;
             self.delivered += bytes.len() as u64;
-            connection.recycle(self.channel, bytes);
+            connection.recycle(now, bytes);
             freed = true;
         }
         if freed {

@@ -97,6 +97,10 @@ impl<W: AsyncWrite + Unpin> Ledger<W> {
     }
 }
 
+/// Characters kept of why a file could not be read: what every failed file of an offer leaves here
+/// is little.
+const MAX_REASON: usize = 200;
+
 /// What the sender said about a file.
 #[derive(Debug)]
 pub enum Announced {
@@ -119,7 +123,10 @@ pub fn announced(message: FromSender) -> Result<(u64, Announced), Error> {
             size,
             blake3,
         } => Ok((index, Announced::Sent { size, hash: blake3 })),
-        FromSender::Failed { index, message } => Ok((index, Announced::Failed(message))),
+        FromSender::Failed { index, message } => {
+            let reason = message.chars().take(MAX_REASON).collect();
+            Ok((index, Announced::Failed(reason)))
+        }
         FromSender::Offer { .. } => Err(violation("a second offer")),
         FromSender::Content { .. } => Err(violation("content out of turn")),
     }

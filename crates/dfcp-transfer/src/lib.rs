@@ -63,6 +63,9 @@ pub use store::{OnConflict, PARTIAL, Store};
 
 use dfcp::CloseCode;
 
+/// Files of a session whose outcome is not known yet; below what receivers let a peer open at a time.
+const MAX_PENDING: usize = 128;
+
 /// The code that a connection is closed with when all is done.
 pub const DONE: CloseCode = CloseCode::NO_ERROR;
 /// The same when the user ended the transfer.

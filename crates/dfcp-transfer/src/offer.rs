@@ -2,6 +2,8 @@
 //! it touches its disk.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::message::{Entry, FromSender, MAX_MESSAGE, Rejection, RejectionKind, VERSION};
 use crate::store::PARTIAL;
@@ -13,6 +15,8 @@ const MAX_PATHS: usize = 64 << 20;
 /// Longest path and component (`PATH_MAX` and `NAME_MAX` of Linux, less what we append).
 const MAX_PATH: usize = 4000;
 const MAX_COMPONENT: usize = 255 - PARTIAL.len();
+/// What the allocator adds to a path.
+const HEAP: usize = 16;
 /// Most components of a path: each but the last is a directory to make, or to look for.
 const MAX_DEPTH: usize = 100;
 
@@ -97,21 +101,64 @@ impl Limits {
     }
 }
 
+/// Bytes that the offers of all sessions take, for each file that one may have: four times what an
+/// entry with a path of 60 bytes takes.
+const HELD_FOR_FILE: u64 = 640;
+
+/// Bytes that the offers of running sessions take in memory.
+#[derive(Clone, Debug, Default)]
+pub struct Held(Arc<AtomicU64>);
+
+/// What an offer takes of them, until it is dropped.
+#[derive(Debug)]
+pub struct Holding {
+    all: Held,
+    own: u64,
+}
+
+impl Holding {
+    /// Takes `bytes` more, but no more in all than the others leave free of `most`: whoever comes next
+    /// has some, too.
+    fn grow(&mut self, bytes: u64, most: u64) -> Result<(), Rejection> {
+        self.own += bytes;
+        let all = self.all.0.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        match self.own <= most.saturating_sub(all) {
+            true => Ok(()),
+            false => Err(Rejection::new(
+                RejectionKind::Limit,
+                "the list of files is too long beside those of other senders; send less at a time, \
+                 or later; the receiver may raise --max-files",
+            )),
+        }
+    }
+}
+
+impl Drop for Holding {
+    fn drop(&mut self) {
+        self.all.0.fetch_sub(self.own, Ordering::Relaxed);
+    }
+}
+
 /// An offer that is being received.
 #[derive(Debug)]
 pub struct Offer {
     limits: Limits,
     entries: Vec<Entry>,
     path_bytes: usize,
+    holding: Holding,
 }
 
 impl Offer {
-    /// Nothing has come yet; no more than `limits` is taken.
-    pub fn new(limits: Limits) -> Self {
+    /// Nothing has come yet; no more than `limits` is taken, nor than other offers leave of memory.
+    pub fn new(limits: Limits, held: &Held) -> Self {
         Self {
             limits,
             entries: Vec::new(),
             path_bytes: 0,
+            holding: Holding {
+                all: held.clone(),
+                own: 0,
+            },
         }
     }
 
@@ -125,7 +172,11 @@ impl Offer {
                 "version {version} of the protocol of files is not known here"
             )));
         }
-        self.path_bytes += entries.iter().map(|entry| entry.path.len()).sum::<usize>();
+        let paths = entries.iter().map(|entry| entry.path.len()).sum::<usize>();
+        self.path_bytes += paths;
+        let bytes = paths + entries.len() * (size_of::<Entry>() + HEAP);
+        let most = self.limits.files.saturating_mul(HELD_FOR_FILE);
+        self.holding.grow(bytes as u64, most)?;
         self.entries.extend(entries);
         if self.entries.len() as u64 > self.limits.files {
             return Err(self.limits.too_many());
@@ -136,12 +187,12 @@ impl Offer {
         }
     }
 
-    /// The whole list, checked.
+    /// The whole list, checked, and what it takes of memory.
     ///
     /// # Errors
     /// When a path could lead outside the receiver's directory, is there twice or through a file,
     /// sizes are impossible, or all is more than the receiver takes.
-    pub fn finish(self) -> Result<Vec<Entry>, Rejection> {
+    pub fn finish(self) -> Result<(Vec<Entry>, Holding), Rejection> {
         let mut directories = BTreeMap::new();
         let mut total: u64 = 0;
         for entry in &self.entries {
@@ -179,7 +230,7 @@ impl Offer {
         }
         self.limits.check_bytes(total)?;
         self.limits.check_hidden(&self.entries)?;
-        Ok(self.entries)
+        Ok((self.entries, self.holding))
     }
 }
 
@@ -240,7 +291,7 @@ mod tests {
     }
 
     fn check_within(entries: &[Entry], limits: Limits) -> Result<Vec<Entry>, Rejection> {
-        let mut offer = Offer::new(limits);
+        let mut offer = Offer::new(limits, &Held::default());
         for message in split(entries) {
             let message = serde_json::to_vec(&message).unwrap();
             assert!(message.len() <= MAX_MESSAGE);
@@ -252,7 +303,7 @@ mod tests {
             };
             offer.add(version, entries)?;
         }
-        offer.finish()
+        offer.finish().map(|(entries, _)| entries)
     }
 
     #[test]
@@ -309,7 +360,11 @@ mod tests {
             ..file(path)
         };
         assert!(check(&[huge("a"), huge("b"), huge("c")]).is_err());
-        assert!(Offer::new(EVERYTHING).add(VERSION + 1, vec![]).is_err());
+        assert!(
+            Offer::new(EVERYTHING, &Held::default())
+                .add(VERSION + 1, vec![])
+                .is_err()
+        );
     }
 
     #[test]
@@ -321,7 +376,34 @@ mod tests {
         assert_eq!(check(&entries).unwrap(), entries);
         assert_eq!(split(&[]).len(), 1);
         let flood: Vec<_> = (0..=MAX_ENTRIES).map(|_| file("a")).collect();
-        assert!(Offer::new(EVERYTHING).add(VERSION, flood).is_err());
+        assert!(
+            Offer::new(EVERYTHING, &Held::default())
+                .add(VERSION, flood)
+                .is_err()
+        );
+    }
+
+    #[test]
+    fn offers_share_the_memory_that_there_is_for_them() {
+        let limits = Limits {
+            files: 10_000,
+            ..EVERYTHING
+        };
+        // As long as names may be, with as many as are taken.
+        let part: Vec<Entry> = (0..100).map(|i| file(&format!("{i:0>240}"))).collect();
+        let held = Held::default();
+        let grow = |offer: &mut Offer| {
+            (0..100)
+                .take_while(|_| offer.add(VERSION, part.clone()).is_ok())
+                .count()
+        };
+        let mut greedy: Vec<Offer> = (0..20).map(|_| Offer::new(limits, &held)).collect();
+        let parts: Vec<usize> = greedy.iter_mut().map(grow).collect();
+        assert!(parts[0] > parts[1] && parts[1] > parts[2], "{parts:?}");
+        assert!(held.0.load(Ordering::Relaxed) <= limits.files * HELD_FOR_FILE + 100 * 400 * 20);
+        drop(greedy);
+        assert_eq!(held.0.load(Ordering::Relaxed), 0);
+        assert_eq!(grow(&mut Offer::new(limits, &held)), parts[0]);
     }
 
     #[test]

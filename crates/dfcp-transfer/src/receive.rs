@@ -3,7 +3,7 @@
 //! One task reads the control stream and hands each incoming object to a task of its own, which
 //! ends with what became of the file. A failed file does not end the session.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use dfcp::{Connection, IncomingObject, ObjectSummary, Progress, SendStream};
@@ -18,10 +18,10 @@ use crate::message::{
     self, Entry, FromReceiver, FromSender, Outcome, Problem, ProblemKind, Reader, Rejection,
 };
 use crate::meter::Meter;
-use crate::offer::Offer;
+use crate::offer::{Holding, Offer};
 use crate::space::Claim;
 use crate::store::{Begin, Store};
-use crate::{DONE, Error, FAILED};
+use crate::{DONE, Error, FAILED, MAX_PENDING};
 
 /// Files that are written at a time.
 const MAX_ACTIVE: usize = 8;
@@ -52,7 +52,8 @@ pub async fn receive(
     let (mut control, stream) = connection.accept_bi().await.ok()?;
     let mut reader = Reader::new(stream);
     let agree = async {
-        let entries = Arc::new(read_offer(&mut reader, &store).await?);
+        let (entries, held) = read_offer(&mut reader, &store).await?;
+        let entries = Arc::new(entries);
         let offered = Offered {
             files: entries.iter().filter(|entry| !entry.directory).count() as u64,
             bytes: entries.iter().map(|entry| entry.size).sum(),
@@ -62,9 +63,9 @@ pub async fn receive(
             error = connection.closed() => return Err(Error::from(dfcp::Error::from(error))),
         }
         let claim = claim(&store, &entries, meter).await?;
-        Ok::<_, Error>((entries, offered, claim))
+        Ok::<_, Error>((entries, offered, (claim, held)))
     };
-    let (entries, offered, _claim) = match agree.await {
+    let (entries, offered, _held) = match agree.await {
         Ok(agreed) => agreed,
         Err(failure) => {
             reject(connection, &mut control, &failure).await;
@@ -80,8 +81,7 @@ pub async fn receive(
         ledger: Ledger::new(store, entries, control),
         meter,
         gate: Arc::new(Semaphore::new(MAX_ACTIVE)),
-        announced: HashMap::new(),
-        waiting: HashMap::new(),
+        under_way: BTreeMap::new(),
         tasks: JoinSet::new(),
     };
     let result = session.run(&mut reader).await;
@@ -92,8 +92,8 @@ pub async fn receive(
 pub(crate) async fn read_offer<R: AsyncRead + Unpin>(
     reader: &mut Reader<R>,
     store: &Store,
-) -> Result<Vec<Entry>, Error> {
-    let mut offer = Offer::new(store.limits);
+) -> Result<(Vec<Entry>, Holding), Error> {
+    let mut offer = Offer::new(store.limits, &store.offers);
     loop {
         match reader.next().await? {
             Some(FromSender::Offer {
@@ -144,15 +144,25 @@ async fn reject(connection: &Connection, control: &mut SendStream, failure: &Err
     connection.close(FAILED, &failure.to_string());
 }
 
+/// What is known of a file that is on its way.
+enum UnderWay {
+    /// Neither its object nor a word.
+    Silent,
+    /// Said before the object came.
+    Announced(Announced),
+    /// The object came; the task that receives it waits for the word.
+    Arriving(oneshot::Sender<Announced>),
+    /// Both.
+    Settled,
+}
+
 struct Session<'a> {
     connection: &'a Connection,
     ledger: Ledger<SendStream>,
     meter: &'a Meter,
     gate: Arc<Semaphore>,
-    /// Said before the object came.
-    announced: HashMap<u64, Announced>,
-    /// Objects of which nothing was said yet.
-    waiting: HashMap<u64, oneshot::Sender<Announced>>,
+    /// Files that the sender may speak of and send: as many as it may have on their way.
+    under_way: BTreeMap<u64, UnderWay>,
     tasks: JoinSet<(u64, Outcome)>,
 }
 
@@ -163,6 +173,11 @@ impl Session<'_> {
         // The n-th object is the n-th file.
         let mut expected = self.ledger.places(false);
         let mut left = self.ledger.places(false).count();
+        let mut files = self
+            .ledger
+            .places(false)
+            .map(|i| (i as u64, UnderWay::Silent));
+        self.under_way = files.by_ref().take(MAX_PENDING).collect();
         let mut control_open = true;
         while left > 0 {
             tokio::select! {
@@ -173,11 +188,12 @@ impl Session<'_> {
                 object = self.connection.accept_object() => {
                     let object = object?;
                     let place = expected.next();
-                    self.on_object(object, place.ok_or_else(|| violation("more objects than files"))?);
+                    self.on_object(object, place.ok_or_else(|| violation("more objects than files"))?)?;
                 }
                 Some(done) = self.tasks.join_next() => {
                     left -= 1;
                     self.on_done(done).await?;
+                    self.under_way.extend(files.next());
                 }
             }
         }
@@ -194,27 +210,36 @@ impl Session<'_> {
 
     fn on_message(&mut self, message: FromSender) -> Result<(), Error> {
         let (index, announced) = announced(message)?;
-        let entry = usize::try_from(index)
-            .ok()
-            .and_then(|i| self.ledger.entries.get(i));
-        if entry.is_none_or(|entry| entry.directory) {
-            return Err(violation("a file that was not offered"));
+        if self.ledger.outcomes.contains_key(&index) {
+            return Ok(()); // nobody waits for it any more
         }
-        match self.waiting.remove(&index) {
-            // The task has ended if it does not want to know.
-            Some(task) => drop(task.send(announced)),
-            None => drop(self.announced.insert(index, announced)),
-        }
+        // Only of these: what is said of others would have to be kept until they come.
+        let file = self.under_way.get_mut(&index);
+        let file = file.ok_or_else(|| violation("a file that is not on its way"))?;
+        *file = match std::mem::replace(file, UnderWay::Settled) {
+            UnderWay::Silent => UnderWay::Announced(announced),
+            UnderWay::Arriving(task) => {
+                // The task has ended if it does not want to know.
+                let _ = task.send(announced);
+                UnderWay::Settled
+            }
+            _ => return Err(violation("two last words about a file")),
+        };
         Ok(())
     }
 
-    fn on_object(&mut self, object: IncomingObject, place: usize) {
+    fn on_object(&mut self, object: IncomingObject, place: usize) -> Result<(), Error> {
         let index = place as u64;
         let (tell, told) = oneshot::channel();
-        match self.announced.remove(&index) {
-            Some(announced) => drop(tell.send(announced)),
-            None => drop(self.waiting.insert(index, tell)),
-        }
+        let file = self.under_way.get_mut(&index);
+        let file = file.ok_or_else(|| violation("too many files at a time"))?;
+        *file = match std::mem::replace(file, UnderWay::Settled) {
+            UnderWay::Announced(announced) => {
+                let _ = tell.send(announced);
+                UnderWay::Settled
+            }
+            _ => UnderWay::Arriving(tell),
+        };
         let file = Incoming {
             entry: self.ledger.entries[place].clone(),
             store: self.ledger.store.clone(),
@@ -225,6 +250,7 @@ impl Session<'_> {
             let outcome = file.receive(object, gate, told).await;
             (index, outcome.unwrap_or_else(Outcome::Error))
         });
+        Ok(())
     }
 
     async fn on_done(
@@ -232,6 +258,7 @@ impl Session<'_> {
         done: Result<(u64, Outcome), tokio::task::JoinError>,
     ) -> Result<(), Error> {
         let (index, outcome) = done.map_err(|error| Error::Task(error.to_string()))?;
+        self.under_way.remove(&index);
         self.ledger.settle(index, outcome).await
     }
 
@@ -244,7 +271,7 @@ impl Session<'_> {
             }
             Some(failure) => self.connection.close(FAILED, &failure.to_string()),
         }
-        self.waiting.clear();
+        self.under_way.clear();
         // Without a connection every task ends, and says what it keeps.
         while let Some(done) = self.tasks.join_next().await {
             if let Ok((index, outcome)) = done {

@@ -17,16 +17,13 @@ use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 
-use crate::Error;
 use crate::message::{self, FromReceiver, FromSender, Outcome, Reader};
 use crate::offer;
 use crate::source::{Source, Sources};
+use crate::{Error, MAX_PENDING};
 
 /// Files that are read at a time.
 const MAX_ACTIVE: usize = 4;
-/// Files whose outcome is not known yet; below what receivers let a peer open at a time.
-const MAX_PENDING: usize = 128;
-
 /// What the receiver said became of the files.
 #[derive(Clone, Debug, Default)]
 pub struct Sent {

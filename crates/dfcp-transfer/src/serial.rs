@@ -161,8 +161,8 @@ where
     W: AsyncWrite + Unpin,
 {
     let mut reader = Reader::new(stream);
-    let entries = match read_offer(&mut reader, &store).await {
-        Ok(entries) => Arc::new(entries),
+    let (entries, _held) = match read_offer(&mut reader, &store).await {
+        Ok(offer) => offer,
         Err(_) if !reader.has_started() => return None,
         Err(failure) => {
             farewell(&mut control, Some(&failure)).await;
@@ -172,6 +172,7 @@ where
             });
         }
     };
+    let entries = Arc::new(entries);
     meter.expect(entries.iter().map(|entry| entry.size).sum());
     let mut ledger = Ledger::new(store, entries, control);
     let failure = receive_all(&mut reader, &mut ledger, meter).await.err();

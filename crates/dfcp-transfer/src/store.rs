@@ -15,7 +15,7 @@ use rustix::io::Errno;
 
 use crate::Error;
 use crate::message::{Entry, Outcome, Problem, ProblemKind};
-use crate::offer::Limits;
+use crate::offer::{Held, Limits};
 use crate::space::Claims;
 
 /// Follows the name of a file that is not whole.
@@ -45,6 +45,7 @@ pub struct Store {
     pub(crate) on_conflict: OnConflict,
     pub(crate) limits: Limits,
     pub(crate) claims: Claims,
+    pub(crate) offers: Held,
     /// Bits of modes that this process gives to nobody.
     umask: u32,
 }
@@ -84,6 +85,7 @@ impl Store {
             on_conflict,
             limits: Limits::default(),
             claims: Claims::default(),
+            offers: Held::default(),
             umask: umask(),
         })
     }

@@ -269,6 +269,39 @@ async fn an_object_never_passes_the_size_that_was_offered() {
 }
 
 #[tokio::test]
+async fn words_about_files_that_are_not_on_their_way_end_the_session() {
+    let folder = tempfile::tempdir().unwrap();
+    let entries: Vec<Entry> = (0..1000)
+        .map(|i| Entry {
+            path: format!("{i}"),
+            size: 1,
+            ..Entry::default()
+        })
+        .collect();
+    let failed = |index| FromSender::Failed {
+        index,
+        message: "x".repeat(60_000),
+    };
+    // Ahead of what may be on its way, and twice about one file.
+    for words in [vec![failed(500)], vec![failed(3), failed(3)]] {
+        let store = Arc::new(Store::open(folder.path(), OnConflict::Error).unwrap());
+        let (_endpoints, near, far) = connected().await;
+        let (meter, _watch) = Meter::start();
+        let say = async {
+            let (mut control, _replies) = near.open_bi().await.unwrap();
+            for message in offer::split(&entries).iter().chain(&words) {
+                message::write(&mut control, message).await.unwrap();
+            }
+            near.closed().await;
+        };
+        let receive = dfcp_transfer::receive(&far, store, &meter, async |_| Ok(()));
+        let ((), received) = tokio::join!(say, receive);
+        let failure = received.unwrap().failure;
+        assert!(matches!(failure, Some(Error::Protocol(_))), "{failure:?}");
+    }
+}
+
+#[tokio::test]
 async fn directories_are_made_as_files_need_them() {
     let folder = tempfile::tempdir().unwrap();
     let tree = folder.path().join("tree");

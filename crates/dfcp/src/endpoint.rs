@@ -32,6 +32,7 @@ pub struct EndpointConfig {
     server: bool,
     authorize: Arc<dyn Fn(&PublicKey) -> bool + Send + Sync>,
     max_connections: usize,
+    memory: Option<u64>,
     keep_alive: Option<Duration>,
 }
 
@@ -44,7 +45,8 @@ impl EndpointConfig {
             transport: TransportConfig::default(),
             server: false,
             authorize: Arc::new(|_| true),
-            max_connections: 1024,
+            max_connections: 64,
+            memory: None,
             keep_alive: Some(crate::KEEP_ALIVE),
         }
     }
@@ -86,9 +88,17 @@ impl EndpointConfig {
         self
     }
 
-    /// Accepted connections at once (1024 by default).
+    /// Accepted connections at once: 64 unless set.
     pub fn max_connections(mut self, max: usize) -> Self {
         self.max_connections = max;
+        self
+    }
+
+    /// Bytes that all connections of a server together may make it hold of what they receive: four
+    /// times [`TransportConfig::receive_budget`] unless set, and at least 2 MiB for each accepted
+    /// connection. Half of it is divided among these, the other half lent to those that use it.
+    pub fn memory(mut self, bytes: u64) -> Self {
+        self.memory = Some(bytes);
         self
     }
 }
@@ -166,6 +176,7 @@ impl Endpoint {
             transport: transport.clone(),
             authorize: config.authorize.clone(),
             max_connections: config.max_connections,
+            memory: config.memory.unwrap_or(4 * transport.max_receive()),
         });
         let core = dfcp_proto::Endpoint::new(config.key, server, crate::os_seed()?);
         let key = core.public_key();

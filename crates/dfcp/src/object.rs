@@ -3,7 +3,7 @@
 //! Reading, writing and hashing of files happen on threads of their own, a few buffers ahead of or
 //! behind the network: a slow disk holds the peer back, a fast one costs no waiting.
 
-use crate::connection::{Channel, Connection};
+use crate::connection::{Channel, Connection, Handle};
 use crate::error::Error;
 use crate::place::{WriteAt, write_blocks};
 use crate::stream::{Chunk, RecvStream, SendStream};
@@ -247,11 +247,21 @@ impl IncomingObject {
         self.channel.id.index()
     }
 
-    /// The next complete block or gap, in any order. `None` at the end. May be cancelled.
+    /// The next complete block or gap, in any order. `None` at the end. A block is the caller's: the
+    /// peer may send as much more. May be cancelled.
     ///
     /// # Errors
     /// [`Error::Reset`] if the peer gave it up, [`Error::Connection`].
     pub async fn next_part(&mut self) -> Result<Option<ObjectPart>, Error> {
+        let part = self.next_lent().await?;
+        if let Some(ObjectPart::Block(_, bytes)) = &part {
+            drop(self.loan(bytes));
+        }
+        Ok(part)
+    }
+
+    /// [`IncomingObject::next_part`], of which a block counts as held until its [`Loan`] ends.
+    async fn next_lent(&mut self) -> Result<Option<ObjectPart>, Error> {
         if self.done {
             return Ok(None);
         }
@@ -296,11 +306,9 @@ impl IncomingObject {
         RecvStream::new(self.channel.clone())
     }
 
-    fn recycle(&self, buffer: Vec<u8>) {
-        let id = self.channel.id;
-        self.channel
-            .handle
-            .look(|connection, _| connection.recycle(id, buffer));
+    fn loan(&self, block: &[u8]) -> Loan {
+        let (handle, len) = (self.channel.handle.clone(), block.len() as u64);
+        Loan { handle, len }
     }
 
     /// Writes the object into `target`, each block where it belongs, and hashes it, on a thread of its
@@ -317,14 +325,14 @@ impl IncomingObject {
         most: u64,
         progress: &Progress,
     ) -> Result<ObjectSummary, Error> {
-        let (full, blocks) = mpsc::channel::<(u64, Vec<u8>)>(WRITE_BEHIND);
-        let (empty, mut spare) = mpsc::unbounded_channel::<Vec<u8>>();
-        let writer = tokio::task::spawn_blocking(move || write_blocks(target, blocks, &empty));
+        let (full, blocks) = mpsc::channel::<Lent>(WRITE_BEHIND);
+        let writer = tokio::task::spawn_blocking(move || write_blocks(target, blocks));
         let (mut received, mut missing) = (Ok(()), 0);
         loop {
-            match self.next_part().await {
+            match self.next_lent().await {
                 Ok(Some(ObjectPart::Gap(gap))) => missing += gap.end - gap.start,
                 Ok(Some(ObjectPart::Block(offset, bytes))) => {
+                    let loan = self.loan(&bytes);
                     let end = offset.checked_add(bytes.len() as u64);
                     if end.is_none_or(|end| end > most) {
                         self.stop(UNWANTED);
@@ -332,7 +340,7 @@ impl IncomingObject {
                         break;
                     }
                     progress.add(bytes.len() as u64);
-                    if full.send((offset, bytes)).await.is_err() {
+                    if full.send((offset, bytes, loan)).await.is_err() {
                         break; // the writer failed and says so below
                     }
                 }
@@ -341,9 +349,6 @@ impl IncomingObject {
                     received = Err(error);
                     break;
                 }
-            }
-            while let Ok(buffer) = spare.try_recv() {
-                self.recycle(buffer);
             }
         }
         drop(full);
@@ -403,3 +408,31 @@ impl Drop for IncomingObject {
         }
     }
 }
+
+/// The room that a block takes of what the peer may make us hold; free when this is dropped, written
+/// or not.
+pub(crate) struct Loan {
+    handle: Handle,
+    len: u64,
+}
+
+impl Loan {
+    /// Ends it, and has the buffer used again.
+    pub(crate) fn give_back(mut self, block: Vec<u8>) {
+        self.len = 0;
+        self.handle
+            .act(|now, connection, _| connection.recycle(now, block));
+    }
+}
+
+impl Drop for Loan {
+    fn drop(&mut self) {
+        if self.len > 0 {
+            self.handle
+                .act(|now, connection, _| connection.release(now, self.len));
+        }
+    }
+}
+
+/// A block that waits to be written: its offset and bytes.
+pub(crate) type Lent = (u64, Vec<u8>, Loan);

@@ -1,6 +1,6 @@
 //! Where the parts of an object go that arrive in any order.
 
-use crate::object::ObjectSummary;
+use crate::object::{Lent, ObjectSummary};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
@@ -37,15 +37,14 @@ impl WriteAt for File {
 /// Writes blocks in place and hashes from the front as far as there is no gap.
 pub(crate) fn write_blocks(
     mut target: impl WriteAt,
-    mut blocks: mpsc::Receiver<(u64, Vec<u8>)>,
-    empty: &mpsc::UnboundedSender<Vec<u8>>,
+    mut blocks: mpsc::Receiver<Lent>,
 ) -> io::Result<ObjectSummary> {
     let mut hasher = blake3::Hasher::new();
     let mut hashed = 0;
     // Written but not hashed: start → end.
     let mut ahead: BTreeMap<u64, u64> = BTreeMap::new();
     let mut again = Vec::new();
-    while let Some((offset, bytes)) = blocks.blocking_recv() {
+    while let Some((offset, bytes, loan)) = blocks.blocking_recv() {
         target.write_all_at(&bytes, offset)?;
         let end = offset + bytes.len() as u64;
         if offset == hashed {
@@ -60,8 +59,7 @@ pub(crate) fn write_blocks(
             hasher.update(&again);
             hashed = end;
         }
-        // Nobody may be left to reuse it.
-        let _ = empty.send(bytes);
+        loan.give_back(bytes);
     }
     Ok(ObjectSummary {
         size: hashed,

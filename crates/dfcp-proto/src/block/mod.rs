@@ -5,6 +5,7 @@
 //! and carries its geometry in every symbol frame.
 
 mod channel;
+mod credit;
 mod done;
 mod gaps;
 mod parts;
@@ -14,8 +15,9 @@ mod send;
 mod solve;
 
 pub use channel::{ChannelId, ChannelKind, Role};
+pub use credit::{Beside, Credit, MemoryBudget};
 pub use parts::{Part, Parts};
-pub use recv::{Credit, Received, RecvChannel, SymbolIn};
+pub use recv::{Received, RecvChannel, SymbolIn};
 pub use reliability::{GivenUp, Reliability, Skip};
 pub use send::{BlockSizes, Cut, SendChannel, Source, SymbolOut};
 pub use solve::{SolveBudget, SolveJob};

@@ -3,9 +3,9 @@
 use crate::connection::CloseCode;
 use std::collections::{BTreeMap, VecDeque};
 
-/// Bytes of unfinished symbols kept at most, over all channels: more than a path of 100 Mbit/s and
-/// 50 ms has in flight. When it is used up the oldest symbol is dropped, as if it had been lost.
-const MAX_BYTES: usize = 1 << 20;
+/// Bytes of unfinished symbols kept at most, over all channels: as much as a path of 100 Mbit/s and
+/// 20 ms has in flight. When it is used up the oldest symbol is dropped, as if it had been lost.
+const MAX_BYTES: usize = 1 << 18;
 
 /// A symbol: its channel, the offset of its block, its ESI.
 pub type SymbolName = (u64, u64, u32);

@@ -4,7 +4,7 @@ mod skip;
 
 use super::done::Done;
 use super::gaps::Gaps;
-use super::{ChannelId, ChannelKind, SolveJob, charge};
+use super::{Beside, ChannelId, ChannelKind, Credit, SolveJob, charge};
 use crate::config::{Payload, TransportConfig};
 use crate::connection::CloseCode;
 use crate::wire::VarInt;
@@ -19,43 +19,10 @@ const MAX_OFFSET: u64 = 1 << 60;
 const MAX_DONE_BLOCKS: usize = 1 << 16;
 /// Least bytes of a symbol, unless it is all of its block.
 pub const MIN_SYMBOL: u64 = 256;
-/// Buffers kept for reuse.
-const MAX_POOLED: usize = 16;
 /// Blocks looked at for the complete parts of one report.
 const MAX_SACKED: usize = 1024;
 /// Blocks named in one report.
 const MAX_REPORTED: usize = 128;
-
-/// The connection's receive credit, in block charges; cumulative, so that losing an update costs
-/// nothing.
-#[derive(Clone, Copy, Debug)]
-pub struct Credit {
-    /// What the peer may use.
-    pub granted: u64,
-    /// What it used.
-    pub used: u64,
-    /// What the application has taken and thereby freed.
-    pub freed: u64,
-    /// Most that may be used and not freed: the memory budget.
-    pub budget: u64,
-}
-
-impl Credit {
-    /// Credit of `budget` charges, granted from the start.
-    pub fn new(budget: u64) -> Self {
-        Self {
-            granted: budget,
-            used: 0,
-            freed: 0,
-            budget,
-        }
-    }
-
-    /// What would be granted now.
-    pub fn grantable(&self) -> u64 {
-        self.freed + self.budget
-    }
-}
 
 /// A symbol as it came from the wire.
 #[derive(Clone, Copy, Debug)]
@@ -94,9 +61,14 @@ enum Block {
         len: u64,
         scheme: SchemeId,
         queued: bool,
+        beside: Beside,
     },
     /// Its decoder is in a solve job; `needed` is what to report meanwhile.
-    Solving { len: u64, needed: u32 },
+    Solving {
+        len: u64,
+        needed: u32,
+        beside: Beside,
+    },
 }
 
 impl Block {
@@ -105,6 +77,24 @@ impl Block {
             Self::Receiving { len, .. } | Self::Solving { len, .. } => *len,
         }
     }
+
+    fn beside(&self) -> Beside {
+        match self {
+            Self::Receiving { beside, .. } | Self::Solving { beside, .. } => *beside,
+        }
+    }
+}
+
+/// Bytes that a new `decoder` holds beside the charge of its block of `len` bytes, or comes to hold:
+/// the coefficients of dense codes.
+fn excess(decoder: &dyn BlockDecoder, scheme: SchemeId, len: u64) -> u64 {
+    let spec = decoder.spec();
+    let coefficients = match scheme {
+        SchemeId::Dense | SchemeId::Rlnc => spec.k() as usize * spec.k() as usize,
+        SchemeId::Arq | SchemeId::RaptorQ | SchemeId::Raptor => 0,
+    };
+    let held = decoder.memory() + coefficients;
+    (held as u64).saturating_sub(charge(len))
 }
 
 /// A complete block.
@@ -113,6 +103,13 @@ struct Ready {
     len: u64,
     /// Empty with virtual payload.
     bytes: Vec<u8>,
+}
+
+impl Ready {
+    fn beside(&self) -> Beside {
+        let excess = (self.bytes.capacity() as u64).saturating_sub(charge(self.len));
+        Beside { excess, stuck: 0 }
+    }
 }
 
 /// What an unsolved block of `scheme` needs at least: these codes may fail with K symbols, and only
@@ -148,9 +145,10 @@ pub struct RecvChannel {
     /// Bytes settled: complete or skipped, and of the newest block: the window counts packets.
     complete_bytes: u64,
     block_len: u64,
+    /// Ranges that the credit counts.
+    ranges: u64,
     /// `done_below` at the last SACK.
     sacked_below: u64,
-    pool: Vec<Vec<u8>>,
     /// The application gave it up, or the peer did.
     ended: Option<VarInt>,
     /// All that the peer charged for the channel is accounted for.
@@ -187,8 +185,8 @@ impl RecvChannel {
             freed: 0,
             complete_bytes: 0,
             block_len: 1,
+            ranges: 0,
             sacked_below: 0,
-            pool: Vec::new(),
             ended: None,
             settled: false,
             discarded: false,
@@ -213,6 +211,7 @@ impl RecvChannel {
             len,
             scheme,
             queued,
+            ..
         }) = self.blocks.get_mut(&symbol.offset)
         else {
             return Ok(Received::Redundant);
@@ -227,7 +226,7 @@ impl RecvChannel {
             .push(symbol.esi, symbol.data)
             .map_err(|_| CloseCode::PROTOCOL)?;
         if decoder.is_complete() {
-            self.complete(symbol.offset);
+            self.complete(symbol.offset, credit);
             return Ok(Received::Complete);
         }
         if decoder.needed() == 0 && !*queued {
@@ -241,7 +240,8 @@ impl RecvChannel {
         })
     }
 
-    /// Checks a new block against everything known, then makes room for it.
+    /// Checks a new block against everything known, then makes room for it. Where too much is held
+    /// beside other blocks it has to come again, as if its symbol were lost.
     fn open_block(&mut self, symbol: &SymbolIn<'_>, credit: &mut Credit) -> Result<(), CloseCode> {
         let (offset, len) = (symbol.offset, symbol.block_len);
         let end = offset
@@ -275,11 +275,17 @@ impl RecvChannel {
         if self.schemes & (1 << symbol.scheme as u8) == 0 || spec.k() > self.max_symbols {
             return Err(CloseCode::PROTOCOL);
         }
-        let buffer = self.pool.pop().unwrap_or_default();
         let code = self.payload.code(symbol.scheme);
         let decoder = code
-            .decoder(spec, buffer)
+            .decoder(spec, credit.buffer(len))
             .map_err(|_| CloseCode::PROTOCOL)?;
+        let excess = excess(&*decoder, symbol.scheme, len);
+        let is_alone = credit.used == credit.freed;
+        if !credit.has_room_beside(excess) && !is_alone {
+            return Ok(());
+        }
+        let beside = Beside { excess, stuck: 0 };
+        credit.hold(beside);
         credit.used += charge;
         self.charged += charge;
         self.block_len = len;
@@ -288,6 +294,7 @@ impl RecvChannel {
             len,
             scheme: symbol.scheme,
             queued: false,
+            beside,
         };
         self.blocks.insert(offset, block);
         Ok(())
@@ -301,10 +308,16 @@ impl RecvChannel {
                     decoder,
                     len,
                     scheme,
+                    beside,
                     ..
                 }) => {
                     let needed = unproven(scheme);
-                    self.blocks.insert(offset, Block::Solving { len, needed });
+                    let solving = Block::Solving {
+                        len,
+                        needed,
+                        beside,
+                    };
+                    self.blocks.insert(offset, solving);
                     let channel = self.id;
                     return Some(SolveJob::new(channel, (offset, len), scheme, decoder));
                 }
@@ -318,10 +331,12 @@ impl RecvChannel {
     }
 
     /// Takes a job back; true if its block is complete now. An error is the peer's fault: the block
-    /// cannot be solved.
-    pub fn on_solved(&mut self, job: SolveJob) -> Result<bool, CloseCode> {
-        let expected = matches!(self.blocks.get(&job.offset), Some(Block::Solving { .. }));
-        if self.ended.is_some() || !expected {
+    /// cannot be solved, or it and others like it hold too much.
+    pub fn on_solved(&mut self, job: SolveJob, credit: &mut Credit) -> Result<bool, CloseCode> {
+        let Some(&Block::Solving { mut beside, .. }) = self.blocks.get(&job.offset) else {
+            return Ok(false);
+        };
+        if self.ended.is_some() {
             return Ok(false);
         }
         let SolveJob {
@@ -333,6 +348,12 @@ impl RecvChannel {
             ..
         } = job;
         let complete = solved.map_err(|_| CloseCode::UNSOLVABLE)? && decoder.is_complete();
+        let stuck = u64::from(decoder.needed()) * decoder.spec().symbol_size() as u64;
+        beside.stuck += stuck;
+        credit.hold(Beside { excess: 0, stuck });
+        if credit.is_stuck() {
+            return Err(CloseCode::UNSOLVABLE);
+        }
         self.blocks.insert(
             offset,
             Block::Receiving {
@@ -340,23 +361,40 @@ impl RecvChannel {
                 len,
                 scheme,
                 queued: false,
+                beside,
             },
         );
         if complete {
-            self.complete(offset);
+            self.complete(offset, credit);
         }
         Ok(complete)
     }
 
     /// Moves a complete block to where the application finds it.
-    fn complete(&mut self, offset: u64) {
-        if let Some(Block::Receiving { decoder, len, .. }) = self.blocks.remove(&offset) {
+    fn complete(&mut self, offset: u64, credit: &mut Credit) {
+        if let Some(Block::Receiving {
+            decoder,
+            len,
+            beside,
+            ..
+        }) = self.blocks.remove(&offset)
+        {
             let mut bytes = decoder.into_buffer();
             bytes.truncate(len as usize);
-            self.ready.insert(offset, Ready { len, bytes });
+            let ready = Ready { len, bytes };
+            credit.let_go(beside);
+            credit.hold(ready.beside());
+            self.ready.insert(offset, ready);
             self.done.insert(offset, offset + len);
             self.complete_bytes += len;
+            self.count_ranges(credit);
         }
+    }
+
+    /// Has the credit know how many ranges are kept.
+    fn count_ranges(&mut self, credit: &mut Credit) {
+        let ranges = (self.done.count() + self.gaps.count()) as u64;
+        credit.ranges = credit.ranges - std::mem::replace(&mut self.ranges, ranges) + ranges;
     }
 
     /// Offset that blocks have reached.
@@ -412,9 +450,13 @@ impl RecvChannel {
         self.charged += unseen;
         credit.freed += self.charged - self.freed;
         self.freed = self.charged;
+        let open = self.blocks.values().map(Block::beside);
+        let ready = self.ready.values().map(Ready::beside);
+        open.chain(ready).for_each(|beside| credit.let_go(beside));
         self.blocks.clear();
         self.ready.clear();
         self.gaps.clear();
+        self.count_ranges(credit);
         self.solvable.clear();
         self.ended.get_or_insert(code);
         self.settled |= charged.is_some();
@@ -506,7 +548,7 @@ impl RecvChannel {
         {
             let ready = entry.remove();
             self.read_offset += part.len() as u64;
-            self.free(ready.len, credit);
+            self.free(&ready, credit);
             return Some((ready.bytes, part));
         }
         let (source, part) = self.in_order()?;
@@ -538,35 +580,30 @@ impl RecvChannel {
     /// Frees complete blocks that were read to their end.
     fn drop_read(&mut self, credit: &mut Credit) {
         while let Some((&start, ready)) = self.ready.first_key_value() {
-            let len = ready.len;
-            if start + len > self.read_offset {
+            if start + ready.len > self.read_offset {
                 break;
             }
             if let Some((_, ready)) = self.ready.pop_first() {
-                self.recycle(ready.bytes);
+                self.free(&ready, credit);
+                credit.recycle(ready.bytes);
             }
-            self.free(len, credit);
         }
+    }
+
+    /// A block of a stream was read to its end.
+    fn free(&mut self, ready: &Ready, credit: &mut Credit) {
+        credit.let_go(ready.beside());
+        self.freed += charge(ready.len);
+        credit.freed += charge(ready.len);
     }
 
     /// Takes one complete block of an object, lowest first: offset, length, and its bytes, which
-    /// virtual payload has none of.
+    /// virtual payload has none of. Its credit is freed when the application is done with it.
     pub fn take_block(&mut self, credit: &mut Credit) -> Option<(u64, u64, Vec<u8>)> {
         let (offset, ready) = self.ready.pop_first()?;
-        self.free(ready.len, credit);
+        credit.let_go(ready.beside());
+        self.freed += charge(ready.len);
         Some((offset, ready.len, ready.bytes))
-    }
-
-    /// Gives a taken block's buffer back for reuse; what it holds is not worth clearing.
-    pub fn recycle(&mut self, buffer: Vec<u8>) {
-        if self.pool.len() < MAX_POOLED {
-            self.pool.push(buffer);
-        }
-    }
-
-    fn free(&mut self, len: u64, credit: &mut Credit) {
-        credit.freed += charge(len);
-        self.freed += charge(len);
     }
 
     /// A new limit for the peer, if it moved enough to be worth saying.

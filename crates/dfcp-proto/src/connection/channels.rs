@@ -1,7 +1,9 @@
 //! The application's calls.
 
 use super::{Channel, Connection, Control, Event};
-use crate::block::{BlockSizes, ChannelId, ChannelKind, Credit, RecvChannel, SendChannel, Source};
+use crate::block::{
+    BlockSizes, ChannelId, ChannelKind, Credit, RecvChannel, SendChannel, Source, charge,
+};
 use crate::config::Payload;
 use crate::scheduler::Room;
 use crate::time::Instant;
@@ -280,7 +282,8 @@ impl Connection {
     }
 
     /// Takes a complete block of an object: its offset and bytes. `Ok(None)` means none now; see
-    /// [`Connection::is_drained`] for the end.
+    /// [`Connection::is_drained`] for the end. The block counts as held, and the peer may send so much
+    /// less, until [`Connection::recycle`] or [`Connection::release`] says otherwise.
     pub fn take_block(
         &mut self,
         now: Instant,
@@ -291,7 +294,8 @@ impl Connection {
         Ok(block.map(|(offset, _, bytes)| (offset, bytes)))
     }
 
-    /// [`Connection::take_block`] with virtual payload: the block's offset and length.
+    /// [`Connection::take_block`] with virtual payload: the block's offset and length. There is
+    /// nothing to give back.
     pub fn take_virtual_block(
         &mut self,
         now: Instant,
@@ -299,7 +303,10 @@ impl Connection {
     ) -> Result<Option<(u64, u64)>, ChannelError> {
         self.expect_payload(Payload::Virtual)?;
         let block = self.take_ready(now, id)?;
-        Ok(block.map(|(offset, len, _)| (offset, len)))
+        Ok(block.map(|(offset, len, _)| {
+            self.release(now, len);
+            (offset, len)
+        }))
     }
 
     fn take_ready(
@@ -313,18 +320,24 @@ impl Connection {
             return Err(ChannelError::Reset(code));
         }
         let block = recv.take_block(&mut self.inc.credit);
-        self.offer_credit(now);
         if block.is_some() {
             self.offer_room(now, id);
         }
         Ok(block)
     }
 
-    /// Gives the buffer of a block that was taken back for reuse.
-    pub fn recycle(&mut self, id: ChannelId, buffer: Vec<u8>) {
-        if let Some(recv) = self.channels.receiver(id) {
-            recv.recycle(buffer);
-        }
+    /// Gives a block that was taken back, as long as it was: its memory is used again.
+    pub fn recycle(&mut self, now: Instant, block: Vec<u8>) {
+        self.release(now, block.len() as u64);
+        self.inc.credit.recycle(block);
+    }
+
+    /// The application is done with a block of `len` bytes that was taken, or takes it into its own
+    /// account.
+    pub fn release(&mut self, now: Instant, len: u64) {
+        let credit = &mut self.inc.credit;
+        credit.freed = (credit.freed + charge(len)).min(credit.used);
+        self.offer_credit(now);
     }
 
     /// The channel's final size, once the peer said it.

@@ -3,7 +3,7 @@
 use super::Control;
 use super::datagrams::DatagramQueue;
 use super::queue::SendQueue;
-use crate::block::{ChannelId, Credit, Parts, SolveBudget, SymbolOut};
+use crate::block::{ChannelId, Credit, MemoryBudget, Parts, SolveBudget, SymbolOut};
 use crate::config::TransportConfig;
 use crate::crypto::SecretRng;
 use crate::feedback::{FeedbackKind, FeedbackPolicy};
@@ -14,6 +14,7 @@ use crate::rate::{Grouping, PathControl, PathReport};
 use crate::scheduler::{BlockScheduler, Policy};
 use crate::time::Instant;
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 /// What flows towards the peer.
 #[derive(Debug)]
@@ -164,11 +165,11 @@ pub(super) struct Incoming {
 }
 
 impl Incoming {
-    pub fn new(now: Instant, config: &TransportConfig) -> Self {
+    pub fn new(now: Instant, config: &TransportConfig, budget: Arc<MemoryBudget>) -> Self {
         Self {
             received: ReceivedPackets::default(),
             policy: FeedbackKind::default().policy(),
-            credit: Credit::new(config.receive_budget),
+            credit: Credit::new(config.receive_budget, budget),
             datagrams: DatagramQueue::default(),
             solves: SolveBudget::new(now),
             largest_at: now,

@@ -4,8 +4,8 @@
 //! longer, because a lost SYN would otherwise cost far more than a spare one.
 
 use super::Event;
-use super::{Connection, ConnectionError, Control, State};
-use crate::block::Role;
+use super::{Connection, ConnectionError, Control, Local, State};
+use crate::block::{MemoryBudget, Role};
 use crate::config::{MIN_DATAGRAM, Payload, TransportConfig};
 use crate::crypto::{
     ClientHandshake, HandshakeError, PublicKey, Secret, SecretRng, SessionKeys, StaticKey,
@@ -143,6 +143,7 @@ pub(crate) struct ConnectParams<'a> {
     pub(crate) expected: Option<PublicKey>,
     pub(crate) local_cid: ConnectionId,
     pub(crate) reset_token: [u8; 16],
+    pub(crate) memory: Arc<MemoryBudget>,
 }
 
 /// What this side tells the peer about itself.
@@ -197,38 +198,32 @@ impl Connection {
             retries: 0,
             refusal: None,
         };
-        let cids = (client.local_cid, ConnectionId::default());
-        let state = State::Connecting(Box::new(side));
-        Ok(Self::new(
-            Role::Client,
-            now,
-            remote,
-            cids,
+        let local = Local {
             config,
-            rng,
-            state,
-        ))
+            cid: client.local_cid,
+            memory: client.memory,
+        };
+        let state = State::Connecting(Box::new(side));
+        let unknown = ConnectionId::default();
+        let mut connection = Self::new(Role::Client, now, remote, unknown, local, rng, state);
+        let granted = connection.inc.credit.grant();
+        if let State::Connecting(side) = &mut connection.state {
+            side.params.max_data = granted;
+        }
+        Ok(connection)
     }
 
     /// A server's connection, once the ACK proved everything.
     pub(crate) fn accept(
         now: Instant,
         remote: SocketAddr,
-        config: Arc<TransportConfig>,
-        local_cid: ConnectionId,
+        local: Local,
         (session, mtu): (SessionKeys, usize),
         rng: SecretRng,
     ) -> Self {
-        let cids = (local_cid, session.params.cid);
-        let mut connection = Self::new(
-            Role::Server,
-            now,
-            remote,
-            cids,
-            config,
-            rng,
-            State::Established,
-        );
+        let cid = session.params.cid;
+        let state = State::Established;
+        let mut connection = Self::new(Role::Server, now, remote, cid, local, rng, state);
         connection.out.path.rtt.assume(session.params.round_trip());
         connection.establish(now, session, mtu);
         // Tells the client at once that its ACK arrived, and asks for a round-trip time.

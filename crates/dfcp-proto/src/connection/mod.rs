@@ -38,7 +38,7 @@ pub use event::{CloseCode, ConnectionError, Event};
 pub(crate) use handshake::{ConnectParams, local_params};
 pub use stats::ConnectionStats;
 
-use crate::block::{ChannelId, Cut, Reliability, Role, Skip};
+use crate::block::{ChannelId, Cut, MemoryBudget, Reliability, Role, Skip};
 use crate::config::TransportConfig;
 use crate::crypto::{Opener, PublicKey, Sealer, Secret, SecretRng, SessionKeys};
 use crate::feedback::FeedbackKind;
@@ -115,6 +115,14 @@ enum State {
     Closed,
 }
 
+/// What this side begins a connection with.
+#[derive(Debug)]
+pub(crate) struct Local {
+    pub(crate) config: Arc<TransportConfig>,
+    pub(crate) cid: ConnectionId,
+    pub(crate) memory: Arc<MemoryBudget>,
+}
+
 /// A connection without sockets, clocks or threads; see the crate's text for how to drive it.
 #[derive(Debug)]
 pub struct Connection {
@@ -151,19 +159,24 @@ impl Connection {
         role: Role,
         now: Instant,
         remote: SocketAddr,
-        cids: (ConnectionId, ConnectionId),
-        config: Arc<TransportConfig>,
+        remote_cid: ConnectionId,
+        local: Local,
         mut rng: SecretRng,
         state: State,
     ) -> Self {
+        let Local {
+            config,
+            cid: local_cid,
+            memory,
+        } = local;
         let out = Outgoing::new(now, &config, &mut rng);
-        let inc = Incoming::new(now, &config);
+        let inc = Incoming::new(now, &config, memory);
         Self {
             role,
             state,
             remote,
-            local_cid: cids.0,
-            remote_cid: cids.1,
+            local_cid,
+            remote_cid,
             peer: None,
             peer_params: None,
             sealer: None,
@@ -516,11 +529,15 @@ impl Connection {
             .peer_params
             .as_ref()
             .map_or(u64::MAX, |p| p.max_block_symbols);
-        let k = u64::from(k).min(most.max(1)) as u32;
+        // Blocks of which the least credit holds two: who has little of it still gets on.
+        let credit = self.peer_params.as_ref().map_or(u64::MAX, |p| p.max_data);
+        let room = self.mtu - SEALED_HEADER_LEN - TAG_LEN - self.data_head();
+        let affordable = credit / 2 / room.min(profile.max_symbol).max(1) as u64;
+        let k = u64::from(k).min(most).min(affordable).max(1) as u32;
         Cut {
             scheme,
             k,
-            room: self.mtu - SEALED_HEADER_LEN - TAG_LEN - self.data_head(),
+            room,
             max_symbol: profile.max_symbol,
             payload: self.config.payload,
         }

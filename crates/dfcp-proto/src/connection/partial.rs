@@ -97,7 +97,8 @@ impl Connection {
     /// Takes the lowest gap of an object that the application was not told of: bytes that the peer
     /// gave up. Gaps of streams are told by [`super::Read::Gap`].
     pub fn take_gap(&mut self, id: ChannelId) -> Option<std::ops::Range<u64>> {
-        self.channels.receiver(id)?.take_gap()
+        let recv = self.channels.receiver(id)?;
+        recv.take_gap(&mut self.inc.credit)
     }
 
     /// Bytes of the channel that the peer gave up so far.

@@ -425,7 +425,7 @@ impl Connection {
         };
         let before = recv.readiness();
         let affordable = self.inc.solves.spend(now, job.wasted());
-        match recv.on_solved(job) {
+        match recv.on_solved(job, &mut self.inc.credit) {
             Ok(true) => {
                 self.stats.blocks_solved += 1;
                 if recv.readiness() > before {

@@ -140,9 +140,7 @@ impl Connection {
         let news = self.inc.received.news(ACK_ROOM / LEAST_RANGE);
         let said = Frame::emit_ack(out, head, news.iter().copied(), ACK_ROOM);
         self.inc.received.on_reported(&news[..said]);
-        let credit = &mut self.inc.credit;
-        credit.granted = credit.granted.max(credit.grantable());
-        Frame::MaxData(credit.granted).emit(out);
+        Frame::MaxData(self.inc.credit.grant()).emit(out);
         touched.retain(|&id, left| {
             let room = (MIN_DATAGRAM - TAG_LEN).saturating_sub(out.len() - start);
             if room < 40 {
@@ -186,7 +184,7 @@ impl Connection {
     /// Asks for a report soon when the application freed a good part of the budget.
     pub(super) fn offer_credit(&mut self, now: Instant) {
         let credit = &self.inc.credit;
-        if credit.grantable() >= credit.granted + credit.budget / CREDIT_STEP {
+        if credit.grantable() >= credit.granted + credit.reserved() / CREDIT_STEP {
             self.inc.policy.on_urgent(now);
         }
     }

@@ -128,7 +128,7 @@ pub(super) fn take_block(
             let block = connection.take_block(now, channel);
             block.ok()?.map(|(offset, bytes)| {
                 let taken = Taken::check(&bytes, offset);
-                connection.recycle(channel, bytes);
+                connection.recycle(now, bytes);
                 taken
             })
         }

@@ -159,6 +159,7 @@ fn an_unwelcome_client_is_told_and_forgotten() {
         transport: Arc::new(TransportConfig::default()),
         authorize: Arc::new(|_| false),
         max_connections: 4,
+        memory: 128 << 20,
     };
     pair.hosts[1].endpoint = Endpoint::new(raw::key("server"), Some(server), [1; 32]);
     for round in 0..20 {

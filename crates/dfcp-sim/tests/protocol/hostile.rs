@@ -337,6 +337,12 @@ fn gaps_of_what_is_settled_change_nothing() {
     );
     assert!(connection.is_drained(id));
     assert_eq!(connection.missing(id), 4000 + (1 << 50));
+    assert_eq!(
+        connection.credit_in_use(),
+        charge(1000),
+        "until it is given back"
+    );
+    connection.recycle(now, data.to_vec());
     assert_eq!(connection.credit_in_use(), 0);
     assert_eq!(raw.closed(), None);
 }

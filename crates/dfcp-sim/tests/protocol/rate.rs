@@ -81,7 +81,7 @@ impl Bulk {
         let server = pair.connection(Side::Server);
         while let Ok(Some((_, bytes))) = server.take_block(now, self.channel) {
             self.delivered += bytes.len() as u64;
-            server.recycle(self.channel, bytes);
+            server.recycle(now, bytes);
         }
         pair.flush();
     }

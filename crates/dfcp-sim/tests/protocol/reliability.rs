@@ -114,7 +114,7 @@ impl Channel {
         if self.id.kind() == ChannelKind::Object && !self.ended {
             while let Ok(Some((offset, bytes))) = server.take_block(now, self.id) {
                 self.got(now, offset, &bytes);
-                server.recycle(self.id, bytes);
+                server.recycle(now, bytes);
             }
             while let Some(gap) = server.take_gap(self.id) {
                 self.gaps.push(gap);
@@ -435,7 +435,9 @@ fn trace(
                 (ChannelKind::Stream, Payload::Real) => server.read(now, id, &mut [0; 30_000]),
                 (ChannelKind::Stream, Payload::Virtual) => server.read_virtual(now, id, 30_000),
                 (_, Payload::Real) => {
-                    while let Ok(Some(_)) = server.take_block(now, id) {}
+                    while let Ok(Some((_, bytes))) = server.take_block(now, id) {
+                        server.recycle(now, bytes);
+                    }
                     break;
                 }
                 (_, Payload::Virtual) => {

@@ -23,6 +23,7 @@ fn block_len() -> u64 {
         let server = pair.connection(Side::Server);
         if let Ok(Some((_, bytes))) = server.take_block(now, flows[0].channel) {
             len.get_or_insert(bytes.len() as u64);
+            server.recycle(now, bytes);
         }
         len.is_some()
     });

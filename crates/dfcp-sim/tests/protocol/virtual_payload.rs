@@ -92,7 +92,9 @@ fn read_some(
     let read = match (id.kind(), payload) {
         (ChannelKind::Object, Payload::Real) => {
             let (_, bytes) = connection.take_block(now, id).ok()??;
-            return Some(bytes.len() as u64);
+            let len = bytes.len() as u64;
+            connection.recycle(now, bytes);
+            return Some(len);
         }
         (ChannelKind::Object, Payload::Virtual) => {
             let (_, len) = connection.take_virtual_block(now, id).ok()??;

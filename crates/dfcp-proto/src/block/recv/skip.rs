@@ -40,8 +40,11 @@ impl RecvChannel {
             }
             credit.used += skip.charged;
             self.charged += skip.charged;
-        } else if let Some(Block::Receiving { decoder, .. }) = self.blocks.remove(&skip.offset) {
-            self.recycle(decoder.into_buffer());
+        } else if let Some(block) = self.blocks.remove(&skip.offset) {
+            credit.let_go(block.beside());
+            if let Block::Receiving { decoder, .. } = block {
+                credit.recycle(decoder.into_buffer());
+            }
         }
         credit.freed += skip.charged;
         self.freed += skip.charged;
@@ -49,6 +52,7 @@ impl RecvChannel {
         self.complete_bytes += skip.len;
         // The start of a block may have been read before the rest was given up.
         self.gaps.insert(skip.offset.max(self.read_offset), end);
+        self.count_ranges(credit);
         Ok(true)
     }
 
@@ -57,16 +61,19 @@ impl RecvChannel {
         self.gaps.at(self.read_offset)?;
         let gap = self.gaps.take()?;
         self.read_offset = gap.end;
+        self.count_ranges(credit);
         self.drop_read(credit);
         Some(gap.end - gap.start)
     }
 
     /// The lowest gap of an object that was not told yet.
-    pub fn take_gap(&mut self) -> Option<Range<u64>> {
-        match self.id.kind() {
+    pub fn take_gap(&mut self, credit: &mut Credit) -> Option<Range<u64>> {
+        let gap = match self.id.kind() {
             ChannelKind::Object => self.gaps.take(),
             ChannelKind::Stream | ChannelKind::Uni => None,
-        }
+        };
+        self.count_ranges(credit);
+        gap
     }
 
     /// Bytes that the peer gave up.

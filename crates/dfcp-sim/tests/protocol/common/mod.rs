@@ -144,7 +144,7 @@ impl Flow {
                 self.check(offset, &bytes);
                 self.received += bytes.len() as u64;
                 left = left.saturating_sub(bytes.len());
-                pair.connection(side).recycle(self.channel, bytes);
+                pair.connection(side).recycle(now, bytes);
             }
             if !self.ended
                 && pair.connection(side).final_size(self.channel).is_some()

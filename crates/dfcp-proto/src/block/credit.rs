@@ -1,0 +1,244 @@
+//! What a peer may make us hold: the receive credit of a connection, and the memory that the
+//! connections of an endpoint share.
+//!
+//! Each connection has a floor that nobody can take from it. What is left of the endpoint's memory
+//! is lent: a connection may have as much beyond its floor as is still free, at most. So n
+//! connections that want all they can get have an (n + 1)th of it each, whoever comes next finds
+//! some, and what is lent never passes what there is (dynamic thresholds, Choudhury and Hahne 1998).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Least credit of a connection: seven of the largest blocks of `auto`, so that one is filled while
+/// others are repaired.
+pub(crate) const MIN_FLOOR: u64 = 1 << 20;
+/// Buffers kept for reuse.
+const MAX_POOLED: usize = 16;
+/// Bytes that a settled range above a hole takes: two offsets and their share of a tree.
+const RANGE: u64 = 64;
+/// Of the credit, what may be held besides: decoders that need more than their blocks, symbols of
+/// blocks that do not get solved, buffers to be used again.
+const BESIDE: u64 = 4;
+
+/// Memory that the connections of an endpoint share.
+#[derive(Debug)]
+pub struct MemoryBudget {
+    floor: u64,
+    lendable: u64,
+    lent: AtomicU64,
+}
+
+impl MemoryBudget {
+    /// `total` bytes for up to `connections`, half of them as their floors: at least
+    /// [`MIN_FLOOR`] each, however little `total` is.
+    pub fn new(total: u64, connections: usize) -> Arc<Self> {
+        let connections = connections.max(1) as u64;
+        let floor = (total / 2 / connections).max(MIN_FLOOR);
+        Arc::new(Self {
+            floor,
+            lendable: total.saturating_sub(floor.saturating_mul(connections)),
+            lent: AtomicU64::new(0),
+        })
+    }
+
+    /// What a connection always has, unless it takes less (`most`).
+    pub fn floor(&self, most: u64) -> u64 {
+        self.floor.min(most)
+    }
+}
+
+/// Bytes held beside the charge of a block, or of all.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Beside {
+    /// Of decoders that need more than their blocks, and of buffers that are larger.
+    pub excess: u64,
+    /// Of symbols beyond those that should have sufficed.
+    pub stuck: u64,
+}
+
+/// A connection's receive credit, in block charges; cumulative, so that losing an update costs
+/// nothing.
+#[derive(Debug)]
+pub struct Credit {
+    /// What the peer may use.
+    pub granted: u64,
+    /// What it used.
+    pub used: u64,
+    /// What the application is done with.
+    pub freed: u64,
+    /// What is held beside the charges.
+    beside: Beside,
+    /// Settled ranges above holes, of all channels.
+    pub ranges: u64,
+    /// Most that may be used and not freed.
+    most: u64,
+    floor: u64,
+    budget: Arc<MemoryBudget>,
+    /// Of the budget, beyond the floor.
+    borrowed: u64,
+    pool: Vec<Vec<u8>>,
+}
+
+impl Credit {
+    /// Credit of at most `most` at a time. A peer that was told of the floor only, before there was
+    /// a connection, hears of the rest in reports.
+    pub fn new(most: u64, budget: Arc<MemoryBudget>) -> Self {
+        let floor = budget.floor(most);
+        Self {
+            granted: floor,
+            used: 0,
+            freed: 0,
+            beside: Beside::default(),
+            ranges: 0,
+            most,
+            floor,
+            budget,
+            borrowed: 0,
+            pool: Vec::new(),
+        }
+    }
+
+    /// What the peer may still make us hold with what it was granted.
+    fn window(&self) -> u64 {
+        self.granted - self.freed
+    }
+
+    /// What is set aside for this connection.
+    pub fn reserved(&self) -> u64 {
+        self.floor + self.borrowed
+    }
+
+    /// What would be granted now.
+    pub fn grantable(&self) -> u64 {
+        let lent = self.budget.lent.load(Ordering::Relaxed) - self.borrowed;
+        let free = self.budget.lendable.saturating_sub(lent);
+        let window = (self.floor + free / 2).min(self.most);
+        self.freed + window.saturating_sub(self.ranges * RANGE)
+    }
+
+    /// Grants it, and says how much that is in all.
+    pub fn grant(&mut self) -> u64 {
+        self.granted = self.granted.max(self.grantable());
+        self.borrow(self.window().saturating_sub(self.floor));
+        self.granted
+    }
+
+    fn borrow(&mut self, bytes: u64) {
+        let lent = &self.budget.lent;
+        lent.fetch_add(bytes, Ordering::Relaxed);
+        lent.fetch_sub(
+            std::mem::replace(&mut self.borrowed, bytes),
+            Ordering::Relaxed,
+        );
+    }
+
+    /// Whether `excess` more bytes may be held beside the blocks; buffers make way.
+    pub fn has_room_beside(&mut self, excess: u64) -> bool {
+        let (room, held) = (self.reserved() / BESIDE, self.held() + excess);
+        while held + self.pooled() > room && self.pool.pop().is_some() {}
+        held <= room
+    }
+
+    fn held(&self) -> u64 {
+        self.beside.excess + self.beside.stuck
+    }
+
+    /// Counts what is held beside a block.
+    pub fn hold(&mut self, beside: Beside) {
+        self.beside.excess += beside.excess;
+        self.beside.stuck += beside.stuck;
+    }
+
+    /// And no longer.
+    pub fn let_go(&mut self, beside: Beside) {
+        self.beside.excess -= beside.excess;
+        self.beside.stuck -= beside.stuck;
+    }
+
+    /// Whether blocks that do not get solved hold more than chance explains: of RaptorQ's one in a
+    /// hundred needs a symbol more.
+    pub fn is_stuck(&self) -> bool {
+        self.beside.stuck > self.reserved() / BESIDE
+    }
+
+    fn pooled(&self) -> u64 {
+        self.pool
+            .iter()
+            .map(|buffer| buffer.capacity() as u64)
+            .sum()
+    }
+
+    /// A buffer for a block of `len` bytes, of one that was before.
+    pub fn buffer(&mut self, len: u64) -> Vec<u8> {
+        let buffer = self.pool.pop().unwrap_or_default();
+        match buffer.capacity() as u64 > 4 * len {
+            true => Vec::new(), // the next ones are as small
+            false => buffer,
+        }
+    }
+
+    /// Takes a buffer back; what it holds is not worth clearing.
+    pub fn recycle(&mut self, buffer: Vec<u8>) {
+        let bytes = buffer.capacity() as u64;
+        let room = self.reserved() / BESIDE;
+        if self.pool.len() < MAX_POOLED && self.held() + self.pooled() + bytes <= room {
+            self.pool.push(buffer);
+        }
+    }
+}
+
+impl Drop for Credit {
+    fn drop(&mut self) {
+        self.borrow(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn connections_that_want_everything_share_it_and_leave_some_to_the_next() {
+        let budget = MemoryBudget::new(128 * MIB, 64);
+        let open = || Credit::new(128 * MIB, budget.clone());
+        let mut greedy: Vec<Credit> = (0..3).map(|_| open()).collect();
+        // They use and free what they have, and ask again.
+        for _ in 0..100 {
+            for credit in &mut greedy {
+                credit.grant();
+                credit.used = credit.granted;
+                credit.freed = credit.used;
+            }
+        }
+        for credit in &mut greedy {
+            credit.grant();
+        }
+        for credit in &greedy {
+            assert!(credit.window().abs_diff(17 * MIB) <= 2 * MIB, "{credit:?}");
+        }
+        let mut next = open();
+        next.grant();
+        assert!(next.window() >= 8 * MIB, "{next:?}");
+        drop(greedy);
+        next.grant();
+        assert_eq!(next.window(), 33 * MIB, "what the others had is free");
+    }
+
+    #[test]
+    fn connections_that_keep_all_they_get_never_pass_the_budget() {
+        let budget = MemoryBudget::new(128 * MIB, 64);
+        let mut all: Vec<Credit> = Vec::new();
+        for _ in 0..64 {
+            all.push(Credit::new(32 * MIB, budget.clone()));
+            for credit in &mut all {
+                credit.grant();
+                credit.used = credit.granted;
+            }
+            let held: u64 = all.iter().map(Credit::window).sum();
+            assert!(held <= 128 * MIB, "{} hold {held}", all.len());
+        }
+        assert!(all.iter().all(|credit| credit.window() >= MIB));
+    }
+}
