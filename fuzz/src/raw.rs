@@ -33,6 +33,7 @@ pub fn server_with(
         transport: Arc::new(transport),
         authorize: Arc::new(authorize),
         max_connections: 8,
+        max_per_peer: 8,
         memory: 128 << 20,
     };
     Endpoint::new(key("server"), Some(config), [5; 32])

@@ -2,10 +2,11 @@
 //! accepts.
 
 mod load;
+mod seats;
 
 use crate::block::MemoryBudget;
 use crate::config::{MIN_DATAGRAM, TransportConfig};
-use crate::connection::{ConnectParams, Connection, Local, local_params};
+use crate::connection::{CloseCode, ConnectParams, Connection, Local, local_params};
 use crate::crypto::{HandshakeError, PublicKey, Responder, Secret, SecretRng, StaticKey, SynFacts};
 use crate::host::{ConnectionHandle, Priority, Transmit};
 use crate::table::{Member, Table};
@@ -15,6 +16,7 @@ use crate::wire::{
     emit_version,
 };
 use load::Load;
+use seats::Seats;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::fmt;
 use std::net::SocketAddr;
@@ -32,6 +34,8 @@ pub struct ServerConfig {
     pub authorize: Authorize,
     /// Connections at once; further clients are not answered.
     pub max_connections: usize,
+    /// Of these, for one key, and for one network: an IPv4 address or an IPv6 /64.
+    pub max_per_peer: usize,
     /// Bytes that all connections together may make the endpoint hold of what they receive, at
     /// least 2 MiB for each of `max_connections`. Half of it is divided among these, the other half
     /// lent to those that use it, up to the transport's receive budget.
@@ -68,6 +72,8 @@ pub struct EndpointStats {
 const MAX_REPLIES: usize = 256;
 /// A cookie is good for the slot it was made in and the next: four minutes at most.
 const SLOT: Duration = Duration::from_secs(120);
+/// Refused clients that are told so at a time; before more are, the first are forgotten.
+const MAX_REFUSED: usize = 64;
 /// Resets sent per second at most.
 const RESETS_PER_SECOND: u32 = 100;
 /// Sealed packets shorter than this get no reset: an answer must be smaller than its question.
@@ -121,7 +127,9 @@ pub struct Endpoint {
     /// Clients that are to hear nothing, not even that they are unknown.
     ignored: Used,
     accepted: VecDeque<ConnectionHandle>,
-    /// Refused clients: nobody else will forget them.
+    /// Places of accepted clients.
+    seats: Seats,
+    /// Refused clients, which take none: nobody else will forget them.
     unwelcome: BTreeSet<ConnectionHandle>,
     replies: VecDeque<(SocketAddr, Vec<u8>)>,
     next_handle: u64,
@@ -140,6 +148,9 @@ impl Endpoint {
         // From the static key alone: resets must be proven after a restart.
         let reset_key = blake3::derive_key("dfcp 2026 reset token", key.secret());
         // Who only connects decides himself how many there are.
+        let seats = server.as_ref().map_or_else(Seats::default, |s| {
+            Seats::new(s.max_connections, s.max_per_peer)
+        });
         let shared = |s: &ServerConfig| MemoryBudget::new(s.memory, s.max_connections);
         let memory = server
             .as_ref()
@@ -156,6 +167,7 @@ impl Endpoint {
             used: Used::default(),
             ignored: Used::default(),
             accepted: VecDeque::new(),
+            seats,
             unwelcome: BTreeSet::new(),
             replies: VecDeque::new(),
             next_handle: 0,
@@ -250,6 +262,7 @@ impl Endpoint {
 
     /// Drops a connection that is closed and whose events were read.
     pub fn forget(&mut self, handle: ConnectionHandle) {
+        self.seats.leave(handle);
         if let Some(connection) = self.connections.remove(handle) {
             self.by_cid.remove(&connection.local_cid());
             self.by_remote_cid
@@ -374,7 +387,7 @@ impl Endpoint {
     fn handle_syn(&mut self, now: Instant, remote: SocketAddr, syn: &Syn, len: usize) {
         let Some(server) = &self.server else { return };
         // A small SYN could make us send more than we got.
-        if len < MIN_DATAGRAM || self.connections.len() >= server.max_connections {
+        if len < MIN_DATAGRAM || !self.seats.has_room_for(remote) {
             self.stats.refused += 1;
             return;
         }
@@ -444,7 +457,7 @@ impl Endpoint {
         let server = self.server.clone()?;
         let slot = Self::slot(now);
         let fresh = ack.slot == slot || ack.slot.checked_add(1) == Some(slot);
-        let room = self.connections.len() < server.max_connections;
+        let room = self.seats.has_room_for(remote);
         if ack.version != VERSION || !fresh || !room || self.used.contains(&ack.server_cid) {
             self.stats.refused += 1;
             return None;
@@ -473,7 +486,14 @@ impl Endpoint {
             }
         };
         self.used.insert(now, cid);
-        let welcome = (server.authorize)(&session.peer);
+        let peer = session.peer;
+        let refusal = if !(server.authorize)(&peer) {
+            Some((CloseCode::REFUSED, "key not accepted"))
+        } else if !self.seats.admits(&peer) {
+            Some((CloseCode::LIMIT, "too many connections with this key"))
+        } else {
+            None
+        };
         let rng = self.rng.fork("connection");
         let mtu = usize::from(ack.syn_size);
         let local = Local {
@@ -482,15 +502,24 @@ impl Endpoint {
             memory: self.memory.clone(),
         };
         let mut connection = Connection::accept(now, remote, local, (session, mtu), rng);
-        if !welcome {
+        if let Some((code, reason)) = refusal {
             self.stats.refused += 1;
-            connection.refuse(now);
+            connection.refuse(now, code, reason);
         }
         let handle = self.insert(cid, connection);
-        if welcome {
-            self.accepted.push_back(handle);
-        } else {
-            self.unwelcome.insert(handle);
+        match refusal {
+            None => {
+                self.seats.take(handle, peer, remote);
+                self.accepted.push_back(handle);
+            }
+            Some(_) => {
+                self.unwelcome.insert(handle);
+                if self.unwelcome.len() > MAX_REFUSED
+                    && let Some(first) = self.unwelcome.pop_first()
+                {
+                    self.forget(first);
+                }
+            }
         }
         Some(handle)
     }

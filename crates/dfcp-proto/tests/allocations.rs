@@ -145,6 +145,7 @@ fn a_steady_transfer_does_not_allocate_for_packets() {
         transport: transport.clone(),
         authorize: Arc::new(|_| true),
         max_connections: 1,
+        max_per_peer: 1,
         memory: 128 << 20,
     };
     let (mut client, mut server) = (Host::new(1, None), Host::new(2, Some(config)));

@@ -128,6 +128,7 @@ fn peers_that_send_all_they_may_never_pass_the_budget_and_leave_others_their_sha
         transport: Arc::new(TransportConfig::default()),
         authorize: Arc::new(|_| true),
         max_connections: CONNECTIONS,
+        max_per_peer: CONNECTIONS,
         memory: BUDGET as u64,
     };
     let mut server = Endpoint::new(raw::key("server"), Some(config), [5; 32]);

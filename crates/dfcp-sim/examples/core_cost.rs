@@ -73,6 +73,7 @@ impl World {
             transport: transport.clone(),
             authorize: Arc::new(|_: &PublicKey| true),
             max_connections: 1 + idle,
+            max_per_peer: 1 + idle,
             memory: u64::MAX,
         };
         let host = |id: u8, server| {

@@ -57,6 +57,7 @@ impl Pair {
             transport: transports[1].clone(),
             authorize: Arc::new(|_: &PublicKey| true),
             max_connections: 64,
+            max_per_peer: 64,
             memory: 128 << 20,
         };
         let endpoint = |side: Side, server: Option<ServerConfig>| {

@@ -25,6 +25,9 @@ use crate::{DONE, Error, FAILED, MAX_PENDING};
 
 /// Files that are written at a time.
 const MAX_ACTIVE: usize = 8;
+/// How long the sender may take from the handshake to its offer, and for each further part of that:
+/// 64 kB in ten seconds are 52 kbit/s. Who has nothing to send gives his place to others.
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(10);
 /// How long the sender may take to close when all is said.
 const CLOSING: std::time::Duration = std::time::Duration::from_secs(5);
 
@@ -37,7 +40,8 @@ pub struct Offered {
     pub bytes: u64,
 }
 
-/// Receives into `store` what the peer offers; `None` if it left without a word. `meter` sees the
+/// Receives into `store` what the peer offers; `None` if it left without a word, or said none in ten
+/// seconds. `meter` sees the
 /// bytes arrive. Returns when the connection is closed.
 ///
 /// `consent` is asked when the offer is known and within the store's limits, and nothing is
@@ -49,7 +53,12 @@ pub async fn receive(
     meter: &Meter,
     consent: impl AsyncFnOnce(Offered) -> Result<(), Rejection>,
 ) -> Option<Received> {
-    let (mut control, stream) = connection.accept_bi().await.ok()?;
+    let opened = tokio::time::timeout(PATIENCE, connection.accept_bi()).await;
+    let Ok(opened) = opened else {
+        connection.close(FAILED, "nothing is offered");
+        return None;
+    };
+    let (mut control, stream) = opened.ok()?;
     let mut reader = Reader::new(stream);
     let agree = async {
         let (entries, held) = read_offer(&mut reader, &store).await?;
@@ -95,7 +104,10 @@ pub(crate) async fn read_offer<R: AsyncRead + Unpin>(
 ) -> Result<(Vec<Entry>, Holding), Error> {
     let mut offer = Offer::new(store.limits, &store.offers);
     loop {
-        match reader.next().await? {
+        let part = tokio::time::timeout(PATIENCE, reader.next()).await;
+        match part
+            .map_err(|_| Error::protocol("the sender takes too long to say what it offers"))??
+        {
             Some(FromSender::Offer {
                 version,
                 entries,

@@ -32,6 +32,7 @@ pub struct EndpointConfig {
     server: bool,
     authorize: Arc<dyn Fn(&PublicKey) -> bool + Send + Sync>,
     max_connections: usize,
+    max_per_peer: Option<usize>,
     memory: Option<u64>,
     keep_alive: Option<Duration>,
 }
@@ -46,6 +47,7 @@ impl EndpointConfig {
             server: false,
             authorize: Arc::new(|_| true),
             max_connections: 64,
+            max_per_peer: None,
             memory: None,
             keep_alive: Some(crate::KEEP_ALIVE),
         }
@@ -91,6 +93,13 @@ impl EndpointConfig {
     /// Accepted connections at once: 64 unless set.
     pub fn max_connections(mut self, max: usize) -> Self {
         self.max_connections = max;
+        self
+    }
+
+    /// Of the accepted connections, for one key, and for one network (an IPv4 address, an IPv6 /64): a
+    /// quarter unless set, and eight where that is less.
+    pub fn max_per_peer(mut self, max: usize) -> Self {
+        self.max_per_peer = Some(max);
         self
     }
 
@@ -176,6 +185,9 @@ impl Endpoint {
             transport: transport.clone(),
             authorize: config.authorize.clone(),
             max_connections: config.max_connections,
+            max_per_peer: config
+                .max_per_peer
+                .unwrap_or((config.max_connections / 4).max(8)),
             memory: config.memory.unwrap_or(4 * transport.max_receive()),
         });
         let core = dfcp_proto::Endpoint::new(config.key, server, crate::os_seed()?);

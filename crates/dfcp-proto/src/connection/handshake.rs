@@ -4,7 +4,7 @@
 //! longer, because a lost SYN would otherwise cost far more than a spare one.
 
 use super::Event;
-use super::{Connection, ConnectionError, Control, Local, State};
+use super::{CloseCode, Connection, ConnectionError, Control, Local, State};
 use crate::block::{MemoryBudget, Role};
 use crate::config::{MIN_DATAGRAM, Payload, TransportConfig};
 use crate::crypto::{
@@ -381,10 +381,10 @@ impl Connection {
         self.out.queue.unblock();
     }
 
-    /// Forgets a refused peer's connection after telling it.
-    pub(crate) fn refuse(&mut self, now: Instant) {
+    /// Tells a peer that it is not taken, and nobody here that it was.
+    pub(crate) fn refuse(&mut self, now: Instant, code: CloseCode, reason: &str) {
         self.events.clear();
-        self.close(now, super::CloseCode::REFUSED, "key not accepted");
+        self.close(now, code, reason);
         self.events.retain(|e| !matches!(e, Event::Closed(_)));
     }
 }

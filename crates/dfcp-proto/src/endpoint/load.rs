@@ -15,8 +15,10 @@ const MOST: u32 = 1000;
 /// Of these, for one network.
 const MOST_OF_NETWORK: u32 = 100;
 
-/// What one customer has of addresses: an IPv4 address, or a /64 (RFC 6177).
-fn network(address: SocketAddr) -> u64 {
+/// What one customer has of addresses, at least: an IPv4 address, whose neighbours are other
+/// customers and behind which there may be many already (RFC 6888), or an IPv6 /64 (RFC 6177). The
+/// same as what OpenSSH counts, but for its single IPv6 addresses, of which everybody has 2⁶⁴.
+pub(super) fn network(address: SocketAddr) -> u64 {
     match address.ip().to_canonical() {
         IpAddr::V4(ip) => u32::from(ip).into(),
         IpAddr::V6(ip) => (u128::from(ip) >> 64) as u64,

@@ -101,6 +101,7 @@ pub(super) fn pair(
         transport: Arc::new(config.server.clone().payload(payload)),
         authorize: Arc::new(|_: &PublicKey| true),
         max_connections: 1,
+        max_per_peer: 1,
         memory: u64::MAX,
     };
     // Addresses are for the core's eyes only: routes lead to the agents.

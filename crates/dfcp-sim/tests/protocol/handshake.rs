@@ -4,10 +4,11 @@ use crate::common::raw::{self, answer, ask, drain, params, server, server_with, 
 use crate::common::{Flow, MS, SECOND, established, lossy, run_flows};
 use dfcp_proto::wire::{Packet, Syn, VERSION};
 use dfcp_proto::{
-    ChannelKind, CloseCode, ConnectionError, Duration, Endpoint, Event, Instant, ServerConfig,
-    TransportConfig,
+    ChannelKind, CloseCode, ConnectionError, Duration, Endpoint, Event, Instant, PublicKey,
+    ServerConfig, TransportConfig,
 };
 use dfcp_sim::{LinkConfig, Pair, PairConfig, Side};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 const START: Instant = Instant::from_nanos(1_000_000_000);
@@ -159,6 +160,7 @@ fn an_unwelcome_client_is_told_and_forgotten() {
         transport: Arc::new(TransportConfig::default()),
         authorize: Arc::new(|_| false),
         max_connections: 4,
+        max_per_peer: 4,
         memory: 128 << 20,
     };
     pair.hosts[1].endpoint = Endpoint::new(raw::key("server"), Some(server), [1; 32]);
@@ -410,6 +412,64 @@ fn a_full_server_answers_nobody_new() {
         }
     }
     assert_eq!(server.handles().len(), 8);
+}
+
+/// Connects from `address` with a key of that `name`, unless the server does not let it.
+fn arrive(server: &mut Endpoint, address: SocketAddr, name: &str) -> bool {
+    let config = Arc::new(TransportConfig::default());
+    let mut client = Endpoint::new(raw::key(name), None, [address.port() as u8; 32]);
+    let to = raw::address(99);
+    let handle = client.connect(START, to, None, config).expect("a good key");
+    for _ in 0..3 {
+        for mut datagram in drain(&mut client, START) {
+            server.handle_datagram(START, address, 0, &mut datagram);
+        }
+        for mut datagram in drain(server, START) {
+            client.handle_datagram(START, to, 0, &mut datagram);
+        }
+    }
+    client.peek(handle).is_some_and(|c| c.is_established())
+}
+
+#[test]
+fn one_peer_gets_its_part_of_the_connections_only() {
+    let address = |a, b, port| SocketAddr::from(([10, 9, a, b], port));
+    let config = |authorize: fn(&PublicKey) -> bool| ServerConfig {
+        transport: Arc::new(TransportConfig::default()),
+        authorize: Arc::new(authorize),
+        max_connections: 32,
+        max_per_peer: 8,
+        memory: 128 << 20,
+    };
+    let seats = |server: &mut Endpoint| std::iter::from_fn(|| server.accept()).count();
+    // Many keys at one address, then one key from many.
+    let mut server = Endpoint::new(raw::key("server"), Some(config(|_| true)), [5; 32]);
+    for i in 0..20_u8 {
+        arrive(
+            &mut server,
+            address(1, 1, 1000 + u16::from(i)),
+            &i.to_string(),
+        );
+    }
+    assert_eq!(seats(&mut server), 8);
+    for i in 0..20_u8 {
+        arrive(&mut server, address(2, i, 1000 + u16::from(i)), "one");
+    }
+    assert_eq!(seats(&mut server), 8);
+    assert!(arrive(&mut server, address(3, 1, 1100), "another"));
+    // Those who are refused take no place, however many they are.
+    let mut server = Endpoint::new(
+        raw::key("server"),
+        Some(config(|key| *key == raw::key("welcome").public())),
+        [5; 32],
+    );
+    for i in 0..90_u8 {
+        let refused = address(4, i, 1000 + u16::from(i));
+        assert!(!arrive(&mut server, refused, &i.to_string()));
+    }
+    assert!(server.handles().len() <= 64, "{}", server.handles().len());
+    assert!(arrive(&mut server, address(5, 1, 1200), "welcome"));
+    assert_eq!(seats(&mut server), 1);
 }
 
 #[test]
