@@ -19,7 +19,7 @@ use load::Load;
 use seats::Seats;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 /// Whether a client's key is welcome.
@@ -202,7 +202,7 @@ impl Endpoint {
             key: &self.key,
             expected: peer,
             local_cid,
-            reset_token: self.reset_token(local_cid),
+            reset_token: self.reset_token(local_cid, remote),
             memory: self.memory.clone(),
         };
         let connection = Connection::connect(now, remote, config, client, rng)?;
@@ -227,10 +227,18 @@ impl Endpoint {
         handle
     }
 
-    fn reset_token(&self, cid: ConnectionId) -> [u8; RESET_TOKEN_LEN] {
+    /// What shows `peer` that this endpoint lost its state. Whoever sends a packet from another address
+    /// learns another token: it is of no use to him.
+    fn reset_token(&self, cid: ConnectionId, peer: SocketAddr) -> [u8; RESET_TOKEN_LEN] {
+        let ip = match peer.ip().to_canonical() {
+            IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+            IpAddr::V6(ip) => ip,
+        };
+        let mut hasher = blake3::Hasher::new_keyed(&self.reset_key);
+        hasher.update(&cid.0).update(&ip.octets());
+        hasher.update(&peer.port().to_be_bytes());
         let mut token = [0; RESET_TOKEN_LEN];
-        let hash = blake3::keyed_hash(&self.reset_key, &cid.0);
-        token.copy_from_slice(&hash.as_bytes()[..RESET_TOKEN_LEN]);
+        token.copy_from_slice(&hasher.finalize().as_bytes()[..RESET_TOKEN_LEN]);
         token
     }
 
@@ -364,7 +372,7 @@ impl Endpoint {
         }
         if datagram.len() >= MIN_RESET_TRIGGER && self.resets.1 < RESETS_PER_SECOND {
             self.resets.1 += 1;
-            let reset = emit_reset(header.cid, self.reset_token(header.cid));
+            let reset = emit_reset(header.cid, self.reset_token(header.cid, remote));
             self.reply(remote, reset);
         }
         None
@@ -425,7 +433,12 @@ impl Endpoint {
             self.responder.cookie(&facts).unwrap_or_default(),
         );
         let cid = ConnectionId(cid);
-        let mut params = local_params(&server.transport, remote, cid, self.reset_token(cid));
+        let mut params = local_params(
+            &server.transport,
+            remote,
+            cid,
+            self.reset_token(cid, remote),
+        );
         params.max_data = self.memory.floor(params.max_data);
         match self.responder.synack(&facts, &params) {
             Ok(noise) => {
@@ -476,7 +489,12 @@ impl Endpoint {
             return None;
         }
         self.stats.computed += 1;
-        let mut params = local_params(&server.transport, remote, cid, self.reset_token(cid));
+        let mut params = local_params(
+            &server.transport,
+            remote,
+            cid,
+            self.reset_token(cid, remote),
+        );
         params.max_data = self.memory.floor(params.max_data);
         let session = match self.responder.accept(&facts, &params, ack.noise) {
             Ok(session) if session.params.payload() == server.transport.payload => session,

@@ -41,7 +41,9 @@ impl Connection {
             .sent
             .on_ack(now, head.largest, ranges)
             .ok_or(CloseCode::PROTOCOL)?;
-        self.out.moved = self.out.moved.filter(|moved| head.largest < moved.first);
+        if let Some(moved) = self.out.moved.take_if(|moved| head.largest >= moved.first) {
+            self.on_validated(now, moved.from);
+        }
         let policy = self.out.redundancy.policy();
         for (pn, packet) in &outcome.acked {
             if usize::from(packet.size) > MIN_DATAGRAM {

@@ -14,6 +14,7 @@ use crate::rate::{Grouping, PathControl, PathReport};
 use crate::scheduler::{BlockScheduler, Policy};
 use crate::time::Instant;
 use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 /// What flows towards the peer.
@@ -128,13 +129,24 @@ impl Split {
 }
 
 /// A new address before it is validated (RFC 9000 §8): no more than three times what came from it
-/// goes there, until the peer acknowledges something that was sent to it.
+/// goes there, of whatever kind, until the peer acknowledges something that was sent to it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moved {
+    /// Where the peer was.
+    pub from: SocketAddr,
     /// First packet number sent to the new address.
     pub first: u64,
     pub received: u64,
     pub sent: u64,
+    /// A packet came from there that no PING has answered.
+    pub asks: bool,
+}
+
+impl Moved {
+    /// Bytes that may still go there.
+    pub fn allowance(&self) -> u64 {
+        (3 * self.received).saturating_sub(self.sent)
+    }
 }
 
 /// What comes from the peer.

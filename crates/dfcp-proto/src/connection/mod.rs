@@ -43,7 +43,8 @@ use crate::config::TransportConfig;
 use crate::crypto::{Opener, PublicKey, Sealer, Secret, SecretRng, SessionKeys};
 use crate::feedback::FeedbackKind;
 use crate::observe::{Observation, Observer, PathMetrics};
-use crate::packet::MtuSearch;
+use crate::packet::{ArrivalClock, MtuSearch};
+use crate::rate::{Grouping, PathControl};
 use crate::time::{Duration, Instant, Rate};
 use crate::wire::{
     ConnectionId, ROUND_TRIP_LEN, SEALED_HEADER_LEN, TAG_LEN, TransportParams, VarInt,
@@ -386,6 +387,8 @@ impl Connection {
 
     /// When to call [`Connection::handle_timeout`], and what for.
     pub fn poll_timeout(&self) -> Option<(Instant, Timer)> {
+        // What may not be sent is not waited for.
+        let (fenced, muted) = (self.is_fenced(), self.is_muted());
         match &self.state {
             State::Connecting(client) => Some((client.next(), Timer::Handshake)),
             State::Closing { until, next, .. } => {
@@ -395,15 +398,23 @@ impl Connection {
             State::Closed => None,
             State::Established => [
                 self.confirm.as_ref().map(|c| (c.next(), Timer::Handshake)),
-                self.inc.policy.due().map(|t| (t, Timer::Feedback)),
+                self.inc
+                    .policy
+                    .due()
+                    .filter(|_| !fenced)
+                    .map(|t| (t, Timer::Feedback)),
                 self.pacing_time().map(|t| (t, Timer::Pacing)),
                 self.out
                     .sent
                     .loss_time(self.loss_rtt())
                     .map(|t| (t, Timer::Loss)),
-                self.probe_time().map(|t| (t, Timer::Probe)),
+                self.probe_time()
+                    .filter(|_| !muted)
+                    .map(|t| (t, Timer::Probe)),
                 self.give_up_time().map(|t| (t, Timer::Deadline)),
-                self.keep_alive_time().map(|t| (t, Timer::KeepAlive)),
+                self.keep_alive_time()
+                    .filter(|_| !fenced)
+                    .map(|t| (t, Timer::KeepAlive)),
                 Some((self.idle_time(), Timer::Idle)),
             ]
             .into_iter()
@@ -439,8 +450,35 @@ impl Connection {
     /// Whether the window, and what a new address has sent, let a full packet go.
     fn has_window_room(&self) -> bool {
         let room = self.out.path.window_room(self.out.sent.bytes_in_flight());
-        let allowed = |moved: Moved| (3 * moved.received).saturating_sub(moved.sent);
-        room.min(self.out.moved.map_or(u64::MAX, allowed)) >= self.out.path.packet()
+        room >= self.out.path.packet() && !self.is_fenced()
+    }
+
+    /// Whether the peer's new address has not earned a full packet yet.
+    fn is_fenced(&self) -> bool {
+        let moved = self.out.moved.as_ref();
+        moved.is_some_and(|moved| moved.allowance() < self.mtu as u64)
+    }
+
+    /// Whether not even a PING may go there.
+    fn is_muted(&self) -> bool {
+        let moved = self.out.moved.as_ref();
+        moved.is_some_and(|moved| moved.allowance() < transmit::PING_LEN as u64)
+    }
+
+    /// The peer receives at its new address. Unless only its port is another one, as NATs like to
+    /// change it, the path is another one, too, and what was learnt of the last is forgotten (RFC
+    /// 9000 §9.4).
+    fn on_validated(&mut self, now: Instant, from: SocketAddr) {
+        if from.ip() == self.remote.ip() {
+            return;
+        }
+        let sent = self.out.path.sent_total();
+        let rate = self.config.profile.make_rate();
+        self.out.path = PathControl::new(now, rate, Grouping::Coalesced);
+        self.out.path.count_sent(sent);
+        self.out.arrivals = ArrivalClock::default();
+        let packet = self.packet_size();
+        self.out.path.on_established(now, packet);
     }
 
     /// The largest datagram that reaches the peer is another one.

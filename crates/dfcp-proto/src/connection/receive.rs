@@ -79,12 +79,15 @@ impl Connection {
             self.inc.largest_at = now;
             // Only the newest packet may move the peer: a delayed one would move it back. Servers
             // stay where they are (RFC 9000 §9): who could copy their packets would lead us away.
-            if self.role == Role::Server && std::mem::replace(&mut self.remote, remote) != remote {
-                let first = self.out.sent.next_number();
+            let from = self.remote;
+            if self.role == Role::Server && from != remote {
+                self.remote = remote;
                 self.out.moved = Some(Moved {
-                    first,
+                    from,
+                    first: self.out.sent.next_number(),
                     received: 0,
                     sent: 0,
+                    asks: false,
                 });
             }
         }
@@ -128,6 +131,7 @@ impl Connection {
         self.stats.bytes_received += elided;
         if let Some(moved) = self.out.moved.as_mut().filter(|_| remote == self.remote) {
             moved.received += size + elided;
+            moved.asks = true;
         }
         let mut arrival = Arrival::new(pn, size + elided);
         arrival.marked = ecn == ECN_CE;

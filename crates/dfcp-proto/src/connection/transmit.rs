@@ -14,6 +14,9 @@ use crate::wire::{
     emit_virtual_symbol, part_overhead, symbol_overhead, virtual_symbol_size,
 };
 
+/// Bytes of a packet with nothing but a PING.
+pub(super) const PING_LEN: usize = SEALED_HEADER_LEN + 1 + TAG_LEN;
+
 /// Size of a datagram.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Size {
@@ -138,6 +141,9 @@ impl Connection {
             self.tell_sent(now, PacketKind::HandshakeAck, len);
             return Some(Batch::from(len));
         }
+        if self.is_fenced() {
+            return self.ping_new_address(now, out);
+        }
         self.probe_mtu(now);
         self.give_up(now);
         let report_due = self.inc.policy.due().is_some_and(|due| due <= now);
@@ -165,6 +171,30 @@ impl Connection {
             self.out.control.push_back(Control::Ping);
             self.transmit_control(now, out)
         })
+    }
+
+    /// One PING for each packet that came from an address that has not earned more, and each probe
+    /// timeout: all that goes there until its answer shows that the peer receives it.
+    fn ping_new_address(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Batch> {
+        let is_ping = |control: &Control| matches!(control, Control::Ping);
+        let moved = self.out.moved.as_mut()?;
+        let owed = moved.asks || self.out.probes_due > 0 || self.out.control.iter().any(is_ping);
+        if !owed || moved.allowance() < PING_LEN as u64 {
+            return None;
+        }
+        moved.asks = false;
+        self.out.probes_due = 0;
+        self.out.control.retain(|control| !is_ping(control));
+        let start = out.len();
+        let pn = self.begin_packet(now, out);
+        Frame::Ping.emit(out);
+        let contents = Contents {
+            ack_eliciting: true,
+            control: vec![Control::Ping],
+            ..Contents::default()
+        };
+        self.finish_packet(now, pn, start, out, contents);
+        Some(Batch::from(out.len() - start))
     }
 
     fn datagram_size(&self, id: ChannelId, symbol: &SymbolOut) -> Size {
