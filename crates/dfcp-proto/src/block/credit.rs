@@ -30,7 +30,7 @@ pub struct MemoryBudget {
 
 impl MemoryBudget {
     /// `total` bytes for up to `connections`, half of them as their floors: at least
-    /// [`MIN_FLOOR`] each, however little `total` is.
+    /// 1 MiB each, however little `total` is.
     pub fn new(total: u64, connections: usize) -> Arc<Self> {
         let connections = connections.max(1) as u64;
         let floor = (total / 2 / connections).max(MIN_FLOOR);
