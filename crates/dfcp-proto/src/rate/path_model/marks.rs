@@ -3,7 +3,7 @@
 
 use super::rounds::Round;
 use super::shallow::Overflow;
-use super::{MIN_VISIBLE, Mode, PathModel};
+use super::{MAX_PROBE_GAIN, MIN_VISIBLE, Mode, PathModel};
 use crate::rate::{AckPoint, Codepoint, Feedback};
 use crate::time::{Duration, Instant};
 
@@ -135,7 +135,9 @@ impl PathModel {
         scale.acked += feedback.acked_packets;
         scale.marked += feedback.ce_packets;
         if feedback.ce_packets > 0 {
-            if matches!(self.mode, Mode::Startup(_)) {
+            // A window that takes each mark for a loss has no share of a low-latency queue.
+            let windowed = matches!(self.mode, Mode::Competitive(_)) && !scale.is_classic();
+            if windowed || matches!(self.mode, Mode::Startup(_)) {
                 self.begin_cruise();
             }
             scale.growth = 1.0;
@@ -154,15 +156,16 @@ impl PathModel {
         let idle = feedback.idle_total >= newest.sent_total;
         let elapsed = now.saturating_since(scale.began).as_secs_f64();
         if elapsed >= self.rtt && scale.acked > 0 {
-            let share = scale.marked as f64 / scale.acked as f64;
-            scale.share += (share.min(1.0) - scale.share) * MEAN_WEIGHT;
+            // The receiver may claim more marks than packets.
+            let share = (scale.marked as f64 / scale.acked as f64).min(1.0);
+            scale.share += (share - scale.share) * MEAN_WEIGHT;
             if !scale.is_classic() && !idle {
                 let short = (self.rtt / SHORT_ROUND_TRIP).min(1.0).powi(2);
                 let grown = short * scale.growth * (1.0 - share) * self.packet / self.rtt;
                 self.estimate += grown.min(MEAN_WEIGHT * self.estimate);
             }
             if now >= scale.held_until {
-                scale.growth *= 2.0;
+                scale.growth = (2.0 * scale.growth).min(MAX_PROBE_GAIN);
             }
             (scale.began, scale.acked, scale.marked) = (now, 0, 0);
         }
