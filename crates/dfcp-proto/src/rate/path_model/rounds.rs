@@ -65,10 +65,12 @@ impl PathModel {
         if round.marked > 0 && !self.marks.govern() {
             self.answer_marks(now, &round);
         }
-        // Where most is lost all the time, every gap is long, and the path is not gone.
+        // Where most is lost all the time, every gap is long, and the path is not gone; where hardly
+        // anything came, it is.
         let present = (stretch.seconds - round.silence).max(self.packet_time(1.0));
         let arriving = stretch.delivered / present;
-        let is_sparse = SPARSE * arriving < self.estimate * (1.0 - self.loss.mean);
+        let some = stretch.delivered >= SPARSE * self.packet;
+        let is_sparse = some && SPARSE * arriving < self.estimate * (1.0 - self.loss.mean);
         if Self::had_outage(round.silence, stretch.seconds) && !is_sparse {
             return;
         }
