@@ -132,12 +132,15 @@ impl Split {
 /// goes there, of whatever kind, until the peer acknowledges something that was sent to it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moved {
-    /// Where the peer was.
+    /// Where the peer was known to receive last.
     pub from: SocketAddr,
     /// First packet number sent to the new address.
     pub first: u64,
     pub received: u64,
     pub sent: u64,
+    /// Bytes for one PING of each probe timeout at which there was room for none: when all that was
+    /// sent is lost, a peer that only receives has nothing to earn more with.
+    pub spare: u64,
     /// A packet came from there that no PING has answered.
     pub asks: bool,
 }
@@ -145,7 +148,7 @@ pub(super) struct Moved {
 impl Moved {
     /// Bytes that may still go there.
     pub fn allowance(&self) -> u64 {
-        (3 * self.received).saturating_sub(self.sent)
+        (3 * self.received + self.spare).saturating_sub(self.sent)
     }
 }
 

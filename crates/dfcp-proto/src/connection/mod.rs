@@ -388,7 +388,7 @@ impl Connection {
     /// When to call [`Connection::handle_timeout`], and what for.
     pub fn poll_timeout(&self) -> Option<(Instant, Timer)> {
         // What may not be sent is not waited for.
-        let (fenced, muted) = (self.is_fenced(), self.is_muted());
+        let fenced = self.is_fenced();
         match &self.state {
             State::Connecting(client) => Some((client.next(), Timer::Handshake)),
             State::Closing { until, next, .. } => {
@@ -408,9 +408,7 @@ impl Connection {
                     .sent
                     .loss_time(self.loss_rtt())
                     .map(|t| (t, Timer::Loss)),
-                self.probe_time()
-                    .filter(|_| !muted)
-                    .map(|t| (t, Timer::Probe)),
+                self.probe_time().map(|t| (t, Timer::Probe)),
                 self.give_up_time().map(|t| (t, Timer::Deadline)),
                 self.keep_alive_time()
                     .filter(|_| !fenced)

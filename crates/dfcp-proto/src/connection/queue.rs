@@ -8,14 +8,17 @@ use std::ops::Bound;
 /// A priority; the highest is the first.
 pub(super) type Level = Reverse<i32>;
 
+/// Priorities whose turns are remembered; with more, turns begin anew now and then.
+const MAX_CURSORS: usize = 64;
+
 /// See the module's text.
 #[derive(Debug)]
 pub(super) struct SendQueue {
     waiting: BTreeSet<(Level, ChannelId)>,
     /// Those that are not 0, of channels that are not over.
     priorities: BTreeMap<ChannelId, i32>,
-    /// Where the next turn begins.
-    cursor: ChannelId,
+    /// Where the next turn of each priority begins.
+    cursors: BTreeMap<Level, ChannelId>,
     /// Nothing can be sent until something changes: no data, or no credit for it.
     blocked: bool,
 }
@@ -25,7 +28,7 @@ impl SendQueue {
         Self {
             waiting: BTreeSet::new(),
             priorities: BTreeMap::new(),
-            cursor: ChannelId(0),
+            cursors: BTreeMap::new(),
             blocked: false,
         }
     }
@@ -81,9 +84,13 @@ impl SendQueue {
         self.blocked = false;
     }
 
-    /// The channel was served; the next turn begins after it.
+    /// The channel was served; the next turn of its priority begins after it.
     pub fn on_served(&mut self, id: ChannelId) {
-        self.cursor = ChannelId(id.0 + 1);
+        if self.cursors.len() >= MAX_CURSORS {
+            self.cursors.clear();
+        }
+        let (level, _) = self.key(id);
+        self.cursors.insert(level, ChannelId(id.0 + 1));
     }
 
     /// The highest priority of those that wait.
@@ -102,10 +109,12 @@ impl SendQueue {
 
     /// Begins to walk once around those of a priority; channels may leave on the way.
     pub fn turn(&self, level: Level) -> Turn {
+        let start = self.cursors.get(&level).copied();
+        let start = start.unwrap_or(ChannelId(0));
         Turn {
             level,
-            start: self.cursor,
-            at: self.cursor,
+            start,
+            at: start,
             wrapped: false,
         }
     }
@@ -134,5 +143,34 @@ impl Turn {
         let id = next.filter(|&id| !self.wrapped || id < self.start)?;
         self.at = ChannelId(id.0 + 1);
         Some(id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equals_take_turns_beside_a_higher_priority() {
+        let mut queue = SendQueue::new();
+        let (first, high, second) = (ChannelId(0), ChannelId(8), ChannelId(16));
+        queue.set_priority(high, 1);
+        queue.insert(first);
+        queue.insert(second);
+        let mut served = [0, 0];
+        let serve = |queue: &mut SendQueue| {
+            let level = queue.highest().expect("some wait");
+            let id = queue.turn(level).next(queue).expect("one of it");
+            queue.on_served(id);
+            id
+        };
+        for _ in 0..100 {
+            // It has a packet now and then.
+            queue.insert(high);
+            assert_eq!(serve(&mut queue), high);
+            queue.remove(high);
+            served[usize::from(serve(&mut queue) == second)] += 1;
+        }
+        assert_eq!(served, [50, 50]);
     }
 }

@@ -82,11 +82,15 @@ impl Connection {
             let from = self.remote;
             if self.role == Role::Server && from != remote {
                 self.remote = remote;
-                self.out.moved = Some(Moved {
+                // Where it was last known to receive: back there is no move.
+                let from = self.out.moved.map_or(from, |moved| moved.from);
+                let first = self.out.sent.next_number();
+                self.out.moved = (from != remote).then_some(Moved {
                     from,
-                    first: self.out.sent.next_number(),
+                    first,
                     received: 0,
                     sent: 0,
+                    spare: 0,
                     asks: false,
                 });
             }

@@ -17,6 +17,9 @@ use crate::wire::{
 /// Bytes of a packet with nothing but a PING.
 pub(super) const PING_LEN: usize = SEALED_HEADER_LEN + 1 + TAG_LEN;
 
+/// Bytes of a packet that says CLOSE without a reason, at most.
+const BARE_CLOSE: u64 = (SEALED_HEADER_LEN + TAG_LEN + 32) as u64;
+
 /// Size of a datagram.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Size {
@@ -443,8 +446,12 @@ impl Connection {
 
     /// Says that this side closed, or has heard that the peer did.
     fn transmit_close(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Batch> {
+        let room = self.out.moved.map_or(u64::MAX, |moved| moved.allowance());
+        if room < BARE_CLOSE {
+            return None;
+        }
         let ends = now + self.close_time();
-        let (code, reason) = match &mut self.state {
+        let (code, mut reason) = match &mut self.state {
             State::Closing {
                 code,
                 reason,
@@ -462,6 +469,9 @@ impl Connection {
             }
             _ => return None,
         };
+        if room < BARE_CLOSE + reason.len() as u64 {
+            reason.clear();
+        }
         let start = out.len();
         let pn = self.begin_packet(now, out);
         Frame::Close {
