@@ -104,7 +104,7 @@ impl EndpointConfig {
     }
 
     /// Bytes that all connections of a server together may make it hold of what they receive: four
-    /// times [`TransportConfig::receive_budget`] unless set, and at least 2 MiB for each accepted
+    /// times [`TransportConfig::receive_budget`] unless set, and at least 1 MiB for each accepted
     /// connection. Half of it is divided among these, the other half lent to those that use it.
     pub fn memory(mut self, bytes: u64) -> Self {
         self.memory = Some(bytes);
@@ -188,7 +188,9 @@ impl Endpoint {
             max_per_peer: config
                 .max_per_peer
                 .unwrap_or((config.max_connections / 4).max(8)),
-            memory: config.memory.unwrap_or(4 * transport.max_receive()),
+            memory: config
+                .memory
+                .unwrap_or(transport.max_receive().saturating_mul(4)),
         });
         let core = dfcp_proto::Endpoint::new(config.key, server, crate::os_seed()?);
         let key = core.public_key();
@@ -278,7 +280,9 @@ impl Endpoint {
         for (turn, remote) in (0..).zip(self.resolve(remote).await?) {
             let (shared, transport) = (self.inner.shared.clone(), transport.clone());
             attempts.spawn(async move {
-                tokio::time::sleep(HEAD_START * turn).await;
+                if turn > 0 {
+                    tokio::time::sleep(HEAD_START * turn).await;
+                }
                 let handle = shared.connect(|now, core| {
                     core.connect(now, remote, peer, transport)
                         .map_err(|e| Error::Io(io::Error::other(e)))
@@ -287,17 +291,18 @@ impl Endpoint {
             });
         }
         let mut last = Error::Connection(ConnectionError::Unreachable);
+        let mut wrong_key = None;
         while let Some(attempt) = attempts.join_next().await {
             match attempt.map_err(io::Error::other)? {
                 Ok(connection) => return Ok(connection),
                 // Says more than the silence of another address would.
                 Err(error @ Error::Connection(ConnectionError::WrongKey { .. })) => {
-                    return Err(error);
+                    wrong_key = Some(error);
                 }
                 Err(error) => last = error,
             }
         }
-        Err(last)
+        Err(wrong_key.unwrap_or(last))
     }
 
     /// The addresses to try, in order.

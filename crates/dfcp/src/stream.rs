@@ -351,7 +351,9 @@ impl RecvStream {
                 .register(context);
             Poll::Pending
         });
-        self.ended |= matches!(result, Poll::Ready(Ok(Read::End) | Err(_)));
+        // Only at its end is a channel over: a reset one says so again to who reads again, and is freed
+        // with the handle.
+        self.ended |= matches!(result, Poll::Ready(Ok(Read::End)));
         result
     }
 

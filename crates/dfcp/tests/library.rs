@@ -138,7 +138,7 @@ async fn connections_of_one_endpoint_have_settings_of_their_own() {
             send.finish().expect("ends");
             sizes.push(send.block_size().expect("is open"));
         }
-        assert!(sizes[0] > 4 * sizes[1], "blocks of {sizes:?} bytes");
+        assert!(sizes[0] > 2 * sizes[1], "blocks of {sizes:?} bytes");
     })
     .await;
 }
@@ -471,4 +471,43 @@ async fn what_is_urgent_overtakes_what_was_written_before() {
         assert_eq!(*order.lock().expect("whole"), [200_000, 1_000_000]);
     })
     .await;
+}
+
+/// More of them than a connection may have open at once.
+#[tokio::test]
+async fn streams_that_were_reset_are_forgotten_and_say_so_again() {
+    within(async {
+        let (_client, near, _server, far) = pair().await;
+        for _ in 0..600 {
+            let mut out = near.open_uni().await.expect("opens");
+            out.write_all(b"x").await.expect("takes it");
+            let mut inside = far.accept_uni().await.expect("comes");
+            out.reset(dfcp::VarInt::from_u32(7));
+            let mut bytes = [0; 9];
+            let error = loop {
+                match inside.read(&mut bytes).await {
+                    Ok(read) => assert!(read > 0, "no end"),
+                    Err(error) => break error,
+                }
+            };
+            assert!(matches!(error, Error::Reset(_)), "{error:?}");
+            let again = inside.read(&mut bytes).await;
+            assert!(matches!(again, Err(Error::Reset(_))), "{again:?}");
+        }
+    })
+    .await;
+}
+
+#[test]
+fn one_address_is_reached_without_tokios_timers() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .build();
+    runtime.expect("starts").block_on(async {
+        let (client, server) = (client(), server_at("127.0.0.1:0"));
+        let near = client
+            .connect(server.local_addr(), server.public_key())
+            .await;
+        assert!(near.is_ok(), "{near:?}");
+    });
 }

@@ -79,6 +79,7 @@ impl Output {
         TransportConfig::default()
             .idle_timeout(self.timeout)
             .keep_alive(Some(pings))
+            .datagram_buffer(0) // files need none
             // What `dfcp send` makes; the rest is but work for a stranger to ask for.
             .accept_schemes(&[SchemeId::Dense, SchemeId::Rlnc, SchemeId::RaptorQ])
             .max_block_symbols(RAPTORQ_SYMBOLS)

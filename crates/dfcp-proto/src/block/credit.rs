@@ -196,6 +196,9 @@ impl Drop for Credit {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::block::{ChannelId, ChannelKind, Received, RecvChannel, Role, SymbolIn, charge};
+    use crate::config::TransportConfig;
+    use dfcp_fec::SchemeId;
 
     const MIB: u64 = 1 << 20;
 
@@ -240,5 +243,53 @@ mod tests {
             assert!(held <= 128 * MIB, "{} hold {held}", all.len());
         }
         assert!(all.iter().all(|credit| credit.window() >= MIB));
+    }
+
+    /// What waits above a hole is read when the hole is filled: it must not be in the way of that.
+    #[test]
+    fn a_hole_is_filled_though_others_have_taken_the_room_since() {
+        const LEN: u64 = 40_000;
+        let budget = MemoryBudget::new(128 * MIB, 64);
+        let mut credit = Credit::new(32 * MIB, budget.clone());
+        credit.grant();
+        let id = ChannelId::new(Role::Client, ChannelKind::Stream, 0);
+        let mut recv = RecvChannel::new(id, &TransportConfig::default());
+        // Buffers of larger blocks, which came before.
+        for _ in 0..MAX_POOLED {
+            credit.recycle(vec![0; 150_000]);
+        }
+        let data = [7; 1250];
+        let arrives = |recv: &mut RecvChannel, credit: &mut Credit, block: u64| {
+            let symbol = |esi| SymbolIn {
+                scheme: SchemeId::Dense,
+                offset: block * LEN,
+                block_len: LEN,
+                esi,
+                len: data.len(),
+                data: &data,
+            };
+            (0..32)
+                .map(|esi| recv.on_symbol(&symbol(esi), credit).expect("honest"))
+                .last()
+        };
+        for block in 1..=16 {
+            let last = arrives(&mut recv, &mut credit, block);
+            assert_eq!(last, Some(Received::Complete), "block {block}");
+        }
+        let mut others: Vec<Credit> = (0..20)
+            .map(|_| Credit::new(32 * MIB, budget.clone()))
+            .collect();
+        for _ in 0..20 {
+            for other in &mut others {
+                other.grant();
+                other.used = other.granted;
+            }
+            // Another stream uses what there is but for the hole, and is read.
+            let rest = credit.granted - credit.used - charge(LEN);
+            (credit.used, credit.freed) = (credit.used + rest, credit.freed + rest);
+            credit.grant();
+        }
+        assert_eq!(arrives(&mut recv, &mut credit, 0), Some(Received::Complete));
+        assert!(recv.read(&mut [0; 100], &mut credit) > 0);
     }
 }

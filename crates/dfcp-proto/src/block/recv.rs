@@ -277,15 +277,26 @@ impl RecvChannel {
             return Err(CloseCode::PROTOCOL);
         }
         let code = self.payload.code(symbol.scheme);
-        let decoder = code
-            .decoder(spec, credit.buffer(len))
-            .map_err(|_| CloseCode::PROTOCOL)?;
-        let excess = excess(&*decoder, symbol.scheme, len);
-        let is_alone = credit.used == credit.freed;
-        if !credit.has_room_beside(excess) && !is_alone {
-            return Ok(());
+        let begin = |buffer| {
+            let decoder = code
+                .decoder(spec, buffer)
+                .map_err(|_| CloseCode::PROTOCOL)?;
+            let excess = excess(&*decoder, symbol.scheme, len);
+            Ok::<_, CloseCode>((decoder, excess))
+        };
+        let (mut decoder, mut beyond) = begin(credit.buffer(len))?;
+        if !credit.has_room_beside(beyond) {
+            // The buffer may have been of a larger block.
+            (decoder, beyond) = begin(Vec::new())?;
+            let is_alone = credit.used == credit.freed;
+            if !credit.has_room_beside(beyond) && !is_alone {
+                return Ok(());
+            }
         }
-        let beside = Beside { excess, stuck: 0 };
+        let beside = Beside {
+            excess: beyond,
+            stuck: 0,
+        };
         credit.hold(beside);
         credit.used += charge;
         self.charged += charge;
@@ -382,6 +393,10 @@ impl RecvChannel {
         {
             let mut bytes = decoder.into_buffer();
             bytes.truncate(len as usize);
+            // What waits to be read counts for its block and no more.
+            if bytes.capacity() as u64 > charge(len) {
+                bytes.shrink_to_fit();
+            }
             let ready = Ready { len, bytes };
             credit.let_go(beside);
             credit.hold(ready.beside());
