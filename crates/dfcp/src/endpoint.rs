@@ -291,18 +291,17 @@ impl Endpoint {
             });
         }
         let mut last = Error::Connection(ConnectionError::Unreachable);
-        let mut wrong_key = None;
         while let Some(attempt) = attempts.join_next().await {
             match attempt.map_err(io::Error::other)? {
                 Ok(connection) => return Ok(connection),
-                // Says more than the silence of another address would.
+                // Somebody is there: the silence of the other addresses would say less, and later.
                 Err(error @ Error::Connection(ConnectionError::WrongKey { .. })) => {
-                    wrong_key = Some(error);
+                    return Err(error);
                 }
                 Err(error) => last = error,
             }
         }
-        Err(wrong_key.unwrap_or(last))
+        Err(last)
     }
 
     /// The addresses to try, in order.

@@ -359,9 +359,9 @@ impl IncomingObject {
         }
     }
 
-    /// Writes the object into `target` in order, and hashes it, in the calling task: for pipes, sockets,
-    /// memory (`&mut Vec<u8>`) and whatever else has no places. What arrives ahead waits within the receive budget. Flushes the
-    /// target at the end, and does not shut it down.
+    /// Writes the object into `target` in order, and hashes it, in the calling task: for pipes,
+    /// sockets, memory (`&mut Vec<u8>`) and whatever else has no places. What arrives ahead waits
+    /// within the receive budget. Flushes the target at the end, and does not shut it down.
     ///
     /// # Errors
     /// As for [`IncomingObject::recv_object`], except that the first bytes that were given up end it:

@@ -17,7 +17,7 @@ const CLASSIC_QUEUE: f64 = 0.005;
 /// two marks in each (RFC 9331 §4.3).
 const HELD_ROUNDS: f64 = 8.0;
 /// Below this round trip growth is less, so that short ones take no more than their share
-/// (draft-briscoe-iccrg-prague-congestion-control §2.4.4), seconds.
+/// (draft-briscoe-iccrg-prague-congestion-control, reduced RTT bias), seconds.
 const SHORT_ROUND_TRIP: f64 = 0.025;
 /// Longest group of packets, seconds: a quarter of what a low-latency queue holds before it marks.
 const MAX_GROUP: f64 = 0.000_25;
@@ -50,7 +50,7 @@ struct Scale {
     acked: u64,
     marked: u64,
     /// Mean share of packets that are marked: at first all, so that the first mark halves (RFC 8257
-    /// §4.2).
+    /// §3.3).
     share: f64,
     /// Mean standing queue where there are marks, seconds.
     queue: f64,
