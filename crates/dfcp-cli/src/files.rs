@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use dfcp_command::{Failure, Kind, units};
 use dfcp_transfer::{Error, Limits, ProblemKind, RejectionKind, Sources, Store};
+use serde::{Deserialize, Serialize};
 
 use crate::ask;
 use crate::command::Output;
 
 /// What to do with a file whose name is taken by one with other content.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
 pub enum OnConflict {
     /// Report it as failed and keep what is there.
     Error,

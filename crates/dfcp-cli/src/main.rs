@@ -31,10 +31,15 @@ enum Command {
     Send(Box<command::send::Args>),
     /// Receives files from senders
     Recv(Box<command::recv::Args>),
+    /// Copies files to and from machines that ssh reaches
+    Cp(Box<command::cp::Args>),
     /// Makes a key
     Keygen(command::keygen::Args),
     /// Shows this side's key
     Key(command::key::Args),
+    /// The other side of `dfcp cp`, started by it
+    #[command(hide = true)]
+    Agent,
 }
 
 fn main() -> ExitCode {
@@ -45,6 +50,8 @@ fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Send(args) => command::send::run(*args),
         Command::Recv(args) => command::recv::run(*args),
+        Command::Cp(args) => command::cp::run(*args),
+        Command::Agent => command::cp::agent::run(),
         Command::Keygen(args) => command::keygen::run(args),
         Command::Key(args) => command::key::run(args),
     }

@@ -23,8 +23,11 @@ fn header_bytes(remote: SocketAddr) -> u64 {
 /// Figures of a session, or of the attempt at one.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Report {
-    /// `send` or `recv`.
+    /// `send`, `recv` or `cp`.
     pub role: &'static str,
+    /// What carries a copy to a machine that ssh reaches: `udp` or `ssh`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub via: Option<&'static str>,
     /// The peer's key.
     pub peer: Option<String>,
     /// The peer's address.

@@ -5,10 +5,10 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use dfcp::{ConnectionError, Error, published};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Classes of failure; each is an exit code.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
     /// Anything that has no class of its own.
@@ -30,7 +30,7 @@ pub enum Kind {
 }
 
 /// A failure.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Failure {
     /// Its class.
     pub kind: Kind,

@@ -1,5 +1,6 @@
 //! The subcommands.
 
+pub mod cp;
 pub mod key;
 pub mod keygen;
 pub mod recv;
@@ -74,15 +75,7 @@ impl Output {
 
     /// The transport's settings as far as they follow from these.
     fn transport(&self) -> TransportConfig {
-        // Pings keep a session alive while its disk is slow or a question is open.
-        let pings = (self.timeout / 4).min(Duration::from_secs(10));
-        TransportConfig::default()
-            .idle_timeout(self.timeout)
-            .keep_alive(Some(pings))
-            .datagram_buffer(0) // files need none
-            // What `dfcp send` makes; the rest is but work for a stranger to ask for.
-            .accept_schemes(&[SchemeId::Dense, SchemeId::Rlnc, SchemeId::RaptorQ])
-            .max_block_symbols(RAPTORQ_SYMBOLS)
+        transport(self.timeout)
     }
 
     /// `transport` with the logs that were asked for.
@@ -110,6 +103,19 @@ impl Output {
             let _ = nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL);
         }
     }
+}
+
+/// The transport's settings for files; silence of `timeout` ends a connection.
+fn transport(timeout: Duration) -> TransportConfig {
+    // Pings keep a session alive while its disk is slow or a question is open.
+    let pings = (timeout / 4).min(Duration::from_secs(10));
+    TransportConfig::default()
+        .idle_timeout(timeout)
+        .keep_alive(Some(pings))
+        .datagram_buffer(0) // files need none
+        // What `dfcp send` makes; the rest is but work for a stranger to ask for.
+        .accept_schemes(&[SchemeId::Dense, SchemeId::Rlnc, SchemeId::RaptorQ])
+        .max_block_symbols(RAPTORQ_SYMBOLS)
 }
 
 /// How long the farewell may take.

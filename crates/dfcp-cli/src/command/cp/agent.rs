@@ -1,0 +1,235 @@
+//! `dfcp agent`: the other side of `dfcp cp`, which starts it through ssh. Not for people.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use dfcp::{Connection, Progress};
+use dfcp_command::{Failure, Kind, block_on};
+use dfcp_transfer::{DONE, FAILED, Meter, Sources, Store};
+use tokio::io::{Stdin, Stdout, stdin, stdout};
+
+use super::Choice;
+use super::control::{self, FromAgent, GREETING, Job, Ready, ToAgent, Work};
+use super::reach::{self, HEAD_START, Side};
+use super::target;
+use super::tunnel::Tunnel;
+use crate::command::{farewell, transport};
+use crate::files;
+
+/// How long the asking side may take to choose a connection.
+const CHOICE_LIMIT: Duration = Duration::from_secs(60);
+
+/// What is to be done once there is a connection.
+enum Task {
+    Send(Sources),
+    Receive(Arc<Store>),
+}
+
+/// Does what the other end of standard input and output asks for.
+pub fn run() -> ExitCode {
+    match block_on(serve()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.exit_code(),
+    }
+}
+
+async fn serve() -> Result<(), Failure> {
+    println!("{GREETING}");
+    let (mut from, mut to) = (stdin(), stdout());
+    let job = match control::message(&mut from).await? {
+        Some(ToAgent::Job(job)) => job,
+        Some(_) => return Err(Failure::usage("the first message is a job")),
+        None => return Ok(()),
+    };
+    match prepare(&job) {
+        Ok((side, ready, task)) => {
+            control::say(&mut to, &FromAgent::Ready(ready)).await?;
+            let Some(task) = task else {
+                return Ok(()); // a dry run
+            };
+            let (connection, _tunnel) = meet(&side, &job, from, to).await?;
+            let code = transfer(&connection, task).await;
+            drop(connection);
+            farewell(&side.endpoint, code, "").await;
+            Ok(())
+        }
+        Err(failure) => {
+            control::say(&mut to, &FromAgent::Failed(failure.clone())).await?;
+            Err(failure)
+        }
+    }
+}
+
+/// Opens a socket and what is to be copied.
+fn prepare(job: &Job) -> Result<(Side, Ready, Option<Task>), Failure> {
+    let timeout = Duration::from_millis(job.timeout_ms);
+    let side = Side::open(transport(timeout), job.ports)?;
+    side.expect(control::key(&job.key)?);
+    let server = reach::of_ssh().map(|(_, server)| server);
+    let mut ready = Ready {
+        key: side.endpoint.public_key().to_string(),
+        port: side.port(),
+        addresses: server.into_iter().chain(reach::own_addresses()).collect(),
+        name: None,
+        left_out: Vec::new(),
+        listing: Vec::new(),
+    };
+    let (task, choice) = match &job.work {
+        Work::Send {
+            paths,
+            choice,
+            name,
+        } => {
+            let mut sources = choice.scan(&expand(paths)?)?;
+            if let Some(name) = name {
+                target::rename(&mut sources, name);
+            }
+            ready.left_out.clone_from(&sources.notes);
+            if choice.dry_run {
+                ready.listing = super::listing(&sources);
+            }
+            (Task::Send(sources), choice)
+        }
+        Work::Receive {
+            path,
+            several,
+            choice,
+        } => {
+            let (directory, name) = target::resolve(&target::at_home(path), *several)?;
+            ready.name = name;
+            if choice.dry_run {
+                return Ok((side, ready, None));
+            }
+            (Task::Receive(choice.store(&directory)?), choice)
+        }
+    };
+    let task = (!choice.dry_run).then_some(task);
+    Ok((side, ready, task))
+}
+
+/// The paths, and what matches where one is a pattern.
+fn expand(paths: &[String]) -> Result<Vec<PathBuf>, Failure> {
+    let mut expanded = Vec::new();
+    for path in paths {
+        let whole = target::at_home(path);
+        if std::fs::symlink_metadata(&whole).is_ok() || !path.contains(['*', '?', '[']) {
+            expanded.push(whole);
+            continue;
+        }
+        let pattern = whole.to_str().unwrap_or_default();
+        let found =
+            glob::glob(pattern).map_err(|error| Failure::usage(format!("{path}: {error}")))?;
+        let before = expanded.len();
+        for path in found {
+            expanded.push(path.map_err(|error| Failure::new(Kind::LocalIo, error.to_string()))?);
+        }
+        if expanded.len() == before {
+            let message = format!("{path}: nothing matches");
+            return Err(Failure::new(Kind::LocalIo, message));
+        }
+    }
+    Ok(expanded)
+}
+
+/// The connection that the asking side chose.
+async fn meet(
+    side: &Side,
+    job: &Job,
+    mut from: Stdin,
+    to: Stdout,
+) -> Result<(Connection, Option<Tunnel>), Failure> {
+    let chosen = tokio::time::timeout(CHOICE_LIMIT, choose(side, job, &mut from)).await;
+    match chosen.map_err(|_| gone())?? {
+        Some(connection) => Ok((connection, None)),
+        None => {
+            let tunnel = Tunnel::start(side.port(), from, to).await?;
+            let connection = side.accept().await.ok_or_else(gone)?;
+            Ok((connection, Some(tunnel)))
+        }
+    }
+}
+
+/// Connects and lets connect until one connection is chosen; `None` for the tunnel.
+async fn choose(side: &Side, job: &Job, from: &mut Stdin) -> Result<Option<Connection>, Failure> {
+    let client = reach::of_ssh().map(|(client, _)| client);
+    let theirs = client.into_iter().chain(job.addresses.iter().copied());
+    let theirs = reach::with_port(theirs, job.port);
+    let knock = async {
+        tokio::time::sleep(HEAD_START).await;
+        match side.connect(&theirs).await {
+            Some(connection) => connection,
+            None => std::future::pending().await,
+        }
+    };
+    let choice = control::message::<ToAgent>(from);
+    tokio::pin!(knock, choice);
+    let (mut met, mut chosen, mut knocking) = (Vec::new(), None, true);
+    loop {
+        if let Some(name) = &chosen {
+            let is_it = |connection: &Connection| reach::name(connection).as_ref() == Some(name);
+            if let Some(at) = met.iter().position(is_it) {
+                return Ok(Some(met.swap_remove(at)));
+            }
+        }
+        tokio::select! {
+            connection = &mut knock, if knocking => {
+                met.push(connection);
+                knocking = false;
+            }
+            Some(connection) = side.accept() => met.push(connection),
+            message = &mut choice, if chosen.is_none() => match message? {
+                Some(ToAgent::Use { connection }) => chosen = Some(connection),
+                Some(ToAgent::Tunnel) => return Ok(None),
+                Some(ToAgent::Job(_)) | None => return Err(gone()),
+            }
+        }
+    }
+}
+
+fn gone() -> Failure {
+    Failure::new(Kind::Unreachable, "the other side is gone")
+}
+
+/// Sends or receives; what became of it is said over the connection.
+async fn transfer(connection: &Connection, task: Task) -> dfcp::CloseCode {
+    match task {
+        Task::Send(sources) => {
+            let sent = dfcp_transfer::send(connection, &sources, &Progress::default()).await;
+            match sent {
+                Ok(_) => {
+                    connection.close(DONE, "");
+                    DONE
+                }
+                Err(error) => {
+                    connection.close(FAILED, &files::failure(error).message);
+                    FAILED
+                }
+            }
+        }
+        Task::Receive(store) => {
+            let (meter, _watch) = Meter::start();
+            let agreed = async |_| Ok(());
+            let _ = dfcp_transfer::receive(connection, store, &meter, agreed).await;
+            DONE
+        }
+    }
+}
+
+impl Choice {
+    /// Lists what is to be sent.
+    pub fn scan(&self, paths: &[PathBuf]) -> Result<Sources, Failure> {
+        if !(self.recursive || self.archive)
+            && let Some(directory) = paths.iter().find(|path| path.is_dir())
+        {
+            let shown = directory.display();
+            return Err(Failure::usage(format!(
+                "{shown}: a directory (-r copies it)"
+            )));
+        }
+        let mut sources = files::scan(paths)?;
+        self.filter.apply(&mut sources);
+        Ok(sources)
+    }
+}

@@ -1,0 +1,205 @@
+//! What `dfcp cp` and the `dfcp agent` that it starts through ssh say to each other over that pipe.
+//!
+//! The agent begins with a line of its own, [`GREETING`], after whatever the login prints. From then
+//! on both ways carry frames: a byte for the kind, the length as a big-endian `u32`, the content.
+//! Control messages are JSON; datagrams are those of the transport, where UDP does not get through.
+
+use std::io;
+use std::net::IpAddr;
+
+use dfcp::PublicKey;
+use dfcp_command::{Failure, Kind};
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+/// First line of an agent; the number is the version of what follows.
+pub const GREETING: &str = "DFCP-AGENT 1";
+/// Longest frame: a list of many paths, or of what a dry run would copy.
+const MAX_FRAME: u32 = 16 << 20;
+
+/// A frame.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Frame {
+    /// A message as JSON.
+    Control(Vec<u8>),
+    /// A datagram of the transport.
+    Datagram(Vec<u8>),
+}
+
+/// What the agent is to do, and how it reaches who asks.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Job {
+    /// The asking side's key for this one copy.
+    pub key: String,
+    /// Its UDP port, and addresses that it may be reached at.
+    pub port: u16,
+    pub addresses: Vec<IpAddr>,
+    /// UDP ports that the agent may use; any unless given.
+    pub ports: Option<(u16, u16)>,
+    /// Silence after which either gives up, milliseconds.
+    pub timeout_ms: u64,
+    /// What to do.
+    pub work: Work,
+}
+
+/// Which way the files go.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Work {
+    /// Send what is at these paths.
+    Send {
+        paths: Vec<String>,
+        choice: super::Choice,
+        /// The name that the one thing sent gets; its own unless given.
+        name: Option<String>,
+    },
+    /// Receive at `path`.
+    Receive {
+        path: String,
+        /// Whether it must be a directory, since more than one thing is copied.
+        several: bool,
+        choice: super::Choice,
+    },
+}
+
+/// The agent's answer to a job.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Ready {
+    /// Its key for this one copy.
+    pub key: String,
+    /// Its UDP port, and addresses that it may be reached at.
+    pub port: u16,
+    pub addresses: Vec<IpAddr>,
+    /// The name that the one thing copied gets at the target; its own unless given.
+    pub name: Option<String>,
+    /// What an agent that sends leaves out, and why.
+    pub left_out: Vec<String>,
+    /// What it would copy, in a dry run.
+    pub listing: Vec<String>,
+}
+
+/// What an agent says.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum FromAgent {
+    Ready(Ready),
+    /// It cannot.
+    Failed(Failure),
+}
+
+/// What an agent is told.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum ToAgent {
+    Job(Job),
+    /// Which of the connections to use, by key material of it that is exported.
+    Use {
+        connection: String,
+    },
+    /// UDP does not get through: the transport's datagrams come as frames.
+    Tunnel,
+}
+
+/// Reads the next frame; `None` at the end.
+pub async fn read(from: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<Frame>> {
+    let kind = match from.read_u8().await {
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+        kind => kind?,
+    };
+    let length = from.read_u32().await?;
+    if length > MAX_FRAME {
+        return Err(invalid(format!("a frame of {length} bytes")));
+    }
+    let mut content = Vec::new();
+    // Allocated as it arrives, not as it is announced.
+    from.take(length.into()).read_to_end(&mut content).await?;
+    if content.len() != length as usize {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    match kind {
+        0 => Ok(Some(Frame::Control(content))),
+        1 => Ok(Some(Frame::Datagram(content))),
+        kind => Err(invalid(format!("a frame of kind {kind}"))),
+    }
+}
+
+/// Reads the next message; datagrams before it are late ones.
+pub async fn message<T: for<'a> Deserialize<'a>>(
+    from: &mut (impl AsyncRead + Unpin),
+) -> io::Result<Option<T>> {
+    loop {
+        match read(from).await? {
+            Some(Frame::Control(text)) => {
+                return serde_json::from_slice(&text)
+                    .map(Some)
+                    .map_err(|error| invalid(error.to_string()));
+            }
+            Some(Frame::Datagram(_)) => {}
+            None => return Ok(None),
+        }
+    }
+}
+
+/// Writes a message.
+pub async fn say(to: &mut (impl AsyncWrite + Unpin), message: &impl Serialize) -> io::Result<()> {
+    let text = serde_json::to_vec(message).map_err(|error| invalid(error.to_string()))?;
+    frame(to, 0, &text).await
+}
+
+/// Writes a datagram.
+pub async fn datagram(to: &mut (impl AsyncWrite + Unpin), datagram: &[u8]) -> io::Result<()> {
+    frame(to, 1, datagram).await
+}
+
+async fn frame(to: &mut (impl AsyncWrite + Unpin), kind: u8, content: &[u8]) -> io::Result<()> {
+    let length = u32::try_from(content.len())
+        .ok()
+        .filter(|length| *length <= MAX_FRAME)
+        .ok_or_else(|| invalid(format!("a message of {} bytes", content.len())))?;
+    let mut whole = Vec::with_capacity(content.len() + 5);
+    whole.push(kind);
+    whole.extend_from_slice(&length.to_be_bytes());
+    whole.extend_from_slice(content);
+    to.write_all(&whole).await?;
+    to.flush().await
+}
+
+fn invalid(what: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
+}
+
+/// Reads a key that the other side sent.
+pub fn key(text: &str) -> Result<PublicKey, Failure> {
+    text.parse()
+        .map_err(|error| Failure::new(Kind::Failure, format!("the other side's key: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn frames_come_back_and_damaged_ones_are_errors() {
+        let mut wire = Vec::new();
+        say(&mut wire, &ToAgent::Tunnel).await.unwrap();
+        datagram(&mut wire, b"xyz").await.unwrap();
+        let mut from = &wire[..];
+        assert!(matches!(
+            message::<ToAgent>(&mut from).await.unwrap(),
+            Some(ToAgent::Tunnel)
+        ));
+        assert_eq!(
+            read(&mut from).await.unwrap(),
+            Some(Frame::Datagram(b"xyz".to_vec()))
+        );
+        assert_eq!(read(&mut from).await.unwrap(), None);
+        for damaged in [
+            &wire[..3],
+            &wire[..wire.len() - 1],
+            b"\x02\0\0\0\0",
+            b"\0\xff\xff\xff\xff",
+        ] {
+            let mut from = damaged;
+            while let Ok(frame) = read(&mut from).await {
+                assert!(frame.is_some(), "{damaged:?}: taken for the end");
+            }
+        }
+    }
+}

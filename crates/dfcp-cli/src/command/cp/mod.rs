@@ -1,0 +1,490 @@
+//! `dfcp cp`: files to and from machines that ssh reaches. ssh starts [`agent`] there and carries one
+//! message each way with keys made for this copy; the files go over UDP, whichever side can be
+//! reached, and over ssh's pipe where UDP does not get through.
+
+pub mod agent;
+mod control;
+mod filter;
+mod place;
+mod reach;
+mod shell;
+mod target;
+mod tunnel;
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Instant;
+
+use dfcp::Connection;
+use dfcp_command::{Failure, Kind, block_on, interrupted};
+use dfcp_transfer::{DONE, FAILED, INTERRUPTED, Limits, Meter, Received, Sent, Sources, Store};
+use serde::{Deserialize, Serialize};
+use tokio::process::Child;
+
+use super::{Output, farewell};
+use crate::files::{self, OnConflict};
+use crate::progress::Bar;
+use crate::report::Report;
+use control::{FromAgent, Job, Ready, ToAgent, Work};
+use place::Place;
+use reach::Side;
+use shell::{Agent, Shell};
+use tunnel::Tunnel;
+
+/// Arguments.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// Files and directories: PATH here, or [USER@]HOST:PATH
+    #[arg(required = true, value_name = "SRC", value_parser = Place::read_value())]
+    sources: Vec<Place>,
+    /// Where to: a directory, or the new name of the one thing copied; PATH or [USER@]HOST:PATH
+    #[arg(required = true, value_name = "DST", value_parser = Place::read_value())]
+    target: Place,
+    #[command(flatten)]
+    choice: Choice,
+    #[command(flatten)]
+    shell: Shell,
+    /// UDP ports that the other side may use, as 5000-5010
+    #[arg(long, value_name = "FIRST-LAST", value_parser = ports)]
+    port_range: Option<(u16, u16)>,
+    /// What to do where UDP does not get through
+    #[arg(long, value_enum, default_value_t)]
+    fallback: Fallback,
+    #[command(flatten)]
+    output: Output,
+}
+
+/// What is copied, and how what is there is treated.
+#[derive(Clone, Debug, clap::Args, Serialize, Deserialize)]
+pub struct Choice {
+    /// Copy directories with all that is in them
+    #[arg(short, long)]
+    recursive: bool,
+    /// As -r; modes and times are kept in any case
+    #[arg(short, long)]
+    archive: bool,
+    /// Say what would be copied, and copy nothing
+    #[arg(short = 'n', long)]
+    dry_run: bool,
+    /// What to do with a file whose name is taken by one with other content
+    #[arg(long, value_enum, default_value_t = OnConflict::Overwrite)]
+    on_conflict: OnConflict,
+    #[command(flatten)]
+    filter: filter::Filter,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+enum Fallback {
+    /// Go on over ssh's own connection
+    #[default]
+    Ssh,
+    /// Give up, with exit code 5
+    Fail,
+}
+
+fn ports(text: &str) -> Result<(u16, u16), String> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    let port = |text: &str| match text.trim().parse() {
+        Ok(0) | Err(_) => Err(format!("not a port: {text:?}")),
+        Ok(port) => Ok(port),
+    };
+    let (first, last) = (port(first)?, port(last)?);
+    match first <= last {
+        true => Ok((first, last)),
+        false => Err(format!("{first} is above {last}")),
+    }
+}
+
+/// What is copied which way.
+enum Way<'a> {
+    Push {
+        paths: Vec<PathBuf>,
+        host: &'a str,
+        target: &'a str,
+    },
+    Pull {
+        host: &'a str,
+        paths: Vec<String>,
+        target: &'a Path,
+    },
+    /// From one machine straight to another.
+    Across { host: &'a str },
+}
+
+/// Copies.
+pub fn run(args: Args) -> ExitCode {
+    args.output.prepare();
+    let mut report = Report::new("cp");
+    let result = args.way().and_then(|way| match way {
+        Way::Across { host } => block_on(args.across(host)).map(Some),
+        way => block_on(copy(&args, way, &mut report)).map(|()| None),
+    });
+    let failure = match result {
+        Ok(Some(code)) => return ExitCode::from(code),
+        Ok(None) => None,
+        Err(failure) => Some(failure),
+    };
+    report.conclude(failure);
+    if !(args.choice.dry_run && report.exit_code == 0) {
+        args.output.report(&report);
+    }
+    ExitCode::from(report.exit_code)
+}
+
+impl Args {
+    /// Sorts out who has what.
+    fn way(&self) -> Result<Way<'_>, Failure> {
+        let mut here = Vec::new();
+        let mut there: Option<(&str, Vec<String>)> = None;
+        for source in &self.sources {
+            match (source, &mut there) {
+                (Place::Here(path), _) => here.push(path.clone()),
+                (Place::There { host, path }, None) => there = Some((host, vec![path.clone()])),
+                (Place::There { host, path }, Some((known, paths))) if known == host => {
+                    paths.push(path.clone());
+                }
+                _ => return Err(Failure::usage("copy from one machine at a time")),
+            }
+        }
+        match (there, &self.target) {
+            (None, Place::Here(_)) => Err(Failure::usage(
+                "all of these are local paths; HOST:PATH is a path of another machine",
+            )),
+            (None, Place::There { host, path }) => Ok(Way::Push {
+                paths: here,
+                host,
+                target: path,
+            }),
+            (Some(_), _) if !here.is_empty() => {
+                Err(Failure::usage("copy from one machine at a time"))
+            }
+            (Some((host, paths)), Place::Here(target)) => Ok(Way::Pull {
+                host,
+                paths,
+                target,
+            }),
+            (Some((host, _)), Place::There { .. }) => Ok(Way::Across { host }),
+        }
+    }
+
+    /// Has the machine of the sources copy to the other one itself.
+    async fn across(&self, host: &str) -> Result<u8, Failure> {
+        let strip = format!("{host}:");
+        let mut arguments = Vec::new();
+        let mut own = std::env::args().skip(1);
+        while let Some(word) = own.next() {
+            match word.as_str() {
+                // How this machine reaches that one says nothing about the next.
+                "-e" | "--rsh" => drop(own.next()),
+                word if word.starts_with("-e") || word.starts_with("--rsh=") => {}
+                word => arguments.push(match word.strip_prefix(&strip) {
+                    // A path there; one that looks like a host stays a path.
+                    Some(path) if path.starts_with(['/', '.']) => path.to_owned(),
+                    Some(path) => format!("./{path}"),
+                    None => word.to_owned(),
+                }),
+            }
+        }
+        self.shell.hand_over(host, &arguments).await
+    }
+
+    fn job(&self, side: &Side, work: Work) -> Job {
+        Job {
+            key: side.endpoint.public_key().to_string(),
+            port: side.port(),
+            addresses: reach::own_addresses(),
+            ports: self.port_range,
+            timeout_ms: u64::try_from(self.output.timeout().as_millis()).unwrap_or(u64::MAX),
+            work,
+        }
+    }
+}
+
+impl Choice {
+    /// Opens the directory that files are received in. Whoever may run commands there needs no limits.
+    fn store(&self, directory: &Path) -> Result<Arc<Store>, Failure> {
+        let store = Store::open(directory, self.on_conflict.into()).map_err(files::failure)?;
+        Ok(Arc::new(store.with_limits(Limits {
+            bytes: u64::MAX,
+            files: u64::MAX,
+            hidden: true,
+        })))
+    }
+}
+
+/// What would be copied, a line each.
+fn listing(sources: &Sources) -> Vec<String> {
+    let line = |entry: &dfcp_transfer::Entry| match entry.directory {
+        true => format!("{}/", entry.path),
+        false => entry.path.clone(),
+    };
+    sources
+        .list
+        .iter()
+        .map(|source| line(&source.entry))
+        .collect()
+}
+
+async fn copy(args: &Args, way: Way<'_>, report: &mut Report) -> Result<(), Failure> {
+    tokio::select! {
+        result = start(args, way, report) => result,
+        failure = interrupted() => Err(failure),
+    }
+}
+
+/// Starts the agent and copies.
+async fn start(args: &Args, way: Way<'_>, report: &mut Report) -> Result<(), Failure> {
+    let transport = args
+        .output
+        .observed(super::transport(args.output.timeout()))?;
+    let side = Side::open(transport, None)?;
+    match way {
+        Way::Push {
+            paths,
+            host,
+            target,
+        } => {
+            let mut sources = args.choice.scan(&paths)?;
+            let work = Work::Receive {
+                path: target.to_owned(),
+                several: paths.len() > 1,
+                choice: args.choice.clone(),
+            };
+            let (link, ready) = Link::open(args, &side, host, work).await?;
+            if let Some(name) = &ready.name {
+                target::rename(&mut sources, name);
+            }
+            if args.choice.dry_run {
+                say_all(&listing(&sources));
+                return Ok(());
+            }
+            let link = link.connect(args, &side, &ready).await?;
+            report.via = Some(link.via());
+            push(args, &side, &link.connection, &sources, report).await
+        }
+        Way::Pull {
+            host,
+            paths,
+            target,
+        } => {
+            let several =
+                paths.len() > 1 || paths.iter().any(|path| path.contains(['*', '?', '[']));
+            let (directory, name) = target::resolve(target, several)?;
+            let work = Work::Send {
+                paths,
+                choice: args.choice.clone(),
+                name,
+            };
+            let (link, ready) = Link::open(args, &side, host, work).await?;
+            for note in &ready.left_out {
+                args.output.say(note);
+            }
+            if args.choice.dry_run {
+                say_all(&ready.listing);
+                return Ok(());
+            }
+            let store = args.choice.store(&directory)?;
+            let link = link.connect(args, &side, &ready).await?;
+            report.via = Some(link.via());
+            pull(args, &side, &link.connection, store, report).await
+        }
+        Way::Across { .. } => Ok(()),
+    }
+}
+
+fn say_all(lines: &[String]) {
+    use std::io::Write;
+    let mut out = std::io::stdout().lock();
+    for line in lines {
+        // A reader that went away is no reason to panic.
+        let _ = writeln!(out, "{}", dfcp_command::text::printable(line));
+    }
+}
+
+/// An agent that is ready, and the way to it.
+struct Link {
+    host: String,
+    agent: Agent,
+    addresses: Vec<SocketAddr>,
+}
+
+/// A connection, and what it stands on.
+struct Joined {
+    connection: Connection,
+    tunnel: Option<Tunnel>,
+    _shell: Child,
+}
+
+impl Joined {
+    fn via(&self) -> &'static str {
+        match self.tunnel {
+            Some(_) => "ssh",
+            None => "udp",
+        }
+    }
+}
+
+impl Link {
+    /// Starts an agent and gives it `work`.
+    async fn open(
+        args: &Args,
+        side: &Side,
+        host: &str,
+        work: Work,
+    ) -> Result<(Self, Ready), Failure> {
+        let job = args.job(side, work);
+        let (agent, name) = tokio::join!(args.shell.agent(host), args.shell.address_of(host));
+        let mut agent = agent?;
+        control::say(&mut agent.stdin, &ToAgent::Job(job)).await?;
+        let ready = match control::message(&mut agent.stdout).await? {
+            Some(FromAgent::Ready(ready)) => ready,
+            Some(FromAgent::Failed(failure)) => {
+                agent.leave().await;
+                let message = format!("{host}: {}", failure.message);
+                return Err(Failure::new(failure.kind, message));
+            }
+            None => {
+                let message = format!("{host}: dfcp ended there without a word");
+                return Err(Failure::new(Kind::Failure, message));
+            }
+        };
+        side.expect(control::key(&ready.key)?);
+        let named = match name {
+            Some(name) => tokio::net::lookup_host((name, ready.port))
+                .await
+                .map(|found| found.map(|address| address.ip()).collect())
+                .unwrap_or_default(),
+            None => Vec::new(),
+        };
+        let candidates = named.into_iter().chain(ready.addresses.iter().copied());
+        let link = Self {
+            host: host.to_owned(),
+            agent,
+            addresses: reach::with_port(candidates, ready.port),
+        };
+        Ok((link, ready))
+    }
+
+    /// A connection over UDP, or over ssh's pipe.
+    async fn connect(mut self, args: &Args, side: &Side, ready: &Ready) -> Result<Joined, Failure> {
+        if let Some(connection) = side.meet(&self.addresses).await
+            && let Some(name) = reach::name(&connection)
+        {
+            let choice = ToAgent::Use { connection: name };
+            control::say(&mut self.agent.stdin, &choice).await?;
+            let (stdin, _, shell) = self.agent.split();
+            drop(stdin);
+            return Ok(Joined {
+                connection,
+                tunnel: None,
+                _shell: shell,
+            });
+        }
+        let blocked = format!(
+            "{}: UDP does not get through to port {} there, nor from there to here",
+            self.host, ready.port
+        );
+        if args.fallback == Fallback::Fail {
+            return Err(Failure::new(Kind::Unreachable, blocked));
+        }
+        args.output
+            .say(format!("{blocked}: going on over ssh, as slow as that is"));
+        control::say(&mut self.agent.stdin, &ToAgent::Tunnel).await?;
+        let (stdin, stdout, shell) = self.agent.split();
+        let tunnel = Tunnel::start(side.port(), stdout, stdin).await?;
+        let connection = side.connect(&[tunnel.address]).await.ok_or_else(|| {
+            let message = format!("{}: nothing comes through ssh", self.host);
+            Failure::new(Kind::Unreachable, message)
+        })?;
+        Ok(Joined {
+            connection,
+            tunnel: Some(tunnel),
+            _shell: shell,
+        })
+    }
+}
+
+/// Sends over `connection`.
+async fn push(
+    args: &Args,
+    side: &Side,
+    connection: &Connection,
+    sources: &Sources,
+    report: &mut Report,
+) -> Result<(), Failure> {
+    for note in &sources.notes {
+        args.output.say(note);
+    }
+    let start = Instant::now();
+    let (meter, _watch) = Meter::start();
+    meter.expect(sources.bytes());
+    let remote = connection.remote_address();
+    let bar = remote.map(|remote| Bar::start(args.output.progress(), connection, remote, &meter));
+    let result = tokio::select! {
+        sent = dfcp_transfer::send(connection, sources, meter.progress()) => {
+            sent.map_err(files::failure)
+        }
+        failure = interrupted() => Err(failure),
+    };
+    drop(bar);
+    if let Some(remote) = remote {
+        report.add_connection(connection, remote);
+    }
+    let (code, sent, failure) = match result {
+        Ok(sent) => (DONE, sent, None),
+        Err(failure) => (code_of(&failure), Sent::default(), Some(failure)),
+    };
+    report.add_outcomes(&sources.entries(), &sent.outcomes);
+    report.add_time(start, sent.steady_bps);
+    let reason = failure.as_ref().map_or(String::new(), ToString::to_string);
+    connection.close(code, &reason);
+    farewell(&side.endpoint, code, &reason).await;
+    failure.map_or(Ok(()), Err)
+}
+
+fn code_of(failure: &Failure) -> dfcp::CloseCode {
+    match failure.kind {
+        Kind::Interrupted => INTERRUPTED,
+        _ => FAILED,
+    }
+}
+
+/// Receives over `connection`.
+async fn pull(
+    args: &Args,
+    side: &Side,
+    connection: &Connection,
+    store: Arc<Store>,
+    report: &mut Report,
+) -> Result<(), Failure> {
+    let start = Instant::now();
+    let (meter, _watch) = Meter::start();
+    let remote = connection.remote_address();
+    let bar = remote.map(|remote| Bar::start(args.output.progress(), connection, remote, &meter));
+    let agreed = async |_| Ok(());
+    let received = tokio::select! {
+        received = dfcp_transfer::receive(connection, store, &meter, agreed) => received,
+        failure = interrupted() => {
+            farewell(&side.endpoint, INTERRUPTED, "interrupted").await;
+            return Err(failure);
+        }
+    };
+    drop(bar);
+    if let Some(remote) = remote {
+        report.add_connection(connection, remote);
+    }
+    let Some(Received {
+        entries,
+        outcomes,
+        failure,
+    }) = received
+    else {
+        return Err(Failure::new(Kind::Unreachable, "the other side is gone"));
+    };
+    report.add_outcomes(&entries, &outcomes);
+    report.add_time(start, meter.steady_bps());
+    farewell(&side.endpoint, DONE, "").await;
+    failure.map_or(Ok(()), |error| Err(files::failure(error)))
+}

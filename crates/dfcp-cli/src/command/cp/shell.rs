@@ -1,0 +1,317 @@
+//! Starting an agent on another machine through the user's own ssh.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use dfcp_command::text::printable;
+use dfcp_command::{Failure, Kind};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+
+use super::control::GREETING;
+use crate::ask;
+
+/// Most bytes that a login may print before the agent's greeting.
+const MAX_NOISE: u64 = 64 << 10;
+/// What the search on the other machine prints when it finds no `dfcp`, before system and processor.
+const MISSING: &str = "DFCP-NONE";
+/// What an installation prints when it worked, and when the copy does not run there.
+const INSTALLED: &str = "DFCP-INSTALLED";
+const UNFIT: &str = "DFCP-UNFIT";
+/// Where `dfcp` is looked for after PATH, which is short for commands over ssh.
+const SEARCHED: &str = "\"$HOME/.local/bin/dfcp\" \"$HOME/.cargo/bin/dfcp\" /usr/local/bin/dfcp \
+                        /opt/homebrew/bin/dfcp";
+/// How long an agent that is not needed any more is waited for.
+const LEAVING: Duration = Duration::from_secs(1);
+
+/// How other machines are reached, and what is run there.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Shell {
+    /// Remote shell, with its options
+    #[arg(
+        short = 'e',
+        long = "rsh",
+        value_name = "COMMAND",
+        default_value = "ssh"
+    )]
+    command: String,
+    /// Where dfcp is on the other machine [default: PATH, ~/.local/bin, ~/.cargo/bin, /usr/local/bin]
+    #[arg(long, value_name = "PATH")]
+    remote_path: Option<String>,
+    /// Where the other machine has no dfcp, ask, and copy this program to its ~/.local/bin
+    #[arg(long)]
+    install: bool,
+    /// Install without asking
+    #[arg(long, requires = "install")]
+    yes: bool,
+}
+
+/// A running agent and the pipe to it.
+#[derive(Debug)]
+pub struct Agent {
+    child: Child,
+    /// To the agent.
+    pub stdin: ChildStdin,
+    /// From it.
+    pub stdout: BufReader<ChildStdout>,
+}
+
+impl Shell {
+    /// The remote shell's own words, without host and command.
+    fn words(&self) -> Result<Vec<String>, Failure> {
+        shlex::split(&self.command)
+            .filter(|words| !words.is_empty())
+            .ok_or_else(|| Failure::usage(format!("-e: not a command: {:?}", self.command)))
+    }
+
+    /// A command that runs `script` with `sh` at `host`, whatever the login shell there is.
+    fn remote(&self, host: &str, script: &str) -> Result<Command, Failure> {
+        let words = self.words()?;
+        let script = shlex::try_quote(script).map_err(|error| Failure::usage(error.to_string()))?;
+        let mut command = Command::new(&words[0]);
+        command
+            .args(&words[1..])
+            .arg(host)
+            .arg(format!("sh -c {script}"))
+            .kill_on_drop(true);
+        Ok(command)
+    }
+
+    /// Runs `dfcp` with these arguments at `host`: the script that finds it.
+    fn search(&self, arguments: &str) -> Result<String, Failure> {
+        let mut places = match &self.remote_path {
+            Some(path) => shlex::try_quote(path)
+                .map_err(|error| Failure::usage(format!("--remote-path: {error}")))?
+                .into_owned(),
+            None => format!("dfcp {SEARCHED}"),
+        };
+        let _ = write!(
+            places,
+            "; do command -v \"$p\" >/dev/null 2>&1 && exec \"$p\" {arguments}; done; \
+             echo \"{MISSING} $(uname -s) $(uname -m)\""
+        );
+        Ok(format!("for p in {places}"))
+    }
+
+    /// Runs `dfcp ARGUMENTS` at `host` with this terminal, to its end.
+    pub async fn hand_over(&self, host: &str, arguments: &[String]) -> Result<u8, Failure> {
+        let quoted = shlex::try_join(arguments.iter().map(String::as_str))
+            .map_err(|error| Failure::usage(error.to_string()))?;
+        let mut command = self.remote(host, &self.search(&quoted)?)?;
+        let status = command.status().await.map_err(|error| self.none(&error))?;
+        Ok(status
+            .code()
+            .and_then(|code| u8::try_from(code).ok())
+            .unwrap_or(Kind::Failure as u8))
+    }
+
+    /// Starts an agent at `host`, and installs it there if that is wanted.
+    pub async fn agent(&self, host: &str) -> Result<Agent, Failure> {
+        match self.try_agent(host).await? {
+            Ok(agent) => Ok(agent),
+            Err(machine) => {
+                self.install_at(host, &machine).await?;
+                self.try_agent(host).await?.map_err(|_| {
+                    Failure::new(Kind::Failure, format!("{host}: dfcp is still not found"))
+                })
+            }
+        }
+    }
+
+    /// The agent, or system and processor of a machine that has none.
+    async fn try_agent(&self, host: &str) -> Result<Result<Agent, String>, Failure> {
+        let mut command = self.remote(host, &self.search("agent")?)?;
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|error| self.none(&error))?;
+        let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err(Failure::new(Kind::Failure, "no pipe to the remote shell"));
+        };
+        let mut stdout = BufReader::new(stdout);
+        match greeting(&mut stdout).await? {
+            Greeting::Agent => Ok(Ok(Agent {
+                child,
+                stdin,
+                stdout,
+            })),
+            Greeting::Missing(machine) => Ok(Err(machine)),
+            Greeting::Other(version) => Err(Failure::new(
+                Kind::Failure,
+                format!(
+                    "{host}: its dfcp speaks {version:?}, this one {GREETING:?}: install the same \
+                     version on both sides"
+                ),
+            )),
+            Greeting::None => {
+                // Whatever else it wants to say, nobody listens.
+                drop((stdin, stdout));
+                let ended = tokio::time::timeout(LEAVING, child.wait()).await;
+                let code = ended.ok().and_then(|status| status.ok()?.code());
+                Err(self.no_greeting(host, code))
+            }
+        }
+    }
+
+    fn none(&self, error: &std::io::Error) -> Failure {
+        Failure::new(
+            Kind::Failure,
+            format!("{}: {error} (-e names another shell)", self.command),
+        )
+    }
+
+    /// Why an agent said nothing: ssh's own failures have code 255, and it printed why.
+    fn no_greeting(&self, host: &str, code: Option<i32>) -> Failure {
+        match code {
+            Some(255) => Failure::new(
+                Kind::Unreachable,
+                format!("{host}: {} could not log in", self.command),
+            ),
+            code => Failure::new(
+                Kind::Failure,
+                format!(
+                    "{host}: dfcp did not start there (exit code {}); its version may be older \
+                     than `dfcp cp`",
+                    code.map_or("unknown".into(), |code| code.to_string())
+                ),
+            ),
+        }
+    }
+
+    /// Copies this program to the other machine.
+    async fn install_at(&self, host: &str, machine: &str) -> Result<(), Failure> {
+        let missing = |what: &str| {
+            Failure::new(
+                Kind::Failure,
+                format!("{host}: no dfcp there ({machine}); {what}"),
+            )
+        };
+        if !self.install {
+            return Err(missing(
+                "--install copies this program to its ~/.local/bin, --remote-path names another",
+            ));
+        }
+        let own = format!("{} {}", system(), std::env::consts::ARCH);
+        if machine != own {
+            return Err(missing(&format!(
+                "this program is for {own} and would not run"
+            )));
+        }
+        let agreed = self.yes
+            || ask::is_possible()
+                && ask::agrees(&format!(
+                    "{host} has no dfcp. Copy this program to its ~/.local/bin"
+                ));
+        if !agreed {
+            return Err(missing("not installed (--yes agrees without a question)"));
+        }
+        let program = std::env::current_exe()?;
+        let file = std::fs::File::open(&program).map_err(|error| Failure::io(&program, error))?;
+        let script = format!(
+            "set -e; d=\"$HOME/.local/bin\"; mkdir -p \"$d\"; t=\"$d/.dfcp.$$\"; cat >\"$t\"; \
+             chmod 755 \"$t\"; if \"$t\" --version >/dev/null 2>&1; then mv -f \"$t\" \"$d/dfcp\"; \
+             echo {INSTALLED}; else rm -f \"$t\"; echo {UNFIT}; fi"
+        );
+        let output = self
+            .remote(host, &script)?
+            .stdin(file)
+            .stderr(Stdio::inherit())
+            .output()
+            .await
+            .map_err(|error| self.none(&error))?;
+        match String::from_utf8_lossy(&output.stdout) {
+            said if said.lines().any(|line| line == INSTALLED) => Ok(()),
+            said if said.lines().any(|line| line == UNFIT) => Err(missing(
+                "the copy does not run: it needs libraries of this machine; a static build has none",
+            )),
+            _ => Err(missing("the copy failed")),
+        }
+    }
+
+    /// The name or address that ssh itself connects to, unless through another machine.
+    pub async fn address_of(&self, host: &str) -> Option<String> {
+        let words = self.words().ok()?;
+        if Path::new(&words[0]).file_name()? != "ssh" {
+            return None;
+        }
+        let output = Command::new(&words[0])
+            .args(&words[1..])
+            .args(["-G", host])
+            .stdin(Stdio::null())
+            .stderr(Stdio::null())
+            .output()
+            .await
+            .ok()?;
+        let settings = String::from_utf8(output.stdout).ok()?;
+        let value = |name: &str| {
+            settings.lines().find_map(|line| {
+                let (key, value) = line.split_once(' ')?;
+                (key == name && value != "none").then(|| value.to_owned())
+            })
+        };
+        match value("proxyjump").or_else(|| value("proxycommand")) {
+            Some(_) => None,
+            None => value("hostname"),
+        }
+    }
+}
+
+impl Agent {
+    /// Ends it: what there was to say is said.
+    pub async fn leave(mut self) {
+        drop(self.stdin);
+        let _ = tokio::time::timeout(LEAVING, self.child.wait()).await;
+    }
+
+    /// The pipe, and the process behind it, which ends when it is dropped.
+    pub fn split(self) -> (ChildStdin, BufReader<ChildStdout>, Child) {
+        (self.stdin, self.stdout, self.child)
+    }
+}
+
+/// How the other side begins.
+enum Greeting {
+    Agent,
+    Missing(String),
+    Other(String),
+    None,
+}
+
+/// Reads lines to the agent's greeting; what the login prints before is not ours.
+async fn greeting(stdout: &mut BufReader<ChildStdout>) -> Result<Greeting, Failure> {
+    let mut rest = MAX_NOISE;
+    loop {
+        let mut line = Vec::new();
+        let read = (&mut *stdout)
+            .take(rest)
+            .read_until(b'\n', &mut line)
+            .await?;
+        rest -= read as u64;
+        let text = String::from_utf8_lossy(&line);
+        let text = text.trim_end();
+        if text == GREETING {
+            return Ok(Greeting::Agent);
+        }
+        if let Some(machine) = text.strip_prefix(MISSING) {
+            return Ok(Greeting::Missing(printable(machine.trim()).to_string()));
+        }
+        if text.starts_with("DFCP-AGENT ") {
+            return Ok(Greeting::Other(text.to_owned()));
+        }
+        if read == 0 {
+            return Ok(Greeting::None);
+        }
+    }
+}
+
+/// This system as `uname -s` says it.
+fn system() -> &'static str {
+    match std::env::consts::OS {
+        "linux" => "Linux",
+        "macos" => "Darwin",
+        other => other,
+    }
+}

@@ -1,0 +1,286 @@
+//! `dfcp cp` with a remote shell of the test's own, which runs what ssh would run on another machine
+//! with another home, and with a real sshd where there is one.
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use common::{bytes, run};
+use serde_json::Value;
+use tempfile::TempDir;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_dfcp");
+
+/// A machine that is reached by a shell.
+struct Machines {
+    dir: TempDir,
+}
+
+impl Machines {
+    /// `prelude` is what the other machine's login does first.
+    fn new(prelude: &str) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir_all(dir.path().join("home")).unwrap();
+        let shell = dir.path().join("shell");
+        let home = dir.path().join("home");
+        let script = format!(
+            "#!/bin/sh\ntest \"$1\" = there || exit 255\nHOME={}; export HOME\nPATH=/usr/bin:/bin\n\
+             cd \"$HOME\"\n{prelude}\nexec sh -c \"$2\"\n",
+            home.display()
+        );
+        fs::write(&shell, script).unwrap();
+        fs::set_permissions(&shell, fs::Permissions::from_mode(0o755)).unwrap();
+        Self { dir }
+    }
+
+    fn here(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn there(&self, name: &str) -> PathBuf {
+        self.dir.path().join("home").join(name)
+    }
+
+    fn write(&self, path: &Path, size: usize) -> Vec<u8> {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let content = bytes(path.to_str().unwrap(), size);
+        fs::write(path, &content).unwrap();
+        content
+    }
+
+    /// `dfcp cp` in this machine's directory.
+    fn cp(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(PROGRAM);
+        command
+            .current_dir(self.dir.path())
+            .env_remove("SSH_CONNECTION")
+            .args(["cp", "--json", "-e", "./shell"])
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
+    }
+
+    fn copies(&self, arguments: &[&str]) -> Value {
+        let (code, report, said) = run(self.cp(arguments).args(["--remote-path", PROGRAM]));
+        assert_eq!(code, 0, "{said}");
+        report
+    }
+
+    fn fails(&self, arguments: &[&str], code: i32, words: &str) {
+        let (found, report, said) = run(self.cp(arguments).args(["--remote-path", PROGRAM]));
+        assert_eq!(found, code, "{said}");
+        assert_eq!(report["exit_code"], code);
+        let message = report["error"]["message"].as_str().unwrap();
+        assert!(message.contains(words), "{message}");
+    }
+}
+
+#[test]
+fn files_go_there_and_come_back_under_the_names_that_cp_gives_them() {
+    let machines = Machines::new("echo this login talks; printf 'and ends without a line end\\n'");
+    let content = machines.write(&machines.here("a b"), 300_000);
+    let report = machines.copies(&["a b", "there:"]);
+    assert_eq!(report["via"], "udp");
+    assert_eq!(fs::read(machines.there("a b")).unwrap(), content);
+    machines.copies(&["a b", "there:new name"]);
+    assert_eq!(fs::read(machines.there("new name")).unwrap(), content);
+    machines.copies(&["there:a b", "back"]);
+    assert_eq!(fs::read(machines.here("back")).unwrap(), content);
+    // What is there is overwritten, as cp does.
+    let other = machines.write(&machines.here("other"), 1000);
+    machines.copies(&["other", "there:a b"]);
+    assert_eq!(fs::read(machines.there("a b")).unwrap(), other);
+    // Several things go into a directory, made if its name ends with a slash.
+    machines.copies(&["other", "back", "there:in/"]);
+    assert_eq!(fs::read(machines.there("in/back")).unwrap(), content);
+    machines.write(&machines.there("x1.log"), 5);
+    machines.write(&machines.there("x2.log"), 6);
+    fs::create_dir(machines.here("logs")).unwrap();
+    machines.copies(&["there:~/x?.log", "there:in/other", "logs"]);
+    assert_eq!(fs::read_dir(machines.here("logs")).unwrap().count(), 3);
+}
+
+#[test]
+fn trees_keep_modes_and_times_and_leave_out_what_they_are_told_to() {
+    let machines = Machines::new("");
+    machines.write(&machines.here("tree/.hidden"), 10);
+    machines.write(&machines.here("tree/src/a.c"), 2000);
+    machines.write(&machines.here("tree/src/a.o"), 2000);
+    let script = machines.here("tree/src/a.c");
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o751)).unwrap();
+    let before = fs::metadata(&script).unwrap();
+    machines.copies(&["-r", "--exclude", "*.o", "tree", "there:copy"]);
+    let after = fs::metadata(machines.there("copy/src/a.c")).unwrap();
+    assert_eq!(after.mode() & 0o777, 0o751);
+    assert_eq!(after.mtime(), before.mtime());
+    assert!(machines.there("copy/.hidden").exists());
+    assert!(!machines.there("copy/src/a.o").exists());
+    // A directory that is there gets the tree into it.
+    machines.copies(&["-a", "there:copy", "."]);
+    assert!(machines.here("copy/src/a.c").exists());
+    let out = machines
+        .cp(&["-n", "-r", "--remote-path", PROGRAM, "there:copy", "new"])
+        .output()
+        .unwrap();
+    let listed = String::from_utf8(out.stdout).unwrap();
+    assert!(listed.lines().any(|line| line == "new/src/a.c"), "{listed}");
+    assert!(!machines.here("new").exists());
+}
+
+#[test]
+fn what_cannot_be_done_is_said_with_its_class() {
+    let machines = Machines::new("");
+    machines.write(&machines.here("file"), 10);
+    machines.write(&machines.here("tree/file"), 10);
+    machines.fails(&["file", "elsewhere:"], 5, "could not log in");
+    machines.fails(&["none", "there:"], 7, "none");
+    machines.fails(&["there:none", "."], 7, "none");
+    machines.fails(&["there:*.none", "."], 7, "nothing matches");
+    machines.fails(&["tree", "there:"], 2, "-r");
+    machines.fails(&["file", "shell", "there:new"], 2, "not a directory");
+    machines.fails(&["file", "there:no/new"], 2, "no such directory");
+    machines.fails(&["file", "copy"], 2, "local paths");
+    let (code, _, said) = run(&mut machines.cp(&["file", "there:"]));
+    assert_eq!(code, 1);
+    assert!(said.contains("--install"), "{said}");
+}
+
+#[test]
+fn an_agent_of_another_version_or_none_at_all_is_told_from_one_that_works() {
+    for (agent, words) in [
+        ("echo DFCP-AGENT 999", "same version"),
+        ("exit 2", "did not start"),
+        ("yes noise | head -c 1000000", "did not start"),
+        (
+            "echo DFCP-AGENT 1; printf '\\0\\377\\377\\377\\377'",
+            "frame",
+        ),
+        ("echo DFCP-AGENT 1", "without a word"),
+    ] {
+        let machines = Machines::new("");
+        machines.write(&machines.here("file"), 10);
+        let path = machines.here("agent");
+        fs::write(&path, format!("#!/bin/sh\n{agent}\n")).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        let path = path.to_str().unwrap();
+        let (code, _, said) = run(&mut machines.cp(&["file", "there:", "--remote-path", path]));
+        assert!(code != 0 && said.contains(words), "{agent}: {code} {said}");
+    }
+}
+
+#[test]
+fn the_program_is_installed_where_it_is_missing() {
+    let machines = Machines::new("");
+    let content = machines.write(&machines.here("file"), 1000);
+    let (code, _, said) = run(&mut machines.cp(&["file", "there:", "--install"]));
+    assert!(code == 1 && said.contains("--yes"), "{code} {said}");
+    for _ in 0..2 {
+        let (code, _, said) = run(&mut machines.cp(&["file", "there:", "--install", "--yes"]));
+        assert_eq!(code, 0, "{said}");
+    }
+    assert_eq!(fs::read(machines.there("file")).unwrap(), content);
+    assert!(machines.there(".local/bin/dfcp").exists());
+}
+
+#[test]
+fn where_udp_does_not_get_through_files_go_over_the_shell() {
+    let isolated = "exec unshare -rn sh -c \"ip link set lo up; $2\"";
+    let possible = Command::new("unshare")
+        .args(["-rn", "ip", "link", "set", "lo", "up"])
+        .status();
+    if !possible.is_ok_and(|status| status.success()) {
+        eprintln!("skipped: no network namespaces here");
+        return;
+    }
+    let machines = Machines::new(isolated);
+    let content = machines.write(&machines.here("file"), 3_000_000);
+    machines.fails(&["file", "there:", "--fallback", "fail"], 5, "UDP");
+    let report = machines.copies(&["file", "there:"]);
+    assert_eq!(report["via"], "ssh");
+    assert_eq!(fs::read(machines.there("file")).unwrap(), content);
+    let report = machines.copies(&["there:file", "back"]);
+    assert_eq!(report["via"], "ssh");
+    assert_eq!(fs::read(machines.here("back")).unwrap(), content);
+}
+
+/// A server of its own on loopback, with a key that logs in.
+struct Sshd(Child);
+
+impl Drop for Sshd {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_real_ssh_carries_it() {
+    let sshd = Path::new("/usr/sbin/sshd");
+    if !(sshd.exists() && nix::unistd::geteuid().is_root()) {
+        eprintln!("skipped: needs /usr/sbin/sshd and root");
+        return;
+    }
+    let machines = Machines::new("");
+    let content = machines.write(&machines.here("file"), 1_000_000);
+    let at = |name: &str| machines.here(name).display().to_string();
+    for key in ["host_key", "user_key"] {
+        let made = Command::new("ssh-keygen")
+            .args(["-q", "-t", "ed25519", "-N", "", "-f", &at(key)])
+            .status();
+        assert!(made.unwrap().success());
+    }
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    drop(listener);
+    fs::create_dir_all("/run/sshd").unwrap();
+    let server = Command::new(sshd)
+        .args(["-D", "-e", "-f", "/dev/null", "-h", &at("host_key")])
+        .args(["-p", &port.to_string(), "-o", "ListenAddress=127.0.0.1"])
+        .args([
+            "-o",
+            "PidFile=none",
+            "-o",
+            "StrictModes=no",
+            "-o",
+            "UsePAM=no",
+        ])
+        .args(["-o", "PermitRootLogin=yes"])
+        .args(["-o", &format!("AuthorizedKeysFile={}", at("user_key.pub"))])
+        .stderr(Stdio::null())
+        .spawn();
+    let _server = Sshd(server.unwrap());
+    common::eventually("sshd listens", || {
+        std::net::TcpStream::connect(("127.0.0.1", port)).is_ok()
+    });
+    let ssh = format!(
+        "ssh -F none -p {port} -i {} -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null \
+         -o LogLevel=ERROR -o BatchMode=yes",
+        at("user_key")
+    );
+    let target = format!("root@127.0.0.1:{}", at("copy of it"));
+    let mut command = Command::new(PROGRAM);
+    command
+        .current_dir(machines.dir.path())
+        .args([
+            "cp",
+            "--json",
+            "-e",
+            &ssh,
+            "--remote-path",
+            PROGRAM,
+            "file",
+            &target,
+        ])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let (code, report, said) = run(&mut command);
+    assert_eq!(code, 0, "{said}");
+    assert_eq!(report["via"], "udp");
+    assert_eq!(fs::read(machines.here("copy of it")).unwrap(), content);
+}
