@@ -8,7 +8,8 @@ use dfcp_command::{Failure, Kind, Profile, block_on, fail, interrupted, print_js
 use serde::Serialize;
 
 use super::path::PathConfig;
-use super::tcp::{self, TcpResult};
+use super::picture::{self, Line, Live};
+use super::tcp::{self, Seen, TcpResult};
 use super::transfer::{self, Load, Transfer};
 
 /// Arguments.
@@ -27,7 +28,7 @@ pub struct Args {
     #[arg(long, default_value = "5%", value_parser = units::share)]
     loss: f64,
     /// Bytes to send
-    #[arg(long, value_name = "BYTES", default_value = "64M", value_parser = units::count)]
+    #[arg(long, value_name = "BYTES", default_value = "32M", value_parser = units::count)]
     size: u64,
     /// Packets that a queue of the path holds [default: one bandwidth-delay product]
     #[arg(long, value_name = "PACKETS")]
@@ -44,6 +45,9 @@ pub struct Args {
     /// With --json, run TCP too
     #[arg(long)]
     tcp: bool,
+    /// Time that each TCP is given
+    #[arg(long, value_name = "TIME", default_value = "4s", value_parser = units::duration)]
+    tcp_time: Duration,
     /// Do not run TCP
     #[arg(long, conflicts_with = "tcp")]
     no_tcp: bool,
@@ -92,6 +96,15 @@ impl Args {
         };
         options.extend_from_slice(&self.options);
         options
+    }
+
+    /// What the line of the transfer is called.
+    fn name(&self) -> &'static str {
+        match self.profile {
+            Profile::Auto => "dfcp",
+            Profile::Dfcp => "dfcp-2016",
+            profile => profile.name(),
+        }
     }
 
     /// Long enough for everything but a transfer that stands still.
@@ -143,34 +156,58 @@ pub fn run(args: Args) -> ExitCode {
         profile: args.profile,
         options: args.send_options(),
     };
-    let transfer = transfer::run(&path, &load, args.time_limit());
+    if !args.json {
+        say(&heading(&args));
+        say(&picture::columns());
+    }
+    let mut live = Live::new(!args.json, args.limit_bps());
+    let seen = |bytes| live.show(args.name(), bytes);
+    let transfer = transfer::run(&path, &load, args.time_limit(), seen);
     let outcome = block_on(async {
         tokio::select! {
             transfer = transfer => transfer,
             failure = interrupted() => Err(failure),
         }
     });
+    drop(live);
     let transfer = match outcome {
         Ok(transfer) => transfer,
         Err(failure) => return failed(&args, &failure),
     };
     if !args.json {
-        println!("{}", heading(&args));
-        println!(
-            "{}",
-            row(
-                "protocol",
-                ["goodput", "steady", "limit", "ratio", "time", "sent/byte"]
-            )
-        );
-        println!("{}", dfcp_row(&args, &transfer));
+        say(&dfcp_line(&args, &transfer).text());
     }
-    let tcp = (args.tcp || !(args.json || args.no_tcp)).then(|| run_tcp(&args));
+    let tcp = match args.tcp || !(args.json || args.no_tcp) {
+        true => match run_tcp(&args) {
+            Ok(tcp) => Some(tcp),
+            Err(failure) => return failed(&args, &failure),
+        },
+        false => None,
+    };
     let ok = transfer.hash_ok;
-    if args.json {
-        print_json(&summary(&args, transfer, tcp));
+    match args.json {
+        true => print_json(&summary(&args, transfer, tcp)),
+        false => conclude(&args, &transfer, tcp.as_ref()),
     }
     ExitCode::from(u8::from(!ok))
+}
+
+/// What it comes to, and what to do next.
+fn conclude(args: &Args, transfer: &Transfer, tcp: Option<&Tcp>) {
+    let mut lines = vec![dfcp_line(args, transfer)];
+    if let Some(Tcp::Results(results)) = tcp {
+        lines.extend(results.iter().map(|result| tcp_line(args, result)));
+    }
+    for line in picture::verdict(args.size, &lines) {
+        say(&line);
+    }
+    say("Your own files: dfcp cp FILE... HOST:    A worse path: dfcp demo --loss 20%");
+}
+
+/// A reader that went away is no reason to panic.
+fn say(line: &str) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stdout(), "{line}");
 }
 
 fn failed(args: &Args, failure: &Failure) -> ExitCode {
@@ -205,25 +242,35 @@ fn summary(args: &Args, transfer: Transfer, tcp: Option<Tcp>) -> Summary {
 }
 
 /// Runs TCP, bounded: on bad paths it would take hours.
-fn run_tcp(args: &Args) -> Tcp {
-    let ideal = Duration::from_secs_f64(args.size as f64 * 8.0 / args.limit_bps().max(1.0));
-    let limit = (10 * ideal).clamp(Duration::from_secs(5), Duration::from_secs(60));
-    let show = |result: &TcpResult| {
-        if !args.json {
-            println!("{}", tcp_row(args, result));
+fn run_tcp(args: &Args) -> Result<Tcp, Failure> {
+    let mut live = Live::new(!args.json, args.limit_bps());
+    let show = |seen: Seen<'_>| match seen {
+        Seen::Progress(progress) => live.show(&progress.protocol, progress.arrived),
+        Seen::Result(result) => {
+            live.clear();
+            if !args.json {
+                say(&tcp_line(args, result).text());
+            }
         }
     };
-    match tcp::run_tcp(&args.path(), args.size, limit, show) {
+    let path = args.path();
+    let results = block_on(async {
+        tokio::select! {
+            results = tcp::run_tcp(&path, args.size, args.tcp_time, show) => Ok(results),
+            failure = interrupted() => Err(failure),
+        }
+    })?;
+    Ok(match results {
         Ok(results) => Tcp::Results(results),
         Err(reason) => {
             if !args.json {
-                println!("TCP: {reason}");
+                say(&format!("TCP: {reason}"));
             }
             Tcp::Unavailable {
                 unavailable: reason.to_string(),
             }
         }
-    }
+    })
 }
 
 fn heading(args: &Args) -> String {
@@ -237,57 +284,29 @@ fn heading(args: &Args) -> String {
     )
 }
 
-fn row(name: &str, cells: [&str; 6]) -> String {
-    cells.iter().fold(format!("{name:<12}"), |row, cell| {
-        format!("{row}{cell:>15}")
-    })
+fn dfcp_line<'a>(args: &'a Args, transfer: &Transfer) -> Line<'a> {
+    Line {
+        name: match transfer.hash_ok {
+            true => args.name(),
+            false => "CORRUPT",
+        },
+        goodput_bps: transfer.goodput_bps,
+        steady_bps: transfer.steady_bps,
+        limit_bps: args.limit_bps(),
+        time: Duration::from_secs_f64(transfer.seconds.max(0.0)),
+        complete: true,
+        wire: Some(transfer.wire_bytes as f64 / transfer.useful_bytes.max(1) as f64),
+    }
 }
 
-fn dfcp_row(args: &Args, transfer: &Transfer) -> String {
-    let name = match transfer.hash_ok {
-        true => "dfcp",
-        false => "dfcp CORRUPT",
-    };
-    let wire = transfer.wire_bytes as f64 / transfer.useful_bytes.max(1) as f64;
-    let time = format!("{:.2} s", transfer.seconds);
-    figures(
-        args,
-        name,
-        transfer.goodput_bps,
-        transfer.steady_bps,
-        &time,
-        &format!("{wire:.3}"),
-    )
-}
-
-fn tcp_row(args: &Args, result: &TcpResult) -> String {
-    let time = match result.complete {
-        true => format!("{:.2} s", result.seconds),
-        false => format!("> {:.0} s", result.seconds),
-    };
-    figures(
-        args,
-        &result.protocol,
-        result.goodput_bps,
-        result.steady_bps,
-        &time,
-        "",
-    )
-}
-
-fn figures(args: &Args, name: &str, goodput: u64, steady: u64, time: &str, wire: &str) -> String {
-    let limit = args.limit_bps();
-    let shown = |bps| Rate::from_bps(bps).to_string();
-    let ratio = format!("{:.3}", steady as f64 / limit);
-    row(
-        name,
-        [
-            &shown(goodput),
-            &shown(steady),
-            &shown(limit as u64),
-            &ratio,
-            time,
-            wire,
-        ],
-    )
+fn tcp_line<'a>(args: &Args, result: &'a TcpResult) -> Line<'a> {
+    Line {
+        name: &result.protocol,
+        goodput_bps: result.goodput_bps,
+        steady_bps: result.steady_bps,
+        limit_bps: args.limit_bps(),
+        time: Duration::from_secs_f64(result.seconds.max(0.0)),
+        complete: result.complete,
+        wire: None,
+    }
 }

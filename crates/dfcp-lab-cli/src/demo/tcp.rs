@@ -4,11 +4,12 @@
 //! again with the hidden subcommand `demo-tcp` ([`TcpArgs`], [`worker`]), which prints a JSON line
 //! for each result and leaves nothing behind: its namespaces end with it.
 
-use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use dfcp_proto::{Duration, Rate};
 use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::Command;
 
 use super::path::PathConfig;
 
@@ -45,24 +46,43 @@ impl Unavailable {
     }
 }
 
+/// How much of a transfer has arrived by now.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TcpProgress {
+    /// `tcp-` and the congestion control.
+    pub protocol: String,
+    /// Bytes received.
+    pub arrived: u64,
+}
+
 /// A line of the worker's output.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Line {
     Result(TcpResult),
+    Progress(TcpProgress),
     Unavailable(Unavailable),
 }
 
+/// What is seen of TCP.
+#[derive(Clone, Copy, Debug)]
+pub enum Seen<'a> {
+    /// A transfer goes on.
+    Progress(&'a TcpProgress),
+    /// A transfer ended.
+    Result(&'a TcpResult),
+}
+
 /// Sends `size` bytes over the path with each congestion control that the kernel offers, for at
-/// most `limit` each, and hands every result to `each` as soon as there is one.
+/// most `limit` each, and says to `show` what comes of it as soon as it does.
 ///
 /// # Errors
 /// When this machine or this user may not do that.
-pub fn run_tcp(
+pub async fn run_tcp(
     path: &PathConfig,
     size: u64,
     limit: Duration,
-    mut each: impl FnMut(&TcpResult),
+    mut show: impl FnMut(Seen<'_>),
 ) -> Result<Vec<TcpResult>, Unavailable> {
     let failed = |error: std::io::Error| Unavailable::new(format!("cannot run again: {error}"));
     let program = std::env::current_exe().map_err(failed)?;
@@ -70,23 +90,27 @@ pub fn run_tcp(
         .args(TcpArgs::new(path, size, limit).to_argv())
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
+        .kill_on_drop(true)
         .spawn()
         .map_err(failed)?;
     let mut results = Vec::new();
     let mut unavailable = None;
     // It ends by itself, and its output with it.
-    let output = worker.stdout.take().into_iter();
-    for line in output.flat_map(|output| BufReader::new(output).lines().map_while(Result::ok)) {
-        match serde_json::from_str(&line) {
-            Ok(Line::Result(result)) => {
-                each(&result);
-                results.push(result);
+    if let Some(output) = worker.stdout.take() {
+        let mut lines = BufReader::new(output).lines();
+        while let Ok(Some(line)) = lines.next_line().await {
+            match serde_json::from_str(&line) {
+                Ok(Line::Result(result)) => {
+                    show(Seen::Result(&result));
+                    results.push(result);
+                }
+                Ok(Line::Progress(progress)) => show(Seen::Progress(&progress)),
+                Ok(Line::Unavailable(reason)) => unavailable = Some(reason),
+                Err(_) => unavailable = Some(Unavailable::new(format!("the worker says {line}"))),
             }
-            Ok(Line::Unavailable(reason)) => unavailable = Some(reason),
-            Err(_) => unavailable = Some(Unavailable::new(format!("the worker says {line}"))),
         }
     }
-    let status = worker.wait().map_err(failed)?;
+    let status = worker.wait().await.map_err(failed)?;
     match unavailable {
         Some(reason) => Err(reason),
         None if status.success() => Ok(results),
@@ -175,7 +199,9 @@ impl TcpArgs {
 /// Call it before the process starts any thread.
 pub fn worker(args: &TcpArgs) {
     #[cfg(target_os = "linux")]
-    let outcome = super::tcp_worker::run(args, &mut |result| print_line(&result));
+    let outcome = super::tcp_worker::run(args, &mut |result| print_line(&result), &|progress| {
+        print_line(&progress)
+    });
     #[cfg(not(target_os = "linux"))]
     let outcome = {
         let _ = (args.path(), args.size(), args.limit());
@@ -213,6 +239,8 @@ mod tests {
     fn lines_are_told_apart() {
         let line = r#"{"protocol":"tcp-bbr","goodput_bps":1,"steady_bps":2,"seconds":0.5,"complete":true,"bytes":3}"#;
         assert!(matches!(serde_json::from_str(line), Ok(Line::Result(_))));
+        let line = r#"{"protocol":"tcp-bbr","arrived":1}"#;
+        assert!(matches!(serde_json::from_str(line), Ok(Line::Progress(_))));
         let line = r#"{"error":"may not"}"#;
         assert!(matches!(
             serde_json::from_str(line),

@@ -4,6 +4,8 @@
 //! (`tcp_metrics`) helps none. All of it is gone when this process ends.
 
 use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Instant;
 
 use dfcp_lab::worker::{self, Job, Load, Received, Report, Sent, Side, Sink, TcpSource};
@@ -13,13 +15,20 @@ use dfcp_sim::scenario::Scenario;
 use nix::sys::signal::Signal;
 
 use super::path::PathConfig;
-use super::tcp::{TcpArgs, TcpResult, Unavailable};
+use super::tcp::{TcpArgs, TcpProgress, TcpResult, Unavailable};
+
+/// How often it is said how much has arrived.
+const INTERVAL: std::time::Duration = std::time::Duration::from_millis(100);
 
 /// In the order in which they are shown; those that the kernel does not offer are left out.
 const CONGESTION_CONTROLS: [&str; 3] = ["cubic", "bbr", "reno"];
 
 /// Runs a transfer with each congestion control.
-pub(super) fn run(args: &TcpArgs, each: &mut dyn FnMut(TcpResult)) -> Result<(), Unavailable> {
+pub(super) fn run(
+    args: &TcpArgs,
+    each: &mut dyn FnMut(TcpResult),
+    seen: &(dyn Fn(TcpProgress) + Sync),
+) -> Result<(), Unavailable> {
     dfcp_lab::isolate().map_err(|reason| Unavailable::new(reason.to_string()))?;
     // Whoever is interrupted while waiting for the results leaves nothing running.
     let _ = nix::sys::prctl::set_pdeathsig(Signal::SIGKILL);
@@ -29,7 +38,7 @@ pub(super) fn run(args: &TcpArgs, each: &mut dyn FnMut(TcpResult)) -> Result<(),
     }
     for control in CONGESTION_CONTROLS {
         if offered.iter().any(|other| other == control) {
-            let result = transfer(control, args)
+            let result = transfer(control, args, seen)
                 .map_err(|error| Unavailable::new(format!("TCP {control}: {error}")))?;
             each(result);
         }
@@ -62,7 +71,11 @@ fn scenario(path: &PathConfig) -> Result<Scenario, String> {
     Scenario::from_toml(&text, "the demo's path").map_err(|error| error.to_string())
 }
 
-fn transfer(control: &str, args: &TcpArgs) -> Result<TcpResult, String> {
+fn transfer(
+    control: &str,
+    args: &TcpArgs,
+    seen: &(dyn Fn(TcpProgress) + Sync),
+) -> Result<TcpResult, String> {
     let text = |error: std::io::Error| error.to_string();
     let lab = Lab::start(&scenario(&args.path())?, &LabOptions::default())
         .map_err(|error| error.to_string())?;
@@ -70,11 +83,12 @@ fn transfer(control: &str, args: &TcpArgs) -> Result<TcpResult, String> {
     let server = SocketAddr::from((sink.ipv4(), FlowPorts::of(0).server));
     let limit_ns = u64::try_from(args.limit().as_nanos()).unwrap_or(u64::MAX);
     let patience = Duration::from_secs(10);
+    let arriving = tempfile::NamedTempFile::new().map_err(text)?;
     let stop_ns = lab.now_ns().saturating_add(limit_ns);
     let takes = Job::TcpSink(Sink {
         listen: server,
         until_ns: stop_ns,
-        output: None,
+        output: Some(arriving.path().to_owned()),
     });
     let gives = Job::TcpSource(TcpSource {
         connect: server,
@@ -90,7 +104,9 @@ fn transfer(control: &str, args: &TcpArgs) -> Result<TcpResult, String> {
     worker::wait_ready(&mut sink, Instant::now() + patience)?;
     let source = start(source, &gives).map_err(text)?;
     let deadline = Instant::now() + args.limit() + patience;
-    let received = match worker::report(&sink.wait(deadline))? {
+    let name = format!("tcp-{control}");
+    let ended = watched(&name, arriving.path(), seen, || sink.wait(deadline));
+    let received = match worker::report(&ended)? {
         Report::Received(received) => received,
         _ => return Err("the receiver reports something else".into()),
     };
@@ -100,6 +116,30 @@ fn transfer(control: &str, args: &TcpArgs) -> Result<TcpResult, String> {
         _ => Sent::default(),
     };
     Ok(result(control, args, &received, &sent))
+}
+
+/// Says how a file grows while `wait` waits.
+fn watched<T>(
+    name: &str,
+    file: &Path,
+    seen: &(dyn Fn(TcpProgress) + Sync),
+    wait: impl FnOnce() -> T,
+) -> T {
+    let (end, ended) = mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            while ended.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
+                let arrived = std::fs::metadata(file).map_or(0, |metadata| metadata.len());
+                seen(TcpProgress {
+                    protocol: name.to_owned(),
+                    arrived,
+                });
+            }
+        });
+        let waited = wait();
+        drop(end);
+        waited
+    })
 }
 
 fn result(control: &str, args: &TcpArgs, received: &Received, sent: &Sent) -> TcpResult {

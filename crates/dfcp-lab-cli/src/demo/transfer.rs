@@ -4,6 +4,7 @@
 use std::fs::File;
 use std::io::{BufWriter, Read, Write};
 use std::net::SocketAddr;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
@@ -87,15 +88,33 @@ pub struct Load {
     pub options: Vec<String>,
 }
 
-/// Sends `load` over `path`, in at most `limit`.
-pub async fn run(path: &PathConfig, load: &Load, limit: Duration) -> Result<Transfer, Failure> {
+/// How often `run` says how much has arrived.
+const INTERVAL: Duration = Duration::from_millis(100);
+
+/// Sends `load` over `path`, in at most `limit`; `seen` is told how many bytes have arrived.
+pub async fn run(
+    path: &PathConfig,
+    load: &Load,
+    limit: Duration,
+    mut seen: impl FnMut(u64),
+) -> Result<Transfer, Failure> {
     let bench = Bench::new(path.seed, load).await?;
     let (receiver, address) = bench.start_receiver().await?;
     let network = path.network().map_err(failure)?;
     let relay = Relay::start(network, address)?;
     let sender = bench.start_sender(relay.client_addr(), &load.options)?;
     let both = async { tokio::try_join!(report("sender", sender), report("receiver", receiver)) };
-    let both = tokio::time::timeout(limit, both).await;
+    let watch = async {
+        let mut ticks = tokio::time::interval(INTERVAL);
+        loop {
+            ticks.tick().await;
+            seen(bench.arrived());
+        }
+    };
+    let both = tokio::select! {
+        both = tokio::time::timeout(limit, both) => both,
+        () = watch => Ok(Err(failure("the clock ended"))),
+    };
     let (sent, received) = both.map_err(|_| failure("the transfer takes too long"))??;
     let (stats, [forward, backward]) = relay.stop(PathConfig::links)?;
     let milliseconds = |time: Duration| time.as_secs_f64() * 1e3;
@@ -210,6 +229,17 @@ impl Bench {
             .arg(self.dir.path().join(FILE))
             .arg(to.to_string());
         Ok(command.spawn()?)
+    }
+
+    /// Bytes on disk at the receiver so far.
+    fn arrived(&self) -> u64 {
+        let files = std::fs::read_dir(self.dir.path().join("received"));
+        let sizes = files.into_iter().flatten().flatten().map(|file| {
+            let metadata = file.metadata();
+            // Blocks arrive out of order: the size alone says less.
+            metadata.map_or(0, |metadata| metadata.blocks() * 512)
+        });
+        sizes.sum()
     }
 
     fn is_delivered(&self) -> Result<bool, Failure> {
