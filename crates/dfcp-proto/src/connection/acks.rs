@@ -41,9 +41,6 @@ impl Connection {
             .sent
             .on_ack(now, head.largest, ranges)
             .ok_or(CloseCode::PROTOCOL)?;
-        if let Some(moved) = self.out.moved.take_if(|moved| head.largest >= moved.first) {
-            self.on_validated(now, moved.from);
-        }
         let policy = self.out.redundancy.policy();
         for (pn, packet) in &outcome.acked {
             if usize::from(packet.size) > MIN_DATAGRAM {
@@ -214,9 +211,16 @@ impl Connection {
                     self.out.control.push_back(Control::Ping);
                 }
                 Control::Ping => {}
+                Control::PathChallenge => {
+                    if let Some(moved) = &mut self.out.moved {
+                        moved.ask();
+                    }
+                }
                 Control::MtuProbe(_) => {
                     self.out.mtu_search.on_lost(now, self.mtu);
                 }
+                // One answer at a time.
+                Control::PathResponse if self.out.control.contains(&control) => {}
                 other => self.out.control.push_back(other),
             }
         }

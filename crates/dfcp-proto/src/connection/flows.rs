@@ -2,6 +2,7 @@
 
 use super::Control;
 use super::datagrams::DatagramQueue;
+use super::migration::Moved;
 use super::queue::SendQueue;
 use crate::block::{ChannelId, Credit, MemoryBudget, Parts, SolveBudget, SymbolOut};
 use crate::config::TransportConfig;
@@ -13,8 +14,8 @@ use crate::packet::{
 use crate::rate::{Grouping, PathControl, PathReport};
 use crate::scheduler::{BlockScheduler, Policy};
 use crate::time::Instant;
+use crate::wire::PATH_DATA_LEN;
 use std::collections::{BTreeMap, VecDeque};
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 /// What flows towards the peer.
@@ -128,30 +129,6 @@ impl Split {
     }
 }
 
-/// A new address before it is validated (RFC 9000 §8): no more than three times what came from it
-/// goes there, of whatever kind, until the peer acknowledges something that was sent to it.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Moved {
-    /// Where the peer was known to receive last.
-    pub from: SocketAddr,
-    /// First packet number sent to the new address.
-    pub first: u64,
-    pub received: u64,
-    pub sent: u64,
-    /// Bytes for one PING of each probe timeout at which there was room for none: when all that was
-    /// sent is lost, a peer that only receives has nothing to earn more with.
-    pub spare: u64,
-    /// A packet came from there that no PING has answered.
-    pub asks: bool,
-}
-
-impl Moved {
-    /// Bytes that may still go there.
-    pub fn allowance(&self) -> u64 {
-        (3 * self.received + self.spare).saturating_sub(self.sent)
-    }
-}
-
 /// What comes from the peer.
 #[derive(Debug)]
 pub(super) struct Incoming {
@@ -177,6 +154,8 @@ pub(super) struct Incoming {
     pub path: Option<PathReport>,
     /// What is free of receive windows is reported.
     pub reports_room: bool,
+    /// The newest challenge, and the packet that it came in.
+    pub challenge: Option<(u64, [u8; PATH_DATA_LEN])>,
 }
 
 impl Incoming {
@@ -198,6 +177,7 @@ impl Incoming {
             part: None,
             path: None,
             reports_room: false,
+            challenge: None,
         }
     }
 }

@@ -12,6 +12,7 @@
 //! * `flows`: what is kept of each direction; `queue`: which channel is next
 //! * `idle`: silence: keep-alives, and when it has lasted too long
 //! * `probe`: nothing was acknowledged for too long
+//! * `migration`: a peer that moved, until its new address is validated
 //! * `partial`: data that are given up, at both ends
 
 mod acks;
@@ -22,6 +23,7 @@ mod event;
 mod flows;
 mod handshake;
 mod idle;
+mod migration;
 mod partial;
 mod probe;
 mod queue;
@@ -43,15 +45,14 @@ use crate::config::TransportConfig;
 use crate::crypto::{Opener, PublicKey, Sealer, Secret, SecretRng, SessionKeys};
 use crate::feedback::FeedbackKind;
 use crate::observe::{Observation, Observer, PathMetrics};
-use crate::packet::{ArrivalClock, MtuSearch};
-use crate::rate::{Grouping, PathControl};
+use crate::packet::MtuSearch;
 use crate::time::{Duration, Instant, Rate};
 use crate::wire::{
     ConnectionId, ROUND_TRIP_LEN, SEALED_HEADER_LEN, TAG_LEN, TransportParams, VarInt,
     symbol_overhead,
 };
 use dfcp_fec::SchemeId;
-use flows::{Incoming, Moved, Outgoing, Split};
+use flows::{Incoming, Outgoing, Split};
 use handshake::{ClientSide, Confirm};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -87,6 +88,8 @@ pub(crate) enum Control {
     Ping,
     MtuProbe(u16),
     FeedbackRate,
+    PathChallenge,
+    PathResponse,
     MaxStreamData(ChannelId),
     Fin(ChannelId),
     Reset(ChannelId, VarInt),
@@ -239,11 +242,6 @@ impl Connection {
     /// The peer's address.
     pub fn remote_address(&self) -> SocketAddr {
         self.remote
-    }
-
-    /// Whether the peer has shown that it receives at this address.
-    pub fn is_validated(&self) -> bool {
-        self.out.moved.is_none()
     }
 
     /// Shows the peer that this side is there, and from which address.
@@ -449,34 +447,6 @@ impl Connection {
     fn has_window_room(&self) -> bool {
         let room = self.out.path.window_room(self.out.sent.bytes_in_flight());
         room >= self.out.path.packet() && !self.is_fenced()
-    }
-
-    /// Whether the peer's new address has not earned a full packet yet.
-    fn is_fenced(&self) -> bool {
-        let moved = self.out.moved.as_ref();
-        moved.is_some_and(|moved| moved.allowance() < self.mtu as u64)
-    }
-
-    /// Whether not even a PING may go there.
-    fn is_muted(&self) -> bool {
-        let moved = self.out.moved.as_ref();
-        moved.is_some_and(|moved| moved.allowance() < transmit::PING_LEN as u64)
-    }
-
-    /// The peer receives at its new address. Unless only its port is another one, as NATs like to
-    /// change it, the path is another one, too, and what was learnt of the last is forgotten (RFC
-    /// 9000 §9.4).
-    fn on_validated(&mut self, now: Instant, from: SocketAddr) {
-        if from.ip() == self.remote.ip() {
-            return;
-        }
-        let sent = self.out.path.sent_total();
-        let rate = self.config.profile.make_rate();
-        self.out.path = PathControl::new(now, rate, Grouping::Coalesced);
-        self.out.path.count_sent(sent);
-        self.out.arrivals = ArrivalClock::default();
-        let packet = self.packet_size();
-        self.out.path.on_established(now, packet);
     }
 
     /// The largest datagram that reaches the peer is another one.

@@ -4,7 +4,6 @@
 //! blocks that the application waits for count no more on what is in flight, so that the scheduler
 //! gives as many repair symbols as they are expected to need.
 
-use super::transmit::PING_LEN;
 use super::{Connection, Control};
 use crate::block::{ChannelId, SendChannel};
 use crate::packet::SymbolRef;
@@ -31,10 +30,10 @@ impl Connection {
         }
         let pto = self.pto();
         let rtt = &self.out.path.rtt;
+        if self.is_muted() {
+            return self.spare_time();
+        }
         let wait = match self.out.pto_count {
-            // What an address that has earned nothing gets all the same doubles its distance for good:
-            // some ten packets until the connection is given up.
-            count if self.is_muted() => pto * (1 << count.min(16)),
             // Twice the round trip at most (RFC 8985 §7.2): until many samples were taken, the
             // variation is a guess that makes it three times.
             0 if rtt.is_measured() => pto.min(2 * rtt.smoothed() + self.max_ack_delay()),
@@ -51,13 +50,11 @@ impl Connection {
     /// passes where large ones do not; and in an outage with that alone.
     pub(super) fn on_probe_timeout(&mut self, now: Instant) {
         self.out.pto_count += 1;
-        let is_muted = self.is_muted();
-        if let Some(moved) = self.out.moved.as_mut().filter(|_| is_muted) {
-            moved.spare += PING_LEN as u64;
-        }
-        self.out.probes_due = (DATA_PROBES + 1).saturating_sub(self.out.pto_count) as u8;
-        if self.out.pto_count > 1 || self.out.black_hole.is_suspected() {
-            self.out.control.push_back(Control::Ping);
+        if !self.ask_again() {
+            self.out.probes_due = (DATA_PROBES + 1).saturating_sub(self.out.pto_count) as u8;
+            if self.out.pto_count > 1 || self.out.black_hole.is_suspected() {
+                self.out.control.push_back(Control::Ping);
+            }
         }
         self.stats.probes += 1;
         self.give_up_undecided(now);
@@ -87,10 +84,12 @@ impl Connection {
         for &control in self.out.sent.control_in_flight() {
             let repeatable = match control {
                 Control::Ping
+                | Control::PathChallenge
                 | Control::MtuProbe(_)
                 | Control::FeedbackRate
                 | Control::Skip(..) => false,
-                Control::MaxStreamData(_)
+                Control::PathResponse
+                | Control::MaxStreamData(_)
                 | Control::Fin(_)
                 | Control::Reset(..)
                 | Control::Stop(..) => true,

@@ -1,6 +1,6 @@
 //! One packet in.
 
-use super::{Channel, CloseCode, Connection, ConnectionError, Event, Moved, State};
+use super::{Channel, CloseCode, Connection, ConnectionError, Event, State};
 use crate::block::{
     ChannelId, Part, Received, RecvChannel, Role, SendChannel, Skip, SolveJob, SymbolIn,
 };
@@ -79,20 +79,8 @@ impl Connection {
             self.inc.largest_at = now;
             // Only the newest packet may move the peer: a delayed one would move it back. Servers
             // stay where they are (RFC 9000 §9): who could copy their packets would lead us away.
-            let from = self.remote;
-            if self.role == Role::Server && from != remote {
-                self.remote = remote;
-                // Where it was last known to receive: back there is no move.
-                let from = self.out.moved.map_or(from, |moved| moved.from);
-                let first = self.out.sent.next_number();
-                self.out.moved = (from != remote).then_some(Moved {
-                    from,
-                    first,
-                    received: 0,
-                    sent: 0,
-                    spare: 0,
-                    asks: false,
-                });
+            if self.role == Role::Server && self.remote != remote {
+                self.follow(remote);
             }
         }
         if ecn == ECN_CE {
@@ -119,7 +107,9 @@ impl Connection {
                 let left = head.received_at_us.saturating_add(head.delay_us);
                 report = Some(Duration::from_micros(left));
             }
-            if let Err(code) = self.on_frame(now, pn, frame) {
+            if let Frame::PathResponse(data) = frame {
+                self.on_path_response(now, remote, data);
+            } else if let Err(code) = self.on_frame(now, pn, frame) {
                 return self.violation(now, code);
             }
             if !self.is_established() {
@@ -134,8 +124,7 @@ impl Connection {
         }
         self.stats.bytes_received += elided;
         if let Some(moved) = self.out.moved.as_mut().filter(|_| remote == self.remote) {
-            moved.received += size + elided;
-            moved.asks = true;
+            moved.on_received(size + elided);
         }
         let mut arrival = Arrival::new(pn, size + elided);
         arrival.marked = ecn == ECN_CE;
@@ -169,7 +158,8 @@ impl Connection {
 
     fn on_frame(&mut self, now: Instant, pn: u64, frame: Frame<'_>) -> Result<(), CloseCode> {
         match frame {
-            Frame::Ping | Frame::RoundTrip { .. } => {}
+            Frame::Ping | Frame::RoundTrip { .. } | Frame::PathResponse(_) => {}
+            Frame::PathChallenge(data) => self.on_path_challenge(pn, data),
             Frame::Ack { head, ranges } => self.on_ack(now, head, &ranges)?,
             Frame::Blocks(report) => self.on_report(now, pn, &report),
             Frame::FeedbackRate(rate) => {

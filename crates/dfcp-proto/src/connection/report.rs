@@ -38,6 +38,10 @@ impl Connection {
                 break;
             }
             let alone = matches!(control, Control::MtuProbe(_));
+            if alone && !self.is_validated() {
+                self.out.mtu_search.withdraw();
+                continue;
+            }
             if let Control::MtuProbe(size) = control {
                 pad_to = usize::from(size);
             }
@@ -71,6 +75,13 @@ impl Connection {
     fn emit_control(&self, control: Control, out: &mut Vec<u8>) {
         match control {
             Control::Ping | Control::MtuProbe(_) => Frame::Ping.emit(out),
+            // The challenge leaves alone.
+            Control::PathChallenge => {}
+            Control::PathResponse => {
+                if let Some((_, data)) = self.inc.challenge {
+                    Frame::PathResponse(data).emit(out);
+                }
+            }
             Control::FeedbackRate => {
                 Frame::FeedbackRate(self.out.reverse.limit().unwrap_or(0)).emit(out);
             }

@@ -14,9 +14,6 @@ use crate::wire::{
     emit_virtual_symbol, part_overhead, symbol_overhead, virtual_symbol_size,
 };
 
-/// Bytes of a packet with nothing but a PING.
-pub(super) const PING_LEN: usize = SEALED_HEADER_LEN + 1 + TAG_LEN;
-
 /// Bytes of a packet that says CLOSE without a reason, at most.
 const BARE_CLOSE: u64 = (SEALED_HEADER_LEN + TAG_LEN + 32) as u64;
 
@@ -144,8 +141,11 @@ impl Connection {
             self.tell_sent(now, PacketKind::HandshakeAck, len);
             return Some(Batch::from(len));
         }
+        if let Some(batch) = self.transmit_challenge(now, out) {
+            return Some(batch);
+        }
         if self.is_fenced() {
-            return self.ping_new_address(now, out);
+            return None;
         }
         self.probe_mtu(now);
         self.give_up(now);
@@ -174,30 +174,6 @@ impl Connection {
             self.out.control.push_back(Control::Ping);
             self.transmit_control(now, out)
         })
-    }
-
-    /// One PING for each packet that came from an address that has not earned more, and each probe
-    /// timeout: all that goes there until its answer shows that the peer receives it.
-    fn ping_new_address(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Batch> {
-        let is_ping = |control: &Control| matches!(control, Control::Ping);
-        let moved = self.out.moved.as_mut()?;
-        let owed = moved.asks || self.out.probes_due > 0 || self.out.control.iter().any(is_ping);
-        if !owed || moved.allowance() < PING_LEN as u64 {
-            return None;
-        }
-        moved.asks = false;
-        self.out.probes_due = 0;
-        self.out.control.retain(|control| !is_ping(control));
-        let start = out.len();
-        let pn = self.begin_packet(now, out);
-        Frame::Ping.emit(out);
-        let contents = Contents {
-            ack_eliciting: true,
-            control: vec![Control::Ping],
-            ..Contents::default()
-        };
-        self.finish_packet(now, pn, start, out, contents);
-        Some(Batch::from(out.len() - start))
     }
 
     fn datagram_size(&self, id: ChannelId, symbol: &SymbolOut) -> Size {
@@ -239,8 +215,12 @@ impl Connection {
         (len > room).then(|| len.div_ceil(parts))
     }
 
-    /// The symbol that window, pacer and scheduler let go now; probes pass the first two.
+    /// The symbol that window, pacer and scheduler let go now; probes pass the first two, and nothing
+    /// passes what an address that is not validated may get.
     fn next_symbol(&mut self, now: Instant) -> Option<(ChannelId, SymbolOut)> {
+        if self.is_fenced() {
+            return None;
+        }
         let probing = self.out.probes_due > 0;
         let ready = self.out.queue.is_ready();
         if !probing && self.has_data_ready() {
@@ -437,9 +417,11 @@ impl Connection {
         is_last
     }
 
-    /// Tries a larger datagram, one probe at a time.
+    /// Tries a larger datagram, one probe at a time; not where the peer may not be.
     fn probe_mtu(&mut self, now: Instant) {
-        if let Some(size) = self.out.mtu_search.probe(now, self.mtu) {
+        if self.is_validated()
+            && let Some(size) = self.out.mtu_search.probe(now, self.mtu)
+        {
             self.out.control.push_back(Control::MtuProbe(size));
         }
     }
@@ -523,7 +505,7 @@ impl Connection {
         });
         self.out.path.count_sent(size.into());
         if let Some(moved) = &mut self.out.moved {
-            moved.sent += u64::from(size);
+            moved.on_sent(u64::from(size));
         }
         if contents.ack_eliciting {
             self.out.last_eliciting = pn;

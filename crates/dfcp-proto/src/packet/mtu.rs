@@ -48,6 +48,11 @@ impl MtuSearch {
         u16::try_from(self.target).ok()
     }
 
+    /// The probe did not leave.
+    pub fn withdraw(&mut self) {
+        self.in_flight = false;
+    }
+
     /// A probe arrived: `current` is in use now.
     pub fn on_acked(&mut self, current: usize) {
         (self.in_flight, self.tries) = (false, 0);

@@ -21,6 +21,8 @@ const STOP: u8 = 0x14;
 const CLOSE: u8 = 0x15;
 const SKIP: u8 = 0x16;
 const DATAGRAM: u8 = 0x17;
+const PATH_CHALLENGE: u8 = 0x20;
+const PATH_RESPONSE: u8 = 0x21;
 
 /// Most packet-number ranges in one ACK frame.
 const MAX_RANGES: u64 = 512;
@@ -173,6 +175,10 @@ pub enum Frame<'a> {
         /// Credit that they used: that of one block, or none.
         charged: u64,
     },
+    /// To be sent back from the address that it came to.
+    PathChallenge([u8; PATH_DATA_LEN]),
+    /// What a challenge said.
+    PathResponse([u8; PATH_DATA_LEN]),
     /// The connection ends.
     Close {
         /// Reason, see [`crate::CloseCode`].
@@ -265,6 +271,8 @@ impl<'a> Frame<'a> {
                 len: r.varint()?,
                 charged: r.varint()?,
             },
+            PATH_CHALLENGE => Self::PathChallenge(r.array()?),
+            PATH_RESPONSE => Self::PathResponse(r.array()?),
             CLOSE => {
                 let (code, reason) = (r.code()?, r.var_bytes()?);
                 Self::Close {
@@ -328,6 +336,8 @@ impl<'a> Frame<'a> {
     pub fn emit(&self, out: &mut Vec<u8>) {
         match *self {
             Self::Ping => out.push(PING),
+            Self::PathChallenge(data) => emit_path(out, PATH_CHALLENGE, &data),
+            Self::PathResponse(data) => emit_path(out, PATH_RESPONSE, &data),
             Self::RoundTrip { number, rtt_us } => {
                 out.push(ROUND_TRIP);
                 out.extend_from_slice(&number.to_be_bytes());
@@ -459,6 +469,11 @@ fn emit_numbers<const N: usize>(out: &mut Vec<u8>, kind: u8, values: [u64; N]) {
     values.into_iter().for_each(|v| write_varint(out, v));
 }
 
+fn emit_path(out: &mut Vec<u8>, kind: u8, data: &[u8; PATH_DATA_LEN]) {
+    out.push(kind);
+    out.extend_from_slice(data);
+}
+
 fn parse_report<'a>(r: &mut Reader<'a>) -> Result<BlockReport<'a>, WireError> {
     let (channel, done_below, count) = (r.varint()?, r.varint()?, r.varint()?);
     if count > MAX_ENTRIES {
@@ -492,6 +507,9 @@ pub fn part_overhead(symbol_len: usize, at: usize) -> usize {
 pub fn datagram_overhead(len: usize) -> usize {
     1 + varint_len(len as u64)
 }
+
+/// Random bytes of a PATH_CHALLENGE frame.
+pub const PATH_DATA_LEN: usize = 8;
 
 /// Bytes of a ROUND_TRIP frame.
 pub const ROUND_TRIP_LEN: usize = 1 + 4 + 4;

@@ -12,8 +12,8 @@ mod symbol;
 
 pub use codec::{Reader, VarInt, VarIntTooLarge, WireError, varint_len, write_varint};
 pub use frame::{
-    AckHead, AckRanges, BlockReport, Frame, FrameIter, ROUND_TRIP_LEN, datagram_overhead,
-    part_overhead,
+    AckHead, AckRanges, BlockReport, Frame, FrameIter, PATH_DATA_LEN, ROUND_TRIP_LEN,
+    datagram_overhead, part_overhead,
 };
 pub use header::{
     Ack, CID_LEN, COOKIE_LEN, ConnectionId, Packet, RESET_TOKEN_LEN, Retry, SEALED_HEADER_LEN,
@@ -119,6 +119,14 @@ mod tests {
                     code: 4.into(),
                 },
                 "140104",
+            ),
+            (
+                Frame::PathChallenge([0, 1, 2, 3, 4, 5, 6, 7]),
+                "200001020304050607",
+            ),
+            (
+                Frame::PathResponse([7, 6, 5, 4, 3, 2, 1, 0]),
+                "210706050403020100",
             ),
             (
                 Frame::Close {

@@ -15,6 +15,7 @@ mod fuzz_replay;
 mod handshake;
 mod hostile;
 mod idle;
+mod migration;
 mod mtu;
 mod observer;
 mod random;
