@@ -12,8 +12,8 @@ use crate::host::{ConnectionHandle, Priority, Transmit};
 use crate::table::{Member, Table};
 use crate::time::{Duration, Instant};
 use crate::wire::{
-    Ack, ConnectionId, Packet, RESET_TOKEN_LEN, Retry, Sealed, Syn, SynAck, VERSION, emit_reset,
-    emit_version,
+    Ack, ConnectionId, Packet, RESET_TOKEN_LEN, Retry, Sealed, Syn, SynAck, TransportParams,
+    VERSION, emit_reset, emit_version,
 };
 use load::Load;
 use seats::Seats;
@@ -37,7 +37,7 @@ pub struct ServerConfig {
     /// Of these, for one key, and for one network: an IPv4 address or an IPv6 /64.
     pub max_per_peer: usize,
     /// Bytes that all connections together may make the endpoint hold of what they receive, at
-    /// least 2 MiB for each of `max_connections`. Half of it is divided among these, the other half
+    /// least 1 MiB for each of `max_connections`. Half of it is divided among these, the other half
     /// lent to those that use it, up to the transport's receive budget.
     pub memory: u64,
 }
@@ -384,6 +384,19 @@ impl Endpoint {
         }
     }
 
+    /// What this side tells a client at `remote` about itself.
+    fn params(
+        &self,
+        config: &TransportConfig,
+        remote: SocketAddr,
+        cid: ConnectionId,
+    ) -> TransportParams {
+        let token = self.reset_token(cid, remote);
+        let mut params = local_params(config, remote, cid, token);
+        params.max_data = self.memory.floor(params.max_data);
+        params
+    }
+
     fn slot(now: Instant) -> u32 {
         (now.as_nanos() / SLOT.as_nanos() as u64) as u32
     }
@@ -433,13 +446,7 @@ impl Endpoint {
             self.responder.cookie(&facts).unwrap_or_default(),
         );
         let cid = ConnectionId(cid);
-        let mut params = local_params(
-            &server.transport,
-            remote,
-            cid,
-            self.reset_token(cid, remote),
-        );
-        params.max_data = self.memory.floor(params.max_data);
+        let params = self.params(&server.transport, remote, cid);
         match self.responder.synack(&facts, &params) {
             Ok(noise) => {
                 self.stats.syns += 1;
@@ -489,13 +496,7 @@ impl Endpoint {
             return None;
         }
         self.stats.computed += 1;
-        let mut params = local_params(
-            &server.transport,
-            remote,
-            cid,
-            self.reset_token(cid, remote),
-        );
-        params.max_data = self.memory.floor(params.max_data);
+        let params = self.params(&server.transport, remote, cid);
         let session = match self.responder.accept(&facts, &params, ack.noise) {
             Ok(session) if session.params.payload() == server.transport.payload => session,
             _ => {

@@ -284,10 +284,13 @@ impl RecvChannel {
             let excess = excess(&*decoder, symbol.scheme, len);
             Ok::<_, CloseCode>((decoder, excess))
         };
-        let (mut decoder, mut beyond) = begin(credit.buffer(len))?;
-        if !credit.has_room_beside(beyond) {
-            // The buffer may have been of a larger block.
+        let buffer = credit.buffer(len);
+        let was_larger = buffer.capacity() as u64 > charge;
+        let (mut decoder, mut beyond) = begin(buffer)?;
+        if was_larger && !credit.has_room_beside(beyond) {
             (decoder, beyond) = begin(Vec::new())?;
+        }
+        if !credit.has_room_beside(beyond) {
             let is_alone = credit.used == credit.freed;
             if !credit.has_room_beside(beyond) && !is_alone {
                 return Ok(());
