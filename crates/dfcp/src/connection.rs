@@ -10,6 +10,7 @@ use dfcp_proto::{
 };
 use std::future::poll_fn;
 use std::net::SocketAddr;
+use std::ops::Deref;
 use std::task::Poll;
 
 /// A connection; clones share it. It closes when the last clone and the last of its streams are
@@ -22,16 +23,54 @@ pub struct Connection {
 
 /// A hold on a connection.
 pub(crate) type Handle = crate::shared::Handle<ConnectionState>;
+type View = crate::shared::View<ConnectionState>;
 
-/// A stream's or an object's hold on its channel: what the driver knows of the channel goes with the
-/// last one.
+/// A look at a channel, which does not hold its connection: what the driver knows of the channel goes
+/// with the last one.
 #[derive(Debug)]
-pub(crate) struct Channel {
-    pub(crate) handle: Handle,
+pub(crate) struct ChannelWatch {
+    pub(crate) view: View,
     pub(crate) id: ChannelId,
 }
 
+impl ChannelWatch {
+    fn new(view: View, id: ChannelId) -> Self {
+        view.look(|_, ours| ours.hold(id));
+        Self { view, id }
+    }
+}
+
+impl Drop for ChannelWatch {
+    fn drop(&mut self) {
+        self.view.look(|_, ours| ours.let_go(self.id));
+    }
+}
+
+/// A stream's or an object's hold on its channel, and on its connection.
+#[derive(Debug)]
+pub(crate) struct Channel {
+    watch: ChannelWatch,
+    pub(crate) handle: Handle,
+}
+
+impl Deref for Channel {
+    type Target = ChannelWatch;
+    fn deref(&self) -> &ChannelWatch {
+        &self.watch
+    }
+}
+
 impl Channel {
+    fn new(handle: Handle, id: ChannelId) -> Self {
+        let watch = ChannelWatch::new(handle.view(), id);
+        Self { watch, handle }
+    }
+
+    /// Another look at it, for who must not hold the connection.
+    pub(crate) fn watch(&self) -> ChannelWatch {
+        ChannelWatch::new(self.view.clone(), self.id)
+    }
+
     /// Wants no more of what the peer sends.
     pub(crate) fn stop(&self, code: VarInt) {
         self.handle.act(|now, connection, _| {
@@ -43,18 +82,7 @@ impl Channel {
 
 impl Clone for Channel {
     fn clone(&self) -> Self {
-        let handle = self.handle.clone();
-        handle.look(|_, ours| ours.hold(self.id));
-        Self {
-            handle,
-            id: self.id,
-        }
-    }
-}
-
-impl Drop for Channel {
-    fn drop(&mut self) {
-        self.handle.look(|_, ours| ours.let_go(self.id));
+        Self::new(self.handle.clone(), self.id)
     }
 }
 
@@ -129,8 +157,8 @@ impl Connection {
     }
 
     /// Sends a message that arrives whole or not at all: nothing repeats it, and it overtakes streams
-    /// and objects. While the path is slower than the application, the oldest that wait are dropped
-    /// ([`TransportConfig::datagram_buffer`](crate::TransportConfig::datagram_buffer),
+    /// and objects, which keep half of the path if there are more datagrams than that. While the path is
+    /// slower than the application, the oldest that wait are dropped ([`TransportConfig::datagram_buffer`](crate::TransportConfig::datagram_buffer),
     /// [`ConnectionStats::datagrams_dropped`]).
     ///
     /// # Errors
@@ -204,9 +232,7 @@ impl Connection {
 
     /// A hold on a channel.
     pub(crate) fn channel(&self, id: ChannelId) -> Channel {
-        let handle = self.handle.clone();
-        handle.look(|_, ours| ours.hold(id));
-        Channel { handle, id }
+        Channel::new(self.handle.clone(), id)
     }
 
     pub(crate) async fn open(&self, kind: ChannelKind) -> Result<ChannelId, Error> {

@@ -337,11 +337,16 @@ impl Endpoint {
     /// their servers from the new address at once. Clients do not follow a server that moves.
     ///
     /// # Errors
-    /// Those of the socket; the old one is kept then.
+    /// Those of the socket, and [`io::ErrorKind::NotConnected`] if the endpoint has ended; the old
+    /// socket is kept then.
     pub fn rebind(&self, socket: std::net::UdpSocket) -> io::Result<()> {
         let socket = Socket::over(Layer::Udp, socket)?;
         let bound = Bound::of(&socket)?;
         self.inner.shared.act(|_, state| {
+            if state.is_over() {
+                let reason = "the endpoint is closed";
+                return Err(io::Error::new(io::ErrorKind::NotConnected, reason));
+            }
             *self
                 .inner
                 .bound
@@ -353,8 +358,8 @@ impl Endpoint {
                     connection.ping();
                 }
             }
-        });
-        Ok(())
+            Ok(())
+        })
     }
 
     /// Closes all connections, telling the peers `code` and `reason`, accepts no more, and returns

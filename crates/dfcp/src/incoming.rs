@@ -5,7 +5,13 @@ use dfcp_proto::{CloseCode, PublicKey};
 use std::net::SocketAddr;
 
 /// A client that has completed its handshake: its address was validated and its key is proved, for
-/// nothing is kept of a client before. What it sends meanwhile is held, as far as the budget goes.
+/// nothing is kept of a client before. A decision that needs no more than the key is cheaper in
+/// [`EndpointConfig::authorize`](crate::EndpointConfig::authorize), which comes earlier.
+///
+/// While it waits it takes one of
+/// [`EndpointConfig::max_connections`](crate::EndpointConfig::max_connections), and what it sends is
+/// held, as far as the budget goes; also when the client has left meanwhile, for what it sent can
+/// still be read. So no more than these ever wait, and who accepts nobody for long lets nobody new in.
 /// Dropping it refuses the client.
 #[derive(Debug)]
 pub struct Incoming {

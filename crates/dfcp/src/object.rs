@@ -232,6 +232,8 @@ pub enum ObjectPart {
 pub struct IncomingObject {
     channel: Channel,
     done: bool,
+    /// Parts of it were taken.
+    taken: bool,
 }
 
 impl IncomingObject {
@@ -239,6 +241,7 @@ impl IncomingObject {
         Self {
             channel,
             done: false,
+            taken: false,
         }
     }
 
@@ -291,6 +294,7 @@ impl IncomingObject {
             })
         })
         .await?;
+        self.taken |= part.is_some();
         if part.is_none() {
             self.done = true;
             self.channel
@@ -300,10 +304,18 @@ impl IncomingObject {
         Ok(part)
     }
 
-    /// Reads it in order from here on, as a stream. Nothing of it may have been taken as a part before.
-    pub fn in_order(mut self) -> RecvStream {
+    /// Reads it in order, as a stream.
+    ///
+    /// # Errors
+    /// [`Error::Closed`] if parts of it were taken before, by
+    /// [`next_part`](IncomingObject::next_part): there is no order any more. The peer is told to stop
+    /// then.
+    pub fn in_order(mut self) -> Result<RecvStream, Error> {
+        if self.taken {
+            return Err(Error::Closed);
+        }
         self.done = true;
-        RecvStream::new(self.channel.clone())
+        Ok(RecvStream::new(self.channel.clone()))
     }
 
     fn loan(&self, block: &[u8]) -> Loan {
@@ -364,15 +376,15 @@ impl IncomingObject {
     /// within the receive budget. Flushes the target at the end, and does not shut it down.
     ///
     /// # Errors
-    /// As for [`IncomingObject::recv_object`], except that the first bytes that were given up end it:
-    /// [`Error::Gap`].
+    /// As for [`IncomingObject::recv_object`], except that the first bytes that were given up end it
+    /// ([`Error::Gap`]); [`Error::Closed`] if parts of it were taken before.
     pub async fn recv_object_into(
         self,
         mut target: impl AsyncWrite + Unpin,
         most: u64,
         progress: &Progress,
     ) -> Result<ObjectSummary, Error> {
-        let mut stream = self.in_order();
+        let mut stream = self.in_order()?;
         let (mut hasher, mut size) = (blake3::Hasher::new(), 0);
         loop {
             let bytes = match stream.read_chunk(usize::MAX).await? {

@@ -331,17 +331,6 @@ impl<W: Waiting> Shared<W> {
         Instant::from_nanos(self.epoch.elapsed().as_nanos() as u64 + 1_000_000_000)
     }
 
-    /// Looks at a connection, if it is still there.
-    pub(crate) fn look<T>(
-        &self,
-        handle: ConnectionHandle,
-        f: impl FnOnce(&mut ConnectionOf<W>, &mut W) -> T,
-    ) -> Option<T> {
-        let mut state = self.lock();
-        let (connection, ours) = state.get(handle)?;
-        Some(f(connection, ours))
-    }
-
     /// Changes the state, and has the news told and the driver follow up.
     pub(crate) fn act<T>(&self, f: impl FnOnce(Instant, &mut State<W>) -> T) -> T {
         let now = self.now();
@@ -367,8 +356,7 @@ impl<W: Waiting> Shared<W> {
             state.connections.insert(id, Entry { waiting, handles });
             Ok(id)
         })?;
-        let shared = self.clone();
-        Ok(Handle { shared, id })
+        Ok(Handle::first(self, id))
     }
 
     /// The next connection that a peer opened; `None` once the endpoint is closed or the driver
@@ -377,8 +365,7 @@ impl<W: Waiting> Shared<W> {
         poll_fn(|context| {
             let mut state = self.lock();
             if let Some(id) = state.accepted.pop_front() {
-                let shared = self.clone();
-                return Poll::Ready(Some(Handle { shared, id }));
+                return Poll::Ready(Some(Handle::first(self, id)));
             }
             if state.closing || state.ended.is_some() {
                 return Poll::Ready(None);
@@ -404,14 +391,14 @@ impl<W: Waiting> Shared<W> {
     }
 }
 
-/// A hold on a connection; it is released when the last one goes.
+/// A look at a connection, which does not hold it.
 #[derive(Debug)]
-pub(crate) struct Handle<W: Waiting> {
+pub(crate) struct View<W: Waiting> {
     pub(crate) shared: Arc<Shared<W>>,
     pub(crate) id: ConnectionHandle,
 }
 
-impl<W: Waiting> Handle<W> {
+impl<W: Waiting> View<W> {
     /// Runs `poll` on the connection under the lock; `poll` registers itself with whatever it
     /// waits for.
     pub(crate) fn poll<T>(
@@ -431,7 +418,9 @@ impl<W: Waiting> Handle<W> {
 
     /// Looks at the connection, if it is still there.
     pub(crate) fn look<T>(&self, f: impl FnOnce(&mut ConnectionOf<W>, &mut W) -> T) -> Option<T> {
-        self.shared.look(self.id, f)
+        let mut state = self.shared.lock();
+        let (connection, ours) = state.get(self.id)?;
+        Some(f(connection, ours))
     }
 
     /// Changes the connection, if it is still there.
@@ -444,13 +433,42 @@ impl<W: Waiting> Handle<W> {
     }
 }
 
-impl<W: Waiting> Clone for Handle<W> {
+impl<W: Waiting> Clone for View<W> {
     fn clone(&self) -> Self {
-        self.shared.lock().hold(self.id);
         Self {
             shared: self.shared.clone(),
             id: self.id,
         }
+    }
+}
+
+/// A hold on a connection; it is released when the last one goes.
+#[derive(Debug)]
+pub(crate) struct Handle<W: Waiting>(View<W>);
+
+impl<W: Waiting> Handle<W> {
+    /// The hold that was counted when the connection began.
+    fn first(shared: &Arc<Shared<W>>, id: ConnectionHandle) -> Self {
+        let shared = shared.clone();
+        Self(View { shared, id })
+    }
+
+    pub(crate) fn view(&self) -> View<W> {
+        self.0.clone()
+    }
+}
+
+impl<W: Waiting> Deref for Handle<W> {
+    type Target = View<W>;
+    fn deref(&self) -> &View<W> {
+        &self.0
+    }
+}
+
+impl<W: Waiting> Clone for Handle<W> {
+    fn clone(&self) -> Self {
+        self.shared.lock().hold(self.id);
+        Self(self.0.clone())
     }
 }
 

@@ -1,6 +1,6 @@
 //! Streams: bytes in order, with back-pressure.
 
-use crate::connection::Channel;
+use crate::connection::{Channel, ChannelWatch};
 use crate::error::Error;
 use bytes::Bytes;
 use dfcp_proto::{BlockSizes, ChannelError, Instant, Read, VarInt};
@@ -161,22 +161,24 @@ impl SendStream {
     /// reliable connection. May be cancelled.
     ///
     /// # Errors
-    /// [`Error::Reset`] if the peer wants no more of it, [`Error::Connection`].
+    /// [`Error::Reset`] if the peer wants no more of it, [`Error::Closed`] after
+    /// [`reset`](SendStream::reset), [`Error::Connection`].
     pub async fn delivered(&self) -> Result<u64, Error> {
         poll_fn(|context| self.channel.poll_delivered(context)).await
     }
 
     /// Waits until the peer wants no more of the stream, and gives its code; `None` if everything was
-    /// [delivered](SendStream::delivered) before. The future does not borrow the stream: one may write
-    /// meanwhile.
+    /// [delivered](SendStream::delivered) before, or given up here. The future does not borrow the
+    /// stream: one may write meanwhile. Nor does it hold the connection, which ends with its last
+    /// handle.
     ///
     /// # Errors
     /// [`Error::Connection`] if the connection ends before.
     pub fn stopped(&self) -> impl Future<Output = Result<Option<VarInt>, Error>> + Send + 'static {
-        let channel = self.channel.clone();
+        let channel = self.channel.watch();
         async move {
             match poll_fn(|context| channel.poll_delivered(context)).await {
-                Ok(_) => Ok(None),
+                Ok(_) | Err(Error::Closed) => Ok(None),
                 Err(Error::Reset(code)) => Ok(Some(code)),
                 Err(error) => Err(error),
             }
@@ -187,22 +189,26 @@ impl SendStream {
     pub fn reset(&mut self, code: VarInt) {
         self.finished = true;
         let id = self.channel.id;
-        self.channel
-            .handle
-            .act(|_, connection, _| connection.reset_channel(id, code));
+        self.channel.handle.act(|_, connection, ours| {
+            connection.reset_channel(id, code);
+            ours.on_reset(id);
+        });
     }
 }
 
-impl Channel {
+impl ChannelWatch {
     /// When everything is accounted for: the bytes given up.
     fn poll_delivered(&self, context: &Context<'_>) -> Poll<Result<u64, Error>> {
-        self.handle.poll(|_, _, ours| {
+        self.view.poll(|_, _, ours| {
             let channel = ours.channels.entry(self.id).or_default();
             if let Some(abandoned) = channel.acknowledged {
                 return Poll::Ready(Ok(abandoned));
             }
             if let Some(code) = channel.stopped {
                 return Poll::Ready(Err(Error::Reset(code)));
+            }
+            if channel.reset {
+                return Poll::Ready(Err(Error::Closed));
             }
             if let Some(error) = &ours.error {
                 return Poll::Ready(Err(error.clone().into()));

@@ -13,6 +13,8 @@ pub(crate) struct ChannelState {
     pub(crate) acknowledged: Option<u64>,
     /// The peer stopped our sending with this code.
     pub(crate) stopped: Option<VarInt>,
+    /// We gave our sending up.
+    pub(crate) reset: bool,
     pub(crate) waiting: WaitList,
     /// Streams and objects that use it; the last one takes this state with it.
     holders: usize,
@@ -77,6 +79,11 @@ impl ConnectionState {
     fn on_acknowledged(&mut self, id: ChannelId, abandoned: u64) {
         self.on_channel(id, |channel| channel.acknowledged = Some(abandoned));
         self.waiting.wake();
+    }
+
+    /// Our sending on a channel is given up: who waits for its delivery waits no longer.
+    pub(crate) fn on_reset(&mut self, id: ChannelId) {
+        self.on_channel(id, |channel| channel.reset = true);
     }
 
     /// Something became of a channel; nobody is told if nobody holds it any more.

@@ -280,7 +280,11 @@ async fn objects_come_from_any_reader_and_go_into_any_writer() {
             assert!(memory == data, "bytes differ");
             let object = far.accept_object().await.expect("comes");
             let mut read = Vec::new();
-            let second = object.in_order().read_to_end(&mut read).await;
+            let second = object
+                .in_order()
+                .expect("is whole")
+                .read_to_end(&mut read)
+                .await;
             assert_eq!(second.expect("reads"), data.len());
             assert!(read == data, "bytes differ");
             first
@@ -510,4 +514,83 @@ fn one_address_is_reached_without_tokios_timers() {
             .await;
         assert!(near.is_ok(), "{near:?}");
     });
+}
+
+#[tokio::test]
+async fn who_waits_for_a_stream_that_was_given_up_waits_no_longer() {
+    within(async {
+        let (_client, near, _server, _far) = pair().await;
+        // Reset by whoever holds it, while others wait and before.
+        let (mut send, _recv) = near.open_bi().await.expect("opens");
+        send.write_all(b"news").await.expect("fits");
+        let mut before = Box::pin(send.stopped());
+        let pending = tokio::time::timeout(Duration::from_millis(10), &mut before).await;
+        assert!(pending.is_err(), "nothing has happened yet");
+        send.reset(7.into());
+        assert_eq!(before.await.expect("is told"), None);
+        assert_eq!(send.stopped().await.expect("is told"), None);
+        let delivered = send.delivered().await;
+        assert!(matches!(delivered, Err(Error::Closed)), "{delivered:?}");
+        // Dropped.
+        let mut send = near.open_uni().await.expect("opens");
+        send.write_all(b"news").await.expect("fits");
+        let stopped = send.stopped();
+        drop(send);
+        assert_eq!(stopped.await.expect("is told"), None);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn waiting_for_a_stop_does_not_hold_the_connection() {
+    within(async {
+        let (_client, near, _server, far) = pair().await;
+        let (mut send, recv) = near.open_bi().await.expect("opens");
+        send.write_all(b"news").await.expect("fits");
+        let stopped = send.stopped();
+        drop((send, recv));
+        let (mut send, recv) = near.open_bi().await.expect("opens");
+        send.finish().expect("ends");
+        let unknown = send.stopped();
+        drop((send, recv, near));
+        far.closed().await;
+        assert_eq!(stopped.await.expect("is told"), None);
+        // Whichever came first: the acknowledgement of the end, or that of the connection.
+        let unknown = unknown.await;
+        assert!(matches!(unknown, Ok(None) | Err(_)), "{unknown:?}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_object_of_which_parts_were_taken_has_no_order() {
+    within(async {
+        let (_client, near, _server, far) = pair().await;
+        let data = bytes(1_000_000);
+        let progress = Progress::default();
+        let send = near.send_object_from(&data[..], &progress);
+        let receive = async {
+            let mut object = far.accept_object().await.expect("comes");
+            object.next_part().await.expect("comes").expect("not over");
+            object.in_order().err()
+        };
+        let (sent, refused) = tokio::join!(send, receive);
+        assert!(matches!(refused, Some(Error::Closed)), "{refused:?}");
+        assert!(matches!(sent, Err(Error::Reset(_))), "{sent:?}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_endpoint_that_ended_takes_no_other_socket() {
+    within(async {
+        let client = client();
+        client.close(CloseCode::NO_ERROR, "").await;
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").expect("binds");
+        let before = client.local_addr();
+        let refused = client.rebind(socket).expect_err("it is closed");
+        assert_eq!(refused.kind(), std::io::ErrorKind::NotConnected);
+        assert_eq!(client.local_addr(), before);
+    })
+    .await;
 }

@@ -1,10 +1,12 @@
 //! Datagrams: messages that come whole or not at all, in any order, once. Nothing repeats them; they
-//! keep to window and pacing as all data do, and leave before channels' data. Those that wait for too
-//! long make room for newer ones, at both ends.
+//! keep to window and pacing as all data do. They leave before channels' data, unless both wait and
+//! datagrams have had more than half of the bytes since: neither starves the other (RFC 9221 §5 leaves
+//! the order to the sender). Those that wait for too long make room for newer ones, at both ends.
 
 use super::transmit::{Batch, Contents};
 use super::{Connection, Event};
 use crate::config::Payload;
+use crate::host::MAX_BATCH;
 use crate::time::Instant;
 use crate::wire::{Frame, SEALED_HEADER_LEN, TAG_LEN, datagram_overhead};
 use std::collections::VecDeque;
@@ -33,11 +35,32 @@ pub enum DatagramError {
 pub(super) struct DatagramQueue {
     waiting: VecDeque<Vec<u8>>,
     held: usize,
+    /// Bytes by which datagrams are ahead of symbols since both wait; within a batch.
+    lead: i64,
 }
+
+/// Most that either is ahead.
+const MAX_LEAD: i64 = MAX_BATCH as i64;
 
 impl DatagramQueue {
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
+    }
+
+    /// Channels have sent so many bytes.
+    pub fn on_symbols_sent(&mut self, bytes: usize) {
+        self.lead = match self.is_empty() {
+            true => 0,
+            false => (self.lead - bytes as i64).max(-MAX_LEAD),
+        };
+    }
+
+    /// Datagrams have sent so many bytes, while channels waited or not.
+    fn on_sent(&mut self, bytes: usize, channels_wait: bool) {
+        self.lead = match channels_wait {
+            true => (self.lead + bytes as i64).min(MAX_LEAD),
+            false => 0,
+        };
     }
 
     /// Adds a datagram, and drops the oldest until all hold at most `most` bytes; says how many.
@@ -109,6 +132,11 @@ impl Connection {
         }
     }
 
+    /// Whether datagrams are to leave before symbols now.
+    pub(super) fn is_turn_of_datagrams(&self) -> bool {
+        self.out.datagrams.lead <= 0 || !self.out.has_symbols_ready()
+    }
+
     /// A packet of datagrams, as many as fit, if there are any and one may leave.
     pub(super) fn transmit_datagrams(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Batch> {
         // The path may have become narrower since they were taken.
@@ -142,6 +170,8 @@ impl Connection {
         self.finish_packet(now, pn, start, out, contents);
         let size = out.len() - start;
         self.out.path.on_data_sent(now, size as u64);
+        let channels_wait = self.out.has_symbols_ready();
+        self.out.datagrams.on_sent(size, channels_wait);
         Some(Batch::from(size))
     }
 }

@@ -91,6 +91,11 @@ impl Outgoing {
             tell_skips: None,
         }
     }
+
+    /// Whether channels may have symbols to send.
+    pub fn has_symbols_ready(&self) -> bool {
+        self.queue.is_ready() || self.split.is_some()
+    }
 }
 
 /// What blocks get, and by what it is judged.

@@ -430,7 +430,7 @@ impl Connection {
     /// Whether there is something to send that window and pacer hold back.
     fn has_data_ready(&self) -> bool {
         let out = &self.out;
-        out.queue.is_ready() || out.split.is_some() || !out.datagrams.is_empty()
+        out.has_symbols_ready() || !out.datagrams.is_empty()
     }
 
     /// A network controller allows this rate (DFCP-J §7.6); rate controllers that obey one follow.

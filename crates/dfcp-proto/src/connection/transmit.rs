@@ -153,9 +153,27 @@ impl Connection {
         if report_due || !self.out.control.is_empty() {
             return Some(self.transmit_control(now, out));
         }
-        if let Some(batch) = self.transmit_datagrams(now, out) {
+        let datagrams_first = self.is_turn_of_datagrams();
+        if datagrams_first && let Some(batch) = self.transmit_datagrams(now, out) {
             return Some(batch);
         }
+        let batch = self.transmit_symbols(now, max_segments, out);
+        if batch.datagrams > 0 {
+            self.out.datagrams.on_symbols_sent(batch.total);
+            return Some(batch);
+        }
+        if !datagrams_first && let Some(batch) = self.transmit_datagrams(now, out) {
+            return Some(batch);
+        }
+        // A probe without data.
+        (std::mem::take(&mut self.out.probes_due) > 0).then(|| {
+            self.out.control.push_back(Control::Ping);
+            self.transmit_control(now, out)
+        })
+    }
+
+    /// As many symbols as may leave now; perhaps none.
+    fn transmit_symbols(&mut self, now: Instant, max_segments: usize, out: &mut Vec<u8>) -> Batch {
         let mut batch = Batch::default();
         while batch.datagrams < max_segments
             && !batch.ended
@@ -166,14 +184,7 @@ impl Connection {
             batch.push(size);
             self.out.probes_due = self.out.probes_due.saturating_sub(1);
         }
-        if batch.datagrams > 0 {
-            return Some(batch);
-        }
-        // A probe without data.
-        (std::mem::take(&mut self.out.probes_due) > 0).then(|| {
-            self.out.control.push_back(Control::Ping);
-            self.transmit_control(now, out)
-        })
+        batch
     }
 
     fn datagram_size(&self, id: ChannelId, symbol: &SymbolOut) -> Size {

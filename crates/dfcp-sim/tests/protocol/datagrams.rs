@@ -57,3 +57,51 @@ fn a_path_that_is_too_slow_carries_the_newest() {
     let got: Vec<u8> = std::iter::from_fn(next).map(|d| d[0]).collect();
     assert_eq!(got, (dropped as u8..200).collect::<Vec<_>>());
 }
+
+#[test]
+fn more_datagrams_than_the_path_carries_leave_half_of_it_to_streams() {
+    let seed = 73;
+    let mut pair = established(PairConfig::symmetric(link(10, 20), seed));
+    let mut flow = Flow::open(&mut pair, Side::Client, ChannelKind::Object, u64::MAX);
+    let mut got = 0;
+    let begun = pair.now;
+    // 16 Mbit/s beside an object that has no end.
+    while pair.now < begun + 10 * SECOND {
+        for _ in 0..20 {
+            let taken = pair.connection(Side::Client).send_datagram(vec![7; 1000]);
+            assert_eq!(taken, Ok(()));
+        }
+        pair.flush();
+        pair.run_until(MS(10), |_| false);
+        flow.poll(&mut pair);
+        while let Some(datagram) = pair.connection(Side::Server).take_datagram() {
+            got += datagram.len();
+        }
+    }
+    // Of 10 Mbit/s each has about half; what datagrams lack is dropped at their sender.
+    let share = got as f64 / (got as f64 + flow.received as f64);
+    assert!((0.4..0.6).contains(&share), "seed {seed}: {share}");
+    let total = got as f64 + flow.received as f64;
+    assert!(total > 0.8 * 12.5e6, "seed {seed}: {total} bytes in all");
+}
+
+#[test]
+fn a_few_datagrams_overtake_all_that_streams_have() {
+    let seed = 74;
+    let mut pair = established(PairConfig::symmetric(link(10, 20), seed));
+    let mut flow = Flow::open(&mut pair, Side::Client, ChannelKind::Object, u64::MAX);
+    for turn in 0..20 {
+        pair.run_until(MS(50), |pair| flow.poll(pair));
+        for byte in 0..3 {
+            let datagram = vec![byte; 1000];
+            let taken = pair.connection(Side::Client).send_datagram(datagram);
+            assert_eq!(taken, Ok(()));
+        }
+        let before = pair.connection(Side::Client).stats();
+        pair.flush();
+        pair.run_until(MS(10), |_| false);
+        let after = pair.connection(Side::Client).stats();
+        let sent = after.datagrams_sent - before.datagrams_sent;
+        assert_eq!(sent, 3, "seed {seed}, turn {turn}");
+    }
+}

@@ -3,13 +3,12 @@
 use super::waiting::ConnectionState;
 use super::{State as Phase, Stats};
 use crate::error::Error;
-use crate::shared::{Handle, Shared};
-use dfcp_proto::published::{Connection, ConnectionHandle, Read};
+use crate::shared::{Handle, View};
+use dfcp_proto::published::{Connection, Read};
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -64,10 +63,7 @@ impl Stream {
 
     /// Looks at the connection from elsewhere.
     pub fn monitor(&self) -> Monitor {
-        Monitor {
-            shared: self.handle.shared.clone(),
-            handle: self.handle.id,
-        }
+        Monitor(self.handle.view())
     }
 }
 
@@ -155,30 +151,21 @@ impl AsyncWrite for Stream {
 
 /// Looks at a connection without holding it.
 #[derive(Clone, Debug)]
-pub struct Monitor {
-    shared: Arc<Shared<ConnectionState>>,
-    handle: ConnectionHandle,
-}
+pub struct Monitor(View<ConnectionState>);
 
 impl Monitor {
     /// Its counters; nothing once it is over and its stream was dropped.
     pub fn stats(&self) -> Option<Stats> {
-        self.shared
-            .look(self.handle, |connection, _| connection.stats())
+        self.0.look(|connection, _| connection.stats())
     }
 
     /// Its state; nothing as above.
     pub fn state(&self) -> Option<Phase> {
-        self.shared
-            .look(self.handle, |connection, _| connection.state())
+        self.0.look(|connection, _| connection.state())
     }
 
     /// Ends the connection at once, if it is not over.
     pub fn abort(&self) {
-        self.shared.act(|now, state| {
-            if let Some((connection, _)) = state.get(self.handle) {
-                connection.abort(now);
-            }
-        });
+        self.0.act(|now, connection, _| connection.abort(now));
     }
 }
