@@ -192,6 +192,8 @@ pub struct Connection {
     /// Keep-alives without an answer.
     unanswered: u32,
     next_answer: Instant,
+    /// What an endpoint would have counted, had it not lent it.
+    counts: EndpointStats,
 }
 
 impl Connection {
@@ -237,6 +239,7 @@ impl Connection {
             begun: now,
             last_heard: now,
             next_answer: now,
+            counts: EndpointStats::default(),
         };
         connection.apply(now, step, None);
         connection
@@ -386,7 +389,7 @@ impl Connection {
     }
 
     /// The time of [`poll_timeout`](Self::poll_timeout) has come.
-    pub(super) fn handle_timeout(&mut self, now: Instant) {
+    pub fn handle_timeout(&mut self, now: Instant) {
         if self.timer.is_some_and(|at| at <= now) {
             self.timer = None;
             self.step(now, Input::Timeout, None);
