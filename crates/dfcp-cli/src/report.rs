@@ -34,12 +34,19 @@ pub struct Report {
     pub remote: Option<SocketAddr>,
     /// Files in place and verified.
     pub files: u64,
-    /// Files left as they were, because they were there.
+    /// Files that were there already, with the same content.
+    pub files_there: u64,
+    /// Files that are not in place because others have their names (`--on-conflict skip`).
     pub files_skipped: u64,
     /// Files and directories that failed.
     pub files_failed: u64,
     /// Bytes of the files that are in place.
     pub useful_bytes: u64,
+    /// Bytes of files that arrived in this session, whatever became of the files.
+    pub moved_bytes: u64,
+    /// Connections that were tried, see `--retry`.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub attempts: u32,
     /// Time from the start of the connection until all was known to be verified.
     pub seconds: f64,
     /// Useful bits per second over that time.
@@ -118,6 +125,11 @@ pub struct FileProblem {
     pub kind: Kind,
     /// In words.
     pub message: String,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde asks for a reference
+fn is_zero(n: &u32) -> bool {
+    *n == 0
 }
 
 impl Report {
@@ -206,6 +218,7 @@ impl Report {
                     self.files += 1;
                     self.useful_bytes += entry.size;
                 }
+                Outcome::There => self.files_there += 1,
                 Outcome::Skipped => self.files_skipped += 1,
                 Outcome::Error(problem) => {
                     self.files_failed += 1;
@@ -240,7 +253,7 @@ impl Report {
     fn sum_of_problems(&self) -> Option<Failure> {
         let first = self.problems.first()?;
         let corrupt = self.problems.iter().any(|p| p.kind == Kind::Integrity);
-        let some = self.files + self.files_skipped > 0;
+        let some = self.files + self.files_there + self.files_skipped > 0;
         let kind = match (corrupt, some) {
             (true, _) => Kind::Integrity,
             (false, true) => Kind::Partial,
@@ -253,6 +266,15 @@ impl Report {
         Some(Failure::new(kind, message))
     }
 
+    /// Files that were not needed.
+    fn beside(&self) -> String {
+        let part = |n: u64, what: &str| match n {
+            0 => String::new(),
+            n => format!(", {n} {what}"),
+        };
+        part(self.files_there, "there already") + &part(self.files_skipped, "skipped")
+    }
+
     /// For people.
     pub fn lines(&self) -> Vec<String> {
         let mut lines: Vec<_> = self.problems.iter().map(|p| p.message.clone()).collect();
@@ -261,12 +283,13 @@ impl Report {
         {
             lines.push(error.to_string());
         }
-        if self.files + self.files_skipped > 0 {
+        if self.files + self.files_there + self.files_skipped > 0 {
             let wire = self.wire_bytes.max(self.wire_bytes_received) as f64;
             lines.push(format!(
-                "{} files, {} bytes in {:.2} s: {}; {:.3} bytes on the wire per byte, loss {:.2} %, \
+                "{} files{}, {} bytes in {:.2} s: {}; {:.3} bytes on the wire per byte, loss {:.2} %, \
                  round trip {:.1} ms",
                 self.files,
+                self.beside(),
                 self.useful_bytes,
                 self.seconds,
                 dfcp::Rate::from_bps(self.goodput_bps),

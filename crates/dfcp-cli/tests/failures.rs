@@ -193,7 +193,7 @@ fn a_full_disk_is_reported_on_both_sides() {
             "{message}"
         );
     }
-    assert_eq!(left, ["other", "x.dfcp-partial"]);
+    assert_eq!(left, ["other", "x.dfcp-journal", "x.dfcp-partial"]);
 }
 
 #[test]
@@ -226,7 +226,7 @@ fn a_source_that_shrinks_is_noticed() {
     let (code, report) = receiver.end();
     let message = report["error"]["message"].as_str().unwrap();
     assert!(code == 7 && message.contains("changed"), "{report}");
-    assert_eq!(bench.received(), ["x.dfcp-partial"]);
+    assert_eq!(bench.received(), ["x.dfcp-journal", "x.dfcp-partial"]);
 }
 
 #[test]
@@ -275,7 +275,7 @@ fn a_killed_or_interrupted_sender_is_noticed() {
         let (code, report) = receiver.end();
         assert_eq!(code, receiver_code, "{report}");
         assert!(report.to_string().contains("x.dfcp-partial"), "{report}");
-        assert_eq!(bench.received(), ["x.dfcp-partial"]);
+        assert_eq!(bench.received(), ["x.dfcp-journal", "x.dfcp-partial"]);
     }
 }
 

@@ -111,7 +111,7 @@ fn conflicts_are_settled_as_ordered() {
         ("error", 3, true, vec!["new", "same", "x"]),
         ("skip", 0, true, vec!["new", "same", "x"]),
         ("overwrite", 0, false, vec!["new", "same", "x"]),
-        ("rename", 0, true, vec!["new", "same", "same.1", "x", "x.1"]),
+        ("rename", 0, true, vec!["new", "same", "x", "x.1"]),
     ] {
         let bench = Bench::new();
         let sent = ["x", "same", "new"].map(|name| bench.write(name, 1000));
@@ -129,7 +129,7 @@ fn conflicts_are_settled_as_ordered() {
         bench.assert_received("x", &x);
         bench.assert_received("new", &bytes("new", 1000));
         let mut left = bench.received();
-        left.retain(|name| !name.ends_with(".dfcp-partial"));
+        left.retain(|name| !name.contains(".dfcp-"));
         assert_eq!(left, names, "{order}");
     }
 }

@@ -37,6 +37,9 @@ pub enum Error {
     /// The other side says what it must not, or this side would have to.
     #[error("{0}")]
     Protocol(String),
+    /// Another session of the same sender wants files of this one, which is taken for dead.
+    #[error("another transfer with the same key goes on with these files")]
+    TakenOver,
     /// A task of the session was ended before its time.
     #[error("{0}")]
     Task(String),

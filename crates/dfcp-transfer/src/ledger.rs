@@ -8,8 +8,9 @@ use dfcp::ObjectSummary;
 use tokio::io::AsyncWrite;
 
 use crate::Error;
-use crate::message::{self, Entry, FromReceiver, FromSender, Outcome, Problem, ProblemKind};
-use crate::store::{Partial, Store};
+use crate::message::{self, Entry, FromReceiver, Hash, Outcome, Problem, ProblemKind};
+use crate::partial::Partial;
+use crate::store::Store;
 
 /// What a session brought.
 #[derive(Debug, Default)]
@@ -108,27 +109,17 @@ pub enum Announced {
     Sent {
         /// Bytes.
         size: u64,
-        /// BLAKE3 in hexadecimal digits.
-        hash: String,
+        /// BLAKE3.
+        hash: Hash,
     },
     /// It could not be read; why.
     Failed(String),
 }
 
-/// The file that a message is about, and what it says.
-pub fn announced(message: FromSender) -> Result<(u64, Announced), Error> {
-    match message {
-        FromSender::Sent {
-            index,
-            size,
-            blake3,
-        } => Ok((index, Announced::Sent { size, hash: blake3 })),
-        FromSender::Failed { index, message } => {
-            let reason = message.chars().take(MAX_REASON).collect();
-            Ok((index, Announced::Failed(reason)))
-        }
-        FromSender::Offer { .. } => Err(violation("a second offer")),
-        FromSender::Content { .. } => Err(violation("content out of turn")),
+impl Announced {
+    /// It could not be read.
+    pub fn failed(message: &str) -> Self {
+        Self::Failed(message.chars().take(MAX_REASON).collect())
     }
 }
 
@@ -146,9 +137,7 @@ pub fn compare(
     match announced {
         Announced::Failed(message) => Err(Problem::new(ProblemKind::Source, message)),
         Announced::Sent { size, hash } => {
-            let same_hash = blake3::Hash::from_hex(hash)
-                .is_ok_and(|hash| hash == blake3::Hash::from_bytes(arrived.hash));
-            match same_hash && arrived.size == *size && *size == entry.size {
+            match hash.0 == arrived.hash && arrived.size == *size && *size == entry.size {
                 true => Ok(()),
                 false => Err(Problem::new(
                     ProblemKind::Integrity,
@@ -174,7 +163,11 @@ pub fn kept(problem: Problem, name: &str) -> Problem {
 }
 
 /// Puts a verified file in its place.
-pub async fn finish(store: Arc<Store>, partial: Partial, entry: Entry) -> Result<Outcome, Problem> {
+pub async fn finish(
+    store: Arc<Store>,
+    partial: Arc<Partial>,
+    entry: Entry,
+) -> Result<Outcome, Problem> {
     blocking(move || {
         store
             .finish(&partial, &entry)

@@ -10,9 +10,9 @@
 //! # use std::{path::Path, sync::Arc};
 //! # use dfcp_transfer::{Error, Meter, OnConflict, Outcome, Sources, Store};
 //! # async fn sender(connection: dfcp::Connection) -> Result<(), Error> {
-//! let sources = Sources::scan(&["data".into(), "photos.tar".into()])?;
-//! let progress = dfcp::Progress::default(); // counts the bytes that have arrived
-//! let sent = dfcp_transfer::send(&connection, &sources, &progress).await?;
+//! let sources = Arc::new(Sources::scan(&["data".into(), "photos.tar".into()])?);
+//! let (meter, _watch) = Meter::start(); // counts the bytes that have arrived
+//! let sent = dfcp_transfer::send(&connection, &sources, &meter).await?;
 //! for (source, outcome) in sent.outcomes.iter().map(|(i, o)| (&sources.list[*i as usize], o)) {
 //!     println!("{}: {outcome:?}", source.path.display());
 //! }
@@ -30,9 +30,11 @@
 //! - [`message`]: the messages and their framing on the control stream;
 //! - [`offer`]: the list of files, and what a receiver accepts;
 //! - `source`: the sender's files, [`Sources`]; `store`: the receiver's directory, [`Store`];
+//! - `tree`: groups of a file in its hash tree; `partial`: files that are not whole, and what is noted
+//!   of them; `tenants`: who writes them;
 //! - `space`: room on its disk; `stale`: partial files that nobody came back for;
 //! - `ledger`: the receiver's account of a session, which ends as [`Received`];
-//! - `send`, `receive`: the two sides of a session, with an object for each file;
+//! - `send`, `receive`: the two sides of a session; `read`: how a sender reads its files;
 //! - [`serial`]: the two sides over one stream of bytes, for transports without objects;
 //! - `meter`: how fast bytes arrive, [`Meter`].
 
@@ -43,6 +45,8 @@ mod ledger;
 pub mod message;
 mod meter;
 pub mod offer;
+mod partial;
+mod read;
 mod receive;
 mod send;
 pub mod serial;
@@ -50,12 +54,15 @@ mod source;
 mod space;
 mod stale;
 mod store;
+mod tenants;
+mod tree;
 
 pub use error::Error;
 pub use ledger::Received;
-pub use message::{Entry, Outcome, Problem, ProblemKind, Rejection, RejectionKind};
+pub use message::{Entry, Outcome, Problem, ProblemKind, Rejection, RejectionKind, Wishes};
 pub use meter::{Meter, Watch};
 pub use offer::Limits;
+pub use partial::JOURNAL;
 pub use receive::{Offered, receive};
 pub use send::{Sent, send};
 pub use source::{Source, Sources};
@@ -63,12 +70,23 @@ pub use store::{OnConflict, PARTIAL, Store};
 
 use dfcp::CloseCode;
 
-/// Files of a session whose outcome is not known yet; below what receivers let a peer open at a time.
+/// Objects that a sender has on their way at a time; below what receivers let a peer open. Files that
+/// a receiver is told of in parts, or keeps open because it has parts, are no more either.
 const MAX_PENDING: usize = 128;
+/// Files up to this size go in packs, larger ones as parts of their own: a group of the hash tree, so
+/// that there is no smaller part to resume from.
+const MAX_SMALL: u64 = tree::MIN_GROUP;
+/// Bytes and files of a pack. A pack is held in memory and is lost whole if its session dies: a few
+/// blocks of the transport (183,040 bytes) make what an object costs little, more would not be less.
+const MAX_PACK: u64 = 1 << 20;
+/// See there.
+const MAX_PACK_FILES: usize = 256;
 
 /// The code that a connection is closed with when all is done.
 pub const DONE: CloseCode = CloseCode::NO_ERROR;
 /// The same when the user ended the transfer.
 pub const INTERRUPTED: CloseCode = CloseCode::application(0);
+/// The same when another session of the same sender has taken over.
+pub const TAKEN_OVER: CloseCode = CloseCode::application(2);
 /// The same when this side cannot go on.
 pub const FAILED: CloseCode = CloseCode::application(1);

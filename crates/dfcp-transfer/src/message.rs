@@ -1,5 +1,7 @@
 //! Messages of the control stream: JSON objects, each after its length.
 
+use std::fmt;
+
 use dfcp::RecvStream;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -10,7 +12,7 @@ use crate::Error;
 /// Longest message, in bytes.
 pub const MAX_MESSAGE: usize = 64 << 10;
 /// The version of the protocol of files.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// A file or directory that is offered.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,6 +46,34 @@ pub enum FromSender {
         entries: Vec<Entry>,
         /// Whether another part follows.
         more: bool,
+        /// In the first part: how the sender would have it.
+        #[serde(default, skip_serializing_if = "Wishes::is_default")]
+        wishes: Wishes,
+    },
+    /// The next object is these files, one after the other; all of each.
+    Pack {
+        /// Place in the offer and hash of each.
+        files: Vec<(u64, Hash)>,
+    },
+    /// The next object is these parts of one file, one after the other.
+    Part {
+        /// Its place in the offer.
+        index: u64,
+        /// Offsets and lengths in the file.
+        extents: Vec<(u64, u64)>,
+    },
+    /// A file that was held follows now, as far as it is not there. What was said of it before was
+    /// said without knowing.
+    Resume {
+        /// Its place in the offer.
+        index: u64,
+    },
+    /// The hash of a file, that the receiver asked for.
+    Hash {
+        /// Its place in the offer.
+        index: u64,
+        /// Of the whole.
+        blake3: Hash,
     },
     /// Over one stream: the bytes of a file follow this message, as many as were offered.
     Content {
@@ -57,7 +87,7 @@ pub enum FromSender {
         /// Bytes.
         size: u64,
         /// Hash of the whole, in hexadecimal digits.
-        blake3: String,
+        blake3: Hash,
     },
     /// A file could not be read as it was offered.
     Failed {
@@ -68,6 +98,54 @@ pub enum FromSender {
     },
 }
 
+/// How a sender would have it, as far as the receiver lets senders decide.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Wishes {
+    /// Compare what is there by its content, also where size and time of change are the same.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub checksum: bool,
+    /// Send everything from the beginning, whatever parts are there.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub anew: bool,
+}
+
+impl Wishes {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// A BLAKE3 hash, or the chaining value of a part; 64 hexadecimal digits.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Hash(pub [u8; 32]);
+
+impl From<blake3::Hash> for Hash {
+    fn from(hash: blake3::Hash) -> Self {
+        Self(*hash.as_bytes())
+    }
+}
+
+impl fmt::Debug for Hash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&blake3::Hash::from_bytes(self.0).to_hex())
+    }
+}
+
+impl Serialize for Hash {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&blake3::Hash::from_bytes(self.0).to_hex())
+    }
+}
+
+impl<'de> Deserialize<'de> for Hash {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = std::borrow::Cow::<str>::deserialize(deserializer)?;
+        let hash = blake3::Hash::from_hex(&*text).map_err(serde::de::Error::custom)?;
+        Ok(Self(*hash.as_bytes()))
+    }
+}
+
 /// From receiver to sender.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
@@ -76,6 +154,36 @@ pub enum FromReceiver {
     Accept,
     /// The offer is not; nothing was written.
     Reject(Rejection),
+    /// These files are there already; nothing of them is needed.
+    There {
+        /// First places in the offer, and how many from there.
+        ranges: Vec<(u64, u64)>,
+    },
+    /// Something of these files may be there: nothing of them is needed until more is said.
+    Hold {
+        /// Their places in the offer.
+        files: Vec<u64>,
+    },
+    /// A file of this size is there; its hash would tell whether it is the same.
+    Check {
+        /// Its place in the offer.
+        index: u64,
+    },
+    /// What is there of a file; the rest is needed.
+    Have {
+        /// Its place in the offer.
+        index: u64,
+        /// Groups of its hash tree that are there, with their values.
+        groups: Vec<(u64, Hash)>,
+        /// Whether more of them follow.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        more: bool,
+    },
+    /// How much has arrived of all files in this session.
+    Progress {
+        /// Bytes.
+        bytes: u64,
+    },
     /// What became of a file.
     File {
         /// Its place in the offer.
@@ -137,7 +245,9 @@ impl Rejection {
 pub enum Outcome {
     /// It is in its place, verified.
     Done,
-    /// It was there already and is left as it was.
+    /// It was there already, with the same content.
+    There,
+    /// Another file has its name, and is left as it was.
     Skipped,
     /// It is not in its place.
     Error(Problem),

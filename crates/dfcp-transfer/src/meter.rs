@@ -70,6 +70,12 @@ impl Meter {
         self.samples().total = total;
     }
 
+    /// Of those that are to come, these are there already.
+    pub fn spare(&self, bytes: u64) {
+        let mut samples = self.samples();
+        samples.total = samples.total.saturating_sub(bytes);
+    }
+
     /// Bytes that are to come in all.
     pub fn total(&self) -> u64 {
         self.samples().total

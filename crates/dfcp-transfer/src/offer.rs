@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::message::{Entry, FromSender, MAX_MESSAGE, Rejection, RejectionKind, VERSION};
+use crate::message::{Entry, FromSender, MAX_MESSAGE, Rejection, RejectionKind, VERSION, Wishes};
+use crate::partial::JOURNAL;
 use crate::store::PARTIAL;
 
 /// Most entries of an offer.
@@ -21,7 +22,7 @@ const HEAP: usize = 16;
 const MAX_DEPTH: usize = 100;
 
 /// Cuts an offer into messages.
-pub fn split(entries: &[Entry]) -> Vec<FromSender> {
+pub fn split(entries: &[Entry], wishes: Wishes) -> Vec<FromSender> {
     // An entry without its path takes less than 200 bytes, and escapes at most double a path.
     let cost = |entry: &Entry| 200 + 2 * entry.path.len();
     let mut parts = vec![Vec::new()];
@@ -42,6 +43,7 @@ pub fn split(entries: &[Entry]) -> Vec<FromSender> {
         version: VERSION,
         entries,
         more: i < last,
+        wishes: if i == 0 { wishes } else { Wishes::default() },
     };
     parts.into_iter().enumerate().map(message).collect()
 }
@@ -162,14 +164,23 @@ impl Offer {
         }
     }
 
+    /// Whether no part has come.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
     /// Takes a part in.
     ///
     /// # Errors
     /// When the version is not known here, or the offer gets too long.
     pub fn add(&mut self, version: u32, entries: Vec<Entry>) -> Result<(), Rejection> {
         if version != VERSION {
+            let who = match version < VERSION {
+                true => "the sender's dfcp is older than the receiver's",
+                false => "the receiver's dfcp is older than the sender's",
+            };
             return Err(Rejection::offer(format!(
-                "version {version} of the protocol of files is not known here"
+                "version {version} of the protocol of files is not known here, {VERSION} is: {who}"
             )));
         }
         let paths = entries.iter().map(|entry| entry.path.len()).sum::<usize>();
@@ -248,7 +259,7 @@ pub fn check_path(path: &str) -> Result<(), &'static str> {
     if path.contains('\\') || path.chars().any(char::is_control) {
         return Err("the name has a backslash or a control character");
     }
-    if path.ends_with(PARTIAL) {
+    if path.ends_with(PARTIAL) || path.ends_with(JOURNAL) {
         return Err("names of partial files are reserved");
     }
     for (depth, component) in path.split('/').enumerate() {
@@ -292,7 +303,7 @@ mod tests {
 
     fn check_within(entries: &[Entry], limits: Limits) -> Result<Vec<Entry>, Rejection> {
         let mut offer = Offer::new(limits, &Held::default());
-        for message in split(entries) {
+        for message in split(entries, Wishes::default()) {
             let message = serde_json::to_vec(&message).unwrap();
             assert!(message.len() <= MAX_MESSAGE);
             let FromSender::Offer {
@@ -372,9 +383,9 @@ mod tests {
         let entries: Vec<_> = (0..5000)
             .map(|i| file(&format!("d/{i}\"{}", "n".repeat(99))))
             .collect();
-        assert!(split(&entries).len() > 5);
+        assert!(split(&entries, Wishes::default()).len() > 5);
         assert_eq!(check(&entries).unwrap(), entries);
-        assert_eq!(split(&[]).len(), 1);
+        assert_eq!(split(&[], Wishes::default()).len(), 1);
         let flood: Vec<_> = (0..=MAX_ENTRIES).map(|_| file("a")).collect();
         assert!(
             Offer::new(EVERYTHING, &Held::default())

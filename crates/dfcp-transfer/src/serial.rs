@@ -12,17 +12,18 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use crate::Error;
-use crate::ledger::{Announced, Ledger, Received, announced, blocking, compare};
+use crate::ledger::{Announced, Ledger, Received, blocking, compare};
 use crate::ledger::{finish, keep, violation};
 use crate::message::{
-    self, Entry, FromReceiver, FromSender, Outcome, Problem, ProblemKind, Reader,
+    self, Entry, FromReceiver, FromSender, Hash, Outcome, Problem, ProblemKind, Reader, Wishes,
 };
 use crate::meter::Meter;
 use crate::offer;
-use crate::receive::{claim, read_offer, rejection};
+use crate::receive::{prepare, read_offer, rejection};
 use crate::send::{Sent, read_replies};
 use crate::source::{Source, Sources};
-use crate::store::{Begin, Store};
+use crate::store::{Begin, How, Store};
+use crate::tenants::Tenant;
 
 /// Bytes that are read, written and hashed at a time.
 const CHUNK: usize = 256 << 10;
@@ -52,7 +53,7 @@ where
     };
     tokio::select! {
         biased;
-        sent = read_replies(Reader::new(replies), sources, || {}) => sent,
+        sent = read_replies(Reader::new(replies), sources, |_| {}) => sent,
         failure = async {
             match work.await {
                 Err(failure) => failure,
@@ -67,7 +68,7 @@ async fn send_all<W: AsyncWrite + Unpin>(
     sources: &Sources,
     progress: &Progress,
 ) -> Result<(), Error> {
-    for part in offer::split(&sources.entries()) {
+    for part in offer::split(&sources.entries(), sources.wishes) {
         message::write(stream, &part).await?;
     }
     for (index, source) in (0..).zip(&sources.list) {
@@ -115,7 +116,7 @@ async fn send_one<W: AsyncWrite + Unpin>(
         Ok(FromSender::Sent {
             index,
             size: summary.size,
-            blake3: blake3::Hash::from_bytes(summary.hash).to_hex().to_string(),
+            blake3: Hash(summary.hash),
         })
     });
     Ok(sent)
@@ -161,7 +162,7 @@ where
     W: AsyncWrite + Unpin,
 {
     let mut reader = Reader::new(stream);
-    let (entries, _held) = match read_offer(&mut reader, &store).await {
+    let (entries, _held, _) = match read_offer(&mut reader, &store).await {
         Ok(offer) => offer,
         Err(_) if !reader.has_started() => return None,
         Err(failure) => {
@@ -200,7 +201,9 @@ where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin,
 {
-    let _claim = claim(&ledger.store, &ledger.entries, meter).await?;
+    // Everything comes, whatever is there: nobody could say so in time.
+    let wishes = Wishes::default();
+    let (_, _claim) = prepare(&ledger.store, &ledger.entries, wishes, meter).await?;
     ledger.say(&FromReceiver::Accept).await?;
     let absent = ledger.absent_directories();
     for place in ledger.places(false) {
@@ -250,7 +253,9 @@ impl Incoming {
             Err(failure) => return self.lost(failure),
         }
         let (store, entry) = (self.store.clone(), self.entry.clone());
-        let begun = blocking(move || store.begin(&entry)).await;
+        // Nothing proves who sends: no session gives way to another.
+        let tenant = Tenant::new([0; 32]);
+        let begun = blocking(move || store.begin(&entry, &tenant, How::Small)).await;
         let target = match &begun {
             Ok(Begin::Receive(partial)) => Some(partial.file.try_clone()),
             _ => None,
@@ -261,7 +266,7 @@ impl Incoming {
             Ok(Begin::Settled(outcome)) => outcome,
             Ok(Begin::Receive(partial)) => match self.verify(&arrived) {
                 Err(problem) => Outcome::Error(keep(&self.store, &partial, problem)),
-                Ok(()) => finish(self.store, partial, self.entry)
+                Ok(()) => finish(self.store, Arc::new(partial), self.entry)
                     .await
                     .unwrap_or_else(Outcome::Error),
             },
@@ -289,10 +294,18 @@ impl Incoming {
         let content = self.read_content(reader, chunks).await;
         let written = written.await.unwrap_or_else(|error| Err(error.to_string()));
         content?;
-        match announced(reader.next().await?.ok_or_else(ended)?)? {
-            (index, word) if index == self.index => Ok((written, word)),
-            _ => Err(violation("files out of turn")),
-        }
+        let word = match reader.next().await?.ok_or_else(ended)? {
+            FromSender::Sent {
+                index,
+                size,
+                blake3,
+            } if index == self.index => Announced::Sent { size, hash: blake3 },
+            FromSender::Failed { index, message } if index == self.index => {
+                Announced::failed(&message)
+            }
+            _ => return Err(violation("files out of turn")),
+        };
+        Ok((written, word))
     }
 
     async fn read_content<R: AsyncRead + Unpin>(

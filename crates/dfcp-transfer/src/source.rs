@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use crate::Error;
-use crate::message::Entry;
+use crate::message::{Entry, Wishes};
 use crate::offer::check_path;
 
 /// A file or directory to send.
@@ -25,6 +25,8 @@ pub struct Sources {
     pub list: Vec<Source>,
     /// Sentences about what is left out.
     pub notes: Vec<String>,
+    /// How the receiver is asked to take it.
+    pub wishes: Wishes,
 }
 
 impl Sources {
@@ -173,7 +175,7 @@ impl Source {
     }
 }
 
-const CHANGED: &str = "it changed while it was being sent";
+pub(crate) const CHANGED: &str = "it changed while it was being sent";
 
 impl Watched {
     /// Whether the file is still as it was when it was opened.

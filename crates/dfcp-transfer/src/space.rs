@@ -8,7 +8,7 @@ use dfcp::Progress;
 use nix::sys::statvfs::fstatvfs;
 
 use crate::message::{Entry, Rejection, RejectionKind};
-use crate::store::{OnConflict, Store};
+use crate::store::{PARTIAL, Store, Survey};
 
 /// What stays free: a twentieth of the file system, as ext4 keeps back for its own health, but no
 /// more than this. So much lets the machine log, mail and swap for a while; on large disks a
@@ -63,15 +63,19 @@ impl Store {
     pub(crate) fn claim(
         &self,
         entries: &[Entry],
+        known: &[(u64, Survey)],
         progress: &Progress,
     ) -> Result<Arc<Claim>, Rejection> {
         let space = self.space().map_err(|error| {
             let message = format!("receiver: how much space is free cannot be found out: {error}");
             Rejection::new(RejectionKind::Space, message)
         })?;
-        let comes = |entry: &&Entry| !self.is_skipped(entry);
-        let sizes = entries.iter().filter(comes).map(|entry| entry.size);
-        let bytes = sizes.sum();
+        let all: u64 = entries.iter().map(|entry| entry.size).sum();
+        let there: u64 = known
+            .iter()
+            .map(|known| self.room_taken(entries, known))
+            .sum();
+        let bytes = all - there;
         let mut claims = self.claims.0.lock().unwrap_or_else(PoisonError::into_inner);
         claims.retain(|claim| claim.strong_count() > 0);
         let running = claims.iter().filter_map(Weak::upgrade);
@@ -87,8 +91,22 @@ impl Store {
         Ok(claim)
     }
 
-    fn is_skipped(&self, entry: &Entry) -> bool {
-        self.on_conflict == OnConflict::Skip && self.dir.symlink_metadata(&entry.path).is_ok()
+    /// Bytes that an entry needs no room for: it will not come, or has some already.
+    fn room_taken(&self, entries: &[Entry], (index, survey): &(u64, Survey)) -> u64 {
+        let entry = &entries[*index as usize];
+        match survey {
+            Survey::Absent => 0,
+            Survey::There | Survey::Settled(_) => entry.size,
+            Survey::Examine => {
+                let partial = self
+                    .dir
+                    .symlink_metadata(format!("{}{PARTIAL}", entry.path));
+                let blocks =
+                    partial.map_or(0, |partial| cap_std::fs::MetadataExt::blocks(&partial));
+                // Blocks of 512 bytes, whatever the file system (POSIX).
+                blocks.saturating_mul(512).min(entry.size)
+            }
+        }
     }
 
     fn space(&self) -> io::Result<Space> {
@@ -110,6 +128,7 @@ impl Store {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::OnConflict;
 
     const GB: u64 = 1 << 30;
 
@@ -143,15 +162,15 @@ mod tests {
             ..Entry::default()
         }];
         let progress = Progress::default();
-        let first = store.claim(&entries, &progress).unwrap();
-        let refused = store.claim(&entries, &progress).unwrap_err();
+        let first = store.claim(&entries, &[], &progress).unwrap();
+        let refused = store.claim(&entries, &[], &progress).unwrap_err();
         assert_eq!(refused.kind, RejectionKind::Space);
         progress.add(most);
-        assert!(store.claim(&entries, &Progress::default()).is_ok());
+        assert!(store.claim(&entries, &[], &Progress::default()).is_ok());
         drop(first);
-        let again = store.claim(&entries, &Progress::default()).unwrap();
-        assert!(store.claim(&entries, &Progress::default()).is_err());
+        let again = store.claim(&entries, &[], &Progress::default()).unwrap();
+        assert!(store.claim(&entries, &[], &Progress::default()).is_err());
         drop(again);
-        assert!(store.claim(&entries, &Progress::default()).is_ok());
+        assert!(store.claim(&entries, &[], &Progress::default()).is_ok());
     }
 }

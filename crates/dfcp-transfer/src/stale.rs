@@ -9,10 +9,11 @@ use std::time::Duration;
 use cap_std::fs::{OpenOptions, OpenOptionsExt};
 use nix::fcntl::OFlag;
 
+use crate::partial::JOURNAL;
 use crate::store::{PARTIAL, Store, cap_identity};
 
 impl Store {
-    /// Removes partial files that were last written longer ago than `age`, anywhere beneath the
+    /// Removes partial files, and journals of such, that were last written longer ago than `age`, anywhere beneath the
     /// directory, and returns their names.
     ///
     /// A partial file is recognised by what this library gives it: the ending of its name, which
@@ -50,7 +51,8 @@ impl Store {
 
     fn remove_if_stale(&self, path: &Path, age: Duration) -> io::Result<bool> {
         let name = path.file_name().unwrap_or_default().as_encoded_bytes();
-        if !name.ends_with(PARTIAL.as_bytes()) || name.len() == PARTIAL.len() {
+        let ends = |end: &str| name.ends_with(end.as_bytes()) && name.len() > end.len();
+        if !ends(PARTIAL) && !ends(JOURNAL) {
             return Ok(false);
         }
         let mut options = OpenOptions::new();

@@ -2,21 +2,27 @@
 //! reached, whatever names and symbolic links say (`cap-std`).
 //!
 //! A file is received as `NAME.dfcp-partial`, which is locked against other transfers of the same
-//! name, and renamed when it is whole and verified. Partial files stay when a transfer fails.
+//! name, and renamed when it is whole and verified. Partial files stay when a transfer fails, with
+//! the journal of what is there of them.
 
 use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
+use cap_std::fs::{Dir, MetadataExt as _, OpenOptions, OpenOptionsExt};
+use nix::fcntl::OFlag;
 use rustix::fs::RenameFlags;
 use rustix::io::Errno;
+use tokio::sync::Semaphore;
 
 use crate::Error;
-use crate::message::{Entry, Outcome, Problem, ProblemKind};
+use crate::message::{Entry, Outcome, Problem, ProblemKind, Wishes};
 use crate::offer::{Held, Limits};
+use crate::partial::{JOURNAL, Partial};
 use crate::space::Claims;
+use crate::tenants::{Tenant, Tenants};
 
 /// Follows the name of a file that is not whole.
 pub const PARTIAL: &str = ".dfcp-partial";
@@ -24,6 +30,20 @@ pub const PARTIAL: &str = ".dfcp-partial";
 const MODE: u32 = 0o777;
 /// Names tried for a file whose own is taken.
 const MAX_NAMES: u32 = 10_000;
+
+/// How much of a file is there when it begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum How {
+    /// Nothing, and there will be no time at which a part of it is.
+    Small,
+    /// Nothing that is wanted.
+    Anew,
+    /// Perhaps a part.
+    Resume,
+}
+
+/// Somebody else has a partial file.
+const BUSY: &str = "another transfer is writing it";
 
 /// What to do with a file whose name is taken by one with other content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +66,10 @@ pub struct Store {
     pub(crate) limits: Limits,
     pub(crate) claims: Claims,
     pub(crate) offers: Held,
+    /// Who writes which file.
+    tenants: Tenants,
+    /// Packs of small files that are in memory.
+    pub(crate) packs: Arc<Semaphore>,
     /// Bits of modes that this process gives to nobody.
     umask: u32,
 }
@@ -59,14 +83,21 @@ pub(crate) enum Begin {
     Settled(Outcome),
 }
 
-/// A file that is being received.
-#[derive(Debug)]
-pub(crate) struct Partial {
-    /// The open file, locked.
-    pub file: std::fs::File,
-    /// Its name.
-    pub name: String,
+/// What is known of a file before anything of it has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Survey {
+    /// Nothing of it is there.
+    Absent,
+    /// It is there: size and time of change say so.
+    There,
+    /// A file of its size, or a part of it, is there.
+    Examine,
+    /// It will not be received.
+    Settled(Outcome),
 }
+
+/// Packs in memory at a time, of all sessions: with [`crate::MAX_PACK`], 16 MiB.
+const MAX_PACKS: usize = 16;
 
 impl Store {
     /// Receives in `path`, which is made if it does not exist.
@@ -86,6 +117,8 @@ impl Store {
             limits: Limits::default(),
             claims: Claims::default(),
             offers: Held::default(),
+            tenants: Tenants::default(),
+            packs: Arc::new(Semaphore::new(MAX_PACKS)),
             umask: umask(),
         })
     }
@@ -117,8 +150,95 @@ impl Store {
         finish().map_err(|error| target(&entry.path, error))
     }
 
-    /// Begins to receive `entry`.
-    pub(crate) fn begin(&self, entry: &Entry) -> Result<Begin, Problem> {
+    /// What is there of the files among `entries`, without reading any.
+    pub(crate) fn survey(&self, entries: &[Entry], wishes: Wishes) -> Vec<(u64, Survey)> {
+        let mut known = Vec::new();
+        // Files of a directory follow each other: it is opened once, or found absent.
+        let mut parent: Option<(&str, Option<Dir>)> = None;
+        for (index, entry) in (0..).zip(entries) {
+            if entry.directory {
+                continue;
+            }
+            let (path, name) = entry.path.rsplit_once('/').unwrap_or((".", &entry.path));
+            if parent.as_ref().is_none_or(|(known, _)| *known != path) {
+                parent = Some((path, self.dir.open_dir(path).ok()));
+            }
+            let dir = parent.as_ref().and_then(|(_, dir)| dir.as_ref());
+            let survey = dir.map_or(Survey::Absent, |dir| {
+                self.survey_one(dir, name, entry, wishes)
+            });
+            if survey != Survey::Absent {
+                known.push((index, survey));
+            }
+        }
+        known
+    }
+
+    fn survey_one(&self, dir: &Dir, name: &str, entry: &Entry, wishes: Wishes) -> Survey {
+        if let Ok(there) = dir.symlink_metadata(name) {
+            let alike = there.is_file() && there.len() == entry.size;
+            let time = (there.mtime(), there.mtime_nsec());
+            let unchanged = time == (entry.mtime, i64::from(entry.mtime_nanos));
+            return match self.on_conflict {
+                OnConflict::Skip => Survey::Settled(Outcome::Skipped),
+                _ if alike && unchanged && !wishes.checksum => Survey::There,
+                _ if alike => Survey::Examine,
+                OnConflict::Error => Survey::Settled(Outcome::Error(conflict(&entry.path))),
+                OnConflict::Overwrite if there.is_dir() => {
+                    Survey::Settled(Outcome::Error(conflict(&entry.path)))
+                }
+                OnConflict::Overwrite | OnConflict::Rename => Survey::Examine,
+            };
+        }
+        match !wishes.anew && dir.symlink_metadata(format!("{name}{JOURNAL}")).is_ok() {
+            true => Survey::Examine,
+            false => Survey::Absent,
+        }
+    }
+
+    /// The hash of the file that is there, if it has the size of `entry`.
+    pub(crate) fn hash_there(&self, entry: &Entry) -> Option<blake3::Hash> {
+        let mut options = OpenOptions::new();
+        options.read(true);
+        options.custom_flags((OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits());
+        let file = self.dir.open_with(&entry.path, &options).ok()?.into_std();
+        let metadata = file.metadata().ok()?;
+        if !metadata.is_file() || metadata.len() != entry.size {
+            return None;
+        }
+        hash(&file).ok()
+    }
+
+    /// What becomes of `entry` if the file of its name is another one; `None` if it is to come.
+    pub(crate) fn conflict_with(&self, entry: &Entry) -> Option<Result<Outcome, Problem>> {
+        match self.on_conflict {
+            OnConflict::Error => Some(Err(conflict(&entry.path))),
+            OnConflict::Skip => Some(Ok(Outcome::Skipped)),
+            OnConflict::Rename | OnConflict::Overwrite => None,
+        }
+    }
+
+    /// The file that is there is the one that is offered, so it gets the time that was offered: the
+    /// next offer of it need not be read.
+    pub(crate) fn confirm(&self, entry: &Entry) -> Outcome {
+        let mut options = OpenOptions::new();
+        options.read(true);
+        options.custom_flags((OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits());
+        if let Ok(file) = self.dir.open_with(&entry.path, &options) {
+            // A file of somebody else keeps its time; its content is right all the same.
+            let _ = self.apply(&file.into_std(), entry);
+        }
+        Outcome::There
+    }
+
+    /// Begins to receive `entry`, with what is there of it from the same sender unless it is to begin
+    /// `anew`.
+    pub(crate) fn begin(
+        &self,
+        entry: &Entry,
+        tenant: &Arc<Tenant>,
+        how: How,
+    ) -> Result<Begin, Problem> {
         if let Ok(there) = self.dir.symlink_metadata(&entry.path) {
             // A file of the same size may be the same file.
             let differs = !there.is_file() || there.len() != entry.size;
@@ -135,16 +255,50 @@ impl Store {
             self.create_dir(parent)?;
         }
         let name = format!("{}{PARTIAL}", entry.path);
-        let file = self
-            .open_partial(&name)
-            .map_err(|error| target(&name, error))?;
-        Ok(Begin::Receive(Partial { file, name }))
+        let failed = |error| target(&name, error);
+        let hold = self.tenants.take(&name, tenant);
+        let hold = hold.ok_or_else(|| failed(io::Error::other(BUSY)))?;
+        let file = self.open_own(&name, true).map_err(failed)?;
+        let mut partial = Partial::new(file, name.clone(), entry.size, None, hold);
+        match how {
+            // What is there is of no use, and neither is what is said of it.
+            How::Small => partial.file.set_len(0).map_err(failed)?,
+            How::Anew | How::Resume => self
+                .prepare(&mut partial, entry, tenant, how)
+                .map_err(failed)?,
+        }
+        Ok(Begin::Receive(partial))
     }
 
-    fn open_partial(&self, name: &str) -> io::Result<std::fs::File> {
+    /// Finds what is there of a file, and has a journal kept of what comes.
+    fn prepare(
+        &self,
+        partial: &mut Partial,
+        entry: &Entry,
+        tenant: &Tenant,
+        how: How,
+    ) -> io::Result<()> {
+        let name = format!("{}{JOURNAL}", entry.path);
+        let journal = match self.open_own(&name, false) {
+            Ok(journal) => journal,
+            // Without one a transfer works as well; it only cannot be resumed.
+            Err(_) => return partial.file.set_len(0),
+        };
+        if how == How::Resume {
+            partial.file.set_len(entry.size)?;
+            partial.recover(&journal, &tenant.owner)?;
+        }
+        if partial.have().is_empty() {
+            partial.file.set_len(0)?;
+        }
+        partial.start_journal(journal, &tenant.owner)
+    }
+
+    /// Opens or makes a partial file or a journal, for nobody else.
+    fn open_own(&self, name: &str, lock: bool) -> io::Result<std::fs::File> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).mode(0o600);
-        options.custom_flags(nix::fcntl::OFlag::O_NOFOLLOW.bits());
+        options.custom_flags((OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits());
         loop {
             let file = self.dir.open_with(name, &options)?.into_std();
             let metadata = file.metadata()?;
@@ -157,27 +311,49 @@ impl Store {
                     "it is there, and not of a transfer of yours",
                 ));
             }
+            if !lock {
+                return Ok(file);
+            }
             match file.try_lock() {
                 Ok(()) => {}
-                Err(std::fs::TryLockError::WouldBlock) => {
-                    return Err(io::Error::other("another transfer is writing it"));
-                }
+                Err(std::fs::TryLockError::WouldBlock) => return Err(io::Error::other(BUSY)),
                 // File systems without locks have to do without.
                 Err(std::fs::TryLockError::Error(_)) => {}
             }
             // Until the lock was ours, another transfer may have renamed what we opened.
             let named = self.dir.symlink_metadata(name).map(|m| cap_identity(&m));
             if named.is_ok_and(|named| named == (metadata.dev(), metadata.ino())) {
-                file.set_len(0)?;
                 return Ok(file);
             }
         }
+    }
+
+    /// Receives a small file whose bytes are known and verified.
+    pub(crate) fn put(
+        &self,
+        entry: &Entry,
+        bytes: &[u8],
+        tenant: &Arc<Tenant>,
+    ) -> Result<Outcome, Problem> {
+        let partial = match self.begin(entry, tenant, How::Small)? {
+            Begin::Settled(outcome) => return Ok(outcome),
+            Begin::Receive(partial) => partial,
+        };
+        let written = std::os::unix::fs::FileExt::write_all_at(&partial.file, bytes, 0);
+        let done = written
+            .map_err(|error| target(&entry.path, error))
+            .and_then(|()| self.finish(&partial, entry));
+        if done.is_err() {
+            self.discard(&partial);
+        }
+        done
     }
 
     /// Puts a verified file in its place.
     pub(crate) fn finish(&self, partial: &Partial, entry: &Entry) -> Result<Outcome, Problem> {
         let failed = |error| target(&entry.path, error);
         let outcome = self.place(partial, &entry.path, failed)?;
+        self.discard_journal(partial);
         if outcome == Outcome::Done {
             self.apply(&partial.file, entry).map_err(failed)?;
         }
@@ -246,6 +422,16 @@ impl Store {
     pub(crate) fn discard(&self, partial: &Partial) {
         // Left over, it does no harm.
         let _ = self.dir.remove_file(&partial.name);
+        self.discard_journal(partial);
+    }
+
+    /// Removes what is noted of a partial file.
+    pub(crate) fn discard_journal(&self, partial: &Partial) {
+        if partial.has_journal()
+            && let Some(name) = partial.name.strip_suffix(PARTIAL)
+        {
+            let _ = self.dir.remove_file(format!("{name}{JOURNAL}"));
+        }
     }
 
     /// Gives a file the mode and time that were offered.
@@ -313,117 +499,4 @@ fn conflict(path: &str) -> Problem {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::fs;
-    use std::sync::Barrier;
-
-    fn entry(path: &str, size: u64, mode: u32) -> Entry {
-        Entry {
-            path: path.to_owned(),
-            size,
-            mode,
-            mtime: 0,
-            mtime_nanos: 0,
-            directory: false,
-        }
-    }
-
-    /// Receives a file with these bytes.
-    fn receive(store: &Store, entry: &Entry, bytes: &[u8]) -> Result<Outcome, Problem> {
-        let Begin::Receive(partial) = store.begin(entry)? else {
-            panic!("it is to be received")
-        };
-        std::os::unix::fs::FileExt::write_all_at(&partial.file, bytes, 0).unwrap();
-        store.finish(&partial, entry)
-    }
-
-    #[test]
-    fn modes_are_within_the_umask_and_give_no_privileges() {
-        let dir = tempfile::tempdir().unwrap();
-        let mut store = Store::open(dir.path(), OnConflict::Error).unwrap();
-        store.umask = 0o027;
-        receive(&store, &entry("a", 1, 0o6777), b"x").unwrap();
-        let mode = fs::metadata(dir.path().join("a")).unwrap().mode();
-        assert_eq!(mode & 0o7777, 0o750);
-    }
-
-    #[test]
-    fn what_is_linked_to_the_name_of_a_partial_file_is_left_alone() {
-        let dir = tempfile::tempdir().unwrap();
-        let store = Store::open(dir.path(), OnConflict::Error).unwrap();
-        let victim = dir.path().join("victim");
-        fs::write(&victim, "precious").unwrap();
-        fs::hard_link(&victim, dir.path().join("a.dfcp-partial")).unwrap();
-        assert!(receive(&store, &entry("a", 1, 0o644), b"x").is_err());
-        assert_eq!(fs::read(&victim).unwrap(), b"precious");
-    }
-
-    #[test]
-    fn a_partial_file_of_another_user_is_not_continued() {
-        let dir = tempfile::tempdir().unwrap();
-        let store = Store::open(dir.path(), OnConflict::Error).unwrap();
-        let partial = dir.path().join("a.dfcp-partial");
-        fs::write(&partial, "theirs").unwrap();
-        // Only the superuser can give files away; for others there is nothing to try.
-        if std::os::unix::fs::chown(&partial, Some(65_534), None).is_ok() {
-            assert!(receive(&store, &entry("a", 1, 0o644), b"x").is_err());
-            assert_eq!(fs::read(&partial).unwrap(), b"theirs");
-        }
-    }
-
-    #[test]
-    fn a_name_that_is_taken_meanwhile_is_not_overwritten() {
-        let dir = tempfile::tempdir().unwrap();
-        for (round, on_conflict) in [OnConflict::Error, OnConflict::Skip, OnConflict::Rename]
-            .into_iter()
-            .enumerate()
-        {
-            let store = Store::open(dir.path(), on_conflict).unwrap();
-            let entry = entry(&format!("d/{round}"), 1, 0o644);
-            let Begin::Receive(partial) = store.begin(&entry).unwrap() else {
-                panic!("it is free")
-            };
-            let place = dir.path().join(&entry.path);
-            fs::write(&place, "other").unwrap();
-            let outcome = store.finish(&partial, &entry);
-            assert_eq!(fs::read(&place).unwrap(), b"other", "{on_conflict:?}");
-            match on_conflict {
-                OnConflict::Error => assert!(outcome.is_err()),
-                OnConflict::Skip => assert_eq!(outcome.unwrap(), Outcome::Skipped),
-                _ => assert!(dir.path().join("d/2.1").exists()),
-            }
-        }
-    }
-
-    #[test]
-    fn two_transfers_that_want_the_same_free_name_both_keep_their_files() {
-        let dir = tempfile::tempdir().unwrap();
-        let stores = [(); 2].map(|()| Store::open(dir.path(), OnConflict::Rename).unwrap());
-        let barrier = Barrier::new(2);
-        for round in 0..100 {
-            let taken = format!("{round}");
-            fs::write(dir.path().join(&taken), "").unwrap();
-            // Both end up wanting `ROUND.1`.
-            let entries = [
-                entry(&taken, 1, 0o644),
-                entry(&format!("{round}.1"), 1, 0o644),
-            ];
-            std::thread::scope(|scope| {
-                for ((store, entry), bytes) in stores.iter().zip(&entries).zip([b"x", b"y"]) {
-                    let barrier = &barrier;
-                    scope.spawn(move || {
-                        let Begin::Receive(partial) = store.begin(entry).unwrap() else {
-                            panic!("it is to be received")
-                        };
-                        std::os::unix::fs::FileExt::write_all_at(&partial.file, bytes, 0).unwrap();
-                        barrier.wait();
-                        store.finish(&partial, entry).unwrap();
-                    });
-                }
-            });
-            let files = fs::read_dir(dir.path()).unwrap().count();
-            assert_eq!(files, 3 * (round + 1), "round {round}");
-        }
-    }
-}
+mod tests;

@@ -8,7 +8,7 @@ use dfcp::{Connection, Endpoint, EndpointConfig, Progress};
 use dfcp_transfer::message::{self, FromReceiver, FromSender, Reader};
 use dfcp_transfer::{
     DONE, Entry, Error, Limits, Meter, Offered, OnConflict, Outcome, ProblemKind, Received,
-    Rejection, RejectionKind, Sent, Sources, Store, offer,
+    Rejection, RejectionKind, Sent, Sources, Store, Wishes, offer,
 };
 use tokio::io::AsyncWriteExt;
 
@@ -29,13 +29,13 @@ async fn transfer(
     to: &Path,
     on_conflict: OnConflict,
 ) -> (Result<Sent, Error>, Received, u64) {
-    let sources = Sources::scan(paths).unwrap();
+    let sources = Arc::new(Sources::scan(paths).unwrap());
     let store = Arc::new(Store::open(to, on_conflict).unwrap());
     let (_endpoints, near, far) = connected().await;
-    let progress = Progress::default();
     let (meter, _watch) = Meter::start();
+    let (sending, _watch) = Meter::start();
     let send = async {
-        let sent = dfcp_transfer::send(&near, &sources, &progress).await;
+        let sent = dfcp_transfer::send(&near, &sources, &sending).await;
         near.close(DONE, "");
         sent
     };
@@ -100,14 +100,14 @@ async fn refused(
     limits: Limits,
     consent: impl AsyncFnOnce(Offered) -> Result<(), Rejection>,
 ) -> [Rejection; 2] {
-    let sources = Sources::scan(paths).unwrap();
+    let sources = Arc::new(Sources::scan(paths).unwrap());
     let store = Store::open(&folder.join("received"), OnConflict::Error).unwrap();
     let store = Arc::new(store.with_limits(limits));
     let (_endpoints, near, far) = connected().await;
-    let progress = Progress::default();
     let (meter, _watch) = Meter::start();
+    let (sending, _watch) = Meter::start();
     let (sent, received) = tokio::join!(
-        dfcp_transfer::send(&near, &sources, &progress),
+        dfcp_transfer::send(&near, &sources, &sending),
         dfcp_transfer::receive(&far, store, &meter, consent),
     );
     let names = fs::read_dir(folder.join("received")).unwrap();
@@ -205,9 +205,14 @@ async fn object_of(
     content: &[u8],
 ) -> Result<(), Error> {
     let (mut control, replies) = connection.open_bi().await?;
-    for part in offer::split(entries) {
+    for part in offer::split(entries, Wishes::default()) {
         message::write(&mut control, &part).await?;
     }
+    let whole = FromSender::Part {
+        index: 0,
+        extents: vec![(0, entries[0].size)],
+    };
+    message::write(&mut control, &whole).await?;
     control.flush().await?;
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("content");
@@ -217,16 +222,14 @@ async fn object_of(
     let sent = connection.send_object(file, size, &progress, |_| {}).await;
     // The receiver may want no more of it, or nothing at all.
     assert!(sent.is_err(), "{sent:?}");
+    let empty = FromSender::Pack {
+        files: vec![(1, blake3::hash(b"").into())],
+    };
+    message::write(&mut control, &empty).await?;
     let nothing = fs::File::open("/dev/null")?;
     connection
         .send_object(nothing, 0, &progress, |_| {})
         .await?;
-    let empty = FromSender::Sent {
-        index: 1,
-        size: 0,
-        blake3: blake3::hash(b"").to_hex().to_string(),
-    };
-    message::write(&mut control, &empty).await?;
     control.finish()?;
     control.delivered().await?;
     let mut replies = Reader::new(replies);
@@ -269,7 +272,7 @@ async fn an_object_never_passes_the_size_that_was_offered() {
 }
 
 #[tokio::test]
-async fn words_about_files_that_are_not_on_their_way_end_the_session() {
+async fn words_that_no_sender_says_end_the_session() {
     let folder = tempfile::tempdir().unwrap();
     let entries: Vec<Entry> = (0..1000)
         .map(|i| Entry {
@@ -278,18 +281,39 @@ async fn words_about_files_that_are_not_on_their_way_end_the_session() {
             ..Entry::default()
         })
         .collect();
-    let failed = |index| FromSender::Failed {
+    let sent = |index| FromSender::Sent {
         index,
-        message: "x".repeat(60_000),
+        size: 1,
+        blake3: blake3::hash(b"x").into(),
     };
-    // Ahead of what may be on its way, and twice about one file.
-    for words in [vec![failed(500)], vec![failed(3), failed(3)]] {
+    let part = |index, length| FromSender::Part {
+        index,
+        extents: vec![(0, length)],
+    };
+    let pack = |files: std::ops::Range<u64>| FromSender::Pack {
+        files: files.map(|i| (i, blake3::hash(b"x").into())).collect(),
+    };
+    for words in [
+        // Nothing of it was announced; twice about one file.
+        vec![sent(500)],
+        vec![part(3, 1), sent(3), sent(3)],
+        // Not offered, or not as large.
+        vec![part(1000, 1)],
+        vec![part(3, 2)],
+        vec![pack(990..1001)],
+        // More than may be on their way.
+        (0..300).map(|i| part(i, 1)).collect(),
+        vec![pack(0..300)],
+    ] {
         let store = Arc::new(Store::open(folder.path(), OnConflict::Error).unwrap());
         let (_endpoints, near, far) = connected().await;
         let (meter, _watch) = Meter::start();
         let say = async {
             let (mut control, _replies) = near.open_bi().await.unwrap();
-            for message in offer::split(&entries).iter().chain(&words) {
+            for message in offer::split(&entries, Wishes::default())
+                .iter()
+                .chain(&words)
+            {
                 message::write(&mut control, message).await.unwrap();
             }
             near.closed().await;
@@ -324,7 +348,7 @@ async fn directories_are_made_as_files_need_them() {
     let send = async {
         let (mut control, replies) = near.open_bi().await.unwrap();
         let entries = [directory("tree"), directory("tree/a"), file];
-        for part in offer::split(&entries) {
+        for part in offer::split(&entries, Wishes::default()) {
             message::write(&mut control, &part).await.unwrap();
         }
         let mut replies = Reader::new(replies);

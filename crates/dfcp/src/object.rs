@@ -5,7 +5,7 @@
 
 use crate::connection::{Channel, Connection, Handle};
 use crate::error::Error;
-use crate::place::{WriteAt, write_blocks};
+use crate::place::{WriteAt, place_blocks, write_blocks};
 use crate::stream::{Chunk, RecvStream, SendStream};
 use dfcp_proto::{BlockSizes, ChannelKind, VarInt};
 use std::future::poll_fn;
@@ -136,7 +136,13 @@ impl Connection {
         Ok(ObjectSummary { size, hash })
     }
 
-    async fn open_object(&self) -> Result<SendStream, Error> {
+    /// Opens an object that the caller writes; waits while the peer allows no further one.
+    /// [`SendStream::finish`] ends it. The peer sees objects in the order in which they were opened. May
+    /// be cancelled.
+    ///
+    /// # Errors
+    /// [`Error::Connection`].
+    pub async fn open_object(&self) -> Result<SendStream, Error> {
         let id = self.open(ChannelKind::Object).await?;
         Ok(SendStream::new(self.channel(id)))
     }
@@ -337,8 +343,33 @@ impl IncomingObject {
         most: u64,
         progress: &Progress,
     ) -> Result<ObjectSummary, Error> {
+        let write = move |blocks| write_blocks(target, blocks);
+        self.recv_with(most, progress, write).await
+    }
+
+    /// [`IncomingObject::recv_object`] without hashing: for who checks in another way what came, or whose
+    /// target is not one range of bytes. Returns the bytes that were written.
+    ///
+    /// # Errors
+    /// As for [`IncomingObject::recv_object`].
+    pub async fn recv_blocks(
+        &mut self,
+        target: impl WriteAt,
+        most: u64,
+        progress: &Progress,
+    ) -> Result<u64, Error> {
+        let write = move |blocks| place_blocks(target, blocks);
+        self.recv_with(most, progress, write).await
+    }
+
+    async fn recv_with<T: Send + 'static>(
+        &mut self,
+        most: u64,
+        progress: &Progress,
+        write: impl FnOnce(mpsc::Receiver<Lent>) -> io::Result<T> + Send + 'static,
+    ) -> Result<T, Error> {
         let (full, blocks) = mpsc::channel::<Lent>(WRITE_BEHIND);
-        let writer = tokio::task::spawn_blocking(move || write_blocks(target, blocks));
+        let writer = tokio::task::spawn_blocking(move || write(blocks));
         let (mut received, mut missing) = (Ok(()), 0);
         loop {
             match self.next_lent().await {

@@ -66,3 +66,17 @@ pub(crate) fn write_blocks(
         hash: *hasher.finalize().as_bytes(),
     })
 }
+
+/// Writes blocks in place; the bytes that were.
+pub(crate) fn place_blocks(
+    mut target: impl WriteAt,
+    mut blocks: mpsc::Receiver<Lent>,
+) -> io::Result<u64> {
+    let mut written = 0;
+    while let Some((offset, bytes, loan)) = blocks.blocking_recv() {
+        target.write_all_at(&bytes, offset)?;
+        written += bytes.len() as u64;
+        loan.give_back(bytes);
+    }
+    Ok(written)
+}

@@ -239,6 +239,7 @@ async fn session(
     }
     report.add_connection(&connection, remote);
     report.add_outcomes(&entries, &outcomes);
+    report.moved_bytes = meter.progress().bytes();
     report.add_time(start, meter.steady_bps());
     report.conclude(failure.map(files::failure));
     output.report(&report);

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use dfcp::{
@@ -10,7 +11,7 @@ use dfcp::{
     SchemeId, TransportConfig,
 };
 use dfcp_command::{Failure, Kind, Profile as Choice, block_on, interrupted, units};
-use dfcp_transfer::{DONE, FAILED, INTERRUPTED, Meter, Sent};
+use dfcp_transfer::{DONE, FAILED, INTERRUPTED, Meter, Sent, Wishes};
 
 use super::{Output, farewell};
 use crate::door::invitation;
@@ -50,6 +51,16 @@ pub struct Args {
     /// Erasure code [default: the profile's; dense for auto]
     #[arg(long, value_enum)]
     code: Option<Code>,
+    /// Send everything from the beginning, whatever the receiver has of it
+    #[arg(long)]
+    no_resume: bool,
+    /// Compare what the receiver has by content, also where size and time are the same
+    #[arg(short, long)]
+    checksum: bool,
+    /// When the receiver falls silent or restarts, or the path is gone, try again for so long, such as
+    /// 10m, and go on where it was
+    #[arg(long, value_name = "TIME", value_parser = units::duration)]
+    retry: Option<Duration>,
     /// Use IPv4 only
     #[arg(short = '4', conflicts_with = "ipv6")]
     ipv4: bool,
@@ -114,6 +125,13 @@ impl Args {
         })
     }
 
+    fn wishes(&self) -> Wishes {
+        Wishes {
+            checksum: self.checksum,
+            anew: self.no_resume,
+        }
+    }
+
     fn family(&self) -> Family {
         match (self.ipv4, self.ipv6) {
             (true, _) => Family::V4,
@@ -137,7 +155,7 @@ pub fn run(args: Args) -> ExitCode {
         Some(profile) => args
             .published
             .check_unused()
-            .and_then(|()| block_on(transfer(&args, profile, &mut report))),
+            .and_then(|()| block_on(attempts(&args, &profile, &mut report))),
         None => match args.published() {
             Ok(job) => return published::send::run(job),
             Err(failure) => Err(failure),
@@ -148,8 +166,73 @@ pub fn run(args: Args) -> ExitCode {
     ExitCode::from(report.exit_code)
 }
 
-async fn transfer(args: &Args, profile: Profile, report: &mut Report) -> Result<(), Failure> {
-    let sources = files::scan(&args.paths)?;
+/// Why an attempt ended, and whether another one may fare better.
+struct Ended {
+    failure: Failure,
+    again: bool,
+}
+
+impl<E: Into<Failure>> From<E> for Ended {
+    fn from(error: E) -> Self {
+        let failure = error.into();
+        let again = failure.kind == Kind::Unreachable;
+        Self { failure, again }
+    }
+}
+
+/// Between attempts: long enough not to be a burden, short beside what a person waits.
+const RETRY_PAUSE: Duration = Duration::from_secs(2);
+
+/// Sends the files, and tries again if that is wanted and may help.
+async fn attempts(args: &Args, profile: &Profile, report: &mut Report) -> Result<(), Failure> {
+    let mut since = Instant::now();
+    loop {
+        report.attempts += 1;
+        let Err(ended) = transfer(args, profile.clone(), report).await else {
+            return Ok(());
+        };
+        if report.moved_bytes > 0 {
+            since = Instant::now();
+        }
+        let retry = args
+            .retry
+            .filter(|limit| ended.again && since.elapsed() < *limit);
+        if retry.is_none() {
+            return Err(ended.failure);
+        }
+        args.output
+            .say(format_args!("{}; trying again", ended.failure));
+        tokio::select! {
+            () = tokio::time::sleep(RETRY_PAUSE) => {}
+            failure = interrupted() => return Err(failure),
+        }
+        let attempts = report.attempts;
+        *report = Report::new("send");
+        report.attempts = attempts;
+    }
+}
+
+/// Whether a new connection may do better than one that ended like this.
+fn may_recover(error: &Error) -> bool {
+    match error {
+        Error::Connection(error) => match error {
+            ConnectionError::TimedOut | ConnectionError::Unreachable | ConnectionError::Reset => {
+                true
+            }
+            // Its user or its service manager ended it, and may start it again.
+            ConnectionError::PeerClosed { code, .. } => *code == INTERRUPTED,
+            _ => false,
+        },
+        // No interface, no route.
+        Error::Io(_) => true,
+        _ => false,
+    }
+}
+
+async fn transfer(args: &Args, profile: Profile, report: &mut Report) -> Result<(), Ended> {
+    let mut sources = files::scan(&args.paths)?;
+    sources.wishes = args.wishes();
+    let sources = Arc::new(sources);
     for note in &sources.notes {
         args.output.say(note);
     }
@@ -161,33 +244,38 @@ async fn transfer(args: &Args, profile: Profile, report: &mut Report) -> Result<
     let endpoint = Endpoint::bind(config)?;
     let (connection, remote) = tokio::select! {
         connected = connect(args, &endpoint, &own) => connected?,
-        failure = interrupted() => return Err(failure),
+        failure = interrupted() => return Err(failure.into()),
     };
     report.add_buffers(endpoint.socket_buffers());
     let (meter, _watch) = Meter::start();
-    meter.expect(sources.bytes());
     let bar = Bar::start(args.output.progress(), &connection, remote, &meter);
     let result = tokio::select! {
-        result = dfcp_transfer::send(&connection, &sources, meter.progress()) => {
+        result = dfcp_transfer::send(&connection, &sources, &meter) => {
             result.map_err(|error| match error {
-                dfcp_transfer::Error::Transport(error) => refused_or(error, &own),
-                error => files::failure(error),
+                dfcp_transfer::Error::Transport(error) => Ended {
+                    again: may_recover(&error),
+                    failure: refused_or(error, &own),
+                },
+                error => files::failure(error).into(),
             })
         }
-        failure = interrupted() => Err(failure),
+        failure = interrupted() => Err(failure.into()),
     };
     drop(bar);
     report.add_connection(&connection, remote);
     let (code, sent, failure) = match result {
         Ok(sent) => (DONE, sent, None),
-        Err(failure) if failure.kind == Kind::Interrupted => {
-            (INTERRUPTED, Sent::default(), Some(failure))
+        Err(ended) if ended.failure.kind == Kind::Interrupted => {
+            (INTERRUPTED, Sent::default(), Some(ended))
         }
-        Err(failure) => (FAILED, Sent::default(), Some(failure)),
+        Err(ended) => (FAILED, Sent::default(), Some(ended)),
     };
+    report.moved_bytes = meter.progress().bytes();
     report.add_outcomes(&sources.entries(), &sent.outcomes);
     report.add_time(start, sent.steady_bps);
-    let reason = failure.as_ref().map_or(String::new(), ToString::to_string);
+    let reason = failure
+        .as_ref()
+        .map_or(String::new(), |ended| ended.failure.to_string());
     connection.close(code, &reason);
     drop(connection);
     farewell(&endpoint, code, &reason).await;

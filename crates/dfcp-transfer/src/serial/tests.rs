@@ -94,6 +94,7 @@ fn offer_of(names: &[&str], size: u64) -> FromSender {
         version: message::VERSION,
         entries: names.iter().map(entry).collect(),
         more: false,
+        wishes: Wishes::default(),
     }
 }
 
@@ -101,7 +102,7 @@ fn sent(index: u64, content: &[u8]) -> FromSender {
     FromSender::Sent {
         index,
         size: content.len() as u64,
-        blake3: blake3::hash(content).to_hex().to_string(),
+        blake3: blake3::hash(content).into(),
     }
 }
 

@@ -1,0 +1,332 @@
+//! Transfers that were killed, and go on: never a wrong byte under a final name, and little is lost.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use common::{Bench, Receiver, bytes, eventually, finish, run, wait};
+
+/// Ends when a partial file of this name has so many bytes on the disk.
+fn has_grown(path: &Path, bytes: u64) -> bool {
+    fs::metadata(path).is_ok_and(|file| file.blocks() * 512 >= bytes)
+}
+
+fn kill(mut child: std::process::Child) {
+    child.kill().unwrap();
+    wait(&mut child);
+}
+
+#[test]
+fn a_killed_transfer_goes_on_where_it_was() {
+    const SIZE: usize = 60_000_000;
+    for victim in ["sender", "receiver"] {
+        let bench = Bench::new();
+        let file = bench.write("x", SIZE);
+        let mut receiver = bench.receiver(&[]);
+        let mut sender = bench.sender();
+        sender.args(["--rate", "200M", "--timeout", "2s"]);
+        let sender = sender.arg(&file).arg(receiver.address.to_string()).spawn();
+        let partial = bench.path("received/x.dfcp-partial");
+        eventually("half of it arrives", || {
+            has_grown(&partial, SIZE as u64 / 2)
+        });
+        match victim {
+            "sender" => kill(sender.unwrap()),
+            _ => {
+                receiver.kill();
+                kill(sender.unwrap());
+                receiver = bench.receiver(&[]);
+            }
+        }
+        let there = fs::metadata(&partial).unwrap().blocks() * 512;
+        // The receiver whose sender was killed still waits for it, and gives way at once.
+        let start = Instant::now();
+        let (code, report, _) = run(bench.sender().arg(&file).arg(receiver.address.to_string()));
+        assert_eq!(code, 0, "{victim}: {report}");
+        assert!(start.elapsed() < Duration::from_secs(20), "{victim}");
+        bench.assert_received("x", &bytes("x", SIZE));
+        assert_eq!(bench.received(), ["x"], "{victim}");
+        let moved = report["moved_bytes"].as_u64().unwrap();
+        let lost = (moved + there).saturating_sub(SIZE as u64);
+        assert!(
+            lost < there / 20,
+            "{victim}: of {there} {lost} were sent again"
+        );
+    }
+}
+
+#[test]
+fn what_changed_meanwhile_is_sent_again() {
+    let bench = Bench::new();
+    const SIZE: usize = 20_000_000;
+    let file = bench.write("x", SIZE);
+    let receiver = bench.receiver(&[]);
+    let mut sender = bench.sender();
+    sender.args(["--rate", "100M"]);
+    let sender = sender.arg(&file).arg(receiver.address.to_string()).spawn();
+    let partial = bench.path("received/x.dfcp-partial");
+    eventually("half of it arrives", || {
+        has_grown(&partial, SIZE as u64 / 2)
+    });
+    kill(sender.unwrap());
+    // At the sender a part is another one now; at the receiver the disk lost one.
+    let mut content = bytes("x", SIZE);
+    content[1_000_000..1_000_100].fill(7);
+    fs::write(&file, &content).unwrap();
+    let hole = fs::File::options().write(true).open(&partial).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&hole, &[0; 5000], 3_000_000).unwrap();
+    let (code, report, _) = run(bench.sender().arg(&file).arg(receiver.address.to_string()));
+    assert_eq!(code, 0, "{report}");
+    bench.assert_received("x", &content);
+    let moved = report["moved_bytes"].as_u64().unwrap();
+    assert!(moved < SIZE as u64 * 3 / 4, "{moved} bytes were sent");
+    assert_eq!(bench.received(), ["x"]);
+}
+
+#[test]
+fn with_no_resume_everything_comes_anew() {
+    let bench = Bench::new();
+    const SIZE: usize = 10_000_000;
+    let file = bench.write("x", SIZE);
+    let receiver = bench.receiver(&[]);
+    let mut sender = bench.sender();
+    sender.args(["--rate", "100M"]);
+    let sender = sender.arg(&file).arg(receiver.address.to_string()).spawn();
+    let partial = bench.path("received/x.dfcp-partial");
+    eventually("half of it arrives", || {
+        has_grown(&partial, SIZE as u64 / 2)
+    });
+    kill(sender.unwrap());
+    let mut again = bench.sender();
+    again
+        .arg("--no-resume")
+        .arg(&file)
+        .arg(receiver.address.to_string());
+    let (code, report, _) = run(&mut again);
+    assert_eq!(
+        (code, &report["moved_bytes"]),
+        (0, &SIZE.into()),
+        "{report}"
+    );
+    bench.assert_received("x", &bytes("x", SIZE));
+}
+
+#[test]
+fn another_key_neither_takes_over_nor_learns_what_is_there() {
+    let bench = Bench::new();
+    let stranger = Bench::new();
+    const SIZE: usize = 10_000_000;
+    let file = bench.write("x", SIZE);
+    let receiver = bench.receiver(&[
+        "--allow",
+        &bench.sender_key,
+        "--allow",
+        &stranger.sender_key,
+    ]);
+    let mut sender = bench.sender();
+    sender.args(["--rate", "20M"]);
+    let sender = sender.arg(&file).arg(receiver.address.to_string()).spawn();
+    let partial = bench.path("received/x.dfcp-partial");
+    eventually("some of it arrives", || has_grown(&partial, 2_000_000));
+    // While it is being sent it is not theirs to send.
+    let mut theirs = stranger.program();
+    theirs
+        .args(["send", "--json", "--peer-key", &bench.receiver_key])
+        .args(["--key".as_ref(), stranger.path("sender.key").as_os_str()])
+        .arg(&file)
+        .arg(receiver.address.to_string());
+    let (code, report, _) = run(&mut theirs);
+    assert_eq!(code, 7, "{report}");
+    kill(sender.unwrap());
+    assert!(has_grown(&partial, 2_000_000));
+}
+
+#[test]
+fn a_tree_that_is_there_is_not_sent_again() {
+    let bench = Bench::new();
+    for i in 0..200 {
+        bench.write(&format!("tree/{i}"), 5000);
+    }
+    bench.write("tree/large", 3_000_000);
+    let receiver = bench.receiver(&[]);
+    let send = |args: &[&str]| {
+        let mut sender = bench.sender();
+        sender.args(args).arg(bench.path("tree"));
+        run(sender.arg(receiver.address.to_string()))
+    };
+    assert_eq!(send(&[]).1["files"], 201);
+    let (code, report, said) = send(&[]);
+    assert_eq!((code, &report["files_there"]), (0, &201.into()), "{report}");
+    assert!(said.contains("201 there already"), "{said}");
+    assert!(report["wire_bytes"].as_u64().unwrap() < 200_000, "{report}");
+    // With another time it is read, and found to be the same; only what differs is sent.
+    let touched = fs::File::options()
+        .append(true)
+        .open(bench.path("tree/7"))
+        .unwrap();
+    let time = std::time::UNIX_EPOCH + Duration::from_secs(1_500_000_000);
+    touched.set_modified(time).unwrap();
+    let (code, report, _) = send(&[]);
+    assert_eq!((code, &report["moved_bytes"]), (0, &0.into()), "{report}");
+    let now = fs::metadata(bench.path("received/tree/7"))
+        .unwrap()
+        .modified();
+    assert_eq!(
+        now.unwrap(),
+        touched.metadata().unwrap().modified().unwrap()
+    );
+    // A file of the same size and time but other content is found if one asks for it.
+    let secret = bench.path("received/tree/8");
+    let time = fs::metadata(&secret).unwrap().modified().unwrap();
+    fs::write(&secret, [9; 5000]).unwrap();
+    fs::File::options()
+        .append(true)
+        .open(&secret)
+        .unwrap()
+        .set_modified(time)
+        .unwrap();
+    assert_eq!(send(&[]).0, 0);
+    let (code, report, _) = send(&["--checksum"]);
+    assert_eq!((code, &report["files_there"]), (3, &200.into()), "{report}");
+}
+
+#[test]
+fn a_sender_tries_again_when_the_receiver_restarts() {
+    let bench = Bench::new();
+    const SIZE: usize = 30_000_000;
+    let file = bench.write("x", SIZE);
+    let mut first = bench.receiver(&[]);
+    let address = first.address;
+    let mut sender = bench.sender();
+    sender.args(["--rate", "100M", "--timeout", "2s", "--retry", "5m"]);
+    let sender = sender.arg(&file).arg(address.to_string()).spawn();
+    let partial = bench.path("received/x.dfcp-partial");
+    eventually("half of it arrives", || {
+        has_grown(&partial, SIZE as u64 / 2)
+    });
+    first.kill();
+    drop(first);
+    let mut command = bench.program();
+    command
+        .args([
+            "recv",
+            "--listen",
+            &address.to_string(),
+            "--allow",
+            &bench.sender_key,
+        ])
+        .args(["--key".as_ref(), bench.path("receiver.key").as_os_str()])
+        .args(["-o".as_ref(), bench.path("received").as_os_str()]);
+    let _second = Receiver::start(command);
+    let (code, report, said) = finish(sender.unwrap());
+    assert_eq!(code, 0, "{report}");
+    assert!(said.contains("trying again"), "{said}");
+    assert!(report["attempts"].as_u64().unwrap() > 1, "{report}");
+    assert!(
+        report["moved_bytes"].as_u64().unwrap() < SIZE as u64,
+        "{report}"
+    );
+    bench.assert_received("x", &bytes("x", SIZE));
+}
+
+/// Random numbers for a test, printed with what fails.
+struct Dice(blake3::OutputReader);
+
+impl Dice {
+    fn below(&mut self, bound: u64) -> u64 {
+        let mut bytes = [0; 8];
+        self.0.fill(&mut bytes);
+        u64::from_le_bytes(bytes) % bound
+    }
+}
+
+/// Sends a tree again and again to a receiver; either side is killed at any moment.
+fn kills(seed: u64, kills: u32, files: u32) {
+    eprintln!("seed {seed}");
+    let mut hasher = blake3::Hasher::new();
+    let mut dice = Dice(hasher.update(&seed.to_le_bytes()).finalize_xof());
+    let bench = Bench::new();
+    let mut content = BTreeMap::new();
+    for i in 0..files {
+        let size = match i % 20 {
+            0 => 500_000 + dice.below(2_500_000),
+            _ => dice.below(20_000),
+        };
+        let name = format!("tree/{}/{i}", i % 7);
+        bench.write(&name, size as usize);
+        content.insert(name, size);
+    }
+    let total: u64 = content.values().sum();
+    let mut receiver = bench.receiver(&[]);
+    let mut there = 0;
+    for round in 0..kills {
+        let mut sender = bench.sender();
+        sender.args(["--rate", "60M", "-q"]).arg(bench.path("tree"));
+        let sender = sender.arg(receiver.address.to_string()).spawn().unwrap();
+        let moment = Instant::now() + Duration::from_micros(dice.below(400_000));
+        // A moment is what it is about, so nothing else can be waited for.
+        eventually("the moment comes", || Instant::now() >= moment);
+        if dice.below(2) == 0 {
+            kill(sender);
+        } else {
+            receiver.kill();
+            kill(sender);
+            receiver = bench.receiver(&[]);
+        }
+        let (mut whole, mut parts) = (0, 0);
+        for name in bench.received() {
+            let path = bench.path("received").join(&name);
+            if name.ends_with(".dfcp-partial") {
+                parts += fs::metadata(path).map_or(0, |file| file.blocks() * 512);
+            } else if let Some(size) = content.get(&name) {
+                // A receiver that still runs may be about to rename it.
+                let Ok(got) = fs::read(&path) else { continue };
+                assert!(
+                    got == bytes(&name, *size as usize),
+                    "seed {seed}, round {round}: {name}"
+                );
+                whole += size;
+            }
+        }
+        assert!(
+            whole >= there,
+            "seed {seed}, round {round}: less than before"
+        );
+        there = whole;
+        if round % 10 == 0 {
+            eprintln!("round {round}: {whole} bytes of {total}, and {parts} of parts");
+        }
+        if whole == total {
+            fs::remove_dir_all(bench.path("received/tree")).unwrap();
+            there = 0;
+        }
+    }
+    let mut sender = bench.sender();
+    sender.arg(bench.path("tree"));
+    let (code, report, _) = run(sender.arg(receiver.address.to_string()));
+    assert_eq!(code, 0, "seed {seed}: {report}");
+    for (name, size) in content {
+        bench.assert_received(&name, &bytes(&name, size as usize));
+    }
+    let left = bench.received();
+    let odd = left.iter().find(|name| name.contains(".dfcp-"));
+    assert_eq!(odd, None, "seed {seed}");
+}
+
+#[test]
+fn either_side_may_be_killed_at_any_moment() {
+    kills(std::process::id().into(), 40, 100);
+}
+
+/// As many as one likes: `KILLS=5000 cargo test -p dfcp-cli --test resume -- --ignored`.
+#[test]
+#[ignore = "takes an hour"]
+fn thousands_of_kills() {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
+    let seed = number("SEED").unwrap_or(std::process::id().into());
+    kills(seed, number("KILLS").unwrap_or(5000) as u32, 1000);
+}

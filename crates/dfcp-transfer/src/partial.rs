@@ -1,0 +1,273 @@
+//! A file that is not whole, and the journal beside it that says which of its groups are.
+//!
+//! The journal is a hint. A group counts as there after a restart only if its bytes, read back, have
+//! the value that the journal gives, so neither a kill between two writes nor a power failure that
+//! lost some of them can make a wrong byte pass; they lose groups. A group's line is written after
+//! its bytes, so a kill loses what was not whole and no more.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::tenants::Hold;
+use crate::tree::{Shape, Value};
+
+/// Follows the name of a journal.
+pub const JOURNAL: &str = ".dfcp-journal";
+/// The first bytes of a journal.
+const MAGIC: [u8; 16] = *b"dfcp-journal-1\n\0";
+/// What a journal begins with: magic, the sender's key, size of the file.
+const HEADER: usize = 16 + 32 + 8;
+/// A group: its number and value.
+const LINE: usize = 8 + 32;
+/// Longest journal that is read: every group four times over, which resends would need.
+const MAX_JOURNAL: u64 = (HEADER + 4 * 4096 * LINE) as u64;
+
+/// A file that is being received.
+#[derive(Debug)]
+pub struct Partial {
+    /// The open file, locked.
+    pub file: File,
+    /// Its name.
+    pub name: String,
+    /// How it is cut into groups.
+    pub shape: Shape,
+    groups: Mutex<Groups>,
+    /// Ends after the lock does.
+    _hold: Hold,
+}
+
+#[derive(Debug)]
+struct Groups {
+    /// Bytes of each that have not come.
+    left: Vec<u64>,
+    /// Of those that are whole.
+    values: Vec<Option<Value>>,
+    /// Where they are noted, if they are.
+    journal: Option<File>,
+}
+
+impl Partial {
+    /// An empty one, whose groups are noted in `journal`.
+    pub fn new(file: File, name: String, size: u64, journal: Option<File>, hold: Hold) -> Self {
+        let shape = Shape::new(size);
+        let length = |i| shape.range(i).end - shape.range(i).start;
+        let groups = Groups {
+            left: (0..shape.count()).map(length).collect(),
+            values: vec![None; shape.count()],
+            journal,
+        };
+        Self {
+            file,
+            name,
+            shape,
+            groups: Mutex::new(groups),
+            _hold: hold,
+        }
+    }
+
+    /// Finds the groups that are there: those whose bytes have the value that `journal` gives.
+    ///
+    /// # Errors
+    /// When the journal cannot be read or written.
+    pub fn recover(&self, journal: &File, owner: &Value) -> io::Result<()> {
+        let length = journal.metadata()?.len();
+        if length > MAX_JOURNAL {
+            return Ok(());
+        }
+        let mut text = vec![0; length as usize];
+        journal.read_exact_at(&mut text, 0)?;
+        let Some((header, lines)) = text.split_at_checked(HEADER) else {
+            return Ok(());
+        };
+        if header[..48] != header_of(owner, 0)[..48] {
+            return Ok(());
+        }
+        // A file of another size is cut alike, or what is noted will not be found there.
+        for line in lines.chunks_exact(LINE) {
+            let (number, value) = line.split_at(8);
+            let number = u64::from_le_bytes(number.try_into().unwrap_or_default());
+            let value: Value = value.try_into().unwrap_or_default();
+            let Ok(i) = usize::try_from(number) else {
+                continue;
+            };
+            if i >= self.shape.count() || self.groups().values[i].is_some() {
+                continue;
+            }
+            // What cannot be read is not there.
+            if self.shape.value(&self.file, i).is_ok_and(|is| is == value) {
+                let mut groups = self.groups();
+                groups.values[i] = Some(value);
+                groups.left[i] = 0;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the journal anew, with the groups that are there.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn start_journal(&self, mut journal: File, owner: &Value) -> io::Result<()> {
+        let mut groups = self.groups();
+        let mut text = header_of(owner, self.shape.size()).to_vec();
+        for (i, value) in groups.values.iter().enumerate() {
+            if let Some(value) = value {
+                text.extend(line_of(i, value));
+            }
+        }
+        journal.set_len(0)?;
+        journal.write_all(&text)?;
+        groups.journal = Some(journal);
+        Ok(())
+    }
+
+    /// Whether a journal was begun.
+    pub fn has_journal(&self) -> bool {
+        self.groups().journal.is_some()
+    }
+
+    /// The groups that are there, with their values.
+    pub fn have(&self) -> Vec<(u64, Value)> {
+        let groups = self.groups();
+        let there = groups.values.iter().enumerate();
+        there
+            .filter_map(|(i, value)| Some((i as u64, (*value)?)))
+            .collect()
+    }
+
+    /// Bytes of the groups that are there.
+    pub fn bytes_there(&self) -> u64 {
+        let groups = self.groups();
+        self.shape.size() - groups.left.iter().sum::<u64>()
+    }
+
+    /// Groups `i` are to come again: what is there of them is not what is wanted.
+    pub fn forget(&self, i: std::ops::Range<usize>) {
+        let mut groups = self.groups();
+        for i in i {
+            let range = self.shape.range(i);
+            groups.left[i] = range.end - range.start;
+            groups.values[i] = None;
+        }
+    }
+
+    /// Writes bytes in place; notes the groups that are whole by that.
+    ///
+    /// # Errors
+    /// When the file cannot be written, read back, or is offered smaller.
+    pub fn write(&self, bytes: &[u8], at: u64) -> io::Result<()> {
+        let end = at.checked_add(bytes.len() as u64);
+        let end = end.filter(|end| *end <= self.shape.size());
+        let Some(end) = end else {
+            return Err(io::Error::other("more came than was offered"));
+        };
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        self.file.write_all_at(bytes, at)?;
+        let mut whole = Vec::new();
+        {
+            let mut groups = self.groups();
+            for i in self.shape.groups(&(at..end)) {
+                let range = self.shape.range(i);
+                let part = end.min(range.end) - at.max(range.start);
+                // Bytes that come twice count twice: the hash of the whole will tell.
+                let left = groups.left[i].saturating_sub(part);
+                if left == 0 && groups.left[i] > 0 {
+                    whole.push(i);
+                }
+                groups.left[i] = left;
+            }
+        }
+        for i in whole {
+            let value = self.shape.value(&self.file, i)?;
+            let mut groups = self.groups();
+            groups.values[i] = Some(value);
+            if let Some(journal) = &mut groups.journal
+                && journal.write_all(&line_of(i, &value)).is_err()
+            {
+                // Without a journal nothing is wrong, only less is kept.
+                groups.journal = None;
+            }
+        }
+        Ok(())
+    }
+
+    /// The hash of the whole, if all of it is there.
+    pub fn root(&self) -> Option<blake3::Hash> {
+        let groups = self.groups();
+        let values: Option<Vec<Value>> = groups.values.iter().copied().collect();
+        Some(self.shape.root(&values?))
+    }
+
+    fn groups(&self) -> MutexGuard<'_, Groups> {
+        self.groups.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn header_of(owner: &Value, size: u64) -> [u8; HEADER] {
+    let mut header = [0; HEADER];
+    header[..16].copy_from_slice(&MAGIC);
+    header[16..48].copy_from_slice(owner);
+    header[48..].copy_from_slice(&size.to_le_bytes());
+    header
+}
+
+fn line_of(i: usize, value: &Value) -> [u8; LINE] {
+    let mut line = [0; LINE];
+    line[..8].copy_from_slice(&(i as u64).to_le_bytes());
+    line[8..].copy_from_slice(value);
+    line
+}
+
+/// Some ranges of a file's bytes one after the other, as the target of an object.
+#[derive(Debug)]
+pub struct Extents {
+    partial: Arc<Partial>,
+    /// Offset in the object, offset in the file, length.
+    extents: Vec<(u64, u64, u64)>,
+}
+
+impl Extents {
+    /// `extents` are offsets and lengths in the file, which were checked.
+    pub fn new(partial: Arc<Partial>, extents: &[(u64, u64)]) -> Self {
+        let mut at = 0;
+        let extents = extents.iter().map(|&(offset, length)| {
+            let extent = (at, offset, length);
+            at += length;
+            extent
+        });
+        Self {
+            partial,
+            extents: extents.collect(),
+        }
+    }
+}
+
+impl dfcp::WriteAt for Extents {
+    fn write_all_at(&mut self, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
+        let first = self
+            .extents
+            .partition_point(|(at, _, length)| at + length <= offset);
+        for &(at, place, length) in &self.extents[first..] {
+            if bytes.is_empty() {
+                break;
+            }
+            let within = offset - at;
+            let n = (length - within).min(bytes.len() as u64);
+            let (now, later) = bytes.split_at(n as usize);
+            self.partial.write(now, place + within)?;
+            (bytes, offset) = (later, offset + n);
+        }
+        match bytes.is_empty() {
+            true => Ok(()),
+            false => Err(io::Error::other("more came than was announced")),
+        }
+    }
+
+    fn read_exact_at(&mut self, _: &mut [u8], _: u64) -> io::Result<()> {
+        Err(io::Error::other("groups are hashed as they are written"))
+    }
+}

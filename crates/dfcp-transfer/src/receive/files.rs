@@ -1,0 +1,259 @@
+//! What is done with one file, or one object, of a session.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use dfcp::{IncomingObject, Progress};
+use tokio::sync::{OnceCell, Semaphore};
+
+use crate::ledger::{Announced, blocking, keep};
+use crate::message::{Entry, Hash, Outcome, Problem, ProblemKind, Wishes};
+use crate::partial::{Extents, Partial};
+use crate::store::{Begin, How, Store};
+use crate::tenants::Tenant;
+
+/// What all files of a session share.
+#[derive(Clone)]
+pub(super) struct Files {
+    pub store: Arc<Store>,
+    pub entries: Arc<Vec<Entry>>,
+    pub progress: Progress,
+    pub tenant: Arc<Tenant>,
+    pub wishes: Wishes,
+    pub gate: Arc<Semaphore>,
+}
+
+/// What is there of a file.
+pub(super) enum Examined {
+    /// A file of its size, with this hash.
+    Same(blake3::Hash),
+    /// Some of its groups.
+    Partial(Arc<Partial>),
+    /// Nothing that is of use.
+    Nothing,
+    /// It will not be received.
+    Settled(Outcome),
+}
+
+/// An object with parts of a file.
+pub(super) struct Part {
+    pub index: u64,
+    pub extents: Vec<(u64, u64)>,
+    pub partial: Arc<OnceCell<Arc<Partial>>>,
+}
+
+/// How it ended.
+pub(super) enum PartEnd {
+    /// All of it is written.
+    Whole,
+    /// The sender wants to send no more of it.
+    Reset,
+    /// The file's outcome is known.
+    Settled(Result<Outcome, Problem>),
+}
+
+/// The connection ended before a file did.
+pub(super) fn lost(path: &str, why: &str) -> Problem {
+    Problem::new(ProblemKind::Connection, format!("{path}: {why}"))
+}
+
+impl Files {
+    /// The file at this place of the offer, which was checked.
+    pub fn entry(&self, index: u64) -> &Entry {
+        &self.entries[index as usize]
+    }
+
+    /// Looks at what is there of a file, and reads it.
+    pub async fn examine(&self, index: u64) -> Examined {
+        let (files, entry) = (self.clone(), self.entry(index).clone());
+        let work = move || {
+            if let Some(hash) = files.store.hash_there(&entry) {
+                return Ok(Examined::Same(hash));
+            }
+            Ok(files.open_parts(&entry))
+        };
+        let examined = blocking(work).await;
+        examined.unwrap_or_else(|problem| Examined::Settled(Outcome::Error(problem)))
+    }
+
+    /// The file that is there is another one.
+    pub async fn differs(&self, index: u64) -> Examined {
+        let (files, entry) = (self.clone(), self.entry(index).clone());
+        let work = move || match files.store.conflict_with(&entry) {
+            Some(outcome) => Ok(Examined::Settled(outcome?)),
+            None => Ok(files.open_parts(&entry)),
+        };
+        let examined = blocking(work).await;
+        examined.unwrap_or_else(|problem| Examined::Settled(Outcome::Error(problem)))
+    }
+
+    fn open_parts(&self, entry: &Entry) -> Examined {
+        if entry.size <= crate::MAX_SMALL || self.wishes.anew {
+            return Examined::Nothing;
+        }
+        match self.store.begin(entry, &self.tenant, How::Resume) {
+            Err(problem) => Examined::Settled(Outcome::Error(problem)),
+            Ok(Begin::Settled(outcome)) => Examined::Settled(outcome),
+            Ok(Begin::Receive(partial)) if partial.have().is_empty() => Examined::Nothing,
+            Ok(Begin::Receive(partial)) => Examined::Partial(Arc::new(partial)),
+        }
+    }
+
+    /// The file that is there is the one that is offered.
+    pub async fn confirm(&self, index: u64) -> Outcome {
+        let (store, entry) = (self.store.clone(), self.entry(index).clone());
+        let done = blocking(move || Ok(store.confirm(&entry))).await;
+        done.unwrap_or_else(Outcome::Error)
+    }
+
+    /// Receives small files that come one after the other; those that are not wanted are left out.
+    pub async fn unpack(
+        self,
+        object: IncomingObject,
+        list: Vec<(u64, Hash, bool)>,
+    ) -> Vec<(u64, Outcome)> {
+        let lost_all = |why: &str| {
+            let wanted = list.iter().filter(|(_, _, wanted)| *wanted);
+            let lost = wanted.map(|(i, ..)| (*i, Outcome::Error(lost(&self.entry(*i).path, why))));
+            lost.collect()
+        };
+        let total: u64 = list.iter().map(|(i, ..)| self.entry(*i).size).sum();
+        let Ok(_place) = self.store.packs.acquire().await else {
+            return lost_all("the receiver ends");
+        };
+        let mut bytes = Vec::with_capacity(total as usize);
+        let received = object
+            .recv_object_into(&mut bytes, total, &self.progress)
+            .await;
+        if let Err(error) = received {
+            return lost_all(&error.to_string());
+        }
+        if bytes.len() as u64 != total {
+            return lost_all("the sender sent less of it than it announced");
+        }
+        let (files, wanted) = (self.clone(), list.clone());
+        let done = blocking(move || Ok(files.put_all(&bytes, &wanted))).await;
+        done.unwrap_or_else(|problem| lost_all(&problem.message))
+    }
+
+    fn put_all(&self, bytes: &[u8], list: &[(u64, Hash, bool)]) -> Vec<(u64, Outcome)> {
+        let (mut at, mut outcomes) = (0, Vec::with_capacity(list.len()));
+        for &(index, hash, wanted) in list {
+            let entry = self.entry(index);
+            let content = &bytes[at..at + entry.size as usize];
+            at += entry.size as usize;
+            if !wanted {
+                continue;
+            }
+            let outcome = match blake3::hash(content).as_bytes() == &hash.0 {
+                true => self.store.put(entry, content, &self.tenant),
+                false => Err(corrupt(entry)),
+            };
+            outcomes.push((index, outcome.unwrap_or_else(Outcome::Error)));
+        }
+        outcomes
+    }
+
+    /// Receives parts of a file in their places.
+    pub async fn take_part(self, mut object: IncomingObject, part: Part) -> PartEnd {
+        let entry = self.entry(part.index).clone();
+        let Ok(_permit) = self.gate.clone().acquire_owned().await else {
+            return PartEnd::Reset;
+        };
+        let open = part.partial.get_or_try_init(|| async {
+            let (files, entry) = (self.clone(), entry.clone());
+            let begin = move || files.store.begin(&entry, &files.tenant, How::Anew);
+            match blocking(begin).await {
+                Ok(Begin::Receive(partial)) => Ok(Arc::new(partial)),
+                Ok(Begin::Settled(outcome)) => Err(Ok(outcome)),
+                Err(problem) => Err(Err(problem)),
+            }
+        });
+        let partial = match open.await {
+            Ok(partial) => partial.clone(),
+            Err(end) => return PartEnd::Settled(end),
+        };
+        for &(offset, length) in part.extents.iter().filter(|(_, length)| *length > 0) {
+            partial.forget(whole_groups(&partial, offset..offset + length));
+        }
+        let total = part.extents.iter().map(|(_, length)| length).sum();
+        let target = Extents::new(partial, &part.extents);
+        let end = |kind, message| PartEnd::Settled(Err(Problem::new(kind, message)));
+        match object.recv_blocks(target, total, &self.progress).await {
+            Ok(_) => PartEnd::Whole,
+            Err(dfcp::Error::Reset(_)) => PartEnd::Reset,
+            Err(dfcp::Error::Io(error)) => end(
+                ProblemKind::Target,
+                format!("receiver: {}: {error}", entry.path),
+            ),
+            Err(error @ dfcp::Error::TooLong(_)) => {
+                end(ProblemKind::Integrity, format!("{}: {error}", entry.path))
+            }
+            Err(error) => PartEnd::Settled(Err(lost(&entry.path, &error.to_string()))),
+        }
+    }
+
+    /// Puts a file in its place, if all of it came and is what the sender says; `end` is what is known
+    /// against it.
+    pub async fn finish(
+        self,
+        index: u64,
+        partial: Option<Arc<Partial>>,
+        end: Result<Outcome, Problem>,
+        word: Option<Announced>,
+    ) -> Outcome {
+        let entry = self.entry(index).clone();
+        let store = self.store.clone();
+        let work = move || {
+            let Some(partial) = partial else {
+                return match (end?, word) {
+                    (_, Some(Announced::Failed(message))) => {
+                        Err(Problem::new(ProblemKind::Source, message))
+                    }
+                    (Outcome::Done, _) => Err(corrupt(&entry)),
+                    (outcome, _) => Ok(outcome),
+                };
+            };
+            let checked = end.and_then(|_| check(&entry, &partial, word));
+            if let Err(problem) = checked {
+                if problem.kind == ProblemKind::Integrity {
+                    // What is noted may be what is wrong: the next transfer begins anew.
+                    store.discard_journal(&partial);
+                }
+                return Err(keep(&store, &partial, problem));
+            }
+            let finished = store.finish(&partial, &entry);
+            finished.map_err(|problem| crate::ledger::kept(problem, &partial.name))
+        };
+        blocking(work).await.unwrap_or_else(Outcome::Error)
+    }
+}
+
+/// Groups that a range has all of; those that it has parts of were never whole.
+fn whole_groups(partial: &Partial, bytes: Range<u64>) -> Range<usize> {
+    let shape = partial.shape;
+    let first = bytes.start.div_ceil(shape.group()) as usize;
+    let last = match bytes.end == shape.size() {
+        true => shape.count(),
+        false => (bytes.end / shape.group()) as usize,
+    };
+    first..last.max(first)
+}
+
+fn check(entry: &Entry, partial: &Partial, word: Option<Announced>) -> Result<(), Problem> {
+    match word {
+        Some(Announced::Failed(message)) => Err(Problem::new(ProblemKind::Source, message)),
+        Some(Announced::Sent { size, hash }) => match partial.root() {
+            Some(root) if size == entry.size && root.as_bytes() == &hash.0 => Ok(()),
+            _ => Err(corrupt(entry)),
+        },
+        None => Err(lost(&entry.path, "the connection ended")),
+    }
+}
+
+fn corrupt(entry: &Entry) -> Problem {
+    Problem::new(
+        ProblemKind::Integrity,
+        format!("{}: what arrived is not what was sent", entry.path),
+    )
+}

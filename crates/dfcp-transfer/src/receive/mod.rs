@@ -1,0 +1,169 @@
+//! The receiver's side of a session.
+//!
+//! First the receiver says what it has of the offer. Then one task reads the control stream, pairs
+//! what it announces with the objects that come, and hands them to tasks of their own. A failed file
+//! does not end the session.
+
+mod files;
+mod session;
+
+use std::sync::Arc;
+
+use dfcp::{Connection, SendStream};
+use tokio::io::AsyncRead;
+
+use crate::ledger::{Ledger, Received};
+use crate::message::{self, Entry, FromReceiver, FromSender, Reader, Rejection, Wishes};
+use crate::meter::Meter;
+use crate::offer::{Holding, Offer};
+use crate::space::Claim;
+use crate::store::{Store, Survey};
+use crate::tenants::Tenant;
+use crate::{Error, FAILED};
+use session::Session;
+
+/// How long the sender may take from the handshake to its offer, and for each further part of that:
+/// 64 kB in ten seconds are 52 kbit/s. Who has nothing to send gives his place to others.
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(10);
+/// How long the sender may take to close when all is said.
+const CLOSING: std::time::Duration = std::time::Duration::from_secs(5);
+
+/// What is known of files of an offer before anything has come, by place.
+pub(crate) type Known = Vec<(u64, Survey)>;
+
+/// How much a sender offers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Offered {
+    /// Files, without directories.
+    pub files: u64,
+    /// Bytes of all files.
+    pub bytes: u64,
+}
+
+impl Offered {
+    fn of(entries: &[Entry]) -> Self {
+        Self {
+            files: entries.iter().filter(|entry| !entry.directory).count() as u64,
+            bytes: entries.iter().map(|entry| entry.size).sum(),
+        }
+    }
+}
+
+/// Receives into `store` what the peer offers; `None` if it left without a word, or said none in ten
+/// seconds. `meter` sees the bytes arrive. Returns when the connection is closed.
+///
+/// `consent` is asked when the offer is known and within the store's limits, and nothing is
+/// written before it agrees. It may take its time. What it says against the offer is told to the
+/// sender.
+pub async fn receive(
+    connection: &Connection,
+    store: Arc<Store>,
+    meter: &Meter,
+    consent: impl AsyncFnOnce(Offered) -> Result<(), Rejection>,
+) -> Option<Received> {
+    let opened = tokio::time::timeout(PATIENCE, connection.accept_bi()).await;
+    let Ok(opened) = opened else {
+        connection.close(FAILED, "nothing is offered");
+        return None;
+    };
+    let (mut control, stream) = opened.ok()?;
+    let mut reader = Reader::new(stream);
+    let agree = async {
+        let (entries, held, wishes) = read_offer(&mut reader, &store).await?;
+        let entries = Arc::new(entries);
+        let offered = Offered::of(&entries);
+        tokio::select! {
+            agreed = consent(offered) => agreed?,
+            error = connection.closed() => return Err(Error::from(dfcp::Error::from(error))),
+        }
+        let (known, claim) = prepare(&store, &entries, wishes, meter).await?;
+        Ok::<_, Error>((entries, known, offered, wishes, (claim, held)))
+    };
+    let (entries, known, offered, wishes, _held) = match agree.await {
+        Ok(agreed) => agreed,
+        Err(failure) => {
+            reject(connection, &mut control, &failure).await;
+            return Some(Received {
+                failure: Some(failure),
+                ..Received::default()
+            });
+        }
+    };
+    meter.expect(offered.bytes);
+    let tenant = Tenant::new(connection.peer().0);
+    let ledger = Ledger::new(store, entries, control);
+    let mut session = Session::new(connection, ledger, meter, (tenant, wishes));
+    let result = session.run(&mut reader, known).await;
+    Some(session.end(result.err()).await)
+}
+
+/// Reads an offer and checks it.
+pub(crate) async fn read_offer<R: AsyncRead + Unpin>(
+    reader: &mut Reader<R>,
+    store: &Store,
+) -> Result<(Vec<Entry>, Holding, Wishes), Error> {
+    let mut offer = Offer::new(store.limits, &store.offers);
+    let mut wished = Wishes::default();
+    loop {
+        let part = tokio::time::timeout(PATIENCE, reader.next()).await;
+        match part
+            .map_err(|_| Error::protocol("the sender takes too long to say what it offers"))??
+        {
+            Some(FromSender::Offer {
+                version,
+                entries,
+                more,
+                wishes,
+            }) => {
+                if offer.is_empty() {
+                    wished = wishes;
+                }
+                offer.add(version, entries)?;
+                if !more {
+                    let (entries, holding) = offer.finish()?;
+                    return Ok((entries, holding, wished));
+                }
+            }
+            _ => return Err(Error::protocol("the sender offers no files")),
+        }
+    }
+}
+
+/// Looks at what is there of the offer, and claims room on the disk for the rest.
+pub(crate) async fn prepare(
+    store: &Arc<Store>,
+    entries: &Arc<Vec<Entry>>,
+    wishes: Wishes,
+    meter: &Meter,
+) -> Result<(Known, Arc<Claim>), Error> {
+    let (store, entries) = (store.clone(), entries.clone());
+    let progress = meter.progress().clone();
+    // It may look at as many names as are offered.
+    let work = move || {
+        let known = store.survey(&entries, wishes);
+        let claim = store.claim(&entries, &known, &progress)?;
+        Ok::<_, Error>((known, claim))
+    };
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|error| Error::Task(error.to_string()))?
+}
+
+/// What the sender is told about what ends a session.
+pub(crate) fn rejection(failure: &Error) -> FromReceiver {
+    FromReceiver::Reject(match failure {
+        Error::Refused(rejection) => rejection.clone(),
+        other => Rejection::offer(other.to_string()),
+    })
+}
+
+async fn reject(connection: &Connection, control: &mut SendStream, failure: &Error) {
+    let said = async {
+        message::write(control, &rejection(failure)).await?;
+        control.finish()?;
+        control.delivered().await?;
+        Ok::<_, Error>(())
+    };
+    // Whether or not it is heard, the connection ends.
+    let _ = tokio::time::timeout(CLOSING, said).await;
+    connection.close(FAILED, &failure.to_string());
+}

@@ -1,0 +1,559 @@
+//! What the receiver does with a session that it has agreed to.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use dfcp::{Connection, IncomingObject, SendStream};
+use tokio::io::AsyncWriteExt;
+use tokio::sync::{OnceCell, Semaphore};
+use tokio::task::{JoinError, JoinSet};
+
+use super::files::{Examined, Files, Part, PartEnd, lost};
+use super::{CLOSING, Known};
+use crate::ledger::{Announced, Ledger, Received, violation};
+use crate::message::{
+    FromReceiver, FromSender, Hash, Outcome, Problem, ProblemKind, Reader, Wishes,
+};
+use crate::meter::Meter;
+use crate::partial::Partial;
+use crate::store::Survey;
+use crate::tenants::Tenant;
+use crate::{DONE, Error, FAILED, MAX_PACK, MAX_PACK_FILES, MAX_PENDING, TAKEN_OVER};
+
+/// Objects that are written at a time, and files that are looked at.
+const MAX_ACTIVE: usize = 8;
+/// How often the sender hears how much has arrived, at most: as often as a progress bar is drawn.
+const TELLING: Duration = Duration::from_millis(200);
+/// Numbers and hashes in a message: an eighth of what fits, or so.
+const LISTED: usize = 512;
+
+/// An object that was announced.
+enum Announcement {
+    Pack(Vec<(u64, Hash)>),
+    Part(u64, Vec<(u64, u64)>),
+}
+
+/// What a task ended with.
+pub(super) enum Event {
+    Packed(Vec<(u64, Outcome)>),
+    Part(u64, PartEnd),
+    Examined(u64, Examined),
+    Finished(u64, Outcome),
+}
+
+/// A file that something is known of, until its outcome is.
+enum State {
+    /// It is being looked at, or its hash was asked for, or the sender was told what is there: what
+    /// comes of it was sent without knowing.
+    Held {
+        ours: Option<blake3::Hash>,
+        partial: Option<Arc<Partial>>,
+    },
+    /// It comes in parts.
+    Incoming(Incoming),
+    /// It is being put in its place.
+    Finishing,
+}
+
+#[derive(Default)]
+struct Incoming {
+    /// Opened by whoever comes first.
+    partial: Arc<OnceCell<Arc<Partial>>>,
+    /// Objects with parts of it that were announced and have not ended.
+    objects: usize,
+    word: Option<Announced>,
+    /// What became of it while objects may still come.
+    end: Option<Result<Outcome, Problem>>,
+}
+
+pub(super) struct Session<'a> {
+    connection: &'a Connection,
+    ledger: Ledger<SendStream>,
+    meter: &'a Meter,
+    files: Files,
+    /// Files that are examined or have parts open.
+    looking: Arc<Semaphore>,
+    states: BTreeMap<u64, State>,
+    announced: VecDeque<Announcement>,
+    come: VecDeque<IncomingObject>,
+    tasks: JoinSet<Event>,
+    /// Held, and to be examined.
+    unexamined: BTreeSet<u64>,
+    /// Files without an outcome.
+    left: usize,
+    told: u64,
+}
+
+impl<'a> Session<'a> {
+    pub fn new(
+        connection: &'a Connection,
+        ledger: Ledger<SendStream>,
+        meter: &'a Meter,
+        (tenant, wishes): (Arc<Tenant>, Wishes),
+    ) -> Self {
+        let files = Files {
+            store: ledger.store.clone(),
+            entries: ledger.entries.clone(),
+            progress: meter.progress().clone(),
+            tenant,
+            wishes,
+            gate: Arc::new(Semaphore::new(MAX_ACTIVE)),
+        };
+        Self {
+            connection,
+            left: ledger.places(false).count(),
+            ledger,
+            meter,
+            files,
+            looking: Arc::new(Semaphore::new(MAX_ACTIVE)),
+            states: BTreeMap::new(),
+            announced: VecDeque::new(),
+            come: VecDeque::new(),
+            tasks: JoinSet::new(),
+            unexamined: BTreeSet::new(),
+            told: 0,
+        }
+    }
+
+    pub async fn run(&mut self, reader: &mut Reader, known: Known) -> Result<(), Error> {
+        let absent = self.ledger.absent_directories();
+        self.tell_known(known).await?;
+        self.ledger.say(&FromReceiver::Accept).await?;
+        let mut telling = tokio::time::interval(TELLING);
+        telling.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let tenant = self.files.tenant.clone();
+        let mut control_open = true;
+        while self.left > 0 {
+            self.examine_next();
+            tokio::select! {
+                message = reader.next(), if control_open => match message? {
+                    Some(message) => self.on_message(message).await?,
+                    None => control_open = false,
+                },
+                object = self.connection.accept_object() => {
+                    self.come.push_back(object?);
+                    self.pair();
+                }
+                Some(done) = self.tasks.join_next() => self.on_done(done).await?,
+                _ = telling.tick() => self.tell_progress().await?,
+                () = tenant.evicted.notified() => return Err(Error::TakenOver),
+            }
+        }
+        self.tell_progress().await?;
+        self.ledger.finish_directories(absent).await?;
+        let steady_bps = self.meter.steady_bps();
+        // Everything is in its place: what happens to the connection now changes nothing. The
+        // sender closes it as soon as it has read this.
+        let summary = FromReceiver::Summary { steady_bps };
+        if self.ledger.say(&summary).await.is_ok() {
+            let _ = self.ledger.control.shutdown().await;
+        }
+        Ok(())
+    }
+
+    /// Says what is there of the offer as far as names, sizes and times tell.
+    async fn tell_known(&mut self, known: Known) -> Result<(), Error> {
+        let mut there: Vec<(u64, u64)> = Vec::new();
+        for (index, survey) in known {
+            match survey {
+                Survey::Absent => {}
+                Survey::There => {
+                    self.meter.spare(self.files.entry(index).size);
+                    self.ledger.outcomes.insert(index, Outcome::There);
+                    self.left -= 1;
+                    match there.last_mut() {
+                        Some((first, n)) if *first + *n == index => *n += 1,
+                        _ => there.push((index, 1)),
+                    }
+                }
+                Survey::Settled(outcome) => self.settle(index, outcome).await?,
+                Survey::Examine => {
+                    self.unexamined.insert(index);
+                }
+            }
+        }
+        for ranges in there.chunks(LISTED) {
+            let ranges = ranges.to_vec();
+            self.ledger.say(&FromReceiver::There { ranges }).await?;
+        }
+        let held: Vec<u64> = self.unexamined.iter().copied().collect();
+        for files in held.chunks(LISTED) {
+            let files = files.to_vec();
+            self.ledger.say(&FromReceiver::Hold { files }).await?;
+        }
+        Ok(())
+    }
+
+    async fn tell_progress(&mut self) -> Result<(), Error> {
+        let bytes = self.meter.progress().bytes();
+        if bytes == self.told {
+            return Ok(());
+        }
+        self.told = bytes;
+        self.ledger.say(&FromReceiver::Progress { bytes }).await
+    }
+
+    /// Looks at the next files, unless as many are open, or being asked about, as may be.
+    fn examine_next(&mut self) {
+        while self.states.len() < MAX_PENDING
+            && let Some(&index) = self.unexamined.first()
+            && let Ok(permit) = self.looking.clone().try_acquire_owned()
+        {
+            self.unexamined.remove(&index);
+            let held = State::Held {
+                ours: None,
+                partial: None,
+            };
+            self.states.insert(index, held);
+            let files = self.files.clone();
+            self.tasks.spawn(async move {
+                let examined = files.examine(index).await;
+                drop(permit);
+                Event::Examined(index, examined)
+            });
+        }
+    }
+
+    /// Whether something is known of a file, so that what comes of it may be for nothing.
+    fn is_known(&self, index: u64) -> bool {
+        self.ledger.outcomes.contains_key(&index)
+            || self.states.contains_key(&index)
+            || self.unexamined.contains(&index)
+    }
+
+    async fn on_message(&mut self, message: FromSender) -> Result<(), Error> {
+        match message {
+            FromSender::Pack { files } => self.announce_pack(files),
+            FromSender::Part { index, extents } => self.announce_part(index, extents),
+            FromSender::Resume { index } => self.on_resume(index),
+            FromSender::Hash { index, blake3 } => self.on_hash(index, blake3).await,
+            FromSender::Sent {
+                index,
+                size,
+                blake3,
+            } => {
+                let word = Announced::Sent { size, hash: blake3 };
+                self.on_word(index, word).await
+            }
+            FromSender::Failed { index, message } => {
+                self.on_word(index, Announced::failed(&message)).await
+            }
+            FromSender::Offer { .. } => Err(violation("a second offer")),
+            FromSender::Content { .. } => Err(violation("content out of turn")),
+        }
+    }
+
+    /// Whether there is such a file.
+    fn check(&self, index: u64) -> Result<(), Error> {
+        let entry = usize::try_from(index).ok();
+        let entry = entry.and_then(|i| self.ledger.entries.get(i));
+        match entry {
+            Some(entry) if !entry.directory => Ok(()),
+            _ => Err(violation("a file that was not offered")),
+        }
+    }
+
+    fn announce(&mut self, announcement: Announcement) -> Result<(), Error> {
+        if self.announced.len() >= MAX_PENDING {
+            return Err(violation("too many objects at a time"));
+        }
+        self.announced.push_back(announcement);
+        self.pair();
+        Ok(())
+    }
+
+    fn announce_pack(&mut self, files: Vec<(u64, Hash)>) -> Result<(), Error> {
+        let mut bytes = 0_u64;
+        for (index, _) in &files {
+            self.check(*index)?;
+            bytes = bytes.saturating_add(self.files.entry(*index).size);
+        }
+        if bytes > MAX_PACK || files.len() > MAX_PACK_FILES {
+            return Err(violation("a pack that is too large"));
+        }
+        self.announce(Announcement::Pack(files))
+    }
+
+    fn announce_part(&mut self, index: u64, extents: Vec<(u64, u64)>) -> Result<(), Error> {
+        self.check(index)?;
+        let size = self.files.entry(index).size;
+        let mut bytes = 0_u64;
+        for &(offset, length) in &extents {
+            bytes = bytes.saturating_add(length);
+            if offset.checked_add(length).is_none_or(|end| end > size) || bytes > size {
+                return Err(violation("parts beyond the size that was offered"));
+            }
+        }
+        if !self.is_known(index) {
+            // A sender has no more on their way; those that are held are as many at most.
+            if self.states.len() >= 2 * MAX_PENDING {
+                return Err(violation("too many files at a time"));
+            }
+            self.states
+                .insert(index, State::Incoming(Incoming::default()));
+        }
+        if let Some(State::Incoming(incoming)) = self.states.get_mut(&index) {
+            incoming.objects += 1;
+        }
+        self.announce(Announcement::Part(index, extents))
+    }
+
+    /// Hands objects that were announced and have come to their tasks.
+    fn pair(&mut self) {
+        while !self.announced.is_empty() && !self.come.is_empty() {
+            let (Some(announced), Some(object)) =
+                (self.announced.pop_front(), self.come.pop_front())
+            else {
+                return;
+            };
+            let files = self.files.clone();
+            match announced {
+                Announcement::Pack(list) => {
+                    // What is settled or held comes for nothing.
+                    let list = list
+                        .into_iter()
+                        .map(|(i, hash)| (i, hash, !self.is_known(i)));
+                    let list = list.collect::<Vec<_>>();
+                    // Dropped, the object tells the sender to stop.
+                    if list.iter().all(|(_, _, wanted)| !wanted) {
+                        continue;
+                    }
+                    self.tasks
+                        .spawn(async move { Event::Packed(files.unpack(object, list).await) });
+                }
+                Announcement::Part(index, extents) => {
+                    if let Some(State::Incoming(incoming)) = self.states.get(&index) {
+                        let part = Part {
+                            index,
+                            extents,
+                            partial: incoming.partial.clone(),
+                        };
+                        self.tasks.spawn(async move {
+                            Event::Part(index, files.take_part(object, part).await)
+                        });
+                    }
+                }
+            }
+        }
+    }
+
+    /// From now on what comes of the file is what is missing.
+    fn on_resume(&mut self, index: u64) -> Result<(), Error> {
+        self.check(index)?;
+        if let Some(State::Held { partial, .. }) = self.states.get_mut(&index) {
+            let partial = OnceCell::new_with(partial.take());
+            let incoming = Incoming {
+                partial: Arc::new(partial),
+                ..Incoming::default()
+            };
+            self.states.insert(index, State::Incoming(incoming));
+        }
+        Ok(())
+    }
+
+    /// The hash of a file that may be the one that is there.
+    async fn on_hash(&mut self, index: u64, theirs: Hash) -> Result<(), Error> {
+        self.check(index)?;
+        let Some(State::Held {
+            ours: Some(ours), ..
+        }) = self.states.get(&index)
+        else {
+            return Ok(());
+        };
+        if ours.as_bytes() != &theirs.0 {
+            self.tasks.spawn({
+                let files = self.files.clone();
+                async move { Event::Examined(index, files.differs(index).await) }
+            });
+            return Ok(());
+        }
+        self.states.remove(&index);
+        self.meter.spare(self.files.entry(index).size);
+        let files = self.files.clone();
+        self.states.insert(index, State::Finishing);
+        self.tasks
+            .spawn(async move { Event::Finished(index, files.confirm(index).await) });
+        Ok(())
+    }
+
+    async fn on_word(&mut self, index: u64, word: Announced) -> Result<(), Error> {
+        self.check(index)?;
+        if self.ledger.outcomes.contains_key(&index) {
+            return Ok(()); // nobody waits for it any more
+        }
+        match (self.states.get_mut(&index), word) {
+            (Some(State::Incoming(incoming)), word) => {
+                if incoming.word.replace(word).is_some() {
+                    return Err(violation("two last words about a file"));
+                }
+                self.advance(index).await
+            }
+            // What was said before the sender knew that something is there.
+            (None, Announced::Sent { .. }) if self.unexamined.contains(&index) => Ok(()),
+            // It cannot be read, whatever is there of it.
+            (None | Some(State::Held { .. }), Announced::Failed(message)) => {
+                let problem = Problem::new(ProblemKind::Source, message);
+                self.settle(index, Outcome::Error(problem)).await
+            }
+            (Some(State::Held { .. } | State::Finishing), _) => Ok(()),
+            (None, Announced::Sent { .. }) => Err(violation("a file that is not on its way")),
+        }
+    }
+
+    async fn on_done(&mut self, done: Result<Event, JoinError>) -> Result<(), Error> {
+        match done.map_err(|error| Error::Task(error.to_string()))? {
+            Event::Packed(outcomes) => {
+                for (index, outcome) in outcomes {
+                    self.settle(index, outcome).await?;
+                }
+            }
+            Event::Part(index, end) => {
+                if let Some(State::Incoming(incoming)) = self.states.get_mut(&index) {
+                    incoming.objects -= 1;
+                    match end {
+                        // The sender gave it up, and says why.
+                        PartEnd::Whole | PartEnd::Reset => {}
+                        PartEnd::Settled(end) => {
+                            incoming.end.get_or_insert(end);
+                        }
+                    }
+                    self.advance(index).await?;
+                }
+            }
+            Event::Examined(index, examined) => self.on_examined(index, examined).await?,
+            Event::Finished(index, outcome) => self.settle(index, outcome).await?,
+        }
+        Ok(())
+    }
+
+    async fn on_examined(&mut self, index: u64, examined: Examined) -> Result<(), Error> {
+        if !matches!(self.states.get(&index), Some(State::Held { .. })) {
+            return Ok(()); // the sender could not read it
+        }
+        match examined {
+            Examined::Same(ours) => {
+                let held = State::Held {
+                    ours: Some(ours),
+                    partial: None,
+                };
+                self.states.insert(index, held);
+                self.ledger.say(&FromReceiver::Check { index }).await
+            }
+            Examined::Partial(partial) => {
+                let groups = partial.have();
+                self.meter.spare(partial.bytes_there());
+                let held = State::Held {
+                    ours: None,
+                    partial: Some(partial),
+                };
+                self.states.insert(index, held);
+                let hashes = groups.into_iter().map(|(i, value)| (i, Hash(value)));
+                let hashes = hashes.collect::<Vec<_>>();
+                let mut parts = hashes.chunks(LISTED).peekable();
+                while let Some(groups) = parts.next() {
+                    let have = FromReceiver::Have {
+                        index,
+                        groups: groups.to_vec(),
+                        more: parts.peek().is_some(),
+                    };
+                    self.ledger.say(&have).await?;
+                }
+                Ok(())
+            }
+            Examined::Nothing => {
+                // From here on it is a file like any other.
+                self.states.remove(&index);
+                let have = FromReceiver::Have {
+                    index,
+                    groups: Vec::new(),
+                    more: false,
+                };
+                self.ledger.say(&have).await
+            }
+            Examined::Settled(outcome) => self.settle(index, outcome).await,
+        }
+    }
+
+    /// Goes on with a file once nothing of it is on its way any more.
+    async fn advance(&mut self, index: u64) -> Result<(), Error> {
+        let Some(State::Incoming(incoming)) = self.states.get_mut(&index) else {
+            return Ok(());
+        };
+        if incoming.objects > 0 || (incoming.word.is_none() && incoming.end.is_none()) {
+            return Ok(());
+        }
+        let Some(State::Incoming(incoming)) = self.states.insert(index, State::Finishing) else {
+            return Ok(());
+        };
+        let partial = incoming.partial.get().cloned();
+        let end = incoming.end.unwrap_or(Ok(Outcome::Done));
+        let (files, word) = (self.files.clone(), incoming.word);
+        self.tasks.spawn(async move {
+            let outcome = files.finish(index, partial, end, word).await;
+            Event::Finished(index, outcome)
+        });
+        Ok(())
+    }
+
+    async fn settle(&mut self, index: u64, outcome: Outcome) -> Result<(), Error> {
+        self.states.remove(&index);
+        self.unexamined.remove(&index);
+        if self.ledger.outcomes.contains_key(&index) {
+            return Ok(());
+        }
+        self.left -= 1;
+        self.ledger.settle(index, outcome).await
+    }
+
+    /// Closes the connection and collects what is left.
+    pub async fn end(mut self, failure: Option<Error>) -> Received {
+        match &failure {
+            None => {
+                let _ = tokio::time::timeout(CLOSING, self.connection.closed()).await;
+                self.connection.close(DONE, "");
+            }
+            Some(failure @ Error::TakenOver) => {
+                self.connection.close(TAKEN_OVER, &failure.to_string());
+            }
+            Some(failure) => self.connection.close(FAILED, &failure.to_string()),
+        }
+        self.come.clear();
+        // Without a connection every task ends.
+        while let Some(done) = self.tasks.join_next().await {
+            match done {
+                Ok(Event::Packed(outcomes)) => {
+                    let known = |outcome: &Outcome| !matches!(outcome, Outcome::Error(_));
+                    let outcomes = outcomes.into_iter().filter(|(_, o)| known(o));
+                    self.ledger.outcomes.extend(outcomes);
+                }
+                Ok(Event::Finished(index, outcome)) => {
+                    self.ledger.outcomes.insert(index, outcome);
+                }
+                _ => {}
+            }
+        }
+        for (index, state) in std::mem::take(&mut self.states) {
+            let (State::Incoming(_) | State::Held { .. }) = &state else {
+                continue;
+            };
+            if let Some(partial) = state.partial() {
+                let problem = lost(&self.files.entry(index).path, "the connection ended");
+                let problem = crate::ledger::keep(&self.ledger.store, &partial, problem);
+                let outcomes = &mut self.ledger.outcomes;
+                outcomes.entry(index).or_insert(Outcome::Error(problem));
+            }
+        }
+        self.ledger.close(failure)
+    }
+}
+
+impl State {
+    fn partial(&self) -> Option<Arc<Partial>> {
+        match self {
+            Self::Held { partial, .. } => partial.clone(),
+            Self::Incoming(incoming) => incoming.partial.get().cloned(),
+            Self::Finishing => None,
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! The sender's side of a session.
+//!
+//! Nothing waits for the receiver: files follow their list at once, small ones packed together, and
+//! what the receiver says that it has changes what comes next. One task reads what it says and keeps
+//! the [`Board`] of what is to be done; the other does it.
+
+mod board;
+mod objects;
+
+use std::collections::BTreeMap;
+use std::future::pending;
+use std::sync::Arc;
+
+use dfcp::{Connection, SendStream};
+use tokio::io::AsyncRead;
+use tokio::sync::mpsc::{self, UnboundedReceiver};
+
+use crate::message::{self, FromReceiver, FromSender, Hash, Outcome, Reader};
+use crate::meter::Meter;
+use crate::offer;
+use crate::source::Sources;
+use crate::{Error, MAX_PENDING};
+use board::Board;
+use objects::Objects;
+
+/// The offer and what is said of files go before the files themselves.
+const CONTROL_PRIORITY: i32 = 1;
+
+/// What the receiver said became of the files.
+#[derive(Clone, Debug, Default)]
+pub struct Sent {
+    /// By place in the offer; directories only when they failed.
+    pub outcomes: BTreeMap<u64, Outcome>,
+    /// Goodput after the first tenth of the bytes, as the receiver saw it.
+    pub steady_bps: Option<u64>,
+}
+
+/// Sends the files and waits for the receiver's word on all of them; `meter` counts the bytes that
+/// arrive. Closing the connection is left to the caller.
+///
+/// # Errors
+/// What ends the session as a whole; a file that fails is among the outcomes.
+pub async fn send(
+    connection: &Connection,
+    sources: &Arc<Sources>,
+    meter: &Meter,
+) -> Result<Sent, Error> {
+    let (mut control, replies) = connection.open_bi().await?;
+    control.set_priority(CONTROL_PRIORITY)?;
+    meter.expect(sources.bytes());
+    let (say, said) = mpsc::unbounded_channel();
+    let board = Arc::new(Board::new(sources));
+    let objects = Objects::new(connection, sources, &board, say);
+    let work = async {
+        for part in offer::split(&sources.entries(), sources.wishes) {
+            message::write(&mut control, &part).await?;
+        }
+        tokio::try_join!(objects.send_all(), write_all(control, said))
+    };
+    let mut told = 0;
+    let replies = read_replies(Reader::new(replies), sources, |reply| {
+        match &reply {
+            Reply::Progress(bytes) if *bytes > told => {
+                meter.progress().add(bytes - told);
+                told = *bytes;
+            }
+            Reply::There(_, bytes) | Reply::Have(_, _, bytes) => meter.spare(*bytes),
+            _ => {}
+        }
+        board.on_reply(reply);
+    });
+    tokio::select! {
+        biased;
+        sent = replies => sent,
+        failure = async {
+            match work.await {
+                Err(failure) => failure,
+                Ok(_) => pending().await,
+            }
+        } => Err(failure),
+    }
+}
+
+async fn write_all(
+    mut control: SendStream,
+    mut said: UnboundedReceiver<FromSender>,
+) -> Result<(), Error> {
+    while let Some(message) = said.recv().await {
+        message::write(&mut control, &message).await?;
+    }
+    control.finish()?;
+    control.delivered().await?;
+    Ok(())
+}
+
+/// What a receiver says that changes what a sender does next.
+#[derive(Debug)]
+pub(crate) enum Reply {
+    /// It agrees, and has said what it has.
+    Accepted,
+    /// This file is there, of so many bytes.
+    There(u64, u64),
+    /// Something of this file may be there.
+    Hold(u64),
+    /// It asks for the hash of this file.
+    Check(u64),
+    /// These groups of this file are there, of so many bytes.
+    Have(u64, Vec<(u64, Hash)>, u64),
+    /// So many bytes have arrived.
+    Progress(u64),
+    /// The outcome of this file is known.
+    Settled(u64),
+}
+
+/// Reads what the receiver says to the end; calls `on_reply` for what is more than an outcome.
+pub(crate) async fn read_replies<R: AsyncRead + Unpin>(
+    mut replies: Reader<R>,
+    sources: &Sources,
+    mut on_reply: impl FnMut(Reply),
+) -> Result<Sent, Error> {
+    let mut sent = Sent::default();
+    let violation = |what| Error::Protocol(format!("the receiver {what}"));
+    let find = |index: u64| {
+        let source = usize::try_from(index).ok();
+        let source = source.and_then(|i| sources.list.get(i));
+        source.ok_or_else(|| violation("speaks of files that are not"))
+    };
+    // Groups of a file whose list comes in several messages.
+    let mut having: Option<(u64, Vec<(u64, Hash)>)> = None;
+    while let Some(reply) = replies.next().await? {
+        match reply {
+            FromReceiver::Accept => on_reply(Reply::Accepted),
+            FromReceiver::Reject(rejection) => return Err(Error::Rejected(rejection)),
+            FromReceiver::File { index, outcome } => {
+                find(index)?;
+                let there = outcome == Outcome::There;
+                if sent.outcomes.insert(index, outcome).is_some() {
+                    return Err(violation("speaks of a file twice"));
+                }
+                on_reply(match there {
+                    true => Reply::There(index, find(index)?.entry.size),
+                    false => Reply::Settled(index),
+                });
+            }
+            FromReceiver::There { ranges } => {
+                for (first, count) in ranges {
+                    for index in first..first.saturating_add(count) {
+                        let size = find(index)?.entry.size;
+                        if sent.outcomes.insert(index, Outcome::There).is_some() {
+                            return Err(violation("speaks of a file twice"));
+                        }
+                        on_reply(Reply::There(index, size));
+                    }
+                }
+            }
+            FromReceiver::Hold { files } => {
+                for index in files {
+                    find(index)?;
+                    on_reply(Reply::Hold(index));
+                }
+            }
+            FromReceiver::Check { index } => {
+                find(index)?;
+                on_reply(Reply::Check(index));
+            }
+            FromReceiver::Have {
+                index,
+                groups,
+                more,
+            } => {
+                let size = find(index)?.entry.size;
+                let mut all = match having.take() {
+                    Some((of, all)) if of == index => all,
+                    _ => Vec::new(),
+                };
+                all.extend(groups);
+                let shape = crate::tree::Shape::new(size);
+                let count = shape.count() as u64;
+                if all.len() as u64 > count || all.iter().any(|(i, _)| *i >= count) {
+                    return Err(violation("has more of a file than there is"));
+                }
+                if more {
+                    having = Some((index, all));
+                    continue;
+                }
+                let ranges = all.iter().map(|(i, _)| shape.range(*i as usize));
+                let bytes = ranges.map(|range| range.end - range.start).sum();
+                on_reply(Reply::Have(index, all, bytes));
+            }
+            FromReceiver::Progress { bytes } => on_reply(Reply::Progress(bytes)),
+            FromReceiver::Summary { steady_bps } => {
+                sent.steady_bps = steady_bps;
+                return Ok(sent);
+            }
+        }
+    }
+    Err(violation("ended the session early"))
+}

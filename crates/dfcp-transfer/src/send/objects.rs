@@ -1,0 +1,236 @@
+//! How files become objects: announced on the control stream, opened in the same order.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use dfcp::{Connection, SendStream, VarInt};
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinSet;
+
+use super::MAX_PENDING;
+use super::board::{Board, Work};
+use crate::Error;
+use crate::message::FromSender;
+use crate::read::{self, Pack, Reading, join, missing};
+use crate::source::Sources;
+use crate::tree::{Shape, Value};
+
+/// Large files that are read at a time.
+const MAX_ACTIVE: usize = 4;
+/// Code of an object whose source failed or changed while it was read.
+const UNREADABLE: VarInt = VarInt::from_u32(1);
+
+/// What all tasks share.
+#[derive(Clone)]
+pub struct Objects {
+    connection: Connection,
+    sources: Arc<Sources>,
+    board: Arc<Board>,
+    say: UnboundedSender<FromSender>,
+    /// Between an announcement and the opening of its object nobody else opens one.
+    opening: Arc<Mutex<()>>,
+    /// Objects on their way.
+    pending: Arc<Semaphore>,
+    active: Arc<Semaphore>,
+}
+
+impl Objects {
+    /// Sends over `connection` what `board` says, and tells of it by `say`.
+    pub fn new(
+        connection: &Connection,
+        sources: &Arc<Sources>,
+        board: &Arc<Board>,
+        say: UnboundedSender<FromSender>,
+    ) -> Self {
+        Self {
+            connection: connection.clone(),
+            sources: sources.clone(),
+            board: board.clone(),
+            say,
+            opening: Arc::default(),
+            pending: Arc::new(Semaphore::new(MAX_PENDING / 2)),
+            active: Arc::new(Semaphore::new(MAX_ACTIVE)),
+        }
+    }
+
+    /// Sends what is to be sent, until it is dropped.
+    pub async fn send_all(self) -> Result<(), Error> {
+        let mut tasks: JoinSet<Result<(), Error>> = JoinSet::new();
+        loop {
+            tokio::select! {
+                Some(done) = tasks.join_next() => match done {
+                    Ok(done) => done?,
+                    // The receiver wants nothing of it.
+                    Err(ended) if ended.is_cancelled() => {}
+                    Err(ended) => return Err(Error::Task(ended.to_string())),
+                },
+                work = self.board.next() => self.start(work, &mut tasks).await?,
+            }
+        }
+    }
+
+    async fn start(&self, work: Work, tasks: &mut JoinSet<Result<(), Error>>) -> Result<(), Error> {
+        match work {
+            Work::Pack(places) => {
+                let sources = self.sources.clone();
+                let pack = tokio::task::spawn_blocking(move || Pack::read(&sources, &places)).await;
+                let pack = pack.map_err(|error| Error::Task(error.to_string()))?;
+                for (index, reason) in &pack.failed {
+                    self.failed(*index, reason);
+                }
+                if !pack.files.is_empty() {
+                    let permit = self.permit(&self.pending).await?;
+                    let announcement = FromSender::Pack { files: pack.files };
+                    let object = self.open(announcement).await?;
+                    tasks.spawn(send_pack(object, pack.bytes, permit));
+                }
+            }
+            Work::File(index, have) => {
+                let active = self.permit(&self.active).await?;
+                let sender = self.clone();
+                let task = tasks.spawn(async move {
+                    let _active = active;
+                    sender.send_file(index, have).await
+                });
+                self.board.runs(index, task);
+            }
+            Work::Hash(index) => {
+                let active = self.permit(&self.active).await?;
+                let sender = self.clone();
+                tasks.spawn(async move {
+                    let _active = active;
+                    sender.tell_hash(index).await
+                });
+            }
+        }
+        Ok(())
+    }
+
+    async fn permit(&self, of: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Error> {
+        let permit = of.clone().acquire_owned().await;
+        permit.map_err(|_| Error::Task("a task ended early".to_owned()))
+    }
+
+    /// Announces an object and opens it.
+    async fn open(&self, announcement: FromSender) -> Result<SendStream, Error> {
+        let _order = self.opening.lock().await;
+        let object = self.connection.open_object().await?;
+        self.tell(announcement);
+        Ok(object)
+    }
+
+    /// Nobody listens any more only when the session is over.
+    fn tell(&self, message: FromSender) {
+        let _ = self.say.send(message);
+    }
+
+    fn failed(&self, index: u64, reason: &str) {
+        let path = self.sources.list[index as usize].path.display();
+        self.tell(FromSender::Failed {
+            index,
+            message: format!("sender: {path}: {reason}"),
+        });
+    }
+
+    async fn tell_hash(&self, index: u64) -> Result<(), Error> {
+        let source = self.sources.list[index as usize].clone();
+        let hashed = tokio::task::spawn_blocking(move || read::hash(&source)).await;
+        match hashed.map_err(|error| Error::Task(error.to_string()))? {
+            Ok(blake3) => self.tell(FromSender::Hash { index, blake3 }),
+            Err(reason) => self.failed(index, &reason),
+        }
+        Ok(())
+    }
+
+    /// Sends a file but for what the receiver has of it, and tells its hash, or why there is none.
+    async fn send_file(&self, index: u64, have: Option<BTreeMap<u64, Value>>) -> Result<(), Error> {
+        let source = self.sources.list[index as usize].clone();
+        let shape = Shape::new(source.entry.size);
+        if have.is_some() {
+            self.tell(FromSender::Resume { index });
+        }
+        let have = have.unwrap_or_default();
+        let extents = missing(shape, &have);
+        let reading = Reading::whole(source.clone(), have);
+        let Some(read) = self.send_parts(index, extents, reading).await? else {
+            return Ok(());
+        };
+        if !read.differ.is_empty() {
+            let differ = join(read.differ.iter().map(|i| shape.range(*i as usize)));
+            let reading = Reading::parts(source, differ.clone());
+            if self.send_parts(index, differ, reading).await?.is_none() {
+                return Ok(());
+            }
+        }
+        self.tell(FromSender::Sent {
+            index,
+            size: shape.size(),
+            blake3: read.hash,
+        });
+        Ok(())
+    }
+
+    /// Sends parts of a file as an object; `None` if the file could not be read, which was told, or the
+    /// receiver wants no more of it, which it tells.
+    async fn send_parts<T: Send + 'static>(
+        &self,
+        index: u64,
+        extents: Vec<(u64, u64)>,
+        mut reading: Reading<T>,
+    ) -> Result<Option<T>, Error> {
+        let mut object = None;
+        if !extents.is_empty() {
+            let permit = self.permit(&self.pending).await?;
+            let announcement = FromSender::Part { index, extents };
+            object = Some((self.open(announcement).await?, permit));
+        }
+        while let Some(chunk) = reading.chunks.recv().await {
+            if let Some((object, _)) = &mut object {
+                match object.write_chunk(chunk).await {
+                    Err(dfcp::Error::Reset(_)) => return Ok(None),
+                    written => written?,
+                }
+            }
+        }
+        let read = reading.end.await;
+        match read.unwrap_or_else(|error| Err(error.to_string())) {
+            Ok(read) => {
+                if let Some((mut object, permit)) = object {
+                    object.finish()?;
+                    // What is said next need not wait for it, but no more objects than may be open.
+                    tokio::spawn(async move {
+                        let _ = object.delivered().await;
+                        drop(permit);
+                    });
+                }
+                Ok(Some(read))
+            }
+            Err(reason) => {
+                if let Some((object, _)) = &mut object {
+                    object.reset(UNREADABLE);
+                }
+                self.failed(index, &reason);
+                Ok(None)
+            }
+        }
+    }
+}
+
+async fn send_pack(
+    mut object: SendStream,
+    bytes: Vec<u8>,
+    _permit: OwnedSemaphorePermit,
+) -> Result<(), Error> {
+    let sent = async {
+        object.write_chunk(Bytes::from(bytes)).await?;
+        object.finish()?;
+        object.delivered().await.map(|_| ())
+    };
+    match sent.await {
+        // The receiver wants none of these files.
+        Err(dfcp::Error::Reset(_)) => Ok(()),
+        sent => Ok(sent?),
+    }
+}

@@ -1,0 +1,110 @@
+//! Which session writes which partial file. A new session of the same sender takes over at once
+//! from one whose sender was killed or moved, and which would wait a minute to notice.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use crate::tree::Value;
+
+/// How long a session may take to let go of its files: what it still writes.
+const LETTING_GO: Duration = Duration::from_secs(5);
+
+/// A session that writes.
+#[derive(Debug)]
+pub struct Tenant {
+    /// The sender's key.
+    pub owner: Value,
+    /// Told when another session of the same sender wants what this one has.
+    pub evicted: Notify,
+}
+
+impl Tenant {
+    /// A session of this sender.
+    pub fn new(owner: Value) -> Arc<Self> {
+        Arc::new(Self {
+            owner,
+            evicted: Notify::new(),
+        })
+    }
+}
+
+/// The files that sessions of this process write.
+#[derive(Clone, Debug, Default)]
+pub struct Tenants(Arc<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    files: Mutex<BTreeMap<String, Arc<Tenant>>>,
+    freed: Condvar,
+}
+
+/// A file that a session has, until this is dropped.
+#[derive(Debug)]
+pub struct Hold {
+    all: Tenants,
+    name: String,
+}
+
+impl Tenants {
+    /// Takes the file `name` for `tenant`, from another session of the same sender if need be, which
+    /// ends by that. `None` if somebody else has it.
+    pub fn take(&self, name: &str, tenant: &Arc<Tenant>) -> Option<Hold> {
+        let mut files = self.files();
+        if let Some(other) = files.get(name) {
+            if other.owner != tenant.owner || Arc::ptr_eq(other, tenant) {
+                return None;
+            }
+            other.evicted.notify_one();
+            let is_taken = |files: &mut BTreeMap<_, _>| files.contains_key(name);
+            let waited = self.0.freed.wait_timeout_while(files, LETTING_GO, is_taken);
+            files = waited.unwrap_or_else(PoisonError::into_inner).0;
+            if files.contains_key(name) {
+                return None;
+            }
+        }
+        files.insert(name.to_owned(), tenant.clone());
+        Some(Hold {
+            all: self.clone(),
+            name: name.to_owned(),
+        })
+    }
+
+    fn files(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Tenant>>> {
+        self.0.files.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.all.files().remove(&self.name);
+        self.all.0.freed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_gives_way_to_a_later_one_of_the_same_sender_only() {
+        let tenants = Tenants::default();
+        let [first, second] = [(); 2].map(|()| Tenant::new([1; 32]));
+        let other = Tenant::new([2; 32]);
+        let hold = tenants.take("x", &first).unwrap();
+        assert!(tenants.take("x", &other).is_none());
+        assert!(tenants.take("x", &first).is_none());
+        assert!(tenants.take("y", &other).is_some());
+        let taken = std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| tenants.take("x", &second));
+            // As a session does that is told to end.
+            let runtime = tokio::runtime::Builder::new_current_thread().build();
+            runtime.unwrap().block_on(first.evicted.notified());
+            drop(hold);
+            waiting.join().unwrap()
+        });
+        assert!(taken.is_some());
+    }
+}

@@ -1,0 +1,235 @@
+//! A file as groups, each with its chaining value in the file's BLAKE3 tree: a group that is there
+//! can be checked by itself, and the hash of the whole follows from the values of its groups.
+//!
+//! A group is a whole subtree of the tree (a power of two of its chunks of 1024 bytes), as in Bao
+//! (O'Connor), which calls it a chunk group. The values are those of `blake3::hazmat`.
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+
+use blake3::hazmat::{HasherExt, Mode, left_subtree_len, merge_subtrees_non_root};
+
+/// Smallest group, and what a group of most files is: what a kill costs of a file that is on its
+/// way is the groups that are not whole, and of what blocks of the transport (183,040 bytes) bring
+/// in any order about as many are open as there are blocks on their way.
+pub const MIN_GROUP: u64 = 256 << 10;
+/// Most groups of a file: their values take 128 KiB then.
+const MAX_GROUPS: u64 = 4096;
+/// Bytes that are read at a time.
+const BUFFER: u64 = 256 << 10;
+
+/// The chaining value of a group; of a file that is one group, its hash.
+pub type Value = [u8; 32];
+
+/// How a file of some size is cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    size: u64,
+    group: u64,
+}
+
+impl Shape {
+    /// The groups of a file of `size` bytes.
+    pub fn new(size: u64) -> Self {
+        let least = size.div_ceil(MAX_GROUPS).max(MIN_GROUP);
+        // No file has more than 2^63 - 1 bytes.
+        let group = least.checked_next_power_of_two().unwrap_or(1 << 63);
+        Self { size, group }
+    }
+
+    /// Bytes of the file.
+    pub fn size(self) -> u64 {
+        self.size
+    }
+
+    /// Bytes of each group but the last.
+    pub fn group(self) -> u64 {
+        self.group
+    }
+
+    /// How many there are; an empty file has none.
+    pub fn count(self) -> usize {
+        // At most MAX_GROUPS.
+        self.size.div_ceil(self.group) as usize
+    }
+
+    /// The bytes of group `i`.
+    pub fn range(self, i: usize) -> Range<u64> {
+        let start = i as u64 * self.group;
+        start..(start + self.group).min(self.size)
+    }
+
+    /// The groups that `bytes` touch, which are not none.
+    pub fn groups(self, bytes: &Range<u64>) -> Range<usize> {
+        (bytes.start / self.group) as usize..bytes.end.div_ceil(self.group) as usize
+    }
+
+    /// A hasher for what is in group `i`.
+    pub fn hasher(self, i: usize) -> GroupHasher {
+        let mut hasher = blake3::Hasher::new();
+        let root = self.count() <= 1;
+        if !root {
+            hasher.set_input_offset(self.range(i).start);
+        }
+        GroupHasher { hasher, root }
+    }
+
+    /// The value of group `i` of `file`.
+    ///
+    /// # Errors
+    /// When it cannot be read, or is shorter.
+    pub fn value(self, file: &File, i: usize) -> io::Result<Value> {
+        let range = self.range(i);
+        let mut hasher = self.hasher(i);
+        let mut buffer = vec![0; BUFFER.min(range.end - range.start) as usize];
+        let mut at = range.start;
+        while at < range.end {
+            let n = BUFFER.min(range.end - at) as usize;
+            file.read_exact_at(&mut buffer[..n], at)?;
+            hasher.update(&buffer[..n]);
+            at += n as u64;
+        }
+        Ok(hasher.finish())
+    }
+
+    /// The hash of the whole file, from the values of all its groups.
+    pub fn root(self, values: &[Value]) -> blake3::Hash {
+        match values {
+            [] => blake3::hash(b""),
+            [one] => blake3::Hash::from_bytes(*one),
+            _ => {
+                let left = self.left(self.size);
+                let [left, right] = self.sides(values, left);
+                blake3::hazmat::merge_subtrees_root(&left, &right, Mode::Hash)
+            }
+        }
+    }
+
+    /// Groups in the left subtree of a tree over `len` bytes, which are more than one group.
+    fn left(self, len: u64) -> usize {
+        (left_subtree_len(len) / self.group) as usize
+    }
+
+    fn sides(self, values: &[Value], left: usize) -> [Value; 2] {
+        // The last group may be shorter: of both sides only the right one has it.
+        [&values[..left], &values[left..]].map(|side| match side {
+            [one] => *one,
+            _ => {
+                // How full the last group is does not change where a tree of several is divided.
+                let left = self.left(side.len() as u64 * self.group);
+                let [left, right] = self.sides(side, left);
+                merge_subtrees_non_root(&left, &right, Mode::Hash)
+            }
+        })
+    }
+}
+
+/// Hashes a group.
+#[derive(Debug)]
+pub struct GroupHasher {
+    hasher: blake3::Hasher,
+    root: bool,
+}
+
+impl GroupHasher {
+    /// The next bytes of the group.
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.hasher.update(bytes);
+    }
+
+    /// Its value.
+    pub fn finish(&self) -> Value {
+        match self.root {
+            true => *self.hasher.finalize().as_bytes(),
+            false => self.hasher.finalize_non_root(),
+        }
+    }
+}
+
+/// Hashes a file that is read in order, and knows the value of each of its groups.
+#[derive(Debug)]
+pub struct Sum {
+    shape: Shape,
+    values: Vec<Value>,
+    hasher: GroupHasher,
+    at: u64,
+}
+
+impl Sum {
+    /// Nothing has been read.
+    pub fn new(shape: Shape) -> Self {
+        Self {
+            shape,
+            values: Vec::with_capacity(shape.count()),
+            hasher: shape.hasher(0),
+            at: 0,
+        }
+    }
+
+    /// The next bytes, which end where their group ends, or before.
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.hasher.update(bytes);
+        self.at += bytes.len() as u64;
+        let i = self.values.len();
+        if i < self.shape.count() && self.at == self.shape.range(i).end {
+            self.values.push(self.hasher.finish());
+            self.hasher = self.shape.hasher((i + 1).min(self.shape.count() - 1));
+        }
+    }
+
+    /// The values of the groups that were read.
+    pub fn values(&self) -> &[Value] {
+        &self.values
+    }
+
+    /// The hash of the whole, when all of it was read.
+    pub fn root(&self) -> blake3::Hash {
+        self.shape.root(&self.values)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(size: u64) -> Vec<u8> {
+        let mut bytes = vec![0; size as usize];
+        blake3::Hasher::new().finalize_xof().fill(&mut bytes);
+        bytes
+    }
+
+    #[test]
+    fn the_groups_of_a_file_have_its_hash() {
+        for groups in 0..12 {
+            for more in [0, 1, 1024, 1025, MIN_GROUP - 1] {
+                let all = bytes(groups * MIN_GROUP + more);
+                let shape = Shape::new(all.len() as u64);
+                let mut sum = Sum::new(shape);
+                for i in 0..shape.count() {
+                    let range = shape.range(i);
+                    let group = &all[range.start as usize..range.end as usize];
+                    let (a, b) = group.split_at(group.len() / 3);
+                    sum.update(a);
+                    sum.update(b);
+                }
+                assert_eq!(sum.root(), blake3::hash(&all), "{}", all.len());
+                assert_eq!(sum.values().len(), shape.count());
+            }
+        }
+    }
+
+    #[test]
+    fn files_of_any_size_have_few_groups() {
+        for size in [0, 1, 1 << 30, (1 << 30) + 1, 1 << 40, i64::MAX as u64] {
+            let shape = Shape::new(size);
+            assert!(shape.count() as u64 <= MAX_GROUPS, "{size}");
+            assert!(shape.group().is_power_of_two() && shape.group() >= MIN_GROUP);
+            if size > 0 {
+                assert_eq!(shape.range(shape.count() - 1).end, size);
+                assert_eq!(shape.groups(&(0..size)), 0..shape.count());
+            }
+        }
+    }
+}
