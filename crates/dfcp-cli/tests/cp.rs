@@ -208,6 +208,33 @@ fn where_udp_does_not_get_through_files_go_over_the_shell() {
     assert_eq!(fs::read(machines.here("back")).unwrap(), content);
 }
 
+#[test]
+fn a_copy_that_was_killed_goes_on_where_it_was() {
+    let machines = Machines::new("");
+    let size: u64 = 200_000_000;
+    let content = machines.write(&machines.here("file"), size as usize);
+    let arguments = ["file", "there:", "--remote-path", PROGRAM];
+    let mut killed = machines.cp(&arguments).spawn().unwrap();
+    let journal = machines.there("file.dfcp-journal");
+    common::eventually("a quarter is there", || {
+        // 40 bytes for each of the groups of 256 KiB.
+        fs::metadata(&journal).is_ok_and(|journal| journal.len() > 40 * (size >> 20))
+    });
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    assert!(!machines.there("file").exists());
+    let report = machines.copies(&["file", "there:"]);
+    let moved = report["moved_bytes"].as_u64().unwrap();
+    assert!(moved < size - size / 5, "{report}");
+    assert!(fs::read(machines.there("file")).unwrap() == content);
+    // What is there is not sent again.
+    let report = machines.copies(&["file", "there:"]);
+    assert_eq!(
+        (&report["files_there"], &report["moved_bytes"]),
+        (&1.into(), &0.into())
+    );
+}
+
 /// A server of its own on loopback, with a key that logs in.
 struct Sshd(Child);
 

@@ -18,11 +18,12 @@ use rustix::io::Errno;
 use tokio::sync::Semaphore;
 
 use crate::Error;
-use crate::message::{Entry, Outcome, Problem, ProblemKind, Wishes};
+use crate::message::{Entry, Outcome, Problem, ProblemKind, Rejection, Wishes};
 use crate::offer::{Held, Limits};
 use crate::partial::{JOURNAL, Partial};
 use crate::space::Claims;
 use crate::tenants::{Tenant, Tenants};
+use crate::tree::Value;
 
 /// Follows the name of a file that is not whole.
 pub const PARTIAL: &str = ".dfcp-partial";
@@ -68,10 +69,24 @@ pub struct Store {
     pub(crate) offers: Held,
     /// Who writes which file.
     tenants: Tenants,
+    /// Whose partial files these are, if not the sender's of the session.
+    pub(crate) owner: Option<Value>,
+    /// What was asked for.
+    pub(crate) wanted: Option<Wanted>,
     /// Packs of small files that are in memory.
     pub(crate) packs: Arc<Semaphore>,
     /// Bits of modes that this process gives to nobody.
     umask: u32,
+}
+
+/// Says which names were asked for.
+#[derive(Clone)]
+pub(crate) struct Wanted(Arc<dyn Fn(&str) -> bool + Send + Sync>);
+
+impl std::fmt::Debug for Wanted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Wanted")
+    }
 }
 
 /// How the reception of a file begins.
@@ -96,6 +111,8 @@ pub(crate) enum Survey {
     Settled(Outcome),
 }
 
+/// How long a process may outlive its sender: that of a copy takes 5 s to notice.
+const OUTLIVING: Duration = Duration::from_secs(8);
 /// Packs in memory at a time, of all sessions: with [`crate::MAX_PACK`], 16 MiB.
 const MAX_PACKS: usize = 16;
 
@@ -118,6 +135,8 @@ impl Store {
             claims: Claims::default(),
             offers: Held::default(),
             tenants: Tenants::default(),
+            owner: None,
+            wanted: None,
             packs: Arc::new(Semaphore::new(MAX_PACKS)),
             umask: umask(),
         })
@@ -128,6 +147,37 @@ impl Store {
     pub fn with_limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
         self
+    }
+
+    /// Keeps partial files for whoever comes with this instead of for the sender's key, where keys are
+    /// made for one session and somebody else proves who sends.
+    #[must_use]
+    pub fn kept_for(mut self, owner: [u8; 32]) -> Self {
+        self.owner = Some(owner);
+        self
+    }
+
+    /// Takes an offer only if `wanted` agrees to the first component of each path in it: for who asked
+    /// a sender for something, and wants nothing else.
+    #[must_use]
+    pub fn wanting(mut self, wanted: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
+        self.wanted = Some(Wanted(Arc::new(wanted)));
+        self
+    }
+
+    /// Whether everything in an offer was asked for.
+    pub(crate) fn check_wanted(&self, entries: &[Entry]) -> Result<(), Rejection> {
+        let Some(Wanted(wanted)) = &self.wanted else {
+            return Ok(());
+        };
+        let first = |entry: &Entry| entry.path.split('/').next().map(ToOwned::to_owned);
+        let unwanted = entries.iter().filter_map(first).find(|name| !wanted(name));
+        match unwanted {
+            None => Ok(()),
+            Some(name) => Err(Rejection::offer(format!(
+                "{name:?} is offered and was not asked for"
+            ))),
+        }
     }
 
     /// Whether `path` is a directory that is there.
@@ -314,7 +364,7 @@ impl Store {
             if !lock {
                 return Ok(file);
             }
-            match file.try_lock() {
+            match self.lock(&file) {
                 Ok(()) => {}
                 Err(std::fs::TryLockError::WouldBlock) => return Err(io::Error::other(BUSY)),
                 // File systems without locks have to do without.
@@ -324,6 +374,25 @@ impl Store {
             let named = self.dir.symlink_metadata(name).map(|m| cap_identity(&m));
             if named.is_ok_and(|named| named == (metadata.dev(), metadata.ino())) {
                 return Ok(file);
+            }
+        }
+    }
+
+    /// Locks a partial file. Where another process of the same owner may have it, it is given time to
+    /// notice that its sender is gone.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "called on threads that may block"
+    )]
+    fn lock(&self, file: &std::fs::File) -> Result<(), std::fs::TryLockError> {
+        let patience = self.owner.map_or(Duration::ZERO, |_| OUTLIVING);
+        let begun = std::time::Instant::now();
+        loop {
+            match file.try_lock() {
+                Err(std::fs::TryLockError::WouldBlock) if begun.elapsed() < patience => {
+                    std::thread::sleep(Duration::from_millis(50));
+                }
+                locked => return locked,
             }
         }
     }

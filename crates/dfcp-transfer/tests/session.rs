@@ -93,6 +93,32 @@ async fn a_file_that_is_taken_is_a_problem_of_its_own() {
     assert_eq!(skipped, [Outcome::Skipped, Outcome::Skipped]);
 }
 
+#[tokio::test]
+async fn nothing_is_taken_that_was_not_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let paths = ["wanted", ".bashrc"].map(|name| folder.path().join(name));
+    for path in &paths {
+        fs::write(path, "x").unwrap();
+    }
+    let sources = Arc::new(Sources::scan(&paths).unwrap());
+    let to = folder.path().join("received");
+    let store = Store::open(&to, OnConflict::Overwrite).unwrap();
+    let store = store.wanting(|name| name == "wanted").with_limits(Limits {
+        hidden: true,
+        ..Limits::default()
+    });
+    let (_endpoints, near, far) = connected().await;
+    let (meter, _watch) = Meter::start();
+    let (sent, received) = tokio::join!(
+        dfcp_transfer::send(&near, &sources, &meter),
+        dfcp_transfer::receive(&far, Arc::new(store), &meter, async |_| Ok(()))
+    );
+    assert!(matches!(sent, Err(Error::Rejected(_))), "{sent:?}");
+    let failure = received.unwrap().failure.unwrap().to_string();
+    assert!(failure.contains(".bashrc"), "{failure}");
+    assert_eq!(fs::read_dir(&to).unwrap().count(), 0);
+}
+
 /// Sends `paths` to a receiver with these limits that answers the question like this.
 async fn refused(
     folder: &Path,

@@ -90,7 +90,7 @@ pub async fn receive(
         }
     };
     meter.expect(offered.bytes);
-    let tenant = Tenant::new(connection.peer().0);
+    let tenant = Tenant::new(store.owner.unwrap_or(connection.peer().0));
     let ledger = Ledger::new(store, entries, control);
     let mut session = Session::new(connection, ledger, meter, (tenant, wishes));
     let result = session.run(&mut reader, known).await;
@@ -121,6 +121,7 @@ pub(crate) async fn read_offer<R: AsyncRead + Unpin>(
                 offer.add(version, entries)?;
                 if !more {
                     let (entries, holding) = offer.finish()?;
+                    store.check_wanted(&entries)?;
                     return Ok((entries, holding, wished));
                 }
             }

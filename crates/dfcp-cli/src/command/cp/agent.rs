@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dfcp::{Connection, Progress};
+use dfcp::Connection;
 use dfcp_command::{Failure, Kind, block_on};
 use dfcp_transfer::{DONE, FAILED, Meter, Sources, Store};
 use tokio::io::{Stdin, Stdout, stdin, stdout};
@@ -15,7 +15,7 @@ use super::control::{self, FromAgent, GREETING, Job, Ready, ToAgent, Work};
 use super::reach::{self, HEAD_START, Side};
 use super::target;
 use super::tunnel::Tunnel;
-use crate::command::{farewell, transport};
+use crate::command::farewell;
 use crate::files;
 
 /// How long the asking side may take to choose a connection.
@@ -25,6 +25,34 @@ const CHOICE_LIMIT: Duration = Duration::from_secs(60);
 enum Task {
     Send(Sources),
     Receive(Arc<Store>),
+}
+
+/// How long the other side may be silent once ssh is gone: pings come every two seconds.
+const SILENCE: Duration = Duration::from_secs(5);
+
+/// What a connection stands on.
+enum Way {
+    /// The pipe says when ssh, or who started it, is gone.
+    Udp(Stdin),
+    Pipe(Tunnel),
+}
+
+impl Way {
+    /// Returns when the other side is gone and cannot have said so. A path that breaks ssh's own
+    /// connection does not end a copy.
+    async fn abandoned(&mut self, connection: &Connection) {
+        match self {
+            Self::Udp(pipe) => {
+                while let Ok(Some(_)) = control::read(pipe).await {}
+                let mut seen = None;
+                while seen != Some(connection.stats().packets_received) {
+                    seen = Some(connection.stats().packets_received);
+                    tokio::time::sleep(SILENCE).await;
+                }
+            }
+            Self::Pipe(_tunnel) => std::future::pending().await,
+        }
+    }
 }
 
 /// Does what the other end of standard input and output asks for.
@@ -49,8 +77,11 @@ async fn serve() -> Result<(), Failure> {
             let Some(task) = task else {
                 return Ok(()); // a dry run
             };
-            let (connection, _tunnel) = meet(&side, &job, from, to).await?;
-            let code = transfer(&connection, task).await;
+            let (connection, mut way) = meet(&side, &job, from, to).await?;
+            let code = tokio::select! {
+                code = transfer(&connection, task) => code,
+                () = way.abandoned(&connection) => FAILED,
+            };
             drop(connection);
             farewell(&side.endpoint, code, "").await;
             Ok(())
@@ -65,7 +96,7 @@ async fn serve() -> Result<(), Failure> {
 /// Opens a socket and what is to be copied.
 fn prepare(job: &Job) -> Result<(Side, Ready, Option<Task>), Failure> {
     let timeout = Duration::from_millis(job.timeout_ms);
-    let side = Side::open(transport(timeout), job.ports)?;
+    let side = Side::open(super::transport(timeout), job.ports)?;
     side.expect(control::key(&job.key)?);
     let server = reach::of_ssh().map(|(_, server)| server);
     let mut ready = Ready {
@@ -102,7 +133,7 @@ fn prepare(job: &Job) -> Result<(Side, Ready, Option<Task>), Failure> {
             if choice.dry_run {
                 return Ok((side, ready, None));
             }
-            (Task::Receive(choice.store(&directory)?), choice)
+            (Task::Receive(Arc::new(choice.store(&directory)?)), choice)
         }
     };
     let task = (!choice.dry_run).then_some(task);
@@ -139,14 +170,14 @@ async fn meet(
     job: &Job,
     mut from: Stdin,
     to: Stdout,
-) -> Result<(Connection, Option<Tunnel>), Failure> {
+) -> Result<(Connection, Way), Failure> {
     let chosen = tokio::time::timeout(CHOICE_LIMIT, choose(side, job, &mut from)).await;
     match chosen.map_err(|_| gone())?? {
-        Some(connection) => Ok((connection, None)),
+        Some(connection) => Ok((connection, Way::Udp(from))),
         None => {
             let tunnel = Tunnel::start(side.port(), from, to).await?;
             let connection = side.accept().await.ok_or_else(gone)?;
-            Ok((connection, Some(tunnel)))
+            Ok((connection, Way::Pipe(tunnel)))
         }
     }
 }
@@ -196,7 +227,8 @@ fn gone() -> Failure {
 async fn transfer(connection: &Connection, task: Task) -> dfcp::CloseCode {
     match task {
         Task::Send(sources) => {
-            let sent = dfcp_transfer::send(connection, &sources, &Progress::default()).await;
+            let (meter, _watch) = Meter::start();
+            let sent = dfcp_transfer::send(connection, &Arc::new(sources), &meter).await;
             match sent {
                 Ok(_) => {
                     connection.close(DONE, "");

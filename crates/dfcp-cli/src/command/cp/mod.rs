@@ -15,13 +15,13 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use dfcp::Connection;
+use dfcp::{Connection, TransportConfig};
 use dfcp_command::{Failure, Kind, block_on, interrupted};
 use dfcp_transfer::{DONE, FAILED, INTERRUPTED, Limits, Meter, Received, Sent, Sources, Store};
 use serde::{Deserialize, Serialize};
-use tokio::process::Child;
+use tokio::process::{Child, ChildStdin};
 
 use super::{Output, farewell};
 use crate::files::{self, OnConflict};
@@ -204,14 +204,26 @@ impl Args {
 
 impl Choice {
     /// Opens the directory that files are received in. Whoever may run commands there needs no limits.
-    fn store(&self, directory: &Path) -> Result<Arc<Store>, Failure> {
+    fn store(&self, directory: &Path) -> Result<Store, Failure> {
         let store = Store::open(directory, self.on_conflict.into()).map_err(files::failure)?;
-        Ok(Arc::new(store.with_limits(Limits {
+        Ok(store.kept_for(OWNER).with_limits(Limits {
             bytes: u64::MAX,
             files: u64::MAX,
             hidden: true,
-        })))
+        }))
     }
+}
+
+/// Whose partial files are those of copies: ssh has proved who writes here, and what a part is of is
+/// checked against the hashes of the whole.
+const OWNER: [u8; 32] = [0; 32];
+
+/// How often a side says that it is alive.
+const PING: Duration = Duration::from_secs(2);
+
+/// The transport's settings.
+fn transport(timeout: Duration) -> TransportConfig {
+    super::transport(timeout).keep_alive(Some(PING))
 }
 
 /// What would be copied, a line each.
@@ -262,7 +274,7 @@ async fn start(args: &Args, way: Way<'_>, report: &mut Report) -> Result<(), Fai
             }
             let link = link.connect(args, &side, &ready).await?;
             report.via = Some(link.via());
-            push(args, &side, &link.connection, &sources, report).await
+            push(args, &side, &link.connection, sources, report).await
         }
         Way::Pull {
             host,
@@ -272,6 +284,7 @@ async fn start(args: &Args, way: Way<'_>, report: &mut Report) -> Result<(), Fai
             let several =
                 paths.len() > 1 || paths.iter().any(|path| path.contains(['*', '?', '[']));
             let (directory, name) = target::resolve(target, several)?;
+            let wanted = target::wanted(&paths, name.as_deref());
             let work = Work::Send {
                 paths,
                 choice: args.choice.clone(),
@@ -285,10 +298,10 @@ async fn start(args: &Args, way: Way<'_>, report: &mut Report) -> Result<(), Fai
                 say_all(&ready.listing);
                 return Ok(());
             }
-            let store = args.choice.store(&directory)?;
+            let store = args.choice.store(&directory)?.wanting(wanted);
             let link = link.connect(args, &side, &ready).await?;
             report.via = Some(link.via());
-            pull(args, &side, &link.connection, store, report).await
+            pull(args, &side, &link.connection, Arc::new(store), report).await
         }
         Way::Across { .. } => Ok(()),
     }
@@ -315,6 +328,8 @@ struct Joined {
     connection: Connection,
     tunnel: Option<Tunnel>,
     _shell: Child,
+    /// Its end tells the agent that this side is gone.
+    _pipe: Option<ChildStdin>,
 }
 
 impl Joined {
@@ -337,7 +352,8 @@ impl Link {
         let job = args.job(side, work);
         let (agent, name) = tokio::join!(args.shell.agent(host), args.shell.address_of(host));
         let mut agent = agent?;
-        control::say(&mut agent.stdin, &ToAgent::Job(job)).await?;
+        // An agent that is gone already may have said why.
+        let _ = control::say(&mut agent.stdin, &ToAgent::Job(job)).await;
         let ready = match control::message(&mut agent.stdout).await? {
             Some(FromAgent::Ready(ready)) => ready,
             Some(FromAgent::Failed(failure)) => {
@@ -375,11 +391,11 @@ impl Link {
             let choice = ToAgent::Use { connection: name };
             control::say(&mut self.agent.stdin, &choice).await?;
             let (stdin, _, shell) = self.agent.split();
-            drop(stdin);
             return Ok(Joined {
                 connection,
                 tunnel: None,
                 _shell: shell,
+                _pipe: Some(stdin),
             });
         }
         let blocked = format!(
@@ -402,6 +418,7 @@ impl Link {
             connection,
             tunnel: Some(tunnel),
             _shell: shell,
+            _pipe: None,
         })
     }
 }
@@ -411,19 +428,19 @@ async fn push(
     args: &Args,
     side: &Side,
     connection: &Connection,
-    sources: &Sources,
+    sources: Sources,
     report: &mut Report,
 ) -> Result<(), Failure> {
     for note in &sources.notes {
         args.output.say(note);
     }
+    let sources = Arc::new(sources);
     let start = Instant::now();
     let (meter, _watch) = Meter::start();
-    meter.expect(sources.bytes());
     let remote = connection.remote_address();
     let bar = remote.map(|remote| Bar::start(args.output.progress(), connection, remote, &meter));
     let result = tokio::select! {
-        sent = dfcp_transfer::send(connection, sources, meter.progress()) => {
+        sent = dfcp_transfer::send(connection, &sources, &meter) => {
             sent.map_err(files::failure)
         }
         failure = interrupted() => Err(failure),
@@ -436,6 +453,7 @@ async fn push(
         Ok(sent) => (DONE, sent, None),
         Err(failure) => (code_of(&failure), Sent::default(), Some(failure)),
     };
+    report.moved_bytes = meter.progress().bytes();
     report.add_outcomes(&sources.entries(), &sent.outcomes);
     report.add_time(start, sent.steady_bps);
     let reason = failure.as_ref().map_or(String::new(), ToString::to_string);
@@ -483,6 +501,7 @@ async fn pull(
     else {
         return Err(Failure::new(Kind::Unreachable, "the other side is gone"));
     };
+    report.moved_bytes = meter.progress().bytes();
     report.add_outcomes(&entries, &outcomes);
     report.add_time(start, meter.steady_bps());
     farewell(&side.endpoint, DONE, "").await;

@@ -47,6 +47,35 @@ pub fn at_home(path: &str) -> PathBuf {
     }
 }
 
+/// Tells the names that whoever copies `paths` may offer: the one that it was told, or else those of the
+/// paths. What another machine sends beside that was not asked for.
+pub fn wanted(paths: &[String], name: Option<&str>) -> impl Fn(&str) -> bool + use<> {
+    let patterns: Option<Vec<_>> = match name {
+        Some(name) => Some(vec![(name.to_owned(), None)]),
+        None => paths.iter().map(|path| last(path)).collect(),
+    };
+    move |offered| {
+        patterns.as_ref().is_none_or(|patterns| {
+            patterns.iter().any(|(name, pattern)| {
+                name == offered
+                    || pattern
+                        .as_ref()
+                        .is_some_and(|pattern| pattern.matches(offered))
+            })
+        })
+    }
+}
+
+/// The last component of a path, and as a pattern if it may be one; `None` where only the other side
+/// knows it, as of `.`.
+fn last(path: &str) -> Option<(String, Option<glob::Pattern>)> {
+    let name = path.trim_end_matches('/').rsplit('/').next()?;
+    match name {
+        "" | "." | ".." | "~" => None,
+        name => Some((name.to_owned(), glob::Pattern::new(name).ok())),
+    }
+}
+
 /// Offers the one thing that is sent as `name`.
 pub fn rename(sources: &mut Sources, name: &str) {
     for source in &mut sources.list {
@@ -59,6 +88,22 @@ pub fn rename(sources: &mut Sources, name: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_what_was_asked_for_is_wanted() {
+        let wanted = |paths: &[&str], name, offered: &str| {
+            let paths: Vec<_> = paths.iter().map(|path| (*path).to_owned()).collect();
+            super::wanted(&paths, name)(offered)
+        };
+        assert!(wanted(&["a/b", "c/"], None, "b"));
+        assert!(wanted(&["a/b", "c/"], None, "c"));
+        assert!(!wanted(&["a/b", "c/"], None, "a"));
+        assert!(wanted(&["logs/*.log"], None, "x.log"));
+        assert!(!wanted(&["logs/*.log"], None, ".bashrc"));
+        assert!(wanted(&["a"], Some("new"), "new"));
+        assert!(!wanted(&["a"], Some("new"), "a"));
+        assert!(wanted(&["dir/."], None, "anything"));
+    }
 
     #[test]
     fn targets_are_what_cp_makes_of_them() {
