@@ -33,6 +33,8 @@ enum Command {
     Recv(Box<command::recv::Args>),
     /// Copies files to and from machines that ssh reaches
     Cp(Box<command::cp::Args>),
+    /// Makes a directory here or there like another one, sending only what differs
+    Sync(Box<command::cp::SyncArgs>),
     /// Makes a key
     Keygen(command::keygen::Args),
     /// Shows this side's key
@@ -51,6 +53,7 @@ fn main() -> ExitCode {
         Command::Send(args) => command::send::run(*args),
         Command::Recv(args) => command::recv::run(*args),
         Command::Cp(args) => command::cp::run(*args),
+        Command::Sync(args) => command::cp::run_sync(*args),
         Command::Agent => command::cp::agent::run(),
         Command::Keygen(args) => command::keygen::run(args),
         Command::Key(args) => command::key::run(args),

@@ -235,6 +235,60 @@ fn a_copy_that_was_killed_goes_on_where_it_was() {
     );
 }
 
+#[test]
+fn sync_makes_a_directory_like_another_and_sends_only_what_differs() {
+    let machines = Machines::new("");
+    for name in ["same", "deep/changes", "deep/keep.log", ".hidden"] {
+        machines.write(&machines.here("tree").join(name), 50_000);
+    }
+    let sync = |arguments: &[&str]| {
+        let mut command = machines.cp(&[]);
+        let mut all = vec!["sync", "--json", "-e", "./shell", "--remote-path", PROGRAM];
+        all.extend(arguments);
+        let mut fresh = Command::new(PROGRAM);
+        fresh.current_dir(command.get_current_dir().unwrap());
+        command = fresh;
+        command
+            .env_remove("SSH_CONNECTION")
+            .args(all)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let (code, report, said) = run(&mut command);
+        assert_eq!(code, 0, "{said}");
+        (report, said)
+    };
+    let (report, _) = sync(&["tree", "there:copy"]);
+    assert_eq!(report["files"], 4);
+    machines.write(&machines.here("tree/deep/changes"), 60_000);
+    fs::remove_file(machines.here("tree/same")).unwrap();
+    machines.write(&machines.there("copy/extra/file"), 10);
+    machines.write(&machines.there("copy/extra.log"), 10);
+    let (report, _) = sync(&["tree", "there:copy"]);
+    assert_eq!(
+        (&report["files"], &report["files_there"]),
+        (&1.into(), &2.into())
+    );
+    assert!(machines.there("copy/same").exists());
+    let (_, said) = sync(&["--delete", "--exclude", "*.log", "tree", "there:copy"]);
+    assert!(said.contains("copy/extra"), "{said}");
+    for (name, stays) in [
+        ("same", false),
+        ("extra", false),
+        ("extra.log", true),
+        ("deep/keep.log", true),
+        (".hidden", true),
+    ] {
+        assert_eq!(machines.there("copy").join(name).exists(), stays, "{name}");
+    }
+    // And back, where the copy has become the source.
+    fs::remove_file(machines.there("copy/.hidden")).unwrap();
+    let (_, said) = sync(&["--delete", "there:copy", "tree"]);
+    assert!(said.contains("removed tree/.hidden"), "{said}");
+    assert!(!machines.here("tree/.hidden").exists());
+    assert!(machines.here("tree/extra.log").exists());
+}
+
 /// A server of its own on loopback, with a key that logs in.
 struct Sshd(Child);
 

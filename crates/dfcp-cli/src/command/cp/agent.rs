@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use dfcp::Connection;
 use dfcp_command::{Failure, Kind, block_on};
-use dfcp_transfer::{DONE, FAILED, Meter, Sources, Store};
+use dfcp_transfer::{DONE, FAILED, Meter, Sources, Store, Wishes};
 use tokio::io::{Stdin, Stdout, stdin, stdout};
 
 use super::Choice;
 use super::control::{self, FromAgent, GREETING, Job, Ready, ToAgent, Work};
 use super::reach::{self, HEAD_START, Side};
+use super::sync::Tidy;
 use super::target;
 use super::tunnel::Tunnel;
 use crate::command::farewell;
@@ -24,7 +25,7 @@ const CHOICE_LIMIT: Duration = Duration::from_secs(60);
 /// What is to be done once there is a connection.
 enum Task {
     Send(Sources),
-    Receive(Arc<Store>),
+    Receive(Arc<Store>, Option<Tidy>),
 }
 
 /// How long the other side may be silent once ssh is gone: pings come every two seconds.
@@ -33,7 +34,7 @@ const SILENCE: Duration = Duration::from_secs(5);
 /// What a connection stands on.
 enum Way {
     /// The pipe says when ssh, or who started it, is gone.
-    Udp(Stdin),
+    Udp(Stdin, Stdout),
     Pipe(Tunnel),
 }
 
@@ -42,7 +43,7 @@ impl Way {
     /// connection does not end a copy.
     async fn abandoned(&mut self, connection: &Connection) {
         match self {
-            Self::Udp(pipe) => {
+            Self::Udp(pipe, _) => {
                 while let Ok(Some(_)) = control::read(pipe).await {}
                 let mut seen = None;
                 while seen != Some(connection.stats().packets_received) {
@@ -50,7 +51,17 @@ impl Way {
                     tokio::time::sleep(SILENCE).await;
                 }
             }
-            Self::Pipe(_tunnel) => std::future::pending().await,
+            Self::Pipe(_) => std::future::pending().await,
+        }
+    }
+
+    /// A last word, which nobody may hear.
+    async fn say(&mut self, message: &FromAgent) {
+        match self {
+            Self::Udp(_, pipe) => {
+                let _ = control::say(pipe, message).await;
+            }
+            Self::Pipe(tunnel) => tunnel.say(message).await,
         }
     }
 }
@@ -78,10 +89,18 @@ async fn serve() -> Result<(), Failure> {
                 return Ok(()); // a dry run
             };
             let (connection, mut way) = meet(&side, &job, from, to).await?;
-            let code = tokio::select! {
-                code = transfer(&connection, task) => code,
-                () = way.abandoned(&connection) => FAILED,
+            let ended = tokio::select! {
+                ended = transfer(&connection, task) => ended,
+                () = way.abandoned(&connection) => Ended::default(),
             };
+            if let Some(tidied) = ended.tidied {
+                way.say(&match tidied {
+                    Ok(removed) => FromAgent::Removed(removed),
+                    Err(failure) => FromAgent::Failed(failure),
+                })
+                .await;
+            }
+            let code = if ended.done { DONE } else { FAILED };
             drop(connection);
             farewell(&side.endpoint, code, "").await;
             Ok(())
@@ -127,13 +146,21 @@ fn prepare(job: &Job) -> Result<(Side, Ready, Option<Task>), Failure> {
             path,
             several,
             choice,
+            delete,
         } => {
-            let (directory, name) = target::resolve(&target::at_home(path), *several)?;
-            ready.name = name;
+            let path = target::at_home(path);
+            let (directory, name) = choice.resolve(&path, *several)?;
+            ready.name.clone_from(&name);
             if choice.dry_run {
                 return Ok((side, ready, None));
             }
-            (Task::Receive(Arc::new(choice.store(&directory)?)), choice)
+            let tidy = name.filter(|_| *delete).map(|name| Tidy {
+                root: directory.join(&name),
+                name,
+                filter: choice.filter.clone(),
+            });
+            let store = Arc::new(choice.store(&directory)?);
+            (Task::Receive(store, tidy), choice)
         }
     };
     let task = (!choice.dry_run).then_some(task);
@@ -173,7 +200,7 @@ async fn meet(
 ) -> Result<(Connection, Way), Failure> {
     let chosen = tokio::time::timeout(CHOICE_LIMIT, choose(side, job, &mut from)).await;
     match chosen.map_err(|_| gone())?? {
-        Some(connection) => Ok((connection, Way::Udp(from))),
+        Some(connection) => Ok((connection, Way::Udp(from, to))),
         None => {
             let tunnel = Tunnel::start(side.port(), from, to).await?;
             let connection = side.accept().await.ok_or_else(gone)?;
@@ -223,28 +250,38 @@ fn gone() -> Failure {
     Failure::new(Kind::Unreachable, "the other side is gone")
 }
 
+/// What became of a session, as far as the connection does not say it.
+#[derive(Default)]
+struct Ended {
+    done: bool,
+    /// What was removed, if that was to be.
+    tidied: Option<Result<Vec<String>, Failure>>,
+}
+
 /// Sends or receives; what became of it is said over the connection.
-async fn transfer(connection: &Connection, task: Task) -> dfcp::CloseCode {
+async fn transfer(connection: &Connection, task: Task) -> Ended {
+    let (meter, _watch) = Meter::start();
     match task {
         Task::Send(sources) => {
-            let (meter, _watch) = Meter::start();
             let sent = dfcp_transfer::send(connection, &Arc::new(sources), &meter).await;
-            match sent {
-                Ok(_) => {
-                    connection.close(DONE, "");
-                    DONE
-                }
-                Err(error) => {
-                    connection.close(FAILED, &files::failure(error).message);
-                    FAILED
-                }
+            let (code, reason) = match &sent {
+                Ok(_) => (DONE, String::new()),
+                Err(error) => (FAILED, error.to_string()),
+            };
+            connection.close(code, &reason);
+            Ended {
+                done: sent.is_ok(),
+                tidied: None,
             }
         }
-        Task::Receive(store) => {
-            let (meter, _watch) = Meter::start();
+        Task::Receive(store, tidy) => {
             let agreed = async |_| Ok(());
-            let _ = dfcp_transfer::receive(connection, store, &meter, agreed).await;
-            DONE
+            let received = dfcp_transfer::receive(connection, store, &meter, agreed).await;
+            let tidied = tidy.map(|tidy| match received {
+                Some(received) => tidy.after(&received),
+                None => Ok(Vec::new()),
+            });
+            Ended { done: true, tidied }
         }
     }
 }
@@ -260,7 +297,17 @@ impl Choice {
                 "{shown}: a directory (-r copies it)"
             )));
         }
+        if self.sync
+            && let Some(other) = paths.iter().find(|path| !path.is_dir())
+        {
+            let shown = other.display();
+            return Err(Failure::usage(format!("{shown}: not a directory")));
+        }
         let mut sources = files::scan(paths)?;
+        sources.wishes = Wishes {
+            checksum: self.checksum,
+            anew: self.no_resume,
+        };
         self.filter.apply(&mut sources);
         Ok(sources)
     }

@@ -58,6 +58,8 @@ pub enum Work {
         /// Whether it must be a directory, since more than one thing is copied.
         several: bool,
         choice: super::Choice,
+        /// Whether to remove at the end what the sender has not.
+        delete: bool,
     },
 }
 
@@ -83,6 +85,8 @@ pub enum FromAgent {
     Ready(Ready),
     /// It cannot.
     Failed(Failure),
+    /// What `sync` removed at the end.
+    Removed(Vec<String>),
 }
 
 /// What an agent is told.
@@ -143,9 +147,12 @@ pub async fn say(to: &mut (impl AsyncWrite + Unpin), message: &impl Serialize) -
     frame(to, 0, &text).await
 }
 
-/// Writes a datagram.
-pub async fn datagram(to: &mut (impl AsyncWrite + Unpin), datagram: &[u8]) -> io::Result<()> {
-    frame(to, 1, datagram).await
+/// Writes a frame.
+pub async fn write(to: &mut (impl AsyncWrite + Unpin), content: &Frame) -> io::Result<()> {
+    match content {
+        Frame::Control(text) => frame(to, 0, text).await,
+        Frame::Datagram(datagram) => frame(to, 1, datagram).await,
+    }
 }
 
 async fn frame(to: &mut (impl AsyncWrite + Unpin), kind: u8, content: &[u8]) -> io::Result<()> {
@@ -179,16 +186,14 @@ mod tests {
     async fn frames_come_back_and_damaged_ones_are_errors() {
         let mut wire = Vec::new();
         say(&mut wire, &ToAgent::Tunnel).await.unwrap();
-        datagram(&mut wire, b"xyz").await.unwrap();
+        let xyz = Frame::Datagram(b"xyz".to_vec());
+        write(&mut wire, &xyz).await.unwrap();
         let mut from = &wire[..];
         assert!(matches!(
             message::<ToAgent>(&mut from).await.unwrap(),
             Some(ToAgent::Tunnel)
         ));
-        assert_eq!(
-            read(&mut from).await.unwrap(),
-            Some(Frame::Datagram(b"xyz".to_vec()))
-        );
+        assert_eq!(read(&mut from).await.unwrap(), Some(xyz));
         assert_eq!(read(&mut from).await.unwrap(), None);
         for damaged in [
             &wire[..3],

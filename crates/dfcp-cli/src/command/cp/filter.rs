@@ -37,7 +37,8 @@ impl Filter {
         });
     }
 
-    fn keeps(&self, path: &str, directory: bool) -> bool {
+    /// Whether a path is copied, as far as the patterns say.
+    pub fn keeps(&self, path: &str, directory: bool) -> bool {
         let rule = self.0.iter().find(|rule| rule.matches(path, directory));
         rule.is_none_or(|rule| rule.include)
     }

@@ -5,13 +5,14 @@
 pub mod agent;
 mod control;
 mod filter;
+mod link;
 mod place;
 mod reach;
 mod shell;
+mod sync;
 mod target;
 mod tunnel;
 
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -21,17 +22,16 @@ use dfcp::{Connection, TransportConfig};
 use dfcp_command::{Failure, Kind, block_on, interrupted};
 use dfcp_transfer::{DONE, FAILED, INTERRUPTED, Limits, Meter, Received, Sent, Sources, Store};
 use serde::{Deserialize, Serialize};
-use tokio::process::{Child, ChildStdin};
 
 use super::{Output, farewell};
 use crate::files::{self, OnConflict};
 use crate::progress::Bar;
 use crate::report::Report;
-use control::{FromAgent, Job, Ready, ToAgent, Work};
+use control::{Job, Work};
+use link::Link;
 use place::Place;
 use reach::Side;
-use shell::{Agent, Shell};
-use tunnel::Tunnel;
+use shell::Shell;
 
 /// Arguments.
 #[derive(Clone, Debug, clap::Args)]
@@ -49,6 +49,9 @@ pub struct Args {
     /// UDP ports that the other side may use, as 5000-5010
     #[arg(long, value_name = "FIRST-LAST", value_parser = ports)]
     port_range: Option<(u16, u16)>,
+    /// Whether what the source has not is removed, as `dfcp sync --delete` has it.
+    #[arg(skip)]
+    delete: bool,
     /// What to do where UDP does not get through
     #[arg(long, value_enum, default_value_t)]
     fallback: Fallback,
@@ -71,8 +74,17 @@ pub struct Choice {
     /// What to do with a file whose name is taken by one with other content
     #[arg(long, value_enum, default_value_t = OnConflict::Overwrite)]
     on_conflict: OnConflict,
+    /// Compare what is there by content, also where size and time are the same
+    #[arg(short, long)]
+    checksum: bool,
+    /// Copy everything from the beginning, whatever is there of it
+    #[arg(long)]
+    no_resume: bool,
     #[command(flatten)]
     filter: filter::Filter,
+    /// Whether the target is to be like the source, as `dfcp sync` has it.
+    #[arg(skip)]
+    sync: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -97,8 +109,27 @@ fn ports(text: &str) -> Result<(u16, u16), String> {
     }
 }
 
+/// Arguments of `dfcp sync`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct SyncArgs {
+    /// Remove what is in DST and not in SRC, if all else went well; what --exclude names stays
+    #[arg(long)]
+    delete: bool,
+    #[command(flatten)]
+    cp: Args,
+}
+
+/// Makes a directory like another one.
+pub fn run_sync(args: SyncArgs) -> ExitCode {
+    let mut cp = args.cp;
+    cp.choice.recursive = true;
+    cp.choice.sync = true;
+    cp.delete = args.delete;
+    run(cp)
+}
+
 /// What is copied which way.
-enum Way<'a> {
+enum Direction<'a> {
     Push {
         paths: Vec<PathBuf>,
         host: &'a str,
@@ -118,7 +149,7 @@ pub fn run(args: Args) -> ExitCode {
     args.output.prepare();
     let mut report = Report::new("cp");
     let result = args.way().and_then(|way| match way {
-        Way::Across { host } => block_on(args.across(host)).map(Some),
+        Direction::Across { host } => block_on(args.across(host)).map(Some),
         way => block_on(copy(&args, way, &mut report)).map(|()| None),
     });
     let failure = match result {
@@ -135,7 +166,12 @@ pub fn run(args: Args) -> ExitCode {
 
 impl Args {
     /// Sorts out who has what.
-    fn way(&self) -> Result<Way<'_>, Failure> {
+    fn way(&self) -> Result<Direction<'_>, Failure> {
+        if self.choice.sync && self.sources.len() > 1 {
+            return Err(Failure::usage(
+                "sync takes one directory and where its copy is",
+            ));
+        }
         let mut here = Vec::new();
         let mut there: Option<(&str, Vec<String>)> = None;
         for source in &self.sources {
@@ -152,7 +188,7 @@ impl Args {
             (None, Place::Here(_)) => Err(Failure::usage(
                 "all of these are local paths; HOST:PATH is a path of another machine",
             )),
-            (None, Place::There { host, path }) => Ok(Way::Push {
+            (None, Place::There { host, path }) => Ok(Direction::Push {
                 paths: here,
                 host,
                 target: path,
@@ -160,12 +196,12 @@ impl Args {
             (Some(_), _) if !here.is_empty() => {
                 Err(Failure::usage("copy from one machine at a time"))
             }
-            (Some((host, paths)), Place::Here(target)) => Ok(Way::Pull {
+            (Some((host, paths)), Place::Here(target)) => Ok(Direction::Pull {
                 host,
                 paths,
                 target,
             }),
-            (Some((host, _)), Place::There { .. }) => Ok(Way::Across { host }),
+            (Some((host, _)), Place::There { .. }) => Ok(Direction::Across { host }),
         }
     }
 
@@ -190,6 +226,21 @@ impl Args {
         self.shell.hand_over(host, &arguments).await
     }
 
+    /// Whether to remove what the source has not: not if something of it was left out.
+    fn may_delete(&self, left_out: &[String]) -> bool {
+        if self.delete && !left_out.is_empty() {
+            self.output
+                .say("nothing is removed, since not everything could be sent");
+        }
+        self.delete && left_out.is_empty()
+    }
+
+    fn say_removed(&self, removed: Vec<String>) {
+        for path in removed {
+            self.output.say(format_args!("removed {path}"));
+        }
+    }
+
     fn job(&self, side: &Side, work: Work) -> Job {
         Job {
             key: side.endpoint.public_key().to_string(),
@@ -203,6 +254,14 @@ impl Args {
 }
 
 impl Choice {
+    /// What a target means: of `sync`, the copy itself.
+    fn resolve(&self, target: &Path, several: bool) -> Result<target::Target, Failure> {
+        match self.sync {
+            true => target::exactly(target),
+            false => target::resolve(target, several),
+        }
+    }
+
     /// Opens the directory that files are received in. Whoever may run commands there needs no limits.
     fn store(&self, directory: &Path) -> Result<Store, Failure> {
         let store = Store::open(directory, self.on_conflict.into()).map_err(files::failure)?;
@@ -239,7 +298,7 @@ fn listing(sources: &Sources) -> Vec<String> {
         .collect()
 }
 
-async fn copy(args: &Args, way: Way<'_>, report: &mut Report) -> Result<(), Failure> {
+async fn copy(args: &Args, way: Direction<'_>, report: &mut Report) -> Result<(), Failure> {
     tokio::select! {
         result = start(args, way, report) => result,
         failure = interrupted() => Err(failure),
@@ -247,22 +306,24 @@ async fn copy(args: &Args, way: Way<'_>, report: &mut Report) -> Result<(), Fail
 }
 
 /// Starts the agent and copies.
-async fn start(args: &Args, way: Way<'_>, report: &mut Report) -> Result<(), Failure> {
+async fn start(args: &Args, way: Direction<'_>, report: &mut Report) -> Result<(), Failure> {
     let transport = args
         .output
         .observed(super::transport(args.output.timeout()))?;
     let side = Side::open(transport, None)?;
     match way {
-        Way::Push {
+        Direction::Push {
             paths,
             host,
             target,
         } => {
             let mut sources = args.choice.scan(&paths)?;
+            let delete = args.may_delete(&sources.notes);
             let work = Work::Receive {
                 path: target.to_owned(),
                 several: paths.len() > 1,
                 choice: args.choice.clone(),
+                delete,
             };
             let (link, ready) = Link::open(args, &side, host, work).await?;
             if let Some(name) = &ready.name {
@@ -272,23 +333,27 @@ async fn start(args: &Args, way: Way<'_>, report: &mut Report) -> Result<(), Fai
                 say_all(&listing(&sources));
                 return Ok(());
             }
-            let link = link.connect(args, &side, &ready).await?;
+            let mut link = link.connect(args, &side, &ready).await?;
             report.via = Some(link.via());
-            push(args, &side, &link.connection, sources, report).await
+            push(args, &side, &link.connection, sources, report).await?;
+            if delete {
+                args.say_removed(link.removed().await?);
+            }
+            Ok(())
         }
-        Way::Pull {
+        Direction::Pull {
             host,
             paths,
             target,
         } => {
             let several =
                 paths.len() > 1 || paths.iter().any(|path| path.contains(['*', '?', '[']));
-            let (directory, name) = target::resolve(target, several)?;
+            let (directory, name) = args.choice.resolve(target, several)?;
             let wanted = target::wanted(&paths, name.as_deref());
             let work = Work::Send {
                 paths,
                 choice: args.choice.clone(),
-                name,
+                name: name.clone(),
             };
             let (link, ready) = Link::open(args, &side, host, work).await?;
             for note in &ready.left_out {
@@ -301,9 +366,18 @@ async fn start(args: &Args, way: Way<'_>, report: &mut Report) -> Result<(), Fai
             let store = args.choice.store(&directory)?.wanting(wanted);
             let link = link.connect(args, &side, &ready).await?;
             report.via = Some(link.via());
-            pull(args, &side, &link.connection, Arc::new(store), report).await
+            let received = pull(args, &side, &link.connection, Arc::new(store), report).await?;
+            if let Some(name) = name.filter(|_| args.may_delete(&ready.left_out)) {
+                let tidy = sync::Tidy {
+                    root: directory.join(&name),
+                    name,
+                    filter: args.choice.filter.clone(),
+                };
+                args.say_removed(tidy.after(&received)?);
+            }
+            Ok(())
         }
-        Way::Across { .. } => Ok(()),
+        Direction::Across { .. } => Ok(()),
     }
 }
 
@@ -313,113 +387,6 @@ fn say_all(lines: &[String]) {
     for line in lines {
         // A reader that went away is no reason to panic.
         let _ = writeln!(out, "{}", dfcp_command::text::printable(line));
-    }
-}
-
-/// An agent that is ready, and the way to it.
-struct Link {
-    host: String,
-    agent: Agent,
-    addresses: Vec<SocketAddr>,
-}
-
-/// A connection, and what it stands on.
-struct Joined {
-    connection: Connection,
-    tunnel: Option<Tunnel>,
-    _shell: Child,
-    /// Its end tells the agent that this side is gone.
-    _pipe: Option<ChildStdin>,
-}
-
-impl Joined {
-    fn via(&self) -> &'static str {
-        match self.tunnel {
-            Some(_) => "ssh",
-            None => "udp",
-        }
-    }
-}
-
-impl Link {
-    /// Starts an agent and gives it `work`.
-    async fn open(
-        args: &Args,
-        side: &Side,
-        host: &str,
-        work: Work,
-    ) -> Result<(Self, Ready), Failure> {
-        let job = args.job(side, work);
-        let (agent, name) = tokio::join!(args.shell.agent(host), args.shell.address_of(host));
-        let mut agent = agent?;
-        // An agent that is gone already may have said why.
-        let _ = control::say(&mut agent.stdin, &ToAgent::Job(job)).await;
-        let ready = match control::message(&mut agent.stdout).await? {
-            Some(FromAgent::Ready(ready)) => ready,
-            Some(FromAgent::Failed(failure)) => {
-                agent.leave().await;
-                let message = format!("{host}: {}", failure.message);
-                return Err(Failure::new(failure.kind, message));
-            }
-            None => {
-                let message = format!("{host}: dfcp ended there without a word");
-                return Err(Failure::new(Kind::Failure, message));
-            }
-        };
-        side.expect(control::key(&ready.key)?);
-        let named = match name {
-            Some(name) => tokio::net::lookup_host((name, ready.port))
-                .await
-                .map(|found| found.map(|address| address.ip()).collect())
-                .unwrap_or_default(),
-            None => Vec::new(),
-        };
-        let candidates = named.into_iter().chain(ready.addresses.iter().copied());
-        let link = Self {
-            host: host.to_owned(),
-            agent,
-            addresses: reach::with_port(candidates, ready.port),
-        };
-        Ok((link, ready))
-    }
-
-    /// A connection over UDP, or over ssh's pipe.
-    async fn connect(mut self, args: &Args, side: &Side, ready: &Ready) -> Result<Joined, Failure> {
-        if let Some(connection) = side.meet(&self.addresses).await
-            && let Some(name) = reach::name(&connection)
-        {
-            let choice = ToAgent::Use { connection: name };
-            control::say(&mut self.agent.stdin, &choice).await?;
-            let (stdin, _, shell) = self.agent.split();
-            return Ok(Joined {
-                connection,
-                tunnel: None,
-                _shell: shell,
-                _pipe: Some(stdin),
-            });
-        }
-        let blocked = format!(
-            "{}: UDP does not get through to port {} there, nor from there to here",
-            self.host, ready.port
-        );
-        if args.fallback == Fallback::Fail {
-            return Err(Failure::new(Kind::Unreachable, blocked));
-        }
-        args.output
-            .say(format!("{blocked}: going on over ssh, as slow as that is"));
-        control::say(&mut self.agent.stdin, &ToAgent::Tunnel).await?;
-        let (stdin, stdout, shell) = self.agent.split();
-        let tunnel = Tunnel::start(side.port(), stdout, stdin).await?;
-        let connection = side.connect(&[tunnel.address]).await.ok_or_else(|| {
-            let message = format!("{}: nothing comes through ssh", self.host);
-            Failure::new(Kind::Unreachable, message)
-        })?;
-        Ok(Joined {
-            connection,
-            tunnel: Some(tunnel),
-            _shell: shell,
-            _pipe: None,
-        })
     }
 }
 
@@ -476,7 +443,7 @@ async fn pull(
     connection: &Connection,
     store: Arc<Store>,
     report: &mut Report,
-) -> Result<(), Failure> {
+) -> Result<Received, Failure> {
     let start = Instant::now();
     let (meter, _watch) = Meter::start();
     let remote = connection.remote_address();
@@ -493,17 +460,15 @@ async fn pull(
     if let Some(remote) = remote {
         report.add_connection(connection, remote);
     }
-    let Some(Received {
-        entries,
-        outcomes,
-        failure,
-    }) = received
-    else {
+    let Some(mut received) = received else {
         return Err(Failure::new(Kind::Unreachable, "the other side is gone"));
     };
     report.moved_bytes = meter.progress().bytes();
-    report.add_outcomes(&entries, &outcomes);
+    report.add_outcomes(&received.entries, &received.outcomes);
     report.add_time(start, meter.steady_bps());
     farewell(&side.endpoint, DONE, "").await;
-    failure.map_or(Ok(()), |error| Err(files::failure(error)))
+    match received.failure.take() {
+        None => Ok(received),
+        Some(error) => Err(files::failure(error)),
+    }
 }

@@ -37,6 +37,32 @@ pub fn resolve(path: &Path, several: bool) -> Result<Target, Failure> {
     }
 }
 
+/// A target that is itself to become the copy, whether it is there or not.
+pub fn exactly(path: &Path) -> Result<Target, Failure> {
+    let whole = match path.canonicalize() {
+        Ok(whole) => whole,
+        Err(_) => path.to_owned(),
+    };
+    let shown = path.display();
+    if whole.exists() && !whole.is_dir() {
+        return Err(Failure::usage(format!("{shown}: not a directory")));
+    }
+    let parent = match whole.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    match whole.file_name().and_then(|name| name.to_str()) {
+        Some(name) if parent.is_dir() => Ok((parent.into(), Some(name.to_owned()))),
+        Some(_) => Err(Failure::usage(format!(
+            "{}: no such directory",
+            parent.display()
+        ))),
+        None => Err(Failure::usage(format!(
+            "{shown}: not a name for a directory"
+        ))),
+    }
+}
+
 /// A path of an agent's: relative to the home directory, which may be written `~`.
 pub fn at_home(path: &str) -> PathBuf {
     let home = std::env::var_os("HOME").map_or_else(|| ".".into(), PathBuf::from);
