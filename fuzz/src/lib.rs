@@ -1,11 +1,13 @@
 //! Bodies of the fuzz targets. `cargo +nightly fuzz run TARGET` drives them with new inputs; the
-//! tests of dfcp-sim replay the committed corpus through the same functions.
+//! tests of dfcp-sim replay the committed corpus through the same functions. The targets in `transfer.rs`
+//! are replayed by the tests of dfcp-transfer.
 
 use dfcp_fec::{BlockSpec, SchemeId, scheme};
 use dfcp_proto::wire::{Frame, FrameIter, Packet, TransportParams, emit_reset, emit_version};
 use dfcp_proto::{ChannelId, ChannelKind, Duration, Event, Instant};
 use dfcp_sim::{LinkConfig, Pair, PairConfig, Side};
 
+pub mod hostile;
 pub mod published;
 pub mod raptor;
 pub mod rate;
@@ -16,7 +18,7 @@ pub mod rlnc;
 pub type Body = fn(&[u8]);
 
 /// A target by name, for the replay.
-pub const TARGETS: [(&str, Body); 10] = [
+pub const TARGETS: [(&str, Body); 12] = [
     ("packet", packet),
     ("frames", frames),
     ("params", params),
@@ -27,6 +29,8 @@ pub const TARGETS: [(&str, Body); 10] = [
     ("raptor", raptor::decoder),
     ("rate", rate::feedback),
     ("rlnc", rlnc::vectors),
+    ("handshake", hostile::handshake),
+    ("migration", hostile::migration),
 ];
 
 /// Takes fields off the front of the input; zeros when it is used up.

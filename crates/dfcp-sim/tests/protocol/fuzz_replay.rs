@@ -36,7 +36,10 @@ fn the_corpus_is_survived() {
 #[test]
 fn mutated_inputs_are_survived() {
     for (name, body) in bodies::TARGETS {
-        let rounds = if matches!(name, "datagrams" | "sealed_frames" | "published") {
+        let rounds = if matches!(
+            name,
+            "datagrams" | "sealed_frames" | "published" | "handshake" | "migration"
+        ) {
             40
         } else {
             2000

@@ -1,0 +1,139 @@
+//! Handshakes that are tampered with, and the owner of a session who aims its server at a victim.
+
+use super::Input;
+use super::raw::{self, RawClient, address, answer, ask, drain, params};
+use dfcp_proto::wire::{AckHead, Frame, PATH_DATA_LEN};
+use dfcp_proto::{ChannelKind, Duration, Instant};
+
+/// Bytes of a packet with nothing but a challenge: header, frame, tag.
+const CHALLENGE: u64 = 9 + 1 + PATH_DATA_LEN as u64 + 16;
+/// Challenges that may go beyond three times what came.
+const SPARE: u64 = 16;
+
+/// Changes a packet in up to eight places.
+fn tamper(input: &mut Input<'_>, packet: &mut Vec<u8>) {
+    for _ in 0..input.byte() % 8 {
+        let at = input.number();
+        match input.byte() % 4 {
+            0 => packet.truncate(at),
+            1 => packet.extend_from_within(..at.min(packet.len()) / 2),
+            _ if packet.is_empty() => {}
+            _ => {
+                let at = at % packet.len();
+                packet[at] ^= input.byte();
+            }
+        }
+    }
+}
+
+/// Tampered SYNs and ACKs: nobody comes in but by an ACK that is as it was made, from where its SYN
+/// came from, and nobody is answered with more than he sent.
+pub fn handshake(data: &[u8]) {
+    let mut input = Input(data);
+    let mut server = raw::server();
+    let mut now = Instant::from_nanos(1_000_000_000);
+    let from = address(1);
+    let synack = ask(&mut server, now, from);
+    let (ack, _) = answer(&synack, &params());
+    let mut is_in = false;
+    for _ in 0..24 {
+        if input.is_empty() {
+            break;
+        }
+        let op = input.byte();
+        let mut packet = match op & 1 {
+            0 => raw::syn().emit(1200 + input.number() % 300),
+            _ => ack.clone(),
+        };
+        tamper(&mut input, &mut packet);
+        let sender = address(1 + op % 3 / 2);
+        let genuine = packet.starts_with(&ack) && sender == from;
+        server.handle_datagram(now, sender, 0, &mut packet.clone());
+        let answered: usize = drain(&mut server, now).iter().map(Vec::len).sum();
+        if server.accept().is_some() {
+            assert!(
+                genuine && !is_in,
+                "somebody came in by another ACK, or twice"
+            );
+            is_in = true;
+        } else if !genuine && !is_in {
+            assert!(answered <= packet.len(), "{answered} for {}", packet.len());
+        }
+        now += Duration::from_millis(u64::from(op) * 50);
+        server.handle_timeout(now);
+    }
+}
+
+/// Whoever owns a session sends from a victim's address whatever he likes, and hears nothing of what
+/// goes there: it is never validated, and gets three times what came and a few challenges at most.
+pub fn migration(data: &[u8]) {
+    let mut input = Input(data);
+    let mut raw = RawClient::connect();
+    let id = raw.connection().open(ChannelKind::Object).expect("open");
+    let now = raw.now;
+    raw.connection().write(now, id, &[7; 60_000]).expect("open");
+    let victim = address(9);
+    let (mut received, mut sent, mut newest) = (0, 0, 0);
+    let mut asked = [0; PATH_DATA_LEN];
+    for _ in 0..200 {
+        if input.is_empty() {
+            break;
+        }
+        let op = input.byte();
+        let before = raw.address;
+        raw.address = if op & 3 == 3 {
+            victim
+        } else {
+            address(1 + (op & 3))
+        };
+        if raw.address == victim && before != victim {
+            (received, sent) = (0, 0);
+        }
+        let mut plaintext = Vec::new();
+        match op >> 2 & 7 {
+            0 => raw.now += Duration::from_millis(u64::from(input.byte()) * 20),
+            1 => Frame::PathResponse(asked).emit(&mut plaintext),
+            2 => {
+                let mut guess = asked;
+                guess[0] ^= input.byte() | 1;
+                Frame::PathResponse(guess).emit(&mut plaintext);
+            }
+            3 | 4 => {
+                let largest = newest + u64::from(input.byte() % 8);
+                let head = AckHead {
+                    largest,
+                    ..AckHead::default()
+                };
+                Frame::emit_ack(&mut plaintext, head, [(0, largest)].into_iter(), 600);
+            }
+            5 => Frame::PathChallenge([op; PATH_DATA_LEN]).emit(&mut plaintext),
+            _ => plaintext.resize(1 + usize::from(input.byte()) * 5, 1),
+        }
+        if plaintext.is_empty() {
+            let now = raw.now;
+            raw.server.handle_timeout(now);
+        } else {
+            let mut packet = raw.seal(&plaintext);
+            received += packet.len() as u64;
+            raw.deliver(&mut packet);
+        }
+        let Some(connection) = raw.server.connection(raw.handle) else {
+            return;
+        };
+        if connection.remote_address() != victim {
+            raw.receive(|pn, frame| {
+                newest = newest.max(pn);
+                if let Frame::PathChallenge(data) = frame {
+                    asked = *data;
+                }
+            });
+            continue;
+        }
+        assert!(!connection.is_validated(), "the victim answered nothing");
+        let now = raw.now;
+        let gone = drain(&mut raw.server, now);
+        sent += gone.iter().map(|packet| packet.len() as u64).sum::<u64>();
+        let most = 3 * received + SPARE * CHALLENGE;
+        assert!(sent <= most, "{sent} bytes to the victim for {received}");
+    }
+}
