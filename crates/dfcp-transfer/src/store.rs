@@ -15,7 +15,6 @@ use cap_std::fs::{Dir, MetadataExt as _, OpenOptions, OpenOptionsExt};
 use nix::fcntl::OFlag;
 use rustix::fs::RenameFlags;
 use rustix::io::Errno;
-use tokio::sync::Semaphore;
 
 use crate::Error;
 use crate::message::{Entry, Outcome, Problem, ProblemKind, Rejection, Wishes};
@@ -73,8 +72,6 @@ pub struct Store {
     pub(crate) owner: Option<Value>,
     /// What was asked for.
     pub(crate) wanted: Option<Wanted>,
-    /// Packs of small files that are in memory.
-    pub(crate) packs: Arc<Semaphore>,
     /// Bits of modes that this process gives to nobody.
     umask: u32,
 }
@@ -113,8 +110,6 @@ pub(crate) enum Survey {
 
 /// How long a process may outlive its sender: that of a copy takes 5 s to notice.
 const OUTLIVING: Duration = Duration::from_secs(8);
-/// Packs in memory at a time, of all sessions: with [`crate::MAX_PACK`], 16 MiB.
-const MAX_PACKS: usize = 16;
 
 impl Store {
     /// Receives in `path`, which is made if it does not exist.
@@ -137,7 +132,6 @@ impl Store {
             tenants: Tenants::default(),
             owner: None,
             wanted: None,
-            packs: Arc::new(Semaphore::new(MAX_PACKS)),
             umask: umask(),
         })
     }

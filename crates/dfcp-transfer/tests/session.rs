@@ -391,3 +391,31 @@ async fn directories_are_made_as_files_need_them() {
     whole.unwrap();
     assert!(to.join("tree/a/empty").is_dir());
 }
+
+#[tokio::test]
+async fn a_target_that_vanished_fails_every_file_and_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let tree = folder.path().join("tree");
+    fs::create_dir(&tree).unwrap();
+    for i in 0..6000 {
+        fs::write(tree.join(format!("{i}")), vec![1; 5000]).unwrap();
+    }
+    let to = folder.path().join("received");
+    let store = Arc::new(Store::open(&to, OnConflict::Error).unwrap());
+    fs::remove_dir(&to).unwrap();
+    let sources = Arc::new(Sources::scan(&[tree]).unwrap());
+    let (_endpoints, near, far) = connected().await;
+    let (meter, _watch) = Meter::start();
+    let (sending, _watch) = Meter::start();
+    let send = async {
+        let sent = dfcp_transfer::send(&near, &sources, &sending).await;
+        near.close(DONE, "");
+        sent.unwrap()
+    };
+    let receive = dfcp_transfer::receive(&far, store, &meter, async |_| Ok(()));
+    let (sent, received) = tokio::join!(send, receive);
+    let failed = |outcome: &Outcome| matches!(outcome, Outcome::Error(problem) if problem.kind == ProblemKind::Target);
+    assert_eq!(sent.outcomes.len(), 6001);
+    assert!(sent.outcomes.values().all(failed));
+    assert_eq!(received.unwrap().outcomes, sent.outcomes);
+}

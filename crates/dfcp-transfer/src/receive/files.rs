@@ -12,6 +12,10 @@ use crate::partial::{Extents, Partial};
 use crate::store::{Begin, How, Store};
 use crate::tenants::Tenant;
 
+/// Bytes of a pack that are put on the disk together. With what arrives meanwhile and the largest
+/// file of a pack, a pack takes three times as much of memory at most.
+const BATCH: usize = 256 << 10;
+
 /// What all files of a session share.
 #[derive(Clone)]
 pub(super) struct Files {
@@ -115,25 +119,54 @@ impl Files {
         let lost_all = |why: &str| {
             let wanted = list.iter().filter(|(_, _, wanted)| *wanted);
             let lost = wanted.map(|(i, ..)| (*i, Outcome::Error(lost(&self.entry(*i).path, why))));
-            lost.collect()
+            lost.collect::<Vec<_>>()
         };
-        let total: u64 = list.iter().map(|(i, ..)| self.entry(*i).size).sum();
-        let Ok(_place) = self.store.packs.acquire().await else {
+        let Ok(_permit) = self.gate.clone().acquire_owned().await else {
             return lost_all("the receiver ends");
         };
-        let mut bytes = Vec::with_capacity(total as usize);
-        let received = object
-            .recv_object_into(&mut bytes, total, &self.progress)
-            .await;
-        if let Err(error) = received {
-            return lost_all(&error.to_string());
-        }
-        if bytes.len() as u64 != total {
-            return lost_all("the sender sent less of it than it announced");
-        }
-        let (files, wanted) = (self.clone(), list.clone());
-        let done = blocking(move || Ok(files.put_all(&bytes, &wanted))).await;
-        done.unwrap_or_else(|problem| lost_all(&problem.message))
+        let mut stream = object.in_order();
+        let (mut bytes, mut outcomes) = (Vec::new(), Vec::new());
+        // Files of the pack whose bytes are complete, from `done` to `next`, and their length.
+        let (mut done, mut next, mut ready) = (0, 0, 0_usize);
+        let failure = loop {
+            while next < list.len() && ready + self.entry(list[next].0).size as usize <= bytes.len()
+            {
+                ready += self.entry(list[next].0).size as usize;
+                next += 1;
+            }
+            if next > done && (ready >= BATCH || next == list.len()) {
+                let batch: Vec<u8> = bytes.drain(..ready).collect();
+                let (files, part) = (self.clone(), list[done..next].to_vec());
+                match blocking(move || Ok(files.put_all(&batch, &part))).await {
+                    Ok(put) => outcomes.extend(put),
+                    Err(problem) => break problem.message,
+                }
+                (done, ready) = (next, 0);
+            }
+            if done == list.len() && bytes.is_empty() {
+                match stream.read_chunk(1).await {
+                    Ok(dfcp::Chunk::End) => return outcomes,
+                    Ok(_) => break "more came than was announced".to_owned(),
+                    // Everything is there all the same.
+                    Err(_) => return outcomes,
+                }
+            }
+            match stream.read_chunk(BATCH).await {
+                Ok(dfcp::Chunk::Data(chunk)) => {
+                    self.progress.add(chunk.len() as u64);
+                    bytes.extend_from_slice(&chunk);
+                }
+                Ok(_) => break "the sender sent less of it than it announced".to_owned(),
+                Err(error) => break error.to_string(),
+            }
+        };
+        // Those behind what was put.
+        outcomes.extend(
+            lost_all(&failure)
+                .into_iter()
+                .filter(|(index, _)| list[done..].iter().any(|(i, ..)| i == index)),
+        );
+        outcomes
     }
 
     fn put_all(&self, bytes: &[u8], list: &[(u64, Hash, bool)]) -> Vec<(u64, Outcome)> {

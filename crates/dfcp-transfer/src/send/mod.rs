@@ -15,11 +15,11 @@ use dfcp::{Connection, SendStream};
 use tokio::io::AsyncRead;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
+use crate::Error;
 use crate::message::{self, FromReceiver, FromSender, Hash, Outcome, Reader};
 use crate::meter::Meter;
 use crate::offer;
 use crate::source::Sources;
-use crate::{Error, MAX_PENDING};
 use board::Board;
 use objects::Objects;
 

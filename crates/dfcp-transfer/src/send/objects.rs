@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
 
 use bytes::Bytes;
 use dfcp::{Connection, SendStream, VarInt};
@@ -9,7 +10,6 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 
-use super::MAX_PENDING;
 use super::board::{Board, Work};
 use crate::Error;
 use crate::message::FromSender;
@@ -19,6 +19,8 @@ use crate::tree::{Shape, Value};
 
 /// Large files that are read at a time.
 const MAX_ACTIVE: usize = 4;
+/// Objects on their way, of which packs wait in memory: 32 MiB.
+const MAX_OPEN: usize = 32;
 /// Code of an object whose source failed or changed while it was read.
 const UNREADABLE: VarInt = VarInt::from_u32(1);
 
@@ -31,6 +33,11 @@ pub struct Objects {
     say: UnboundedSender<FromSender>,
     /// Between an announcement and the opening of its object nobody else opens one.
     opening: Arc<Mutex<()>>,
+    /// The priority of the next one.
+    opened: Arc<AtomicI32>,
+    /// Packs are written one after the other: a receiver takes a few objects at a time, and one that it
+    /// has not begun must not take the room of those that it has.
+    writing: Arc<Mutex<()>>,
     /// Objects on their way.
     pending: Arc<Semaphore>,
     active: Arc<Semaphore>,
@@ -50,7 +57,9 @@ impl Objects {
             board: board.clone(),
             say,
             opening: Arc::default(),
-            pending: Arc::new(Semaphore::new(MAX_PENDING / 2)),
+            opened: Arc::default(),
+            writing: Arc::default(),
+            pending: Arc::new(Semaphore::new(MAX_OPEN)),
             active: Arc::new(Semaphore::new(MAX_ACTIVE)),
         }
     }
@@ -84,7 +93,7 @@ impl Objects {
                     let permit = self.permit(&self.pending).await?;
                     let announcement = FromSender::Pack { files: pack.files };
                     let object = self.open(announcement).await?;
-                    tasks.spawn(send_pack(object, pack.bytes, permit));
+                    tasks.spawn(send_pack(object, pack.bytes, self.writing.clone(), permit));
                 }
             }
             Work::File(index, have) => {
@@ -117,6 +126,9 @@ impl Objects {
     async fn open(&self, announcement: FromSender) -> Result<SendStream, Error> {
         let _order = self.opening.lock().await;
         let object = self.connection.open_object().await?;
+        // What was begun goes first: less of it is lost if it all ends, and what a receiver has begun
+        // is never stuck behind what it has not.
+        object.set_priority(self.opened.fetch_sub(1, Ordering::Relaxed))?;
         self.tell(announcement);
         Ok(object)
     }
@@ -221,10 +233,14 @@ impl Objects {
 async fn send_pack(
     mut object: SendStream,
     bytes: Vec<u8>,
+    writing: Arc<Mutex<()>>,
     _permit: OwnedSemaphorePermit,
 ) -> Result<(), Error> {
     let sent = async {
+        // First come, first served.
+        let turn = writing.lock().await;
         object.write_chunk(Bytes::from(bytes)).await?;
+        drop(turn);
         object.finish()?;
         object.delivered().await.map(|_| ())
     };
