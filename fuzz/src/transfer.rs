@@ -1,16 +1,20 @@
 //! Targets of `dfcp-transfer`, replayed by its tests: what a hostile sender says, and a whole session
 //! with one, over one stream of bytes.
 
-use dfcp_transfer::message::{self, FromSender, Reader, VERSION};
+use dfcp_transfer::message::{self, FromSender, Link, Reader, VERSION};
 use dfcp_transfer::offer::{Held, Offer, check_path};
-use dfcp_transfer::{Entry, Limits, Meter, OnConflict, Store, serial};
+use dfcp_transfer::{Entry, Limits, Meter, OnConflict, Store, Wishes, serial};
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
+/// A target takes any bytes.
+pub type Target = fn(&[u8]);
+
 /// The targets by name.
-pub const TARGETS: [(&str, fn(&[u8])); 2] = [
+pub const TARGETS: [(&str, Target); 2] = [
     ("offers", offers),
     ("session", |data| {
         session(data);
@@ -113,6 +117,7 @@ async fn script(input: &mut Input<'_>) -> (Vec<u8>, u64) {
                     version: VERSION,
                     entries,
                     more,
+                    wishes: Wishes::default(),
                 }
             }
             3 => {
@@ -126,7 +131,7 @@ async fn script(input: &mut Input<'_>) -> (Vec<u8>, u64) {
             4 => FromSender::Sent {
                 index: u64::from(input.byte() % 8),
                 size: content.len() as u64,
-                blake3: blake3::hash(&content).to_hex().to_string(),
+                blake3: blake3::hash(&content).into(),
             },
             _ => FromSender::Failed {
                 index: u64::from(input.byte() % 8),
@@ -140,8 +145,16 @@ async fn script(input: &mut Input<'_>) -> (Vec<u8>, u64) {
 
 fn entry(input: &mut Input<'_>) -> Entry {
     let shift = input.byte() % 64;
+    let name = |byte: u8| NAMES[usize::from(byte) % NAMES.len()].to_owned();
+    let path = name(input.byte());
+    let link = match shift & 0b0011_0000 {
+        0b0001_0000 => Some(Link::Symbolic(name(input.byte()))),
+        0b0010_0000 => Some(Link::Hard(u64::from(input.byte() % 8))),
+        _ => None,
+    };
     Entry {
-        path: NAMES[usize::from(input.byte()) % NAMES.len()].to_owned(),
+        path,
+        link,
         directory: shift & 8 == 8,
         size: u64::from(input.byte()) << if shift > 56 { shift } else { 0 },
         mode: u32::from(input.byte()) << 4,
@@ -159,7 +172,8 @@ fn bytes_beneath(directory: &Path) -> u64 {
             match data.is_dir() {
                 true => bytes_beneath(&path),
                 false if data.is_symlink() => 0,
-                false => data.len(),
+                // A file with several names has its bytes once.
+                false => data.len() / data.nlink(),
             }
         })
         .sum()

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dfcp_command::{Failure, Kind, units};
-use dfcp_transfer::{Error, Limits, ProblemKind, RejectionKind, Sources, Store};
+use dfcp_transfer::{Error, Limits, Links, ProblemKind, RejectionKind, Senders, Sources, Store};
 use serde::{Deserialize, Serialize};
 
 use crate::ask;
@@ -22,6 +22,8 @@ pub enum OnConflict {
     Rename,
     /// Put the new file in its place.
     Overwrite,
+    /// Put the new file in its place if it was changed later, and else keep what is there.
+    Newer,
 }
 
 impl From<OnConflict> for dfcp_transfer::OnConflict {
@@ -31,13 +33,14 @@ impl From<OnConflict> for dfcp_transfer::OnConflict {
             OnConflict::Skip => Self::Skip,
             OnConflict::Rename => Self::Rename,
             OnConflict::Overwrite => Self::Overwrite,
+            OnConflict::Newer => Self::Newer,
         }
     }
 }
 
 /// Lists what is to be sent.
-pub fn scan(paths: &[PathBuf]) -> Result<Sources, Failure> {
-    Sources::scan(paths).map_err(failure)
+pub fn scan(paths: &[PathBuf], links: Links) -> Result<Sources, Failure> {
+    Sources::scan_with(paths, links, &|_, _| true).map_err(failure)
 }
 
 /// Where a receiver puts files, and what it takes.
@@ -46,9 +49,13 @@ pub struct Target {
     /// Directory to receive into
     #[arg(short, long, value_name = "DIR", default_value = ".")]
     output_dir: PathBuf,
-    /// What to do with a file whose name is taken by one with other content
-    #[arg(long, value_enum, default_value_t = OnConflict::Error)]
-    on_conflict: OnConflict,
+    /// What to do with a file whose name is taken by one with other content; senders have no say then
+    /// [default: error, and senders may say skip or rename]
+    #[arg(long, value_enum)]
+    on_conflict: Option<OnConflict>,
+    /// Let senders say overwrite and newer too: those who may send may replace what is in the directory
+    #[arg(long, conflicts_with = "on_conflict")]
+    allow_overwrite: bool,
     /// Most bytes that a session may bring, such as 20G; what the disk has free, less a reserve,
     /// bounds it in any case
     #[arg(long, value_name = "SIZE", default_value = "1T", value_parser = units::count)]
@@ -73,7 +80,13 @@ impl Target {
     /// transfers long ago.
     pub fn open(&self, output: &Output) -> Result<Arc<Store>, Failure> {
         self.check_home()?;
-        let store = Store::open(&self.output_dir, self.on_conflict.into()).map_err(failure)?;
+        let on_conflict = self.on_conflict.unwrap_or(OnConflict::Error);
+        let store = Store::open(&self.output_dir, on_conflict.into()).map_err(failure)?;
+        let store = store.with_senders_deciding(match (self.on_conflict, self.allow_overwrite) {
+            (_, true) => Senders::Everything,
+            (None, _) => Senders::Additions,
+            (Some(_), _) => Senders::Nothing,
+        });
         let store = Arc::new(store.with_limits(Limits {
             bytes: self.max_bytes,
             files: self.max_files,

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use dfcp::published::{Carrier, Monitor, Traffic};
 use dfcp::{Connection, ConnectionStats, SocketBuffers};
 use dfcp_command::{Failure, Kind};
-use dfcp_transfer::{Entry, Outcome};
+use dfcp_transfer::{Entry, LeftOut, Outcome};
 use serde::Serialize;
 
 use crate::files;
@@ -82,6 +82,8 @@ pub struct Report {
     pub cpu_seconds: f64,
     /// Socket buffers, if they are known.
     pub socket_buffers: Option<Buffers>,
+    /// What was not sent, or not as it is at the sender, and why.
+    pub left_out: Vec<LeftOut>,
     /// What became of files that are not in place.
     pub problems: Vec<FileProblem>,
     /// What ended the session early, or the sum of the problems.
@@ -251,7 +253,9 @@ impl Report {
     }
 
     fn sum_of_problems(&self) -> Option<Failure> {
-        let first = self.problems.first()?;
+        let Some(first) = self.problems.first() else {
+            return self.sum_of_left_out();
+        };
         let corrupt = self.problems.iter().any(|p| p.kind == Kind::Integrity);
         let some = self.files + self.files_there + self.files_skipped > 0;
         let kind = match (corrupt, some) {
@@ -266,6 +270,16 @@ impl Report {
         Some(Failure::new(kind, message))
     }
 
+    fn sum_of_left_out(&self) -> Option<Failure> {
+        let first = self.left_out.first()?;
+        let message = format!("left out {}: {}", first.path, first.why);
+        let message = match self.left_out.len() {
+            1 => message,
+            n => format!("{n} things were not sent as they are, the first one: {message}"),
+        };
+        Some(Failure::new(Kind::Partial, message))
+    }
+
     /// Files that were not needed.
     fn beside(&self) -> String {
         let part = |n: u64, what: &str| match n {
@@ -278,6 +292,8 @@ impl Report {
     /// For people.
     pub fn lines(&self) -> Vec<String> {
         let mut lines: Vec<_> = self.problems.iter().map(|p| p.message.clone()).collect();
+        let left_out = self.left_out.iter();
+        lines.extend(left_out.map(|left| format!("left out {}: {}", left.path, left.why)));
         if let Some(error) = &self.error
             && !lines.contains(&error.message)
         {

@@ -87,10 +87,21 @@ fn a_tree_arrives_with_modes_and_times_and_without_links() {
     let read_only = root.join("a");
     fs::set_permissions(&read_only, fs::Permissions::from_mode(0o500)).unwrap();
     let receiver = bench.receiver(&["--once"]);
-    let (code, report, said) = run(bench.sender().arg(&root).arg(receiver.address.to_string()));
+    let mut sender = bench.sender();
+    sender
+        .arg("-q")
+        .arg(&root)
+        .arg(receiver.address.to_string());
+    let (code, report, said) = run(&mut sender);
     fs::set_permissions(&read_only, fs::Permissions::from_mode(0o700)).unwrap();
-    assert_eq!((code, receiver.end().0), (0, 0), "{report}");
-    assert!(said.contains("link"), "the link is mentioned: {said}");
+    assert_eq!((code, receiver.end().0), (3, 0), "{report}");
+    // The link and the set-user-ID bit are not there, and are not silently missing.
+    let left_out = report["left_out"].as_array().unwrap();
+    assert_eq!(left_out.len(), 2, "{report}");
+    for (left, why) in left_out.iter().zip(["set-user-ID", "symbolic link"]) {
+        assert!(left["why"].as_str().unwrap().contains(why), "{left}");
+        assert!(said.contains(left["path"].as_str().unwrap()), "{said}");
+    }
     assert_eq!(bench.received().len(), 301);
     assert!(bench.path("received/tree/empty").is_dir());
     for i in 0..300 {
@@ -232,4 +243,116 @@ fn both_ends_log_what_their_connections_do() {
     let (code, report, _) = run(clear.arg(bench.path("x")).arg("127.0.0.1:9"));
     assert_eq!(code, 2, "{report}");
     assert!(report["error"].to_string().contains("--qlog"), "{report}");
+}
+
+#[test]
+fn links_are_kept_within_their_tree_or_followed() {
+    let bench = Bench::new();
+    bench.write("tree/a/x", 1000);
+    bench.write("outside", 500);
+    let tree = bench.path("tree");
+    symlink("a/x", tree.join("good")).unwrap();
+    symlink("../a", tree.join("a/up")).unwrap();
+    symlink("../outside", tree.join("out")).unwrap();
+    symlink("a/../../outside", tree.join("sly")).unwrap();
+    symlink("/etc/passwd", tree.join("absolute")).unwrap();
+    symlink("nowhere", tree.join("dangling")).unwrap();
+    let receiver = bench.receiver(&[]);
+    let send = |option: &str| {
+        let mut sender = bench.sender();
+        run(sender
+            .arg(option)
+            .arg(&tree)
+            .arg(receiver.address.to_string()))
+    };
+    let left_out = |report: &serde_json::Value| {
+        let left = report["left_out"].as_array().unwrap().iter();
+        let path = |left: &serde_json::Value| left["path"].as_str().unwrap().to_owned();
+        left.map(path).collect::<Vec<_>>()
+    };
+    let (code, report, _) = send("-l");
+    let outside = ["absolute", "out", "sly"].map(|name| tree.join(name).display().to_string());
+    assert_eq!((code, left_out(&report)), (3, outside.to_vec()), "{report}");
+    let received = bench.path("received/tree");
+    for (name, to) in [("good", "a/x"), ("a/up", "../a"), ("dangling", "nowhere")] {
+        assert_eq!(
+            fs::read_link(received.join(name)).unwrap().to_str(),
+            Some(to)
+        );
+    }
+    // Again, they are there.
+    assert_eq!(send("-l").1["files_there"], 4);
+    fs::remove_dir_all(&received).unwrap();
+    let (code, report, _) = send("-L");
+    // A link back into a directory above has no end, and one to nothing has nothing.
+    let dead = ["a/up", "dangling"].map(|name| tree.join(name).display().to_string());
+    assert_eq!((code, left_out(&report)), (3, dead.to_vec()), "{report}");
+    bench.assert_received("tree/out", &bytes("outside", 500));
+    bench.assert_received("tree/good", &bytes("tree/a/x", 1000));
+    assert!(!received.join("good").is_symlink());
+}
+
+#[test]
+fn hard_links_stay_one_file() {
+    let bench = Bench::new();
+    let first = bench.write("tree/a", 1_000_000);
+    fs::hard_link(first, bench.path("tree/b")).unwrap();
+    let receiver = bench.receiver(&[]);
+    for (files, there, moved) in [(2, 0, 1_000_000), (0, 2, 0)] {
+        let mut sender = bench.sender();
+        sender.arg(bench.path("tree"));
+        let (code, report, _) = run(sender.arg(receiver.address.to_string()));
+        assert_eq!(code, 0, "{report}");
+        assert_eq!(report["files"], files, "{report}");
+        assert_eq!(report["files_there"], there, "{report}");
+        assert_eq!(report["moved_bytes"], moved, "{report}");
+    }
+    let number = |name: &str| {
+        fs::metadata(bench.path("received").join(name))
+            .unwrap()
+            .ino()
+    };
+    assert_eq!(number("tree/a"), number("tree/b"));
+}
+
+#[test]
+fn senders_decide_conflicts_as_far_as_the_receiver_lets_them() {
+    for (options, wish, code, content) in [
+        (&[][..], "skip", 0, "old"),
+        (&[], "rename", 0, "old"),
+        (&[], "overwrite", 1, "old"),
+        (&["--on-conflict", "error"], "skip", 1, "old"),
+        (&["--on-conflict", "skip"], "skip", 0, "old"),
+        (&["--allow-overwrite"], "overwrite", 0, "new"),
+        (&["--allow-overwrite"], "newer", 0, "new"),
+    ] {
+        let bench = Bench::new();
+        fs::create_dir(bench.path("received")).unwrap();
+        fs::write(bench.path("received/x"), "old").unwrap();
+        let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+        let old = fs::File::options()
+            .append(true)
+            .open(bench.path("received/x"));
+        old.unwrap().set_modified(time).unwrap();
+        fs::write(bench.path("x"), "new").unwrap();
+        let receiver = bench.receiver(options);
+        let mut sender = bench.sender();
+        sender.args(["--on-conflict", wish]).arg(bench.path("x"));
+        let (got, report, _) = run(sender.arg(receiver.address.to_string()));
+        assert_eq!(got, code, "{options:?} {wish}: {report}");
+        bench.assert_received("x", content.as_bytes());
+        assert_eq!(bench.path("received/x.1").exists(), wish == "rename");
+        if wish == "newer" {
+            // Now the one that is there is the newer one.
+            let sent = fs::File::options()
+                .append(true)
+                .open(bench.path("x"))
+                .unwrap();
+            sent.set_modified(time).unwrap();
+            let mut again = bench.sender();
+            again.args(["--on-conflict", wish]).arg(bench.path("x"));
+            let report = run(again.arg(receiver.address.to_string())).1;
+            assert_eq!(report["files_skipped"], 1, "{report}");
+        }
+    }
 }

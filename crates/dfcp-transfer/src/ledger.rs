@@ -58,16 +58,34 @@ impl<W: AsyncWrite + Unpin> Ledger<W> {
         self.say(&FromReceiver::File { index, outcome }).await
     }
 
-    /// Places in the offer of directories, or of files.
-    pub fn places(&self, directory: bool) -> impl Iterator<Item = usize> + use<W> {
+    /// Places in the offer of files.
+    pub fn files(&self) -> impl Iterator<Item = usize> + use<W> {
         let entries = self.entries.clone();
-        (0..entries.len()).filter(move |&i| entries[i].directory == directory)
+        (0..entries.len()).filter(move |&i| entries[i].is_file())
+    }
+
+    /// Makes the links, now that the files are there that they may lead to: nothing is written any more
+    /// that could go through one.
+    pub async fn make_links(&mut self) -> Result<(), Error> {
+        let entries = self.entries.clone();
+        let links = (0..)
+            .zip(&*entries)
+            .filter(|(_, entry)| entry.link.is_some());
+        for (index, entry) in links {
+            let outcomes = &self.outcomes;
+            let placed = |i| matches!(outcomes.get(&i), Some(Outcome::Done | Outcome::There));
+            let made = self.store.make_link(entry, &entries, placed);
+            self.settle(index, made.unwrap_or_else(Outcome::Error))
+                .await?;
+        }
+        Ok(())
     }
 
     /// Directories that were offered and are not there. Files make those that they need.
     pub fn absent_directories(&self) -> Vec<usize> {
         let is_absent = |&i: &usize| !self.store.has_dir(&self.entries[i].path);
-        self.places(true).filter(is_absent).collect()
+        let directories = (0..self.entries.len()).filter(|&i| self.entries[i].directory);
+        directories.filter(is_absent).collect()
     }
 
     /// Makes those of the `absent` directories that no file needed. Now that nothing is put into

@@ -59,14 +59,16 @@ mod tree;
 
 pub use error::Error;
 pub use ledger::Received;
-pub use message::{Entry, Outcome, Problem, ProblemKind, Rejection, RejectionKind, Wishes};
+pub use message::{
+    Entry, Link, OnConflict, Outcome, Problem, ProblemKind, Rejection, RejectionKind, Wishes,
+};
 pub use meter::{Meter, Watch};
 pub use offer::Limits;
 pub use partial::JOURNAL;
 pub use receive::{Offered, receive};
 pub use send::{Sent, send};
-pub use source::{Source, Sources};
-pub use store::{OnConflict, PARTIAL, Store};
+pub use source::{LeftOut, Links, Source, Sources};
+pub use store::{PARTIAL, Senders, Store};
 
 use dfcp::CloseCode;
 

@@ -32,6 +32,26 @@ pub struct Entry {
     /// And nanoseconds.
     #[serde(default)]
     pub mtime_nanos: u32,
+    /// If it is a link: it has no bytes of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link: Option<Link>,
+}
+
+/// What a link leads to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Link {
+    /// A path, from where the link is.
+    Symbolic(String),
+    /// A file that was offered before, by its place: it is the same file.
+    Hard(u64),
+}
+
+impl Entry {
+    /// Whether bytes of it come: it is neither a directory nor a link.
+    pub fn is_file(&self) -> bool {
+        !self.directory && self.link.is_none()
+    }
 }
 
 /// From sender to receiver.
@@ -108,6 +128,32 @@ pub struct Wishes {
     /// Send everything from the beginning, whatever parts are there.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub anew: bool,
+    /// What to do where names are taken.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on_conflict: Option<OnConflict>,
+}
+
+/// What to do with a file whose name is taken by one with other content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnConflict {
+    /// Report it as failed and keep what is there.
+    Error,
+    /// Keep what is there.
+    Skip,
+    /// Give the new file a free name: `NAME.1` and so on.
+    Rename,
+    /// Put the new file in its place.
+    Overwrite,
+    /// Put the new file in its place if it was changed later, and else keep what is there.
+    Newer,
+}
+
+impl OnConflict {
+    /// Whether what is there may be replaced.
+    pub fn replaces(self) -> bool {
+        matches!(self, Self::Overwrite | Self::Newer)
+    }
 }
 
 impl Wishes {

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::message::{Entry, FromSender, MAX_MESSAGE, Rejection, RejectionKind, VERSION, Wishes};
+use crate::message::{
+    Entry, FromSender, Link, MAX_MESSAGE, Rejection, RejectionKind, VERSION, Wishes,
+};
 use crate::partial::JOURNAL;
 use crate::store::PARTIAL;
 
@@ -24,7 +26,13 @@ const MAX_DEPTH: usize = 100;
 /// Cuts an offer into messages.
 pub fn split(entries: &[Entry], wishes: Wishes) -> Vec<FromSender> {
     // An entry without its path takes less than 200 bytes, and escapes at most double a path.
-    let cost = |entry: &Entry| 200 + 2 * entry.path.len();
+    let cost = |entry: &Entry| {
+        let link = match &entry.link {
+            Some(Link::Symbolic(to)) => to.len(),
+            _ => 0,
+        };
+        200 + 2 * (entry.path.len() + link)
+    };
     let mut parts = vec![Vec::new()];
     let mut used = 0;
     for entry in entries {
@@ -185,7 +193,12 @@ impl Offer {
         }
         let paths = entries.iter().map(|entry| entry.path.len()).sum::<usize>();
         self.path_bytes += paths;
-        let bytes = paths + entries.len() * (size_of::<Entry>() + HEAP);
+        let link = |entry: &Entry| match &entry.link {
+            Some(Link::Symbolic(to)) => to.len() + HEAP,
+            _ => 0,
+        };
+        let links = entries.iter().map(link).sum::<usize>();
+        let bytes = paths + links + entries.len() * (size_of::<Entry>() + HEAP);
         let most = self.limits.files.saturating_mul(HELD_FOR_FILE);
         self.holding.grow(bytes as u64, most)?;
         self.entries.extend(entries);
@@ -219,10 +232,11 @@ impl Offer {
             total = total
                 .checked_add(entry.size)
                 .ok_or_else(|| Rejection::offer("impossible sizes"))?;
-            if i64::try_from(total).is_err() || (entry.directory && entry.size > 0) {
+            if i64::try_from(total).is_err() || (!entry.is_file() && entry.size > 0) {
                 return Err(Rejection::offer("impossible sizes"));
             }
         }
+        self.check_links()?;
         for entry in &self.entries {
             let parents = entry
                 .path
@@ -243,6 +257,60 @@ impl Offer {
         self.limits.check_hidden(&self.entries)?;
         Ok((self.entries, self.holding))
     }
+}
+
+impl Offer {
+    /// Links lead to what is offered before, or to beneath the tree that they are in.
+    fn check_links(&self) -> Result<(), Rejection> {
+        for (i, entry) in self.entries.iter().enumerate() {
+            let wrong = match &entry.link {
+                None => None,
+                Some(_) if entry.directory => Some("it is a directory and a link"),
+                Some(Link::Symbolic(to)) => check_link(&entry.path, to).err(),
+                Some(Link::Hard(to)) => {
+                    let to = usize::try_from(*to).ok().filter(|to| *to < i);
+                    let first = to.and_then(|to| self.entries.get(to));
+                    match first.is_some_and(Entry::is_file) {
+                        true => None,
+                        false => Some("it is another name of no file"),
+                    }
+                }
+            };
+            if let Some(reason) = wrong {
+                let message = format!("{}: {reason}", entry.path);
+                return Err(Rejection::offer(message));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a symbolic link at `path` may lead to `to`: to somewhere beneath the first component of its
+/// own path. It may go up only at its beginning: what it goes up from is then a directory of the
+/// offer, and no other link can make it lead further.
+///
+/// # Errors
+/// Why it may not.
+pub fn check_link(path: &str, to: &str) -> Result<(), &'static str> {
+    const OUT: &str = "the symbolic link leads out of its tree";
+    if to.is_empty() || to.len() > MAX_PATH || to.contains('\0') {
+        return Err("the symbolic link leads nowhere");
+    }
+    if to.starts_with('/') {
+        return Err(OUT);
+    }
+    let mut above = path.matches('/').count();
+    let mut went_down = false;
+    for component in to.split('/') {
+        match component {
+            "" | "." => {}
+            ".." if went_down || above <= 1 => return Err(OUT),
+            ".." => above -= 1,
+            _ if above == 0 => return Err(OUT),
+            _ => went_down = true,
+        }
+    }
+    Ok(())
 }
 
 /// Whether a receiver may use `path`: relative, beneath its directory, and harmless to show.
@@ -358,6 +426,60 @@ mod tests {
         ] {
             assert!(check(&[file(good)]).is_ok(), "{good:?}");
         }
+    }
+
+    #[test]
+    fn links_that_lead_out_are_rejected() {
+        let link = |path: &str, link| Entry {
+            link: Some(link),
+            ..file(path)
+        };
+        let symbolic = |path, to: &str| check(&[link(path, Link::Symbolic(to.into()))]).is_ok();
+        for bad in [
+            "/",
+            "/etc",
+            "",
+            "..",
+            "../..",
+            "../../x",
+            "x/../../y",
+            "x/..",
+            "a\0b",
+        ] {
+            assert!(!symbolic("tree/l", bad), "{bad:?}");
+        }
+        for good in ["x", "x/y", "./x", "...", "x/."] {
+            assert!(symbolic("tree/l", good), "{good:?}");
+        }
+        assert!(symbolic("tree/a/b/l", "../../x") && !symbolic("tree/a/b/l", "../../../x"));
+        assert!(!symbolic("l", "x"), "it is in no tree");
+        // Nothing goes through a link, and it has no bytes.
+        let up = link("t/a", Link::Symbolic("b".into()));
+        assert!(check(&[up.clone(), file("t/a/x")]).is_err());
+        assert!(
+            check(&[Entry {
+                size: 1,
+                ..up.clone()
+            }])
+            .is_err()
+        );
+        assert!(
+            check(&[Entry {
+                directory: true,
+                ..up
+            }])
+            .is_err()
+        );
+        let hard = |to| {
+            check(&[
+                directory("d"),
+                file("a"),
+                link("b", Link::Hard(to)),
+                file("c"),
+            ])
+        };
+        assert!(hard(1).is_ok() && hard(0).is_err() && hard(2).is_err() && hard(3).is_err());
+        assert!(hard(u64::MAX).is_err());
     }
 
     #[test]

@@ -72,7 +72,7 @@ async fn send_all<W: AsyncWrite + Unpin>(
         message::write(stream, &part).await?;
     }
     for (index, source) in (0..).zip(&sources.list) {
-        if source.entry.directory {
+        if !source.entry.is_file() {
             continue;
         }
         let sent = send_one(stream, index, source, progress).await?;
@@ -162,7 +162,7 @@ where
     W: AsyncWrite + Unpin,
 {
     let mut reader = Reader::new(stream);
-    let (entries, _held, _) = match read_offer(&mut reader, &store).await {
+    let (entries, _held, wishes) = match read_offer(&mut reader, &store).await {
         Ok(offer) => offer,
         Err(_) if !reader.has_started() => return None,
         Err(failure) => {
@@ -176,7 +176,9 @@ where
     let entries = Arc::new(entries);
     meter.expect(entries.iter().map(|entry| entry.size).sum());
     let mut ledger = Ledger::new(store, entries, control);
-    let failure = receive_all(&mut reader, &mut ledger, meter).await.err();
+    let failure = receive_all(&mut reader, &mut ledger, meter, wishes)
+        .await
+        .err();
     farewell(&mut ledger.control, failure.as_ref()).await;
     Some(ledger.close(failure))
 }
@@ -196,17 +198,18 @@ async fn receive_all<R, W>(
     reader: &mut Reader<R>,
     ledger: &mut Ledger<W>,
     meter: &Meter,
+    wishes: Wishes,
 ) -> Result<(), Error>
 where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin,
 {
     // Everything comes, whatever is there: nobody could say so in time.
-    let wishes = Wishes::default();
+    ledger.store = ledger.store.for_session(wishes)?;
     let (_, _claim) = prepare(&ledger.store, &ledger.entries, wishes, meter).await?;
     ledger.say(&FromReceiver::Accept).await?;
     let absent = ledger.absent_directories();
-    for place in ledger.places(false) {
+    for place in ledger.files() {
         let index = place as u64;
         let file = Incoming {
             index,
@@ -218,6 +221,7 @@ where
         let settled = ledger.settle(index, outcome).await;
         failure.map_or(settled, Err)?;
     }
+    ledger.make_links().await?;
     ledger.finish_directories(absent).await?;
     let steady_bps = meter.steady_bps();
     // Everything is in its place: what happens to the connection now changes nothing.

@@ -128,7 +128,7 @@ impl Store {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::OnConflict;
+    use crate::OnConflict;
 
     const GB: u64 = 1 << 30;
 

@@ -91,7 +91,7 @@ mod tests {
     use std::time::SystemTime;
 
     use super::*;
-    use crate::store::OnConflict;
+    use crate::OnConflict;
 
     const DAY: Duration = Duration::from_secs(86_400);
 

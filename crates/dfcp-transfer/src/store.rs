@@ -17,7 +17,9 @@ use rustix::fs::RenameFlags;
 use rustix::io::Errno;
 
 use crate::Error;
-use crate::message::{Entry, Outcome, Problem, ProblemKind, Rejection, Wishes};
+use crate::message::{
+    Entry, Link, OnConflict, Outcome, Problem, ProblemKind, Rejection, RejectionKind, Wishes,
+};
 use crate::offer::{Held, Limits};
 use crate::partial::{JOURNAL, Partial};
 use crate::space::Claims;
@@ -30,6 +32,17 @@ pub const PARTIAL: &str = ".dfcp-partial";
 const MODE: u32 = 0o777;
 /// Names tried for a file whose own is taken.
 const MAX_NAMES: u32 = 10_000;
+
+/// What senders may decide where names are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Senders {
+    /// Nothing.
+    Nothing,
+    /// What replaces no file that is there.
+    Additions,
+    /// Everything.
+    Everything,
+}
 
 /// How much of a file is there when it begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,26 +58,14 @@ pub(crate) enum How {
 /// Somebody else has a partial file.
 const BUSY: &str = "another transfer is writing it";
 
-/// What to do with a file whose name is taken by one with other content.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OnConflict {
-    /// Report it as failed and keep what is there.
-    Error,
-    /// Keep what is there.
-    Skip,
-    /// Give the new file a free name: `NAME.1` and so on.
-    Rename,
-    /// Put the new file in its place.
-    Overwrite,
-}
-
 /// A directory that files are received in.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Store {
-    pub(crate) dir: Dir,
+    pub(crate) dir: Arc<Dir>,
     pub(crate) on_conflict: OnConflict,
+    senders: Senders,
     pub(crate) limits: Limits,
-    pub(crate) claims: Claims,
+    pub(crate) claims: Arc<Claims>,
     pub(crate) offers: Held,
     /// Who writes which file.
     tenants: Tenants,
@@ -124,10 +125,11 @@ impl Store {
         };
         let dir = open().map_err(|error| Error::file(path, error))?;
         Ok(Self {
-            dir,
+            dir: Arc::new(dir),
             on_conflict,
+            senders: Senders::Nothing,
             limits: Limits::default(),
-            claims: Claims::default(),
+            claims: Arc::default(),
             offers: Held::default(),
             tenants: Tenants::default(),
             owner: None,
@@ -174,6 +176,98 @@ impl Store {
         }
     }
 
+    /// Lets senders say what to do where names are taken, as far as `what`.
+    #[must_use]
+    pub fn with_senders_deciding(mut self, what: Senders) -> Self {
+        self.senders = what;
+        self
+    }
+
+    /// The store for a session of a sender with these wishes.
+    pub(crate) fn for_session(&self, wishes: Wishes) -> Result<Arc<Self>, Rejection> {
+        let mut store = self.clone();
+        match (wishes.on_conflict, self.senders) {
+            (None, _) => {}
+            (Some(wish), _) if wish == self.on_conflict => {}
+            (Some(wish), Senders::Everything) => store.on_conflict = wish,
+            (Some(wish), Senders::Additions) if !wish.replaces() => store.on_conflict = wish,
+            (Some(_), Senders::Nothing) => {
+                return Err(Rejection::new(
+                    RejectionKind::Limit,
+                    "the receiver decides what to do where names are taken: dfcp recv --on-conflict",
+                ));
+            }
+            (Some(_), Senders::Additions) => {
+                return Err(Rejection::new(
+                    RejectionKind::Limit,
+                    "the receiver lets senders add files and not replace any; there: dfcp recv \
+                     --allow-overwrite",
+                ));
+            }
+        }
+        Ok(Arc::new(store))
+    }
+
+    /// Makes a link, whose entry was checked; `placed` says of other files of the offer whether they
+    /// are in their places.
+    pub(crate) fn make_link(
+        &self,
+        entry: &Entry,
+        entries: &[Entry],
+        placed: impl Fn(u64) -> bool,
+    ) -> Result<Outcome, Problem> {
+        let failed = |error: io::Error| target(&entry.path, error);
+        if let Some((parent, _)) = entry.path.rsplit_once('/') {
+            self.create_dir(parent)?;
+        }
+        let (parent, name) = entry.path.rsplit_once('/').unwrap_or((".", &entry.path));
+        let dir = self.dir.open_dir(parent).map_err(failed)?;
+        let make = |name: &str| match &entry.link {
+            Some(Link::Symbolic(to)) => Ok(rustix::fs::symlinkat(to, &dir, name)?),
+            Some(Link::Hard(to)) => self.dir.hard_link(&entries[*to as usize].path, &dir, name),
+            None => Ok(()),
+        };
+        if let Some(Link::Hard(to)) = entry.link
+            && (!placed(to) || self.on_conflict == OnConflict::Rename)
+        {
+            let why = "the file that it is another name of is not in its place";
+            return Err(failed(io::Error::other(why)));
+        }
+        match make(name) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            made => return made.map(|()| Outcome::Done).map_err(failed),
+        }
+        if self.is_link_there(entry, entries, &dir, name) {
+            return Ok(Outcome::There);
+        }
+        match self.on_conflict {
+            OnConflict::Skip => Ok(Outcome::Skipped),
+            OnConflict::Overwrite if !dir.symlink_metadata(name).is_ok_and(|m| m.is_dir()) => {
+                let new = format!("{name}{PARTIAL}");
+                let replace = || {
+                    make(&new)?;
+                    dir.rename(&new, &dir, name)
+                };
+                replace().map(|()| Outcome::Done).map_err(failed)
+            }
+            _ => Err(conflict(&entry.path)),
+        }
+    }
+
+    fn is_link_there(&self, entry: &Entry, entries: &[Entry], dir: &Dir, name: &str) -> bool {
+        match &entry.link {
+            Some(Link::Symbolic(to)) => dir
+                .read_link_contents(name)
+                .is_ok_and(|is| is.as_os_str() == to.as_str()),
+            Some(Link::Hard(to)) => {
+                let identity = |metadata: io::Result<_>| metadata.ok().map(|m| cap_identity(&m));
+                let first = identity(self.dir.symlink_metadata(&entries[*to as usize].path));
+                first.is_some() && first == identity(dir.symlink_metadata(name))
+            }
+            None => false,
+        }
+    }
+
     /// Whether `path` is a directory that is there.
     pub(crate) fn has_dir(&self, path: &str) -> bool {
         self.dir.is_dir(path)
@@ -200,7 +294,7 @@ impl Store {
         // Files of a directory follow each other: it is opened once, or found absent.
         let mut parent: Option<(&str, Option<Dir>)> = None;
         for (index, entry) in (0..).zip(entries) {
-            if entry.directory {
+            if !entry.is_file() {
                 continue;
             }
             let (path, name) = entry.path.rsplit_once('/').unwrap_or((".", &entry.path));
@@ -226,12 +320,13 @@ impl Store {
             return match self.on_conflict {
                 OnConflict::Skip => Survey::Settled(Outcome::Skipped),
                 _ if alike && unchanged && !wishes.checksum => Survey::There,
+                OnConflict::Newer if is_later(&there, entry) => Survey::Settled(Outcome::Skipped),
                 _ if alike => Survey::Examine,
                 OnConflict::Error => Survey::Settled(Outcome::Error(conflict(&entry.path))),
-                OnConflict::Overwrite if there.is_dir() => {
+                OnConflict::Overwrite | OnConflict::Newer if there.is_dir() => {
                     Survey::Settled(Outcome::Error(conflict(&entry.path)))
                 }
-                OnConflict::Overwrite | OnConflict::Rename => Survey::Examine,
+                OnConflict::Overwrite | OnConflict::Rename | OnConflict::Newer => Survey::Examine,
             };
         }
         match !wishes.anew && dir.symlink_metadata(format!("{name}{JOURNAL}")).is_ok() {
@@ -258,7 +353,7 @@ impl Store {
         match self.on_conflict {
             OnConflict::Error => Some(Err(conflict(&entry.path))),
             OnConflict::Skip => Some(Ok(Outcome::Skipped)),
-            OnConflict::Rename | OnConflict::Overwrite => None,
+            OnConflict::Rename | OnConflict::Overwrite | OnConflict::Newer => None,
         }
     }
 
@@ -429,7 +524,7 @@ impl Store {
         place: &str,
         failed: impl Fn(io::Error) -> Problem,
     ) -> Result<Outcome, Problem> {
-        if self.on_conflict == OnConflict::Overwrite {
+        if self.on_conflict.replaces() {
             let moved = self.dir.rename(&partial.name, &self.dir, place);
             return moved.map(|()| Outcome::Done).map_err(failed);
         }
@@ -550,6 +645,11 @@ fn umask() -> u32 {
     umask(mask);
     #[allow(clippy::useless_conversion)] // modes have 16 bits on other platforms
     u32::from(mask.bits())
+}
+
+/// Whether what is there was changed when what is offered was, or later.
+fn is_later(there: &cap_std::fs::Metadata, entry: &Entry) -> bool {
+    (there.mtime(), there.mtime_nsec()) >= (entry.mtime, i64::from(entry.mtime_nanos))
 }
 
 fn target(path: &str, error: io::Error) -> Problem {

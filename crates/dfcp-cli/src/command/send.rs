@@ -11,7 +11,7 @@ use dfcp::{
     SchemeId, TransportConfig,
 };
 use dfcp_command::{Failure, Kind, Profile as Choice, block_on, interrupted, units};
-use dfcp_transfer::{DONE, FAILED, INTERRUPTED, Meter, Sent, Wishes};
+use dfcp_transfer::{DONE, FAILED, INTERRUPTED, Links, Meter, Sent, Wishes};
 
 use super::{Output, farewell};
 use crate::door::invitation;
@@ -51,6 +51,15 @@ pub struct Args {
     /// Erasure code [default: the profile's; dense for auto]
     #[arg(long, value_enum)]
     code: Option<Code>,
+    /// Send symbolic links as links, where they lead to somewhere in the tree that they are in
+    #[arg(short = 'l', long)]
+    links: bool,
+    /// Send what symbolic links lead to
+    #[arg(short = 'L', long, conflicts_with = "links")]
+    copy_links: bool,
+    /// What to do where names are taken by other files, as far as the receiver lets senders decide
+    #[arg(long, value_enum)]
+    on_conflict: Option<files::OnConflict>,
     /// Send everything from the beginning, whatever the receiver has of it
     #[arg(long)]
     no_resume: bool,
@@ -129,6 +138,7 @@ impl Args {
         Wishes {
             checksum: self.checksum,
             anew: self.no_resume,
+            on_conflict: self.on_conflict.map(Into::into),
         }
     }
 
@@ -230,12 +240,15 @@ fn may_recover(error: &Error) -> bool {
 }
 
 async fn transfer(args: &Args, profile: Profile, report: &mut Report) -> Result<(), Ended> {
-    let mut sources = files::scan(&args.paths)?;
+    let links = match (args.links, args.copy_links) {
+        (_, true) => Links::Follow,
+        (true, _) => Links::Keep,
+        _ => Links::LeaveOut,
+    };
+    let mut sources = files::scan(&args.paths, links)?;
     sources.wishes = args.wishes();
     let sources = Arc::new(sources);
-    for note in &sources.notes {
-        args.output.say(note);
-    }
+    report.left_out.clone_from(&sources.left_out);
     let key = keys::load_or_create(args.key.as_deref())?;
     let own = key.public();
     let transport = args.output.observed(args.transport(profile))?;

@@ -50,10 +50,8 @@ pub fn run(job: Job<'_>) -> ExitCode {
 }
 
 async fn transfer(job: Job<'_>, report: &mut Report) -> Result<(), Failure> {
-    let sources = files::scan(job.paths)?;
-    for note in &sources.notes {
-        job.output.say(note);
-    }
+    let sources = files::scan(job.paths, dfcp_transfer::Links::LeaveOut)?;
+    report.left_out.clone_from(&sources.left_out);
     let start = Instant::now();
     let (endpoint, stream, remote) = tokio::select! {
         connected = connect(job) => connected?,

@@ -61,7 +61,10 @@ impl Bench {
     /// Starts a receiver into the directory `received`. It allows the sender unless `args` say whom.
     pub fn receiver(&self, args: &[&str]) -> Receiver {
         let mut command = self.recv(args);
-        if !args.iter().any(|arg| arg.starts_with("--allow")) {
+        if !args
+            .iter()
+            .any(|arg| ["--allow", "--allow-any"].contains(arg))
+        {
             command.args(["--allow", &self.sender_key]);
         }
         Receiver::start(command)

@@ -124,7 +124,10 @@ impl Files {
         let Ok(_permit) = self.gate.clone().acquire_owned().await else {
             return lost_all("the receiver ends");
         };
-        let mut stream = object.in_order();
+        let mut stream = match object.in_order() {
+            Ok(stream) => stream,
+            Err(error) => return lost_all(&error.to_string()),
+        };
         let (mut bytes, mut outcomes) = (Vec::new(), Vec::new());
         // Files of the pack whose bytes are complete, from `done` to `next`, and their length.
         let (mut done, mut next, mut ready) = (0, 0, 0_usize);

@@ -70,6 +70,7 @@ pub async fn receive(
     let mut reader = Reader::new(stream);
     let agree = async {
         let (entries, held, wishes) = read_offer(&mut reader, &store).await?;
+        let store = store.for_session(wishes)?;
         let entries = Arc::new(entries);
         let offered = Offered::of(&entries);
         tokio::select! {
@@ -77,9 +78,9 @@ pub async fn receive(
             error = connection.closed() => return Err(Error::from(dfcp::Error::from(error))),
         }
         let (known, claim) = prepare(&store, &entries, wishes, meter).await?;
-        Ok::<_, Error>((entries, known, offered, wishes, (claim, held)))
+        Ok::<_, Error>((store, entries, known, (offered, wishes), (claim, held)))
     };
-    let (entries, known, offered, wishes, _held) = match agree.await {
+    let (store, entries, known, (offered, wishes), _held) = match agree.await {
         Ok(agreed) => agreed,
         Err(failure) => {
             reject(connection, &mut control, &failure).await;

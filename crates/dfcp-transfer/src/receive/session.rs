@@ -102,7 +102,7 @@ impl<'a> Session<'a> {
         };
         Self {
             connection,
-            left: ledger.places(false).count(),
+            left: ledger.files().count(),
             ledger,
             meter,
             files,
@@ -141,6 +141,7 @@ impl<'a> Session<'a> {
             }
         }
         self.tell_progress().await?;
+        self.ledger.make_links().await?;
         self.ledger.finish_directories(absent).await?;
         let steady_bps = self.meter.steady_bps();
         // Everything is in its place: what happens to the connection now changes nothing. The
@@ -249,7 +250,7 @@ impl<'a> Session<'a> {
         let entry = usize::try_from(index).ok();
         let entry = entry.and_then(|i| self.ledger.entries.get(i));
         match entry {
-            Some(entry) if !entry.directory => Ok(()),
+            Some(entry) if entry.is_file() => Ok(()),
             _ => Err(violation("a file that was not offered")),
         }
     }

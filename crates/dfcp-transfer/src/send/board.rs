@@ -144,7 +144,7 @@ impl State {
         let mut pack = Filling::default();
         while let Some(source) = sources.list.get(self.cursor) {
             let index = self.cursor as u64;
-            if source.entry.directory || self.stopped.remove(&index) {
+            if !source.entry.is_file() || self.stopped.remove(&index) {
                 self.cursor += 1;
                 continue;
             }

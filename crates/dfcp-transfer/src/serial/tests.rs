@@ -5,7 +5,7 @@ use tempfile::TempDir;
 use tokio::io::{DuplexStream, ReadHalf, WriteHalf, duplex, split};
 
 use super::*;
-use crate::store::OnConflict;
+use crate::OnConflict;
 
 /// Less than a chunk, so that both sides have to wait for each other.
 const PIPE: usize = 10_000;

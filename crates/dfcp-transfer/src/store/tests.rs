@@ -10,6 +10,7 @@ fn entry(path: &str, size: u64, mode: u32) -> Entry {
         mtime: 0,
         mtime_nanos: 0,
         directory: false,
+        link: None,
     }
 }
 

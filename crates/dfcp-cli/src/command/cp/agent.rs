@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use dfcp::Connection;
 use dfcp_command::{Failure, Kind, block_on};
-use dfcp_transfer::{DONE, FAILED, Meter, Sources, Store, Wishes};
+use dfcp_transfer::{DONE, FAILED, Links, Meter, Sources, Store, Wishes};
 use tokio::io::{Stdin, Stdout, stdin, stdout};
 
 use super::Choice;
@@ -136,7 +136,7 @@ fn prepare(job: &Job) -> Result<(Side, Ready, Option<Task>), Failure> {
             if let Some(name) = name {
                 target::rename(&mut sources, name);
             }
-            ready.left_out.clone_from(&sources.notes);
+            ready.left_out.clone_from(&sources.left_out);
             if choice.dry_run {
                 ready.listing = super::listing(&sources);
             }
@@ -303,12 +303,19 @@ impl Choice {
             let shown = other.display();
             return Err(Failure::usage(format!("{shown}: not a directory")));
         }
-        let mut sources = files::scan(paths)?;
+        let links = match (self.links || self.archive, self.copy_links) {
+            (_, true) => Links::Follow,
+            (true, false) => Links::Keep,
+            (false, false) => Links::LeaveOut,
+        };
+        let keep = |path: &str, directory| self.filter.keeps(path, directory);
+        let scanned = Sources::scan_with(paths, links, &keep);
+        let mut sources = scanned.map_err(files::failure)?;
         sources.wishes = Wishes {
             checksum: self.checksum,
             anew: self.no_resume,
+            ..Wishes::default()
         };
-        self.filter.apply(&mut sources);
         Ok(sources)
     }
 }

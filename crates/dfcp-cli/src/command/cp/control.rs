@@ -9,6 +9,7 @@ use std::net::IpAddr;
 
 use dfcp::PublicKey;
 use dfcp_command::{Failure, Kind};
+use dfcp_transfer::LeftOut;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
@@ -74,7 +75,7 @@ pub struct Ready {
     /// The name that the one thing copied gets at the target; its own unless given.
     pub name: Option<String>,
     /// What an agent that sends leaves out, and why.
-    pub left_out: Vec<String>,
+    pub left_out: Vec<LeftOut>,
     /// What it would copy, in a dry run.
     pub listing: Vec<String>,
 }

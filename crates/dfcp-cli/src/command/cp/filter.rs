@@ -2,7 +2,6 @@
 //! is in a directory that is left out is not looked at.
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
-use dfcp_transfer::Sources;
 use serde::{Deserialize, Serialize};
 
 /// The patterns in the order in which they were given.
@@ -16,27 +15,6 @@ struct Rule {
 }
 
 impl Filter {
-    /// Leaves out what the patterns say.
-    pub fn apply(&self, sources: &mut Sources) {
-        if self.0.is_empty() {
-            return;
-        }
-        let mut left_out: Option<String> = None;
-        sources.list.retain(|source| {
-            let (path, directory) = (&source.entry.path, source.entry.directory);
-            if let Some(above) = &left_out
-                && path.starts_with(above)
-            {
-                return false;
-            }
-            let keep = self.keeps(path, directory);
-            if !keep && directory {
-                left_out = Some(format!("{path}/"));
-            }
-            keep
-        });
-    }
-
     /// Whether a path is copied, as far as the patterns say.
     pub fn keeps(&self, path: &str, directory: bool) -> bool {
         let rule = self.0.iter().find(|rule| rule.matches(path, directory));
@@ -190,6 +168,7 @@ impl clap::FromArgMatches for Filter {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use dfcp_transfer::{Links, Sources};
 
     #[test]
     fn patterns_match_as_in_rsync() {
@@ -242,7 +221,6 @@ mod tests {
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, "").unwrap();
         }
-        let mut sources = Sources::scan(&[tree]).unwrap();
         let rule = |include, pattern: &str| Rule {
             include,
             pattern: pattern.to_owned(),
@@ -253,7 +231,9 @@ mod tests {
             rule(true, "*/"),
             rule(false, "*"),
         ];
-        Filter(rules).apply(&mut sources);
+        let filter = Filter(rules);
+        let keep = |path: &str, directory| filter.keeps(path, directory);
+        let sources = Sources::scan_with(&[tree], Links::LeaveOut, &keep).unwrap();
         let paths: Vec<_> = sources.list.iter().map(|s| s.entry.path.as_str()).collect();
         assert_eq!(
             paths,

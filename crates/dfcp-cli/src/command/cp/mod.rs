@@ -20,7 +20,9 @@ use std::time::{Duration, Instant};
 
 use dfcp::{Connection, TransportConfig};
 use dfcp_command::{Failure, Kind, block_on, interrupted};
-use dfcp_transfer::{DONE, FAILED, INTERRUPTED, Limits, Meter, Received, Sent, Sources, Store};
+use dfcp_transfer::{
+    DONE, FAILED, INTERRUPTED, LeftOut, Limits, Meter, Received, Sent, Sources, Store,
+};
 use serde::{Deserialize, Serialize};
 
 use super::{Output, farewell};
@@ -65,9 +67,15 @@ pub struct Choice {
     /// Copy directories with all that is in them
     #[arg(short, long)]
     recursive: bool,
-    /// As -r; modes and times are kept in any case
+    /// As -r -l; modes and times are kept in any case
     #[arg(short, long)]
     archive: bool,
+    /// Copy symbolic links as links, where they lead to somewhere in the tree that they are in
+    #[arg(short, long)]
+    links: bool,
+    /// Copy what symbolic links lead to
+    #[arg(short = 'L', long, conflicts_with = "links")]
+    copy_links: bool,
     /// Say what would be copied, and copy nothing
     #[arg(short = 'n', long)]
     dry_run: bool,
@@ -123,6 +131,7 @@ pub struct SyncArgs {
 pub fn run_sync(args: SyncArgs) -> ExitCode {
     let mut cp = args.cp;
     cp.choice.recursive = true;
+    cp.choice.links |= !cp.choice.copy_links;
     cp.choice.sync = true;
     cp.delete = args.delete;
     run(cp)
@@ -227,7 +236,7 @@ impl Args {
     }
 
     /// Whether to remove what the source has not: not if something of it was left out.
-    fn may_delete(&self, left_out: &[String]) -> bool {
+    fn may_delete(&self, left_out: &[LeftOut]) -> bool {
         if self.delete && !left_out.is_empty() {
             self.output
                 .say("nothing is removed, since not everything could be sent");
@@ -318,7 +327,7 @@ async fn start(args: &Args, way: Direction<'_>, report: &mut Report) -> Result<(
             target,
         } => {
             let mut sources = args.choice.scan(&paths)?;
-            let delete = args.may_delete(&sources.notes);
+            let delete = args.may_delete(&sources.left_out);
             let work = Work::Receive {
                 path: target.to_owned(),
                 several: paths.len() > 1,
@@ -356,9 +365,7 @@ async fn start(args: &Args, way: Direction<'_>, report: &mut Report) -> Result<(
                 name: name.clone(),
             };
             let (link, ready) = Link::open(args, &side, host, work).await?;
-            for note in &ready.left_out {
-                args.output.say(note);
-            }
+            report.left_out.clone_from(&ready.left_out);
             if args.choice.dry_run {
                 say_all(&ready.listing);
                 return Ok(());
@@ -398,9 +405,7 @@ async fn push(
     sources: Sources,
     report: &mut Report,
 ) -> Result<(), Failure> {
-    for note in &sources.notes {
-        args.output.say(note);
-    }
+    report.left_out.clone_from(&sources.left_out);
     let sources = Arc::new(sources);
     let start = Instant::now();
     let (meter, _watch) = Meter::start();
