@@ -8,6 +8,7 @@ mod files;
 mod keys;
 mod known_hosts;
 mod lab;
+mod meet;
 mod net;
 mod phrase;
 mod progress;
@@ -35,6 +36,8 @@ enum Command {
     Cp(Box<command::cp::Args>),
     /// Makes a directory here or there like another one, sending only what differs
     Sync(Box<command::cp::SyncArgs>),
+    /// Lets the two sides of a code find each other; anyone can run one
+    Rendezvous(command::rendezvous::Args),
     /// Makes a key
     Keygen(command::keygen::Args),
     /// Shows this side's key
@@ -55,6 +58,7 @@ fn main() -> ExitCode {
         Command::Cp(args) => command::cp::run(*args),
         Command::Sync(args) => command::cp::run_sync(*args),
         Command::Agent => command::cp::agent::run(),
+        Command::Rendezvous(args) => command::rendezvous::run(args),
         Command::Keygen(args) => command::keygen::run(args),
         Command::Key(args) => command::key::run(args),
     }

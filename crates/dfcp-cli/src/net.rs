@@ -18,6 +18,13 @@ impl FromStr for Host {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
+        Self::parse(text, DEFAULT_PORT)
+    }
+}
+
+impl Host {
+    /// A host that is at `default` unless it says another port.
+    pub fn parse(text: &str, default: u16) -> Result<Self, String> {
         let (name, port) = match text.strip_prefix('[') {
             Some(rest) => {
                 let (address, rest) = rest.split_once(']').ok_or("a ] is missing")?;
@@ -44,7 +51,7 @@ impl FromStr for Host {
             return Err(format!("not a host: {text:?}"));
         }
         let port = match port {
-            None => DEFAULT_PORT,
+            None => default,
             Some(port) => match port.parse() {
                 Ok(0) | Err(_) => return Err(format!("not a port: {port:?}")),
                 Ok(port) => port,

@@ -6,8 +6,9 @@
 
 use dfcp::PublicKey;
 
-/// One word for each value of a byte, in alphabetical order. Changing it changes every phrase.
-const WORDS: &str = include_str!("words.txt");
+/// One word for each value of a byte, in alphabetical order. Changing it changes every phrase. Codes
+/// are made of them, too.
+pub const WORDS: &str = include_str!("words.txt");
 /// Words of a phrase.
 const LENGTH: usize = 6;
 /// Separates this use of the hash from all others.

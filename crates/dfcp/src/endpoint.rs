@@ -180,6 +180,20 @@ impl Endpoint {
             None => Socket::bind(Layer::Udp, (Ipv6Addr::UNSPECIFIED, 0).into())
                 .or_else(|_| Socket::bind(Layer::Udp, (Ipv4Addr::UNSPECIFIED, 0).into()))?,
         };
+        Self::with(config, socket)
+    }
+
+    /// The same over a socket that is bound already, such as one that has found its way through
+    /// address translators; the address in `config` does not count.
+    ///
+    /// # Errors
+    /// As for [`Endpoint::bind`].
+    pub fn over(config: EndpointConfig, socket: std::net::UdpSocket) -> Result<Self, Error> {
+        socket.set_nonblocking(true)?;
+        Self::with(config, Socket::over(Layer::Udp, socket)?)
+    }
+
+    fn with(config: EndpointConfig, socket: Socket) -> Result<Self, Error> {
         let transport = Arc::new(config.transport.or_keep_alive(config.keep_alive));
         let server = config.server.then(|| ServerConfig {
             transport: transport.clone(),

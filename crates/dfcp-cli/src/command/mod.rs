@@ -1,9 +1,11 @@
 //! The subcommands.
 
+pub mod code;
 pub mod cp;
 pub mod key;
 pub mod keygen;
 pub mod recv;
+pub mod rendezvous;
 pub mod send;
 
 use std::path::PathBuf;

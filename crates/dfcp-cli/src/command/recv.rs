@@ -9,14 +9,16 @@ use std::time::Instant;
 
 use dfcp::{Connection, Endpoint, EndpointConfig, Error, StaticKey};
 use dfcp_command::{DEFAULT_PORT, Failure, Kind, Profile, block_on, interrupted};
+use dfcp_meet::Code;
 use dfcp_transfer::{DONE, FAILED, INTERRUPTED, Meter, Received, RejectionKind, Store};
 use tokio::task::JoinSet;
 
-use super::{Output, farewell};
+use super::{Output, code, farewell};
 use crate::allowed::{Allowed, Who};
 use crate::door::Door;
 use crate::files::{self, Target};
 use crate::keys;
+use crate::meet;
 use crate::net;
 use crate::phrase::phrase;
 use crate::progress::Bar;
@@ -27,6 +29,11 @@ use crate::report::Report;
 /// Arguments.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
+    /// The code that the sender was given, such as 7-otter-lamp: takes its files and ends
+    #[arg(conflicts_with_all = ["listen", "allow", "allow_any"])]
+    code: Option<Code>,
+    #[command(flatten)]
+    meet: meet::MeetingOptions,
     /// Address to listen on; all addresses at port 4433 unless given
     #[arg(long, value_name = "ADDR")]
     listen: Option<SocketAddr>,
@@ -65,6 +72,7 @@ impl Args {
         no_keys(&[
             (self.key.is_some(), "--key"),
             (!self.allow.is_empty(), "--allow"),
+            (self.code.is_some(), "a code"),
         ])?;
         self.output.no_qlog()?;
         if !self.allow_any {
@@ -89,7 +97,12 @@ pub fn run(args: Args) -> ExitCode {
     args.output.prepare();
     let result = match args.published() {
         Ok(Some(job)) => return published::recv::run(job),
-        Ok(None) => block_on(serve(&args)),
+        Ok(None) => block_on(async {
+            match &args.code {
+                Some(code) => by_code(&args, code).await,
+                None => serve(&args).await,
+            }
+        }),
         Err(failure) => Err(failure),
     };
     match result {
@@ -102,6 +115,41 @@ pub fn run(args: Args) -> ExitCode {
             ExitCode::from(report.exit_code)
         }
     }
+}
+
+/// Takes the files of the one sender who has the code.
+async fn by_code(args: &Args, code: &Code) -> Result<u8, Failure> {
+    let key = keys::load_or_create(args.key.as_deref())?;
+    let store = args.target.open(&args.output)?;
+    let transport = args.output.observed(args.output.transport())?;
+    let job = code::Receiving {
+        code,
+        options: &args.meet,
+        key: &key,
+        output: &args.output,
+    };
+    let (endpoint, sender) = code::receive(job, transport).await?;
+    let door = Door::new(Allowed::new(&[Who::Key(sender)])?, &args.output)?;
+    let mut report = Report::new("recv");
+    report.add_buffers(endpoint.socket_buffers());
+    let incoming = code::arrival(&endpoint).await?;
+    let session = session(
+        incoming.accept(),
+        (store, door),
+        args.output.clone(),
+        report,
+    );
+    let result = tokio::select! {
+        code = session => code.ok_or_else(|| {
+            Failure::new(Kind::Unreachable, "the sender left without sending anything")
+        }),
+        failure = interrupted() => {
+            farewell(&endpoint, INTERRUPTED, &failure.message).await;
+            return Err(failure);
+        }
+    };
+    farewell(&endpoint, DONE, "").await;
+    result
 }
 
 fn bind(args: &Args, key: StaticKey, door: &Door) -> Result<Endpoint, Failure> {

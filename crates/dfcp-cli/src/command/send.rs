@@ -8,16 +8,17 @@ use std::time::{Duration, Instant};
 
 use dfcp::{
     Connection, ConnectionError, Endpoint, EndpointConfig, Error, Profile, PublicKey, Rate,
-    SchemeId, TransportConfig,
+    SchemeId, StaticKey, TransportConfig,
 };
 use dfcp_command::{Failure, Kind, Profile as Choice, block_on, interrupted, units};
 use dfcp_transfer::{DONE, FAILED, INTERRUPTED, Links, Meter, Sent, Wishes};
 
-use super::{Output, farewell};
+use super::{Output, code, farewell};
 use crate::door::invitation;
 use crate::files;
 use crate::keys;
 use crate::known_hosts::{self, KnownHosts};
+use crate::meet;
 use crate::net::{Family, Host};
 use crate::progress::Bar;
 use crate::published;
@@ -27,12 +28,17 @@ use crate::report::Report;
 /// Arguments.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// Files and directories
-    #[arg(required = true, value_name = "PATH")]
+    /// Files and directories, and then the receiver: HOST or HOST:PORT, IPv6 addresses in brackets;
+    /// without one, a code is printed for the other side to type
+    #[arg(required = true, value_name = "PATH... [HOST]")]
     paths: Vec<PathBuf>,
-    /// The receiver: HOST or HOST:PORT; IPv6 addresses in brackets
-    #[arg(required = true)]
-    host: Host,
+    #[arg(skip)]
+    host: Option<Host>,
+    #[command(flatten)]
+    meet: meet::MeetingOptions,
+    /// Words of a code, from 2 to 8; two are 16 bits, which three guesses are allowed for
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(2..=8))]
+    words: u8,
     /// The receiver's public key; without it, known hosts are asked
     #[arg(long, value_name = "KEY")]
     peer_key: Option<PublicKey>,
@@ -125,7 +131,9 @@ impl Args {
         self.output.no_qlog()?;
         Ok(published::send::Job {
             paths: &self.paths,
-            host: &self.host,
+            host: self.host.as_ref().ok_or_else(|| {
+                Failure::usage("published profiles know no keys, and so no codes: name the host")
+            })?,
             family: self.family(),
             rate: self.rate,
             profile: self.profile,
@@ -150,6 +158,18 @@ impl Args {
         }
     }
 
+    /// What sending by a code takes.
+    fn sending<'a>(&'a self, key: &'a StaticKey, bytes: u64) -> code::Sending<'a> {
+        code::Sending {
+            options: &self.meet,
+            words: usize::from(self.words),
+            family: self.family(),
+            key,
+            bytes,
+            output: &self.output,
+        }
+    }
+
     fn known_hosts(&self) -> Result<KnownHosts, Failure> {
         let path = self.known_hosts.clone();
         let path = path.map_or_else(|| keys::config_file("known_hosts"), Ok)?;
@@ -158,15 +178,18 @@ impl Args {
 }
 
 /// Sends the files.
-pub fn run(args: Args) -> ExitCode {
+pub fn run(mut args: Args) -> ExitCode {
     args.output.prepare();
     let mut report = Report::new("send");
-    let result = match args.profile.sealed() {
-        Some(profile) => args
+    let host_is_meant = args.peer_key.is_some() || args.known_hosts.is_some();
+    let host = code::split_host(&mut args.paths, host_is_meant);
+    let result = match (host.map(|host| args.host = host), args.profile.sealed()) {
+        (Err(failure), _) => Err(failure),
+        (Ok(()), Some(profile)) => args
             .published
             .check_unused()
             .and_then(|()| block_on(attempts(&args, &profile, &mut report))),
-        None => match args.published() {
+        (Ok(()), None) => match args.published() {
             Ok(job) => return published::send::run(job),
             Err(failure) => Err(failure),
         },
@@ -206,7 +229,7 @@ async fn attempts(args: &Args, profile: &Profile, report: &mut Report) -> Result
         }
         let retry = args
             .retry
-            .filter(|limit| ended.again && since.elapsed() < *limit);
+            .filter(|limit| args.host.is_some() && ended.again && since.elapsed() < *limit);
         if retry.is_none() {
             return Err(ended.failure);
         }
@@ -250,14 +273,24 @@ async fn transfer(args: &Args, profile: Profile, report: &mut Report) -> Result<
     let sources = Arc::new(sources);
     report.left_out.clone_from(&sources.left_out);
     let key = keys::load_or_create(args.key.as_deref())?;
-    let own = key.public();
+    let (own, static_key) = (key.public(), key.clone());
     let transport = args.output.observed(args.transport(profile))?;
     let config = EndpointConfig::client(key).transport(transport);
-    let start = Instant::now();
-    let endpoint = Endpoint::bind(config)?;
-    let (connection, remote) = tokio::select! {
-        connected = connect(args, &endpoint, &own) => connected?,
-        failure = interrupted() => return Err(failure.into()),
+    let mut start = Instant::now();
+    let (endpoint, connection, remote) = match &args.host {
+        Some(host) => {
+            let endpoint = Endpoint::bind(config)?;
+            let (connection, remote) = tokio::select! {
+                connected = connect(args, host, &endpoint, &own) => connected?,
+                failure = interrupted() => return Err(failure.into()),
+            };
+            (endpoint, connection, remote)
+        }
+        None => {
+            let met = code::send(args.sending(&static_key, sources.bytes()), config).await?;
+            start = Instant::now(); // people take their time
+            met
+        }
     };
     report.add_buffers(endpoint.socket_buffers());
     let (meter, _watch) = Meter::start();
@@ -298,10 +331,10 @@ async fn transfer(args: &Args, profile: Profile, report: &mut Report) -> Result<
 /// Connects to a receiver that proves the right key.
 async fn connect(
     args: &Args,
+    host: &Host,
     endpoint: &Endpoint,
     own: &PublicKey,
 ) -> Result<(Connection, SocketAddr), Failure> {
-    let host = &args.host;
     let known_hosts = match args.peer_key {
         Some(_) => None,
         None => Some(args.known_hosts()?),

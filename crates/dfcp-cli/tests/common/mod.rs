@@ -2,6 +2,8 @@
 
 #![allow(dead_code)] // no test file uses all of this
 
+pub mod meeting;
+
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;

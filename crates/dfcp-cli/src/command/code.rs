@@ -1,0 +1,407 @@
+//! `dfcp send PATH...` without a host and `dfcp recv CODE`: two people, a few spoken words.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use dfcp::{Connection, Endpoint, EndpointConfig, PublicKey, StaticKey};
+use dfcp_command::{Failure, Kind, interrupted, units};
+use dfcp_meet::code::Words;
+use dfcp_meet::wire::Gone;
+use dfcp_meet::{Claim, ClaimConfig, Code, Event, Offer, OfferConfig};
+
+use super::Output;
+use crate::meet::{self, Announcement, Clock, MeetingOptions, Port, Search, Server};
+use crate::net::{Family, Host};
+use crate::phrase::WORDS;
+
+/// How long the connection may take once a path is known.
+const CONNECT_LIMIT: Duration = Duration::from_secs(10);
+/// How long the receiver waits for it: it learns of the path up to as much earlier.
+const ARRIVAL_LIMIT: Duration = Duration::from_secs(20);
+/// Between two times that the receiver is told which path was taken.
+const NOTICE_GAP: Duration = Duration::from_millis(40);
+
+/// Takes the receiver off the end of what `dfcp send` was given. It is a host unless a file has its
+/// name, or there is nothing before it: then all are paths, and a code is made.
+///
+/// # Errors
+/// When it is neither.
+pub fn split_host(paths: &mut Vec<PathBuf>, host_is_meant: bool) -> Result<Option<Host>, Failure> {
+    let is_path = |path: &Path| path.symlink_metadata().is_ok();
+    let Some(last) = paths.last() else {
+        return Ok(None);
+    };
+    if !host_is_meant && is_path(last) {
+        return Ok(None);
+    }
+    if paths.len() < 2 {
+        return match host_is_meant {
+            true => Err(Failure::usage("name the files to send, and then the host")),
+            // What is wrong with it the search for files says.
+            false => Ok(None),
+        };
+    }
+    match last.to_string_lossy().parse() {
+        Ok(host) => {
+            paths.pop();
+            Ok(Some(host))
+        }
+        Err(why) => Err(Failure::usage(format!(
+            "{} is neither a file nor a host: {why}",
+            last.display()
+        ))),
+    }
+}
+
+/// What an offer by code needs.
+pub struct Sending<'a> {
+    /// Where to meet.
+    pub options: &'a MeetingOptions,
+    /// Words of the code.
+    pub words: usize,
+    /// Addresses to use.
+    pub family: Family,
+    /// This side's key.
+    pub key: &'a StaticKey,
+    /// How many bytes will be sent: a relay may carry less.
+    pub bytes: u64,
+    /// What people are told through.
+    pub output: &'a Output,
+}
+
+/// Makes a code, waits for somebody who has it, and connects.
+///
+/// # Errors
+/// Why that did not come about.
+pub async fn send(
+    job: Sending<'_>,
+    config: EndpointConfig,
+) -> Result<(Endpoint, Connection, SocketAddr), Failure> {
+    let server = job.options.server()?;
+    let port = Port::bind(job.family)?;
+    let clock = Clock::start();
+    let mut rng = meet::generator()?;
+    let list: Vec<&str> = WORDS.lines().collect();
+    let words = Words::draw(&list, job.words, &mut rng);
+    let config_of_offer = OfferConfig {
+        words: words.clone(),
+        key: job.key.public(),
+        local: port.own_addresses(),
+        server: meet::resolve(server.as_ref(), job.family).await?,
+        lan: job.options.lan(),
+    };
+    let mut offer = Offer::new(config_of_offer, rng, clock.now());
+    let mut told = Told {
+        job: &job,
+        server: server.clone(),
+        words,
+        announcement: None,
+        peer: None,
+    };
+    let path = loop {
+        let event = tokio::select! {
+            event = meet::next_event(&port, clock, &mut offer) => event?,
+            failure = interrupted() => {
+                offer.withdraw();
+                meet::flush(&port, &mut offer).await;
+                return Err(failure);
+            }
+        };
+        match event {
+            Event::Found(path) => break path,
+            Event::Failed(failure) => return Err(told.why(failure)),
+            event => told.tell(event, &offer, &port)?,
+        }
+    };
+    let Told {
+        peer, announcement, ..
+    } = told;
+    drop(announcement);
+    let Some(peer) = peer else {
+        return Err(Failure::new(Kind::Failure, "a path to nobody"));
+    };
+    if path.relayed {
+        warn_of_relay(&job, &offer)?;
+    }
+    let socket = port.into_std()?;
+    let notices = path
+        .notice
+        .map(|notice| notify(&socket, path.remote, notice));
+    let notices = notices.transpose()?;
+    let endpoint = Endpoint::over(config, socket)?;
+    let connected = tokio::select! {
+        connected = tokio::time::timeout(CONNECT_LIMIT, endpoint.connect(path.remote, peer)) => connected,
+        failure = interrupted() => return Err(failure),
+    };
+    if let Some(notices) = notices {
+        notices.abort();
+    }
+    let silent = "the other side was reached, and then it fell silent";
+    let connection = connected.map_err(|_| Failure::new(Kind::Unreachable, silent))??;
+    Ok((endpoint, connection, path.remote))
+}
+
+/// Says which path was taken until somebody ends it, from the socket that the endpoint has.
+fn notify(
+    socket: &UdpSocket,
+    to: SocketAddr,
+    notice: Vec<u8>,
+) -> Result<tokio::task::JoinHandle<()>, Failure> {
+    let socket = socket.try_clone()?;
+    let to = match socket.local_addr()? {
+        SocketAddr::V6(_) => match to {
+            SocketAddr::V4(v4) => (v4.ip().to_ipv6_mapped(), v4.port()).into(),
+            v6 => v6,
+        },
+        SocketAddr::V4(_) => to,
+    };
+    // Before the first packet of the connection: the receiver turns to it when it reads this.
+    let _ = socket.send_to(&notice, to);
+    Ok(tokio::spawn(async move {
+        loop {
+            tokio::time::sleep(NOTICE_GAP).await;
+            let _ = socket.send_to(&notice, to);
+        }
+    }))
+}
+
+fn warn_of_relay(job: &Sending<'_>, offer: &Offer) -> Result<(), Failure> {
+    let Some(relay) = offer.relay() else {
+        return Ok(());
+    };
+    if job.bytes > relay.bytes {
+        let message = format!(
+            "the two sides cannot reach each other directly, and the relay carries at most {} of \
+             the {} that there are: send less at a time, ask its owner for more \
+             (dfcp rendezvous --relay-bytes), or let the receiver open a UDP port (dfcp recv \
+             --listen)",
+            units::bytes(relay.bytes),
+            units::bytes(job.bytes)
+        );
+        return Err(Failure::new(Kind::Unreachable, message));
+    }
+    job.output.say(format_args!(
+        "no direct path: data go over the server's relay, which cannot read them (at most {} in {} s)",
+        units::bytes(relay.bytes),
+        relay.seconds
+    ));
+    Ok(())
+}
+
+/// What a sender has told people so far.
+struct Told<'a> {
+    job: &'a Sending<'a>,
+    server: Option<Server>,
+    words: Words,
+    announcement: Option<Announcement>,
+    peer: Option<PublicKey>,
+}
+
+impl Told<'_> {
+    fn tell(&mut self, event: Event, offer: &Offer, port: &Port) -> Result<(), Failure> {
+        let output = self.job.output;
+        match event {
+            Event::Ready(number) => self.show(number, offer, port)?,
+            Event::WithoutServer(failure) => {
+                let why = meet::explain(failure, self.server.as_ref());
+                eprintln!("dfcp: warning: {why}; only the local network is left");
+                self.server = None;
+            }
+            Event::WrongGuess(left) => eprintln!(
+                "dfcp: somebody tried wrong words; guesses left before the code is dead: {left}"
+            ),
+            Event::Met(key) => {
+                output.say(format_args!("the other side knows the code; it is {key}"));
+                self.peer = Some(key);
+            }
+            Event::Found(_) | Event::Failed(_) => {}
+        }
+        Ok(())
+    }
+
+    fn show(&mut self, number: u32, offer: &Offer, port: &Port) -> Result<(), Failure> {
+        if self.job.options.lan() {
+            match Announcement::start(number, &offer.session(), port.number()?) {
+                Ok(announcement) => self.announcement = Some(announcement),
+                Err(why) if self.server.is_some() => self.job.output.say(format_args!(
+                    "cannot show itself on the local network: {why}"
+                )),
+                Err(why) => {
+                    let message = format!("the local network cannot be used: {why}");
+                    return Err(Failure::new(Kind::Unreachable, message));
+                }
+            }
+        }
+        let words = self.words.clone();
+        let code = Code { number, words };
+        let server = self.server.as_ref();
+        let named = server.map_or(String::new(), |server| format!(" --rendezvous {server}"));
+        // Without it nothing can come of this: it is shown even to those who want little said.
+        eprintln!("dfcp: on the other side, within ten minutes: dfcp recv {code}{named}");
+        if server.is_none() {
+            self.job.output.say(
+                "no rendezvous server is named (--rendezvous): only the local network is searched",
+            );
+        }
+        Ok(())
+    }
+
+    fn why(&self, failure: dfcp_meet::Failure) -> Failure {
+        let sentence = match failure {
+            dfcp_meet::Failure::Gone(Gone::Expired) => {
+                "nobody came within ten minutes: the code has expired; send again for a new one"
+            }
+            dfcp_meet::Failure::Gone(Gone::Dead) => {
+                "too many wrong codes were tried: this one is dead, nothing was sent; send again \
+                 for a new one"
+            }
+            failure => return meet::explain(failure, self.server.as_ref()),
+        };
+        Failure::new(Kind::Authentication, sentence)
+    }
+}
+
+/// What a claim by code needs.
+pub struct Receiving<'a> {
+    /// The code that was typed.
+    pub code: &'a Code,
+    /// Where to meet.
+    pub options: &'a MeetingOptions,
+    /// This side's key.
+    pub key: &'a StaticKey,
+    /// What people are told through.
+    pub output: &'a Output,
+}
+
+/// Finds the sender who has the code, and takes the path to it: the endpoint, which lets in this
+/// sender alone.
+///
+/// # Errors
+/// Why that did not come about.
+pub async fn receive(
+    job: Receiving<'_>,
+    transport: dfcp::TransportConfig,
+) -> Result<(Endpoint, PublicKey), Failure> {
+    let code = job.code;
+    check_words(code)?;
+    let server = job.options.server()?;
+    let port = Port::bind(Family::Any)?;
+    let clock = Clock::start();
+    let config = ClaimConfig {
+        code: code.clone(),
+        key: job.key.public(),
+        local: port.own_addresses(),
+        server: meet::resolve(server.as_ref(), Family::Any).await?,
+        lan: job.options.lan(),
+    };
+    let search = match job.options.lan() {
+        true => Search::start(code.number).map_err(|why| {
+            job.output
+                .say(format_args!("cannot search the local network: {why}"));
+        }),
+        false => Err(()),
+    };
+    if server.is_none() {
+        job.output.say(
+            "no rendezvous server is named (--rendezvous): only the local network is searched",
+        );
+    }
+    let mut claim = Claim::new(config, meet::generator()?, clock.now());
+    let mut peer = None;
+    let path = loop {
+        let sighting = async {
+            match &search {
+                Ok(search) => search.next().await,
+                Err(()) => std::future::pending().await,
+            }
+        };
+        let event = tokio::select! {
+            event = meet::next_event(&port, clock, &mut claim) => event?,
+            sighting = sighting => {
+                claim.found_locally(clock.now(), sighting.session, &sighting.addresses);
+                continue;
+            }
+            failure = interrupted() => return Err(failure),
+        };
+        match event {
+            Event::Found(path) => break path,
+            Event::Failed(failure) => return Err(meet::explain(failure, server.as_ref())),
+            Event::Met(key) => {
+                job.output
+                    .say(format_args!("found the sender; it is {key}"));
+                peer = Some(key);
+            }
+            _ => {}
+        }
+    };
+    drop(search);
+    let Some(peer) = peer else {
+        return Err(Failure::new(Kind::Failure, "a path to nobody"));
+    };
+    if path.relayed {
+        job.output
+            .say("no direct path: data come over the server's relay, which cannot read them");
+    }
+    let socket = port.into_std()?;
+    let config = EndpointConfig::server(job.key.clone(), socket.local_addr()?)
+        .transport(transport)
+        .authorize(move |key| *key == peer);
+    Ok((Endpoint::over(config, socket)?, peer))
+}
+
+/// The sender's connection.
+///
+/// # Errors
+/// If it does not come, or the user has enough.
+pub async fn arrival(endpoint: &Endpoint) -> Result<dfcp::Incoming, Failure> {
+    let silent = || {
+        let message = "the sender was found, and then it fell silent";
+        Failure::new(Kind::Unreachable, message)
+    };
+    tokio::select! {
+        incoming = tokio::time::timeout(ARRIVAL_LIMIT, endpoint.accept()) => {
+            incoming.ok().flatten().ok_or_else(silent)
+        }
+        failure = interrupted() => Err(failure),
+    }
+}
+
+/// A word that no code has is a typing error: it costs no guess.
+fn check_words(code: &Code) -> Result<(), Failure> {
+    match code
+        .words
+        .iter()
+        .find(|word| !WORDS.lines().any(|known| known == *word))
+    {
+        None => Ok(()),
+        Some(word) => Err(Failure::new(
+            Kind::Authentication,
+            format!("wrong code: no code has the word {word:?} in it; no guess was spent"),
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_a_file_is_no_host() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("file");
+        std::fs::write(&file, "x").unwrap();
+        let split = |last: &[&str], meant| {
+            let mut paths = vec![file.clone()];
+            paths.extend(last.iter().map(PathBuf::from));
+            let host = split_host(&mut paths, meant).ok()?;
+            Some((paths.len(), host.map(|host| host.to_string())))
+        };
+        assert_eq!(split(&[], false), Some((1, None)));
+        let host = Some("example.org:4433".to_owned());
+        assert_eq!(split(&["example.org"], false), Some((1, host)));
+        assert_eq!(split(&[file.to_str().unwrap()], false), Some((2, None)));
+        assert_eq!(split(&["no/such/file"], false), None);
+        assert_eq!(split(&[], true), None);
+    }
+}

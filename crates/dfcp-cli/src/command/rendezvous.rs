@@ -1,0 +1,185 @@
+//! `dfcp rendezvous`: the server where the two sides of a code find each other.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use dfcp_command::{Failure, block_on, fail, interrupted, units};
+use dfcp_meet::{Action, RelayLimits, Server, ServerConfig};
+
+use crate::meet::{self, Clock, DEFAULT_PORT};
+
+/// Arguments.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// Address to listen on: ADDRESS:PORT, :PORT or PORT; on a machine with several, name the one
+    /// that people will ask [default: all addresses at port 4435]
+    #[arg(long, value_name = "ADDR", value_parser = listen_address)]
+    listen: Option<SocketAddr>,
+    /// Carry the data of those who cannot reach each other; they are sealed end to end
+    #[arg(long)]
+    relay: bool,
+    /// Most bytes that are relayed for one pair, such as 10G
+    #[arg(long, value_name = "SIZE", default_value = "10G", value_parser = units::count)]
+    relay_bytes: u64,
+    /// Longest time that is relayed for one pair
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = units::age)]
+    relay_time: Duration,
+    /// Most pairs that are relayed at a time
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    relay_sessions: usize,
+    /// Say nothing but errors
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+/// Reads `ADDRESS:PORT`, `:PORT` and `PORT`.
+fn listen_address(text: &str) -> Result<SocketAddr, String> {
+    let port = text.strip_prefix(':').unwrap_or(text);
+    if let Ok(port) = port.parse::<u16>() {
+        return Ok((Ipv6Addr::UNSPECIFIED, port).into());
+    }
+    text.parse()
+        .map_err(|_| format!("not an address: {text:?}; write ADDRESS:PORT, :PORT or PORT"))
+}
+
+/// Runs the server until it is told to end.
+pub fn run(args: Args) -> ExitCode {
+    match block_on(serve(&args)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => fail(&failure),
+    }
+}
+
+fn bind(args: &Args) -> Result<tokio::net::UdpSocket, Failure> {
+    let everywhere = (Ipv6Addr::UNSPECIFIED, DEFAULT_PORT).into();
+    let address = args.listen.unwrap_or(everywhere);
+    let bound = std::net::UdpSocket::bind(address).or_else(|error| match address.ip() {
+        // A system may have no IPv6 at all.
+        IpAddr::V6(ip) if ip.is_unspecified() && error.kind() != io::ErrorKind::AddrInUse => {
+            std::net::UdpSocket::bind((Ipv4Addr::UNSPECIFIED, address.port()))
+        }
+        _ => Err(error),
+    });
+    let socket = bound.and_then(|socket| {
+        socket.set_nonblocking(true)?;
+        widen(&socket);
+        tokio::net::UdpSocket::from_std(socket)
+    });
+    socket.map_err(|error| {
+        let failure = Failure::from(error);
+        Failure::new(
+            failure.kind,
+            format!("cannot listen on {address}: {failure}"),
+        )
+    })
+}
+
+/// Relayed data come in bursts. What the system gives is enough for the rest.
+fn widen(socket: &std::net::UdpSocket) {
+    use nix::sys::socket::{setsockopt, sockopt};
+    const BYTES: usize = 4 << 20;
+    let _ = setsockopt(socket, sockopt::RcvBuf, &BYTES);
+    let _ = setsockopt(socket, sockopt::SndBuf, &BYTES);
+}
+
+async fn serve(args: &Args) -> Result<(), Failure> {
+    let socket = bind(args)?;
+    let relay = args.relay.then(|| RelayLimits {
+        bytes: args.relay_bytes,
+        seconds: u32::try_from(args.relay_time.as_secs()).unwrap_or(u32::MAX),
+    });
+    let config = ServerConfig {
+        relay,
+        max_relays: args.relay_sessions,
+        ..ServerConfig::default()
+    };
+    let clock = Clock::start();
+    let mut server = Server::new(config, meet::generator()?, clock.now());
+    let say = |message: std::fmt::Arguments<'_>| {
+        if !args.quiet {
+            eprintln!("dfcp: {message}");
+        }
+    };
+    say(format_args!("listening on {}", socket.local_addr()?));
+    match relay {
+        Some(relay) => say(format_args!(
+            "relaying up to {} and {} s for each of {} pairs",
+            units::bytes(relay.bytes),
+            relay.seconds,
+            args.relay_sessions
+        )),
+        None => say(format_args!(
+            "relaying nothing: who cannot reach each other is told so (--relay)"
+        )),
+    }
+    let ended = tokio::select! {
+        ended = answer(&socket, clock, &mut server) => ended,
+        failure = interrupted() => Err(failure),
+    };
+    let stats = server.stats();
+    say(format_args!(
+        "{} codes, {} letters, {} relayed, {} requests refused",
+        stats.opened,
+        stats.letters,
+        units::bytes(stats.relayed_bytes),
+        stats.refused
+    ));
+    ended
+}
+
+/// Answers until the socket fails.
+async fn answer(
+    socket: &tokio::net::UdpSocket,
+    clock: Clock,
+    server: &mut Server,
+) -> Result<(), Failure> {
+    let is_ipv6 = socket.local_addr()?.is_ipv6();
+    let reached_by = |to: SocketAddr| match to {
+        SocketAddr::V4(v4) if is_ipv6 => (v4.ip().to_ipv6_mapped(), v4.port()).into(),
+        other => other,
+    };
+    let mut buffer = vec![0; 65_536];
+    loop {
+        let (len, from) = match socket.recv_from(&mut buffer).await {
+            Ok(received) => received,
+            Err(error) if meet::passes(&error) => continue,
+            Err(error) => return Err(error.into()),
+        };
+        let from = match from.ip().to_canonical() {
+            ip @ IpAddr::V4(_) => SocketAddr::new(ip, from.port()),
+            IpAddr::V6(_) => from,
+        };
+        // What does not fit into the system's buffer is lost, as on any path.
+        match server.handle(clock.now(), from, &buffer[..len]) {
+            Action::Drop => {}
+            Action::Send(to, answer) => {
+                let _ = socket.try_send_to(&answer, reached_by(to));
+            }
+            Action::Forward(to) => {
+                let _ = socket.try_send_to(&buffer[..len], reached_by(to));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_to_listen_are_read() {
+        for (text, address) in [
+            ("5000", "[::]:5000"),
+            (":5000", "[::]:5000"),
+            ("10.0.0.2:7", "10.0.0.2:7"),
+            ("[::1]:7", "[::1]:7"),
+        ] {
+            assert_eq!(listen_address(text).unwrap().to_string(), address);
+        }
+        for bad in ["", ":", "x", "10.0.0.2", ":99999"] {
+            assert!(listen_address(bad).is_err(), "{bad}");
+        }
+    }
+}

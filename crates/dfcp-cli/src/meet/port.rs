@@ -1,0 +1,129 @@
+//! The socket of a meeting, which becomes the endpoint's.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+
+use crate::net::Family;
+
+/// A UDP socket of one or both families.
+#[derive(Debug)]
+pub struct Port {
+    socket: tokio::net::UdpSocket,
+    is_ipv6: bool,
+}
+
+impl Port {
+    /// Any free port.
+    ///
+    /// # Errors
+    /// Those of the socket.
+    pub fn bind(family: Family) -> io::Result<Self> {
+        let v4 = || UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0));
+        let v6 = || UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0));
+        let socket = match family {
+            Family::V4 => v4()?,
+            Family::V6 => v6()?,
+            // A system may have no IPv6 at all.
+            Family::Any => v6().or_else(|_| v4())?,
+        };
+        socket.set_nonblocking(true)?;
+        Ok(Self {
+            is_ipv6: socket.local_addr()?.is_ipv6(),
+            socket: tokio::net::UdpSocket::from_std(socket)?,
+        })
+    }
+
+    /// Its port number.
+    pub fn number(&self) -> io::Result<u16> {
+        Ok(self.socket.local_addr()?.port())
+    }
+
+    /// Sends, or not: the machines repeat what is not answered.
+    pub async fn send(&self, to: SocketAddr, datagram: &[u8]) {
+        let _ = self.socket.send_to(datagram, self.reached_by(to)).await;
+    }
+
+    /// What the system calls an address on this socket.
+    fn reached_by(&self, to: SocketAddr) -> SocketAddr {
+        match to {
+            SocketAddr::V4(v4) if self.is_ipv6 => (v4.ip().to_ipv6_mapped(), v4.port()).into(),
+            other => other,
+        }
+    }
+
+    /// The next datagram, and where it is from.
+    ///
+    /// # Errors
+    /// Those of the socket that do not pass.
+    pub async fn receive(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        loop {
+            match self.socket.recv_from(buffer).await {
+                Ok((len, from)) => {
+                    let canonical = match from.ip().to_canonical() {
+                        ip @ IpAddr::V4(_) => SocketAddr::new(ip, from.port()),
+                        IpAddr::V6(_) => from,
+                    };
+                    return Ok((len, canonical));
+                }
+                Err(error) if passes(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// This machine's own addresses with the port of the socket, those of IPv4 first.
+    pub fn own_addresses(&self) -> Vec<SocketAddr> {
+        let Ok(port) = self.number() else {
+            return Vec::new();
+        };
+        let mut addresses: Vec<SocketAddr> = interface_addresses()
+            .into_iter()
+            .filter(|ip| self.is_ipv6 || ip.is_ipv4())
+            .map(|ip| SocketAddr::new(ip, port))
+            .collect();
+        addresses.sort();
+        addresses.dedup();
+        addresses
+    }
+
+    /// The socket itself.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn into_std(self) -> io::Result<UdpSocket> {
+        self.socket.into_std()
+    }
+}
+
+/// Whether an error of receiving only reports that what was sent before could not be delivered.
+pub fn passes(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionRefused
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::HostUnreachable
+            | io::ErrorKind::NetworkUnreachable
+            | io::ErrorKind::Interrupted
+    )
+}
+
+/// Addresses of interfaces that are up. Not those that mean something on this machine only, or only
+/// together with the name of an interface.
+fn interface_addresses() -> Vec<IpAddr> {
+    use nix::net::if_::InterfaceFlags;
+    let Ok(interfaces) = nix::ifaddrs::getifaddrs() else {
+        return Vec::new();
+    };
+    let up = interfaces.filter(|interface| {
+        interface.flags.contains(InterfaceFlags::IFF_UP)
+            && !interface.flags.contains(InterfaceFlags::IFF_LOOPBACK)
+    });
+    up.filter_map(|interface| {
+        let address = interface.address?;
+        let v4 = address.as_sockaddr_in().map(|v4| IpAddr::V4(v4.ip()));
+        let v6 = address.as_sockaddr_in6().map(|v6| v6.ip());
+        let v6 = v6.filter(|ip| !ip.is_unicast_link_local() && !ip.is_loopback());
+        v4.or(v6.map(IpAddr::V6))
+    })
+    .collect()
+}

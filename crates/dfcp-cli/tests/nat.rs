@@ -1,0 +1,305 @@
+//! Files by a spoken code between hosts behind address translators of the kernel, each in a network
+//! namespace. As root, or where user namespaces are allowed; elsewhere, and without `ip` and
+//! `iptables`, the tests say that they are skipped.
+
+#![cfg(target_os = "linux")]
+
+mod common;
+
+use std::process::{Child, Command, Stdio};
+
+use common::meeting::{Place, claim, offer, rendezvous};
+use common::{Bench, bytes, eventually};
+
+/// Marks the run of a test in a user namespace.
+const INSIDE: &str = "DFCP_TEST_IN_NAMESPACE";
+/// The server, on the network between the translators.
+const SERVER: &str = "198.51.100.1:4435";
+
+/// Runs a test where it may make networks. A test's own name leads to its run in a user namespace.
+fn privileged(name: &str, test: impl FnOnce()) {
+    let works = |command: &mut Command| {
+        let quiet = command.stdout(Stdio::null()).stderr(Stdio::null());
+        quiet.status().is_ok_and(|status| status.success())
+    };
+    for tool in ["ip", "iptables", "nsenter", "unshare"] {
+        if !works(Command::new(tool).arg("--version")) && !works(Command::new(tool).arg("-V")) {
+            eprintln!("SKIPPED: {tool} is not installed");
+            return;
+        }
+    }
+    let is_root = nix::unistd::geteuid().is_root();
+    if is_root && works(Command::new("unshare").args(["--net", "true"])) {
+        let masquerade = "iptables -t nat -A POSTROUTING -j MASQUERADE --random-fully";
+        let mut try_it = Command::new("unshare");
+        match works(try_it.args(["--net", "sh", "-c", masquerade])) {
+            true => test(),
+            false => eprintln!("SKIPPED: the kernel has no address translation (iptables)"),
+        }
+        return;
+    }
+    let user = ["--user", "--map-root-user", "--net"];
+    if std::env::var_os(INSIDE).is_some() || !works(Command::new("unshare").args(user).arg("true"))
+    {
+        eprintln!("SKIPPED: this user may not make network namespaces; root may");
+        return;
+    }
+    let again = Command::new("unshare")
+        .args(user)
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", name, "--nocapture"])
+        .env(INSIDE, "1")
+        .status();
+    assert!(again.unwrap().success());
+}
+
+/// A network namespace, as long as this is there.
+struct Namespace(Child);
+
+impl Namespace {
+    fn new() -> Self {
+        // Should this process be killed, it does not stay for ever.
+        let child = Command::new("unshare")
+            .args(["--net", "sleep", "600"])
+            .spawn();
+        let namespace = Self(child.unwrap());
+        let own = std::fs::read_link("/proc/self/ns/net").unwrap();
+        let path = format!("/proc/{}/ns/net", namespace.0.id());
+        eventually("a namespace", || {
+            std::fs::read_link(&path).is_ok_and(|theirs| theirs != own)
+        });
+        namespace.run("ip link set lo up");
+        namespace
+    }
+
+    fn place(&self) -> Place {
+        Some(self.0.id())
+    }
+
+    /// Runs commands in it, one a line.
+    fn run(&self, commands: &str) {
+        let status = Command::new("nsenter")
+            .args([
+                "-t",
+                &self.0.id().to_string(),
+                "-n",
+                "sh",
+                "-e",
+                "-c",
+                commands,
+            ])
+            .status();
+        assert!(status.unwrap().success(), "{commands}");
+    }
+
+    /// A cable to another one: this end has this name and address, the other those.
+    fn cable(&self, (name, address): (&str, &str), to: &Self, (far, there): (&str, &str)) {
+        self.run(&format!(
+            "ip link add {name} type veth peer name {far} netns {}\n\
+             ip link set {name} up",
+            to.0.id()
+        ));
+        to.run(&format!("ip link set {far} up"));
+        if !address.is_empty() {
+            self.run(&format!("ip addr add {address} dev {name}"));
+        }
+        to.run(&format!("ip addr add {there} dev {far}"));
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Nat {
+    /// Routes only.
+    None,
+    /// Keeps ports, and lets in from where something was sent to.
+    Cone,
+    /// A random port for each destination.
+    Symmetric,
+}
+
+/// Two homes with two hosts each, and a network between them with the server in it.
+struct Network {
+    internet: Namespace,
+    _routers: [Namespace; 2],
+    /// Two in the first home, one in the second.
+    hosts: [Namespace; 3],
+}
+
+impl Network {
+    fn new(nats: [Nat; 2]) -> Self {
+        let internet = Namespace::new();
+        internet.run("echo 1 > /proc/sys/net/ipv4/ip_forward");
+        let routers = [1, 2].map(|home: usize| {
+            let router = Namespace::new();
+            let net = 99 + home;
+            router.cable(
+                ("wan", &format!("198.51.{net}.2/24")),
+                &internet,
+                (&format!("home{home}"), &format!("198.51.{net}.1/24")),
+            );
+            router.run(&format!(
+                "echo 1 > /proc/sys/net/ipv4/ip_forward\n\
+                 ip route add default via 198.51.{net}.1\n\
+                 ip link add lan type bridge\n\
+                 ip link set lan up\n\
+                 ip addr add 192.168.{home}.1/24 dev lan"
+            ));
+            match nats[home - 1] {
+                Nat::None => internet.run(&format!(
+                    "ip route add 192.168.{home}.0/24 via 198.51.{net}.2"
+                )),
+                nat => {
+                    let how = if nat == Nat::Symmetric { "--random-fully" } else { "" };
+                    // As home routers do, it answers nothing that nobody inside asked for.
+                    router.run(&format!(
+                        "iptables -t nat -A POSTROUTING -o wan -j MASQUERADE {how}\n\
+                         iptables -A INPUT -i wan -j DROP\n\
+                         iptables -A FORWARD -i wan -m conntrack --ctstate ESTABLISHED,RELATED -j ACCEPT\n\
+                         iptables -A FORWARD -i wan -j DROP"
+                    ));
+                }
+            }
+            router
+        });
+        let hosts = [(1, 2), (1, 3), (2, 2)].map(|(home, host)| {
+            let namespace = Namespace::new();
+            let (port, address) = (format!("port{host}"), format!("192.168.{home}.{host}/24"));
+            let router = &routers[home - 1];
+            router.cable((&port, ""), &namespace, ("eth0", &address));
+            router.run(&format!("ip link set {port} master lan"));
+            namespace.run(&format!("ip route add default via 192.168.{home}.1"));
+            namespace
+        });
+        Self {
+            internet,
+            _routers: routers,
+            hosts,
+        }
+    }
+
+    /// Sends from the first host to another: exit codes, and where the sender saw the receiver.
+    fn transfer(&self, to: usize, relay: &[&str]) -> ([i32; 2], String, String) {
+        let bench = Bench::new();
+        // Its machine has several addresses: it has to answer from the one that it is asked at.
+        let _server = rendezvous(&bench, self.internet.place(), SERVER, relay);
+        let named = ["--rendezvous", SERVER, "--no-lan"];
+        let file = bench.write("data", 2_000_000);
+        let (sender, code) = offer(&bench, self.hosts[0].place(), &named, &file);
+        let receiver = claim(&bench, self.hosts[to].place(), &named, &code);
+        let (received, report, _) = receiver.end();
+        let (sent, report_of_sender, said) = sender.end();
+        if received == 0 {
+            bench.assert_received("data", &bytes("data", 2_000_000));
+        } else {
+            assert_eq!(bench.received(), [""; 0], "{report}");
+        }
+        let remote = report_of_sender["remote"].as_str();
+        let remote = remote.unwrap_or_default().to_owned();
+        ([sent, received], remote, said)
+    }
+}
+
+fn assert_direct(network: &Network, to: usize, address: &str) {
+    let (exits, remote, said) = network.transfer(to, &["--relay"]);
+    assert_eq!(exits, [0, 0]);
+    assert!(remote.starts_with(&format!("{address}:")), "{remote}");
+    assert!(!said.contains("relay"), "{said}");
+}
+
+fn assert_relayed(network: &Network) {
+    let (exits, remote, said) = network.transfer(2, &["--relay"]);
+    assert_eq!(exits, [0, 0]);
+    assert_eq!(remote, SERVER);
+    assert!(said.contains("no direct path"), "{said}");
+}
+
+#[test]
+fn two_cone_translators_are_punched_through() {
+    privileged("two_cone_translators_are_punched_through", || {
+        let network = Network::new([Nat::Cone, Nat::Cone]);
+        assert_direct(&network, 2, "198.51.101.2");
+    });
+}
+
+#[test]
+fn one_translator_of_any_kind_is_no_hindrance() {
+    privileged("one_translator_of_any_kind_is_no_hindrance", || {
+        for nats in [[Nat::Symmetric, Nat::None], [Nat::Cone, Nat::None]] {
+            let network = Network::new(nats);
+            assert_direct(&network, 2, "192.168.2.2");
+        }
+    });
+}
+
+#[test]
+fn behind_one_translator_the_two_talk_at_home() {
+    privileged("behind_one_translator_the_two_talk_at_home", || {
+        let network = Network::new([Nat::Symmetric, Nat::Cone]);
+        assert_direct(&network, 1, "192.168.1.3");
+    });
+}
+
+#[test]
+fn between_symmetric_translators_data_are_relayed() {
+    privileged("between_symmetric_translators_data_are_relayed", || {
+        assert_relayed(&Network::new([Nat::Symmetric, Nat::Symmetric]));
+    });
+}
+
+#[test]
+fn between_a_symmetric_translator_and_a_strict_one_data_are_relayed() {
+    let name = "between_a_symmetric_translator_and_a_strict_one_data_are_relayed";
+    privileged(name, || {
+        assert_relayed(&Network::new([Nat::Cone, Nat::Symmetric]));
+    });
+}
+
+#[test]
+fn without_a_relay_both_are_told_what_to_do() {
+    privileged("without_a_relay_both_are_told_what_to_do", || {
+        let network = Network::new([Nat::Symmetric, Nat::Symmetric]);
+        let (exits, _, said) = network.transfer(2, &[]);
+        assert_eq!(exits, [5, 5]);
+        assert!(said.contains("dfcp rendezvous --relay"), "{said}");
+    });
+}
+
+#[test]
+fn a_relay_that_carries_too_little_is_not_begun_with() {
+    privileged("a_relay_that_carries_too_little_is_not_begun_with", || {
+        let network = Network::new([Nat::Symmetric, Nat::Symmetric]);
+        let (exits, _, said) = network.transfer(2, &["--relay", "--relay-bytes", "1M"]);
+        assert_eq!(exits, [5, 5]);
+        assert!(said.contains("--relay-bytes"), "{said}");
+    });
+}
+
+#[test]
+fn on_one_local_network_no_server_is_needed() {
+    privileged("on_one_local_network_no_server_is_needed", || {
+        let network = Network::new([Nat::Cone, Nat::Cone]);
+        let bench = Bench::new();
+        let file = bench.write("data", 2_000_000);
+        let (mut sender, code) = offer(&bench, network.hosts[0].place(), &[], &file);
+        sender.says("only the local network");
+        let receiver = claim(&bench, network.hosts[1].place(), &[], &code);
+        let (received, report, said) = receiver.end();
+        assert_eq!(received, 0, "{report}");
+        assert!(said.contains("only the local network"), "{said}");
+        assert_eq!(sender.end().0, 0);
+        bench.assert_received("data", &bytes("data", 2_000_000));
+        // From elsewhere nobody is found, and the words say what would help.
+        let (_sender, code) = offer(&bench, network.hosts[0].place(), &[], &file);
+        let (exit, report, _) = claim(&bench, network.hosts[2].place(), &[], &code).end();
+        assert_eq!(exit, 5, "{report}");
+        let message = report["error"]["message"].as_str().unwrap();
+        assert!(message.contains("dfcp rendezvous"), "{message}");
+    });
+}
