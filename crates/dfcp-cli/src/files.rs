@@ -46,7 +46,7 @@ pub fn scan(paths: &[PathBuf], links: Links) -> Result<Sources, Failure> {
 /// Where a receiver puts files, and what it takes.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Target {
-    /// Directory to receive into
+    /// Directory to receive into; - writes the one file of one session to standard output
     #[arg(short, long, value_name = "DIR", default_value = ".")]
     output_dir: PathBuf,
     /// What to do with a file whose name is taken by one with other content; senders have no say then
@@ -76,6 +76,20 @@ pub struct Target {
 }
 
 impl Target {
+    /// Whether the file goes to standard output.
+    pub fn is_pipe(&self) -> bool {
+        self.output_dir.as_os_str() == "-"
+    }
+
+    /// What is taken of an offer.
+    pub fn limits(&self) -> Limits {
+        Limits {
+            bytes: self.max_bytes,
+            files: self.max_files,
+            hidden: self.hidden,
+        }
+    }
+
     /// Opens the directory that files are received in, and begins to remove what is left of
     /// transfers long ago.
     pub fn open(&self, output: &Output) -> Result<Arc<Store>, Failure> {
@@ -87,11 +101,7 @@ impl Target {
             (None, _) => Senders::Additions,
             (Some(_), _) => Senders::Nothing,
         });
-        let store = Arc::new(store.with_limits(Limits {
-            bytes: self.max_bytes,
-            files: self.max_files,
-            hidden: self.hidden,
-        }));
+        let store = Arc::new(store.with_limits(self.limits()));
         let (stale, output, age) = (store.clone(), output.clone(), self.keep_partial);
         // A large tree takes time, which nobody needs to wait for; not even the process' end.
         std::thread::spawn(move || {

@@ -120,6 +120,108 @@ impl Host {
     }
 }
 
+/// Where to listen: an address, a port, or both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Listen {
+    /// All addresses without one.
+    ip: Option<IpAddr>,
+    port: u16,
+    /// Of a link-local IPv6 address: its interface.
+    scope: u32,
+}
+
+impl FromStr for Listen {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        const FORMS: &str = "5000, :5000, 10.0.0.2, 10.0.0.2:5000, [::1], [::1]:5000, fe80::1%eth0";
+        let wrong = || format!("not an address to listen on: {text:?}; write it like {FORMS}");
+        let port = |text: &str| text.parse::<u16>().map_err(|_| wrong());
+        let all = |port| Self {
+            ip: None,
+            port,
+            scope: 0,
+        };
+        if let Some(rest) = text.strip_prefix('[') {
+            let (address, rest) = rest.split_once(']').ok_or_else(wrong)?;
+            let port = match rest.strip_prefix(':') {
+                Some(rest) => port(rest)?,
+                None if rest.is_empty() => DEFAULT_PORT,
+                None => return Err(wrong()),
+            };
+            let (ip, scope) = scoped(address)?.ok_or_else(wrong)?;
+            return Ok(Self {
+                ip: Some(ip.into()),
+                port,
+                scope,
+            });
+        }
+        if let Some((ip, scope)) = scoped(text)? {
+            let (ip, port) = (Some(ip.into()), DEFAULT_PORT);
+            return Ok(Self { ip, port, scope });
+        }
+        match text.split_once(':') {
+            None if text.bytes().all(|b| b.is_ascii_digit()) => Ok(all(port(text)?)),
+            Some(("", rest)) => Ok(all(port(rest)?)),
+            parts => {
+                let (ip, rest) = parts.map_or((text, None), |(ip, rest)| (ip, Some(rest)));
+                Ok(Self {
+                    ip: Some(ip.parse::<Ipv4Addr>().map_err(|_| wrong())?.into()),
+                    port: rest.map_or(Ok(DEFAULT_PORT), port)?,
+                    scope: 0,
+                })
+            }
+        }
+    }
+}
+
+/// An IPv6 address with the interface that its `%` names, by name or number.
+fn scoped(text: &str) -> Result<Option<(Ipv6Addr, u32)>, String> {
+    let (ip, interface) = match text.split_once('%') {
+        Some((ip, interface)) => (ip, Some(interface)),
+        None => (text, None),
+    };
+    let Ok(ip) = ip.parse::<Ipv6Addr>() else {
+        return Ok(None);
+    };
+    let scope = match interface {
+        None => 0,
+        Some(interface) => match interface.parse() {
+            Ok(number) => number,
+            Err(_) => nix::net::if_::if_nametoindex(interface)
+                .map_err(|_| format!("there is no interface {interface:?}"))?,
+        },
+    };
+    Ok(Some((ip, scope)))
+}
+
+impl Listen {
+    /// The address, of all addresses the IPv6 one, and what to try where there is no IPv6.
+    pub fn addresses(self) -> (SocketAddr, Option<SocketAddr>) {
+        match self.ip {
+            Some(IpAddr::V6(ip)) => {
+                let address = std::net::SocketAddrV6::new(ip, self.port, 0, self.scope);
+                (address.into(), None)
+            }
+            Some(ip) => ((ip, self.port).into(), None),
+            None => (
+                (Ipv6Addr::UNSPECIFIED, self.port).into(),
+                Some((Ipv4Addr::UNSPECIFIED, self.port).into()),
+            ),
+        }
+    }
+}
+
+impl Default for Listen {
+    fn default() -> Self {
+        Self {
+            ip: None,
+            port: DEFAULT_PORT,
+            scope: 0,
+        }
+    }
+}
+
 fn any_port(remote: IpAddr) -> SocketAddr {
     match remote {
         IpAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
@@ -147,6 +249,43 @@ pub fn own_address_towards(remote: IpAddr) -> Option<IpAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn addresses_to_listen_on_are_read_as_people_write_them() {
+        let address = |text: &str| text.parse::<Listen>().map(|listen| listen.addresses().0);
+        for (text, read) in [
+            ("5000", "[::]:5000"),
+            (":5000", "[::]:5000"),
+            ("10.0.0.2", "10.0.0.2:4433"),
+            ("10.0.0.2:0", "10.0.0.2:0"),
+            ("[::1]", "[::1]:4433"),
+            ("[::1]:7", "[::1]:7"),
+            ("::1", "[::1]:4433"),
+            ("fe80::1%3", "[fe80::1%3]:4433"),
+            ("[fe80::1%3]:7", "[fe80::1%3]:7"),
+        ] {
+            assert_eq!(address(text).unwrap().to_string(), read, "{text}");
+        }
+        if nix::net::if_::if_nametoindex("lo").is_ok() {
+            assert!(address("fe80::1%lo").is_ok());
+        }
+        let missing = address("fe80::1%none7").unwrap_err();
+        assert!(missing.contains("no interface \"none7\""), "{missing}");
+        for bad in [
+            "",
+            ":",
+            "x",
+            "99999",
+            ":x",
+            "1.2.3",
+            "1.2.3.4:x",
+            "[::1",
+            "[::1]7",
+            "host",
+        ] {
+            assert!(address(bad).is_err(), "{bad:?}");
+        }
+    }
 
     #[test]
     fn hosts_are_read_and_shown_alike() {

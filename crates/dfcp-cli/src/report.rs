@@ -218,7 +218,11 @@ impl Report {
             match outcome {
                 Outcome::Done => {
                     self.files += 1;
-                    self.useful_bytes += entry.size;
+                    // What came over a pipe had no size when it was offered, and came alone.
+                    self.useful_bytes += match entry.stream {
+                        true => self.moved_bytes,
+                        false => entry.size,
+                    };
                 }
                 Outcome::There => self.files_there += 1,
                 Outcome::Skipped => self.files_skipped += 1,

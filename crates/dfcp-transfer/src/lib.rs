@@ -65,7 +65,7 @@ pub use message::{
 pub use meter::{Meter, Watch};
 pub use offer::Limits;
 pub use partial::JOURNAL;
-pub use receive::{Offered, receive};
+pub use receive::{Offered, receive, receive_into};
 pub use send::{Sent, send};
 pub use source::{LeftOut, Links, Source, Sources};
 pub use store::{PARTIAL, Senders, Store};

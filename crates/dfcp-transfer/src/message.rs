@@ -32,6 +32,9 @@ pub struct Entry {
     /// And nanoseconds.
     #[serde(default)]
     pub mtime_nanos: u32,
+    /// Whether its size is not known yet, as of what comes from a pipe; the one that is given is 0.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub stream: bool,
     /// If it is a link: it has no bytes of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<Link>,
@@ -81,6 +84,11 @@ pub enum FromSender {
         index: u64,
         /// Offsets and lengths in the file.
         extents: Vec<(u64, u64)>,
+    },
+    /// The next object is this file, whose size is not known yet.
+    Stream {
+        /// Its place in the offer.
+        index: u64,
     },
     /// A file that was held follows now, as far as it is not there. What was said of it before was
     /// said without knowing.

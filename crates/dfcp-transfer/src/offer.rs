@@ -232,7 +232,9 @@ impl Offer {
             total = total
                 .checked_add(entry.size)
                 .ok_or_else(|| Rejection::offer("impossible sizes"))?;
-            if i64::try_from(total).is_err() || (!entry.is_file() && entry.size > 0) {
+            if i64::try_from(total).is_err()
+                || ((!entry.is_file() || entry.stream) && entry.size > 0)
+            {
                 return Err(Rejection::offer("impossible sizes"));
             }
         }

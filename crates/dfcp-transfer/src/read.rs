@@ -161,6 +161,27 @@ impl Reading<()> {
     }
 }
 
+impl Reading<(u64, Hash)> {
+    /// Reads a pipe to its end, as it gives.
+    pub fn pipe(mut pipe: impl Read + Send + 'static) -> Self {
+        Self::start(move |give| {
+            let (mut hasher, mut size) = (blake3::Hasher::new(), 0);
+            let mut buffer = vec![0; BUFFER as usize];
+            loop {
+                let n = match pipe.read(&mut buffer) {
+                    Ok(0) => return Ok((size, hasher.finalize().into())),
+                    Ok(n) => n,
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                    Err(error) => return Err(error.to_string()),
+                };
+                hasher.update(&buffer[..n]);
+                size += n as u64;
+                send(give, buffer[..n].to_vec())?;
+            }
+        })
+    }
+}
+
 impl<T: Send + 'static> Reading<T> {
     fn start(
         work: impl FnOnce(&mpsc::Sender<Bytes>) -> Result<T, String> + Send + 'static,

@@ -162,7 +162,8 @@ where
     W: AsyncWrite + Unpin,
 {
     let mut reader = Reader::new(stream);
-    let (entries, _held, wishes) = match read_offer(&mut reader, &store).await {
+    let (entries, _held, wishes) = match read_offer(&mut reader, store.limits, &store.offers).await
+    {
         Ok(offer) => offer,
         Err(_) if !reader.has_started() => return None,
         Err(failure) => {

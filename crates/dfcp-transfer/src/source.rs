@@ -101,6 +101,29 @@ impl Sources {
         Ok(scan.sources)
     }
 
+    /// What comes over a pipe, this process' standard input, to be called `name`.
+    ///
+    /// # Errors
+    /// When no file may have that name.
+    pub fn pipe(name: &str) -> Result<Self, Error> {
+        check_path(name).map_err(|reason| Error::Name(format!("{name}: {reason}")))?;
+        let now = fs::metadata("/dev/stdin").map(|pipe| (pipe.mtime(), pipe.mtime_nsec()));
+        let (mtime, nanos) = now.unwrap_or_default();
+        let entry = Entry {
+            path: name.to_owned(),
+            mode: 0o666,
+            mtime,
+            mtime_nanos: u32::try_from(nanos).unwrap_or(0),
+            stream: true,
+            ..Entry::default()
+        };
+        let path = PathBuf::from("-");
+        Ok(Self {
+            list: vec![Source { path, entry }],
+            ..Self::default()
+        })
+    }
+
     /// Bytes of all files.
     pub fn bytes(&self) -> u64 {
         self.list.iter().map(|source| source.entry.size).sum()
@@ -146,6 +169,7 @@ impl Scan<'_> {
             mtime: metadata.mtime(),
             mtime_nanos: u32::try_from(metadata.mtime_nsec()).unwrap_or(0),
             link: None,
+            stream: false,
         };
         if entry.directory {
             if self.above.contains(&identity) {

@@ -91,6 +91,17 @@ impl Store {
         Ok(claim)
     }
 
+    /// Bytes that a file of unknown size may have: what the user takes of a session, and the disk has.
+    pub(crate) fn room(&self) -> u64 {
+        let space = self.space().map_or(u64::MAX, |space| match space.total {
+            0 => u64::MAX,
+            total => space
+                .free
+                .saturating_sub((total / RESERVE_PART).min(MOST_RESERVE)),
+        });
+        space.min(self.limits.bytes)
+    }
+
     /// Bytes that an entry needs no room for: it will not come, or has some already.
     fn room_taken(&self, entries: &[Entry], (index, survey): &(u64, Survey)) -> u64 {
         let entry = &entries[*index as usize];

@@ -314,6 +314,13 @@ impl Store {
 
     fn survey_one(&self, dir: &Dir, name: &str, entry: &Entry, wishes: Wishes) -> Survey {
         if let Ok(there) = dir.symlink_metadata(name) {
+            if entry.stream {
+                return match self.on_conflict {
+                    OnConflict::Skip => Survey::Settled(Outcome::Skipped),
+                    OnConflict::Error => Survey::Settled(Outcome::Error(conflict(&entry.path))),
+                    _ => Survey::Absent,
+                };
+            }
             let alike = there.is_file() && there.len() == entry.size;
             let time = (there.mtime(), there.mtime_nsec());
             let unchanged = time == (entry.mtime, i64::from(entry.mtime_nanos));
@@ -329,7 +336,10 @@ impl Store {
                 OnConflict::Overwrite | OnConflict::Rename | OnConflict::Newer => Survey::Examine,
             };
         }
-        match !wishes.anew && dir.symlink_metadata(format!("{name}{JOURNAL}")).is_ok() {
+        match !wishes.anew
+            && !entry.stream
+            && dir.symlink_metadata(format!("{name}{JOURNAL}")).is_ok()
+        {
             true => Survey::Examine,
             false => Survey::Absent,
         }

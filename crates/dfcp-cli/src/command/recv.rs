@@ -1,16 +1,16 @@
 //! `dfcp recv`.
 
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
 
 use dfcp::{Connection, Endpoint, EndpointConfig, Error, StaticKey};
-use dfcp_command::{DEFAULT_PORT, Failure, Kind, Profile, block_on, interrupted};
+use dfcp_command::{Failure, Kind, Profile, block_on, interrupted};
 use dfcp_meet::Code;
-use dfcp_transfer::{DONE, FAILED, INTERRUPTED, Meter, Received, RejectionKind, Store};
+use dfcp_transfer::{DONE, FAILED, INTERRUPTED, Limits, Meter, Received, RejectionKind, Store};
 use tokio::task::JoinSet;
 
 use super::{Output, code, farewell};
@@ -19,7 +19,7 @@ use crate::door::Door;
 use crate::files::{self, Target};
 use crate::keys;
 use crate::meet;
-use crate::net;
+use crate::net::{self, Listen};
 use crate::phrase::phrase;
 use crate::progress::Bar;
 use crate::published;
@@ -34,9 +34,10 @@ pub struct Args {
     code: Option<Code>,
     #[command(flatten)]
     meet: meet::MeetingOptions,
-    /// Address to listen on; all addresses at port 4433 unless given
+    /// Address, port or both to listen on, such as 5000, 10.0.0.2, [::1]:5000 or fe80::1%eth0; all
+    /// addresses at port 4433 unless given
     #[arg(long, value_name = "ADDR")]
-    listen: Option<SocketAddr>,
+    listen: Option<Listen>,
     #[command(flatten)]
     target: Target,
     /// This side's key [default: $XDG_CONFIG_HOME/dfcp/key or ~/.config/dfcp/key]
@@ -82,7 +83,7 @@ impl Args {
             ));
         }
         Ok(Some(published::recv::Job {
-            listen: self.listen,
+            listen: self.listen.map(|listen| listen.addresses().0),
             target: &self.target,
             once: self.once,
             profile: self.profile,
@@ -117,10 +118,23 @@ pub fn run(args: Args) -> ExitCode {
     }
 }
 
+impl Args {
+    /// Where the files go.
+    fn place(&self) -> Result<Place, Failure> {
+        Ok(match self.target.is_pipe() {
+            true if self.output.json => {
+                return Err(Failure::usage("-o - and --json both want standard output"));
+            }
+            true => Place::Pipe(self.target.limits()),
+            false => Place::Directory(self.target.open(&self.output)?),
+        })
+    }
+}
+
 /// Takes the files of the one sender who has the code.
 async fn by_code(args: &Args, code: &Code) -> Result<u8, Failure> {
     let key = keys::load_or_create(args.key.as_deref())?;
-    let store = args.target.open(&args.output)?;
+    let place = args.place()?;
     let transport = args.output.observed(args.output.transport())?;
     let job = code::Receiving {
         code,
@@ -135,7 +149,7 @@ async fn by_code(args: &Args, code: &Code) -> Result<u8, Failure> {
     let incoming = code::arrival(&endpoint).await?;
     let session = session(
         incoming.accept(),
-        (store, door),
+        (place, door),
         args.output.clone(),
         report,
     );
@@ -161,17 +175,13 @@ fn bind(args: &Args, key: StaticKey, door: &Door) -> Result<Endpoint, Failure> {
             .authorize(move |key| door.opens_to(key));
         Endpoint::bind(config)
     };
-    let everywhere = [
-        (Ipv6Addr::UNSPECIFIED, DEFAULT_PORT).into(),
-        (Ipv4Addr::UNSPECIFIED, DEFAULT_PORT).into(),
-    ];
-    let (address, bound) = match args.listen {
-        Some(address) => (address, at(address)),
-        None => match at(everywhere[0]) {
+    let (address, bound) = match args.listen.unwrap_or_default().addresses() {
+        (address, None) => (address, at(address)),
+        (address, Some(without_v6)) => match at(address) {
             Err(Error::Io(error)) if error.kind() != io::ErrorKind::AddrInUse => {
-                (everywhere[1], at(everywhere[1]))
+                (without_v6, at(without_v6))
             }
-            bound => (everywhere[0], bound),
+            bound => (address, bound),
         },
     };
     bound.map_err(|error| {
@@ -210,7 +220,9 @@ async fn serve(args: &Args) -> Result<u8, Failure> {
         false => Allowed::new(&args.allow)?,
     };
     let door = Door::new(allowed, &args.output)?;
-    let store = args.target.open(&args.output)?;
+    let place = args.place()?;
+    let once = args.once || args.target.is_pipe();
+    let mut busy = false;
     let endpoint = bind(args, key, &door)?;
     announce(args, &endpoint);
     if args.allow_any {
@@ -225,11 +237,17 @@ async fn serve(args: &Args) -> Result<u8, Failure> {
                 };
                 let mut report = Report::new("recv");
                 report.add_buffers(endpoint.socket_buffers());
-                let place = (store.clone(), door.clone());
+                // Two senders cannot share a pipe.
+                if matches!(place, Place::Pipe(_)) && std::mem::replace(&mut busy, true) {
+                    incoming.refuse();
+                    continue;
+                }
+                let place = (place.clone(), door.clone());
                 sessions.spawn(session(incoming.accept(), place, args.output.clone(), report));
             }
             Some(ended) = sessions.join_next() => {
-                if let (Ok(Some(code)), true) = (ended, args.once) {
+                busy = false;
+                if let (Ok(Some(code)), true) = (ended, once) {
                     farewell(&endpoint, DONE, "this receiver takes one session only").await;
                     return Ok(code);
                 }
@@ -246,10 +264,17 @@ async fn serve(args: &Args) -> Result<u8, Failure> {
     }
 }
 
+/// Where files go.
+#[derive(Clone)]
+enum Place {
+    Directory(Arc<Store>),
+    Pipe(Limits),
+}
+
 /// Runs a session and reports on it; the exit code, unless the client left without a word.
 async fn session(
     connection: Connection,
-    (store, door): (Arc<Store>, Door),
+    (place, door): (Place, Door),
     output: Output,
     mut report: Report,
 ) -> Option<u8> {
@@ -261,15 +286,23 @@ async fn session(
     let (meter, _watch) = Meter::start();
     output.say(format_args!("{remote} connected, {}", connection.peer()));
     let (mut start, mut bar) = (Instant::now(), None);
-    let received = dfcp_transfer::receive(&connection, store, &meter, async |offered| {
+    let consent = async |offered| {
         let asked = Instant::now();
         door.consent(&guest, &connection, offered).await?;
         // What a question takes is not the path's time, nor should a bar be drawn over it.
         start += asked.elapsed();
         bar = Some(Bar::start(output.progress(), &connection, remote, &meter));
         Ok(())
-    })
-    .await;
+    };
+    let received = match place {
+        Place::Directory(store) => {
+            dfcp_transfer::receive(&connection, store, &meter, consent).await
+        }
+        Place::Pipe(limits) => {
+            let out = tokio::io::stdout();
+            dfcp_transfer::receive_into(&connection, out, limits, &meter, consent).await
+        }
+    };
     drop(bar);
     let Some(Received {
         entries,
@@ -286,8 +319,8 @@ async fn session(
         return None; // whoever may not send does not end `--once` either
     }
     report.add_connection(&connection, remote);
-    report.add_outcomes(&entries, &outcomes);
     report.moved_bytes = meter.progress().bytes();
+    report.add_outcomes(&entries, &outcomes);
     report.add_time(start, meter.steady_bps());
     report.conclude(failure.map(files::failure));
     output.report(&report);

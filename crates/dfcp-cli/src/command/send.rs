@@ -11,7 +11,7 @@ use dfcp::{
     SchemeId, StaticKey, TransportConfig,
 };
 use dfcp_command::{Failure, Kind, Profile as Choice, block_on, interrupted, units};
-use dfcp_transfer::{DONE, FAILED, INTERRUPTED, Links, Meter, Sent, Wishes};
+use dfcp_transfer::{DONE, FAILED, INTERRUPTED, Links, Meter, Sent, Sources, Wishes};
 
 use super::{Output, code, farewell};
 use crate::door::invitation;
@@ -28,12 +28,11 @@ use crate::report::Report;
 /// Arguments.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// Files and directories, and then the receiver: HOST or HOST:PORT, IPv6 addresses in brackets;
-    /// without one, a code is printed for the other side to type
+    /// Files and directories, - alone is standard input; and then the receiver: HOST or HOST:PORT, IPv6
+    /// addresses in brackets; without one, a code is printed for the other side to type
+    // One list, for options may stand between its parts.
     #[arg(required = true, value_name = "PATH... [HOST]")]
-    paths: Vec<PathBuf>,
-    #[arg(skip)]
-    host: Option<Host>,
+    operands: Vec<PathBuf>,
     #[command(flatten)]
     meet: meet::MeetingOptions,
     /// Words of a code, from 2 to 8; two are 16 bits, which three guesses are allowed for
@@ -57,6 +56,9 @@ pub struct Args {
     /// Erasure code [default: the profile's; dense for auto]
     #[arg(long, value_enum)]
     code: Option<Code>,
+    /// What standard input is called at the receiver
+    #[arg(long, default_value = "stdin")]
+    name: String,
     /// Send symbolic links as links, where they lead to somewhere in the tree that they are in
     #[arg(short = 'l', long)]
     links: bool,
@@ -121,7 +123,7 @@ impl Args {
     }
 
     /// A transfer over a published protocol in clear, which is wanted if no profile is encrypted.
-    fn published(&self) -> Result<published::send::Job<'_>, Failure> {
+    fn published<'a>(&'a self, job: &'a Job) -> Result<published::send::Job<'a>, Failure> {
         no_keys(&[
             (self.peer_key.is_some(), "--peer-key"),
             (self.key.is_some(), "--key"),
@@ -130,8 +132,8 @@ impl Args {
         ])?;
         self.output.no_qlog()?;
         Ok(published::send::Job {
-            paths: &self.paths,
-            host: self.host.as_ref().ok_or_else(|| {
+            paths: &job.paths,
+            host: job.host.as_ref().ok_or_else(|| {
                 Failure::usage("published profiles know no keys, and so no codes: name the host")
             })?,
             family: self.family(),
@@ -140,6 +142,13 @@ impl Args {
             options: &self.published,
             output: &self.output,
         })
+    }
+
+    fn what_and_where(&self) -> Result<Job, Failure> {
+        let mut paths = self.operands.clone();
+        let host_is_meant = self.peer_key.is_some() || self.known_hosts.is_some();
+        let host = code::split_host(&mut paths, host_is_meant)?;
+        Ok(Job { paths, host })
     }
 
     fn wishes(&self) -> Wishes {
@@ -177,19 +186,24 @@ impl Args {
     }
 }
 
+/// What is to be sent, and where to.
+struct Job {
+    paths: Vec<PathBuf>,
+    /// `None` for whoever is told the code.
+    host: Option<Host>,
+}
+
 /// Sends the files.
-pub fn run(mut args: Args) -> ExitCode {
+pub fn run(args: Args) -> ExitCode {
     args.output.prepare();
     let mut report = Report::new("send");
-    let host_is_meant = args.peer_key.is_some() || args.known_hosts.is_some();
-    let host = code::split_host(&mut args.paths, host_is_meant);
-    let result = match (host.map(|host| args.host = host), args.profile.sealed()) {
+    let result = match (args.what_and_where(), args.profile.sealed()) {
         (Err(failure), _) => Err(failure),
-        (Ok(()), Some(profile)) => args
+        (Ok(job), Some(profile)) => args
             .published
             .check_unused()
-            .and_then(|()| block_on(attempts(&args, &profile, &mut report))),
-        (Ok(()), None) => match args.published() {
+            .and_then(|()| block_on(attempts(&args, &job, &profile, &mut report))),
+        (Ok(job), None) => match args.published(&job) {
             Ok(job) => return published::send::run(job),
             Err(failure) => Err(failure),
         },
@@ -217,11 +231,16 @@ impl<E: Into<Failure>> From<E> for Ended {
 const RETRY_PAUSE: Duration = Duration::from_secs(2);
 
 /// Sends the files, and tries again if that is wanted and may help.
-async fn attempts(args: &Args, profile: &Profile, report: &mut Report) -> Result<(), Failure> {
+async fn attempts(
+    args: &Args,
+    job: &Job,
+    profile: &Profile,
+    report: &mut Report,
+) -> Result<(), Failure> {
     let mut since = Instant::now();
     loop {
         report.attempts += 1;
-        let Err(ended) = transfer(args, profile.clone(), report).await else {
+        let Err(ended) = transfer(args, job, profile.clone(), report).await else {
             return Ok(());
         };
         if report.moved_bytes > 0 {
@@ -229,7 +248,7 @@ async fn attempts(args: &Args, profile: &Profile, report: &mut Report) -> Result
         }
         let retry = args
             .retry
-            .filter(|limit| args.host.is_some() && ended.again && since.elapsed() < *limit);
+            .filter(|limit| job.host.is_some() && ended.again && since.elapsed() < *limit);
         if retry.is_none() {
             return Err(ended.failure);
         }
@@ -262,13 +281,28 @@ fn may_recover(error: &Error) -> bool {
     }
 }
 
-async fn transfer(args: &Args, profile: Profile, report: &mut Report) -> Result<(), Ended> {
+async fn transfer(
+    args: &Args,
+    job: &Job,
+    profile: Profile,
+    report: &mut Report,
+) -> Result<(), Ended> {
     let links = match (args.links, args.copy_links) {
         (_, true) => Links::Follow,
         (true, _) => Links::Keep,
         _ => Links::LeaveOut,
     };
-    let mut sources = files::scan(&args.paths, links)?;
+    let mut sources = match &job.paths[..] {
+        [pipe] if pipe.as_os_str() == "-" => {
+            if args.retry.is_some() {
+                return Err(
+                    Failure::usage("a pipe cannot be read again: --retry wants files").into(),
+                );
+            }
+            Sources::pipe(&args.name).map_err(files::failure)?
+        }
+        paths => files::scan(paths, links)?,
+    };
     sources.wishes = args.wishes();
     let sources = Arc::new(sources);
     report.left_out.clone_from(&sources.left_out);
@@ -277,7 +311,7 @@ async fn transfer(args: &Args, profile: Profile, report: &mut Report) -> Result<
     let transport = args.output.observed(args.transport(profile))?;
     let config = EndpointConfig::client(key).transport(transport);
     let mut start = Instant::now();
-    let (endpoint, connection, remote) = match &args.host {
+    let (endpoint, connection, remote) = match &job.host {
         Some(host) => {
             let endpoint = Endpoint::bind(config)?;
             let (connection, remote) = tokio::select! {

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use dfcp::{IncomingObject, Progress};
+use dfcp::{IncomingObject, ObjectSummary, Progress};
 use tokio::sync::{OnceCell, Semaphore};
 
 use crate::ledger::{Announced, blocking, keep};
@@ -50,6 +50,8 @@ pub(super) struct Part {
 pub(super) enum PartEnd {
     /// All of it is written.
     Whole,
+    /// All of a stream is written.
+    Summed(ObjectSummary),
     /// The sender wants to send no more of it.
     Reset,
     /// The file's outcome is known.
@@ -229,6 +231,47 @@ impl Files {
         }
     }
 
+    /// Receives a file whose size is not known.
+    pub async fn take_stream(
+        self,
+        mut object: IncomingObject,
+        index: u64,
+        slot: Arc<OnceCell<Arc<Partial>>>,
+    ) -> PartEnd {
+        let entry = self.entry(index).clone();
+        let Ok(_permit) = self.gate.clone().acquire_owned().await else {
+            return PartEnd::Reset;
+        };
+        let (files, offered) = (self.clone(), entry.clone());
+        let begun = blocking(move || {
+            let begun = files.store.begin(&offered, &files.tenant, How::Small)?;
+            Ok((begun, files.store.room()))
+        });
+        let (partial, most) = match begun.await {
+            Ok((Begin::Receive(partial), most)) => (Arc::new(partial), most),
+            Ok((Begin::Settled(outcome), _)) => return PartEnd::Settled(Ok(outcome)),
+            Err(problem) => return PartEnd::Settled(Err(problem)),
+        };
+        let end = |kind, why: String| {
+            PartEnd::Settled(Err(Problem::new(kind, format!("{}: {why}", entry.path))))
+        };
+        let file = match partial.file.try_clone() {
+            Ok(file) => file,
+            Err(error) => return end(ProblemKind::Target, error.to_string()),
+        };
+        let _ = slot.set(partial);
+        match object.recv_object(file, most, &self.progress).await {
+            Ok(summary) => PartEnd::Summed(summary),
+            Err(dfcp::Error::Reset(_)) => PartEnd::Reset,
+            Err(dfcp::Error::Io(error)) => end(ProblemKind::Target, format!("receiver: {error}")),
+            Err(dfcp::Error::TooLong(most)) => end(
+                ProblemKind::Target,
+                format!("the receiver takes no more than {most} bytes"),
+            ),
+            Err(error) => end(ProblemKind::Connection, error.to_string()),
+        }
+    }
+
     /// Puts a file in its place, if all of it came and is what the sender says; `end` is what is known
     /// against it.
     pub async fn finish(
@@ -236,7 +279,7 @@ impl Files {
         index: u64,
         partial: Option<Arc<Partial>>,
         end: Result<Outcome, Problem>,
-        word: Option<Announced>,
+        (word, summary): (Option<Announced>, Option<ObjectSummary>),
     ) -> Outcome {
         let entry = self.entry(index).clone();
         let store = self.store.clone();
@@ -250,7 +293,17 @@ impl Files {
                     (outcome, _) => Ok(outcome),
                 };
             };
-            let checked = end.and_then(|_| check(&entry, &partial, word));
+            let checked = end.and_then(|_| match (summary, word) {
+                (Some(summary), Some(Announced::Sent { size, hash })) => {
+                    let same = summary.size == size && summary.hash == hash.0;
+                    same.then_some(()).ok_or_else(|| corrupt(&entry))
+                }
+                (_, word) if entry.stream => Err(match word {
+                    Some(Announced::Failed(message)) => Problem::new(ProblemKind::Source, message),
+                    _ => lost(&entry.path, "the sender gave it up"),
+                }),
+                (_, word) => check(&entry, &partial, word),
+            });
             if let Err(problem) = checked {
                 if problem.kind == ProblemKind::Integrity {
                     // What is noted may be what is wrong: the next transfer begins anew.

@@ -5,6 +5,7 @@
 //! does not end the session.
 
 mod files;
+mod pipe;
 mod session;
 
 use std::sync::Arc;
@@ -15,11 +16,12 @@ use tokio::io::AsyncRead;
 use crate::ledger::{Ledger, Received};
 use crate::message::{self, Entry, FromReceiver, FromSender, Reader, Rejection, Wishes};
 use crate::meter::Meter;
-use crate::offer::{Holding, Offer};
+use crate::offer::{Held, Holding, Limits, Offer};
 use crate::space::Claim;
 use crate::store::{Store, Survey};
 use crate::tenants::Tenant;
 use crate::{Error, FAILED};
+pub use pipe::receive_into;
 use session::Session;
 
 /// How long the sender may take from the handshake to its offer, and for each further part of that:
@@ -69,7 +71,8 @@ pub async fn receive(
     let (mut control, stream) = opened.ok()?;
     let mut reader = Reader::new(stream);
     let agree = async {
-        let (entries, held, wishes) = read_offer(&mut reader, &store).await?;
+        let (entries, held, wishes) = read_offer(&mut reader, store.limits, &store.offers).await?;
+        store.check_wanted(&entries)?;
         let store = store.for_session(wishes)?;
         let entries = Arc::new(entries);
         let offered = Offered::of(&entries);
@@ -101,9 +104,10 @@ pub async fn receive(
 /// Reads an offer and checks it.
 pub(crate) async fn read_offer<R: AsyncRead + Unpin>(
     reader: &mut Reader<R>,
-    store: &Store,
+    limits: Limits,
+    offers: &Held,
 ) -> Result<(Vec<Entry>, Holding, Wishes), Error> {
-    let mut offer = Offer::new(store.limits, &store.offers);
+    let mut offer = Offer::new(limits, offers);
     let mut wished = Wishes::default();
     loop {
         let part = tokio::time::timeout(PATIENCE, reader.next()).await;
@@ -122,7 +126,6 @@ pub(crate) async fn read_offer<R: AsyncRead + Unpin>(
                 offer.add(version, entries)?;
                 if !more {
                     let (entries, holding) = offer.finish()?;
-                    store.check_wanted(&entries)?;
                     return Ok((entries, holding, wished));
                 }
             }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use dfcp::{Connection, IncomingObject, SendStream};
+use dfcp::{Connection, IncomingObject, ObjectSummary, SendStream};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::{OnceCell, Semaphore};
 use tokio::task::{JoinError, JoinSet};
@@ -32,6 +32,7 @@ const LISTED: usize = 512;
 enum Announcement {
     Pack(Vec<(u64, Hash)>),
     Part(u64, Vec<(u64, u64)>),
+    Stream(u64),
 }
 
 /// What a task ended with.
@@ -63,6 +64,8 @@ struct Incoming {
     /// Objects with parts of it that were announced and have not ended.
     objects: usize,
     word: Option<Announced>,
+    /// What came, of a stream.
+    summary: Option<ObjectSummary>,
     /// What became of it while objects may still come.
     end: Option<Result<Outcome, Problem>>,
 }
@@ -227,6 +230,7 @@ impl<'a> Session<'a> {
         match message {
             FromSender::Pack { files } => self.announce_pack(files),
             FromSender::Part { index, extents } => self.announce_part(index, extents),
+            FromSender::Stream { index } => self.announce_stream(index),
             FromSender::Resume { index } => self.on_resume(index),
             FromSender::Hash { index, blake3 } => self.on_hash(index, blake3).await,
             FromSender::Sent {
@@ -268,6 +272,9 @@ impl<'a> Session<'a> {
         let mut bytes = 0_u64;
         for (index, _) in &files {
             self.check(*index)?;
+            if self.files.entry(*index).stream {
+                return Err(violation("a stream in a pack"));
+            }
             bytes = bytes.saturating_add(self.files.entry(*index).size);
         }
         if bytes > MAX_PACK || files.len() > MAX_PACK_FILES {
@@ -279,6 +286,9 @@ impl<'a> Session<'a> {
     fn announce_part(&mut self, index: u64, extents: Vec<(u64, u64)>) -> Result<(), Error> {
         self.check(index)?;
         let size = self.files.entry(index).size;
+        if self.files.entry(index).stream {
+            return Err(violation("parts of a stream"));
+        }
         let mut bytes = 0_u64;
         for &(offset, length) in &extents {
             bytes = bytes.saturating_add(length);
@@ -286,6 +296,21 @@ impl<'a> Session<'a> {
                 return Err(violation("parts beyond the size that was offered"));
             }
         }
+        self.begin_incoming(index)?;
+        self.announce(Announcement::Part(index, extents))
+    }
+
+    fn announce_stream(&mut self, index: u64) -> Result<(), Error> {
+        self.check(index)?;
+        if !self.files.entry(index).stream || self.is_known(index) {
+            return Err(violation("a stream that was not offered"));
+        }
+        self.begin_incoming(index)?;
+        self.announce(Announcement::Stream(index))
+    }
+
+    /// An object of the file is to come.
+    fn begin_incoming(&mut self, index: u64) -> Result<(), Error> {
         if !self.is_known(index) {
             // A sender has no more on their way; those that are held are as many at most.
             if self.states.len() >= 2 * MAX_PENDING {
@@ -297,7 +322,7 @@ impl<'a> Session<'a> {
         if let Some(State::Incoming(incoming)) = self.states.get_mut(&index) {
             incoming.objects += 1;
         }
-        self.announce(Announcement::Part(index, extents))
+        Ok(())
     }
 
     /// Hands objects that were announced and have come to their tasks.
@@ -322,6 +347,14 @@ impl<'a> Session<'a> {
                     }
                     self.tasks
                         .spawn(async move { Event::Packed(files.unpack(object, list).await) });
+                }
+                Announcement::Stream(index) => {
+                    if let Some(State::Incoming(incoming)) = self.states.get(&index) {
+                        let partial = incoming.partial.clone();
+                        self.tasks.spawn(async move {
+                            Event::Part(index, files.take_stream(object, index, partial).await)
+                        });
+                    }
                 }
                 Announcement::Part(index, extents) => {
                     if let Some(State::Incoming(incoming)) = self.states.get(&index) {
@@ -415,6 +448,7 @@ impl<'a> Session<'a> {
                     match end {
                         // The sender gave it up, and says why.
                         PartEnd::Whole | PartEnd::Reset => {}
+                        PartEnd::Summed(summary) => incoming.summary = Some(summary),
                         PartEnd::Settled(end) => {
                             incoming.end.get_or_insert(end);
                         }
@@ -489,7 +523,7 @@ impl<'a> Session<'a> {
         };
         let partial = incoming.partial.get().cloned();
         let end = incoming.end.unwrap_or(Ok(Outcome::Done));
-        let (files, word) = (self.files.clone(), incoming.word);
+        let (files, word) = (self.files.clone(), (incoming.word, incoming.summary));
         self.tasks.spawn(async move {
             let outcome = files.finish(index, partial, end, word).await;
             Event::Finished(index, outcome)

@@ -22,6 +22,8 @@ pub enum Work {
     Pack(Vec<u64>),
     /// Send this file, but for what the receiver has of it.
     File(u64, Option<BTreeMap<u64, Value>>),
+    /// Send this pipe.
+    Stream(u64),
     /// Tell the hash of this file.
     Hash(u64),
 }
@@ -148,7 +150,11 @@ impl State {
                 self.cursor += 1;
                 continue;
             }
-            if source.entry.size > MAX_SMALL {
+            if source.entry.stream && pack.files.is_empty() {
+                self.cursor += 1;
+                return Some(Work::Stream(index));
+            }
+            if source.entry.size > MAX_SMALL || source.entry.stream {
                 if pack.files.is_empty() {
                     self.cursor += 1;
                     return Some(Work::File(index, None));

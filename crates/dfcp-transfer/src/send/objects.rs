@@ -105,6 +105,11 @@ impl Objects {
                 });
                 self.board.runs(index, task);
             }
+            Work::Stream(index) => {
+                let sender = self.clone();
+                let task = tasks.spawn(async move { sender.send_stream(index).await });
+                self.board.runs(index, task);
+            }
             Work::Hash(index) => {
                 let active = self.permit(&self.active).await?;
                 let sender = self.clone();
@@ -181,6 +186,34 @@ impl Objects {
             size: shape.size(),
             blake3: read.hash,
         });
+        Ok(())
+    }
+
+    /// Sends what standard input gives, to its end.
+    async fn send_stream(&self, index: u64) -> Result<(), Error> {
+        let mut object = self.open(FromSender::Stream { index }).await?;
+        let mut reading = Reading::pipe(std::io::stdin());
+        while let Some(chunk) = reading.chunks.recv().await {
+            match object.write_chunk(chunk).await {
+                Err(dfcp::Error::Reset(_)) => return Ok(()),
+                written => written?,
+            }
+        }
+        let read = reading.end.await;
+        match read.unwrap_or_else(|error| Err(error.to_string())) {
+            Ok((size, blake3)) => {
+                object.finish()?;
+                self.tell(FromSender::Sent {
+                    index,
+                    size,
+                    blake3,
+                });
+            }
+            Err(reason) => {
+                object.reset(UNREADABLE);
+                self.failed(index, &reason);
+            }
+        }
         Ok(())
     }
 

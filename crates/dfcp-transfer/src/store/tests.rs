@@ -11,6 +11,7 @@ fn entry(path: &str, size: u64, mode: u32) -> Entry {
         mtime_nanos: 0,
         directory: false,
         link: None,
+        stream: false,
     }
 }
 
