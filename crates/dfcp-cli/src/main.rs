@@ -52,7 +52,11 @@ fn main() -> ExitCode {
     if let Some(code) = lab::hand_on() {
         return code;
     }
-    match Cli::parse().command {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return refuse(&error),
+    };
+    match cli.command {
         Command::Send(args) => command::send::run(*args),
         Command::Recv(args) => command::recv::run(*args),
         Command::Cp(args) => command::cp::run(*args),
@@ -62,4 +66,25 @@ fn main() -> ExitCode {
         Command::Keygen(args) => command::keygen::run(args),
         Command::Key(args) => command::key::run(args),
     }
+}
+
+/// Says what is wrong with the command line, or what was asked for instead of a command. Who reads
+/// JSON gets an object in any case.
+fn refuse(error: &clap::Error) -> ExitCode {
+    // There is nobody else to tell if it cannot be printed.
+    let _ = error.print();
+    let wants_json = std::env::args().any(|arg| arg == "--json");
+    if error.use_stderr() && wants_json {
+        let role = std::env::args().nth(1);
+        let mut report = report::Report::new(match role.as_deref() {
+            Some("recv") => "recv",
+            _ => "send",
+        });
+        let text = error.to_string();
+        let message = text.lines().next().unwrap_or_default();
+        let message = message.strip_prefix("error: ").unwrap_or(message);
+        report.conclude(Some(dfcp_command::Failure::usage(message)));
+        dfcp_command::print_json(&report);
+    }
+    ExitCode::from(error.exit_code() as u8)
 }

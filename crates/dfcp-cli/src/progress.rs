@@ -27,6 +27,15 @@ pub enum Show {
 /// How often the bar is drawn.
 const INTERVAL: Duration = Duration::from_millis(200);
 
+/// Columns that the whole line needs; on fewer it is a short one.
+const WIDE: usize = 80;
+
+/// Columns of the terminal that the bar is on, if it is on one.
+fn bar_columns() -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(std::io::stderr()).ok()?;
+    Some(size.ws_col.into()).filter(|columns| *columns > 0)
+}
+
 /// A bar; it goes away when dropped.
 #[derive(Debug)]
 pub struct Bar(Option<(AbortHandle, ProgressBar)>);
@@ -64,7 +73,12 @@ impl Bar {
             return Self(None);
         }
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-        let template = "{bar:16} {bytes}/{total_bytes} {bytes_per_sec} eta {eta} {wide_msg}";
+        // Without a terminal a bar that is wanted all the same is taken to be on a usual one.
+        let wide = bar_columns().is_none_or(|columns| columns >= WIDE);
+        let template = match wide {
+            true => "{bar:16} {bytes}/{total_bytes} {bytes_per_sec} eta {eta} {wide_msg}",
+            false => "{percent:>3}% {bytes_per_sec} eta {eta} {wide_msg}",
+        };
         // A wrong template would be a mistake of ours; the default one serves then.
         if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style);
@@ -76,7 +90,12 @@ impl Bar {
                 let bytes = meter.progress().bytes();
                 shown.set_length(meter.total());
                 shown.set_position(bytes);
-                shown.set_message(cost(bytes));
+                // What has arrived is not yet in its place.
+                let is_there = bytes > 0 && bytes >= meter.total();
+                shown.set_message(match is_there {
+                    true => "verifying at the receiver".to_owned(),
+                    false => cost(bytes),
+                });
             }
         });
         Self(Some((task.abort_handle(), bar)))

@@ -86,6 +86,19 @@ fn usage_and_local_mistakes() {
     let code = |command: &mut Command| command.output().unwrap().status.code();
     assert_eq!(code(bench.program().args(["send", "x"])), Some(2));
     assert_eq!(code(bench.program().args(["send", "x", "::1"])), Some(2));
+    // Who reads JSON gets an object whatever is wrong.
+    for wrong in [
+        &["send", "--json", "x"][..],
+        &["send", "--json", "x", "::1"],
+        &["send", "--json", "--no-such-option", "x", "h"],
+        &["recv", "--json", "--listen", "nowhere"],
+    ] {
+        let (code, report, said) = run(bench.program().args(wrong));
+        assert_eq!((code, &report["exit_code"]), (2, &2.into()), "{report}");
+        assert_eq!(report["error"]["kind"], "usage", "{report}");
+        assert_eq!(report["role"], wrong[0]);
+        assert!(!said.is_empty());
+    }
     let (code, report, _) = run(bench.sender().arg(bench.path("none")).arg("127.0.0.1"));
     assert_eq!((code, &report["error"]["kind"]), (7, &"local_io".into()));
     let key = bench.path("sender.key");

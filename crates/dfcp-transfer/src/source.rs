@@ -359,7 +359,7 @@ mod tests {
             paths,
             ["tree", "tree/a", "tree/b", "tree/b/c", "tree/b/x", "x"]
         );
-        assert_eq!((sources.bytes(), sources.left_out.len()), (5, 3));
+        assert_eq!((sources.bytes(), sources.left_out.len()), (10, 3));
         assert!(Sources::scan(&[tree.join("pipe")]).is_err());
         assert!(Sources::scan(&[tree.join("a"), tree.join("b/../a")]).is_err());
         assert!(Sources::scan(&[tree.join("none")]).is_err());
