@@ -63,6 +63,8 @@ struct Incoming {
     partial: Arc<OnceCell<Arc<Partial>>>,
     /// Objects with parts of it that were announced and have not ended.
     objects: usize,
+    /// Bytes of these.
+    bytes: u64,
     word: Option<Announced>,
     /// What came, of a stream.
     summary: Option<ObjectSummary>,
@@ -297,6 +299,13 @@ impl<'a> Session<'a> {
             }
         }
         self.begin_incoming(index)?;
+        if let Some(State::Incoming(incoming)) = self.states.get_mut(&index) {
+            // All of it, and what turned out to differ: more would only be work.
+            incoming.bytes = incoming.bytes.saturating_add(bytes);
+            if incoming.bytes > size.saturating_mul(2) {
+                return Err(violation("a file again and again"));
+            }
+        }
         self.announce(Announcement::Part(index, extents))
     }
 
