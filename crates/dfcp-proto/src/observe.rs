@@ -4,11 +4,10 @@
 //!
 //! [`TransportConfig::observer`]: crate::TransportConfig::observer
 
-pub use crate::block::Role;
+use crate::block::Role;
 use crate::connection::ConnectionError;
 use crate::crypto::PublicKey;
-pub use crate::time::Instant;
-use crate::time::{Duration, Rate};
+use crate::time::{Duration, Instant, Rate};
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -13,7 +13,7 @@ use std::time::Duration;
 const SLACK: Duration = Duration::from_micros(50);
 /// The shortest sleep: a deadline that passed though nothing could be done must not make a busy
 /// loop.
-pub(crate) const SHORTEST: Duration = Duration::from_micros(20);
+const SHORTEST: Duration = Duration::from_micros(20);
 
 #[cfg(target_os = "linux")]
 #[derive(Debug)]

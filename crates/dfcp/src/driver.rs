@@ -1,12 +1,10 @@
-//! The task that hands packets from a socket to a core and its connections, and sends what is the
-//! core's own; connections send by themselves (`line`).
+//! The task that moves packets between a socket and a core, and watches the clock.
 //!
-//! While the socket is busy, packets wait for each other up to the connections' patience
-//! ([`Cadence`]): the core is told when each arrived, so nothing that it measures changes.
+//! While the socket is busy, packets wait for each other up to the core's patience ([`Cadence`]):
+//! the core is told when each arrived, so nothing that it measures changes.
 
 use crate::alarm::Alarm;
 use crate::cadence::Cadence;
-use crate::line::Line;
 use crate::shared::{Shared, Waiting};
 use crate::socket::{Sent, Socket, Watch};
 use dfcp_proto::Instant;
@@ -17,7 +15,7 @@ use std::sync::Arc;
 
 /// Packet batches received before sending gets its turn.
 const RECEIVE_BATCHES: usize = 4;
-/// Sends before receiving, or another task, gets its turn.
+/// Sends before receiving gets its turn.
 const SEND_BATCHES: usize = 16;
 
 /// Bytes of a batch that takes long enough to be made for the time to be read again: half of what one
@@ -37,7 +35,7 @@ pub(crate) async fn run<W: Waiting>(shared: Arc<Shared<W>>, mut socket: Socket) 
 /// with its runtime.
 pub(crate) struct End<'a, W: Waiting> {
     shared: &'a Shared<W>,
-    pub(crate) reason: io::ErrorKind,
+    reason: io::ErrorKind,
 }
 
 impl<'a, W: Waiting> End<'a, W> {
@@ -45,20 +43,16 @@ impl<'a, W: Waiting> End<'a, W> {
         let reason = io::ErrorKind::Other;
         Self { shared, reason }
     }
-
-    /// The task is over, its endpoint is not.
-    pub(crate) fn in_order(self) {
-        std::mem::forget(self);
-    }
 }
 
 impl<W: Waiting> Drop for End<'_, W> {
     fn drop(&mut self) {
-        self.shared.end(self.reason);
+        self.shared.lock().end(self.reason);
+        self.shared.wake.notify_one();
     }
 }
 
-async fn drive<W: Waiting>(shared: &Arc<Shared<W>>, socket: &mut Socket) -> io::Result<()> {
+async fn drive<W: Waiting>(shared: &Shared<W>, socket: &mut Socket) -> io::Result<()> {
     let mut outgoing = Outgoing::default();
     let mut alarm = Alarm::new()?;
     let mut arrivals = Arrivals {
@@ -66,51 +60,35 @@ async fn drive<W: Waiting>(shared: &Arc<Shared<W>>, socket: &mut Socket) -> io::
         taken: shared.now(),
     };
     loop {
-        let next = shared.lock().next_socket.take();
-        if let Some(next) = next {
+        if let Some(next) = shared.lock().next_socket.take() {
             arrivals.cadence = Cadence::new(next.buffers.receive);
             *socket = next;
-            shared.on_room();
         }
         let more_to_receive = arrivals.receive(shared, socket)?;
-        let sent = outgoing.send(shared, |now, segments, outgoing| {
-            let core = &mut shared.lock().core;
-            core.handle_timeout(now);
-            outgoing.next = core.poll_transmit(now, segments, &mut outgoing.buffer);
-        });
-        let (deadline, over) = {
-            let state = shared.lock();
-            (state.core.poll_timeout(), state.is_over())
-        };
+        let (more_to_send, deadline, over) =
+            transmit(shared, socket, &mut outgoing, &mut arrivals.cadence);
         if shared.is_broken() {
             return Err(io::Error::other("a task panicked"));
         }
         if over {
             return Ok(());
         }
-        if more_to_receive || sent.more {
-            // Other tasks share this thread: connections, and the application's.
+        if more_to_receive || more_to_send {
+            // Other tasks (the application's) share this thread.
             tokio::task::yield_now().await;
             continue;
         }
         let now = shared.now();
-        arrivals.cadence.count(now, shared.take_sent());
-        arrivals.cadence.set_patience(shared.patience());
         let look = arrivals.cadence.next_look(now);
-        let is_blocked = sent.is_blocked || shared.is_blocked();
-        socket.watch(match (is_blocked, look) {
-            (true, _) => Watch::ArrivalsAndRoom,
-            (false, None) => Watch::Arrivals,
-            (false, Some(_)) => Watch::Nothing,
+        socket.watch(match (&outgoing.blocked, look) {
+            (Some(_), _) => Watch::ArrivalsAndRoom,
+            (None, None) => Watch::Arrivals,
+            (None, Some(_)) => Watch::Nothing,
         })?;
-        let deadline = deadline.filter(|_| !sent.is_blocked);
         let until = [deadline, look].into_iter().flatten().min();
         tokio::select! {
-            ready = poll_fn(|cx| socket.poll_ready(cx)) => {
-                ready?;
-                shared.on_room();
-            }
-            () = shared.bell.wake.notified() => {}
+            ready = poll_fn(|cx| socket.poll_ready(cx)) => ready?,
+            () = shared.wake.notified() => {}
             rung = alarm.wait(now, until) => rung?,
         }
     }
@@ -124,41 +102,18 @@ struct Arrivals {
 }
 
 impl Arrivals {
-    /// Hands what arrived to the core and to connections; true if more may be waiting.
-    fn receive<W: Waiting>(
-        &mut self,
-        shared: &Arc<Shared<W>>,
-        socket: &mut Socket,
-    ) -> io::Result<bool> {
+    /// Hands what arrived to the core; true if more may be waiting.
+    fn receive<W: Waiting>(&mut self, shared: &Shared<W>, socket: &mut Socket) -> io::Result<bool> {
         for _ in 0..RECEIVE_BATCHES {
             let now = shared.now();
             let mut batch = None;
-            // Connections that got something, each once as a rule.
-            let mut woken: Vec<Arc<Line<W>>> = Vec::new();
-            let mut bytes = 0;
             let received = socket.receive(|remote, ecn, age, packet| {
                 let (now, state) = batch.get_or_insert_with(|| (shared.now(), shared.lock()));
                 let at = (*now - age).max(self.taken);
-                bytes += packet.len();
-                let Some(line) = state.route(at, remote, ecn, packet) else {
-                    return;
-                };
-                line.deliver(at, remote, ecn, packet);
-                if !woken
-                    .iter()
-                    .rev()
-                    .take(4)
-                    .any(|known| Arc::ptr_eq(known, line))
-                {
-                    woken.push(line.clone());
-                }
+                state.receive(at, remote, ecn, packet);
             })?;
-            if let Some((_, mut state)) = batch {
-                let unwanted = shared.welcome(&mut state);
-                drop(state);
-                unwanted.iter().for_each(Line::release);
-                woken.iter().for_each(|line| line.alert());
-                shared.on_received(received.datagrams, bytes);
+            if let Some((now, mut state)) = batch {
+                state.collect(now);
             }
             self.cadence.count(now, received.datagrams);
             if received.is_last {
@@ -171,63 +126,56 @@ impl Arrivals {
 }
 
 /// Packets that the core gave and the socket has not taken.
-#[derive(Debug, Default)]
-pub(crate) struct Outgoing {
-    pub(crate) buffer: Vec<u8>,
-    pub(crate) next: Option<Transmit>,
+#[derive(Default)]
+struct Outgoing {
+    buffer: Vec<u8>,
+    blocked: Option<Transmit>,
 }
 
-/// What came of sending.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Progress {
-    /// More may leave at once.
-    pub(crate) more: bool,
-    /// The socket has no room.
-    pub(crate) is_blocked: bool,
-}
-
-impl Outgoing {
-    /// Sends what may go now; `fill` gets the next packets from the core, if there are any.
-    pub(crate) fn send<W: Waiting>(
-        &mut self,
-        shared: &Shared<W>,
-        mut fill: impl FnMut(Instant, usize, &mut Self),
-    ) -> Progress {
-        let outlet = shared.outlet();
-        if self.buffer.capacity() == 0 {
-            self.buffer = shared.take_buffer();
+/// Sends what may go now. Returns whether more may go at once, when to look again, and whether
+/// everything is over.
+fn transmit<W: Waiting>(
+    shared: &Shared<W>,
+    socket: &mut Socket,
+    outgoing: &mut Outgoing,
+    cadence: &mut Cadence,
+) -> (bool, Option<Instant>, bool) {
+    let segments = socket.max_segments();
+    let mut full = true;
+    // One time for all: what the pacer earns meanwhile is no group yet, but would leave as one.
+    let mut now = shared.now();
+    for _ in 0..SEND_BATCHES {
+        if outgoing.blocked.is_none() {
+            outgoing.buffer.clear();
+            outgoing.blocked = shared.lock().transmit(now, segments, &mut outgoing.buffer);
         }
-        // One time for all: what the pacer earns meanwhile is no group yet, but would leave as one.
-        let mut now = shared.now();
-        for _ in 0..SEND_BATCHES {
-            if self.next.is_none() {
-                self.buffer.clear();
-                fill(now, outlet.max_segments(), self);
-            }
-            let Some(next) = &self.next else {
-                shared.leave_buffer(std::mem::take(&mut self.buffer));
-                return Progress {
-                    more: false,
-                    is_blocked: false,
-                };
-            };
-            let sent = outlet.try_send(next, &self.buffer);
-            if sent == Sent::Blocked {
-                return Progress {
-                    more: false,
-                    is_blocked: true,
-                };
-            }
-            let bytes = self.buffer.len();
-            shared.on_sent(next, bytes, sent);
-            self.next = None;
-            if bytes >= LARGE_BATCH {
-                now = shared.now();
-            }
+        let Some(next) = &outgoing.blocked else {
+            full = false;
+            break;
+        };
+        let sent = socket.try_send(next, &outgoing.buffer);
+        if sent == Sent::Blocked {
+            full = false;
+            break;
         }
-        Progress {
-            more: true,
-            is_blocked: false,
+        let bytes = outgoing.buffer.len();
+        cadence.count(
+            now,
+            next.segment_size
+                .map_or(1, |size| bytes.div_ceil(size.max(1))),
+        );
+        shared.lock().on_sent(next, bytes, sent);
+        outgoing.blocked = None;
+        if bytes >= LARGE_BATCH {
+            now = shared.now();
         }
     }
+    let mut state = shared.lock();
+    state.collect(shared.now());
+    cadence.set_patience(state.core.coalescing_delay());
+    let deadline = match outgoing.blocked {
+        Some(_) => None,
+        None => state.core.poll_timeout(),
+    };
+    (full, deadline, state.is_over())
 }

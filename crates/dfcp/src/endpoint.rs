@@ -164,7 +164,7 @@ impl Bound {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.shared.act(|_, state| state.close());
+        self.shared.act(|now, state| state.close(now));
     }
 }
 
@@ -209,7 +209,9 @@ impl Endpoint {
         let core = dfcp_proto::Endpoint::new(config.key, server, crate::os_seed()?);
         let key = core.public_key();
         let bound = Mutex::new(Bound::of(&socket)?);
-        let shared = Shared::start(core, socket);
+        let shared = Shared::new(core);
+        tokio::spawn(crate::driver::run(shared.clone(), socket));
+        tokio::spawn(crate::solver::run(shared.clone()));
         let inner = Inner {
             shared,
             transport,
@@ -364,14 +366,14 @@ impl Endpoint {
                 .bound
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner) = bound;
-            self.inner.shared.set_outlet(socket.outlet());
             state.next_socket = Some(socket);
+            for handle in state.core.handles() {
+                if let Some(connection) = state.core.connection(handle) {
+                    connection.ping();
+                }
+            }
             Ok(())
-        })?;
-        for line in self.inner.shared.lines() {
-            line.act(|_, connection, _| connection.ping());
-        }
-        Ok(())
+        })
     }
 
     /// Closes all connections, telling the peers `code` and `reason`, accepts no more, and returns
@@ -379,10 +381,14 @@ impl Endpoint {
     /// Whoever still holds a connection or a stream learns
     /// [`ConnectionError::LocallyClosed`] from it.
     pub async fn close(&self, code: CloseCode, reason: &str) {
-        for line in self.inner.shared.lines() {
-            line.act(|now, connection, _| connection.close(now, code, reason));
-        }
-        self.inner.shared.act(|_, state| state.close());
+        self.inner.shared.act(|now, state| {
+            for handle in state.core.handles() {
+                if let Some(connection) = state.core.connection(handle) {
+                    connection.close(now, code, reason);
+                }
+            }
+            state.close(now);
+        });
         self.wait_idle().await;
     }
 

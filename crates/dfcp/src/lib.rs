@@ -67,7 +67,6 @@ mod driver;
 mod endpoint;
 mod error;
 mod incoming;
-mod line;
 mod object;
 mod place;
 pub mod published;
@@ -77,7 +76,6 @@ mod shared;
 mod socket;
 mod solver;
 mod stream;
-mod timers;
 mod waiting;
 
 pub use connection::Connection;

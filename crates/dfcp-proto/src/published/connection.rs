@@ -192,8 +192,6 @@ pub struct Connection {
     /// Keep-alives without an answer.
     unanswered: u32,
     next_answer: Instant,
-    /// What an endpoint would have counted, had it not lent it.
-    counts: EndpointStats,
 }
 
 impl Connection {
@@ -239,7 +237,6 @@ impl Connection {
             begun: now,
             last_heard: now,
             next_answer: now,
-            counts: EndpointStats::default(),
         };
         connection.apply(now, step, None);
         connection
@@ -389,7 +386,7 @@ impl Connection {
     }
 
     /// The time of [`poll_timeout`](Self::poll_timeout) has come.
-    pub fn handle_timeout(&mut self, now: Instant) {
+    pub(super) fn handle_timeout(&mut self, now: Instant) {
         if self.timer.is_some_and(|at| at <= now) {
             self.timer = None;
             self.step(now, Input::Timeout, None);

@@ -107,7 +107,9 @@ impl Endpoint {
         if layer == Layer::Ip {
             core = core.over_ip(local.ip());
         }
-        let shared = Shared::start(core, socket);
+        let shared = Shared::new(core);
+        tokio::spawn(crate::driver::run(shared.clone(), socket));
+        tokio::spawn(crate::solver::run(shared.clone()));
         Ok(Self {
             shared,
             config: transport,
@@ -128,16 +130,12 @@ impl Endpoint {
 
     /// Packets sent and received so far.
     pub fn traffic(&self) -> Traffic {
-        self.shared.traffic()
+        self.shared.lock().traffic
     }
 
     /// Packets dropped and connections refused.
     pub fn stats(&self) -> EndpointStats {
-        let mut stats = self.shared.lock().core.stats();
-        for line in self.shared.lines() {
-            line.look(|connection, _| stats.add(&connection.counts()));
-        }
-        stats
+        self.shared.lock().core.stats()
     }
 
     /// Connects to DFCP port `port` at `remote`, whose own port is UDP's; over IP it is of no
@@ -171,6 +169,6 @@ impl Endpoint {
 
 impl Drop for Endpoint {
     fn drop(&mut self) {
-        self.shared.act(|_, state| state.close());
+        self.shared.act(|now, state| state.close(now));
     }
 }

@@ -17,33 +17,6 @@ pub(in super::super) struct Incoming<'a> {
 }
 
 impl Connection {
-    /// Takes a packet that is this connection's, as its endpoint said; for hosts to which it is
-    /// [lent](super::super::Endpoint::lend).
-    pub fn handle_datagram(&mut self, now: Instant, remote: SocketAddr, ecn: u8, packet: &[u8]) {
-        debug_assert_eq!(
-            remote, self.birth.remote,
-            "connections are found by address"
-        );
-        let mut counts = self.counts;
-        match Header::parse(packet, &self.birth.pseudo.turned()) {
-            Ok((header, payload)) => {
-                let incoming = Incoming {
-                    header,
-                    payload,
-                    ecn,
-                };
-                self.handle_packet(now, incoming, &mut counts);
-            }
-            Err(_) => counts.malformed += 1,
-        }
-        self.counts = counts;
-    }
-
-    /// What it counted while it was lent.
-    pub fn counts(&self) -> EndpointStats {
-        self.counts
-    }
-
     /// Takes a packet.
     pub(in super::super) fn handle_packet(
         &mut self,
