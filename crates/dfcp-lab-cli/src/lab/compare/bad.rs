@@ -137,10 +137,7 @@ pub fn write_page(
             log_x: false,
             log_y: false,
         };
-        for extension in ["svg", "png"] {
-            let file = directory.join(format!("{name}.{extension}"));
-            plot::draw(drawing.clone(), &file)?;
-        }
+        plot::draw(drawing, &directory.join(format!("{name}.svg")))?;
         pictures.push((format!("{stem}/{name}.svg"), title.to_owned()));
     }
     let boards = boards.map(|(_, title, board)| (title, board));
@@ -203,7 +200,7 @@ mod tests {
         let text = fs::read_to_string(&page).unwrap();
         assert!(text.contains("`queue4`: a queue of 4 packets"), "{text}");
         assert!(text.contains("(bad/simulated.svg)"), "{text}");
-        assert!(folder.path().join("bad/simulated.png").exists());
+        assert!(folder.path().join("bad/simulated.svg").exists());
         assert!(!text.contains("Real programs"), "{text}");
     }
 

@@ -119,12 +119,7 @@ pub fn write_page(lines: &[Line], page: &FilePath) -> Result<(), Failure> {
                 log_x: along.log,
                 log_y: figure.log,
             };
-            for extension in ["svg", "png"] {
-                plot::draw(
-                    drawing.clone(),
-                    &directory.join(format!("{name}.{extension}")),
-                )?;
-            }
+            plot::draw(drawing, &directory.join(format!("{name}.svg")))?;
             pictures.push((
                 format!("{stem}/{name}.svg"),
                 format!("{}: {title}", figure.label),
@@ -319,10 +314,8 @@ mod tests {
         let text = std::fs::read_to_string(page).unwrap();
         for name in ["goodput-loss", "goodput-rtt", "cpu-loss", "cpu-rtt"] {
             assert!(text.contains(&format!("](page/{name}.svg)")), "{name}");
-            for extension in ["svg", "png"] {
-                let figure = folder.path().join(format!("page/{name}.{extension}"));
-                assert!(figure.exists(), "{}", figure.display());
-            }
+            let figure = folder.path().join(format!("page/{name}.svg"));
+            assert!(figure.exists(), "{}", figure.display());
         }
         assert!(!text.contains("wire-loss.svg"), "no figure without data");
     }

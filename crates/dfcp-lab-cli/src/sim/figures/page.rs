@@ -60,7 +60,7 @@ impl Done<'_> {
         self.verdicts.iter().all(|verdict| verdict.pass)
     }
 
-    /// Writes the item's CSV and, of a figure, SVG and PNG.
+    /// Writes the item's CSV and, of a figure, SVG.
     pub fn write(&self, directory: &Path) -> Result<(), Failure> {
         let file = |extension: &str| directory.join(format!("{}.{extension}", self.item.id));
         store::write(&file("csv"), &self.tidy(), None)?;
@@ -74,10 +74,7 @@ impl Done<'_> {
             log_x: self.item.x.log,
             log_y: self.item.y.log,
         };
-        for extension in ["svg", "png"] {
-            plot::draw(drawing.clone(), &file(extension))?;
-        }
-        Ok(())
+        plot::draw(drawing, &file("svg"))
     }
 
     /// A row for each place of each curve.

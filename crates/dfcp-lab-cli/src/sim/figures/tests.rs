@@ -156,7 +156,7 @@ fn items_are_made_checked_and_written() {
         rows.starts_with("panel,curve,topology.rtt,object_s,"),
         "{rows}"
     );
-    assert!(directory.path().join("fig-21a.png").exists());
+    assert!(directory.path().join("fig-21a.svg").exists());
     // What is done is not run again: the same results from the journal alone.
     let again = make(&catalogue, &items, &runner).unwrap();
     assert_eq!(again[0].curves.data, done[0].curves.data);
