@@ -4,10 +4,11 @@
 //!
 //! [`TransportConfig::observer`]: crate::TransportConfig::observer
 
-use crate::block::Role;
+pub use crate::block::Role;
 use crate::connection::ConnectionError;
 use crate::crypto::PublicKey;
-use crate::time::{Duration, Instant, Rate};
+pub use crate::time::Instant;
+use crate::time::{Duration, Rate};
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -1,11 +1,14 @@
 //! The library as its users see it: endpoints, clients at the door, streams, objects.
 
 use bytes::Bytes;
+use dfcp::observe::{Instant, Observation, Observe, Role};
 use dfcp::{
     Chunk, CloseCode, Connection, ConnectionError, Endpoint, EndpointConfig, Error, Profile,
     Progress, PublicKey, SchemeId, TransportConfig, generate_key,
 };
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -591,6 +594,40 @@ async fn an_endpoint_that_ended_takes_no_other_socket() {
         let refused = client.rebind(socket).expect_err("it is closed");
         assert_eq!(refused.kind(), std::io::ErrorKind::NotConnected);
         assert_eq!(client.local_addr(), before);
+    })
+    .await;
+}
+
+/// Counts packets sent, with nothing but what the library names.
+#[derive(Debug)]
+struct Meter(Arc<AtomicU64>);
+
+impl Observe for Meter {
+    fn observe(&mut self, _: Instant, event: &Observation<'_>) {
+        if let Observation::Sent(_) = event {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_observer_of_ones_own_sees_one_end() {
+    within(async {
+        let sent = Arc::new(AtomicU64::new(0));
+        let meter = sent.clone();
+        let transport = TransportConfig::default().observer(move |vantage| {
+            let is_client = vantage.role == Role::Client;
+            is_client.then(|| Box::new(Meter(meter.clone())) as Box<dyn Observe>)
+        });
+        let (client, server) = (client(), server_at("127.0.0.1:0"));
+        let connect = client.connect_with(transport, server.local_addr(), None);
+        let (near, far) = tokio::join!(connect, server.accept());
+        let (near, _far) = (near.expect("connects"), far.expect("comes").accept());
+        let mut out = near.open_uni().await.expect("opens");
+        out.write_all(&bytes(500_000)).await.expect("fits");
+        out.shutdown().await.expect("arrives");
+        let (seen, counted) = (sent.load(Ordering::Relaxed), near.stats().packets_sent);
+        assert!(seen >= 350 && seen <= counted, "{seen} of {counted}");
     })
     .await;
 }
