@@ -76,6 +76,10 @@ pub(super) struct Form {
     /// degrees fit eight bits and there are few; otherwise outputs are kept to draw from.
     steps: Option<Vec<(u32, u32)>>,
     least: u32,
+    #[cfg_attr(
+        not(target_arch = "x86_64"),
+        expect(dead_code, reason = "only AVX-512 looks degrees up")
+    )]
     buckets: Option<Buckets>,
 }
 
