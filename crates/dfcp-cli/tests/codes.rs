@@ -2,6 +2,9 @@
 
 mod common;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use common::meeting::{claim, offer, rendezvous, spoilt};
 use common::{Bench, Receiver, bytes};
 use nix::sys::signal::{Signal, kill};
@@ -99,6 +102,35 @@ fn a_wrong_code_does_not_keep_the_right_one_out() {
     assert_eq!(exit, 0, "{report}");
     assert_eq!(sender.end().0, 0);
     bench.assert_received("x", &bytes("x", 1000));
+}
+
+#[test]
+fn a_flood_at_the_server_disturbs_nobody() {
+    let (bench, server, named) = meeting(&[]);
+    let named = strs(&named);
+    let over = Arc::new(AtomicBool::new(false));
+    let (flood, address) = (over.clone(), server.address);
+    let flooding = std::thread::spawn(move || {
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let mut sent = 0_u32;
+        while !flood.load(Ordering::Relaxed) {
+            // Questions for numbers with cookies that are not good, and what is none.
+            let mut datagram = vec![sent as u8; 512];
+            datagram[..4].copy_from_slice(&[0xd5, b'm', b't', 1]);
+            datagram[4] = (sent % 7) as u8;
+            let len = if sent.is_multiple_of(5) { 100 } else { 512 };
+            let _ = socket.send_to(&datagram[..len], address);
+            sent += 1;
+        }
+        sent
+    });
+    let file = bench.write("x", 100_000);
+    let (sender, code) = offer(&bench, None, &named, &file);
+    let (exit, report, _) = claim(&bench, None, &named, &code).end();
+    assert_eq!((exit, sender.end().0), (0, 0), "{report}");
+    over.store(true, Ordering::Relaxed);
+    assert!(flooding.join().unwrap() > 100);
+    bench.assert_received("x", &bytes("x", 100_000));
 }
 
 #[test]

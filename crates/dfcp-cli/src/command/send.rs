@@ -27,11 +27,12 @@ use crate::report::Report;
 
 /// Arguments.
 #[derive(Clone, Debug, clap::Args)]
+#[command(override_usage = "dfcp send [OPTIONS] PATH... [HOST]")]
 pub struct Args {
     /// Files and directories, - alone is standard input; and then the receiver: HOST or HOST:PORT, IPv6
     /// addresses in brackets; without one, a code is printed for the other side to type
     // One list, for options may stand between its parts.
-    #[arg(required = true, value_name = "PATH... [HOST]")]
+    #[arg(required = true, value_name = "PATH")]
     operands: Vec<PathBuf>,
     #[command(flatten)]
     meet: meet::MeetingOptions,
