@@ -188,7 +188,7 @@ impl Network {
     fn transfer(&self, to: usize, relay: &[&str]) -> ([i32; 2], String, String) {
         let bench = Bench::new();
         // Its machine has several addresses: it has to answer from the one that it is asked at.
-        let _server = rendezvous(&bench, self.internet.place(), SERVER, relay);
+        let _server = rendezvous(&bench, self.internet.place(), ":4435", relay);
         let named = ["--rendezvous", SERVER, "--no-lan"];
         let file = bench.write("data", 2_000_000);
         let (sender, code) = offer(&bench, self.hosts[0].place(), &named, &file);

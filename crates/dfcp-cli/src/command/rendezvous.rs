@@ -7,14 +7,15 @@ use std::time::Duration;
 
 use dfcp_command::{Failure, block_on, fail, interrupted, units};
 use dfcp_meet::{Action, RelayLimits, Server, ServerConfig};
+use quinn_udp::{RecvMeta, Transmit, UdpSockRef, UdpSocketState};
+use tokio::io::Interest;
 
 use crate::meet::{self, Clock, DEFAULT_PORT};
 
 /// Arguments.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// Address to listen on: ADDRESS:PORT, :PORT or PORT; on a machine with several, name the one
-    /// that people will ask [default: all addresses at port 4435]
+    /// Address to listen on: ADDRESS:PORT, :PORT or PORT [default: all addresses at port 4435]
     #[arg(long, value_name = "ADDR", value_parser = listen_address)]
     listen: Option<SocketAddr>,
     /// Carry the data of those who cannot reach each other; they are sealed end to end
@@ -129,39 +130,95 @@ async fn serve(args: &Args) -> Result<(), Failure> {
     ended
 }
 
-/// Answers until the socket fails.
+/// Buffers of a batch, each for a merged run of datagrams (GRO).
+const BATCH: usize = 4;
+/// Largest run.
+const RUN: usize = 65_536;
+
+/// Answers until the socket fails. What comes merged goes on merged, from the address that it came
+/// to (the machine may have several, and people asked one of them), with its congestion marks.
 async fn answer(
     socket: &tokio::net::UdpSocket,
     clock: Clock,
     server: &mut Server,
 ) -> Result<(), Failure> {
+    let state = UdpSocketState::new(UdpSockRef::from(socket))?;
     let is_ipv6 = socket.local_addr()?.is_ipv6();
-    let reached_by = |to: SocketAddr| match to {
-        SocketAddr::V4(v4) if is_ipv6 => (v4.ip().to_ipv6_mapped(), v4.port()).into(),
-        other => other,
-    };
-    let mut buffer = vec![0; 65_536];
+    let mut buffer = vec![0; BATCH * RUN];
+    let mut metas = [RecvMeta::default(); BATCH];
     loop {
-        let (len, from) = match socket.recv_from(&mut buffer).await {
-            Ok(received) => received,
+        socket.readable().await?;
+        let mut chunks = buffer.chunks_mut(RUN).map(io::IoSliceMut::new);
+        let mut slices: [io::IoSliceMut<'_>; BATCH] =
+            std::array::from_fn(|_| chunks.next().expect("one chunk for each slot"));
+        let receive = || state.recv(UdpSockRef::from(socket), &mut slices, &mut metas);
+        let count = match socket.try_io(Interest::READABLE, receive) {
+            Ok(count) => count,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
             Err(error) if meet::passes(&error) => continue,
             Err(error) => return Err(error.into()),
         };
-        let from = match from.ip().to_canonical() {
-            ip @ IpAddr::V4(_) => SocketAddr::new(ip, from.port()),
-            IpAddr::V6(_) => from,
-        };
-        // What does not fit into the system's buffer is lost, as on any path.
-        match server.handle(clock.now(), from, &buffer[..len]) {
-            Action::Drop => {}
-            Action::Send(to, answer) => {
-                let _ = socket.try_send_to(&answer, reached_by(to));
+        for (meta, run) in metas.iter().zip(buffer.chunks(RUN)).take(count) {
+            let send = |to: SocketAddr, contents: &[u8], segment_size| {
+                let destination = match to {
+                    SocketAddr::V4(v4) if is_ipv6 => (v4.ip().to_ipv6_mapped(), v4.port()).into(),
+                    other => other,
+                };
+                let transmit = Transmit {
+                    destination,
+                    ecn: meta.ecn,
+                    contents,
+                    segment_size,
+                    src_ip: meta.dst_ip,
+                };
+                // What does not fit into the system's buffer is lost, as on any path.
+                let _ = state.try_send(UdpSockRef::from(socket), &transmit);
+            };
+            handle_run(server, clock, meta, &run[..meta.len], send);
+        }
+    }
+}
+
+/// Hands the datagrams of a run to the server, and sends what it says: those in a row that go on to
+/// one address together.
+fn handle_run(
+    server: &mut Server,
+    clock: Clock,
+    meta: &RecvMeta,
+    run: &[u8],
+    send: impl Fn(SocketAddr, &[u8], Option<usize>),
+) {
+    let from = match meta.addr.ip().to_canonical() {
+        ip @ IpAddr::V4(_) => SocketAddr::new(ip, meta.addr.port()),
+        IpAddr::V6(_) => meta.addr,
+    };
+    let (now, stride) = (clock.now(), meta.stride.max(1));
+    let mut together: Option<(SocketAddr, std::ops::Range<usize>)> = None;
+    let flush = |together: &mut Option<(SocketAddr, std::ops::Range<usize>)>| {
+        if let Some((to, range)) = together.take() {
+            let several = range.len() > stride;
+            send(to, &run[range], several.then_some(stride));
+        }
+    };
+    for (i, datagram) in run.chunks(stride).enumerate() {
+        let range = i * stride..i * stride + datagram.len();
+        match (server.handle(now, from, datagram), &mut together) {
+            (Action::Forward(to), Some((known, so_far))) if to == *known => {
+                so_far.end = range.end;
             }
-            Action::Forward(to) => {
-                let _ = socket.try_send_to(&buffer[..len], reached_by(to));
+            (Action::Forward(to), _) => {
+                flush(&mut together);
+                together = Some((to, range));
+            }
+            (action, _) => {
+                flush(&mut together);
+                if let Action::Send(to, answer) = action {
+                    send(to, &answer, None);
+                }
             }
         }
     }
+    flush(&mut together);
 }
 
 #[cfg(test)]
