@@ -159,20 +159,26 @@ async fn answer(
             Err(error) => return Err(error.into()),
         };
         for (meta, run) in metas.iter().zip(buffer.chunks(RUN)).take(count) {
-            let send = |to: SocketAddr, contents: &[u8], segment_size| {
+            let send = |to: SocketAddr, contents: &[u8], segment_size: Option<usize>| {
                 let destination = match to {
                     SocketAddr::V4(v4) if is_ipv6 => (v4.ip().to_ipv6_mapped(), v4.port()).into(),
                     other => other,
                 };
-                let transmit = Transmit {
-                    destination,
-                    ecn: meta.ecn,
-                    contents,
-                    segment_size,
-                    src_ip: meta.dst_ip,
-                };
-                // What does not fit into the system's buffer is lost, as on any path.
-                let _ = state.try_send(UdpSockRef::from(socket), &transmit);
+                // No more at once than the system takes: one, where it cannot split runs.
+                let most = segment_size.map_or(contents.len(), |size| {
+                    size * state.max_gso_segments().max(1)
+                });
+                for contents in contents.chunks(most.max(1)) {
+                    let transmit = Transmit {
+                        destination,
+                        ecn: meta.ecn,
+                        contents,
+                        segment_size: segment_size.filter(|size| *size < contents.len()),
+                        src_ip: meta.dst_ip,
+                    };
+                    // What does not fit into the system's buffer is lost, as on any path.
+                    let _ = state.try_send(UdpSockRef::from(socket), &transmit);
+                }
             };
             handle_run(server, clock, meta, &run[..meta.len], send);
         }
