@@ -10,11 +10,11 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// A target takes any bytes.
-pub type Target = fn(&[u8]);
+/// The body of a target.
+pub type Body = fn(&[u8]);
 
 /// The targets by name.
-pub const TARGETS: [(&str, Target); 2] = [
+pub const TARGETS: [(&str, Body); 2] = [
     ("offers", offers),
     ("session", |data| {
         session(data);
