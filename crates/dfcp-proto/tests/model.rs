@@ -656,7 +656,7 @@ fn the_promises_hold_in_ten_million_states() {
         ..SMALL
     };
     // Depth first: all that is yet to do of so many states would not fit into memory.
-    let (count, fell, _) = judge(&checker(bounds, 60_000_000).spawn_dfs().join());
+    let (count, fell, _) = judge(&checker(bounds, 80_000_000).spawn_dfs().join());
     println!("{count} states: {bounds:?}");
     assert!(fell.is_empty(), "{fell:?}");
     assert!(count >= 10_000_000, "{count} states");
