@@ -138,12 +138,14 @@ unsafe fn strip<I: Isa, const M: usize, const N: usize>(op: &Op, at: usize) {
     // SAFETY: all accesses are within `at .. at + N · LANES` of a row or of an output, and at
     // coefficients of one of `M` outputs and one of `rows` rows.
     unsafe {
+        // Addresses inside what was checked before cannot wrap; checking each again costs percents.
         let row = |i: usize| {
             let row = usize::from(*op.index.get_unchecked(i));
-            op.data.add(row * op.stride + at)
+            op.data.add(row.wrapping_mul(op.stride).wrapping_add(at))
         };
         let coefficients = |i: usize| -> [I::Coefficient; M] {
-            std::array::from_fn(|m| I::coefficient(*op.coeffs.get_unchecked(m * rows + i)))
+            let at = |m: usize| m.wrapping_mul(rows).wrapping_add(i);
+            std::array::from_fn(|m| I::coefficient(*op.coeffs.get_unchecked(at(m))))
         };
         let mut sums = [[I::zero(); M]; N];
         if op.start == Start::Out {
@@ -156,8 +158,9 @@ unsafe fn strip<I: Isa, const M: usize, const N: usize>(op: &Op, at: usize) {
         // Two rows a step: their products are added to a sum by one three-way XOR where the
         // machine has that.
         for i in (1..rows).step_by(2) {
-            let (a, b) = (row(i - 1), row(i));
-            let (ca, cb) = (coefficients(i - 1), coefficients(i));
+            let before = i.wrapping_sub(1);
+            let (a, b) = (row(before), row(i));
+            let (ca, cb) = (coefficients(before), coefficients(i));
             for (n, sums) in sums.iter_mut().enumerate() {
                 let (x, y) = (I::load(a.add(n * I::LANES)), I::load(b.add(n * I::LANES)));
                 for (sum, (&ca, &cb)) in sums.iter_mut().zip(ca.iter().zip(&cb)) {
