@@ -80,13 +80,15 @@ pub fn migration(data: &[u8]) {
             break;
         }
         let op = input.byte();
-        let before = raw.address;
         raw.address = if op & 3 == 3 {
             victim
         } else {
             address(1 + (op & 3))
         };
-        if raw.address == victim && before != victim {
+        // From here on it counts again if this moves the connection to the victim.
+        let connection = raw.server.connection(raw.handle);
+        let at = connection.map(|connection| connection.remote_address());
+        if at != Some(victim) {
             (received, sent) = (0, 0);
         }
         let mut plaintext = Vec::new();
