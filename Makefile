@@ -2,12 +2,32 @@
 CARGO ?= cargo
 OUT   ?= docs/bench
 
-.PHONY: demo test bench bench-path bench-codes bench-loopback bench-sim bench-simulator bench-published bench-profiles bench-compare bench-bad-paths fmt lint
+.PHONY: install static deb demo test bench bench-path bench-codes bench-loopback bench-sim bench-simulator bench-published bench-profiles bench-compare bench-bad-paths fmt lint
 
 # Builds, then sends a real file between two real processes over a bad path; kernel TCP beside it.
 demo: toolchain
 	$(CARGO) build --release --locked -p dfcp-cli -p dfcp-lab-cli
 	./target/release/dfcp demo
+
+# dfcp with man pages and completions; PREFIX=$$HOME/.local for one user, DESTDIR for packagers.
+PREFIX ?= /usr/local
+install: toolchain
+	$(CARGO) build --release --locked -p dfcp-cli
+	./packaging/extras target/release/dfcp target/packaging
+	install -D -s -m 755 target/release/dfcp $(DESTDIR)$(PREFIX)/bin/dfcp
+	install -d $(DESTDIR)$(PREFIX)/share/man/man1
+	install -m 644 target/packaging/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1
+	install -D -m 644 target/packaging/dfcp.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/dfcp
+	install -D -m 644 target/packaging/_dfcp $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_dfcp
+	install -D -m 644 target/packaging/dfcp.fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/dfcp.fish
+
+# Programs that need nothing of the machine they run on, for x86-64 and arm64: target/static.
+static: toolchain
+	./packaging/static
+
+# The Debian package of the static program.
+deb: toolchain
+	./packaging/deb
 
 test: toolchain lint
 	$(CARGO) test --workspace --locked

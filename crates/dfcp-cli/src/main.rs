@@ -17,10 +17,10 @@ mod report;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 #[derive(Parser)]
-#[command(version, about, after_help = lab::HELP)]
+#[command(name = "dfcp", version, about, after_help = lab::HELP)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -42,6 +42,11 @@ enum Command {
     Keygen(command::keygen::Args),
     /// Shows this side's key
     Key(command::key::Args),
+    /// Prints completions of the command line for a shell
+    Completions(command::manual::CompletionsArgs),
+    /// Writes the man pages
+    #[command(hide = true)]
+    Manual(command::manual::ManualArgs),
     /// The other side of `dfcp cp`, started by it
     #[command(hide = true)]
     Agent,
@@ -65,6 +70,8 @@ fn main() -> ExitCode {
         Command::Rendezvous(args) => command::rendezvous::run(args),
         Command::Keygen(args) => command::keygen::run(args),
         Command::Key(args) => command::key::run(args),
+        Command::Completions(args) => command::manual::completions(&args, Cli::command()),
+        Command::Manual(args) => command::manual::manual(&args, Cli::command()),
     }
 }
 
@@ -78,6 +85,7 @@ fn refuse(error: &clap::Error) -> ExitCode {
         let role = std::env::args().nth(1);
         let mut report = report::Report::new(match role.as_deref() {
             Some("recv") => "recv",
+            Some("cp" | "sync") => "cp",
             _ => "send",
         });
         let text = error.to_string();

@@ -4,6 +4,7 @@ pub mod code;
 pub mod cp;
 pub mod key;
 pub mod keygen;
+pub mod manual;
 pub mod recv;
 pub mod rendezvous;
 pub mod send;

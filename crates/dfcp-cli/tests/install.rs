@@ -1,0 +1,47 @@
+//! What packages install beside the program.
+
+use std::fs;
+use std::process::{Command, Stdio};
+
+fn dfcp(arguments: &[&str]) -> Vec<u8> {
+    let output = Command::new(env!("CARGO_BIN_EXE_dfcp"))
+        .args(arguments)
+        .output();
+    let output = output.unwrap();
+    assert!(output.status.success(), "{output:?}");
+    output.stdout
+}
+
+#[test]
+fn every_command_has_a_page() {
+    let dir = tempfile::tempdir().unwrap();
+    let pages = dir.path().join("man");
+    dfcp(&["manual", pages.to_str().unwrap()]);
+    for command in ["", "-send", "-recv", "-cp", "-sync", "-rendezvous", "-key"] {
+        let page = fs::read_to_string(pages.join(format!("dfcp{command}.1"))).unwrap();
+        assert!(
+            page.starts_with(".") && page.contains("SYNOPSIS"),
+            "{command}"
+        );
+    }
+}
+
+#[test]
+fn shells_understand_the_completions() {
+    for shell in ["bash", "zsh", "fish"] {
+        let script = dfcp(&["completions", shell]);
+        assert!(String::from_utf8_lossy(&script).contains("rendezvous"));
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("completions");
+        fs::write(&path, script).unwrap();
+        let parsed = Command::new(shell)
+            .arg("-n")
+            .arg(&path)
+            .stderr(Stdio::inherit())
+            .status();
+        match parsed {
+            Ok(status) => assert!(status.success(), "{shell}"),
+            Err(_) => eprintln!("skipped: {shell} is not installed"),
+        }
+    }
+}
