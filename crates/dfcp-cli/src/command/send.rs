@@ -48,6 +48,9 @@ pub struct Args {
     /// Known receivers [default: known_hosts beside the default key]
     #[arg(long, value_name = "FILE")]
     known_hosts: Option<PathBuf>,
+    /// Take this much of the path at most, such as 20M; as fast as the path allows below it
+    #[arg(short, long, value_name = "BITS", value_parser = units::rate, conflicts_with_all = ["rate", "max_rate"])]
+    bwlimit: Option<Rate>,
     /// Send at this rate whatever the path says, such as 200M; for paths that are yours alone
     #[arg(long, value_name = "BITS", value_parser = units::rate)]
     rate: Option<Rate>,
@@ -120,6 +123,10 @@ impl Args {
             None if self.max_rate => profile.with_max_rate(),
             None => profile,
         };
+        let profile = match self.bwlimit {
+            Some(cap) => profile.with_rate_cap(cap),
+            None => profile,
+        };
         self.output.transport().profile(profile)
     }
 
@@ -130,6 +137,7 @@ impl Args {
             (self.key.is_some(), "--key"),
             (self.known_hosts.is_some(), "--known-hosts"),
             (self.code.is_some(), "--code"),
+            (self.bwlimit.is_some(), "--bwlimit"),
         ])?;
         self.output.no_qlog()?;
         Ok(published::send::Job {

@@ -11,7 +11,7 @@ pub use ctcp::CtcpParameters;
 use crate::feedback::FeedbackKind;
 use crate::packet::LossRules;
 use crate::published::rc_udp;
-use crate::rate::{BlockWait, FixedRate, MarkResponse, MaxRate, PathModel, RateController};
+use crate::rate::{BlockWait, Capped, FixedRate, MarkResponse, MaxRate, PathModel, RateController};
 use crate::scheduler::{BlockScheduler, Deficit, Window};
 use crate::time::Rate;
 use dfcp_fec::SchemeId;
@@ -132,6 +132,12 @@ impl Profile {
             rate: Arc::new(make),
             ..self
         }
+    }
+
+    /// The same at `cap` at most, in UDP payload bits; where the path carries less, as without.
+    pub fn with_rate_cap(self, cap: Rate) -> Self {
+        let inner = self.rate.clone();
+        self.with_rate(move || Box::new(Capped::new(inner(), cap)))
     }
 
     /// The same at a rate that someone ordered; it does not back off.

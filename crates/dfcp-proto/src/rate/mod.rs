@@ -6,9 +6,11 @@
 //! [`PathModel`] is the flagship's. The others are the ways of DFCP-J §3.2: as fast as possible
 //! ([`MaxRate`]), what someone orders ([`FixedRate`], [`Ordered`]), the available bandwidth as
 //! probes show it ([`ProbeGap`], [`ProbeRate`]), and explicit feedback ([`Marked`]). [`Tokens`] is
-//! CTCP's, [`Tfrc`] takes what TCP would; RC-UDP's [`BlockWait`] pauses between the blocks of any.
+//! CTCP's, [`Tfrc`] takes what TCP would; RC-UDP's [`BlockWait`] pauses between the blocks
+//! of any, and [`Capped`] bounds any.
 
 mod block_wait;
+mod cap;
 mod control;
 mod delivery;
 mod fixed;
@@ -23,6 +25,7 @@ mod tfrc;
 mod tokens;
 
 pub use block_wait::BlockWait;
+pub use cap::Capped;
 pub(crate) use control::{Grouping, PathControl};
 pub use fixed::{FixedRate, MaxRate, Ordered};
 pub use marked::Marked;

@@ -1,8 +1,8 @@
 //! Rate control: plans of paths that change, and what the sender makes of them.
 
-use crate::common::{MS, SECOND, link};
-use dfcp_proto::{ChannelId, ChannelKind, Duration, Instant, Rate};
-use dfcp_sim::{Datagram, Limit, Link, LinkConfig, Pair, PairConfig, Side};
+use crate::common::{MS, SECOND, established, link};
+use dfcp_proto::{ChannelId, ChannelKind, Duration, Instant, Profile, Rate, TransportConfig};
+use dfcp_sim::{Datagram, Limit, Link, LinkConfig, ObjectTransfer, Pair, PairConfig, Side};
 
 const SEED: u64 = 77;
 /// UDP payload in a full IPv4 packet.
@@ -446,6 +446,45 @@ fn two_transfers_share_a_bottleneck() {
         assert!(
             shares.iter().all(|s| *s > 0.15 * total),
             "{rtt} ms: {shares:.2?}"
+        );
+    }
+}
+
+/// What a sender takes of a path at most under a cap, and what it leaves of slower paths unused.
+#[test]
+fn a_cap_holds_and_changes_nothing_on_slower_paths() {
+    let goodput = |mbit, loss: f64, cap: Option<u64>, seed| {
+        let path = LinkConfig {
+            loss: loss.into(),
+            ..link(mbit, 60)
+        };
+        let profile = match cap {
+            Some(cap) => Profile::auto().with_rate_cap(Rate::from_bps(cap * 1_000_000)),
+            None => Profile::auto(),
+        };
+        let config = PairConfig {
+            client: TransportConfig::default().profile(profile),
+            ..PairConfig::symmetric(path, seed)
+        };
+        let mut pair = established(config);
+        let mut transfer = ObjectTransfer::start(&mut pair, 1 << 40);
+        pair.run_until(20 * SECOND, |pair| transfer.poll(pair));
+        let sent = pair.connection(Side::Client).stats().bytes_sent * 8 / 20;
+        (transfer.delivered as f64 * 8.0 / 20e6, sent as f64 / 1e6)
+    };
+    for (seed, loss) in (40..).zip([0.0, 0.1]) {
+        for cap in [1, 10] {
+            let (useful, sent) = goodput(50, loss, Some(cap), seed);
+            let cap = cap as f64;
+            let shown = format!("seed {seed}, loss {loss}, cap {cap}: {useful}, {sent} sent");
+            assert!(sent <= cap * 1.01 + 0.1, "{shown}");
+            assert!(useful >= cap * (1.0 - loss) * 0.85, "{shown}");
+        }
+        let (with, _) = goodput(10, loss, Some(30), seed);
+        let (without, _) = goodput(10, loss, None, seed);
+        assert!(
+            (with / without - 1.0).abs() < 0.05,
+            "seed {seed}: {with}, {without} without a cap"
         );
     }
 }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dfcp::Connection;
+use dfcp::{Connection, Rate};
 use dfcp_command::{Failure, Kind, block_on};
 use dfcp_transfer::{DONE, FAILED, Links, Meter, Sources, Store, Wishes};
 use tokio::io::{Stdin, Stdout, stdin, stdout};
@@ -115,7 +115,10 @@ async fn serve() -> Result<(), Failure> {
 /// Opens a socket and what is to be copied.
 fn prepare(job: &Job) -> Result<(Side, Ready, Option<Task>), Failure> {
     let timeout = Duration::from_millis(job.timeout_ms);
-    let side = Side::open(super::transport(timeout), job.ports)?;
+    let side = Side::open(
+        super::transport(timeout, job.bwlimit_bps.map(Rate::from_bps)),
+        job.ports,
+    )?;
     side.expect(control::key(&job.key)?);
     let server = reach::of_ssh().map(|(_, server)| server);
     let mut ready = Ready {

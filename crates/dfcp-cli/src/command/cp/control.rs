@@ -37,6 +37,8 @@ pub struct Job {
     pub addresses: Vec<IpAddr>,
     /// UDP ports that the agent may use; any unless given.
     pub ports: Option<(u16, u16)>,
+    /// Most that an agent that sends may take of the path, UDP payload bits per second.
+    pub bwlimit_bps: Option<u64>,
     /// Silence after which either gives up, milliseconds.
     pub timeout_ms: u64,
     /// What to do.

@@ -18,8 +18,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use dfcp::{Connection, TransportConfig};
-use dfcp_command::{Failure, Kind, block_on, interrupted};
+use dfcp::{Connection, Profile, Rate, TransportConfig};
+use dfcp_command::{Failure, Kind, block_on, interrupted, units};
 use dfcp_transfer::{
     DONE, FAILED, INTERRUPTED, LeftOut, Limits, Meter, Received, Sent, Sources, Store,
 };
@@ -48,6 +48,9 @@ pub struct Args {
     choice: Choice,
     #[command(flatten)]
     shell: Shell,
+    /// Take this much of the path at most, such as 20M
+    #[arg(short, long, value_name = "BITS", value_parser = units::rate)]
+    bwlimit: Option<Rate>,
     /// UDP ports that the other side may use, as 5000-5010
     #[arg(long, value_name = "FIRST-LAST", value_parser = ports)]
     port_range: Option<(u16, u16)>,
@@ -256,6 +259,7 @@ impl Args {
             port: side.port(),
             addresses: reach::own_addresses(),
             ports: self.port_range,
+            bwlimit_bps: self.bwlimit.map(Rate::as_bps),
             timeout_ms: u64::try_from(self.output.timeout().as_millis()).unwrap_or(u64::MAX),
             work,
         }
@@ -289,9 +293,13 @@ const OWNER: [u8; 32] = [0; 32];
 /// How often a side says that it is alive.
 const PING: Duration = Duration::from_secs(2);
 
-/// The transport's settings.
-fn transport(timeout: Duration) -> TransportConfig {
-    super::transport(timeout).keep_alive(Some(PING))
+/// The transport's settings; what is sent takes at most `cap`.
+fn transport(timeout: Duration, cap: Option<Rate>) -> TransportConfig {
+    let transport = super::transport(timeout).keep_alive(Some(PING));
+    match cap {
+        Some(cap) => transport.profile(Profile::auto().with_rate_cap(cap)),
+        None => transport,
+    }
 }
 
 /// What would be copied, a line each.
@@ -318,7 +326,7 @@ async fn copy(args: &Args, way: Direction<'_>, report: &mut Report) -> Result<()
 async fn start(args: &Args, way: Direction<'_>, report: &mut Report) -> Result<(), Failure> {
     let transport = args
         .output
-        .observed(super::transport(args.output.timeout()))?;
+        .observed(transport(args.output.timeout(), args.bwlimit))?;
     let side = Side::open(transport, None)?;
     match way {
         Direction::Push {
