@@ -15,11 +15,13 @@ pub fn resolve(path: &Path, several: bool) -> Result<Target, Failure> {
     if path.is_dir() {
         return Ok((path.into(), None));
     }
-    let bytes = path.as_os_str().as_encoded_bytes();
-    if bytes.ends_with(b"/") && !path.exists() {
+    let directory = path.as_os_str().as_encoded_bytes().ends_with(b"/");
+    // Without the slash, at which a file of the name would not be found.
+    let is_free = path.components().as_path().symlink_metadata().is_err();
+    if directory && is_free {
         return Ok((path.into(), None));
     }
-    if several || bytes.ends_with(b"/") {
+    if several || directory {
         return Err(Failure::usage(format!("{shown}: not a directory")));
     }
     let parent = match path.parent() {
