@@ -90,7 +90,7 @@ fn usage_and_local_mistakes() {
     assert_eq!(code(bench.program().args(["send", "x", "::1"])), Some(2));
     // Who reads JSON gets an object whatever is wrong.
     for wrong in [
-        &["send", "--json", "x"][..],
+        &["send", "--json"][..],
         &["send", "--json", "x", "::1"],
         &["send", "--json", "--no-such-option", "x", "h"],
         &["recv", "--json", "--listen", "nowhere"],
