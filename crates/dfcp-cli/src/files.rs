@@ -12,9 +12,10 @@ use crate::ask;
 use crate::command::Output;
 
 /// What to do with a file whose name is taken by one with other content.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
 pub enum OnConflict {
     /// Report it as failed and keep what is there.
+    #[default]
     Error,
     /// Keep what is there.
     Skip,

@@ -98,10 +98,11 @@ fn files_go_there_and_come_back_under_the_names_that_cp_gives_them() {
     // Several things go into a directory, made if its name ends with a slash.
     machines.copies(&["other", "back", "there:in/"]);
     assert_eq!(fs::read(machines.there("in/back")).unwrap(), content);
+    machines.write(&machines.there(".x.log"), 4);
     machines.write(&machines.there("x1.log"), 5);
     machines.write(&machines.there("x2.log"), 6);
     fs::create_dir(machines.here("logs")).unwrap();
-    machines.copies(&["there:~/x?.log", "there:in/other", "logs"]);
+    machines.copies(&["there:~/*.log", "there:in/other", "logs"]);
     assert_eq!(fs::read_dir(machines.here("logs")).unwrap().count(), 3);
 }
 
@@ -161,6 +162,7 @@ fn an_agent_of_another_version_or_none_at_all_is_told_from_one_that_works() {
             "frame",
         ),
         ("echo DFCP-AGENT 1", "without a word"),
+        ("echo DFCP-AGENT 1; exec sleep 10", "says nothing"),
     ] {
         let machines = Machines::new("");
         machines.write(&machines.here("file"), 10);
@@ -168,7 +170,8 @@ fn an_agent_of_another_version_or_none_at_all_is_told_from_one_that_works() {
         fs::write(&path, format!("#!/bin/sh\n{agent}\n")).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
         let path = path.to_str().unwrap();
-        let (code, _, said) = run(&mut machines.cp(&["file", "there:", "--remote-path", path]));
+        let arguments = ["file", "--timeout", "2s", "there:", "--remote-path", path];
+        let (code, _, said) = run(&mut machines.cp(&arguments));
         assert!(code != 0 && said.contains(words), "{agent}: {code} {said}");
     }
 }
@@ -281,12 +284,18 @@ fn sync_makes_a_directory_like_another_and_sends_only_what_differs() {
     ] {
         assert_eq!(machines.there("copy").join(name).exists(), stays, "{name}");
     }
+    // What an anchored pattern names is neither sent nor removed, whatever the tree is called there.
+    machines.write(&machines.here("tree/raw/here"), 10);
+    machines.write(&machines.there("copy/raw/there"), 10);
+    sync(&["tree", "--delete", "--exclude", "/raw", "there:copy"]);
+    assert!(machines.there("copy/raw/there").exists());
+    assert!(!machines.there("copy/raw/here").exists());
+    fs::remove_dir_all(machines.here("tree/raw")).unwrap();
     // And back, where the copy has become the source.
     fs::remove_file(machines.there("copy/.hidden")).unwrap();
     let (_, said) = sync(&["--delete", "there:copy", "tree"]);
     assert!(said.contains("removed tree/.hidden"), "{said}");
     assert!(!machines.here("tree/.hidden").exists());
-    assert!(machines.here("tree/extra.log").exists());
 }
 
 /// A server of its own on loopback, with a key that logs in.

@@ -34,6 +34,18 @@ pub fn print_json(value: &impl serde::Serialize) {
     }
 }
 
+/// Prints lines that a command is for on standard output.
+///
+/// # Errors
+/// When they cannot be written.
+pub fn print(lines: impl std::fmt::Display) -> Result<(), Failure> {
+    use std::io::Write;
+    let mut out = std::io::stdout();
+    writeln!(out, "{lines}")
+        .and_then(|()| out.flush())
+        .map_err(|error| Failure::new(Kind::LocalIo, format!("standard output: {error}")))
+}
+
 /// Prints a failure that happened before there was anything to report.
 pub fn fail(failure: &Failure) -> ExitCode {
     eprintln!("dfcp: {}", text::printable(&failure.message));

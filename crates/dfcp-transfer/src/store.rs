@@ -77,9 +77,9 @@ pub struct Store {
     umask: u32,
 }
 
-/// Says which names were asked for.
+/// Says what was asked for.
 #[derive(Clone)]
-pub(crate) struct Wanted(Arc<dyn Fn(&str) -> bool + Send + Sync>);
+pub(crate) struct Wanted(Arc<dyn Fn(&Entry) -> bool + Send + Sync>);
 
 impl std::fmt::Debug for Wanted {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -153,10 +153,10 @@ impl Store {
         self
     }
 
-    /// Takes an offer only if `wanted` agrees to the first component of each path in it: for who asked
-    /// a sender for something, and wants nothing else.
+    /// Takes an offer only if `wanted` agrees to each entry of it: for who asked a sender for something,
+    /// and wants nothing else.
     #[must_use]
-    pub fn wanting(mut self, wanted: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
+    pub fn wanting(mut self, wanted: impl Fn(&Entry) -> bool + Send + Sync + 'static) -> Self {
         self.wanted = Some(Wanted(Arc::new(wanted)));
         self
     }
@@ -166,12 +166,11 @@ impl Store {
         let Some(Wanted(wanted)) = &self.wanted else {
             return Ok(());
         };
-        let first = |entry: &Entry| entry.path.split('/').next().map(ToOwned::to_owned);
-        let unwanted = entries.iter().filter_map(first).find(|name| !wanted(name));
-        match unwanted {
+        match entries.iter().find(|entry| !wanted(entry)) {
             None => Ok(()),
-            Some(name) => Err(Rejection::offer(format!(
-                "{name:?} is offered and was not asked for"
+            Some(entry) => Err(Rejection::offer(format!(
+                "{:?} is offered and was not asked for",
+                entry.path
             ))),
         }
     }
@@ -217,11 +216,11 @@ impl Store {
         placed: impl Fn(u64) -> bool,
     ) -> Result<Outcome, Problem> {
         let failed = |error: io::Error| target(&entry.path, error);
-        if let Some((parent, _)) = entry.path.rsplit_once('/') {
-            self.create_dir(parent)?;
-        }
-        let (parent, name) = entry.path.rsplit_once('/').unwrap_or((".", &entry.path));
-        let dir = self.dir.open_dir(parent).map_err(failed)?;
+        let (parent, name) = match entry.path.rsplit_once('/') {
+            Some((parent, name)) => (Some(parent), name),
+            None => (None, entry.path.as_str()),
+        };
+        let dir = self.real_directory(parent).map_err(failed)?;
         let make = |name: &str| match &entry.link {
             Some(Link::Symbolic(to)) => Ok(rustix::fs::symlinkat(to, &dir, name)?),
             Some(Link::Hard(to)) => self.dir.hard_link(&entries[*to as usize].path, &dir, name),
@@ -242,7 +241,11 @@ impl Store {
         }
         match self.on_conflict {
             OnConflict::Skip => Ok(Outcome::Skipped),
-            OnConflict::Overwrite if !dir.symlink_metadata(name).is_ok_and(|m| m.is_dir()) => {
+            OnConflict::Overwrite
+                if dir
+                    .symlink_metadata(name)
+                    .is_ok_and(|there| is_replaceable(&there)) =>
+            {
                 let new = format!("{name}{PARTIAL}");
                 let replace = || {
                     make(&new)?;
@@ -280,6 +283,30 @@ impl Store {
             false => self.dir.create_dir_all(path),
         }
         .map_err(|error| target(path, error))
+    }
+
+    /// Opens a directory, made if it is missing, on a way without symbolic links: below one that is
+    /// there, as many `..` as the path has components would lead out of it.
+    fn real_directory(&self, path: Option<&str>) -> io::Result<Dir> {
+        let mut at = self.dir.try_clone()?;
+        for name in path.into_iter().flat_map(|path| path.split('/')) {
+            match at.create_dir(name) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+                _ => {}
+            }
+            let flags = rustix::fs::OFlags::DIRECTORY
+                | rustix::fs::OFlags::NOFOLLOW
+                | rustix::fs::OFlags::CLOEXEC;
+            let opened = rustix::fs::openat(&at, name, flags, rustix::fs::Mode::empty());
+            let opened = opened.map_err(|error| match error {
+                Errno::LOOP | Errno::NOTDIR => {
+                    io::Error::other("it would be below a symbolic link that is there")
+                }
+                error => error.into(),
+            })?;
+            at = Dir::from_std_file(opened.into());
+        }
+        Ok(at)
     }
 
     /// Gives a directory the mode and time that were offered.
@@ -330,7 +357,7 @@ impl Store {
                 OnConflict::Newer if is_later(&there, entry) => Survey::Settled(Outcome::Skipped),
                 _ if alike => Survey::Examine,
                 OnConflict::Error => Survey::Settled(Outcome::Error(conflict(&entry.path))),
-                OnConflict::Overwrite | OnConflict::Newer if there.is_dir() => {
+                OnConflict::Overwrite | OnConflict::Newer if !is_replaceable(&there) => {
                     Survey::Settled(Outcome::Error(conflict(&entry.path)))
                 }
                 OnConflict::Overwrite | OnConflict::Rename | OnConflict::Newer => Survey::Examine,
@@ -394,7 +421,7 @@ impl Store {
             match self.on_conflict {
                 OnConflict::Skip => return Ok(Begin::Settled(Outcome::Skipped)),
                 OnConflict::Error if differs => return Err(conflict(&entry.path)),
-                _ if there.is_dir() && self.on_conflict != OnConflict::Rename => {
+                _ if !is_replaceable(&there) && self.on_conflict != OnConflict::Rename => {
                     return Err(conflict(&entry.path));
                 }
                 _ => {}
@@ -664,6 +691,12 @@ fn is_later(there: &cap_std::fs::Metadata, entry: &Entry) -> bool {
 
 fn target(path: &str, error: io::Error) -> Problem {
     Problem::new(ProblemKind::Target, format!("receiver: {path}: {error}"))
+}
+
+/// Whether something else may take its name: a directory has content of its own, and a device, a pipe
+/// or a socket is there for a purpose.
+fn is_replaceable(there: &cap_std::fs::Metadata) -> bool {
+    there.is_file() || there.is_symlink()
 }
 
 fn conflict(path: &str) -> Problem {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use dfcp::{Connection, Endpoint, EndpointConfig, Progress};
 use dfcp_transfer::message::{self, FromReceiver, FromSender, Reader};
 use dfcp_transfer::{
-    DONE, Entry, Error, Limits, Meter, Offered, OnConflict, Outcome, ProblemKind, Received,
+    DONE, Entry, Error, Limits, Links, Meter, Offered, OnConflict, Outcome, ProblemKind, Received,
     Rejection, RejectionKind, Sent, Sources, Store, Wishes, offer,
 };
 use tokio::io::AsyncWriteExt;
@@ -93,6 +93,59 @@ async fn a_file_that_is_taken_is_a_problem_of_its_own() {
     assert_eq!(skipped, [Outcome::Skipped, Outcome::Skipped]);
 }
 
+/// Sends the tree `from`, links as links; what became of its entries, by path.
+async fn send_links(from: &Path, to: &Path) -> Vec<(String, Outcome)> {
+    let sources = Sources::scan_with(&[from.to_owned()], Links::Keep, &|_, _| true);
+    let sources = Arc::new(sources.unwrap());
+    let store = Arc::new(Store::open(to, OnConflict::Overwrite).unwrap());
+    let (_endpoints, near, far) = connected().await;
+    let (meter, _watch) = Meter::start();
+    let (sent, _) = tokio::join!(
+        async {
+            let sent = dfcp_transfer::send(&near, &sources, &meter).await;
+            near.close(DONE, "");
+            sent
+        },
+        dfcp_transfer::receive(&far, store, &meter, async |_| Ok(()))
+    );
+    let name = |(i, outcome)| (sources.list[i as usize].entry.path.clone(), outcome);
+    sent.unwrap().outcomes.into_iter().map(name).collect()
+}
+
+#[tokio::test]
+async fn no_link_leads_out_by_one_that_was_received_before() {
+    let folder = tempfile::tempdir().unwrap();
+    let to = folder.path().join("received");
+    let [first, second] = ["1", "2"].map(|name| folder.path().join(name).join("t"));
+    fs::create_dir_all(&first).unwrap();
+    std::os::unix::fs::symlink(".", first.join("x")).unwrap();
+    fs::create_dir_all(second.join("x/x/x")).unwrap();
+    std::os::unix::fs::symlink("../../../etc", second.join("x/x/x/l")).unwrap();
+    let sent = send_links(&first, &to).await;
+    assert!(sent.contains(&("t/x".into(), Outcome::Done)), "{sent:?}");
+    let sent = send_links(&second, &to).await;
+    let link = sent.iter().find(|(path, _)| path == "t/x/x/x/l");
+    assert!(matches!(link, Some((_, Outcome::Error(_)))), "{sent:?}");
+    let names: Vec<_> = fs::read_dir(to.join("t")).unwrap().collect();
+    assert_eq!(names.len(), 1, "{names:?}");
+}
+
+#[tokio::test]
+async fn only_files_and_links_are_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let to = folder.path().join("received");
+    fs::create_dir(&to).unwrap();
+    let path = folder.path().join("pipe");
+    fs::write(&path, "x").unwrap();
+    nix::unistd::mkfifo(&to.join("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let (sent, ..) = transfer(&[path], &to, OnConflict::Overwrite).await;
+    let outcomes = sent.unwrap().outcomes;
+    assert!(
+        matches!(&outcomes[&0], Outcome::Error(problem) if problem.kind == ProblemKind::Conflict)
+    );
+    assert!(!fs::metadata(to.join("pipe")).unwrap().is_file());
+}
+
 #[tokio::test]
 async fn nothing_is_taken_that_was_not_asked_for() {
     let folder = tempfile::tempdir().unwrap();
@@ -103,10 +156,12 @@ async fn nothing_is_taken_that_was_not_asked_for() {
     let sources = Arc::new(Sources::scan(&paths).unwrap());
     let to = folder.path().join("received");
     let store = Store::open(&to, OnConflict::Overwrite).unwrap();
-    let store = store.wanting(|name| name == "wanted").with_limits(Limits {
-        hidden: true,
-        ..Limits::default()
-    });
+    let store = store
+        .wanting(|entry| entry.path == "wanted")
+        .with_limits(Limits {
+            hidden: true,
+            ..Limits::default()
+        });
     let (_endpoints, near, far) = connected().await;
     let (meter, _watch) = Meter::start();
     let (sent, received) = tokio::join!(

@@ -27,11 +27,12 @@ enum Command {
 /// Shows the key.
 pub fn run(args: Args) -> ExitCode {
     let Command::Show { key } = args.command;
-    match keys::load_or_create(key.as_deref()) {
-        Ok(key) => {
-            println!("{}\n{}", key.public(), phrase(&key.public()));
-            ExitCode::SUCCESS
-        }
+    let shown = keys::load_or_create(key.as_deref()).and_then(|key| {
+        let key = key.public();
+        dfcp_command::print(format_args!("{key}\n{}", phrase(&key)))
+    });
+    match shown {
+        Ok(()) => ExitCode::SUCCESS,
         Err(failure) => dfcp_command::fail(&failure),
     }
 }

@@ -28,11 +28,8 @@ pub fn run(args: Args) -> ExitCode {
         };
         keys::create(&path, existing)
     };
-    match make() {
-        Ok(key) => {
-            println!("{}", key.public());
-            ExitCode::SUCCESS
-        }
+    match make().and_then(|key| dfcp_command::print(key.public())) {
+        Ok(()) => ExitCode::SUCCESS,
         Err(failure @ Failure { .. }) => dfcp_command::fail(&failure),
     }
 }

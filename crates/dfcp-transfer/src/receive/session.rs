@@ -85,6 +85,8 @@ pub(super) struct Session<'a> {
     tasks: JoinSet<Event>,
     /// Held, and to be examined.
     unexamined: BTreeSet<u64>,
+    /// Taken from packs that are here: what a later one has of them comes for nothing.
+    packed: BTreeSet<u64>,
     /// Files without an outcome.
     left: usize,
     told: u64,
@@ -117,6 +119,7 @@ impl<'a> Session<'a> {
             come: VecDeque::new(),
             tasks: JoinSet::new(),
             unexamined: BTreeSet::new(),
+            packed: BTreeSet::new(),
             told: 0,
         }
     }
@@ -226,6 +229,7 @@ impl<'a> Session<'a> {
         self.ledger.outcomes.contains_key(&index)
             || self.states.contains_key(&index)
             || self.unexamined.contains(&index)
+            || self.packed.contains(&index)
     }
 
     async fn on_message(&mut self, message: FromSender) -> Result<(), Error> {
@@ -351,9 +355,12 @@ impl<'a> Session<'a> {
                         .map(|(i, hash)| (i, hash, !self.is_known(i)));
                     let list = list.collect::<Vec<_>>();
                     // Dropped, the object tells the sender to stop.
-                    if list.iter().all(|(_, _, wanted)| !wanted) {
+                    let taken = list.iter().filter(|(_, _, wanted)| *wanted);
+                    let taken: BTreeSet<u64> = taken.map(|(i, ..)| *i).collect();
+                    if taken.is_empty() {
                         continue;
                     }
+                    self.packed.extend(taken);
                     self.tasks
                         .spawn(async move { Event::Packed(files.unpack(object, list).await) });
                 }
@@ -448,6 +455,7 @@ impl<'a> Session<'a> {
         match done.map_err(|error| Error::Task(error.to_string()))? {
             Event::Packed(outcomes) => {
                 for (index, outcome) in outcomes {
+                    self.packed.remove(&index);
                     self.settle(index, outcome).await?;
                 }
             }

@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use dfcp::{Connection, Rate};
 use dfcp_command::{Failure, Kind, block_on};
-use dfcp_transfer::{DONE, FAILED, Links, Meter, Sources, Store, Wishes};
+use dfcp_transfer::{DONE, FAILED, Links, Meter, Received, Sources, Store, Wishes};
 use tokio::io::{Stdin, Stdout, stdin, stdout};
 
 use super::Choice;
@@ -31,6 +31,9 @@ enum Task {
 /// How long the other side may be silent once ssh is gone: pings come every two seconds.
 const SILENCE: Duration = Duration::from_secs(5);
 
+/// How often it is looked whether it is.
+const LOOKING: Duration = Duration::from_millis(200);
+
 /// What a connection stands on.
 enum Way {
     /// The pipe says when ssh, or who started it, is gone.
@@ -45,13 +48,16 @@ impl Way {
         match self {
             Self::Udp(pipe, _) => {
                 while let Ok(Some(_)) = control::read(pipe).await {}
-                let mut seen = None;
-                while seen != Some(connection.stats().packets_received) {
-                    seen = Some(connection.stats().packets_received);
-                    tokio::time::sleep(SILENCE).await;
+                let (mut seen, mut since) = (0, Instant::now());
+                while since.elapsed() < SILENCE {
+                    let received = connection.stats().packets_received;
+                    if received != seen {
+                        (seen, since) = (received, Instant::now());
+                    }
+                    tokio::time::sleep(LOOKING).await;
                 }
             }
-            Self::Pipe(_) => std::future::pending().await,
+            Self::Pipe(tunnel) => tunnel.ended().await,
         }
     }
 
@@ -75,35 +81,32 @@ pub fn run() -> ExitCode {
 }
 
 async fn serve() -> Result<(), Failure> {
-    println!("{GREETING}");
+    dfcp_command::print(GREETING)?;
     let (mut from, mut to) = (stdin(), stdout());
     let job = match control::message(&mut from).await? {
         Some(ToAgent::Job(job)) => job,
         Some(_) => return Err(Failure::usage("the first message is a job")),
         None => return Ok(()),
     };
-    match prepare(&job) {
-        Ok((side, ready, task)) => {
+    let prepared = match open(&job) {
+        Ok(side) => {
+            let (asked, addresses) = (
+                job.clone(),
+                (side.endpoint.public_key().to_string(), side.port()),
+            );
+            let work = move || prepare(&asked, addresses);
+            let ready = patiently(work, &mut to).await;
+            ready.map(|ready| (side, ready))
+        }
+        Err(failure) => Err(failure),
+    };
+    match prepared {
+        Ok((side, (ready, task))) => {
             control::say(&mut to, &FromAgent::Ready(ready)).await?;
-            let Some(task) = task else {
-                return Ok(()); // a dry run
-            };
-            let (connection, mut way) = meet(&side, &job, from, to).await?;
-            let ended = tokio::select! {
-                ended = transfer(&connection, task) => ended,
-                () = way.abandoned(&connection) => Ended::default(),
-            };
-            if let Some(tidied) = ended.tidied {
-                way.say(&match tidied {
-                    Ok(removed) => FromAgent::Removed(removed),
-                    Err(failure) => FromAgent::Failed(failure),
-                })
-                .await;
+            match task {
+                Some(task) => work(&side, &job, task, from, to).await,
+                None => Ok(()), // a dry run
             }
-            let code = if ended.done { DONE } else { FAILED };
-            drop(connection);
-            farewell(&side.endpoint, code, "").await;
-            Ok(())
         }
         Err(failure) => {
             control::say(&mut to, &FromAgent::Failed(failure.clone())).await?;
@@ -112,18 +115,62 @@ async fn serve() -> Result<(), Failure> {
     }
 }
 
-/// Opens a socket and what is to be copied.
-fn prepare(job: &Job) -> Result<(Side, Ready, Option<Task>), Failure> {
+/// Does what may take long on a thread of its own, and says meanwhile that it goes on.
+async fn patiently<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
+    to: &mut Stdout,
+) -> Result<T, Failure> {
+    let mut work = tokio::task::spawn_blocking(work);
+    loop {
+        tokio::select! {
+            done = &mut work => return done.map_err(std::io::Error::other)?,
+            () = tokio::time::sleep(super::PING) => control::say(to, &FromAgent::Busy).await?,
+        }
+    }
+}
+
+/// Sends or receives over the connection that the asking side chooses.
+async fn work(side: &Side, job: &Job, task: Task, from: Stdin, to: Stdout) -> Result<(), Failure> {
+    let (connection, mut way) = meet(side, job, from, to).await?;
+    let ended = tokio::select! {
+        ended = transfer(&connection, task) => ended,
+        () = way.abandoned(&connection) => Ended::default(),
+    };
+    if let Some((tidy, received)) = ended.tidy {
+        let mut tidied = tokio::task::spawn_blocking(move || tidy.after(&received));
+        let tidied = loop {
+            tokio::select! {
+                done = &mut tidied => break done.map_err(std::io::Error::other)?,
+                () = tokio::time::sleep(super::PING) => way.say(&FromAgent::Busy).await,
+            }
+        };
+        way.say(&match tidied {
+            Ok(removed) => FromAgent::Removed(removed),
+            Err(failure) => FromAgent::Failed(failure),
+        })
+        .await;
+    }
+    let code = if ended.done { DONE } else { FAILED };
+    drop(connection);
+    farewell(&side.endpoint, code, "").await;
+    Ok(())
+}
+
+/// Opens a socket for whoever asks.
+fn open(job: &Job) -> Result<Side, Failure> {
     let timeout = Duration::from_millis(job.timeout_ms);
-    let side = Side::open(
-        super::transport(timeout, job.bwlimit_bps.map(Rate::from_bps)),
-        job.ports,
-    )?;
+    let cap = job.bwlimit_bps.map(Rate::from_bps);
+    let side = Side::open(super::transport(timeout, cap), job.ports)?;
     side.expect(control::key(&job.key)?);
+    Ok(side)
+}
+
+/// Looks at what is to be copied, or where to; the socket is the one of this key at this port.
+fn prepare(job: &Job, (key, port): (String, u16)) -> Result<(Ready, Option<Task>), Failure> {
     let server = reach::of_ssh().map(|(_, server)| server);
     let mut ready = Ready {
-        key: side.endpoint.public_key().to_string(),
-        port: side.port(),
+        key,
+        port,
         addresses: server.into_iter().chain(reach::own_addresses()).collect(),
         name: None,
         left_out: Vec::new(),
@@ -155,19 +202,25 @@ fn prepare(job: &Job) -> Result<(Side, Ready, Option<Task>), Failure> {
             let (directory, name) = choice.resolve(&path, *several)?;
             ready.name.clone_from(&name);
             if choice.dry_run {
-                return Ok((side, ready, None));
+                return Ok((ready, None));
             }
             let tidy = name.filter(|_| *delete).map(|name| Tidy {
                 root: directory.join(&name),
                 name,
-                filter: choice.filter.clone(),
+                choice: choice.clone(),
             });
             let store = Arc::new(choice.store(&directory)?);
             (Task::Receive(store, tidy), choice)
         }
     };
     let task = (!choice.dry_run).then_some(task);
-    Ok((side, ready, task))
+    Ok((ready, task))
+}
+
+/// Paths of this user as somebody elsewhere wrote them.
+pub fn expand_here(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
+    let text = |path: &PathBuf| path.to_string_lossy().trim_start_matches("./").to_owned();
+    expand(&paths.iter().map(text).collect::<Vec<_>>())
 }
 
 /// The paths, and what matches where one is a pattern.
@@ -180,8 +233,8 @@ fn expand(paths: &[String]) -> Result<Vec<PathBuf>, Failure> {
             continue;
         }
         let pattern = whole.to_str().unwrap_or_default();
-        let found =
-            glob::glob(pattern).map_err(|error| Failure::usage(format!("{path}: {error}")))?;
+        let found = glob::glob_with(pattern, target::PATTERNS)
+            .map_err(|error| Failure::usage(format!("{path}: {error}")))?;
         let before = expanded.len();
         for path in found {
             expanded.push(path.map_err(|error| Failure::new(Kind::LocalIo, error.to_string()))?);
@@ -257,8 +310,8 @@ fn gone() -> Failure {
 #[derive(Default)]
 struct Ended {
     done: bool,
-    /// What was removed, if that was to be.
-    tidied: Option<Result<Vec<String>, Failure>>,
+    /// What is to be removed, and what came.
+    tidy: Option<(Tidy, Received)>,
 }
 
 /// Sends or receives; what became of it is said over the connection.
@@ -274,17 +327,15 @@ async fn transfer(connection: &Connection, task: Task) -> Ended {
             connection.close(code, &reason);
             Ended {
                 done: sent.is_ok(),
-                tidied: None,
+                tidy: None,
             }
         }
         Task::Receive(store, tidy) => {
             let agreed = async |_| Ok(());
             let received = dfcp_transfer::receive(connection, store, &meter, agreed).await;
-            let tidied = tidy.map(|tidy| match received {
-                Some(received) => tidy.after(&received),
-                None => Ok(Vec::new()),
-            });
-            Ended { done: true, tidied }
+            // Whoever waits for it hears also that there was nothing to remove.
+            let tidy = tidy.map(|tidy| (tidy, received.unwrap_or_default()));
+            Ended { done: true, tidy }
         }
     }
 }
@@ -292,7 +343,7 @@ async fn transfer(connection: &Connection, task: Task) -> Ended {
 impl Choice {
     /// Lists what is to be sent.
     pub fn scan(&self, paths: &[PathBuf]) -> Result<Sources, Failure> {
-        if !(self.recursive || self.archive)
+        if !self.copies_trees()
             && let Some(directory) = paths.iter().find(|path| path.is_dir())
         {
             let shown = directory.display();
@@ -306,12 +357,12 @@ impl Choice {
             let shown = other.display();
             return Err(Failure::usage(format!("{shown}: not a directory")));
         }
-        let links = match (self.links || self.archive, self.copy_links) {
+        let links = match (self.keeps_links(), self.copy_links) {
             (_, true) => Links::Follow,
             (true, false) => Links::Keep,
             (false, false) => Links::LeaveOut,
         };
-        let keep = |path: &str, directory| self.filter.keeps(path, directory);
+        let keep = |path: &str, directory| self.keeps(path, directory);
         let scanned = Sources::scan_with(paths, links, &keep);
         let mut sources = scanned.map_err(files::failure)?;
         sources.wishes = Wishes {

@@ -6,6 +6,7 @@
 
 use std::io;
 use std::net::IpAddr;
+use std::time::Duration;
 
 use dfcp::PublicKey;
 use dfcp_command::{Failure, Kind};
@@ -86,6 +87,8 @@ pub struct Ready {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum FromAgent {
     Ready(Ready),
+    /// It goes on with what takes long.
+    Busy,
     /// It cannot.
     Failed(Failure),
     /// What `sync` removed at the end.
@@ -124,6 +127,29 @@ pub async fn read(from: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<Fram
         0 => Ok(Some(Frame::Control(content))),
         1 => Ok(Some(Frame::Datagram(content))),
         kind => Err(invalid(format!("a frame of kind {kind}"))),
+    }
+}
+
+/// Waits for what an agent says other than that it is busy, `limit` at most in silence; `None` when it
+/// ended.
+pub async fn answer(
+    host: &str,
+    limit: Duration,
+    mut next: impl AsyncFnMut() -> io::Result<Option<FromAgent>>,
+) -> Result<Option<FromAgent>, Failure> {
+    loop {
+        let message = tokio::time::timeout(limit, next()).await.map_err(|_| {
+            let message = format!("{host}: dfcp says nothing there (--timeout)");
+            Failure::new(Kind::Unreachable, message)
+        })?;
+        match message {
+            Ok(Some(FromAgent::Busy)) => {}
+            Ok(message) => return Ok(message),
+            Err(error) => {
+                let message = format!("{host}: what answers there is no dfcp agent: {error}");
+                return Err(Failure::new(Kind::Failure, message));
+            }
+        }
     }
 }
 

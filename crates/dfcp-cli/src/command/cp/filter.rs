@@ -15,6 +15,14 @@ struct Rule {
 }
 
 impl Filter {
+    /// As options on a command line.
+    pub fn words(&self, words: &mut Vec<String>) {
+        words.extend(self.0.iter().map(|rule| match rule.include {
+            true => format!("--include={}", rule.pattern),
+            false => format!("--exclude={}", rule.pattern),
+        }));
+    }
+
     /// Whether a path is copied, as far as the patterns say.
     pub fn keeps(&self, path: &str, directory: bool) -> bool {
         let rule = self.0.iter().find(|rule| rule.matches(path, directory));

@@ -1,6 +1,7 @@
 //! From the name of a machine to a connection with the agent there.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use dfcp::Connection;
 use dfcp_command::{Failure, Kind};
@@ -12,6 +13,11 @@ use super::reach::{self, Side};
 use super::shell::Agent;
 use super::tunnel::Tunnel;
 use super::{Args, Fallback};
+
+/// What ssh exits with when its own connection fails.
+const SSH_FAILED: i32 = 255;
+/// How long after the end of an agent its last packets may come.
+const GRACE: Duration = Duration::from_secs(2);
 
 /// An agent that is ready, and the way to it.
 pub struct Link {
@@ -25,7 +31,8 @@ pub struct Joined {
     /// To the agent.
     pub connection: Connection,
     way: Way,
-    _shell: Child,
+    host: String,
+    shell: Child,
 }
 
 /// Where a connection's packets go, and the pipe to the agent.
@@ -48,12 +55,13 @@ impl Joined {
     }
 
     /// What the agent removed.
-    pub async fn removed(&mut self) -> Result<Vec<String>, Failure> {
-        let message = match &mut self.way {
-            Way::Udp(stdout, _) => control::message(stdout).await?,
-            Way::Pipe(tunnel) => tunnel.message().await,
+    pub async fn removed(&mut self, limit: Duration) -> Result<Vec<String>, Failure> {
+        let way = &mut self.way;
+        let next = async || match way {
+            Way::Udp(stdout, _) => control::message(stdout).await,
+            Way::Pipe(tunnel) => Ok(tunnel.message().await),
         };
-        match message {
+        match control::answer(&self.host, limit, next).await? {
             Some(FromAgent::Removed(removed)) => Ok(removed),
             Some(FromAgent::Failed(failure)) => Err(failure),
             _ => Err(Failure::new(
@@ -61,6 +69,24 @@ impl Joined {
                 "everything was sent; the other side did not say what it removed",
             )),
         }
+    }
+
+    /// Waits for an agent that ends early. When ssh itself breaks over UDP, the agent goes on.
+    pub async fn agent_ended(&mut self) -> Failure {
+        let code = self
+            .shell
+            .wait()
+            .await
+            .ok()
+            .and_then(|status| status.code());
+        if matches!(self.way, Way::Udp(..)) && code.is_none_or(|code| code == SSH_FAILED) {
+            return std::future::pending().await;
+        }
+        // What it said before it ended may still be on its way.
+        tokio::time::sleep(GRACE).await;
+        let code = code.map_or("unknown".to_owned(), |code| code.to_string());
+        let message = format!("{}: dfcp ended there, exit code {code}", self.host);
+        Failure::new(Kind::Unreachable, message)
     }
 }
 
@@ -77,14 +103,15 @@ impl Link {
         let mut agent = agent?;
         // An agent that is gone already may have said why.
         let _ = control::say(&mut agent.stdin, &ToAgent::Job(job)).await;
-        let ready = match control::message(&mut agent.stdout).await? {
+        let next = async || control::message(&mut agent.stdout).await;
+        let ready = match control::answer(host, args.output.timeout(), next).await? {
             Some(FromAgent::Ready(ready)) => ready,
             Some(FromAgent::Failed(failure)) => {
                 agent.leave().await;
                 let message = format!("{host}: {}", failure.message);
                 return Err(Failure::new(failure.kind, message));
             }
-            Some(FromAgent::Removed(_)) | None => {
+            Some(FromAgent::Removed(_) | FromAgent::Busy) | None => {
                 let message = format!("{host}: dfcp ended there without a word");
                 return Err(Failure::new(Kind::Failure, message));
             }
@@ -122,7 +149,8 @@ impl Link {
             return Ok(Joined {
                 connection,
                 way: Way::Udp(stdout, stdin),
-                _shell: shell,
+                host: self.host,
+                shell,
             });
         }
         let blocked = format!(
@@ -144,7 +172,8 @@ impl Link {
         Ok(Joined {
             connection,
             way: Way::Pipe(tunnel),
-            _shell: shell,
+            host: self.host,
+            shell,
         })
     }
 }

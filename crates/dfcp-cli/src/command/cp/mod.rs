@@ -18,7 +18,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use dfcp::{Connection, Profile, Rate, TransportConfig};
+use dfcp::{Profile, Rate, TransportConfig};
 use dfcp_command::{Failure, Kind, block_on, interrupted, units};
 use dfcp_transfer::{
     DONE, FAILED, INTERRUPTED, LeftOut, Limits, Meter, Received, Sent, Sources, Store,
@@ -30,7 +30,7 @@ use crate::files::{self, OnConflict};
 use crate::progress::Bar;
 use crate::report::Report;
 use control::{Job, Work};
-use link::Link;
+use link::{Joined, Link};
 use place::Place;
 use reach::Side;
 use shell::Shell;
@@ -38,12 +38,11 @@ use shell::Shell;
 /// Arguments.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// Files and directories: PATH here, or [USER@]HOST:PATH
-    #[arg(required = true, value_name = "SRC", value_parser = Place::read_value())]
-    sources: Vec<Place>,
-    /// Where to: a directory, or the new name of the one thing copied; PATH or [USER@]HOST:PATH
-    #[arg(required = true, value_name = "DST", value_parser = Place::read_value())]
-    target: Place,
+    /// Files and directories, PATH here or [USER@]HOST:PATH; and last where to: a directory, or the new
+    /// name of the one thing copied
+    // One list, for options may stand between its parts.
+    #[arg(required = true, num_args = 1.., value_names = ["SRC", "DST"], value_parser = Place::read_value())]
+    places: Vec<Place>,
     #[command(flatten)]
     choice: Choice,
     #[command(flatten)]
@@ -54,6 +53,9 @@ pub struct Args {
     /// UDP ports that the other side may use, as 5000-5010
     #[arg(long, value_name = "FIRST-LAST", value_parser = ports)]
     port_range: Option<(u16, u16)>,
+    /// Sources here are of another machine's user: patterns, and paths from the home directory.
+    #[arg(long, hide = true)]
+    expand: bool,
     /// Whether what the source has not is removed, as `dfcp sync --delete` has it.
     #[arg(skip)]
     delete: bool,
@@ -65,7 +67,7 @@ pub struct Args {
 }
 
 /// What is copied, and how what is there is treated.
-#[derive(Clone, Debug, clap::Args, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, clap::Args, Serialize, Deserialize)]
 pub struct Choice {
     /// Copy directories with all that is in them
     #[arg(short, long)]
@@ -179,14 +181,22 @@ pub fn run(args: Args) -> ExitCode {
 impl Args {
     /// Sorts out who has what.
     fn way(&self) -> Result<Direction<'_>, Failure> {
-        if self.choice.sync && self.sources.len() > 1 {
+        // A file under another name would be one that the source has not.
+        if self.choice.sync && self.choice.on_conflict == OnConflict::Rename {
+            return Err(Failure::usage("sync does not go with --on-conflict rename"));
+        }
+        if self.choice.sync && self.places.len() > 2 {
             return Err(Failure::usage(
                 "sync takes one directory and where its copy is",
             ));
         }
+        let (target, sources) = match self.places.split_last() {
+            Some((target, sources)) if !sources.is_empty() => (target, sources),
+            _ => return Err(Failure::usage("say what to copy and where to: SRC... DST")),
+        };
         let mut here = Vec::new();
         let mut there: Option<(&str, Vec<String>)> = None;
-        for source in &self.sources {
+        for source in sources {
             match (source, &mut there) {
                 (Place::Here(path), _) => here.push(path.clone()),
                 (Place::There { host, path }, None) => there = Some((host, vec![path.clone()])),
@@ -196,7 +206,7 @@ impl Args {
                 _ => return Err(Failure::usage("copy from one machine at a time")),
             }
         }
-        match (there, &self.target) {
+        match (there, target) {
             (None, Place::Here(_)) => Err(Failure::usage(
                 "all of these are local paths; HOST:PATH is a path of another machine",
             )),
@@ -213,29 +223,52 @@ impl Args {
                 paths,
                 target,
             }),
+            (Some((host, _)), Place::There { host: other, .. }) if host == other => Err(
+                Failure::usage(format!("both are on {host}: ssh {host} cp copies there")),
+            ),
             (Some((host, _)), Place::There { .. }) => Ok(Direction::Across { host }),
         }
     }
 
-    /// Has the machine of the sources copy to the other one itself.
+    /// Has the machine of the sources copy to the other one itself, as its own ssh reaches that.
     async fn across(&self, host: &str) -> Result<u8, Failure> {
-        let strip = format!("{host}:");
-        let mut arguments = Vec::new();
-        let mut own = std::env::args().skip(1);
-        while let Some(word) = own.next() {
-            match word.as_str() {
-                // How this machine reaches that one says nothing about the next.
-                "-e" | "--rsh" => drop(own.next()),
-                word if word.starts_with("-e") || word.starts_with("--rsh=") => {}
-                word => arguments.push(match word.strip_prefix(&strip) {
-                    // A path there; one that looks like a host stays a path.
-                    Some(path) if path.starts_with(['/', '.']) => path.to_owned(),
-                    Some(path) => format!("./{path}"),
-                    None => word.to_owned(),
-                }),
-            }
+        let mut words = vec![if self.choice.sync { "sync" } else { "cp" }.to_owned()];
+        self.choice.words(&mut words);
+        let mut option = |name: &str, value: Option<String>| {
+            words.extend(value.map(|value| format!("--{name}={value}")));
+        };
+        option(
+            "bwlimit",
+            self.bwlimit.map(|rate| rate.as_bps().to_string()),
+        );
+        let ports = self
+            .port_range
+            .map(|(first, last)| format!("{first}-{last}"));
+        option("port-range", ports);
+        let seconds = self.output.timeout().as_secs_f64();
+        option("timeout", Some(format!("{seconds}s")));
+        let flags = [
+            ("--fallback=fail", self.fallback == Fallback::Fail),
+            ("--delete", self.delete),
+            ("--json", self.output.json),
+            ("--quiet", self.output.quiet),
+        ];
+        words.extend(
+            flags
+                .iter()
+                .filter(|(_, on)| *on)
+                .map(|(flag, _)| (*flag).to_owned()),
+        );
+        words.extend(["--expand".to_owned(), "--".to_owned()]);
+        for place in &self.places {
+            words.push(match place {
+                Place::Here(_) => String::new(), // not among these
+                // Its own sources are local there, from its home; one like a host stays a path.
+                Place::There { host: other, path } if other == host => format!("./{path}"),
+                Place::There { host, path } => format!("{host}:{path}"),
+            });
         }
-        self.shell.hand_over(host, &arguments).await
+        self.shell.hand_over(host, &words).await
     }
 
     /// Whether to remove what the source has not: not if something of it was left out.
@@ -272,6 +305,49 @@ impl Choice {
         match self.sync {
             true => target::exactly(target),
             false => target::resolve(target, several),
+        }
+    }
+
+    /// As options on a command line.
+    fn words(&self, words: &mut Vec<String>) {
+        let flags = [
+            ("-r", self.recursive && !self.sync),
+            ("-a", self.archive),
+            ("-l", self.links && !self.sync),
+            ("-L", self.copy_links),
+            ("-n", self.dry_run),
+            ("-c", self.checksum),
+            ("--no-resume", self.no_resume),
+        ];
+        words.extend(
+            flags
+                .iter()
+                .filter(|(_, on)| *on)
+                .map(|(flag, _)| (*flag).to_owned()),
+        );
+        if let Some(value) = clap::ValueEnum::to_possible_value(&self.on_conflict) {
+            words.push(format!("--on-conflict={}", value.get_name()));
+        }
+        self.filter.words(words);
+    }
+
+    /// Whether directories are copied.
+    fn copies_trees(&self) -> bool {
+        self.recursive || self.archive
+    }
+
+    /// Whether symbolic links are copied as such.
+    fn keeps_links(&self) -> bool {
+        (self.links || self.archive) && !self.copy_links
+    }
+
+    /// Whether a path of an offer is copied, as far as the patterns say: they see those of `sync` from
+    /// the root of the tree, which is called otherwise there than here.
+    fn keeps(&self, path: &str, directory: bool) -> bool {
+        match (self.sync, path.split_once('/')) {
+            (false, _) => self.filter.keeps(path, directory),
+            (true, Some((_, beneath))) => self.filter.keeps(beneath, directory),
+            (true, None) => true,
         }
     }
 
@@ -334,6 +410,10 @@ async fn start(args: &Args, way: Direction<'_>, report: &mut Report) -> Result<(
             host,
             target,
         } => {
+            let paths = match args.expand {
+                true => agent::expand_here(&paths)?,
+                false => paths,
+            };
             let mut sources = args.choice.scan(&paths)?;
             let delete = args.may_delete(&sources.left_out);
             let work = Work::Receive {
@@ -352,9 +432,9 @@ async fn start(args: &Args, way: Direction<'_>, report: &mut Report) -> Result<(
             }
             let mut link = link.connect(args, &side, &ready).await?;
             report.via = Some(link.via());
-            push(args, &side, &link.connection, sources, report).await?;
+            push(args, &side, &mut link, sources, report).await?;
             if delete {
-                args.say_removed(link.removed().await?);
+                args.say_removed(link.removed(args.output.timeout()).await?);
             }
             Ok(())
         }
@@ -366,7 +446,7 @@ async fn start(args: &Args, way: Direction<'_>, report: &mut Report) -> Result<(
             let several =
                 paths.len() > 1 || paths.iter().any(|path| path.contains(['*', '?', '[']));
             let (directory, name) = args.choice.resolve(target, several)?;
-            let wanted = target::wanted(&paths, name.as_deref());
+            let wanted = target::wanted(&paths, name.as_deref(), &args.choice);
             let work = Work::Send {
                 paths,
                 choice: args.choice.clone(),
@@ -379,14 +459,14 @@ async fn start(args: &Args, way: Direction<'_>, report: &mut Report) -> Result<(
                 return Ok(());
             }
             let store = args.choice.store(&directory)?.wanting(wanted);
-            let link = link.connect(args, &side, &ready).await?;
+            let mut link = link.connect(args, &side, &ready).await?;
             report.via = Some(link.via());
-            let received = pull(args, &side, &link.connection, Arc::new(store), report).await?;
+            let received = pull(args, &side, &mut link, Arc::new(store), report).await?;
             if let Some(name) = name.filter(|_| args.may_delete(&ready.left_out)) {
                 let tidy = sync::Tidy {
                     root: directory.join(&name),
                     name,
-                    filter: args.choice.filter.clone(),
+                    choice: args.choice.clone(),
                 };
                 args.say_removed(tidy.after(&received)?);
             }
@@ -409,11 +489,12 @@ fn say_all(lines: &[String]) {
 async fn push(
     args: &Args,
     side: &Side,
-    connection: &Connection,
+    link: &mut Joined,
     sources: Sources,
     report: &mut Report,
 ) -> Result<(), Failure> {
     report.left_out.clone_from(&sources.left_out);
+    let connection = &link.connection.clone();
     let sources = Arc::new(sources);
     let start = Instant::now();
     let (meter, _watch) = Meter::start();
@@ -423,6 +504,7 @@ async fn push(
         sent = dfcp_transfer::send(connection, &sources, &meter) => {
             sent.map_err(files::failure)
         }
+        failure = link.agent_ended() => Err(failure),
         failure = interrupted() => Err(failure),
     };
     drop(bar);
@@ -453,10 +535,11 @@ fn code_of(failure: &Failure) -> dfcp::CloseCode {
 async fn pull(
     args: &Args,
     side: &Side,
-    connection: &Connection,
+    link: &mut Joined,
     store: Arc<Store>,
     report: &mut Report,
 ) -> Result<Received, Failure> {
+    let connection = &link.connection.clone();
     let start = Instant::now();
     let (meter, _watch) = Meter::start();
     let remote = connection.remote_address();
@@ -464,6 +547,7 @@ async fn pull(
     let agreed = async |_| Ok(());
     let received = tokio::select! {
         received = dfcp_transfer::receive(connection, store, &meter, agreed) => received,
+        failure = link.agent_ended() => return Err(failure),
         failure = interrupted() => {
             farewell(&side.endpoint, INTERRUPTED, "interrupted").await;
             return Err(failure);

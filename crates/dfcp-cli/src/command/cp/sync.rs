@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use dfcp_command::Failure;
 use dfcp_transfer::{JOURNAL, Outcome, PARTIAL, Received};
 
-use super::filter::Filter;
+use super::Choice;
 
 /// What is removed where.
 #[derive(Clone, Debug)]
@@ -16,8 +16,8 @@ pub struct Tidy {
     pub root: PathBuf,
     /// How it is called in offers.
     pub name: String,
-    /// What this leaves out stays.
-    pub filter: Filter,
+    /// What its patterns leave out stays.
+    pub choice: Choice,
 }
 
 impl Tidy {
@@ -53,7 +53,7 @@ impl Tidy {
             let name = format!("{path}/{}", file_name.to_string_lossy());
             let directory = child.file_type().map_err(failed)?.is_dir();
             let part = name.ends_with(PARTIAL) || name.ends_with(JOURNAL);
-            if part || !self.filter.keeps(&name, directory) {
+            if part || !self.choice.keeps(&name, directory) {
                 empty = false;
                 continue;
             }

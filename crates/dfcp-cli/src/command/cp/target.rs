@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use dfcp_command::Failure;
-use dfcp_transfer::Sources;
+use dfcp_transfer::{Entry, Link, Sources};
+
+use super::Choice;
 
 /// A directory, and the name in it that the one thing copied gets, if not its own.
 pub type Target = (PathBuf, Option<String>);
@@ -75,22 +77,41 @@ pub fn at_home(path: &str) -> PathBuf {
     }
 }
 
-/// Tells the names that whoever copies `paths` may offer: the one that it was told, or else those of the
-/// paths. What another machine sends beside that was not asked for.
-pub fn wanted(paths: &[String], name: Option<&str>) -> impl Fn(&str) -> bool + use<> {
+/// How patterns of names are read: as shells do, names that begin with a dot only where it is written.
+pub const PATTERNS: glob::MatchOptions = glob::MatchOptions {
+    case_sensitive: true,
+    require_literal_separator: true,
+    require_literal_leading_dot: true,
+};
+
+/// Tells what whoever copies `paths` may be offered: under the name that the other side was told, or
+/// else those of the paths; trees and links only if these are copied. The rest was not asked for.
+pub fn wanted(
+    paths: &[String],
+    name: Option<&str>,
+    choice: &Choice,
+) -> impl Fn(&Entry) -> bool + use<> {
     let patterns: Option<Vec<_>> = match name {
         Some(name) => Some(vec![(name.to_owned(), None)]),
         None => paths.iter().map(|path| last(path)).collect(),
     };
-    move |offered| {
-        patterns.as_ref().is_none_or(|patterns| {
+    let (trees, links) = (choice.copies_trees(), choice.keeps_links());
+    move |entry| {
+        let (first, beneath) = match entry.path.split_once('/') {
+            Some((first, _)) => (first, true),
+            None => (entry.path.as_str(), false),
+        };
+        let named = patterns.as_ref().is_none_or(|patterns| {
             patterns.iter().any(|(name, pattern)| {
-                name == offered
+                name == first
                     || pattern
                         .as_ref()
-                        .is_some_and(|pattern| pattern.matches(offered))
+                        .is_some_and(|pattern| pattern.matches_with(first, PATTERNS))
             })
-        })
+        });
+        let tree = beneath || entry.directory;
+        let link = matches!(entry.link, Some(Link::Symbolic(_)));
+        named && (trees || !tree) && (links || !link)
     }
 }
 
@@ -121,13 +142,26 @@ mod tests {
     fn only_what_was_asked_for_is_wanted() {
         let wanted = |paths: &[&str], name, offered: &str| {
             let paths: Vec<_> = paths.iter().map(|path| (*path).to_owned()).collect();
-            super::wanted(&paths, name)(offered)
+            let choice = Choice {
+                recursive: true,
+                ..Choice::default()
+            };
+            let entry = |path: &str| Entry {
+                path: path.to_owned(),
+                ..Entry::default()
+            };
+            let whole = super::wanted(&paths, name, &choice)(&entry(&format!("{offered}/x")));
+            let alone = super::wanted(&paths, name, &Choice::default());
+            assert_eq!(alone(&entry(offered)), whole, "{offered}");
+            assert!(!alone(&entry(&format!("{offered}/x"))));
+            whole
         };
         assert!(wanted(&["a/b", "c/"], None, "b"));
         assert!(wanted(&["a/b", "c/"], None, "c"));
         assert!(!wanted(&["a/b", "c/"], None, "a"));
         assert!(wanted(&["logs/*.log"], None, "x.log"));
         assert!(!wanted(&["logs/*.log"], None, ".bashrc"));
+        assert!(!wanted(&["*"], None, ".bashrc"));
         assert!(wanted(&["a"], Some("new"), "new"));
         assert!(!wanted(&["a"], Some("new"), "a"));
         assert!(wanted(&["dir/."], None, "anything"));

@@ -47,6 +47,11 @@ impl Tunnel {
         }
     }
 
+    /// Returns when the pipe has ended; what the other end still says is lost.
+    pub async fn ended(&mut self) {
+        while self.said.recv().await.is_some() {}
+    }
+
     /// The next message of the other end.
     pub async fn message<T: DeserializeOwned>(&mut self) -> Option<T> {
         serde_json::from_slice(&self.said.recv().await?).ok()
