@@ -81,7 +81,7 @@ pub struct Choice {
     /// Copy what symbolic links lead to
     #[arg(short = 'L', long, conflicts_with = "links")]
     copy_links: bool,
-    /// Say what would be copied, and copy nothing
+    /// List what would be offered, whether or not it is there already, and copy and remove nothing
     #[arg(short = 'n', long)]
     dry_run: bool,
     /// What to do with a file whose name is taken by one with other content
