@@ -12,9 +12,9 @@ demo: toolchain
 # dfcp with man pages and completions; PREFIX=$$HOME/.local for one user, DESTDIR for packagers.
 PREFIX ?= /usr/local
 install: toolchain
-	$(CARGO) build --release --locked -p dfcp-cli
-	./packaging/extras target/release/dfcp target/packaging
-	install -D -s -m 755 target/release/dfcp $(DESTDIR)$(PREFIX)/bin/dfcp
+	$(CARGO) build --profile dist --locked -p dfcp-cli
+	./packaging/extras target/dist/dfcp target/packaging
+	install -D -m 755 target/dist/dfcp $(DESTDIR)$(PREFIX)/bin/dfcp
 	install -d $(DESTDIR)$(PREFIX)/share/man/man1
 	install -m 644 target/packaging/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1
 	install -D -m 644 target/packaging/dfcp.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/dfcp
