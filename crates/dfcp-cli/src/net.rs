@@ -246,6 +246,27 @@ pub fn own_address_towards(remote: IpAddr) -> Option<IpAddr> {
     Some(socket.local_addr().ok()?.ip())
 }
 
+/// Addresses of interfaces that are up. Not those that mean something on this machine only, or only
+/// together with the name of an interface.
+pub fn interface_addresses() -> Vec<IpAddr> {
+    use nix::net::if_::InterfaceFlags;
+    let Ok(interfaces) = nix::ifaddrs::getifaddrs() else {
+        return Vec::new();
+    };
+    let up = interfaces.filter(|interface| {
+        interface.flags.contains(InterfaceFlags::IFF_UP)
+            && !interface.flags.contains(InterfaceFlags::IFF_LOOPBACK)
+    });
+    up.filter_map(|interface| {
+        let address = interface.address?;
+        let v4 = address.as_sockaddr_in().map(|v4| IpAddr::V4(v4.ip()));
+        let v6 = address.as_sockaddr_in6().map(|v6| v6.ip());
+        let v6 = v6.filter(|ip| !ip.is_unicast_link_local() && !ip.is_loopback());
+        v4.or(v6.map(IpAddr::V6))
+    })
+    .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

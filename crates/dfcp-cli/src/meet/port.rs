@@ -76,7 +76,7 @@ impl Port {
         let Ok(port) = self.number() else {
             return Vec::new();
         };
-        let mut addresses: Vec<SocketAddr> = interface_addresses()
+        let mut addresses: Vec<SocketAddr> = crate::net::interface_addresses()
             .into_iter()
             .filter(|ip| self.is_ipv6 || ip.is_ipv4())
             .map(|ip| SocketAddr::new(ip, port))
@@ -105,25 +105,4 @@ pub fn passes(error: &io::Error) -> bool {
             | io::ErrorKind::NetworkUnreachable
             | io::ErrorKind::Interrupted
     )
-}
-
-/// Addresses of interfaces that are up. Not those that mean something on this machine only, or only
-/// together with the name of an interface.
-fn interface_addresses() -> Vec<IpAddr> {
-    use nix::net::if_::InterfaceFlags;
-    let Ok(interfaces) = nix::ifaddrs::getifaddrs() else {
-        return Vec::new();
-    };
-    let up = interfaces.filter(|interface| {
-        interface.flags.contains(InterfaceFlags::IFF_UP)
-            && !interface.flags.contains(InterfaceFlags::IFF_LOOPBACK)
-    });
-    up.filter_map(|interface| {
-        let address = interface.address?;
-        let v4 = address.as_sockaddr_in().map(|v4| IpAddr::V4(v4.ip()));
-        let v6 = address.as_sockaddr_in6().map(|v6| v6.ip());
-        let v6 = v6.filter(|ip| !ip.is_unicast_link_local() && !ip.is_loopback());
-        v4.or(v6.map(IpAddr::V6))
-    })
-    .collect()
 }

@@ -63,13 +63,7 @@ pub async fn receive(
     meter: &Meter,
     consent: impl AsyncFnOnce(Offered) -> Result<(), Rejection>,
 ) -> Option<Received> {
-    let opened = tokio::time::timeout(PATIENCE, connection.accept_bi()).await;
-    let Ok(opened) = opened else {
-        connection.close(FAILED, "nothing is offered");
-        return None;
-    };
-    let (mut control, stream) = opened.ok()?;
-    let mut reader = Reader::new(stream);
+    let (mut control, mut reader) = open(connection).await?;
     let agree = async {
         let (entries, held, wishes) = read_offer(&mut reader, store.limits, &store.offers).await?;
         store.check_wanted(&entries)?;
@@ -99,6 +93,17 @@ pub async fn receive(
     let mut session = Session::new(connection, ledger, meter, (tenant, wishes));
     let result = session.run(&mut reader, known).await;
     Some(session.end(result.err()).await)
+}
+
+/// The control stream, if the sender opens it in time.
+async fn open(connection: &Connection) -> Option<(SendStream, Reader)> {
+    let opened = tokio::time::timeout(PATIENCE, connection.accept_bi()).await;
+    let Ok(opened) = opened else {
+        connection.close(FAILED, "nothing is offered");
+        return None;
+    };
+    let (control, stream) = opened.ok()?;
+    Some((control, Reader::new(stream)))
 }
 
 /// Reads an offer and checks it.

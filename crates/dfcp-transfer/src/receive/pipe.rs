@@ -6,7 +6,7 @@ use std::sync::Arc;
 use dfcp::{Connection, IncomingObject, ObjectSummary};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
-use super::{CLOSING, Offered, PATIENCE, read_offer, reject};
+use super::{CLOSING, Offered, open, read_offer, reject};
 use crate::ledger::{Received, violation};
 use crate::message::{
     self, Entry, FromReceiver, FromSender, Hash, Outcome, Problem, ProblemKind, Reader, Rejection,
@@ -14,7 +14,7 @@ use crate::message::{
 };
 use crate::meter::Meter;
 use crate::offer::{Held, Limits};
-use crate::{DONE, Error, FAILED};
+use crate::{DONE, Error};
 
 /// Receives the one file that the peer offers into `out`; `None` if it left without a word. The rest
 /// is as for [`receive`](crate::receive).
@@ -25,13 +25,7 @@ pub async fn receive_into(
     meter: &Meter,
     consent: impl AsyncFnOnce(Offered) -> Result<(), Rejection>,
 ) -> Option<Received> {
-    let opened = tokio::time::timeout(PATIENCE, connection.accept_bi()).await;
-    let Ok(opened) = opened else {
-        connection.close(FAILED, "nothing is offered");
-        return None;
-    };
-    let (mut control, stream) = opened.ok()?;
-    let mut reader = Reader::new(stream);
+    let (mut control, mut reader) = open(connection).await?;
     let mut received = Received::default();
     let work = async {
         let (entries, _held, _) = read_offer(&mut reader, limits, &Held::default()).await?;

@@ -164,7 +164,7 @@ pub fn run(args: Args) -> ExitCode {
     let mut report = Report::new("cp");
     let result = args.way().and_then(|way| match way {
         Direction::Across { host } => block_on(args.across(host)).map(Some),
-        way => block_on(copy(&args, way, &mut report)).map(|()| None),
+        way => block_on(start(&args, way, &mut report)).map(|()| None),
     });
     let failure = match result {
         Ok(Some(code)) => return ExitCode::from(code),
@@ -391,9 +391,12 @@ fn listing(sources: &Sources) -> Vec<String> {
         .collect()
 }
 
-async fn copy(args: &Args, way: Direction<'_>, report: &mut Report) -> Result<(), Failure> {
+/// Gives up when the user does: before there is a session to end, or after.
+async fn unless_interrupted<T>(
+    work: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
     tokio::select! {
-        result = start(args, way, report) => result,
+        result = work => result,
         failure = interrupted() => Err(failure),
     }
 }
@@ -422,7 +425,7 @@ async fn start(args: &Args, way: Direction<'_>, report: &mut Report) -> Result<(
                 choice: args.choice.clone(),
                 delete,
             };
-            let (link, ready) = Link::open(args, &side, host, work).await?;
+            let (link, ready) = unless_interrupted(Link::open(args, &side, host, work)).await?;
             if let Some(name) = &ready.name {
                 target::rename(&mut sources, name);
             }
@@ -430,11 +433,12 @@ async fn start(args: &Args, way: Direction<'_>, report: &mut Report) -> Result<(
                 say_all(&listing(&sources));
                 return Ok(());
             }
-            let mut link = link.connect(args, &side, &ready).await?;
+            let mut link = unless_interrupted(link.connect(args, &side, &ready)).await?;
             report.via = Some(link.via());
             push(args, &side, &mut link, sources, report).await?;
             if delete {
-                args.say_removed(link.removed(args.output.timeout()).await?);
+                let removed = link.removed(args.output.timeout());
+                args.say_removed(unless_interrupted(removed).await?);
             }
             Ok(())
         }
@@ -452,14 +456,14 @@ async fn start(args: &Args, way: Direction<'_>, report: &mut Report) -> Result<(
                 choice: args.choice.clone(),
                 name: name.clone(),
             };
-            let (link, ready) = Link::open(args, &side, host, work).await?;
+            let (link, ready) = unless_interrupted(Link::open(args, &side, host, work)).await?;
             report.left_out.clone_from(&ready.left_out);
             if args.choice.dry_run {
                 say_all(&ready.listing);
                 return Ok(());
             }
             let store = args.choice.store(&directory)?.wanting(wanted);
-            let mut link = link.connect(args, &side, &ready).await?;
+            let mut link = unless_interrupted(link.connect(args, &side, &ready)).await?;
             report.via = Some(link.via());
             let received = pull(args, &side, &mut link, Arc::new(store), report).await?;
             if let Some(name) = name.filter(|_| args.may_delete(&ready.left_out)) {

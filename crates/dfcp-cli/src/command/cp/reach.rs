@@ -9,6 +9,8 @@ use std::time::Duration;
 use dfcp::{Connection, Endpoint, EndpointConfig, Error, PublicKey, TransportConfig};
 use dfcp_command::{Failure, Kind};
 
+use crate::net;
+
 /// How long UDP may take to get through: three repetitions of a lost packet of the handshake.
 pub const UDP_LIMIT: Duration = Duration::from_secs(5);
 /// Head start of the side that copies: it seldom has an open port itself.
@@ -103,25 +105,9 @@ pub fn name(connection: &Connection) -> Option<String> {
     Some(name.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// Addresses that this machine may be reached at, without loopback if there are others.
+/// Addresses that this machine may be reached at; loopback only where there is nothing else.
 pub fn own_addresses() -> Vec<IpAddr> {
-    let mut addresses = Vec::new();
-    let interfaces = nix::ifaddrs::getifaddrs().into_iter().flatten();
-    for interface in interfaces {
-        let Some(address) = interface.address else {
-            continue;
-        };
-        let v4 = address.as_sockaddr_in().map(|a| IpAddr::from(a.ip()));
-        let v6 = address.as_sockaddr_in6().map(|a| IpAddr::from(a.ip()));
-        let Some(ip) = v4.or(v6) else { continue };
-        let local = match ip {
-            IpAddr::V4(ip) => ip.is_loopback() || ip.is_link_local(),
-            IpAddr::V6(ip) => ip.is_loopback() || ip.is_unicast_link_local(),
-        };
-        if !local && !addresses.contains(&ip) {
-            addresses.push(ip);
-        }
-    }
+    let mut addresses = net::interface_addresses();
     if addresses.is_empty() {
         addresses.push(Ipv4Addr::LOCALHOST.into());
     }
