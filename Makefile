@@ -30,7 +30,7 @@ deb: toolchain
 	./packaging/deb
 
 test: toolchain lint
-	$(CARGO) test --workspace --locked
+	$(CARGO) test --workspace --locked --no-fail-fast
 
 lint: toolchain
 	$(CARGO) fmt --all --check
