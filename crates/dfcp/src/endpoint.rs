@@ -392,6 +392,14 @@ impl Endpoint {
         self.wait_idle().await;
     }
 
+    /// Waits until the packets that may leave now have left, among them the word that a connection
+    /// was [closed](Connection::close): twice, so that one loss does not keep it from the peer. Who
+    /// ends the process after that and not after [`close`](Self::close) leaves a peer that hears
+    /// neither to its idle timeout.
+    pub async fn flush(&self) {
+        self.inner.shared.flush().await;
+    }
+
     /// Waits until every connection is over, whether or not somebody still holds it, or the driver
     /// ended.
     pub async fn wait_idle(&self) {

@@ -100,6 +100,9 @@ pub(crate) struct State<W: Waiting> {
     /// The driver ended, with an error of the socket or in order.
     pub(crate) ended: Option<io::ErrorKind>,
     idle: WaitList,
+    /// How often everything that may leave had left, and who waits for the next time.
+    flushes: u64,
+    flushing: WaitList,
     pub(crate) jobs: Turns<JobOf<W>>,
     /// What the driver is to go on with instead of its socket.
     pub(crate) next_socket: Option<Socket>,
@@ -210,6 +213,8 @@ impl<W: Waiting> State<W> {
         let next = self.core.poll_transmit(now, max_segments, out);
         if next.is_none() {
             // Also the last words of connections that ended have left.
+            self.flushes += 1;
+            self.flushing.wake();
             self.collect(now);
             for handle in std::mem::take(&mut self.leaving) {
                 self.core.forget(handle);
@@ -247,6 +252,7 @@ impl<W: Waiting> State<W> {
         self.ended.get_or_insert(reason);
         self.accepting.wake();
         self.idle.wake();
+        self.flushing.wake();
         self.jobs.waiting.notify_one();
         for entry in self.connections.values_mut() {
             entry.waiting.wake();
@@ -301,6 +307,8 @@ impl<W: Waiting> Shared<W> {
             closing: false,
             ended: None,
             idle: WaitList::default(),
+            flushes: 0,
+            flushing: WaitList::default(),
             jobs: Turns::default(),
             next_socket: None,
             traffic: Traffic::default(),
@@ -374,6 +382,21 @@ impl<W: Waiting> Shared<W> {
             Poll::Pending
         })
         .await
+    }
+
+    /// Waits until what may leave now has left, or the driver ended.
+    pub(crate) async fn flush(&self) {
+        let before = self.lock().flushes;
+        self.wake.notify_one();
+        poll_fn(|context| {
+            let mut state = self.lock();
+            if state.flushes != before || state.ended.is_some() {
+                return Poll::Ready(());
+            }
+            state.flushing.register(context);
+            Poll::Pending
+        })
+        .await;
     }
 
     /// Waits until nothing happens any more on any connection, or the driver ended.

@@ -367,8 +367,17 @@ async fn transfer(
         .map_or(String::new(), |ended| ended.failure.to_string());
     connection.close(code, &reason);
     drop(connection);
-    farewell(&endpoint, code, &reason).await;
-    failure.map_or(Ok(()), Err)
+    match failure {
+        // The receiver has said that all is in its place: that it hears the end is its comfort only.
+        None => {
+            endpoint.flush().await;
+            Ok(())
+        }
+        Some(ended) => {
+            farewell(&endpoint, code, &reason).await;
+            Err(ended)
+        }
+    }
 }
 
 /// Connects to a receiver that proves the right key.

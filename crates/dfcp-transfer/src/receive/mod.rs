@@ -27,8 +27,11 @@ use session::Session;
 /// How long the sender may take from the handshake to its offer, and for each further part of that:
 /// 64 kB in ten seconds are 52 kbit/s. Who has nothing to send gives his place to others.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(10);
-/// How long the sender may take to close when all is said.
-const CLOSING: std::time::Duration = std::time::Duration::from_secs(5);
+/// How long the sender may take to close when all is said and its acknowledgement has come. It closes
+/// when it has read the last word, and may end before it knows that its own was heard.
+const CLOSING: std::time::Duration = std::time::Duration::from_secs(1);
+/// How long the sender may take to hear that its offer was rejected.
+const REJECTING: std::time::Duration = std::time::Duration::from_secs(5);
 
 /// What is known of files of an offer before anything has come, by place.
 pub(crate) type Known = Vec<(u64, Survey)>;
@@ -174,6 +177,6 @@ async fn reject(connection: &Connection, control: &mut SendStream, failure: &Err
         Ok::<_, Error>(())
     };
     // Whether or not it is heard, the connection ends.
-    let _ = tokio::time::timeout(CLOSING, said).await;
+    let _ = tokio::time::timeout(REJECTING, said).await;
     connection.close(FAILED, &failure.to_string());
 }
