@@ -118,6 +118,8 @@ pub struct Endpoint {
     responder: Responder,
     reset_key: [u8; 32],
     rng: SecretRng,
+    /// What the clock that strangers are shown begins with: how long this runs is not theirs to know.
+    clock_origin: u32,
     connections: Table<ConnectionHandle, Connection>,
     by_cid: HashMap<ConnectionId, ConnectionHandle>,
     /// By the peer's connection ID, which resets name.
@@ -160,6 +162,7 @@ impl Endpoint {
             server,
             responder,
             reset_key,
+            clock_origin: u32::from_be_bytes(rng.fork("clock").array()),
             rng,
             connections: Table::default(),
             by_cid: HashMap::new(),
@@ -456,6 +459,9 @@ impl Endpoint {
                     attempt: syn.attempt,
                     slot: facts.slot,
                     syn_size: facts.syn_size,
+                    received_at: self
+                        .clock_origin
+                        .wrapping_add((now.as_nanos() / 1000) as u32),
                     cookie,
                     noise: &noise,
                 };

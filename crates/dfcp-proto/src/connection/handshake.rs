@@ -2,6 +2,9 @@
 //!
 //! Packets are repeated early: the first repeat comes after 20 ms, whether or not the path is
 //! longer, because a lost SYN would otherwise cost far more than a spare one.
+//!
+//! The first two SYNs leave together. The server says of each when it arrived: how far the path drew
+//! them apart is the first that is known of its rate (packet pair, Keshav 1991), before any data leave.
 
 use super::Event;
 use super::{CloseCode, Connection, ConnectionError, Control, Local, State};
@@ -10,16 +13,19 @@ use crate::config::{MIN_DATAGRAM, Payload, TransportConfig};
 use crate::crypto::{
     ClientHandshake, HandshakeError, PublicKey, Secret, SecretRng, SessionKeys, StaticKey,
 };
-use crate::time::{Duration, Instant};
+use crate::time::{Duration, Instant, Rate};
 use crate::wire::{
     Ack, COOKIE_LEN, ConnectionId, Retry, Syn, SynAck, TransportParams, VERSION, VIRTUAL_PAYLOAD,
 };
+use std::cmp::Ordering;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// First repeat of a SYN; doubles with each further one.
-const SYN_REPEAT: Duration = Duration::from_millis(20);
+/// SYNs that leave together at first.
+const PAIR: usize = 2;
+/// When the third SYN follows; doubles with each further one.
+const SYN_REPEAT: Duration = Duration::from_millis(40);
 /// No two of the first [`EAGER_SYNS`] further apart than this: a short path that loses half of the
 /// packets both ways answers one SYN in four. At 64 kbit/s a SYN takes 184 ms.
 const EAGER_REPEAT: Duration = Duration::from_millis(125);
@@ -100,6 +106,39 @@ pub(super) struct Confirm {
     max_repeat: Duration,
     deadline: Instant,
     due: u8,
+    /// The answer to one of the first two SYNs, until the other's comes.
+    half: Option<PairHalf>,
+}
+
+/// What a server said of one of two SYNs that left together.
+struct PairHalf {
+    attempt: u8,
+    size: u16,
+    received_at: u32,
+}
+
+impl PairHalf {
+    fn of(synack: &SynAck<'_>) -> Option<Self> {
+        (usize::from(synack.attempt) < PAIR).then_some(Self {
+            attempt: synack.attempt,
+            size: synack.syn_size,
+            received_at: synack.received_at,
+        })
+    }
+
+    /// The rate of a path that draws the two so far apart; `None` where it swapped them.
+    fn rate_with(&self, other: &Self) -> Option<Rate> {
+        let (first, second) = match self.attempt.cmp(&other.attempt) {
+            Ordering::Less => (self, other),
+            Ordering::Greater => (other, self),
+            Ordering::Equal => return None,
+        };
+        let apart = second.received_at.wrapping_sub(first.received_at);
+        // Half of the clock's range back is before.
+        let in_order = apart < u32::MAX / 2 && first.size == second.size;
+        let bits = u64::from(second.size) * 8;
+        in_order.then(|| Rate::from_bps(bits * 1_000_000 / u64::from(apart.max(1))))
+    }
 }
 
 impl fmt::Debug for Confirm {
@@ -248,7 +287,8 @@ impl Connection {
             0..EAGER_SYNS => EAGER_REPEAT,
             _ => MAX_REPEAT,
         };
-        side.next = now + (SYN_REPEAT * (1 << attempt.min(8))).min(most);
+        side.due = attempt + 1 < PAIR;
+        side.next = now + (SYN_REPEAT * (1 << attempt.saturating_sub(1).min(8))).min(most);
         let small = attempt >= LARGE_SYNS && attempt % 2 == 0;
         let attempt = attempt as u8; // wraps never: the deadline comes first
         let syn = Syn {
@@ -292,7 +332,7 @@ impl Connection {
     /// The server's answer.
     pub(crate) fn handle_synack(&mut self, now: Instant, synack: &SynAck<'_>, datagram_len: usize) {
         let State::Connecting(side) = &mut self.state else {
-            return;
+            return self.complete_pair(now, synack);
         };
         let Some(&sent) = side.sent.get(usize::from(synack.attempt)) else {
             return;
@@ -333,12 +373,28 @@ impl Connection {
             max_repeat: rtt.clamp(ACK_REPEAT, MAX_REPEAT),
             deadline,
             due: ACK_COPIES,
+            half: PairHalf::of(synack),
         });
         self.out.path.rtt.update(rtt, Duration::ZERO);
         let mtu = usize::from(synack.syn_size)
             .min(datagram_len)
             .max(MIN_DATAGRAM);
         self.establish(now, session, mtu);
+    }
+
+    /// A further answer: to the other one of the first two SYNs, perhaps. Only who sees the packets
+    /// can forge it, and who sees them can delay them: it chooses the first flight, within bounds.
+    fn complete_pair(&mut self, now: Instant, synack: &SynAck<'_>) {
+        let half = self
+            .confirm
+            .as_ref()
+            .and_then(|confirm| confirm.half.as_ref());
+        let other = PairHalf::of(synack);
+        if let (Some(half), Some(other)) = (half, other)
+            && let Some(rate) = half.rate_with(&other)
+        {
+            self.out.path.on_pair(now, rate);
+        }
     }
 
     /// The peer lost its state; believed only with the token from the handshake.

@@ -32,6 +32,10 @@ impl RateController for BlockWait {
         self.inner.on_established(now, rtt, packet_size);
     }
 
+    fn on_pair(&mut self, now: Instant, rate: Rate) {
+        self.inner.on_pair(now, rate);
+    }
+
     fn on_feedback(&mut self, feedback: &Feedback<'_>) {
         self.inner.on_feedback(feedback);
     }

@@ -42,6 +42,10 @@ impl RateController for Capped {
         self.inner.on_established(now, rtt, packet_size);
     }
 
+    fn on_pair(&mut self, now: Instant, rate: Rate) {
+        self.inner.on_pair(now, rate);
+    }
+
     fn on_feedback(&mut self, feedback: &Feedback<'_>) {
         let mut told = *feedback;
         if self.is_held_back()

@@ -60,6 +60,14 @@ impl PathControl {
         self.restart(now);
     }
 
+    /// Two packets that left together in the handshake arrived as a path of `rate` draws them apart.
+    pub fn on_pair(&mut self, now: Instant, rate: Rate) {
+        self.rate.on_pair(now, rate);
+        let burst = self.rate.initial_burst().saturating_sub(self.sent_total);
+        self.pacer = Pacer::new(now, burst, self.packet);
+        self.follow_rate(now);
+    }
+
     /// The first packets begin again, unpaced.
     pub fn restart(&mut self, now: Instant) {
         self.pacer = Pacer::new(now, self.rate.initial_burst(), self.packet);

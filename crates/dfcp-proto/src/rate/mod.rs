@@ -196,6 +196,12 @@ pub trait RateController: Debug + Send {
     /// The handshake measured `rtt`; packets have up to `packet_size` bytes.
     fn on_established(&mut self, now: Instant, rtt: Duration, packet_size: u64);
 
+    /// Two packets of the handshake that left together arrived as a path of `rate` (UDP payload bits)
+    /// draws them apart. Nobody vouches for it, and other traffic or a link that delivers packets in
+    /// bunches falsifies it: good for the first flight, within bounds. Comes after
+    /// [`on_established`](Self::on_established) and before feedback, or never.
+    fn on_pair(&mut self, _now: Instant, _rate: Rate) {}
+
     /// Called for every ACK and every loss found by a timer.
     fn on_feedback(&mut self, feedback: &Feedback<'_>);
 

@@ -3,7 +3,7 @@
 use super::codec::{Reader, WireError};
 
 /// The one protocol version that this code speaks: "df" and a number.
-pub const VERSION: u32 = 0x6466_0006;
+pub const VERSION: u32 = 0x6466_0007;
 /// Bytes of a connection ID.
 pub const CID_LEN: usize = 4;
 /// Bytes of the address-validation cookie.
@@ -68,6 +68,8 @@ pub struct SynAck<'a> {
     pub slot: u32,
     /// Bytes of the SYN datagram as received.
     pub syn_size: u16,
+    /// When the SYN arrived, on the server's clock, microseconds, wrapping. Nobody vouches for it.
+    pub received_at: u32,
     /// Returned by the client to prove that it receives at its address.
     pub cookie: [u8; COOKIE_LEN],
     /// Second Noise message.
@@ -161,6 +163,7 @@ impl<'a> Packet<'a> {
                 attempt: r.u8()?,
                 slot: r.u32()?,
                 syn_size: r.u16()?,
+                received_at: r.u32()?,
                 cookie: r.array()?,
                 noise: short_bytes(&mut r)?,
             })),
@@ -249,6 +252,7 @@ impl SynAck<'_> {
         out.push(self.attempt);
         out.extend_from_slice(&self.slot.to_be_bytes());
         out.extend_from_slice(&self.syn_size.to_be_bytes());
+        out.extend_from_slice(&self.received_at.to_be_bytes());
         out.extend_from_slice(&self.cookie);
         push_short_bytes(&mut out, self.noise);
         out.resize(size.max(out.len()), 0);

@@ -10,6 +10,7 @@ mod ctcp;
 mod datagrams;
 mod ending;
 mod feedback;
+mod first_flight;
 mod flood;
 mod fuzz_replay;
 mod handshake;

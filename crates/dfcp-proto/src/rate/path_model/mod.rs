@@ -44,10 +44,8 @@ use marks::Marks;
 use rounds::{Round, Unhealed};
 use samples::Samples;
 use shallow::{BufferEstimate, RateCap};
-use startup::Search;
+use startup::{FirstFlight, Search};
 
-/// First flight, packets; the dispersion of this train is the first look at the bottleneck.
-const INITIAL_WINDOW: u64 = 32;
 /// Never send slower than this many packets in a round trip or this many seconds, whichever is
 /// longer: on a short path even one packet a round trip may be a flood.
 const MIN_WINDOW: f64 = 2.0;
@@ -110,6 +108,7 @@ const PERSISTENT_SHARE: f64 = 1.0 / 64.0;
 #[derive(Debug)]
 pub struct PathModel {
     mode: Mode,
+    first: FirstFlight,
     /// Time of the last feedback.
     now: Instant,
     /// Estimated bottleneck rate, bytes per second as sent, and the pacing gain.
@@ -168,6 +167,7 @@ impl Default for PathModel {
     fn default() -> Self {
         Self {
             mode: Mode::Startup(Search::default()),
+            first: FirstFlight::default(),
             now: Instant::ZERO,
             estimate: 0.0,
             gain: 1.0,
@@ -368,7 +368,7 @@ impl PathModel {
             self.steady_since = self.delivered.intervals;
             if search.best <= 0.0 {
                 // Ended before it saw a rate: what was sent in the first round trip.
-                self.estimate = INITIAL_WINDOW as f64 * self.packet / self.rtt;
+                self.estimate = self.first.packets * self.packet / self.rtt;
             }
         }
         self.mode = Mode::Cruise(Cruise::new());
@@ -422,6 +422,12 @@ impl RateController for PathModel {
     fn on_established(&mut self, _now: Instant, rtt: Duration, packet_size: u64) {
         self.rtt = rtt.as_secs_f64().max(0.000_05);
         self.packet = packet_size as f64;
+    }
+
+    fn on_pair(&mut self, _now: Instant, rate: Rate) {
+        if self.samples.last().is_none() {
+            self.plan_first_flight(rate.as_bps() as f64 / 8.0);
+        }
     }
 
     fn max_burst(&self) -> u64 {
@@ -485,11 +491,7 @@ impl RateController for PathModel {
 
     fn pacing_rate(&self) -> Rate {
         let mut rate = match &self.mode {
-            Mode::Startup(search) if !search.dispersed => (self.estimate * self.gain).clamp(
-                // Nothing is known of the bottleneck: no faster than two windows per round trip.
-                INITIAL_WINDOW as f64 * self.packet / self.rtt,
-                2.0 * self.startup_window() / self.rtt,
-            ),
+            Mode::Startup(search) if !search.dispersed => self.search_rate(),
             Mode::Startup(_) | Mode::Cruise(_) => self.estimate * self.gain,
             Mode::LossTest(test, _) => test.rate(),
             Mode::Competitive(window) => {
@@ -518,7 +520,7 @@ impl RateController for PathModel {
     }
 
     fn initial_burst(&self) -> u64 {
-        INITIAL_WINDOW * self.packet as u64
+        (self.first.burst() * self.packet) as u64
     }
 
     fn bandwidth(&self) -> Rate {

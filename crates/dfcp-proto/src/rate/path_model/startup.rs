@@ -1,7 +1,7 @@
 //! Looking for the bottleneck: by the dispersion of what was sent close together, else by doubling.
 
 use super::loss::Stretch;
-use super::{INITIAL_WINDOW, Mode, PathModel};
+use super::{Mode, PathModel};
 use crate::rate::AckPoint;
 use crate::time::Duration;
 
@@ -19,6 +19,46 @@ const FLAT_ROUNDS: u32 = 2;
 /// one may be chance.
 const QUEUE_SHARE: f64 = 0.05;
 const MAX_QUEUE: f64 = 0.010;
+
+/// Packets that may leave unpaced at the very start (RFC 6928).
+const INITIAL_BURST: f64 = 10.0;
+/// First flight, packets; of a path that is known to be fast at most what the next round trip would
+/// bring, all acknowledged: 32 + 3 × 32.
+const INITIAL_WINDOW: f64 = 32.0;
+const MAX_FIRST_FLIGHT: f64 = 128.0;
+/// A longer one is what the path carries in this share of a round trip as far as the handshake's packet
+/// pair shows it, so that an idle path still has room when the first word comes back.
+const FLIGHT_SHARE: f64 = 0.5;
+/// What arrives drawn apart by more than this factor met the bottleneck.
+const DISPERSED: f64 = 1.3;
+
+/// What leaves before the first feedback.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FirstFlight {
+    pub(super) packets: f64,
+    /// Bytes per second of what follows the burst; `None`: all in a round trip.
+    rate: Option<f64>,
+}
+
+impl FirstFlight {
+    /// Packets that leave unpaced: a train whose dispersion shows the bottleneck, if the path is known
+    /// to be fast enough for it.
+    pub(super) fn burst(&self) -> f64 {
+        match self.rate {
+            Some(_) => INITIAL_WINDOW,
+            None => INITIAL_BURST,
+        }
+    }
+}
+
+impl Default for FirstFlight {
+    fn default() -> Self {
+        Self {
+            packets: INITIAL_WINDOW,
+            rate: None,
+        }
+    }
+}
 
 /// What start-up knows.
 #[derive(Clone, Copy, Debug, Default)]
@@ -94,7 +134,7 @@ impl PathModel {
             let spread = (last.received_at - from.received_at).as_secs_f64();
             let sent_over = last.sent_at.saturating_since(from.sent_at).as_secs_f64();
             let varies = 0.000_3 + 2.0 * self.delay.jitter();
-            search.dispersed |= spread > 1.3 * sent_over + varies;
+            search.dispersed |= spread > DISPERSED * sent_over + varies;
         }
         self.mode = Mode::Startup(search);
         self.met |= search.dispersed;
@@ -122,10 +162,33 @@ impl PathModel {
         }
     }
 
+    /// Takes what the handshake's packet pair showed, bytes per second. Jitter and other traffic draw
+    /// pairs apart: one that looks slow says nothing.
+    pub(super) fn plan_first_flight(&mut self, rate: f64) {
+        let packets = FLIGHT_SHARE * self.rtt * rate / self.packet;
+        if packets >= INITIAL_WINDOW {
+            self.first = FirstFlight {
+                packets: packets.min(MAX_FIRST_FLIGHT),
+                rate: Some(rate),
+            };
+        }
+    }
+
+    /// Bytes per second while nothing is known of the bottleneck: as the first flight leaves, then twice
+    /// what was found, no faster than two windows per round trip.
+    pub(super) fn search_rate(&self) -> f64 {
+        let first = self.first.packets * self.packet / self.rtt;
+        if self.estimate <= 0.0 {
+            return self.first.rate.unwrap_or(first);
+        }
+        let most = 2.0 * self.startup_window() / self.rtt;
+        (self.estimate * self.gain).clamp(first, most)
+    }
+
     /// Bytes in flight before the bottleneck is known.
     pub(super) fn startup_window(&self) -> f64 {
         let delivered = self.samples.last().map_or(0, |ack| ack.delivered_total);
         // What was lost leaves the flight, but not this count.
-        INITIAL_WINDOW as f64 * self.packet + (3.0 * delivered as f64 - self.lost).max(0.0)
+        self.first.packets * self.packet + (3.0 * delivered as f64 - self.lost).max(0.0)
     }
 }
