@@ -2,6 +2,7 @@
 
 mod clean;
 mod compare;
+mod exec;
 mod parity;
 mod run;
 mod verify;
@@ -27,6 +28,11 @@ enum Command {
     Clean(clean::Args),
     /// Compares dfcp with kernel TCP and other transports
     Compare(Box<compare::Args>),
+    /// Runs any program on one host, with another behind an emulated path
+    ///
+    /// Both hosts are network namespaces without any other network. The environment says their
+    /// addresses: DFCP_HERE and DFCP_THERE (IPv4), DFCP_HERE6 and DFCP_THERE6.
+    Exec(exec::Args),
 }
 
 /// Runs the command. Before the process has any other thread.
@@ -37,5 +43,6 @@ pub fn run(args: Args) -> ExitCode {
         Command::Parity(args) => parity::run(args),
         Command::Clean(args) => clean::run(args),
         Command::Compare(args) => compare::run(*args),
+        Command::Exec(args) => exec::run(args),
     }
 }

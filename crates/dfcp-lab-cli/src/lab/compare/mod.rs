@@ -2,7 +2,7 @@
 //!
 //! Runs make lines of JSON; tables, the page and the [`plots`] are made from lines, new or old.
 
-mod bad;
+pub(super) mod bad;
 mod plots;
 
 use std::fs::{self, File};
@@ -113,7 +113,7 @@ fn peers(name: &str) -> Result<Peers, String> {
     }
 }
 
-fn queue(text: &str) -> Result<Queue, String> {
+pub(super) fn queue(text: &str) -> Result<Queue, String> {
     let number = |text: &str| {
         text.trim()
             .parse::<f64>()
