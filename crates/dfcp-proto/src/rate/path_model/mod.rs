@@ -44,7 +44,7 @@ use marks::Marks;
 use rounds::{Round, Unhealed};
 use samples::Samples;
 use shallow::{BufferEstimate, RateCap};
-use startup::{FirstFlight, Search};
+use startup::{FirstFlight, INITIAL_WINDOW, Search};
 
 /// Never send slower than this many packets in a round trip or this many seconds, whichever is
 /// longer: on a short path even one packet a round trip may be a flood.
@@ -97,9 +97,12 @@ const MAX_HELD: f64 = 0.250;
 /// While nothing is acknowledged, each of the first probe timeouts lets this share of a window go, at
 /// this share of the rate, about one window in all: a burst of loss that swallows a whole window ends
 /// only with packets that are sent into it, and a path that collapsed sees less than from a TCP sender
-/// after two halvings. Later, when congestion would be persistent (RFC 9002 §7.6.1: three timeouts;
-/// here four, as the first may fall into one burst), a timeout lets so little go that all together
-/// send half a hundredth of the rate: windows are a tenth of a second or so, and probes come four a second.
+/// after two halvings. The window counts as no smaller than the initial one, which any new connection
+/// may send unanswered: on slow paths bursts are longer than windows. Later, when congestion would be
+/// persistent (RFC 9002 §7.6.1: three timeouts; here four, as the first may fall into one burst), a
+/// timeout lets so little go that all together send half a hundredth of the rate: windows are a tenth
+/// of a second or so, and probes come four a second. It is the least window at least, so that silence
+/// is answered with no lower rate than anything else.
 const BLIND_SHARE: f64 = 0.25;
 const BLIND_TIMEOUTS: u32 = 4;
 const PERSISTENT_SHARE: f64 = 1.0 / 64.0;
@@ -445,12 +448,12 @@ impl RateController for PathModel {
     }
 
     fn on_timeout(&mut self, _now: Instant, count: u32) {
-        let share = if count <= BLIND_TIMEOUTS {
-            BLIND_SHARE
+        let window = self.estimate * self.window_time();
+        self.blind += if count <= BLIND_TIMEOUTS {
+            BLIND_SHARE * window.max(INITIAL_WINDOW * self.packet)
         } else {
-            PERSISTENT_SHARE
+            (PERSISTENT_SHARE * window).max(MIN_WINDOW * self.packet)
         };
-        self.blind += share * self.estimate * self.window_time();
     }
 
     fn on_sent(&mut self, _now: Instant, sent_total: u64) {

@@ -24,7 +24,7 @@ const MAX_QUEUE: f64 = 0.010;
 const INITIAL_BURST: f64 = 10.0;
 /// First flight, packets; of a path that is known to be fast at most what the next round trip would
 /// bring, all acknowledged: 32 + 3 × 32.
-const INITIAL_WINDOW: f64 = 32.0;
+pub(super) const INITIAL_WINDOW: f64 = 32.0;
 const MAX_FIRST_FLIGHT: f64 = 128.0;
 /// A longer one is what the path carries in this share of a round trip as far as the handshake's packet
 /// pair shows it, so that an idle path still has room when the first word comes back.
