@@ -58,6 +58,9 @@ pub(super) struct Cruise {
     /// Until when what we measure is what a drain made of it.
     drain_echoes_until: Instant,
     last: Option<Instant>,
+    /// The highest estimate of the last [`PROBE_LOOPS`], which sinks to the present one within as
+    /// many, bytes per second.
+    high: f64,
 }
 
 impl Cruise {
@@ -68,6 +71,7 @@ impl Cruise {
             drain_until: None,
             drain_echoes_until: Instant::ZERO,
             last: None,
+            high: 0.0,
         }
     }
 }
@@ -108,19 +112,42 @@ impl PathModel {
             self.probe_gain = 1.0;
         }
         let want = (self.target() - queue) / (3.0 * self.rtt.max(0.015));
-        self.gain = 1.0
-            + if want > 0.0 {
-                want * self.probe_gain
-            } else {
-                want
-            };
-        self.gain = self.gain.clamp(MIN_GAIN, MAX_GAIN);
+        let want = if want > 0.0 {
+            want * self.probe_gain
+        } else {
+            want
+        };
+        // The whole delay counts here, as what is taken for noise or for the path's own may be a
+        // queue all the same; and so does loss.
+        let is_clear = delay < self.target() && !self.loss.is_excessive();
+        let is_empty = is_clear && !busy && flow.is_some();
+        let least = self.least_gain(now, queue, is_empty, elapsed);
+        self.gain = (1.0 + want).min(MAX_GAIN).max(least);
         if self.marks.govern() && !self.is_long(queue) {
             self.gain = 1.0;
         }
         self.drain(now, queue);
         self.probe_bandwidth(now);
         self.look_at_owner(now, flow, queue);
+    }
+
+    /// Least pacing gain, `elapsed` seconds after the last call. While the queue is empty beyond
+    /// doubt, it leads back to the highest estimate of late, as BBR's maximum filter does: a service
+    /// that varies by itself cuts the estimate at once and would else give it back slowly.
+    fn least_gain(&mut self, now: Instant, queue: f64, is_empty: bool, elapsed: f64) -> f64 {
+        let (settled, estimate) = (self.settled(queue), self.estimate.max(1.0));
+        let is_held = self.probe_held_until.is_some_and(|until| now < until);
+        let Mode::Cruise(cruise) = &mut self.mode else {
+            return MIN_GAIN;
+        };
+        let loops = elapsed / settled;
+        cruise.high -= (cruise.high - estimate) * (loops / PROBE_LOOPS).min(1.0);
+        cruise.high = cruise.high.max(estimate);
+        if is_empty && !is_held {
+            (cruise.high / estimate).min(1.0 + MAX_PROBE)
+        } else {
+            MIN_GAIN
+        }
     }
 
     /// Takes what the path served into the estimate.

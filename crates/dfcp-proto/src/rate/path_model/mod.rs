@@ -221,14 +221,19 @@ impl PathModel {
     /// The standing queue for which flows of any rate come to equal ones, seconds.
     fn fair_target(&self) -> f64 {
         let share = (FAIR_RATE / self.estimate.max(1.0)).sqrt();
-        (MIN_TARGET * (1.0 + share)).min(MAX_TARGET)
+        let nominal = (MIN_TARGET * (1.0 + share)).min(MAX_TARGET);
+        nominal.max(self.least_target())
+    }
+
+    /// A queue of a packet and a half, the least that can be told from none, seconds.
+    fn least_target(&self) -> f64 {
+        self.packet_time(1.5)
     }
 
     /// The standing queue we aim at, seconds: of one that overflows, half.
     fn target(&self) -> f64 {
         let nominal = self.fair_target().min(self.buffer.seconds / 2.0) * self.target_scale;
-        // A queue of a packet and a half is the least that can be told from none.
-        nominal.max(self.packet_time(1.5))
+        nominal.max(self.least_target())
     }
 
     /// A standing queue from which on the bottleneck is busy.
