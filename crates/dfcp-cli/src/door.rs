@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use dfcp::{Connection, PublicKey};
+use dfcp::{Connection, PublicKey, RecvStream};
 use dfcp_command::text::printable;
 use dfcp_command::{Failure, Kind};
 use dfcp_transfer::{Offered, Rejection, RejectionKind};
@@ -13,6 +13,7 @@ use crate::allowed::Allowed;
 use crate::ask::{Answer, Asker, Stranger};
 use crate::command::Output;
 use crate::phrase::phrase;
+use crate::probe::far::Instrument;
 
 /// Strangers that may be connected at a time, asked about or not.
 const MAX_STRANGERS: usize = 8;
@@ -29,6 +30,7 @@ pub fn invitation(key: &PublicKey) -> String {
 pub struct Door {
     allowed: Allowed,
     asker: Option<Asker>,
+    instrument: Instrument,
     strangers: Arc<Semaphore>,
     told: Arc<Mutex<BTreeSet<PublicKey>>>,
     output: Output,
@@ -66,6 +68,7 @@ impl Door {
         Ok(Self {
             allowed,
             asker,
+            instrument: Instrument::default(),
             strangers: Arc::new(Semaphore::new(MAX_STRANGERS)),
             told: Arc::default(),
             output: output.clone(),
@@ -143,6 +146,26 @@ impl Door {
             None => {
                 let why = "it is busy with the keys of others; try again later";
                 Err(Rejection::new(RejectionKind::Key, why))
+            }
+        }
+    }
+
+    /// Measures the path of `guest`, who asks for it by `stream`.
+    ///
+    /// # Errors
+    /// Why it is not done, for the guest.
+    pub async fn measures(
+        &self,
+        guest: &Guest,
+        connection: &Connection,
+        stream: RecvStream,
+    ) -> Result<(), Failure> {
+        // What it sends back is not sent to strangers.
+        match guest.place {
+            None => self.instrument.answer(connection, stream).await,
+            Some(_) => {
+                let why = self.unknown(&connection.peer()).message;
+                Err(Failure::new(Kind::Authentication, why))
             }
         }
     }

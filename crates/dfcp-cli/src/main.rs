@@ -11,6 +11,7 @@ mod lab;
 mod meet;
 mod net;
 mod phrase;
+mod probe;
 mod progress;
 mod published;
 mod report;
@@ -36,6 +37,10 @@ enum Command {
     Cp(Box<command::cp::Args>),
     /// Makes a directory here or there like another one, sending only what differs
     Sync(Box<command::cp::SyncArgs>),
+    /// Says what is wrong here, and on the way to a host, and what to do
+    Doctor(command::doctor::DoctorArgs),
+    /// Measures the way to a host: rate, loss and queue, both ways
+    Probe(command::doctor::ProbeArgs),
     /// Lets the two sides of a code find each other; anyone can run one
     Rendezvous(command::rendezvous::Args),
     /// Makes a key
@@ -67,6 +72,8 @@ fn main() -> ExitCode {
         Command::Cp(args) => command::cp::run(*args),
         Command::Sync(args) => command::cp::run_sync(*args),
         Command::Agent => command::cp::agent::run(),
+        Command::Doctor(args) => command::doctor::run(args),
+        Command::Probe(args) => command::doctor::run_probe(args),
         Command::Rendezvous(args) => command::rendezvous::run(args),
         Command::Keygen(args) => command::keygen::run(args),
         Command::Key(args) => command::key::run(args),
@@ -92,7 +99,9 @@ fn refuse(error: &clap::Error) -> ExitCode {
         let message = text.lines().next().unwrap_or_default();
         let message = message.strip_prefix("error: ").unwrap_or(message);
         report.conclude(Some(dfcp_command::Failure::usage(message)));
-        dfcp_command::print_json(&report);
+        if let Err(failure) = dfcp_command::print_json(&report) {
+            return dfcp_command::fail(&failure);
+        }
     }
     ExitCode::from(error.exit_code() as u8)
 }

@@ -90,14 +90,30 @@ const RESOLVE_LIMIT: Duration = Duration::from_secs(5);
 const MAX_ADDRESSES: usize = 4;
 
 impl Host {
+    /// Its port.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
     /// The host's addresses, in the resolver's order.
     pub async fn resolve(&self, family: Family) -> Result<Vec<SocketAddr>, Failure> {
         let unreachable = |message| Failure::new(Kind::Unreachable, message);
         let lookup = tokio::net::lookup_host((self.name.as_str(), self.port));
         let found = tokio::time::timeout(RESOLVE_LIMIT, lookup)
             .await
-            .map_err(|_| unreachable(format!("{}: the name server does not answer", self.name)))?
-            .map_err(|error| unreachable(format!("{}: {error}", self.name)))?;
+            .map_err(|_| {
+                unreachable(format!(
+                    "{}: the name server does not answer: is there a network, and is the server in \
+                     /etc/resolv.conf right?",
+                    self.name
+                ))
+            })?
+            .map_err(|error| {
+                unreachable(format!(
+                    "no address of {} is known ({error}): is the name right, and is there a network?",
+                    self.name
+                ))
+            })?;
         let mut addresses: Vec<SocketAddr> = Vec::new();
         for address in found {
             let wanted = match family {
@@ -222,7 +238,8 @@ impl Default for Listen {
     }
 }
 
-fn any_port(remote: IpAddr) -> SocketAddr {
+/// Any port of all addresses of the family that `remote` is of.
+pub fn any_port(remote: IpAddr) -> SocketAddr {
     match remote {
         IpAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
         IpAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),

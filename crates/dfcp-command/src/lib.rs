@@ -26,24 +26,39 @@ use std::process::ExitCode;
 pub const DEFAULT_PORT: u16 = 4433;
 
 /// Prints a line of JSON on standard output.
-pub fn print_json(value: &impl serde::Serialize) {
-    use std::io::Write;
-    if let Ok(json) = serde_json::to_string(value) {
-        // A reader that went away is no reason to panic.
-        let _ = writeln!(std::io::stdout(), "{}", text::printable_json(&json));
+///
+/// # Errors
+/// When it cannot be written, as [`print`].
+pub fn print_json(value: &impl serde::Serialize) -> Result<(), Failure> {
+    let json = serde_json::to_string(value).map_err(std::io::Error::other)?;
+    print(text::printable_json(&json))
+}
+
+/// The same for a program whose output is all that it is for: it ends where that cannot be written.
+pub fn print_json_or_end(value: &impl serde::Serialize) {
+    if let Err(failure) = print_json(value) {
+        eprintln!("dfcp: {}", text::printable(&failure.message));
+        std::process::exit(failure.kind as i32);
     }
 }
 
-/// Prints lines that a command is for on standard output.
+/// Prints lines that a command is for on standard output. A reader that went away is no error: it has
+/// what it wanted.
 ///
 /// # Errors
 /// When they cannot be written.
 pub fn print(lines: impl std::fmt::Display) -> Result<(), Failure> {
     use std::io::Write;
     let mut out = std::io::stdout();
-    writeln!(out, "{lines}")
-        .and_then(|()| out.flush())
-        .map_err(|error| Failure::new(Kind::LocalIo, format!("standard output: {error}")))
+    match writeln!(out, "{lines}").and_then(|()| out.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(Failure::new(
+            Kind::LocalIo,
+            format!(
+                "standard output cannot be written: {error}; give it room, or send it elsewhere"
+            ),
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// Prints a failure that happened before there was anything to report.

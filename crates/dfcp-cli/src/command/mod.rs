@@ -2,6 +2,7 @@
 
 pub mod code;
 pub mod cp;
+pub mod doctor;
 pub mod key;
 pub mod keygen;
 pub mod manual;
@@ -59,15 +60,23 @@ impl Output {
         }
     }
 
-    /// Prints a report, and its lines for people.
-    pub fn report(&self, report: &Report) {
+    /// Prints a report, and its lines for people. The exit code: that of the report, unless it could not
+    /// be written.
+    pub fn report(&self, report: &Report) -> u8 {
         for line in report.lines() {
             if !self.quiet || report.error.is_some() {
                 eprintln!("dfcp: {}", printable(&line));
             }
         }
-        if self.json {
-            print_json(report);
+        match self.json.then(|| print_json(report)) {
+            Some(Err(failure)) => {
+                eprintln!("dfcp: {}", printable(&failure.message));
+                match report.exit_code {
+                    0 => failure.kind as u8,
+                    code => code,
+                }
+            }
+            _ => report.exit_code,
         }
     }
 

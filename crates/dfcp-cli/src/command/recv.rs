@@ -5,9 +5,10 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use dfcp::{Connection, Endpoint, EndpointConfig, Error, StaticKey};
+use dfcp::{Connection, Endpoint, EndpointConfig, Error, RecvStream, StaticKey};
 use dfcp_command::{Failure, Kind, Profile, block_on, interrupted};
 use dfcp_meet::Code;
 use dfcp_transfer::{DONE, FAILED, INTERRUPTED, Limits, Meter, Received, RejectionKind, Store};
@@ -112,8 +113,7 @@ pub fn run(args: Args) -> ExitCode {
             // A session that was interrupted has reported already; here is why nothing else did.
             let mut report = Report::new("recv");
             report.conclude(Some(failure));
-            args.output.report(&report);
-            ExitCode::from(report.exit_code)
+            ExitCode::from(args.output.report(&report))
         }
     }
 }
@@ -271,6 +271,17 @@ enum Place {
     Pipe(Limits),
 }
 
+/// The stream by which a session begins that measures the path instead of offering files.
+async fn asked_to_measure(connection: &Connection, offered: &AtomicBool) -> Option<RecvStream> {
+    loop {
+        let stream = connection.accept_uni().await.ok()?;
+        // Files that are being received are not given up for it.
+        if !offered.load(Ordering::Relaxed) {
+            return Some(stream);
+        }
+    }
+}
+
 /// Runs a session and reports on it; the exit code, unless the client left without a word.
 async fn session(
     connection: Connection,
@@ -286,21 +297,35 @@ async fn session(
     let (meter, _watch) = Meter::start();
     output.say(format_args!("{remote} connected, {}", connection.peer()));
     let (mut start, mut bar) = (Instant::now(), None);
-    let consent = async |offered| {
+    let offered = AtomicBool::new(false);
+    let consent = async |offer| {
         let asked = Instant::now();
-        door.consent(&guest, &connection, offered).await?;
+        offered.store(true, Ordering::Relaxed);
+        door.consent(&guest, &connection, offer).await?;
         // What a question takes is not the path's time, nor should a bar be drawn over it.
         start += asked.elapsed();
         bar = Some(Bar::start(output.progress(), &connection, remote, &meter));
         Ok(())
     };
-    let received = match place {
-        Place::Directory(store) => {
-            dfcp_transfer::receive(&connection, store, &meter, consent).await
+    let received = async {
+        match place {
+            Place::Directory(store) => {
+                dfcp_transfer::receive(&connection, store, &meter, consent).await
+            }
+            Place::Pipe(limits) => {
+                let out = tokio::io::stdout();
+                dfcp_transfer::receive_into(&connection, out, limits, &meter, consent).await
+            }
         }
-        Place::Pipe(limits) => {
-            let out = tokio::io::stdout();
-            dfcp_transfer::receive_into(&connection, out, limits, &meter, consent).await
+    };
+    let received = tokio::select! {
+        received = received => received,
+        Some(stream) = asked_to_measure(&connection, &offered) => {
+            match door.measures(&guest, &connection, stream).await {
+                Ok(()) => output.say(format_args!("{remote} measured the path")),
+                Err(failure) => connection.close(FAILED, &failure.message),
+            }
+            return None;
         }
     };
     drop(bar);
@@ -323,6 +348,5 @@ async fn session(
     report.add_outcomes(&entries, &outcomes);
     report.add_time(start, meter.steady_bps());
     report.conclude(failure.map(files::failure));
-    output.report(&report);
-    Some(report.exit_code)
+    Some(output.report(&report))
 }

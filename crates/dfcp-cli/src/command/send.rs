@@ -20,6 +20,7 @@ use crate::keys;
 use crate::known_hosts::{self, KnownHosts};
 use crate::meet;
 use crate::net::{Family, Host};
+use crate::probe::reach::{Doubt, Obstacle};
 use crate::progress::Bar;
 use crate::published;
 use crate::published::options::{Options, no_keys};
@@ -218,8 +219,7 @@ pub fn run(args: Args) -> ExitCode {
         },
     };
     report.conclude(result.err());
-    args.output.report(&report);
-    ExitCode::from(report.exit_code)
+    ExitCode::from(args.output.report(&report))
 }
 
 /// Why an attempt ended, and whether another one may fare better.
@@ -395,14 +395,24 @@ async fn connect(
         Some(known_hosts) => known_hosts.find(host)?,
         None => args.peer_key,
     };
-    let reach = async {
-        let addresses = host.resolve(args.family()).await?;
-        let connected = endpoint.connect(&addresses[..], known).await;
-        connected.map_err(|error| explain(error, host, own, known, known_hosts.as_ref()))
+    let addresses = host.resolve(args.family()).await?;
+    let why = Doubt::start(addresses.clone());
+    let reached =
+        tokio::time::timeout(CONNECT_LIMIT, endpoint.connect(&addresses[..], known)).await;
+    let connection = match reached {
+        Ok(Ok(connection)) => connection,
+        Err(_) | Ok(Err(Error::Connection(ConnectionError::Unreachable))) => {
+            return Err(silent(host, why.found().await));
+        }
+        Ok(Err(error)) => return Err(explain(error, host, own, known, known_hosts.as_ref())),
     };
-    let reached = tokio::time::timeout(CONNECT_LIMIT, reach).await;
-    let connection = reached.unwrap_or_else(|_| Err(silent(host)))?;
-    let remote = connection.remote_address().ok_or_else(|| silent(host))?;
+    let gone = || {
+        Failure::new(
+            Kind::Unreachable,
+            format!("{host} answered and fell silent"),
+        )
+    };
+    let remote = connection.remote_address().ok_or_else(gone)?;
     if let (Some(known_hosts), None) = (&known_hosts, known) {
         let (asked, key) = (host.clone(), connection.peer());
         let answer = tokio::task::spawn_blocking(move || known_hosts::ask(&asked, &key)).await;
@@ -414,9 +424,12 @@ async fn connect(
     Ok((connection, remote))
 }
 
-fn silent(host: &Host) -> Failure {
-    let message = format!("{host} does not answer: no receiver runs there, or UDP is blocked");
-    Failure::new(Kind::Unreachable, message)
+fn silent(host: &Host, why: Obstacle) -> Failure {
+    let message = why.explain(&host.to_string(), host.port());
+    Failure::new(
+        Kind::Unreachable,
+        format!("{message}. `dfcp doctor {host}` says more"),
+    )
 }
 
 /// Says what to do when the receiver does not know this side's key.
@@ -441,7 +454,6 @@ fn explain(
     known_hosts: Option<&KnownHosts>,
 ) -> Failure {
     match (error, known, known_hosts) {
-        (Error::Connection(ConnectionError::Unreachable), ..) => silent(host),
         (Error::Connection(ConnectionError::WrongKey { found }), Some(known), Some(file)) => {
             file.changed(host, &known, &found)
         }

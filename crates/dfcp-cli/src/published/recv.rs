@@ -45,8 +45,7 @@ pub fn run(job: Job<'_>) -> ExitCode {
         Err(failure) => {
             let mut report = Report::new("recv");
             report.conclude(Some(failure));
-            job.output.report(&report);
-            ExitCode::from(report.exit_code)
+            ExitCode::from(job.output.report(&report))
         }
     }
 }
@@ -167,8 +166,7 @@ impl Session {
         report.add_outcomes(&entries, &outcomes);
         report.add_time(start, meter.steady_bps());
         report.conclude(failure.map(files::failure));
-        self.output.report(&report);
-        Some(report.exit_code)
+        Some(self.output.report(&report))
     }
 }
 

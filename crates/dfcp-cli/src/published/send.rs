@@ -45,8 +45,7 @@ pub fn run(job: Job<'_>) -> ExitCode {
     let mut report = Report::new("send");
     let result = block_on(transfer(job, &mut report));
     report.conclude(result.err());
-    job.output.report(&report);
-    ExitCode::from(report.exit_code)
+    ExitCode::from(job.output.report(&report))
 }
 
 async fn transfer(job: Job<'_>, report: &mut Report) -> Result<(), Failure> {

@@ -3,6 +3,8 @@
 #![allow(dead_code)] // no test file uses all of this
 
 pub mod meeting;
+#[cfg(target_os = "linux")]
+pub mod namespace;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use dfcp::Rate;
-use dfcp_command::{Failure, Kind, Profile, block_on, fail, interrupted, print_json, units};
+use dfcp_command::{Failure, Kind, Profile, block_on, fail, interrupted, print_json_or_end, units};
 use serde::Serialize;
 
 use super::path::PathConfig;
@@ -186,7 +186,7 @@ pub fn run(args: Args) -> ExitCode {
     };
     let ok = transfer.hash_ok;
     match args.json {
-        true => print_json(&summary(&args, transfer, tcp)),
+        true => print_json_or_end(&summary(&args, transfer, tcp)),
         false => conclude(&args, &transfer, tcp.as_ref()),
     }
     ExitCode::from(u8::from(!ok))
@@ -212,7 +212,7 @@ fn say(line: &str) {
 
 fn failed(args: &Args, failure: &Failure) -> ExitCode {
     if args.json {
-        print_json(&serde_json::json!({ "error": failure }));
+        print_json_or_end(&serde_json::json!({ "error": failure }));
     }
     fail(failure);
     match failure.kind {

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Write;
 use std::process::ExitCode;
 
-use dfcp_command::{Failure, print_json, units};
+use dfcp_command::{Failure, print_json_or_end, units};
 use dfcp_lab::parity::{self, Cell, FlowParity, Pair, Tolerance};
 use dfcp_sim::scenario::Scenario;
 use serde_json::json;
@@ -67,7 +67,7 @@ pub fn run(args: Args) -> ExitCode {
                 writeln!(out, "{json}")?;
             }
             match (args.json, args.markdown) {
-                (true, _) => print_json(&json),
+                (true, _) => print_json_or_end(&json),
                 (_, true) => text::print(&markdown(&cell, number == 0)),
                 _ => text::print(&show(&cell, number == 0)),
             }
@@ -77,7 +77,7 @@ pub fn run(args: Args) -> ExitCode {
     match compare() {
         Ok((passed, all)) => {
             match args.json {
-                true => print_json(&json!({ "cells": all, "within_tolerance": passed })),
+                true => print_json_or_end(&json!({ "cells": all, "within_tolerance": passed })),
                 false => println!("\n{passed} of {all} cells are within the tolerance"),
             }
             ExitCode::from(u8::from(passed < all))

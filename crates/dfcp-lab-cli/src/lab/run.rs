@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use dfcp_command::{Failure, Kind, print_json};
+use dfcp_command::{Failure, Kind, print_json_or_end};
 use dfcp_lab::run::{Family, Plan, RealRun, Validity};
 use dfcp_sim::scenario::Scenario;
 use serde_json::json;
@@ -118,7 +118,7 @@ pub fn failure(error: impl std::fmt::Display) -> Failure {
 /// Prints a failure, about a scenario or not.
 pub fn fail(failure: &Failure, file: &Path, json: bool) -> ExitCode {
     if json {
-        print_json(&json!({ "error": failure }));
+        print_json_or_end(&json!({ "error": failure }));
     }
     match failure.kind {
         Kind::Usage => sim::fail(failure, file),
@@ -129,14 +129,14 @@ pub fn fail(failure: &Failure, file: &Path, json: bool) -> ExitCode {
 fn print_lines(run: &RealRun) {
     for (flow, failure) in run.report.flows.iter().zip(&run.failures) {
         let record = Record::flow(flow);
-        print_json(&match failure {
+        print_json_or_end(&match failure {
             Some(reason) => record.and("failure", reason.as_str()),
             None => record,
         });
     }
     let mut record = serde_json::to_value(Record::run(&run.report.summary)).unwrap_or_default();
     record["path"] = validity_json(&run.validity);
-    print_json(&record);
+    print_json_or_end(&record);
 }
 
 /// How true the network was, as JSON.

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use dfcp_command::print_json;
+use dfcp_command::print_json_or_end;
 use dfcp_lab::verify::{Check, Verification};
 use serde_json::json;
 
@@ -40,7 +40,7 @@ pub fn run(args: Args) -> ExitCode {
 
 fn print_lines(found: &Verification) {
     for check in &found.checks {
-        print_json(&json!({
+        print_json_or_end(&json!({
             "flow": check.flow,
             "what": check.what,
             "expected": check.expected,
@@ -49,7 +49,7 @@ fn print_lines(found: &Verification) {
             "passed": check.passed(),
         }));
     }
-    print_json(&json!({ "notes": found.notes, "path": validity_json(&found.validity) }));
+    print_json_or_end(&json!({ "notes": found.notes, "path": validity_json(&found.validity) }));
 }
 
 fn show(found: &Verification) -> String {

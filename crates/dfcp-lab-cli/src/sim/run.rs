@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use dfcp_command::{Failure, Kind, print_json};
+use dfcp_command::{Failure, Kind, print_json_or_end};
 use dfcp_sim::report::RunReport;
 use dfcp_sim::scenario::Scenario;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -129,7 +129,7 @@ pub fn run(args: Args) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err::<_, Failure>(failure) => {
             if args.json {
-                print_json(&json!({ "error": failure }));
+                print_json_or_end(&json!({ "error": failure }));
             }
             super::fail(&failure, &args.file)
         }
@@ -153,9 +153,9 @@ fn milliseconds(time: Duration) -> u64 {
 
 fn print_lines(report: &RunReport, wall: Duration) {
     for flow in &report.flows {
-        print_json(&Record::flow(flow));
+        print_json_or_end(&Record::flow(flow));
     }
-    print_json(&Record::run(&report.summary).and("wall_s", wall.as_secs_f64()));
+    print_json_or_end(&Record::run(&report.summary).and("wall_s", wall.as_secs_f64()));
 }
 
 /// Writes everything that was measured; the same bytes for the same scenario and seed.

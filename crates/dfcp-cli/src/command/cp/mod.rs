@@ -172,10 +172,11 @@ pub fn run(args: Args) -> ExitCode {
         Err(failure) => Some(failure),
     };
     report.conclude(failure);
-    if !(args.choice.dry_run && report.exit_code == 0) {
-        args.output.report(&report);
-    }
-    ExitCode::from(report.exit_code)
+    let quiet = args.choice.dry_run && report.exit_code == 0;
+    ExitCode::from(match quiet {
+        true => report.exit_code,
+        false => args.output.report(&report),
+    })
 }
 
 impl Args {

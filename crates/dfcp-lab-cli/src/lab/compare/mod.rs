@@ -198,7 +198,7 @@ fn measure(args: &Args) -> Result<Vec<Line>, Failure> {
             failed.get_or_insert(Failure::io(path, error));
         }
         if args.json {
-            dfcp_command::print_json(&line);
+            dfcp_command::print_json_or_end(&line);
         }
         lines.push(line);
     };

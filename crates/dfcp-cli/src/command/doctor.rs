@@ -1,0 +1,283 @@
+//! `dfcp doctor` and `dfcp probe`: what is wrong here and on the way to a host, and what to do.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use dfcp::{Connection, ConnectionError, Endpoint, EndpointConfig, Error, Profile, PublicKey};
+use dfcp_command::text::printable;
+use dfcp_command::{Failure, Kind, block_on, interrupted, print_json, units};
+use dfcp_transfer::INTERRUPTED;
+use serde::Serialize;
+
+use super::{farewell, transport};
+use crate::door::invitation;
+use crate::keys;
+use crate::known_hosts::KnownHosts;
+use crate::net::{Family, Host};
+use crate::probe::finding::{Finding, Grade, findings};
+use crate::probe::near::{self, Path};
+use crate::probe::reach::Doubt;
+use crate::probe::system;
+
+/// Arguments of `dfcp doctor`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct DoctorArgs {
+    /// A host that runs `dfcp recv` and takes files from this key: the way to it is measured too
+    host: Option<Host>,
+    #[command(flatten)]
+    options: Options,
+}
+
+/// Arguments of `dfcp probe`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct ProbeArgs {
+    /// A host that runs `dfcp recv` and takes files from this key
+    host: Host,
+    #[command(flatten)]
+    options: Options,
+}
+
+#[derive(Clone, Debug, clap::Args)]
+struct Options {
+    /// The receiver's public key; without it, known hosts are asked, and any key will do
+    #[arg(long, value_name = "KEY")]
+    peer_key: Option<PublicKey>,
+    /// This side's key [default: $XDG_CONFIG_HOME/dfcp/key or ~/.config/dfcp/key]
+    #[arg(long, value_name = "FILE")]
+    key: Option<PathBuf>,
+    /// Known receivers [default: known_hosts beside the default key]
+    #[arg(long, value_name = "FILE")]
+    known_hosts: Option<PathBuf>,
+    /// How long measuring may take; it takes what the path carries meanwhile, 400 MB at most each way
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = measuring_time)]
+    time: Duration,
+    /// Use IPv4 only
+    #[arg(short = '4', conflicts_with = "ipv6")]
+    ipv4: bool,
+    /// Use IPv6 only
+    #[arg(short = '6')]
+    ipv6: bool,
+    /// Print one JSON object on standard output, also on failure
+    #[arg(long)]
+    json: bool,
+}
+
+/// Shorter than two seconds nothing can be said of a path; a receiver measures ten each way.
+fn measuring_time(text: &str) -> Result<Duration, String> {
+    match units::duration(text)? {
+        time if (2..=30).contains(&time.as_secs()) => Ok(time),
+        _ => Err("between 2s and 30s".into()),
+    }
+}
+
+impl Options {
+    fn family(&self) -> Family {
+        match (self.ipv4, self.ipv6) {
+            (true, _) => Family::V4,
+            (_, true) => Family::V6,
+            _ => Family::Any,
+        }
+    }
+
+    fn known(&self, host: &Host) -> Result<Option<PublicKey>, Failure> {
+        if self.peer_key.is_some() {
+            return Ok(self.peer_key);
+        }
+        let path = self.known_hosts.clone();
+        let path = path.map_or_else(|| keys::config_file("known_hosts"), Ok)?;
+        KnownHosts::new(path).find(host)
+    }
+}
+
+/// What was found out.
+#[derive(Clone, Debug, Serialize)]
+struct Diagnosis {
+    role: &'static str,
+    host: Option<String>,
+    remote: Option<SocketAddr>,
+    /// The other side's key.
+    peer: Option<String>,
+    /// Whether something answered over UDP.
+    reachable: Option<bool>,
+    /// How long the handshake took, and with it the first answer.
+    handshake_ms: Option<f64>,
+    path: Option<Path>,
+    findings: Vec<Finding>,
+    error: Option<Failure>,
+    exit_code: u8,
+}
+
+impl Diagnosis {
+    fn new(role: &'static str, host: Option<&Host>) -> Self {
+        Self {
+            role,
+            host: host.map(Host::to_string),
+            remote: None,
+            peer: None,
+            reachable: None,
+            handshake_ms: None,
+            path: None,
+            findings: Vec::new(),
+            error: None,
+            exit_code: 0,
+        }
+    }
+
+    /// Prints it.
+    fn show(mut self, json: bool, result: Result<(), Failure>) -> ExitCode {
+        self.error = result.err();
+        self.exit_code = self.error.as_ref().map_or(0, |error| error.kind as u8);
+        let mut lines = String::new();
+        for finding in &self.findings {
+            let mark = match finding.grade {
+                Grade::Good => "ok  ",
+                Grade::Note => "note",
+                Grade::Bad => "BAD ",
+            };
+            let found = printable(&finding.found);
+            lines += &format!("{mark} {:<14} {found}\n", finding.subject);
+            if let Some(advice) = &finding.advice {
+                lines += &format!("     {:<14} -> {}\n", "", printable(advice));
+            }
+        }
+        let printed = match json {
+            true => print_json(&self),
+            false => dfcp_command::print(lines.trim_end()),
+        };
+        if let Some(error) = &self.error {
+            eprintln!("dfcp: {}", printable(&error.message));
+        }
+        match printed {
+            Err(failure) => dfcp_command::fail(&failure),
+            Ok(()) => ExitCode::from(self.exit_code),
+        }
+    }
+}
+
+/// Runs `dfcp doctor`.
+pub fn run(args: DoctorArgs) -> ExitCode {
+    let mut diagnosis = Diagnosis::new("doctor", args.host.as_ref());
+    let result = block_on(async {
+        let key = dfcp::generate_key()?;
+        let endpoint = Endpoint::bind(EndpointConfig::client(key))?;
+        diagnosis.findings = system::findings(endpoint.socket_buffers());
+        match &args.host {
+            Some(host) => examine(host, &args.options, &mut diagnosis).await,
+            None => Ok(()),
+        }
+    });
+    diagnosis.show(args.options.json, result)
+}
+
+/// Runs `dfcp probe`.
+pub fn run_probe(args: ProbeArgs) -> ExitCode {
+    let mut diagnosis = Diagnosis::new("probe", Some(&args.host));
+    let result = block_on(examine(&args.host, &args.options, &mut diagnosis));
+    diagnosis.show(args.options.json, result)
+}
+
+/// How long reaching a host may take.
+const CONNECT_LIMIT: Duration = Duration::from_secs(5);
+/// Silence in which a path is given up.
+const SILENCE: Duration = Duration::from_secs(5);
+
+async fn examine(host: &Host, options: &Options, said: &mut Diagnosis) -> Result<(), Failure> {
+    let key = keys::load_or_create(options.key.as_deref())?;
+    let own = key.public();
+    let known = options.known(host)?;
+    let addresses = host.resolve(options.family()).await?;
+    let endpoint = |profile| {
+        let config = EndpointConfig::client(key.clone());
+        Endpoint::bind(config.transport(transport(SILENCE).profile(profile)))
+    };
+    let first = endpoint(Profile::auto())?;
+    let work = async {
+        let (connection, remote) = reach(host, &addresses, &first, known, said, &own).await?;
+        if known.is_none() {
+            said.findings.push(Finding::note(
+                "key",
+                format!("{} is not known here", connection.peer()),
+                "compare it with what `dfcp recv` prints there; `dfcp send` asks and remembers it",
+            ));
+        }
+        let peer = connection.peer();
+        let mut slow = None;
+        let again = async |profile| {
+            let endpoint = slow.insert(endpoint(profile)?);
+            Ok(endpoint.connect(remote, peer).await?)
+        };
+        let path = near::measure(options.time, &connection, again).await;
+        let path = path.map_err(|failure| match failure.kind {
+            Kind::Authentication => stranger(&own),
+            _ => failure,
+        })?;
+        said.findings.extend(findings(&path));
+        said.path = Some(path);
+        Ok(())
+    };
+    let result = tokio::select! {
+        result = work => result,
+        failure = interrupted() => Err(failure),
+    };
+    farewell(&first, INTERRUPTED, "").await;
+    result
+}
+
+/// Connects, or says why that cannot be.
+async fn reach(
+    host: &Host,
+    addresses: &[SocketAddr],
+    endpoint: &Endpoint,
+    known: Option<PublicKey>,
+    said: &mut Diagnosis,
+    own: &PublicKey,
+) -> Result<(Connection, SocketAddr), Failure> {
+    let (start, why) = (Instant::now(), Doubt::start(addresses.to_vec()));
+    let connected = tokio::time::timeout(CONNECT_LIMIT, endpoint.connect(addresses, known)).await;
+    let taken = start.elapsed();
+    let silent = matches!(
+        connected,
+        Err(_)
+            | Ok(Err(
+                Error::Connection(ConnectionError::Unreachable) | Error::Io(_)
+            ))
+    );
+    said.reachable = Some(!silent);
+    if silent {
+        let why = why.found().await.explain(&host.to_string(), host.port());
+        return Err(Failure::new(Kind::Unreachable, why));
+    }
+    said.handshake_ms = Some(taken.as_secs_f64() * 1e3);
+    said.findings.push(Finding::good(
+        "reachable",
+        format!(
+            "answers over UDP; handshake in {:.1} ms",
+            taken.as_secs_f64() * 1e3
+        ),
+    ));
+    match connected {
+        Ok(Ok(connection)) => {
+            said.peer = Some(connection.peer().to_string());
+            let gone = || Failure::new(Kind::Unreachable, "it answered and fell silent");
+            let remote = connection.remote_address().ok_or_else(gone)?;
+            said.remote = Some(remote);
+            Ok((connection, remote))
+        }
+        Ok(Err(Error::Connection(ConnectionError::Refused))) => Err(stranger(own)),
+        Ok(Err(error)) => Err(error.into()),
+        Err(_) => Err(Failure::new(Kind::Unreachable, "no answer")),
+    }
+}
+
+/// What to do where the other side does not know this one's key.
+fn stranger(own: &PublicKey) -> Failure {
+    Failure::new(
+        Kind::Authentication,
+        format!(
+            "it answers, so UDP gets through, but only senders that it knows are measured; there: {}",
+            invitation(own)
+        ),
+    )
+}
