@@ -19,6 +19,7 @@ mod report;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
+use dfcp_command::{Failure, Kind};
 
 #[derive(Parser)]
 #[command(name = "dfcp", version, about, after_help = lab::HELP)]
@@ -85,9 +86,12 @@ fn main() -> ExitCode {
 /// Says what is wrong with the command line, or what was asked for instead of a command. Who reads
 /// JSON gets an object in any case.
 fn refuse(error: &clap::Error) -> ExitCode {
-    // There is nobody else to tell if it cannot be printed.
-    let _ = error.print();
-    let wants_json = std::env::args().any(|arg| arg == "--json");
+    // What is wrong goes to standard error: there is nobody else to tell if that cannot be written.
+    if let (Err(why), false) = (error.print(), error.use_stderr()) {
+        let message = format!("standard output cannot be written: {why}");
+        return dfcp_command::fail(&Failure::new(Kind::LocalIo, message));
+    }
+    let wants_json = std::env::args().any(|arg| arg == "--json" || arg.starts_with("--json="));
     if error.use_stderr() && wants_json {
         let role = std::env::args().nth(1);
         let mut report = report::Report::new(match role.as_deref() {
@@ -98,8 +102,12 @@ fn refuse(error: &clap::Error) -> ExitCode {
         let text = error.to_string();
         let message = text.lines().next().unwrap_or_default();
         let message = message.strip_prefix("error: ").unwrap_or(message);
-        report.conclude(Some(dfcp_command::Failure::usage(message)));
-        if let Err(failure) = dfcp_command::print_json(&report) {
+        report.conclude(Some(Failure::usage(message)));
+        let printed = match std::env::args().any(|arg| arg == "--json=stream") {
+            true => progress::print_end(&report),
+            false => dfcp_command::print_json(&report),
+        };
+        if let Err(failure) = printed {
             return dfcp_command::fail(&failure);
         }
     }

@@ -239,8 +239,13 @@ impl Report {
     }
 
     /// Adds the time since `start`, and what it gave.
-    pub fn add_time(&mut self, start: Instant, steady_bps: Option<u64>) {
-        let time = start.elapsed();
+    ///
+    /// Time `asked` that a person took to answer is not the path's.
+    pub fn add_time(&mut self, start: Instant, asked: Duration, steady_bps: Option<u64>) {
+        let time = start
+            .elapsed()
+            .saturating_sub(asked)
+            .max(Duration::from_micros(1));
         self.seconds = time.as_secs_f64();
         self.goodput_bps = match self.useful_bytes {
             0 => 0,

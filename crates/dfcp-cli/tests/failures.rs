@@ -81,6 +81,17 @@ fn a_silent_host_is_given_up() {
 }
 
 #[test]
+fn a_host_that_nobody_knows_is_unreachable() {
+    let bench = Bench::new();
+    // No name ends like this (RFC 6761 §6.4).
+    let mut sender = bench.sender();
+    let (code, report, _) = run(sender.arg(bench.write("x", 1)).arg("nobody.invalid"));
+    let message = report["error"]["message"].as_str().unwrap();
+    assert_eq!((code, &report["error"]["kind"]), (5, &"unreachable".into()));
+    assert!(message.contains("nobody.invalid"), "{message}");
+}
+
+#[test]
 fn usage_and_local_mistakes() {
     let bench = Bench::new();
     let code = |command: &mut Command| command.output().unwrap().status.code();

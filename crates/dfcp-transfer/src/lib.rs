@@ -36,10 +36,11 @@
 //! - `ledger`: the receiver's account of a session, which ends as [`Received`];
 //! - `send`, `receive`: the two sides of a session; `read`: how a sender reads its files;
 //! - [`serial`]: the two sides over one stream of bytes, for transports without objects;
-//! - `meter`: how fast bytes arrive, [`Meter`].
+//! - `meter`: how fast bytes arrive, [`Meter`]; `diary`: what happens to files meanwhile, [`Diary`].
 
 #![forbid(unsafe_code)]
 
+mod diary;
 mod error;
 mod ledger;
 pub mod message;
@@ -57,6 +58,7 @@ mod store;
 mod tenants;
 mod tree;
 
+pub use diary::{Diary, Settled};
 pub use error::Error;
 pub use ledger::Received;
 pub use message::{

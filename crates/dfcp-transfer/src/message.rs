@@ -200,12 +200,21 @@ impl<'de> Deserialize<'de> for Hash {
     }
 }
 
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde asks for a reference
+fn is_zero(n: &u64) -> bool {
+    *n == 0
+}
+
 /// From receiver to sender.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum FromReceiver {
     /// The offer is welcome.
-    Accept,
+    Accept {
+        /// How long a person was asked about it, milliseconds: no time of the path's.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        asked_ms: u64,
+    },
     /// The offer is not; nothing was written.
     Reject(Rejection),
     /// These files are there already; nothing of them is needed.
@@ -447,7 +456,10 @@ mod tests {
     #[test]
     fn messages_look_as_specified() {
         let json = |message: &FromReceiver| serde_json::to_string(message).unwrap();
-        assert_eq!(json(&FromReceiver::Accept), r#"{"type":"accept"}"#);
+        assert_eq!(
+            json(&FromReceiver::Accept { asked_ms: 0 }),
+            r#"{"type":"accept"}"#
+        );
         let done = FromReceiver::File {
             index: 3,
             outcome: Outcome::Done,

@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 use dfcp::{Progress, Rate};
 use tokio::task::AbortHandle;
 
+use crate::diary::Diary;
+
 /// The bytes are looked at after this part of the time that has passed, and no more often than this:
 /// each look is a wake-up, and times are known to one in a hundred.
 const PART: u32 = 100;
@@ -24,6 +26,7 @@ struct Sample {
 pub struct Meter {
     progress: Progress,
     samples: Mutex<Samples>,
+    diary: Diary,
 }
 
 #[derive(Debug, Default)]
@@ -49,6 +52,7 @@ impl Meter {
         let meter = Arc::new(Self {
             progress: Progress::default(),
             samples: Mutex::default(),
+            diary: Diary::default(),
         });
         let (watched, start) = (meter.clone(), Instant::now());
         let task = tokio::spawn(async move {
@@ -63,6 +67,11 @@ impl Meter {
     /// What is watched.
     pub fn progress(&self) -> &Progress {
         &self.progress
+    }
+
+    /// What happens to the files.
+    pub fn diary(&self) -> &Diary {
+        &self.diary
     }
 
     /// This many bytes are to come.

@@ -208,7 +208,7 @@ where
     // Everything comes, whatever is there: nobody could say so in time.
     ledger.store = ledger.store.for_session(wishes)?;
     let (_, _claim) = prepare(&ledger.store, &ledger.entries, wishes, meter).await?;
-    ledger.say(&FromReceiver::Accept).await?;
+    ledger.say(&FromReceiver::Accept { asked_ms: 0 }).await?;
     let absent = ledger.absent_directories();
     for place in ledger.files() {
         let index = place as u64;

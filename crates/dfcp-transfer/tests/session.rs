@@ -436,7 +436,7 @@ async fn directories_are_made_as_files_need_them() {
         }
         let mut replies = Reader::new(replies);
         let accept: Option<FromReceiver> = replies.next().await.unwrap();
-        assert_eq!(accept, Some(FromReceiver::Accept));
+        assert_eq!(accept, Some(FromReceiver::Accept { asked_ms: 0 }));
         near.close(DONE, "");
     };
     let receive = dfcp_transfer::receive(&far, store, &meter, async |_| Ok(()));

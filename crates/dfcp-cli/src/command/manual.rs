@@ -1,6 +1,5 @@
 //! `dfcp completions` and `dfcp manual`: what a package installs beside the program.
 
-use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -26,9 +25,9 @@ pub struct ManualArgs {
 pub fn completions(args: &CompletionsArgs, mut program: Command) -> ExitCode {
     let mut text = Vec::new();
     clap_complete::generate(args.shell, &mut program, "dfcp", &mut text);
-    match io::Write::write_all(&mut io::stdout(), &text) {
+    match dfcp_command::print(String::from_utf8_lossy(&text).trim_end()) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => fail(&error.into()),
+        Err(failure) => fail(&failure),
     }
 }
 

@@ -14,19 +14,20 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use dfcp::{Endpoint, SchemeId, TransportConfig};
-use dfcp_command::text::printable;
 use dfcp_command::{Failure, print_json};
 
-use crate::progress::Show;
+use crate::progress::{self, Show};
 use crate::report::Report;
 use send::RAPTORQ_SYMBOLS;
 
 /// What all transfers take.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Output {
-    /// Print one JSON object on standard output at the end, also on failure
-    #[arg(long)]
-    pub json: bool,
+    /// Print one JSON object on standard output at the end, also on failure; with =stream a line for
+    /// each event: offer, file, progress, end
+    #[arg(long, value_enum, value_name = "HOW", num_args = 0..=1, require_equals = true,
+        default_missing_value = "object")]
+    json: Option<Json>,
     /// Say nothing but errors
     #[arg(short, long)]
     pub quiet: bool,
@@ -44,7 +45,26 @@ pub struct Output {
     with_parent: bool,
 }
 
+/// What programs are told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Json {
+    /// One object at the end
+    Object,
+    /// A line for each event; the object is the last one
+    Stream,
+}
+
 impl Output {
+    /// Whether standard output is for JSON.
+    pub fn is_json(&self) -> bool {
+        self.json.is_some()
+    }
+
+    /// Whether every event is told.
+    pub fn events(&self) -> bool {
+        self.json == Some(Json::Stream)
+    }
+
     /// When to show a progress bar.
     pub fn progress(&self) -> Show {
         match self.quiet {
@@ -56,7 +76,7 @@ impl Output {
     /// Says something to people.
     pub fn say(&self, message: impl std::fmt::Display) {
         if !self.quiet {
-            eprintln!("dfcp: {}", printable(&message.to_string()));
+            progress::say(&message.to_string());
         }
     }
 
@@ -65,18 +85,23 @@ impl Output {
     pub fn report(&self, report: &Report) -> u8 {
         for line in report.lines() {
             if !self.quiet || report.error.is_some() {
-                eprintln!("dfcp: {}", printable(&line));
+                progress::say(&line);
             }
         }
-        match self.json.then(|| print_json(report)) {
-            Some(Err(failure)) => {
-                eprintln!("dfcp: {}", printable(&failure.message));
+        let printed = match self.json {
+            None => Ok(()),
+            Some(Json::Object) => print_json(report),
+            Some(Json::Stream) => progress::print_end(report),
+        };
+        match printed {
+            Err(failure) => {
+                progress::say(&failure.message);
                 match report.exit_code {
                     0 => failure.kind as u8,
                     code => code,
                 }
             }
-            _ => report.exit_code,
+            Ok(()) => report.exit_code,
         }
     }
 

@@ -122,7 +122,7 @@ impl Args {
     /// Where the files go.
     fn place(&self) -> Result<Place, Failure> {
         Ok(match self.target.is_pipe() {
-            true if self.output.json => {
+            true if self.output.is_json() => {
                 return Err(Failure::usage("-o - and --json both want standard output"));
             }
             true => Place::Pipe(self.target.limits()),
@@ -296,15 +296,13 @@ async fn session(
     };
     let (meter, _watch) = Meter::start();
     output.say(format_args!("{remote} connected, {}", connection.peer()));
-    let (mut start, mut bar) = (Instant::now(), None);
+    let (start, mut bar) = (Instant::now(), None);
     let offered = AtomicBool::new(false);
     let consent = async |offer| {
-        let asked = Instant::now();
         offered.store(true, Ordering::Relaxed);
         door.consent(&guest, &connection, offer).await?;
-        // What a question takes is not the path's time, nor should a bar be drawn over it.
-        start += asked.elapsed();
-        bar = Some(Bar::start(output.progress(), &connection, remote, &meter));
+        // No bar is drawn over a question.
+        bar = Some(Bar::start(&output, &connection, remote, &meter));
         Ok(())
     };
     let received = async {
@@ -346,7 +344,7 @@ async fn session(
     report.add_connection(&connection, remote);
     report.moved_bytes = meter.progress().bytes();
     report.add_outcomes(&entries, &outcomes);
-    report.add_time(start, meter.steady_bps());
+    report.add_time(start, meter.diary().asked(), meter.steady_bps());
     report.conclude(failure.map(files::failure));
     Some(output.report(&report))
 }

@@ -319,12 +319,12 @@ async fn transfer(
     let (own, static_key) = (key.public(), key.clone());
     let transport = args.output.observed(args.transport(profile))?;
     let config = EndpointConfig::client(key).transport(transport);
-    let mut start = Instant::now();
+    let (mut start, mut asked) = (Instant::now(), Duration::ZERO);
     let (endpoint, connection, remote) = match &job.host {
         Some(host) => {
             let endpoint = Endpoint::bind(config)?;
             let (connection, remote) = tokio::select! {
-                connected = connect(args, host, &endpoint, &own) => connected?,
+                connected = connect(args, host, &endpoint, &own, &mut asked) => connected?,
                 failure = interrupted() => return Err(failure.into()),
             };
             (endpoint, connection, remote)
@@ -337,7 +337,7 @@ async fn transfer(
     };
     report.add_buffers(endpoint.socket_buffers());
     let (meter, _watch) = Meter::start();
-    let bar = Bar::start(args.output.progress(), &connection, remote, &meter);
+    let bar = Bar::start(&args.output, &connection, remote, &meter);
     let result = tokio::select! {
         result = dfcp_transfer::send(&connection, &sources, &meter) => {
             result.map_err(|error| match error {
@@ -361,7 +361,7 @@ async fn transfer(
     };
     report.moved_bytes = meter.progress().bytes();
     report.add_outcomes(&sources.entries(), &sent.outcomes);
-    report.add_time(start, sent.steady_bps);
+    report.add_time(start, asked + meter.diary().asked(), sent.steady_bps);
     let reason = failure
         .as_ref()
         .map_or(String::new(), |ended| ended.failure.to_string());
@@ -380,12 +380,13 @@ async fn transfer(
     }
 }
 
-/// Connects to a receiver that proves the right key.
+/// Connects to a receiver that proves the right key; `asked` is how long a person was asked about it.
 async fn connect(
     args: &Args,
     host: &Host,
     endpoint: &Endpoint,
     own: &PublicKey,
+    asked: &mut Duration,
 ) -> Result<(Connection, SocketAddr), Failure> {
     let known_hosts = match args.peer_key {
         Some(_) => None,
@@ -414,8 +415,9 @@ async fn connect(
     };
     let remote = connection.remote_address().ok_or_else(gone)?;
     if let (Some(known_hosts), None) = (&known_hosts, known) {
-        let (asked, key) = (host.clone(), connection.peer());
-        let answer = tokio::task::spawn_blocking(move || known_hosts::ask(&asked, &key)).await;
+        let (name, key, start) = (host.clone(), connection.peer(), Instant::now());
+        let answer = tokio::task::spawn_blocking(move || known_hosts::ask(&name, &key)).await;
+        *asked = start.elapsed();
         answer.map_err(std::io::Error::other)??;
         known_hosts.add(host, &key)?;
         args.output

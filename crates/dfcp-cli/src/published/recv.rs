@@ -3,7 +3,7 @@
 use std::net::{Ipv6Addr, SocketAddr};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use dfcp::published::{Carrier, Endpoint, EndpointConfig, PORT, Stream, Traffic};
 use dfcp_command::{DEFAULT_PORT, Failure, Kind, Profile, block_on, interrupted};
@@ -135,7 +135,7 @@ impl Session {
         let (start, before) = (Instant::now(), self.endpoint.traffic());
         let (meter, _watch) = Meter::start();
         let monitor = stream.monitor();
-        let bar = Bar::start_published(self.output.progress(), &monitor, &meter);
+        let bar = Bar::start_published(&self.output, &monitor, &meter);
         self.output
             .say(format_args!("{remote} connected, in clear"));
         let (mut reader, mut writer) = tokio::io::split(stream);
@@ -164,7 +164,7 @@ impl Session {
         let traffic = since(self.endpoint.traffic(), before);
         report.add_published(remote, self.carrier, &monitor, traffic);
         report.add_outcomes(&entries, &outcomes);
-        report.add_time(start, meter.steady_bps());
+        report.add_time(start, Duration::ZERO, meter.steady_bps());
         report.conclude(failure.map(files::failure));
         Some(self.output.report(&report))
     }

@@ -60,7 +60,7 @@ async fn transfer(job: Job<'_>, report: &mut Report) -> Result<(), Failure> {
     let (meter, _watch) = Meter::start();
     meter.expect(sources.bytes());
     let monitor = stream.monitor();
-    let bar = Bar::start_published(job.output.progress(), &monitor, &meter);
+    let bar = Bar::start_published(job.output, &monitor, &meter);
     let (mut replies, mut out) = tokio::io::split(stream);
     let result = tokio::select! {
         result = serial::send(&mut replies, &mut out, &sources, meter.progress()) => {
@@ -77,7 +77,7 @@ async fn transfer(job: Job<'_>, report: &mut Report) -> Result<(), Failure> {
         Err(failure) => (Sent::default(), Some(failure)),
     };
     report.add_outcomes(&sources.entries(), &sent.outcomes);
-    report.add_time(start, sent.steady_bps);
+    report.add_time(start, Duration::ZERO, sent.steady_bps);
     if endpoint.traffic().too_large > 0 {
         job.output
             .say("packets are larger than the interface takes: see --mtu");

@@ -108,6 +108,16 @@ impl Args {
     }
 
     /// Long enough for everything but a transfer that stands still.
+    /// Goodput after the first tenth of the bytes, unless those that were under way then are more than a
+    /// twentieth of all: they seem to take no time, so that the whole transfer counts.
+    fn steady_bps(&self, transfer: &Transfer) -> u64 {
+        let under_way = self.rate.as_bps() as f64 / 8.0 * self.rtt.as_secs_f64();
+        match self.size as f64 >= 20.0 * under_way {
+            true => transfer.steady_bps,
+            false => transfer.goodput_bps,
+        }
+    }
+
     fn time_limit(&self) -> Duration {
         let ideal = self.size as f64 * 8.0 / self.limit_bps().max(1.0);
         Duration::from_secs_f64((30.0 + 20.0 * ideal).min(86_400.0))
@@ -234,7 +244,7 @@ fn summary(args: &Args, transfer: Transfer, tcp: Option<Tcp>) -> Summary {
         code: args.code.clone(),
         profile: args.profile.name(),
         limit_bps: args.limit_bps(),
-        ratio: transfer.steady_bps as f64 / args.limit_bps(),
+        ratio: args.steady_bps(&transfer) as f64 / args.limit_bps(),
         overhead: transfer.wire_bytes as f64 / ideal,
         transfer,
         tcp,
@@ -291,7 +301,7 @@ fn dfcp_line<'a>(args: &'a Args, transfer: &Transfer) -> Line<'a> {
             false => "CORRUPT",
         },
         goodput_bps: transfer.goodput_bps,
-        steady_bps: transfer.steady_bps,
+        steady_bps: args.steady_bps(transfer),
         limit_bps: args.limit_bps(),
         time: Duration::from_secs_f64(transfer.seconds.max(0.0)),
         complete: true,

@@ -74,7 +74,7 @@ pub async fn receive(
         let entries = Arc::new(entries);
         let offered = Offered::of(&entries);
         tokio::select! {
-            agreed = consent(offered) => agreed?,
+            agreed = timed(consent(offered), meter) => agreed?,
             error = connection.closed() => return Err(Error::from(dfcp::Error::from(error))),
         }
         let (known, claim) = prepare(&store, &entries, wishes, meter).await?;
@@ -96,6 +96,14 @@ pub async fn receive(
     let mut session = Session::new(connection, ledger, meter, (tenant, wishes));
     let result = session.run(&mut reader, known).await;
     Some(session.end(result.err()).await)
+}
+
+/// Notes how long a person is asked.
+async fn timed<T>(asked: impl Future<Output = T>, meter: &Meter) -> T {
+    let start = std::time::Instant::now();
+    let answer = asked.await;
+    meter.diary().asks(start.elapsed());
+    answer
 }
 
 /// The control stream, if the sender opens it in time.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use dfcp::{Connection, IncomingObject, ObjectSummary};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
+use super::timed;
 use super::{CLOSING, Offered, open, read_offer, reject};
 use crate::ledger::{Received, violation};
 use crate::message::{
@@ -37,11 +38,13 @@ pub async fn receive_into(
         }
         let offered = Offered::of(&entries);
         tokio::select! {
-            agreed = consent(offered) => agreed?,
+            agreed = timed(consent(offered), meter) => agreed?,
             error = connection.closed() => return Err(Error::from(dfcp::Error::from(error))),
         }
         meter.expect(offered.bytes);
-        message::write(&mut control, &FromReceiver::Accept).await?;
+        meter.diary().offered(Arc::new(entries.clone()));
+        let asked_ms = meter.diary().asked().as_millis() as u64;
+        message::write(&mut control, &FromReceiver::Accept { asked_ms }).await?;
         let most = if entry.stream {
             limits.bytes
         } else {
@@ -53,6 +56,7 @@ pub async fn receive_into(
             Err(Failed::File(problem)) => Outcome::Error(problem),
             Err(Failed::Session(error)) => return Err(error),
         };
+        meter.diary().settled(0, &outcome);
         received.outcomes.insert(0, outcome.clone());
         received.entries = Arc::new(entries);
         let bytes = meter.progress().bytes();
@@ -108,7 +112,9 @@ async fn pass_on(
 ) -> Result<(), Failed> {
     let problem =
         |kind, why: &str| Failed::File(Problem::new(kind, format!("{}: {why}", entry.path)));
-    let known = match next(reader).await? {
+    let message = next(reader).await?;
+    meter.diary().said(&message);
+    let known = match message {
         FromSender::Failed { message, .. } => {
             return Err(Failed::File(Problem::new(ProblemKind::Source, message)));
         }

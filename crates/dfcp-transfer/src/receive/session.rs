@@ -107,6 +107,7 @@ impl<'a> Session<'a> {
             wishes,
             gate: Arc::new(Semaphore::new(MAX_ACTIVE)),
         };
+        meter.diary().offered(ledger.entries.clone());
         Self {
             connection,
             left: ledger.files().count(),
@@ -127,7 +128,8 @@ impl<'a> Session<'a> {
     pub async fn run(&mut self, reader: &mut Reader, known: Known) -> Result<(), Error> {
         let absent = self.ledger.absent_directories();
         self.tell_known(known).await?;
-        self.ledger.say(&FromReceiver::Accept).await?;
+        let asked_ms = self.meter.diary().asked().as_millis() as u64;
+        self.ledger.say(&FromReceiver::Accept { asked_ms }).await?;
         let mut telling = tokio::time::interval(TELLING);
         telling.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let tenant = self.files.tenant.clone();
@@ -170,6 +172,7 @@ impl<'a> Session<'a> {
                 Survey::There => {
                     self.meter.spare(self.files.entry(index).size);
                     self.ledger.outcomes.insert(index, Outcome::There);
+                    self.meter.diary().settled(index, &Outcome::There);
                     self.left -= 1;
                     match there.last_mut() {
                         Some((first, n)) if *first + *n == index => *n += 1,
@@ -233,6 +236,7 @@ impl<'a> Session<'a> {
     }
 
     async fn on_message(&mut self, message: FromSender) -> Result<(), Error> {
+        self.meter.diary().said(&message);
         match message {
             FromSender::Pack { files } => self.announce_pack(files),
             FromSender::Part { index, extents } => self.announce_part(index, extents),
@@ -555,6 +559,7 @@ impl<'a> Session<'a> {
             return Ok(());
         }
         self.left -= 1;
+        self.meter.diary().settled(index, &outcome);
         self.ledger.settle(index, outcome).await
     }
 

@@ -67,8 +67,8 @@ impl Board {
     pub fn on_reply(&self, reply: Reply) {
         let mut state = self.state();
         match reply {
-            Reply::Accepted => state.accepted = true,
-            Reply::There(index, _) | Reply::Settled(index) => state.stop(index),
+            Reply::Accepted(_) => state.accepted = true,
+            Reply::There(index, _) | Reply::Settled(index, _) => state.stop(index),
             Reply::Hold(index) => state.stop(index),
             Reply::Check(index) => state.hashes.push_back(index),
             Reply::Have(index, groups, _) => {

@@ -10,6 +10,7 @@ mod objects;
 use std::collections::BTreeMap;
 use std::future::pending;
 use std::sync::Arc;
+use std::time::Duration;
 
 use dfcp::{Connection, SendStream};
 use tokio::io::AsyncRead;
@@ -48,6 +49,7 @@ pub async fn send(
     let (mut control, replies) = connection.open_bi().await?;
     control.set_priority(CONTROL_PRIORITY)?;
     meter.expect(sources.bytes());
+    meter.diary().offered(Arc::new(sources.entries()));
     let (say, said) = mpsc::unbounded_channel();
     let board = Arc::new(Board::new(sources));
     let objects = Objects::new(connection, sources, &board, say);
@@ -55,7 +57,7 @@ pub async fn send(
         for part in offer::split(&sources.entries(), sources.wishes) {
             message::write(&mut control, &part).await?;
         }
-        tokio::try_join!(objects.send_all(), write_all(control, said))
+        tokio::try_join!(objects.send_all(), write_all(control, said, meter))
     };
     let mut told = 0;
     let replies = read_replies(Reader::new(replies), sources, |reply| {
@@ -64,7 +66,13 @@ pub async fn send(
                 meter.progress().add(bytes - told);
                 told = *bytes;
             }
-            Reply::There(_, bytes) | Reply::Have(_, _, bytes) => meter.spare(*bytes),
+            Reply::There(index, bytes) => {
+                meter.spare(*bytes);
+                meter.diary().settled(*index, &Outcome::There);
+            }
+            Reply::Have(_, _, bytes) => meter.spare(*bytes),
+            Reply::Accepted(asked) => meter.diary().asks(*asked),
+            Reply::Settled(index, outcome) => meter.diary().settled(*index, outcome),
             _ => {}
         }
         board.on_reply(reply);
@@ -84,8 +92,10 @@ pub async fn send(
 async fn write_all(
     mut control: SendStream,
     mut said: UnboundedReceiver<FromSender>,
+    meter: &Meter,
 ) -> Result<(), Error> {
     while let Some(message) = said.recv().await {
+        meter.diary().said(&message);
         message::write(&mut control, &message).await?;
     }
     control.finish()?;
@@ -96,8 +106,8 @@ async fn write_all(
 /// What a receiver says that changes what a sender does next.
 #[derive(Debug)]
 pub(crate) enum Reply {
-    /// It agrees, and has said what it has.
-    Accepted,
+    /// It agrees, and has said what it has; so long a person was asked.
+    Accepted(Duration),
     /// This file is there, of so many bytes.
     There(u64, u64),
     /// Something of this file may be there.
@@ -109,7 +119,7 @@ pub(crate) enum Reply {
     /// So many bytes have arrived.
     Progress(u64),
     /// The outcome of this file is known.
-    Settled(u64),
+    Settled(u64, Outcome),
 }
 
 /// Reads what the receiver says to the end; calls `on_reply` for what is more than an outcome.
@@ -129,17 +139,18 @@ pub(crate) async fn read_replies<R: AsyncRead + Unpin>(
     let mut having: Option<(u64, Vec<(u64, Hash)>)> = None;
     while let Some(reply) = replies.next().await? {
         match reply {
-            FromReceiver::Accept => on_reply(Reply::Accepted),
+            FromReceiver::Accept { asked_ms } => {
+                on_reply(Reply::Accepted(Duration::from_millis(asked_ms)));
+            }
             FromReceiver::Reject(rejection) => return Err(Error::Rejected(rejection)),
             FromReceiver::File { index, outcome } => {
                 find(index)?;
-                let there = outcome == Outcome::There;
-                if sent.outcomes.insert(index, outcome).is_some() {
+                if sent.outcomes.insert(index, outcome.clone()).is_some() {
                     return Err(violation("speaks of a file twice"));
                 }
-                on_reply(match there {
-                    true => Reply::There(index, find(index)?.entry.size),
-                    false => Reply::Settled(index),
+                on_reply(match outcome {
+                    Outcome::There => Reply::There(index, find(index)?.entry.size),
+                    outcome => Reply::Settled(index, outcome),
                 });
             }
             FromReceiver::There { ranges } => {

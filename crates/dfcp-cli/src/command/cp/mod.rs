@@ -251,7 +251,7 @@ impl Args {
         let flags = [
             ("--fallback=fail", self.fallback == Fallback::Fail),
             ("--delete", self.delete),
-            ("--json", self.output.json),
+            ("--json", self.output.is_json()),
             ("--quiet", self.output.quiet),
         ];
         words.extend(
@@ -504,7 +504,7 @@ async fn push(
     let start = Instant::now();
     let (meter, _watch) = Meter::start();
     let remote = connection.remote_address();
-    let bar = remote.map(|remote| Bar::start(args.output.progress(), connection, remote, &meter));
+    let bar = remote.map(|remote| Bar::start(&args.output, connection, remote, &meter));
     let result = tokio::select! {
         sent = dfcp_transfer::send(connection, &sources, &meter) => {
             sent.map_err(files::failure)
@@ -522,7 +522,7 @@ async fn push(
     };
     report.moved_bytes = meter.progress().bytes();
     report.add_outcomes(&sources.entries(), &sent.outcomes);
-    report.add_time(start, sent.steady_bps);
+    report.add_time(start, meter.diary().asked(), sent.steady_bps);
     let reason = failure.as_ref().map_or(String::new(), ToString::to_string);
     connection.close(code, &reason);
     farewell(&side.endpoint, code, &reason).await;
@@ -548,7 +548,7 @@ async fn pull(
     let start = Instant::now();
     let (meter, _watch) = Meter::start();
     let remote = connection.remote_address();
-    let bar = remote.map(|remote| Bar::start(args.output.progress(), connection, remote, &meter));
+    let bar = remote.map(|remote| Bar::start(&args.output, connection, remote, &meter));
     let agreed = async |_| Ok(());
     let received = tokio::select! {
         received = dfcp_transfer::receive(connection, store, &meter, agreed) => received,
@@ -567,7 +567,7 @@ async fn pull(
     };
     report.moved_bytes = meter.progress().bytes();
     report.add_outcomes(&received.entries, &received.outcomes);
-    report.add_time(start, meter.steady_bps());
+    report.add_time(start, Duration::ZERO, meter.steady_bps());
     farewell(&side.endpoint, DONE, "").await;
     match received.failure.take() {
         None => Ok(received),

@@ -1,0 +1,150 @@
+//! What happens to files while a session runs, for whoever shows it.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
+
+use crate::message::{Entry, FromSender, Hash, Outcome};
+
+/// The outcome of a file became known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settled {
+    /// Its place in the offer.
+    pub index: u64,
+    /// What became of it.
+    pub outcome: Outcome,
+    /// Its BLAKE3 hash, if it was sent.
+    pub hash: Option<Hash>,
+}
+
+/// See the module's text. It costs little unless somebody listens.
+#[derive(Debug, Default)]
+pub struct Diary(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    entries: Arc<Vec<Entry>>,
+    /// Without an outcome, in the order in which they were begun; of a pack its last file.
+    begun: Vec<u64>,
+    asked: Duration,
+    /// Of files that have no outcome yet.
+    hashes: BTreeMap<u64, Hash>,
+    listener: Option<UnboundedSender<Settled>>,
+}
+
+impl Diary {
+    /// Outcomes from now on, as they become known.
+    pub fn listen(&self) -> UnboundedReceiver<Settled> {
+        let (tell, told) = mpsc::unbounded_channel();
+        self.state().listener = Some(tell);
+        told
+    }
+
+    /// What was offered; empty before it is known and agreed to.
+    pub fn entries(&self) -> Arc<Vec<Entry>> {
+        self.state().entries.clone()
+    }
+
+    /// Where the file that was begun last goes.
+    pub fn begun(&self) -> Option<String> {
+        let state = self.state();
+        let last = usize::try_from(*state.begun.last()?).ok()?;
+        let entry = state.entries.get(last)?;
+        Some(entry.path.clone())
+    }
+
+    /// How long a person was asked whether files are welcome, by what the receiver says.
+    pub fn asked(&self) -> Duration {
+        self.state().asked
+    }
+
+    /// A person was asked for so long.
+    pub(crate) fn asks(&self, time: Duration) {
+        self.state().asked = time;
+    }
+
+    /// The session is about these.
+    pub(crate) fn offered(&self, entries: Arc<Vec<Entry>>) {
+        self.state().entries = entries;
+    }
+
+    /// The sender says this of its files.
+    pub(crate) fn said(&self, message: &FromSender) {
+        let mut state = self.state();
+        let listening = state.listener.is_some();
+        match message {
+            FromSender::Pack { files } => {
+                state.begun.extend(files.last().map(|(index, _)| *index));
+                if listening {
+                    state.hashes.extend(files.iter().copied());
+                }
+            }
+            FromSender::Part { index, .. } | FromSender::Stream { index }
+                if !state.begun.contains(index) =>
+            {
+                state.begun.push(*index);
+            }
+            FromSender::Sent { index, blake3, .. } if listening => {
+                state.hashes.insert(*index, *blake3);
+            }
+            _ => {}
+        }
+    }
+
+    /// A file has this outcome.
+    pub(crate) fn settled(&self, index: u64, outcome: &Outcome) {
+        let mut state = self.state();
+        let hash = state.hashes.remove(&index);
+        state.begun.retain(|begun| *begun != index);
+        if let Some(listener) = &state.listener {
+            let outcome = outcome.clone();
+            // Who does not listen any more does not want to know.
+            let _ = listener.send(Settled {
+                index,
+                outcome,
+                hash,
+            });
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outcomes_come_with_the_hash_that_was_sent() {
+        let (diary, hash) = (Diary::default(), Hash([7; 32]));
+        let mut told = diary.listen();
+        let entry = |path: &str| Entry {
+            path: path.to_owned(),
+            ..Entry::default()
+        };
+        diary.offered(Arc::new(vec![entry("a"), entry("b")]));
+        assert_eq!(diary.begun(), None);
+        diary.said(&FromSender::Pack {
+            files: vec![(1, hash)],
+        });
+        assert_eq!(diary.begun().as_deref(), Some("b"));
+        diary.settled(0, &Outcome::There);
+        diary.settled(1, &Outcome::Done);
+        assert_eq!(diary.begun(), None, "nothing is under way any more");
+        let mut next = || told.try_recv().ok().map(|file| (file.index, file.hash));
+        assert_eq!(next(), Some((0, None)));
+        assert_eq!(next(), Some((1, Some(hash))));
+        assert_eq!(next(), None);
+    }
+
+    #[test]
+    fn numbers_beyond_the_offer_name_nothing() {
+        let diary = Diary::default();
+        diary.said(&FromSender::Stream { index: u64::MAX });
+        assert_eq!(diary.begun(), None);
+    }
+}
