@@ -191,7 +191,7 @@ fn a_full_disk_is_reported_on_both_sides() {
     let receiver = bench.receiver(&["--once"]);
     let mut sender = bench.sender();
     sender
-        .args(["--rate", "20M"])
+        .args(["--fixed-rate", "20M"])
         .arg(bench.write("x", 20_000_000))
         .arg(receiver.address.to_string());
     let sender = sender.spawn().unwrap();
@@ -223,13 +223,58 @@ fn a_full_disk_is_reported_on_both_sides() {
 }
 
 #[test]
+fn a_target_that_may_only_be_read_is_reported_on_both_sides() {
+    let bench = Bench::new();
+    let target = bench.path("received");
+    fs::create_dir(&target).unwrap();
+    let mounted = Command::new("mount")
+        .args(["-t", "tmpfs", "-o", "ro,size=30m", "tmpfs"])
+        .arg(&target)
+        .output();
+    if !mounted.is_ok_and(|out| out.status.success()) {
+        eprintln!("skipped: no file system can be mounted here");
+        return;
+    }
+    let receiver = bench.receiver(&["--once"]);
+    let mut sender = bench.sender();
+    let (code, report, _) = run(sender
+        .arg(bench.write("x", 1000))
+        .arg(receiver.address.to_string()));
+    let (receiver_code, received) = receiver.end();
+    let unmounted = Command::new("umount").arg(&target).status();
+    assert!(unmounted.unwrap().success());
+    assert_eq!((code, receiver_code), (7, 7), "{report}");
+    for report in [report, received] {
+        let message = report["error"]["message"].as_str().unwrap();
+        assert!(
+            message.contains("x") && message.contains("ead-only"),
+            "{message}"
+        );
+    }
+}
+
+#[test]
+fn a_target_that_is_gone_is_reported_on_both_sides() {
+    let bench = Bench::new();
+    let receiver = bench.receiver(&["--once"]);
+    fs::remove_dir_all(bench.path("received")).unwrap();
+    let mut sender = bench.sender();
+    let (code, report, _) = run(sender
+        .arg(bench.write("x", 1000))
+        .arg(receiver.address.to_string()));
+    assert_eq!((code, receiver.end().0), (7, 7), "{report}");
+    assert_eq!(report["error"]["kind"], "local_io", "{report}");
+    assert!(!bench.path("received").exists());
+}
+
+#[test]
 fn a_source_that_shrinks_is_noticed() {
     let bench = Bench::new();
     let receiver = bench.receiver(&["--once"]);
     let file = bench.write("x", LARGE);
     let mut sender = bench.sender();
     sender
-        .args(["--rate", "200M"])
+        .args(["--fixed-rate", "200M"])
         .arg(&file)
         .arg(receiver.address.to_string());
     let sender = sender.spawn().unwrap();
@@ -260,7 +305,7 @@ fn a_killed_receiver_is_noticed() {
     let bench = Bench::new();
     let mut receiver = bench.receiver(&["--once"]);
     let mut sender = bench.sender();
-    sender.args(["--rate", "100M", "--timeout", "3s"]);
+    sender.args(["--fixed-rate", "100M", "--timeout", "3s"]);
     sender
         .arg(bench.write("x", LARGE))
         .arg(receiver.address.to_string());
@@ -287,7 +332,7 @@ fn a_killed_or_interrupted_sender_is_noticed() {
         let bench = Bench::new();
         let receiver = bench.receiver(&["--once", "--timeout", "2s"]);
         let mut sender = bench.sender();
-        sender.args(["--rate", "100M"]);
+        sender.args(["--fixed-rate", "100M"]);
         sender
             .arg(bench.write("x", LARGE))
             .arg(receiver.address.to_string());
@@ -310,7 +355,7 @@ fn an_interrupted_receiver_says_so() {
     let bench = Bench::new();
     let receiver = bench.receiver(&[]);
     let mut sender = bench.sender();
-    sender.args(["--rate", "100M"]);
+    sender.args(["--fixed-rate", "100M"]);
     sender
         .arg(bench.write("x", LARGE))
         .arg(receiver.address.to_string());

@@ -60,7 +60,7 @@ fn it_is_found_beside_the_program_with_all_its_arguments() {
     let both = folder(&["dfcp", "dfcp-lab"]);
     for line in [
         "sim run a.toml --seed 3",
-        "demo -- --max-rate",
+        "demo -- --fixed-rate",
         "lab --help",
         "help sim run",
     ] {

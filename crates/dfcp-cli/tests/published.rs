@@ -34,7 +34,7 @@ fn receiver(bench: &Bench, args: &[&str]) -> Receiver {
 fn sender(bench: &Bench, files: &[&Path], to: SocketAddr) -> Command {
     let mut command = bench.program();
     command
-        .args(["send", "--profile=dfcp", "--json", "--rate=200M"])
+        .args(["send", "--profile=dfcp", "--json", "--fixed-rate=200M"])
         .args(["--sending", "expected"])
         .args(files)
         .arg(to.to_string());

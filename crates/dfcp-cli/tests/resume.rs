@@ -28,7 +28,7 @@ fn a_killed_transfer_goes_on_where_it_was() {
         let file = bench.write("x", SIZE);
         let mut receiver = bench.receiver(&[]);
         let mut sender = bench.sender();
-        sender.args(["--rate", "200M", "--timeout", "2s"]);
+        sender.args(["--fixed-rate", "200M", "--timeout", "2s"]);
         let sender = sender.arg(&file).arg(receiver.address.to_string()).spawn();
         let partial = bench.path("received/x.dfcp-partial");
         eventually("half of it arrives", || {
@@ -66,7 +66,7 @@ fn what_changed_meanwhile_is_sent_again() {
     let file = bench.write("x", SIZE);
     let receiver = bench.receiver(&[]);
     let mut sender = bench.sender();
-    sender.args(["--rate", "100M"]);
+    sender.args(["--fixed-rate", "100M"]);
     let sender = sender.arg(&file).arg(receiver.address.to_string()).spawn();
     let partial = bench.path("received/x.dfcp-partial");
     eventually("half of it arrives", || {
@@ -94,7 +94,7 @@ fn with_no_resume_everything_comes_anew() {
     let file = bench.write("x", SIZE);
     let receiver = bench.receiver(&[]);
     let mut sender = bench.sender();
-    sender.args(["--rate", "100M"]);
+    sender.args(["--fixed-rate", "100M"]);
     let sender = sender.arg(&file).arg(receiver.address.to_string()).spawn();
     let partial = bench.path("received/x.dfcp-partial");
     eventually("half of it arrives", || {
@@ -128,7 +128,7 @@ fn another_key_neither_takes_over_nor_learns_what_is_there() {
         &stranger.sender_key,
     ]);
     let mut sender = bench.sender();
-    sender.args(["--rate", "20M"]);
+    sender.args(["--fixed-rate", "20M"]);
     let sender = sender.arg(&file).arg(receiver.address.to_string()).spawn();
     let partial = bench.path("received/x.dfcp-partial");
     eventually("some of it arrives", || has_grown(&partial, 2_000_000));
@@ -209,7 +209,7 @@ fn a_sender_tries_again_when_the_receiver_restarts() {
     let mut first = bench.receiver(&[]);
     let address = first.address;
     let mut sender = bench.sender();
-    sender.args(["--rate", "100M", "--timeout", "2s", "--retry", "5m"]);
+    sender.args(["--fixed-rate", "100M", "--timeout", "2s", "--retry", "5m"]);
     let sender = sender.arg(&file).arg(address.to_string()).spawn();
     let partial = bench.path("received/x.dfcp-partial");
     eventually("half of it arrives", || {
@@ -272,7 +272,9 @@ fn kills(seed: u64, kills: u32, files: u32) {
     let mut there = 0;
     for round in 0..kills {
         let mut sender = bench.sender();
-        sender.args(["--rate", "60M", "-q"]).arg(bench.path("tree"));
+        sender
+            .args(["--fixed-rate", "60M", "-q"])
+            .arg(bench.path("tree"));
         let sender = sender.arg(receiver.address.to_string()).spawn().unwrap();
         let moment = Instant::now() + Duration::from_micros(dice.below(400_000));
         // A moment is what it is about, so nothing else can be waited for.

@@ -1,5 +1,6 @@
 //! `dfcp send`.
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -50,14 +51,18 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     known_hosts: Option<PathBuf>,
     /// Take this much of the path at most, such as 20M; as fast as the path allows below it
-    #[arg(short, long, value_name = "BITS", value_parser = units::rate, conflicts_with_all = ["rate", "max_rate"])]
+    #[arg(short, long, value_name = "BITS", value_parser = units::rate, conflicts_with = "fixed_rate")]
     bwlimit: Option<Rate>,
-    /// Send at this rate whatever the path says, such as 200M; for paths that are yours alone
-    #[arg(long, value_name = "BITS", value_parser = units::rate)]
-    rate: Option<Rate>,
-    /// Send as fast as the host can; for paths that are yours alone
-    #[arg(long, conflicts_with = "rate")]
-    max_rate: bool,
+    /// Send at this rate whatever the path says, such as 200M, or as fast as the host can: max. For paths
+    /// that are yours alone; slows down only after two seconds in which more than half is lost
+    #[arg(long, value_name = "BITS", value_parser = fixed_rate)]
+    fixed_rate: Option<FixedRate>,
+    /// What it was called
+    #[arg(long, hide = true, num_args = 0..=1, default_missing_value = "", value_parser = renamed_rate)]
+    rate: Option<FixedRate>,
+    /// What its maximum was called
+    #[arg(long, hide = true, num_args = 0..=1, default_missing_value = "", value_parser = renamed_max_rate)]
+    max_rate: Option<FixedRate>,
     /// Erasure code [default: the profile's; dense for auto]
     #[arg(long, value_enum)]
     code: Option<Code>,
@@ -98,6 +103,42 @@ pub struct Args {
     published: Options,
 }
 
+/// A rate that does not follow the path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FixedRate {
+    /// In UDP payload bits.
+    At(Rate),
+    /// What the host can.
+    Max,
+}
+
+impl FixedRate {
+    fn rate(self) -> Rate {
+        match self {
+            Self::At(rate) => rate,
+            Self::Max => Rate::MAX,
+        }
+    }
+}
+
+fn fixed_rate(text: &str) -> Result<FixedRate, String> {
+    match text {
+        "max" => Ok(FixedRate::Max),
+        text => units::rate(text).map(FixedRate::At),
+    }
+}
+
+fn renamed_rate(text: &str) -> Result<FixedRate, String> {
+    let rate = if text.is_empty() { "BITS" } else { text };
+    Err(format!(
+        "this is --fixed-rate {rate} now; --bwlimit only bounds the rate that is found"
+    ))
+}
+
+fn renamed_max_rate(_: &str) -> Result<FixedRate, String> {
+    Err("this is --fixed-rate max now".into())
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Code {
     /// Dense code over GF(256), small blocks
@@ -119,9 +160,9 @@ impl Args {
             Some(Code::Dense) => profile.with_scheme(SchemeId::Dense, 0),
             Some(Code::Raptorq) => profile.with_scheme(SchemeId::RaptorQ, RAPTORQ_SYMBOLS),
         };
-        let profile = match self.rate {
-            Some(rate) => profile.with_fixed_rate(rate),
-            None if self.max_rate => profile.with_max_rate(),
+        let profile = match self.fixed_rate {
+            Some(FixedRate::At(rate)) => profile.with_fixed_rate(rate),
+            Some(FixedRate::Max) => profile.with_max_rate(),
             None => profile,
         };
         let profile = match self.bwlimit {
@@ -147,7 +188,10 @@ impl Args {
                 Failure::usage("published profiles know no keys, and so no codes: name the host")
             })?,
             family: self.family(),
-            rate: self.rate,
+            rate: match self.fixed_rate {
+                Some(FixedRate::At(rate)) => Some(rate),
+                _ => None,
+            },
             profile: self.profile,
             options: &self.published,
             output: &self.output,
@@ -159,6 +203,33 @@ impl Args {
         let host_is_meant = self.peer_key.is_some() || self.known_hosts.is_some();
         let host = code::split_host(&mut paths, host_is_meant)?;
         Ok(Job { paths, host })
+    }
+
+    /// Refuses what encrypted profiles do not know. A fixed rate wants the user's word, too: by a code
+    /// at once, for a host when it is known where that is.
+    fn check_options(&self, job: &Job) -> Result<(), Failure> {
+        let mut published = self.published.clone();
+        if self.fixed_rate.is_some() {
+            if job.host.is_none() {
+                self.check_network(&[])?;
+            }
+            published.common.i_own_this_network = false;
+        }
+        published.check_unused()
+    }
+
+    /// Refuses a fixed rate beyond this machine, unless the user vouches for the network.
+    fn check_network(&self, addresses: &[SocketAddr]) -> Result<(), Failure> {
+        let near = |address: &SocketAddr| address.ip().to_canonical().is_loopback();
+        let is_near = !addresses.is_empty() && addresses.iter().all(near);
+        match is_near || self.fixed_rate.is_none() || self.published.common.i_own_this_network {
+            true => Ok(()),
+            false => Err(Failure::usage(
+                "--fixed-rate does not give way: beyond this machine it pushes others aside. \
+                 Without it the rate is found; --bwlimit bounds that. On a network that is yours \
+                 alone, add --i-own-this-network",
+            )),
+        }
     }
 
     fn wishes(&self) -> Wishes {
@@ -210,8 +281,7 @@ pub fn run(args: Args) -> ExitCode {
     let result = match (args.what_and_where(), args.profile.sealed()) {
         (Err(failure), _) => Err(failure),
         (Ok(job), Some(profile)) => args
-            .published
-            .check_unused()
+            .check_options(&job)
             .and_then(|()| block_on(attempts(&args, &job, &profile, &mut report))),
         (Ok(job), None) => match args.published(&job) {
             Ok(job) => return published::send::run(job),
@@ -349,6 +419,7 @@ async fn transfer(
             })
         }
         failure = interrupted() => Err(failure.into()),
+        never = slowed(args, &connection) => match never {},
     };
     drop(bar);
     report.add_connection(&connection, remote);
@@ -380,6 +451,29 @@ async fn transfer(
     }
 }
 
+/// How often it is looked whether a fixed rate holds.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// Says when a fixed rate was given up, and to what. Does not end.
+async fn slowed(args: &Args, connection: &Connection) -> Infallible {
+    let Some(ordered) = args.fixed_rate.map(FixedRate::rate) else {
+        return std::future::pending().await;
+    };
+    let mut told = false;
+    loop {
+        tokio::time::sleep(LOOK).await;
+        let rate = connection.stats().pacing_rate;
+        let slow = rate < ordered && rate > Rate::from_bps(0);
+        if slow && !told {
+            args.output.say(format_args!(
+                "more than half of what was sent was lost for two seconds: slowed down to what \
+                 arrives, {rate}. Without --fixed-rate the rate is found"
+            ));
+        }
+        told = slow;
+    }
+}
+
 /// Connects to a receiver that proves the right key; `asked` is how long a person was asked about it.
 async fn connect(
     args: &Args,
@@ -397,6 +491,7 @@ async fn connect(
         None => args.peer_key,
     };
     let addresses = host.resolve(args.family()).await?;
+    args.check_network(&addresses)?;
     let why = Doubt::start(addresses.clone());
     let reached =
         tokio::time::timeout(CONNECT_LIMIT, endpoint.connect(&addresses[..], known)).await;

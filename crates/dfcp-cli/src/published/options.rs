@@ -20,7 +20,8 @@ pub struct Common {
     /// Largest IP packet [default: 1500]
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(576..))]
     mtu: Option<u16>,
-    /// Use addresses beyond this machine: on a network that you alone use, and may flood
+    /// Use addresses beyond this machine, here and with --fixed-rate: on a network that you alone use,
+    /// and may flood
     #[arg(long)]
     pub i_own_this_network: bool,
 }

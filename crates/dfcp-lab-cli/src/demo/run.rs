@@ -91,7 +91,10 @@ impl Args {
             profile @ (Profile::Dfcp | Profile::RcUdp) => {
                 let rate = (self.rate.as_bps() as f64 * UDP_SHARE) as u64;
                 let profile = profile.name();
-                vec![format!("--profile={profile}"), format!("--rate={rate}")]
+                vec![
+                    format!("--profile={profile}"),
+                    format!("--fixed-rate={rate}"),
+                ]
             }
         };
         options.extend_from_slice(&self.options);

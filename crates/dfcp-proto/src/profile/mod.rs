@@ -11,7 +11,9 @@ pub use ctcp::CtcpParameters;
 use crate::feedback::FeedbackKind;
 use crate::packet::LossRules;
 use crate::published::rc_udp;
-use crate::rate::{BlockWait, Capped, FixedRate, MarkResponse, MaxRate, PathModel, RateController};
+use crate::rate::{
+    BlockWait, Capped, FixedRate, MarkResponse, MaxRate, PathModel, RateController, Restrained,
+};
 use crate::scheduler::{BlockScheduler, Deficit, Window};
 use crate::time::Rate;
 use dfcp_fec::SchemeId;
@@ -140,14 +142,15 @@ impl Profile {
         self.with_rate(move || Box::new(Capped::new(inner(), cap)))
     }
 
-    /// The same at a rate that someone ordered; it does not back off.
+    /// The same at a rate that someone ordered. It does not back off before more than half is lost for
+    /// two seconds ([`Restrained`]).
     pub fn with_fixed_rate(self, rate: Rate) -> Self {
-        self.with_rate(move || Box::new(FixedRate::new(rate)))
+        self.with_rate(move || Box::new(Restrained::new(Box::new(FixedRate::new(rate)))))
     }
 
-    /// The same as fast as the host can; it does not back off.
+    /// The same as fast as the host can, with the same restraint.
     pub fn with_max_rate(self) -> Self {
-        self.with_rate(|| Box::new(MaxRate))
+        self.with_rate(|| Box::new(Restrained::new(Box::new(MaxRate))))
     }
 
     /// The same with a scheduler of the caller's.

@@ -7,7 +7,7 @@
 //! ([`MaxRate`]), what someone orders ([`FixedRate`], [`Ordered`]), the available bandwidth as
 //! probes show it ([`ProbeGap`], [`ProbeRate`]), and explicit feedback ([`Marked`]). [`Tokens`] is
 //! CTCP's, [`Tfrc`] takes what TCP would; RC-UDP's [`BlockWait`] pauses between the blocks
-//! of any, and [`Capped`] bounds any.
+//! of any, [`Capped`] bounds any, and [`Restrained`] those that do not back off, once they flood.
 
 mod block_wait;
 mod cap;
@@ -19,6 +19,7 @@ mod path_history;
 mod path_model;
 mod probe_gap;
 mod probe_rate;
+mod restrained;
 #[cfg(test)]
 mod tests;
 mod tfrc;
@@ -32,6 +33,7 @@ pub use marked::Marked;
 pub use path_model::{MarkResponse, PathModel};
 pub use probe_gap::ProbeGap;
 pub use probe_rate::ProbeRate;
+pub use restrained::Restrained;
 pub use tfrc::{
     Discounting, LossEvent, LossHistory, OscillationReduction, Specification, Tfrc,
     loss_event_rate, tcp_throughput,

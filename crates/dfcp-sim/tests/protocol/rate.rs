@@ -488,3 +488,31 @@ fn a_cap_holds_and_changes_nothing_on_slower_paths() {
         );
     }
 }
+
+/// A rate that somebody typed wrong is no flood for longer than a few seconds, and serves all the same.
+#[test]
+fn a_fixed_rate_far_above_the_path_is_cut_to_what_arrives() {
+    for (seed, loss) in (60..).zip([0.0, 0.1]) {
+        let path = LinkConfig {
+            loss: loss.into(),
+            ..link(10, 60)
+        };
+        let profile = Profile::auto().with_fixed_rate(Rate::from_bps(200_000_000));
+        let config = PairConfig {
+            client: TransportConfig::default().profile(profile),
+            ..PairConfig::symmetric(path, seed)
+        };
+        let mut pair = established(config);
+        let mut transfer = ObjectTransfer::start(&mut pair, 1 << 40);
+        let [first, second] = [(); 2].map(|()| {
+            pair.run_until(10 * SECOND, |pair| transfer.poll(pair));
+            pair.connection(Side::Client).stats().bytes_sent as f64 * 8e-6
+        });
+        let useful = transfer.delivered as f64 * 8e-6 / 20.0;
+        let shown = format!(
+            "seed {seed}, loss {loss}: sent {first:.0}, {second:.0} Mbit, {useful:.2} Mbit/s"
+        );
+        assert!(second - first <= 160.0, "{shown}");
+        assert!(useful >= 0.7 * 10.0 * (1.0 - loss), "{shown}");
+    }
+}
