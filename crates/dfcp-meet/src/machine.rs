@@ -28,6 +28,10 @@ pub enum Event {
     Ready(u32),
     /// Sender: the server does not answer, or takes no more; the local network is left.
     WithoutServer(Failure),
+    /// The server that has the sender's number has not answered for a while: nobody elsewhere finds it.
+    ServerLost,
+    /// It answers again, and the number is good there.
+    ServerBack,
     /// Sender: somebody used wrong words; so many guesses are left.
     WrongGuess(u8),
     /// The other side knows the words and has this key.

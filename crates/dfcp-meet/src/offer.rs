@@ -27,6 +27,10 @@ const REFRESH: Duration = Duration::from_secs(10);
 /// How long a server may take to answer at all.
 const SERVER_PATIENCE: Duration = Duration::from_secs(5);
 
+/// Silence after which a server that had answered is taken for gone: two refreshes were lost, or it
+/// does not run any more.
+const LOST: Duration = Duration::from_secs(25);
+
 /// What an offer is made of.
 pub struct OfferConfig {
     /// The secret words.
@@ -85,6 +89,9 @@ pub struct Offer {
     number: u32,
     link: Option<Link>,
     standing: Standing,
+    /// When the server answered last, and whether it was said that it does no more.
+    heard: Instant,
+    lost: bool,
     began: Instant,
     ask_at: Instant,
     ask_gap: Duration,
@@ -115,6 +122,8 @@ impl Offer {
                 None => Standing::Without,
             },
             link,
+            heard: now,
+            lost: false,
             began: now,
             ask_at: now,
             ask_gap: ASK[0],
@@ -224,6 +233,10 @@ impl Offer {
                 relay,
             } => {
                 (link.seen, link.relay) = (Some(seen), relay);
+                self.heard = now;
+                if std::mem::take(&mut self.lost) {
+                    self.events.push_back(Event::ServerBack);
+                }
                 if self.standing == Standing::Asked && number > 0 {
                     (self.standing, self.number) = (Standing::Open, number);
                     self.events.push_back(Event::Ready(number));
@@ -446,6 +459,12 @@ impl Machine for Offer {
             return self.without_server(Failure::ServerSilent);
         }
         if now >= self.ask_at {
+            // Who has met needs it no more, or hears of it by the path that is not found.
+            let silence = now.saturating_since(self.heard);
+            if silence >= LOST && !self.lost && self.approach.is_none() {
+                self.lost = true;
+                self.events.push_back(Event::ServerLost);
+            }
             self.ask(now);
         }
     }

@@ -208,6 +208,20 @@ impl Told<'_> {
                 eprintln!("dfcp: warning: {why}; only the local network is left");
                 self.server = None;
             }
+            Event::ServerLost => {
+                let server = self
+                    .server
+                    .as_ref()
+                    .map_or(String::new(), |s| format!(" {s}"));
+                eprintln!(
+                    "dfcp: warning: the rendezvous server{server} has fallen silent: until it answers \
+                     again, the code is of use on the local network only. Does `dfcp rendezvous` run \
+                     there?"
+                );
+            }
+            Event::ServerBack => {
+                output.say("the rendezvous server answers again; the code is good")
+            }
             Event::WrongGuess(left) => eprintln!(
                 "dfcp: somebody tried wrong words; guesses left before the code is dead: {left}"
             ),

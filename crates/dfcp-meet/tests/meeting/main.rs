@@ -299,3 +299,21 @@ fn a_server_that_was_started_anew_learns_the_number_again() {
     world.run_until(|world| world.is_over(A) && world.is_over(B));
     assert!(!assert_met(&world, A, B));
 }
+
+#[test]
+fn a_sender_learns_that_its_server_died_and_that_it_is_back() {
+    let mut world = World::new(7).with_server(None);
+    let words = world.words();
+    world.offer(A, words.clone(), true);
+    let number = world.number(A);
+    let server = world.server.take();
+    world.run_until(|world| world.last(A) == &Event::ServerLost);
+    assert_eq!(world.of(A), [Event::Ready(number), Event::ServerLost]);
+    // Another process, which knows nothing of the number.
+    drop(server);
+    let mut world = world.with_server(None);
+    world.run_until(|world| world.last(A) == &Event::ServerBack);
+    world.claim(B, Code { number, words }, false);
+    world.run_until(|world| world.is_over(A) && world.is_over(B));
+    assert!(!assert_met(&world, A, B));
+}
