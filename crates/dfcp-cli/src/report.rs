@@ -49,7 +49,7 @@ pub struct Report {
     pub attempts: u32,
     /// Time from the start of the connection until all was known to be verified.
     pub seconds: f64,
-    /// Useful bits per second over that time.
+    /// Useful bits that came, per second of that time.
     pub goodput_bps: u64,
     /// The same after the first tenth of the bytes, at the receiver.
     pub steady_bps: u64,
@@ -247,11 +247,20 @@ impl Report {
             .saturating_sub(asked)
             .max(Duration::from_micros(1));
         self.seconds = time.as_secs_f64();
-        self.goodput_bps = match self.useful_bytes {
+        self.goodput_bps = match self.carried() {
             0 => 0,
             bytes => dfcp::Rate::from_transfer(bytes, time).as_bps(),
         };
         self.steady_bps = steady_bps.unwrap_or(self.goodput_bps);
+    }
+
+    /// Useful bytes that came in this session: what was there of a part already took no time. Published
+    /// sessions do not go on with parts, and count useful bytes alone.
+    fn carried(&self) -> u64 {
+        match self.moved_bytes {
+            0 => self.useful_bytes,
+            moved => self.useful_bytes.min(moved),
+        }
     }
 
     /// Draws the sum: what the session's exit code is, and why.
@@ -318,7 +327,7 @@ impl Report {
                 self.useful_bytes,
                 self.seconds,
                 dfcp::Rate::from_bps(self.goodput_bps),
-                wire / self.useful_bytes.max(1) as f64,
+                wire / self.carried().max(1) as f64,
                 self.loss * 100.0,
                 self.rtt_ms,
             ));

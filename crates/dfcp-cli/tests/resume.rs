@@ -51,6 +51,9 @@ fn a_killed_transfer_goes_on_where_it_was() {
         bench.assert_received("x", &bytes("x", SIZE));
         assert_eq!(bench.received(), ["x"], "{victim}");
         let moved = report["moved_bytes"].as_u64().unwrap();
+        // What was there took no time.
+        let [bps, seconds] = ["goodput_bps", "seconds"].map(|key| report[key].as_f64().unwrap());
+        assert!(bps * seconds <= moved as f64 * 8.08, "{victim}: {report}");
         let lost = (moved + there).saturating_sub(SIZE as u64);
         assert!(
             lost < there / 20,

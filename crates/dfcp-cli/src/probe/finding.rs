@@ -208,7 +208,10 @@ fn datagram(bytes: usize) -> Finding {
 const CLOCK_MS: i64 = 1000;
 
 fn clock(offset_ms: i64, rtt_ms: f64) -> Finding {
-    let found = format!("they differ by {:.2} s", offset_ms as f64 / 1e3);
+    let found = format!(
+        "they differ by {:.2} s",
+        offset_ms.unsigned_abs() as f64 / 1e3
+    );
     match offset_ms.unsigned_abs() as f64 > CLOCK_MS as f64 + rtt_ms {
         false => Finding::good("clocks", found),
         true => Finding::note(
