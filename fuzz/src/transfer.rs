@@ -3,7 +3,7 @@
 
 use dfcp_transfer::message::{self, FromSender, Link, Reader, VERSION};
 use dfcp_transfer::offer::{Held, Offer, check_path};
-use dfcp_transfer::{Entry, Limits, Meter, OnConflict, Store, Wishes, serial};
+use dfcp_transfer::{Entry, Limits, Meter, OnConflict, People, Store, Wishes, serial};
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -25,6 +25,7 @@ const LIMITS: Limits = Limits {
     bytes: 50_000,
     files: 12,
     hidden: false,
+    any_names: false,
 };
 /// Names that have led somewhere they should not, in some program or other.
 const NAMES: [&str; 16] = [
@@ -60,17 +61,21 @@ pub fn offers(data: &[u8]) {
         let mut reader = Reader::new(data);
         while let Ok(Some(message)) = reader.next::<FromSender>().await {
             if let FromSender::Offer {
-                version, entries, ..
+                version,
+                entries,
+                people,
+                ..
             } = message
-                && offer.add(version, entries).is_err()
+                && offer.add(version, entries, people).is_err()
             {
                 return;
             }
         }
     });
-    let Ok((entries, _held)) = offer.finish() else {
+    let Ok(offered) = offer.finish() else {
         return;
     };
+    let entries = offered.entries;
     let paths: BTreeSet<_> = entries.iter().map(|entry| &entry.path).collect();
     assert_eq!(paths.len(), entries.len(), "a path twice");
     assert!(entries.len() as u64 <= LIMITS.files);
@@ -118,6 +123,7 @@ async fn script(input: &mut Input<'_>) -> (Vec<u8>, u64) {
                     entries,
                     more,
                     wishes: Wishes::default(),
+                    people: People::default(),
                 }
             }
             3 => {

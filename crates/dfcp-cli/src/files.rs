@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dfcp_command::{Failure, Kind, units};
-use dfcp_transfer::{Error, Limits, Links, ProblemKind, RejectionKind, Senders, Sources, Store};
+use dfcp_transfer::{
+    Error, Keep, Limits, Owners, ProblemKind, RejectionKind, Scan, Senders, Sources, Store,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::ask;
@@ -40,8 +42,41 @@ impl From<OnConflict> for dfcp_transfer::OnConflict {
 }
 
 /// Lists what is to be sent.
-pub fn scan(paths: &[PathBuf], links: Links) -> Result<Sources, Failure> {
-    Sources::scan_with(paths, links, &|_, _| true).map_err(failure)
+pub fn scan(paths: &[PathBuf], how: Scan<'_>) -> Result<Sources, Failure> {
+    Sources::scan_with(paths, how).map_err(failure)
+}
+
+/// What is kept of files beside content, mode and time, as options.
+#[derive(Clone, Debug, Default, clap::Args, Serialize, Deserialize)]
+pub struct Kept {
+    /// Keep extended attributes: those of the namespace user, and between superusers trusted
+    #[arg(short = 'X', long)]
+    pub xattrs: bool,
+    /// Keep access control lists, users and groups by their names
+    #[arg(short = 'A', long)]
+    pub acls: bool,
+    /// Keep owners and groups, by their names; the receiver must be the superuser
+    #[arg(long)]
+    pub owner: bool,
+    /// Keep owners and groups, also those of access control lists, by their numbers
+    #[arg(long)]
+    pub numeric_owner: bool,
+}
+
+impl Kept {
+    /// As what a sender sends along, or a receiver takes.
+    pub fn keep(&self) -> Keep {
+        Keep {
+            owners: match (self.owner, self.numeric_owner) {
+                (_, true) => Owners::Numbers,
+                (true, false) => Owners::Names,
+                (false, false) => Owners::Receiver,
+            },
+            attributes: self.xattrs,
+            acls: self.acls,
+            ..Keep::default()
+        }
+    }
 }
 
 /// Where a receiver puts files, and what it takes.
@@ -67,6 +102,14 @@ pub struct Target {
     /// Take names that begin with a dot
     #[arg(long)]
     hidden: bool,
+    /// Take names with control characters, backslashes or bytes that are not UTF-8
+    #[arg(long)]
+    any_names: bool,
+    /// Take holes of files as such: they take no room, and what the disk has free bounds data alone
+    #[arg(short = 'S', long)]
+    sparse: bool,
+    #[command(flatten)]
+    kept: Kept,
     /// Receive straight into the home directory, or one that it lies in; at a terminal, without
     /// asking
     #[arg(long)]
@@ -88,6 +131,7 @@ impl Target {
             bytes: self.max_bytes,
             files: self.max_files,
             hidden: self.hidden,
+            any_names: self.any_names,
         }
     }
 
@@ -102,7 +146,11 @@ impl Target {
             (None, _) => Senders::Additions,
             (Some(_), _) => Senders::Nothing,
         });
-        let store = Arc::new(store.with_limits(self.limits()));
+        let keep = Keep {
+            holes: self.sparse,
+            ..self.kept.keep()
+        };
+        let store = Arc::new(store.with_limits(self.limits()).keeping(keep));
         let (stale, output, age) = (store.clone(), output.clone(), self.keep_partial);
         // A large tree takes time, which nobody needs to wait for; not even the process' end.
         std::thread::spawn(move || {

@@ -134,6 +134,61 @@ fn trees_keep_modes_and_times_and_leave_out_what_they_are_told_to() {
 }
 
 #[test]
+fn an_archive_keeps_names_holes_links_and_modes() {
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::fs::FileExt;
+    let machines = Machines::new("umask 077");
+    let odd = std::ffi::OsStr::from_bytes(b"caf\xe9\n\\");
+    let tree = machines.here("tree");
+    fs::create_dir_all(tree.join("dir")).unwrap();
+    fs::write(tree.join("dir").join(odd), "content").unwrap();
+    fs::set_permissions(
+        tree.join("dir").join(odd),
+        fs::Permissions::from_mode(0o646),
+    )
+    .unwrap();
+    std::os::unix::fs::symlink(odd, tree.join("dir/link")).unwrap();
+    let size = 200_000_000;
+    let sparse = fs::File::create(tree.join("disk")).unwrap();
+    sparse.set_len(size).unwrap();
+    sparse.write_all_at(b"data", size / 2).unwrap();
+    let is_sparse = |file: &Path| fs::metadata(file).unwrap().blocks() * 512 < size / 10;
+    let report = machines.copies(&["-a", "tree", "there:copy"]);
+    assert_eq!(report["left_out"].as_array().unwrap().len(), 0);
+    let copy = machines.there("copy");
+    let mode = |path: PathBuf| fs::metadata(path).unwrap().mode() & 0o7777;
+    assert_eq!(mode(copy.join("dir").join(odd)), 0o646);
+    assert_eq!(
+        fs::read_link(copy.join("dir/link")).unwrap().as_os_str(),
+        odd
+    );
+    let times = |path: PathBuf| fs::symlink_metadata(path).unwrap().mtime_nsec();
+    assert_eq!(times(copy.join("dir/link")), times(tree.join("dir/link")));
+    if is_sparse(&tree.join("disk")) {
+        assert!(is_sparse(&copy.join("disk")));
+        assert!(
+            report["wire_bytes"].as_u64().unwrap() < size / 10,
+            "{report}"
+        );
+    }
+    // Modes that have changed since are as in the source again, nothing else is copied.
+    fs::set_permissions(copy.join("dir"), fs::Permissions::from_mode(0o700)).unwrap();
+    let report = machines.copies(&["-a", "tree", "there:"]);
+    assert_eq!(report["files"], 3);
+    let report = machines.copies(&["-a", "tree/dir", "there:copy"]);
+    assert_eq!(
+        (&report["files"], &report["files_there"]),
+        (&0.into(), &2.into())
+    );
+    assert_eq!(mode(copy.join("dir")), mode(tree.join("dir")));
+    if nix::unistd::geteuid().is_root() {
+        std::os::unix::fs::chown(tree.join("dir"), Some(54_321), Some(54_322)).unwrap();
+        machines.copies(&["-a", "tree/dir", "there:copy"]);
+        assert_eq!(fs::metadata(copy.join("dir")).unwrap().uid(), 54_321);
+    }
+}
+
+#[test]
 fn what_cannot_be_done_is_said_with_its_class() {
     let machines = Machines::new("");
     machines.write(&machines.here("file"), 10);
@@ -158,11 +213,11 @@ fn an_agent_of_another_version_or_none_at_all_is_told_from_one_that_works() {
         ("exit 2", "did not start"),
         ("yes noise | head -c 1000000", "did not start"),
         (
-            "echo DFCP-AGENT 1; printf '\\0\\377\\377\\377\\377'",
+            "echo DFCP-AGENT 2; printf '\\0\\377\\377\\377\\377'",
             "frame",
         ),
-        ("echo DFCP-AGENT 1", "without a word"),
-        ("echo DFCP-AGENT 1; exec sleep 10", "says nothing"),
+        ("echo DFCP-AGENT 2", "without a word"),
+        ("echo DFCP-AGENT 2; exec sleep 10", "says nothing"),
     ] {
         let machines = Machines::new("");
         machines.write(&machines.here("file"), 10);

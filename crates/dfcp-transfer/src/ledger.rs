@@ -10,6 +10,7 @@ use tokio::io::AsyncWrite;
 use crate::Error;
 use crate::message::{self, Entry, FromReceiver, Hash, Outcome, Problem, ProblemKind};
 use crate::partial::Partial;
+use crate::source::LeftOut;
 use crate::store::Store;
 
 /// What a session brought.
@@ -19,6 +20,8 @@ pub struct Received {
     pub entries: Arc<Vec<Entry>>,
     /// By place in the offer; directories only when they failed.
     pub outcomes: BTreeMap<u64, Outcome>,
+    /// What of files was not kept.
+    pub left_out: Vec<LeftOut>,
     /// What ended the session early.
     pub failure: Option<Error>,
 }
@@ -32,6 +35,7 @@ pub struct Ledger<W> {
     pub entries: Arc<Vec<Entry>>,
     /// What became of it so far.
     pub outcomes: BTreeMap<u64, Outcome>,
+    left_out: Vec<LeftOut>,
     /// Leads to the sender.
     pub control: W,
 }
@@ -43,6 +47,7 @@ impl<W: AsyncWrite + Unpin> Ledger<W> {
             store,
             entries,
             outcomes: BTreeMap::new(),
+            left_out: Vec::new(),
             control,
         }
     }
@@ -56,6 +61,31 @@ impl<W: AsyncWrite + Unpin> Ledger<W> {
     pub async fn settle(&mut self, index: u64, outcome: Outcome) -> Result<(), Error> {
         self.outcomes.insert(index, outcome.clone());
         self.say(&FromReceiver::File { index, outcome }).await
+    }
+
+    /// Notes files that are in their places and tells the sender of all of them at once.
+    pub async fn settle_done(&mut self, files: impl Iterator<Item = u64>) -> Result<(), Error> {
+        let mut ranges: Vec<(u64, u64)> = Vec::new();
+        for index in files {
+            self.outcomes.insert(index, Outcome::Done);
+            match ranges.last_mut() {
+                Some((first, n)) if *first + *n == index => *n += 1,
+                _ => ranges.push((index, 1)),
+            }
+        }
+        match ranges.is_empty() {
+            true => Ok(()),
+            false => self.say(&FromReceiver::Done { ranges }).await,
+        }
+    }
+
+    /// Tells the sender what of files was not kept.
+    pub async fn tell_left_out(&mut self) -> Result<(), Error> {
+        for left_out in self.store.notes.take() {
+            self.say(&FromReceiver::LeftOut(left_out.clone())).await?;
+            self.left_out.push(left_out);
+        }
+        Ok(())
     }
 
     /// Places in the offer of files.
@@ -89,7 +119,8 @@ impl<W: AsyncWrite + Unpin> Ledger<W> {
     }
 
     /// Makes those of the `absent` directories that no file needed. Now that nothing is put into
-    /// them any more, all of them get their modes and times.
+    /// them any more, all of them get their modes and times; with modes kept as they are, so do those
+    /// that were there.
     pub async fn finish_directories(&mut self, absent: Vec<usize>) -> Result<(), Error> {
         let mut made = Vec::new();
         for i in absent {
@@ -97,6 +128,11 @@ impl<W: AsyncWrite + Unpin> Ledger<W> {
                 Ok(()) => made.push(i),
                 Err(problem) => self.settle(i as u64, Outcome::Error(problem)).await?,
             }
+        }
+        if self.store.keep.modes {
+            let settled = |i: &usize| !self.outcomes.contains_key(&(*i as u64));
+            let directories = (0..self.entries.len()).filter(|&i| self.entries[i].directory);
+            made = directories.filter(settled).collect();
         }
         for i in made.into_iter().rev() {
             if let Err(problem) = self.store.finish_dir(&self.entries[i]) {
@@ -111,6 +147,7 @@ impl<W: AsyncWrite + Unpin> Ledger<W> {
         Received {
             entries: self.entries,
             outcomes: self.outcomes,
+            left_out: self.left_out,
             failure,
         }
     }

@@ -29,6 +29,8 @@
 //!
 //! - [`message`]: the messages and their framing on the control stream;
 //! - [`offer`]: the list of files, and what a receiver accepts;
+//! - [`name`]: names of any bytes as text; `meta`: owners, attributes, access control lists;
+//!   `sparse`: holes of files;
 //! - `source`: the sender's files, [`Sources`]; `store`: the receiver's directory, [`Store`];
 //! - `tree`: groups of a file in its hash tree; `partial`: files that are not whole, and what is noted
 //!   of them; `tenants`: who writes them;
@@ -44,7 +46,9 @@ mod diary;
 mod error;
 mod ledger;
 pub mod message;
+mod meta;
 mod meter;
+pub mod name;
 pub mod offer;
 mod partial;
 mod read;
@@ -53,6 +57,7 @@ mod send;
 pub mod serial;
 mod source;
 mod space;
+mod sparse;
 mod stale;
 mod store;
 mod tenants;
@@ -62,14 +67,16 @@ pub use diary::{Diary, Settled};
 pub use error::Error;
 pub use ledger::Received;
 pub use message::{
-    Entry, Link, OnConflict, Outcome, Problem, ProblemKind, Rejection, RejectionKind, Wishes,
+    Entry, Link, Meta, OnConflict, Outcome, People, Problem, ProblemKind, Rejection, RejectionKind,
+    Wishes,
 };
+pub use meta::{Keep, Owners};
 pub use meter::{Meter, Watch};
 pub use offer::Limits;
 pub use partial::JOURNAL;
 pub use receive::{Offered, receive, receive_into};
 pub use send::{Sent, send};
-pub use source::{LeftOut, Links, Source, Sources};
+pub use source::{LeftOut, Links, Scan, Source, Sources};
 pub use store::{PARTIAL, Senders, Store};
 
 use dfcp::CloseCode;

@@ -8,16 +8,18 @@ use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use crate::Error;
+use crate::source::LeftOut;
 
 /// Longest message, in bytes.
 pub const MAX_MESSAGE: usize = 64 << 10;
 /// The version of the protocol of files.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// A file or directory that is offered.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
-    /// Where it goes, relative, with `/` between the components.
+    /// Where it goes, relative, with `/` between the components; the text of the name
+    /// ([`name`](crate::name)).
     pub path: String,
     /// Whether it is a directory.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -38,6 +40,58 @@ pub struct Entry {
     /// If it is a link: it has no bytes of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<Link>,
+    /// Bytes of a file with holes that are in none: these alone are sent, and take room, where the
+    /// receiver takes holes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data: Option<u64>,
+    /// What else the sender was asked to send along.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub meta: Option<Box<Meta>>,
+}
+
+/// What belongs to a file beside its content, mode and time.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Meta {
+    /// Numbers of its user and group at the sender.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub owner: Option<(u32, u32)>,
+    /// Extended attributes, access control lists among them: names and values, both as the text of
+    /// their bytes ([`name`](crate::name)).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub attributes: Vec<(String, String)>,
+}
+
+impl Meta {
+    /// Bytes that its texts take.
+    pub(crate) fn text_bytes(&self) -> usize {
+        let each = self.attributes.iter();
+        each.map(|(name, value)| name.len() + value.len()).sum()
+    }
+}
+
+/// What the sender calls the users and groups whose numbers are in an offer.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct People {
+    /// By number.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub users: Vec<(u32, String)>,
+    /// By number.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<(u32, String)>,
+}
+
+impl People {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.users.len() + self.groups.len()
+    }
+
+    /// Whether nobody has a name.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
 }
 
 /// What a link leads to.
@@ -72,6 +126,9 @@ pub enum FromSender {
         /// In the first part: how the sender would have it.
         #[serde(default, skip_serializing_if = "Wishes::is_default")]
         wishes: Wishes,
+        /// Names of owners.
+        #[serde(default, skip_serializing_if = "People::is_empty")]
+        people: People,
     },
     /// The next object is these files, one after the other; all of each.
     Pack {
@@ -80,6 +137,13 @@ pub enum FromSender {
     },
     /// The next object is these parts of one file, one after the other.
     Part {
+        /// Its place in the offer.
+        index: u64,
+        /// Offsets and lengths in the file.
+        extents: Vec<(u64, u64)>,
+    },
+    /// These parts of a file are holes: they read as zeros, and do not come.
+    Holes {
         /// Its place in the offer.
         index: u64,
         /// Offsets and lengths in the file.
@@ -214,6 +278,9 @@ pub enum FromReceiver {
         /// How long a person was asked about it, milliseconds: no time of the path's.
         #[serde(default, skip_serializing_if = "is_zero")]
         asked_ms: u64,
+        /// Whether holes are taken as such.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        holes: bool,
     },
     /// The offer is not; nothing was written.
     Reject(Rejection),
@@ -241,6 +308,13 @@ pub enum FromReceiver {
         /// Whether more of them follow.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         more: bool,
+    },
+    /// Something that was offered with a file was not kept.
+    LeftOut(LeftOut),
+    /// These files are in their places, verified.
+    Done {
+        /// First places in the offer, and how many from there.
+        ranges: Vec<(u64, u64)>,
     },
     /// How much has arrived of all files in this session.
     Progress {
@@ -456,10 +530,11 @@ mod tests {
     #[test]
     fn messages_look_as_specified() {
         let json = |message: &FromReceiver| serde_json::to_string(message).unwrap();
-        assert_eq!(
-            json(&FromReceiver::Accept { asked_ms: 0 }),
-            r#"{"type":"accept"}"#
-        );
+        let accept = FromReceiver::Accept {
+            asked_ms: 0,
+            holes: false,
+        };
+        assert_eq!(json(&accept), r#"{"type":"accept"}"#);
         let done = FromReceiver::File {
             index: 3,
             outcome: Outcome::Done,

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::message::{
-    Entry, FromSender, Link, MAX_MESSAGE, Rejection, RejectionKind, VERSION, Wishes,
+    Entry, FromSender, Link, MAX_MESSAGE, Meta, People, Rejection, RejectionKind, VERSION, Wishes,
 };
+use crate::name::{self, MAX_COMPONENT};
 use crate::partial::JOURNAL;
 use crate::store::PARTIAL;
 
@@ -15,24 +16,19 @@ use crate::store::PARTIAL;
 const MAX_ENTRIES: usize = 1_000_000;
 /// Most bytes of all paths of an offer.
 const MAX_PATHS: usize = 64 << 20;
-/// Longest path and component (`PATH_MAX` and `NAME_MAX` of Linux, less what we append).
+/// Longest path in bytes (`PATH_MAX` of Linux, less what we append).
 const MAX_PATH: usize = 4000;
-const MAX_COMPONENT: usize = 255 - PARTIAL.len();
+/// Users and groups with names: what a machine has of them that share files, many times over.
+const MAX_PEOPLE: usize = 10_000;
+/// Those in one message, with names of 32 bytes (`LOGIN_NAME_MAX` of most systems) or somewhat more.
+const LISTED_PEOPLE: usize = 500;
 /// What the allocator adds to a path.
 const HEAP: usize = 16;
 /// Most components of a path: each but the last is a directory to make, or to look for.
 const MAX_DEPTH: usize = 100;
 
 /// Cuts an offer into messages.
-pub fn split(entries: &[Entry], wishes: Wishes) -> Vec<FromSender> {
-    // An entry without its path takes less than 200 bytes, and escapes at most double a path.
-    let cost = |entry: &Entry| {
-        let link = match &entry.link {
-            Some(Link::Symbolic(to)) => to.len(),
-            _ => 0,
-        };
-        200 + 2 * (entry.path.len() + link)
-    };
+pub fn split(entries: &[Entry], wishes: Wishes, people: &People) -> Vec<FromSender> {
     let mut parts = vec![Vec::new()];
     let mut used = 0;
     for entry in entries {
@@ -46,14 +42,47 @@ pub fn split(entries: &[Entry], wishes: Wishes) -> Vec<FromSender> {
             .expect("starts with one part")
             .push(entry.clone());
     }
+    let named = people.users.chunks(LISTED_PEOPLE).map(|users| People {
+        users: users.to_vec(),
+        ..People::default()
+    });
+    let named = named.chain(people.groups.chunks(LISTED_PEOPLE).map(|groups| People {
+        groups: groups.to_vec(),
+        ..People::default()
+    }));
+    let parts = named.map(|people| (Vec::new(), people)).chain(
+        parts
+            .into_iter()
+            .map(|entries| (entries, People::default())),
+    );
+    let parts: Vec<_> = parts.collect();
     let last = parts.len() - 1;
-    let message = |(i, entries)| FromSender::Offer {
+    let message = |(i, (entries, people))| FromSender::Offer {
         version: VERSION,
         entries,
         more: i < last,
         wishes: if i == 0 { wishes } else { Wishes::default() },
+        people,
     };
     parts.into_iter().enumerate().map(message).collect()
+}
+
+/// Bytes of a message that an entry takes at most: 250 without texts, and escapes at most double those.
+fn cost(entry: &Entry) -> usize {
+    let link = match &entry.link {
+        Some(Link::Symbolic(to)) => to.len(),
+        _ => 0,
+    };
+    let meta = entry
+        .meta
+        .as_ref()
+        .map_or(0, |meta| meta.text_bytes() + 8 * meta.attributes.len());
+    250 + 2 * (entry.path.len() + link + meta)
+}
+
+/// Whether an entry fits into a message.
+pub(crate) fn fits(entry: &Entry) -> bool {
+    cost(entry) <= MAX_MESSAGE - 200
 }
 
 /// What a receiver takes at most of one offer.
@@ -66,6 +95,9 @@ pub struct Limits {
     /// Whether names that begin with a dot are taken: programs look for their settings under such
     /// names, so a file of that kind can be more than data.
     pub hidden: bool,
+    /// Whether names with control characters, backslashes or bytes that are not UTF-8 are taken: what
+    /// lists files can stumble over them.
+    pub any_names: bool,
 }
 
 impl Default for Limits {
@@ -74,6 +106,7 @@ impl Default for Limits {
             bytes: 1_000_000_000_000,
             files: 100_000,
             hidden: false,
+            any_names: false,
         }
     }
 }
@@ -96,6 +129,19 @@ impl Limits {
             self.bytes
         );
         Err(Rejection::new(RejectionKind::Limit, message))
+    }
+
+    fn check_any_names(&self, entries: &[Entry]) -> Result<(), Rejection> {
+        let is_odd = |entry: &&Entry| !name::is_plain(&entry.path);
+        let found = entries.iter().find(is_odd).filter(|_| !self.any_names);
+        found.map_or(Ok(()), |entry| {
+            let message = format!(
+                "{} has a name with a control character, a backslash or bytes that are not UTF-8; \
+                 the receiver takes such names with --any-names",
+                entry.path
+            );
+            Err(Rejection::new(RejectionKind::Limit, message))
+        })
     }
 
     fn check_hidden(&self, entries: &[Entry]) -> Result<(), Rejection> {
@@ -154,8 +200,20 @@ impl Drop for Holding {
 pub struct Offer {
     limits: Limits,
     entries: Vec<Entry>,
+    people: People,
     path_bytes: usize,
     holding: Holding,
+}
+
+/// An offer that was checked.
+#[derive(Debug)]
+pub struct Offered {
+    /// What is offered.
+    pub entries: Vec<Entry>,
+    /// Names of owners.
+    pub people: People,
+    /// What the list takes of memory.
+    pub holding: Holding,
 }
 
 impl Offer {
@@ -164,6 +222,7 @@ impl Offer {
         Self {
             limits,
             entries: Vec::new(),
+            people: People::default(),
             path_bytes: 0,
             holding: Holding {
                 all: held.clone(),
@@ -172,16 +231,21 @@ impl Offer {
         }
     }
 
-    /// Whether no part has come.
+    /// Whether nothing of it has come.
     pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.entries.is_empty() && self.people.is_empty()
     }
 
     /// Takes a part in.
     ///
     /// # Errors
     /// When the version is not known here, or the offer gets too long.
-    pub fn add(&mut self, version: u32, entries: Vec<Entry>) -> Result<(), Rejection> {
+    pub fn add(
+        &mut self,
+        version: u32,
+        entries: Vec<Entry>,
+        people: People,
+    ) -> Result<(), Rejection> {
         if version != VERSION {
             let who = match version < VERSION {
                 true => "the sender's dfcp is older than the receiver's",
@@ -198,10 +262,22 @@ impl Offer {
             _ => 0,
         };
         let links = entries.iter().map(link).sum::<usize>();
-        let bytes = paths + links + entries.len() * (size_of::<Entry>() + HEAP);
+        let metas = entries.iter().filter_map(|entry| entry.meta.as_ref());
+        let each = |meta: &Meta| {
+            size_of::<Meta>() + meta.text_bytes() + meta.attributes.len() * (48 + 2 * HEAP)
+        };
+        let metas = metas.map(|meta| each(meta)).sum::<usize>();
+        let names = people.users.iter().chain(&people.groups);
+        let names = names.map(|(_, name)| 32 + name.len() + HEAP).sum::<usize>();
+        let bytes = paths + links + metas + names + entries.len() * (size_of::<Entry>() + HEAP);
         let most = self.limits.files.saturating_mul(HELD_FOR_FILE);
         self.holding.grow(bytes as u64, most)?;
         self.entries.extend(entries);
+        self.people.users.extend(people.users);
+        self.people.groups.extend(people.groups);
+        if self.people.len() > MAX_PEOPLE {
+            return Err(Rejection::offer("too many names of owners"));
+        }
         if self.entries.len() as u64 > self.limits.files {
             return Err(self.limits.too_many());
         }
@@ -216,7 +292,7 @@ impl Offer {
     /// # Errors
     /// When a path could lead outside the receiver's directory, is there twice or through a file,
     /// sizes are impossible, or all is more than the receiver takes.
-    pub fn finish(self) -> Result<(Vec<Entry>, Holding), Rejection> {
+    pub fn finish(self) -> Result<Offered, Rejection> {
         let mut directories = BTreeMap::new();
         let mut total: u64 = 0;
         for entry in &self.entries {
@@ -232,8 +308,10 @@ impl Offer {
             total = total
                 .checked_add(entry.size)
                 .ok_or_else(|| Rejection::offer("impossible sizes"))?;
+            let sized = entry.is_file() && !entry.stream;
             if i64::try_from(total).is_err()
-                || ((!entry.is_file() || entry.stream) && entry.size > 0)
+                || (!sized && entry.size > 0)
+                || entry.data.is_some_and(|data| data > entry.size)
             {
                 return Err(Rejection::offer("impossible sizes"));
             }
@@ -257,7 +335,12 @@ impl Offer {
         }
         self.limits.check_bytes(total)?;
         self.limits.check_hidden(&self.entries)?;
-        Ok((self.entries, self.holding))
+        self.limits.check_any_names(&self.entries)?;
+        Ok(Offered {
+            entries: self.entries,
+            people: self.people,
+            holding: self.holding,
+        })
     }
 }
 
@@ -295,7 +378,9 @@ impl Offer {
 /// Why it may not.
 pub fn check_link(path: &str, to: &str) -> Result<(), &'static str> {
     const OUT: &str = "the symbolic link leads out of its tree";
-    if to.is_empty() || to.len() > MAX_PATH || to.contains('\0') {
+    let target =
+        name::decode(to).ok_or("where the symbolic link leads is not written as it must be")?;
+    if to.is_empty() || target.len() > MAX_PATH || target.as_encoded_bytes().contains(&0) {
         return Err("the symbolic link leads nowhere");
     }
     if to.starts_with('/') {
@@ -320,23 +405,30 @@ pub fn check_link(path: &str, to: &str) -> Result<(), &'static str> {
 /// # Errors
 /// Why it may not.
 pub fn check_path(path: &str) -> Result<(), &'static str> {
-    if path.is_empty() || path.len() > MAX_PATH {
-        return Err("the name is empty or too long");
+    let name = name::decode(path).ok_or("the name is not written as it must be")?;
+    if path.is_empty() || name.len() > MAX_PATH {
+        return Err("the path is empty or longer than 4000 bytes; copy it from further down");
     }
     if path.starts_with('/') {
         return Err("the path is absolute");
     }
-    if path.contains('\\') || path.chars().any(char::is_control) {
-        return Err("the name has a backslash or a control character");
+    if name.as_encoded_bytes().contains(&0) {
+        return Err("the name has a null character");
     }
     if path.ends_with(PARTIAL) || path.ends_with(JOURNAL) {
         return Err("names of partial files are reserved");
     }
     for (depth, component) in path.split('/').enumerate() {
         match component {
-            _ if depth == MAX_DEPTH => return Err("the path is too deep"),
+            _ if depth == MAX_DEPTH => {
+                return Err("it is more than 100 directories deep; copy it from further down");
+            }
             "" | "." | ".." => return Err("the path has an empty, . or .. component"),
-            _ if component.len() > MAX_COMPONENT => return Err("the name is too long"),
+            _ if component.len() > MAX_COMPONENT
+                && name::decode(component).is_none_or(|name| name.len() > MAX_COMPONENT) =>
+            {
+                return Err("the name is longer than 255 bytes, which few file systems hold");
+            }
             _ => {}
         }
     }
@@ -351,6 +443,7 @@ mod tests {
         bytes: u64::MAX,
         files: u64::MAX,
         hidden: true,
+        any_names: true,
     };
 
     fn file(path: &str) -> Entry {
@@ -373,18 +466,21 @@ mod tests {
 
     fn check_within(entries: &[Entry], limits: Limits) -> Result<Vec<Entry>, Rejection> {
         let mut offer = Offer::new(limits, &Held::default());
-        for message in split(entries, Wishes::default()) {
+        for message in split(entries, Wishes::default(), &People::default()) {
             let message = serde_json::to_vec(&message).unwrap();
             assert!(message.len() <= MAX_MESSAGE);
             let FromSender::Offer {
-                version, entries, ..
+                version,
+                entries,
+                people,
+                ..
             } = serde_json::from_slice(&message).unwrap()
             else {
                 panic!("not an offer")
             };
-            offer.add(version, entries)?;
+            offer.add(version, entries, people)?;
         }
-        offer.finish().map(|(entries, _)| entries)
+        offer.finish().map(|offered| offered.entries)
     }
 
     #[test]
@@ -410,6 +506,10 @@ mod tests {
             "\u{1b}[2J",
             "\u{9b}x",
             "a.dfcp-partial",
+            r"\2e\2e/x",
+            r"a\2fb",
+            r"a\00b",
+            r"\FF",
             &long,
             &["a"; MAX_DEPTH + 1].join("/"),
         ] {
@@ -425,6 +525,10 @@ mod tests {
             "a b",
             "C:x",
             "-rf",
+            r"caf\e9",
+            r"a\0ab",
+            r"a\5cb",
+            &long[1..],
         ] {
             assert!(check(&[file(good)]).is_ok(), "{good:?}");
         }
@@ -497,7 +601,7 @@ mod tests {
         assert!(check(&[huge("a"), huge("b"), huge("c")]).is_err());
         assert!(
             Offer::new(EVERYTHING, &Held::default())
-                .add(VERSION + 1, vec![])
+                .add(VERSION + 1, vec![], People::default())
                 .is_err()
         );
     }
@@ -507,13 +611,13 @@ mod tests {
         let entries: Vec<_> = (0..5000)
             .map(|i| file(&format!("d/{i}\"{}", "n".repeat(99))))
             .collect();
-        assert!(split(&entries, Wishes::default()).len() > 5);
+        assert!(split(&entries, Wishes::default(), &People::default()).len() > 5);
         assert_eq!(check(&entries).unwrap(), entries);
-        assert_eq!(split(&[], Wishes::default()).len(), 1);
+        assert_eq!(split(&[], Wishes::default(), &People::default()).len(), 1);
         let flood: Vec<_> = (0..=MAX_ENTRIES).map(|_| file("a")).collect();
         assert!(
             Offer::new(EVERYTHING, &Held::default())
-                .add(VERSION, flood)
+                .add(VERSION, flood, People::default())
                 .is_err()
         );
     }
@@ -529,7 +633,7 @@ mod tests {
         let held = Held::default();
         let grow = |offer: &mut Offer| {
             (0..100)
-                .take_while(|_| offer.add(VERSION, part.clone()).is_ok())
+                .take_while(|_| offer.add(VERSION, part.clone(), People::default()).is_ok())
                 .count()
         };
         let mut greedy: Vec<Offer> = (0..20).map(|_| Offer::new(limits, &held)).collect();
@@ -566,5 +670,8 @@ mod tests {
             assert!(check(&[file(hidden)]).is_ok());
         }
         assert!(!limit(&[file("a.b/c.")], Limits::default()));
+        for odd in [r"\1b[2J", r"d/\ff"] {
+            assert!(limit(&[file(odd)], Limits::default()), "{odd}");
+        }
     }
 }

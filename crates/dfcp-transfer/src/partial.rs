@@ -7,6 +7,7 @@
 
 use std::fs::File;
 use std::io::{self, Write};
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -143,13 +144,16 @@ impl Partial {
         self.shape.size() - groups.left.iter().sum::<u64>()
     }
 
-    /// Groups `i` are to come again: what is there of them is not what is wanted.
-    pub fn forget(&self, i: std::ops::Range<usize>) {
+    /// Groups with some of these bytes are to come again if they are whole: what is there of them is not
+    /// what is wanted.
+    pub fn forget(&self, bytes: &Range<u64>) {
         let mut groups = self.groups();
-        for i in i {
-            let range = self.shape.range(i);
-            groups.left[i] = range.end - range.start;
-            groups.values[i] = None;
+        for i in self.shape.groups(bytes) {
+            if groups.left[i] == 0 {
+                let range = self.shape.range(i);
+                groups.left[i] = range.end - range.start;
+                groups.values[i] = None;
+            }
         }
     }
 
@@ -167,32 +171,63 @@ impl Partial {
             return Ok(());
         }
         self.file.write_all_at(bytes, at)?;
-        let mut whole = Vec::new();
-        {
-            let mut groups = self.groups();
-            for i in self.shape.groups(&(at..end)) {
-                let range = self.shape.range(i);
-                let part = end.min(range.end) - at.max(range.start);
-                // Bytes that come twice count twice: the hash of the whole will tell.
-                let left = groups.left[i].saturating_sub(part);
-                if left == 0 && groups.left[i] > 0 {
-                    whole.push(i);
-                }
-                groups.left[i] = left;
-            }
-        }
-        for i in whole {
-            let value = self.shape.value(&self.file, i)?;
-            let mut groups = self.groups();
-            groups.values[i] = Some(value);
-            if let Some(journal) = &mut groups.journal
-                && journal.write_all(&line_of(i, &value)).is_err()
-            {
-                // Without a journal nothing is wrong, only less is kept.
-                groups.journal = None;
-            }
+        for i in self.count(&(at..end)) {
+            self.note(i, self.shape.value(&self.file, i)?);
         }
         Ok(())
+    }
+
+    /// Makes `range`, which was checked, a hole; notes the groups that are whole by that.
+    ///
+    /// # Errors
+    /// When the file cannot be changed, or read back.
+    pub fn hole(&self, range: &Range<u64>) -> io::Result<()> {
+        // What is written later makes a file longer; without anything there is only the hole.
+        if self.file.metadata()?.len() < self.shape.size() {
+            self.file.set_len(self.shape.size())?;
+        }
+        crate::sparse::make_hole(&self.file, range)?;
+        for i in self.count(range) {
+            let group = self.shape.range(i);
+            let value = match range.start <= group.start && group.end <= range.end {
+                true => self.shape.value_of_zeros(i),
+                false => self.shape.value(&self.file, i)?,
+            };
+            self.note(i, value);
+        }
+        Ok(())
+    }
+
+    /// Counts bytes that have come; the groups that are whole by that.
+    fn count(&self, bytes: &Range<u64>) -> Vec<usize> {
+        let mut whole = Vec::new();
+        if bytes.is_empty() {
+            return whole;
+        }
+        let mut groups = self.groups();
+        for i in self.shape.groups(bytes) {
+            let range = self.shape.range(i);
+            let part = bytes.end.min(range.end) - bytes.start.max(range.start);
+            // Bytes that come twice count twice: the hash of the whole will tell.
+            let left = groups.left[i].saturating_sub(part);
+            if left == 0 && groups.left[i] > 0 {
+                whole.push(i);
+            }
+            groups.left[i] = left;
+        }
+        whole
+    }
+
+    /// A group is whole.
+    fn note(&self, i: usize, value: Value) {
+        let mut groups = self.groups();
+        groups.values[i] = Some(value);
+        if let Some(journal) = &mut groups.journal
+            && journal.write_all(&line_of(i, &value)).is_err()
+        {
+            // Without a journal nothing is wrong, only less is kept.
+            groups.journal = None;
+        }
     }
 
     /// The hash of the whole, if all of it is there.

@@ -12,6 +12,7 @@ use tokio::task::JoinHandle;
 
 use crate::message::Hash;
 use crate::source::{Source, Sources};
+use crate::sparse::ZEROS;
 use crate::tree::{MIN_GROUP, Shape, Sum, Value};
 
 /// Bytes that are read at a time; a group has a whole number of them.
@@ -53,26 +54,82 @@ impl Pack {
 }
 
 fn read_whole(source: &Source, bytes: &mut Vec<u8>) -> Result<(), String> {
-    let (file, watched) = source.open()?;
-    let before = bytes.len();
-    let size = source.entry.size;
-    // One byte more would show that it has grown.
-    let read = file.take(size + 1).read_to_end(bytes);
-    read.map_err(|error| error.to_string())?;
-    match (bytes.len() - before) as u64 == size {
-        true => watched.check(),
-        false => Err(crate::source::CHANGED.into()),
+    let file = source.open()?;
+    let start = bytes.len();
+    bytes.resize(start + source.entry.size as usize, 0);
+    match file.read_exact_at(&mut bytes[start..], 0) {
+        // A size or time that is another one now shows what was changed meanwhile.
+        Ok(()) => source.check(&file),
+        Err(error) => Err(reason(error)),
     }
 }
 
 /// The hash of a file.
 pub fn hash(source: &Source) -> Result<Hash, String> {
-    let (file, watched) = source.open()?;
-    let mut hasher = blake3::Hasher::new();
-    let read = hasher.update_reader(file.take(source.entry.size));
-    read.map_err(|error| error.to_string())?;
-    watched.check()?;
-    Ok(hasher.finalize().into())
+    let file = source.open()?;
+    let mut sum = blake3::Hasher::new();
+    let everything = [(0, source.entry.size)];
+    let work = |chunk: Chunk<'_>| {
+        sum.update(chunk.bytes());
+        Ok(())
+    };
+    read_parts(source, &file, &everything, work)?;
+    source.check(&file)?;
+    Ok(sum.finalize().into())
+}
+
+/// Bytes of a file.
+enum Chunk<'a> {
+    /// Data.
+    Data(Vec<u8>),
+    /// In a hole.
+    Zeros(&'a [u8]),
+}
+
+impl Chunk<'_> {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Data(bytes) => bytes,
+            Self::Zeros(bytes) => bytes,
+        }
+    }
+}
+
+/// Reads parts of a file, holes without asking the disk; no chunk is of both, nor of two groups.
+fn read_parts(
+    source: &Source,
+    file: &File,
+    parts: &[(u64, u64)],
+    mut work: impl FnMut(Chunk<'_>) -> Result<(), String>,
+) -> Result<(), String> {
+    let whole = [0..source.entry.size];
+    let data = source.data.as_deref().unwrap_or(&whole);
+    let from = parts.first().map_or(0, |(start, _)| *start);
+    let first = data.partition_point(|range| range.end <= from);
+    let mut ahead = data[first..].iter().peekable();
+    for &(start, length) in parts {
+        let (mut at, end) = (start, start + length);
+        while at < end {
+            while ahead.peek().is_some_and(|range| range.end <= at) {
+                ahead.next();
+            }
+            let border = (at / BUFFER + 1) * BUFFER;
+            let most = border.min(end);
+            match ahead.peek() {
+                Some(range) if range.start <= at => {
+                    let to = range.end.min(most);
+                    work(Chunk::Data(read_at(file, at, to - at)?))?;
+                    at = to;
+                }
+                next => {
+                    let to = next.map_or(most, |range| range.start.min(most));
+                    work(Chunk::Zeros(&ZEROS[..(to - at) as usize]))?;
+                    at = to;
+                }
+            }
+        }
+    }
+    Ok(())
 }
 
 /// A large file that is being read to be sent.
@@ -112,29 +169,46 @@ pub fn join(ranges: impl Iterator<Item = std::ops::Range<u64>>) -> Vec<(u64, u64
     joined
 }
 
+/// Whether holes are sent as the zeros that they read as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holes {
+    /// The receiver takes them as such.
+    Told,
+    /// They are bytes like others.
+    Sent,
+}
+
+fn give_on(give: &mpsc::Sender<Bytes>, chunk: Chunk<'_>, holes: Holes) -> Result<(), String> {
+    match chunk {
+        Chunk::Data(bytes) => send(give, bytes),
+        Chunk::Zeros(_) if holes == Holes::Told => Ok(()),
+        Chunk::Zeros(bytes) => send(give, bytes.to_vec()),
+    }
+}
+
 impl Reading<Summary> {
     /// Reads all of the file, and gives what a receiver misses that has `have`.
-    pub fn whole(source: Source, have: BTreeMap<u64, Value>) -> Self {
+    pub fn whole(source: Source, have: BTreeMap<u64, Value>, holes: Holes) -> Self {
         Self::start(move |give| {
-            let (file, watched) = source.open()?;
+            let file = source.open()?;
             let shape = Shape::new(source.entry.size);
-            let (mut sum, mut at, mut differ) = (Sum::new(shape), 0, Vec::new());
+            let (mut sum, mut differ) = (Sum::new(shape), Vec::new());
             for i in 0..shape.count() {
-                let end = shape.range(i).end;
+                let range = shape.range(i);
                 let known = have.get(&(i as u64));
-                while at < end {
-                    let chunk = read_at(&file, at, BUFFER.min(end - at))?;
-                    sum.update(&chunk);
-                    at += chunk.len() as u64;
-                    if known.is_none() {
-                        send(give, chunk)?;
+                let group = [(range.start, range.end - range.start)];
+                read_parts(&source, &file, &group, |chunk| {
+                    sum.update(chunk.bytes());
+                    match known {
+                        None => give_on(give, chunk, holes),
+                        Some(_) => Ok(()),
                     }
-                }
+                })?;
                 if known.is_some_and(|known| sum.values()[i] != *known) {
                     differ.push(i as u64);
                 }
             }
-            watched.check()?;
+            source.check(&file)?;
             Ok(Summary {
                 hash: sum.root().into(),
                 differ,
@@ -145,18 +219,11 @@ impl Reading<Summary> {
 
 impl Reading<()> {
     /// Reads parts of the file.
-    pub fn parts(source: Source, parts: Vec<(u64, u64)>) -> Self {
+    pub fn parts(source: Source, parts: Vec<(u64, u64)>, holes: Holes) -> Self {
         Self::start(move |give| {
-            let (file, watched) = source.open()?;
-            for (start, length) in parts {
-                let mut at = start;
-                while at < start + length {
-                    let chunk = read_at(&file, at, BUFFER.min(start + length - at))?;
-                    at += chunk.len() as u64;
-                    send(give, chunk)?;
-                }
-            }
-            watched.check()
+            let file = source.open()?;
+            read_parts(&source, &file, &parts, |chunk| give_on(give, chunk, holes))?;
+            source.check(&file)
         })
     }
 }
@@ -199,11 +266,13 @@ fn send(give: &mpsc::Sender<Bytes>, chunk: Vec<u8>) -> Result<(), String> {
 
 fn read_at(file: &File, at: u64, length: u64) -> Result<Vec<u8>, String> {
     let mut chunk = vec![0; length as usize];
-    match file.read_exact_at(&mut chunk, at) {
-        Ok(()) => Ok(chunk),
-        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-            Err(crate::source::CHANGED.into())
-        }
-        Err(error) => Err(error.to_string()),
+    file.read_exact_at(&mut chunk, at).map_err(reason)?;
+    Ok(chunk)
+}
+
+fn reason(error: io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof => crate::source::CHANGED.into(),
+        _ => error.to_string(),
     }
 }

@@ -15,7 +15,8 @@ use crate::Error;
 use crate::ledger::{Announced, Ledger, Received, blocking, compare};
 use crate::ledger::{finish, keep, violation};
 use crate::message::{
-    self, Entry, FromReceiver, FromSender, Hash, Outcome, Problem, ProblemKind, Reader, Wishes,
+    self, Entry, FromReceiver, FromSender, Hash, Outcome, People, Problem, ProblemKind, Reader,
+    Wishes,
 };
 use crate::meter::Meter;
 use crate::offer;
@@ -68,7 +69,7 @@ async fn send_all<W: AsyncWrite + Unpin>(
     sources: &Sources,
     progress: &Progress,
 ) -> Result<(), Error> {
-    for part in offer::split(&sources.entries(), sources.wishes) {
+    for part in offer::split(&sources.entries(), sources.wishes, &sources.people()) {
         message::write(stream, &part).await?;
     }
     for (index, source) in (0..).zip(&sources.list) {
@@ -92,12 +93,13 @@ async fn send_one<W: AsyncWrite + Unpin>(
     source: &Source,
     progress: &Progress,
 ) -> Result<Result<FromSender, String>, Error> {
-    let (file, watched) = match source.open() {
+    let file = match source.open() {
         Ok(opened) => opened,
         Err(reason) => return Ok(Err(reason)),
     };
     message::write(stream, &FromSender::Content { index }).await?;
-    let (mut chunks, read) = read_ahead(file, source.entry.size);
+    let reading = file.try_clone()?;
+    let (mut chunks, read) = read_ahead(reading, source.entry.size);
     let mut left = source.entry.size;
     while let Some(chunk) = chunks.recv().await {
         stream.write_all(&chunk).await?;
@@ -112,7 +114,7 @@ async fn send_one<W: AsyncWrite + Unpin>(
     }
     let read = read.await.unwrap_or_else(|error| Err(error.to_string()));
     let sent = read.and_then(|summary| {
-        watched.check()?;
+        source.check(&file)?;
         Ok(FromSender::Sent {
             index,
             size: summary.size,
@@ -162,8 +164,7 @@ where
     W: AsyncWrite + Unpin,
 {
     let mut reader = Reader::new(stream);
-    let (entries, _held, wishes) = match read_offer(&mut reader, store.limits, &store.offers).await
-    {
+    let (listed, wishes) = match read_offer(&mut reader, store.limits, &store.offers).await {
         Ok(offer) => offer,
         Err(_) if !reader.has_started() => return None,
         Err(failure) => {
@@ -174,10 +175,10 @@ where
             });
         }
     };
-    let entries = Arc::new(entries);
+    let (entries, _held) = (Arc::new(listed.entries), listed.holding);
     meter.expect(entries.iter().map(|entry| entry.size).sum());
     let mut ledger = Ledger::new(store, entries, control);
-    let failure = receive_all(&mut reader, &mut ledger, meter, wishes)
+    let failure = receive_all(&mut reader, &mut ledger, meter, (wishes, listed.people))
         .await
         .err();
     farewell(&mut ledger.control, failure.as_ref()).await;
@@ -199,16 +200,23 @@ async fn receive_all<R, W>(
     reader: &mut Reader<R>,
     ledger: &mut Ledger<W>,
     meter: &Meter,
-    wishes: Wishes,
+    (wishes, people): (Wishes, People),
 ) -> Result<(), Error>
 where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin,
 {
     // Everything comes, whatever is there: nobody could say so in time.
-    ledger.store = ledger.store.for_session(wishes)?;
+    let mut store = (*ledger.store.for_session(wishes, &people)?).clone();
+    // Holes come as zeros here.
+    store.keep.holes = false;
+    ledger.store = Arc::new(store);
     let (_, _claim) = prepare(&ledger.store, &ledger.entries, wishes, meter).await?;
-    ledger.say(&FromReceiver::Accept { asked_ms: 0 }).await?;
+    let accept = FromReceiver::Accept {
+        asked_ms: 0,
+        holes: false,
+    };
+    ledger.say(&accept).await?;
     let absent = ledger.absent_directories();
     for place in ledger.files() {
         let index = place as u64;
@@ -224,6 +232,7 @@ where
     }
     ledger.make_links().await?;
     ledger.finish_directories(absent).await?;
+    ledger.tell_left_out().await?;
     let steady_bps = meter.steady_bps();
     // Everything is in its place: what happens to the connection now changes nothing.
     let _ = ledger.say(&FromReceiver::Summary { steady_bps }).await;

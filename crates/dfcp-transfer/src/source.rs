@@ -1,14 +1,18 @@
 //! The sender's files.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, Metadata};
+use std::ops::Range;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::sync::Arc;
 
 use crate::Error;
-use crate::message::{Entry, Link, Wishes};
-use crate::offer::{check_link, check_path};
+use crate::message::{Entry, Link, People, Wishes};
+use crate::meta::{self, Keep, Owners};
+use crate::name;
+use crate::offer::{self, check_link, check_path};
+use crate::sparse;
 
 /// A file or directory to send.
 #[derive(Clone, Debug)]
@@ -17,6 +21,18 @@ pub struct Source {
     pub path: PathBuf,
     /// How it is offered.
     pub entry: Entry,
+    /// Where it has data, if it has holes.
+    pub(crate) data: Option<Arc<[Range<u64>]>>,
+}
+
+impl Source {
+    fn new(path: PathBuf, entry: Entry) -> Self {
+        Self {
+            path,
+            entry,
+            data: None,
+        }
+    }
 }
 
 /// Something that is not sent.
@@ -55,50 +71,45 @@ impl Sources {
     /// Lists `paths`, directories with all that is in them.
     ///
     /// # Errors
-    /// When one of them cannot be read or has no name that can be sent. What is wrong within a
-    /// directory is left out.
+    /// When none of them can be read, or one has no name that can be sent. What is wrong within a
+    /// directory, or with one of several paths, is left out.
     pub fn scan(paths: &[PathBuf]) -> Result<Self, Error> {
-        Self::scan_with(paths, Links::default(), &|_, _| true)
+        Self::scan_with(paths, Scan::default())
     }
 
-    /// [`Sources::scan`] with a say about symbolic links, and about names: only what `keep` agrees to is
-    /// listed, by its path in the offer and whether it is a directory, and only that looked into.
+    /// [`Sources::scan`] with a say about what is listed, and what of it.
     ///
     /// # Errors
     /// As there.
-    pub fn scan_with(
-        paths: &[PathBuf],
-        links: Links,
-        keep: &dyn Fn(&str, bool) -> bool,
-    ) -> Result<Self, Error> {
-        let mut scan = Scan {
+    pub fn scan_with(paths: &[PathBuf], how: Scan<'_>) -> Result<Self, Error> {
+        let mut walk = Walk {
             sources: Self::default(),
-            links,
-            keep,
+            how,
             above: Vec::new(),
             several: BTreeMap::new(),
         };
+        let (mut names, mut failed) = (BTreeSet::new(), None);
         for path in paths {
-            // What the user names is followed; what is found on the way is as `links` says.
-            let metadata = fs::metadata(path).map_err(|error| Error::file(path, error))?;
-            let name = name_of(path)?;
-            if !metadata.is_file() && !metadata.is_dir() {
-                return Err(Error::file(path, "not a file or directory"));
+            match named(path) {
+                Ok((name, metadata)) => {
+                    if !names.insert(name.clone()) {
+                        return Err(Error::Name(format!("two of the paths are called {name}")));
+                    }
+                    if walk.keeps(&name, metadata.is_dir()) {
+                        walk.add(path.clone(), name, &metadata);
+                    }
+                }
+                Err(Error::File { path, reason }) => {
+                    walk.leave_out(&path, &reason);
+                    failed.get_or_insert(Error::File { path, reason });
+                }
+                Err(error) => return Err(error),
             }
-            check_path(&name).map_err(|reason| Error::file(path, reason))?;
-            let mut list = scan.sources.list.iter();
-            if list.any(|source| source.entry.path == name) {
-                return Err(Error::Name(format!("two of the paths are called {name}")));
-            }
-            if !keep(&name, metadata.is_dir()) {
-                continue;
-            }
-            if metadata.is_dir() {
-                list_directory(path)?;
-            }
-            scan.add(path.clone(), name, &metadata);
         }
-        Ok(scan.sources)
+        match failed.filter(|_| names.is_empty()) {
+            Some(error) => Err(error),
+            None => Ok(walk.sources),
+        }
     }
 
     /// What comes over a pipe, this process' standard input, to be called `name`.
@@ -119,7 +130,7 @@ impl Sources {
         };
         let path = PathBuf::from("-");
         Ok(Self {
-            list: vec![Source { path, entry }],
+            list: vec![Source::new(path, entry)],
             ..Self::default()
         })
     }
@@ -127,6 +138,17 @@ impl Sources {
     /// Bytes of all files.
     pub fn bytes(&self) -> u64 {
         self.list.iter().map(|source| source.entry.size).sum()
+    }
+
+    /// Bytes of all files but for holes, which need not come.
+    pub(crate) fn data_bytes(&self) -> u64 {
+        let each = self.list.iter().map(|source| &source.entry);
+        each.map(|entry| entry.data.unwrap_or(entry.size)).sum()
+    }
+
+    /// The names of those whose files these are, as far as their numbers are sent.
+    pub(crate) fn people(&self) -> People {
+        meta::people(self.list.iter().map(|source| &source.entry))
     }
 
     /// The offer.
@@ -138,48 +160,83 @@ impl Sources {
     }
 }
 
+/// How trees are listed.
+#[derive(Clone, Copy)]
+pub struct Scan<'a> {
+    /// What becomes of symbolic links.
+    pub links: Links,
+    /// What is sent along of each file.
+    pub keep: Keep,
+    /// Only what this agrees to is listed, by its path in the offer and whether it is a directory, and
+    /// only that looked into.
+    pub filter: Option<&'a dyn Fn(&str, bool) -> bool>,
+}
+
+impl Default for Scan<'_> {
+    /// Files and directories alone, and where they have holes.
+    fn default() -> Self {
+        let keep = Keep {
+            holes: true,
+            ..Keep::default()
+        };
+        Self {
+            links: Links::default(),
+            keep,
+            filter: None,
+        }
+    }
+}
+
+impl std::fmt::Debug for Scan<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Scan")
+            .field("links", &self.links)
+            .field("keep", &self.keep)
+            .finish_non_exhaustive()
+    }
+}
+
 /// Set-user-ID and set-group-ID, which no receiver takes over.
 const PRIVILEGES: u32 = 0o6000;
+/// What [`Metadata`] counts room in (POSIX).
+const BLOCK: u64 = 512;
 
-struct Scan<'a> {
+struct Walk<'a> {
     sources: Sources,
-    links: Links,
-    keep: &'a dyn Fn(&str, bool) -> bool,
+    how: Scan<'a>,
     /// Directories that are being listed: a link back to one of them would have no end.
     above: Vec<(u64, u64)>,
     /// Files with several names, by device and number: the place of the first.
     several: BTreeMap<(u64, u64), u64>,
 }
 
-impl Scan<'_> {
+impl Walk<'_> {
+    fn keeps(&self, name: &str, directory: bool) -> bool {
+        self.how.filter.is_none_or(|filter| filter(name, directory))
+    }
+
     fn leave_out(&mut self, path: &Path, why: impl ToString) {
         self.sources.left_out.push(LeftOut {
-            path: path.to_string_lossy().into_owned(),
+            path: name::encode(path.as_os_str()),
             why: why.to_string(),
         });
     }
 
     fn add(&mut self, path: PathBuf, name: String, metadata: &Metadata) {
         let identity = (metadata.dev(), metadata.ino());
-        let mut entry = Entry {
-            path: name.clone(),
-            directory: metadata.is_dir(),
-            size: 0,
-            mode: metadata.mode() & 0o7777,
-            mtime: metadata.mtime(),
-            mtime_nanos: u32::try_from(metadata.mtime_nsec()).unwrap_or(0),
-            link: None,
-            stream: false,
-        };
-        if entry.directory {
+        let mut source = Source::new(path, entry_of(name, metadata));
+        source.entry.directory = metadata.is_dir();
+        if source.entry.directory {
             if self.above.contains(&identity) {
-                return self.leave_out(&path, "a symbolic link back to a directory that it is in");
+                let why = "a symbolic link back to a directory that it is in";
+                return self.leave_out(&source.path, why);
             }
-            let children = match list_directory(&path) {
+            let children = match list_directory(&source.path) {
                 Ok(children) => children,
-                Err(error) => return self.leave_out(&path, error),
+                Err(error) => return self.leave_out(&source.path, error),
             };
-            self.sources.list.push(Source { path, entry });
+            let name = source.entry.path.clone();
+            self.push(source, metadata);
             self.above.push(identity);
             for child in children {
                 self.add_child(child, &name);
@@ -189,31 +246,53 @@ impl Scan<'_> {
         }
         if metadata.mode() & PRIVILEGES != 0 {
             self.leave_out(
-                &path,
+                &source.path,
                 "its set-user-ID or set-group-ID bit; the file is sent",
             );
         }
         let place = self.sources.list.len() as u64;
         if metadata.nlink() > 1 {
             let first = *self.several.entry(identity).or_insert(place);
-            entry.link = (first != place).then_some(Link::Hard(first));
+            if first != place {
+                source.entry.link = Some(Link::Hard(first));
+                self.sources.list.push(source);
+                return;
+            }
         }
-        if entry.link.is_none() {
-            entry.size = metadata.len();
+        source.entry.size = metadata.len();
+        if self.how.keep.holes && metadata.blocks().saturating_mul(BLOCK) < metadata.len() {
+            source.find_holes();
         }
-        self.sources.list.push(Source { path, entry });
+        self.push(source, metadata);
+    }
+
+    /// Lists it with what is to be kept of it.
+    fn push(&mut self, mut source: Source, metadata: &Metadata) {
+        let keep = self.how.keep;
+        if keep.attributes || keep.acls || keep.owners != Owners::Receiver {
+            let mut left_out = Vec::new();
+            source.entry.meta = meta::read(&source.path, metadata, keep, |why| left_out.push(why));
+            if !offer::fits(&source.entry) {
+                left_out.push("its extended attributes: they are longer than 32 kB".to_owned());
+                if let Some(meta) = &mut source.entry.meta {
+                    meta.attributes.clear();
+                }
+            }
+            for why in left_out {
+                self.leave_out(&source.path, why);
+            }
+        }
+        self.sources.list.push(source);
     }
 
     fn add_child(&mut self, path: PathBuf, parent: &str) {
-        let name = path.file_name().and_then(|name| name.to_str());
-        let Some(name) = name.map(|name| format!("{parent}/{name}")) else {
-            return self.leave_out(&path, "the name is not UTF-8");
-        };
-        let metadata = match self.links {
+        let name = name::encode(path.file_name().unwrap_or_default());
+        let name = format!("{parent}/{name}");
+        let metadata = match self.how.links {
             Links::Follow => fs::metadata(&path),
             Links::LeaveOut | Links::Keep => fs::symlink_metadata(&path),
         };
-        if !(self.keep)(&name, metadata.as_ref().is_ok_and(Metadata::is_dir)) {
+        if !self.keeps(&name, metadata.as_ref().is_ok_and(Metadata::is_dir)) {
             return;
         }
         let metadata = match metadata {
@@ -233,30 +312,45 @@ impl Scan<'_> {
     }
 
     fn add_link(&mut self, path: PathBuf, name: String, metadata: &Metadata) {
-        if self.links == Links::LeaveOut {
+        if self.how.links == Links::LeaveOut {
             return self.leave_out(&path, "a symbolic link (-l keeps links, -L follows them)");
         }
-        let to = match fs::read_link(&path).map(|to| to.into_os_string().into_string()) {
-            Ok(Ok(to)) => to,
-            Ok(Err(_)) => {
-                return self.leave_out(&path, "where the symbolic link leads is not UTF-8");
-            }
+        let to = match fs::read_link(&path) {
+            Ok(to) => name::encode(to.as_os_str()),
             Err(error) => return self.leave_out(&path, error),
         };
         if let Err(reason) = check_link(&name, &to) {
             return self.leave_out(&path, reason);
         }
-        self.sources.list.push(Source {
-            path,
-            entry: Entry {
-                path: name,
-                mode: 0o777,
-                mtime: metadata.mtime(),
-                link: Some(Link::Symbolic(to)),
-                ..Entry::default()
-            },
-        });
+        let mut entry = entry_of(name, metadata);
+        entry.link = Some(Link::Symbolic(to));
+        self.push(Source::new(path, entry), metadata);
     }
+}
+
+/// What is offered of anything.
+fn entry_of(path: String, metadata: &Metadata) -> Entry {
+    Entry {
+        path,
+        mode: metadata.mode() & 0o7777,
+        mtime: metadata.mtime(),
+        mtime_nanos: u32::try_from(metadata.mtime_nsec()).unwrap_or(0),
+        ..Entry::default()
+    }
+}
+
+/// What the user names, which is followed if it is a link, and the name that it is offered under.
+fn named(path: &Path) -> Result<(String, Metadata), Error> {
+    let metadata = fs::metadata(path).map_err(|error| Error::file(path, error))?;
+    let name = name_of(path)?;
+    if !metadata.is_file() && !metadata.is_dir() {
+        return Err(Error::file(path, "not a file or directory"));
+    }
+    check_path(&name).map_err(|reason| Error::file(path, reason))?;
+    if metadata.is_dir() {
+        fs::read_dir(path).map_err(|error| Error::file(path, error))?;
+    }
+    Ok((name, metadata))
 }
 
 fn list_directory(directory: &Path) -> Result<Vec<PathBuf>, Error> {
@@ -283,60 +377,55 @@ fn name_of(path: &Path) -> Result<String, Error> {
             })?
         }
     };
-    name.into_string()
-        .map_err(|_| Error::file(path, "the name is not UTF-8"))
-}
-
-/// A source that is being read, to notice whether it changes meanwhile.
-#[derive(Debug)]
-pub(crate) struct Watched {
-    file: File,
-    size: u64,
-    modified: SystemTime,
+    Ok(name::encode(&name))
 }
 
 impl Source {
     /// Opens the file if it is still the one that was offered.
-    pub(crate) fn open(&self) -> Result<(File, Watched), String> {
-        let open = || {
-            // Never waits for the other end of a pipe that took the file's place.
-            let flags = nix::fcntl::OFlag::O_NONBLOCK.bits();
-            let file = File::options()
-                .read(true)
-                .custom_flags(flags)
-                .open(&self.path)?;
-            let metadata = file.metadata()?;
-            let watched = Watched {
-                file: file.try_clone()?,
-                size: self.entry.size,
-                modified: metadata.modified()?,
-            };
-            Ok::<_, std::io::Error>((file, watched, metadata))
-        };
-        let (file, watched, metadata) = open().map_err(|error| error.to_string())?;
+    pub(crate) fn open(&self) -> Result<File, String> {
+        // Never waits for the other end of a pipe that took the file's place.
+        let flags = nix::fcntl::OFlag::O_NONBLOCK.bits();
+        let file = File::options()
+            .read(true)
+            .custom_flags(flags)
+            .open(&self.path);
+        let file = file.map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => "it was removed while it was to be sent".to_owned(),
+            _ => error.to_string(),
+        })?;
+        self.check(&file)?;
+        Ok(file)
+    }
+
+    /// Whether an open file is as it was offered: it was before it was read, or is still.
+    pub(crate) fn check(&self, file: &File) -> Result<(), String> {
+        let metadata = file.metadata().map_err(|error| error.to_string())?;
         if !metadata.is_file() {
             return Err("it is no file any more".into());
         }
-        if (metadata.mtime(), metadata.len()) != (self.entry.mtime, self.entry.size) {
-            return Err(CHANGED.into());
+        let time = (
+            metadata.mtime(),
+            u32::try_from(metadata.mtime_nsec()).unwrap_or(0),
+        );
+        let same =
+            metadata.len() == self.entry.size && time == (self.entry.mtime, self.entry.mtime_nanos);
+        same.then_some(()).ok_or_else(|| CHANGED.into())
+    }
+
+    /// Looks where the file has data. What cannot be found out is data.
+    fn find_holes(&mut self) {
+        let Ok(file) = self.open() else {
+            return;
+        };
+        if let Some(data) = sparse::data_of(&file, self.entry.size) {
+            self.entry.data = Some(data.iter().map(|range| range.end - range.start).sum());
+            self.data = Some(data.into());
         }
-        Ok((file, watched))
     }
 }
 
-pub(crate) const CHANGED: &str = "it changed while it was being sent";
-
-impl Watched {
-    /// Whether the file is still as it was when it was opened.
-    pub(crate) fn check(&self) -> Result<(), String> {
-        let now = self.file.metadata().map_err(|error| error.to_string())?;
-        let modified = now.modified().map_err(|error| error.to_string())?;
-        match now.len() == self.size && modified == self.modified {
-            true => Ok(()),
-            false => Err(CHANGED.into()),
-        }
-    }
-}
+pub(crate) const CHANGED: &str =
+    "it changed while it was being sent; copy it again when nobody writes to it";
 
 #[cfg(test)]
 mod tests {
@@ -357,12 +446,23 @@ mod tests {
         let paths: Vec<_> = sources.list.iter().map(|s| s.entry.path.as_str()).collect();
         assert_eq!(
             paths,
-            ["tree", "tree/a", "tree/b", "tree/b/c", "tree/b/x", "x"]
+            [
+                "tree",
+                "tree/a",
+                "tree/b",
+                "tree/b/c",
+                "tree/b/x",
+                r"tree/back\5cslash",
+                "x"
+            ]
         );
-        assert_eq!((sources.bytes(), sources.left_out.len()), (10, 3));
+        assert_eq!((sources.bytes(), sources.left_out.len()), (10, 2));
         assert!(Sources::scan(&[tree.join("pipe")]).is_err());
         assert!(Sources::scan(&[tree.join("a"), tree.join("b/../a")]).is_err());
         assert!(Sources::scan(&[tree.join("none")]).is_err());
+        // One that is missing does not keep the others.
+        let sources = Sources::scan(&[tree.join("none"), tree.join("a")]).unwrap();
+        assert_eq!((sources.list.len(), sources.left_out.len()), (1, 1));
     }
 
     #[test]
@@ -371,10 +471,10 @@ mod tests {
         let path = dir.path().join("x");
         fs::write(&path, "12345").unwrap();
         let sources = Sources::scan(std::slice::from_ref(&path)).unwrap();
-        let (_, watched) = sources.list[0].open().unwrap();
-        watched.check().unwrap();
+        let file = sources.list[0].open().unwrap();
+        sources.list[0].check(&file).unwrap();
         fs::write(&path, "1234").unwrap();
-        watched.check().unwrap_err();
+        sources.list[0].check(&file).unwrap_err();
         sources.list[0].open().unwrap_err();
     }
 }

@@ -8,6 +8,7 @@ use dfcp::Progress;
 use nix::sys::statvfs::fstatvfs;
 
 use crate::message::{Entry, Rejection, RejectionKind};
+use crate::name;
 use crate::store::{PARTIAL, Store, Survey};
 
 /// What stays free: a twentieth of the file system, as ext4 keeps back for its own health, but no
@@ -70,12 +71,12 @@ impl Store {
             let message = format!("receiver: how much space is free cannot be found out: {error}");
             Rejection::new(RejectionKind::Space, message)
         })?;
-        let all: u64 = entries.iter().map(|entry| entry.size).sum();
+        let all: u64 = entries.iter().map(|entry| self.room_for(entry)).sum();
         let there: u64 = known
             .iter()
             .map(|known| self.room_taken(entries, known))
             .sum();
-        let bytes = all - there;
+        let bytes = all.saturating_sub(there);
         let mut claims = self.claims.0.lock().unwrap_or_else(PoisonError::into_inner);
         claims.retain(|claim| claim.strong_count() > 0);
         let running = claims.iter().filter_map(Weak::upgrade);
@@ -102,20 +103,28 @@ impl Store {
         space.min(self.limits.bytes)
     }
 
+    /// Bytes that an entry may take of the disk.
+    pub(crate) fn room_for(&self, entry: &Entry) -> u64 {
+        match entry.data {
+            Some(data) if self.keep.holes => data.min(entry.size),
+            _ => entry.size,
+        }
+    }
+
     /// Bytes that an entry needs no room for: it will not come, or has some already.
     fn room_taken(&self, entries: &[Entry], (index, survey): &(u64, Survey)) -> u64 {
         let entry = &entries[*index as usize];
         match survey {
             Survey::Absent => 0,
-            Survey::There | Survey::Settled(_) => entry.size,
+            Survey::There | Survey::Settled(_) => self.room_for(entry),
             Survey::Examine => {
                 let partial = self
                     .dir
-                    .symlink_metadata(format!("{}{PARTIAL}", entry.path));
+                    .symlink_metadata(name::path(&name::beside(&entry.path, PARTIAL)));
                 let blocks =
                     partial.map_or(0, |partial| cap_std::fs::MetadataExt::blocks(&partial));
                 // Blocks of 512 bytes, whatever the file system (POSIX).
-                blocks.saturating_mul(512).min(entry.size)
+                blocks.saturating_mul(512).min(self.room_for(entry))
             }
         }
     }

@@ -5,13 +5,16 @@
 //! name, and renamed when it is whole and verified. Partial files stay when a transfer fails, with
 //! the journal of what is there of them.
 
+mod attributes;
 mod links;
+mod small;
+mod swap;
 
 use std::io::{self, Read};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use cap_std::fs::{Dir, MetadataExt as _, OpenOptions, OpenOptionsExt};
 use nix::fcntl::OFlag;
@@ -20,18 +23,20 @@ use rustix::io::Errno;
 
 use crate::Error;
 use crate::message::{
-    Entry, OnConflict, Outcome, Problem, ProblemKind, Rejection, RejectionKind, Wishes,
+    Entry, OnConflict, Outcome, People, Problem, ProblemKind, Rejection, RejectionKind, Wishes,
 };
+use crate::meta::{Keep, Known, Notes};
+use crate::name;
 use crate::offer::{Held, Limits};
 use crate::partial::{JOURNAL, Partial};
 use crate::space::Claims;
 use crate::tenants::{Tenant, Tenants};
 use crate::tree::Value;
+pub(crate) use small::Folder;
+use swap::Swap;
 
 /// Follows the name of a file that is not whole.
 pub const PARTIAL: &str = ".dfcp-partial";
-/// Bits of a mode that are taken over, but for those of the umask: no set-user-ID.
-const MODE: u32 = 0o777;
 /// Names tried for a file whose own is taken.
 const MAX_NAMES: u32 = 10_000;
 
@@ -77,6 +82,14 @@ pub struct Store {
     pub(crate) wanted: Option<Wanted>,
     /// Bits of modes that this process gives to nobody.
     umask: u32,
+    /// What is kept of files beside their content.
+    pub(crate) keep: Keep,
+    /// Whose the owners are that the sender of this session names.
+    known: Arc<Known>,
+    /// What could not be kept in this session.
+    pub(crate) notes: Arc<Notes>,
+    /// What may go so that something of another kind takes its name.
+    swap: Option<Swap>,
 }
 
 /// Says what was asked for.
@@ -137,6 +150,10 @@ impl Store {
             owner: None,
             wanted: None,
             umask: umask(),
+            keep: Keep::default(),
+            known: Arc::default(),
+            notes: Arc::default(),
+            swap: None,
         })
     }
 
@@ -144,6 +161,13 @@ impl Store {
     #[must_use]
     pub fn with_limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
+        self
+    }
+
+    /// Keeps this of files beside their content.
+    #[must_use]
+    pub fn keeping(mut self, keep: Keep) -> Self {
+        self.keep = keep;
         self
     }
 
@@ -185,8 +209,14 @@ impl Store {
     }
 
     /// The store for a session of a sender with these wishes.
-    pub(crate) fn for_session(&self, wishes: Wishes) -> Result<Arc<Self>, Rejection> {
+    pub(crate) fn for_session(
+        &self,
+        wishes: Wishes,
+        people: &People,
+    ) -> Result<Arc<Self>, Rejection> {
         let mut store = self.clone();
+        store.known = Arc::new(Known::new(people));
+        store.notes = Arc::default();
         match (wishes.on_conflict, self.senders) {
             (None, _) => {}
             (Some(wish), _) if wish == self.on_conflict => {}
@@ -211,21 +241,30 @@ impl Store {
 
     /// Whether `path` is a directory that is there.
     pub(crate) fn has_dir(&self, path: &str) -> bool {
-        self.dir.is_dir(path)
+        self.dir.is_dir(name::path(path))
     }
 
     /// Makes the directory `path` with its parents, unless it is there.
     pub(crate) fn create_dir(&self, path: &str) -> Result<(), Problem> {
-        match self.has_dir(path) {
-            true => Ok(()),
-            false => self.dir.create_dir_all(path),
+        if self.has_dir(path) {
+            return Ok(());
         }
-        .map_err(|error| target(path, error))
+        let created = || {
+            self.make_way_for_directories(path)?;
+            self.dir.create_dir_all(name::path(path))
+        };
+        created().map_err(|error| match self.file_in_the_way(path) {
+            Some(file) => conflict_of_kinds(&file),
+            None => target(path, error),
+        })
     }
 
     /// Gives a directory the mode and time that were offered.
     pub(crate) fn finish_dir(&self, entry: &Entry) -> Result<(), Problem> {
-        let finish = || self.apply(&self.dir.open(&entry.path)?.into_std(), entry);
+        let finish = || {
+            let directory = self.dir.open(name::path(&entry.path))?.into_std();
+            self.apply(&directory, entry)
+        };
         finish().map_err(|error| target(&entry.path, error))
     }
 
@@ -240,7 +279,7 @@ impl Store {
             }
             let (path, name) = entry.path.rsplit_once('/').unwrap_or((".", &entry.path));
             if parent.as_ref().is_none_or(|(known, _)| *known != path) {
-                parent = Some((path, self.dir.open_dir(path).ok()));
+                parent = Some((path, self.dir.open_dir(name::path(path)).ok()));
             }
             let dir = parent.as_ref().and_then(|(_, dir)| dir.as_ref());
             let survey = dir.map_or(Survey::Absent, |dir| {
@@ -254,7 +293,7 @@ impl Store {
     }
 
     fn survey_one(&self, dir: &Dir, name: &str, entry: &Entry, wishes: Wishes) -> Survey {
-        if let Ok(there) = dir.symlink_metadata(name) {
+        if let Ok(there) = dir.symlink_metadata(name::path(name)) {
             if entry.stream {
                 return match self.on_conflict {
                     OnConflict::Skip => Survey::Settled(Outcome::Skipped),
@@ -267,19 +306,26 @@ impl Store {
             let unchanged = time == (entry.mtime, i64::from(entry.mtime_nanos));
             return match self.on_conflict {
                 OnConflict::Skip => Survey::Settled(Outcome::Skipped),
-                _ if alike && unchanged && !wishes.checksum => Survey::There,
+                _ if alike && unchanged && !wishes.checksum => {
+                    if !self.has_kept(&there, entry) {
+                        self.confirm(entry);
+                    }
+                    Survey::There
+                }
                 OnConflict::Newer if is_later(&there, entry) => Survey::Settled(Outcome::Skipped),
                 _ if alike => Survey::Examine,
                 OnConflict::Error => Survey::Settled(Outcome::Error(conflict(&entry.path))),
-                OnConflict::Overwrite | OnConflict::Newer if !is_replaceable(&there) => {
-                    Survey::Settled(Outcome::Error(conflict(&entry.path)))
+                OnConflict::Overwrite | OnConflict::Newer if !self.is_replaceable(&there) => {
+                    Survey::Settled(Outcome::Error(conflict_with(&there, &entry.path)))
                 }
                 OnConflict::Overwrite | OnConflict::Rename | OnConflict::Newer => Survey::Examine,
             };
         }
         match !wishes.anew
             && !entry.stream
-            && dir.symlink_metadata(format!("{name}{JOURNAL}")).is_ok()
+            && dir
+                .symlink_metadata(name::path(&name::beside(name, JOURNAL)))
+                .is_ok()
         {
             true => Survey::Examine,
             false => Survey::Absent,
@@ -291,7 +337,11 @@ impl Store {
         let mut options = OpenOptions::new();
         options.read(true);
         options.custom_flags((OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits());
-        let file = self.dir.open_with(&entry.path, &options).ok()?.into_std();
+        let file = self
+            .dir
+            .open_with(name::path(&entry.path), &options)
+            .ok()?
+            .into_std();
         let metadata = file.metadata().ok()?;
         if !metadata.is_file() || metadata.len() != entry.size {
             return None;
@@ -314,7 +364,7 @@ impl Store {
         let mut options = OpenOptions::new();
         options.read(true);
         options.custom_flags((OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits());
-        if let Ok(file) = self.dir.open_with(&entry.path, &options) {
+        if let Ok(file) = self.dir.open_with(name::path(&entry.path), &options) {
             // A file of somebody else keeps its time; its content is right all the same.
             let _ = self.apply(&file.into_std(), entry);
         }
@@ -329,14 +379,14 @@ impl Store {
         tenant: &Arc<Tenant>,
         how: How,
     ) -> Result<Begin, Problem> {
-        if let Ok(there) = self.dir.symlink_metadata(&entry.path) {
+        if let Ok(there) = self.dir.symlink_metadata(name::path(&entry.path)) {
             // A file of the same size may be the same file.
             let differs = !there.is_file() || there.len() != entry.size;
             match self.on_conflict {
                 OnConflict::Skip => return Ok(Begin::Settled(Outcome::Skipped)),
                 OnConflict::Error if differs => return Err(conflict(&entry.path)),
-                _ if !is_replaceable(&there) && self.on_conflict != OnConflict::Rename => {
-                    return Err(conflict(&entry.path));
+                _ if !self.is_replaceable(&there) && self.on_conflict != OnConflict::Rename => {
+                    return Err(conflict_with(&there, &entry.path));
                 }
                 _ => {}
             }
@@ -344,7 +394,7 @@ impl Store {
         if let Some((parent, _)) = entry.path.rsplit_once('/') {
             self.create_dir(parent)?;
         }
-        let name = format!("{}{PARTIAL}", entry.path);
+        let name = name::beside(&entry.path, PARTIAL);
         let failed = |error| target(&name, error);
         let hold = self.tenants.take(&name, tenant);
         let hold = hold.ok_or_else(|| failed(io::Error::other(BUSY)))?;
@@ -368,7 +418,7 @@ impl Store {
         tenant: &Tenant,
         how: How,
     ) -> io::Result<()> {
-        let name = format!("{}{JOURNAL}", entry.path);
+        let name = name::beside(&entry.path, JOURNAL);
         let journal = match self.open_own(&name, false) {
             Ok(journal) => journal,
             // Without one a transfer works as well; it only cannot be resumed.
@@ -390,7 +440,7 @@ impl Store {
         options.read(true).write(true).create(true).mode(0o600);
         options.custom_flags((OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits());
         loop {
-            let file = self.dir.open_with(name, &options)?.into_std();
+            let file = self.dir.open_with(name::path(name), &options)?.into_std();
             let metadata = file.metadata()?;
             if !metadata.is_file() {
                 return Err(io::Error::other("it is there and no file"));
@@ -411,7 +461,8 @@ impl Store {
                 Err(std::fs::TryLockError::Error(_)) => {}
             }
             // Until the lock was ours, another transfer may have renamed what we opened.
-            let named = self.dir.symlink_metadata(name).map(|m| cap_identity(&m));
+            let named = self.dir.symlink_metadata(name::path(name));
+            let named = named.map(|metadata| cap_identity(&metadata));
             if named.is_ok_and(|named| named == (metadata.dev(), metadata.ino())) {
                 return Ok(file);
             }
@@ -437,27 +488,6 @@ impl Store {
         }
     }
 
-    /// Receives a small file whose bytes are known and verified.
-    pub(crate) fn put(
-        &self,
-        entry: &Entry,
-        bytes: &[u8],
-        tenant: &Arc<Tenant>,
-    ) -> Result<Outcome, Problem> {
-        let partial = match self.begin(entry, tenant, How::Small)? {
-            Begin::Settled(outcome) => return Ok(outcome),
-            Begin::Receive(partial) => partial,
-        };
-        let written = std::os::unix::fs::FileExt::write_all_at(&partial.file, bytes, 0);
-        let done = written
-            .map_err(|error| target(&entry.path, error))
-            .and_then(|()| self.finish(&partial, entry));
-        if done.is_err() {
-            self.discard(&partial);
-        }
-        done
-    }
-
     /// Puts a verified file in its place.
     pub(crate) fn finish(&self, partial: &Partial, entry: &Entry) -> Result<Outcome, Problem> {
         let failed = |error| target(&entry.path, error);
@@ -476,7 +506,10 @@ impl Store {
         failed: impl Fn(io::Error) -> Problem,
     ) -> Result<Outcome, Problem> {
         if self.on_conflict.replaces() {
-            let moved = self.dir.rename(&partial.name, &self.dir, place);
+            let moved = self.make_way_for_file(place).and_then(|()| {
+                let (from, to) = (name::path(&partial.name), name::path(place));
+                self.dir.rename(from, &self.dir, to)
+            });
             return moved.map(|()| Outcome::Done).map_err(failed);
         }
         if self.move_to_free(partial, place).map_err(&failed)? {
@@ -512,25 +545,14 @@ impl Store {
             .name
             .rsplit_once('/')
             .unwrap_or((".", &partial.name));
-        let dir = self.dir.open_dir(parent)?;
-        let moved = rustix::fs::renameat_with(&dir, old, &dir, name, RenameFlags::NOREPLACE);
-        let moved = match moved {
-            // Not every file system can.
-            Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => dir
-                .hard_link(old, &dir, name)
-                .and_then(|()| dir.remove_file(old)),
-            moved => moved.map_err(io::Error::from),
-        };
-        match moved {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
-            moved => moved.map(|()| true),
-        }
+        let dir = self.dir.open_dir(name::path(parent))?;
+        rename_to_free(&dir, &name::path(old), &name::path(name))
     }
 
     /// Removes a partial file that holds nothing, or nothing new.
     pub(crate) fn discard(&self, partial: &Partial) {
         // Left over, it does no harm.
-        let _ = self.dir.remove_file(&partial.name);
+        let _ = self.dir.remove_file(name::path(&partial.name));
         self.discard_journal(partial);
     }
 
@@ -539,31 +561,15 @@ impl Store {
         if partial.has_journal()
             && let Some(name) = partial.name.strip_suffix(PARTIAL)
         {
-            let _ = self.dir.remove_file(format!("{name}{JOURNAL}"));
+            let _ = self
+                .dir
+                .remove_file(name::path(&format!("{name}{JOURNAL}")));
         }
-    }
-
-    /// Gives a file the mode and time that were offered.
-    fn apply(&self, file: &std::fs::File, entry: &Entry) -> io::Result<()> {
-        file.set_permissions(std::fs::Permissions::from_mode(
-            entry.mode & MODE & !self.umask,
-        ))?;
-        let seconds = Duration::from_secs(entry.mtime.unsigned_abs());
-        let time = match entry.mtime >= 0 {
-            true => SystemTime::UNIX_EPOCH.checked_add(seconds),
-            false => SystemTime::UNIX_EPOCH.checked_sub(seconds),
-        };
-        let nanos = Duration::from_nanos(u64::from(entry.mtime_nanos.min(999_999_999)));
-        if let Some(time) = time.and_then(|time| time.checked_add(nanos)) {
-            // Not every file system keeps every time.
-            let _ = file.set_modified(time);
-        }
-        Ok(())
     }
 
     /// Whether the file at `path` holds the same bytes.
     fn is_same(&self, partial: &Partial, path: &str) -> io::Result<bool> {
-        let there = self.dir.open(path)?.into_std();
+        let there = self.dir.open(name::path(path))?.into_std();
         let size = partial.file.metadata()?.len();
         if !there.metadata()?.is_file() || there.metadata()?.len() != size {
             return Ok(false);
@@ -603,18 +609,60 @@ fn is_later(there: &cap_std::fs::Metadata, entry: &Entry) -> bool {
     (there.mtime(), there.mtime_nsec()) >= (entry.mtime, i64::from(entry.mtime_nanos))
 }
 
-fn target(path: &str, error: io::Error) -> Problem {
-    Problem::new(ProblemKind::Target, format!("receiver: {path}: {error}"))
+/// Renames within a directory, unless the name is taken: false then.
+fn rename_to_free(dir: &Dir, old: &Path, name: &Path) -> io::Result<bool> {
+    let moved = rustix::fs::renameat_with(dir, old, dir, name, RenameFlags::NOREPLACE);
+    let moved = match moved {
+        // Not every file system can.
+        Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => dir
+            .hard_link(old, dir, name)
+            .and_then(|()| dir.remove_file(old)),
+        moved => moved.map_err(io::Error::from),
+    };
+    match moved {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+        moved => moved.map(|()| true),
+    }
 }
 
-/// Whether something else may take its name: a directory has content of its own, and a device, a pipe
-/// or a socket is there for a purpose.
-fn is_replaceable(there: &cap_std::fs::Metadata) -> bool {
-    there.is_file() || there.is_symlink()
+/// A file or directory of this side fails; says what to do where that is known.
+pub(crate) fn target(path: &str, error: io::Error) -> Problem {
+    let advice = match error.kind() {
+        io::ErrorKind::InvalidFilename => {
+            ": the file system there cannot hold this name; rename it, or copy to another one"
+        }
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            ": make room there and copy again"
+        }
+        io::ErrorKind::NotFound => ": the directory was removed while files came into it",
+        io::ErrorKind::ReadOnlyFilesystem => ": nothing can be written there",
+        _ => "",
+    };
+    Problem::new(
+        ProblemKind::Target,
+        format!("receiver: {path}: {error}{advice}"),
+    )
 }
 
 fn conflict(path: &str) -> Problem {
     let message = format!("{path} exists with other content (see --on-conflict)");
+    Problem::new(ProblemKind::Conflict, message)
+}
+
+/// [`conflict`], unless what is there is a directory.
+fn conflict_with(there: &cap_std::fs::Metadata, path: &str) -> Problem {
+    match there.is_dir() {
+        true => conflict_of_kinds(path),
+        false => conflict(path),
+    }
+}
+
+/// A file is where a directory is to be, or the reverse.
+fn conflict_of_kinds(path: &str) -> Problem {
+    let message = format!(
+        "{path} is a file on one side and a directory on the other (sync --delete removes what is \
+         at the receiver)"
+    );
     Problem::new(ProblemKind::Conflict, message)
 }
 

@@ -11,6 +11,8 @@ use std::os::unix::fs::FileExt;
 
 use blake3::hazmat::{HasherExt, Mode, left_subtree_len, merge_subtrees_non_root};
 
+use crate::sparse::ZEROS;
+
 /// Smallest group, and what a group of most files is: what a kill costs of a file that is on its
 /// way is the groups that are not whole, and of what blocks of the transport (183,040 bytes) bring
 /// in any order about as many are open as there are blocks on their way.
@@ -42,11 +44,6 @@ impl Shape {
     /// Bytes of the file.
     pub fn size(self) -> u64 {
         self.size
-    }
-
-    /// Bytes of each group but the last.
-    pub fn group(self) -> u64 {
-        self.group
     }
 
     /// How many there are; an empty file has none.
@@ -92,6 +89,19 @@ impl Shape {
             at += n as u64;
         }
         Ok(hasher.finish())
+    }
+
+    /// The value of group `i` of a file that has nothing but zeros there.
+    pub fn value_of_zeros(self, i: usize) -> Value {
+        let range = self.range(i);
+        let mut hasher = self.hasher(i);
+        let mut left = range.end - range.start;
+        while left > 0 {
+            let n = left.min(ZEROS.len() as u64);
+            hasher.update(&ZEROS[..n as usize]);
+            left -= n;
+        }
+        hasher.finish()
     }
 
     /// The hash of the whole file, from the values of all its groups.
@@ -225,7 +235,7 @@ mod tests {
         for size in [0, 1, 1 << 30, (1 << 30) + 1, 1 << 40, i64::MAX as u64] {
             let shape = Shape::new(size);
             assert!(shape.count() as u64 <= MAX_GROUPS, "{size}");
-            assert!(shape.group().is_power_of_two() && shape.group() >= MIN_GROUP);
+            assert!(shape.group.is_power_of_two() && shape.group >= MIN_GROUP);
             if size > 0 {
                 assert_eq!(shape.range(shape.count() - 1).end, size);
                 assert_eq!(shape.groups(&(0..size)), 0..shape.count());

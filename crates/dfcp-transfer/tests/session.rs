@@ -7,8 +7,8 @@ use std::sync::Arc;
 use dfcp::{Connection, Endpoint, EndpointConfig, Progress};
 use dfcp_transfer::message::{self, FromReceiver, FromSender, Reader};
 use dfcp_transfer::{
-    DONE, Entry, Error, Limits, Links, Meter, Offered, OnConflict, Outcome, ProblemKind, Received,
-    Rejection, RejectionKind, Sent, Sources, Store, Wishes, offer,
+    DONE, Entry, Error, Limits, Links, Meter, Offered, OnConflict, Outcome, People, ProblemKind,
+    Received, Rejection, RejectionKind, Scan, Sent, Sources, Store, Wishes, offer,
 };
 use tokio::io::AsyncWriteExt;
 
@@ -95,7 +95,11 @@ async fn a_file_that_is_taken_is_a_problem_of_its_own() {
 
 /// Sends the tree `from`, links as links; what became of its entries, by path.
 async fn send_links(from: &Path, to: &Path) -> Vec<(String, Outcome)> {
-    let sources = Sources::scan_with(&[from.to_owned()], Links::Keep, &|_, _| true);
+    let how = Scan {
+        links: Links::Keep,
+        ..Scan::default()
+    };
+    let sources = Sources::scan_with(&[from.to_owned()], how);
     let sources = Arc::new(sources.unwrap());
     let store = Arc::new(Store::open(to, OnConflict::Overwrite).unwrap());
     let (_endpoints, near, far) = connected().await;
@@ -160,6 +164,7 @@ async fn nothing_is_taken_that_was_not_asked_for() {
         .wanting(|entry| entry.path == "wanted")
         .with_limits(Limits {
             hidden: true,
+            any_names: false,
             ..Limits::default()
         });
     let (_endpoints, near, far) = connected().await;
@@ -235,6 +240,7 @@ async fn an_offer_beyond_the_limits_makes_nothing_and_asks_nobody() {
     let paths = [tree];
     let default = Limits {
         hidden: true,
+        any_names: false,
         ..Limits::default()
     };
     for (limits, option) in [
@@ -286,7 +292,7 @@ async fn object_of(
     content: &[u8],
 ) -> Result<(), Error> {
     let (mut control, replies) = connection.open_bi().await?;
-    for part in offer::split(entries, Wishes::default()) {
+    for part in offer::split(entries, Wishes::default(), &People::default()) {
         message::write(&mut control, &part).await?;
     }
     let whole = FromSender::Part {
@@ -393,7 +399,7 @@ async fn words_that_no_sender_says_end_the_session() {
         let (meter, _watch) = Meter::start();
         let say = async {
             let (mut control, _replies) = near.open_bi().await.unwrap();
-            for message in offer::split(&entries, Wishes::default())
+            for message in offer::split(&entries, Wishes::default(), &People::default())
                 .iter()
                 .chain(&words)
             {
@@ -431,12 +437,16 @@ async fn directories_are_made_as_files_need_them() {
     let send = async {
         let (mut control, replies) = near.open_bi().await.unwrap();
         let entries = [directory("tree"), directory("tree/a"), file];
-        for part in offer::split(&entries, Wishes::default()) {
+        for part in offer::split(&entries, Wishes::default(), &People::default()) {
             message::write(&mut control, &part).await.unwrap();
         }
         let mut replies = Reader::new(replies);
         let accept: Option<FromReceiver> = replies.next().await.unwrap();
-        assert_eq!(accept, Some(FromReceiver::Accept { asked_ms: 0 }));
+        let accepted = FromReceiver::Accept {
+            asked_ms: 0,
+            holes: false,
+        };
+        assert_eq!(accept, Some(accepted));
         near.close(DONE, "");
     };
     let receive = dfcp_transfer::receive(&far, store, &meter, async |_| Ok(()));

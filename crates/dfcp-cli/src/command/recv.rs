@@ -330,6 +330,7 @@ async fn session(
     let Some(Received {
         entries,
         outcomes,
+        left_out,
         failure,
     }) = received
     else {
@@ -344,6 +345,7 @@ async fn session(
     report.add_connection(&connection, remote);
     report.moved_bytes = meter.progress().bytes();
     report.add_outcomes(&entries, &outcomes);
+    report.left_out = left_out;
     report.add_time(start, meter.diary().asked(), meter.steady_bps());
     report.conclude(failure.map(files::failure));
     Some(output.report(&report))

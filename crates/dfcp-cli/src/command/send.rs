@@ -12,7 +12,7 @@ use dfcp::{
     SchemeId, StaticKey, TransportConfig,
 };
 use dfcp_command::{Failure, Kind, Profile as Choice, block_on, interrupted, units};
-use dfcp_transfer::{DONE, FAILED, INTERRUPTED, Links, Meter, Sent, Sources, Wishes};
+use dfcp_transfer::{DONE, FAILED, INTERRUPTED, Keep, Links, Meter, Scan, Sent, Sources, Wishes};
 
 use super::{Output, code, farewell};
 use crate::door::invitation;
@@ -75,6 +75,8 @@ pub struct Args {
     /// Send what symbolic links lead to
     #[arg(short = 'L', long, conflicts_with = "links")]
     copy_links: bool,
+    #[command(flatten)]
+    kept: files::Kept,
     /// What to do where names are taken by other files, as far as the receiver lets senders decide
     #[arg(long, value_enum)]
     on_conflict: Option<files::OnConflict>,
@@ -380,7 +382,18 @@ async fn transfer(
             }
             Sources::pipe(&args.name).map_err(files::failure)?
         }
-        paths => files::scan(paths, links)?,
+        paths => {
+            let keep = Keep {
+                holes: true,
+                ..args.kept.keep()
+            };
+            let how = Scan {
+                links,
+                keep,
+                filter: None,
+            };
+            files::scan(paths, how)?
+        }
     };
     sources.wishes = args.wishes();
     let sources = Arc::new(sources);
@@ -432,6 +445,7 @@ async fn transfer(
     };
     report.moved_bytes = meter.progress().bytes();
     report.add_outcomes(&sources.entries(), &sent.outcomes);
+    report.left_out.extend(sent.left_out);
     report.add_time(start, asked + meter.diary().asked(), sent.steady_bps);
     let reason = failure
         .as_ref()

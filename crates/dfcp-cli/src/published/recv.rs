@@ -152,6 +152,7 @@ impl Session {
         let Some(Received {
             entries,
             outcomes,
+            left_out,
             failure,
         }) = received
         else {
@@ -164,6 +165,7 @@ impl Session {
         let traffic = since(self.endpoint.traffic(), before);
         report.add_published(remote, self.carrier, &monitor, traffic);
         report.add_outcomes(&entries, &outcomes);
+        report.left_out = left_out;
         report.add_time(start, Duration::ZERO, meter.steady_bps());
         report.conclude(failure.map(files::failure));
         Some(self.output.report(&report))

@@ -49,7 +49,7 @@ pub fn run(job: Job<'_>) -> ExitCode {
 }
 
 async fn transfer(job: Job<'_>, report: &mut Report) -> Result<(), Failure> {
-    let sources = files::scan(job.paths, dfcp_transfer::Links::LeaveOut)?;
+    let sources = files::scan(job.paths, dfcp_transfer::Scan::default())?;
     report.left_out.clone_from(&sources.left_out);
     let start = Instant::now();
     let (endpoint, stream, remote) = tokio::select! {

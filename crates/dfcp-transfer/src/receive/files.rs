@@ -1,6 +1,5 @@
 //! What is done with one file, or one object, of a session.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use dfcp::{IncomingObject, ObjectSummary, Progress};
@@ -9,7 +8,7 @@ use tokio::sync::{OnceCell, Semaphore};
 use crate::ledger::{Announced, blocking, keep};
 use crate::message::{Entry, Hash, Outcome, Problem, ProblemKind, Wishes};
 use crate::partial::{Extents, Partial};
-use crate::store::{Begin, How, Store};
+use crate::store::{Begin, Folder, How, Store};
 use crate::tenants::Tenant;
 
 /// Bytes of a pack that are put on the disk together. With what arrives meanwhile and the largest
@@ -176,6 +175,7 @@ impl Files {
 
     fn put_all(&self, bytes: &[u8], list: &[(u64, Hash, bool)]) -> Vec<(u64, Outcome)> {
         let (mut at, mut outcomes) = (0, Vec::with_capacity(list.len()));
+        let mut folder = Folder::default();
         for &(index, hash, wanted) in list {
             let entry = self.entry(index);
             let content = &bytes[at..at + entry.size as usize];
@@ -184,12 +184,53 @@ impl Files {
                 continue;
             }
             let outcome = match blake3::hash(content).as_bytes() == &hash.0 {
-                true => self.store.put(entry, content, &self.tenant),
+                true => self.store.put(entry, content, &self.tenant, &mut folder),
                 false => Err(corrupt(entry)),
             };
             outcomes.push((index, outcome.unwrap_or_else(Outcome::Error)));
         }
         outcomes
+    }
+
+    /// The file that parts are put in, opened by whoever comes first.
+    async fn open_part(&self, part: &Part) -> Result<Arc<Partial>, Result<Outcome, Problem>> {
+        let open = part.partial.get_or_try_init(|| async {
+            let (files, entry) = (self.clone(), self.entry(part.index).clone());
+            let begin = move || files.store.begin(&entry, &files.tenant, How::Anew);
+            match blocking(begin).await {
+                Ok(Begin::Receive(partial)) => Ok(Arc::new(partial)),
+                Ok(Begin::Settled(outcome)) => Err(Ok(outcome)),
+                Err(problem) => Err(Err(problem)),
+            }
+        });
+        let partial = open.await?.clone();
+        for &(offset, length) in part.extents.iter().filter(|(_, length)| *length > 0) {
+            partial.forget(&(offset..offset + length));
+        }
+        Ok(partial)
+    }
+
+    /// Makes holes of parts of a file.
+    pub async fn take_holes(self, part: Part) -> PartEnd {
+        let Ok(_permit) = self.gate.clone().acquire_owned().await else {
+            return PartEnd::Reset;
+        };
+        let partial = match self.open_part(&part).await {
+            Ok(partial) => partial,
+            Err(end) => return PartEnd::Settled(end),
+        };
+        let path = self.entry(part.index).path.clone();
+        let work = move || {
+            for &(offset, length) in &part.extents {
+                let made = partial.hole(&(offset..offset + length));
+                made.map_err(|error| crate::store::target(&path, error))?;
+            }
+            Ok(())
+        };
+        match blocking(work).await {
+            Ok(()) => PartEnd::Whole,
+            Err(problem) => PartEnd::Settled(Err(problem)),
+        }
     }
 
     /// Receives parts of a file in their places.
@@ -198,32 +239,19 @@ impl Files {
         let Ok(_permit) = self.gate.clone().acquire_owned().await else {
             return PartEnd::Reset;
         };
-        let open = part.partial.get_or_try_init(|| async {
-            let (files, entry) = (self.clone(), entry.clone());
-            let begin = move || files.store.begin(&entry, &files.tenant, How::Anew);
-            match blocking(begin).await {
-                Ok(Begin::Receive(partial)) => Ok(Arc::new(partial)),
-                Ok(Begin::Settled(outcome)) => Err(Ok(outcome)),
-                Err(problem) => Err(Err(problem)),
-            }
-        });
-        let partial = match open.await {
-            Ok(partial) => partial.clone(),
+        let partial = match self.open_part(&part).await {
+            Ok(partial) => partial,
             Err(end) => return PartEnd::Settled(end),
         };
-        for &(offset, length) in part.extents.iter().filter(|(_, length)| *length > 0) {
-            partial.forget(whole_groups(&partial, offset..offset + length));
-        }
         let total = part.extents.iter().map(|(_, length)| length).sum();
         let target = Extents::new(partial, &part.extents);
         let end = |kind, message| PartEnd::Settled(Err(Problem::new(kind, message)));
         match object.recv_blocks(target, total, &self.progress).await {
             Ok(_) => PartEnd::Whole,
             Err(dfcp::Error::Reset(_)) => PartEnd::Reset,
-            Err(dfcp::Error::Io(error)) => end(
-                ProblemKind::Target,
-                format!("receiver: {}: {error}", entry.path),
-            ),
+            Err(dfcp::Error::Io(error)) => {
+                PartEnd::Settled(Err(crate::store::target(&entry.path, error)))
+            }
             Err(error @ dfcp::Error::TooLong(_)) => {
                 end(ProblemKind::Integrity, format!("{}: {error}", entry.path))
             }
@@ -316,17 +344,6 @@ impl Files {
         };
         blocking(work).await.unwrap_or_else(Outcome::Error)
     }
-}
-
-/// Groups that a range has all of; those that it has parts of were never whole.
-fn whole_groups(partial: &Partial, bytes: Range<u64>) -> Range<usize> {
-    let shape = partial.shape;
-    let first = bytes.start.div_ceil(shape.group()) as usize;
-    let last = match bytes.end == shape.size() {
-        true => shape.count(),
-        false => (bytes.end / shape.group()) as usize,
-    };
-    first..last.max(first)
 }
 
 fn check(entry: &Entry, partial: &Partial, word: Option<Announced>) -> Result<(), Problem> {

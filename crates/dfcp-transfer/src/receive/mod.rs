@@ -16,7 +16,7 @@ use tokio::io::AsyncRead;
 use crate::ledger::{Ledger, Received};
 use crate::message::{self, Entry, FromReceiver, FromSender, Reader, Rejection, Wishes};
 use crate::meter::Meter;
-use crate::offer::{Held, Holding, Limits, Offer};
+use crate::offer::{self, Held, Limits, Offer};
 use crate::space::Claim;
 use crate::store::{Store, Survey};
 use crate::tenants::Tenant;
@@ -68,10 +68,10 @@ pub async fn receive(
 ) -> Option<Received> {
     let (mut control, mut reader) = open(connection).await?;
     let agree = async {
-        let (entries, held, wishes) = read_offer(&mut reader, store.limits, &store.offers).await?;
-        store.check_wanted(&entries)?;
-        let store = store.for_session(wishes)?;
-        let entries = Arc::new(entries);
+        let (listed, wishes) = read_offer(&mut reader, store.limits, &store.offers).await?;
+        store.check_wanted(&listed.entries)?;
+        let store = store.for_session(wishes, &listed.people)?;
+        let (entries, held) = (Arc::new(listed.entries), listed.holding);
         let offered = Offered::of(&entries);
         tokio::select! {
             agreed = timed(consent(offered), meter) => agreed?,
@@ -122,7 +122,7 @@ pub(crate) async fn read_offer<R: AsyncRead + Unpin>(
     reader: &mut Reader<R>,
     limits: Limits,
     offers: &Held,
-) -> Result<(Vec<Entry>, Holding, Wishes), Error> {
+) -> Result<(offer::Offered, Wishes), Error> {
     let mut offer = Offer::new(limits, offers);
     let mut wished = Wishes::default();
     loop {
@@ -135,14 +135,14 @@ pub(crate) async fn read_offer<R: AsyncRead + Unpin>(
                 entries,
                 more,
                 wishes,
+                people,
             }) => {
                 if offer.is_empty() {
                     wished = wishes;
                 }
-                offer.add(version, entries)?;
+                offer.add(version, entries, people)?;
                 if !more {
-                    let (entries, holding) = offer.finish()?;
-                    return Ok((entries, holding, wished));
+                    return Ok((offer.finish()?, wished));
                 }
             }
             _ => return Err(Error::protocol("the sender offers no files")),

@@ -29,7 +29,8 @@ pub async fn receive_into(
     let (mut control, mut reader) = open(connection).await?;
     let mut received = Received::default();
     let work = async {
-        let (entries, _held, _) = read_offer(&mut reader, limits, &Held::default()).await?;
+        let (listed, _) = read_offer(&mut reader, limits, &Held::default()).await?;
+        let entries = listed.entries;
         let [entry] = &entries[..] else {
             return Err(only_one().into());
         };
@@ -43,8 +44,11 @@ pub async fn receive_into(
         }
         meter.expect(offered.bytes);
         meter.diary().offered(Arc::new(entries.clone()));
-        let asked_ms = meter.diary().asked().as_millis() as u64;
-        message::write(&mut control, &FromReceiver::Accept { asked_ms }).await?;
+        let accept = FromReceiver::Accept {
+            asked_ms: meter.diary().asked().as_millis() as u64,
+            holes: false,
+        };
+        message::write(&mut control, &accept).await?;
         let most = if entry.stream {
             limits.bytes
         } else {

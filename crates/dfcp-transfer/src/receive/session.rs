@@ -25,6 +25,8 @@ use crate::{DONE, Error, FAILED, MAX_PACK, MAX_PACK_FILES, MAX_PENDING, TAKEN_OV
 const MAX_ACTIVE: usize = 8;
 /// How often the sender hears how much has arrived, at most: as often as a progress bar is drawn.
 const TELLING: Duration = Duration::from_millis(200);
+/// Objects of a file and lists of its holes that have not been dealt with: a million of holes.
+const MAX_HOLES: usize = 1024;
 /// Numbers and hashes in a message: an eighth of what fits, or so.
 const LISTED: usize = 512;
 
@@ -61,10 +63,12 @@ enum State {
 struct Incoming {
     /// Opened by whoever comes first.
     partial: Arc<OnceCell<Arc<Partial>>>,
-    /// Objects with parts of it that were announced and have not ended.
+    /// Objects with parts of it that were announced, and lists of holes, that have not ended.
     objects: usize,
     /// Bytes of these.
     bytes: u64,
+    /// Bytes that were said to be in holes.
+    holes: u64,
     word: Option<Announced>,
     /// What came, of a stream.
     summary: Option<ObjectSummary>,
@@ -128,8 +132,11 @@ impl<'a> Session<'a> {
     pub async fn run(&mut self, reader: &mut Reader, known: Known) -> Result<(), Error> {
         let absent = self.ledger.absent_directories();
         self.tell_known(known).await?;
-        let asked_ms = self.meter.diary().asked().as_millis() as u64;
-        self.ledger.say(&FromReceiver::Accept { asked_ms }).await?;
+        let accept = FromReceiver::Accept {
+            asked_ms: self.meter.diary().asked().as_millis() as u64,
+            holes: self.files.store.keep.holes,
+        };
+        self.ledger.say(&accept).await?;
         let mut telling = tokio::time::interval(TELLING);
         telling.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let tenant = self.files.tenant.clone();
@@ -153,6 +160,7 @@ impl<'a> Session<'a> {
         self.tell_progress().await?;
         self.ledger.make_links().await?;
         self.ledger.finish_directories(absent).await?;
+        self.ledger.tell_left_out().await?;
         let steady_bps = self.meter.steady_bps();
         // Everything is in its place: what happens to the connection now changes nothing. The
         // sender closes it as soon as it has read this.
@@ -240,6 +248,7 @@ impl<'a> Session<'a> {
         match message {
             FromSender::Pack { files } => self.announce_pack(files),
             FromSender::Part { index, extents } => self.announce_part(index, extents),
+            FromSender::Holes { index, extents } => self.on_holes(index, extents),
             FromSender::Stream { index } => self.announce_stream(index),
             FromSender::Resume { index } => self.on_resume(index),
             FromSender::Hash { index, blake3 } => self.on_hash(index, blake3).await,
@@ -294,27 +303,66 @@ impl<'a> Session<'a> {
     }
 
     fn announce_part(&mut self, index: u64, extents: Vec<(u64, u64)>) -> Result<(), Error> {
-        self.check(index)?;
-        let size = self.files.entry(index).size;
-        if self.files.entry(index).stream {
-            return Err(violation("parts of a stream"));
-        }
-        let mut bytes = 0_u64;
-        for &(offset, length) in &extents {
-            bytes = bytes.saturating_add(length);
-            if offset.checked_add(length).is_none_or(|end| end > size) || bytes > size {
-                return Err(violation("parts beyond the size that was offered"));
-            }
-        }
+        let bytes = self.check_extents(index, &extents)?;
         self.begin_incoming(index)?;
+        let room = self.files.store.room_for(self.files.entry(index));
         if let Some(State::Incoming(incoming)) = self.states.get_mut(&index) {
             // All of it, and what turned out to differ: more would only be work.
             incoming.bytes = incoming.bytes.saturating_add(bytes);
-            if incoming.bytes > size.saturating_mul(2) {
+            if incoming.bytes > room.saturating_mul(2) {
                 return Err(violation("a file again and again"));
             }
         }
         self.announce(Announcement::Part(index, extents))
+    }
+
+    /// Parts of a file that read as zeros, and do not come.
+    fn on_holes(&mut self, index: u64, extents: Vec<(u64, u64)>) -> Result<(), Error> {
+        let bytes = self.check_extents(index, &extents)?;
+        if !self.files.store.keep.holes {
+            return Err(violation("holes, which are not taken here"));
+        }
+        self.begin_incoming(index)?;
+        let size = self.files.entry(index).size;
+        let Some(State::Incoming(incoming)) = self.states.get_mut(&index) else {
+            return Ok(());
+        };
+        incoming.holes = incoming.holes.saturating_add(bytes);
+        if incoming.holes > size.saturating_mul(2) || incoming.objects > MAX_HOLES {
+            return Err(violation("holes again and again"));
+        }
+        self.meter.spare(bytes);
+        let (files, partial) = (self.files.clone(), incoming.partial.clone());
+        self.tasks.spawn(async move {
+            let part = Part {
+                index,
+                extents,
+                partial,
+            };
+            Event::Part(index, files.take_holes(part).await)
+        });
+        Ok(())
+    }
+
+    /// Whether there is such a file with such parts; how many bytes they are.
+    fn check_extents(&self, index: u64, extents: &[(u64, u64)]) -> Result<u64, Error> {
+        self.check(index)?;
+        let entry = self.files.entry(index);
+        if entry.stream {
+            return Err(violation("parts of a stream"));
+        }
+        let mut bytes = 0_u64;
+        for &(offset, length) in extents {
+            bytes = bytes.saturating_add(length);
+            if offset
+                .checked_add(length)
+                .is_none_or(|end| end > entry.size)
+                || bytes > entry.size
+            {
+                return Err(violation("parts beyond the size that was offered"));
+            }
+        }
+        Ok(bytes)
     }
 
     fn announce_stream(&mut self, index: u64) -> Result<(), Error> {
@@ -458,10 +506,16 @@ impl<'a> Session<'a> {
     async fn on_done(&mut self, done: Result<Event, JoinError>) -> Result<(), Error> {
         match done.map_err(|error| Error::Task(error.to_string()))? {
             Event::Packed(outcomes) => {
+                let mut done = Vec::new();
                 for (index, outcome) in outcomes {
                     self.packed.remove(&index);
-                    self.settle(index, outcome).await?;
+                    match outcome == Outcome::Done && !self.is_known(index) {
+                        true => done.push(index),
+                        false => self.settle(index, outcome).await?,
+                    }
                 }
+                self.left -= done.len();
+                self.ledger.settle_done(done.into_iter()).await?;
             }
             Event::Part(index, end) => {
                 if let Some(State::Incoming(incoming)) = self.states.get_mut(&index) {

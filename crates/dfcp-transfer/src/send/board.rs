@@ -7,6 +7,7 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use super::Reply;
+use crate::read::Holes;
 use crate::source::Sources;
 use crate::tree::Value;
 use crate::{MAX_PACK, MAX_PACK_FILES, MAX_SMALL};
@@ -21,7 +22,7 @@ pub enum Work {
     /// Send these small files together.
     Pack(Vec<u64>),
     /// Send this file, but for what the receiver has of it.
-    File(u64, Option<BTreeMap<u64, Value>>),
+    File(u64, Option<BTreeMap<u64, Value>>, Holes),
     /// Send this pipe.
     Stream(u64),
     /// Tell the hash of this file.
@@ -38,7 +39,8 @@ pub struct Board {
 
 #[derive(Debug, Default)]
 struct State {
-    accepted: bool,
+    /// Whether the receiver has agreed, and how it takes holes.
+    accepted: Option<Holes>,
     blind: usize,
     /// The next of the list.
     cursor: usize,
@@ -67,7 +69,7 @@ impl Board {
     pub fn on_reply(&self, reply: Reply) {
         let mut state = self.state();
         match reply {
-            Reply::Accepted(_) => state.accepted = true,
+            Reply::Accepted { holes, .. } => state.accepted = Some(holes),
             Reply::There(index, _) | Reply::Settled(index, _) => state.stop(index),
             Reply::Hold(index) => state.stop(index),
             Reply::Check(index) => state.hashes.push_back(index),
@@ -108,6 +110,10 @@ impl Board {
 }
 
 impl State {
+    fn holes(&self) -> Holes {
+        self.accepted.unwrap_or(Holes::Sent)
+    }
+
     fn stop(&mut self, index: u64) {
         if let Some(task) = self.running.remove(&index) {
             task.abort();
@@ -123,7 +129,7 @@ impl State {
             return Some(Work::Hash(index));
         }
         if let Some((index, have)) = self.large.pop_front() {
-            return Some(Work::File(index, Some(have)));
+            return Some(Work::File(index, Some(have), self.holes()));
         }
         if !self.small.is_empty() {
             let mut pack = Filling::default();
@@ -134,7 +140,7 @@ impl State {
             }
             return Some(Work::Pack(pack.files));
         }
-        if !self.accepted && self.blind >= MAX_BLIND {
+        if self.accepted.is_none() && self.blind >= MAX_BLIND {
             return None;
         }
         let work = self.take_from_list(sources)?;
@@ -155,9 +161,11 @@ impl State {
                 return Some(Work::Stream(index));
             }
             if source.entry.size > MAX_SMALL || source.entry.stream {
-                if pack.files.is_empty() {
+                // Whether holes are to be sent only the receiver knows.
+                let known = self.accepted.is_some() || source.data.is_none();
+                if pack.files.is_empty() && known {
                     self.cursor += 1;
-                    return Some(Work::File(index, None));
+                    return Some(Work::File(index, None, self.holes()));
                 }
                 break;
             }

@@ -20,7 +20,8 @@ use crate::Error;
 use crate::message::{self, FromReceiver, FromSender, Hash, Outcome, Reader};
 use crate::meter::Meter;
 use crate::offer;
-use crate::source::Sources;
+use crate::read::Holes;
+use crate::source::{LeftOut, Sources};
 use board::Board;
 use objects::Objects;
 
@@ -34,7 +35,12 @@ pub struct Sent {
     pub outcomes: BTreeMap<u64, Outcome>,
     /// Goodput after the first tenth of the bytes, as the receiver saw it.
     pub steady_bps: Option<u64>,
+    /// What of files was not kept.
+    pub left_out: Vec<LeftOut>,
 }
+
+/// Messages about what was not kept: reasons that a receiver tells apart, twice over.
+const MAX_LEFT_OUT: usize = 200;
 
 /// Sends the files and waits for the receiver's word on all of them; `meter` counts the bytes that
 /// arrive. Closing the connection is left to the caller.
@@ -54,7 +60,7 @@ pub async fn send(
     let board = Arc::new(Board::new(sources));
     let objects = Objects::new(connection, sources, &board, say);
     let work = async {
-        for part in offer::split(&sources.entries(), sources.wishes) {
+        for part in offer::split(&sources.entries(), sources.wishes, &sources.people()) {
             message::write(&mut control, &part).await?;
         }
         tokio::try_join!(objects.send_all(), write_all(control, said, meter))
@@ -71,7 +77,12 @@ pub async fn send(
                 meter.diary().settled(*index, &Outcome::There);
             }
             Reply::Have(_, _, bytes) => meter.spare(*bytes),
-            Reply::Accepted(asked) => meter.diary().asks(*asked),
+            Reply::Accepted { holes, asked } => {
+                meter.diary().asks(*asked);
+                if *holes == Holes::Told {
+                    meter.spare(sources.bytes() - sources.data_bytes());
+                }
+            }
             Reply::Settled(index, outcome) => meter.diary().settled(*index, outcome),
             _ => {}
         }
@@ -106,8 +117,13 @@ async fn write_all(
 /// What a receiver says that changes what a sender does next.
 #[derive(Debug)]
 pub(crate) enum Reply {
-    /// It agrees, and has said what it has; so long a person was asked.
-    Accepted(Duration),
+    /// It agrees, and has said what it has.
+    Accepted {
+        /// What becomes of holes.
+        holes: Holes,
+        /// How long a person was asked.
+        asked: Duration,
+    },
     /// This file is there, of so many bytes.
     There(u64, u64),
     /// Something of this file may be there.
@@ -135,13 +151,18 @@ pub(crate) async fn read_replies<R: AsyncRead + Unpin>(
         let source = source.and_then(|i| sources.list.get(i));
         source.ok_or_else(|| violation("speaks of files that are not"))
     };
+    let each = |(first, count): (u64, u64)| first..first.saturating_add(count);
     // Groups of a file whose list comes in several messages.
     let mut having: Option<(u64, Vec<(u64, Hash)>)> = None;
     while let Some(reply) = replies.next().await? {
         match reply {
-            FromReceiver::Accept { asked_ms } => {
-                on_reply(Reply::Accepted(Duration::from_millis(asked_ms)));
-            }
+            FromReceiver::Accept { asked_ms, holes } => on_reply(Reply::Accepted {
+                holes: match holes {
+                    true => Holes::Told,
+                    false => Holes::Sent,
+                },
+                asked: Duration::from_millis(asked_ms),
+            }),
             FromReceiver::Reject(rejection) => return Err(Error::Rejected(rejection)),
             FromReceiver::File { index, outcome } => {
                 find(index)?;
@@ -154,15 +175,28 @@ pub(crate) async fn read_replies<R: AsyncRead + Unpin>(
                 });
             }
             FromReceiver::There { ranges } => {
-                for (first, count) in ranges {
-                    for index in first..first.saturating_add(count) {
-                        let size = find(index)?.entry.size;
-                        if sent.outcomes.insert(index, Outcome::There).is_some() {
-                            return Err(violation("speaks of a file twice"));
-                        }
-                        on_reply(Reply::There(index, size));
+                for index in ranges.into_iter().flat_map(each) {
+                    let size = find(index)?.entry.size;
+                    if sent.outcomes.insert(index, Outcome::There).is_some() {
+                        return Err(violation("speaks of a file twice"));
                     }
+                    on_reply(Reply::There(index, size));
                 }
+            }
+            FromReceiver::Done { ranges } => {
+                for index in ranges.into_iter().flat_map(each) {
+                    find(index)?;
+                    if sent.outcomes.insert(index, Outcome::Done).is_some() {
+                        return Err(violation("speaks of a file twice"));
+                    }
+                    on_reply(Reply::Settled(index, Outcome::Done));
+                }
+            }
+            FromReceiver::LeftOut(left_out) => {
+                if sent.left_out.len() >= MAX_LEFT_OUT {
+                    return Err(violation("leaves out too much"));
+                }
+                sent.left_out.push(left_out);
             }
             FromReceiver::Hold { files } => {
                 for index in files {

@@ -13,8 +13,9 @@ use tokio::task::JoinSet;
 use super::board::{Board, Work};
 use crate::Error;
 use crate::message::FromSender;
-use crate::read::{self, Pack, Reading, join, missing};
+use crate::read::{self, Holes, Pack, Reading, join, missing};
 use crate::source::Sources;
+use crate::sparse;
 use crate::tree::{Shape, Value};
 
 /// Large files that are read at a time.
@@ -96,12 +97,12 @@ impl Objects {
                     tasks.spawn(send_pack(object, pack.bytes, self.writing.clone(), permit));
                 }
             }
-            Work::File(index, have) => {
+            Work::File(index, have, holes) => {
                 let active = self.permit(&self.active).await?;
                 let sender = self.clone();
                 let task = tasks.spawn(async move {
                     let _active = active;
-                    sender.send_file(index, have).await
+                    sender.send_file(index, have, holes).await
                 });
                 self.board.runs(index, task);
             }
@@ -162,22 +163,28 @@ impl Objects {
     }
 
     /// Sends a file but for what the receiver has of it, and tells its hash, or why there is none.
-    async fn send_file(&self, index: u64, have: Option<BTreeMap<u64, Value>>) -> Result<(), Error> {
+    async fn send_file(
+        &self,
+        index: u64,
+        have: Option<BTreeMap<u64, Value>>,
+        holes: Holes,
+    ) -> Result<(), Error> {
         let source = self.sources.list[index as usize].clone();
         let shape = Shape::new(source.entry.size);
         if have.is_some() {
             self.tell(FromSender::Resume { index });
         }
         let have = have.unwrap_or_default();
-        let extents = missing(shape, &have);
-        let reading = Reading::whole(source.clone(), have);
+        let extents = self.tell_holes(index, missing(shape, &have), holes);
+        let reading = Reading::whole(source.clone(), have, holes);
         let Some(read) = self.send_parts(index, extents, reading).await? else {
             return Ok(());
         };
         if !read.differ.is_empty() {
             let differ = join(read.differ.iter().map(|i| shape.range(*i as usize)));
-            let reading = Reading::parts(source, differ.clone());
-            if self.send_parts(index, differ, reading).await?.is_none() {
+            let reading = Reading::parts(source, differ.clone(), holes);
+            let extents = self.tell_holes(index, differ, holes);
+            if self.send_parts(index, extents, reading).await?.is_none() {
                 return Ok(());
             }
         }
@@ -187,6 +194,20 @@ impl Objects {
             blake3: read.hash,
         });
         Ok(())
+    }
+
+    /// Tells which of these parts of a file are holes; the rest is to be sent.
+    fn tell_holes(&self, index: u64, parts: Vec<(u64, u64)>, holes: Holes) -> Vec<(u64, u64)> {
+        let source = &self.sources.list[index as usize];
+        let Some(data) = source.data.as_ref().filter(|_| holes == Holes::Told) else {
+            return parts;
+        };
+        let [parts, holes] = sparse::divide(&parts, data);
+        for extents in holes.chunks(sparse::LISTED) {
+            let extents = extents.to_vec();
+            self.tell(FromSender::Holes { index, extents });
+        }
+        parts
     }
 
     /// Sends what standard input gives, to its end.
@@ -217,7 +238,7 @@ impl Objects {
         Ok(())
     }
 
-    /// Sends parts of a file as an object; `None` if the file could not be read, which was told, or the
+    /// Sends parts of a file as objects; `None` if the file could not be read, which was told, or the
     /// receiver wants no more of it, which it tells.
     async fn send_parts<T: Send + 'static>(
         &self,
@@ -225,37 +246,36 @@ impl Objects {
         extents: Vec<(u64, u64)>,
         mut reading: Reading<T>,
     ) -> Result<Option<T>, Error> {
-        let mut object = None;
-        if !extents.is_empty() {
+        for extents in extents.chunks(sparse::LISTED) {
             let permit = self.permit(&self.pending).await?;
-            let announcement = FromSender::Part { index, extents };
-            object = Some((self.open(announcement).await?, permit));
-        }
-        while let Some(chunk) = reading.chunks.recv().await {
-            if let Some((object, _)) = &mut object {
+            let mut left: u64 = extents.iter().map(|(_, length)| length).sum();
+            let extents = extents.to_vec();
+            let mut object = self.open(FromSender::Part { index, extents }).await?;
+            while left > 0
+                && let Some(chunk) = reading.chunks.recv().await
+            {
+                left = left.saturating_sub(chunk.len() as u64);
                 match object.write_chunk(chunk).await {
                     Err(dfcp::Error::Reset(_)) => return Ok(None),
                     written => written?,
                 }
             }
+            if left > 0 {
+                // The reader says why.
+                object.reset(UNREADABLE);
+                break;
+            }
+            object.finish()?;
+            // What is said next need not wait for it, but no more objects than may be open.
+            tokio::spawn(async move {
+                let _ = object.delivered().await;
+                drop(permit);
+            });
         }
         let read = reading.end.await;
         match read.unwrap_or_else(|error| Err(error.to_string())) {
-            Ok(read) => {
-                if let Some((mut object, permit)) = object {
-                    object.finish()?;
-                    // What is said next need not wait for it, but no more objects than may be open.
-                    tokio::spawn(async move {
-                        let _ = object.delivered().await;
-                        drop(permit);
-                    });
-                }
-                Ok(Some(read))
-            }
+            Ok(read) => Ok(Some(read)),
             Err(reason) => {
-                if let Some((object, _)) = &mut object {
-                    object.reset(UNREADABLE);
-                }
                 self.failed(index, &reason);
                 Ok(None)
             }

@@ -95,6 +95,7 @@ fn offer_of(names: &[&str], size: u64) -> FromSender {
         entries: names.iter().map(entry).collect(),
         more: false,
         wishes: Wishes::default(),
+        people: People::default(),
     }
 }
 

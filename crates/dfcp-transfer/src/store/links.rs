@@ -1,12 +1,15 @@
 //! Links that are received.
 
 use std::io;
+use std::path::Path;
 
 use cap_std::fs::Dir;
+use rustix::fs::{AtFlags, Timestamps};
 use rustix::io::Errno;
 
-use super::{PARTIAL, Store, cap_identity, conflict, is_replaceable, target};
+use super::{PARTIAL, Store, cap_identity, conflict, target};
 use crate::message::{Entry, Link, OnConflict, Outcome, Problem};
+use crate::name;
 
 impl Store {
     /// Makes a link, whose entry was checked; `placed` says of other files of the offer whether they
@@ -23,11 +26,20 @@ impl Store {
             None => (None, entry.path.as_str()),
         };
         let dir = self.real_directory(parent).map_err(failed)?;
-        let make = |name: &str| match &entry.link {
-            Some(Link::Symbolic(to)) => Ok(rustix::fs::symlinkat(to, &dir, name)?),
-            Some(Link::Hard(to)) => self.dir.hard_link(&entries[*to as usize].path, &dir, name),
+        let make = |name: &Path| match &entry.link {
+            Some(Link::Symbolic(to)) => {
+                rustix::fs::symlinkat(&*name::path(to), &dir, name)?;
+                self.apply_to_link(&dir, name, entry);
+                Ok(())
+            }
+            Some(Link::Hard(to)) => {
+                let first = name::path(&entries[*to as usize].path);
+                self.dir.hard_link(first, &dir, name)
+            }
             None => Ok(()),
         };
+        let new = name::beside(name, PARTIAL);
+        let (name, new) = (&*name::path(name), &*name::path(&new));
         if let Some(Link::Hard(to)) = entry.link
             && (!placed(to) || self.on_conflict == OnConflict::Rename)
         {
@@ -46,12 +58,12 @@ impl Store {
             OnConflict::Overwrite
                 if dir
                     .symlink_metadata(name)
-                    .is_ok_and(|there| is_replaceable(&there)) =>
+                    .is_ok_and(|there| self.is_replaceable(&there)) =>
             {
-                let new = format!("{name}{PARTIAL}");
                 let replace = || {
-                    make(&new)?;
-                    dir.rename(&new, &dir, name)
+                    make(new)?;
+                    self.make_way_for_file(&entry.path)?;
+                    dir.rename(new, &dir, name)
                 };
                 replace().map(|()| Outcome::Done).map_err(failed)
             }
@@ -59,14 +71,37 @@ impl Store {
         }
     }
 
-    fn is_link_there(&self, entry: &Entry, entries: &[Entry], dir: &Dir, name: &str) -> bool {
+    /// Gives a symbolic link the time and owner that were offered; it has no mode.
+    fn apply_to_link(&self, dir: &Dir, name: &Path, entry: &Entry) {
+        let time = rustix::fs::Timespec {
+            tv_sec: entry.mtime,
+            tv_nsec: entry.mtime_nanos.min(999_999_999).into(),
+        };
+        let times = Timestamps {
+            last_access: time,
+            last_modification: time,
+        };
+        // Not every file system keeps times of links.
+        let _ = rustix::fs::utimensat(dir, name, &times, AtFlags::SYMLINK_NOFOLLOW);
+        if let Some(owner) = self.owner_of(entry) {
+            let (user, group) = owner;
+            let flags = nix::fcntl::AtFlags::AT_SYMLINK_NOFOLLOW;
+            let changed = nix::unistd::fchownat(dir, name, Some(user), Some(group), flags);
+            self.note_owner(entry, changed.map_err(io::Error::from));
+        }
+    }
+
+    fn is_link_there(&self, entry: &Entry, entries: &[Entry], dir: &Dir, name: &Path) -> bool {
         match &entry.link {
             Some(Link::Symbolic(to)) => dir
                 .read_link_contents(name)
-                .is_ok_and(|is| is.as_os_str() == to.as_str()),
+                .is_ok_and(|is| is == *name::path(to)),
             Some(Link::Hard(to)) => {
                 let identity = |metadata: io::Result<_>| metadata.ok().map(|m| cap_identity(&m));
-                let first = identity(self.dir.symlink_metadata(&entries[*to as usize].path));
+                let first = identity(
+                    self.dir
+                        .symlink_metadata(name::path(&entries[*to as usize].path)),
+                );
                 first.is_some() && first == identity(dir.symlink_metadata(name))
             }
             None => false,
@@ -78,6 +113,7 @@ impl Store {
     fn real_directory(&self, path: Option<&str>) -> io::Result<Dir> {
         let mut at = self.dir.try_clone()?;
         for name in path.into_iter().flat_map(|path| path.split('/')) {
+            let name = &*name::path(name);
             match at.create_dir(name) {
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
                 _ => {}

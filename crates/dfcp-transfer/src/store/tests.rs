@@ -7,11 +7,7 @@ fn entry(path: &str, size: u64, mode: u32) -> Entry {
         path: path.to_owned(),
         size,
         mode,
-        mtime: 0,
-        mtime_nanos: 0,
-        directory: false,
-        link: None,
-        stream: false,
+        ..Entry::default()
     }
 }
 

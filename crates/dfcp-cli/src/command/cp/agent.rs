@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use dfcp::{Connection, Rate};
 use dfcp_command::{Failure, Kind, block_on};
-use dfcp_transfer::{DONE, FAILED, Links, Meter, Received, Sources, Store, Wishes};
+use dfcp_transfer::{DONE, FAILED, Links, Meter, Received, Scan, Sources, Store, Wishes};
 use tokio::io::{Stdin, Stdout, stdin, stdout};
 
 use super::Choice;
@@ -362,8 +362,13 @@ impl Choice {
             (true, false) => Links::Keep,
             (false, false) => Links::LeaveOut,
         };
-        let keep = |path: &str, directory| self.keeps(path, directory);
-        let scanned = Sources::scan_with(paths, links, &keep);
+        let filter = |path: &str, directory| self.keeps(path, directory);
+        let how = Scan {
+            links,
+            keep: self.sent(),
+            filter: Some(&filter),
+        };
+        let scanned = Sources::scan_with(paths, how);
         let mut sources = scanned.map_err(files::failure)?;
         sources.wishes = Wishes {
             checksum: self.checksum,

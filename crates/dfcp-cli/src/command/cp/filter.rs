@@ -176,7 +176,7 @@ impl clap::FromArgMatches for Filter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use dfcp_transfer::{Links, Sources};
+    use dfcp_transfer::{Scan, Sources};
 
     #[test]
     fn patterns_match_as_in_rsync() {
@@ -241,7 +241,11 @@ mod tests {
         ];
         let filter = Filter(rules);
         let keep = |path: &str, directory| filter.keeps(path, directory);
-        let sources = Sources::scan_with(&[tree], Links::LeaveOut, &keep).unwrap();
+        let how = Scan {
+            filter: Some(&keep),
+            ..Scan::default()
+        };
+        let sources = Sources::scan_with(&[tree], how).unwrap();
         let paths: Vec<_> = sources.list.iter().map(|s| s.entry.path.as_str()).collect();
         assert_eq!(
             paths,

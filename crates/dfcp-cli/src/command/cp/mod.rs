@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use dfcp::{Profile, Rate, TransportConfig};
 use dfcp_command::{Failure, Kind, block_on, interrupted, units};
 use dfcp_transfer::{
-    DONE, FAILED, INTERRUPTED, LeftOut, Limits, Meter, Received, Sent, Sources, Store,
+    DONE, FAILED, INTERRUPTED, Keep, LeftOut, Limits, Meter, Owners, Received, Sent, Sources, Store,
 };
 use serde::{Deserialize, Serialize};
 
@@ -72,7 +72,8 @@ pub struct Choice {
     /// Copy directories with all that is in them
     #[arg(short, long)]
     recursive: bool,
-    /// As -r -l; modes and times are kept in any case
+    /// As -r -l, with modes whatever the umask says, also of directories that are there, and as the
+    /// superuser with owners and groups; times are kept in any case
     #[arg(short, long)]
     archive: bool,
     /// Copy symbolic links as links, where they lead to somewhere in the tree that they are in
@@ -81,6 +82,8 @@ pub struct Choice {
     /// Copy what symbolic links lead to
     #[arg(short = 'L', long, conflicts_with = "links")]
     copy_links: bool,
+    #[command(flatten)]
+    kept: files::Kept,
     /// List what would be offered, whether or not it is there already, and copy and remove nothing
     #[arg(short = 'n', long)]
     dry_run: bool,
@@ -319,6 +322,10 @@ impl Choice {
             ("-n", self.dry_run),
             ("-c", self.checksum),
             ("--no-resume", self.no_resume),
+            ("-X", self.kept.xattrs),
+            ("-A", self.kept.acls),
+            ("--owner", self.kept.owner),
+            ("--numeric-owner", self.kept.numeric_owner),
         ];
         words.extend(
             flags
@@ -355,11 +362,41 @@ impl Choice {
     /// Opens the directory that files are received in. Whoever may run commands there needs no limits.
     fn store(&self, directory: &Path) -> Result<Store, Failure> {
         let store = Store::open(directory, self.on_conflict.into()).map_err(files::failure)?;
-        Ok(store.kept_for(OWNER).with_limits(Limits {
+        let limits = Limits {
             bytes: u64::MAX,
             files: u64::MAX,
             hidden: true,
-        }))
+            any_names: true,
+        };
+        let store = store.kept_for(OWNER).with_limits(limits);
+        Ok(store.keeping(self.received()))
+    }
+
+    /// What is sent along with files.
+    fn sent(&self) -> Keep {
+        let keep = self.kept.keep();
+        Keep {
+            holes: true,
+            owners: match (self.archive, keep.owners) {
+                (true, Owners::Receiver) => Owners::Names,
+                (_, owners) => owners,
+            },
+            ..keep
+        }
+    }
+
+    /// What is taken of that: owners that nobody asked for in so many words only where that works.
+    fn received(&self) -> Keep {
+        let asked = self.kept.owner || self.kept.numeric_owner;
+        let sent = self.sent();
+        Keep {
+            modes: self.archive,
+            owners: match asked || nix::unistd::geteuid().is_root() {
+                true => sent.owners,
+                false => Owners::Ignored,
+            },
+            ..sent
+        }
     }
 }
 
@@ -522,6 +559,7 @@ async fn push(
     };
     report.moved_bytes = meter.progress().bytes();
     report.add_outcomes(&sources.entries(), &sent.outcomes);
+    report.left_out.extend(sent.left_out);
     report.add_time(start, meter.diary().asked(), sent.steady_bps);
     let reason = failure.as_ref().map_or(String::new(), ToString::to_string);
     connection.close(code, &reason);
@@ -567,6 +605,7 @@ async fn pull(
     };
     report.moved_bytes = meter.progress().bytes();
     report.add_outcomes(&received.entries, &received.outcomes);
+    report.left_out.append(&mut received.left_out);
     report.add_time(start, Duration::ZERO, meter.steady_bps());
     farewell(&side.endpoint, DONE, "").await;
     match received.failure.take() {

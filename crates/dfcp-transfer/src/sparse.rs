@@ -1,0 +1,171 @@
+//! Holes of files: ranges that read as zeros and take no room on a disk (`lseek`, SEEK_DATA and
+//! SEEK_HOLE). They are not sent, and left out again where the file is written; the hash of a file
+//! covers their zeros as any other bytes.
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+
+use rustix::fs::SeekFrom;
+use rustix::io::Errno;
+
+/// Shortest hole that is told of: what naming one costs is nothing beside it.
+const MIN_HOLE: u64 = 64 << 10;
+/// Most ranges of data of one file. Of a file with more, holes at its end are sent as zeros.
+const MAX_RANGES: usize = 1 << 20;
+/// Ranges in a message, which may have 65,536 bytes: two numbers of up to 19 digits each.
+pub(crate) const LISTED: usize = 1024;
+/// Bytes that are looked at, or written, at a time.
+const BUFFER: usize = 256 << 10;
+/// What holes read as.
+pub(crate) static ZEROS: [u8; BUFFER] = [0; BUFFER];
+
+/// The ranges of a file of `size` bytes that are in no hole; `None` if it has no holes, or the file
+/// system does not tell.
+pub(crate) fn data_of(file: &File, size: u64) -> Option<Vec<Range<u64>>> {
+    let mut ranges: Vec<Range<u64>> = Vec::new();
+    let mut at = 0;
+    while at < size && ranges.len() < MAX_RANGES {
+        let start = match rustix::fs::seek(file, SeekFrom::Data(at)) {
+            Ok(start) => start.min(size),
+            // Nothing but a hole up to the end.
+            Err(Errno::NXIO) => break,
+            Err(_) => return None,
+        };
+        let end = rustix::fs::seek(file, SeekFrom::Hole(start))
+            .ok()?
+            .min(size);
+        if end <= start {
+            break;
+        }
+        match ranges.last_mut() {
+            Some(last) if start - last.end < MIN_HOLE => last.end = end,
+            None if start < MIN_HOLE => ranges.push(0..end),
+            _ => ranges.push(start..end),
+        }
+        at = end;
+    }
+    let cut_off = ranges.len() == MAX_RANGES;
+    if let Some(last) = ranges.last_mut()
+        && (cut_off || size - last.end < MIN_HOLE)
+    {
+        last.end = size;
+    }
+    let data: u64 = ranges.iter().map(|range| range.end - range.start).sum();
+    (data < size).then_some(ranges)
+}
+
+/// The parts of `ranges`, offsets and lengths in order, that are in `data` too; and those that are not.
+pub(crate) fn divide(ranges: &[(u64, u64)], data: &[Range<u64>]) -> [Vec<(u64, u64)>; 2] {
+    let [mut inside, mut outside] = [Vec::new(), Vec::new()];
+    for &(offset, length) in ranges {
+        let (mut at, end) = (offset, offset + length);
+        let first = data.partition_point(|range| range.end <= at);
+        for range in data[first..].iter().take_while(|range| range.start < end) {
+            if range.start > at {
+                outside.push((at, range.start - at));
+                at = range.start;
+            }
+            let to = range.end.min(end);
+            inside.push((at, to - at));
+            at = to;
+        }
+        if at < end {
+            outside.push((at, end - at));
+        }
+    }
+    [inside, outside]
+}
+
+/// Makes `range` of a file read as zeros without taking room, as far as its file system can; its bytes
+/// beyond the file's end count as zeros already.
+pub(crate) fn make_hole(file: &File, range: &Range<u64>) -> io::Result<()> {
+    if range.is_empty() {
+        return Ok(());
+    }
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::fs::FallocateFlags;
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        match rustix::fs::fallocate(file, flags, range.start, range.end - range.start) {
+            Err(Errno::NOTSUP | Errno::NOSYS | Errno::INVAL) => {}
+            made => return Ok(made?),
+        }
+    }
+    let mut buffer = vec![0; BUFFER];
+    let mut at = range.start;
+    while at < range.end {
+        let most = (range.end - at).min(BUFFER as u64) as usize;
+        let n = file.read_at(&mut buffer[..most], at)?;
+        if n == 0 {
+            break;
+        }
+        if buffer[..n] != ZEROS[..n] {
+            file.write_all_at(&ZEROS[..n], at)?;
+        }
+        at += n as u64;
+    }
+    Ok(())
+}
+
+/// Writes a small file that was offered with holes: blocks of zeros are left out.
+pub(crate) fn write_sparsely(file: &File, bytes: &[u8]) -> io::Result<()> {
+    /// Of most file systems.
+    const BLOCK: usize = 4096;
+    file.set_len(bytes.len() as u64)?;
+    for (i, block) in bytes.chunks(BLOCK).enumerate() {
+        if block != &ZEROS[..block.len()] {
+            file.write_all_at(block, (i * BLOCK) as u64)?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::MetadataExt;
+
+    #[test]
+    fn ranges_are_divided_at_every_edge() {
+        let data = [10..20, 30..40];
+        let divide = |ranges: &[(u64, u64)]| divide(ranges, &data);
+        assert_eq!(
+            divide(&[(0, 50)]),
+            [vec![(10, 10), (30, 10)], vec![(0, 10), (20, 10), (40, 10)]]
+        );
+        assert_eq!(divide(&[(10, 10)]), [vec![(10, 10)], vec![]]);
+        assert_eq!(
+            divide(&[(15, 20)]),
+            [vec![(15, 5), (30, 5)], vec![(20, 10)]]
+        );
+        assert_eq!(
+            divide(&[(20, 10), (45, 1)]),
+            [vec![], vec![(20, 10), (45, 1)]]
+        );
+    }
+
+    #[test]
+    fn holes_are_found_and_made() {
+        let file = tempfile::tempfile().unwrap();
+        let size = 16 << 20;
+        file.set_len(size).unwrap();
+        file.write_all_at(&[1; 5000], 4 << 20).unwrap();
+        let Some(data) = data_of(&file, size) else {
+            eprintln!("skipped: this file system tells of no holes");
+            return;
+        };
+        let bytes: u64 = data.iter().map(|range| range.end - range.start).sum();
+        assert!((5000..1 << 20).contains(&bytes), "{data:?}");
+        assert!(data.iter().any(|range| range.contains(&(4 << 20))));
+        file.write_all_at(&[1; 1 << 20], 8 << 20).unwrap();
+        make_hole(&file, &((8 << 20)..(9 << 20))).unwrap();
+        assert_eq!(data_of(&file, size).unwrap(), data);
+        write_sparsely(&file, &[[0; 8192], [1; 8192], [0; 8192]].concat()).unwrap();
+        assert!(file.metadata().unwrap().blocks() <= 32);
+        let whole = tempfile::tempfile().unwrap();
+        whole.write_all_at(&[1; 100_000], 0).unwrap();
+        assert_eq!(data_of(&whole, 100_000), None);
+    }
+}

@@ -1,0 +1,141 @@
+//! Small files, whose bytes are here and verified before anything of them is on the disk. Many of
+//! them follow each other in a directory, so it is opened once for all of these, and a file costs
+//! seven system calls: open, lock, write, times, a look at what is there, rename, close.
+
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use cap_std::fs::Dir;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+
+use super::{Begin, How, PARTIAL, Store, rename_to_free, target};
+use crate::message::{Entry, Outcome, Problem};
+use crate::name;
+use crate::tenants::Tenant;
+
+/// The directory that the last file was put in.
+#[derive(Debug, Default)]
+pub(crate) struct Folder(Option<(String, Dir)>);
+
+impl Store {
+    /// Receives a small file whose bytes are known and verified.
+    pub(crate) fn put(
+        &self,
+        entry: &Entry,
+        bytes: &[u8],
+        tenant: &Arc<Tenant>,
+        folder: &mut Folder,
+    ) -> Result<Outcome, Problem> {
+        match self.put_new(entry, bytes, tenant, folder) {
+            Some(put) => put,
+            // What is in the way needs a closer look.
+            None => self.put_anyhow(entry, bytes, tenant),
+        }
+    }
+
+    /// Puts a file whose partial file is new in its place; `None` where it is not that simple.
+    fn put_new(
+        &self,
+        entry: &Entry,
+        bytes: &[u8],
+        tenant: &Arc<Tenant>,
+        folder: &mut Folder,
+    ) -> Option<Result<Outcome, Problem>> {
+        let (parent, last) = entry.path.rsplit_once('/').unwrap_or((".", &entry.path));
+        let dir = match self.enter(parent, folder) {
+            Ok(dir) => dir,
+            Err(problem) => return Some(Err(problem)),
+        };
+        let partial = name::beside(&entry.path, PARTIAL);
+        let _hold = self.tenants.take(&partial, tenant)?;
+        let old = name::beside(last, PARTIAL);
+        let (old, new) = (name::path(&old), name::path(last));
+        let flags =
+            OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        #[allow(clippy::useless_conversion)] // modes have 16 bits on other platforms
+        let mode = Mode::from_bits_truncate(self.mode_of(entry).try_into().unwrap_or(0));
+        // What nobody may read until it is verified is verified.
+        let file = match rustix::fs::openat(dir, &*old, flags, mode) {
+            Ok(file) => std::fs::File::from(file),
+            Err(Errno::EXIST | Errno::NOENT) => {
+                folder.0 = None;
+                return None;
+            }
+            Err(error) => return Some(Err(target(&entry.path, error.into()))),
+        };
+        let put = || {
+            // Another process that finds the file takes it for what is left of another transfer.
+            if let Err(std::fs::TryLockError::WouldBlock) = file.try_lock() {
+                return Err(io::Error::other(super::BUSY));
+            }
+            match entry.data.is_some() && self.keep.holes {
+                true => crate::sparse::write_sparsely(&file, bytes)?,
+                false => file.write_all_at(bytes, 0)?,
+            }
+            match entry.meta.is_some() || self.keep.modes {
+                true => self.apply(&file, entry)?,
+                false => self.apply_rest(&file, entry),
+            }
+            self.place_new(dir, (&old, &new))
+        };
+        match put() {
+            Ok(true) => Some(Ok(Outcome::Done)),
+            placed => {
+                // Left over, it does no harm.
+                let _ = dir.remove_file(&*old);
+                placed.err().map(|error| Err(target(&entry.path, error)))
+            }
+        }
+    }
+
+    /// Gives a file its name; false if something is there that it may not simply replace.
+    fn place_new(&self, dir: &Dir, (old, new): (&Path, &Path)) -> io::Result<bool> {
+        if !self.on_conflict.replaces() {
+            return rename_to_free(dir, old, new);
+        }
+        match dir.symlink_metadata(new) {
+            Ok(there) if !(there.is_file() || there.is_symlink()) => return Ok(false),
+            _ => {}
+        }
+        dir.rename(old, dir, new).map(|()| true)
+    }
+
+    fn put_anyhow(
+        &self,
+        entry: &Entry,
+        bytes: &[u8],
+        tenant: &Arc<Tenant>,
+    ) -> Result<Outcome, Problem> {
+        let partial = match self.begin(entry, tenant, How::Small)? {
+            Begin::Settled(outcome) => return Ok(outcome),
+            Begin::Receive(partial) => partial,
+        };
+        let written = partial.file.write_all_at(bytes, 0);
+        let done = written
+            .map_err(|error| target(&entry.path, error))
+            .and_then(|()| self.finish(&partial, entry));
+        if done.is_err() || matches!(done, Ok(Outcome::Skipped)) {
+            self.discard(&partial);
+        }
+        done
+    }
+
+    /// The directory `path`, made if it is missing.
+    fn enter<'a>(&self, path: &str, folder: &'a mut Folder) -> Result<&'a Dir, Problem> {
+        if folder.0.as_ref().is_none_or(|(known, _)| known != path) {
+            if path != "." {
+                self.create_dir(path)?;
+            }
+            let dir = self.dir.open_dir(name::path(path));
+            let dir = dir.map_err(|error| target(path, error))?;
+            folder.0 = Some((path.to_owned(), dir));
+        }
+        match &folder.0 {
+            Some((_, dir)) => Ok(dir),
+            None => Err(target(path, io::ErrorKind::NotFound.into())),
+        }
+    }
+}

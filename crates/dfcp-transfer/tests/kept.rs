@@ -1,0 +1,265 @@
+//! What is kept of files beside their bytes, and what is not without the receiver's leave: names of any
+//! bytes, holes, owners, extended attributes.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::path::Path;
+use std::sync::Arc;
+
+use dfcp::{Connection, Endpoint, EndpointConfig};
+use dfcp_transfer::{
+    DONE, Error, Keep, LeftOut, Limits, Links, Meter, OnConflict, Outcome, Owners, Received, Scan,
+    Sent, Sources, Store,
+};
+
+/// Two endpoints and the connection between them, seen from both ends.
+async fn connected() -> ([Endpoint; 2], Connection, Connection) {
+    let key = || dfcp::generate_key().unwrap();
+    let address = "127.0.0.1:0".parse().unwrap();
+    let server = Endpoint::bind(EndpointConfig::server(key(), address)).unwrap();
+    let client = Endpoint::bind(EndpointConfig::client(key())).unwrap();
+    let connect = client.connect(server.local_addr(), Some(server.public_key()));
+    let (near, far) = tokio::join!(connect, server.accept());
+    ([client, server], near.unwrap(), far.unwrap().accept())
+}
+
+/// Sends `from` with what is kept of it there, to a receiver that keeps and allows what it does; with
+/// the bytes that went over the network.
+async fn transfer(from: &Path, sent: Keep, store: Store) -> (Result<Sent, Error>, Received, u64) {
+    let how = Scan {
+        links: Links::Keep,
+        keep: sent,
+        filter: None,
+    };
+    let sources = Arc::new(Sources::scan_with(&[from.to_owned()], how).unwrap());
+    assert_eq!(sources.left_out, []);
+    let (_endpoints, near, far) = connected().await;
+    let [(sending, _one), (receiving, _two)] = [Meter::start(), Meter::start()];
+    let send = async {
+        let sent = dfcp_transfer::send(&near, &sources, &sending).await;
+        let bytes = near.stats().bytes_sent;
+        near.close(DONE, "");
+        (sent, bytes)
+    };
+    let receive = dfcp_transfer::receive(&far, Arc::new(store), &receiving, async |_| Ok(()));
+    let ((sent, bytes), received) = tokio::join!(send, receive);
+    (sent, received.unwrap(), bytes)
+}
+
+fn store(to: &Path) -> Store {
+    let limits = Limits {
+        any_names: true,
+        ..Limits::default()
+    };
+    Store::open(to, OnConflict::Overwrite)
+        .unwrap()
+        .with_limits(limits)
+}
+
+fn whys(left_out: &[LeftOut]) -> String {
+    left_out
+        .iter()
+        .map(|left| left.why.as_str())
+        .collect::<Vec<_>>()
+        .join("; ")
+}
+
+#[tokio::test]
+async fn names_of_any_bytes_cross_where_the_receiver_takes_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let tree = folder.path().join("tree");
+    fs::create_dir(&tree).unwrap();
+    let long = "x".repeat(255);
+    let names: [&[u8]; 6] = [
+        b"caf\xe9",
+        b"a\nb",
+        b"a\\b",
+        b"\\ff",
+        b"\xff",
+        long.as_bytes(),
+    ];
+    for (i, name) in names.iter().enumerate() {
+        // Large ones have partial files.
+        fs::write(
+            tree.join(OsStr::from_bytes(name)),
+            vec![i as u8; 200_000 * i],
+        )
+        .unwrap();
+    }
+    std::os::unix::fs::symlink(OsStr::from_bytes(b"caf\xe9"), tree.join("link")).unwrap();
+    let to = folder.path().join("to");
+    let refusing = Store::open(&to, OnConflict::Error).unwrap();
+    let (sent, ..) = transfer(&tree, Keep::default(), refusing).await;
+    assert!(matches!(sent, Err(Error::Rejected(_))), "{sent:?}");
+    let (sent, ..) = transfer(&tree, Keep::default(), store(&to)).await;
+    assert!(
+        sent.unwrap()
+            .outcomes
+            .values()
+            .all(|outcome| *outcome == Outcome::Done)
+    );
+    for (i, name) in names.iter().enumerate() {
+        let arrived = fs::read(to.join("tree").join(OsStr::from_bytes(name))).unwrap();
+        assert!(
+            arrived == vec![i as u8; 200_000 * i],
+            "{:?}",
+            OsStr::from_bytes(name)
+        );
+    }
+    assert_eq!(
+        fs::read_link(to.join("tree/link"))
+            .unwrap()
+            .as_os_str()
+            .as_bytes(),
+        b"caf\xe9"
+    );
+    assert_eq!(
+        fs::read_dir(to.join("tree")).unwrap().count(),
+        names.len() + 1
+    );
+}
+
+#[tokio::test]
+async fn holes_stay_holes_and_are_not_sent() {
+    const SIZE: u64 = 3 << 30;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("disk");
+    let file = File::create(&path).unwrap();
+    file.set_len(SIZE).unwrap();
+    for at in [0, 1 << 30, (2 << 30) + 12_345, SIZE - 5] {
+        file.write_all_at(&[7; 5], at).unwrap();
+    }
+    if file.metadata().unwrap().blocks() * 512 > 1 << 20 {
+        eprintln!("skipped: this file system has no holes");
+        return;
+    }
+    let holes = Keep {
+        holes: true,
+        ..Keep::default()
+    };
+    let to = folder.path().join("to");
+    let limits = Limits {
+        bytes: SIZE,
+        ..Limits::default()
+    };
+    let there = || {
+        Store::open(&to, OnConflict::Overwrite)
+            .unwrap()
+            .keeping(holes)
+    };
+    let (sent, _, bytes) = transfer(&path, holes, there().with_limits(limits)).await;
+    assert_eq!(sent.unwrap().outcomes[&0], Outcome::Done);
+    assert!(bytes < 4 << 20, "{bytes} bytes were sent");
+    let arrived = File::open(to.join("disk")).unwrap();
+    assert!(arrived.metadata().unwrap().blocks() * 512 < 4 << 20);
+    for at in [0, 1 << 30, (2 << 30) + 12_345, SIZE - 5] {
+        let mut data = [0; 5];
+        arrived.read_exact_at(&mut data, at).unwrap();
+        assert_eq!(data, [7; 5]);
+    }
+    // What it would be as a whole counts.
+    let limits = Limits {
+        bytes: SIZE - 1,
+        ..Limits::default()
+    };
+    let (sent, ..) = transfer(&path, holes, there().with_limits(limits)).await;
+    assert!(matches!(sent, Err(Error::Rejected(_))), "{sent:?}");
+}
+
+#[tokio::test]
+async fn holes_are_zeros_to_a_receiver_that_does_not_take_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("disk");
+    let file = File::create(&path).unwrap();
+    file.set_len(5 << 20).unwrap();
+    file.write_all_at(&[7; 5], 2 << 20).unwrap();
+    let holes = Keep {
+        holes: true,
+        ..Keep::default()
+    };
+    let to = folder.path().join("to");
+    let (sent, _, bytes) = transfer(&path, holes, store(&to)).await;
+    assert_eq!(sent.unwrap().outcomes[&0], Outcome::Done);
+    assert!(bytes > 5 << 20);
+    assert!(fs::read(&path).unwrap() == fs::read(to.join("disk")).unwrap());
+}
+
+#[tokio::test]
+async fn attributes_come_only_where_they_are_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("file");
+    fs::write(&path, "content").unwrap();
+    let set = |name: &str, value: &[u8]| {
+        rustix::fs::setxattr(&path, name, value, rustix::fs::XattrFlags::empty())
+    };
+    if set("user.note", b"\xff\0\\ a").is_err() {
+        eprintln!("skipped: this file system has no extended attributes");
+        return;
+    }
+    let attributes = Keep {
+        attributes: true,
+        ..Keep::default()
+    };
+    let value = |path: &Path| {
+        let mut value = [0; 100];
+        let length = rustix::fs::getxattr(path, "user.note", &mut value[..]).ok()?;
+        Some(value[..length].to_vec())
+    };
+    let to = folder.path().join("to");
+    let (sent, received, _) = transfer(&path, attributes, store(&to)).await;
+    let sent = sent.unwrap();
+    assert_eq!(sent.outcomes[&0], Outcome::Done);
+    assert!(whys(&sent.left_out).contains("-X"), "{sent:?}");
+    assert_eq!(sent.left_out, received.left_out);
+    assert_eq!(value(&to.join("file")), None);
+    // A file that is there gets them, too.
+    let (sent, ..) = transfer(&path, attributes, store(&to).keeping(attributes)).await;
+    let sent = sent.unwrap();
+    assert_eq!(
+        (&sent.outcomes[&0], &sent.left_out[..]),
+        (&Outcome::There, &[][..])
+    );
+    assert_eq!(value(&to.join("file")).unwrap(), b"\xff\0\\ a");
+}
+
+#[tokio::test]
+async fn owners_come_only_where_they_are_asked_for() {
+    if !nix::unistd::geteuid().is_root() {
+        eprintln!("skipped: only the superuser gives files away");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let tree = folder.path().join("tree");
+    fs::create_dir(&tree).unwrap();
+    fs::write(tree.join("file"), "content").unwrap();
+    fs::set_permissions(tree.join("file"), fs::Permissions::from_mode(0o666)).unwrap();
+    std::os::unix::fs::symlink("file", tree.join("link")).unwrap();
+    for name in ["", "file", "link"] {
+        std::os::unix::fs::lchown(tree.join(name), Some(54_321), Some(54_322)).unwrap();
+    }
+    let keep = |owners| Keep {
+        owners,
+        modes: true,
+        ..Keep::default()
+    };
+    let to = folder.path().join("to");
+    let owner = |name: &str| {
+        let metadata = fs::symlink_metadata(to.join("tree").join(name)).unwrap();
+        (metadata.uid(), metadata.gid())
+    };
+    let (sent, ..) = transfer(&tree, keep(Owners::Numbers), store(&to)).await;
+    assert!(whys(&sent.unwrap().left_out).contains("--owner"));
+    assert_ne!(owner("file"), (54_321, 54_322));
+    for owners in [Owners::Numbers, Owners::Names] {
+        fs::remove_dir_all(&to).unwrap();
+        let (sent, ..) = transfer(&tree, keep(owners), store(&to).keeping(keep(owners))).await;
+        assert_eq!(sent.unwrap().left_out, []);
+        for name in ["", "file", "link"] {
+            assert_eq!(owner(name), (54_321, 54_322), "{name}");
+        }
+        let mode = fs::metadata(to.join("tree/file")).unwrap().mode();
+        assert_eq!(mode & 0o7777, 0o666, "whatever the umask says");
+    }
+}
