@@ -82,6 +82,9 @@ pub struct Report {
     pub cpu_seconds: f64,
     /// Socket buffers, if they are known.
     pub socket_buffers: Option<Buffers>,
+    /// What would be done, of a dry run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub plan: Option<crate::command::cp::plan::Plan>,
     /// What was not sent, or not as it is at the sender, and why.
     pub left_out: Vec<LeftOut>,
     /// What became of files that are not in place.

@@ -129,7 +129,12 @@ fn trees_keep_modes_and_times_and_leave_out_what_they_are_told_to() {
         .output()
         .unwrap();
     let listed = String::from_utf8(out.stdout).unwrap();
-    assert!(listed.lines().any(|line| line == "new/src/a.c"), "{listed}");
+    let plan: Value = serde_json::from_str(&listed).unwrap();
+    let sizes = plan["plan"]["send"].as_array().unwrap().iter();
+    let sizes: Vec<_> = sizes
+        .map(|each| (each["path"].as_str().unwrap(), &each["size"]))
+        .collect();
+    assert!(sizes.contains(&("new/src/a.c", &2000.into())), "{listed}");
     assert!(!machines.here("new").exists());
 }
 
@@ -346,11 +351,128 @@ fn sync_makes_a_directory_like_another_and_sends_only_what_differs() {
     assert!(machines.there("copy/raw/there").exists());
     assert!(!machines.there("copy/raw/here").exists());
     fs::remove_dir_all(machines.here("tree/raw")).unwrap();
+    // What would be done is said as it will be, and not done.
+    machines.write(&machines.here("tree/new"), 77);
+    machines.write(&machines.there("copy/old"), 10);
+    let (report, _) = sync(&["-n", "--delete", "--exclude", "*.log", "tree", "there:copy"]);
+    let plan = &report["plan"];
+    assert_eq!(plan["send"][0]["path"], "copy/new");
+    assert_eq!(
+        (plan["send"].as_array().unwrap().len(), &plan["bytes"]),
+        (1, &77.into())
+    );
+    assert!(
+        plan["remove"]
+            .as_array()
+            .unwrap()
+            .contains(&"copy/old".into()),
+        "{plan}"
+    );
+    assert!(machines.there("copy/old").exists() && !machines.there("copy/new").exists());
+    fs::remove_file(machines.here("tree/new")).unwrap();
     // And back, where the copy has become the source.
     fs::remove_file(machines.there("copy/.hidden")).unwrap();
     let (_, said) = sync(&["--delete", "there:copy", "tree"]);
     assert!(said.contains("removed tree/.hidden"), "{said}");
     assert!(!machines.here("tree/.hidden").exists());
+}
+
+#[test]
+fn files_and_directories_take_each_others_places_with_delete_only() {
+    let machines = Machines::new("");
+    let source = |path: &str| machines.here("tree").join(path);
+    let copy = |path: &str| machines.there("copy").join(path);
+    for (small, size) in [("small", 10), ("large", 500_000)] {
+        machines.write(&source(&format!("{small} file")), size);
+        machines.write(&source(&format!("{small} dir/in/it")), size);
+        machines.write(&copy(&format!("{small} file/in/it")), 10);
+        machines.write(&copy(&format!("{small} dir")), 10);
+    }
+    std::os::unix::fs::symlink("small file", source("link")).unwrap();
+    machines.write(&copy("link/in/it"), 10);
+    machines.write(&source("excluded"), 10);
+    machines.write(&copy("excluded/in/kept.log"), 10);
+    let there = machines.write(&source("there"), 10);
+    fs::write(copy("there"), there).unwrap();
+    let sync = |more: &[&str]| {
+        let mut command = Command::new(PROGRAM);
+        command
+            .current_dir(machines.dir.path())
+            .env_remove("SSH_CONNECTION")
+            .args(["sync", "--json", "-e", "./shell", "--remote-path", PROGRAM])
+            .args(more)
+            .args(["tree", "there:copy"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        run(&mut command)
+    };
+    let (code, report, said) = sync(&[]);
+    assert_eq!(code, 3, "{said}");
+    assert!(said.contains("sync --delete"), "{said}");
+    assert_eq!(report["files_there"], 1);
+    assert!(copy("small file/in/it").exists() && copy("large dir").is_file());
+    let (code, _, said) = sync(&["--delete", "--exclude", "*.log"]);
+    assert_eq!(code, 3, "{said}");
+    assert!(said.contains("removed copy/small file/in/it"), "{said}");
+    for name in [
+        "small file",
+        "large file",
+        "small dir/in/it",
+        "large dir/in/it",
+        "there",
+    ] {
+        assert_eq!(
+            fs::read(source(name)).unwrap(),
+            fs::read(copy(name)).unwrap(),
+            "{name}"
+        );
+    }
+    assert!(fs::symlink_metadata(copy("link")).unwrap().is_symlink());
+    assert!(
+        copy("excluded/in/kept.log").exists(),
+        "what is excluded stays, and what it is in"
+    );
+}
+
+#[test]
+fn what_is_in_a_directory_goes_into_the_target_as_with_cp() {
+    let machines = Machines::new("");
+    let content = machines.write(&machines.here("tree/dir/file"), 10);
+    std::os::unix::fs::symlink("dir", machines.here("tree/link")).unwrap();
+    machines.write(&machines.there("there/old"), 10);
+    machines.copies(&["-a", "tree/.", "there:there"]);
+    assert_eq!(fs::read(machines.there("there/dir/file")).unwrap(), content);
+    assert!(machines.there("there/link").is_symlink() && machines.there("there/old").exists());
+    machines.copies(&["-rl", "tree/", "there:there"]);
+    assert!(machines.there("there/tree/dir/file").exists());
+    machines.copies(&["-rl", "there:there/.", "new"]);
+    assert!(machines.here("new/tree/dir/file").exists());
+    machines.fails(&["-r", "tree/.", "new", "there:"], 2, "DIR/.");
+    // One source that is missing, or a directory, does not stop the others.
+    machines.write(&machines.here("a"), 10);
+    let mut command = machines.cp(&[
+        "none",
+        "tree",
+        "a",
+        "there:",
+        "--remote-path",
+        PROGRAM,
+        "-q",
+    ]);
+    let (code, report, said) = run(&mut command);
+    assert_eq!(code, 3, "{said}");
+    assert!(
+        said.contains("none") && said.contains("-r copies it"),
+        "{said}"
+    );
+    assert_eq!(report["left_out"].as_array().unwrap().len(), 2);
+    assert!(machines.there("a").exists());
+    let mut command = machines.cp(&["there:no*", "there:a", "back", "--remote-path", PROGRAM]);
+    fs::create_dir(machines.here("back")).unwrap();
+    let (code, _, said) = run(&mut command);
+    assert_eq!(code, 3, "{said}");
+    assert!(machines.here("back/a").exists());
 }
 
 /// A server of its own on loopback, with a key that logs in.

@@ -11,7 +11,7 @@ use crate::Error;
 use crate::message::{self, Entry, FromReceiver, Hash, Outcome, Problem, ProblemKind};
 use crate::partial::Partial;
 use crate::source::LeftOut;
-use crate::store::Store;
+use crate::store::{Store, Survey};
 
 /// What a session brought.
 #[derive(Debug, Default)]
@@ -92,6 +92,18 @@ impl<W: AsyncWrite + Unpin> Ledger<W> {
     pub fn files(&self) -> impl Iterator<Item = usize> + use<W> {
         let entries = self.entries.clone();
         (0..entries.len()).filter(move |&i| entries[i].is_file())
+    }
+
+    /// Directories and links of the offer that are there.
+    pub fn others_there(&self) -> Vec<(u64, Survey)> {
+        let is_there = |entry: &Entry| match entry.directory {
+            true => self.store.has_dir(&entry.path),
+            false => entry.link.is_some() && self.store.has_link(entry, &self.entries),
+        };
+        let there = (0..)
+            .zip(&*self.entries)
+            .filter(|(_, entry)| is_there(entry));
+        there.map(|(index, _)| (index, Survey::There)).collect()
     }
 
     /// Makes the links, now that the files are there that they may lead to: nothing is written any more

@@ -200,6 +200,9 @@ pub struct Wishes {
     /// Send everything from the beginning, whatever parts are there.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub anew: bool,
+    /// Only say what is there: nothing is sent, and nothing changes at the receiver.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub dry_run: bool,
     /// What to do where names are taken.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_conflict: Option<OnConflict>,

@@ -90,6 +90,8 @@ pub struct Store {
     pub(crate) notes: Arc<Notes>,
     /// What may go so that something of another kind takes its name.
     swap: Option<Swap>,
+    /// Whether the directory is not there, and `dir` one above it: nothing is received then.
+    absent: bool,
 }
 
 /// Says what was asked for.
@@ -154,7 +156,19 @@ impl Store {
             known: Arc::default(),
             notes: Arc::default(),
             swap: None,
+            absent: false,
         })
+    }
+
+    /// Opens what is to be looked at and not changed; the directory need not be there.
+    ///
+    /// # Errors
+    /// When it cannot be opened.
+    pub fn open_to_look(path: &Path, on_conflict: OnConflict) -> Result<Self, Error> {
+        let there = path.ancestors().find(|path| path.is_dir());
+        let mut store = Self::open(there.unwrap_or(Path::new(".")), on_conflict)?;
+        store.absent = there != Some(path);
+        Ok(store)
     }
 
     /// Takes no more of an offer than `limits`.
@@ -241,7 +255,7 @@ impl Store {
 
     /// Whether `path` is a directory that is there.
     pub(crate) fn has_dir(&self, path: &str) -> bool {
-        self.dir.is_dir(name::path(path))
+        !self.absent && self.dir.is_dir(name::path(path))
     }
 
     /// Makes the directory `path` with its parents, unless it is there.
@@ -271,6 +285,9 @@ impl Store {
     /// What is there of the files among `entries`, without reading any.
     pub(crate) fn survey(&self, entries: &[Entry], wishes: Wishes) -> Vec<(u64, Survey)> {
         let mut known = Vec::new();
+        if self.absent {
+            return known;
+        }
         // Files of a directory follow each other: it is opened once, or found absent.
         let mut parent: Option<(&str, Option<Dir>)> = None;
         for (index, entry) in (0..).zip(entries) {
@@ -307,7 +324,7 @@ impl Store {
             return match self.on_conflict {
                 OnConflict::Skip => Survey::Settled(Outcome::Skipped),
                 _ if alike && unchanged && !wishes.checksum => {
-                    if !self.has_kept(&there, entry) {
+                    if !wishes.dry_run && !self.has_kept(&there, entry) {
                         self.confirm(entry);
                     }
                     Survey::There

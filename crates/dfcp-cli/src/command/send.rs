@@ -238,6 +238,7 @@ impl Args {
         Wishes {
             checksum: self.checksum,
             anew: self.no_resume,
+            dry_run: false,
             on_conflict: self.on_conflict.map(Into::into),
         }
     }

@@ -94,7 +94,10 @@ pub async fn receive(
     let tenant = Tenant::new(store.owner.unwrap_or(connection.peer().0));
     let ledger = Ledger::new(store, entries, control);
     let mut session = Session::new(connection, ledger, meter, (tenant, wishes));
-    let result = session.run(&mut reader, known).await;
+    let result = match wishes.dry_run {
+        true => session.run_dry(known).await,
+        false => session.run(&mut reader, known).await,
+    };
     Some(session.end(result.err()).await)
 }
 

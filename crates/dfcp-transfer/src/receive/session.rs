@@ -171,6 +171,24 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
+    /// Says what is there of the offer, and no more.
+    pub async fn run_dry(&mut self, known: Known) -> Result<(), Error> {
+        // Held files are those that are sent, or a part of them.
+        let known = known.into_iter().chain(self.ledger.others_there());
+        self.tell_known(known.collect()).await?;
+        let summary = FromReceiver::Summary { steady_bps: None };
+        self.ledger
+            .say(&FromReceiver::Accept {
+                asked_ms: 0,
+                holes: false,
+            })
+            .await?;
+        if self.ledger.say(&summary).await.is_ok() {
+            let _ = self.ledger.control.shutdown().await;
+        }
+        Ok(())
+    }
+
     /// Says what is there of the offer as far as names, sizes and times tell.
     async fn tell_known(&mut self, known: Known) -> Result<(), Error> {
         let mut there: Vec<(u64, u64)> = Vec::new();
@@ -181,7 +199,7 @@ impl<'a> Session<'a> {
                     self.meter.spare(self.files.entry(index).size);
                     self.ledger.outcomes.insert(index, Outcome::There);
                     self.meter.diary().settled(index, &Outcome::There);
-                    self.left -= 1;
+                    self.left = self.left.saturating_sub(1);
                     match there.last_mut() {
                         Some((first, n)) if *first + *n == index => *n += 1,
                         _ => there.push((index, 1)),
@@ -515,6 +533,9 @@ impl<'a> Session<'a> {
                     }
                 }
                 self.left -= done.len();
+                for index in &done {
+                    self.meter.diary().settled(*index, &Outcome::Done);
+                }
                 self.ledger.settle_done(done.into_iter()).await?;
             }
             Event::Part(index, end) => {

@@ -63,6 +63,10 @@ pub async fn send(
         for part in offer::split(&sources.entries(), sources.wishes, &sources.people()) {
             message::write(&mut control, &part).await?;
         }
+        if sources.wishes.dry_run {
+            // The receiver says what is there, and then the end.
+            return pending().await;
+        }
         tokio::try_join!(objects.send_all(), write_all(control, said, meter))
     };
     let mut told = 0;

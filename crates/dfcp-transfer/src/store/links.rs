@@ -91,6 +91,15 @@ impl Store {
         }
     }
 
+    /// Whether a link that is offered is there.
+    pub(crate) fn has_link(&self, entry: &Entry, entries: &[Entry]) -> bool {
+        let (parent, name) = entry.path.rsplit_once('/').unwrap_or((".", &entry.path));
+        let dir = self.dir.open_dir(name::path(parent));
+        dir.is_ok_and(|dir| {
+            !self.absent && self.is_link_there(entry, entries, &dir, &name::path(name))
+        })
+    }
+
     fn is_link_there(&self, entry: &Entry, entries: &[Entry], dir: &Dir, name: &Path) -> bool {
         match &entry.link {
             Some(Link::Symbolic(to)) => dir

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use dfcp::{Connection, Rate};
 use dfcp_command::{Failure, Kind, block_on};
-use dfcp_transfer::{DONE, FAILED, Links, Meter, Received, Scan, Sources, Store, Wishes};
+use dfcp_transfer::{DONE, FAILED, LeftOut, Links, Meter, Received, Scan, Sources, Store, Wishes};
 use tokio::io::{Stdin, Stdout, stdin, stdout};
 
 use super::Choice;
@@ -103,10 +103,7 @@ async fn serve() -> Result<(), Failure> {
     match prepared {
         Ok((side, (ready, task))) => {
             control::say(&mut to, &FromAgent::Ready(ready)).await?;
-            match task {
-                Some(task) => work(&side, &job, task, from, to).await,
-                None => Ok(()), // a dry run
-            }
+            work(&side, &job, task, from, to).await
         }
         Err(failure) => {
             control::say(&mut to, &FromAgent::Failed(failure.clone())).await?;
@@ -144,11 +141,13 @@ async fn work(side: &Side, job: &Job, task: Task, from: Stdin, to: Stdout) -> Re
                 () = tokio::time::sleep(super::PING) => way.say(&FromAgent::Busy).await,
             }
         };
-        way.say(&match tidied {
-            Ok(removed) => FromAgent::Removed(removed),
-            Err(failure) => FromAgent::Failed(failure),
-        })
-        .await;
+        let words = match tidied {
+            Ok(removed) => FromAgent::removed(&removed),
+            Err(failure) => vec![FromAgent::Failed(failure)],
+        };
+        for word in words {
+            way.say(&word).await;
+        }
     }
     let code = if ended.done { DONE } else { FAILED };
     drop(connection);
@@ -166,7 +165,7 @@ fn open(job: &Job) -> Result<Side, Failure> {
 }
 
 /// Looks at what is to be copied, or where to; the socket is the one of this key at this port.
-fn prepare(job: &Job, (key, port): (String, u16)) -> Result<(Ready, Option<Task>), Failure> {
+fn prepare(job: &Job, (key, port): (String, u16)) -> Result<(Ready, Task), Failure> {
     let server = reach::of_ssh().map(|(_, server)| server);
     let mut ready = Ready {
         key,
@@ -174,9 +173,8 @@ fn prepare(job: &Job, (key, port): (String, u16)) -> Result<(Ready, Option<Task>
         addresses: server.into_iter().chain(reach::own_addresses()).collect(),
         name: None,
         left_out: Vec::new(),
-        listing: Vec::new(),
     };
-    let (task, choice) = match &job.work {
+    let task = match &job.work {
         Work::Send {
             paths,
             choice,
@@ -187,10 +185,7 @@ fn prepare(job: &Job, (key, port): (String, u16)) -> Result<(Ready, Option<Task>
                 target::rename(&mut sources, name);
             }
             ready.left_out.clone_from(&sources.left_out);
-            if choice.dry_run {
-                ready.listing = super::listing(&sources);
-            }
-            (Task::Send(sources), choice)
+            Task::Send(sources)
         }
         Work::Receive {
             path,
@@ -201,19 +196,16 @@ fn prepare(job: &Job, (key, port): (String, u16)) -> Result<(Ready, Option<Task>
             let path = target::at_home(path);
             let (directory, name) = choice.resolve(&path, *several)?;
             ready.name.clone_from(&name);
-            if choice.dry_run {
-                return Ok((ready, None));
-            }
+            let store = Arc::new(choice.store(&directory, *delete)?);
             let tidy = name.filter(|_| *delete).map(|name| Tidy {
-                root: directory.join(&name),
+                root: directory.join(dfcp_transfer::name::decode(&name).unwrap_or_default()),
                 name,
                 choice: choice.clone(),
+                store: store.clone(),
             });
-            let store = Arc::new(choice.store(&directory)?);
-            (Task::Receive(store, tidy), choice)
+            Task::Receive(store, tidy)
         }
     };
-    let task = (!choice.dry_run).then_some(task);
     Ok((ready, task))
 }
 
@@ -225,7 +217,7 @@ pub fn expand_here(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
 
 /// The paths, and what matches where one is a pattern.
 fn expand(paths: &[String]) -> Result<Vec<PathBuf>, Failure> {
-    let mut expanded = Vec::new();
+    let (mut expanded, mut unmatched) = (Vec::new(), Vec::new());
     for path in paths {
         let whole = target::at_home(path);
         if std::fs::symlink_metadata(&whole).is_ok() || !path.contains(['*', '?', '[']) {
@@ -240,11 +232,20 @@ fn expand(paths: &[String]) -> Result<Vec<PathBuf>, Failure> {
             expanded.push(path.map_err(|error| Failure::new(Kind::LocalIo, error.to_string()))?);
         }
         if expanded.len() == before {
-            let message = format!("{path}: nothing matches");
-            return Err(Failure::new(Kind::LocalIo, message));
+            unmatched.push(whole);
         }
     }
-    Ok(expanded)
+    match unmatched.first().filter(|_| expanded.is_empty()) {
+        Some(path) => {
+            let message = format!("{}: nothing matches", path.display());
+            Err(Failure::new(Kind::LocalIo, message))
+        }
+        None => {
+            // Which are left out, and the others copied.
+            expanded.append(&mut unmatched);
+            Ok(expanded)
+        }
+    }
 }
 
 /// The connection that the asking side chose.
@@ -343,9 +344,10 @@ async fn transfer(connection: &Connection, task: Task) -> Ended {
 impl Choice {
     /// Lists what is to be sent.
     pub fn scan(&self, paths: &[PathBuf]) -> Result<Sources, Failure> {
-        if !self.copies_trees()
-            && let Some(directory) = paths.iter().find(|path| path.is_dir())
-        {
+        let is_left_out = |path: &&PathBuf| !self.copies_trees() && path.is_dir();
+        let (directories, paths): (Vec<_>, Vec<_>) = paths.iter().partition(is_left_out);
+        let paths: Vec<PathBuf> = paths.into_iter().cloned().collect();
+        if let Some(directory) = directories.first().filter(|_| paths.is_empty()) {
             let shown = directory.display();
             return Err(Failure::usage(format!(
                 "{shown}: a directory (-r copies it)"
@@ -368,9 +370,15 @@ impl Choice {
             keep: self.sent(),
             filter: Some(&filter),
         };
-        let scanned = Sources::scan_with(paths, how);
+        let scanned = Sources::scan_with(&paths, how);
         let mut sources = scanned.map_err(files::failure)?;
+        let left_out = directories.into_iter().map(|directory| LeftOut {
+            path: directory.display().to_string(),
+            why: "a directory (-r copies it)".to_owned(),
+        });
+        sources.left_out.extend(left_out);
         sources.wishes = Wishes {
+            dry_run: self.dry_run,
             checksum: self.checksum,
             anew: self.no_resume,
             ..Wishes::default()

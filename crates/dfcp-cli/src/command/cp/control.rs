@@ -16,7 +16,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 /// First line of an agent; the number is the version of what follows.
 pub const GREETING: &str = "DFCP-AGENT 2";
-/// Longest frame: a list of many paths, or of what a dry run would copy.
+/// Longest frame: a list of many paths.
 const MAX_FRAME: u32 = 16 << 20;
 
 /// A frame.
@@ -79,8 +79,6 @@ pub struct Ready {
     pub name: Option<String>,
     /// What an agent that sends leaves out, and why.
     pub left_out: Vec<LeftOut>,
-    /// What it would copy, in a dry run.
-    pub listing: Vec<String>,
 }
 
 /// What an agent says.
@@ -91,8 +89,31 @@ pub enum FromAgent {
     Busy,
     /// It cannot.
     Failed(Failure),
-    /// What `sync` removed at the end.
-    Removed(Vec<String>),
+    /// What `sync` removed at the end, or would; the list goes on if `more`.
+    Removed {
+        paths: Vec<String>,
+        more: bool,
+    },
+}
+
+/// Paths in a message: of 4,000 bytes at most, as many as fit into a frame.
+const LISTED: usize = 2000;
+
+impl FromAgent {
+    /// A list of what was removed, in messages that fit into frames.
+    pub fn removed(paths: &[String]) -> Vec<Self> {
+        let parts = paths.len().div_ceil(LISTED).max(1);
+        let part = |i: usize| Self::Removed {
+            paths: paths
+                .iter()
+                .skip(i * LISTED)
+                .take(LISTED)
+                .cloned()
+                .collect(),
+            more: i + 1 < parts,
+        };
+        (0..parts).map(part).collect()
+    }
 }
 
 /// What an agent is told.

@@ -1,7 +1,8 @@
-//! `--include` and `--exclude`, with rsync's rules: the first pattern that matches decides, and what
+//! `--include`, `--exclude` and `--filter`, with rsync's rules: the first pattern that matches decides, and what
 //! is in a directory that is left out is not looked at.
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
+use dfcp_transfer::name;
 use serde::{Deserialize, Serialize};
 
 /// The patterns in the order in which they were given.
@@ -18,19 +19,33 @@ impl Filter {
     /// As options on a command line.
     pub fn words(&self, words: &mut Vec<String>) {
         words.extend(self.0.iter().map(|rule| match rule.include {
-            true => format!("--include={}", rule.pattern),
-            false => format!("--exclude={}", rule.pattern),
+            true => format!("--filter=+ {}", rule.pattern),
+            false => format!("--filter=- {}", rule.pattern),
         }));
     }
 
     /// Whether a path is copied, as far as the patterns say.
     pub fn keeps(&self, path: &str, directory: bool) -> bool {
-        let rule = self.0.iter().find(|rule| rule.matches(path, directory));
+        // Patterns are of names as they are, not of their texts.
+        let path = name::decode(path).unwrap_or_default();
+        let path = path.to_string_lossy();
+        let rule = self.0.iter().find(|rule| rule.matches(&path, directory));
         rule.is_none_or(|rule| rule.include)
     }
 }
 
 impl Rule {
+    /// A rule as it is given: `+ ` and `- ` before a pattern say what it does, whatever the option says.
+    fn new(include: bool, rule: &str) -> Self {
+        let (include, pattern) = match (rule.strip_prefix("+ "), rule.strip_prefix("- ")) {
+            (Some(pattern), _) => (true, pattern),
+            (_, Some(pattern)) => (false, pattern),
+            _ => (include, rule),
+        };
+        let pattern = pattern.to_owned();
+        Self { include, pattern }
+    }
+
     fn matches(&self, path: &str, directory: bool) -> bool {
         let pattern = self.pattern.as_str();
         if let Some(tree) = pattern.strip_suffix("/***") {
@@ -60,8 +75,14 @@ fn ends(whole: &str) -> impl Iterator<Item = usize> {
 
 /// Matches a path, from its beginning or from that of any of its components.
 fn matches_path(pattern: &str, path: &str, anchored: bool) -> bool {
+    // Without a wildcard a backslash stands for itself.
+    let literal = !pattern.contains(['*', '?', '[']);
+    let text = pattern;
     let pattern: Vec<char> = pattern.chars().collect();
-    let matches = |path: &str| glob(&pattern, &path.chars().collect::<Vec<_>>());
+    let matches = |path: &str| match literal {
+        true => path == text,
+        false => glob(&pattern, &path.chars().collect::<Vec<_>>()),
+    };
     if anchored {
         return matches(path);
     }
@@ -74,36 +95,101 @@ fn matches_path(pattern: &str, path: &str, anchored: bool) -> bool {
     }
 }
 
-/// `*` and `?` match no `/`, `**` does; `[a-z]`, `[!x]`, `\` before what is meant literally.
+/// `*` and `?` match no `/`, `**` does; `[a-z]`, `[!x]`, `[[:upper:]]`, `\\` before what is meant
+/// literally.
 fn glob(pattern: &[char], text: &[char]) -> bool {
-    match pattern {
-        [] => text.is_empty(),
-        ['*', '*', rest @ ..] => (0..=text.len()).any(|skip| glob(rest, &text[skip..])),
-        ['*', rest @ ..] => {
-            let most = text.iter().position(|c| *c == '/').unwrap_or(text.len());
-            (0..=most).any(|skip| glob(rest, &text[skip..]))
-        }
-        ['?', rest @ ..] => matches!(text, [c, tail @ ..] if *c != '/' && glob(rest, tail)),
-        ['\\', c, rest @ ..] => matches!(text, [d, tail @ ..] if c == d && glob(rest, tail)),
-        ['[', class @ ..] => match (class_end(class), text) {
-            (Some(end), [c, tail @ ..]) => {
-                *c != '/' && in_class(&class[..end], *c) && glob(&class[end + 1..], tail)
+    let columns = text.len() + 1;
+    let failed = vec![false; (pattern.len() + 1) * columns];
+    Match { columns, failed }.run(pattern, text)
+}
+
+/// What was found not to match, by the lengths of what is left of pattern and text: it is not tried
+/// again, so the work is bounded by both.
+struct Match {
+    columns: usize,
+    failed: Vec<bool>,
+}
+
+impl Match {
+    fn run(&mut self, pattern: &[char], text: &[char]) -> bool {
+        let place = pattern.len() * self.columns + text.len();
+        let matches = !self.failed[place] && self.step(pattern, text);
+        self.failed[place] = !matches;
+        matches
+    }
+
+    fn step(&mut self, pattern: &[char], text: &[char]) -> bool {
+        match pattern {
+            [] => text.is_empty(),
+            ['*', '*', rest @ ..] => (0..=text.len()).any(|skip| self.run(rest, &text[skip..])),
+            ['*', rest @ ..] => {
+                let most = text.iter().position(|c| *c == '/').unwrap_or(text.len());
+                (0..=most).any(|skip| self.run(rest, &text[skip..]))
             }
-            (Some(_), []) => false,
-            (None, _) => matches!(text, ['[', tail @ ..] if glob(class, tail)),
-        },
-        [c, rest @ ..] => matches!(text, [d, tail @ ..] if c == d && glob(rest, tail)),
+            ['?', rest @ ..] => {
+                matches!(text, [c, tail @ ..] if *c != '/' && self.run(rest, tail))
+            }
+            ['\\', c, rest @ ..] => {
+                matches!(text, [d, tail @ ..] if c == d && self.run(rest, tail))
+            }
+            ['[', class @ ..] => match (class_end(class), text) {
+                (Some(end), [c, tail @ ..]) => {
+                    *c != '/' && in_class(&class[..end], *c) && self.run(&class[end + 1..], tail)
+                }
+                (Some(_), []) => false,
+                (None, _) => matches!(text, ['[', tail @ ..] if self.run(class, tail)),
+            },
+            [c, rest @ ..] => matches!(text, [d, tail @ ..] if c == d && self.run(rest, tail)),
+        }
     }
 }
 
-/// Where a class ends; a `]` at its beginning is one of its characters.
+/// Where a class ends; a `]` at its beginning is one of its characters, as is one behind a backslash.
 fn class_end(class: &[char]) -> Option<usize> {
-    let first = match class.first() {
-        Some('!' | '^') => 2,
-        _ => 1,
+    let mut at = match class.first() {
+        Some('!' | '^') => 1,
+        _ => 0,
     };
-    let after = class.iter().skip(first).position(|c| *c == ']')?;
-    Some(first + after)
+    let first = at;
+    loop {
+        match &class[at..] {
+            [] => return None,
+            [']', ..] if at > first => return Some(at),
+            ['[', ':', ..] => match named_class(&class[at..]) {
+                Some((_, length)) => at += length,
+                None => at += 1,
+            },
+            ['\\', _, ..] => at += 2,
+            _ => at += 1,
+        }
+    }
+}
+
+/// The name of a class like `[:upper:]` at the beginning, and its length with brackets.
+fn named_class(class: &[char]) -> Option<(String, usize)> {
+    let name = class.strip_prefix(&['[', ':'])?;
+    let length = name.iter().position(|c| !c.is_ascii_alphabetic())?;
+    let ends = name[length..].starts_with(&[':', ']']);
+    ends.then(|| (name[..length].iter().collect(), length + 4))
+}
+
+/// Whether a character is in a class of POSIX, in its C locale.
+fn is_named(name: &str, c: char) -> bool {
+    match name {
+        "alnum" => c.is_ascii_alphanumeric(),
+        "alpha" => c.is_ascii_alphabetic(),
+        "blank" => matches!(c, ' ' | '\t'),
+        "cntrl" => c.is_ascii_control(),
+        "digit" => c.is_ascii_digit(),
+        "graph" => c.is_ascii_graphic(),
+        "lower" => c.is_ascii_lowercase(),
+        "print" => c.is_ascii_graphic() || c == ' ',
+        "punct" => c.is_ascii_punctuation(),
+        "space" => c.is_ascii_whitespace() || c == '\x0b',
+        "upper" => c.is_ascii_uppercase(),
+        "xdigit" => c.is_ascii_hexdigit(),
+        _ => false,
+    }
 }
 
 fn in_class(class: &[char], c: char) -> bool {
@@ -112,19 +198,35 @@ fn in_class(class: &[char], c: char) -> bool {
         class => (false, class),
     };
     let mut found = false;
-    while let [first, rest @ ..] = class {
+    while !class.is_empty() {
+        if let Some((name, length)) = named_class(class) {
+            found |= is_named(&name, c);
+            class = &class[length..];
+            continue;
+        }
+        let (first, rest) = member(class);
         class = match rest {
-            ['-', last, rest @ ..] => {
-                found |= (*first..=*last).contains(&c);
+            ['-', end @ ..] if !end.is_empty() => {
+                let (last, rest) = member(end);
+                found |= (first..=last).contains(&c);
                 rest
             }
             rest => {
-                found |= *first == c;
+                found |= first == c;
                 rest
             }
         };
     }
     found != negated
+}
+
+/// The first character of a class that is not empty, which a backslash may stand before, and the rest.
+fn member(class: &[char]) -> (char, &[char]) {
+    match class {
+        ['\\', c, rest @ ..] => (*c, rest),
+        [c, rest @ ..] => (*c, rest),
+        [] => ('\0', class),
+    }
 }
 
 impl clap::Args for Filter {
@@ -138,12 +240,16 @@ impl clap::Args for Filter {
         };
         command
             .arg(option(
+                "filter",
+                "A rule of rsync: \"- PATTERN\" leaves out what matches, \"+ PATTERN\" copies it",
+            ))
+            .arg(option(
                 "include",
                 "Copy what matches this pattern though a later --exclude does too",
             ))
             .arg(option(
                 "exclude",
-                "Leave out what matches, as rsync: /anchored, directories/, *, **, ?, [a-z]",
+                "Leave out what matches, as rsync: /anchored, directories/, *, **, ?, [a-z], [[:upper:]]",
             ))
     }
 
@@ -155,13 +261,14 @@ impl clap::Args for Filter {
 impl clap::FromArgMatches for Filter {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let mut rules = Vec::new();
-        for (name, include) in [("include", true), ("exclude", false)] {
+        for (name, include) in [("include", true), ("exclude", false), ("filter", false)] {
             let values = matches.get_many::<String>(name).into_iter().flatten();
             let places = matches.indices_of(name).into_iter().flatten();
-            rules.extend(places.zip(values).map(|(place, pattern)| {
-                let pattern = pattern.clone();
-                (place, Rule { include, pattern })
-            }));
+            rules.extend(
+                places
+                    .zip(values)
+                    .map(|(place, pattern)| (place, Rule::new(include, pattern))),
+            );
         }
         rules.sort_by_key(|(place, _)| *place);
         Ok(Self(rules.into_iter().map(|(_, rule)| rule).collect()))
@@ -203,7 +310,13 @@ mod tests {
             ("/a/**/z", &["a/b/z", "a/b/c/z"], &["x/a/b/z"]),
             ("**.tmp", &["a.tmp", "x/b.tmp"], &["a.tmpx"]),
             ("[a-c]?[!x]", &["b1y", "d/c__"], &["d1y", "b1x"]),
-            ("\\*", &["*", "x/*"], &["a"]),
+            ("\\**", &["*", "x/*a"], &["a"]),
+            ("a\\b", &["a\\b", "x/a\\b"], &["ab"]),
+            ("a\\bc*", &["abc", "abcd"], &["a\\bc"]),
+            ("[[:upper:][:digit:]_]x", &["Ax", "1x", "_x"], &["ax", ":x"]),
+            ("[\\]\\-]z", &["]z", "-z"], &["\\z", "az"]),
+            ("[]a]", &["]", "a"], &["b"]),
+            ("[[:none:]]x", &[], &["nx", ":x"]),
             (
                 "cache/***",
                 &["cache/", "cache/a", "x/cache/a/b"],
@@ -218,6 +331,17 @@ mod tests {
                 assert!(!matches(pattern, path), "{pattern} {path}");
             }
         }
+    }
+
+    #[test]
+    fn a_rule_says_what_it_does_and_no_pattern_takes_for_ever() {
+        for (rule, include, pattern) in [("+ a", true, "a"), ("- b", false, "b"), ("c", true, "c")]
+        {
+            let read = Rule::new(true, rule);
+            assert_eq!((read.include, read.pattern.as_str()), (include, pattern));
+        }
+        let pattern: Vec<char> = "*a".repeat(60).chars().chain(['b']).collect();
+        assert!(!glob(&pattern, &['a'; 250]));
     }
 
     #[test]

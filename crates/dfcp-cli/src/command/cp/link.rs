@@ -57,17 +57,27 @@ impl Joined {
     /// What the agent removed.
     pub async fn removed(&mut self, limit: Duration) -> Result<Vec<String>, Failure> {
         let way = &mut self.way;
-        let next = async || match way {
+        let mut next = async || match way {
             Way::Udp(stdout, _) => control::message(stdout).await,
             Way::Pipe(tunnel) => Ok(tunnel.message().await),
         };
-        match control::answer(&self.host, limit, next).await? {
-            Some(FromAgent::Removed(removed)) => Ok(removed),
-            Some(FromAgent::Failed(failure)) => Err(failure),
-            _ => Err(Failure::new(
-                Kind::Failure,
-                "everything was sent; the other side did not say what it removed",
-            )),
+        let mut removed = Vec::new();
+        loop {
+            match control::answer(&self.host, limit, &mut next).await? {
+                Some(FromAgent::Removed { paths, more }) => {
+                    removed.extend(paths);
+                    if !more {
+                        return Ok(removed);
+                    }
+                }
+                Some(FromAgent::Failed(failure)) => return Err(failure),
+                _ => {
+                    return Err(Failure::new(
+                        Kind::Failure,
+                        "everything was sent; the other side did not say what it removed",
+                    ));
+                }
+            }
         }
     }
 
@@ -111,7 +121,7 @@ impl Link {
                 let message = format!("{host}: {}", failure.message);
                 return Err(Failure::new(failure.kind, message));
             }
-            Some(FromAgent::Removed(_) | FromAgent::Busy) | None => {
+            Some(FromAgent::Removed { .. } | FromAgent::Busy) | None => {
                 let message = format!("{host}: dfcp ended there without a word");
                 return Err(Failure::new(Kind::Failure, message));
             }

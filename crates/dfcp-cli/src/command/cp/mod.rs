@@ -7,12 +7,14 @@ mod control;
 mod filter;
 mod link;
 mod place;
+pub mod plan;
 mod reach;
 mod shell;
 mod sync;
 mod target;
 mod tunnel;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -21,7 +23,8 @@ use std::time::{Duration, Instant};
 use dfcp::{Profile, Rate, TransportConfig};
 use dfcp_command::{Failure, Kind, block_on, interrupted, units};
 use dfcp_transfer::{
-    DONE, FAILED, INTERRUPTED, Keep, LeftOut, Limits, Meter, Owners, Received, Sent, Sources, Store,
+    DONE, Entry, FAILED, INTERRUPTED, Keep, LeftOut, Limits, Meter, Outcome, Owners, Received,
+    Sent, Sources, Store, name,
 };
 use serde::{Deserialize, Serialize};
 
@@ -32,6 +35,7 @@ use crate::report::Report;
 use control::{Job, Work};
 use link::{Joined, Link};
 use place::Place;
+use plan::Plan;
 use reach::Side;
 use shell::Shell;
 
@@ -84,7 +88,8 @@ pub struct Choice {
     copy_links: bool,
     #[command(flatten)]
     kept: files::Kept,
-    /// List what would be offered, whether or not it is there already, and copy and remove nothing
+    /// List what would be sent, with sizes, and what --delete would remove, and change nothing; files are
+    /// compared by size and time alone
     #[arg(short = 'n', long)]
     dry_run: bool,
     /// What to do with a file whose name is taken by one with other content
@@ -101,6 +106,9 @@ pub struct Choice {
     /// Whether the target is to be like the source, as `dfcp sync` has it.
     #[arg(skip)]
     sync: bool,
+    /// Whether it is what is in a directory that is copied, as `dir/.` means.
+    #[arg(skip)]
+    contents: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -162,10 +170,12 @@ enum Direction<'a> {
 }
 
 /// Copies.
-pub fn run(args: Args) -> ExitCode {
+pub fn run(mut args: Args) -> ExitCode {
     args.output.prepare();
     let mut report = Report::new("cp");
-    let result = args.way().and_then(|way| match way {
+    let contents = args.means_contents();
+    args.choice.contents = matches!(contents, Ok(true));
+    let result = contents.and_then(|_| args.way()).and_then(|way| match way {
         Direction::Across { host } => block_on(args.across(host)).map(Some),
         way => block_on(start(&args, way, &mut report)).map(|()| None),
     });
@@ -175,14 +185,32 @@ pub fn run(args: Args) -> ExitCode {
         Err(failure) => Some(failure),
     };
     report.conclude(failure);
-    let quiet = args.choice.dry_run && report.exit_code == 0;
-    ExitCode::from(match quiet {
-        true => report.exit_code,
-        false => args.output.report(&report),
-    })
+    if let Some(plan) = report.plan.as_ref().filter(|_| !args.output.is_json()) {
+        say_all(&plan.lines());
+    }
+    ExitCode::from(args.output.report(&report))
 }
 
 impl Args {
+    /// Whether what is in a directory is to be copied into the target, and not the directory.
+    fn means_contents(&self) -> Result<bool, Failure> {
+        let sources = self
+            .places
+            .split_last()
+            .map_or(&[][..], |(_, sources)| sources);
+        let is_content = |place: &Place| match place {
+            Place::Here(path) => target::is_content(&path.to_string_lossy()),
+            Place::There { path, .. } => target::is_content(path),
+        };
+        let any = self.choice.copies_trees() && sources.iter().any(is_content);
+        match any && sources.len() > 1 && !self.choice.sync {
+            true => Err(Failure::usage(
+                "what is in a directory (DIR/.) is copied by itself: one such source at a time",
+            )),
+            false => Ok(any),
+        }
+    }
+
     /// Sorts out who has what.
     fn way(&self) -> Result<Direction<'_>, Failure> {
         // A file under another name would be one that the source has not.
@@ -277,16 +305,35 @@ impl Args {
 
     /// Whether to remove what the source has not: not if something of it was left out.
     fn may_delete(&self, left_out: &[LeftOut]) -> bool {
-        if self.delete && !left_out.is_empty() {
+        if self.delete && !left_out.is_empty() && !self.choice.dry_run {
             self.output
                 .say("nothing is removed, since not everything could be sent");
         }
         self.delete && left_out.is_empty()
     }
 
-    fn say_removed(&self, removed: Vec<String>) {
-        for path in removed {
-            self.output.say(format_args!("removed {path}"));
+    /// What was removed, or would be.
+    fn tell_removed(&self, removed: Vec<String>, report: &mut Report) {
+        match &mut report.plan {
+            Some(plan) => plan.remove = removed,
+            None => {
+                for path in removed {
+                    self.output.say(format_args!("removed {path}"));
+                }
+            }
+        }
+    }
+
+    /// Adds what became of the entries of an offer, or what is to be sent of them.
+    fn add_outcomes(
+        &self,
+        entries: &[Entry],
+        outcomes: &BTreeMap<u64, Outcome>,
+        report: &mut Report,
+    ) {
+        match self.choice.dry_run {
+            true => report.plan = Some(Plan::new(entries, outcomes)),
+            false => report.add_outcomes(entries, outcomes),
         }
     }
 
@@ -306,7 +353,7 @@ impl Args {
 impl Choice {
     /// What a target means: of `sync`, the copy itself.
     fn resolve(&self, target: &Path, several: bool) -> Result<target::Target, Failure> {
-        match self.sync {
+        match self.sync || self.contents {
             true => target::exactly(target),
             false => target::resolve(target, several),
         }
@@ -352,16 +399,27 @@ impl Choice {
     /// Whether a path of an offer is copied, as far as the patterns say: they see those of `sync` from
     /// the root of the tree, which is called otherwise there than here.
     fn keeps(&self, path: &str, directory: bool) -> bool {
-        match (self.sync, path.split_once('/')) {
+        match (self.sync || self.contents, path.split_once('/')) {
             (false, _) => self.filter.keeps(path, directory),
             (true, Some((_, beneath))) => self.filter.keeps(beneath, directory),
             (true, None) => true,
         }
     }
 
-    /// Opens the directory that files are received in. Whoever may run commands there needs no limits.
-    fn store(&self, directory: &Path) -> Result<Store, Failure> {
-        let store = Store::open(directory, self.on_conflict.into()).map_err(files::failure)?;
+    /// Opens the directory that files are received in; `delete` lets directories and files take each
+    /// other's places. Whoever may run commands there needs no limits.
+    fn store(&self, directory: &Path, delete: bool) -> Result<Store, Failure> {
+        let on_conflict = self.on_conflict.into();
+        let store = match self.dry_run {
+            true => Store::open_to_look(directory, on_conflict),
+            false => Store::open(directory, on_conflict),
+        };
+        let store = store.map_err(files::failure)?;
+        let choice = self.clone();
+        let store = match delete {
+            true => store.swapping(move |path, directory| choice.keeps(path, directory)),
+            false => store,
+        };
         let limits = Limits {
             bytes: u64::MAX,
             files: u64::MAX,
@@ -416,19 +474,6 @@ fn transport(timeout: Duration, cap: Option<Rate>) -> TransportConfig {
     }
 }
 
-/// What would be copied, a line each.
-fn listing(sources: &Sources) -> Vec<String> {
-    let line = |entry: &dfcp_transfer::Entry| match entry.directory {
-        true => format!("{}/", entry.path),
-        false => entry.path.clone(),
-    };
-    sources
-        .list
-        .iter()
-        .map(|source| line(&source.entry))
-        .collect()
-}
-
 /// Gives up when the user does: before there is a session to end, or after.
 async fn unless_interrupted<T>(
     work: impl Future<Output = Result<T, Failure>>,
@@ -467,16 +512,13 @@ async fn start(args: &Args, way: Direction<'_>, report: &mut Report) -> Result<(
             if let Some(name) = &ready.name {
                 target::rename(&mut sources, name);
             }
-            if args.choice.dry_run {
-                say_all(&listing(&sources));
-                return Ok(());
-            }
             let mut link = unless_interrupted(link.connect(args, &side, &ready)).await?;
             report.via = Some(link.via());
             push(args, &side, &mut link, sources, report).await?;
             if delete {
                 let removed = link.removed(args.output.timeout());
-                args.say_removed(unless_interrupted(removed).await?);
+                let removed = unless_interrupted(removed).await?;
+                args.tell_removed(removed, report);
             }
             Ok(())
         }
@@ -496,21 +538,20 @@ async fn start(args: &Args, way: Direction<'_>, report: &mut Report) -> Result<(
             };
             let (link, ready) = unless_interrupted(Link::open(args, &side, host, work)).await?;
             report.left_out.clone_from(&ready.left_out);
-            if args.choice.dry_run {
-                say_all(&ready.listing);
-                return Ok(());
-            }
-            let store = args.choice.store(&directory)?.wanting(wanted);
+            let delete = args.may_delete(&ready.left_out);
+            let store = args.choice.store(&directory, delete)?.wanting(wanted);
+            let store = Arc::new(store);
             let mut link = unless_interrupted(link.connect(args, &side, &ready)).await?;
             report.via = Some(link.via());
-            let received = pull(args, &side, &mut link, Arc::new(store), report).await?;
-            if let Some(name) = name.filter(|_| args.may_delete(&ready.left_out)) {
+            let received = pull(args, &side, &mut link, store.clone(), report).await?;
+            if let Some(name) = name.filter(|_| delete) {
                 let tidy = sync::Tidy {
-                    root: directory.join(&name),
+                    root: directory.join(name::decode(&name).unwrap_or_default()),
                     name,
                     choice: args.choice.clone(),
+                    store,
                 };
-                args.say_removed(tidy.after(&received)?);
+                args.tell_removed(tidy.after(&received)?, report);
             }
             Ok(())
         }
@@ -558,7 +599,7 @@ async fn push(
         Err(failure) => (code_of(&failure), Sent::default(), Some(failure)),
     };
     report.moved_bytes = meter.progress().bytes();
-    report.add_outcomes(&sources.entries(), &sent.outcomes);
+    args.add_outcomes(&sources.entries(), &sent.outcomes, report);
     report.left_out.extend(sent.left_out);
     report.add_time(start, meter.diary().asked(), sent.steady_bps);
     let reason = failure.as_ref().map_or(String::new(), ToString::to_string);
@@ -604,7 +645,7 @@ async fn pull(
         return Err(Failure::new(Kind::Unreachable, "the other side is gone"));
     };
     report.moved_bytes = meter.progress().bytes();
-    report.add_outcomes(&received.entries, &received.outcomes);
+    args.add_outcomes(&received.entries, &received.outcomes, report);
     report.left_out.append(&mut received.left_out);
     report.add_time(start, Duration::ZERO, meter.steady_bps());
     farewell(&side.endpoint, DONE, "").await;

@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use dfcp_command::Failure;
-use dfcp_transfer::{JOURNAL, Outcome, PARTIAL, Received};
+use dfcp_transfer::{JOURNAL, Outcome, PARTIAL, Received, Store, name};
 
 use super::Choice;
 
@@ -16,8 +17,10 @@ pub struct Tidy {
     pub root: PathBuf,
     /// How it is called in offers.
     pub name: String,
-    /// What its patterns leave out stays.
+    /// What its patterns leave out stays; in a dry run everything does.
     pub choice: Choice,
+    /// What it was received in, which may have removed something already.
+    pub store: Arc<Store>,
 }
 
 impl Tidy {
@@ -28,8 +31,9 @@ impl Tidy {
             && !received.outcomes.values().any(|outcome| matches!(outcome, Outcome::Error(_)))
             // A list without the root says nothing of what is in it.
             && received.entries.iter().any(|entry| entry.directory && entry.path == self.name);
-        let mut removed = Vec::new();
-        if whole {
+        let mut removed = self.store.swapped();
+        // Where it would be made only now there is nothing to remove.
+        if whole && !(self.choice.dry_run && !self.root.is_dir()) {
             let paths = received.entries.iter().map(|entry| entry.path.as_str());
             self.tidy(&self.root, &self.name, &paths.collect(), &mut removed)?;
         }
@@ -50,25 +54,27 @@ impl Tidy {
             let child = child.map_err(|error| Failure::io(at, error))?;
             let (place, file_name) = (child.path(), child.file_name());
             let failed = |error| Failure::io(&place, error);
-            let name = format!("{path}/{}", file_name.to_string_lossy());
+            let name = format!("{path}/{}", name::encode(&file_name));
             let directory = child.file_type().map_err(failed)?.is_dir();
             let part = name.ends_with(PARTIAL) || name.ends_with(JOURNAL);
             if part || !self.choice.keeps(&name, directory) {
                 empty = false;
                 continue;
             }
-            let stays = file_name.to_str().is_some() && offered.contains(name.as_str());
+            let stays = offered.contains(name.as_str());
             if directory {
                 let emptied = self.tidy(&place, &name, offered, removed)?;
                 if stays || !emptied {
                     empty = false;
                     continue;
                 }
-                fs::remove_dir(&place).map_err(failed)?;
+                if !self.choice.dry_run {
+                    fs::remove_dir(&place).map_err(failed)?;
+                }
             } else if stays {
                 empty = false;
                 continue;
-            } else {
+            } else if !self.choice.dry_run {
                 fs::remove_file(&place).map_err(failed)?;
             }
             removed.push(name);

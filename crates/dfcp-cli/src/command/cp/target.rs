@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use dfcp_command::Failure;
-use dfcp_transfer::{Entry, Link, Sources};
+use dfcp_transfer::{Entry, Link, Sources, name};
 
 use super::Choice;
 
-/// A directory, and the name in it that the one thing copied gets, if not its own.
+/// A directory, and the text of the name in it that the one thing copied gets, if not its own.
 pub type Target = (PathBuf, Option<String>);
 
 /// Where what is copied to `path` goes: into it if it is a directory; else the one thing that is
@@ -30,9 +30,8 @@ pub fn resolve(path: &Path, several: bool) -> Result<Target, Failure> {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
-    let name = path.file_name().and_then(|name| name.to_str());
-    match name {
-        Some(name) if parent.is_dir() => Ok((parent.into(), Some(name.to_owned()))),
+    match path.file_name().map(name::encode) {
+        Some(name) if parent.is_dir() => Ok((parent.into(), Some(name))),
         Some(_) => Err(Failure::usage(format!(
             "{}: no such directory",
             parent.display()
@@ -55,8 +54,8 @@ pub fn exactly(path: &Path) -> Result<Target, Failure> {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
-    match whole.file_name().and_then(|name| name.to_str()) {
-        Some(name) if parent.is_dir() => Ok((parent.into(), Some(name.to_owned()))),
+    match whole.file_name().map(name::encode) {
+        Some(name) if parent.is_dir() => Ok((parent.into(), Some(name))),
         Some(_) => Err(Failure::usage(format!(
             "{}: no such directory",
             parent.display()
@@ -65,6 +64,13 @@ pub fn exactly(path: &Path) -> Result<Target, Failure> {
             "{shown}: not a name for a directory"
         ))),
     }
+}
+
+/// Whether a source means what is in a directory instead of the directory, as cp reads it: `dir/.`,
+/// `.` and `..`.
+pub fn is_content(path: &str) -> bool {
+    let name = path.trim_end_matches('/').rsplit('/').next();
+    matches!(name, Some("." | ".."))
 }
 
 /// A path of an agent's: relative to the home directory, which may be written `~`.
@@ -101,12 +107,15 @@ pub fn wanted(
             Some((first, _)) => (first, true),
             None => (entry.path.as_str(), false),
         };
+        // Patterns are of what a shell there would see.
+        let shown = name::decode(first).unwrap_or_default();
+        let shown = shown.to_string_lossy();
         let named = patterns.as_ref().is_none_or(|patterns| {
             patterns.iter().any(|(name, pattern)| {
                 name == first
                     || pattern
                         .as_ref()
-                        .is_some_and(|pattern| pattern.matches_with(first, PATTERNS))
+                        .is_some_and(|pattern| pattern.matches_with(&shown, PATTERNS))
             })
         });
         let tree = beneath || entry.directory;
@@ -121,7 +130,7 @@ fn last(path: &str) -> Option<(String, Option<glob::Pattern>)> {
     let name = path.trim_end_matches('/').rsplit('/').next()?;
     match name {
         "" | "." | ".." | "~" => None,
-        name => Some((name.to_owned(), glob::Pattern::new(name).ok())),
+        name => Some((name::encode(name.as_ref()), glob::Pattern::new(name).ok())),
     }
 }
 
