@@ -354,7 +354,14 @@ fn sync_makes_a_directory_like_another_and_sends_only_what_differs() {
     // What would be done is said as it will be, and not done.
     machines.write(&machines.here("tree/new"), 77);
     machines.write(&machines.there("copy/old"), 10);
-    let (report, _) = sync(&["-n", "--delete", "--exclude", "*.log", "tree", "there:copy"]);
+    let (report, _) = sync(&[
+        "-n",
+        "--delete",
+        "--filter",
+        "- *.log",
+        "tree",
+        "there:copy",
+    ]);
     let plan = &report["plan"];
     assert_eq!(plan["send"][0]["path"], "copy/new");
     assert_eq!(

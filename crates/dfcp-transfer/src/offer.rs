@@ -12,10 +12,11 @@ use crate::name::{self, MAX_COMPONENT};
 use crate::partial::JOURNAL;
 use crate::store::PARTIAL;
 
-/// Most entries of an offer.
-const MAX_ENTRIES: usize = 1_000_000;
-/// Most bytes of all paths of an offer.
-const MAX_PATHS: usize = 64 << 20;
+/// Most entries of an offer, twice the million that people have in one tree: with paths of 100 bytes they
+/// take half a gigabyte of memory.
+const MAX_ENTRIES: usize = 2_000_000;
+/// Most bytes of all paths of an offer: about 100 for each of these.
+const MAX_PATHS: usize = 256 << 20;
 /// Longest path in bytes (`PATH_MAX` of Linux, less what we append).
 const MAX_PATH: usize = 4000;
 /// Users and groups with names: what a machine has of them that share files, many times over.
@@ -282,7 +283,10 @@ impl Offer {
             return Err(self.limits.too_many());
         }
         match self.entries.len() > MAX_ENTRIES || self.path_bytes > MAX_PATHS {
-            true => Err(Rejection::offer("too many files")),
+            true => Err(Rejection::offer(
+                "more than 2,000,000 files and directories, or too long names of so many: send them \
+                 in parts",
+            )),
             false => Ok(()),
         }
     }
@@ -614,12 +618,11 @@ mod tests {
         assert!(split(&entries, Wishes::default(), &People::default()).len() > 5);
         assert_eq!(check(&entries).unwrap(), entries);
         assert_eq!(split(&[], Wishes::default(), &People::default()).len(), 1);
-        let flood: Vec<_> = (0..=MAX_ENTRIES).map(|_| file("a")).collect();
-        assert!(
-            Offer::new(EVERYTHING, &Held::default())
-                .add(VERSION, flood, People::default())
-                .is_err()
-        );
+        let part: Vec<_> = (0..100_000).map(|_| file("")).collect();
+        let mut flood = Offer::new(EVERYTHING, &Held::default());
+        let mut add = || flood.add(VERSION, part.clone(), People::default());
+        let parts = (0..).take_while(|_| add().is_ok()).count();
+        assert_eq!(parts, MAX_ENTRIES / part.len());
     }
 
     #[test]

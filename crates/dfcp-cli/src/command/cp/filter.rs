@@ -235,6 +235,7 @@ impl clap::Args for Filter {
             Arg::new(name)
                 .long(name)
                 .value_name("PATTERN")
+                .allow_hyphen_values(true)
                 .action(ArgAction::Append)
                 .help(help)
         };
