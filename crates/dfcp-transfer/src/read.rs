@@ -102,7 +102,8 @@ fn read_parts(
     parts: &[(u64, u64)],
     mut work: impl FnMut(Chunk<'_>) -> Result<(), String>,
 ) -> Result<(), String> {
-    let whole = [0..source.entry.size];
+    let whole = std::iter::once(0..source.entry.size);
+    let whole: Vec<_> = whole.filter(|_| source.data.is_none()).collect();
     let data = source.data.as_deref().unwrap_or(&whole);
     let from = parts.first().map_or(0, |(start, _)| *start);
     let first = data.partition_point(|range| range.end <= from);

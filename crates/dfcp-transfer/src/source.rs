@@ -169,8 +169,11 @@ pub struct Scan<'a> {
     pub keep: Keep,
     /// Only what this agrees to is listed, by its path in the offer and whether it is a directory, and
     /// only that looked into.
-    pub filter: Option<&'a dyn Fn(&str, bool) -> bool>,
+    pub filter: Option<Filter<'a>>,
 }
+
+/// Says by its path in the offer, and whether it is a directory, if something is listed.
+pub type Filter<'a> = &'a dyn Fn(&str, bool) -> bool;
 
 impl Default for Scan<'_> {
     /// Files and directories alone, and where they have holes.

@@ -173,6 +173,25 @@ impl Files {
         outcomes
     }
 
+    /// Receives files that have no bytes.
+    pub async fn put_empty(self, list: Vec<(u64, Hash, bool)>) -> Vec<(u64, Outcome)> {
+        let wanted: Vec<u64> = list
+            .iter()
+            .filter(|each| each.2)
+            .map(|each| each.0)
+            .collect();
+        let Ok(_permit) = self.gate.clone().acquire_owned().await else {
+            return Vec::new();
+        };
+        match blocking(move || Ok(self.put_all(&[], &list))).await {
+            Ok(put) => put,
+            Err(problem) => {
+                let failed = |index| (index, Outcome::Error(problem.clone()));
+                wanted.into_iter().map(failed).collect()
+            }
+        }
+    }
+
     fn put_all(&self, bytes: &[u8], list: &[(u64, Hash, bool)]) -> Vec<(u64, Outcome)> {
         let (mut at, mut outcomes) = (0, Vec::with_capacity(list.len()));
         let mut folder = Folder::default();

@@ -33,7 +33,7 @@ impl Tidy {
             && received.entries.iter().any(|entry| entry.directory && entry.path == self.name);
         let mut removed = self.store.swapped();
         // Where it would be made only now there is nothing to remove.
-        if whole && !(self.choice.dry_run && !self.root.is_dir()) {
+        if whole && (!self.choice.dry_run || self.root.is_dir()) {
             let paths = received.entries.iter().map(|entry| entry.path.as_str());
             self.tidy(&self.root, &self.name, &paths.collect(), &mut removed)?;
         }
