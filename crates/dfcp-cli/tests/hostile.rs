@@ -49,7 +49,7 @@ impl Sender {
     async fn offer(&mut self, paths: &[&str]) {
         let entry = |path| json!({"path": path, "size": 3, "mode": 420, "mtime": 0});
         let entries: Vec<_> = paths.iter().map(entry).collect();
-        self.say(json!({"type": "offer", "version": 2, "entries": entries, "more": false}))
+        self.say(json!({"type": "offer", "version": 3, "entries": entries, "more": false}))
             .await;
     }
 
