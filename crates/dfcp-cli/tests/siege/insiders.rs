@@ -46,7 +46,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 fn offer(names: impl Iterator<Item = String>, size: u64, more: bool) -> Value {
     let entry = |path: String| json!({"path": path, "size": size, "mode": 420, "mtime": 0});
     let entries: Vec<_> = names.map(entry).collect();
-    json!({"type": "offer", "version": 1, "entries": entries, "more": more})
+    json!({"type": "offer", "version": 3, "entries": entries, "more": more})
 }
 
 /// Lists of files that never end, or that no disk holds.
