@@ -28,7 +28,7 @@ pub const DEFAULT_PORT: u16 = 4433;
 /// Prints a line of JSON on standard output.
 ///
 /// # Errors
-/// When it cannot be written, as [`print`].
+/// When it cannot be written, as [`print()`].
 pub fn print_json(value: &impl serde::Serialize) -> Result<(), Failure> {
     let json = serde_json::to_string(value).map_err(std::io::Error::other)?;
     print(text::printable_json(&json))
