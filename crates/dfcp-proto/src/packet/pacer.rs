@@ -44,8 +44,14 @@ impl Pacer {
     /// Follows the controller: `rate` from now on, for packets of about `packet` bytes.
     pub fn set(&mut self, now: Instant, rate: Rate, packet: u64) {
         self.refill(now);
+        let slower = rate < self.rate;
         self.rate = rate;
         self.packet = packet;
+        if slower {
+            // What a driver that was late may catch up on is counted at the rate that it is sent at:
+            // some milliseconds of a rate that was far too high are hundreds of packets.
+            self.tokens = self.tokens.min(self.capacity());
+        }
     }
 
     /// Packets may wait for each other for `time`, until together they have `bytes`.
@@ -197,6 +203,22 @@ mod tests {
         pacer.set_group(Duration::from_millis(4), 3000);
         let late = Instant::ZERO + Duration::from_secs(10);
         assert_eq!(pacer.available(late), 4 * 3000);
+    }
+
+    #[test]
+    fn what_was_earned_at_a_high_rate_is_not_spent_at_a_low_one() {
+        let mut pacer = Pacer::new(Instant::ZERO, 0, 1500);
+        pacer.set(Instant::ZERO, Rate::from_bps(1_000_000_000), 1500);
+        let later = Instant::ZERO + Duration::from_secs(1);
+        assert!(
+            pacer.available(later) > 300_000,
+            "the window was full meanwhile"
+        );
+        pacer.set(later, Rate::from_bps(10_000_000), 1500);
+        assert!(
+            pacer.available(later) <= 5000,
+            "four groups of a millisecond"
+        );
     }
 
     #[test]

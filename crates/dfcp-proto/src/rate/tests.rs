@@ -288,8 +288,9 @@ fn marks_cut_the_rate_though_nothing_waits() {
     };
     let mut sender = Sender::new(Box::new(PathModel::new()), path);
     sender.run(5 * SECOND);
-    let rate = sender.run(10 * SECOND);
-    assert!((0.8 * 80.0..80.0).contains(&rate), "{rate:.1} Mbit/s");
+    // Cuts come in cycles of several seconds, which begin anywhere.
+    let rate = sender.run(80 * SECOND);
+    assert!((0.75 * 80.0..80.0).contains(&rate), "{rate:.1} Mbit/s");
     let fifths = (0..50).map(|_| sender.run(SECOND / 5));
     let highest = fifths.fold(0.0, f64::max);
     assert!(highest < 1.08 * 80.0, "{highest:.1} Mbit/s");

@@ -74,6 +74,11 @@ impl Cruise {
             high: 0.0,
         }
     }
+
+    /// What was estimated before is more than the network wants.
+    pub(super) fn forget_high(&mut self) {
+        self.high = 0.0;
+    }
 }
 
 impl PathModel {

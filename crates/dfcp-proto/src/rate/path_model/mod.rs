@@ -390,6 +390,9 @@ impl PathModel {
 
     /// The network said no: aim at a smaller queue and do not probe for a while.
     fn back_off(&mut self, now: Instant) {
+        if let Mode::Cruise(cruise) = &mut self.mode {
+            cruise.forget_high();
+        }
         self.target_scale = (self.target_scale / 2.0).max(0.1);
         self.probe_gain = 1.0;
         self.hold_probes(now);
