@@ -75,7 +75,7 @@ fn answer_all(asked: &Receiver<(Stranger, oneshot::Sender<Answer>)>) {
         let _ = tcflush(io::stdin(), FlushArg::TCIFLUSH);
         let answer = about(stranger, &mut io::stdin().lock(), &mut io::stderr());
         if tell.send(answer.unwrap_or(Answer::No)).is_err() {
-            eprintln!("dfcp: {} has left meanwhile", stranger.remote);
+            dfcp_command::tell!("dfcp: {} has left meanwhile", stranger.remote);
         }
     }
 }

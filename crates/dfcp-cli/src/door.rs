@@ -135,7 +135,7 @@ impl Door {
                     Ok(path) => self
                         .output
                         .say(format_args!("added it to {}", path.display())),
-                    Err(failure) => eprintln!(
+                    Err(failure) => dfcp_command::tell!(
                         "dfcp: taken this once only: {}",
                         printable(&failure.message)
                     ),

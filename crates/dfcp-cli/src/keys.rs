@@ -39,7 +39,7 @@ pub fn load_or_create(path: Option<&Path>) -> Result<StaticKey, Failure> {
     }
     match create(&path, Existing::Refuse) {
         Ok(key) => {
-            eprintln!("dfcp: made a new key, {}", path.display());
+            dfcp_command::tell!("dfcp: made a new key, {}", path.display());
             Ok(key)
         }
         // Another process may have been quicker.

@@ -50,7 +50,7 @@ static BARS: LazyLock<MultiProgress> =
 
 /// Says something to people, above the bars.
 pub fn say(line: &str) {
-    BARS.suspend(|| eprintln!("dfcp: {}", printable(line)));
+    BARS.suspend(|| dfcp_command::tell!("dfcp: {}", printable(line)));
 }
 
 /// Columns of the terminal that the bars are on, if they are on one.

@@ -147,6 +147,7 @@ fn an_archive_keeps_names_holes_links_and_modes() {
     let tree = machines.here("tree");
     fs::create_dir_all(tree.join("dir")).unwrap();
     fs::write(tree.join("dir").join(odd), "content").unwrap();
+    fs::set_permissions(tree.join("dir"), fs::Permissions::from_mode(0o1775)).unwrap();
     fs::set_permissions(
         tree.join("dir").join(odd),
         fs::Permissions::from_mode(0o646),
@@ -163,6 +164,7 @@ fn an_archive_keeps_names_holes_links_and_modes() {
     let copy = machines.there("copy");
     let mode = |path: PathBuf| fs::metadata(path).unwrap().mode() & 0o7777;
     assert_eq!(mode(copy.join("dir").join(odd)), 0o646);
+    assert_eq!(mode(copy.join("dir")), 0o1775);
     assert_eq!(
         fs::read_link(copy.join("dir/link")).unwrap().as_os_str(),
         odd
@@ -419,6 +421,13 @@ fn files_and_directories_take_each_others_places_with_delete_only() {
     assert!(said.contains("sync --delete"), "{said}");
     assert_eq!(report["files_there"], 1);
     assert!(copy("small file/in/it").exists() && copy("large dir").is_file());
+    // A dry run names all that goes.
+    let (_, report, _) = sync(&["-n", "--delete", "--exclude", "*.log"]);
+    let plan = report["plan"]["remove"].to_string();
+    for gone in ["small dir", "large dir", "small file/in/it", "link/in/it"] {
+        assert!(plan.contains(&format!("copy/{gone}\"")), "{gone}: {plan}");
+    }
+    assert!(!plan.contains("kept.log"), "{plan}");
     let (code, _, said) = sync(&["--delete", "--exclude", "*.log"]);
     assert_eq!(code, 3, "{said}");
     assert!(said.contains("removed copy/small file/in/it"), "{said}");

@@ -5,7 +5,7 @@ mod common;
 use std::fs::{self, File};
 use std::net::UdpSocket;
 use std::os::unix::fs::symlink;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use common::{Bench, bytes, eventually, finish, run};
@@ -370,4 +370,17 @@ fn an_interrupted_receiver_says_so() {
     assert!(code == 1 && message.contains("interrupted"), "{report}");
     assert_eq!(receiver.end().0, 130);
     assert!(partial.exists());
+}
+
+#[test]
+fn a_standard_error_that_cannot_be_written_ends_nothing() {
+    let code = |stderr: Stdio| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_dfcp"));
+        command.args(["send", "no-such-file", "127.0.0.1:9"]);
+        command.stdin(Stdio::null()).stderr(stderr);
+        command.status().unwrap().code()
+    };
+    let full = std::fs::File::options().write(true).open("/dev/full");
+    assert_eq!(code(full.unwrap().into()), code(Stdio::null()));
+    assert_eq!(code(Stdio::null()), Some(7));
 }

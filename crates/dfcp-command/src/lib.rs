@@ -10,6 +10,16 @@
 
 #![forbid(unsafe_code)]
 
+/// Prints a line on standard error. One that cannot be written, as where a log's disk is full, ends
+/// nothing.
+#[macro_export]
+macro_rules! tell {
+    ($($argument:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr().lock(), $($argument)*);
+    }};
+}
+
 pub mod beside;
 pub mod failure;
 pub mod panic;
@@ -37,7 +47,7 @@ pub fn print_json(value: &impl serde::Serialize) -> Result<(), Failure> {
 /// The same for a program whose output is all that it is for: it ends where that cannot be written.
 pub fn print_json_or_end(value: &impl serde::Serialize) {
     if let Err(failure) = print_json(value) {
-        eprintln!("dfcp: {}", text::printable(&failure.message));
+        tell!("dfcp: {}", text::printable(&failure.message));
         std::process::exit(failure.kind as i32);
     }
 }
@@ -63,7 +73,7 @@ pub fn print(lines: impl std::fmt::Display) -> Result<(), Failure> {
 
 /// Prints a failure that happened before there was anything to report.
 pub fn fail(failure: &Failure) -> ExitCode {
-    eprintln!("dfcp: {}", text::printable(&failure.message));
+    tell!("dfcp: {}", text::printable(&failure.message));
     failure.exit_code()
 }
 

@@ -205,7 +205,7 @@ impl Told<'_> {
             Event::Ready(number) => self.show(number, offer, port)?,
             Event::WithoutServer(failure) => {
                 let why = meet::explain(failure, self.server.as_ref());
-                eprintln!("dfcp: warning: {why}; only the local network is left");
+                dfcp_command::tell!("dfcp: warning: {why}; only the local network is left");
                 self.server = None;
             }
             Event::ServerLost => {
@@ -213,7 +213,7 @@ impl Told<'_> {
                     .server
                     .as_ref()
                     .map_or(String::new(), |s| format!(" {s}"));
-                eprintln!(
+                dfcp_command::tell!(
                     "dfcp: warning: the rendezvous server{server} has fallen silent: until it answers \
                      again, the code is of use on the local network only. Does `dfcp rendezvous` run \
                      there?"
@@ -222,7 +222,7 @@ impl Told<'_> {
             Event::ServerBack => {
                 output.say("the rendezvous server answers again; the code is good")
             }
-            Event::WrongGuess(left) => eprintln!(
+            Event::WrongGuess(left) => dfcp_command::tell!(
                 "dfcp: somebody tried wrong words; guesses left before the code is dead: {left}"
             ),
             Event::Met(key) => {
@@ -252,7 +252,7 @@ impl Told<'_> {
         let server = self.server.as_ref();
         let named = server.map_or(String::new(), |server| format!(" --rendezvous {server}"));
         // Without it nothing can come of this: it is shown even to those who want little said.
-        eprintln!("dfcp: on the other side, within ten minutes: dfcp recv {code}{named}");
+        dfcp_command::tell!("dfcp: on the other side, within ten minutes: dfcp recv {code}{named}");
         if server.is_none() {
             self.job.output.say(
                 "no rendezvous server is named (--rendezvous): only the local network is searched",

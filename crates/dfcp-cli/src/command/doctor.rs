@@ -147,7 +147,7 @@ impl Diagnosis {
             false => dfcp_command::print(lines.trim_end()),
         };
         if let Some(error) = &self.error {
-            eprintln!("dfcp: {}", printable(&error.message));
+            dfcp_command::tell!("dfcp: {}", printable(&error.message));
         }
         match printed {
             Err(failure) => dfcp_command::fail(&failure),

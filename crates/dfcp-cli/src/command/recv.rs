@@ -226,7 +226,9 @@ async fn serve(args: &Args) -> Result<u8, Failure> {
     let endpoint = bind(args, key, &door)?;
     announce(args, &endpoint);
     if args.allow_any {
-        eprintln!("dfcp: warning: anyone who reaches this address may send files (--allow-any)");
+        dfcp_command::tell!(
+            "dfcp: warning: anyone who reaches this address may send files (--allow-any)"
+        );
     }
     let mut sessions = JoinSet::new();
     let failure = loop {

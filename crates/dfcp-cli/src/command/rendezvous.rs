@@ -100,7 +100,7 @@ async fn serve(args: &Args) -> Result<(), Failure> {
     let mut server = Server::new(config, meet::generator()?, clock.now());
     let say = |message: std::fmt::Arguments<'_>| {
         if !args.quiet {
-            eprintln!("dfcp: {message}");
+            dfcp_command::tell!("dfcp: {message}");
         }
     };
     say(format_args!("listening on {}", socket.local_addr()?));

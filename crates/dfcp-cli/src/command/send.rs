@@ -80,7 +80,7 @@ pub struct Args {
     /// What to do where names are taken by other files, as far as the receiver lets senders decide
     #[arg(long, value_enum)]
     on_conflict: Option<files::OnConflict>,
-    /// Send everything from the beginning, whatever the receiver has of it
+    /// Send from the beginning what the receiver has a part of
     #[arg(long)]
     no_resume: bool,
     /// Compare what the receiver has by content, also where size and time are the same

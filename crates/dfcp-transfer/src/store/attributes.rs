@@ -14,12 +14,24 @@ use crate::meta::{self, Owners};
 
 /// Bits of a mode that are taken over: no set-user-ID.
 const MODE: u32 = 0o777;
+/// Only its owner may remove a file from such a directory.
+const STICKY: u32 = 0o1000;
+/// What is made in such a directory has its group: it stays as it is there.
+const SET_GROUP: u32 = 0o2000;
+
+/// Bits that are taken over where modes are kept.
+fn kept(entry: &Entry) -> u32 {
+    match entry.directory {
+        true => entry.mode & (MODE | STICKY),
+        false => entry.mode & MODE,
+    }
+}
 
 impl Store {
     /// The mode that what is offered gets.
     pub(super) fn mode_of(&self, entry: &Entry) -> u32 {
         match self.keep.modes {
-            true => entry.mode & MODE,
+            true => kept(entry),
             false => entry.mode & MODE & !self.umask,
         }
     }
@@ -29,7 +41,10 @@ impl Store {
     pub(super) fn apply(&self, file: &File, entry: &Entry) -> io::Result<()> {
         self.change_owner(file, entry);
         #[allow(clippy::useless_conversion)] // modes have 16 bits on other platforms
-        let mode = Mode::from_bits_truncate(self.mode_of(entry).try_into().unwrap_or(0));
+        let mut mode = Mode::from_bits_truncate(self.mode_of(entry).try_into().unwrap_or(0));
+        if entry.directory {
+            mode |= Mode::from_raw_mode(rustix::fs::fstat(file)?.st_mode) & Mode::SGID;
+        }
         rustix::fs::fchmod(file, mode)?;
         self.apply_rest(file, entry);
         Ok(())
@@ -83,7 +98,8 @@ impl Store {
 
     /// Whether what is there has what would be kept of it, as far as its metadata tell.
     pub(super) fn has_kept(&self, there: &cap_std::fs::Metadata, entry: &Entry) -> bool {
-        let mode = !self.keep.modes || there.mode() & 0o7777 == entry.mode & MODE;
+        let mode = there.mode() & 0o7777 & !(SET_GROUP * u32::from(entry.directory));
+        let mode = !self.keep.modes || mode == kept(entry);
         let rest = entry.meta.as_ref().is_none_or(|meta| {
             let owner = meta
                 .owner

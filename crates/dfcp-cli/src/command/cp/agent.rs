@@ -12,6 +12,7 @@ use tokio::io::{Stdin, Stdout, stdin, stdout};
 
 use super::Choice;
 use super::control::{self, FromAgent, GREETING, Job, Ready, ToAgent, Work};
+use super::pattern;
 use super::reach::{self, HEAD_START, Side};
 use super::sync::Tidy;
 use super::target;
@@ -224,16 +225,12 @@ fn expand(paths: &[String]) -> Result<Vec<PathBuf>, Failure> {
             expanded.push(whole);
             continue;
         }
-        let pattern = whole.to_str().unwrap_or_default();
-        let found = glob::glob_with(pattern, target::PATTERNS)
+        let found = pattern::matching(&whole)
             .map_err(|error| Failure::usage(format!("{path}: {error}")))?;
-        let before = expanded.len();
-        for path in found {
-            expanded.push(path.map_err(|error| Failure::new(Kind::LocalIo, error.to_string()))?);
-        }
-        if expanded.len() == before {
+        if found.is_empty() {
             unmatched.push(whole);
         }
+        expanded.extend(found);
     }
     match unmatched.first().filter(|_| expanded.is_empty()) {
         Some(path) => {

@@ -6,6 +6,7 @@ pub mod agent;
 mod control;
 mod filter;
 mod link;
+mod pattern;
 mod place;
 pub mod plan;
 mod reach;
@@ -98,7 +99,7 @@ pub struct Choice {
     /// Compare what is there by content, also where size and time are the same
     #[arg(short, long)]
     checksum: bool,
-    /// Copy everything from the beginning, whatever is there of it
+    /// Copy from the beginning what is there in part
     #[arg(long)]
     no_resume: bool,
     #[command(flatten)]

@@ -1,6 +1,6 @@
 //! The end of `dfcp sync --delete`: what the source has not is removed.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -34,18 +34,20 @@ impl Tidy {
         let mut removed = self.store.swapped();
         // Where it would be made only now there is nothing to remove.
         if whole && (!self.choice.dry_run || self.root.is_dir()) {
-            let paths = received.entries.iter().map(|entry| entry.path.as_str());
-            self.tidy(&self.root, &self.name, &paths.collect(), &mut removed)?;
+            let entries = received.entries.iter();
+            let offered = entries.map(|entry| (entry.path.as_str(), entry.directory));
+            self.tidy(&self.root, &self.name, &offered.collect(), &mut removed)?;
         }
         Ok(removed)
     }
 
-    /// Goes through a directory; whether it is empty at the end.
+    /// Goes through a directory; whether it is empty at the end. Of what was `offered` it says whether
+    /// it is a directory.
     fn tidy(
         &self,
         at: &Path,
         path: &str,
-        offered: &BTreeSet<&str>,
+        offered: &BTreeMap<&str, bool>,
         removed: &mut Vec<String>,
     ) -> Result<bool, Failure> {
         let mut empty = true;
@@ -61,7 +63,10 @@ impl Tidy {
                 empty = false;
                 continue;
             }
-            let stays = offered.contains(name.as_str());
+            let offered_as = offered.get(name.as_str());
+            // Only a dry run finds another kind still there.
+            let differs = self.choice.dry_run && offered_as.is_some_and(|is| *is != directory);
+            let stays = offered_as.is_some() && !differs;
             if directory {
                 let emptied = self.tidy(&place, &name, offered, removed)?;
                 if stays || !emptied {
