@@ -216,8 +216,8 @@ mod tests {
         );
         pacer.set(later, Rate::from_bps(10_000_000), 1500);
         assert!(
-            pacer.available(later) <= 5000,
-            "four groups of a millisecond"
+            pacer.available(later) <= 4 * 1500,
+            "four groups of a packet"
         );
     }
 

@@ -19,7 +19,7 @@ use crate::meter::Meter;
 use crate::partial::Partial;
 use crate::store::Survey;
 use crate::tenants::Tenant;
-use crate::{DONE, Error, FAILED, MAX_PACK, MAX_PACK_FILES, MAX_PENDING, TAKEN_OVER};
+use crate::{DONE, Error, FAILED, MAX_PACK, MAX_PACK_FILES, MAX_PENDING, MAX_SMALL, TAKEN_OVER};
 
 /// Objects that are written at a time, and files that are looked at.
 const MAX_ACTIVE: usize = 8;
@@ -32,6 +32,8 @@ const LISTED: usize = 512;
 
 /// An object that was announced.
 enum Announcement {
+    /// An object that nobody wants.
+    Nothing,
     Pack(Vec<(u64, Hash)>),
     Part(u64, Vec<(u64, u64)>),
     Stream(u64),
@@ -331,7 +333,12 @@ impl<'a> Session<'a> {
                 return Err(violation("a file again and again"));
             }
         }
-        self.announce(Announcement::Part(index, extents))
+        // What is announced while the file is held comes for nothing, also where its object arrives
+        // when the file comes anew.
+        self.announce(match self.states.get(&index) {
+            Some(State::Incoming(_)) => Announcement::Part(index, extents),
+            _ => Announcement::Nothing,
+        })
     }
 
     /// Parts of a file that read as zeros, and do not come.
@@ -447,6 +454,8 @@ impl<'a> Session<'a> {
                         }
                     }
                 }
+                // Dropped, the object tells the sender to stop.
+                Announcement::Nothing => {}
                 Announcement::Stream(index) => {
                     if let Some(State::Incoming(incoming)) = self.states.get(&index) {
                         let partial = incoming.partial.clone();
@@ -606,8 +615,11 @@ impl<'a> Session<'a> {
                 Ok(())
             }
             Examined::Nothing => {
-                // From here on it is a file like any other.
-                self.states.remove(&index);
+                // A small file is one like any other now. Of a large one more may be on its way of what
+                // was sent unasked, up to the sender's `resume`.
+                if self.files.entry(index).size <= MAX_SMALL {
+                    self.states.remove(&index);
+                }
                 let have = FromReceiver::Have {
                     index,
                     groups: Vec::new(),
