@@ -306,9 +306,8 @@ async fn object_of(
     fs::write(&path, content)?;
     let (file, size) = (fs::File::open(path)?, content.len() as u64);
     let progress = Progress::default();
-    let sent = connection.send_object(file, size, &progress, |_| {}).await;
-    // The receiver may want no more of it, or nothing at all.
-    assert!(sent.is_err(), "{sent:?}");
+    // The receiver wants no more of it; all may have arrived before it says so.
+    let _ = connection.send_object(file, size, &progress, |_| {}).await;
     let empty = FromSender::Pack {
         files: vec![(1, blake3::hash(b"").into())],
     };
