@@ -17,7 +17,6 @@ use crate::time::{Duration, Instant, Rate};
 use crate::wire::{
     Ack, COOKIE_LEN, ConnectionId, Retry, Syn, SynAck, TransportParams, VERSION, VIRTUAL_PAYLOAD,
 };
-use std::cmp::Ordering;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -112,6 +111,7 @@ pub(super) struct Confirm {
 
 /// What a server said of one of two SYNs that left together.
 struct PairHalf {
+    cookie: [u8; COOKIE_LEN],
     attempt: u8,
     size: u16,
     received_at: u32,
@@ -120,6 +120,7 @@ struct PairHalf {
 impl PairHalf {
     fn of(synack: &SynAck<'_>) -> Option<Self> {
         (usize::from(synack.attempt) < PAIR).then_some(Self {
+            cookie: synack.cookie,
             attempt: synack.attempt,
             size: synack.syn_size,
             received_at: synack.received_at,
@@ -128,10 +129,9 @@ impl PairHalf {
 
     /// The rate of a path that draws the two so far apart; `None` where it swapped them.
     fn rate_with(&self, other: &Self) -> Option<Rate> {
-        let (first, second) = match self.attempt.cmp(&other.attempt) {
-            Ordering::Less => (self, other),
-            Ordering::Greater => (other, self),
-            Ordering::Equal => return None,
+        let (first, second) = match self.attempt < other.attempt {
+            true => (self, other),
+            false => (other, self),
         };
         let apart = second.received_at.wrapping_sub(first.received_at);
         // Half of the clock's range back is before.
@@ -382,17 +382,23 @@ impl Connection {
         self.establish(now, session, mtu);
     }
 
-    /// A further answer: to the other one of the first two SYNs, perhaps. Only who sees the packets
-    /// can forge it, and who sees them can delay them: it chooses the first flight, within bounds.
+    /// A further answer: to the other one of the first two SYNs, perhaps. It repeats the cookie of the
+    /// first answer, so only who sees the packets can forge it, and who sees them can delay them: it
+    /// chooses the first flight, within bounds, and once.
     fn complete_pair(&mut self, now: Instant, synack: &SynAck<'_>) {
-        let half = self
-            .confirm
-            .as_ref()
-            .and_then(|confirm| confirm.half.as_ref());
-        let other = PairHalf::of(synack);
-        if let (Some(half), Some(other)) = (half, other)
-            && let Some(rate) = half.rate_with(&other)
-        {
+        let Some(confirm) = self.confirm.as_mut() else {
+            return;
+        };
+        let (half, other) = (confirm.half.as_ref(), PairHalf::of(synack));
+        let (Some(half), Some(other)) = (half, other) else {
+            return;
+        };
+        if other.cookie != half.cookie || other.attempt == half.attempt {
+            return;
+        }
+        let rate = half.rate_with(&other);
+        confirm.half = None;
+        if let Some(rate) = rate {
             self.out.path.on_pair(now, rate);
         }
     }

@@ -92,6 +92,11 @@ impl Pacer {
         self.tokens -= bytes as f64;
     }
 
+    /// `bytes` more may go at once.
+    pub fn grant(&mut self, bytes: u64) {
+        self.tokens += bytes as f64;
+    }
+
     /// Forgets what was sent unasked beyond a group: at a low rate, probes after timeouts would else
     /// leave room for nothing but further probes.
     pub fn forgive(&mut self) {

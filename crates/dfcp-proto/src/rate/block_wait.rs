@@ -4,7 +4,7 @@
 //! What happens between the pauses is another controller's choice. "If no pre-encoded blocks exist
 //! then the encoder waits until the next block is encoded and sends it with no delay."
 
-use super::{BlockSent, Codepoint, Departure, Feedback, RateController};
+use super::{BlockSent, Codepoint, Departure, Feedback, RateController, leave_to_inner};
 use crate::time::{Duration, Instant, Rate};
 
 /// A controller with pauses between blocks.
@@ -28,12 +28,22 @@ impl BlockWait {
 }
 
 impl RateController for BlockWait {
+    leave_to_inner!(
+        on_pair,
+        is_probing,
+        ecn,
+        on_timeout,
+        round_trip,
+        refused_reports,
+        on_order,
+        window,
+        max_burst,
+        initial_burst,
+        bandwidth,
+    );
+
     fn on_established(&mut self, now: Instant, rtt: Duration, packet_size: u64) {
         self.inner.on_established(now, rtt, packet_size);
-    }
-
-    fn on_pair(&mut self, now: Instant, rate: Rate) {
-        self.inner.on_pair(now, rate);
     }
 
     fn on_feedback(&mut self, feedback: &Feedback<'_>) {
@@ -63,48 +73,8 @@ impl RateController for BlockWait {
         }
     }
 
-    fn is_probing(&self) -> bool {
-        self.inner.is_probing()
-    }
-
-    fn ecn(&self) -> Codepoint {
-        self.inner.ecn()
-    }
-
-    fn on_timeout(&mut self, now: Instant, count: u32) {
-        self.inner.on_timeout(now, count);
-    }
-
-    fn round_trip(&self) -> Option<Duration> {
-        self.inner.round_trip()
-    }
-
-    fn refused_reports(&self) -> u64 {
-        self.inner.refused_reports()
-    }
-
-    fn max_burst(&self) -> u64 {
-        self.inner.max_burst()
-    }
-
-    fn on_order(&mut self, now: Instant, rate: Rate) {
-        self.inner.on_order(now, rate);
-    }
-
     fn pacing_rate(&self) -> Rate {
         self.inner.pacing_rate()
-    }
-
-    fn window(&self) -> u64 {
-        self.inner.window()
-    }
-
-    fn initial_burst(&self) -> u64 {
-        self.inner.initial_burst()
-    }
-
-    fn bandwidth(&self) -> Rate {
-        self.inner.bandwidth()
     }
 }
 

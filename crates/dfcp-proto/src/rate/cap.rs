@@ -1,6 +1,6 @@
 //! A bound on another controller's rate: what a user allows of the path.
 
-use super::{BlockSent, Codepoint, Departure, Feedback, RateController};
+use super::{BlockSent, Codepoint, Departure, Feedback, RateController, leave_to_inner};
 use crate::time::{Duration, Instant, Rate};
 
 /// Groups of packets last no longer than this at the bound, so that what the user keeps for others is
@@ -37,13 +37,24 @@ impl Capped {
 }
 
 impl RateController for Capped {
+    leave_to_inner!(
+        on_pair,
+        on_sent,
+        on_block_acked,
+        departure,
+        is_probing,
+        ecn,
+        on_timeout,
+        round_trip,
+        refused_reports,
+        on_order,
+        window,
+        bandwidth,
+    );
+
     fn on_established(&mut self, now: Instant, rtt: Duration, packet_size: u64) {
         self.packet = packet_size;
         self.inner.on_established(now, rtt, packet_size);
-    }
-
-    fn on_pair(&mut self, now: Instant, rate: Rate) {
-        self.inner.on_pair(now, rate);
     }
 
     fn on_feedback(&mut self, feedback: &Feedback<'_>) {
@@ -56,48 +67,8 @@ impl RateController for Capped {
         self.inner.on_feedback(&told);
     }
 
-    fn on_sent(&mut self, now: Instant, sent_total: u64) {
-        self.inner.on_sent(now, sent_total);
-    }
-
-    fn on_block_acked(&mut self, now: Instant, block: &BlockSent) {
-        self.inner.on_block_acked(now, block);
-    }
-
-    fn departure(&self) -> Departure {
-        self.inner.departure()
-    }
-
-    fn is_probing(&self) -> bool {
-        self.inner.is_probing()
-    }
-
-    fn ecn(&self) -> Codepoint {
-        self.inner.ecn()
-    }
-
-    fn on_timeout(&mut self, now: Instant, count: u32) {
-        self.inner.on_timeout(now, count);
-    }
-
-    fn round_trip(&self) -> Option<Duration> {
-        self.inner.round_trip()
-    }
-
-    fn refused_reports(&self) -> u64 {
-        self.inner.refused_reports()
-    }
-
-    fn on_order(&mut self, now: Instant, rate: Rate) {
-        self.inner.on_order(now, rate);
-    }
-
     fn pacing_rate(&self) -> Rate {
         self.inner.pacing_rate().min(self.cap)
-    }
-
-    fn window(&self) -> u64 {
-        self.inner.window()
     }
 
     fn max_burst(&self) -> u64 {
@@ -106,9 +77,5 @@ impl RateController for Capped {
 
     fn initial_burst(&self) -> u64 {
         self.inner.initial_burst().min(self.group())
-    }
-
-    fn bandwidth(&self) -> Rate {
-        self.inner.bandwidth()
     }
 }

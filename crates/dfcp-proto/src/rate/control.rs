@@ -62,9 +62,10 @@ impl PathControl {
 
     /// Two packets that left together in the handshake arrived as a path of `rate` draws them apart.
     pub fn on_pair(&mut self, now: Instant, rate: Rate) {
+        let before = self.rate.initial_burst();
         self.rate.on_pair(now, rate);
-        let burst = self.rate.initial_burst().saturating_sub(self.sent_total);
-        self.pacer = Pacer::new(now, burst, self.packet);
+        let more = self.rate.initial_burst().saturating_sub(before);
+        self.pacer.grant(more);
         self.follow_rate(now);
     }
 

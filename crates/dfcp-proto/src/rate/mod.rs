@@ -44,6 +44,82 @@ use crate::packet::RttEstimator;
 use crate::time::{Duration, Instant, Rate};
 use std::fmt::Debug;
 
+/// Methods of [`RateController`] that a wrapper leaves to the controller in its field `inner`.
+macro_rules! leave_to_inner {
+    ($($method:ident),+ $(,)?) => { $($crate::rate::leave_to_inner!(@ $method);)+ };
+    (@ on_pair) => {
+        fn on_pair(&mut self, now: Instant, rate: Rate) {
+            self.inner.on_pair(now, rate);
+        }
+    };
+    (@ on_sent) => {
+        fn on_sent(&mut self, now: Instant, sent_total: u64) {
+            self.inner.on_sent(now, sent_total);
+        }
+    };
+    (@ on_block_acked) => {
+        fn on_block_acked(&mut self, now: Instant, block: &BlockSent) {
+            self.inner.on_block_acked(now, block);
+        }
+    };
+    (@ departure) => {
+        fn departure(&self) -> Departure {
+            self.inner.departure()
+        }
+    };
+    (@ is_probing) => {
+        fn is_probing(&self) -> bool {
+            self.inner.is_probing()
+        }
+    };
+    (@ ecn) => {
+        fn ecn(&self) -> Codepoint {
+            self.inner.ecn()
+        }
+    };
+    (@ on_timeout) => {
+        fn on_timeout(&mut self, now: Instant, count: u32) {
+            self.inner.on_timeout(now, count);
+        }
+    };
+    (@ round_trip) => {
+        fn round_trip(&self) -> Option<Duration> {
+            self.inner.round_trip()
+        }
+    };
+    (@ refused_reports) => {
+        fn refused_reports(&self) -> u64 {
+            self.inner.refused_reports()
+        }
+    };
+    (@ on_order) => {
+        fn on_order(&mut self, now: Instant, rate: Rate) {
+            self.inner.on_order(now, rate);
+        }
+    };
+    (@ window) => {
+        fn window(&self) -> u64 {
+            self.inner.window()
+        }
+    };
+    (@ max_burst) => {
+        fn max_burst(&self) -> u64 {
+            self.inner.max_burst()
+        }
+    };
+    (@ initial_burst) => {
+        fn initial_burst(&self) -> u64 {
+            self.inner.initial_burst()
+        }
+    };
+    (@ bandwidth) => {
+        fn bandwidth(&self) -> Rate {
+            self.inner.bandwidth()
+        }
+    };
+}
+use leave_to_inner;
+
 /// One acknowledged packet, seen on the clocks of both sides.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]

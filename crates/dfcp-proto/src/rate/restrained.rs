@@ -1,7 +1,7 @@
 //! A bound on controllers that follow an order instead of the path: a wrong order must not become a
 //! flood (RFC 8085 §3.1: applications must not cause congestion collapse).
 
-use super::{BlockSent, Codepoint, Departure, Feedback, RateController};
+use super::{BlockSent, Codepoint, Departure, Feedback, RateController, leave_to_inner};
 use crate::time::{Duration, Instant, Rate};
 
 /// Loss is looked at over this, or a round trip if that is longer.
@@ -114,6 +114,20 @@ impl Restrained {
 }
 
 impl RateController for Restrained {
+    leave_to_inner!(
+        on_pair,
+        on_sent,
+        on_block_acked,
+        departure,
+        is_probing,
+        ecn,
+        on_timeout,
+        round_trip,
+        refused_reports,
+        on_order,
+        initial_burst,
+    );
+
     fn on_established(&mut self, now: Instant, rtt: Duration, packet_size: u64) {
         (self.rtt, self.packet) = (rtt, packet_size);
         self.inner.on_established(now, rtt, packet_size);
@@ -123,42 +137,6 @@ impl RateController for Restrained {
         self.rtt = feedback.rtt.smoothed();
         self.inner.on_feedback(feedback);
         self.learn(feedback);
-    }
-
-    fn on_sent(&mut self, now: Instant, sent_total: u64) {
-        self.inner.on_sent(now, sent_total);
-    }
-
-    fn on_block_acked(&mut self, now: Instant, block: &BlockSent) {
-        self.inner.on_block_acked(now, block);
-    }
-
-    fn departure(&self) -> Departure {
-        self.inner.departure()
-    }
-
-    fn is_probing(&self) -> bool {
-        self.inner.is_probing()
-    }
-
-    fn ecn(&self) -> Codepoint {
-        self.inner.ecn()
-    }
-
-    fn on_timeout(&mut self, now: Instant, count: u32) {
-        self.inner.on_timeout(now, count);
-    }
-
-    fn round_trip(&self) -> Option<Duration> {
-        self.inner.round_trip()
-    }
-
-    fn refused_reports(&self) -> u64 {
-        self.inner.refused_reports()
-    }
-
-    fn on_order(&mut self, now: Instant, rate: Rate) {
-        self.inner.on_order(now, rate);
     }
 
     fn pacing_rate(&self) -> Rate {
@@ -181,10 +159,6 @@ impl RateController for Restrained {
             let millisecond = cap.bytes_in(Duration::from_millis(1));
             burst.min(millisecond.max(self.packet))
         })
-    }
-
-    fn initial_burst(&self) -> u64 {
-        self.inner.initial_burst()
     }
 
     fn bandwidth(&self) -> Rate {
