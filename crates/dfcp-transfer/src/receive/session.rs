@@ -1,5 +1,7 @@
 //! What the receiver does with a session that it has agreed to.
 
+mod held;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,9 +19,8 @@ use crate::message::{
 };
 use crate::meter::Meter;
 use crate::partial::Partial;
-use crate::store::Survey;
 use crate::tenants::Tenant;
-use crate::{DONE, Error, FAILED, MAX_PACK, MAX_PACK_FILES, MAX_PENDING, MAX_SMALL, TAKEN_OVER};
+use crate::{DONE, Error, FAILED, MAX_PACK, MAX_PACK_FILES, MAX_PENDING, TAKEN_OVER};
 
 /// Objects that are written at a time, and files that are looked at.
 const MAX_ACTIVE: usize = 8;
@@ -191,40 +192,6 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Says what is there of the offer as far as names, sizes and times tell.
-    async fn tell_known(&mut self, known: Known) -> Result<(), Error> {
-        let mut there: Vec<(u64, u64)> = Vec::new();
-        for (index, survey) in known {
-            match survey {
-                Survey::Absent => {}
-                Survey::There => {
-                    self.meter.spare(self.files.entry(index).size);
-                    self.ledger.outcomes.insert(index, Outcome::There);
-                    self.meter.diary().settled(index, &Outcome::There);
-                    self.left = self.left.saturating_sub(1);
-                    match there.last_mut() {
-                        Some((first, n)) if *first + *n == index => *n += 1,
-                        _ => there.push((index, 1)),
-                    }
-                }
-                Survey::Settled(outcome) => self.settle(index, outcome).await?,
-                Survey::Examine => {
-                    self.unexamined.insert(index);
-                }
-            }
-        }
-        for ranges in there.chunks(LISTED) {
-            let ranges = ranges.to_vec();
-            self.ledger.say(&FromReceiver::There { ranges }).await?;
-        }
-        let held: Vec<u64> = self.unexamined.iter().copied().collect();
-        for files in held.chunks(LISTED) {
-            let files = files.to_vec();
-            self.ledger.say(&FromReceiver::Hold { files }).await?;
-        }
-        Ok(())
-    }
-
     async fn tell_progress(&mut self) -> Result<(), Error> {
         let bytes = self.meter.progress().bytes();
         if bytes == self.told {
@@ -232,27 +199,6 @@ impl<'a> Session<'a> {
         }
         self.told = bytes;
         self.ledger.say(&FromReceiver::Progress { bytes }).await
-    }
-
-    /// Looks at the next files, unless as many are open, or being asked about, as may be.
-    fn examine_next(&mut self) {
-        while self.states.len() < MAX_PENDING
-            && let Some(&index) = self.unexamined.first()
-            && let Ok(permit) = self.looking.clone().try_acquire_owned()
-        {
-            self.unexamined.remove(&index);
-            let held = State::Held {
-                ours: None,
-                partial: None,
-            };
-            self.states.insert(index, held);
-            let files = self.files.clone();
-            self.tasks.spawn(async move {
-                let examined = files.examine(index).await;
-                drop(permit);
-                Event::Examined(index, examined)
-            });
-        }
     }
 
     /// Whether something is known of a file, so that what comes of it may be for nothing.
@@ -480,45 +426,6 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// From now on what comes of the file is what is missing.
-    fn on_resume(&mut self, index: u64) -> Result<(), Error> {
-        self.check(index)?;
-        if let Some(State::Held { partial, .. }) = self.states.get_mut(&index) {
-            let partial = OnceCell::new_with(partial.take());
-            let incoming = Incoming {
-                partial: Arc::new(partial),
-                ..Incoming::default()
-            };
-            self.states.insert(index, State::Incoming(incoming));
-        }
-        Ok(())
-    }
-
-    /// The hash of a file that may be the one that is there.
-    async fn on_hash(&mut self, index: u64, theirs: Hash) -> Result<(), Error> {
-        self.check(index)?;
-        let Some(State::Held {
-            ours: Some(ours), ..
-        }) = self.states.get(&index)
-        else {
-            return Ok(());
-        };
-        if ours.as_bytes() != &theirs.0 {
-            self.tasks.spawn({
-                let files = self.files.clone();
-                async move { Event::Examined(index, files.differs(index).await) }
-            });
-            return Ok(());
-        }
-        self.states.remove(&index);
-        self.meter.spare(self.files.entry(index).size);
-        let files = self.files.clone();
-        self.states.insert(index, State::Finishing);
-        self.tasks
-            .spawn(async move { Event::Finished(index, files.confirm(index).await) });
-        Ok(())
-    }
-
     async fn on_word(&mut self, index: u64, word: Announced) -> Result<(), Error> {
         self.check(index)?;
         if self.ledger.outcomes.contains_key(&index) {
@@ -578,57 +485,6 @@ impl<'a> Session<'a> {
             Event::Finished(index, outcome) => self.settle(index, outcome).await?,
         }
         Ok(())
-    }
-
-    async fn on_examined(&mut self, index: u64, examined: Examined) -> Result<(), Error> {
-        if !matches!(self.states.get(&index), Some(State::Held { .. })) {
-            return Ok(()); // the sender could not read it
-        }
-        match examined {
-            Examined::Same(ours) => {
-                let held = State::Held {
-                    ours: Some(ours),
-                    partial: None,
-                };
-                self.states.insert(index, held);
-                self.ledger.say(&FromReceiver::Check { index }).await
-            }
-            Examined::Partial(partial) => {
-                let groups = partial.have();
-                self.meter.spare(partial.bytes_there());
-                let held = State::Held {
-                    ours: None,
-                    partial: Some(partial),
-                };
-                self.states.insert(index, held);
-                let hashes = groups.into_iter().map(|(i, value)| (i, Hash(value)));
-                let hashes = hashes.collect::<Vec<_>>();
-                let mut parts = hashes.chunks(LISTED).peekable();
-                while let Some(groups) = parts.next() {
-                    let have = FromReceiver::Have {
-                        index,
-                        groups: groups.to_vec(),
-                        more: parts.peek().is_some(),
-                    };
-                    self.ledger.say(&have).await?;
-                }
-                Ok(())
-            }
-            Examined::Nothing => {
-                // A small file is one like any other now. Of a large one more may be on its way of what
-                // was sent unasked, up to the sender's `resume`.
-                if self.files.entry(index).size <= MAX_SMALL {
-                    self.states.remove(&index);
-                }
-                let have = FromReceiver::Have {
-                    index,
-                    groups: Vec::new(),
-                    more: false,
-                };
-                self.ledger.say(&have).await
-            }
-            Examined::Settled(outcome) => self.settle(index, outcome).await,
-        }
     }
 
     /// Goes on with a file once nothing of it is on its way any more.
