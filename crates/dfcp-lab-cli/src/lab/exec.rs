@@ -78,10 +78,8 @@ fn exec(args: &Args) -> Result<u8, Failure> {
     let (here, there) = lab.flow_hosts(0);
     let mut beside = Vec::new();
     for command in &args.there {
-        beside.push(start(
-            told(there.command("sh").args(["-c", command]), there, here),
-            command,
-        )?);
+        let shell = there.command("sh").args(["-c", command]);
+        beside.push((command, start(told(shell, there, here), command)?));
     }
     let [program, arguments @ ..] = &args.program[..] else {
         return Err(Failure::usage("which program?"));
@@ -94,7 +92,16 @@ fn exec(args: &Args) -> Result<u8, Failure> {
     // It takes as long as it takes.
     while !process.ends_by(Instant::now() + Duration::from_secs(3600)) {}
     let finished = process.wait(Instant::now());
-    drop(beside);
+    for (command, process) in beside {
+        // What still runs is stopped without a word: it was to run as long as the program.
+        if process.is_over() {
+            let status = process.wait(Instant::now()).status;
+            let failed = status.filter(|status| !status.success());
+            if let Some(status) = failed {
+                dfcp_command::tell!("dfcp: {command}: ended by itself: {status}");
+            }
+        }
+    }
     let stats = lab.stop().map_err(failure)?;
     let found = Validity::of(&scenario, &stats);
     if !found.is_valid() {
