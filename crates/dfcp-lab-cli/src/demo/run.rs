@@ -110,7 +110,6 @@ impl Args {
         }
     }
 
-    /// Long enough for everything but a transfer that stands still.
     /// Goodput after the first tenth of the bytes, unless those that were under way then are more than a
     /// twentieth of all: they seem to take no time, so that the whole transfer counts.
     fn steady_bps(&self, transfer: &Transfer) -> u64 {
@@ -121,6 +120,7 @@ impl Args {
         }
     }
 
+    /// Long enough for everything but a transfer that stands still.
     fn time_limit(&self) -> Duration {
         let ideal = self.size as f64 * 8.0 / self.limit_bps().max(1.0);
         Duration::from_secs_f64((30.0 + 20.0 * ideal).min(86_400.0))
