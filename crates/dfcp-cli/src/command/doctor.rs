@@ -1,7 +1,6 @@
 //! `dfcp doctor` and `dfcp probe`: what is wrong here and on the way to a host, and what to do.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -11,11 +10,10 @@ use dfcp_command::{Failure, Kind, block_on, interrupted, print_json, units};
 use dfcp_transfer::INTERRUPTED;
 use serde::Serialize;
 
+use super::peer::PeerOptions;
 use super::{farewell, transport};
 use crate::door::invitation;
-use crate::keys;
-use crate::known_hosts::KnownHosts;
-use crate::net::{Family, Host};
+use crate::net::Host;
 use crate::probe::finding::{Finding, Grade, findings};
 use crate::probe::near::{self, Path};
 use crate::probe::reach::Doubt;
@@ -41,24 +39,11 @@ pub struct ProbeArgs {
 
 #[derive(Clone, Debug, clap::Args)]
 struct Options {
-    /// The receiver's public key; without it, known hosts are asked, and any key will do
-    #[arg(long, value_name = "KEY")]
-    peer_key: Option<PublicKey>,
-    /// This side's key [default: $XDG_CONFIG_HOME/dfcp/key or ~/.config/dfcp/key]
-    #[arg(long, value_name = "FILE")]
-    key: Option<PathBuf>,
-    /// Known receivers [default: known_hosts beside the default key]
-    #[arg(long, value_name = "FILE")]
-    known_hosts: Option<PathBuf>,
+    #[command(flatten)]
+    peer: PeerOptions,
     /// How long measuring may take; it takes what the path carries meanwhile, 400 MB at most each way
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = measuring_time)]
     time: Duration,
-    /// Use IPv4 only
-    #[arg(short = '4', conflicts_with = "ipv6")]
-    ipv4: bool,
-    /// Use IPv6 only
-    #[arg(short = '6')]
-    ipv6: bool,
     /// Print one JSON object on standard output, also on failure
     #[arg(long)]
     json: bool,
@@ -69,25 +54,6 @@ fn measuring_time(text: &str) -> Result<Duration, String> {
     match units::duration(text)? {
         time if (2..=30).contains(&time.as_secs()) => Ok(time),
         _ => Err("between 2s and 30s".into()),
-    }
-}
-
-impl Options {
-    fn family(&self) -> Family {
-        match (self.ipv4, self.ipv6) {
-            (true, _) => Family::V4,
-            (_, true) => Family::V6,
-            _ => Family::Any,
-        }
-    }
-
-    fn known(&self, host: &Host) -> Result<Option<PublicKey>, Failure> {
-        if self.peer_key.is_some() {
-            return Ok(self.peer_key);
-        }
-        let path = self.known_hosts.clone();
-        let path = path.map_or_else(|| keys::config_file("known_hosts"), Ok)?;
-        KnownHosts::new(path).find(host)
     }
 }
 
@@ -184,15 +150,15 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 const SILENCE: Duration = Duration::from_secs(5);
 
 async fn examine(host: &Host, options: &Options, said: &mut Diagnosis) -> Result<(), Failure> {
-    let key = keys::load_or_create(options.key.as_deref())?;
+    let key = options.peer.own_key()?;
     let own = key.public();
-    let known = options.known(host)?;
-    let addresses = host.resolve(options.family()).await?;
+    let known = options.peer.known_key(host)?;
+    let addresses = host.resolve(options.peer.family()).await?;
     let endpoint = |profile| {
         let config = EndpointConfig::client(key.clone());
         Endpoint::bind(config.transport(transport(SILENCE).profile(profile)))
     };
-    let first = endpoint(Profile::auto())?;
+    let (first, mut slow) = (endpoint(Profile::auto())?, None);
     let work = async {
         let (connection, remote) = reach(host, &addresses, &first, known, said, &own).await?;
         if known.is_none() {
@@ -203,7 +169,6 @@ async fn examine(host: &Host, options: &Options, said: &mut Diagnosis) -> Result
             ));
         }
         let peer = connection.peer();
-        let mut slow = None;
         let again = async |profile| {
             let endpoint = slow.insert(endpoint(profile)?);
             Ok(endpoint.connect(remote, peer).await?)
@@ -221,7 +186,10 @@ async fn examine(host: &Host, options: &Options, said: &mut Diagnosis) -> Result
         result = work => result,
         failure = interrupted() => Err(failure),
     };
-    farewell(&first, INTERRUPTED, "").await;
+    // A receiver measures for one at a time: it is told that this is over.
+    for endpoint in [Some(&first), slow.as_ref()].into_iter().flatten() {
+        farewell(endpoint, INTERRUPTED, "").await;
+    }
     result
 }
 

@@ -6,6 +6,7 @@ pub mod doctor;
 pub mod key;
 pub mod keygen;
 pub mod manual;
+mod peer;
 pub mod recv;
 pub mod rendezvous;
 pub mod send;

@@ -14,13 +14,13 @@ use dfcp::{
 use dfcp_command::{Failure, Kind, Profile as Choice, block_on, interrupted, units};
 use dfcp_transfer::{DONE, FAILED, INTERRUPTED, Keep, Links, Meter, Scan, Sent, Sources, Wishes};
 
+use super::peer::PeerOptions;
 use super::{Output, code, farewell};
 use crate::door::invitation;
 use crate::files;
-use crate::keys;
 use crate::known_hosts::{self, KnownHosts};
 use crate::meet;
-use crate::net::{Family, Host};
+use crate::net::Host;
 use crate::probe::reach::{Doubt, Obstacle};
 use crate::progress::Bar;
 use crate::published;
@@ -41,15 +41,8 @@ pub struct Args {
     /// Words of a code, from 2 to 8; two are 16 bits, which three guesses are allowed for
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(2..=8))]
     words: u8,
-    /// The receiver's public key; without it, known hosts are asked
-    #[arg(long, value_name = "KEY")]
-    peer_key: Option<PublicKey>,
-    /// This side's key [default: $XDG_CONFIG_HOME/dfcp/key or ~/.config/dfcp/key]
-    #[arg(long, value_name = "FILE")]
-    key: Option<PathBuf>,
-    /// Known receivers [default: known_hosts beside the default key]
-    #[arg(long, value_name = "FILE")]
-    known_hosts: Option<PathBuf>,
+    #[command(flatten)]
+    peer: PeerOptions,
     /// Take this much of the path at most, such as 20M; as fast as the path allows below it
     #[arg(short, long, value_name = "BITS", value_parser = units::rate, conflicts_with = "fixed_rate")]
     bwlimit: Option<Rate>,
@@ -90,12 +83,6 @@ pub struct Args {
     /// 10m, and go on where it was
     #[arg(long, value_name = "TIME", value_parser = units::duration)]
     retry: Option<Duration>,
-    /// Use IPv4 only
-    #[arg(short = '4', conflicts_with = "ipv6")]
-    ipv4: bool,
-    /// Use IPv6 only
-    #[arg(short = '6')]
-    ipv6: bool,
     /// Transport; the receiver follows the encrypted ones without being told
     #[arg(long, value_enum, default_value_t)]
     profile: Choice,
@@ -177,9 +164,9 @@ impl Args {
     /// A transfer over a published protocol in clear, which is wanted if no profile is encrypted.
     fn published<'a>(&'a self, job: &'a Job) -> Result<published::send::Job<'a>, Failure> {
         no_keys(&[
-            (self.peer_key.is_some(), "--peer-key"),
-            (self.key.is_some(), "--key"),
-            (self.known_hosts.is_some(), "--known-hosts"),
+            (self.peer.peer_key.is_some(), "--peer-key"),
+            (self.peer.key.is_some(), "--key"),
+            (self.peer.known_hosts.is_some(), "--known-hosts"),
             (self.code.is_some(), "--code"),
             (self.bwlimit.is_some(), "--bwlimit"),
         ])?;
@@ -189,7 +176,7 @@ impl Args {
             host: job.host.as_ref().ok_or_else(|| {
                 Failure::usage("published profiles know no keys, and so no codes: name the host")
             })?,
-            family: self.family(),
+            family: self.peer.family(),
             rate: match self.fixed_rate {
                 Some(FixedRate::At(rate)) => Some(rate),
                 _ => None,
@@ -202,7 +189,7 @@ impl Args {
 
     fn what_and_where(&self) -> Result<Job, Failure> {
         let mut paths = self.operands.clone();
-        let host_is_meant = self.peer_key.is_some() || self.known_hosts.is_some();
+        let host_is_meant = self.peer.peer_key.is_some() || self.peer.known_hosts.is_some();
         let host = code::split_host(&mut paths, host_is_meant)?;
         Ok(Job { paths, host })
     }
@@ -243,30 +230,16 @@ impl Args {
         }
     }
 
-    fn family(&self) -> Family {
-        match (self.ipv4, self.ipv6) {
-            (true, _) => Family::V4,
-            (_, true) => Family::V6,
-            _ => Family::Any,
-        }
-    }
-
     /// What sending by a code takes.
     fn sending<'a>(&'a self, key: &'a StaticKey, bytes: u64) -> code::Sending<'a> {
         code::Sending {
             options: &self.meet,
             words: usize::from(self.words),
-            family: self.family(),
+            family: self.peer.family(),
             key,
             bytes,
             output: &self.output,
         }
-    }
-
-    fn known_hosts(&self) -> Result<KnownHosts, Failure> {
-        let path = self.known_hosts.clone();
-        let path = path.map_or_else(|| keys::config_file("known_hosts"), Ok)?;
-        Ok(KnownHosts::new(path))
     }
 }
 
@@ -399,7 +372,7 @@ async fn transfer(
     sources.wishes = args.wishes();
     let sources = Arc::new(sources);
     report.left_out.clone_from(&sources.left_out);
-    let key = keys::load_or_create(args.key.as_deref())?;
+    let key = args.peer.own_key()?;
     let (own, static_key) = (key.public(), key.clone());
     let transport = args.output.observed(args.transport(profile))?;
     let config = EndpointConfig::client(key).transport(transport);
@@ -497,15 +470,15 @@ async fn connect(
     own: &PublicKey,
     asked: &mut Duration,
 ) -> Result<(Connection, SocketAddr), Failure> {
-    let known_hosts = match args.peer_key {
+    let known_hosts = match args.peer.peer_key {
         Some(_) => None,
-        None => Some(args.known_hosts()?),
+        None => Some(args.peer.known_hosts()?),
     };
     let known = match &known_hosts {
         Some(known_hosts) => known_hosts.find(host)?,
-        None => args.peer_key,
+        None => args.peer.peer_key,
     };
-    let addresses = host.resolve(args.family()).await?;
+    let addresses = host.resolve(args.peer.family()).await?;
     args.check_network(&addresses)?;
     let why = Doubt::start(addresses.clone());
     let reached =

@@ -82,8 +82,9 @@ pub enum Limit {
     Loss,
 }
 
-/// Loss from which a limit is other than the rate.
-const LOSS: f64 = 0.005;
+/// Loss from which a limit is other than the rate, so that a second look at half the rate is worth it;
+/// below it nothing need be done about it.
+pub(super) const LOSS: f64 = 0.005;
 /// A link never delivers faster than its rate; a tenth is what sampling adds, and a queue that was
 /// full when it became faster. A policer's bucket delivers at the rate of the link before it.
 const BURST: f64 = 1.3;

@@ -7,7 +7,7 @@ use dfcp_command::{Failure, Kind};
 use dfcp_transfer::DONE;
 use serde::Serialize;
 
-use super::finding::{Limit, limit};
+use super::finding::{LOSS, Limit, limit};
 use super::trace::{Carried, Sent, drain, fill};
 use super::{Answer, Request, VERSION, clock_ms, hear, say};
 
@@ -18,9 +18,6 @@ const ANSWER: Duration = Duration::from_secs(5);
 /// The rest is for handshakes and answers.
 const FULL: f64 = 0.3;
 const HALF: f64 = 0.15;
-/// Loss worth a second look at half the rate; below it nothing need be done about it.
-const LOSS: f64 = 0.005;
-
 /// A packet a second, or so.
 const MIN_RATE_BPS: u64 = 10_000;
 

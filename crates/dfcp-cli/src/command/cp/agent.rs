@@ -96,7 +96,8 @@ async fn serve() -> Result<(), Failure> {
                 (side.endpoint.public_key().to_string(), side.port()),
             );
             let work = move || prepare(&asked, addresses);
-            let ready = patiently(work, &mut to).await;
+            let ready =
+                patiently(work, async || control::say(&mut to, &FromAgent::Busy).await).await;
             ready.map(|ready| (side, ready))
         }
         Err(failure) => Err(failure),
@@ -116,13 +117,13 @@ async fn serve() -> Result<(), Failure> {
 /// Does what may take long on a thread of its own, and says meanwhile that it goes on.
 async fn patiently<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
-    to: &mut Stdout,
+    mut say_busy: impl AsyncFnMut() -> std::io::Result<()>,
 ) -> Result<T, Failure> {
     let mut work = tokio::task::spawn_blocking(work);
     loop {
         tokio::select! {
             done = &mut work => return done.map_err(std::io::Error::other)?,
-            () = tokio::time::sleep(super::PING) => control::say(to, &FromAgent::Busy).await?,
+            () = tokio::time::sleep(super::PING) => say_busy().await?,
         }
     }
 }
@@ -135,13 +136,11 @@ async fn work(side: &Side, job: &Job, task: Task, from: Stdin, to: Stdout) -> Re
         () = way.abandoned(&connection) => Ended::default(),
     };
     if let Some((tidy, received)) = ended.tidy {
-        let mut tidied = tokio::task::spawn_blocking(move || tidy.after(&received));
-        let tidied = loop {
-            tokio::select! {
-                done = &mut tidied => break done.map_err(std::io::Error::other)?,
-                () = tokio::time::sleep(super::PING) => way.say(&FromAgent::Busy).await,
-            }
+        let say_busy = async || {
+            way.say(&FromAgent::Busy).await;
+            Ok(())
         };
+        let tidied = patiently(move || tidy.after(&received), say_busy).await;
         let words = match tidied {
             Ok(removed) => FromAgent::removed(&removed),
             Err(failure) => vec![FromAgent::Failed(failure)],

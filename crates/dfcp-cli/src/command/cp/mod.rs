@@ -2,6 +2,7 @@
 //! message each way with keys made for this copy; the files go over UDP, whichever side can be
 //! reached, and over ssh's pipe where UDP does not get through.
 
+mod across;
 pub mod agent;
 mod control;
 mod filter;
@@ -263,47 +264,6 @@ impl Args {
         }
     }
 
-    /// Has the machine of the sources copy to the other one itself, as its own ssh reaches that.
-    async fn across(&self, host: &str) -> Result<u8, Failure> {
-        let mut words = vec![if self.choice.sync { "sync" } else { "cp" }.to_owned()];
-        self.choice.words(&mut words);
-        let mut option = |name: &str, value: Option<String>| {
-            words.extend(value.map(|value| format!("--{name}={value}")));
-        };
-        option(
-            "bwlimit",
-            self.bwlimit.map(|rate| rate.as_bps().to_string()),
-        );
-        let ports = self
-            .port_range
-            .map(|(first, last)| format!("{first}-{last}"));
-        option("port-range", ports);
-        let seconds = self.output.timeout().as_secs_f64();
-        option("timeout", Some(format!("{seconds}s")));
-        let flags = [
-            ("--fallback=fail", self.fallback == Fallback::Fail),
-            ("--delete", self.delete),
-            ("--json", self.output.is_json()),
-            ("--quiet", self.output.quiet),
-        ];
-        words.extend(
-            flags
-                .iter()
-                .filter(|(_, on)| *on)
-                .map(|(flag, _)| (*flag).to_owned()),
-        );
-        words.extend(["--expand".to_owned(), "--".to_owned()]);
-        for place in &self.places {
-            words.push(match place {
-                Place::Here(_) => String::new(), // not among these
-                // Its own sources are local there, from its home; one like a host stays a path.
-                Place::There { host: other, path } if other == host => format!("./{path}"),
-                Place::There { host, path } => format!("{host}:{path}"),
-            });
-        }
-        self.shell.hand_over(host, &words).await
-    }
-
     /// Whether to remove what the source has not: not if something of it was left out.
     fn may_delete(&self, left_out: &[LeftOut]) -> bool {
         if self.delete && !left_out.is_empty() && !self.choice.dry_run {
@@ -358,33 +318,6 @@ impl Choice {
             true => target::exactly(target),
             false => target::resolve(target, several),
         }
-    }
-
-    /// As options on a command line.
-    fn words(&self, words: &mut Vec<String>) {
-        let flags = [
-            ("-r", self.recursive && !self.sync),
-            ("-a", self.archive),
-            ("-l", self.links && !self.sync),
-            ("-L", self.copy_links),
-            ("-n", self.dry_run),
-            ("-c", self.checksum),
-            ("--no-resume", self.no_resume),
-            ("-X", self.kept.xattrs),
-            ("-A", self.kept.acls),
-            ("--owner", self.kept.owner),
-            ("--numeric-owner", self.kept.numeric_owner),
-        ];
-        words.extend(
-            flags
-                .iter()
-                .filter(|(_, on)| *on)
-                .map(|(flag, _)| (*flag).to_owned()),
-        );
-        if let Some(value) = clap::ValueEnum::to_possible_value(&self.on_conflict) {
-            words.push(format!("--on-conflict={}", value.get_name()));
-        }
-        self.filter.words(words);
     }
 
     /// Whether directories are copied.
