@@ -46,6 +46,9 @@ pub struct Args {
     /// Take this much of the path at most, such as 20M; as fast as the path allows below it
     #[arg(short, long, value_name = "BITS", value_parser = units::rate, conflicts_with = "fixed_rate")]
     bwlimit: Option<Rate>,
+    /// Take only what everybody else leaves of the path
+    #[arg(long, conflicts_with = "fixed_rate")]
+    background: bool,
     /// Send at this rate whatever the path says, such as 200M, or as fast as the host can: max. For paths
     /// that are yours alone; slows down only after two seconds in which more than half is lost
     #[arg(long, value_name = "BITS", value_parser = fixed_rate)]
@@ -154,6 +157,10 @@ impl Args {
             Some(FixedRate::Max) => profile.with_max_rate(),
             None => profile,
         };
+        let profile = match self.background {
+            true => profile.yielding(),
+            false => profile,
+        };
         let profile = match self.bwlimit {
             Some(cap) => profile.with_rate_cap(cap),
             None => profile,
@@ -169,6 +176,7 @@ impl Args {
             (self.peer.known_hosts.is_some(), "--known-hosts"),
             (self.code.is_some(), "--code"),
             (self.bwlimit.is_some(), "--bwlimit"),
+            (self.background, "--background"),
         ])?;
         self.output.no_qlog()?;
         Ok(published::send::Job {
@@ -197,6 +205,9 @@ impl Args {
     /// Refuses what encrypted profiles do not know. A fixed rate wants the user's word, too: by a code
     /// at once, for a host when it is known where that is.
     fn check_options(&self, job: &Job) -> Result<(), Failure> {
+        if self.background && self.profile != Choice::Auto {
+            return Err(Failure::usage("--background is for --profile auto"));
+        }
         let mut published = self.published.clone();
         if self.fixed_rate.is_some() {
             if job.host.is_none() {

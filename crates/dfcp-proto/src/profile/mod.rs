@@ -142,6 +142,12 @@ impl Profile {
         self.with_rate(move || Box::new(Capped::new(inner(), cap)))
     }
 
+    /// The same for what can wait, with the controller of `auto`: it takes what others leave of the path
+    /// (a scavenger, RFC 6297).
+    pub fn yielding(self) -> Self {
+        self.with_rate(|| Box::new(PathModel::new().yielding()))
+    }
+
     /// The same at a rate that someone ordered. It does not back off before more than half is lost for
     /// two seconds ([`Restrained`]).
     pub fn with_fixed_rate(self, rate: Rate) -> Self {

@@ -47,6 +47,8 @@ pub enum ControlLaw {
     PathModel,
     /// The same, of low-latency queues (L4S).
     PathModelL4s,
+    /// The same, which gives way to everybody else (a scavenger).
+    PathModelBackground,
     /// Tokens (CTCP).
     Tokens,
     /// The equation of TCP's throughput (RFC 5348).
@@ -60,7 +62,7 @@ impl ControlLaw {
     }
 }
 
-const WORDS: [(&str, ControlLaw); 11] = [
+const WORDS: [(&str, ControlLaw); 12] = [
     ("profile", ControlLaw::Profile),
     ("line rate", ControlLaw::LineRate),
     ("block-wait", ControlLaw::BlockWait),
@@ -70,6 +72,7 @@ const WORDS: [(&str, ControlLaw); 11] = [
     ("marked", ControlLaw::Marked),
     ("path-model", ControlLaw::PathModel),
     ("path-model-l4s", ControlLaw::PathModelL4s),
+    ("path-model-background", ControlLaw::PathModelBackground),
     ("tokens", ControlLaw::Tokens),
     ("tfrc", ControlLaw::Tfrc),
 ];
@@ -106,6 +109,7 @@ impl ControlSpec {
             (ControlLaw::PathModelL4s, _) => {
                 Box::new(PathModel::new().with_marks(MarkResponse::Scalable))
             }
+            (ControlLaw::PathModelBackground, _) => Box::new(PathModel::new().yielding()),
             (ControlLaw::Tokens, _) => Box::new(Tokens::default()),
             (ControlLaw::Tfrc, _) => {
                 Box::new(Tfrc::new(Specification::Rfc5348, OscillationReduction::On))

@@ -25,6 +25,7 @@ impl Args {
         option("timeout", Some(format!("{seconds}s")));
         let flags = [
             ("--fallback=fail", self.fallback == Fallback::Fail),
+            ("--background", self.background),
             ("--delete", self.delete),
             ("--json", self.output.is_json()),
             ("--quiet", self.output.quiet),

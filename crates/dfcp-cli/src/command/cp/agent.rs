@@ -159,7 +159,7 @@ async fn work(side: &Side, job: &Job, task: Task, from: Stdin, to: Stdout) -> Re
 fn open(job: &Job) -> Result<Side, Failure> {
     let timeout = Duration::from_millis(job.timeout_ms);
     let cap = job.bwlimit_bps.map(Rate::from_bps);
-    let side = Side::open(super::transport(timeout, cap), job.ports)?;
+    let side = Side::open(super::transport(timeout, cap, job.background), job.ports)?;
     side.expect(control::key(&job.key)?);
     Ok(side)
 }

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 /// First line of an agent; the number is the version of what follows.
-pub const GREETING: &str = "DFCP-AGENT 2";
+pub const GREETING: &str = "DFCP-AGENT 3";
 /// Longest frame: a list of many paths.
 const MAX_FRAME: u32 = 16 << 20;
 
@@ -40,6 +40,8 @@ pub struct Job {
     pub ports: Option<(u16, u16)>,
     /// Most that an agent that sends may take of the path, UDP payload bits per second.
     pub bwlimit_bps: Option<u64>,
+    /// Whether only what others leave of the path may be taken.
+    pub background: bool,
     /// Silence after which either gives up, milliseconds.
     pub timeout_ms: u64,
     /// What to do.

@@ -23,6 +23,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use dfcp::{Profile, Rate, TransportConfig};
+use dfcp_command::text::printable;
 use dfcp_command::{Failure, Kind, block_on, interrupted, units};
 use dfcp_transfer::{
     DONE, Entry, FAILED, INTERRUPTED, Keep, LeftOut, Limits, Meter, Outcome, Owners, Received,
@@ -56,6 +57,9 @@ pub struct Args {
     /// Take this much of the path at most, such as 20M
     #[arg(short, long, value_name = "BITS", value_parser = units::rate)]
     bwlimit: Option<Rate>,
+    /// Take only what everybody else leaves of the path
+    #[arg(long)]
+    background: bool,
     /// UDP ports that the other side may use, as 5000-5010
     #[arg(long, value_name = "FIRST-LAST", value_parser = ports)]
     port_range: Option<(u16, u16)>,
@@ -186,10 +190,9 @@ pub fn run(mut args: Args) -> ExitCode {
         Ok(None) => None,
         Err(failure) => Some(failure),
     };
-    report.conclude(failure);
-    if let Some(plan) = report.plan.as_ref().filter(|_| !args.output.is_json()) {
-        say_all(&plan.lines());
-    }
+    let plan = report.plan.as_ref().filter(|_| !args.output.is_json());
+    let shown = plan.map_or(Ok(()), |plan| say_all(&plan.lines()));
+    report.conclude(failure.or(shown.err()));
     ExitCode::from(args.output.report(&report))
 }
 
@@ -305,6 +308,7 @@ impl Args {
             addresses: reach::own_addresses(),
             ports: self.port_range,
             bwlimit_bps: self.bwlimit.map(Rate::as_bps),
+            background: self.background,
             timeout_ms: u64::try_from(self.output.timeout().as_millis()).unwrap_or(u64::MAX),
             work,
         }
@@ -400,12 +404,17 @@ const OWNER: [u8; 32] = [0; 32];
 const PING: Duration = Duration::from_secs(2);
 
 /// The transport's settings; what is sent takes at most `cap`.
-fn transport(timeout: Duration, cap: Option<Rate>) -> TransportConfig {
+fn transport(timeout: Duration, cap: Option<Rate>, background: bool) -> TransportConfig {
+    let profile = match background {
+        true => Profile::auto().yielding(),
+        false => Profile::auto(),
+    };
+    let profile = match cap {
+        Some(cap) => profile.with_rate_cap(cap),
+        None => profile,
+    };
     let transport = super::transport(timeout).keep_alive(Some(PING));
-    match cap {
-        Some(cap) => transport.profile(Profile::auto().with_rate_cap(cap)),
-        None => transport,
-    }
+    transport.profile(profile)
 }
 
 /// Gives up when the user does: before there is a session to end, or after.
@@ -413,16 +422,20 @@ async fn unless_interrupted<T>(
     work: impl Future<Output = Result<T, Failure>>,
 ) -> Result<T, Failure> {
     tokio::select! {
-        result = work => result,
+        // Who interrupts this interrupts ssh, too, and that is no failure of ssh.
+        biased;
         failure = interrupted() => Err(failure),
+        result = work => result,
     }
 }
 
 /// Starts the agent and copies.
 async fn start(args: &Args, way: Direction<'_>, report: &mut Report) -> Result<(), Failure> {
-    let transport = args
-        .output
-        .observed(transport(args.output.timeout(), args.bwlimit))?;
+    let transport = args.output.observed(transport(
+        args.output.timeout(),
+        args.bwlimit,
+        args.background,
+    ))?;
     let side = Side::open(transport, None)?;
     match way {
         Direction::Push {
@@ -493,13 +506,9 @@ async fn start(args: &Args, way: Direction<'_>, report: &mut Report) -> Result<(
     }
 }
 
-fn say_all(lines: &[String]) {
-    use std::io::Write;
-    let mut out = std::io::stdout().lock();
-    for line in lines {
-        // A reader that went away is no reason to panic.
-        let _ = writeln!(out, "{}", dfcp_command::text::printable(line));
-    }
+fn say_all(lines: &[String]) -> Result<(), Failure> {
+    let lines: Vec<_> = lines.iter().map(|line| printable(line)).collect();
+    dfcp_command::print(lines.join("\n"))
 }
 
 /// Sends over `connection`.
@@ -518,11 +527,12 @@ async fn push(
     let remote = connection.remote_address();
     let bar = remote.map(|remote| Bar::start(&args.output, connection, remote, &meter));
     let result = tokio::select! {
+        biased;
+        failure = interrupted() => Err(failure),
         sent = dfcp_transfer::send(connection, &sources, &meter) => {
             sent.map_err(files::failure)
         }
         failure = link.agent_ended() => Err(failure),
-        failure = interrupted() => Err(failure),
     };
     drop(bar);
     if let Some(remote) = remote {
@@ -564,12 +574,13 @@ async fn pull(
     let bar = remote.map(|remote| Bar::start(&args.output, connection, remote, &meter));
     let agreed = async |_| Ok(());
     let received = tokio::select! {
-        received = dfcp_transfer::receive(connection, store, &meter, agreed) => received,
-        failure = link.agent_ended() => return Err(failure),
+        biased;
         failure = interrupted() => {
             farewell(&side.endpoint, INTERRUPTED, "interrupted").await;
             return Err(failure);
         }
+        received = dfcp_transfer::receive(connection, store, &meter, agreed) => received,
+        failure = link.agent_ended() => return Err(failure),
     };
     drop(bar);
     if let Some(remote) = remote {

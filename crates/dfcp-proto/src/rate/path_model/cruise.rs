@@ -113,7 +113,7 @@ impl PathModel {
         if let Some(flow) = flow.filter(|_| busy) {
             self.variation.update(now, flow, self.settled(queue));
         }
-        if busy || flow.is_none() {
+        if busy || flow.is_none() || self.nears_others(now) {
             self.probe_gain = 1.0;
         }
         let want = (self.target() - queue) / (3.0 * self.rtt.max(0.015));
@@ -300,6 +300,9 @@ impl PathModel {
         let settled = self.settled(test.queue);
         let owner = test.verdict(now, flow, queue, settled, &self.variation);
         if owner == Some(QueueOwner::CrossTraffic) {
+            if self.yields {
+                return self.begin_to_yield(now);
+            }
             return self.begin_competing(now, test.served, test.queue);
         }
         if let Mode::Cruise(cruise) = &mut self.mode {

@@ -14,6 +14,7 @@
 //!   T falls with the root of the rate, so flows that share a queue come to equal rates.
 //! * [`Mode::LossTest`] finds out whether loss depends on our rate ([`loss_cause`]).
 //! * [`Mode::Competitive`] does as CUBIC does beside senders that fill the queue ([`cubic`]).
+//! * [`Mode::Yield`] leaves the path to others, if that is wanted, instead ([`yielding`]).
 //!
 //! `docs/spec/auto.md` derives the steady state, stability and every number.
 
@@ -29,6 +30,7 @@ mod rounds;
 mod samples;
 mod shallow;
 mod startup;
+mod yielding;
 
 use super::path_history::Delivered;
 use super::{AckPoint, Codepoint, Feedback, RateController};
@@ -45,6 +47,7 @@ use rounds::{Round, Unhealed};
 use samples::Samples;
 use shallow::{BufferEstimate, RateCap};
 use startup::{FirstFlight, INITIAL_WINDOW, Search};
+use yielding::Yield;
 
 /// Never send slower than this many packets in a round trip or this many seconds, whichever is
 /// longer: on a short path even one packet a round trip may be a flood.
@@ -151,6 +154,9 @@ pub struct PathModel {
     lost: f64,
     /// Bytes that may be in flight beyond the window while nothing is acknowledged.
     blind: f64,
+    /// Whether it gives way to everybody else; when it last did, and what it was served then.
+    yields: bool,
+    yielded: Option<(Instant, f64)>,
 }
 
 /// What the controller is doing.
@@ -164,6 +170,8 @@ enum Mode {
     LossTest(LossTest, Box<Mode>),
     /// Shares a queue that others fill.
     Competitive(CubicWindow),
+    /// Leaves the path to others.
+    Yield(Yield),
 }
 
 impl Default for PathModel {
@@ -197,6 +205,8 @@ impl Default for PathModel {
             unhealed: None,
             lost: 0.0,
             blind: 0.0,
+            yields: false,
+            yielded: None,
         }
     }
 }
@@ -213,6 +223,12 @@ impl PathModel {
         self
     }
 
+    /// The same for what can wait: it takes what others leave.
+    pub fn yielding(mut self) -> Self {
+        self.yields = true;
+        self
+    }
+
     /// Seconds that `packets` packets take at the estimated rate.
     fn packet_time(&self, packets: f64) -> f64 {
         packets * self.packet / self.estimate.max(1.0)
@@ -221,7 +237,10 @@ impl PathModel {
     /// The standing queue for which flows of any rate come to equal ones, seconds.
     fn fair_target(&self) -> f64 {
         let share = (FAIR_RATE / self.estimate.max(1.0)).sqrt();
-        let nominal = (MIN_TARGET * (1.0 + share)).min(MAX_TARGET);
+        let nominal = match self.yields {
+            true => MIN_TARGET,
+            false => (MIN_TARGET * (1.0 + share)).min(MAX_TARGET),
+        };
         nominal.max(self.least_target())
     }
 
@@ -356,6 +375,7 @@ impl PathModel {
         self.round
             .queue
             .add(delay - level, acked as f64, lost as f64);
+        self.look_for_others(now);
         match &mut self.mode {
             Mode::Startup(search) => {
                 let search = *search;
@@ -364,6 +384,7 @@ impl PathModel {
             Mode::Cruise(_) => self.cruise(now, ack, feedback.idle_total),
             Mode::Competitive(_) => self.compete(feedback, ack),
             Mode::LossTest(..) => self.follow_test(now, ack),
+            Mode::Yield(_) => self.give_way(now),
         }
         self.estimate = self
             .estimate
@@ -503,7 +524,7 @@ impl RateController for PathModel {
     fn pacing_rate(&self) -> Rate {
         let mut rate = match &self.mode {
             Mode::Startup(search) if !search.dispersed => self.search_rate(),
-            Mode::Startup(_) | Mode::Cruise(_) => self.estimate * self.gain,
+            Mode::Startup(_) | Mode::Cruise(_) | Mode::Yield(_) => self.estimate * self.gain,
             Mode::LossTest(test, _) => test.rate(),
             Mode::Competitive(window) => {
                 let paced = COMPETE_GAIN * window.window() / self.smoothed_rtt.max(self.rtt);
@@ -523,7 +544,7 @@ impl RateController for PathModel {
         let window = match &self.mode {
             Mode::Startup(_) => self.startup_window(),
             Mode::Competitive(window) => window.window(),
-            Mode::Cruise(_) | Mode::LossTest(..) => {
+            Mode::Cruise(_) | Mode::LossTest(..) | Mode::Yield(_) => {
                 self.estimate * self.window_time() + SPARE_WINDOW * self.packet
             }
         };

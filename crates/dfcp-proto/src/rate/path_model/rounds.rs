@@ -98,7 +98,8 @@ impl PathModel {
         app_limited: bool,
     ) {
         match &mut self.mode {
-            Mode::LossTest(..) => return,
+            // What others cause teaches nothing of the path.
+            Mode::LossTest(..) | Mode::Yield(_) => return,
             // Its losses are answered by the window; what others cause teaches nothing of the path.
             Mode::Competitive(window) => return window.end_round(),
             Mode::Cruise(_) => {

@@ -146,6 +146,10 @@ impl PathModel {
         };
         let queue = self.target().max((QUEUE_SHARE * self.rtt).min(MAX_QUEUE));
         let queue = queue + 2.0 * self.delay.jitter();
+        if self.yields && search.best > 0.0 {
+            // No doubling: what it overshoots by would be lost to others.
+            return self.begin_cruise();
+        }
         if search.dispersed && self.delay.standing(&self.samples, span, self.target()) > queue {
             self.begin_cruise();
         }
@@ -166,7 +170,7 @@ impl PathModel {
     /// pairs apart: one that looks slow says nothing.
     pub(super) fn plan_first_flight(&mut self, rate: f64) {
         let packets = FLIGHT_SHARE * self.rtt * rate / self.packet;
-        if packets >= INITIAL_WINDOW {
+        if packets >= INITIAL_WINDOW && !self.yields {
             self.first = FirstFlight {
                 packets: packets.min(MAX_FIRST_FLIGHT),
                 rate: Some(rate),

@@ -1,0 +1,100 @@
+//! Giving way to everybody else, as a scavenger does (less-than-best-effort transport, RFC 6297): a
+//! queue longer than what this sender holds by itself means that somebody else wants the path, and
+//! it leaves until that queue is gone. It never competes by a window.
+
+use super::{Mode, PathModel};
+use crate::time::{Duration, Instant};
+
+/// A queue of so many targets is not this sender's: alone it holds one, and swings by less than half.
+const LONG: f64 = 1.5;
+/// The first cut: what it overshot by when it came to the path's rate is gone then within a loop, and
+/// that queue was its own. It goes on at a little less than what it was served.
+const FIRST_CUT: f64 = 0.7;
+const OWN_SHARE: f64 = 0.9;
+/// An own queue does not come back within this time, as the rate is known then and neared gently from
+/// this share of it on, seconds: the memory of base delays.
+const MEMORY: f64 = 10.0;
+const NEAR: f64 = 0.75;
+/// Further cuts, one in each loop of control with a queue.
+const CUT: f64 = 0.5;
+/// Round trips without a queue after which others are gone, and the least time, seconds: longer than a
+/// TCP sender takes to fill the queue again that its cut emptied, on short paths.
+const CLEAR_ROUND_TRIPS: f64 = 8.0;
+const CLEAR_TIME: f64 = 1.0;
+
+/// Out of the others' way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Yield {
+    /// What was served when it began, bytes per second, as long as the queue may be its own.
+    own: Option<f64>,
+    /// When the next cut is due.
+    next_cut: Instant,
+    /// Since when there is no queue.
+    clear_since: Option<Instant>,
+}
+
+impl PathModel {
+    /// Leaves if somebody else wants the path.
+    pub(super) fn look_for_others(&mut self, now: Instant) {
+        let may_hold = matches!(
+            self.mode,
+            Mode::Cruise(_) | Mode::Startup(_) | Mode::LossTest(..)
+        );
+        if self.yields && may_hold && self.queue() > LONG * self.target() + self.delay.jitter() {
+            self.begin_to_yield(now);
+        }
+    }
+
+    /// Whether the rate nears what was served when it last gave way, and so must grow gently.
+    pub(super) fn nears_others(&self, now: Instant) -> bool {
+        self.yielded.is_some_and(|(at, served)| {
+            let recent = now.saturating_since(at).as_secs_f64() < MEMORY;
+            recent && self.estimate > NEAR * served
+        })
+    }
+
+    /// Slows down, and again in each loop of control that ends with a queue.
+    pub(super) fn begin_to_yield(&mut self, now: Instant) {
+        let last = self.yielded.replace((now, self.estimate));
+        let again = last.is_some_and(|(at, _)| now.saturating_since(at).as_secs_f64() < MEMORY);
+        let settled = self.settled(self.queue());
+        self.mode = Mode::Yield(Yield {
+            own: (!again).then_some(self.estimate),
+            next_cut: now + Duration::from_secs_f64(settled),
+            clear_since: None,
+        });
+        self.gain = 1.0;
+        self.estimate *= if again { CUT } else { FIRST_CUT };
+    }
+
+    /// One sample in this mode.
+    pub(super) fn give_way(&mut self, now: Instant) {
+        let (queue, rtt) = (self.queue(), self.rtt);
+        let settled = self.settled(queue);
+        let is_clear = queue < self.busy_from();
+        let Mode::Yield(state) = &mut self.mode else {
+            return;
+        };
+        if is_clear {
+            let since = *state.clear_since.get_or_insert(now);
+            let clear = match state.own {
+                Some(_) => rtt,
+                None => (CLEAR_ROUND_TRIPS * rtt).max(CLEAR_TIME),
+            };
+            if now.saturating_since(since).as_secs_f64() >= clear {
+                if let Some(served) = state.own {
+                    self.estimate = OWN_SHARE * served;
+                }
+                self.begin_cruise();
+                self.hold_probes(now);
+            }
+            return;
+        }
+        state.clear_since = None;
+        if now >= state.next_cut {
+            state.next_cut = now + Duration::from_secs_f64(settled);
+            state.own = None;
+            self.estimate *= CUT;
+        }
+    }
+}
