@@ -97,6 +97,8 @@ fn refuse(error: &clap::Error) -> ExitCode {
         let mut report = report::Report::new(match role.as_deref() {
             Some("recv") => "recv",
             Some("cp" | "sync") => "cp",
+            Some("doctor") => "doctor",
+            Some("probe") => "probe",
             _ => "send",
         });
         let text = error.to_string();
