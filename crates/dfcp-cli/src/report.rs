@@ -28,6 +28,9 @@ pub struct Report {
     /// What carries a copy to a machine that ssh reaches: `udp` or `ssh`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub via: Option<&'static str>,
+    /// Whether what is copied gets a name that it has not at the source.
+    #[serde(skip)]
+    pub renamed: bool,
     /// The peer's key.
     pub peer: Option<String>,
     /// The peer's address.

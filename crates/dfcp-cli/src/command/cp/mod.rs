@@ -188,7 +188,7 @@ pub fn run(mut args: Args) -> ExitCode {
     let failure = match result {
         Ok(Some(code)) => return ExitCode::from(code),
         Ok(None) => None,
-        Err(failure) => Some(failure),
+        Err(failure) => Some(args.with_way_on(failure, &report)),
     };
     let plan = report.plan.as_ref().filter(|_| !args.output.is_json());
     let shown = plan.map_or(Ok(()), |plan| say_all(&plan.lines()));
@@ -265,6 +265,22 @@ impl Args {
             ),
             (Some((host, _)), Place::There { .. }) => Ok(Direction::Across { host }),
         }
+    }
+
+    /// A directory that was to get a new name is there with that name after a copy that broke off, and
+    /// would be copied into it the next time, as cp has it: says how to go on instead.
+    fn with_way_on(&self, failure: Failure, report: &Report) -> Failure {
+        let [source, target] = &self.places[..] else {
+            return failure;
+        };
+        let whole = self.choice.copies_trees() && !self.choice.sync && !self.choice.contents;
+        if !whole || !report.renamed {
+            return failure;
+        }
+        let source = source.to_string();
+        let source = source.trim_end_matches('/');
+        let message = format!("{failure}; to go on where it was, copy {source}/. to {target}");
+        Failure::new(failure.kind, message)
     }
 
     /// Whether to remove what the source has not: not if something of it was left out.
@@ -458,6 +474,7 @@ async fn start(args: &Args, way: Direction<'_>, report: &mut Report) -> Result<(
             let (link, ready) = unless_interrupted(Link::open(args, &side, host, work)).await?;
             if let Some(name) = &ready.name {
                 target::rename(&mut sources, name);
+                report.renamed = sources.list.len() > 1;
             }
             let mut link = unless_interrupted(link.connect(args, &side, &ready)).await?;
             report.via = Some(link.via());
@@ -485,6 +502,7 @@ async fn start(args: &Args, way: Direction<'_>, report: &mut Report) -> Result<(
             };
             let (link, ready) = unless_interrupted(Link::open(args, &side, host, work)).await?;
             report.left_out.clone_from(&ready.left_out);
+            report.renamed = name.is_some();
             let delete = args.may_delete(&ready.left_out);
             let store = args.choice.store(&directory, delete)?.wanting(wanted);
             let store = Arc::new(store);

@@ -1,6 +1,7 @@
 //! Where to copy from and to: a local path, or `[user@]host:path` as scp reads it.
 
 use std::ffi::OsStr;
+use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -73,6 +74,15 @@ impl FromStr for Place {
 
     fn from_str(text: &str) -> Result<Self, String> {
         Self::read(OsStr::new(text))
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Here(path) => write!(f, "{}", path.display()),
+            Self::There { host, path } => write!(f, "{host}:{path}"),
+        }
     }
 }
 
