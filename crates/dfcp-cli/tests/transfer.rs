@@ -205,24 +205,21 @@ fn both_ends_log_what_their_connections_do() {
     let server = records(&there.join("0.server.sqlog"));
     for (end, log) in [("client", &client), ("server", &server)] {
         let header = &log[0];
-        assert_eq!(
-            header["file_schema"],
-            "urn:ietf:params:qlog:file:sequential"
-        );
-        assert_eq!(header["serialization_format"], "application/qlog+json-seq");
+        // What qvis looks at before it opens a file.
+        assert_eq!(header["qlog_version"], "0.3");
+        assert_eq!(header["qlog_format"], "JSON-SEQ");
         assert_eq!(header["trace"]["vantage_point"]["type"], end);
         let times = log[1..].iter().map(|r| r["time"].as_f64().unwrap());
         assert!(times.is_sorted(), "{end}");
         let names: Vec<_> = log[1..].iter().filter_map(|r| r["name"].as_str()).collect();
         for name in [
-            "connection_state_updated",
-            "recovery_metrics_updated",
-            "packet_sent",
-            "packet_received",
-            "connection_closed",
+            "connectivity:connection_state_updated",
+            "recovery:metrics_updated",
+            "transport:packet_sent",
+            "transport:packet_received",
+            "connectivity:connection_closed",
         ] {
-            let name = format!("quic:{name}");
-            assert!(names.contains(&&*name), "{end}: no {name}");
+            assert!(names.contains(&name), "{end}: no {name}");
         }
     }
     let numbers = |log: &[serde_json::Value], name: &str| -> Vec<u64> {
@@ -231,8 +228,8 @@ fn both_ends_log_what_their_connections_do() {
         each.flatten().collect()
     };
     // What came was sent, and enough of it for the file.
-    let sent = numbers(&client, "quic:packet_sent");
-    let received = numbers(&server, "quic:packet_received");
+    let sent = numbers(&client, "transport:packet_sent");
+    let received = numbers(&server, "transport:packet_received");
     assert!(received.len() > 2_000_000 / 1500, "{}", received.len());
     let number = received.iter().find(|number| !sent.contains(number));
     assert_eq!(number, None, "came, but was never sent");

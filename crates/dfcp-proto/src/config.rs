@@ -192,12 +192,12 @@ impl TransportConfig {
         self
     }
 
-    /// Asks `make` for an observer of each connection ([`crate::observe`]). None unless set.
+    /// Asks `make`, too, for an observer of each connection ([`crate::observe`]). None unless set.
     pub fn observer(
         mut self,
         make: impl Fn(&Vantage) -> Option<Box<dyn Observe>> + Send + Sync + 'static,
     ) -> Self {
-        self.observers = Observers::new(make);
+        self.observers.add(make);
         self
     }
 

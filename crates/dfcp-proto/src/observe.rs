@@ -1,14 +1,21 @@
-//! What happens to a connection's packets, told as it happens to one observer: a log, a meter, a test's
-//! invariants. It is chosen with the settings ([`TransportConfig::observer`]); without one an event
-//! costs a comparison and is never made. Observers change nothing: a run with one is the run without.
+//! What happens on a connection of either wire, told as it happens to observers: a log, [counters], a
+//! test's invariants. They are chosen with the settings ([`TransportConfig::observer`],
+//! [`Config::observer`]); without one an event costs a comparison and is never made. Observers change
+//! nothing: a run with one is the run without.
 //!
+//! [counters]: Metrics
 //! [`TransportConfig::observer`]: crate::TransportConfig::observer
+//! [`Config::observer`]: crate::published::Config::observer
+
+mod metrics;
 
 pub use crate::block::Role;
 use crate::connection::ConnectionError;
 use crate::crypto::PublicKey;
+use crate::published;
 pub use crate::time::Instant;
 use crate::time::{Duration, Rate};
+pub use metrics::{Counters, Metrics};
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -29,10 +36,20 @@ pub struct Vantage {
 pub enum PacketKind {
     /// A client asks for a connection.
     Syn,
+    /// A server of DFCP as published answers; on the sealed wire no connection is there yet to do it.
+    SynAck,
     /// A client completes its handshake.
     HandshakeAck,
-    /// Everything after that.
+    /// Everything after that, of the sealed wire.
     Sealed,
+    /// Symbols of one block, of DFCP as published.
+    Data,
+    /// DFCP as published: a block has arrived.
+    BlockAck,
+    /// DFCP as published: what is missing of a block.
+    Report,
+    /// DFCP as published: an end, its acknowledgement, or a reset.
+    Ending,
 }
 
 /// A packet that left or came.
@@ -41,9 +58,11 @@ pub enum PacketKind {
 pub struct PacketInfo {
     /// What it is for.
     pub kind: PacketKind,
-    /// Its number; those of the handshake have none.
+    /// Its number; those of the handshake have none. DFCP as published has no packet numbers: this is
+    /// the block that data or an acknowledgement is of.
     pub number: Option<u64>,
-    /// Bytes of UDP payload.
+    /// Bytes behind the UDP header, or behind IP's where there is none; with virtual payload as many as
+    /// it stands for.
     pub size: u64,
     /// Codepoint of Explicit Congestion Notification in its IP header, two bits.
     pub ecn: u8,
@@ -67,30 +86,63 @@ pub struct PathMetrics {
     pub pacing_rate: Rate,
 }
 
+/// How a connection ended.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Ending<'a> {
+    /// Of the sealed wire.
+    Sealed(&'a ConnectionError),
+    /// Of DFCP as published; `None` if both sides closed it in order.
+    Published(Option<&'a published::Error>),
+}
+
+impl fmt::Display for Ending<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sealed(error) => error.fmt(f),
+            Self::Published(Some(error)) => error.fmt(f),
+            Self::Published(None) => f.write_str("closed by both sides"),
+        }
+    }
+}
+
 /// An event of a connection.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Observation<'a> {
     /// The handshake is done.
     Established {
-        /// The key that the peer proved.
-        peer: PublicKey,
+        /// The key that the peer proved; DFCP as published has none.
+        peer: Option<PublicKey>,
     },
     /// A packet leaves.
     Sent(PacketInfo),
-    /// A sealed packet came that is authentic and new.
+    /// A packet came that is the peer's: sealed, authentic and new, or of DFCP as published.
     Received(PacketInfo),
-    /// A packet is taken for lost.
+    /// Packets are taken for lost.
     Lost {
-        /// Its number.
-        number: u64,
-        /// Bytes of UDP payload.
-        size: u64,
+        /// The number of a sealed packet. Those of DFCP as published are lost by count.
+        number: Option<u64>,
+        /// How many.
+        packets: u64,
+        /// Their bytes, as in [`PacketInfo::size`].
+        bytes: u64,
+    },
+    /// Symbols came.
+    Symbols {
+        /// Their bytes.
+        bytes: u64,
+        /// Whether they taught nothing: all of them were known, or their block was.
+        redundant: bool,
+    },
+    /// Blocks are whole at this receiver, in whatever order.
+    Blocks {
+        /// Their bytes.
+        bytes: u64,
     },
     /// Acknowledgements, losses or time taught something of the path.
     Metrics(PathMetrics),
     /// The connection is over for the application.
-    Closed(&'a ConnectionError),
+    Closed(Ending<'a>),
 }
 
 /// Sees a connection's events. It runs where the connection does, so it must neither wait nor panic.
@@ -102,44 +154,49 @@ pub trait Observe: fmt::Debug + Send {
 
 type Make = dyn Fn(&Vantage) -> Option<Box<dyn Observe>> + Send + Sync;
 
-/// Makes observers, or does not.
+/// Who makes observers of connections: nobody, unless [added](Self::add).
 #[derive(Clone, Default)]
-pub(crate) struct Observers(Option<Arc<Make>>);
+pub struct Observers(Vec<Arc<Make>>);
 
 impl Observers {
-    pub fn new(
+    /// Asks `make`, too, for an observer of each connection.
+    pub fn add(
+        &mut self,
         make: impl Fn(&Vantage) -> Option<Box<dyn Observe>> + Send + Sync + 'static,
-    ) -> Self {
-        Self(Some(Arc::new(make)))
+    ) {
+        self.0.push(Arc::new(make));
     }
 
-    /// The observer of a new connection.
-    pub fn begin(&self, role: Role, remote: SocketAddr) -> Observer {
-        let make = self.0.as_ref();
-        Observer(make.and_then(|make| make(&Vantage { role, remote })))
+    /// The observers of a new connection.
+    pub(crate) fn begin(&self, role: Role, remote: SocketAddr) -> Observer {
+        let vantage = Vantage { role, remote };
+        Observer(self.0.iter().filter_map(|make| make(&vantage)).collect())
     }
 }
 
 impl fmt::Debug for Observers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Observers({})", self.0.is_some())
+        write!(f, "Observers({})", self.0.len())
     }
 }
 
-/// The observer of one connection, if there is one.
+/// The observers of one connection, if there are any.
 #[derive(Debug)]
-pub(crate) struct Observer(Option<Box<dyn Observe>>);
+pub(crate) struct Observer(Vec<Box<dyn Observe>>);
 
 impl Observer {
     /// Whether somebody listens.
     pub fn listens(&self) -> bool {
-        self.0.is_some()
+        !self.0.is_empty()
     }
 
     /// Makes the event and tells it, if somebody listens.
     pub fn tell<'a>(&mut self, now: Instant, event: impl FnOnce() -> Observation<'a>) {
-        if let Some(observer) = &mut self.0 {
-            observer.observe(now, &event());
+        if self.listens() {
+            let event = event();
+            for observer in &mut self.0 {
+                observer.observe(now, &event);
+            }
         }
     }
 }

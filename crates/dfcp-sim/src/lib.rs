@@ -44,4 +44,4 @@ pub use pair::{ObjectTransfer, Pair, PairConfig, Side};
 pub use published_pair::{PublishedPair, PublishedPairConfig, PublishedTransfer};
 pub use queue::{Limit, QueueConfig};
 pub use random::{Random, Seed};
-pub use run::{build, build_external, measure, run, run_observed, traffic};
+pub use run::{Watch, Watcher, build, build_external, measure, run, run_watched, traffic};

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use dfcp_proto::observe::{Observe, Vantage};
 use dfcp_proto::published::{self, Carrier, Completion, Redundancy};
 use dfcp_proto::rate::{BlockWait, MaxRate};
 use dfcp_proto::{Duration, Instant, Payload, Profile, TransportConfig};
@@ -28,22 +29,39 @@ const LOOK: Duration = Duration::from_millis(10);
 /// # Errors
 /// What the scenario asks for and the network cannot be.
 pub fn run(scenario: &Scenario) -> Result<RunReport, NetworkError> {
-    run_observed(scenario, None, &mut |_| ())
+    run_watched(scenario, Watch::default(), &mut |_| ())
 }
 
-/// As [`run`]: `observer` sees every packet of the hosts, and `progress` hears of the time reached
-/// about a hundred times.
+/// Makes the observers of a flow's connections: by the flow's number and the end of the connection.
+pub type Watcher = Arc<dyn Fn(usize, &Vantage) -> Option<Box<dyn Observe>> + Send + Sync>;
+
+/// Who sees what happens in a run; nobody by default.
+#[derive(Default)]
+pub struct Watch {
+    /// Sees every packet of the hosts.
+    pub packets: Option<Observer>,
+    /// Sees what the connections of the protocol core do, of either wire, on their hosts' clocks.
+    pub connections: Option<Watcher>,
+}
+
+/// As [`run`], watched; `progress` hears of the time reached about a hundred times.
 ///
 /// # Errors
 /// As [`run`].
-pub fn run_observed(
+pub fn run_watched(
     scenario: &Scenario,
-    observer: Option<Observer>,
+    watch: Watch,
     progress: &mut dyn FnMut(Instant),
 ) -> Result<RunReport, NetworkError> {
-    let mut simulation = build(scenario)?;
-    if let Some(observer) = observer {
-        simulation.observe(observer);
+    let mut simulation = build_with(scenario, |id, flow| {
+        let mut traffic = traffic(flow);
+        if let Some(watcher) = &watch.connections {
+            observe(&mut traffic, id, watcher);
+        }
+        traffic
+    })?;
+    if let Some(packets) = watch.packets {
+        simulation.observe(packets);
     }
     let end = Instant::ZERO + scenario.run.duration;
     let steps = (scenario.run.duration / 100).max(LOOK);
@@ -71,7 +89,7 @@ pub fn measure(scenario: &Scenario, simulation: &Simulation) -> RunReport {
 /// # Errors
 /// As [`run`].
 pub fn build(scenario: &Scenario) -> Result<Simulation, NetworkError> {
-    build_with(scenario, traffic)
+    build_with(scenario, |_, flow| traffic(flow))
 }
 
 /// As [`build`], with all hosts outside the simulation: real programs on a real clock.
@@ -79,12 +97,12 @@ pub fn build(scenario: &Scenario) -> Result<Simulation, NetworkError> {
 /// # Errors
 /// As [`run`].
 pub fn build_external(scenario: &Scenario) -> Result<Simulation, NetworkError> {
-    build_with(scenario, |_| Traffic::External)
+    build_with(scenario, |_, _| Traffic::External)
 }
 
 fn build_with(
     scenario: &Scenario,
-    traffic: impl Fn(&FlowSpec) -> Traffic,
+    traffic: impl Fn(usize, &FlowSpec) -> Traffic,
 ) -> Result<Simulation, NetworkError> {
     let mut network = Network::new(scenario.run.seed.0);
     let classes = Classes::of(scenario);
@@ -94,7 +112,7 @@ fn build_with(
         network.set_weights(id, classes.weights_at(link));
         links.push(id);
     }
-    for flow in &scenario.flows {
+    for (id, flow) in scenario.flows.iter().enumerate() {
         network.add_flow(FlowConfig {
             name: flow.name.clone(),
             class: classes.number(&flow.class),
@@ -103,7 +121,7 @@ fn build_with(
             start: flow.start,
             stop: flow.stop,
             size: flow.size,
-            traffic: traffic(flow),
+            traffic: traffic(id, flow),
         });
     }
     for change in &scenario.changes {
@@ -201,6 +219,26 @@ pub fn traffic(flow: &FlowSpec) -> Traffic {
             }))
         }
         ProtocolSpec::RcUdp(spec) => Traffic::Published(Box::new(rc_udp(spec, flow.size))),
+    }
+}
+
+/// Has the connections of flow number `id` watched.
+fn observe(traffic: &mut Traffic, id: usize, watcher: &Watcher) {
+    let maker = || {
+        let watcher = watcher.clone();
+        move |vantage: &Vantage| watcher(id, vantage)
+    };
+    match traffic {
+        Traffic::Dfcp(config) => {
+            for end in [&mut config.client, &mut config.server] {
+                *end = std::mem::take(end).observer(maker());
+            }
+        }
+        Traffic::Published(config) => {
+            config.client.observers.add(maker());
+            config.server.observers.add(maker());
+        }
+        _ => {}
     }
 }
 

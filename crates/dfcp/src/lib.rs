@@ -70,7 +70,7 @@ mod incoming;
 mod object;
 mod place;
 pub mod published;
-mod qlog;
+pub mod qlog;
 mod reactor;
 mod shared;
 mod socket;

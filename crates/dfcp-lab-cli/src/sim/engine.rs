@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use dfcp_command::{Failure, Kind};
 use dfcp_proto::Instant;
-use dfcp_sim::engine::Observer;
+use dfcp_sim::Watch;
 use dfcp_sim::report::RunReport;
 use dfcp_sim::scenario::{Document, LeftOut, Parameter, Scenario, ScenarioError, Sweep};
 
@@ -13,13 +13,13 @@ use super::store::Provenance;
 use super::sweep::{PointResult, Study};
 use super::table::Cell;
 
-/// Runs a scenario; `observer` sees every packet, `progress` hears of the simulated time reached.
+/// Runs a scenario; `watch` sees what happens, `progress` hears of the simulated time reached.
 pub fn simulate(
     scenario: &Scenario,
-    observer: Option<Observer>,
+    watch: Watch,
     progress: &mut dyn FnMut(Instant),
 ) -> Result<RunReport, Failure> {
-    dfcp_sim::run_observed(scenario, observer, progress)
+    dfcp_sim::run_watched(scenario, watch, progress)
         .map_err(|error| Failure::new(Kind::Failure, error.to_string()))
 }
 
@@ -202,7 +202,7 @@ impl Study for ScenarioStudy {
         Ok(PointResult {
             parameters: point.parameters.iter().map(cell).collect(),
             seed: point.seed,
-            report: simulate(&point.scenario, None, &mut |_| ())?,
+            report: simulate(&point.scenario, Watch::default(), &mut |_| ())?,
         })
     }
 }

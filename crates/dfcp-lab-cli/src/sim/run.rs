@@ -106,7 +106,7 @@ pub fn run(args: Args) -> ExitCode {
             false => ProgressBar::hidden(),
         };
         let started = Instant::now();
-        let report = engine::simulate(&scenario, capture.observer(), &mut |reached| {
+        let report = engine::simulate(&scenario, capture.watch(), &mut |reached| {
             bar.set_position(milliseconds(
                 reached.saturating_since(dfcp_proto::Instant::ZERO),
             ));

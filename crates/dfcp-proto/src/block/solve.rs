@@ -56,6 +56,11 @@ impl SolveJob {
         }
     }
 
+    /// Source bytes of the block.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.len
+    }
+
     /// Does the work.
     pub fn run(&mut self) {
         self.solved = self.decoder.solve();

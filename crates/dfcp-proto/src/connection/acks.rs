@@ -146,7 +146,7 @@ impl Connection {
             feedback.path = report;
         });
         if self.observer.listens() {
-            let metrics = self.path_metrics();
+            let metrics = self.out.path.metrics(self.out.sent.bytes_in_flight());
             self.observer.tell(now, || Observation::Metrics(metrics));
         }
     }
@@ -169,9 +169,12 @@ impl Connection {
                 .update(news.acked - news.spurious, lost_count);
         }
         for (number, packet) in &lost {
-            let (number, size) = (*number, packet.size.into());
-            self.observer
-                .tell(now, || Observation::Lost { number, size });
+            let (number, bytes) = (Some(*number), packet.size.into());
+            self.observer.tell(now, || Observation::Lost {
+                number,
+                packets: 1,
+                bytes,
+            });
         }
         for (pn, packet) in lost.drain(..) {
             // Probes for a larger size are expected to vanish.

@@ -44,7 +44,7 @@ use crate::block::{ChannelId, Cut, MemoryBudget, Reliability, Role, Skip};
 use crate::config::TransportConfig;
 use crate::crypto::{Opener, PublicKey, Sealer, Secret, SecretRng, SessionKeys};
 use crate::feedback::FeedbackKind;
-use crate::observe::{Observation, Observer, PathMetrics};
+use crate::observe::{Ending, Observation, Observer};
 use crate::packet::MtuSearch;
 use crate::time::{Duration, Instant, Rate};
 use crate::wire::{
@@ -231,7 +231,7 @@ impl Connection {
         let peer = session.peer;
         self.events.push_back(Event::Connected { peer });
         self.observer
-            .tell(now, || Observation::Established { peer });
+            .tell(now, || Observation::Established { peer: Some(peer) });
     }
 
     /// The next thing the driver should know.
@@ -327,26 +327,14 @@ impl Connection {
         }
     }
 
-    /// What is known of the path.
-    fn path_metrics(&self) -> PathMetrics {
-        let (rtt, rate) = (&self.out.path.rtt, self.out.path.rate());
-        PathMetrics {
-            smoothed_rtt: rtt.smoothed(),
-            min_rtt: rtt.min(),
-            latest_rtt: rtt.latest(),
-            bytes_in_flight: self.out.sent.bytes_in_flight(),
-            window: rate.window(),
-            pacing_rate: rate.pacing_rate(),
-        }
-    }
-
     fn close_time(&self) -> Duration {
         3 * self.pto()
     }
 
     /// Tells everyone that the connection is over, once.
     fn tell_closed(&mut self, now: Instant, error: ConnectionError) {
-        self.observer.tell(now, || Observation::Closed(&error));
+        self.observer
+            .tell(now, || Observation::Closed(Ending::Sealed(&error)));
         self.events.push_back(Event::Closed(error));
     }
 

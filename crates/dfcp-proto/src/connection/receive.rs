@@ -43,15 +43,17 @@ impl Connection {
         }
         self.stats.packets_received += 1;
         self.stats.bytes_received += size;
-        self.observer.tell(now, || {
-            let (kind, number) = (PacketKind::Sealed, Some(pn));
-            Observation::Received(PacketInfo {
-                kind,
-                number,
-                size,
+        if self.observer.listens() {
+            let frames = FrameIter::new(plaintext).flatten();
+            let elided: u64 = frames.map(|frame| self.elided(&frame)).sum();
+            let packet = PacketInfo {
+                kind: PacketKind::Sealed,
+                number: Some(pn),
+                size: size + elided,
                 ecn,
-            })
-        });
+            };
+            self.observer.tell(now, || Observation::Received(packet));
+        }
         self.inc.last_heard = now;
         let late = 3 * self.pto();
         if let Some(opener) = &mut self.opener {
@@ -346,16 +348,19 @@ impl Connection {
         self.inc.touched.insert(id, TOUCHED_REPORTS);
         let Some(recv) = self.channels.receiver(id) else {
             self.stats.redundant_symbols += 1;
+            self.tell_symbols(now, symbol, true);
             return Ok(());
         };
         let before = recv.readiness();
-        match recv.on_symbol(symbol, &mut self.inc.credit)? {
+        let received = recv.on_symbol(symbol, &mut self.inc.credit)?;
+        self.tell_symbols(now, symbol, received == Received::Redundant);
+        match received {
             Received::Redundant => self.stats.redundant_symbols += 1,
             Received::Progress => {}
             Received::Solvable => self.inc.policy.on_block(now),
             Received::Complete => {
                 self.inc.policy.on_block(now);
-                self.on_block_settled(now, id);
+                self.on_block_complete(now, id, symbol.block_len);
             }
         }
         let recv = self.channels.peek_receiver(id);
@@ -367,6 +372,17 @@ impl Connection {
             self.events.push_back(Event::Readable(id));
         }
         Ok(())
+    }
+
+    fn tell_symbols(&mut self, now: Instant, symbol: &SymbolIn<'_>, redundant: bool) {
+        let bytes = symbol.len as u64;
+        self.observer
+            .tell(now, || Observation::Symbols { bytes, redundant });
+    }
+
+    fn on_block_complete(&mut self, now: Instant, id: ChannelId, bytes: u64) {
+        self.observer.tell(now, || Observation::Blocks { bytes });
+        self.on_block_settled(now, id);
     }
 
     pub(super) fn on_block_settled(&mut self, now: Instant, id: ChannelId) {
@@ -417,7 +433,7 @@ impl Connection {
 
     /// Takes a finished job back.
     pub fn finish_solve(&mut self, now: Instant, job: SolveJob) {
-        let id = job.channel;
+        let (id, bytes) = (job.channel, job.bytes());
         let Some(recv) = self.channels.receiver(id) else {
             return;
         };
@@ -429,7 +445,7 @@ impl Connection {
                 if recv.readiness() > before {
                     self.events.push_back(Event::Readable(id));
                 }
-                self.on_block_settled(now, id);
+                self.on_block_complete(now, id, bytes);
             }
             Ok(false) if affordable => {}
             _ => self.violation(now, CloseCode::UNSOLVABLE),

@@ -2,6 +2,7 @@
 
 use super::code::Code;
 use crate::config::Payload;
+use crate::observe::{Observe, Observers, Vantage};
 use crate::rate::{BlockWait, MaxRate, RateController};
 use crate::time::Duration;
 use dfcp_fec::raptor::{RaptorParameters, State};
@@ -156,6 +157,8 @@ pub struct Config {
     /// Silence after which the peer is asked whether it is there (at least 100 ms, at most a third
     /// of the idle timeout): the connection lives as long as both sides do, and so do NAT bindings.
     pub keep_alive: Option<Duration>,
+    /// Who sees what happens; [`Config::observer`] adds one.
+    pub observers: Observers,
 }
 
 /// Least time between two packets of a keep-alive.
@@ -192,6 +195,7 @@ impl Default for Config {
             receive_budget: 192 << 20,
             idle_timeout: Duration::from_secs(60),
             keep_alive: None,
+            observers: Observers::default(),
         }
     }
 }
@@ -280,6 +284,15 @@ impl Config {
             rate: Arc::new(make),
             ..self
         }
+    }
+
+    /// Asks `make`, too, for an observer of each connection ([`crate::observe`]).
+    pub fn observer(
+        mut self,
+        make: impl Fn(&Vantage) -> Option<Box<dyn Observe>> + Send + Sync + 'static,
+    ) -> Self {
+        self.observers.add(make);
+        self
     }
 }
 

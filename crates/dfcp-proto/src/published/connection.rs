@@ -6,6 +6,7 @@
 mod application;
 mod establish;
 mod input;
+mod observed;
 mod output;
 
 use super::config::Config;
@@ -16,6 +17,8 @@ use super::recv::Receiver;
 pub use super::recv::SolveJob;
 use super::send::Sender;
 use super::state::{End, FIRST_TIMEOUT, Input, Machine, RETRIES, Segment, State, Step, Timer};
+use crate::block::Role;
+use crate::observe::{Ending, Observation, Observer};
 use crate::time::{Duration, Instant, Rate};
 use dfcp_fec::raptor;
 use std::collections::VecDeque;
@@ -23,6 +26,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 pub(super) use input::Incoming;
+use observed::Told;
 
 /// What happened on a connection.
 #[derive(Clone, Debug, PartialEq)]
@@ -135,13 +139,6 @@ pub(super) struct Birth {
     pub initial: raptor::State,
 }
 
-/// Who sent SYN.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Role {
-    Client,
-    Server,
-}
-
 /// The two halves of the data transfer, once connected.
 #[derive(Debug)]
 struct Halves {
@@ -192,6 +189,8 @@ pub struct Connection {
     /// Keep-alives without an answer.
     unanswered: u32,
     next_answer: Instant,
+    observer: Observer,
+    told: Told,
 }
 
 impl Connection {
@@ -211,15 +210,18 @@ impl Connection {
         peer: Option<raptor::State>,
         (machine, step): (Machine, Step),
     ) -> Self {
+        let role = match peer {
+            None => Role::Client,
+            Some(_) => Role::Server,
+        };
         let mut connection = Self {
+            observer: birth.config.observers.begin(role, birth.remote),
+            told: Told::default(),
             idle_check: now + birth.config.idle_timeout,
             quiet_check: birth.config.keep_alive_interval().map(|i| now + i),
             unanswered: 0,
             birth,
-            role: match peer {
-                None => Role::Client,
-                Some(_) => Role::Server,
-            },
+            role,
             peer,
             machine,
             timer: None,
@@ -261,13 +263,16 @@ impl Connection {
             self.signal(segment, echo);
         }
         if let Some(end) = step.ended {
-            self.end(match end {
-                End::InOrder => None,
-                End::Unreachable => Some(Error::Unreachable),
-                End::Reset => Some(Error::Reset),
-                End::TimedOut => Some(Error::TimedOut),
-                End::Aborted => Some(Error::Closed),
-            });
+            self.end(
+                now,
+                match end {
+                    End::InOrder => None,
+                    End::Unreachable => Some(Error::Unreachable),
+                    End::Reset => Some(Error::Reset),
+                    End::TimedOut => Some(Error::TimedOut),
+                    End::Aborted => Some(Error::Closed),
+                },
+            );
         }
     }
 
@@ -286,8 +291,11 @@ impl Connection {
         }
     }
 
-    fn end(&mut self, error: Option<Error>) {
+    fn end(&mut self, now: Instant, error: Option<Error>) {
         if self.ended.is_none() {
+            self.observer.tell(now, || {
+                Observation::Closed(Ending::Published(error.as_ref()))
+            });
             self.events.push_back(Event::Closed(error.clone()));
             self.ended = Some(error);
         }
@@ -300,7 +308,7 @@ impl Connection {
 
     /// Ends at once, with RST.
     fn fail(&mut self, now: Instant, error: Error) {
-        self.end(Some(error));
+        self.end(now, Some(error));
         self.step(now, Input::Abort, None);
     }
 
@@ -398,13 +406,18 @@ impl Connection {
             }
         }
         self.keep_alive(now);
+        let mut silent = false;
         if let Some(halves) = &mut self.halves {
             if halves.sender.poll_timeout().is_some_and(|at| at <= now) {
                 halves.sender.handle_timeout(now);
+                silent = true;
             }
             if halves.receiver.poll_timeout().is_some_and(|at| at <= now) {
                 halves.receiver.handle_timeout(now);
             }
+        }
+        if silent {
+            self.tell_path(now);
         }
         self.after_data(now);
     }

@@ -209,6 +209,7 @@ impl Endpoint {
             header,
             payload,
             ecn,
+            size: packet.len(),
         };
         if let Some(handle) = self.table.find(&ports) {
             if let Some(connection) = self.table.connections.get_mut(handle) {

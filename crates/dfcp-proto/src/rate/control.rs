@@ -5,6 +5,7 @@
 //! [`Feedback`] for the controller.
 
 use super::{AckPoint, BlockSent, Feedback, RateController};
+use crate::observe::PathMetrics;
 use crate::packet::{Pacer, RttEstimator};
 use crate::time::{Duration, Instant, Rate};
 
@@ -92,6 +93,18 @@ impl PathControl {
     /// The rate that packets are paced at.
     pub fn pacing(&self) -> Rate {
         self.pacer.rate()
+    }
+
+    /// What is known of the path with so many bytes in flight, for observers.
+    pub fn metrics(&self, bytes_in_flight: u64) -> PathMetrics {
+        PathMetrics {
+            smoothed_rtt: self.rtt.smoothed(),
+            min_rtt: self.rtt.min(),
+            latest_rtt: self.rtt.latest(),
+            bytes_in_flight,
+            window: self.rate.window(),
+            pacing_rate: self.rate.pacing_rate(),
+        }
     }
 
     /// Bytes sent so far.

@@ -8,5 +8,6 @@ mod common;
 mod handshake;
 mod hostile;
 mod idle;
+mod observer;
 mod rc_udp;
 mod transfers;

@@ -16,10 +16,11 @@ mod wire;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dfcp_command::Failure;
-use dfcp_sim::engine::{Observer, PacketEvent};
+use dfcp_sim::Watch;
+use dfcp_sim::engine::PacketEvent;
 use dfcp_sim::scenario::Scenario;
 
 use self::pcap::Pcap;
@@ -31,7 +32,7 @@ pub struct Targets {
     /// Write all packets as their senders send them, for Wireshark and tcpdump
     #[arg(long, value_name = "FILE")]
     pub pcap: Option<PathBuf>,
-    /// Directory for the packets that each end of each flow sends and receives, as qlog
+    /// Directory for what each end of each flow sends, receives and knows, as qlog
     #[arg(long, value_name = "DIR")]
     pub qlog: Option<PathBuf>,
 }
@@ -61,14 +62,17 @@ impl Capture {
         Ok(Self(Some(Arc::new(Mutex::new(files)))))
     }
 
-    /// Writes what it sees to the files; none if nobody asked for any.
-    pub fn observer(&self) -> Option<Observer> {
-        let files = self.0.clone()?;
-        Some(Box::new(move |event| {
-            // The lock is for the type system: the run is one thread.
-            let mut files = files.lock().unwrap_or_else(PoisonError::into_inner);
-            files.record(&event);
-        }))
+    /// Writes what it sees to the files; it sees nothing if nobody asked for any.
+    pub fn watch(&self) -> Watch {
+        let Some(files) = self.0.clone() else {
+            return Watch::default();
+        };
+        let connections = lock(&files).qlog.as_ref().map(Qlog::watcher);
+        let record = move |event: PacketEvent<'_>| lock(&files).record(&event);
+        Watch {
+            packets: Some(Box::new(record)),
+            connections,
+        }
     }
 
     /// Completes the files, and tells the first failure there was.
@@ -76,11 +80,16 @@ impl Capture {
         let Some(files) = self.0 else {
             return Ok(());
         };
-        let mut files = files.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut files = lock(&files);
         let pcap = files.pcap.take().map_or(Ok(()), Pcap::finish);
         let qlog = files.qlog.take().map_or(Ok(()), Qlog::finish);
         pcap.and(qlog)
     }
+}
+
+/// The lock is for the type system: a run is one thread.
+fn lock(files: &Mutex<Files>) -> MutexGuard<'_, Files> {
+    files.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Files {

@@ -1,6 +1,6 @@
 //! Files read back by a reader that shares nothing with the writers.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use dfcp_command::Kind;
@@ -56,7 +56,7 @@ impl Run {
         };
         let scenario = Scenario::from_toml(text, "test.toml").unwrap();
         let capture = Capture::create(&targets, &scenario).unwrap();
-        let report = dfcp_sim::run_observed(&scenario, capture.observer(), &mut |_| ()).unwrap();
+        let report = dfcp_sim::run_watched(&scenario, capture.watch(), &mut |_| ()).unwrap();
         capture.finish().unwrap();
         Self { directory, report }
     }
@@ -251,17 +251,22 @@ fn qlog_holds_what_each_end_saw() {
             let named = trace.iter().filter(|event| event["name"] == name);
             named.cloned().collect::<Vec<Value>>()
         };
-        let sent = all(&client, "quic:packet_sent");
-        let received = all(&server, "quic:packet_received");
+        let sent = all(&client, "transport:packet_sent");
+        let received = all(&server, "transport:packet_received");
         assert_eq!(sent.len() as u64, report.packets_sent, "{flow}");
         let length = |event: &Value| event["data"]["raw"]["length"].as_u64().unwrap();
-        assert_eq!(sent.iter().map(length).sum::<u64>(), report.bytes_sent);
+        // Connections count what is behind the headers of IP and UDP.
+        let headers = if flow == "1-flagship" { 28 } else { 0 };
+        let sizes = sent.iter().map(|event| length(event) + headers);
+        assert_eq!(sizes.sum::<u64>(), report.bytes_sent, "{flow}");
         assert!(received.len() < sent.len(), "{flow}: some were lost");
-        let returned = all(&server, "quic:packet_sent").len();
-        assert!(all(&client, "quic:packet_received").len() <= returned);
+        let returned = all(&server, "transport:packet_sent").len();
+        assert!(all(&client, "transport:packet_received").len() <= returned);
 
         let head = &client[0];
-        assert_eq!(head["file_schema"], "urn:ietf:params:qlog:file:sequential");
+        // What qvis looks at before it opens a file.
+        assert_eq!(head["qlog_version"], "0.3");
+        assert_eq!(head["qlog_format"], "JSON-SEQ");
         assert_eq!(head["trace"]["vantage_point"]["type"], "client");
         for trace in [&client, &server] {
             let times: Vec<f64> = trace[1..]
@@ -271,9 +276,37 @@ fn qlog_holds_what_each_end_saw() {
             assert!(times.is_sorted(), "{flow}");
             assert!(*times.last().unwrap() <= 4000.0, "from the run's start, ms");
         }
-        let number = |event: &Value| event["data"]["header"]["packet_number"].as_u64();
-        let known: BTreeSet<_> = sent.iter().map(number).collect();
-        assert!(received.iter().all(|event| known.contains(&number(event))));
+        let seen = |event: &Value| {
+            let number = event["data"]["header"]["packet_number"].as_u64();
+            (number, length(event))
+        };
+        let known: BTreeSet<_> = sent.iter().map(seen).collect();
+        assert!(received.iter().all(|event| known.contains(&seen(event))));
+    }
+}
+
+/// Names of a trace's records, and how many there are of each.
+fn names(trace: &[Value]) -> BTreeMap<String, usize> {
+    let mut names = BTreeMap::new();
+    for name in trace[1..].iter().filter_map(|event| event["name"].as_str()) {
+        *names.entry(name.to_owned()).or_default() += 1;
+    }
+    names
+}
+
+#[test]
+fn qlog_of_connections_is_what_they_tell_themselves() {
+    let [sealed, published] = [Run::new(SCENARIO), Run::new(PUBLISHED)];
+    for (run, name) in [(&sealed, "1-flagship"), (&published, "0-sizes")] {
+        let trace = run.trace(&format!("{name}.client.sqlog"));
+        let names = names(&trace);
+        assert_eq!(names["connectivity:connection_state_updated"], 1, "{name}");
+        assert!(names["recovery:packet_lost"] > 0, "{name}");
+        let metrics = |event: &&Value| event["name"] == "recovery:metrics_updated";
+        let last = &trace.iter().rfind(metrics).unwrap()["data"];
+        let min_rtt = last["min_rtt"].as_f64().unwrap();
+        assert!((20.0..40.0).contains(&min_rtt), "{name}: {min_rtt} ms");
+        assert!(last["bytes_in_flight"].is_u64(), "{name}");
     }
 }
 
@@ -286,7 +319,7 @@ fn qlog_of_tcp_has_ranges_and_metrics() {
     assert!(acked.iter().any(|ranges| ranges[1].is_array()), "SACK");
     // 500 kB are 346 segments.
     assert_eq!(acked.last().unwrap()[0], serde_json::json!([0, 345]));
-    let metrics = |event: &&Value| event["name"] == "quic:recovery_metrics_updated";
+    let metrics = |event: &&Value| event["name"] == "recovery:metrics_updated";
     let last = trace.iter().rfind(metrics).unwrap();
     let rtt = last["data"]["smoothed_rtt"].as_f64().unwrap();
     assert!((20.0..500.0).contains(&rtt), "{rtt} ms");
@@ -376,7 +409,9 @@ fn qlog_of_published_packets_numbers_blocks() {
     let trace = run.trace("0-sizes.client.sqlog");
     let field = |event: &Value, name: &str| event["data"]["header"][name].clone();
     assert_eq!(field(&trace[1], "packet_type"), "initial");
-    let sent = trace.iter().filter(|e| e["name"] == "quic:packet_sent");
+    let sent = trace
+        .iter()
+        .filter(|e| e["name"] == "transport:packet_sent");
     let blocks: BTreeSet<u64> = sent
         .filter_map(|e| field(e, "packet_number").as_u64())
         .collect();

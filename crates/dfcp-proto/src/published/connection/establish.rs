@@ -33,6 +33,8 @@ impl Connection {
         self.last_heard = now;
         self.idle_check = now + self.birth.config.idle_timeout;
         self.events.push_back(Event::Connected);
+        self.observer
+            .tell(now, || Observation::Established { peer: None });
         true
     }
 

@@ -14,6 +14,8 @@ pub(in super::super) struct Incoming<'a> {
     pub payload: &'a [u8],
     /// ECN codepoint of its IP header.
     pub ecn: u8,
+    /// Bytes of both.
+    pub size: usize,
 }
 
 impl Connection {
@@ -30,7 +32,10 @@ impl Connection {
         let own = state == self.birth.initial;
         let peers = self.peer == Some(state);
         match kind {
-            Kind::Rst if own || peers => return self.on_reset(now, packet.payload),
+            Kind::Rst if own || peers => {
+                self.tell_received(now, &packet);
+                return self.on_reset(now, packet.payload);
+            }
             // Whoever lost its connection answers this with the right state (as RFC 5961 §3).
             Kind::Rst => {
                 stats.forged += 1;
@@ -56,6 +61,7 @@ impl Connection {
             return self.call_for_ack(now);
         }
         self.last_heard = self.last_heard.max(now);
+        self.tell_received(now, &packet);
         match kind {
             Kind::Syn => self.step(now, Input::Segment(Segment::Syn), None),
             Kind::SynAck => self.step(now, Input::Segment(Segment::SynAck), None),
@@ -75,7 +81,8 @@ impl Connection {
 
     fn on_reset(&mut self, now: Instant, reason: &[u8]) {
         if let (State::SynSent, [reason]) = (self.state(), reason) {
-            self.end(Some(Error::Parameters(Refusal::describe(*reason).into())));
+            let refused = Error::Parameters(Refusal::describe(*reason).into());
+            self.end(now, Some(refused));
         }
         self.step(now, Input::Segment(Segment::Rst), None);
     }
@@ -126,6 +133,7 @@ impl Connection {
             return self.refuse(now, "the peer's answer is none to the offer");
         }
         self.birth.offer = settled;
+        self.tell_received(now, &packet);
         self.step(now, Input::Segment(Segment::SynAck), None);
     }
 
@@ -166,6 +174,11 @@ impl Connection {
             let before = receiver.stats();
             receiver.on_data(now, packet.ecn, &header, packet.payload);
             let after = receiver.stats();
+            self.observer.tell(now, || {
+                let redundant = after.redundant() > before.redundant();
+                let bytes = after.symbol_bytes - before.symbol_bytes;
+                Observation::Symbols { bytes, redundant }
+            });
             stats.malformed += after.malformed - before.malformed;
             stats.beyond_window += after.beyond_window - before.beyond_window;
         }
@@ -187,11 +200,13 @@ impl Connection {
         if let Some(halves) = &mut self.halves {
             halves.sender.on_ack(now, &ack);
         }
+        self.tell_path(now);
         self.after_data(now);
     }
 
     /// What follows from progress in either direction.
     pub(super) fn after_data(&mut self, now: Instant) {
+        self.tell_blocks(now);
         let Some(halves) = &mut self.halves else {
             return;
         };

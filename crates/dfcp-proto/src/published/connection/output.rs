@@ -33,16 +33,16 @@ impl Connection {
         let max_segments = max_segments.clamp(1, fit.max(1));
         let start = out.len();
         if let Some(signal) = self.signals.pop_front() {
-            self.write_signal(signal, out);
+            self.write_signal(now, signal, out);
             return Some(self.transmit(out.len() - start, Priority::Control));
         }
         if self.state() == State::Closed {
             return None;
         }
-        if self.write_answer(out) {
+        if self.write_answer(now, out) {
             let size = out.len() - start;
             let mut count = 1;
-            while count < max_segments && self.write_answer(out) {
+            while count < max_segments && self.write_answer(now, out) {
                 count += 1;
             }
             let mut transmit = self.transmit(out.len() - start, Priority::Control);
@@ -77,7 +77,7 @@ impl Connection {
         }
     }
 
-    fn write_signal(&mut self, signal: Signal, out: &mut Vec<u8>) {
+    fn write_signal(&mut self, now: Instant, signal: Signal, out: &mut Vec<u8>) {
         let start = out.len();
         let (kind, block) = match signal.segment {
             Segment::Syn => (Kind::Syn, 0),
@@ -88,17 +88,19 @@ impl Connection {
             Segment::FinAck => (Kind::FinAck, self.blocks_sent()),
             Segment::Rst => (Kind::Rst, 0),
         };
-        self.header(kind, block, signal.state).emit(out);
+        let header = self.header(kind, block, signal.state);
+        header.emit(out);
         match signal.segment {
             Segment::Syn => self.birth.offer.emit(None, out),
             Segment::SynAck => self.birth.offer.emit(self.peer, out),
             _ => {}
         }
         seal(&mut out[start..], &self.birth.pseudo);
+        self.tell_sent(now, &header, out.len() - start, 0);
     }
 
     /// Appends the answer to a data packet, if one is due.
-    fn write_answer(&mut self, out: &mut Vec<u8>) -> bool {
+    fn write_answer(&mut self, now: Instant, out: &mut Vec<u8>) -> bool {
         let Some(ack) = self.halves.as_mut().and_then(|h| h.receiver.poll_ack()) else {
             return false;
         };
@@ -115,6 +117,7 @@ impl Connection {
         };
         header.emit(out);
         seal(&mut out[start..], &self.birth.pseudo);
+        self.tell_sent(now, &header, out.len() - start, 0);
         true
     }
 
@@ -185,6 +188,8 @@ impl Connection {
         let header = self.header(kind, data.block, data.state);
         out[start..start + HEADER_LEN].copy_from_slice(&header.words());
         seal(&mut out[start..], &self.birth.pseudo);
+        let size = out.len() - start + packet.elided;
+        self.tell_sent(now, &header, size, self.data_ecn());
         Some(packet.elided)
     }
 }

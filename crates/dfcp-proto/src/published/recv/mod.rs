@@ -46,10 +46,19 @@ pub(super) struct ReceiverStats {
     pub duplicates: u64,
     /// Data packets of blocks beyond the window.
     pub beyond_window: u64,
+    /// Bytes of symbols that came.
+    pub symbol_bytes: u64,
     /// Data packets whose payload makes no sense.
     pub malformed: u64,
     /// Blocks given up (ACKs off).
     pub skipped: u64,
+}
+
+impl ReceiverStats {
+    /// Data packets that taught nothing.
+    pub fn redundant(&self) -> u64 {
+        self.late_packets + self.duplicates + self.beyond_window
+    }
 }
 
 /// A block to be solved; may run anywhere.
@@ -148,6 +157,7 @@ impl Receiver {
         };
         let symbol_size = u64::from(self.settled.code.symbol_size());
         let bytes = DATA_HEADER as u64 + u64::from(content.symbols) * symbol_size;
+        self.stats.symbol_bytes += bytes - DATA_HEADER as u64;
         self.arrivals.count(ecn, bytes);
         self.newest = header.state;
         self.last_arrival = now;

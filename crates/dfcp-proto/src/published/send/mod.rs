@@ -22,6 +22,7 @@ mod plan;
 use super::code::Encoder;
 use super::config::{Acknowledge, Sending};
 use super::data::{Ack, AckKind, DATA_HEADER, Packet, Report, Settled};
+use crate::observe::PathMetrics;
 use crate::rate::{BlockSent, Codepoint, RateController};
 use crate::time::{Duration, Instant, Rate};
 use block::{Blocks, Next, Phase};
@@ -159,6 +160,16 @@ impl Sender {
     /// A network controller allows `rate`.
     pub fn order_rate(&mut self, now: Instant, rate: Rate) {
         self.path.order_rate(now, rate);
+    }
+
+    /// Packets taken for lost, and the bytes of one.
+    pub fn lost(&self) -> (u64, u64) {
+        self.path.lost()
+    }
+
+    /// What is known of the path.
+    pub fn metrics(&self) -> PathMetrics {
+        self.path.metrics()
     }
 
     /// Counters.

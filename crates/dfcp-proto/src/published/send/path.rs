@@ -4,6 +4,7 @@
 use super::super::data::{DataHeader, Report};
 use super::echo::{Echoed, Echoes};
 use super::plan::PerArrival;
+use crate::observe::PathMetrics;
 use crate::rate::{BlockSent, Codepoint, Grouping, PathControl, RateController};
 use crate::time::{Duration, Instant, Rate};
 use dfcp_fec::raptor::State;
@@ -99,6 +100,21 @@ impl Path {
         self.control.rate().ecn()
     }
 
+    /// Packets taken for lost, and the bytes of one.
+    pub fn lost(&self) -> (u64, u64) {
+        (self.newest.lost, self.control.packet())
+    }
+
+    /// What is known of the path.
+    pub fn metrics(&self) -> PathMetrics {
+        self.control.metrics(self.in_flight())
+    }
+
+    /// Bytes sent after those that the newest answer is of.
+    fn in_flight(&self) -> u64 {
+        self.control.sent_total() - self.newest.sent_bytes
+    }
+
     /// When something was last sent or heard.
     pub fn last_activity(&self) -> Instant {
         self.last_sent.max(self.heard)
@@ -130,8 +146,7 @@ impl Path {
 
     /// Whether a packet may go now.
     pub fn ready(&mut self, now: Instant) -> Ready {
-        let in_flight = self.control.sent_total() - self.newest.sent_bytes;
-        if self.control.window_room(in_flight) < self.control.packet() {
+        if self.control.window_room(self.in_flight()) < self.control.packet() {
             return Ready::Answers(self.last_activity() + self.patience());
         }
         if self.control.may_depart(now) {
