@@ -346,8 +346,7 @@ impl fmt::Display for Frame {
         match self {
             Self::Stream { offset, len } => write!(
                 f,
-                "\"frame_type\":\"stream\",\"stream_id\":0,\"offset\":{offset},\
-                 \"raw\":{{\"payload_length\":{len}}}"
+                "\"frame_type\":\"stream\",\"stream_id\":0,\"offset\":{offset},\"length\":{len}"
             ),
             Self::Ack(ranges) => {
                 write!(f, "\"frame_type\":\"ack\",\"acked_ranges\":{ranges:?}")
