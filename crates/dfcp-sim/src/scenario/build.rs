@@ -6,7 +6,7 @@ use dfcp_proto::{Duration, Instant};
 
 use super::changes::changes;
 use super::document::Document;
-use super::fields::{Section, Text, unknown_key};
+use super::fields::{Section, Text, did_you_mean, unknown_key};
 use super::flows::Flows;
 use super::model::*;
 use super::network::Network;
@@ -119,8 +119,8 @@ pub(super) fn title(root: &Table) -> Result<String, Fault> {
 fn run(root: &Table) -> Result<RunSettings, Fault> {
     let run = section(root, "run", RunSettings::default())?;
     let place = |key: &str| {
-        let node = root.get("run").and_then(|run| run.table().ok()?.get(key));
-        node.map_or(Place::default(), |node| node.place)
+        root.get("run")
+            .map_or(Place::default(), |run| run.place_of(key))
     };
     let RunSpec {
         duration,
@@ -149,9 +149,8 @@ fn check_weights(
         for class in link.weights.keys() {
             if !flows.iter().any(|flow| flow.class == *class) {
                 let classes = flows.iter().map(|flow| flow.class.as_str());
-                let hint = super::fields::nearest(class, classes)
-                    .map_or_else(String::new, |near| format!(": did you mean `{near}`?"));
-                let message = format!("`weights`: no flow is of class `{class}`{hint}");
+                let hint = did_you_mean(class, classes, '`');
+                let message = format!("`weights`: no flow is of class `{class}`.{hint}");
                 return Err(Fault::new(wire.place("queue"), message));
             }
         }

@@ -48,9 +48,8 @@ impl Document {
             Some(Err(fault)) => return Err(self.error(fault)),
             None => {
                 let names = self.cases();
-                let hint = fields::nearest(name, names.iter().map(String::as_str))
-                    .map_or_else(String::new, |near| format!(": did you mean `{near}`?"));
-                let message = format!("there is no case `{name}`{hint}");
+                let hint = fields::did_you_mean(name, names.iter().map(String::as_str), '`');
+                let message = format!("there is no case `{name}`.{hint}");
                 return Err(self.error(Fault::new(place, message)));
             }
         };
@@ -232,7 +231,7 @@ sweep.cases.path.recorded.link.bottleneck = { rate = { trace = "t" }, loss = 0.0
     #[test]
     fn mistakes_in_cases_are_named() {
         let error = document(&["t"]).choose("fare").expect_err("there is none");
-        assert!(error.message.contains("did you mean `far`"), "{error}");
+        assert!(error.message.contains("Did you mean `far`?"), "{error}");
         let sweep = |line: &str| {
             let document = Document::parse(&format!("{TEXT}\n{line}\n"), "cases.toml");
             document

@@ -111,7 +111,7 @@ pub(super) fn changes(
             let same_kind = config.queue.discipline == before.queue.discipline
                 && config.queue.priority == before.queue.priority;
             if !same_kind || !same_weights {
-                let place = node.table()?.get("queue").map_or(node.place, |q| q.place);
+                let place = node.place_of("queue");
                 let message = "a change cannot replace a queue's discipline, its parameters, \
                                priority or weights while packets wait in it, only its `limit`";
                 return Err(Fault::new(place, message));
@@ -134,10 +134,7 @@ fn events(
     run: &RunSpec,
     ordered: &mut Vec<Event>,
 ) -> Result<(), Fault> {
-    let place = |key: &str| {
-        let stated = node.table().ok().and_then(|table| table.get(key));
-        stated.map_or(node.place, |stated| stated.place)
-    };
+    let place = |key: &str| node.place_of(key);
     // Which values take turns hangs on whether it is repeated: so that first.
     let repeated = node.table()?.get("every").is_some();
     let turn = |number| {

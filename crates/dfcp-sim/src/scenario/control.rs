@@ -8,8 +8,7 @@ use dfcp_proto::rate::{
     ProbeGap, ProbeRate, RateController, Specification, Tfrc, Tokens,
 };
 
-use super::fields::{BitRate, Codec, Fields, Number, OrWord, Section};
-use super::tree::{Fault, Node, Value};
+use super::fields::{BitRate, Fields, Number, OrWord, RateOrWord, Section};
 
 /// A rate controller of the protocol core.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -120,7 +119,7 @@ impl ControlSpec {
 
 impl Section for ControlSpec {
     fn fields(&mut self, f: &mut Fields<'_>) {
-        f.item("control", &mut self.law, Law);
+        f.item("control", &mut self.law, LAW);
         f.item("overestimate", &mut self.overestimate, Number(0.0, 10.0));
         f.item("initial_rate", &mut self.initial_rate, BitRate);
         f.item("capacity", &mut self.capacity, OrWord("measured", BitRate));
@@ -128,30 +127,11 @@ impl Section for ControlSpec {
 }
 
 /// A rate, or what is followed.
-struct Law;
-
-impl Codec<ControlLaw> for Law {
-    fn read(&self, node: &Node) -> Result<ControlLaw, Fault> {
-        if let Value::String(word) = &node.value
-            && let Some((_, law)) = WORDS.iter().find(|(name, _)| name == word)
-        {
-            return Ok(*law);
-        }
-        BitRate
-            .read(node)
-            .map(ControlLaw::Fixed)
-            .map_err(|mut fault| {
-                let words = WORDS.map(|(name, _)| name).join("\", \"");
-                fault.message = format!("{}; or one of \"{words}\"", fault.message);
-                fault
-            })
-    }
-
-    fn write(&self, value: &ControlLaw) -> Option<Value> {
-        if let ControlLaw::Fixed(rate) = value {
-            return BitRate.write(rate);
-        }
-        let (name, _) = WORDS.iter().find(|(_, law)| law == value)?;
-        Some(Value::String((*name).to_owned()))
-    }
-}
+const LAW: RateOrWord<'_, ControlLaw> = RateOrWord {
+    words: &WORDS,
+    of: ControlLaw::Fixed,
+    rate: |law| match law {
+        ControlLaw::Fixed(rate) => Some(*rate),
+        _ => None,
+    },
+};

@@ -127,8 +127,7 @@ impl Reader<'_> {
 
 /// The fault of a key that a section does not have.
 pub(super) fn unknown_key(key: &str, place: Place, what: &str, known: &[&str]) -> Fault {
-    let hint = nearest(key, known.iter().copied())
-        .map_or_else(String::new, |near| format!(" Did you mean `{near}`?"));
+    let hint = did_you_mean(key, known.iter().copied(), '`');
     let known = known.join("`, `");
     Fault::new(
         place,
@@ -136,29 +135,27 @@ pub(super) fn unknown_key(key: &str, place: Place, what: &str, known: &[&str]) -
     )
 }
 
-/// The known word that `word` was probably meant to be.
-pub(super) fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+/// What to say of a word that is not among the known ones: which of them, between `quote`s, it was
+/// probably meant to be; nothing if none is near.
+pub(super) fn did_you_mean<'a>(
+    word: &str,
+    known: impl Iterator<Item = &'a str>,
+    quote: char,
+) -> String {
+    nearest(word, known).map_or_else(String::new, |near| {
+        format!(" Did you mean {quote}{near}{quote}?")
+    })
+}
+
+/// The known word that `word` was probably meant to be, case ignored.
+fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let lower = word.to_lowercase();
+    let distance = |known: &str| strsim::levenshtein(&lower, &known.to_lowercase());
     known
-        .map(|candidate| (distance(word, candidate), candidate))
+        .map(|candidate| (distance(candidate), candidate))
         .filter(|(distance, candidate)| *distance <= candidate.len().max(word.len()) / 2)
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, candidate)| candidate)
-}
-
-/// Levenshtein's distance, case ignored.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.to_lowercase().chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, from) in a.to_lowercase().chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, to) in b.iter().enumerate() {
-            let substituted = diagonal + usize::from(from != *to);
-            diagonal = row[j + 1];
-            row[j + 1] = substituted.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
 }
 
 /// Any string.
@@ -337,8 +334,7 @@ impl<T: Copy + PartialEq> Codec<T> for OneOf<'_, T> {
             return Ok(*value);
         }
         let names: Vec<_> = self.0.iter().map(|(name, _)| *name).collect();
-        let hint = nearest(word, names.iter().copied())
-            .map_or_else(String::new, |near| format!(" Did you mean \"{near}\"?"));
+        let hint = did_you_mean(word, names.iter().copied(), '"');
         fault(
             node,
             format!(
@@ -351,6 +347,37 @@ impl<T: Copy + PartialEq> Codec<T> for OneOf<'_, T> {
     fn write(&self, value: &T) -> Option<Value> {
         let (name, _) = self.0.iter().find(|(_, known)| known == value)?;
         Some(Value::String((*name).to_owned()))
+    }
+}
+
+/// A rate that is one case of something else, whose other cases are words.
+pub(super) struct RateOrWord<'a, T> {
+    pub words: &'a [(&'a str, T)],
+    pub of: fn(Rate) -> T,
+    pub rate: fn(&T) -> Option<Rate>,
+}
+
+impl<T: Copy + PartialEq> Codec<T> for RateOrWord<'_, T> {
+    fn read(&self, node: &Node) -> Result<T, Fault> {
+        let mut words = self.words.iter();
+        if let Value::String(word) = &node.value
+            && let Some((_, value)) = words.find(|(name, _)| name == word)
+        {
+            return Ok(*value);
+        }
+        BitRate.read(node).map(self.of).map_err(|mut fault| {
+            let words: Vec<_> = self.words.iter().map(|(name, _)| *name).collect();
+            let words = words.join("\", \"");
+            fault.message = format!("{}; or one of \"{words}\"", fault.message);
+            fault
+        })
+    }
+
+    fn write(&self, value: &T) -> Option<Value> {
+        match (self.rate)(value) {
+            Some(rate) => BitRate.write(&rate),
+            None => OneOf(self.words).write(value),
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use dfcp_proto::{Duration, Instant};
 
 use super::build::show;
 use super::control::{ControlLaw, ControlSpec};
-use super::fields::{Section, nearest};
+use super::fields::{Section, did_you_mean};
 use super::model::*;
 use super::network::{Network, RANDOM};
 use super::route::{Hop, Routes};
@@ -271,7 +271,7 @@ impl Entry<'_> {
     }
 
     fn place(&self, key: &str) -> Place {
-        place(self.node, key)
+        self.node.place_of(key)
     }
 
     /// The size of one replica; drawn in order.
@@ -290,7 +290,7 @@ impl Entry<'_> {
         let in_packets = |packets: u64| match payload {
             Some(payload) => Ok(Some(packets.saturating_mul(payload))),
             None => Err(Fault::new(
-                place(self.node, "size"),
+                self.node.place_of("size"),
                 "`size`: this protocol has no fixed packet: write the size in bytes, such as \
                  \"150 kB\"",
             )),
@@ -313,12 +313,6 @@ fn control(protocol: &ProtocolSpec) -> Option<(&'static str, ControlSpec)> {
         ProtocolSpec::RcUdp(spec) => Some(("rc_udp", spec.control)),
         ProtocolSpec::Tcp(_) | ProtocolSpec::Udp(_) | ProtocolSpec::Coded(_) => None,
     }
-}
-
-/// Where a key of a table is written; the table where it is missing.
-fn place(node: &Node, key: &str) -> Place {
-    let stated = node.table().ok().and_then(|table| table.get(key));
-    stated.map_or(node.place, |stated| stated.place)
 }
 
 /// When each replica starts, and that it stops later.
@@ -356,14 +350,14 @@ fn starts(
     if let Some(late) = starts.iter().find(|start| **start >= end && !drawn) {
         let (late, end) = (show(*late), show(end));
         let message = format!("`start`: {late} is not before the end of the run, {end}");
-        return Err(Fault::new(place(node, "start"), message));
+        return Err(Fault::new(node.place_of("start"), message));
     }
     if let Some(stop) = settings.stop
         && let Some(late) = starts.iter().find(|start| **start >= stop)
     {
         let (late, stop) = (show(*late), show(stop));
         let message = format!("`stop`: {stop} is not after the start, {late}");
-        return Err(Fault::new(place(node, "stop"), message));
+        return Err(Fault::new(node.place_of("stop"), message));
     }
     Ok(starts)
 }
@@ -440,7 +434,7 @@ impl Ends<'_> {
         match (source, target) {
             (Some(from), Some(to)) if from != to => Ok((NodeIndex(from), NodeIndex(to))),
             _ => Err(Fault::new(
-                place(self.node, "to"),
+                self.node.place_of("to"),
                 format!("flow `{}` ends where it begins, at `{from}`", settings.name),
             )),
         }
@@ -452,11 +446,10 @@ impl Ends<'_> {
             return Ok(index);
         }
         let names = || nodes.iter().map(|node| node.name.as_str());
-        let hint = nearest(name, names())
-            .map_or_else(String::new, |near| format!(" Did you mean `{near}`?"));
+        let hint = did_you_mean(name, names(), '`');
         let shown = names().take(8).collect::<Vec<_>>().join("`, `");
         Err(Fault::new(
-            place(self.node, key),
+            self.node.place_of(key),
             format!("`{key}`: there is no node `{name}`.{hint} Nodes are `{shown}`, …"),
         ))
     }
@@ -478,7 +471,7 @@ impl Ends<'_> {
         }
         if !settings.via.is_empty() {
             let message = "`via`: a flow with `paths` goes through those: leave one of both out";
-            return Err(Fault::new(place(self.node, "via"), message));
+            return Err(Fault::new(self.node.place_of("via"), message));
         }
         let [from, to] = ends;
         let path = |name: &String| {
@@ -512,7 +505,7 @@ impl Ends<'_> {
     fn no_route(&self, settings: &FlowSettings, ends: [NodeIndex; 2]) -> Fault {
         let [from, to] = ends.map(|node| &self.network.graph.nodes[node.0].name);
         Fault::new(
-            place(self.node, "to"),
+            self.node.place_of("to"),
             format!(
                 "flow `{}` has no route from `{from}` to `{to}`: add a [link.NAME] with \
                  `between` that joins their parts of the network",
@@ -587,7 +580,7 @@ fn transport(root: &Table, settings: &FlowSettings, node: &Node) -> Result<Trans
                 ..
             } = udp;
             let bursts = protocol == ProtocolName::UdpOnOff;
-            let wrong = |why: &str| Err(Fault::new(place(node, key), why));
+            let wrong = |why: &str| Err(Fault::new(node.place_of(key), why));
             let Some(rate) = udp.rate else {
                 return wrong(
                     "UDP traffic needs a rate: write for example udp.rate = \"10 Mbit/s\"",

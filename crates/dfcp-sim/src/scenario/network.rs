@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use dfcp_proto::Duration;
 
 use super::document::Document;
-use super::fields::{Fields, ListOf, Section, Text, nearest};
+use super::fields::{Fields, ListOf, Section, Text, did_you_mean};
 use super::model::*;
 use super::route::Hop;
 use super::settings::{LimitSettings, LinkSettings, RateSettings, TopologySettings};
@@ -159,8 +159,7 @@ impl<'a> Network<'a> {
 
     fn unknown_link(&self, name: &str) -> String {
         let names = self.names();
-        let hint = nearest(name, names.iter().copied())
-            .map_or_else(String::new, |near| format!(" Did you mean `{near}`?"));
+        let hint = did_you_mean(name, names.iter().copied(), '`');
         let shown: Vec<_> = names.into_iter().take(12).collect();
         let shown = shown.join("`, `");
         format!(
@@ -255,9 +254,8 @@ impl<'a> Network<'a> {
             let of = |name: &str| wire(name).map_or(Duration::ZERO, |wire| wire.hop.delay);
             let rest = of("bottleneck") + of(&format!("access-right-{pair}"));
             let Some(left) = (*rtt / 2).checked_sub(rest) else {
-                let place = node.table()?.get("rtt").map_or(node.place, |rtt| rtt.place);
                 return Err(Fault::new(
-                    place,
+                    node.place_of("rtt"),
                     format!(
                         "`rtt`: {rtt:?} of pair {pair} is less than the delays {rest:?} there and \
                          {rest:?} back that are stated for its other links"

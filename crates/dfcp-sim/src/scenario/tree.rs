@@ -136,6 +136,12 @@ impl Node {
         }
     }
 
+    /// Where a key of a table is written; the table where it is missing.
+    pub fn place_of(&self, key: &str) -> Place {
+        let stated = self.table().ok().and_then(|table| table.get(key));
+        stated.map_or(self.place, |stated| stated.place)
+    }
+
     pub fn list(&self) -> Result<&[Node], Fault> {
         match &self.value {
             Value::Array(list) => Ok(list),

@@ -3,11 +3,8 @@
 use dfcp_proto::profile::CtcpParameters;
 
 use crate::coded::{CodedControl, Relaying};
-use crate::scenario::fields::{
-    BitRate, Bytes, Codec, Fields, ListOf, OneOf, OrWord, Section, Text,
-};
+use crate::scenario::fields::{Bytes, Fields, ListOf, OneOf, OrWord, RateOrWord, Section, Text};
 use crate::scenario::model::CodedSpec;
-use crate::scenario::tree::{Fault, Node, Value};
 
 impl Default for CodedSpec {
     /// CTCP's, but for `numblks`: several paths and hops hold more than one does.
@@ -30,41 +27,21 @@ impl Section for CodedSpec {
         let relaying = [("forward", Relaying::Forward), ("recode", Relaying::Recode)];
         f.item("relay", &mut self.relay, OneOf(&relaying));
         f.item("paths", &mut self.paths, ListOf(Text));
-        f.item("control", &mut self.control, Law);
+        f.item("control", &mut self.control, LAW);
         f.item("mtu", &mut self.mtu, OrWord("path", Bytes(128, 65_535)));
         self.ctcp.fields(f);
     }
 }
 
-/// A rate, `"tokens"` or `"line rate"`.
-struct Law;
-
-const WORDS: [(&str, CodedControl); 2] = [
-    ("tokens", CodedControl::Tokens),
-    ("line rate", CodedControl::LineRate),
-];
-
-impl Codec<CodedControl> for Law {
-    fn read(&self, node: &Node) -> Result<CodedControl, Fault> {
-        let word = |text: &String| WORDS.iter().find(|(name, _)| name == text);
-        if let Value::String(text) = &node.value
-            && let Some((_, law)) = word(text)
-        {
-            return Ok(*law);
-        }
-        BitRate
-            .read(node)
-            .map(CodedControl::Fixed)
-            .map_err(|mut fault| {
-                fault.message.push_str("; or \"tokens\" or \"line rate\"");
-                fault
-            })
-    }
-
-    fn write(&self, value: &CodedControl) -> Option<Value> {
-        match value {
-            CodedControl::Fixed(rate) => BitRate.write(rate),
-            other => OneOf(&WORDS).write(other),
-        }
-    }
-}
+/// A rate, or a word.
+const LAW: RateOrWord<'_, CodedControl> = RateOrWord {
+    words: &[
+        ("tokens", CodedControl::Tokens),
+        ("line rate", CodedControl::LineRate),
+    ],
+    of: CodedControl::Fixed,
+    rate: |law| match law {
+        CodedControl::Fixed(rate) => Some(*rate),
+        _ => None,
+    },
+};

@@ -5,6 +5,7 @@ use dfcp_proto::published::{
     MAX_LDPC_DEGREES, Moment, Sending,
 };
 
+use super::transport::PAYLOADS;
 use crate::engine::DfcpPayload;
 use crate::scenario::control::{ControlLaw, ControlSpec};
 use crate::scenario::fields::{Bytes, Codec, Count, Fields, Number, OneOf, OrWord, Section, fault};
@@ -52,10 +53,6 @@ impl Section for PublishedSpec {
             ("structure", Completion::Structure),
         ];
         let last_packets = [("whole", LastPacket::Whole), ("exact", LastPacket::Exact)];
-        let payloads = [
-            ("virtual", DfcpPayload::Virtual),
-            ("real", DfcpPayload::Real),
-        ];
         f.item("window", &mut self.window, Count(1, 1 << 24));
         f.item("redundancy", &mut self.redundancy, REDUNDANCY);
         f.item("sending", &mut self.sending, SendingRule);
@@ -70,7 +67,7 @@ impl Section for PublishedSpec {
         f.item("distribution", &mut self.distribution, Distribution);
         f.item("ldpc_degree", &mut self.ldpc_degree, LdpcDegree);
         self.control.fields(f);
-        f.item("payload", &mut self.payload, OneOf(&payloads));
+        f.item("payload", &mut self.payload, OneOf(&PAYLOADS));
         f.item("mtu", &mut self.mtu, OrWord("path", Bytes(128, 65_535)));
     }
 }

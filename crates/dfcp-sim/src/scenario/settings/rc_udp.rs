@@ -2,6 +2,7 @@
 
 use dfcp_proto::published::{RcUdpCode, rc_udp};
 
+use super::transport::PAYLOADS;
 use crate::engine::DfcpPayload;
 use crate::scenario::control::{ControlLaw, ControlSpec};
 use crate::scenario::fields::{Bytes, Fields, Number, OneOf, OrWord, Section, Time};
@@ -32,17 +33,13 @@ impl Section for RcUdpSpec {
             ("raptorq", RcUdpCode::RaptorQ),
             ("raptor", RcUdpCode::Raptor),
         ];
-        let payloads = [
-            ("virtual", DfcpPayload::Virtual),
-            ("real", DfcpPayload::Real),
-        ];
         f.item("block", &mut self.block, Bytes(1, 1 << 26));
         f.item("symbol", &mut self.symbol, Bytes(1, 65_000));
         f.item("epsilon", &mut self.epsilon, Number(0.0, 10.0));
         f.item("code", &mut self.code, OneOf(&codes));
         f.item("delta_t", &mut self.delta_t, Time);
         self.control.fields(f);
-        f.item("payload", &mut self.payload, OneOf(&payloads));
+        f.item("payload", &mut self.payload, OneOf(&PAYLOADS));
         f.item("mtu", &mut self.mtu, OrWord("path", Bytes(128, 65_535)));
     }
 }

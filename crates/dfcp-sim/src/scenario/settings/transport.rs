@@ -18,6 +18,12 @@ use crate::tcp::{
 
 const MAX_BYTES: u64 = 1 << 53;
 
+/// Words of payloads.
+pub(super) const PAYLOADS: [(&str, DfcpPayload); 2] = [
+    ("virtual", DfcpPayload::Virtual),
+    ("real", DfcpPayload::Real),
+];
+
 /// ns-2 counts 40 bytes of headers whatever they carry.
 const FLAT: Sizes = Sizes::Flat {
     data_header: 40,
@@ -207,10 +213,6 @@ impl Section for DfcpSpec {
             ("raptor", Some(SchemeId::Raptor)),
             ("rlnc", Some(SchemeId::Rlnc)),
         ];
-        let payloads = [
-            ("virtual", DfcpPayload::Virtual),
-            ("real", DfcpPayload::Real),
-        ];
         f.item("code", &mut self.code, OneOf(&codes));
         let symbols = OrWord("profile", Count(1, 56_403));
         f.item("block_symbols", &mut self.block_symbols, symbols);
@@ -218,7 +220,7 @@ impl Section for DfcpSpec {
         f.item("scheduler", &mut self.scheduler, OneOf(&SCHEDULERS));
         f.item("feedback", &mut self.feedback, OneOf(&FEEDBACK));
         f.item("reliability", &mut self.reliability, ReliabilityLaw);
-        f.item("payload", &mut self.payload, OneOf(&payloads));
+        f.item("payload", &mut self.payload, OneOf(&PAYLOADS));
         f.item("mtu", &mut self.mtu, Bytes(1280, 9000));
         f.item(
             "receive_budget",
