@@ -60,7 +60,7 @@ pub const CID: ConnectionId = ConnectionId([0xc1; CID_LEN]);
 pub fn params() -> TransportParams {
     TransportParams {
         cid: CID,
-        reset_token: [3; 16],
+        reset_key: [3; 16],
         max_datagram: 1472,
         max_data: 1 << 20,
         max_stream_data: 1 << 20,

@@ -7,19 +7,22 @@ mod seats;
 use crate::block::MemoryBudget;
 use crate::config::{MIN_DATAGRAM, TransportConfig};
 use crate::connection::{CloseCode, ConnectParams, Connection, Local, local_params};
-use crate::crypto::{HandshakeError, PublicKey, Responder, Secret, SecretRng, StaticKey, SynFacts};
+use crate::crypto::{
+    HandshakeError, PublicKey, ResetSecret, Responder, Secret, SecretRng, StaticKey, SynFacts,
+    reset_token,
+};
 use crate::host::{ConnectionHandle, Priority, Transmit};
 use crate::table::{Member, Table};
 use crate::time::{Duration, Instant};
 use crate::wire::{
-    Ack, ConnectionId, Packet, RESET_TOKEN_LEN, Retry, Sealed, Syn, SynAck, TransportParams,
-    VERSION, emit_reset, emit_version,
+    Ack, ConnectionId, Packet, RESET_LEN, Retry, SEALED_HEADER_LEN, Sealed, Syn, SynAck, TAG_LEN,
+    TransportParams, VERSION, emit_reset, emit_version,
 };
 use load::Load;
 use seats::Seats;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 /// Whether a client's key is welcome.
@@ -76,8 +79,8 @@ const SLOT: Duration = Duration::from_secs(120);
 const MAX_REFUSED: usize = 64;
 /// Resets sent per second at most.
 const RESETS_PER_SECOND: u32 = 100;
-/// Sealed packets shorter than this get no reset: an answer must be smaller than its question.
-const MIN_RESET_TRIGGER: usize = 64;
+/// An answer must be smaller than its question: a sealed packet has a header and a tag at least.
+const _: () = assert!(RESET_LEN < SEALED_HEADER_LEN + TAG_LEN);
 
 impl Member for Connection {
     fn next_timeout(&self) -> Option<Instant> {
@@ -116,7 +119,7 @@ pub struct Endpoint {
     key: StaticKey,
     server: Option<ServerConfig>,
     responder: Responder,
-    reset_key: [u8; 32],
+    resets: ResetSecret,
     rng: SecretRng,
     /// What the clock that strangers are shown begins with: how long this runs is not theirs to know.
     clock_origin: u32,
@@ -136,7 +139,8 @@ pub struct Endpoint {
     replies: VecDeque<(SocketAddr, Vec<u8>)>,
     next_handle: u64,
     memory: Arc<MemoryBudget>,
-    resets: (Instant, u32),
+    /// Resets sent in a second.
+    resets_sent: (Instant, u32),
     load: Load,
     stats: EndpointStats,
 }
@@ -147,8 +151,7 @@ impl Endpoint {
     pub fn new(key: StaticKey, server: Option<ServerConfig>, seed: [u8; 32]) -> Self {
         let mut rng = SecretRng::new(&Secret::from(seed), "endpoint");
         let responder = Responder::new(key.clone(), rng.fork("slots"));
-        // From the static key alone: resets must be proven after a restart.
-        let reset_key = blake3::derive_key("dfcp 2026 reset token", key.secret());
+        let resets = ResetSecret::new(&key, &[]);
         // Who only connects decides himself how many there are.
         let seats = server.as_ref().map_or_else(Seats::default, |s| {
             Seats::new(s.max_connections, s.max_per_peer)
@@ -161,7 +164,7 @@ impl Endpoint {
             key,
             server,
             responder,
-            reset_key,
+            resets,
             clock_origin: u32::from_be_bytes(rng.fork("clock").array()),
             rng,
             connections: Table::default(),
@@ -175,10 +178,19 @@ impl Endpoint {
             replies: VecDeque::new(),
             next_handle: 0,
             memory,
-            resets: (Instant::ZERO, 0),
+            resets_sent: (Instant::ZERO, 0),
             load: Load::default(),
             stats: EndpointStats::default(),
         }
+    }
+
+    /// Says where this endpoint runs: bytes that are the same after a restart, and others for any
+    /// endpoint that has the same key at the same time. Nobody can then ask one of them for resets
+    /// that the peers of another believe. To be called before there is any connection.
+    #[must_use]
+    pub fn at(mut self, place: &[u8]) -> Self {
+        self.resets = ResetSecret::new(&self.key, place);
+        self
     }
 
     /// This endpoint's public key.
@@ -205,7 +217,7 @@ impl Endpoint {
             key: &self.key,
             expected: peer,
             local_cid,
-            reset_token: self.reset_token(local_cid, remote),
+            reset_key: self.resets.key(local_cid, remote),
             memory: self.memory.clone(),
         };
         let connection = Connection::connect(now, remote, config, client, rng)?;
@@ -228,21 +240,6 @@ impl Endpoint {
         self.by_remote_cid.insert((connection.remote_cid(), handle));
         self.connections.insert(handle, connection);
         handle
-    }
-
-    /// What shows `peer` that this endpoint lost its state. Whoever sends a packet from another address
-    /// learns another token: it is of no use to him.
-    fn reset_token(&self, cid: ConnectionId, peer: SocketAddr) -> [u8; RESET_TOKEN_LEN] {
-        let ip = match peer.ip().to_canonical() {
-            IpAddr::V4(ip) => ip.to_ipv6_mapped(),
-            IpAddr::V6(ip) => ip,
-        };
-        let mut hasher = blake3::Hasher::new_keyed(&self.reset_key);
-        hasher.update(&cid.0).update(&ip.octets());
-        hasher.update(&peer.port().to_be_bytes());
-        let mut token = [0; RESET_TOKEN_LEN];
-        token.copy_from_slice(&hasher.finalize().as_bytes()[..RESET_TOKEN_LEN]);
-        token
     }
 
     /// A client that completed its handshake.
@@ -370,13 +367,15 @@ impl Endpoint {
         if self.ignored.contains(&header.cid) {
             return None;
         }
-        if now.saturating_since(self.resets.0) > Duration::from_secs(1) {
-            self.resets = (now, 0);
+        if now.saturating_since(self.resets_sent.0) > Duration::from_secs(1) {
+            self.resets_sent = (now, 0);
         }
-        if datagram.len() >= MIN_RESET_TRIGGER && self.resets.1 < RESETS_PER_SECOND {
-            self.resets.1 += 1;
-            let reset = emit_reset(header.cid, self.reset_token(header.cid, remote));
-            self.reply(remote, reset);
+        if let Some(tag) = datagram.last_chunk()
+            && self.resets_sent.1 < RESETS_PER_SECOND
+        {
+            self.resets_sent.1 += 1;
+            let token = reset_token(&self.resets.key(header.cid, remote), tag);
+            self.reply(remote, emit_reset(header.cid, token));
         }
         None
     }
@@ -394,8 +393,8 @@ impl Endpoint {
         remote: SocketAddr,
         cid: ConnectionId,
     ) -> TransportParams {
-        let token = self.reset_token(cid, remote);
-        let mut params = local_params(config, remote, cid, token);
+        let reset_key = self.resets.key(cid, remote);
+        let mut params = local_params(config, remote, cid, reset_key);
         params.max_data = self.memory.floor(params.max_data);
         params
     }

@@ -35,6 +35,7 @@ pub struct EndpointConfig {
     max_per_peer: Option<usize>,
     memory: Option<u64>,
     keep_alive: Option<Duration>,
+    reset_salt: Option<Vec<u8>>,
 }
 
 impl EndpointConfig {
@@ -50,6 +51,7 @@ impl EndpointConfig {
             max_per_peer: None,
             memory: None,
             keep_alive: Some(crate::KEEP_ALIVE),
+            reset_salt: None,
         }
     }
 
@@ -108,6 +110,15 @@ impl EndpointConfig {
     /// connection. Half of it is divided among these, the other half lent to those that use it.
     pub fn memory(mut self, bytes: u64) -> Self {
         self.memory = Some(bytes);
+        self
+    }
+
+    /// Bytes that tell this endpoint from others that have its key and listen at a port of the same
+    /// number, and that are the same after a restart; they need not be secret. What names the
+    /// machine (`/etc/machine-id`), unless set. With the same bytes, one of them can be made to end
+    /// connections of the other by whoever sees these.
+    pub fn reset_salt(mut self, salt: impl Into<Vec<u8>>) -> Self {
+        self.reset_salt = Some(salt.into());
         self
     }
 }
@@ -206,9 +217,12 @@ impl Endpoint {
                 .memory
                 .unwrap_or(transport.max_receive().saturating_mul(4)),
         });
-        let core = dfcp_proto::Endpoint::new(config.key, server, crate::os_seed()?);
+        let bound = Bound::of(&socket)?;
+        let mut place = bound.local.port().to_be_bytes().to_vec();
+        place.extend(config.reset_salt.unwrap_or_else(machine));
+        let core = dfcp_proto::Endpoint::new(config.key, server, crate::os_seed()?).at(&place);
         let key = core.public_key();
-        let bound = Mutex::new(Bound::of(&socket)?);
+        let bound = Mutex::new(bound);
         let shared = Shared::new(core);
         tokio::spawn(crate::driver::run(shared.clone(), socket));
         tokio::spawn(crate::solver::run(shared.clone()));
@@ -405,6 +419,11 @@ impl Endpoint {
     pub async fn wait_idle(&self) {
         self.inner.shared.wait_idle().await;
     }
+}
+
+/// What tells this machine from others, where the system has such a thing.
+fn machine() -> Vec<u8> {
+    std::fs::read("/etc/machine-id").unwrap_or_default()
 }
 
 #[cfg(test)]

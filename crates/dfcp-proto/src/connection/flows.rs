@@ -6,7 +6,7 @@ use super::migration::Moved;
 use super::queue::SendQueue;
 use crate::block::{ChannelId, Credit, MemoryBudget, Parts, SolveBudget, SymbolOut};
 use crate::config::TransportConfig;
-use crate::crypto::SecretRng;
+use crate::crypto::{RecentTags, SecretRng};
 use crate::feedback::{FeedbackKind, FeedbackPolicy};
 use crate::packet::{
     ArrivalClock, BlackHole, LossEstimator, MtuSearch, ReceivedPackets, ReversePath, SentPackets,
@@ -56,6 +56,8 @@ pub(super) struct Outgoing {
     pub split: Option<Split>,
     /// When to tell the peer what was given up.
     pub tell_skips: Option<Instant>,
+    /// Packets that a reset may answer: sent since the peer is known to know the connection.
+    pub recent: RecentTags,
 }
 
 impl Outgoing {
@@ -89,6 +91,7 @@ impl Outgoing {
             black_hole: BlackHole::default(),
             split: None,
             tell_skips: None,
+            recent: RecentTags::default(),
         }
     }
 

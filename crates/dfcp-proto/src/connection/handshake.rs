@@ -11,7 +11,7 @@ use super::{CloseCode, Connection, ConnectionError, Control, Local, State};
 use crate::block::{MemoryBudget, Role};
 use crate::config::{MIN_DATAGRAM, Payload, TransportConfig};
 use crate::crypto::{
-    ClientHandshake, HandshakeError, PublicKey, Secret, SecretRng, SessionKeys, StaticKey,
+    ClientHandshake, HandshakeError, PublicKey, ResetKey, Secret, SecretRng, SessionKeys, StaticKey,
 };
 use crate::time::{Duration, Instant, Rate};
 use crate::wire::{
@@ -181,7 +181,7 @@ pub(crate) struct ConnectParams<'a> {
     pub(crate) key: &'a StaticKey,
     pub(crate) expected: Option<PublicKey>,
     pub(crate) local_cid: ConnectionId,
-    pub(crate) reset_token: [u8; 16],
+    pub(crate) reset_key: ResetKey,
     pub(crate) memory: Arc<MemoryBudget>,
 }
 
@@ -190,7 +190,7 @@ pub(crate) fn local_params(
     config: &TransportConfig,
     remote: SocketAddr,
     cid: ConnectionId,
-    reset_token: [u8; 16],
+    reset_key: ResetKey,
 ) -> TransportParams {
     let payload = match config.payload {
         Payload::Real => 0,
@@ -198,7 +198,7 @@ pub(crate) fn local_params(
     };
     TransportParams {
         cid,
-        reset_token,
+        reset_key,
         max_datagram: config.max_datagram(remote).max(MIN_DATAGRAM) as u64,
         max_data: config.receive_budget,
         max_stream_data: config.stream_window,
@@ -227,7 +227,7 @@ impl Connection {
             key: client.key.clone(),
             seed,
             message: handshake.message,
-            params: local_params(&config, remote, client.local_cid, client.reset_token),
+            params: local_params(&config, remote, client.local_cid, client.reset_key),
             expected: client.expected,
             sent: Vec::new(),
             next: now,
@@ -403,7 +403,8 @@ impl Connection {
         }
     }
 
-    /// The peer lost its state; believed only with the token from the handshake.
+    /// The peer lost its state; believed only with a token for a packet that was sent since the peer
+    /// knew the connection.
     pub(crate) fn handle_reset(&mut self, now: Instant, token: &[u8; 16]) {
         // Data that overtook the ACK met a server that knows nothing yet: the ACK is repeated, and
         // a reset may arrive later than the server's first words. A peer that lost its state is
@@ -411,9 +412,8 @@ impl Connection {
         if self.confirm.is_some() || now < self.inc.last_heard + self.pto() {
             return;
         }
-        let known = self.peer_params.as_ref().map(|p| p.reset_token);
-        // blake3::Hash compares in constant time.
-        if known.is_some_and(|known| blake3::hash(&known) == blake3::hash(token)) {
+        let known = self.peer_params.as_ref().map(|p| p.reset_key);
+        if known.is_some_and(|key| self.out.recent.prove(&key, token)) {
             self.finish(now, ConnectionError::Reset);
         }
     }

@@ -499,6 +499,9 @@ impl Connection {
         if let Some(sealer) = &mut self.sealer {
             sealer.renew(now, pn, self.out.sent.largest_acked());
             sealer.seal(pn, out, start, SEALED_HEADER_LEN);
+            if self.confirm.is_none() {
+                self.out.recent.push(&out[start..]);
+            }
         }
         let size = (out.len() - start + contents.elided) as u16;
         let ecn = match self.state {

@@ -7,9 +7,12 @@
 mod dh;
 mod handshake;
 mod keys;
+mod reset;
 mod seal;
 mod slots;
 
 pub use handshake::{ClientHandshake, HandshakeError, Responder, SessionKeys, SynFacts, export};
 pub use keys::{KeyError, PublicKey, Secret, SecretRng, StaticKey};
+pub(crate) use reset::{RecentTags, ResetSecret};
+pub use reset::{ResetKey, reset_token};
 pub use seal::{EPOCH_BITS, Opener, Sealer};

@@ -3,13 +3,17 @@
 use super::codec::{Reader, WireError};
 
 /// The one protocol version that this code speaks: "df" and a number.
-pub const VERSION: u32 = 0x6466_0007;
+pub const VERSION: u32 = 0x6466_0008;
 /// Bytes of a connection ID.
 pub const CID_LEN: usize = 4;
 /// Bytes of the address-validation cookie.
 pub const COOKIE_LEN: usize = 16;
 /// Bytes of the token that proves a reset.
 pub const RESET_TOKEN_LEN: usize = 16;
+/// Bytes of a reset: type, connection ID, token.
+pub const RESET_LEN: usize = 1 + CID_LEN + RESET_TOKEN_LEN;
+/// Bytes of the key that tokens are made with.
+pub const RESET_KEY_LEN: usize = 16;
 /// Bytes of an AEAD tag.
 pub const TAG_LEN: usize = 16;
 /// Type, destination connection ID, low 32 bits of the packet number.

@@ -16,8 +16,9 @@ pub use frame::{
     datagram_overhead, part_overhead,
 };
 pub use header::{
-    Ack, CID_LEN, COOKIE_LEN, ConnectionId, Packet, RESET_TOKEN_LEN, Retry, SEALED_HEADER_LEN,
-    Sealed, Syn, SynAck, TAG_LEN, VERSION, emit_reset, emit_sealed_header, emit_version,
+    Ack, CID_LEN, COOKIE_LEN, ConnectionId, Packet, RESET_KEY_LEN, RESET_LEN, RESET_TOKEN_LEN,
+    Retry, SEALED_HEADER_LEN, Sealed, Syn, SynAck, TAG_LEN, VERSION, emit_reset,
+    emit_sealed_header, emit_version,
 };
 pub use params::{TransportParams, VIRTUAL_PAYLOAD};
 pub use sack::SackReport;

@@ -1,7 +1,7 @@
 //! What each side tells the other, under encryption, in its handshake message.
 
 use super::codec::{Reader, WireError, write_varint};
-use super::header::{ConnectionId, RESET_TOKEN_LEN};
+use super::header::{ConnectionId, RESET_KEY_LEN};
 use crate::config::Payload;
 use crate::time::Duration;
 use std::fmt;
@@ -12,8 +12,8 @@ use std::fmt;
 pub struct TransportParams {
     /// The sender's connection ID.
     pub cid: ConnectionId,
-    /// Proves a later reset of this connection.
-    pub reset_token: [u8; RESET_TOKEN_LEN],
+    /// What the tokens of later resets of this connection are made with.
+    pub reset_key: [u8; RESET_KEY_LEN],
     /// Largest UDP payload that the sender of this accepts, bytes.
     pub max_datagram: u64,
     /// Block bytes that the peer may open before more credit comes.
@@ -42,7 +42,7 @@ pub struct TransportParams {
 pub const VIRTUAL_PAYLOAD: u64 = 1 << 5;
 
 const ID_CID: u64 = 0;
-const ID_RESET_TOKEN: u64 = 1;
+const ID_RESET_KEY: u64 = 1;
 const ID_MAX_DATAGRAM: u64 = 2;
 const ID_MAX_DATA: u64 = 3;
 const ID_MAX_STREAM_DATA: u64 = 4;
@@ -91,7 +91,7 @@ impl TransportParams {
         let mut out = Vec::with_capacity(96);
         for (id, bytes) in [
             (ID_CID, &self.cid.0[..]),
-            (ID_RESET_TOKEN, &self.reset_token[..]),
+            (ID_RESET_KEY, &self.reset_key[..]),
         ] {
             write_varint(&mut out, id);
             write_varint(&mut out, bytes.len() as u64);
@@ -119,14 +119,14 @@ impl TransportParams {
     /// Reads parameters; a missing number counts as zero, a missing ID or token is an error.
     pub fn parse(bytes: &[u8]) -> Result<Self, WireError> {
         let mut r = Reader::new(bytes);
-        let (mut cid, mut token) = (None, None);
+        let (mut cid, mut reset_key) = (None, None);
         let mut numbers = [0u64; 12];
         while !r.is_empty() {
             let id = r.varint()?;
             let mut value = Reader::new(r.var_bytes()?);
             match id {
                 ID_CID => cid = Some(ConnectionId(value.array()?)),
-                ID_RESET_TOKEN => token = Some(value.array()?),
+                ID_RESET_KEY => reset_key = Some(value.array()?),
                 ID_MAX_DATAGRAM..=ID_MAX_BLOCK_SYMBOLS => numbers[id as usize] = value.varint()?,
                 _ => {}
             }
@@ -150,7 +150,7 @@ impl TransportParams {
         }
         Ok(Self {
             cid: cid.ok_or(WireError::Invalid("connection ID"))?,
-            reset_token: token.ok_or(WireError::Invalid("reset token"))?,
+            reset_key: reset_key.ok_or(WireError::Invalid("reset key"))?,
             max_datagram,
             max_data,
             max_stream_data,

@@ -1,11 +1,16 @@
 //! Paths that break and strangers who meddle.
 
-use crate::common::raw::{RawClient, drain};
+use crate::common::raw::{CID, RawClient, drain, key, params, server_with};
 use crate::common::{Flow, MS, SECOND, established, link, lossy, run_flows};
-use dfcp_proto::wire::{CID_LEN, ConnectionId, Frame, Packet, emit_reset, emit_sealed_header};
-use dfcp_proto::{ChannelKind, CloseCode, ConnectionError, Event, Timer, TransportConfig};
+use dfcp_proto::crypto::reset_token;
+use dfcp_proto::wire::{CID_LEN, ConnectionId, Frame, Packet, TAG_LEN, emit_reset};
+use dfcp_proto::{
+    ChannelKind, CloseCode, ConnectionError, ConnectionHandle, Endpoint, Event, Instant, Timer,
+    TransportConfig,
+};
 use dfcp_sim::{LinkConfig, Pair, PairConfig, Random, Seed, Side};
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 
 fn object(pair: &mut Pair, size: u64) -> Flow {
     Flow::open(pair, Side::Client, ChannelKind::Object, size)
@@ -91,21 +96,138 @@ fn garbage_and_replays_are_counted_and_ignored() {
     }
 }
 
+/// The tag of a sealed packet.
+fn tag(packet: &[u8]) -> [u8; TAG_LEN] {
+    *packet.last_chunk().expect("a sealed packet has a tag")
+}
+
 #[test]
 fn a_reset_is_believed_only_with_its_token() {
     let mut raw = RawClient::connect();
+    raw.send_frames(&[Frame::Ping]);
+    let sent = drain(&mut raw.server, raw.now);
+    let sent = tag(sent.last().expect("the ping is acknowledged"));
     raw.now += 3 * SECOND;
-    for token in [[0; 16], [9; 16], [2; 16]] {
-        let mut reset = emit_reset(crate::common::raw::CID, token);
-        raw.deliver(&mut reset);
+    let key = params().reset_key;
+    for token in [[0; 16], key, sent, reset_token(&key, &[0; TAG_LEN])] {
+        raw.deliver(&mut emit_reset(CID, token));
         assert_eq!(raw.closed(), None, "{token:?}");
     }
-    let mut elsewhere = emit_reset(ConnectionId([1; CID_LEN]), [3; 16]);
-    raw.deliver(&mut elsewhere);
+    let right = reset_token(&key, &sent);
+    raw.deliver(&mut emit_reset(ConnectionId([1; CID_LEN]), right));
     assert_eq!(raw.closed(), None, "another connection's");
-    let mut right = emit_reset(crate::common::raw::CID, [3; 16]);
-    raw.deliver(&mut right);
+    raw.deliver(&mut emit_reset(CID, right));
     assert_eq!(raw.closed(), Some(ConnectionError::Reset));
+}
+
+/// A client whose packets do not leave by themselves, and a server that knows it.
+struct HeldBack {
+    client: Endpoint,
+    handle: ConnectionHandle,
+    server: Endpoint,
+    now: Instant,
+    /// What the server answered before it knew the client.
+    early: Vec<Vec<u8>>,
+}
+
+const CLIENT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), 5000);
+const SERVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 99)), 5000);
+
+impl HeldBack {
+    /// The attacker holds the ACKs back, shows the server the packets that went with them and some
+    /// of his own, keeps the answers, and lets the handshake go on.
+    fn connect() -> Self {
+        let config = Arc::new(TransportConfig::default());
+        let mut client = Endpoint::new(key("client"), None, [4; 32]);
+        let now = Instant::from_nanos(1_000_000_000);
+        let handle = client.connect(now, SERVER, None, config).expect("a key");
+        let server = server_with(TransportConfig::default(), |_| true).at(b"here");
+        let mut world = Self {
+            client,
+            handle,
+            server,
+            now,
+            early: Vec::new(),
+        };
+        let mut syn = drain(&mut world.client, now).remove(0);
+        let answers = world.ask(&mut syn);
+        world.tell(answers);
+        let connection = world.client.connection(handle).expect("known");
+        let id = connection.open(ChannelKind::Object).expect("open");
+        connection.write(now, id, &[7; 3000]).expect("open");
+        connection.finish_channel(id).expect("open");
+        let flight = drain(&mut world.client, now);
+        let (acks, sealed): (Vec<_>, Vec<_>) =
+            flight.into_iter().partition(|packet| packet[0] == 0x03);
+        for mut packet in sealed {
+            let mut forged = packet.clone();
+            forged.truncate(200);
+            for question in [&mut packet, &mut forged] {
+                let answers = world.ask(question);
+                world.early.extend(answers);
+            }
+        }
+        let answers: Vec<_> = acks
+            .into_iter()
+            .flat_map(|mut a| world.ask(&mut a))
+            .collect();
+        world.tell(answers);
+        world
+    }
+
+    fn ask(&mut self, packet: &mut [u8]) -> Vec<Vec<u8>> {
+        self.server.handle_datagram(self.now, CLIENT, 0, packet);
+        drain(&mut self.server, self.now)
+    }
+
+    fn tell(&mut self, packets: Vec<Vec<u8>>) {
+        for mut packet in packets {
+            self.client
+                .handle_datagram(self.now, SERVER, 0, &mut packet);
+        }
+    }
+
+    /// What the client sends while the server is silent.
+    fn probes(&mut self) -> Vec<Vec<u8>> {
+        let mut probes = Vec::new();
+        for _ in 0..20 {
+            self.now += MS(100);
+            self.client.handle_timeout(self.now);
+            probes.extend(drain(&mut self.client, self.now));
+        }
+        assert!(!probes.is_empty(), "silence is probed");
+        probes
+    }
+
+    fn is_established(&self) -> bool {
+        let connection = self.client.peek(self.handle);
+        connection.is_some_and(|connection| connection.is_established())
+    }
+}
+
+#[test]
+fn a_token_from_before_the_session_is_of_no_use() {
+    let mut world = HeldBack::connect();
+    let asked = world.early.len();
+    assert!(
+        asked >= 4,
+        "the server answers what it does not know: {asked}"
+    );
+    // Before later packets make the client forget what it sent at first.
+    for _ in 0..10 {
+        world.now += MS(20);
+        world.client.handle_timeout(world.now);
+        world.tell(world.early.clone());
+        assert!(world.is_established(), "the server has not lost anything");
+    }
+    let last = world.probes().pop().expect("probes");
+    // A true reset ends it at once.
+    for handle in world.server.handles() {
+        world.server.forget(handle);
+    }
+    let answers = world.ask(&mut last.clone());
+    world.tell(answers);
+    assert!(!world.is_established());
 }
 
 #[test]
@@ -121,45 +243,24 @@ fn a_server_that_lost_its_state_resets_the_connection() {
 
 #[test]
 fn an_endpoint_with_the_same_key_is_no_oracle_for_resets() {
-    // Somebody who saw the connection's ID asks another endpoint with the server's key, or the server
-    // after it lost its state, and repeats the answer to the client in the server's name.
-    let mut pair = established(PairConfig::symmetric(lossy(0.0), 4));
-    let mut flow = object(&mut pair, 1000);
-    flow.write(&mut pair);
-    let cid = {
-        let mut copy = pair.links[0].clone();
-        let mut packets = std::iter::from_fn(|| copy.poll(pair.now + SECOND));
-        let sealed = packets.find_map(|packet| match Packet::parse(&packet.data) {
-            Ok(Packet::Sealed(header)) => Some(header.cid),
-            _ => None,
-        });
-        sealed.expect("something was sent")
-    };
-    let handle = pair.hosts[1].connection.take().expect("connected");
-    pair.hosts[1].endpoint.forget(handle);
-    set_links(
-        &mut pair,
-        &LinkConfig {
-            loss: 1.0.into(),
-            ..lossy(0.0)
-        },
-    );
-    let stranger = SocketAddr::from(([203, 0, 113, 1], 53));
-    let mut question = Vec::new();
-    emit_sealed_header(&mut question, cid, 77);
-    question.resize(100, 0);
-    pair.run_until(SECOND, |_| false); // the server was silent for long enough
-    let now = pair.now;
-    let server = &mut pair.hosts[1].endpoint;
-    server.handle_datagram(now, stranger, 0, &mut question);
-    let mut answers = drain(server, now);
-    let address = pair.hosts[1].address;
-    for answer in &mut answers {
-        let client = &mut pair.hosts[0].endpoint;
-        client.handle_datagram(now, address, 0, answer);
+    // Whoever sees the packets of a connection asks another endpoint with the server's key, from the
+    // client's address or from his own, and repeats the answer to the client in the server's name.
+    let mut world = HeldBack::connect();
+    let probe = world.probes().pop().expect("probes");
+    let elsewhere = SocketAddr::from(([203, 0, 113, 1], 53));
+    for (place, from) in [(&b"there"[..], CLIENT), (b"here", elsewhere)] {
+        let mut other = server_with(TransportConfig::default(), |_| true).at(place);
+        other.handle_datagram(world.now, from, 0, &mut probe.clone());
+        let answers = drain(&mut other, world.now);
+        assert_eq!(answers.len(), 1);
+        world.tell(answers);
+        assert!(world.is_established(), "{place:?} {from}");
     }
-    assert_eq!(answers.len(), 1);
-    assert!(pair.connection(Side::Client).is_established());
+    // The server itself after a restart.
+    world.server = server_with(TransportConfig::default(), |_| true).at(b"here");
+    let answers = world.ask(&mut probe.clone());
+    world.tell(answers);
+    assert!(!world.is_established());
 }
 
 #[test]
