@@ -2,6 +2,7 @@
 
 use dfcp_proto::{ChannelError, ConnectionError, DatagramError, VarInt, published};
 use std::io;
+use std::net::IpAddr;
 
 /// An error of the library.
 #[derive(Debug, thiserror::Error)]
@@ -37,6 +38,12 @@ pub enum Error {
     /// The file being sent changed while it was read.
     #[error("the source changed while it was being sent: {0}")]
     SourceChanged(String),
+    /// DFCP as published was to leave this machine for a network that nobody said is one's own.
+    #[error(
+        "{0} is beyond this machine, and DFCP as published is in clear and pushes other traffic aside: \
+         it is for networks of one's own only, of which nobody spoke"
+    )]
+    NotOwnNetwork(IpAddr),
     /// The endpoint was closed.
     #[error("the endpoint is closed")]
     EndpointClosed,
@@ -65,6 +72,7 @@ impl From<Error> for io::Error {
             }
             Error::Published(published::Error::Reset) => io::ErrorKind::ConnectionReset,
             Error::Datagram(_) => io::ErrorKind::InvalidInput,
+            Error::NotOwnNetwork(_) => io::ErrorKind::PermissionDenied,
             Error::Connection(_) => io::ErrorKind::ConnectionAborted,
             _ => io::ErrorKind::BrokenPipe,
         };

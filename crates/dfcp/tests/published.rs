@@ -131,6 +131,29 @@ async fn over_ip_an_address_is_needed() {
 }
 
 #[tokio::test]
+async fn beyond_this_machine_it_wants_the_word_that_the_network_is_ones_own() {
+    let refused = |result| matches!(result, Err(dfcp::Error::NotOwnNetwork(_)));
+    for beyond in ["0.0.0.0:0", "[::]:0"] {
+        let server = EndpointConfig::server(address(beyond), PORT, config());
+        assert!(
+            refused(Endpoint::bind(server.clone()).map(drop)),
+            "{beyond}"
+        );
+        Endpoint::bind(server.own_network(true)).expect("binds");
+    }
+    // Nothing leaves; with the word something does, and nobody is there.
+    let remote = address("192.0.2.1:9");
+    let client = EndpointConfig::client(address("0.0.0.0:0"), config());
+    let endpoint = Endpoint::bind(client.clone()).expect("binds");
+    let connected = within(endpoint.connect(remote, PORT)).await;
+    assert!(refused(connected.map(drop)));
+    assert_eq!(endpoint.traffic().packets_sent, 0);
+    let mapped = address("[::ffff:192.0.2.1]:9");
+    let connected = within(endpoint.connect(mapped, PORT)).await;
+    assert!(refused(connected.map(drop)));
+}
+
+#[tokio::test]
 async fn what_is_flushed_arrives_though_it_fills_no_block() {
     within(async {
         let mut pair = local_pair().await;

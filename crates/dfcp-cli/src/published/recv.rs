@@ -64,7 +64,9 @@ fn bind(job: Job<'_>) -> Result<Endpoint, Failure> {
         Carrier::Ip => address.port(),
     };
     let config = job.options.config(job.profile, job.output.timeout());
-    let config = EndpointConfig::server(address, port, config).max_connections(MAX_SESSIONS);
+    let config = EndpointConfig::server(address, port, config)
+        .max_connections(MAX_SESSIONS)
+        .own_network(job.options.i_own_this_network);
     let endpoint = Endpoint::bind(config).map_err(|error| {
         let failure = Failure::from(error);
         let message = format!("cannot listen on {address}: {failure}");

@@ -105,7 +105,7 @@ async fn connect(job: Job<'_>) -> Result<(Endpoint, Stream, SocketAddr), Failure
     let share = CONNECT_LIMIT / u32::try_from(addresses.len()).unwrap_or(1).max(1);
     let mut failure = silent(job.host);
     for remote in addresses {
-        match tokio::time::timeout(share, reach(remote, config.clone())).await {
+        match tokio::time::timeout(share, reach(remote, config.clone(), job.options)).await {
             Ok(Ok((endpoint, stream))) => return Ok((endpoint, stream, remote)),
             Ok(Err(dfcp::Error::Published(Error::Unreachable))) | Err(_) => {}
             Ok(Err(error)) => failure = error.into(),
@@ -114,13 +114,19 @@ async fn connect(job: Job<'_>) -> Result<(Endpoint, Stream, SocketAddr), Failure
     Err(failure)
 }
 
-async fn reach(remote: SocketAddr, config: Config) -> Result<(Endpoint, Stream), dfcp::Error> {
+async fn reach(
+    remote: SocketAddr,
+    config: Config,
+    options: &Options,
+) -> Result<(Endpoint, Stream), dfcp::Error> {
     let port = match config.carrier {
         Carrier::Udp => PORT,
         Carrier::Ip => remote.port(),
     };
     let bind = SocketAddr::new(own_address(remote, config.carrier), 0);
-    let endpoint = Endpoint::bind(EndpointConfig::client(bind, config))?;
+    let config = EndpointConfig::client(bind, config);
+    let config = config.own_network(options.common.i_own_this_network);
+    let endpoint = Endpoint::bind(config)?;
     let stream = endpoint.connect(remote, port).await?;
     Ok((endpoint, stream))
 }

@@ -146,7 +146,9 @@ pub(super) fn sink(job: &DfcpJob) -> Result<Received, String> {
             Protocol::Published(config) => {
                 let bind = SocketAddr::new(job.own, 0);
                 let port = job.server.port();
+                // The network is the lab's.
                 let config = published::EndpointConfig::server(bind, port, config.server);
+                let config = config.own_network(true);
                 let endpoint = published::Endpoint::bind(config).map_err(text)?;
                 print_line(&Ready { ready: true });
                 let take = take_published(&endpoint, &mut meter);
@@ -228,6 +230,7 @@ pub(super) fn source(job: &DfcpJob) -> Result<Sent, String> {
             }
             Protocol::Published(config) => {
                 let config = published::EndpointConfig::client(bind, config.client);
+                let config = config.own_network(true);
                 let endpoint = published::Endpoint::bind(config).map_err(text)?;
                 sleep_until(job.time.start_ns);
                 sent.start_ns = monotonic_ns();

@@ -8,6 +8,7 @@ mod establish;
 mod input;
 mod observed;
 mod output;
+mod unproven;
 
 use super::config::Config;
 use super::endpoint::EndpointStats;
@@ -24,6 +25,7 @@ use dfcp_fec::raptor;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use unproven::Unproven;
 
 pub(super) use input::Incoming;
 use observed::Told;
@@ -191,6 +193,8 @@ pub struct Connection {
     next_answer: Instant,
     observer: Observer,
     told: Told,
+    /// Of a side that got SYN, until its SYNACK was answered.
+    unproven: Option<Unproven>,
 }
 
 impl Connection {
@@ -199,9 +203,12 @@ impl Connection {
         Self::new(now, birth, None, Machine::connect(RETRIES))
     }
 
-    /// The side that got a SYN with generator state `peer`.
-    pub(super) fn accept(now: Instant, birth: Birth, peer: raptor::State) -> Self {
-        Self::new(now, birth, Some(peer), Machine::accept(RETRIES))
+    /// The side that got this SYN.
+    pub(super) fn accept(now: Instant, birth: Birth, syn: &Incoming<'_>) -> Self {
+        let peer = Some(syn.header.state);
+        let mut connection = Self::new(now, birth, peer, Machine::accept(RETRIES));
+        connection.unproven = Some(Unproven::new(syn.len()));
+        connection
     }
 
     fn new(
@@ -239,6 +246,7 @@ impl Connection {
             begun: now,
             last_heard: now,
             next_answer: now,
+            unproven: None,
         };
         connection.apply(now, step, None);
         connection

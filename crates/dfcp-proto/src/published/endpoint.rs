@@ -259,7 +259,7 @@ impl Endpoint {
             offer,
             initial: self.draw_state(),
         };
-        let connection = Connection::accept(now, birth, header.state);
+        let connection = Connection::accept(now, birth, syn);
         let handle = self.table.insert(connection);
         self.half_open.insert(handle);
         self.taken.insert(handle);

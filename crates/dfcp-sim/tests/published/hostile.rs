@@ -104,6 +104,34 @@ fn a_flood_of_syns_keeps_few_half_open_connections_and_lets_a_client_in() {
 }
 
 #[test]
+fn an_address_that_answers_nothing_gets_three_times_what_came_from_there() {
+    // A stranger names somebody else's address in one SYN, or in several, and in data that call for
+    // the SYNACK again.
+    for syns in 1..=3u64 {
+        let mut server = server(16);
+        let victim = SocketAddr::from(([10, 0, 0, 66], 9));
+        let syn = packet(&header(5, PORT, Kind::Syn), &offer());
+        let data = packet(&header(5, PORT, Kind::Fin), &[]);
+        let (mut received, mut sent) = (0, 0);
+        let mut now = Instant::from_nanos(5);
+        for second in 0..200 {
+            for bytes in [&syn, &data] {
+                if second < syns {
+                    server.handle_packet(now, victim, 0, bytes);
+                    received += bytes.len();
+                }
+            }
+            now += SECOND;
+            server.handle_timeout(now);
+            sent += answers(&mut server, now).iter().map(|a| a.1).sum::<usize>();
+            assert!(sent <= 3 * received, "{sent} bytes for {received}");
+        }
+        assert!(sent >= syn.len(), "it is answered");
+        assert_eq!(server.poll_timeout(), None, "the attempt is over");
+    }
+}
+
+#[test]
 fn garbage_is_counted_and_never_answered_with_more_than_it_was() {
     let mut server = server(16);
     let remote = SocketAddr::from(([10, 0, 0, 1], 9));

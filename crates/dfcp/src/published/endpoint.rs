@@ -23,6 +23,7 @@ pub struct EndpointConfig {
     listen: Option<u16>,
     max_connections: usize,
     keep_alive: Option<Duration>,
+    own_network: bool,
 }
 
 impl EndpointConfig {
@@ -35,6 +36,7 @@ impl EndpointConfig {
             listen: None,
             max_connections: 64,
             keep_alive: Some(crate::KEEP_ALIVE),
+            own_network: false,
         }
     }
 
@@ -60,6 +62,22 @@ impl EndpointConfig {
         self.keep_alive = interval;
         self
     }
+
+    /// Says that the network is one's own. Without this word an endpoint keeps to this machine: it
+    /// neither listens at nor connects to other addresses than those of loopback, for everything is
+    /// in clear, anyone can forge it, and other traffic is pushed aside.
+    pub fn own_network(mut self, yes: bool) -> Self {
+        self.own_network = yes;
+        self
+    }
+}
+
+/// Refuses an address beyond this machine, unless the network is one's own.
+fn fence(address: SocketAddr, own_network: bool) -> Result<(), Error> {
+    match own_network || address.ip().to_canonical().is_loopback() {
+        true => Ok(()),
+        false => Err(Error::NotOwnNetwork(address.ip())),
+    }
 }
 
 /// A socket with its connections. Dropping it lets existing connections end in order; new ones
@@ -68,6 +86,7 @@ impl EndpointConfig {
 pub struct Endpoint {
     shared: Arc<Shared<ConnectionState>>,
     config: Arc<Config>,
+    own_network: bool,
     local: SocketAddr,
     buffers: SocketBuffers,
 }
@@ -79,11 +98,16 @@ impl Endpoint {
     /// Those of the socket. [`Carrier::Ip`] needs the privilege CAP_NET_RAW, and an address of
     /// this machine to bind to: checksums cover it. There may be several endpoints for an address,
     /// of which each gets every packet to it; only one of them can listen at a port.
+    /// [`Error::NotOwnNetwork`] for one that would listen beyond this machine, see
+    /// [`EndpointConfig::own_network`].
     pub fn bind(config: EndpointConfig) -> Result<Self, Error> {
         let layer = match config.config.carrier {
             Carrier::Udp => Layer::Udp,
             Carrier::Ip => Layer::Ip,
         };
+        if config.listen.is_some() {
+            fence(config.bind, config.own_network)?;
+        }
         if layer == Layer::Ip && config.bind.ip().is_unspecified() {
             let reason = "over IP an endpoint needs one address of this machine";
             return Err(io::Error::new(io::ErrorKind::AddrNotAvailable, reason).into());
@@ -113,6 +137,7 @@ impl Endpoint {
         Ok(Self {
             shared,
             config: transport,
+            own_network: config.own_network,
             local,
             buffers,
         })
@@ -142,8 +167,10 @@ impl Endpoint {
     /// meaning. Dropping the future gives the attempt up.
     ///
     /// # Errors
-    /// [`Error::Published`] if the peer does not answer or refuses.
+    /// [`Error::Published`] if the peer does not answer or refuses; [`Error::NotOwnNetwork`] for an
+    /// address beyond this machine, see [`EndpointConfig::own_network`].
     pub async fn connect(&self, mut remote: SocketAddr, port: u16) -> Result<Stream, Error> {
+        fence(remote, self.own_network)?;
         if self.config.carrier == Carrier::Ip {
             remote.set_port(0);
         }

@@ -30,6 +30,7 @@ impl Connection {
         };
         let receiver = Receiver::new(now, &received);
         self.halves = Some(Box::new(Halves { sender, receiver }));
+        self.unproven = None;
         self.last_heard = now;
         self.idle_check = now + self.birth.config.idle_timeout;
         self.events.push_back(Event::Connected);

@@ -1,7 +1,7 @@
 //! Packets in.
 
 use super::super::data::{Ack, AckKind, DataHeader};
-use super::super::header::{HANDSHAKE, Header, Kind};
+use super::super::header::{HANDSHAKE, HEADER_LEN, Header, Kind};
 use super::super::negotiation::Refusal;
 use super::*;
 
@@ -18,6 +18,13 @@ pub(in super::super) struct Incoming<'a> {
     pub size: usize,
 }
 
+impl Incoming<'_> {
+    /// Bytes from the DFCP header on.
+    pub fn len(&self) -> usize {
+        HEADER_LEN + self.payload.len()
+    }
+}
+
 impl Connection {
     /// Takes a packet.
     pub(in super::super) fn handle_packet(
@@ -29,6 +36,9 @@ impl Connection {
         let Header {
             state, block, kind, ..
         } = packet.header;
+        if let Some(unproven) = &mut self.unproven {
+            unproven.on_received(packet.len());
+        }
         let own = state == self.birth.initial;
         let peers = self.peer == Some(state);
         match kind {

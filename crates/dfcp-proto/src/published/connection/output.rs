@@ -32,9 +32,10 @@ impl Connection {
         let fit = MAX_BATCH / usize::from(self.birth.config.mtu).max(1);
         let max_segments = max_segments.clamp(1, fit.max(1));
         let start = out.len();
-        if let Some(signal) = self.signals.pop_front() {
-            self.write_signal(now, signal, out);
-            return Some(self.transmit(out.len() - start, Priority::Control));
+        while let Some(signal) = self.signals.pop_front() {
+            if self.write_signal(now, signal, out) {
+                return Some(self.transmit(out.len() - start, Priority::Control));
+            }
         }
         if self.state() == State::Closed {
             return None;
@@ -77,7 +78,8 @@ impl Connection {
         }
     }
 
-    fn write_signal(&mut self, now: Instant, signal: Signal, out: &mut Vec<u8>) {
+    /// Appends a packet that stands alone; false, and nothing, where it may not go to an unproven address.
+    fn write_signal(&mut self, now: Instant, signal: Signal, out: &mut Vec<u8>) -> bool {
         let start = out.len();
         let (kind, block) = match signal.segment {
             Segment::Syn => (Kind::Syn, 0),
@@ -95,8 +97,14 @@ impl Connection {
             Segment::SynAck => self.birth.offer.emit(self.peer, out),
             _ => {}
         }
+        let size = out.len() - start;
+        if self.unproven.as_mut().is_some_and(|u| !u.admit(size)) {
+            out.truncate(start);
+            return false;
+        }
         seal(&mut out[start..], &self.birth.pseudo);
-        self.tell_sent(now, &header, out.len() - start, 0);
+        self.tell_sent(now, &header, size, 0);
+        true
     }
 
     /// Appends the answer to a data packet, if one is due.
