@@ -1,12 +1,15 @@
 //! Handshakes that are tampered with, and the owner of a session who aims its server at a victim.
 
-use super::Input;
+use super::live::Watch;
 use super::raw::{self, RawClient, address, answer, ask, drain, params};
+use super::{Input, check_work};
 use dfcp_proto::wire::{AckHead, Frame, PATH_DATA_LEN};
 use dfcp_proto::{ChannelKind, Duration, Instant};
 
 /// Bytes of a packet with nothing but a challenge: header, frame, tag.
 const CHALLENGE: u64 = 9 + 1 + PATH_DATA_LEN as u64 + 16;
+/// An endpoint with a connection that has 60,000 bytes to send, and got next to nothing.
+const SERVER_HOLDS: usize = 1 << 20;
 /// Challenges that may go beyond three times what came.
 const SPARE: u64 = 16;
 
@@ -30,6 +33,7 @@ fn tamper(input: &mut Input<'_>, packet: &mut Vec<u8>) {
 /// came from, and nobody is answered with more than he sent.
 pub fn handshake(data: &[u8]) {
     let mut input = Input(data);
+    let watch = Watch::allow(SERVER_HOLDS);
     let mut server = raw::server();
     let mut now = Instant::from_nanos(1_000_000_000);
     let from = address(1);
@@ -49,7 +53,10 @@ pub fn handshake(data: &[u8]) {
         let sender = address(1 + op % 3 / 2);
         let genuine = packet.starts_with(&ack) && sender == from;
         server.handle_datagram(now, sender, 0, &mut packet.clone());
-        let answered: usize = drain(&mut server, now).iter().map(Vec::len).sum();
+        let answers = drain(&mut server, now);
+        let answered: usize = answers.iter().map(Vec::len).sum();
+        assert!(answers.len() <= 8, "{} answers to a packet", answers.len());
+        watch.check();
         if server.accept().is_some() {
             assert!(
                 genuine && !is_in,
@@ -68,6 +75,7 @@ pub fn handshake(data: &[u8]) {
 /// goes there: it is never validated, and gets three times what came and a few challenges at most.
 pub fn migration(data: &[u8]) {
     let mut input = Input(data);
+    let watch = Watch::allow(SERVER_HOLDS);
     let mut raw = RawClient::connect();
     let id = raw.connection().open(ChannelKind::Object).expect("open");
     let now = raw.now;
@@ -119,6 +127,8 @@ pub fn migration(data: &[u8]) {
             received += packet.len() as u64;
             raw.deliver(&mut packet);
         }
+        watch.check();
+        check_work(&raw);
         let Some(connection) = raw.server.connection(raw.handle) else {
             return;
         };

@@ -8,17 +8,20 @@ use dfcp_proto::{ChannelId, ChannelKind, Duration, Event, Instant};
 use dfcp_sim::{LinkConfig, Pair, PairConfig, Side};
 
 pub mod hostile;
+pub mod live;
 pub mod published;
 pub mod raptor;
 pub mod rate;
 pub mod raw;
+pub mod resets;
 pub mod rlnc;
+pub mod solves;
 
 /// The body of a target.
 pub type Body = fn(&[u8]);
 
 /// A target by name, for the replay.
-pub const TARGETS: [(&str, Body); 12] = [
+pub const TARGETS: [(&str, Body); 14] = [
     ("packet", packet),
     ("frames", frames),
     ("params", params),
@@ -31,6 +34,8 @@ pub const TARGETS: [(&str, Body); 12] = [
     ("rlnc", rlnc::vectors),
     ("handshake", hostile::handshake),
     ("migration", hostile::migration),
+    ("resets", resets::resets),
+    ("solves", solves::solves),
 ];
 
 /// Takes fields off the front of the input; zeros when it is used up.
@@ -139,6 +144,9 @@ pub fn params(data: &[u8]) {
     }
 }
 
+/// Two connections with 20,000 bytes under way, what 64 strangers said, and the pair itself.
+const PAIR_HOLDS: usize = 4 << 20;
+
 /// Strangers' datagrams, captured and changed ones among them, into both ends of a connection that
 /// moves data: nothing closes, and the data arrive.
 pub fn datagrams(data: &[u8]) {
@@ -147,6 +155,7 @@ pub fn datagrams(data: &[u8]) {
         delay: Duration::from_millis(5),
         ..LinkConfig::default()
     };
+    let watch = live::Watch::allow(PAIR_HOLDS);
     let mut pair = Pair::new(PairConfig::symmetric(link, 1));
     assert!(pair.establish(Duration::from_secs(1)));
     let id = pair
@@ -204,6 +213,7 @@ pub fn datagrams(data: &[u8]) {
         if op & 8 != 0 {
             pair.run_until(Duration::from_millis(u64::from(op >> 4)), |_| false);
         }
+        watch.check();
     }
     let mut got = 0;
     pair.run_until(Duration::from_secs(5), |pair| {
@@ -222,10 +232,31 @@ pub fn datagrams(data: &[u8]) {
     assert_eq!(got, payload.len());
 }
 
-/// Any frames from an authenticated peer: the connection may close, never panic.
+/// What the server of a hand-made client may hold of what that sends.
+const BUDGET: u64 = 4 << 20;
+/// And beside: a quarter of it for decoders and spare buffers, the datagrams of a connection (1 MiB),
+/// symbols in parts (256 KiB), the connection itself and what the body holds.
+const MAY_HOLD: usize = BUDGET as usize * 5 / 4 + (3 << 19);
+/// Operations that rebuilding may take for each byte that came: RaptorQ counts as 270 for each byte
+/// of a block and is tried six times at most; the other codes take less.
+const OPERATIONS: u64 = 6 * 270;
+
+/// Work is in proportion to what came.
+fn check_work(raw: &raw::RawClient) {
+    let (said, solved) = (raw.said, raw.solved);
+    assert!(
+        solved <= OPERATIONS * said,
+        "{solved} operations for {said} bytes"
+    );
+}
+
+/// Any frames from an authenticated peer: the connection may close, never panic, hold more than it
+/// may, or work more than what came is worth.
 pub fn sealed_frames(data: &[u8]) {
     let mut input = Input(data);
-    let mut raw = raw::RawClient::connect();
+    let server = raw::small_server(BUDGET);
+    let watch = live::Watch::allow(MAY_HOLD);
+    let mut raw = raw::RawClient::connect_with(server, &raw::params());
     for kind in [ChannelKind::Stream, ChannelKind::Object] {
         if let Some(id) = raw.connection().open(kind) {
             let now = raw.now;
@@ -248,6 +279,8 @@ pub fn sealed_frames(data: &[u8]) {
         let now = raw.now;
         raw.server.handle_timeout(now);
         raw.receive(|_, _| {});
+        watch.check();
+        check_work(&raw);
         read_everything(&mut raw, now, op);
     }
     for _ in 0..30 {
@@ -310,10 +343,14 @@ pub fn decoder(data: &[u8]) {
     let mut encoder = scheme(id)
         .encoder(spec, source.clone())
         .expect("the decoder took it");
+    // The source, the encoder's intermediate symbols, and 200 symbols of 40 bytes with their rows.
+    let watch = live::Watch::allow(1 << 19);
+    let (mut pushed, mut operations) = (0, 0);
     for _ in 0..200 {
         if input.is_empty() {
             break;
         }
+        watch.check();
         let esi = u32::from(input.byte()) << (input.byte() % 20);
         let mut symbol = vec![0; spec.symbol_size()];
         if honest {
@@ -324,10 +361,18 @@ pub fn decoder(data: &[u8]) {
         }
         let before = decoder.needed();
         match decoder.push(esi, &symbol) {
-            Ok(_) => assert!(decoder.needed() <= before),
+            Ok(_) => {
+                pushed += 1;
+                assert!(decoder.needed() <= before);
+            }
             Err(_) => assert!(symbol.len() != spec.symbol_size() || esi >= 1 << 24),
         }
         if decoder.needed() == 0 {
+            operations += decoder.solve_operations();
+            assert!(
+                operations <= OPERATIONS * pushed,
+                "{operations} for {pushed}"
+            );
             let solved = decoder.solve().unwrap_or(false);
             assert_eq!(solved, decoder.is_complete());
             if honest && solved {

@@ -1,11 +1,17 @@
 //! Packets into both ends of a published connection: nothing is sealed, so everything can be said.
 
 use super::Input;
+use super::live::Watch;
 use dfcp_proto::published::header::{PseudoHeader, seal};
 use dfcp_proto::published::{Code, Config, GeneratorState, RaptorParameters, Redundancy, Sending};
 use dfcp_proto::rate::FixedRate;
 use dfcp_proto::{Duration, Rate};
 use dfcp_sim::{Datagram, LinkConfig, PublishedPair, PublishedPairConfig, Side};
+
+/// What each end may hold of what it receives.
+const BUDGET: u64 = 1 << 20;
+/// That of both ends and a quarter more, what they send, and what strangers said.
+const MAY_HOLD: usize = 2 * BUDGET as usize * 5 / 4 + (1 << 20);
 
 fn pair(config: Config) -> PublishedPair {
     let link = LinkConfig {
@@ -14,6 +20,7 @@ fn pair(config: Config) -> PublishedPair {
     };
     let mut config = config.with_rate(|| Box::new(FixedRate::new(Rate::from_bps(20_000_000))));
     config.window = 4;
+    config.receive_budget = BUDGET;
     config.redundancy = Redundancy {
         epsilon: 0.2,
         sending: Sending::Expected,
@@ -47,6 +54,7 @@ fn rc_udp() -> Config {
 /// connection: it may end, never panic, and time goes on.
 pub fn packets(data: &[u8]) {
     let mut input = Input(data);
+    let watch = Watch::allow(MAY_HOLD);
     let mut pair = match data.len() % 2 {
         0 => pair(dfcp()),
         _ => pair(rc_udp()),
@@ -58,6 +66,7 @@ pub fn packets(data: &[u8]) {
         if input.is_empty() {
             break;
         }
+        watch.check();
         let op = input.byte();
         let side = Side::BOTH[usize::from(op & 1)];
         for link in &pair.links {

@@ -39,6 +39,18 @@ pub fn server_with(
     Endpoint::new(key("server"), Some(config), [5; 32])
 }
 
+/// A server that takes everyone, two at a time, and holds `memory` bytes of what they send.
+pub fn small_server(memory: u64) -> Endpoint {
+    let config = ServerConfig {
+        transport: Arc::new(TransportConfig::default()),
+        authorize: Arc::new(|_| true),
+        max_connections: 2,
+        max_per_peer: 2,
+        memory,
+    };
+    Endpoint::new(key("server"), Some(config), [5; 32])
+}
+
 /// Everything that an endpoint wants to send at `now`, one datagram each.
 pub fn drain(endpoint: &mut Endpoint, now: Instant) -> Vec<Vec<u8>> {
     let mut out = Vec::new();
@@ -135,6 +147,10 @@ pub struct RawClient {
     sealer: Sealer,
     opener: Opener,
     next: u64,
+    /// Bytes that the server got of this client.
+    pub said: u64,
+    /// Bytes that it multiplied and added to rebuild blocks.
+    pub solved: u64,
 }
 
 impl RawClient {
@@ -170,6 +186,8 @@ impl RawClient {
             sealer,
             opener,
             next: 0,
+            said: 0,
+            solved: 0,
         }
     }
 
@@ -195,6 +213,7 @@ impl RawClient {
     }
 
     pub fn deliver(&mut self, packet: &mut [u8]) {
+        self.said += packet.len() as u64;
         self.server
             .handle_datagram(self.now, self.address, 0, packet);
         self.serve();
@@ -212,6 +231,7 @@ impl RawClient {
             return;
         };
         while let Some(mut job) = connection.take_solve_job() {
+            self.solved += job.symbol_operations() * job.symbol_size() as u64;
             job.run();
             connection.finish_solve(self.now, job);
         }

@@ -1,6 +1,9 @@
 //! Targets of `dfcp-transfer`, replayed by its tests: what a hostile sender says, and a whole session
 //! with one, over one stream of bytes.
 
+#[path = "live.rs"]
+mod live;
+
 use dfcp_transfer::message::{self, FromSender, Link, Reader, VERSION};
 use dfcp_transfer::offer::{Held, Offer, check_path};
 use dfcp_transfer::{Entry, Limits, Meter, OnConflict, People, Store, Wishes, serial};
@@ -56,10 +59,13 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 
 /// Any bytes as messages, and all offers among them as one: what is accepted is within limits.
 pub fn offers(data: &[u8]) {
+    // Messages are read whole, and what is kept of an offer counts as 640 bytes for each file.
+    let watch = live::Watch::allow(4 * data.len() + (1 << 18));
     let mut offer = Offer::new(LIMITS, &Held::default());
     block_on(async {
         let mut reader = Reader::new(data);
         while let Ok(Some(message)) = reader.next::<FromSender>().await {
+            watch.check();
             if let FromSender::Offer {
                 version,
                 entries,

@@ -38,7 +38,13 @@ fn mutated_inputs_are_survived() {
     for (name, body) in bodies::TARGETS {
         let rounds = if matches!(
             name,
-            "datagrams" | "sealed_frames" | "published" | "handshake" | "migration"
+            "datagrams"
+                | "sealed_frames"
+                | "published"
+                | "handshake"
+                | "migration"
+                | "resets"
+                | "solves"
         ) {
             40
         } else {

@@ -1,0 +1,63 @@
+//! Blocks of chosen symbols: a hostile sender who looks for those that never suffice.
+
+use super::live::Watch;
+use super::raw::{self, RawClient};
+use super::{BUDGET, Input, MAY_HOLD, check_work};
+use dfcp_proto::wire::{BlockLen, Frame, SymbolHeader};
+use dfcp_proto::{Duration, SchemeId};
+
+/// The first object of a client.
+const OBJECT: u64 = 2;
+/// The least that a receiver takes of a longer block.
+const SYMBOL: [u8; 256] = [7; 256];
+/// Packets of a run of the body: three blocks of the largest size and what may follow.
+const MOST_PACKETS: u32 = 3 * 8192 + 1000;
+
+/// Blocks of every code and up to 8192 symbols, whose ESIs the sender chooses: runs of them, with any
+/// start and step. Work and memory stay in proportion.
+pub fn solves(data: &[u8]) {
+    let mut input = Input(data);
+    let watch = Watch::allow(MAY_HOLD);
+    let server = raw::small_server(BUDGET);
+    let mut raw = RawClient::connect_with(server, &raw::params());
+    let (mut offset, mut packets) = (0, 0);
+    while !input.is_empty() && packets < MOST_PACKETS {
+        let op = input.byte();
+        let scheme = [SchemeId::RaptorQ, SchemeId::Dense, SchemeId::Rlnc][usize::from(op % 3)];
+        let most = if scheme == SchemeId::RaptorQ {
+            8192
+        } else {
+            256
+        };
+        let k = (input.number() as u64 % most) + 1;
+        for _ in 0..=op >> 5 {
+            let (start, step) = (input.word() >> 8, input.number() as u32);
+            let count = (input.number() as u32 % (k as u32 + 64)).min(MOST_PACKETS - packets);
+            for i in 0..count {
+                let esi = start.wrapping_add(i.wrapping_mul(step)) & 0xff_ffff;
+                let header = SymbolHeader {
+                    scheme,
+                    channel: OBJECT,
+                    offset,
+                    block: BlockLen::Bytes(k * SYMBOL.len() as u64),
+                    esi,
+                };
+                let data = &SYMBOL;
+                raw.send_frames(&[Frame::Symbol { header, data }]);
+            }
+            packets += count;
+            watch.check();
+            check_work(&raw);
+            if raw.closed().is_some() {
+                return;
+            }
+        }
+        if op & 4 == 0 {
+            offset += k * SYMBOL.len() as u64;
+        }
+        raw.now += Duration::from_millis(u64::from(op >> 3 & 3) * 100);
+        let now = raw.now;
+        raw.server.handle_timeout(now);
+        raw.receive(|_, _| {});
+    }
+}
