@@ -2,10 +2,15 @@
 
 use super::live::Watch;
 use super::raw::{self, RawClient};
-use super::{BUDGET, Input, MAY_HOLD, check_work};
+use super::{Input, check_work};
 use dfcp_proto::wire::{BlockLen, Frame, SymbolHeader};
 use dfcp_proto::{Duration, SchemeId};
 
+/// What the server may hold: a quarter of it is what a client has at first, which must be enough for
+/// the largest block.
+const BUDGET: u64 = 12 << 20;
+/// The same and a quarter, for decoders and spare buffers, and the connection itself.
+const MAY_HOLD: usize = BUDGET as usize * 5 / 4 + (1 << 19);
 /// The first object of a client.
 const OBJECT: u64 = 2;
 /// The least that a receiver takes of a longer block.
@@ -23,11 +28,10 @@ pub fn solves(data: &[u8]) {
     let (mut offset, mut packets) = (0, 0);
     while !input.is_empty() && packets < MOST_PACKETS {
         let op = input.byte();
-        let scheme = [SchemeId::RaptorQ, SchemeId::Dense, SchemeId::Rlnc][usize::from(op % 3)];
-        let most = if scheme == SchemeId::RaptorQ {
-            8192
-        } else {
-            256
+        let (scheme, most) = match op & 3 {
+            0 => (SchemeId::Dense, 256),
+            1 => (SchemeId::Rlnc, 256),
+            _ => (SchemeId::RaptorQ, 8192),
         };
         let k = (input.number() as u64 % most) + 1;
         for _ in 0..=op >> 5 {
