@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use dfcp::{Connection, Endpoint, EndpointConfig, Progress};
 use dfcp_transfer::message::{self, FromReceiver, FromSender, Reader};
@@ -65,6 +66,54 @@ async fn a_tree_arrives_and_both_ends_know() {
         let [original, copy] = [folder.path(), &to].map(|root| root.join(&entry.path));
         assert!(fs::read(original).unwrap() == fs::read(copy).unwrap());
     }
+}
+
+/// What a receiver does with a peer that says `words` and no more, and how long it waits for that.
+async fn wait_for(words: &[u8]) -> (Option<Received>, Duration, bool) {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Arc::new(Store::open(&folder.path().join("to"), OnConflict::Error).unwrap());
+    let (_endpoints, near, far) = connected().await;
+    let mut control = None;
+    if !words.is_empty() {
+        let (mut send, recv) = near.open_bi().await.unwrap();
+        send.write_all(words).await.unwrap();
+        control = Some((send, recv));
+    }
+    let (meter, _watch) = Meter::start();
+    // From here on this clock runs ahead to the next thing that is waited for; packets have their own.
+    tokio::time::pause();
+    let begun = tokio::time::Instant::now();
+    let received = dfcp_transfer::receive(&far, store, &meter, async |_| Ok(())).await;
+    let waited = begun.elapsed();
+    tokio::time::resume();
+    near.closed().await;
+    drop(control);
+    (
+        received,
+        waited,
+        folder
+            .path()
+            .join("to")
+            .read_dir()
+            .unwrap()
+            .next()
+            .is_none(),
+    )
+}
+
+#[tokio::test]
+async fn who_offers_nothing_gives_his_place_up_after_ten_seconds() {
+    let ten = Duration::from_secs(10);
+    let (received, waited, is_empty) = wait_for(&[]).await;
+    assert!(received.is_none() && is_empty);
+    assert!(
+        (ten..ten + Duration::from_secs(1)).contains(&waited),
+        "{waited:?}"
+    );
+    // Nor does half a message keep it, which says that more than it follows; the peer is told so.
+    let (received, waited, is_empty) = wait_for(b"\0\0\x01\0{\"type\": \"off").await;
+    assert!(received.is_none_or(|r| r.failure.is_some()) && is_empty);
+    assert!((ten..3 * ten).contains(&waited), "{waited:?}");
 }
 
 #[tokio::test]
