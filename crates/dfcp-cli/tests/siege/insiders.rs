@@ -64,6 +64,7 @@ pub fn endless_offers(siege: &Siege<'_>) -> u64 {
                     break;
                 }
                 count += 1;
+                tokio::time::sleep(siege.ahead(count)).await;
             }
         }
         count
@@ -89,6 +90,7 @@ pub fn message_floods(siege: &Siege<'_>) -> u64 {
                     break;
                 }
                 count += 1;
+                tokio::time::sleep(siege.ahead(count)).await;
             }
         }
         count

@@ -115,6 +115,7 @@ pub fn syns(siege: &Siege<'_>) -> u64 {
             count += u64::from(socket.send(&syn).is_ok());
         }
         receive(&sockets[0]);
+        siege.pace(count);
     }
     count
 }
@@ -125,6 +126,7 @@ pub fn half_handshakes(siege: &Siege<'_>) -> u64 {
     for round in siege.rounds(5000) {
         ask(&socket(siege, 3, (round % 250) as u8 + 1));
         count += 1;
+        siege.pace(count);
     }
     count
 }
@@ -141,6 +143,7 @@ pub fn full_handshakes(siege: &Siege<'_>) -> u64 {
         }
         Peer::connect(siege, 4, host);
         count += 1;
+        siege.pace(6 * count); // packets of each
     }
     count
 }
@@ -158,6 +161,7 @@ pub fn junk(siege: &Siege<'_>) -> u64 {
             count += u64::from(socket.send(&packet).is_ok());
         }
         receive(&socket);
+        siege.pace(count);
     }
     count
 }
@@ -174,6 +178,7 @@ pub fn rank_deficient_blocks(siege: &Siege<'_>) -> u64 {
                 count += 1;
             }
             receive(&peer.socket);
+            siege.pace(count);
         }
     }
     count
@@ -193,6 +198,7 @@ pub fn half_blocks(siege: &Siege<'_>) -> u64 {
                 count += 1;
             }
             receive(&peer.socket);
+            siege.pace(count);
         }
     }
     count
@@ -225,6 +231,7 @@ pub fn forged_feedback(siege: &Siege<'_>) -> u64 {
         peer.send(&Frame::FeedbackRate(1));
         peer.send(&Frame::PathChallenge([7; 8]));
         receive(&peer.socket);
+        siege.pace(count);
     }
     count
 }
