@@ -62,5 +62,6 @@ fn the_corpus_and_changes_of_it_are_survived() {
 /// Nothing would be proven by sessions that all fail.
 #[test]
 fn a_session_of_the_corpus_brings_a_file() {
-    assert_eq!(bodies::session(&corpus("session")[0]), 3);
+    let seeds = corpus("session");
+    assert!(seeds.iter().any(|seed| bodies::session(seed) == 3));
 }
