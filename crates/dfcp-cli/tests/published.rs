@@ -42,6 +42,28 @@ fn sender(bench: &Bench, files: &[&Path], to: SocketAddr) -> Command {
 }
 
 #[test]
+fn both_ends_log_what_their_connections_do() {
+    let bench = Bench::new();
+    let (here, there) = (bench.path("here"), bench.path("there"));
+    let receiver = receiver(&bench, &["--once", "--qlog", there.to_str().unwrap()]);
+    let file = bench.write("x", 1_000_000);
+    let mut sender = sender(&bench, &[&file], receiver.address);
+    let (code, report, _) = run(sender.arg("--qlog").arg(&here));
+    assert_eq!(code, 0, "{report}");
+    assert_eq!(receiver.end().0, 0);
+    let count = |log: &Path, name: &str| {
+        let log = std::fs::read_to_string(log).unwrap();
+        log.matches(name).count()
+    };
+    let sent = count(&here.join("0.client.sqlog"), "transport:packet_sent");
+    let received = count(&there.join("0.server.sqlog"), "transport:packet_received");
+    assert!(
+        received > 1_000_000 / 1500 && sent >= received,
+        "{sent}, {received}"
+    );
+}
+
+#[test]
 fn files_of_all_sizes_arrive() {
     let bench = Bench::new();
     let sizes = [0, 1, BLOCK - 4, BLOCK, BLOCK + 1, 3_000_000];

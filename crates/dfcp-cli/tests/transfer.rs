@@ -233,13 +233,6 @@ fn both_ends_log_what_their_connections_do() {
     assert!(received.len() > 2_000_000 / 1500, "{}", received.len());
     let number = received.iter().find(|number| !sent.contains(number));
     assert_eq!(number, None, "came, but was never sent");
-
-    let mut clear = bench.program();
-    clear.args(["send", "--json", "--profile", "dfcp", "--qlog"]);
-    clear.arg(&here);
-    let (code, report, _) = run(clear.arg(bench.path("x")).arg("127.0.0.1:9"));
-    assert_eq!(code, 2, "{report}");
-    assert!(report["error"].to_string().contains("--qlog"), "{report}");
 }
 
 #[test]

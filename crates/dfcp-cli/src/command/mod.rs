@@ -14,6 +14,7 @@ pub mod send;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use dfcp::published::Config;
 use dfcp::{Endpoint, SchemeId, TransportConfig};
 use dfcp_command::{Failure, print_json};
 
@@ -126,11 +127,12 @@ impl Output {
         }
     }
 
-    /// Published connections keep no log.
-    fn no_qlog(&self) -> Result<(), Failure> {
-        match self.qlog {
-            Some(_) => Err(Failure::usage("--qlog is for encrypted profiles")),
-            None => Ok(()),
+    /// The same for DFCP as published.
+    pub fn observed_published(&self, config: Config) -> Result<Config, Failure> {
+        match &self.qlog {
+            Some(directory) => dfcp::qlog::published_qlog_to(config, directory)
+                .map_err(|error| Failure::io(directory, error)),
+            None => Ok(config),
         }
     }
 

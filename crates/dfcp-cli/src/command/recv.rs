@@ -76,7 +76,6 @@ impl Args {
             (!self.allow.is_empty(), "--allow"),
             (self.code.is_some(), "a code"),
         ])?;
-        self.output.no_qlog()?;
         if !self.allow_any {
             return Err(Failure::usage(
                 "published profiles know no keys: whoever reaches this address may send. If that \

@@ -178,7 +178,6 @@ impl Args {
             (self.bwlimit.is_some(), "--bwlimit"),
             (self.background, "--background"),
         ])?;
-        self.output.no_qlog()?;
         Ok(published::send::Job {
             paths: &job.paths,
             host: job.host.as_ref().ok_or_else(|| {

@@ -64,6 +64,7 @@ fn bind(job: Job<'_>) -> Result<Endpoint, Failure> {
         Carrier::Ip => address.port(),
     };
     let config = job.options.config(job.profile, job.output.timeout());
+    let config = job.output.observed_published(config)?;
     let config = EndpointConfig::server(address, port, config)
         .max_connections(MAX_SESSIONS)
         .own_network(job.options.i_own_this_network);

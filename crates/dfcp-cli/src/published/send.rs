@@ -102,6 +102,7 @@ async fn connect(job: Job<'_>) -> Result<(Endpoint, Stream, SocketAddr), Failure
     let config = job
         .options
         .config(job.profile, job.rate, job.output.timeout());
+    let config = job.output.observed_published(config)?;
     let share = CONNECT_LIMIT / u32::try_from(addresses.len()).unwrap_or(1).max(1);
     let mut failure = silent(job.host);
     for remote in addresses {
