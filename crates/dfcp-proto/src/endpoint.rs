@@ -127,6 +127,8 @@ pub struct Endpoint {
     by_cid: HashMap<ConnectionId, ConnectionHandle>,
     /// By the peer's connection ID, which resets name.
     by_remote_cid: BTreeSet<(ConnectionId, ConnectionHandle)>,
+    /// Connections that the host drives by itself, and what is known of their peers.
+    lent: HashMap<ConnectionHandle, (ConnectionId, SocketAddr)>,
     /// Of a server.
     used: Used,
     /// Clients that are to hear nothing, not even that they are unknown.
@@ -170,6 +172,7 @@ impl Endpoint {
             connections: Table::default(),
             by_cid: HashMap::new(),
             by_remote_cid: BTreeSet::new(),
+            lent: HashMap::new(),
             used: Used::default(),
             ignored: Used::default(),
             accepted: VecDeque::new(),
@@ -278,6 +281,37 @@ impl Endpoint {
         }
     }
 
+    /// Lends a connection to a host that drives each by itself, for instance on several cores: from now
+    /// on this endpoint does nothing for it but to say whose datagrams are, until it has it back
+    /// ([`Endpoint::take_back`]).
+    pub fn lend(&mut self, handle: ConnectionHandle) -> Option<Box<Connection>> {
+        let connection = self.connections.remove(handle)?;
+        let peer = (connection.remote_cid(), connection.remote_address());
+        self.lent.insert(handle, peer);
+        Some(connection)
+    }
+
+    /// Learns the peer of a lent connection: once after its handshake, better also when the peer moved.
+    pub fn learn(&mut self, handle: ConnectionHandle, connection: &Connection) {
+        let Some(known) = self.lent.get_mut(&handle) else {
+            return;
+        };
+        let peer = (connection.remote_cid(), connection.remote_address());
+        let (before, _) = std::mem::replace(known, peer);
+        if before != peer.0 {
+            self.by_remote_cid.remove(&(before, handle));
+            self.by_remote_cid.insert((peer.0, handle));
+        }
+    }
+
+    /// Has a connection that was lent back.
+    pub fn take_back(&mut self, handle: ConnectionHandle, connection: Box<Connection>) {
+        self.learn(handle, &connection);
+        if self.lent.remove(&handle).is_some() {
+            self.connections.insert(handle, connection);
+        }
+    }
+
     /// Forgets an accepted connection without a word, now or to what its peer sends later.
     pub fn ignore(&mut self, now: Instant, handle: ConnectionHandle) {
         let cid = self.connections.get(handle).map(Connection::local_cid);
@@ -287,7 +321,8 @@ impl Endpoint {
         }
     }
 
-    /// Takes a datagram; it is decrypted in place.
+    /// Takes a datagram; it is decrypted in place. Says whose it is: a connection that is
+    /// [lent](Endpoint::lend) has yet to take it ([`Connection::handle_datagram`]).
     pub fn handle_datagram(
         &mut self,
         now: Instant,
@@ -311,7 +346,9 @@ impl Endpoint {
             Packet::Ack(ack) => return self.handle_ack(now, remote, &ack),
             Packet::SynAck(synack) => {
                 let handle = *self.by_cid.get(&synack.client_cid)?;
-                let connection = self.connections.get_mut(handle)?;
+                let Some(connection) = self.connections.get_mut(handle) else {
+                    return Some(handle);
+                };
                 let before = connection.remote_cid();
                 connection.handle_synack(now, &synack, len);
                 // The server's connection ID is known from now on.
@@ -325,23 +362,28 @@ impl Endpoint {
                 versions,
             } => {
                 let handle = *self.by_cid.get(&client_cid)?;
-                let connection = self.connections.get_mut(handle)?;
-                connection.handle_version(now, versions);
+                if let Some(connection) = self.connections.get_mut(handle) {
+                    connection.handle_version(now, versions);
+                }
                 return Some(handle);
             }
             Packet::Retry(retry) => {
                 let handle = *self.by_cid.get(&retry.client_cid)?;
-                self.connections.get_mut(handle)?.handle_retry(&retry);
+                if let Some(connection) = self.connections.get_mut(handle) {
+                    connection.handle_retry(&retry);
+                }
                 return Some(handle);
             }
             Packet::Reset { cid, token } => {
                 let handles = ConnectionHandle(0)..=ConnectionHandle(u64::MAX);
                 let named = (cid, *handles.start())..=(cid, *handles.end());
                 let mut named = self.by_remote_cid.range(named).map(|&(_, handle)| handle);
-                let is_there = |c: &Connection| c.remote_address() == remote;
-                let handle = named.find(|&h| self.connections.get(h).is_some_and(is_there))?;
-                let connection = self.connections.get_mut(handle)?;
-                connection.handle_reset(now, &token);
+                let lent = |handle| self.lent.get(&handle).map(|&(_, address)| address);
+                let own = |handle| Some(self.connections.get(handle)?.remote_address());
+                let handle = named.find(|&h| lent(h).or_else(|| own(h)) == Some(remote))?;
+                if let Some(connection) = self.connections.get_mut(handle) {
+                    connection.handle_reset(now, &token);
+                }
                 return Some(handle);
             }
         }
@@ -357,10 +399,10 @@ impl Endpoint {
         datagram: &mut [u8],
     ) -> Option<ConnectionHandle> {
         let known = self.by_cid.get(&header.cid).copied();
-        if let Some(handle) = known
-            && let Some(connection) = self.connections.get_mut(handle)
-        {
-            connection.handle_sealed(now, remote, ecn, header, datagram);
+        if let Some(handle) = known {
+            if let Some(connection) = self.connections.get_mut(handle) {
+                connection.handle_sealed(now, remote, ecn, header, datagram);
+            }
             return Some(handle);
         }
         self.stats.unknown += 1;

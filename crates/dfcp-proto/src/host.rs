@@ -7,6 +7,7 @@
 //! [`poll_timeout`](Core::poll_timeout).
 
 use crate::published;
+use crate::table::Member;
 use crate::time::{Duration, Instant};
 use std::fmt;
 use std::net::SocketAddr;
@@ -52,8 +53,15 @@ pub trait Core {
     /// A connection of it.
     type Connection: CoreConnection;
 
-    /// A packet arrived; it may be decrypted in place.
-    fn handle_datagram(&mut self, now: Instant, remote: SocketAddr, ecn: u8, datagram: &mut [u8]);
+    /// A packet arrived; it may be decrypted in place. Says whose it is: a connection that is lent has
+    /// yet to take it.
+    fn handle_datagram(
+        &mut self,
+        now: Instant,
+        remote: SocketAddr,
+        ecn: u8,
+        datagram: &mut [u8],
+    ) -> Option<ConnectionHandle>;
 
     /// Acts on every timer that is due.
     fn handle_timeout(&mut self, now: Instant);
@@ -88,9 +96,19 @@ pub trait Core {
 
     /// Drops a connection that is over and whose events were read.
     fn forget(&mut self, handle: ConnectionHandle);
+
+    /// Lends a connection to a host that drives each by itself.
+    fn lend(&mut self, handle: ConnectionHandle) -> Option<Box<Self::Connection>>;
+
+    /// A lent connection's handshake is done, or it is closed.
+    fn learn(&mut self, handle: ConnectionHandle, connection: &Self::Connection);
+
+    /// Has a connection that was lent back.
+    fn take_back(&mut self, handle: ConnectionHandle, connection: Box<Self::Connection>);
 }
 
-/// A connection as its host sees it.
+/// A connection as its host sees it. What moves packets is for those that are
+/// [lent](Core::lend); endpoints do it for all others.
 pub trait CoreConnection {
     /// What happened on it.
     type Event: fmt::Debug;
@@ -105,6 +123,26 @@ pub trait CoreConnection {
 
     /// The job was run.
     fn finish_solve(&mut self, now: Instant, job: Self::SolveJob);
+
+    /// A packet of it arrived; it may be decrypted in place.
+    fn handle_datagram(&mut self, now: Instant, remote: SocketAddr, ecn: u8, datagram: &mut [u8]);
+
+    /// Acts on every timer that is due.
+    fn handle_timeout(&mut self, now: Instant);
+
+    /// When to call [`handle_timeout`](Self::handle_timeout).
+    fn poll_timeout(&self) -> Option<Instant>;
+
+    /// Appends packets that may leave now to `out`, as [`Core::poll_transmit`] does.
+    fn poll_transmit(
+        &mut self,
+        now: Instant,
+        max_segments: usize,
+        out: &mut Vec<u8>,
+    ) -> Option<Transmit>;
+
+    /// Longest time that its packets may wait for each other while there are many.
+    fn coalescing_delay(&self) -> Duration;
 }
 
 /// Rebuilding a block, on whatever thread.
@@ -128,8 +166,8 @@ macro_rules! core {
                 remote: SocketAddr,
                 ecn: u8,
                 datagram: &mut [u8],
-            ) {
-                self.$handle_datagram(now, remote, ecn, datagram);
+            ) -> Option<ConnectionHandle> {
+                self.$handle_datagram(now, remote, ecn, datagram)
             }
 
             fn handle_timeout(&mut self, now: Instant) {
@@ -172,6 +210,18 @@ macro_rules! core {
             fn forget(&mut self, handle: ConnectionHandle) {
                 self.forget(handle);
             }
+
+            fn lend(&mut self, handle: ConnectionHandle) -> Option<Box<Self::Connection>> {
+                self.lend(handle)
+            }
+
+            fn learn(&mut self, handle: ConnectionHandle, connection: &Self::Connection) {
+                self.learn(handle, connection);
+            }
+
+            fn take_back(&mut self, handle: ConnectionHandle, connection: Box<Self::Connection>) {
+                self.take_back(handle, connection);
+            }
         }
 
         impl CoreConnection for $wire::Connection {
@@ -188,6 +238,37 @@ macro_rules! core {
 
             fn finish_solve(&mut self, now: Instant, job: Self::SolveJob) {
                 self.finish_solve(now, job);
+            }
+
+            fn handle_datagram(
+                &mut self,
+                now: Instant,
+                remote: SocketAddr,
+                ecn: u8,
+                datagram: &mut [u8],
+            ) {
+                self.handle_datagram(now, remote, ecn, datagram);
+            }
+
+            fn handle_timeout(&mut self, now: Instant) {
+                self.handle_timeout(now);
+            }
+
+            fn poll_timeout(&self) -> Option<Instant> {
+                self.next_timeout()
+            }
+
+            fn poll_transmit(
+                &mut self,
+                now: Instant,
+                max_segments: usize,
+                out: &mut Vec<u8>,
+            ) -> Option<Transmit> {
+                self.poll_transmit(now, max_segments, out)
+            }
+
+            fn coalescing_delay(&self) -> Duration {
+                self.patience()
             }
         }
 

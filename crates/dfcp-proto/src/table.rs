@@ -70,9 +70,9 @@ fn reindex<H: Copy + Ord, T: Copy + Ord>(
 
 impl<H: Copy + Ord + Hash, C: Member> Table<H, C> {
     /// Adds a connection, touched.
-    pub fn insert(&mut self, handle: H, connection: C) {
+    pub fn insert(&mut self, handle: H, connection: impl Into<Box<C>>) {
         let slot = Slot {
-            connection: Box::new(connection),
+            connection: connection.into(),
             timer: None,
             patience: None,
             touched: false,

@@ -22,8 +22,8 @@ pub struct Connection {
 }
 
 /// A hold on a connection.
-pub(crate) type Handle = crate::shared::Handle<ConnectionState>;
-type View = crate::shared::View<ConnectionState>;
+pub(crate) type Handle = crate::line::Handle<ConnectionState>;
+type View = crate::line::View<ConnectionState>;
 
 /// A look at a channel, which does not hold its connection: what the driver knows of the channel goes
 /// with the last one.
@@ -158,7 +158,8 @@ impl Connection {
 
     /// Sends a message that arrives whole or not at all: nothing repeats it, and it overtakes streams
     /// and objects, which keep half of the path if there are more datagrams than that. While the path is
-    /// slower than the application, the oldest that wait are dropped ([`TransportConfig::datagram_buffer`](crate::TransportConfig::datagram_buffer),
+    /// slower than the application, the oldest that wait are dropped
+    /// ([`TransportConfig::datagram_buffer`](crate::TransportConfig::datagram_buffer),
     /// [`ConnectionStats::datagrams_dropped`]).
     ///
     /// # Errors

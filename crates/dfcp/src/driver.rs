@@ -1,22 +1,31 @@
-//! The task that moves packets between a socket and a core, and watches the clock.
+//! The task that hands packets from a socket to a core and its connections, wakes connections whose
+//! time has come, and sends what is the core's own.
 //!
-//! While the socket is busy, packets wait for each other up to the core's patience ([`Cadence`]):
-//! the core is told when each arrived, so nothing that it measures changes.
+//! A connection for which alone something came is driven here and now, as if there were no other; of
+//! several each is driven by its own task (`line`), on another core if there is one. While the socket is
+//! busy, packets wait for each other up to the connections' patience ([`Cadence`]): the core is told when
+//! each arrived, so nothing that it measures changes.
 
 use crate::alarm::Alarm;
 use crate::cadence::Cadence;
+use crate::line::Line;
 use crate::shared::{Shared, Waiting};
-use crate::socket::{Sent, Socket, Watch};
+use crate::socket::{Sent, Socket, Train, Watch};
 use dfcp_proto::Instant;
 use dfcp_proto::host::{Core, Transmit};
 use std::future::poll_fn;
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// Packet batches received before sending gets its turn.
 const RECEIVE_BATCHES: usize = 4;
-/// Sends before receiving gets its turn.
+/// Sends before receiving, or another task, gets its turn.
 const SEND_BATCHES: usize = 16;
+/// Bytes that all connections together send before the socket is read: a quarter of its buffer. What is
+/// sent may come back as fast (over loopback it does), and who reads may wait for a core meanwhile.
+const MAX_UNREAD: usize = 1 << 20;
 
 /// Bytes of a batch that takes long enough to be made for the time to be read again: half of what one
 /// system call takes, some tens of microseconds.
@@ -43,53 +52,104 @@ impl<'a, W: Waiting> End<'a, W> {
         let reason = io::ErrorKind::Other;
         Self { shared, reason }
     }
+
+    /// The task is over, its endpoint is not.
+    pub(crate) fn in_order(self) {
+        std::mem::forget(self);
+    }
 }
 
 impl<W: Waiting> Drop for End<'_, W> {
     fn drop(&mut self) {
-        self.shared.lock().end(self.reason);
-        self.shared.wake.notify_one();
+        self.shared.end(self.reason);
     }
 }
 
-async fn drive<W: Waiting>(shared: &Shared<W>, socket: &mut Socket) -> io::Result<()> {
+async fn drive<W: Waiting>(shared: &Arc<Shared<W>>, socket: &mut Socket) -> io::Result<()> {
     let mut outgoing = Outgoing::default();
     let mut alarm = Alarm::new()?;
-    let mut arrivals = Arrivals {
-        cadence: Cadence::new(socket.buffers.receive),
-        taken: shared.now(),
-    };
+    let mut arrivals = Arrivals::new(shared, socket);
     loop {
-        if let Some(next) = shared.lock().next_socket.take() {
-            arrivals.cadence = Cadence::new(next.buffers.receive);
+        let next = shared.lock().next_socket.take();
+        if let Some(next) = next {
             *socket = next;
+            arrivals = Arrivals::new(shared, socket);
+            shared.on_room();
         }
-        let more_to_receive = arrivals.receive(shared, socket)?;
-        let (more_to_send, deadline, over) =
-            transmit(shared, socket, &mut outgoing, &mut arrivals.cadence);
+        let mut awake = Awake::default();
+        let more_to_receive = arrivals.receive(shared, socket, &mut awake)?;
+        for line in shared.timers.take_due(shared.now()) {
+            awake.add(&line);
+        }
+        let own = outgoing.send(shared, |now, segments, outgoing| {
+            let core = &mut shared.lock().core;
+            core.handle_timeout(now);
+            outgoing.next = core.poll_transmit(now, segments, &mut outgoing.buffer);
+        });
+        awake.drive();
+        let (deadline, over) = {
+            let state = shared.lock();
+            (state.core.poll_timeout(), state.is_over())
+        };
         if shared.is_broken() {
             return Err(io::Error::other("a task panicked"));
         }
         if over {
             return Ok(());
         }
-        if more_to_receive || more_to_send {
-            // Other tasks (the application's) share this thread.
+        if more_to_receive || matches!(own, Progress::More | Progress::Ahead) {
+            // Other tasks share this thread: connections, and the application's.
             tokio::task::yield_now().await;
             continue;
         }
         let now = shared.now();
+        arrivals.cadence.count(now, shared.take_sent());
+        arrivals.cadence.set_patience(shared.patience());
         let look = arrivals.cadence.next_look(now);
-        socket.watch(match (&outgoing.blocked, look) {
-            (Some(_), _) => Watch::ArrivalsAndRoom,
-            (None, None) => Watch::Arrivals,
-            (None, Some(_)) => Watch::Nothing,
+        let is_blocked = own == Progress::Blocked || shared.is_blocked();
+        socket.watch(match (is_blocked, look) {
+            (true, _) => Watch::ArrivalsAndRoom,
+            (false, None) => Watch::Arrivals,
+            (false, Some(_)) => Watch::Nothing,
         })?;
-        let until = [deadline, look].into_iter().flatten().min();
+        let deadline = deadline.filter(|_| own != Progress::Blocked);
+        let each = [deadline, look, shared.timers.await_next()];
+        let until = each.into_iter().flatten().min();
         tokio::select! {
-            ready = poll_fn(|cx| socket.poll_ready(cx)) => ready?,
-            () = shared.wake.notified() => {}
+            ready = poll_fn(|cx| socket.poll_ready(cx)) => {
+                ready?;
+                shared.on_room();
+            }
+            () = shared.bell.wake.notified() => {}
             rung = alarm.wait(now, until) => rung?,
+        }
+    }
+}
+
+/// Connections to which something happened, each once as a rule.
+struct Awake<W: Waiting>(Vec<Arc<Line<W>>>);
+
+impl<W: Waiting> Default for Awake<W> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+/// Connections that are looked through for one that is there already.
+const RECENT: usize = 8;
+
+impl<W: Waiting> Awake<W> {
+    fn add(&mut self, line: &Arc<Line<W>>) {
+        let mut recent = self.0.iter().rev().take(RECENT);
+        if !recent.any(|known| Arc::ptr_eq(known, line)) {
+            self.0.push(line.clone());
+        }
+    }
+
+    fn drive(self) {
+        match &self.0[..] {
+            [only] => only.drive(),
+            several => several.iter().for_each(|line| line.alert()),
         }
     }
 }
@@ -101,21 +161,39 @@ struct Arrivals {
     taken: Instant,
 }
 
+/// Connections and which packets of a train are theirs.
+type Runs<W> = Vec<(Arc<Line<W>>, Range<usize>)>;
+
 impl Arrivals {
-    /// Hands what arrived to the core; true if more may be waiting.
-    fn receive<W: Waiting>(&mut self, shared: &Shared<W>, socket: &mut Socket) -> io::Result<bool> {
+    fn new<W: Waiting>(shared: &Shared<W>, socket: &Socket) -> Self {
+        Self {
+            cadence: Cadence::new(socket.buffers.receive),
+            taken: shared.now(),
+        }
+    }
+
+    /// Hands what arrived to the core and to connections; true if more may be waiting.
+    fn receive<W: Waiting>(
+        &mut self,
+        shared: &Arc<Shared<W>>,
+        socket: &mut Socket,
+        awake: &mut Awake<W>,
+    ) -> io::Result<bool> {
         for _ in 0..RECEIVE_BATCHES {
             let now = shared.now();
-            let mut batch = None;
-            let received = socket.receive(|remote, ecn, age, packet| {
-                let (now, state) = batch.get_or_insert_with(|| (shared.now(), shared.lock()));
-                let at = (*now - age).max(self.taken);
-                state.receive(at, remote, ecn, packet);
+            let mut bytes = 0;
+            let received = socket.receive(|mut train| {
+                bytes += train.bytes.len();
+                let at = (shared.now() - train.age).max(self.taken);
+                for (line, packets) in route(shared, at, &mut train) {
+                    line.deliver(at, &mut train, packets);
+                    awake.add(&line);
+                }
             })?;
-            if let Some((now, mut state)) = batch {
-                state.collect(now);
-            }
+            shared.on_received(received.datagrams, bytes);
             self.cadence.count(now, received.datagrams);
+            let read = if received.is_last { usize::MAX } else { bytes };
+            shared.on_read(read);
             if received.is_last {
                 self.taken = now;
                 return Ok(false);
@@ -125,57 +203,83 @@ impl Arrivals {
     }
 }
 
-/// Packets that the core gave and the socket has not taken.
-#[derive(Default)]
-struct Outgoing {
-    buffer: Vec<u8>,
-    blocked: Option<Transmit>,
-}
-
-/// Sends what may go now. Returns whether more may go at once, when to look again, and whether
-/// everything is over.
-fn transmit<W: Waiting>(
-    shared: &Shared<W>,
-    socket: &mut Socket,
-    outgoing: &mut Outgoing,
-    cadence: &mut Cadence,
-) -> (bool, Option<Instant>, bool) {
-    let segments = socket.max_segments();
-    let mut full = true;
-    // One time for all: what the pacer earns meanwhile is no group yet, but would leave as one.
-    let mut now = shared.now();
-    for _ in 0..SEND_BATCHES {
-        if outgoing.blocked.is_none() {
-            outgoing.buffer.clear();
-            outgoing.blocked = shared.lock().transmit(now, segments, &mut outgoing.buffer);
-        }
-        let Some(next) = &outgoing.blocked else {
-            full = false;
-            break;
+/// Gives the core what is its own of a train, and says whose the other packets are.
+fn route<W: Waiting>(shared: &Arc<Shared<W>>, at: Instant, train: &mut Train<'_>) -> Runs<W> {
+    let mut runs: Runs<W> = Vec::new();
+    let mut state = shared.lock();
+    let (remote, ecn) = (train.remote, train.ecn);
+    for (i, packet) in train.packets().enumerate() {
+        let Some(handle) = state.core.handle_datagram(at, remote, ecn, packet) else {
+            continue;
         };
-        let sent = socket.try_send(next, &outgoing.buffer);
-        if sent == Sent::Blocked {
-            full = false;
-            break;
-        }
-        let bytes = outgoing.buffer.len();
-        cadence.count(
-            now,
-            next.segment_size
-                .map_or(1, |size| bytes.div_ceil(size.max(1))),
-        );
-        shared.lock().on_sent(next, bytes, sent);
-        outgoing.blocked = None;
-        if bytes >= LARGE_BATCH {
-            now = shared.now();
+        match runs.last_mut() {
+            Some((line, run)) if line.id == handle && run.end == i => run.end += 1,
+            _ => runs.extend(state.line(handle).map(|line| (line, i..i + 1))),
         }
     }
-    let mut state = shared.lock();
-    state.collect(shared.now());
-    cadence.set_patience(state.core.coalescing_delay());
-    let deadline = match outgoing.blocked {
-        Some(_) => None,
-        None => state.core.poll_timeout(),
-    };
-    (full, deadline, state.is_over())
+    let unwanted = shared.welcome(&mut state);
+    drop(state);
+    unwanted.iter().for_each(Line::release);
+    runs
+}
+
+/// Packets that the core gave and the socket has not taken.
+#[derive(Debug, Default)]
+pub(crate) struct Outgoing {
+    pub(crate) buffer: Vec<u8>,
+    pub(crate) next: Option<Transmit>,
+}
+
+/// What came of sending.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// More may leave at once.
+    More,
+    /// More may leave when the socket was read.
+    Ahead,
+    /// There is nothing more.
+    Done,
+    /// The socket has no room.
+    Blocked,
+}
+
+impl Outgoing {
+    /// Sends what may go now; `fill` gets the next packets from the core, if there are any.
+    pub(crate) fn send<W: Waiting>(
+        &mut self,
+        shared: &Shared<W>,
+        mut fill: impl FnMut(Instant, usize, &mut Self),
+    ) -> Progress {
+        let outlet = shared.outlet();
+        if self.buffer.capacity() == 0 {
+            self.buffer = shared.take_buffer();
+        }
+        // One time for all: what the pacer earns meanwhile is no group yet, but would leave as one.
+        let mut now = shared.now();
+        for _ in 0..SEND_BATCHES {
+            if shared.unread.load(Ordering::Relaxed) > MAX_UNREAD {
+                return Progress::Ahead;
+            }
+            if self.next.is_none() {
+                self.buffer.clear();
+                fill(now, outlet.max_segments(), self);
+            }
+            let Some(next) = &self.next else {
+                shared.leave_buffer(std::mem::take(&mut self.buffer));
+                return Progress::Done;
+            };
+            let sent = outlet.try_send(next, &self.buffer);
+            if sent == Sent::Blocked {
+                return Progress::Blocked;
+            }
+            let bytes = self.buffer.len();
+            shared.on_sent(next, bytes, sent);
+            self.next = None;
+            shared.unread.fetch_add(bytes, Ordering::Relaxed);
+            if bytes >= LARGE_BATCH {
+                now = shared.now();
+            }
+        }
+        Progress::More
+    }
 }

@@ -175,7 +175,7 @@ impl Bound {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.shared.act(|now, state| state.close(now));
+        self.shared.act(|_, state| state.close());
     }
 }
 
@@ -223,9 +223,7 @@ impl Endpoint {
         let core = dfcp_proto::Endpoint::new(config.key, server, crate::os_seed()?).at(&place);
         let key = core.public_key();
         let bound = Mutex::new(bound);
-        let shared = Shared::new(core);
-        tokio::spawn(crate::driver::run(shared.clone(), socket));
-        tokio::spawn(crate::solver::run(shared.clone()));
+        let shared = Shared::start(core, socket);
         let inner = Inner {
             shared,
             transport,
@@ -380,14 +378,14 @@ impl Endpoint {
                 .bound
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner) = bound;
+            self.inner.shared.set_outlet(socket.outlet());
             state.next_socket = Some(socket);
-            for handle in state.core.handles() {
-                if let Some(connection) = state.core.connection(handle) {
-                    connection.ping();
-                }
-            }
             Ok(())
-        })
+        })?;
+        for line in self.inner.shared.lines() {
+            line.act(|_, connection, _| connection.ping());
+        }
+        Ok(())
     }
 
     /// Closes all connections, telling the peers `code` and `reason`, accepts no more, and returns
@@ -395,14 +393,10 @@ impl Endpoint {
     /// Whoever still holds a connection or a stream learns
     /// [`ConnectionError::LocallyClosed`] from it.
     pub async fn close(&self, code: CloseCode, reason: &str) {
-        self.inner.shared.act(|now, state| {
-            for handle in state.core.handles() {
-                if let Some(connection) = state.core.connection(handle) {
-                    connection.close(now, code, reason);
-                }
-            }
-            state.close(now);
-        });
+        for line in self.inner.shared.lines() {
+            line.act(|now, connection, _| connection.close(now, code, reason));
+        }
+        self.inner.shared.act(|_, state| state.close());
         self.wait_idle().await;
     }
 

@@ -62,13 +62,9 @@ impl Incoming {
     /// unknown here, until its own timeouts end it.
     pub fn ignore(mut self) {
         let connection = self.connection.take();
-        let handle = connection.map(|connection| connection.handle);
-        if let Some(handle) = handle {
-            let id = handle.id;
-            handle.shared.act(|now, state| {
-                state.core.ignore(now, id);
-                state.drop_silently(id);
-            });
+        if let Some(connection) = connection {
+            let ignore = |now, core: &mut dfcp_proto::Endpoint, id| core.ignore(now, id);
+            connection.handle.dismiss(ignore);
         }
     }
 }

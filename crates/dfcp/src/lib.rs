@@ -67,6 +67,7 @@ mod driver;
 mod endpoint;
 mod error;
 mod incoming;
+mod line;
 mod object;
 mod place;
 pub mod published;
@@ -76,6 +77,7 @@ mod shared;
 mod socket;
 mod solver;
 mod stream;
+mod timers;
 mod waiting;
 
 pub use connection::Connection;

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 /// Adds a log of every connection with these settings: `NUMBER.client.sqlog` or `NUMBER.server.sqlog`
 /// in `directory`, which is made. A file that cannot be made or written ends its log, not its
-/// connection. Logs are written in the task that serves the socket, some 150 bytes for a packet, and
+/// connection. Logs are written in the tasks of their connections, some 150 bytes for a packet, and
 /// are whole when their connections are forgotten. Times are since the connection began.
 ///
 /// # Errors

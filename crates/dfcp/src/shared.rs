@@ -1,18 +1,21 @@
-//! State that handles and driver share, behind one lock: a core of either wire, and who waits for
-//! what.
+//! What the handles and tasks of one endpoint share: a core of either wire behind a short lock, its
+//! connections, each behind a lock of its own (`line`), and what these tell the endpoint.
 
 use crate::error::Error;
-use crate::socket::{Sent, Socket};
+use crate::line::{Handle, Line};
+use crate::socket::{Outlet, Sent, Socket};
 use crate::solver::Turns;
-use dfcp_proto::host::{Core, CoreConnection, Solve, Transmit};
+use crate::timers::Timers;
+use dfcp_proto::host::{Core, CoreConnection, Transmit};
 use dfcp_proto::{ConnectionHandle, Duration, Instant};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::fmt;
 use std::future::poll_fn;
 use std::io;
-use std::net::SocketAddr;
+use std::mem;
 use std::ops::{Deref, DerefMut};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::task::{Context, Poll, Waker};
 use tokio::sync::Notify;
 
@@ -32,14 +35,23 @@ impl WaitList {
     }
 }
 
+/// What became of a connection's news.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct News {
+    /// Something came that nobody will take, for nobody holds the connection: it is to be released
+    /// once more.
+    pub(crate) unwanted: bool,
+    /// Its handshake is done, or it is closed: the endpoint is to learn it.
+    pub(crate) milestone: bool,
+}
+
 /// The driver's side of a connection: what the core told of it, and who waits for what. All that
 /// drivers of the two wires differ in.
 pub(crate) trait Waiting: Default + fmt::Debug + Send + 'static {
-    type Core: Core + fmt::Debug + Send;
+    type Core: Core<Connection: fmt::Debug + Send> + fmt::Debug + Send;
 
-    /// Takes the connection's news in. True if it must be released once more: something came that
-    /// nobody will take, for nobody holds it.
-    fn collect(&mut self, connection: &mut ConnectionOf<Self>, is_held: bool) -> bool;
+    /// Takes the connection's news in.
+    fn collect(&mut self, connection: &mut ConnectionOf<Self>, is_held: bool) -> News;
 
     /// Nobody holds the connection any more.
     fn release(&mut self, now: Instant, connection: &mut ConnectionOf<Self>);
@@ -56,18 +68,10 @@ pub(crate) trait Waiting: Default + fmt::Debug + Send + 'static {
 
 /// The core's connection that a [`Waiting`] belongs to.
 pub(crate) type ConnectionOf<W> = <<W as Waiting>::Core as Core>::Connection;
-type JobOf<W> = <ConnectionOf<W> as CoreConnection>::SolveJob;
-
-#[derive(Debug)]
-struct Entry<W> {
-    waiting: W,
-    /// [`Handle`]s, or one for whoever accepts it; released when the last one goes.
-    handles: usize,
-}
-
-/// Blocks that take at least this long to rebuild go to another thread: being told and telling take
-/// some 20 µs, and packets that wait meanwhile are counted late.
-const WORTH_A_THREAD: Duration = Duration::from_micros(200);
+pub(crate) type JobOf<W> = <ConnectionOf<W> as CoreConnection>::SolveJob;
+type Lines<W> = Vec<Arc<Line<W>>>;
+/// Blocks to be rebuilt, with their connections.
+type Jobs<W> = Turns<(Arc<Line<W>>, JobOf<W>)>;
 
 /// Packets of a socket, DFCP's header included, those of IP and UDP not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -86,252 +90,193 @@ pub struct Traffic {
     pub too_large: u64,
 }
 
-/// Everything behind the lock.
-#[derive(Debug)]
-pub(crate) struct State<W: Waiting> {
-    pub(crate) core: W::Core,
-    connections: BTreeMap<ConnectionHandle, Entry<W>>,
-    /// Over, and nobody holds them: forgotten when their last packets have left.
-    leaving: BTreeSet<ConnectionHandle>,
-    accepted: VecDeque<ConnectionHandle>,
-    accepting: WaitList,
-    /// Set when the endpoint's handle is gone or closed.
-    closing: bool,
-    /// The driver ended, with an error of the socket or in order.
-    pub(crate) ended: Option<io::ErrorKind>,
-    idle: WaitList,
-    /// How often everything that may leave had left, and who waits for the next time.
-    flushes: u64,
-    flushing: WaitList,
-    pub(crate) jobs: Turns<JobOf<W>>,
-    /// What the driver is to go on with instead of its socket.
-    pub(crate) next_socket: Option<Socket>,
-    pub(crate) traffic: Traffic,
-}
-
-impl<W: Waiting> State<W> {
-    /// The core's connection and ours.
-    pub(crate) fn get(
-        &mut self,
-        handle: ConnectionHandle,
-    ) -> Option<(&mut ConnectionOf<W>, &mut W)> {
-        let connection = self.core.connection(handle)?;
-        Some((connection, &mut self.connections.get_mut(&handle)?.waiting))
-    }
-
-    fn hold(&mut self, handle: ConnectionHandle) {
-        if let Some(entry) = self.connections.get_mut(&handle) {
-            entry.handles += 1;
-        }
-    }
-
-    /// A handle of the connection went.
-    fn release(&mut self, now: Instant, handle: ConnectionHandle) {
-        let Some(entry) = self.connections.get_mut(&handle) else {
-            return;
-        };
-        entry.handles = entry.handles.saturating_sub(1);
-        if let Some(connection) = self.core.connection(handle).filter(|_| entry.handles == 0) {
-            entry.waiting.release(now, connection);
-        }
-    }
-
-    /// Forgets what is known here of a connection that the core has forgotten.
-    pub(crate) fn drop_silently(&mut self, handle: ConnectionHandle) {
-        self.connections.remove(&handle);
-        self.leaving.remove(&handle);
-        self.jobs.forget(handle);
-    }
-
-    /// Nobody will accept any more.
-    pub(crate) fn close(&mut self, now: Instant) {
-        self.closing = true;
-        self.accepting.wake();
-        for handle in std::mem::take(&mut self.accepted) {
-            self.release(now, handle);
-        }
-    }
-
-    pub(crate) fn receive(&mut self, at: Instant, remote: SocketAddr, ecn: u8, packet: &mut [u8]) {
-        self.traffic.packets_received += 1;
-        self.traffic.bytes_received += packet.len() as u64;
-        self.core.handle_datagram(at, remote, ecn, packet);
-    }
-
-    /// Moves news out of the core to those who wait for it.
-    pub(crate) fn collect(&mut self, now: Instant) {
-        while let Some(handle) = self.core.accept() {
-            let (waiting, handles) = (W::default(), 1);
-            self.connections.insert(handle, Entry { waiting, handles });
-            self.accepted.push_back(handle);
-            self.accepting.wake();
-        }
-        if self.closing && !self.accepted.is_empty() {
-            self.close(now);
-        }
-        while let Some((handle, connection)) = self.core.poll_news() {
-            // A refused client is the core's own.
-            let Some(entry) = self.connections.get_mut(&handle) else {
-                continue;
-            };
-            let mut solved = false;
-            while let Some(mut job) = connection.take_solve_job() {
-                if job.estimated_time() < WORTH_A_THREAD {
-                    job.run();
-                    connection.finish_solve(now, job);
-                    solved = true;
-                } else {
-                    self.jobs.push(handle, job);
-                }
-            }
-            let is_held = entry.handles > 0;
-            let unwanted = entry.waiting.collect(connection, is_held);
-            if !is_held && entry.waiting.is_over(connection) {
-                self.leaving.insert(handle);
-            }
-            // What was done to it above is no news: asked for again, it may have packets.
-            if solved || unwanted {
-                let connection = self.core.connection(handle);
-                if let Some(connection) = connection.filter(|_| unwanted) {
-                    entry.waiting.release(now, connection);
-                }
-            }
-        }
-        if self.is_idle() {
-            self.idle.wake();
-        }
-    }
-
-    /// Lets due timers expire, then appends packets that may leave now to `out`.
-    pub(crate) fn transmit(
-        &mut self,
-        now: Instant,
-        max_segments: usize,
-        out: &mut Vec<u8>,
-    ) -> Option<Transmit> {
-        self.core.handle_timeout(now);
-        let next = self.core.poll_transmit(now, max_segments, out);
-        if next.is_none() {
-            // Also the last words of connections that ended have left.
-            self.flushes += 1;
-            self.flushing.wake();
-            self.collect(now);
-            for handle in std::mem::take(&mut self.leaving) {
-                self.core.forget(handle);
-                self.drop_silently(handle);
-            }
-        }
-        next
-    }
-
-    /// The socket took packets of `bytes` in all, or the system refuses them.
-    pub(crate) fn on_sent(&mut self, batch: &Transmit, bytes: usize, sent: Sent) {
-        let size = batch.segment_size.unwrap_or(bytes).max(1);
-        match sent {
-            Sent::TooLarge => self.traffic.too_large += 1,
-            _ => {
-                self.traffic.packets_sent += bytes.div_ceil(size) as u64;
-                self.traffic.bytes_sent += bytes as u64;
-            }
-        }
-    }
-
-    /// Whether nothing happens any more on any connection.
-    fn is_idle(&self) -> bool {
-        let mut each = self.connections.values();
-        each.all(|entry| entry.waiting.is_idle(entry.handles > 0))
-    }
-
-    /// Whether the endpoint was closed and all its connections are over, or somebody ended it.
-    pub(crate) fn is_over(&self) -> bool {
-        self.ended.is_some() || (self.closing && self.connections.is_empty())
-    }
-
-    /// The driver ends; whoever waits must learn it.
-    pub(crate) fn end(&mut self, reason: io::ErrorKind) {
-        self.ended.get_or_insert(reason);
-        self.accepting.wake();
-        self.idle.wake();
-        self.flushing.wake();
-        self.jobs.waiting.notify_one();
-        for entry in self.connections.values_mut() {
-            entry.waiting.wake();
-        }
-    }
-}
-
-/// Shared by an endpoint, its connections and its driver.
-#[derive(Debug)]
-pub(crate) struct Shared<W: Waiting> {
-    state: Mutex<State<W>>,
-    /// Tells the driver that there is something to do.
+/// Wakes the driver.
+#[derive(Debug, Default)]
+pub(crate) struct Bell {
     pub(crate) wake: Notify,
-    epoch: std::time::Instant,
+    /// Somebody panicked with a state in hand, and left it half changed.
+    broken: AtomicBool,
 }
 
-/// The state in hand. Whoever panics with it wakes the driver, which ends and tells everyone.
-pub(crate) struct Locked<'a, W: Waiting> {
-    state: MutexGuard<'a, State<W>>,
-    wake: &'a Notify,
+/// A state in hand. Whoever panics with it wakes the driver, which ends and tells everyone: after a
+/// panic a state is good for nothing else.
+pub(crate) struct Locked<'a, T> {
+    state: MutexGuard<'a, T>,
+    bell: &'a Bell,
 }
 
-impl<W: Waiting> Deref for Locked<'_, W> {
-    type Target = State<W>;
-    fn deref(&self) -> &State<W> {
+impl<'a, T> Locked<'a, T> {
+    pub(crate) fn of(state: &'a Mutex<T>, bell: &'a Bell) -> Self {
+        let state = state.lock().unwrap_or_else(PoisonError::into_inner);
+        Self { state, bell }
+    }
+
+    /// Unless somebody else has it in hand.
+    pub(crate) fn try_of(state: &'a Mutex<T>, bell: &'a Bell) -> Option<Self> {
+        let state = match state.try_lock() {
+            Ok(state) => state,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        Some(Self { state, bell })
+    }
+}
+
+impl<T> Deref for Locked<'_, T> {
+    type Target = T;
+    fn deref(&self) -> &T {
         &self.state
     }
 }
 
-impl<W: Waiting> DerefMut for Locked<'_, W> {
-    fn deref_mut(&mut self) -> &mut State<W> {
+impl<T> DerefMut for Locked<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
         &mut self.state
     }
 }
 
-impl<W: Waiting> Drop for Locked<'_, W> {
+impl<T> Drop for Locked<'_, T> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.wake.notify_one();
+            self.bell.broken.store(true, Ordering::Release);
+            self.bell.wake.notify_one();
         }
     }
 }
 
+/// Everything behind the endpoint's lock. Connections are looked at without it: see `line`.
+#[derive(Debug)]
+pub(crate) struct State<W: Waiting> {
+    pub(crate) core: W::Core,
+    lines: HashMap<ConnectionHandle, Arc<Line<W>>>,
+    accepted: VecDeque<Arc<Line<W>>>,
+    accepting: WaitList,
+    /// Set when the endpoint's handle is gone or closed.
+    closing: bool,
+    /// The driver ended, with an error of the socket or in order.
+    ended: Option<io::ErrorKind>,
+    /// What the driver is to go on with instead of its socket.
+    pub(crate) next_socket: Option<Socket>,
+}
+
+impl<W: Waiting> State<W> {
+    /// The connection, if it is lent.
+    pub(crate) fn line(&self, handle: ConnectionHandle) -> Option<Arc<Line<W>>> {
+        self.lines.get(&handle).cloned()
+    }
+
+    /// Nobody will accept any more.
+    pub(crate) fn close(&mut self) {
+        self.closing = true;
+        self.accepting.wake();
+    }
+
+    /// Whether the endpoint was closed and all its connections are over, or somebody ended it.
+    pub(crate) fn is_over(&self) -> bool {
+        self.ended.is_some() || (self.closing && self.lines.is_empty())
+    }
+}
+
+/// What connections tell their endpoint; held for an instant.
+#[derive(Debug)]
+struct Reports<W: Waiting> {
+    /// How long packets of each connection may wait.
+    patience: BTreeSet<(Duration, ConnectionHandle)>,
+    /// Those that wait for room in the socket.
+    blocked: HashMap<ConnectionHandle, Arc<Line<W>>>,
+    /// Those that wait for it to be read.
+    ahead: HashMap<ConnectionHandle, Arc<Line<W>>>,
+    traffic: Traffic,
+    /// Sent since the driver asked.
+    sent: usize,
+    /// Connections on which something happens.
+    busy: usize,
+    idle: WaitList,
+    buffers: Vec<Vec<u8>>,
+}
+
+/// Buffers for packets that are kept while nobody sends.
+const SPARE_BUFFERS: usize = 16;
+
+/// Shared by an endpoint, its connections and its tasks.
+#[derive(Debug)]
+pub(crate) struct Shared<W: Waiting> {
+    state: Mutex<State<W>>,
+    reports: Mutex<Reports<W>>,
+    jobs: Mutex<Jobs<W>>,
+    pub(crate) timers: Timers<Arc<Line<W>>>,
+    outlet: Mutex<Arc<Outlet>>,
+    /// Bytes of packets that wait for connections' tasks.
+    pub(crate) waiting: AtomicUsize,
+    /// Bytes sent that the socket's reader has not caught up with.
+    pub(crate) unread: AtomicUsize,
+    pub(crate) bell: Bell,
+    ended: AtomicBool,
+    pub(crate) runtime: tokio::runtime::Handle,
+    epoch: std::time::Instant,
+}
+
 impl<W: Waiting> Shared<W> {
-    pub(crate) fn new(core: W::Core) -> Arc<Self> {
+    /// Starts the tasks of an endpoint; call within a tokio runtime.
+    pub(crate) fn start(core: W::Core, socket: Socket) -> Arc<Self> {
         let state = State {
             core,
-            connections: BTreeMap::new(),
-            leaving: BTreeSet::new(),
+            lines: HashMap::new(),
             accepted: VecDeque::new(),
             accepting: WaitList::default(),
             closing: false,
             ended: None,
-            idle: WaitList::default(),
-            flushes: 0,
-            flushing: WaitList::default(),
-            jobs: Turns::default(),
             next_socket: None,
-            traffic: Traffic::default(),
         };
-        Arc::new(Self {
+        let reports = Reports {
+            patience: BTreeSet::new(),
+            blocked: HashMap::new(),
+            ahead: HashMap::new(),
+            traffic: Traffic::default(),
+            sent: 0,
+            busy: 0,
+            idle: WaitList::default(),
+            buffers: Vec::new(),
+        };
+        let shared = Arc::new(Self {
             state: Mutex::new(state),
-            wake: Notify::new(),
+            reports: Mutex::new(reports),
+            jobs: Mutex::default(),
+            timers: Timers::default(),
+            outlet: Mutex::new(socket.outlet()),
+            waiting: AtomicUsize::new(0),
+            unread: AtomicUsize::new(0),
+            bell: Bell::default(),
+            ended: AtomicBool::new(false),
+            runtime: tokio::runtime::Handle::current(),
             epoch: std::time::Instant::now(),
-        })
+        });
+        tokio::spawn(crate::driver::run(shared.clone(), socket));
+        tokio::spawn(crate::solver::run(shared.clone()));
+        shared
     }
 
-    pub(crate) fn lock(&self) -> Locked<'_, W> {
-        // After a panic the state is good for one thing: to tell everyone that it is over.
-        let state = self.state.lock();
-        Locked {
-            state: state.unwrap_or_else(PoisonError::into_inner),
-            wake: &self.wake,
-        }
+    pub(crate) fn lock(&self) -> Locked<'_, State<W>> {
+        Locked::of(&self.state, &self.bell)
     }
 
-    /// Whether somebody panicked with the state in hand, and left it half changed.
+    fn reports(&self) -> MutexGuard<'_, Reports<W>> {
+        self.reports.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Blocks to be rebuilt on other threads.
+    pub(crate) fn jobs(&self) -> MutexGuard<'_, Jobs<W>> {
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether somebody panicked with a state in hand.
     pub(crate) fn is_broken(&self) -> bool {
-        self.state.is_poisoned()
+        self.bell.broken.load(Ordering::Acquire)
+    }
+
+    /// Whether the driver ended.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
     }
 
     /// The core's clock, shared by everyone.
@@ -339,15 +284,35 @@ impl<W: Waiting> Shared<W> {
         Instant::from_nanos(self.epoch.elapsed().as_nanos() as u64 + 1_000_000_000)
     }
 
-    /// Changes the state, and has the news told and the driver follow up.
-    pub(crate) fn act<T>(&self, f: impl FnOnce(Instant, &mut State<W>) -> T) -> T {
-        let now = self.now();
+    /// Changes the endpoint's state, and has the driver follow up.
+    pub(crate) fn act<T>(self: &Arc<Self>, f: impl FnOnce(Instant, &mut State<W>) -> T) -> T {
         let mut state = self.lock();
-        let result = f(now, &mut state);
-        state.collect(now);
+        let result = f(self.now(), &mut state);
+        let unwanted = self.welcome(&mut state);
         drop(state);
-        self.wake.notify_one();
+        unwanted.iter().for_each(Line::release);
+        self.bell.wake.notify_one();
         result
+    }
+
+    /// Takes connections that peers opened over from the core. Those that nobody will accept are given
+    /// back, to be released without the endpoint's lock.
+    #[must_use]
+    pub(crate) fn welcome(self: &Arc<Self>, state: &mut State<W>) -> Lines<W> {
+        while let Some(id) = state.core.accept() {
+            if let Some(connection) = state.core.lend(id) {
+                let line = Line::begin(self, id, connection);
+                state.lines.insert(id, line.clone());
+                state.accepted.push_back(line);
+                state.accepting.wake();
+            }
+        }
+        // Of refused clients: the core's own.
+        while state.core.poll_news().is_some() {}
+        match state.closing {
+            true => mem::take(&mut state.accepted).into(),
+            false => Vec::new(),
+        }
     }
 
     /// Begins a connection.
@@ -355,25 +320,26 @@ impl<W: Waiting> Shared<W> {
         self: &Arc<Self>,
         connect: impl FnOnce(Instant, &mut W::Core) -> Result<ConnectionHandle, Error>,
     ) -> Result<Handle<W>, Error> {
-        let id = self.act(|now, state| {
+        let line = self.act(|now, state| {
             if state.ended.is_some() {
                 return Err(Error::EndpointClosed);
             }
             let id = connect(now, &mut state.core)?;
-            let (waiting, handles) = (W::default(), 1);
-            state.connections.insert(id, Entry { waiting, handles });
-            Ok(id)
+            let connection = state.core.lend(id).ok_or(Error::EndpointClosed)?;
+            let line = Line::begin(self, id, connection);
+            state.lines.insert(id, line.clone());
+            Ok(line)
         })?;
-        Ok(Handle::first(self, id))
+        Ok(Handle::first(line))
     }
 
     /// The next connection that a peer opened; `None` once the endpoint is closed or the driver
     /// ended.
-    pub(crate) async fn accept(self: &Arc<Self>) -> Option<Handle<W>> {
+    pub(crate) async fn accept(&self) -> Option<Handle<W>> {
         poll_fn(|context| {
             let mut state = self.lock();
-            if let Some(id) = state.accepted.pop_front() {
-                return Poll::Ready(Some(Handle::first(self, id)));
+            if let Some(line) = state.accepted.pop_front() {
+                return Poll::Ready(Some(Handle::first(line)));
             }
             if state.closing || state.ended.is_some() {
                 return Poll::Ready(None);
@@ -384,119 +350,210 @@ impl<W: Waiting> Shared<W> {
         .await
     }
 
+    /// All connections, in the order in which they began.
+    pub(crate) fn lines(&self) -> Lines<W> {
+        let mut lines: Lines<W> = self.lock().lines.values().cloned().collect();
+        lines.sort_unstable_by_key(|line| line.id);
+        lines
+    }
+
     /// Waits until what may leave now has left, or the driver ended.
     pub(crate) async fn flush(&self) {
-        let before = self.lock().flushes;
-        self.wake.notify_one();
-        poll_fn(|context| {
-            let mut state = self.lock();
-            if state.flushes != before || state.ended.is_some() {
-                return Poll::Ready(());
-            }
-            state.flushing.register(context);
-            Poll::Pending
-        })
-        .await;
+        for line in self.lines() {
+            line.flush().await;
+        }
     }
 
     /// Waits until nothing happens any more on any connection, or the driver ended.
     pub(crate) async fn wait_idle(&self) {
-        self.wake.notify_one();
+        self.bell.wake.notify_one();
         poll_fn(|context| {
-            let mut state = self.lock();
-            if state.is_idle() || state.ended.is_some() {
+            let mut reports = self.reports();
+            if reports.busy == 0 || self.has_ended() {
                 return Poll::Ready(());
             }
-            state.idle.register(context);
+            reports.idle.register(context);
             Poll::Pending
         })
         .await;
     }
+
+    /// The driver ends; whoever waits must learn it.
+    pub(crate) fn end(&self, reason: io::ErrorKind) {
+        let mut state = self.lock();
+        state.ended.get_or_insert(reason);
+        self.ended.store(true, Ordering::Release);
+        state.accepting.wake();
+        let lines = mem::take(&mut state.lines);
+        let accepted = mem::take(&mut state.accepted);
+        drop(state);
+        drop(accepted);
+        lines.values().for_each(|line| line.end());
+        let mut reports = self.reports();
+        reports.idle.wake();
+        let (blocked, ahead) = (
+            mem::take(&mut reports.blocked),
+            mem::take(&mut reports.ahead),
+        );
+        drop(reports);
+        drop((blocked, ahead));
+        self.timers.clear();
+        let waiting = self.jobs().end();
+        drop(waiting);
+        self.bell.wake.notify_one();
+    }
 }
 
-/// A look at a connection, which does not hold it.
-#[derive(Debug)]
-pub(crate) struct View<W: Waiting> {
-    pub(crate) shared: Arc<Shared<W>>,
-    pub(crate) id: ConnectionHandle,
-}
+/// What connections tell, and ask.
+impl<W: Waiting> Shared<W> {
+    /// A connection's handshake is done, or it is closed.
+    pub(crate) fn learn(&self, id: ConnectionHandle, connection: &ConnectionOf<W>) {
+        self.lock().core.learn(id, connection);
+    }
 
-impl<W: Waiting> View<W> {
-    /// Runs `poll` on the connection under the lock; `poll` registers itself with whatever it
-    /// waits for.
-    pub(crate) fn poll<T>(
+    /// A connection goes back to the core, for `f` to do with.
+    pub(crate) fn give_back(
         &self,
-        poll: impl FnOnce(Instant, &mut ConnectionOf<W>, &mut W) -> Poll<Result<T, Error>>,
-    ) -> Poll<Result<T, Error>> {
-        self.shared.act(|now, state| {
-            if state.ended.is_some() {
-                return Poll::Ready(Err(Error::EndpointClosed));
-            }
-            let Some((connection, ours)) = state.get(self.id) else {
-                return Poll::Ready(Err(Error::EndpointClosed));
-            };
-            poll(now, connection, ours)
-        })
+        id: ConnectionHandle,
+        connection: Box<ConnectionOf<W>>,
+        f: impl FnOnce(Instant, &mut W::Core, ConnectionHandle),
+    ) {
+        let mut state = self.lock();
+        state.core.take_back(id, connection);
+        f(self.now(), &mut state.core, id);
+        drop(state);
+        self.bell.wake.notify_one();
     }
 
-    /// Looks at the connection, if it is still there.
-    pub(crate) fn look<T>(&self, f: impl FnOnce(&mut ConnectionOf<W>, &mut W) -> T) -> Option<T> {
-        let mut state = self.shared.lock();
-        let (connection, ours) = state.get(self.id)?;
-        Some(f(connection, ours))
+    /// The task of a connection ends.
+    pub(crate) fn retire(&self, line: &Arc<Line<W>>, patience: Option<Duration>) {
+        let id = line.id;
+        if let Some(patience) = patience {
+            self.reports().patience.remove(&(patience, id));
+        }
+        let _later = self.timers.set(id, None, line);
+        self.jobs().forget(id);
+        self.lock().lines.remove(&id);
+        self.bell.wake.notify_one();
     }
 
-    /// Changes the connection, if it is still there.
-    pub(crate) fn act(&self, f: impl FnOnce(Instant, &mut ConnectionOf<W>, &mut W)) {
-        self.shared.act(|now, state| {
-            if let Some((connection, ours)) = state.get(self.id) {
-                f(now, connection, ours);
-            }
-        });
+    /// Something happens on one more connection.
+    pub(crate) fn on_busy(&self) {
+        self.reports().busy += 1;
     }
-}
 
-impl<W: Waiting> Clone for View<W> {
-    fn clone(&self) -> Self {
-        Self {
-            shared: self.shared.clone(),
-            id: self.id,
+    /// And on one less.
+    pub(crate) fn on_idle(&self) {
+        let mut reports = self.reports();
+        reports.busy -= 1;
+        if reports.busy == 0 {
+            reports.idle.wake();
         }
     }
-}
 
-/// A hold on a connection; it is released when the last one goes.
-#[derive(Debug)]
-pub(crate) struct Handle<W: Waiting>(View<W>);
-
-impl<W: Waiting> Handle<W> {
-    /// The hold that was counted when the connection began.
-    fn first(shared: &Arc<Shared<W>>, id: ConnectionHandle) -> Self {
-        let shared = shared.clone();
-        Self(View { shared, id })
+    /// How long packets of a connection may wait is another now.
+    pub(crate) fn set_patience(&self, id: ConnectionHandle, old: Option<Duration>, new: Duration) {
+        let mut reports = self.reports();
+        if let Some(old) = old {
+            reports.patience.remove(&(old, id));
+        }
+        reports.patience.insert((new, id));
     }
 
-    pub(crate) fn view(&self) -> View<W> {
-        self.0.clone()
+    /// Longest time that packets may wait for each other while there are many.
+    pub(crate) fn patience(&self) -> Duration {
+        let reports = self.reports();
+        let least = reports.patience.first().map(|&(patience, _)| patience);
+        least.unwrap_or_default()
     }
-}
 
-impl<W: Waiting> Deref for Handle<W> {
-    type Target = View<W>;
-    fn deref(&self) -> &View<W> {
-        &self.0
+    /// Where packets leave.
+    pub(crate) fn outlet(&self) -> Arc<Outlet> {
+        let outlet = self.outlet.lock().unwrap_or_else(PoisonError::into_inner);
+        outlet.clone()
     }
-}
 
-impl<W: Waiting> Clone for Handle<W> {
-    fn clone(&self) -> Self {
-        self.shared.lock().hold(self.id);
-        Self(self.0.clone())
+    /// From now on they leave elsewhere.
+    pub(crate) fn set_outlet(&self, outlet: Arc<Outlet>) {
+        *self.outlet.lock().unwrap_or_else(PoisonError::into_inner) = outlet;
     }
-}
 
-impl<W: Waiting> Drop for Handle<W> {
-    fn drop(&mut self) {
-        self.shared.act(|now, state| state.release(now, self.id));
+    /// A connection's packets found no room in the socket: it is woken when there is.
+    pub(crate) fn wait_for_room(&self, line: Arc<Line<W>>) {
+        self.reports().blocked.insert(line.id, line);
+        self.bell.wake.notify_one();
+    }
+
+    /// A connection sends faster than the socket is read: it is woken when it was.
+    pub(crate) fn wait_for_reader(&self, line: Arc<Line<W>>) {
+        self.reports().ahead.insert(line.id, line);
+        self.bell.wake.notify_one();
+    }
+
+    /// So many bytes were read, or all that there are; who waited for that goes on.
+    pub(crate) fn on_read(&self, bytes: usize) {
+        let less = |unread: usize| Some(unread.saturating_sub(bytes));
+        let _before = self
+            .unread
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+        let ahead = mem::take(&mut self.reports().ahead);
+        ahead.values().for_each(|line| line.alert());
+    }
+
+    /// Whether some wait for room.
+    pub(crate) fn is_blocked(&self) -> bool {
+        !self.reports().blocked.is_empty()
+    }
+
+    /// There may be room.
+    pub(crate) fn on_room(&self) {
+        let blocked = mem::take(&mut self.reports().blocked);
+        blocked.values().for_each(|line| line.alert());
+    }
+
+    /// The socket took packets of `bytes` in all, or the system refuses them.
+    pub(crate) fn on_sent(&self, batch: &Transmit, bytes: usize, sent: Sent) {
+        let packets = batch
+            .segment_size
+            .map_or(1, |size| bytes.div_ceil(size.max(1)));
+        let mut reports = self.reports();
+        reports.sent += packets;
+        match sent {
+            Sent::TooLarge => reports.traffic.too_large += 1,
+            _ => {
+                reports.traffic.packets_sent += packets as u64;
+                reports.traffic.bytes_sent += bytes as u64;
+            }
+        }
+    }
+
+    /// Packets came, so many bytes in all.
+    pub(crate) fn on_received(&self, packets: usize, bytes: usize) {
+        let mut reports = self.reports();
+        reports.traffic.packets_received += packets as u64;
+        reports.traffic.bytes_received += bytes as u64;
+    }
+
+    /// Packets sent since this was asked last.
+    pub(crate) fn take_sent(&self) -> usize {
+        mem::take(&mut self.reports().sent)
+    }
+
+    pub(crate) fn traffic(&self) -> Traffic {
+        self.reports().traffic
+    }
+
+    /// A buffer for packets.
+    pub(crate) fn take_buffer(&self) -> Vec<u8> {
+        self.reports().buffers.pop().unwrap_or_default()
+    }
+
+    /// One that is not needed now.
+    pub(crate) fn leave_buffer(&self, mut buffer: Vec<u8>) {
+        buffer.clear();
+        let mut reports = self.reports();
+        if reports.buffers.len() < SPARE_BUFFERS {
+            reports.buffers.push(buffer);
+        }
     }
 }

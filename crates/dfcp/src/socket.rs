@@ -86,6 +86,23 @@ pub(crate) enum Watch {
     ArrivalsAndRoom,
 }
 
+/// Packets that arrived together: from one address, all of one size but the last.
+#[derive(Debug)]
+pub(crate) struct Train<'a> {
+    pub(crate) remote: SocketAddr,
+    pub(crate) ecn: u8,
+    /// Time since they arrived.
+    pub(crate) age: Duration,
+    pub(crate) bytes: &'a mut [u8],
+    size: usize,
+}
+
+impl Train<'_> {
+    pub(crate) fn packets(&mut self) -> impl Iterator<Item = &mut [u8]> {
+        self.bytes.chunks_mut(self.size.max(1))
+    }
+}
+
 /// What one call received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Received {
@@ -94,16 +111,22 @@ pub(crate) struct Received {
     pub(crate) is_last: bool,
 }
 
-/// See the module's text.
+/// The side of a socket where packets leave.
 #[derive(Debug)]
-pub(crate) struct Socket {
+pub(crate) struct Outlet {
     layer: Layer,
     /// Reaches addresses of IPv4 by those of IPv6 that stand for them.
     is_ipv6: bool,
     io: Arc<std::net::UdpSocket>,
+    state: UdpSocketState,
+}
+
+/// See the module's text.
+#[derive(Debug)]
+pub(crate) struct Socket {
+    outlet: Arc<Outlet>,
     watched: Watch,
     reactor: Option<AsyncFd<Arc<std::net::UdpSocket>>>,
-    state: UdpSocketState,
     pub(crate) buffers: SocketBuffers,
     /// The DFCP port listened at, over IP.
     claim: Option<PortClaim>,
@@ -148,13 +171,16 @@ impl Socket {
             receive: state.recv_buffer_size(reference())?,
             send: state.send_buffer_size(reference())?,
         };
-        Ok(Self {
+        let outlet = Outlet {
             layer,
             is_ipv6,
             io: Arc::new(std_socket),
+            state,
+        };
+        Ok(Self {
+            outlet: Arc::new(outlet),
             watched: Watch::Nothing,
             reactor: None,
-            state,
             buffers,
             claim: None,
             receive: vec![0; BATCH_SIZE * BUFFER_LEN],
@@ -169,9 +195,116 @@ impl Socket {
     }
 
     pub(crate) fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.io.local_addr()
+        self.outlet.io.local_addr()
     }
 
+    /// Where packets leave; for many tasks at a time.
+    pub(crate) fn outlet(&self) -> Arc<Outlet> {
+        self.outlet.clone()
+    }
+
+    /// What [`Socket::poll_ready`] is to wake up for; call within a tokio runtime. Room that is there
+    /// already counts: many tasks send, and one may have found none before it came.
+    pub(crate) fn watch(&mut self, watch: Watch) -> io::Result<()> {
+        if watch == self.watched && watch != Watch::ArrivalsAndRoom {
+            return Ok(());
+        }
+        self.reactor = None; // one registration at a time
+        let register = |interest| crate::reactor::register(self.outlet.io.clone(), interest);
+        self.reactor = match watch {
+            Watch::Nothing => None,
+            Watch::Arrivals => Some(register(Interest::READABLE)?),
+            Watch::ArrivalsAndRoom => Some(register(Interest::READABLE | Interest::WRITABLE)?),
+        };
+        self.watched = watch;
+        Ok(())
+    }
+
+    /// Ready when what is watched for may be there.
+    pub(crate) fn poll_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Some(reactor) = &self.reactor else {
+            return Poll::Pending;
+        };
+        if self.watched == Watch::ArrivalsAndRoom
+            && let Poll::Ready(room) = reactor.poll_write_ready(context)
+        {
+            return Poll::Ready(room.map(|_| ()));
+        }
+        let arrivals = ready!(reactor.poll_read_ready(context));
+        Poll::Ready(arrivals.map(|_| ()))
+    }
+
+    /// Receives what is there, in one batch.
+    pub(crate) fn receive(&mut self, mut each: impl FnMut(Train<'_>)) -> io::Result<Received> {
+        const NOTHING: Received = Received {
+            datagrams: 0,
+            is_last: true,
+        };
+        let mut metas = [RecvMeta::default(); BATCH_SIZE];
+        let Self {
+            outlet,
+            reactor,
+            receive,
+            ..
+        } = self;
+        let Outlet {
+            layer, io, state, ..
+        } = &**outlet;
+        let most = if self.merged {
+            MERGED_BATCH
+        } else {
+            BATCH_SIZE
+        };
+        let mut slices = receive.chunks_mut(BUFFER_LEN).map(IoSliceMut::new);
+        let mut slices: [IoSliceMut<'_>; BATCH_SIZE] =
+            std::array::from_fn(|_| slices.next().expect("one chunk for each slot"));
+        let mut receive = || state.recv(UdpSockRef::from(io), &mut slices[..most], &mut metas);
+        let received = match reactor {
+            Some(reactor) => reactor.try_io(Interest::READABLE, |_| receive()),
+            None => receive(),
+        };
+        let count = match received {
+            Ok(count) => count,
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(NOTHING),
+            // Reports of ICMP errors for packets sent earlier; nothing to receive here.
+            Err(e) if is_transient(&e) => return Ok(NOTHING),
+            Err(e) => return Err(e),
+        };
+        let clock = wall_clock();
+        let mut datagrams = 0;
+        for (meta, slot) in metas
+            .iter()
+            .zip(self.receive.chunks_mut(BUFFER_LEN))
+            .take(count)
+        {
+            let age = meta.timestamp.map(|arrived| clock.saturating_sub(arrived));
+            let mut bytes = &mut slot[..meta.len];
+            if *layer == Layer::Ip {
+                let header = ip_header(meta.addr, bytes);
+                bytes = bytes.get_mut(header..).unwrap_or_default();
+            }
+            let size = meta.stride;
+            // Packets may be empty.
+            datagrams += bytes.len().div_ceil(size.max(1)).max(1);
+            each(Train {
+                remote: canonical(meta.addr),
+                ecn: meta.ecn.map_or(0, |e| e as u8),
+                age: age.unwrap_or_default(),
+                bytes,
+                size,
+            });
+        }
+        // A few by themselves say nothing of the next.
+        if datagrams > count || count == most {
+            self.merged = datagrams > count;
+        }
+        // A reactor's readiness is kept until there is nothing.
+        let is_last = count < most && reactor.is_none();
+        Ok(Received { datagrams, is_last })
+    }
+}
+
+impl Outlet {
     /// Most datagrams that one send call takes.
     pub(crate) fn max_segments(&self) -> usize {
         match self.layer {
@@ -186,13 +319,7 @@ impl Socket {
             Priority::Data => self.send_default(batch, contents),
             Priority::Control => self.send_control(batch, contents),
         };
-        let sent = match &self.reactor {
-            Some(reactor) if self.watched == Watch::ArrivalsAndRoom => {
-                reactor.try_io(Interest::WRITABLE, |_| send())
-            }
-            _ => send(),
-        };
-        match sent {
+        match send() {
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => Sent::Blocked,
             Err(e) if quinn_udp::is_msg_size_err(&e) => Sent::TooLarge,
             _ => Sent::Gone,
@@ -243,100 +370,6 @@ impl Socket {
     fn send_control(&self, batch: &Transmit, contents: &[u8]) -> io::Result<()> {
         self.send_default(batch, contents)
     }
-
-    /// What [`Socket::poll_ready`] is to wake up for; call within a tokio runtime.
-    pub(crate) fn watch(&mut self, watch: Watch) -> io::Result<()> {
-        if watch == self.watched {
-            return Ok(());
-        }
-        self.reactor = None; // one registration at a time
-        let register = |interest| crate::reactor::register(self.io.clone(), interest);
-        self.reactor = match watch {
-            Watch::Nothing => None,
-            Watch::Arrivals => Some(register(Interest::READABLE)?),
-            Watch::ArrivalsAndRoom => Some(register(Interest::READABLE | Interest::WRITABLE)?),
-        };
-        self.watched = watch;
-        Ok(())
-    }
-
-    /// Ready when what is watched for may be there.
-    pub(crate) fn poll_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let Some(reactor) = &self.reactor else {
-            return Poll::Pending;
-        };
-        if self.watched == Watch::ArrivalsAndRoom
-            && let Poll::Ready(room) = reactor.poll_write_ready(context)
-        {
-            return Poll::Ready(room.map(|_| ()));
-        }
-        let arrivals = ready!(reactor.poll_read_ready(context));
-        Poll::Ready(arrivals.map(|_| ()))
-    }
-
-    /// Receives what is there, in one batch, with the time since each datagram arrived.
-    pub(crate) fn receive(
-        &mut self,
-        mut each: impl FnMut(SocketAddr, u8, Duration, &mut [u8]),
-    ) -> io::Result<Received> {
-        const NOTHING: Received = Received {
-            datagrams: 0,
-            is_last: true,
-        };
-        let mut metas = [RecvMeta::default(); BATCH_SIZE];
-        let Self {
-            layer,
-            io,
-            reactor,
-            state,
-            receive,
-            ..
-        } = self;
-        let most = if self.merged {
-            MERGED_BATCH
-        } else {
-            BATCH_SIZE
-        };
-        let mut slices = receive.chunks_mut(BUFFER_LEN).map(IoSliceMut::new);
-        let mut slices: [IoSliceMut<'_>; BATCH_SIZE] =
-            std::array::from_fn(|_| slices.next().expect("one chunk for each slot"));
-        let mut receive = || state.recv(UdpSockRef::from(&**io), &mut slices[..most], &mut metas);
-        let received = match reactor {
-            Some(reactor) => reactor.try_io(Interest::READABLE, |_| receive()),
-            None => receive(),
-        };
-        let count = match received {
-            Ok(count) => count,
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(NOTHING),
-            // Reports of ICMP errors for packets sent earlier; nothing to receive here.
-            Err(e) if is_transient(&e) => return Ok(NOTHING),
-            Err(e) => return Err(e),
-        };
-        let clock = wall_clock();
-        let mut datagrams = 0;
-        for (meta, slot) in metas
-            .iter()
-            .zip(self.receive.chunks_mut(BUFFER_LEN))
-            .take(count)
-        {
-            let ecn = meta.ecn.map_or(0, |e| e as u8);
-            let age = meta.timestamp.map(|arrived| clock.saturating_sub(arrived));
-            for datagram in slot[..meta.len].chunks_mut(meta.stride.max(1)) {
-                datagrams += 1;
-                let header = match layer {
-                    Layer::Udp => Some(0),
-                    Layer::Ip => ip_header(meta.addr, datagram),
-                };
-                if let Some(payload) = header.and_then(|len| datagram.get_mut(len..)) {
-                    each(canonical(meta.addr), ecn, age.unwrap_or_default(), payload);
-                }
-            }
-        }
-        self.merged = datagrams > count;
-        // A reactor's readiness is kept until there is nothing.
-        let is_last = count < most && reactor.is_none();
-        Ok(Received { datagrams, is_last })
-    }
 }
 
 /// The address as people write it: of IPv4 where one of IPv6 only stands for it.
@@ -379,10 +412,10 @@ fn make_room_for_timestamps(_: &std::net::UdpSocket, _: bool) -> io::Result<()> 
 }
 
 /// Bytes of the IP header that a raw socket delivers: IPv4's, never IPv6's.
-fn ip_header(remote: SocketAddr, packet: &[u8]) -> Option<usize> {
-    match remote {
-        SocketAddr::V4(_) => packet.first().map(|first| usize::from(first & 15) * 4),
-        SocketAddr::V6(_) => Some(0),
+fn ip_header(remote: SocketAddr, packet: &[u8]) -> usize {
+    match (remote, packet.first()) {
+        (SocketAddr::V4(_), Some(first)) => usize::from(first & 15) * 4,
+        _ => 0,
     }
 }
 

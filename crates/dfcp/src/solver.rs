@@ -4,7 +4,7 @@
 use crate::driver::End;
 use crate::shared::{Shared, Waiting};
 use dfcp_proto::ConnectionHandle;
-use dfcp_proto::host::{CoreConnection, Solve};
+use dfcp_proto::host::Solve;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ impl<J> Turns<J> {
         self.waiting.notify_one();
     }
 
-    pub(crate) fn pop(&mut self) -> Option<(ConnectionHandle, J)> {
+    pub(crate) fn pop(&mut self) -> Option<J> {
         let after = (Bound::Excluded(self.last), Bound::Unbounded);
         let next = self.queues.range(after).next();
         let (&handle, _) = next.or_else(|| self.queues.first_key_value())?;
@@ -50,7 +50,13 @@ impl<J> Turns<J> {
             self.queues.remove(&handle);
         }
         self.last = handle;
-        Some((handle, job?))
+        job
+    }
+
+    /// Nothing is rebuilt any more; what was to be is given back.
+    pub(crate) fn end(&mut self) -> BTreeMap<ConnectionHandle, VecDeque<J>> {
+        self.waiting.notify_one();
+        std::mem::take(&mut self.queues)
     }
 
     /// The connection is over.
@@ -65,26 +71,22 @@ pub(crate) async fn run<W: Waiting>(shared: Arc<Shared<W>>) {
     let _end = End::of(&shared);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let width = cores.min(MAX_PARALLEL);
-    let waiting = shared.lock().jobs.waiting.clone();
+    let waiting = shared.jobs().waiting.clone();
     let mut running = JoinSet::new();
-    while shared.lock().ended.is_none() {
+    while !shared.has_ended() {
         while running.len() < width {
-            let Some((handle, mut job)) = shared.lock().jobs.pop() else {
+            let Some((line, mut job)) = shared.jobs().pop() else {
                 break;
             };
             running.spawn_blocking(move || {
                 job.run();
-                (handle, job)
+                (line, job)
             });
         }
         tokio::select! {
             () = waiting.notified() => {}
             Some(done) = running.join_next() => match done {
-                Ok((handle, job)) => shared.act(|now, state| {
-                    if let Some((connection, _)) = state.get(handle) {
-                        connection.finish_solve(now, job);
-                    }
-                }),
+                Ok((line, job)) => line.finish_solve(job),
                 Err(_) => return,
             },
         }
@@ -100,10 +102,10 @@ mod tests {
         let mut turns = Turns::default();
         let [greedy, modest] = [1, 2].map(ConnectionHandle);
         (0..100).for_each(|job| turns.push(greedy, job));
-        assert_eq!(turns.pop(), Some((greedy, 0)));
+        assert_eq!(turns.pop(), Some(0));
         turns.push(modest, 100);
-        assert_eq!(turns.pop(), Some((modest, 100)));
-        assert_eq!(turns.pop(), Some((greedy, 1)));
+        assert_eq!(turns.pop(), Some(100));
+        assert_eq!(turns.pop(), Some(1));
         turns.forget(greedy);
         assert_eq!(turns.pop(), None);
     }

@@ -1,6 +1,6 @@
 //! The driver's side of a sealed connection: its channels, and who waits for what.
 
-use crate::shared::{WaitList, Waiting};
+use crate::shared::{News, WaitList, Waiting};
 use dfcp_proto::{
     ChannelId, CloseCode, Connection, ConnectionError, Endpoint, Event, Instant, VarInt,
 };
@@ -98,12 +98,14 @@ impl ConnectionState {
 impl Waiting for ConnectionState {
     type Core = Endpoint;
 
-    fn collect(&mut self, connection: &mut Connection, _is_held: bool) -> bool {
+    fn collect(&mut self, connection: &mut Connection, _is_held: bool) -> News {
+        let mut news = News::default();
         while let Some(event) = connection.poll_event() {
+            news.milestone |= matches!(event, Event::Connected { .. });
             self.on_event(event);
         }
         self.over = connection.is_closed();
-        false
+        news
     }
 
     fn release(&mut self, now: Instant, connection: &mut Connection) {

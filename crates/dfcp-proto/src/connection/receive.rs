@@ -9,7 +9,9 @@ use crate::feedback::Arrival;
 use crate::observe::{Observation, PacketInfo, PacketKind};
 use crate::packet::{ReportIn, decode_packet_number};
 use crate::time::{Duration, Instant};
-use crate::wire::{Frame, FrameIter, SEALED_HEADER_LEN, Sealed, SymbolHeader, virtual_symbol_len};
+use crate::wire::{
+    Frame, FrameIter, Packet, SEALED_HEADER_LEN, Sealed, SymbolHeader, virtual_symbol_len,
+};
 use std::net::SocketAddr;
 
 /// Congestion Experienced (RFC 3168).
@@ -18,6 +20,28 @@ const ECN_CE: u8 = 0b11;
 pub(super) const TOUCHED_REPORTS: u8 = 4;
 
 impl Connection {
+    /// Takes a datagram that is this connection's, as its endpoint said; for hosts to which it is
+    /// [lent](crate::Endpoint::lend). It is opened in place.
+    pub fn handle_datagram(
+        &mut self,
+        now: Instant,
+        remote: SocketAddr,
+        ecn: u8,
+        datagram: &mut [u8],
+    ) {
+        let len = datagram.len();
+        match Packet::parse(datagram) {
+            Ok(Packet::Sealed(header)) => self.handle_sealed(now, remote, ecn, header, datagram),
+            Ok(Packet::SynAck(synack)) => self.handle_synack(now, &synack, len),
+            Ok(Packet::Version { versions, .. }) => self.handle_version(now, versions),
+            Ok(Packet::Retry(retry)) => self.handle_retry(&retry),
+            Ok(Packet::Reset { token, .. }) if remote == self.remote => {
+                self.handle_reset(now, &token);
+            }
+            _ => {}
+        }
+    }
+
     /// Takes a protected packet from `remote`, opening it in place.
     pub(crate) fn handle_sealed(
         &mut self,

@@ -195,6 +195,8 @@ pub struct Connection {
     told: Told,
     /// Of a side that got SYN, until its SYNACK was answered.
     unproven: Option<Unproven>,
+    /// What an endpoint would have counted, had it not lent it.
+    counts: EndpointStats,
 }
 
 impl Connection {
@@ -207,7 +209,7 @@ impl Connection {
     pub(super) fn accept(now: Instant, birth: Birth, syn: &Incoming<'_>) -> Self {
         let peer = Some(syn.header.state);
         let mut connection = Self::new(now, birth, peer, Machine::accept(RETRIES));
-        connection.unproven = Some(Unproven::new(syn.len()));
+        connection.unproven = Some(Unproven::new(syn.size));
         connection
     }
 
@@ -247,6 +249,7 @@ impl Connection {
             last_heard: now,
             next_answer: now,
             unproven: None,
+            counts: EndpointStats::default(),
         };
         connection.apply(now, step, None);
         connection
@@ -401,8 +404,8 @@ impl Connection {
         matches!(self.state(), Established | CloseWait | FinWait1 | FinWait2)
     }
 
-    /// The time of [`poll_timeout`](Self::poll_timeout) has come.
-    pub(super) fn handle_timeout(&mut self, now: Instant) {
+    /// The time of `poll_timeout` has come.
+    pub fn handle_timeout(&mut self, now: Instant) {
         if self.timer.is_some_and(|at| at <= now) {
             self.timer = None;
             self.step(now, Input::Timeout, None);

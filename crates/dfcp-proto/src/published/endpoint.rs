@@ -54,6 +54,20 @@ pub struct EndpointStats {
     pub resets_sent: u64,
 }
 
+impl EndpointStats {
+    /// Adds what a lent connection counted ([`Connection::counts`]).
+    pub fn add(&mut self, other: &Self) {
+        self.malformed += other.malformed;
+        self.bad_checksum += other.bad_checksum;
+        self.unknown += other.unknown;
+        self.syn_refused += other.syn_refused;
+        self.bad_parameters += other.bad_parameters;
+        self.beyond_window += other.beyond_window;
+        self.forged += other.forged;
+        self.resets_sent += other.resets_sent;
+    }
+}
+
 /// Most connections that wait for the ACK of their SYNACK; the oldest gives way.
 const MAX_HALF_OPEN: usize = 256;
 /// Most connections that are only kept for TIME_WAIT; the oldest gives way.
@@ -72,6 +86,8 @@ pub struct Endpoint {
     local: Option<IpAddr>,
     rng: SecretRng,
     table: Table,
+    /// Connections that the host drives by itself.
+    lent: BTreeSet<ConnectionHandle>,
     /// Oldest first.
     half_open: BTreeSet<ConnectionHandle>,
     /// Forgotten by the application, kept for late segments.
@@ -95,6 +111,7 @@ impl Endpoint {
             local: None,
             rng: SecretRng::new(&key, "published endpoint"),
             table: Table::default(),
+            lent: BTreeSet::new(),
             half_open: BTreeSet::new(),
             lingering: BTreeSet::new(),
             accepted: VecDeque::new(),
@@ -187,17 +204,25 @@ impl Endpoint {
         }
     }
 
-    /// A packet arrived: the DFCP header and what follows. `remote` is the carrier's address.
-    pub fn handle_packet(&mut self, now: Instant, remote: SocketAddr, ecn: u8, packet: &[u8]) {
+    /// A packet arrived: the DFCP header and what follows. `remote` is the carrier's address. Says whose
+    /// it is: a connection that is [lent](Endpoint::lend) has yet to take it
+    /// ([`Connection::handle_datagram`]).
+    pub fn handle_packet(
+        &mut self,
+        now: Instant,
+        remote: SocketAddr,
+        ecn: u8,
+        packet: &[u8],
+    ) -> Option<ConnectionHandle> {
         let (header, payload) = match Header::parse(packet, &self.incoming(remote)) {
             Ok(parsed) => parsed,
             Err(HeaderError::Checksum) => {
                 self.stats.bad_checksum += 1;
-                return;
+                return None;
             }
             Err(_) => {
                 self.stats.malformed += 1;
-                return;
+                return None;
             }
         };
         let ports = Ports {
@@ -215,16 +240,19 @@ impl Endpoint {
             if let Some(connection) = self.table.connections.get_mut(handle) {
                 connection.handle_packet(now, incoming, &mut self.stats);
             }
-            return self.settle(handle);
+            self.settle(handle);
+            return Some(handle);
         }
         let listening = self.listen.as_ref().map(|l| l.port);
         if header.kind == Kind::Syn && listening == Some(header.destination) {
-            return self.on_syn(now, remote, &incoming);
+            self.on_syn(now, remote, &incoming);
+            return None;
         }
         self.stats.unknown += 1;
         if header.kind != Kind::Rst && self.owns(header.destination) {
             self.reset(now, remote, &header, None);
         }
+        None
     }
 
     /// Whether nobody else answers for a port. Over IP there is no telling but where this endpoint
@@ -433,6 +461,31 @@ impl Endpoint {
     /// A connection, to look at.
     pub fn peek(&self, handle: ConnectionHandle) -> Option<&Connection> {
         self.table.connections.get(handle)
+    }
+
+    /// Lends a connection to a host that drives each by itself, for instance on several cores: from now
+    /// on this endpoint does nothing for it but to say whose packets are, until it has it back
+    /// ([`Endpoint::take_back`]).
+    pub fn lend(&mut self, handle: ConnectionHandle) -> Option<Box<Connection>> {
+        let connection = self.table.connections.remove(handle)?;
+        self.lent.insert(handle);
+        Some(connection)
+    }
+
+    /// Learns whether a lent connection is closed: its ports are free then.
+    pub fn learn(&mut self, handle: ConnectionHandle, connection: &Connection) {
+        if self.lent.contains(&handle) && connection.state() == State::Closed {
+            self.table.free_ports(handle, connection);
+        }
+    }
+
+    /// Has a connection that was lent back.
+    pub fn take_back(&mut self, handle: ConnectionHandle, connection: Box<Connection>) {
+        if self.lent.remove(&handle) {
+            self.stats.add(&connection.counts());
+            self.table.connections.insert(handle, connection);
+            self.settle(handle);
+        }
     }
 
     /// Drops a connection: with RST if it is not closed. In TIME_WAIT it goes on answering late

@@ -189,6 +189,20 @@ const UDP: u32 = 17;
 pub const EXPERIMENTAL: u8 = 253;
 
 impl PseudoHeader {
+    /// The other direction's.
+    pub(super) fn turned(&self) -> Self {
+        match *self {
+            Self::Udp => Self::Udp,
+            Self::Ip {
+                source,
+                destination,
+            } => Self::Ip {
+                source: destination,
+                destination: source,
+            },
+        }
+    }
+
     fn sum(&self, len: usize) -> u32 {
         let address = |address: IpAddr| match address.to_canonical() {
             IpAddr::V4(a) => sum(&a.octets()),

@@ -131,9 +131,7 @@ impl Endpoint {
         if layer == Layer::Ip {
             core = core.over_ip(local.ip());
         }
-        let shared = Shared::new(core);
-        tokio::spawn(crate::driver::run(shared.clone(), socket));
-        tokio::spawn(crate::solver::run(shared.clone()));
+        let shared = Shared::start(core, socket);
         Ok(Self {
             shared,
             config: transport,
@@ -155,12 +153,16 @@ impl Endpoint {
 
     /// Packets sent and received so far.
     pub fn traffic(&self) -> Traffic {
-        self.shared.lock().traffic
+        self.shared.traffic()
     }
 
     /// Packets dropped and connections refused.
     pub fn stats(&self) -> EndpointStats {
-        self.shared.lock().core.stats()
+        let mut stats = self.shared.lock().core.stats();
+        for line in self.shared.lines() {
+            line.look(|connection, _| stats.add(&connection.counts()));
+        }
+        stats
     }
 
     /// Connects to DFCP port `port` at `remote`, whose own port is UDP's; over IP it is of no
@@ -196,6 +198,6 @@ impl Endpoint {
 
 impl Drop for Endpoint {
     fn drop(&mut self) {
-        self.shared.act(|now, state| state.close(now));
+        self.shared.act(|_, state| state.close());
     }
 }

@@ -3,7 +3,7 @@
 use super::waiting::ConnectionState;
 use super::{State as Phase, Stats};
 use crate::error::Error;
-use crate::shared::{Handle, View};
+use crate::line::{Handle, View};
 use dfcp_proto::published::{Connection, Read};
 use std::future::poll_fn;
 use std::io;

@@ -1,6 +1,6 @@
 //! The driver's side of a published connection: how it ended, and who waits for what.
 
-use crate::shared::{WaitList, Waiting};
+use crate::shared::{News, WaitList, Waiting};
 use dfcp_proto::Instant;
 use dfcp_proto::published::{Connection, Endpoint, Error, Event, Read, State as Phase};
 
@@ -21,12 +21,12 @@ pub(crate) struct ConnectionState {
 impl Waiting for ConnectionState {
     type Core = Endpoint;
 
-    fn collect(&mut self, connection: &mut Connection, is_held: bool) -> bool {
-        let mut unread = false;
+    fn collect(&mut self, connection: &mut Connection, is_held: bool) -> News {
+        let mut news = News::default();
         while let Some(event) = connection.poll_event() {
             match event {
                 // The peer must not go on for ever.
-                Event::Readable if !is_held => unread = true,
+                Event::Readable if !is_held => news.unwanted = true,
                 Event::Readable | Event::PeerFinished => self.readers.wake(),
                 Event::Writable => self.writers.wake(),
                 Event::Closed(why) => {
@@ -38,8 +38,9 @@ impl Waiting for ConnectionState {
         }
         if self.phase.replace(connection.state()) != self.phase {
             self.waiting.wake();
+            news.milestone = true;
         }
-        unread
+        news
     }
 
     /// What was written and finished still arrives; otherwise the peer must not believe that it has

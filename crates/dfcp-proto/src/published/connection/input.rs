@@ -1,7 +1,7 @@
 //! Packets in.
 
 use super::super::data::{Ack, AckKind, DataHeader};
-use super::super::header::{HANDSHAKE, HEADER_LEN, Header, Kind};
+use super::super::header::{HANDSHAKE, Header, Kind};
 use super::super::negotiation::Refusal;
 use super::*;
 
@@ -18,14 +18,35 @@ pub(in super::super) struct Incoming<'a> {
     pub size: usize,
 }
 
-impl Incoming<'_> {
-    /// Bytes from the DFCP header on.
-    pub fn len(&self) -> usize {
-        HEADER_LEN + self.payload.len()
-    }
-}
-
 impl Connection {
+    /// Takes a packet that is this connection's, as its endpoint said; for hosts to which it is
+    /// [lent](super::super::Endpoint::lend).
+    pub fn handle_datagram(&mut self, now: Instant, remote: SocketAddr, ecn: u8, packet: &[u8]) {
+        debug_assert_eq!(
+            remote, self.birth.remote,
+            "connections are found by address"
+        );
+        let mut counts = self.counts;
+        match Header::parse(packet, &self.birth.pseudo.turned()) {
+            Ok((header, payload)) => {
+                let incoming = Incoming {
+                    header,
+                    payload,
+                    ecn,
+                    size: packet.len(),
+                };
+                self.handle_packet(now, incoming, &mut counts);
+            }
+            Err(_) => counts.malformed += 1,
+        }
+        self.counts = counts;
+    }
+
+    /// What it counted while it was lent.
+    pub fn counts(&self) -> EndpointStats {
+        self.counts
+    }
+
     /// Takes a packet.
     pub(in super::super) fn handle_packet(
         &mut self,
@@ -37,7 +58,7 @@ impl Connection {
             state, block, kind, ..
         } = packet.header;
         if let Some(unproven) = &mut self.unproven {
-            unproven.on_received(packet.len());
+            unproven.on_received(packet.size);
         }
         let own = state == self.birth.initial;
         let peers = self.peer == Some(state);

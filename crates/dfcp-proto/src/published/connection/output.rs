@@ -23,7 +23,7 @@ struct Batch {
 
 impl Connection {
     /// Writes the next packets.
-    pub(in super::super) fn poll_transmit(
+    pub fn poll_transmit(
         &mut self,
         now: Instant,
         max_segments: usize,

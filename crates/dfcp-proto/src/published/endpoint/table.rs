@@ -67,12 +67,20 @@ impl Table {
 
     /// Gives the connection's ports free.
     pub fn unbind(&mut self, handle: ConnectionHandle) {
-        let Some(connection) = self.connections.get(handle) else {
+        let Some(ports) = self.connections.get(handle).map(ports_of) else {
             return;
         };
-        let ports = ports_of(connection);
-        if self.ports.get(&ports) == Some(&handle) {
-            self.ports.remove(&ports);
+        self.free(handle, &ports);
+    }
+
+    /// [`Table::unbind`] for a connection that is not here.
+    pub fn free_ports(&mut self, handle: ConnectionHandle, connection: &Connection) {
+        self.free(handle, &ports_of(connection));
+    }
+
+    fn free(&mut self, handle: ConnectionHandle, ports: &Ports) {
+        if self.ports.get(ports) == Some(&handle) {
+            self.ports.remove(ports);
         }
     }
 }

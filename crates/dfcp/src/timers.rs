@@ -1,0 +1,126 @@
+//! When connections want to be looked at: the driver has one timer of the system for all of them.
+
+use dfcp_proto::{ConnectionHandle, Instant};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// What is to be woken, by time and by connection.
+#[derive(Debug)]
+struct Queue<T> {
+    by_time: BTreeMap<(Instant, ConnectionHandle), T>,
+    times: HashMap<ConnectionHandle, Instant>,
+    /// What the driver sleeps for, if it does.
+    awaited: Option<Instant>,
+}
+
+/// See the module's text.
+#[derive(Debug)]
+pub(crate) struct Timers<T>(Mutex<Queue<T>>);
+
+/// Later than any time.
+const NEVER: Instant = Instant::from_nanos(u64::MAX);
+
+impl<T> Default for Timers<T> {
+    fn default() -> Self {
+        Self(Mutex::new(Queue {
+            by_time: BTreeMap::new(),
+            times: HashMap::new(),
+            awaited: None,
+        }))
+    }
+}
+
+impl<T: Clone> Timers<T> {
+    fn lock(&self) -> MutexGuard<'_, Queue<T>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Wakes `who` at `at`, and not at the time before; never without one. True if the driver sleeps for
+    /// longer.
+    #[must_use]
+    pub(crate) fn set(&self, id: ConnectionHandle, at: Option<Instant>, who: &T) -> bool {
+        let mut queue = self.lock();
+        let before = queue.times.get(&id).copied();
+        if before == at {
+            return false;
+        }
+        let mut replaced = None;
+        if let Some(before) = before {
+            replaced = queue.by_time.remove(&(before, id));
+            queue.times.remove(&id);
+        }
+        let Some(at) = at else { return false };
+        let who = replaced.unwrap_or_else(|| who.clone());
+        queue.by_time.insert((at, id), who);
+        queue.times.insert(id, at);
+        queue.awaited.is_some_and(|awaited| at < awaited)
+    }
+
+    /// Those whose time has come. The driver is awake.
+    pub(crate) fn take_due(&self, now: Instant) -> Vec<T> {
+        let (mut queue, mut due) = (self.lock(), Vec::new());
+        queue.awaited = None;
+        while let Some(first) = queue.by_time.first_entry() {
+            let (at, id) = *first.key();
+            if at > now {
+                break;
+            }
+            due.push(first.remove());
+            queue.times.remove(&id);
+        }
+        due
+    }
+
+    /// When the next one's time comes. The driver sleeps until then.
+    pub(crate) fn await_next(&self) -> Option<Instant> {
+        let mut queue = self.lock();
+        let next = queue.by_time.first_key_value().map(|(&(at, _), _)| at);
+        queue.awaited = Some(next.unwrap_or(NEVER));
+        next
+    }
+
+    /// Nobody is to be woken any more.
+    pub(crate) fn clear(&self) {
+        let mut queue = self.lock();
+        let dropped = std::mem::take(&mut queue.by_time);
+        queue.times.clear();
+        drop(queue);
+        drop(dropped);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dfcp_proto::Duration;
+
+    #[test]
+    fn each_is_woken_once_at_its_last_time() {
+        let timers = Timers::default();
+        let at = |millis| Instant::ZERO + Duration::from_millis(millis);
+        let [one, two, three] = [1, 2, 3].map(ConnectionHandle);
+        assert!(!timers.set(one, Some(at(10)), &"one"));
+        assert!(!timers.set(two, Some(at(5)), &"two"));
+        assert!(!timers.set(three, Some(at(7)), &"three"));
+        assert!(!timers.set(two, Some(at(20)), &"two"));
+        assert!(!timers.set(three, None, &"three"));
+        assert!(timers.take_due(at(4)).is_empty());
+        assert_eq!(timers.take_due(at(15)), ["one"]);
+        assert!(!timers.set(one, Some(at(10)), &"one"));
+        assert_eq!(timers.take_due(at(20)), ["one", "two"]);
+    }
+
+    #[test]
+    fn a_driver_that_sleeps_for_longer_is_to_be_woken() {
+        let timers = Timers::default();
+        let at = |millis| Instant::ZERO + Duration::from_millis(millis);
+        let [one, two] = [1, 2].map(ConnectionHandle);
+        assert_eq!(timers.await_next(), None);
+        assert!(timers.set(one, Some(at(10)), &"one"), "sleeps for ever");
+        assert_eq!(timers.await_next(), Some(at(10)));
+        assert!(!timers.set(two, Some(at(11)), &"two"));
+        assert!(timers.set(two, Some(at(9)), &"two"));
+        assert!(timers.take_due(at(8)).is_empty(), "it is awake");
+        assert!(!timers.set(two, Some(at(9)), &"two"));
+    }
+}
