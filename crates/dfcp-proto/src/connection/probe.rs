@@ -25,7 +25,8 @@ impl Connection {
             let mut senders = self.channels.senders();
             !self.out.queue.is_empty() || senders.any(|(_, send)| send.open_blocks() > 0)
         };
-        if !self.out.sent.any_in_flight() && !waiting() {
+        let in_flight = self.out.sent.any_in_flight();
+        if !in_flight && !waiting() {
             return None;
         }
         let pto = self.pto();
@@ -42,7 +43,12 @@ impl Connection {
                 (pto * (1 << doublings)).min(MAX_PROBE_INTERVAL.max(pto))
             }
         };
-        Some(self.out.last_sent + wait)
+        let (last, path) = (self.out.last_sent, &self.out.path);
+        // Who is held back by a bound waits for the pacer, not for an answer.
+        let paced = path.rate().is_bounded() && !in_flight && self.has_data_ready();
+        let departure = paced.then(|| path.next_departure()).flatten();
+        let since = departure.map_or(last, |at| at.clamp(last, last + MAX_PROBE_INTERVAL));
+        Some(since + wait)
     }
 
     /// Asks, since nothing was acknowledged: twice with data that may be missing; from the second time

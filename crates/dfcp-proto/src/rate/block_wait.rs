@@ -36,6 +36,7 @@ impl RateController for BlockWait {
         round_trip,
         refused_reports,
         on_order,
+        is_bounded,
         window,
         max_burst,
         initial_burst,

@@ -71,6 +71,10 @@ impl RateController for Capped {
         self.inner.pacing_rate().min(self.cap)
     }
 
+    fn is_bounded(&self) -> bool {
+        self.is_held_back() || self.inner.is_bounded()
+    }
+
     fn max_burst(&self) -> u64 {
         self.inner.max_burst().min(self.group())
     }

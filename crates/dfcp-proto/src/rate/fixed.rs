@@ -35,6 +35,10 @@ impl RateController for FixedRate {
         self.rate
     }
 
+    fn is_bounded(&self) -> bool {
+        true
+    }
+
     /// Four round trips' worth: a path that answers no more is not flooded for long.
     fn window(&self) -> u64 {
         let flight = self.rate.bytes_in(self.rtt.saturating_mul(4));

@@ -102,6 +102,11 @@ macro_rules! leave_to_inner {
             self.inner.window()
         }
     };
+    (@ is_bounded) => {
+        fn is_bounded(&self) -> bool {
+            self.inner.is_bounded()
+        }
+    };
     (@ max_burst) => {
         fn max_burst(&self) -> u64 {
             self.inner.max_burst()
@@ -328,6 +333,12 @@ pub trait RateController: Debug + Send {
 
     /// Most bytes in flight.
     fn window(&self) -> u64;
+
+    /// Whether the rate is somebody's bound and not what the path was found to carry: asking for more
+    /// news of the path than it lets through would break it.
+    fn is_bounded(&self) -> bool {
+        false
+    }
 
     /// Most bytes that may leave together once paced: what the path's queue has room for, as far as
     /// that is known. Fewer wake-ups serve larger groups.

@@ -125,6 +125,7 @@ impl RateController for Restrained {
         round_trip,
         refused_reports,
         on_order,
+        is_bounded,
         initial_burst,
     );
 

@@ -489,6 +489,24 @@ fn a_cap_holds_and_changes_nothing_on_slower_paths() {
     }
 }
 
+/// There a packet is acknowledged long before the next one may leave.
+#[test]
+fn a_low_cap_holds_on_short_paths() {
+    for (seed, rtt) in [(50, 1), (51, 5)] {
+        let cap = Rate::from_bps(400_000);
+        let config = PairConfig {
+            client: TransportConfig::default().profile(Profile::auto().with_rate_cap(cap)),
+            ..PairConfig::symmetric(link(100, rtt), seed)
+        };
+        let mut pair = established(config);
+        let mut transfer = ObjectTransfer::start(&mut pair, 1 << 40);
+        pair.run_until(20 * SECOND, |pair| transfer.poll(pair));
+        let sent = pair.connection(Side::Client).stats().bytes_sent as f64 * 8.0 / 20.0;
+        let shown = format!("seed {seed}, {rtt} ms: {sent:.0} of {cap}");
+        assert!((300_000.0..450_000.0).contains(&sent), "{shown}");
+    }
+}
+
 /// A rate that somebody typed wrong is no flood for longer than a few seconds, and serves all the same.
 #[test]
 fn a_fixed_rate_far_above_the_path_is_cut_to_what_arrives() {
