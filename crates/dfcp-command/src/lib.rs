@@ -31,6 +31,8 @@ pub use failure::{Failure, Kind};
 pub use profile::Profile;
 
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Where receivers listen unless told otherwise.
 pub const DEFAULT_PORT: u16 = 4433;
@@ -107,4 +109,20 @@ pub async fn interrupted() -> Failure {
         _ = terminated => {}
     }
     Failure::interrupted()
+}
+
+/// Becomes true at the first Ctrl-C, or request to terminate; the second ends the process. For programs
+/// that run no future.
+pub fn watch_interrupts() -> Arc<AtomicBool> {
+    let heard = Arc::new(AtomicBool::new(false));
+    let flag = heard.clone();
+    std::thread::spawn(move || {
+        let wait = || block_on(async { Ok(interrupted().await) });
+        if let Ok(failure) = wait() {
+            flag.store(true, Ordering::Relaxed);
+            let _ = wait();
+            std::process::exit(failure.kind as i32);
+        }
+    });
+    heard
 }

@@ -5,10 +5,11 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use dfcp::Rate;
-use dfcp_command::{Failure, Kind, units};
+use dfcp_command::{Failure, Kind, units, watch_interrupts};
 use dfcp_lab::compare::emulated::Emulated;
 use dfcp_lab::compare::path::{Bottleneck, Queue};
 use dfcp_lab::run::Validity;
@@ -88,9 +89,19 @@ fn exec(args: &Args) -> Result<u8, Failure> {
         .command(program)
         .args(arguments)
         .stdin(duplicate(io::stdin())?);
-    let process = start(told(command, here, there), program)?;
+    let mut process = start(told(command, here, there), program)?;
+    let interrupted = watch_interrupts();
     // It takes as long as it takes.
-    while !process.ends_by(Instant::now() + Duration::from_secs(3600)) {}
+    while !process.ends_by(Instant::now() + LOOK) {
+        if interrupted.load(Ordering::Relaxed) {
+            process.terminate();
+            process.ends_by(Instant::now() + LAST_WORDS);
+            // With what they started, as all these are in groups of their own.
+            drop((process, beside));
+            lab.stop().map_err(failure)?;
+            return Err(Failure::interrupted());
+        }
+    }
     let finished = process.wait(Instant::now());
     for (command, process) in beside {
         // What still runs is stopped without a word: it was to run as long as the program.
@@ -110,6 +121,11 @@ fn exec(args: &Args) -> Result<u8, Failure> {
     let status = finished.status.and_then(|status| status.code());
     Ok(status.and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
 }
+
+/// How often it is looked whether to go on.
+const LOOK: Duration = Duration::from_millis(100);
+/// What a program gets to end by itself when it is interrupted.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// With the streams of this process, and the addresses of both hosts in the environment.
 fn told(command: HostCommand, own: &Host, other: &Host) -> HostCommand {

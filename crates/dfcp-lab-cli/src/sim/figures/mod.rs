@@ -32,7 +32,6 @@ use self::catalogue::{Catalogue, Item};
 use self::page::Done;
 use self::papers::Paper;
 use self::runs::{Results, Runner};
-use super::sweep::pool;
 
 /// Arguments.
 #[derive(Clone, Debug, clap::Args)]
@@ -88,7 +87,7 @@ fn figures(args: &Args) -> Result<(), Failure> {
         size,
         directory: directory.join("sweeps").join(size.name()),
         jobs: args.jobs.map_or_else(cores, Into::into),
-        interrupted: pool::watch_interrupts(),
+        interrupted: dfcp_command::watch_interrupts(),
     };
     let done = make(&catalogue, &items, &runner)?;
     for done in &done {

@@ -154,7 +154,7 @@ fn sweep(args: &Args) -> Result<(), Failure> {
         outputs: Outputs::new(&named)?,
         points,
         jobs: args.jobs.map_or_else(cores, Into::into),
-        interrupted: pool::watch_interrupts(),
+        interrupted: dfcp_command::watch_interrupts(),
     };
     let bar = match args.quiet || !std::io::stderr().is_terminal() {
         true => ProgressBar::hidden(),

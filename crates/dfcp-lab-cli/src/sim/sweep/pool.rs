@@ -1,7 +1,7 @@
 //! Threads that take the next point until there is none.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver};
 
 use dfcp_command::{Failure, Kind, panic};
@@ -37,19 +37,4 @@ pub fn start<S: Study>(study: Arc<S>, todo: Vec<usize>, jobs: usize) -> Receiver
 
 fn panicked(message: &str) -> Failure {
     Failure::new(Kind::Failure, format!("the simulator panicked: {message}"))
-}
-
-/// Becomes true at the first Ctrl-C; the second ends the process.
-pub fn watch_interrupts() -> Arc<AtomicBool> {
-    let interrupted = Arc::new(AtomicBool::new(false));
-    let flag = interrupted.clone();
-    std::thread::spawn(move || {
-        let wait = || dfcp_command::block_on(async { Ok(dfcp_command::interrupted().await) });
-        if let Ok(failure) = wait() {
-            flag.store(true, Ordering::Relaxed);
-            let _ = wait();
-            std::process::exit(failure.kind as i32);
-        }
-    });
-    interrupted
 }
