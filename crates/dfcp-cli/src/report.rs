@@ -325,15 +325,17 @@ impl Report {
         }
         if self.files + self.files_there + self.files_skipped > 0 {
             let wire = self.wire_bytes.max(self.wire_bytes_received) as f64;
+            let per_byte = match self.carried() {
+                0 => String::new(),
+                bytes => format!("{:.3} bytes on the wire per byte, ", wire / bytes as f64),
+            };
             lines.push(format!(
-                "{} files{}, {} bytes in {:.2} s: {}; {:.3} bytes on the wire per byte, loss {:.2} %, \
-                 round trip {:.1} ms",
+                "{} files{}, {} bytes in {:.2} s: {}; {per_byte}loss {:.2} %, round trip {:.1} ms",
                 self.files,
                 self.beside(),
                 self.useful_bytes,
                 self.seconds,
                 dfcp::Rate::from_bps(self.goodput_bps),
-                wire / self.carried().max(1) as f64,
                 self.loss * 100.0,
                 self.rtt_ms,
             ));

@@ -62,9 +62,9 @@ pub struct Args {
     /// Erasure code [default: the profile's; dense for auto]
     #[arg(long, value_enum)]
     code: Option<Code>,
-    /// What standard input is called at the receiver
-    #[arg(long, default_value = "stdin")]
-    name: String,
+    /// What standard input is called at the receiver [default: stdin]
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
     /// Send symbolic links as links, where they lead to somewhere in the tree that they are in
     #[arg(short = 'l', long)]
     links: bool,
@@ -364,7 +364,11 @@ async fn transfer(
                     Failure::usage("a pipe cannot be read again: --retry wants files").into(),
                 );
             }
-            Sources::pipe(&args.name).map_err(files::failure)?
+            Sources::pipe(args.name.as_deref().unwrap_or("stdin")).map_err(files::failure)?
+        }
+        _ if args.name.is_some() => {
+            let why = "--name is for standard input (-); files keep their names";
+            return Err(Failure::usage(why).into());
         }
         paths => {
             let keep = Keep {
