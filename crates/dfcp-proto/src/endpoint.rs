@@ -452,7 +452,7 @@ impl Endpoint {
     fn handle_syn(&mut self, now: Instant, remote: SocketAddr, syn: &Syn, len: usize) {
         let Some(server) = &self.server else { return };
         // A small SYN could make us send more than we got.
-        if len < MIN_DATAGRAM || !self.seats.has_room_for(remote) {
+        if len < MIN_DATAGRAM {
             self.stats.refused += 1;
             return;
         }
@@ -524,8 +524,7 @@ impl Endpoint {
         let server = self.server.clone()?;
         let slot = Self::slot(now);
         let fresh = ack.slot == slot || ack.slot.checked_add(1) == Some(slot);
-        let room = self.seats.has_room_for(remote);
-        if ack.version != VERSION || !fresh || !room || self.used.contains(&ack.server_cid) {
+        if ack.version != VERSION || !fresh || self.used.contains(&ack.server_cid) {
             self.stats.refused += 1;
             return None;
         }
@@ -557,6 +556,11 @@ impl Endpoint {
             Some((CloseCode::REFUSED, "key not accepted"))
         } else if !self.seats.admits(&peer) {
             Some((CloseCode::LIMIT, "too many connections with this key"))
+        } else if !self.seats.has_room_for(remote) {
+            Some((
+                CloseCode::LIMIT,
+                "too many connections, in all or from one network; try later",
+            ))
         } else {
             None
         };

@@ -376,7 +376,8 @@ async fn garbage_on_the_port_disturbs_nobody() {
 #[tokio::test]
 async fn many_connections_share_one_server() {
     within(async {
-        let server = Endpoint::bind(config("127.0.0.1:0")).expect("binds");
+        let config = config("127.0.0.1:0").max_per_peer(20);
+        let server = Endpoint::bind(config).expect("binds");
         let (address, key) = (server.local_addr(), server.public_key());
         let clients = (0..20u8).map(|i| {
             tokio::spawn(async move {

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use dfcp::{
-    Connection, ConnectionError, Endpoint, EndpointConfig, Error, Profile, PublicKey, Rate,
-    SchemeId, StaticKey, TransportConfig,
+    CloseCode, Connection, ConnectionError, Endpoint, EndpointConfig, Error, Profile, PublicKey,
+    Rate, SchemeId, StaticKey, TransportConfig,
 };
 use dfcp_command::{Failure, Kind, Profile as Choice, block_on, interrupted, units};
 use dfcp_transfer::{DONE, FAILED, INTERRUPTED, Keep, Links, Meter, Scan, Sent, Sources, Wishes};
@@ -336,8 +336,10 @@ fn may_recover(error: &Error) -> bool {
             ConnectionError::TimedOut | ConnectionError::Unreachable | ConnectionError::Reset => {
                 true
             }
-            // Its user or its service manager ended it, and may start it again.
-            ConnectionError::PeerClosed { code, .. } => *code == INTERRUPTED,
+            // Its user or its service manager ended it, and may start it again; or it is full.
+            ConnectionError::PeerClosed { code, .. } => {
+                [INTERRUPTED, CloseCode::LIMIT].contains(code)
+            }
             _ => false,
         },
         // No interface, no route.

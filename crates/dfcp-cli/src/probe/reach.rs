@@ -43,14 +43,13 @@ impl Obstacle {
                  or name its port as HOST:PORT"
             ),
             Self::UdpOnly => format!(
-                "{host} answers over TCP, not at UDP port {port}: UDP is blocked on the way, no receiver \
-                 runs there, or it serves as many from this network as it takes; \
-                 open UDP port {port} in its firewall, or use `dfcp cp`, which can go through ssh"
+                "{host} answers over TCP, not at UDP port {port}: UDP is blocked on the way or no \
+                 receiver runs there; open UDP port {port} in its firewall, or use `dfcp cp`, which \
+                 can go through ssh"
             ),
             Self::Silent => format!(
                 "{host} does not answer, over TCP neither: no receiver runs there, the host is down, \
-                 UDP is blocked (open UDP port {port} in its firewall), or the receiver serves as many \
-                 from this network as it takes"
+                 or UDP is blocked; open UDP port {port} in its firewall"
             ),
         }
     }

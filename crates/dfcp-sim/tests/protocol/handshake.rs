@@ -184,6 +184,30 @@ fn an_unwelcome_client_is_told_and_forgotten() {
 }
 
 #[test]
+fn who_finds_no_place_is_told() {
+    let mut pair = Pair::new(PairConfig::symmetric(lossy(0.0), 2));
+    let server = ServerConfig {
+        transport: Arc::new(TransportConfig::default()),
+        authorize: Arc::new(|_| true),
+        max_connections: 1,
+        max_per_peer: 2,
+        memory: 128 << 20,
+    };
+    pair.hosts[1].endpoint = Endpoint::new(raw::key("server"), Some(server), [1; 32]);
+    assert!(pair.establish(SECOND));
+    pair.hosts[0].events.clear();
+    pair.connect();
+    pair.run_until(20 * SECOND, |pair| closed(pair, Side::Client).is_some());
+    let end = closed(&pair, Side::Client);
+    assert!(
+        matches!(end, Some(ConnectionError::PeerClosed { code, .. }) if *code == CloseCode::LIMIT),
+        "{end:?}"
+    );
+    pair.run_until(20 * SECOND, |_| false);
+    assert_eq!(pair.hosts[1].endpoint.handles().len(), 1);
+}
+
+#[test]
 fn a_host_that_is_busy_for_long_still_says_that_it_closes() {
     let mut pair = Pair::new(PairConfig::symmetric(lossy(0.0), 3));
     assert!(pair.establish(20 * SECOND));
@@ -400,7 +424,7 @@ fn a_replayed_handshake_makes_no_second_connection() {
 }
 
 #[test]
-fn a_full_server_answers_nobody_new() {
+fn a_full_server_accepts_nobody_new() {
     let mut server = server_with(TransportConfig::default(), |_| true);
     for i in 0..12 {
         let from = raw::address(i);
@@ -412,7 +436,7 @@ fn a_full_server_answers_nobody_new() {
             }
         }
     }
-    assert_eq!(server.handles().len(), 8);
+    assert_eq!(std::iter::from_fn(|| server.accept()).count(), 8);
 }
 
 /// Connects from `address` with a key of that `name`, unless the server does not let it.
