@@ -338,76 +338,58 @@ impl Endpoint {
                 return None;
             }
         };
-        match packet {
-            Packet::Sealed(header) => {
-                return self.handle_sealed(now, remote, ecn, header, datagram);
+        let handle = match packet {
+            Packet::Sealed(Sealed { cid, .. }) => match self.by_cid.get(&cid) {
+                Some(handle) => *handle,
+                None => {
+                    self.answer_unknown(now, remote, cid, datagram);
+                    return None;
+                }
+            },
+            Packet::Syn(syn) => {
+                self.handle_syn(now, remote, &syn, len);
+                return None;
             }
-            Packet::Syn(syn) => self.handle_syn(now, remote, &syn, len),
             Packet::Ack(ack) => return self.handle_ack(now, remote, &ack),
-            Packet::SynAck(synack) => {
-                let handle = *self.by_cid.get(&synack.client_cid)?;
-                let Some(connection) = self.connections.get_mut(handle) else {
-                    return Some(handle);
-                };
-                let before = connection.remote_cid();
-                connection.handle_synack(now, &synack, len);
-                // The server's connection ID is known from now on.
-                let after = connection.remote_cid();
+            Packet::SynAck(SynAck { client_cid, .. })
+            | Packet::Version { client_cid, .. }
+            | Packet::Retry(Retry { client_cid, .. }) => *self.by_cid.get(&client_cid)?,
+            Packet::Reset { cid, .. } => self.named_by_reset(cid, remote)?,
+        };
+        if let Some(connection) = self.connections.get_mut(handle) {
+            let before = connection.remote_cid();
+            connection.handle_datagram(now, remote, ecn, datagram);
+            // A client knows the server's connection ID from its SYNACK on.
+            let after = connection.remote_cid();
+            if before != after {
                 self.by_remote_cid.remove(&(before, handle));
                 self.by_remote_cid.insert((after, handle));
-                return Some(handle);
-            }
-            Packet::Version {
-                client_cid,
-                versions,
-            } => {
-                let handle = *self.by_cid.get(&client_cid)?;
-                if let Some(connection) = self.connections.get_mut(handle) {
-                    connection.handle_version(now, versions);
-                }
-                return Some(handle);
-            }
-            Packet::Retry(retry) => {
-                let handle = *self.by_cid.get(&retry.client_cid)?;
-                if let Some(connection) = self.connections.get_mut(handle) {
-                    connection.handle_retry(&retry);
-                }
-                return Some(handle);
-            }
-            Packet::Reset { cid, token } => {
-                let handles = ConnectionHandle(0)..=ConnectionHandle(u64::MAX);
-                let named = (cid, *handles.start())..=(cid, *handles.end());
-                let mut named = self.by_remote_cid.range(named).map(|&(_, handle)| handle);
-                let lent = |handle| self.lent.get(&handle).map(|&(_, address)| address);
-                let own = |handle| Some(self.connections.get(handle)?.remote_address());
-                let handle = named.find(|&h| lent(h).or_else(|| own(h)) == Some(remote))?;
-                if let Some(connection) = self.connections.get_mut(handle) {
-                    connection.handle_reset(now, &token);
-                }
-                return Some(handle);
             }
         }
-        None
+        Some(handle)
     }
 
-    fn handle_sealed(
+    /// The connection whose peer at `remote` has that connection ID.
+    fn named_by_reset(&self, cid: ConnectionId, remote: SocketAddr) -> Option<ConnectionHandle> {
+        let handles = ConnectionHandle(0)..=ConnectionHandle(u64::MAX);
+        let named = (cid, *handles.start())..=(cid, *handles.end());
+        let mut named = self.by_remote_cid.range(named).map(|&(_, handle)| handle);
+        let lent = |handle| self.lent.get(&handle).map(|&(_, address)| address);
+        let own = |handle| Some(self.connections.get(handle)?.remote_address());
+        named.find(|&h| lent(h).or_else(|| own(h)) == Some(remote))
+    }
+
+    /// Nobody here knows the connection of a sealed packet: its sender is told, if it is not too often.
+    fn answer_unknown(
         &mut self,
         now: Instant,
         remote: SocketAddr,
-        ecn: u8,
-        header: Sealed,
-        datagram: &mut [u8],
-    ) -> Option<ConnectionHandle> {
-        let known = self.by_cid.get(&header.cid).copied();
-        if let Some(handle) = known {
-            if let Some(connection) = self.connections.get_mut(handle) {
-                connection.handle_sealed(now, remote, ecn, header, datagram);
-            }
-            return Some(handle);
-        }
+        cid: ConnectionId,
+        datagram: &[u8],
+    ) {
         self.stats.unknown += 1;
-        if self.ignored.contains(&header.cid) {
-            return None;
+        if self.ignored.contains(&cid) {
+            return;
         }
         if now.saturating_since(self.resets_sent.0) > Duration::from_secs(1) {
             self.resets_sent = (now, 0);
@@ -416,10 +398,9 @@ impl Endpoint {
             && self.resets_sent.1 < RESETS_PER_SECOND
         {
             self.resets_sent.1 += 1;
-            let token = reset_token(&self.resets.key(header.cid, remote), tag);
-            self.reply(remote, emit_reset(header.cid, token));
+            let token = reset_token(&self.resets.key(cid, remote), tag);
+            self.reply(remote, emit_reset(cid, token));
         }
-        None
     }
 
     fn reply(&mut self, remote: SocketAddr, datagram: Vec<u8>) {
