@@ -20,9 +20,10 @@ use cpu_time::cpu_time;
 use dfcp_fec::raptor::{RaptorCode, RaptorParameters, State};
 
 /// k, n, T, redundancy in per cent.
-const CASES: [(u32, u32, u16, u32); 6] = [
+const CASES: [(u32, u32, u16, u32); 7] = [
     (63_536, 65_536, 1, 5),
     (63_536, 65_536, 1, 10),
+    (15_884, 16_384, 64, 10),
     (1_000, 1_042, 1024, 5),
     (4_000, 4_135, 1024, 5),
     (4_000, 4_135, 1024, 15),

@@ -6,6 +6,7 @@ use super::RaptorCode;
 use super::bytes::Bytes;
 use super::graph::System;
 use super::peel::{Peel, Word};
+use super::plan::{self, Plan};
 use super::rows::Packet;
 use super::taus88::State;
 use super::workspace::Workspace;
@@ -28,6 +29,17 @@ const LARGE_SYMBOL: usize = 128;
 fn usual(code: &RaptorCode) -> usize {
     let k = code.k();
     k + k / 16 + 64
+}
+
+/// What becomes of a block by a plan of others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Planned {
+    /// It is decoded.
+    Done,
+    /// There is none, and one should be made.
+    Wanted,
+    /// There is none, nor is one worth its making.
+    Unwanted,
 }
 
 /// A block on the receiving side.
@@ -186,15 +198,19 @@ impl Decoder {
         if !workspace.cover(code, &self.packets, self.limit()) {
             return false;
         }
+        let plan = self.follow(code, workspace);
+        if plan == Planned::Done {
+            return true;
+        }
         let degrees = [code.0.degrees.max() as usize, code.0.precode.max_degree()];
         if degrees[0] <= u32::MAX_DEGREES[0] && degrees[1] <= u32::MAX_DEGREES[1] {
             let mut peel = std::mem::take(&mut workspace.compact);
-            let solved = self.solve_with(code, workspace, &mut peel);
+            let solved = self.solve_with(code, workspace, &mut peel, plan);
             workspace.compact = peel;
             solved
         } else {
             let mut peel = std::mem::take(&mut workspace.wide);
-            let solved = self.solve_with(code, workspace, &mut peel);
+            let solved = self.solve_with(code, workspace, &mut peel, plan);
             workspace.wide = peel;
             solved
         }
@@ -205,11 +221,13 @@ impl Decoder {
         code: &RaptorCode,
         workspace: &mut Workspace,
         peel: &mut Peel<W>,
+        plan: Planned,
     ) -> bool {
         let Workspace {
             graphs: [graph, _],
             block,
             inactivation,
+            set,
             ..
         } = workspace;
         let one_byte = self.real && code.symbol_size() == 1;
@@ -223,9 +241,11 @@ impl Decoder {
             block,
             one_byte,
         };
-        peel.start(&system, !one_byte);
+        let wanted = plan == Planned::Wanted;
+        peel.start(&system, !one_byte || wanted);
         inactivation.clear();
         let complete = peel.unknown(code.k()) == 0;
+        let plan = (complete && wanted).then(|| Plan::new(set.clone(), &system, peel.found()));
         if !complete && !inactivation.solve(&system, peel, self.max_inactive) {
             return false;
         }
@@ -258,7 +278,40 @@ impl Decoder {
             bytes.solve_inactive(inactivation);
             bytes.correct(inactivation, &peel.found()[inactivation.peeled()..]);
         }
+        if let Some(plan) = plan {
+            graph.plans.keep(plan);
+        }
         true
+    }
+
+    /// Decodes in the same way as another block that had the same packets, if there was one.
+    fn follow(&mut self, code: &RaptorCode, workspace: &mut Workspace) -> Planned {
+        let Workspace {
+            graphs: [graph, _],
+            block,
+            set,
+            table,
+            ..
+        } = workspace;
+        let one_byte = self.real && code.symbol_size() == 1;
+        if !one_byte || !graph.choose(&self.packets, set) {
+            return Planned::Unwanted;
+        }
+        if !graph.plans.find(set) {
+            return match graph.plans.is_wanted(set) {
+                true => Planned::Wanted,
+                false => Planned::Unwanted,
+            };
+        }
+        let (symbols, received) = self.symbols.split_at_mut(code.n());
+        block.fill(graph, &self.packets, received);
+        table.resize(plan::ALL, 0);
+        let (Some(plan), Some(table)) = (graph.plans.first(), table.first_chunk_mut()) else {
+            return Planned::Unwanted;
+        };
+        plan.run(&block.values, table);
+        symbols.copy_from_slice(&table[..code.n()]);
+        Planned::Done
     }
 
     /// The source block, k · T bytes; meaningful once [`solve`](Self::solve) said true. Nothing for

@@ -7,6 +7,7 @@
 
 use super::RaptorCode;
 use super::draws::Draws;
+use super::plan::{Plans, Set};
 use super::rows::{Packet, Rows};
 use super::taus88::State;
 
@@ -73,6 +74,8 @@ pub(super) struct Graph {
     pub(super) first: Vec<u32>,
     /// Where the next row of a symbol goes.
     next: Vec<u32>,
+    /// How blocks with some of its packets are decoded.
+    pub(super) plans: Plans,
 }
 
 /// There are more rows of large degree than any honest sender's, or one symbol is in too many.
@@ -104,15 +107,20 @@ impl Graph {
                 return true;
             }
         }
-        self.packets.clear();
-        self.index.clear();
+        self.forget();
         self.add(packets);
         let made = self.make(code, draws, limit);
         if made.is_err() {
-            self.packets.clear();
-            self.index.clear();
+            self.forget();
         }
         made.is_ok()
+    }
+
+    /// Has no packets any more.
+    fn forget(&mut self) {
+        self.packets.clear();
+        self.index.clear();
+        self.plans.clear();
     }
 
     /// How many of these it has.
@@ -140,6 +148,21 @@ impl Graph {
         })
     }
 
+    /// Which of its packets these are, in `set`; false if it has not all of them.
+    pub(super) fn choose(&self, packets: &[Packet], set: &mut Set) -> bool {
+        set.clear();
+        self.find(packets).zip(packets).all(|(at, packet)| {
+            // Plans count on whole packets.
+            let whole = at.filter(|&at| self.packets[at].symbols == packet.symbols);
+            whole.is_some_and(|at| {
+                // As long as it must be: the same after the graph has grown.
+                set.resize(set.len().max(at / 64 + 1), 0);
+                set[at / 64] |= 1 << (at % 64);
+                true
+            })
+        })
+    }
+
     fn position(&self, state: State) -> Option<usize> {
         let at = self.index.binary_search_by_key(&state, |&(state, _)| state);
         at.ok().map(|at| self.index[at].1 as usize)
@@ -152,7 +175,11 @@ impl Graph {
             match self.position(packet.state) {
                 Some(at) => {
                     let symbols = &mut self.packets[at].symbols;
-                    *symbols = packet.symbols.max(*symbols);
+                    if packet.symbols > *symbols {
+                        *symbols = packet.symbols;
+                        // They name symbols, and those of later packets change their places.
+                        self.plans.clear();
+                    }
                 }
                 None => self.packets.push(*packet),
             }
@@ -287,6 +314,7 @@ impl Graph {
                 + self.next.capacity()
                 + self.starts.capacity())
                 * size_of::<u32>()
+            + self.plans.memory()
     }
 }
 
@@ -297,6 +325,8 @@ pub(super) struct Block {
     pub(super) sides: Vec<u16>,
     /// By symbol of the graph: its place in order of arrival.
     order: Vec<u32>,
+    /// See [`Block::fill`].
+    pub(super) values: Vec<u8>,
 }
 
 impl Block {
@@ -321,6 +351,20 @@ impl Block {
         }
     }
 
+    /// Writes down the values of symbols of one byte, by symbol of the graph; one more, behind the
+    /// last, is zero.
+    pub(super) fn fill(&mut self, graph: &Graph, packets: &[Packet], mut bytes: &[u8]) {
+        self.values.resize(graph.symbols() + 1, 0);
+        self.values[graph.symbols()] = 0;
+        for (packet, at) in packets.iter().zip(graph.find(packets)) {
+            let own = bytes.split_off(..packet.symbols as usize);
+            let (Some(at), Some(own)) = (at, own) else {
+                continue;
+            };
+            self.values[graph.starts[at] as usize..][..own.len()].copy_from_slice(own);
+        }
+    }
+
     /// Says where in order of arrival the symbols are, which peeling does not ask for.
     pub(super) fn number(&mut self, graph: &Graph, packets: &[Packet]) {
         self.order.clear();
@@ -338,7 +382,9 @@ impl Block {
     }
 
     pub(super) fn memory(&self) -> usize {
-        self.sides.capacity() * size_of::<u16>() + self.order.capacity() * size_of::<u32>()
+        self.sides.capacity() * size_of::<u16>()
+            + self.order.capacity() * size_of::<u32>()
+            + self.values.capacity()
     }
 }
 
@@ -366,6 +412,15 @@ impl System<'_> {
     pub(super) fn symbol(&self, row: usize) -> Option<usize> {
         let lt = row < self.graph.rows.len();
         lt.then(|| self.block.order[self.graph.rows.symbol(row)] as usize)
+    }
+
+    /// Which of the block's [values](Block::fill) a row's right side is.
+    pub(super) fn value(&self, row: usize) -> u32 {
+        let symbol = match row < self.graph.rows.len() {
+            true => self.graph.rows.symbol(row),
+            false => self.graph.symbols(),
+        };
+        symbol as u32
     }
 
     /// LT rows and check nodes.

@@ -134,11 +134,17 @@ proptest! {
     fn a_kept_graph_changes_nothing(
         k in 1u32..300, checks in 0u32..20, symbol_size in 1u16..4, seed in any::<u32>(),
         per_packet in 1u32..40, foreign in prop_oneof![Just(0u32), Just(10), Just(60), Just(100)],
-        peeling in any::<bool>(),
+        peeling in any::<bool>(), repeats in any::<bool>(),
     ) {
         let mut receivers = Receivers::new(k, k + checks, symbol_size, seed);
+        let mut before = Vec::new();
         for block in 0..6 {
-            let packets = receivers.packets(block, per_packet, foreign);
+            let mut packets = receivers.packets(block, per_packet, foreign);
+            // Some blocks have the same packets.
+            if block % 3 > 0 && repeats {
+                packets = before;
+            }
+            before = packets.clone();
             let inactive = if peeling { 0 } else { 1000 };
             let taken = receivers.block(&packets, inactive);
             if let (true, Some(taken)) = (peeling, taken) {
@@ -179,6 +185,36 @@ fn the_published_code_keeps_its_graph() {
     }
     let tables = receivers.kept.memory();
     assert!(tables < 24 << 20, "{tables} bytes are kept for one code");
+}
+
+/// Blocks that have the same packets, in whatever order they came, are decoded by a plan from the third
+/// one on; those that lost another one are not, nor does it harm the plan.
+#[test]
+fn the_same_packets_are_decoded_by_a_plan() {
+    let mut receivers = Receivers::new(3000, 3100, 1, 8);
+    let all: Vec<_> = (0..34)
+        .map(|index| (State::from_seed(2).of_packet(0, index), 100))
+        .collect();
+    let mut plans = Vec::new();
+    for (lost, turned) in [(9, 0), (9, 1), (9, 2), (9, 0), (4, 0), (9, 3)] {
+        let mut packets = all.clone();
+        packets.remove(lost);
+        packets.rotate_left(turned);
+        let (kept, source) = (receivers.kept.clone(), receivers.source.clone());
+        let encoder = kept.encoder(source.clone()).unwrap();
+        let mut decoder = kept.decoder(Vec::new());
+        for &(state, symbols) in &packets {
+            let mut bytes = vec![0; symbols as usize];
+            encoder.write_symbols(state, &mut bytes);
+            decoder.push(state, symbols, &bytes).unwrap();
+        }
+        assert!(decoder.solve());
+        assert!(decoder.source() == source);
+        plans.push(kept.0.pool.with(|w| w.graphs[0].plans.first().is_some()));
+        // Other bytes by the same plan.
+        receivers.source.iter_mut().for_each(|byte| *byte ^= 0x5a);
+    }
+    assert_eq!(plans, [false, true, true, true, true, true]);
 }
 
 #[test]

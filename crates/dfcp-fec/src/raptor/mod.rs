@@ -12,15 +12,18 @@
 //! | `degrees` | degree distributions |
 //! | `precode` | the LDPC graph |
 //! | `encoder` | a block on the sending side |
+//! | `drawn` | its packets as drawn, kept for the next blocks, T = 1 |
 //! | `decoder` | a block on the receiving side: what was received, and bytes |
 //! | `bytes` | the decoder's data pass |
 //! | `scheme` | the code behind the interface of all codes |
 //! | `rows`, `graph` | rows as drawn, and symbols' rows, kept from block to block |
 //! | `peel`, `inactivate` | which symbol is found from which row: no bytes but T = 1 |
+//! | `plan` | what was found, kept for blocks with the same packets, T = 1 |
 
 mod bytes;
 mod decoder;
 mod degrees;
+mod drawn;
 mod draws;
 mod encoder;
 mod graph;
@@ -28,6 +31,7 @@ mod graph;
 mod graph_tests;
 mod inactivate;
 mod peel;
+mod plan;
 mod precode;
 
 mod rows;

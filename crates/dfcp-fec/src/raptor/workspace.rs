@@ -4,10 +4,12 @@
 use std::sync::{Mutex, PoisonError};
 
 use super::RaptorCode;
+use super::drawn::Kept;
 use super::draws::Draws;
 use super::graph::{Block, Graph};
 use super::inactivate::Inactivation;
 use super::peel::Peel;
+use super::plan::Set;
 use super::rows::Packet;
 
 /// Workspaces kept; more exist while more threads work at once.
@@ -18,11 +20,15 @@ const KEPT: usize = 2;
 pub(super) struct Workspace {
     pub(super) draws: Draws,
     pub(super) ids: Vec<u16>,
-    /// Symbols of a packet by degree.
-    pub(super) classes: Vec<u32>,
+    /// What an encoder drew lately.
+    pub(super) drawn: Kept,
     /// Of the last blocks, for the next may have one of them; the last block's comes first.
     pub(super) graphs: [Graph; 2],
     pub(super) block: Block,
+    /// Packets of the block at hand.
+    pub(super) set: Set,
+    /// Symbols of one byte, as many as 16 bits name.
+    pub(super) table: Vec<u8>,
     /// One of these is used, as the code's degrees allow.
     pub(super) compact: Peel<u32>,
     pub(super) wide: Peel<u64>,
@@ -45,9 +51,11 @@ impl Workspace {
         size_of::<Self>()
             + self.draws.memory()
             + self.ids.capacity() * size_of::<u16>()
-            + self.classes.capacity() * size_of::<u32>()
+            + self.drawn.memory()
             + self.graphs.iter().map(Graph::memory).sum::<usize>()
             + self.block.memory()
+            + self.set.capacity() * size_of::<u64>()
+            + self.table.capacity()
             + self.compact.memory()
             + self.wide.memory()
             + self.inactivation.memory()
