@@ -123,23 +123,21 @@ impl Receiver {
         }
     }
 
-    /// Gives up what is incomplete of the blocks below `id` (ACKs off).
+    /// Gives up what is incomplete of the blocks below `id` (ACKs off). A block that is being decoded
+    /// has all it needs, however long that takes.
     pub(super) fn skip_to(&mut self, id: u32) {
-        while self.decoded < id {
-            let index = (self.decoded - self.base) as usize;
-            if index >= self.settled.window as usize {
-                break;
-            }
+        let end = self.base.saturating_add(self.settled.window);
+        for at in self.decoded..id.min(end) {
+            let index = (at - self.base) as usize;
             if index >= self.ring.len() {
                 self.ring.push_back(Block::new());
             }
             let block = &mut self.ring[index];
-            if !block.is_over() {
+            if matches!(block.phase, Phase::Collecting(_)) {
                 block.phase = Phase::Skipped;
                 block.seen.clear();
                 self.stats.skipped += 1;
             }
-            self.decoded += 1;
         }
         self.advance();
     }

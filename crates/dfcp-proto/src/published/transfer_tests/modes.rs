@@ -169,6 +169,34 @@ fn fixed_redundancy_without_acks_loses_the_blocks_that_it_does_not_cover() {
     assert!(run(0.15) < 10);
 }
 
+/// A host may take longer for a block than the network for sixteen.
+#[test]
+fn without_acks_a_block_that_is_being_decoded_is_not_given_up() {
+    let settled = Settled {
+        acknowledge: Acknowledge::Off,
+        ..real(100, Sending::Fixed { extra: 0.15 })
+    };
+    let mut receiver = Receiver::new(BEGIN, &settled);
+    for (block, packet) in (0..40).flat_map(|block| (0..25).map(move |packet| (block, packet))) {
+        let header = DataHeader {
+            block,
+            state: settled.initial.of_packet(block, packet),
+            echo: false,
+            short: false,
+        };
+        // All zeros are a block like any other; 2200 symbols of 16 bytes are enough.
+        receiver.on_data(BEGIN, 0, &header, &[0; 90 * 16]);
+    }
+    receiver.finish_at(40);
+    while let Some(mut job) = receiver.take_solve_job() {
+        job.run();
+        receiver.finish_solve(BEGIN, job);
+    }
+    let stats = receiver.stats();
+    assert_eq!((stats.blocks, stats.skipped), (40, 0));
+    assert!(receiver.is_complete());
+}
+
 #[test]
 fn adaptive_redundancy_covers_a_loss_that_nobody_told_it() {
     let settled = Settled {
