@@ -2,9 +2,10 @@
 
 mod common;
 
+use std::io::Write;
 use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use common::{Bench, Receiver, bytes, eventually, finish, run};
 use nix::sys::signal::{Signal, kill};
@@ -129,6 +130,73 @@ fn a_smaller_window_and_other_blocks_carry_files_too() {
     bench.assert_received("x", &bytes("x", 1_000_000));
 }
 
+/// What §3.2 and §4.6 of the paper let a user choose; each carries a file.
+#[test]
+fn every_way_to_send_carries_files() {
+    for options in [
+        &["--acknowledge=none", "--sending=fixed", "--sent=20%"][..],
+        &["--sending=fixed", "--sent=20%", "--fixed-rate=200M"],
+        &["--symbol=64", "--fixed-rate=200M"],
+        &["--symbol=10", "--block=100000", "--fixed-rate=200M"],
+        &["--flexible-blocks", "--fixed-rate=200M"],
+        &["--control=probe-gap", "--overestimate=10%"],
+        &["--control=probe-rate"],
+        &["--control=marked"],
+    ] {
+        let bench = Bench::new();
+        let file = bench.write("x", 1_000_000);
+        let receiver = receiver(&bench, &["--once"]);
+        let mut sender = bench.program();
+        sender.args(["send", "--profile=dfcp", "--json"]);
+        if options[0] == "--acknowledge=none" {
+            sender.arg("--fixed-rate=100M");
+        }
+        sender.args(options).arg(&file);
+        let (code, report, _) = run(sender.arg(receiver.address.to_string()));
+        assert_eq!((code, receiver.end().0), (0, 0), "{options:?}: {report}");
+        bench.assert_received("x", &bytes("x", 1_000_000));
+    }
+}
+
+/// At the rate before the order the file would take hours.
+#[test]
+fn a_network_controller_orders_the_rate() {
+    let bench = Bench::new();
+    let file = bench.write("x", 1_000_000);
+    let receiver = receiver(&bench, &["--once"]);
+    let mut sender = bench.program();
+    sender
+        .args(["send", "--profile=dfcp", "--json", "--sending=expected"])
+        .args(["--control=ordered", "--fixed-rate=1K"])
+        .arg(&file)
+        .arg(receiver.address.to_string())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut sender = sender.spawn().unwrap();
+    let mut orders = sender.stdin.take().unwrap();
+    orders.write_all(b"as much as you like\n200M\n").unwrap();
+    let ended = sender.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert!(ended.status.success(), "{said}");
+    assert!(said.contains("no order"), "{said}");
+    assert_eq!(receiver.end().0, 0);
+    bench.assert_received("x", &bytes("x", 1_000_000));
+}
+
+/// Without acknowledgements nobody mends what is lost: it is said, and no file is left.
+#[test]
+fn what_is_lost_without_acknowledgements_is_said() {
+    let bench = Bench::new();
+    let (code, report, _) = run(bench
+        .program()
+        .args(["demo", "--json", "--no-tcp", "--profile=dfcp"])
+        .args(["--rate=30M", "--rtt=20ms", "--loss=20%", "--size=5M"])
+        .args(["--", "--acknowledge=none", "--sending=fixed", "--sent=10%"]));
+    assert_ne!(code, 0, "{report}");
+    assert_ne!(report["error"]["kind"], "usage", "{report}");
+}
+
 /// Needs the privilege for raw sockets; without it, what a user sees is tested instead.
 #[test]
 fn a_file_crosses_in_ip_packets() {
@@ -217,6 +285,18 @@ fn options_of_one_profile_are_refused_by_the_other() {
         (&send, &["--profile=dfcp", "--peer-key", key]),
         (&send, &["--profile=dfcp", "--code=raptorq"]),
         (&send, &["--profile=dfcp", "--block-code=raptor"]),
+        (&send, &["--profile=dfcp", "--block=100000"]),
+        (&send, &["--profile=dfcp", "--sent=10%"]),
+        (&send, &["--profile=dfcp", "--overestimate=10%"]),
+        (
+            &send,
+            &["--profile=dfcp", "--control=marked", "--fixed-rate=5M"],
+        ),
+        (&send, &["--profile=dfcp", "--avail-win"]),
+        (&send, &["--profile=rc-udp", "--symbol=8"]),
+        (&send, &["--control=marked"]),
+        (&send, &["--avail-win"]),
+        (&recv, &["--profile=dfcp", "--allow-any", "--avail-win=5"]),
         (&recv, &["--carrier=udp"]),
         (&recv, &["--profile=dfcp", "--allow", key]),
         (&recv, &["--profile=dfcp"]),

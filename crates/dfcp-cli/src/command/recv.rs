@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use dfcp::{Connection, Endpoint, EndpointConfig, Error, RecvStream, StaticKey};
+use dfcp::{Connection, Endpoint, EndpointConfig, Error, RecvStream, StaticKey, TransportConfig};
 use dfcp_command::{Failure, Kind, Profile, block_on, interrupted};
 use dfcp_meet::Code;
 use dfcp_transfer::{DONE, FAILED, INTERRUPTED, Limits, Meter, Received, RejectionKind, Store};
@@ -58,6 +58,9 @@ pub struct Args {
     /// Transport; without it, senders of every encrypted one are taken
     #[arg(long, value_enum, default_value_t)]
     profile: Profile,
+    /// Packets of Chameleon's receive window, for senders with --avail-win [default: 64]
+    #[arg(long, value_name = "PACKETS", value_parser = clap::value_parser!(u8).range(1..))]
+    avail_win: Option<u8>,
     #[command(flatten)]
     output: Output,
     #[command(flatten)]
@@ -65,6 +68,15 @@ pub struct Args {
 }
 
 impl Args {
+    /// Settings of a receiver.
+    fn transport(&self) -> TransportConfig {
+        let transport = self.output.transport();
+        match self.avail_win {
+            Some(packets) => transport.receive_packets(packets),
+            None => transport,
+        }
+    }
+
     /// Receiving over DFCP as published, if that is what is wanted.
     fn published(&self) -> Result<Option<published::recv::Job<'_>>, Failure> {
         // What comes is of the sender's choosing; little goes back.
@@ -75,6 +87,7 @@ impl Args {
             (self.key.is_some(), "--key"),
             (!self.allow.is_empty(), "--allow"),
             (self.code.is_some(), "a code"),
+            (self.avail_win.is_some(), "--avail-win"),
         ])?;
         if !self.allow_any {
             return Err(Failure::usage(
@@ -134,7 +147,7 @@ impl Args {
 async fn by_code(args: &Args, code: &Code) -> Result<u8, Failure> {
     let key = keys::load_or_create(args.key.as_deref())?;
     let place = args.place()?;
-    let transport = args.output.observed(args.output.transport())?;
+    let transport = args.output.observed(args.transport())?;
     let job = code::Receiving {
         code,
         options: &args.meet,
@@ -166,7 +179,7 @@ async fn by_code(args: &Args, code: &Code) -> Result<u8, Failure> {
 }
 
 fn bind(args: &Args, key: StaticKey, door: &Door) -> Result<Endpoint, Failure> {
-    let transport = args.output.observed(args.output.transport())?;
+    let transport = args.output.observed(args.transport())?;
     let at = |address| {
         let door = door.clone();
         let config = EndpointConfig::server(key.clone(), address)

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use dfcp::{
-    CloseCode, Connection, ConnectionError, Endpoint, EndpointConfig, Error, Profile, PublicKey,
-    Rate, SchemeId, StaticKey, TransportConfig,
+    ChameleonParameters, CloseCode, Connection, ConnectionError, Endpoint, EndpointConfig, Error,
+    FlowControl, Profile, PublicKey, Rate, SchemeId, StaticKey, TransportConfig,
 };
 use dfcp_command::{Failure, Kind, Profile as Choice, block_on, interrupted, units};
 use dfcp_transfer::{DONE, FAILED, INTERRUPTED, Keep, Links, Meter, Scan, Sent, Sources, Wishes};
@@ -89,6 +89,11 @@ pub struct Args {
     /// Transport; the receiver follows the encrypted ones without being told
     #[arg(long, value_enum, default_value_t)]
     profile: Choice,
+    /// With --profile chameleon: as published, have no more packets on their way than the receiver
+    /// reports room for, which bounds the rate to its window each round trip (64 packets unless the
+    /// receiver says otherwise)
+    #[arg(long)]
+    avail_win: bool,
     #[command(flatten)]
     output: Output,
     #[command(flatten)]
@@ -168,6 +173,17 @@ impl Args {
         self.output.transport().profile(profile)
     }
 
+    /// The parts of an encrypted transport; `None` for what is in clear.
+    fn sealed(&self) -> Option<Profile> {
+        if self.profile == Choice::Chameleon && self.avail_win {
+            return Some(Profile::chameleon_with(ChameleonParameters {
+                flow_control: FlowControl::AvailWin,
+                ..ChameleonParameters::for_any_path()
+            }));
+        }
+        self.profile.sealed()
+    }
+
     /// A transfer over a published protocol in clear, which is wanted if no profile is encrypted.
     fn published<'a>(&'a self, job: &'a Job) -> Result<published::send::Job<'a>, Failure> {
         no_keys(&[
@@ -177,7 +193,10 @@ impl Args {
             (self.code.is_some(), "--code"),
             (self.bwlimit.is_some(), "--bwlimit"),
             (self.background, "--background"),
+            (self.avail_win, "--avail-win"),
         ])?;
+        self.published.check_rate(self.fixed_rate.is_some())?;
+        self.published.check_for(self.profile)?;
         Ok(published::send::Job {
             paths: &job.paths,
             host: job.host.as_ref().ok_or_else(|| {
@@ -206,6 +225,9 @@ impl Args {
     fn check_options(&self, job: &Job) -> Result<(), Failure> {
         if self.background && self.profile != Choice::Auto {
             return Err(Failure::usage("--background is for --profile auto"));
+        }
+        if self.avail_win && self.profile != Choice::Chameleon {
+            return Err(Failure::usage("--avail-win is for --profile chameleon"));
         }
         let mut published = self.published.clone();
         if self.fixed_rate.is_some() {
@@ -264,7 +286,7 @@ struct Job {
 pub fn run(args: Args) -> ExitCode {
     args.output.prepare();
     let mut report = Report::new("send");
-    let result = match (args.what_and_where(), args.profile.sealed()) {
+    let result = match (args.what_and_where(), args.sealed()) {
         (Err(failure), _) => Err(failure),
         (Ok(job), Some(profile)) => args
             .check_options(&job)

@@ -1,9 +1,11 @@
 //! `--profile dfcp`: files over DFCP as published, in clear and without congestion control.
 //!
 //! - [`options`]: the command line, and the one place where it becomes a `Config`;
+//! - [`control`]: how fast it sends;
 //! - [`guard`]: where this profile may be used;
 //! - [`send`], [`recv`]: the commands. What they say to each other is `dfcp_transfer::serial`.
 
+mod control;
 mod guard;
 pub mod options;
 pub mod recv;

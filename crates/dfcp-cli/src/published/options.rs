@@ -3,11 +3,23 @@
 use std::time::Duration;
 
 use dfcp::Rate;
-use dfcp::published::rate::{BlockWait, FixedRate, MaxRate, RateController};
-use dfcp::published::{Acknowledge, Carrier, Code, Config, RcUdpCode, Redundancy, Sending, rc_udp};
+use dfcp::published::rate::BlockWait;
+use dfcp::published::{
+    Acknowledge, BlockSize, Carrier, Code, Config, RaptorParameters, RcUdpCode, Redundancy,
+    Sending, rc_udp,
+};
 use dfcp_command::{Failure, Profile, units};
 
+use super::control::Control;
+
 const HEADING: &str = "With --profile dfcp and rc-udp";
+
+/// Symbols of the published block: more need more check nodes than 16 bits name.
+const MOST_SYMBOLS: u32 = 63_536;
+
+/// Bytes of a block of larger symbols, unless told otherwise: DFCP-J §4.5 has blocks of about 1 MB for
+/// long transfers.
+const LARGE_BLOCK: u32 = 16 * MOST_SYMBOLS;
 
 /// What both sides take.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -43,12 +55,29 @@ pub struct Options {
     /// When to stop sending symbols of a block [default: rateless]
     #[arg(long, value_enum)]
     sending: Option<SendingName>,
-    /// Bytes of a block [default: 63536; of rc-udp: 1000448]
+    /// Redundancy that is sent, with --sending fixed: it covers the code and the loss [default: that
+    /// of --redundancy]
+    #[arg(long, value_name = "SHARE", value_parser = units::share)]
+    sent: Option<f64>,
+    /// Bytes of a block [default: 63536, or 1016576 with --symbol of 16 and more; of rc-udp: 1000448]
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(64..=1 << 20))]
     block: Option<u32>,
+    /// Bytes of a symbol of dfcp's blocks; larger ones cost the hosts less [default: 1]
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    symbol: Option<u16>,
+    /// Blocks of dfcp as suits what is sent: one for little, of about 1 MB for much
+    #[arg(long, conflicts_with_all = ["block", "symbol"])]
+    flexible_blocks: bool,
     /// Which acknowledgements are sent [default: block]
     #[arg(long, value_enum)]
     acknowledge: Option<AcknowledgeName>,
+    /// Who says how fast [default: max]
+    #[arg(long, value_enum)]
+    control: Option<Control>,
+    /// How much more than the bandwidth found is sent, with --control probe-gap or probe-rate
+    /// [default: 5%]
+    #[arg(long, value_name = "SHARE", value_parser = units::share)]
+    overestimate: Option<f64>,
     /// Code of rc-udp's blocks [default: raptorq]
     #[arg(long, value_enum)]
     block_code: Option<BlockCode>,
@@ -76,6 +105,8 @@ enum SendingName {
     Expected,
     /// The same, with the redundancy following the loss
     Adaptive,
+    /// After as many as --sent says, whatever arrives
+    Fixed,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -84,6 +115,8 @@ enum AcknowledgeName {
     Block,
     /// One for each window
     Window,
+    /// None: what the redundancy does not cover is lost, and the transfer fails
+    None,
 }
 
 impl Common {
@@ -136,7 +169,12 @@ impl Options {
             (self.window.is_some(), "--window"),
             (self.redundancy.is_some(), "--redundancy"),
             (self.sending.is_some(), "--sending"),
+            (self.sent.is_some(), "--sent"),
             (self.block.is_some(), "--block"),
+            (self.symbol.is_some(), "--symbol"),
+            (self.flexible_blocks, "--flexible-blocks"),
+            (self.control.is_some(), "--control"),
+            (self.overestimate.is_some(), "--overestimate"),
             (self.acknowledge.is_some(), "--acknowledge"),
             (self.block_code.is_some(), "--block-code"),
         ];
@@ -144,46 +182,37 @@ impl Options {
         unused(self.common.given().or(ours))
     }
 
-    /// Settings of a sender that sends at `rate`, or as fast as it can.
-    pub fn config(&self, profile: Profile, rate: Option<Rate>, timeout: Duration) -> Config {
+    /// Settings of a sender of `bytes`, at the fixed `rate` if there is one.
+    pub fn config(&self, profile: Profile, job: Rates, timeout: Duration) -> Config {
         let mut config = self.common.config(profile, timeout);
         if let Some(window) = self.window {
             config.window = config.window.max(window);
             config.blocks_at_once = window;
         }
-        config.redundancy.epsilon = self.redundancy.unwrap_or(config.redundancy.epsilon);
-        config.redundancy.sending = match self.sending {
-            None | Some(SendingName::Rateless) => Sending::Rateless,
-            Some(SendingName::Expected) => Sending::Expected,
-            Some(SendingName::Adaptive) => Sending::Adaptive,
+        let epsilon = self.redundancy.unwrap_or(config.redundancy.epsilon);
+        config.redundancy = Redundancy {
+            epsilon,
+            sending: match self.sending {
+                None | Some(SendingName::Rateless) => Sending::Rateless,
+                Some(SendingName::Expected) => Sending::Expected,
+                Some(SendingName::Adaptive) => Sending::Adaptive,
+                Some(SendingName::Fixed) => Sending::Fixed {
+                    extra: self.sent.unwrap_or(epsilon),
+                },
+            },
         };
         config.acknowledge = match self.acknowledge {
+            None | Some(AcknowledgeName::Block) => Acknowledge::EachBlock,
             Some(AcknowledgeName::Window) => Acknowledge::EachWindow,
-            _ => Acknowledge::EachBlock,
+            Some(AcknowledgeName::None) => Acknowledge::Off,
         };
-        match (&mut config.code, profile, self.block) {
-            (code, Profile::RcUdp, bytes) => {
-                let k = bytes.map_or(code.k(), |b| b.div_ceil(rc_udp::SYMBOL_SIZE.into()));
-                *code = match self.block_code {
-                    Some(BlockCode::Raptor) => RcUdpCode::Raptor,
-                    _ => RcUdpCode::RaptorQ,
-                }
-                .code(k, rc_udp::SYMBOL_SIZE);
-            }
-            (Code::Raptor(code), _, Some(bytes)) => {
-                // With as large a share of check symbols as the published sizes have.
-                let (k, n) = (u64::from(code.k), u64::from(code.n));
-                let scaled = (u64::from(bytes) * n).div_ceil(k);
-                code.n = u32::try_from(scaled).unwrap_or(u32::MAX);
-                code.k = bytes;
-            }
-            _ => {}
+        if self.flexible_blocks {
+            config.block_size = BlockSize::Flexible { bytes: job.bytes };
         }
+        self.size(&mut config.code, profile);
+        let (control, overestimate) = (self.control(), self.overestimate);
         config.with_rate(move || {
-            let rate: Box<dyn RateController> = match rate {
-                Some(rate) => Box::new(FixedRate::new(rate)),
-                None => Box::new(MaxRate),
-            };
+            let rate = control.controller(job.fixed, overestimate);
             match profile {
                 Profile::RcUdp => Box::new(BlockWait::new(rate, rc_udp::DELTA_T)),
                 _ => rate,
@@ -191,13 +220,82 @@ impl Options {
         })
     }
 
-    /// Refuses options that the other published profile does not know.
-    pub fn check_for(&self, profile: Profile) -> Result<(), Failure> {
-        match (profile, self.block_code) {
-            (Profile::RcUdp, _) | (_, None) => Ok(()),
-            _ => Err(Failure::usage("--block-code needs --profile rc-udp")),
+    /// Gives the code its block and symbol sizes.
+    fn size(&self, code: &mut Code, profile: Profile) {
+        if profile == Profile::RcUdp {
+            let k = match self.block {
+                Some(bytes) => bytes.div_ceil(rc_udp::SYMBOL_SIZE.into()),
+                None => code.k(),
+            };
+            *code = match self.block_code {
+                Some(BlockCode::Raptor) => RcUdpCode::Raptor,
+                _ => RcUdpCode::RaptorQ,
+            }
+            .code(k, rc_udp::SYMBOL_SIZE);
+            return;
+        }
+        if let Code::Raptor(raptor) = code {
+            // With as large a share of check symbols as the published sizes have.
+            let (k, n) = (u64::from(raptor.k), u64::from(raptor.n));
+            let own = self.block_symbols();
+            *raptor = RaptorParameters {
+                k: own,
+                n: u32::try_from((u64::from(own) * n).div_ceil(k)).unwrap_or(u32::MAX),
+                symbol_size: self.symbol.unwrap_or(1),
+                ..raptor.clone()
+            };
         }
     }
+
+    /// Source symbols of dfcp's blocks.
+    fn block_symbols(&self) -> u32 {
+        let symbol = u32::from(self.symbol.unwrap_or(1));
+        let usual = LARGE_BLOCK.min(MOST_SYMBOLS * symbol);
+        self.block.unwrap_or(usual).div_ceil(symbol)
+    }
+
+    /// Who says how fast.
+    pub fn control(&self) -> Control {
+        self.control.unwrap_or_default()
+    }
+
+    /// Refuses a rate for who finds one, and what has no effect.
+    pub fn check_rate(&self, is_fixed: bool) -> Result<(), Failure> {
+        self.control().check(is_fixed, self.overestimate.is_some())
+    }
+
+    /// Refuses options that the other published profile does not know, and those that contradict each
+    /// other.
+    pub fn check_for(&self, profile: Profile) -> Result<(), Failure> {
+        let refuse = |message: &str| Err(Failure::usage(message));
+        let is_sized = self.symbol.is_some() || self.flexible_blocks;
+        match profile {
+            Profile::RcUdp if is_sized => {
+                return refuse("--symbol and --flexible-blocks need --profile dfcp");
+            }
+            Profile::RcUdp => {}
+            _ if self.block_code.is_some() => {
+                return refuse("--block-code needs --profile rc-udp");
+            }
+            _ if self.block_symbols() > MOST_SYMBOLS => {
+                return refuse("a block has at most 63536 symbols: larger ones with --symbol");
+            }
+            _ => {}
+        }
+        if self.sent.is_some() && self.sending != Some(SendingName::Fixed) {
+            return refuse("--sent needs --sending fixed");
+        }
+        Ok(())
+    }
+}
+
+/// What is sent, and how fast.
+#[derive(Clone, Copy, Debug)]
+pub struct Rates {
+    /// Bytes, as far as is known.
+    pub bytes: u64,
+    /// The rate that the user fixed.
+    pub fixed: Option<Rate>,
 }
 
 fn unused(given: Option<&str>) -> Result<(), Failure> {

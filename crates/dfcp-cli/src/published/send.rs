@@ -10,8 +10,9 @@ use dfcp::published::{Carrier, Config, Endpoint, EndpointConfig, Error, PORT, St
 use dfcp_command::{Failure, Kind, Profile, block_on, interrupted};
 use dfcp_transfer::{Meter, Sent, serial};
 
+use super::control::{self, Control};
 use super::guard;
-use super::options::Options;
+use super::options::{Options, Rates};
 use crate::command::{FAREWELL, Output};
 use crate::files;
 use crate::net::{self, Family, Host};
@@ -53,13 +54,16 @@ async fn transfer(job: Job<'_>, report: &mut Report) -> Result<(), Failure> {
     report.left_out.clone_from(&sources.left_out);
     let start = Instant::now();
     let (endpoint, stream, remote) = tokio::select! {
-        connected = connect(job) => connected?,
+        connected = connect(job, sources.bytes()) => connected?,
         failure = interrupted() => return Err(failure),
     };
     report.add_buffers(endpoint.socket_buffers());
     let (meter, _watch) = Meter::start();
     meter.expect(sources.bytes());
     let monitor = stream.monitor();
+    if job.options.control() == Control::Ordered {
+        control::follow_orders(monitor.clone(), job.output);
+    }
     let bar = Bar::start_published(job.output, &monitor, &meter);
     let (mut replies, mut out) = tokio::io::split(stream);
     let result = tokio::select! {
@@ -95,13 +99,14 @@ async fn transfer(job: Job<'_>, report: &mut Report) -> Result<(), Failure> {
 }
 
 /// Connects to the first of the receiver's addresses that answers.
-async fn connect(job: Job<'_>) -> Result<(Endpoint, Stream, SocketAddr), Failure> {
+async fn connect(job: Job<'_>, bytes: u64) -> Result<(Endpoint, Stream, SocketAddr), Failure> {
     let addresses = job.host.resolve(job.family).await?;
     guard::check(&addresses, &job.options.common)?;
-    job.options.check_for(job.profile)?;
-    let config = job
-        .options
-        .config(job.profile, job.rate, job.output.timeout());
+    let rates = Rates {
+        bytes,
+        fixed: job.rate,
+    };
+    let config = job.options.config(job.profile, rates, job.output.timeout());
     let config = job.output.observed_published(config)?;
     let share = CONNECT_LIMIT / u32::try_from(addresses.len()).unwrap_or(1).max(1);
     let mut failure = silent(job.host);

@@ -27,8 +27,9 @@ mod waiting;
 
 pub use crate::shared::Traffic;
 pub use dfcp_proto::published::{
-    Acknowledge, Carrier, Code, Codec, Config, Degrees, EndpointStats, Error, GeneratorState,
-    LdpcDegrees, Moment, RaptorParameters, RcUdpCode, Redundancy, Sending, State, Stats, rc_udp,
+    Acknowledge, BlockSize, Carrier, Code, Codec, Config, Degrees, EndpointStats, Error,
+    GeneratorState, LdpcDegrees, Moment, RaptorParameters, RcUdpCode, Redundancy, Sending, State,
+    Stats, rc_udp,
 };
 pub use dfcp_proto::rate;
 pub use endpoint::{Endpoint, EndpointConfig, PORT};

@@ -4,6 +4,7 @@ use super::waiting::ConnectionState;
 use super::{State as Phase, Stats};
 use crate::error::Error;
 use crate::line::{Handle, View};
+use dfcp_proto::Rate;
 use dfcp_proto::published::{Connection, Read};
 use std::future::poll_fn;
 use std::io;
@@ -162,6 +163,13 @@ impl Monitor {
     /// Its state; nothing as above.
     pub fn state(&self) -> Option<Phase> {
         self.0.look(|connection, _| connection.state())
+    }
+
+    /// A network controller allows this rate (DFCP-J §7.6): `rate::Ordered` sends at it from now on,
+    /// others do as before.
+    pub fn order_rate(&self, rate: Rate) {
+        self.0
+            .act(|now, connection, _| connection.order_rate(now, rate));
     }
 
     /// Ends the connection at once, if it is not over.
