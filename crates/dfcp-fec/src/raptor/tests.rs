@@ -300,3 +300,37 @@ fn inactivation_decodes_small_blocks() {
         );
     }
 }
+
+/// What is kept of a packet is its symbols, not their bytes nor their number; and not for good.
+#[test]
+fn packets_drawn_before_are_those_of_any_block() {
+    let code = RaptorCode::new(RaptorParameters {
+        k: 3000,
+        n: 3100,
+        ..RaptorParameters::published(State::from_seed(1))
+    });
+    let code = code.unwrap();
+    let packet = |block, index| State::from_seed(2).of_packet(block, index);
+    for (seed, symbols, block) in [
+        (3, 200, 0),
+        (4, 200, 1),
+        (5, 300, 2),
+        (6, 199, 3),
+        (7, 200, 4),
+    ] {
+        let source = bytes(seed, 3000);
+        let encoder = code.encoder(source.clone()).unwrap();
+        let (mut out, mut expected) = (vec![0; symbols], vec![0; symbols]);
+        for index in 0..20 {
+            encoder.write_symbols(packet(block, index), &mut out);
+            plain_symbols(&code, &source, packet(block, index), &mut expected);
+            assert!(out == expected, "block {block}, packet {index}");
+        }
+    }
+    let encoder = code.encoder(bytes(8, 3000)).unwrap();
+    for block in 0..1000 {
+        encoder.write_symbols(packet(block * 256, 0), &mut [0; 300]);
+    }
+    // Each of them takes 4 KB.
+    assert!(code.memory() < 1 << 20, "{} bytes", code.memory());
+}
