@@ -35,6 +35,7 @@ pub struct TransportConfig {
     pub(crate) profile: Profile,
     pub(crate) receive_budget: u64,
     pub(crate) stream_window: u64,
+    pub(crate) initial_stream_window: u64,
     pub(crate) send_buffer: u64,
     pub(crate) max_channels: u64,
     pub(crate) idle_timeout: Duration,
@@ -66,6 +67,7 @@ impl Default for TransportConfig {
             receive_budget: 32 << 20,
             // Order waits for repairs, which take round trips: several of 100 Mbit/s at 200 ms.
             stream_window: 16 << 20,
+            initial_stream_window: 16 << 20,
             send_buffer: 32 << 20,
             max_channels: 256,
             // A path that is dead for half a minute and comes back keeps its connection.
@@ -98,6 +100,17 @@ impl TransportConfig {
     pub fn receive_budget(mut self, bytes: u64) -> Self {
         self.receive_budget = bytes.max(1 << 20);
         self.stream_window = self.stream_window.min(self.receive_budget / 2);
+        let initial = self.initial_stream_window;
+        self.initial_stream_window(initial)
+    }
+
+    /// Bytes of a new stream that the peer may send ahead of its reader (16 KiB to 16 MiB, at most half
+    /// of [`TransportConfig::receive_budget`]): the most that a stream ever has, unless set. With less,
+    /// what a stream may have doubles as it is read, and all of them together have half of the budget
+    /// beyond it. Streams that nobody reads then leave room to all others, as many as the other half has
+    /// initial windows. For connections of many streams that are read by different people.
+    pub fn initial_stream_window(mut self, bytes: u64) -> Self {
+        self.initial_stream_window = bytes.clamp(16 << 10, self.stream_window);
         self
     }
 
@@ -106,7 +119,8 @@ impl TransportConfig {
         self.receive_budget
     }
 
-    /// Bytes of written data held until acknowledged (at least 1 MiB).
+    /// Bytes of written data held until acknowledged (at least 1 MiB). While half of that is used, a
+    /// channel has 64 KiB at most that wait to be sent.
     pub fn send_buffer(mut self, bytes: u64) -> Self {
         self.send_buffer = bytes.max(1 << 20);
         self

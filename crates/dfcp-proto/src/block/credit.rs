@@ -70,6 +70,8 @@ pub struct Credit {
     beside: Beside,
     /// Settled ranges above holes, of all channels.
     pub ranges: u64,
+    /// What streams may be ahead of their readers beyond their initial windows, in all.
+    ahead: u64,
     /// Most that may be used and not freed.
     most: u64,
     floor: u64,
@@ -90,6 +92,7 @@ impl Credit {
             freed: 0,
             beside: Beside::default(),
             ranges: 0,
+            ahead: 0,
             most,
             floor,
             budget,
@@ -114,6 +117,19 @@ impl Credit {
         let free = self.budget.lendable.saturating_sub(lent);
         let window = (self.floor + free / 2).min(self.most);
         self.freed + window.saturating_sub(self.ranges * RANGE)
+    }
+
+    /// What a stream that has `own` of it may be ahead of its reader beyond its initial window: half of
+    /// the budget is for that, and of what others leave of it a stream has half.
+    pub fn room_ahead(&self, own: u64) -> u64 {
+        let others = self.ahead - own;
+        (self.most / 2).saturating_sub(others) / 2
+    }
+
+    /// A stream may be so far ahead now, instead of `own`.
+    pub fn set_ahead(&mut self, own: &mut u64, ahead: u64) {
+        self.ahead = self.ahead - *own + ahead;
+        *own = ahead;
     }
 
     /// Grants it, and says how much that is in all.

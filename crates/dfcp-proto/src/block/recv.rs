@@ -140,7 +140,11 @@ pub struct RecvChannel {
     final_size: Option<u64>,
     /// Offset that the peer may reach (streams).
     limit: u64,
+    /// How far that is ahead of the reader at first, and at most.
+    initial_window: u64,
     window: u64,
+    /// Of the credit's account of that.
+    ahead: u64,
     charged: u64,
     freed: u64,
     /// Bytes settled: complete or skipped, and of the newest block: the window counts packets.
@@ -161,12 +165,10 @@ pub struct RecvChannel {
 impl RecvChannel {
     /// A channel within the limits that `config` sets.
     pub fn new(id: ChannelId, config: &TransportConfig) -> Self {
-        // How far the peer may send ahead of the reader.
-        let window = config.stream_window;
         let limit = if id.kind() == ChannelKind::Object {
             u64::MAX
         } else {
-            window
+            config.initial_stream_window
         };
         Self {
             id,
@@ -181,7 +183,9 @@ impl RecvChannel {
             read_offset: 0,
             final_size: None,
             limit,
-            window,
+            initial_window: config.initial_stream_window,
+            window: config.stream_window,
+            ahead: 0,
             charged: 0,
             freed: 0,
             complete_bytes: 0,
@@ -476,6 +480,7 @@ impl RecvChannel {
         self.ready.clear();
         self.gaps.clear();
         self.count_ranges(credit);
+        credit.set_ahead(&mut self.ahead, 0);
         self.solvable.clear();
         self.ended.get_or_insert(code);
         self.settled |= charged.is_some();
@@ -518,18 +523,32 @@ impl RecvChannel {
         }
     }
 
+    /// How far the peer may be ahead of the reader now: twice what it was when all of that is read, as far
+    /// as other streams leave room.
+    fn window(&self, credit: &Credit) -> u64 {
+        let most = self.initial_window + credit.room_ahead(self.ahead);
+        let grown = self.read_offset.min(self.window).min(most);
+        grown.max(self.initial_window)
+    }
+
     /// A new limit for the peer, if it moved enough to be worth saying.
-    pub fn new_limit(&mut self) -> Option<u64> {
+    pub fn new_limit(&mut self, credit: &mut Credit) -> Option<u64> {
         // The end may be known long before the peer was allowed to reach it.
         let enough = self.final_size.is_some_and(|size| self.limit >= size);
         if self.id.kind() == ChannelKind::Object || enough {
             return None;
         }
-        let limit = self.read_offset + self.window;
-        (limit >= self.limit + self.window / 4).then(|| {
+        let window = self.window(credit);
+        let limit = self.read_offset + window;
+        let moved = limit >= self.limit + window / 4;
+        if moved {
             self.limit = limit;
-            limit
-        })
+        }
+        let ahead = self
+            .limit
+            .saturating_sub(self.read_offset + self.initial_window);
+        credit.set_ahead(&mut self.ahead, ahead);
+        moved.then_some(limit)
     }
 
     /// The limit that the peer was told.

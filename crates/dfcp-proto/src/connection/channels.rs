@@ -14,6 +14,10 @@ use std::ops::Range;
 /// leave the link idle, little enough that a stream's data stay fresh.
 const MAX_UNSENT: u64 = 2 << 20;
 
+/// The same while others hold half of the send buffer: a third of the largest block of `auto`, which codes
+/// still well, and so little that 256 channels that wait for ever leave some of 32 MiB.
+const MIN_UNSENT: u64 = 64 << 10;
+
 /// Code of a channel whose reader left without giving one.
 const NO_REASON: VarInt = VarInt::from_u32(0);
 
@@ -159,17 +163,20 @@ impl Connection {
         Ok(taken)
     }
 
-    /// Bytes that a channel takes now.
+    /// Bytes that a channel takes now. One half of the buffer is for who comes first, the other for a few
+    /// of each: channels whose readers have stopped give nothing back.
     fn room_to_write(&mut self, id: ChannelId) -> Result<u64, ChannelError> {
         if !self.is_established() {
             return Err(ChannelError::Closed);
         }
-        let total = self.config.send_buffer.saturating_sub(self.out.buffered);
+        let free = self.config.send_buffer.saturating_sub(self.out.buffered);
+        let first_half = free.saturating_sub(self.config.send_buffer / 2);
         let send = self.send_half(id)?;
         if send.is_finished() {
             return Err(ChannelError::Closed);
         }
-        Ok(total.min(MAX_UNSENT.saturating_sub(send.unsent_bytes())))
+        let most = first_half.clamp(MIN_UNSENT, MAX_UNSENT);
+        Ok(free.min(most.saturating_sub(send.unsent_bytes())))
     }
 
     fn on_written(&mut self, id: ChannelId, bytes: u64) {
@@ -263,7 +270,7 @@ impl Connection {
             _ => None,
         };
         let drained = recv.is_drained();
-        if recv.new_limit().is_some() {
+        if recv.new_limit(&mut self.inc.credit).is_some() {
             self.out.control.push_back(Control::MaxStreamData(id));
         }
         self.offer_credit(now);

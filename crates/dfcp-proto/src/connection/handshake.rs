@@ -201,7 +201,7 @@ pub(crate) fn local_params(
         reset_key,
         max_datagram: config.max_datagram(remote).max(MIN_DATAGRAM) as u64,
         max_data: config.receive_budget,
-        max_stream_data: config.stream_window,
+        max_stream_data: config.initial_stream_window,
         max_channels: config.max_channels,
         idle_timeout_ms: config.idle_timeout.as_millis() as u64,
         schemes: config.schemes | payload,

@@ -523,8 +523,10 @@ impl Connection {
             .peer_params
             .as_ref()
             .map_or(u64::MAX, |p| p.max_block_symbols);
-        // Blocks of which the least credit holds two: who has little of it still gets on.
-        let credit = self.peer_params.as_ref().map_or(u64::MAX, |p| p.max_data);
+        // Blocks of which the least credit, and the least window of a stream, hold two: who has little of
+        // it still gets on.
+        let least = |p: &TransportParams| p.max_data.min(p.max_stream_data);
+        let credit = self.peer_params.as_ref().map_or(u64::MAX, least);
         let room = self.mtu - SEALED_HEADER_LEN - TAG_LEN - self.data_head();
         let affordable = credit / 2 / room.min(profile.max_symbol).max(1) as u64;
         let k = u64::from(k).min(most).min(affordable).max(1) as u32;

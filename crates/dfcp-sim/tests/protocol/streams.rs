@@ -140,6 +140,76 @@ fn a_stream_that_nobody_reads_does_not_stop_another() {
 }
 
 #[test]
+fn streams_that_are_read_no_more_leave_room_to_others() {
+    for (seed, loss) in [(9, 0.0), (10, 0.05)] {
+        let server = TransportConfig::default()
+            .receive_budget(8 * MIB)
+            .initial_stream_window(64 << 10);
+        let config = PairConfig {
+            server,
+            ..PairConfig::symmetric(lossy(loss), seed)
+        };
+        let mut pair = established(config);
+        let mut ignored: Vec<Flow> = (0..40).map(|_| stream(&mut pair, 8 * MIB)).collect();
+        // Some of them were read for a while, and may have more than a new one.
+        pair.run_until(60 * SECOND, |pair| {
+            for flow in &mut ignored[..4] {
+                flow.write(pair);
+                if flow.received < MIB {
+                    flow.read_some(pair, 32_768);
+                }
+            }
+            ignored[..4].iter().all(|flow| flow.received >= MIB)
+        });
+        for flow in &mut ignored {
+            flow.write(&mut pair);
+        }
+        pair.run_until(5 * SECOND, |_| false);
+        let mut read = stream(&mut pair, 8 * MIB);
+        let done = run_flows(&mut pair, std::slice::from_mut(&mut read), 60 * SECOND);
+        assert!(done, "seed {seed}: {read:?}");
+    }
+}
+
+#[test]
+fn a_stream_that_is_read_soon_has_the_whole_window() {
+    let rtt = 200;
+    let server = TransportConfig::default().initial_stream_window(64 << 10);
+    let config = PairConfig {
+        server,
+        ..PairConfig::symmetric(link(100, rtt), 11)
+    };
+    let mut pair = established(config);
+    let mut flow = stream(&mut pair, 40 * MIB);
+    // 100 Mbit/s have 2.5 MB in a round trip; a window of 64 KiB would have 2.6 Mbit/s.
+    let limit = SECOND * 10;
+    let done = run_flows(&mut pair, std::slice::from_mut(&mut flow), limit);
+    assert!(done, "{flow:?}");
+}
+
+#[test]
+fn what_waits_in_streams_that_nobody_reads_leaves_room_to_write() {
+    let server = TransportConfig::default().initial_stream_window(16 << 10);
+    let config = PairConfig {
+        client: TransportConfig::default().send_buffer(MIB),
+        server,
+        ..PairConfig::symmetric(lossy(0.02), 12)
+    };
+    let mut pair = established(config);
+    let mut ignored: Vec<Flow> = (0..10).map(|_| stream(&mut pair, 4 * MIB)).collect();
+    pair.run_until(2 * SECOND, |pair| {
+        ignored.iter_mut().for_each(|flow| flow.write(pair));
+        false
+    });
+    let mut read = stream(&mut pair, 4 * MIB);
+    let done = pair.run_until(60 * SECOND, |pair| {
+        ignored.iter_mut().for_each(|flow| flow.write(pair));
+        read.poll(pair)
+    });
+    assert!(done, "{read:?}");
+}
+
+#[test]
 fn an_object_that_nobody_takes_stays_within_the_budget() {
     let mut pair = small_budget(0.05, 8);
     let mut flow = Flow::open(&mut pair, Side::Client, ChannelKind::Object, 5 * MIB);
