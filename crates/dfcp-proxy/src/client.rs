@@ -1,0 +1,357 @@
+//! The client: where programs come in.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::pin::pin;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use dfcp::{Connection, Endpoint, PublicKey, RecvStream, SendStream};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::AbortHandle;
+use tokio::time::{sleep, timeout};
+
+use crate::dial::{self, prepare};
+use crate::event::{Event, Report};
+use crate::link::{Down, Link, Resolve, Server};
+use crate::local;
+use crate::relay::{Broken, relay};
+use crate::rules::{Network, Rule, Rules};
+use crate::status::{Refusal, Status};
+use crate::target::Target;
+use crate::wire::{MALFORMED, REQUEST_LIMIT, Request, Tunnel};
+
+/// How long the server's answer may take: what connecting there may ([`dial`]), and some round trips.
+const ANSWER_LIMIT: Duration = Duration::from_secs(15);
+/// Pause after a local port took nobody: what was missing, such as open files, may be there then.
+pub(crate) const STUCK_PAUSE: Duration = Duration::from_millis(100);
+
+/// Whom a client connects to, and how.
+pub struct ClientConfig {
+    /// The endpoint that it uses.
+    pub endpoint: Endpoint,
+    /// Finds the server's addresses.
+    pub resolve: Resolve,
+    /// The key that the server proves.
+    pub server_key: PublicKey,
+    /// Programs are told that they are connected before the server is: what they say rides with the
+    /// request, a round trip earlier. They do not learn why a connection failed, only that it broke.
+    pub fast_open: bool,
+    /// Hears what happens.
+    pub report: Report,
+}
+
+/// A client; clones share it. When the last one is dropped, what was accepted still goes on.
+#[derive(Clone)]
+pub struct Client(Arc<Inner>);
+
+struct Inner {
+    link: Link,
+    fast_open: bool,
+    report: Report,
+    /// Where connections go that come to listeners at the server.
+    reverse: Mutex<BTreeMap<u32, Target>>,
+    next_listener: AtomicU32,
+    tasks: Mutex<Vec<AbortHandle>>,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        let tasks = self.tasks.get_mut().unwrap_or_else(PoisonError::into_inner);
+        tasks.iter().for_each(AbortHandle::abort);
+    }
+}
+
+impl Client {
+    /// Connects, and keeps connected; call within a tokio runtime.
+    pub fn start(config: ClientConfig) -> Self {
+        let server = Server {
+            endpoint: config.endpoint,
+            resolve: config.resolve,
+            key: config.server_key,
+        };
+        let (link, keep) = Link::start(server, config.report.clone());
+        let inner = Arc::new(Inner {
+            link: link.clone(),
+            fast_open: config.fast_open,
+            report: config.report,
+            reverse: Mutex::default(),
+            next_listener: AtomicU32::new(0),
+            tasks: Mutex::default(),
+        });
+        let weak = Arc::downgrade(&inner);
+        let accept = async move {
+            while let Some(connection) = link.established().await {
+                while let Ok((send, recv)) = connection.accept_bi().await {
+                    let Some(inner) = weak.upgrade() else { return };
+                    tokio::spawn(Self(inner).take_reverse(send, recv));
+                }
+                link.replaced(&connection).await;
+            }
+        };
+        let tasks = vec![
+            tokio::spawn(keep).abort_handle(),
+            tokio::spawn(accept).abort_handle(),
+        ];
+        *inner.tasks.lock().unwrap_or_else(PoisonError::into_inner) = tasks;
+        Self(inner)
+    }
+
+    /// Waits for a connection.
+    ///
+    /// # Errors
+    /// Why the attempt failed; another one is made all the same.
+    pub async fn ready(&self) -> Result<(), Down> {
+        self.0.link.connection().await.map(drop)
+    }
+
+    /// Waits until a key turns out to be wrong, this side's or the server's: then no attempt can succeed.
+    pub async fn turned_away(&self) -> Down {
+        self.0.link.turned_away().await
+    }
+
+    pub(crate) fn report(&self, event: Event) {
+        (self.0.report)(event);
+    }
+
+    /// Serves programs that speak SOCKS5 or HTTP CONNECT to `listener`. Does not end.
+    pub async fn serve_local(&self, listener: TcpListener) {
+        loop {
+            let tcp = self.next(&listener).await;
+            tokio::spawn(local::serve(self.clone(), tcp));
+        }
+    }
+
+    /// Carries what comes to `listener` to `target`, which the server connects to. Does not end.
+    pub async fn forward(&self, listener: TcpListener, target: Target) {
+        loop {
+            let (tcp, client, target) = (self.next(&listener).await, self.clone(), target.clone());
+            tokio::spawn(async move {
+                match client.open(&target).await {
+                    // The program waits for no answer: its first bytes need not either.
+                    Ok(tunnel) => client.carry_tcp(tcp, tunnel, Vec::new(), target).await,
+                    Err(refusal) => client.give_up(tcp, target, &refusal),
+                }
+            });
+        }
+    }
+
+    async fn next(&self, listener: &TcpListener) -> TcpStream {
+        loop {
+            match listener.accept().await {
+                Ok((tcp, _)) => {
+                    prepare(&tcp);
+                    return tcp;
+                }
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                Err(error) => {
+                    self.report(Event::Stuck(error.to_string()));
+                    sleep(STUCK_PAUSE).await;
+                }
+            }
+        }
+    }
+
+    /// Has the server listen at `bind`, and carries what comes there to `target`, which is connected to
+    /// from here. Does not end.
+    pub async fn reverse(&self, bind: Target, target: Target) {
+        let id = self.add_reverse(target.clone());
+        while let Some(connection) = self.0.link.established().await {
+            let request = Request::Listen {
+                id,
+                bind: bind.clone(),
+            };
+            match self.listen(&connection, &request).await {
+                Ok((at, mut tunnel)) => {
+                    let to = target.clone();
+                    self.report(Event::Listening { at, to });
+                    // It lasts as long as the stream.
+                    let _ = tunnel.recv.read(&mut [0]).await;
+                }
+                Err(refusal) => {
+                    let (at, why) = (bind.clone(), refusal.message);
+                    self.report(Event::NotListening { at, why });
+                }
+            }
+            self.0.link.replaced(&connection).await;
+        }
+    }
+
+    fn add_reverse(&self, target: Target) -> u32 {
+        let id = self.0.next_listener.fetch_add(1, Ordering::Relaxed);
+        let known = self.0.reverse.lock();
+        known
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(id, target);
+        id
+    }
+
+    fn reverse_target(&self, id: u32) -> Option<Target> {
+        let known = self.0.reverse.lock();
+        known
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(&id)
+            .cloned()
+    }
+
+    async fn listen(
+        &self,
+        connection: &Connection,
+        request: &Request,
+    ) -> Result<(String, Tunnel), Refusal> {
+        let lost = |error: dfcp::Error| Refusal::new(Status::Failed, error);
+        let mut tunnel = Tunnel::open(connection, request).await.map_err(lost)?;
+        self.answer(&mut tunnel).await?;
+        let mut port = [0; 2];
+        let bound = tunnel.recv.read_exact(&mut port).await;
+        bound.map_err(|error| Refusal::new(Status::Failed, error))?;
+        let Request::Listen { bind, .. } = request else {
+            return Err(Refusal::new(Status::Failed, "not a listener"));
+        };
+        let port = u16::from_be_bytes(port);
+        let at = Target {
+            port,
+            ..bind.clone()
+        };
+        Ok((at.to_string(), tunnel))
+    }
+
+    /// A connection came to a listener at the server.
+    async fn take_reverse(self, send: SendStream, mut recv: RecvStream) {
+        let request = timeout(REQUEST_LIMIT, Request::read(&mut recv)).await;
+        let mut tunnel = Tunnel::accepted(send, recv);
+        let Ok(Ok(Request::Accepted { id, .. })) = request else {
+            return tunnel.reset(MALFORMED);
+        };
+        let Some(target) = self.reverse_target(id) else {
+            let refusal = Refusal::new(Status::Forbidden, "there is no such listener");
+            let _ = tunnel.refuse(&refusal).await;
+            return;
+        };
+        // Whoever runs the client named it.
+        let rules = Rules::new(vec![Rule::of(Network::All)], Vec::new());
+        match dial::dial(&target, &rules).await {
+            Ok(tcp) if tunnel.confirm().await.is_ok() => {
+                self.carry_tcp(tcp, tunnel, Vec::new(), target).await;
+            }
+            Ok(_) => {}
+            Err(refusal) => {
+                let why = refusal.message.clone();
+                self.report(Event::Failed { target, why });
+                let _ = tunnel.refuse(&refusal).await;
+            }
+        }
+    }
+
+    /// A stream to `target`; its answer has not come yet.
+    pub(crate) async fn open(&self, target: &Target) -> Result<Tunnel, Refusal> {
+        let request = Request::Connect(target.clone());
+        let opened = async {
+            let down = |why: Down| {
+                let message = format!("there is no connection to the server: {why}");
+                Refusal::new(Status::TimedOut, message)
+            };
+            let connection = self.0.link.connection().await.map_err(down)?;
+            if let Ok(tunnel) = Tunnel::open(&connection, &request).await {
+                return Ok(tunnel);
+            }
+            // It had ended, and nobody knew it yet.
+            self.0.link.replaced(&connection).await;
+            let connection = self.0.link.connection().await.map_err(down)?;
+            let opened = Tunnel::open(&connection, &request).await;
+            opened.map_err(|error| Refusal::new(Status::Failed, error))
+        };
+        let late = || Refusal::new(Status::TimedOut, "the server takes no further stream now");
+        let opened = timeout(ANSWER_LIMIT, opened).await;
+        opened.unwrap_or_else(|_| Err(late()))
+    }
+
+    /// Waits for the server's answer.
+    pub(crate) async fn answer(&self, tunnel: &mut Tunnel) -> Result<(), Refusal> {
+        let late = || Refusal::new(Status::TimedOut, "the server does not answer");
+        let answer = timeout(ANSWER_LIMIT, tunnel.answer()).await;
+        answer.unwrap_or_else(|_| Err(late()))
+    }
+
+    /// Whether programs are told that they are connected before the server is.
+    pub(crate) fn fast_open(&self) -> bool {
+        self.0.fast_open
+    }
+
+    /// Carries a connection to its end.
+    pub(crate) async fn carry_tcp(
+        &self,
+        tcp: TcpStream,
+        tunnel: Tunnel,
+        first: Vec<u8>,
+        target: Target,
+    ) {
+        self.report(Event::Opened(target.clone()));
+        // Programs reset connections as they like; only what the far end could not do is worth a word.
+        if let Err(Broken::Refused(refusal)) = relay(tcp, tunnel, first).await {
+            let why = refusal.message;
+            self.report(Event::Failed { target, why });
+        }
+    }
+
+    fn give_up(&self, tcp: TcpStream, target: Target, refusal: &Refusal) {
+        let _ = tcp.set_zero_linger();
+        let why = refusal.message.clone();
+        self.report(Event::Failed { target, why });
+    }
+
+    /// Carries `input` to `target` and what comes back to `output`, until that ends.
+    ///
+    /// # Errors
+    /// Why there was no connection, or how it broke.
+    pub async fn carry(
+        &self,
+        target: &Target,
+        mut input: impl AsyncRead + Unpin,
+        mut output: impl AsyncWrite + Unpin,
+    ) -> Result<(), Refusal> {
+        let mut tunnel = self.open(target).await?;
+        let Tunnel { send, recv, .. } = &mut tunnel;
+        let up = async {
+            tokio::io::copy(&mut input, send).await?;
+            send.finish().map_err(io::Error::from)
+        };
+        let down = async {
+            crate::wire::read_answer(recv).await?;
+            copy_out(recv, &mut output).await
+        };
+        let (mut up, mut down) = (pin!(up), pin!(down));
+        let broken = |error| Refusal::new(Status::Failed, format_args!("{target}: {error}"));
+        tokio::select! {
+            ended = &mut down => ended,
+            // The end of the input ends one direction only.
+            ended = &mut up => match ended {
+                Ok(()) => down.await,
+                // The other direction knows why, if the far end told.
+                Err(error) => match timeout(Duration::from_secs(1), &mut down).await {
+                    Ok(Err(refusal)) => Err(refusal),
+                    _ => Err(broken(error)),
+                },
+            },
+        }
+    }
+}
+
+/// Like [`tokio::io::copy`], but what came is out before anything is waited for.
+async fn copy_out(
+    recv: &mut RecvStream,
+    output: &mut (impl AsyncWrite + Unpin),
+) -> Result<(), Refusal> {
+    let broken = |error: io::Error| Refusal::new(Status::Failed, error);
+    let mut buffer = vec![0; 64 << 10];
+    loop {
+        let n = recv.read(&mut buffer).await.map_err(|e| broken(e.into()))?;
+        if n == 0 {
+            return output.shutdown().await.map_err(broken);
+        }
+        output.write_all(&buffer[..n]).await.map_err(broken)?;
+        output.flush().await.map_err(broken)?;
+    }
+}

@@ -1,0 +1,80 @@
+//! What a client or a server has to say.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use dfcp::PublicKey;
+
+use crate::target::Target;
+
+/// Takes events; called where it must not block.
+pub type Report = Arc<dyn Fn(Event) + Send + Sync>;
+
+/// Something that happened. `Display` puts it in words.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Event {
+    /// A client's connection to its server is there.
+    Connected(SocketAddr),
+    /// It is lost; another one is tried for.
+    Lost(String),
+    /// There is none, and why; it is tried again.
+    Unreachable(String),
+    /// The server listens for a forward.
+    Listening {
+        /// Where, at the server.
+        at: String,
+        /// Where what comes goes to.
+        to: Target,
+    },
+    /// The server does not listen for a forward, and why.
+    NotListening {
+        /// Where it should.
+        at: Target,
+        /// Why it does not.
+        why: String,
+    },
+    /// A client came to a server.
+    Came {
+        /// Its key.
+        peer: PublicKey,
+        /// From where.
+        from: SocketAddr,
+    },
+    /// It left, or was lost.
+    Left(PublicKey),
+    /// A connection is carried to there.
+    Opened(Target),
+    /// None is, and why.
+    Failed {
+        /// Where it should have gone.
+        target: Target,
+        /// Why it does not.
+        why: String,
+    },
+    /// A program that came to a local port asked for nothing that can be given.
+    Misled(String),
+    /// A local port takes nobody just now, as when there are too many open files.
+    Stuck(String),
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Connected(remote) => write!(f, "connected to {remote}"),
+            Self::Lost(why) => write!(f, "the connection to the server is lost: {why}"),
+            Self::Unreachable(why) => write!(f, "no connection to the server: {why}; trying again"),
+            Self::Listening { at, to } => write!(f, "the server listens at {at} for {to}"),
+            Self::NotListening { at, why } => {
+                write!(f, "the server does not listen at {at}: {why}")
+            }
+            Self::Came { peer, from } => write!(f, "{from} connected, {peer}"),
+            Self::Left(peer) => write!(f, "{peer} left"),
+            Self::Opened(target) => write!(f, "connected to {target}"),
+            Self::Failed { target, why } => write!(f, "not connected to {target}: {why}"),
+            Self::Misled(why) => write!(f, "a program at a local port was refused: {why}"),
+            Self::Stuck(why) => write!(f, "a local port takes nobody now: {why}"),
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! HTTP CONNECT (RFC 9110 §9.3.6): a proxy that carries connections and looks at no request.
+
+use crate::local::{Inbox, Mistake, Speech, Wish};
+use crate::status::Refusal;
+use crate::target::Target;
+
+/// Longest head of a request, bytes: what web servers usually take.
+const MAX_HEAD: usize = 16 << 10;
+
+/// A response that ends the connection.
+fn response(status: &str, headers: &str, text: &str) -> Vec<u8> {
+    let length = text.len() + 1;
+    let response = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {length}\r\n\
+         Connection: close\r\n{headers}\r\n{text}\n"
+    );
+    response.into_bytes()
+}
+
+/// What a program hears at the end of its request. A success has no content (RFC 9110 §9.3.6).
+pub(crate) fn answer(outcome: Result<(), &Refusal>) -> Vec<u8> {
+    match outcome {
+        Ok(()) => b"HTTP/1.1 200 Connection established\r\n\r\n".to_vec(),
+        Err(refusal) => {
+            let (status, error) = refusal.status.http();
+            let header = format!("Proxy-Status: dfcp; error={error}\r\n");
+            response(status, &header, &refusal.message)
+        }
+    }
+}
+
+/// Reads the head of a request.
+pub(crate) async fn wish(inbox: &mut Inbox<'_>) -> Result<Wish, Mistake> {
+    let mut seen = 0;
+    let end = loop {
+        // The end may have come in two pieces.
+        let from = usize::saturating_sub(seen, 3);
+        let found = inbox.bytes[from..]
+            .windows(4)
+            .position(|four| four == b"\r\n\r\n");
+        if let Some(at) = found {
+            break from + at + 4;
+        }
+        seen = inbox.bytes.len();
+        if seen > MAX_HEAD {
+            let why = "the head of its request is longer than 16 KiB";
+            let status = "431 Request Header Fields Too Large";
+            return Err(Mistake::new(why, response(status, "", why)));
+        }
+        inbox.more().await?;
+    };
+    let rest = inbox.bytes.split_off(end);
+    let target = target_of(&inbox.bytes)?;
+    let speech = Speech::Http;
+    Ok(Wish {
+        speech,
+        target,
+        rest,
+    })
+}
+
+/// Whom the request in `head` is for.
+fn target_of(head: &[u8]) -> Result<Target, Mistake> {
+    let malformed = |why: &str| Mistake::new(why, response("400 Bad Request", "", why));
+    let line = head.split(|byte| *byte == b'\r').next().unwrap_or_default();
+    let line = std::str::from_utf8(line).map_err(|_| malformed("its request is not text"))?;
+    let mut words = line.split(' ');
+    let (Some(method), Some(authority), Some(version), None) =
+        (words.next(), words.next(), words.next(), words.next())
+    else {
+        return Err(malformed("its request is not METHOD TARGET VERSION"));
+    };
+    if !version.starts_with("HTTP/1.") {
+        return Err(malformed("its version of HTTP is not 1.0 or 1.1"));
+    }
+    if method != "CONNECT" {
+        let why = "only CONNECT is supported: set it as proxy for https, or use SOCKS5 (curl: \
+                   --proxytunnel or socks5h://)";
+        let allow = "Allow: CONNECT\r\n";
+        return Err(Mistake::new(
+            why,
+            response("405 Method Not Allowed", allow, why),
+        ));
+    }
+    Target::parse(authority).map_err(|why| malformed(&why))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_host_is_the_authority_of_the_request() {
+        for (head, target) in [
+            (
+                "CONNECT a.example:443 HTTP/1.1\r\nHost: b\r\n\r\n",
+                "a.example:443",
+            ),
+            (
+                "CONNECT [2001:db8::1]:22 HTTP/1.0\r\n\r\n",
+                "[2001:db8::1]:22",
+            ),
+        ] {
+            assert_eq!(target_of(head.as_bytes()).unwrap().to_string(), target);
+        }
+        for (head, status) in [
+            ("GET http://a/ HTTP/1.1\r\n\r\n", "405"),
+            ("CONNECT a HTTP/1.1\r\n\r\n", "400"),
+            ("CONNECT a:x HTTP/1.1\r\n\r\n", "400"),
+            ("CONNECT  HTTP/1.1\r\n\r\n", "400"),
+            ("CONNECT a:1 b HTTP/1.1\r\n\r\n", "400"),
+            ("CONNECT a:1 HTTP/2\r\n\r\n", "400"),
+            ("CONNECT a:1\r\n\r\n", "400"),
+        ] {
+            let mistake = target_of(head.as_bytes()).unwrap_err();
+            let answer = String::from_utf8(mistake.answer).unwrap();
+            assert!(
+                answer.starts_with(&format!("HTTP/1.1 {status} ")),
+                "{head}: {answer}"
+            );
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! TCP connections of other programs over dfcp: each is a stream of one connection.
+//!
+//! * [`Client`]: where programs come in ([SOCKS5 and HTTP CONNECT](Client::serve_local) on one port,
+//!   [forwards](Client::forward), [standard input and output](Client::carry)), over a connection to a
+//!   server that is made again whenever it is lost;
+//! * [`serve`]: the server, which connects to where its [`Rules`] allow;
+//! * [`Event`]: what both have to say, for whoever shows it.
+//!
+//! What goes over the streams is specified in `docs/spec/proxy.md`. The crate knows no command line, no
+//! key files and no terminal; it uses the public interface of `dfcp` alone.
+
+#![forbid(unsafe_code)]
+
+mod client;
+mod dial;
+mod event;
+mod http;
+mod link;
+mod local;
+mod relay;
+mod rules;
+mod server;
+mod socks;
+mod status;
+mod target;
+mod wire;
+
+pub use client::{Client, ClientConfig};
+pub use event::{Event, Report};
+pub use link::{Down, Resolve};
+pub use rules::{Network, Ports, Rule, Rules};
+pub use server::{ServerConfig, serve};
+pub use status::{Refusal, Status};
+pub use target::{Host, Target};
+
+use dfcp::TransportConfig;
+
+/// Streams that one side may have open at once on a connection, unless a server says less.
+pub const MAX_STREAMS: u64 = 16_384;
+
+/// What a stream may send ahead of its reader at first, bytes: most answers of web servers in one go,
+/// three of the largest blocks of `auto`, and 256 streams that nobody reads in half of the connection's
+/// budget.
+const INITIAL_WINDOW: u64 = 512 << 10;
+
+/// What a connection may hold of what its streams receive, bytes. What is held is memory only while
+/// somebody does not read.
+const RECEIVE_BUDGET: u64 = 256 << 20;
+
+/// What a connection may hold of what its streams send, bytes: each may have 64 KiB of one half of it that
+/// nobody takes, and a thousand do.
+const SEND_BUFFER: u64 = 128 << 20;
+
+/// `transport` with what connections of many streams want: the peer may open [`MAX_STREAMS`], and
+/// streams that nobody reads leave room to the others.
+pub fn transport(transport: TransportConfig) -> TransportConfig {
+    transport
+        .max_channels(MAX_STREAMS)
+        .receive_budget(RECEIVE_BUDGET)
+        .send_buffer(SEND_BUFFER)
+        .initial_stream_window(INITIAL_WINDOW)
+}

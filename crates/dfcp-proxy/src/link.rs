@@ -1,0 +1,190 @@
+//! A client's connection to its server, made again whenever it is lost.
+
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use dfcp::{Connection, ConnectionError, Endpoint, Error, PublicKey};
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::event::{Event, Report};
+
+/// Finds the server's addresses, for each attempt anew: names move.
+pub type Resolve = Arc<
+    dyn Fn() -> Pin<Box<dyn Future<Output = Result<Vec<SocketAddr>, String>> + Send>> + Send + Sync,
+>;
+
+/// How long an attempt may take: the handshake's own limit, and a name.
+const ATTEMPT_LIMIT: Duration = Duration::from_secs(10);
+/// Between attempts at first, and at most; twice as long after each (RFC 8085 §3.1.3 wants back-off).
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+/// Why there is no connection.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Down {
+    /// The server's name is not known.
+    #[error("{0}")]
+    Name(String),
+    /// Nobody answers, or not as expected.
+    #[error(transparent)]
+    Connection(#[from] ConnectionError),
+    /// Nothing can be sent from here.
+    #[error("{0}")]
+    Here(String),
+}
+
+impl Down {
+    /// Whether another attempt would end the same way: one of the keys is not the right one.
+    pub fn is_final(&self) -> bool {
+        matches!(
+            self,
+            Self::Connection(ConnectionError::Refused | ConnectionError::WrongKey { .. })
+        )
+    }
+}
+
+impl From<Error> for Down {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Connection(error) => Self::Connection(error),
+            error => Self::Here(error.to_string()),
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+enum State {
+    Connecting,
+    Up(Connection),
+    Down(Down, Instant),
+}
+
+/// See the module's text. Clones share it.
+#[derive(Clone)]
+pub(crate) struct Link {
+    state: watch::Receiver<State>,
+    wanted: Arc<Notify>,
+}
+
+/// Whom to connect to.
+pub(crate) struct Server {
+    pub endpoint: Endpoint,
+    pub resolve: Resolve,
+    pub key: PublicKey,
+}
+
+impl Link {
+    /// The link, and the future that keeps it.
+    pub fn start(server: Server, report: Report) -> (Self, impl Future<Output = ()>) {
+        let (set, state) = watch::channel(State::Connecting);
+        let wanted = Arc::new(Notify::new());
+        let link = Self {
+            state,
+            wanted: wanted.clone(),
+        };
+        (link, keep(server, report, set, wanted))
+    }
+
+    /// The connection; waits for an attempt to end, if one is due.
+    pub async fn connection(&self) -> Result<Connection, Down> {
+        let mut state = self.state.clone();
+        let mut waited = false;
+        loop {
+            match &*state.borrow_and_update() {
+                State::Up(connection) => return Ok(connection.clone()),
+                State::Connecting => {}
+                // One that just failed would fail again.
+                State::Down(why, since) if waited || since.elapsed() < FIRST_PAUSE => {
+                    return Err(why.clone());
+                }
+                State::Down(..) => self.wanted.notify_one(),
+            }
+            waited = true;
+            let ended = |_| Down::Connection(ConnectionError::LocallyClosed);
+            state.changed().await.map_err(ended)?;
+        }
+    }
+
+    /// The connection, however long it takes; `None` once there will be no more.
+    pub async fn established(&self) -> Option<Connection> {
+        let mut state = self.state.clone();
+        let up = state.wait_for(|state| matches!(state, State::Up(_))).await;
+        match &*up.ok()? {
+            State::Up(connection) => Some(connection.clone()),
+            _ => None,
+        }
+    }
+
+    /// Waits until `seen` is no more the connection.
+    pub async fn replaced(&self, seen: &Connection) {
+        seen.closed().await;
+        let mut state = self.state.clone();
+        let over =
+            |state: &State| !matches!(state, State::Up(now) if now.remote_address().is_none());
+        let _ = timeout(FIRST_PAUSE, state.wait_for(over)).await;
+    }
+
+    /// Waits until one of the keys turns out to be wrong.
+    pub async fn turned_away(&self) -> Down {
+        let mut state = self.state.clone();
+        let turned = |state: &State| matches!(state, State::Down(why, _) if why.is_final());
+        match state.wait_for(turned).await.as_deref() {
+            Ok(State::Down(why, _)) => why.clone(),
+            _ => Down::Connection(ConnectionError::LocallyClosed),
+        }
+    }
+}
+
+async fn keep(server: Server, report: Report, state: watch::Sender<State>, wanted: Arc<Notify>) {
+    let (mut pause, mut told) = (FIRST_PAUSE, None);
+    loop {
+        state.send_replace(State::Connecting);
+        let start = Instant::now();
+        let why = match attempt(&server).await {
+            Ok(connection) => {
+                if let Some(remote) = connection.remote_address() {
+                    report(Event::Connected(remote));
+                }
+                state.send_replace(State::Up(connection.clone()));
+                let why = Down::Connection(connection.closed().await);
+                told = None;
+                report(Event::Lost(why.to_string()));
+                // One that ended at once counts as an attempt that failed.
+                if start.elapsed() > LONGEST_PAUSE {
+                    pause = FIRST_PAUSE;
+                    continue;
+                }
+                why
+            }
+            Err(why) => {
+                if told.as_ref() != Some(&why) {
+                    report(Event::Unreachable(why.to_string()));
+                }
+                why
+            }
+        };
+        state.send_replace(State::Down(why.clone(), Instant::now()));
+        told = Some(why);
+        sleep(FIRST_PAUSE).await;
+        tokio::select! {
+            () = sleep(pause - FIRST_PAUSE) => {}
+            () = wanted.notified() => {}
+        }
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+async fn attempt(server: &Server) -> Result<Connection, Down> {
+    let connect = async {
+        let addresses = (server.resolve)().await.map_err(Down::Name)?;
+        let connection = server.endpoint.connect(&addresses[..], server.key).await?;
+        Ok(connection)
+    };
+    match timeout(ATTEMPT_LIMIT, connect).await {
+        Ok(ended) => ended,
+        Err(_) => Err(Down::Connection(ConnectionError::Unreachable)),
+    }
+}

@@ -1,0 +1,173 @@
+//! A program at the local port: SOCKS5 or HTTP CONNECT, told apart by the first byte.
+
+use std::io;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::client::Client;
+use crate::event::Event;
+use crate::status::Refusal;
+use crate::target::Target;
+use crate::{http, socks};
+
+/// How long a program may take to say what it wants. It is on this machine, or near it.
+const REQUEST_LIMIT: Duration = Duration::from_secs(10);
+/// How long a program that was refused may take to read that (RFC 1928 §6: no more than 10 s).
+const FAREWELL_LIMIT: Duration = Duration::from_secs(2);
+/// First byte of a request of SOCKS 4.
+const SOCKS4: u8 = 4;
+
+/// What a program speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Speech {
+    Socks,
+    Http,
+}
+
+impl Speech {
+    /// What it hears once it is connected, or of why it is not.
+    fn answer(self, outcome: Result<(), &Refusal>) -> Vec<u8> {
+        match self {
+            Self::Socks => socks::answer(outcome),
+            Self::Http => http::answer(outcome),
+        }
+    }
+}
+
+/// What a program wants, and what it said after that already.
+#[derive(Debug)]
+pub(crate) struct Wish {
+    pub speech: Speech,
+    pub target: Target,
+    pub rest: Vec<u8>,
+}
+
+/// Why a program gets no connection, and what it hears of that.
+#[derive(Debug)]
+pub(crate) struct Mistake {
+    pub why: String,
+    pub answer: Vec<u8>,
+}
+
+impl Mistake {
+    pub fn new(why: impl Into<String>, answer: impl Into<Vec<u8>>) -> Self {
+        Self {
+            why: why.into(),
+            answer: answer.into(),
+        }
+    }
+
+    /// For those who would not understand any answer.
+    pub fn silent(why: impl Into<String>) -> Self {
+        Self::new(why, [])
+    }
+}
+
+impl From<io::Error> for Mistake {
+    fn from(error: io::Error) -> Self {
+        Self::silent(format!("it left: {error}"))
+    }
+}
+
+/// What a program has said and nobody has read yet.
+pub(crate) struct Inbox<'a> {
+    tcp: &'a mut TcpStream,
+    pub bytes: Vec<u8>,
+}
+
+impl<'a> Inbox<'a> {
+    pub fn new(tcp: &'a mut TcpStream) -> Self {
+        let bytes = Vec::new();
+        Self { tcp, bytes }
+    }
+
+    /// Waits for more.
+    pub async fn more(&mut self) -> Result<(), Mistake> {
+        match self.tcp.read_buf(&mut self.bytes).await? {
+            0 => Err(Mistake::silent("it left")),
+            _ => Ok(()),
+        }
+    }
+
+    /// Waits until there are so many bytes, and takes them.
+    pub async fn take(&mut self, len: usize) -> Result<Vec<u8>, Mistake> {
+        while self.bytes.len() < len {
+            self.more().await?;
+        }
+        let rest = self.bytes.split_off(len);
+        Ok(std::mem::replace(&mut self.bytes, rest))
+    }
+
+    pub async fn say(&mut self, answer: &[u8]) -> Result<(), Mistake> {
+        Ok(self.tcp.write_all(answer).await?)
+    }
+}
+
+/// Serves a program to the end of its connection.
+pub(crate) async fn serve(client: Client, mut tcp: TcpStream) {
+    let mut inbox = Inbox::new(&mut tcp);
+    let late = || Mistake::silent("it did not say what it wants within 10 s");
+    let wish = timeout(REQUEST_LIMIT, listen(&mut inbox)).await;
+    let wish = match wish.unwrap_or_else(|_| Err(late())) {
+        Ok(wish) => wish,
+        Err(mistake) => {
+            client.report(Event::Misled(mistake.why));
+            return part(tcp, &mistake.answer).await;
+        }
+    };
+    let Wish {
+        speech,
+        target,
+        rest,
+    } = wish;
+    let opened = async {
+        let mut tunnel = client.open(&target).await?;
+        if !client.fast_open() {
+            client.answer(&mut tunnel).await?;
+        }
+        Ok(tunnel)
+    };
+    match opened.await {
+        Ok(tunnel) => {
+            if tcp.write_all(&speech.answer(Ok(()))).await.is_ok() {
+                client.carry_tcp(tcp, tunnel, rest, target).await;
+            }
+        }
+        Err(refusal) => {
+            let answer = speech.answer(Err(&refusal));
+            let why = refusal.message;
+            client.report(Event::Failed { target, why });
+            part(tcp, &answer).await;
+        }
+    }
+}
+
+async fn listen(inbox: &mut Inbox<'_>) -> Result<Wish, Mistake> {
+    inbox.more().await?;
+    match inbox.bytes.first() {
+        Some(&socks::VERSION) => socks::wish(inbox).await,
+        Some(&SOCKS4) => Err(Mistake::new(
+            "it speaks SOCKS 4; SOCKS 5 is known",
+            socks::REFUSED_4,
+        )),
+        Some(byte) if byte.is_ascii_alphabetic() => http::wish(inbox).await,
+        _ => Err(Mistake::silent("it speaks neither SOCKS5 nor HTTP")),
+    }
+}
+
+/// Says `answer` and leaves. What the program says meanwhile is read, or the system would take the
+/// answer back with a RST.
+async fn part(mut tcp: TcpStream, answer: &[u8]) {
+    let farewell = async {
+        tcp.write_all(answer).await?;
+        tcp.shutdown().await?;
+        let mut ignored = [0; 4096];
+        while tcp.read(&mut ignored).await? > 0 {}
+        io::Result::Ok(())
+    };
+    // Whoever does not hear it has left.
+    let _ = timeout(FAREWELL_LIMIT, farewell).await;
+}

@@ -1,0 +1,144 @@
+//! Carries a TCP connection over a stream: bytes, ends and resets, each way by itself.
+//!
+//! Whoever does not read holds back the other end: what waits is a buffer here, the transport's windows
+//! and the kernel's. A connection that carries nothing holds no buffer.
+
+use std::io;
+use std::pin::pin;
+use std::time::{Duration, Instant};
+
+use dfcp::{Chunk, RecvStream, SendStream};
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+use tokio::net::tcp::{ReadHalf, WriteHalf};
+
+use crate::status::Refusal;
+use crate::wire::{RESET, Tunnel, read_answer};
+
+/// Bytes that are read at once: large enough that system calls cost little beside the bytes, small
+/// enough that a thousand stalled connections hold 64 MB.
+const CHUNK: usize = 64 << 10;
+
+/// Priority of a stream that has sent little.
+const SMALL: i32 = 1;
+/// Bytes after which a stream is a large one and waits for the small ones (two priorities of PIAS, Bai
+/// et al. 2015): requests, keystrokes and most pages are below it.
+const SMALL_BYTES: u64 = 100_000;
+/// Silence after which a stream begins anew as a small one: the initial RTO of TCP (RFC 6298 §2.1),
+/// after which its congestion window would begin anew, too (RFC 5681 §4.1).
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// How a carried connection ended early.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Broken {
+    /// The far end made no connection.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The TCP connection here failed or was reset.
+    #[error("{0}")]
+    Here(#[source] io::Error),
+    /// The far end's did, or the path between.
+    #[error("{0}")]
+    There(#[source] dfcp::Error),
+}
+
+/// Carries `tcp`, of which `first` was read already, until both directions ended. If one of them breaks
+/// both are reset, on both sides.
+pub(crate) async fn relay(
+    mut tcp: TcpStream,
+    mut tunnel: Tunnel,
+    first: Vec<u8>,
+) -> Result<(), Broken> {
+    let (read, write) = tcp.split();
+    let Tunnel {
+        send,
+        recv,
+        answered,
+    } = &mut tunnel;
+    let down = async {
+        if !*answered {
+            read_answer(recv).await?;
+        }
+        download(recv, write).await
+    };
+    let result = tokio::try_join!(upload(read, send, first), down);
+    match result {
+        Ok(((), ())) => Ok(()),
+        Err(broken) => {
+            tunnel.reset(RESET);
+            // The program at this end gets a RST, as it would have from the far one.
+            let _ = tcp.set_zero_linger();
+            Err(broken)
+        }
+    }
+}
+
+/// Gives streams that have sent little a turn before the others.
+struct Precedence {
+    small: bool,
+    sent: u64,
+    last: Instant,
+}
+
+impl Precedence {
+    fn start(send: &SendStream) -> Self {
+        // Of a stream that is over nothing waits for its turn.
+        let _ = send.set_priority(SMALL);
+        let (small, sent, last) = (true, 0, Instant::now());
+        Self { small, sent, last }
+    }
+
+    fn on_bytes(&mut self, send: &SendStream, bytes: usize) {
+        let now = Instant::now();
+        if now.duration_since(self.last) > PAUSE {
+            self.sent = 0;
+        }
+        self.last = now;
+        self.sent += bytes as u64;
+        let small = self.sent <= SMALL_BYTES;
+        if std::mem::replace(&mut self.small, small) != small {
+            let _ = send.set_priority(if small { SMALL } else { 0 });
+        }
+    }
+}
+
+async fn upload(tcp: ReadHalf<'_>, send: &mut SendStream, first: Vec<u8>) -> Result<(), Broken> {
+    let there = |error: io::Error| Broken::There(error.downcast().unwrap_or_else(dfcp::Error::Io));
+    let mut precedence = Precedence::start(send);
+    send.write_all(&first).await.map_err(there)?;
+    drop(first);
+    let mut stopped = pin!(send.stopped());
+    loop {
+        tokio::select! {
+            ready = tcp.readable() => ready.map_err(Broken::Here)?,
+            // The far end takes no more, though nothing is written just now.
+            end = &mut stopped => {
+                let code = end.map_err(Broken::There)?;
+                return Err(Broken::There(dfcp::Error::Reset(code.unwrap_or(RESET))));
+            }
+        }
+        let mut buffer = Vec::with_capacity(CHUNK);
+        loop {
+            buffer.clear();
+            match tcp.try_read_buf(&mut buffer) {
+                Ok(0) => return send.finish().map_err(Broken::There),
+                Ok(n) => {
+                    precedence.on_bytes(send, n);
+                    send.write_all(&buffer).await.map_err(there)?;
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => return Err(Broken::Here(error)),
+            }
+        }
+    }
+}
+
+async fn download(recv: &mut RecvStream, mut tcp: WriteHalf<'_>) -> Result<(), Broken> {
+    loop {
+        match recv.read_chunk(CHUNK).await.map_err(Broken::There)? {
+            Chunk::Data(bytes) => tcp.write_all(&bytes).await.map_err(Broken::Here)?,
+            Chunk::Gap(n) => return Err(Broken::There(dfcp::Error::Gap(n))),
+            Chunk::End => return tcp.shutdown().await.map_err(Broken::Here),
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! The server: connects to where its rules allow, and listens where it may.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use dfcp::{Connection, Endpoint, PublicKey, RecvStream, SendStream};
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::{sleep, timeout};
+
+use crate::client::STUCK_PAUSE;
+use crate::dial::{dial, prepare};
+use crate::event::{Event, Report};
+use crate::relay::{Broken, relay};
+use crate::rules::Rules;
+use crate::status::{Refusal, Status};
+use crate::target::{Host, Target};
+use crate::wire::{MALFORMED, REQUEST_LIMIT, Request, Tunnel};
+
+/// What a server does for its clients.
+pub struct ServerConfig {
+    /// Where it connects to.
+    pub rules: Rules,
+    /// Where clients may have it listen; nowhere without.
+    pub listen: Option<Rules>,
+    /// Streams that each key may have at once, over all its connections.
+    pub max_streams: u64,
+    /// Hears what happens.
+    pub report: Report,
+}
+
+struct Server {
+    config: ServerConfig,
+    streams: Mutex<BTreeMap<PublicKey, u64>>,
+}
+
+/// Serves the clients that `endpoint` accepts, until it is closed. Which keys those may be is the
+/// endpoint's to know.
+pub async fn serve(endpoint: Endpoint, config: ServerConfig) {
+    let streams = Mutex::default();
+    let server = Arc::new(Server { config, streams });
+    while let Some(incoming) = endpoint.accept().await {
+        tokio::spawn(attend(server.clone(), incoming.accept()));
+    }
+}
+
+/// Serves a client until it leaves.
+async fn attend(server: Arc<Server>, connection: Connection) {
+    let peer = connection.peer();
+    if let Some(from) = connection.remote_address() {
+        server.report(Event::Came { peer, from });
+    }
+    while let Ok((send, recv)) = connection.accept_bi().await {
+        let (server, connection) = (server.clone(), connection.clone());
+        tokio::spawn(async move { server.answer(&connection, send, recv).await });
+    }
+    server.report(Event::Left(peer));
+}
+
+/// One of the streams that a key may have.
+struct Place {
+    server: Arc<Server>,
+    key: PublicKey,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let streams = self.server.streams.lock();
+        let mut streams = streams.unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = streams.get_mut(&self.key) {
+            *count -= 1;
+            if *count == 0 {
+                streams.remove(&self.key);
+            }
+        }
+    }
+}
+
+impl Server {
+    fn report(&self, event: Event) {
+        (self.config.report)(event);
+    }
+
+    fn place(self: &Arc<Self>, key: PublicKey) -> Result<Place, Refusal> {
+        let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = streams.entry(key).or_default();
+        if *count >= self.config.max_streams {
+            let message = format!("this key has {count} streams already, and may have no more");
+            return Err(Refusal::new(Status::Limit, message));
+        }
+        *count += 1;
+        let server = self.clone();
+        Ok(Place { server, key })
+    }
+
+    async fn answer(
+        self: Arc<Self>,
+        connection: &Connection,
+        send: SendStream,
+        mut recv: RecvStream,
+    ) {
+        let request = timeout(REQUEST_LIMIT, Request::read(&mut recv)).await;
+        let mut tunnel = Tunnel::accepted(send, recv);
+        let Ok(Ok(request)) = request else {
+            return tunnel.reset(MALFORMED);
+        };
+        let target = match &request {
+            Request::Connect(target) => target.clone(),
+            Request::Listen { bind, .. } => bind.clone(),
+            Request::Accepted { .. } => return tunnel.reset(MALFORMED),
+        };
+        let done = match self.place(connection.peer()) {
+            Ok(_place) => match request {
+                Request::Listen { id, bind } => {
+                    self.listen(connection, &mut tunnel, id, &bind).await
+                }
+                _ => match dial(&target, &self.config.rules).await {
+                    Ok(tcp) => return self.carry(tcp, tunnel, target).await,
+                    Err(refusal) => Err(refusal),
+                },
+            },
+            Err(refusal) => Err(refusal),
+        };
+        if let Err(refusal) = done {
+            let why = refusal.message.clone();
+            self.report(Event::Failed { target, why });
+            // Whoever does not hear it has left.
+            let _ = tunnel.refuse(&refusal).await;
+        }
+    }
+
+    async fn carry(&self, tcp: TcpStream, mut tunnel: Tunnel, target: Target) {
+        if tunnel.confirm().await.is_ok() {
+            self.report(Event::Opened(target));
+            // Connections end as the programs at both ends like.
+            let _ = relay(tcp, tunnel, Vec::new()).await;
+        }
+    }
+
+    /// Listens for a client until it ends the stream, or its connection ends.
+    async fn listen(
+        self: &Arc<Self>,
+        connection: &Connection,
+        tunnel: &mut Tunnel,
+        id: u32,
+        bind: &Target,
+    ) -> Result<(), Refusal> {
+        let listener = self.bind(bind).await?;
+        let failed = |error| Refusal::of(&error, bind);
+        let port = listener.local_addr().map_err(failed)?.port();
+        let confirmed = async {
+            tunnel.confirm().await?;
+            tunnel.send.write_all(&port.to_be_bytes()).await
+        };
+        if confirmed.await.is_err() {
+            return Ok(());
+        }
+        let accept = async {
+            loop {
+                match listener.accept().await {
+                    Ok((tcp, from)) => {
+                        let (server, connection) = (self.clone(), connection.clone());
+                        tokio::spawn(
+                            async move { server.hand_over(&connection, tcp, id, from).await },
+                        );
+                    }
+                    Err(error) => {
+                        self.report(Event::Stuck(error.to_string()));
+                        sleep(STUCK_PAUSE).await;
+                    }
+                }
+            }
+        };
+        let mut end = [0];
+        tokio::select! {
+            () = accept => {}
+            _ = tunnel.recv.read(&mut end) => {}
+        }
+        Ok(())
+    }
+
+    async fn bind(&self, bind: &Target) -> Result<TcpListener, Refusal> {
+        let Host::Ip(ip) = bind.host else {
+            let why = "the address to listen at must be one, not a name";
+            return Err(Refusal::new(Status::HostUnreachable, why));
+        };
+        let address = SocketAddr::new(ip, bind.port);
+        let rules = self.config.listen.as_ref();
+        if !rules.is_some_and(|rules| rules.allow(address)) {
+            let why = format!("the server's rules do not allow to listen at {bind}");
+            return Err(Refusal::new(Status::Forbidden, why));
+        }
+        let bound = TcpListener::bind(address).await;
+        bound.map_err(|error| Refusal::of(&error, bind))
+    }
+
+    /// Hands what came to a listener over to the client.
+    async fn hand_over(
+        self: Arc<Self>,
+        connection: &Connection,
+        tcp: TcpStream,
+        id: u32,
+        from: SocketAddr,
+    ) {
+        prepare(&tcp);
+        let from = Target::from(from);
+        let refused = |why: String| {
+            self.report(Event::Failed {
+                target: from.clone(),
+                why,
+            })
+        };
+        let _place = match self.place(connection.peer()) {
+            Ok(place) => place,
+            Err(refusal) => {
+                let _ = tcp.set_zero_linger();
+                return refused(refusal.message);
+            }
+        };
+        let request = Request::Accepted {
+            id,
+            from: from.clone(),
+        };
+        let ended = match timeout(REQUEST_LIMIT, Tunnel::open(connection, &request)).await {
+            Ok(Ok(tunnel)) => relay(tcp, tunnel, Vec::new()).await,
+            Ok(Err(error)) => return refused(error.to_string()),
+            Err(_) => return refused("the client takes no further stream now".to_owned()),
+        };
+        if let Err(Broken::Refused(refusal)) = ended {
+            refused(refusal.message);
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! A server, a client and programs on loopback, with real sockets.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use dfcp::{CloseCode, Endpoint, EndpointConfig, StaticKey, TransportConfig};
+use dfcp_proxy::{Client, ClientConfig, Down, Event, Rules, ServerConfig};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+/// Longer than anything here takes on a machine that is alive.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Waits, but not for ever.
+pub async fn within<T>(future: impl Future<Output = T>) -> T {
+    let ended = tokio::time::timeout(PATIENCE, future).await;
+    ended.expect("must not hang")
+}
+
+/// What happened, in words.
+#[derive(Clone, Default)]
+pub struct Events(Arc<Mutex<Vec<String>>>);
+
+impl Events {
+    pub fn report(&self) -> dfcp_proxy::Report {
+        let events = self.0.clone();
+        Arc::new(move |event: Event| events.lock().unwrap().push(event.to_string()))
+    }
+
+    /// Waits for one that contains `text`.
+    pub async fn find(&self, text: &str) -> String {
+        let found = async {
+            loop {
+                let events = self.0.lock().unwrap().clone();
+                if let Some(event) = events.into_iter().find(|event| event.contains(text)) {
+                    return event;
+                }
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        let found = tokio::time::timeout(PATIENCE, found).await;
+        found.unwrap_or_else(|_| panic!("no {text:?} in {:?}", self.0.lock().unwrap()))
+    }
+}
+
+pub fn loopback() -> SocketAddr {
+    "127.0.0.1:0".parse().unwrap()
+}
+
+pub fn rules(permitted: &[&str]) -> Rules {
+    let permitted = permitted.iter().map(|rule| rule.parse().unwrap());
+    Rules::new(permitted.collect(), Vec::new())
+}
+
+/// How a world is to be.
+pub struct Plan {
+    pub rules: Rules,
+    pub listen: Option<Rules>,
+    pub max_streams: u64,
+    pub fast_open: bool,
+    pub stranger: bool,
+}
+
+impl Default for Plan {
+    fn default() -> Self {
+        Self {
+            rules: rules(&["127.0.0.0/8"]),
+            listen: None,
+            max_streams: 1000,
+            fast_open: false,
+            stranger: false,
+        }
+    }
+}
+
+pub struct World {
+    server_key: StaticKey,
+    client_key: StaticKey,
+    pub server: Endpoint,
+    pub client: Client,
+    /// The port that speaks SOCKS5 and HTTP.
+    pub local: SocketAddr,
+    pub events: Events,
+    pub there: Events,
+}
+
+fn serve(
+    at: SocketAddr,
+    key: StaticKey,
+    friend: &StaticKey,
+    plan: &Plan,
+    there: &Events,
+) -> Endpoint {
+    let friend = friend.public();
+    let config = EndpointConfig::server(key, at)
+        .transport(dfcp_proxy::transport(TransportConfig::default()))
+        .authorize(move |key| *key == friend);
+    let endpoint = Endpoint::bind(config).unwrap();
+    let config = ServerConfig {
+        rules: plan.rules.clone(),
+        listen: plan.listen.clone(),
+        max_streams: plan.max_streams,
+        report: there.report(),
+    };
+    tokio::spawn(dfcp_proxy::serve(endpoint.clone(), config));
+    endpoint
+}
+
+impl World {
+    pub async fn new() -> Self {
+        Self::with(Plan::default()).await
+    }
+
+    pub async fn with(plan: Plan) -> Self {
+        let key = || dfcp::generate_key().unwrap();
+        let (server_key, client_key, other) = (key(), key(), key());
+        let (events, there) = (Events::default(), Events::default());
+        let friend = if plan.stranger { &other } else { &client_key };
+        let server = serve(loopback(), server_key.clone(), friend, &plan, &there);
+        let transport = dfcp_proxy::transport(TransportConfig::default());
+        let endpoint = EndpointConfig::client(client_key.clone()).transport(transport);
+        let at = server.local_addr();
+        let client = Client::start(ClientConfig {
+            endpoint: Endpoint::bind(endpoint).unwrap(),
+            resolve: Arc::new(move || Box::pin(async move { Ok(vec![at]) })),
+            server_key: server_key.public(),
+            fast_open: plan.fast_open,
+            report: events.report(),
+        });
+        let listener = TcpListener::bind(loopback()).await.unwrap();
+        let local = listener.local_addr().unwrap();
+        let serving = client.clone();
+        tokio::spawn(async move { serving.serve_local(listener).await });
+        Self {
+            server_key,
+            client_key,
+            server,
+            client,
+            local,
+            events,
+            there,
+        }
+    }
+
+    /// The server ends as a process does that is killed, and another one is started in its place.
+    pub async fn restart_server(&mut self) {
+        let at = self.server.local_addr();
+        self.server.close(CloseCode::NO_ERROR, "restarts").await;
+        let old = std::mem::replace(
+            &mut self.server,
+            Endpoint::bind(EndpointConfig::client(dfcp::generate_key().unwrap())).unwrap(),
+        );
+        drop(old);
+        // The old one's socket is closed by its task.
+        let again = async {
+            loop {
+                match std::net::UdpSocket::bind(at) {
+                    Ok(socket) => break drop(socket),
+                    Err(_) => tokio::time::sleep(Duration::from_millis(5)).await,
+                }
+            }
+        };
+        within(again).await;
+        let (key, plan) = (self.server_key.clone(), Plan::default());
+        self.server = serve(at, key, &self.client_key, &plan, &self.there);
+    }
+
+    /// Whether a key was wrong.
+    pub async fn turned_away(&self) -> Down {
+        within(self.client.turned_away()).await
+    }
+
+    /// A program that has said what SOCKS5 begins with.
+    pub async fn greeted(&self) -> TcpStream {
+        let mut tcp = TcpStream::connect(self.local).await.unwrap();
+        tcp.write_all(&[5, 1, 0]).await.unwrap();
+        let mut answer = [0; 2];
+        within(tcp.read_exact(&mut answer)).await.unwrap();
+        assert_eq!(answer, [5, 0]);
+        tcp
+    }
+
+    /// Sends a request of SOCKS5; the connection and the reply.
+    pub async fn socks(&self, request: &[u8]) -> (TcpStream, u8) {
+        let mut tcp = self.greeted().await;
+        tcp.write_all(request).await.unwrap();
+        let mut answer = [0; 10];
+        within(tcp.read_exact(&mut answer)).await.unwrap();
+        assert_eq!(answer[0], 5);
+        (tcp, answer[1])
+    }
+
+    /// A connection over SOCKS5.
+    pub async fn connect(&self, to: SocketAddr) -> TcpStream {
+        let (tcp, reply) = self.socks(&connect_request(to)).await;
+        assert_eq!(reply, 0);
+        tcp
+    }
+
+    /// What the port answers to `request`, to the end.
+    pub async fn answer_to(&self, request: &[u8]) -> Vec<u8> {
+        let mut tcp = TcpStream::connect(self.local).await.unwrap();
+        tcp.write_all(request).await.unwrap();
+        let mut answer = Vec::new();
+        let _ = within(tcp.read_to_end(&mut answer)).await;
+        answer
+    }
+}
+
+pub fn connect_request(to: SocketAddr) -> Vec<u8> {
+    let SocketAddr::V4(to) = to else {
+        panic!("IPv4")
+    };
+    let mut request = vec![5, 1, 0, 1];
+    request.extend(to.ip().octets());
+    request.extend(to.port().to_be_bytes());
+    request
+}
+
+pub fn connect_to_name(name: &str, port: u16) -> Vec<u8> {
+    let mut request = vec![5, 1, 0, 3, name.len() as u8];
+    request.extend(name.as_bytes());
+    request.extend(port.to_be_bytes());
+    request
+}
+
+/// A host that does `serve` with each connection.
+pub async fn origin<F>(serve: impl Fn(TcpStream) -> F + Send + 'static) -> SocketAddr
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let listener = TcpListener::bind(loopback()).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((tcp, _)) = listener.accept().await {
+            tokio::spawn(serve(tcp));
+        }
+    });
+    address
+}
+
+/// A host that says back what it hears, to the end of it.
+pub async fn echo() -> SocketAddr {
+    let serve = |mut tcp: TcpStream| async move {
+        let (mut read, mut write) = tcp.split();
+        let _ = tokio::io::copy(&mut read, &mut write).await;
+        let _ = write.shutdown().await;
+    };
+    origin(serve).await
+}
+
+/// A port at which nobody listens.
+pub async fn nobody() -> SocketAddr {
+    let listener = TcpListener::bind(loopback()).await.unwrap();
+    listener.local_addr().unwrap()
+}
+
+/// Bytes that depend on `salt`.
+pub fn bytes(salt: u64, len: usize) -> Vec<u8> {
+    let mut out = vec![0; len];
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&salt.to_be_bytes());
+    hasher.finalize_xof().fill(&mut out);
+    out
+}
