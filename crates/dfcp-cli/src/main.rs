@@ -38,6 +38,8 @@ enum Command {
     Cp(Box<command::cp::Args>),
     /// Makes a directory here or there like another one, sending only what differs
     Sync(Box<command::cp::SyncArgs>),
+    /// Carries TCP connections of other programs: SOCKS5, HTTP CONNECT, forwards
+    Proxy(Box<command::proxy::Args>),
     /// Says what is wrong here, and on the way to a host, and what to do
     Doctor(command::doctor::DoctorArgs),
     /// Measures the way to a host: rate, loss and queue, both ways
@@ -72,6 +74,7 @@ fn main() -> ExitCode {
         Command::Recv(args) => command::recv::run(*args),
         Command::Cp(args) => command::cp::run(*args),
         Command::Sync(args) => command::cp::run_sync(*args),
+        Command::Proxy(args) => command::proxy::run(*args),
         Command::Agent => command::cp::agent::run(),
         Command::Doctor(args) => command::doctor::run(args),
         Command::Probe(args) => command::doctor::run_probe(args),

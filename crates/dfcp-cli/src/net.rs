@@ -1,10 +1,12 @@
 //! From a host's name to a connection.
 
 use std::fmt;
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 use std::time::Duration;
 
+use dfcp::{Endpoint, Error};
 use dfcp_command::{DEFAULT_PORT, Failure, Kind};
 
 /// A receiver as the user names it: `host`, `host:port`, `[address]` or `[address]:port`.
@@ -226,6 +228,45 @@ impl Listen {
             ),
         }
     }
+}
+
+impl Listen {
+    /// The endpoint that `at` binds, at all addresses of IPv4 where there is no IPv6.
+    ///
+    /// # Errors
+    /// When there is no such address, or its port is taken.
+    pub fn bind(
+        self,
+        at: impl Fn(SocketAddr) -> Result<Endpoint, Error>,
+    ) -> Result<Endpoint, Failure> {
+        let (address, bound) = match self.addresses() {
+            (address, None) => (address, at(address)),
+            (address, Some(without_v6)) => match at(address) {
+                Err(Error::Io(error)) if error.kind() != io::ErrorKind::AddrInUse => {
+                    (without_v6, at(without_v6))
+                }
+                bound => (address, bound),
+            },
+        };
+        bound.map_err(|error| {
+            let failure = Failure::from(error);
+            Failure::new(
+                failure.kind,
+                format!("cannot listen on {address}: {failure}"),
+            )
+        })
+    }
+}
+
+/// How others most likely name what listens at `local`.
+pub fn reached_at(local: SocketAddr) -> String {
+    let host = match local.ip().is_unspecified() {
+        false => Some(local.ip()),
+        true => own_address(),
+    };
+    host.map_or(format!("HOST:{}", local.port()), |ip| {
+        SocketAddr::new(ip, local.port()).to_string()
+    })
 }
 
 impl Default for Listen {

@@ -37,11 +37,17 @@ pub enum Down {
 }
 
 impl Down {
-    /// Whether another attempt would end the same way: one of the keys is not the right one.
+    /// Whether another attempt would end the same way: one of the keys is not the right one, or this side
+    /// ended it.
     pub fn is_final(&self) -> bool {
+        let Self::Connection(error) = self else {
+            return false;
+        };
         matches!(
-            self,
-            Self::Connection(ConnectionError::Refused | ConnectionError::WrongKey { .. })
+            error,
+            ConnectionError::Refused
+                | ConnectionError::WrongKey { .. }
+                | ConnectionError::LocallyClosed
         )
     }
 }
@@ -151,7 +157,9 @@ async fn keep(server: Server, report: Report, state: watch::Sender<State>, wante
                 state.send_replace(State::Up(connection.clone()));
                 let why = Down::Connection(connection.closed().await);
                 told = None;
-                report(Event::Lost(why.to_string()));
+                if !why.is_final() {
+                    report(Event::Lost(why.to_string()));
+                }
                 // One that ended at once counts as an attempt that failed.
                 if start.elapsed() > LONGEST_PAUSE {
                     pause = FIRST_PAUSE;
@@ -160,7 +168,7 @@ async fn keep(server: Server, report: Report, state: watch::Sender<State>, wante
                 why
             }
             Err(why) => {
-                if told.as_ref() != Some(&why) {
+                if told.as_ref() != Some(&why) && !why.is_final() {
                     report(Event::Unreachable(why.to_string()));
                 }
                 why

@@ -7,6 +7,7 @@ pub mod key;
 pub mod keygen;
 pub mod manual;
 mod peer;
+pub mod proxy;
 pub mod recv;
 pub mod rendezvous;
 pub mod send;

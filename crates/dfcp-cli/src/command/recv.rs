@@ -1,14 +1,12 @@
 //! `dfcp recv`.
 
-use std::io;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use dfcp::{Connection, Endpoint, EndpointConfig, Error, RecvStream, StaticKey, TransportConfig};
+use dfcp::{Connection, Endpoint, EndpointConfig, RecvStream, StaticKey, TransportConfig};
 use dfcp_command::{Failure, Kind, Profile, block_on, interrupted};
 use dfcp_meet::Code;
 use dfcp_transfer::{DONE, FAILED, INTERRUPTED, Limits, Meter, Received, RejectionKind, Store};
@@ -180,40 +178,18 @@ async fn by_code(args: &Args, code: &Code) -> Result<u8, Failure> {
 
 fn bind(args: &Args, key: StaticKey, door: &Door) -> Result<Endpoint, Failure> {
     let transport = args.output.observed(args.transport())?;
-    let at = |address| {
+    args.listen.unwrap_or_default().bind(|address| {
         let door = door.clone();
         let config = EndpointConfig::server(key.clone(), address)
             .transport(transport.clone())
             .authorize(move |key| door.opens_to(key));
         Endpoint::bind(config)
-    };
-    let (address, bound) = match args.listen.unwrap_or_default().addresses() {
-        (address, None) => (address, at(address)),
-        (address, Some(without_v6)) => match at(address) {
-            Err(Error::Io(error)) if error.kind() != io::ErrorKind::AddrInUse => {
-                (without_v6, at(without_v6))
-            }
-            bound => (address, bound),
-        },
-    };
-    bound.map_err(|error| {
-        let failure = Failure::from(error);
-        Failure::new(
-            failure.kind,
-            format!("cannot listen on {address}: {failure}"),
-        )
     })
 }
 
 fn announce(args: &Args, endpoint: &Endpoint) {
     let (local, key) = (endpoint.local_addr(), endpoint.public_key());
-    let host = match local.ip().is_unspecified() {
-        false => Some(local.ip()),
-        true => net::own_address(),
-    };
-    let host = host.map_or(format!("HOST:{}", local.port()), |ip| {
-        SocketAddr::new(ip, local.port()).to_string()
-    });
+    let host = net::reached_at(local);
     args.output.say(format_args!("listening on {local}"));
     args.output.say(format_args!("public key {key}"));
     args.output.say(format_args!("in words {}", phrase(&key)));

@@ -1,0 +1,202 @@
+//! `dfcp proxy HOST`.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use dfcp::{CloseCode, ConnectionError, Endpoint, EndpointConfig, Error, PublicKey};
+use dfcp_command::{Failure, Kind, interrupted};
+use dfcp_proxy::{Client, ClientConfig, Down, Refusal, Status, Target};
+use dfcp_transfer::INTERRUPTED;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+
+use super::Common;
+use super::place::{Forward, Place};
+use crate::command::farewell;
+use crate::command::peer::PeerOptions;
+use crate::known_hosts;
+use crate::net::Host;
+
+/// Arguments.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// The server: HOST or HOST:PORT, IPv6 addresses in brackets
+    #[arg(required = true, value_name = "HOST")]
+    host: Option<Host>,
+    /// Speak SOCKS5 and HTTP CONNECT to programs at this port, of this machine unless an address is
+    /// given
+    #[arg(short = 'D', long, value_name = "[ADDR:]PORT")]
+    socks: Vec<Place>,
+    /// Carry what comes to this port here to a host that the server connects to
+    #[arg(short = 'L', long, value_name = "[ADDR:]PORT:HOST:PORT")]
+    local: Vec<Forward>,
+    /// Carry what comes to this port there to a host that is connected to from here
+    #[arg(short = 'R', long, value_name = "[ADDR:]PORT:HOST:PORT")]
+    remote: Vec<Forward>,
+    /// Carry standard input and output to a host, as ssh's ProxyCommand wants it
+    #[arg(short = 'W', long, value_name = "HOST:PORT", conflicts_with_all = ["socks", "local", "remote"])]
+    stdio: Option<Target>,
+    /// Tell programs that they are connected before the server is: a round trip less, but a connection
+    /// that fails is reset without a reason
+    #[arg(long)]
+    fast_open: bool,
+    #[command(flatten)]
+    peer: PeerOptions,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// A port that programs come to.
+async fn listen(at: SocketAddr) -> Result<TcpListener, Failure> {
+    let bound = TcpListener::bind(at).await;
+    bound.map_err(|error| Failure::new(Kind::LocalIo, format!("cannot listen on {at}: {error}")))
+}
+
+/// Carries connections until it is told to end, or the one of `-W` ended.
+pub async fn carry(args: Args) -> Result<(), Failure> {
+    let Some(host) = args.host.clone() else {
+        return Err(Failure::usage("through which server?"));
+    };
+    let carries = args.socks.len() + args.local.len() + args.remote.len();
+    if carries == 0 && args.stdio.is_none() {
+        let why = "nothing to carry: say --socks PORT, -L, -R or -W HOST:PORT";
+        return Err(Failure::usage(why));
+    }
+    // Whoever cannot have a port need not connect.
+    let (mut socks, mut forwards) = (Vec::new(), Vec::new());
+    for place in &args.socks {
+        socks.push(listen(place.0).await?);
+    }
+    for forward in &args.local {
+        forwards.push((listen(forward.place).await?, forward.target.clone()));
+    }
+    let key = args.peer.own_key()?;
+    let own = key.public();
+    let config = EndpointConfig::client(key).transport(args.common.transport()?);
+    let endpoint = Endpoint::bind(config)?;
+    let server_key = match args.peer.known_key(&host)? {
+        Some(key) => key,
+        None => introduce(&args, &host, &endpoint).await?,
+    };
+    let (family, name) = (args.peer.family(), host.clone());
+    let client = Client::start(ClientConfig {
+        endpoint: endpoint.clone(),
+        resolve: Arc::new(move || {
+            let name = name.clone();
+            Box::pin(async move {
+                name.resolve(family)
+                    .await
+                    .map_err(|failure| failure.message)
+            })
+        }),
+        server_key,
+        fast_open: args.fast_open,
+        // A connection of its own is the program's that started this.
+        report: match args.stdio.is_some() && !args.common.verbose {
+            true => Arc::new(|_| {}),
+            false => args.common.report(),
+        },
+    });
+    let carried = async {
+        match &args.stdio {
+            Some(target) => {
+                let (input, output) = (tokio::io::stdin(), tokio::io::stdout());
+                client.carry(target, input, output).await.map_err(failed)
+            }
+            None => {
+                serve(&args, &client, socks, forwards).await;
+                Ok(())
+            }
+        }
+    };
+    let result = tokio::select! {
+        // A wrong key is why nothing is carried.
+        biased;
+        why = client.turned_away() => Err(explain(why, &args, &host, &own, &server_key)),
+        result = carried => result,
+        failure = interrupted() => Err(failure),
+    };
+    let code = match &result {
+        Err(failure) if failure.kind == Kind::Interrupted => INTERRUPTED,
+        _ => CloseCode::NO_ERROR,
+    };
+    farewell(&endpoint, code, "the client ends").await;
+    result
+}
+
+/// Serves all ports. Does not end.
+async fn serve(
+    args: &Args,
+    client: &Client,
+    socks: Vec<TcpListener>,
+    forwards: Vec<(TcpListener, Target)>,
+) {
+    let mut ports = JoinSet::new();
+    for listener in socks {
+        let client = client.clone();
+        if let Ok(at) = listener.local_addr() {
+            args.common
+                .say(format_args!("SOCKS5 and HTTP CONNECT at {at}"));
+            if !at.ip().is_loopback() {
+                dfcp_command::tell!(
+                    "dfcp: warning: whoever reaches {at} uses the server with this key"
+                );
+            }
+        }
+        ports.spawn(async move { client.serve_local(listener).await });
+    }
+    for (listener, target) in forwards {
+        let client = client.clone();
+        if let Ok(at) = listener.local_addr() {
+            args.common.say(format_args!("forwarding {at} to {target}"));
+        }
+        ports.spawn(async move { client.forward(listener, target).await });
+    }
+    for Forward { place, target } in args.remote.clone() {
+        let client = client.clone();
+        ports.spawn(async move { client.reverse(place.into(), target).await });
+    }
+    ports.join_all().await;
+}
+
+/// Asks a person about a server whose key is not known, and remembers it.
+async fn introduce(args: &Args, host: &Host, endpoint: &Endpoint) -> Result<PublicKey, Failure> {
+    let addresses = host.resolve(args.peer.family()).await?;
+    let connection = endpoint.connect(&addresses[..], None).await?;
+    let key = connection.peer();
+    connection.close(CloseCode::NO_ERROR, "");
+    let name = host.clone();
+    let answer = tokio::task::spawn_blocking(move || known_hosts::ask(&name, &key)).await;
+    answer.map_err(std::io::Error::other)??;
+    args.peer.known_hosts()?.add(host, &key)?;
+    Ok(key)
+}
+
+fn failed(refusal: Refusal) -> Failure {
+    let kind = match refusal.status {
+        Status::TimedOut
+        | Status::Refused
+        | Status::HostUnreachable
+        | Status::NetworkUnreachable => Kind::Unreachable,
+        _ => Kind::Failure,
+    };
+    Failure::new(kind, refusal.message)
+}
+
+/// Why the two sides do not get together, and what to do.
+fn explain(why: Down, args: &Args, host: &Host, own: &PublicKey, known: &PublicKey) -> Failure {
+    let message = match why {
+        Down::Connection(ConnectionError::Refused) => {
+            format!("the server does not know this key; there: dfcp proxy serve --allow {own}")
+        }
+        Down::Connection(ConnectionError::WrongKey { found }) if args.peer.peer_key.is_none() => {
+            match args.peer.known_hosts() {
+                Ok(file) => return file.changed(host, known, &found),
+                Err(failure) => return failure,
+            }
+        }
+        Down::Connection(error) => return Failure::from(Error::Connection(error)),
+        why => why.to_string(),
+    };
+    Failure::new(Kind::Authentication, message)
+}

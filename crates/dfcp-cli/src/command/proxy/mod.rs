@@ -1,0 +1,102 @@
+//! `dfcp proxy`: TCP connections of other programs, over a path that they would not get on with.
+
+mod client;
+mod place;
+mod serve;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use dfcp::TransportConfig;
+use dfcp_command::text::printable;
+use dfcp_command::{Failure, Profile, block_on, fail};
+use dfcp_proxy::{Event, Report};
+
+/// Arguments.
+#[derive(Clone, Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[group(skip)] // its parts have one
+pub struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    client: client::Args,
+}
+
+#[derive(Clone, Debug, clap::Subcommand)]
+enum Command {
+    /// Serves: connects to where the keys that are allowed ask for
+    Serve(Box<serve::Args>),
+}
+
+/// What both sides take.
+#[derive(Clone, Debug, clap::Args)]
+struct Common {
+    /// Transport of what this side sends; the other side follows
+    #[arg(long, value_enum, default_value_t)]
+    profile: Profile,
+    /// Silence after which the other side is given up
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = dfcp_command::units::duration)]
+    timeout: Duration,
+    /// Tell of each connection
+    #[arg(short, long, conflicts_with = "quiet")]
+    verbose: bool,
+    /// Say nothing but errors
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+impl Common {
+    fn transport(&self) -> Result<TransportConfig, Failure> {
+        let Some(profile) = self.profile.sealed() else {
+            let why = "published profiles carry one stream in clear, and no proxy; --profile auto, \
+                       ctcp, chameleon and the like do";
+            return Err(Failure::usage(why));
+        };
+        let transport = TransportConfig::default()
+            .idle_timeout(self.timeout)
+            .datagram_buffer(0) // nothing here sends any
+            .profile(profile);
+        Ok(dfcp_proxy::transport(transport))
+    }
+
+    fn say(&self, message: impl std::fmt::Display) {
+        if !self.quiet {
+            dfcp_command::tell!("dfcp: {}", printable(&message.to_string()));
+        }
+    }
+
+    /// Tells of what happens: of single connections if that is wanted.
+    fn report(&self) -> Report {
+        let common = self.clone();
+        Arc::new(move |event| match event {
+            Event::Opened(_) | Event::Failed { .. } | Event::Misled(_) if !common.verbose => {}
+            event => common.say(event),
+        })
+    }
+}
+
+/// Each connection takes an open file: as many as the system lets this user have.
+fn take_open_files() {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    if let Ok((_, most)) = getrlimit(Resource::RLIMIT_NOFILE) {
+        // With fewer the port takes nobody for a while, and says so.
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, most, most);
+    }
+}
+
+/// Runs a client or a server until it is told to end.
+pub fn run(args: Args) -> ExitCode {
+    take_open_files();
+    let result = block_on(async {
+        match args.command {
+            Some(Command::Serve(serve)) => serve::serve(*serve).await,
+            None => client::carry(args.client).await,
+        }
+    });
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => fail(&failure),
+    }
+}

@@ -1,0 +1,131 @@
+//! Places of forwards as people of ssh write them.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::str::FromStr;
+
+use dfcp_proxy::Target;
+
+/// Where to listen: `PORT` or `ADDRESS:PORT`; this machine alone without an address, all addresses
+/// with an empty one or `*`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place(pub SocketAddr);
+
+/// The parts of `text` between colons that stand in no brackets.
+fn parts(text: &str) -> Vec<&str> {
+    let mut depth = 0;
+    text.split(|c| {
+        match c {
+            '[' => depth += 1,
+            ']' => depth -= 1,
+            _ => {}
+        }
+        c == ':' && depth == 0
+    })
+    .collect()
+}
+
+fn place(address: Option<&str>, port: &str) -> Result<Place, String> {
+    let ip: IpAddr = match address {
+        None | Some("localhost") => Ipv4Addr::LOCALHOST.into(),
+        Some("" | "*") => Ipv6Addr::UNSPECIFIED.into(),
+        Some(text) => {
+            let bare = text.strip_prefix('[').and_then(|t| t.strip_suffix(']'));
+            let ip = bare.unwrap_or(text).parse();
+            ip.map_err(|_| format!("not an address to listen at: {text:?}"))?
+        }
+    };
+    let port = port.parse().map_err(|_| format!("not a port: {port:?}"))?;
+    Ok(Place(SocketAddr::new(ip, port)))
+}
+
+impl FromStr for Place {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match parts(text)[..] {
+            [port] => place(None, port),
+            [address, port] => place(Some(address), port),
+            _ => Err(format!(
+                "not [ADDRESS:]PORT: {text:?}; IPv6 addresses stand in brackets"
+            )),
+        }
+    }
+}
+
+/// A forward: `[ADDRESS:]PORT:HOST:PORT`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Forward {
+    /// Where to listen.
+    pub place: SocketAddr,
+    /// Where what comes goes to.
+    pub target: Target,
+}
+
+impl FromStr for Forward {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (address, port, host, target_port) = match parts(text)[..] {
+            [port, host, target_port] => (None, port, host, target_port),
+            [address, port, host, target_port] => (Some(address), port, host, target_port),
+            _ => {
+                let why = "not [ADDRESS:]PORT:HOST:PORT";
+                return Err(format!("{why}: {text:?}; IPv6 addresses stand in brackets"));
+            }
+        };
+        Ok(Self {
+            place: place(address, port)?.0,
+            target: format!("{host}:{target_port}").parse()?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forwards_are_read_as_ssh_reads_them() {
+        for (text, place, target) in [
+            ("8080:example.org:80", "127.0.0.1:8080", "example.org:80"),
+            ("localhost:1:[::1]:2", "127.0.0.1:1", "[::1]:2"),
+            ("*:1:a:2", "[::]:1", "a:2"),
+            (":1:a:2", "[::]:1", "a:2"),
+            ("[fd00::1]:1:a:2", "[fd00::1]:1", "a:2"),
+            ("10.0.0.1:0:a:2", "10.0.0.1:0", "a:2"),
+        ] {
+            let forward: Forward = text.parse().unwrap();
+            assert_eq!(forward.place.to_string(), place, "{text}");
+            assert_eq!(forward.target.to_string(), target, "{text}");
+        }
+        for bad in [
+            "",
+            "1",
+            "1:2",
+            "1:a",
+            "x:a:2",
+            "1:a:x",
+            "1::2",
+            "::1:1:a:2",
+            "[::1:1:a:2",
+            "a:1:b:2",
+        ] {
+            assert!(bad.parse::<Forward>().is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn places_are_on_this_machine_unless_said_otherwise() {
+        for (text, place) in [
+            ("1080", "127.0.0.1:1080"),
+            ("*:1080", "[::]:1080"),
+            ("[::1]:1080", "[::1]:1080"),
+            ("0.0.0.0:1080", "0.0.0.0:1080"),
+        ] {
+            assert_eq!(text.parse::<Place>().unwrap().0.to_string(), place);
+        }
+        for bad in ["", "x", "1:2:3", "::1:1080", "host:1", "1080:"] {
+            assert!(bad.parse::<Place>().is_err(), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! `dfcp proxy` as processes, with programs that know nothing of it.
+
+mod common;
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::{Command, Output, Stdio};
+
+use common::{Bench, Receiver, bytes, wait};
+
+/// A web server that gives everyone the same page; an address that nobody reads from is left.
+fn web(page: Vec<u8>) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for tcp in listener.incoming().map_while(Result::ok) {
+            let page = page.clone();
+            std::thread::spawn(move || serve(tcp, &page));
+        }
+    });
+    address
+}
+
+fn serve(mut tcp: TcpStream, page: &[u8]) {
+    let mut request: Vec<u8> = Vec::new();
+    while !request.windows(4).any(|four| four == b"\r\n\r\n") {
+        let mut part = [0; 1024];
+        match tcp.read(&mut part) {
+            Ok(n) if n > 0 => request.extend(&part[..n]),
+            _ => return,
+        }
+    }
+    let head = format!("HTTP/1.0 200 OK\r\nContent-Length: {}\r\n\r\n", page.len());
+    let _ = tcp.write_all(head.as_bytes());
+    let _ = tcp.write_all(page);
+}
+
+/// A server that may connect to this machine.
+fn server(bench: &Bench, args: &[&str]) -> Receiver {
+    let mut command = bench.program();
+    command
+        .args([
+            "proxy",
+            "serve",
+            "--listen",
+            "127.0.0.1:0",
+            "--allow",
+            &bench.sender_key,
+        ])
+        .args(["--key".as_ref(), bench.path("receiver.key").as_os_str()])
+        .args(args);
+    Receiver::start(command)
+}
+
+fn client(bench: &Bench, server: SocketAddr, args: &[&str]) -> Command {
+    let mut command = bench.program();
+    command
+        .args(["proxy", "--peer-key", &bench.receiver_key])
+        .args(["--key".as_ref(), bench.path("sender.key").as_os_str()])
+        .args(args)
+        .arg(server.to_string());
+    command
+}
+
+fn port_in(line: &str) -> SocketAddr {
+    let mut words = line.split_whitespace();
+    words
+        .find_map(|word| word.parse().ok())
+        .expect("an address")
+}
+
+/// Exit code and what was said.
+fn outcome(command: &mut Command) -> (i32, String) {
+    let mut child = command.spawn().unwrap();
+    let status = wait(&mut child);
+    let Output { stderr, .. } = child.wait_with_output().unwrap();
+    (status.code().unwrap(), String::from_utf8(stderr).unwrap())
+}
+
+#[test]
+fn curl_goes_through_every_kind_of_port() {
+    if Command::new("curl").arg("--version").output().is_err() {
+        eprintln!("skipped: curl is not installed");
+        return;
+    }
+    let (bench, page) = (Bench::new(), bytes("page", 3_000_000));
+    let (server, web) = (
+        server(&bench, &["--permit", "127.0.0.1/32"]),
+        web(page.clone()),
+    );
+    let forward = format!("0:{web}");
+    let args = ["--socks", "0", "-L", &forward];
+    let mut command = client(&bench, server.address, &args);
+    let mut child = command.spawn().unwrap();
+    let lines = std::io::BufRead::lines(std::io::BufReader::new(child.stderr.take().unwrap()));
+    let (mut socks, mut forwarded) = (None, None);
+    let mut lines = lines.map_while(Result::ok);
+    while socks.is_none() || forwarded.is_none() {
+        let line = lines.next().expect("it says where it listens");
+        match line.contains("SOCKS5") {
+            true => socks = Some(port_in(&line)),
+            false if line.contains("forwarding") => forwarded = Some(port_in(&line)),
+            false => {}
+        }
+    }
+    let (socks, forwarded) = (socks.unwrap(), forwarded.unwrap());
+    let curl = |args: &[&str]| {
+        let mut curl = Command::new("curl");
+        // Names of this machine would go around a proxy.
+        curl.args(["-sS", "--noproxy", "", "--max-time", "60"])
+            .args(args);
+        curl.output().unwrap()
+    };
+    let (by_socks, by_http) = (format!("socks5h://{socks}"), format!("http://{socks}"));
+    for args in [
+        &[
+            "-x",
+            &by_socks,
+            &format!("http://localhost:{}/", web.port()),
+        ][..],
+        &["-p", "-x", &by_http, &format!("http://{web}/")],
+        &[&format!("http://{forwarded}/")],
+    ] {
+        let out = curl(args);
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert!(
+            out.stdout == page,
+            "{args:?}: {} bytes, {said}",
+            out.stdout.len()
+        );
+    }
+    // A private address that is not permitted.
+    let out = curl(&["-p", "-x", &by_http, "http://10.0.0.1/"]);
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert!(!out.status.success() && said.contains("403"), "{said}");
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn standard_input_and_output_are_a_connection() {
+    let (bench, page) = (Bench::new(), bytes("page", 500_000));
+    let (server, web) = (
+        server(&bench, &["--permit", "all:1-65535"]),
+        web(page.clone()),
+    );
+    let mut command = client(&bench, server.address, &["-W", &web.to_string()]);
+    let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
+    drop(stdin); // the end of one direction only
+    let out = child.wait_with_output().unwrap();
+    assert!(
+        out.status.success(),
+        "{}",
+        String::from_utf8_lossy(&out.stderr)
+    );
+    assert!(out.stdout.ends_with(&page), "{} bytes", out.stdout.len());
+}
+
+#[test]
+fn what_is_wrong_is_said_with_an_exit_code() {
+    let bench = Bench::new();
+    let server = server(&bench, &[]);
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = taken.local_addr().unwrap().to_string();
+    for (args, code, words) in [
+        (
+            &["-W", "127.0.0.1:1"][..],
+            1,
+            "rules do not allow 127.0.0.1:1",
+        ),
+        (&["--socks", &taken], 7, "cannot listen on"),
+        (&[], 2, "nothing to carry"),
+        (&["-L", "x"], 2, "not [ADDRESS:]PORT:HOST:PORT"),
+        (
+            &["--profile", "rc-udp", "-W", "a:1"],
+            2,
+            "published profiles",
+        ),
+    ] {
+        let (got, said) = outcome(&mut client(&bench, server.address, args));
+        assert_eq!(got, code, "{args:?}: {said}");
+        assert!(said.contains(words), "{args:?}: {said}");
+    }
+    // This side's key is not known there; the server's is another one.
+    let wrong = |own: &str, peer: &str| {
+        let mut command = bench.program();
+        command
+            .args(["proxy", "-W", "a.example:1", "--peer-key", peer, "--key"])
+            .arg(bench.path(own))
+            .arg(server.address.to_string());
+        outcome(&mut command)
+    };
+    let (code, said) = wrong("receiver.key", &bench.receiver_key);
+    assert!(
+        code == 4 && said.contains("dfcp proxy serve --allow"),
+        "{code}: {said}"
+    );
+    let (code, said) = wrong("sender.key", &bench.sender_key);
+    assert!(
+        code == 4 && said.contains(&bench.receiver_key),
+        "{code}: {said}"
+    );
+
+    let (code, said) = outcome(
+        bench
+            .program()
+            .args(["proxy", "serve", "--listen", "127.0.0.1:0"]),
+    );
+    assert!(
+        code == 4 && said.contains("nobody would be served"),
+        "{code}: {said}"
+    );
+}
