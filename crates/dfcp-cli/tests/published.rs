@@ -282,6 +282,7 @@ fn options_of_one_profile_are_refused_by_the_other() {
         (&send, &["--i-own-this-network"]),
         (&send, &["--profile=ctcp", "--window=5"]),
         (&send, &["--profile=chameleon", "--i-own-this-network"]),
+        (&send, &["--profile=dfcp-sealed", "--window=5"]),
         (&send, &["--profile=dfcp", "--peer-key", key]),
         (&send, &["--profile=dfcp", "--code=raptorq"]),
         (&send, &["--profile=dfcp", "--block-code=raptor"]),

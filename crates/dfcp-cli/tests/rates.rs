@@ -37,6 +37,14 @@ fn beyond_this_machine_the_user_has_to_vouch() {
         let message = refused(&bench, &["--fixed-rate", rate], &["192.0.2.1"]);
         assert!(message.contains("--i-own-this-network"), "{message}");
     }
+    for profile in ["dfcp-sealed", "rc-udp-sealed"] {
+        let message = refused(&bench, &["--profile", profile], &["192.0.2.1"]);
+        assert!(
+            message.contains(&format!("--profile {profile}")),
+            "{message}"
+        );
+        assert!(message.contains("--i-own-this-network"), "{message}");
+    }
     // Without the rate there is nothing to vouch for.
     refused(&bench, &["--i-own-this-network"], &["192.0.2.1"]);
     let mut by_code = bench.program();

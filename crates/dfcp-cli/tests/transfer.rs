@@ -54,7 +54,7 @@ fn files_of_all_sizes_arrive() {
 
 #[test]
 fn a_receiver_without_options_takes_every_encrypted_sender() {
-    for profile in ["auto", "ctcp", "chameleon"] {
+    for profile in ["auto", "ctcp", "chameleon", "dfcp-sealed", "rc-udp-sealed"] {
         let bench = Bench::new();
         let receiver = bench.receiver(&["--once", "--allow", &bench.sender_key]);
         let file = bench.write("x", 3_000_000);

@@ -42,7 +42,7 @@ fn a_small_demo_delivers() {
 
 #[test]
 fn every_encrypted_profile_gets_a_file_across_a_lossy_path() {
-    for profile in ["ctcp", "chameleon"] {
+    for profile in ["ctcp", "chameleon", "dfcp-sealed", "rc-udp-sealed"] {
         let path = ["--rate", "20M", "--rtt", "20ms", "--loss", "5%"];
         let (code, report) = demo(&[&path[..], &["--size", "1M", "--profile", profile]].concat());
         assert_eq!(code, 0, "{report}");

@@ -1,8 +1,9 @@
 //! Everything that can be set about a transport; valid by construction.
 
 use crate::block::Reliability;
+use crate::feedback::{FeedbackPolicy, Timed};
 use crate::observe::{Observe, Observers, Vantage};
-use crate::profile::Profile;
+use crate::profile::{Part, Profile};
 use crate::time::Duration;
 use dfcp_fec::{FecScheme, SchemeId};
 use std::net::SocketAddr;
@@ -44,7 +45,7 @@ pub struct TransportConfig {
     pub(crate) mtu: u16,
     pub(crate) payload: Payload,
     pub(crate) reliability: Reliability,
-    pub(crate) receive_packets: u8,
+    pub(crate) answers: Vec<Part<dyn FeedbackPolicy>>,
     pub(crate) schemes: u64,
     pub(crate) max_block_symbols: u32,
     pub(crate) datagram_buffer: usize,
@@ -77,8 +78,7 @@ impl Default for TransportConfig {
             mtu: 1500,
             payload: Payload::Real,
             reliability: Reliability::Reliable,
-            // Chameleon §IV: 64 packets of 1 KB.
-            receive_packets: 64,
+            answers: Vec::new(),
             schemes: mask(&SchemeId::ALL),
             max_block_symbols: dfcp_fec::MAX_BLOCK_SYMBOLS,
             // What 80 Mbit/s bring in 100 ms: older datagrams are rarely worth anything.
@@ -179,11 +179,38 @@ impl TransportConfig {
         self
     }
 
-    /// Packets that a channel's receive window holds (at least 1), where the peer asks for feedback
-    /// that reports what is free of it. The budget holds all the same.
-    pub fn receive_packets(mut self, packets: u8) -> Self {
-        self.receive_packets = packets.max(1);
+    /// Feedback that peers may ask for by its [number](FeedbackPolicy::number), beside what the profiles
+    /// here ask for: a policy of the caller's, or one of theirs with other parameters. Of several with
+    /// one number the last added counts, then this side's own profile.
+    pub fn answer_with(
+        mut self,
+        make: impl Fn() -> Box<dyn FeedbackPolicy> + Send + Sync + 'static,
+    ) -> Self {
+        self.answers.push(Part::new(make));
         self
+    }
+
+    /// The policies that a peer may ask for, those first that count before others with their number.
+    fn policies(&self) -> impl Iterator<Item = Box<dyn FeedbackPolicy>> {
+        let added = self.answers.iter().rev().cloned();
+        let own = std::iter::once(self.profile.feedback.clone());
+        let known = crate::profile::feedback_of_all();
+        added.chain(own).chain(known).map(|part| part.make())
+    }
+
+    /// The feedback with that number, new; a number that nobody here knows counts as [`Timed`]'s.
+    pub(crate) fn feedback(&self, number: u64) -> Box<dyn FeedbackPolicy> {
+        let mut policies = self.policies();
+        let asked = policies.find(|policy| policy.number() == number);
+        asked.unwrap_or_else(|| Box::new(Timed::default()))
+    }
+
+    /// Packets that the receive window of a channel holds, where feedback reports what is free of it; 0
+    /// if no policy here does.
+    pub(crate) fn receive_window(&self) -> u8 {
+        let mut policies = self.policies();
+        let window = policies.find_map(|policy| policy.receive_window());
+        window.unwrap_or_default()
     }
 
     /// Codes that the peer's blocks may come in. ARQ, which costs nothing to decode, is always one.
@@ -223,5 +250,41 @@ impl TransportConfig {
             40 + 8
         };
         usize::from(self.mtu) - headers
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::feedback::EachRoundTrip;
+    use crate::profile::ChameleonParameters;
+
+    #[test]
+    fn the_receive_window_is_that_of_the_policy_that_counts() {
+        let window = |config: &TransportConfig| {
+            let said = config.feedback(3).receive_window();
+            assert_eq!(said, Some(config.receive_window()));
+            said
+        };
+        let config = TransportConfig::default();
+        assert_eq!(window(&config), Some(64));
+        let parameters = ChameleonParameters {
+            window: 32,
+            ..ChameleonParameters::default()
+        };
+        let config = config.profile(Profile::chameleon_with(parameters));
+        assert_eq!(window(&config), Some(32));
+        let config = config.answer_with(|| Box::new(EachRoundTrip::new(16)));
+        assert_eq!(window(&config), Some(16));
+    }
+
+    #[test]
+    fn feedback_that_nobody_knows_is_given_on_a_clock() {
+        let config = TransportConfig::default();
+        assert_eq!(config.feedback(1 << 40).number(), 0);
+        assert_eq!(
+            [0, 1, 2, 3].map(|n| config.feedback(n).number()),
+            [0, 1, 2, 3]
+        );
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use dfcp_proto::observe::{Observe, Vantage};
+use dfcp_proto::profile::ChameleonParameters;
 use dfcp_proto::published::{self, Carrier, Completion, Redundancy};
 use dfcp_proto::rate::{BlockWait, MaxRate};
 use dfcp_proto::{Duration, Instant, Payload, Profile, TransportConfig};
@@ -243,12 +244,14 @@ fn observe(traffic: &mut Traffic, id: usize, watcher: &Watcher) {
 }
 
 fn dfcp(spec: &DfcpSpec) -> DfcpConfig {
+    let (delivery, window) = match spec.profile {
+        ProfileSpec::Chameleon(c) | ProfileSpec::Tfrc(c) => (Delivery::InOrder, c.window),
+        _ => (Delivery::AnyOrder, ChameleonParameters::default().window),
+    };
     let mut profile = match spec.profile {
         ProfileSpec::Auto => Profile::auto(),
         ProfileSpec::Ctcp(parameters) => Profile::ctcp_with(parameters),
-        ProfileSpec::Chameleon(spec) | ProfileSpec::Tfrc(spec) => {
-            Profile::chameleon_with(spec.parameters)
-        }
+        ProfileSpec::Chameleon(spec) | ProfileSpec::Tfrc(spec) => Profile::chameleon_with(spec),
     };
     let scheme = spec.code.unwrap_or(profile.scheme);
     profile = profile.with_scheme(scheme, spec.block_symbols.unwrap_or(0));
@@ -260,7 +263,7 @@ fn dfcp(spec: &DfcpSpec) -> DfcpConfig {
         profile = scheduler.on(profile);
     }
     if let Some(feedback) = spec.feedback {
-        profile = profile.with_feedback(feedback);
+        profile = feedback.on(profile, window);
     }
     let block_symbols = profile.block_symbols;
     let transport = TransportConfig::default()
@@ -269,14 +272,6 @@ fn dfcp(spec: &DfcpSpec) -> DfcpConfig {
         .mtu(spec.mtu)
         .receive_budget(spec.receive_budget)
         .send_buffer(spec.send_buffer);
-    let (delivery, window) = match spec.profile {
-        ProfileSpec::Chameleon(c) | ProfileSpec::Tfrc(c) => (Delivery::InOrder, Some(c.window)),
-        _ => (Delivery::AnyOrder, None),
-    };
-    let transport = match window {
-        Some(packets) => transport.receive_packets(packets),
-        None => transport,
-    };
     DfcpConfig {
         client: transport.clone(),
         server: transport,

@@ -82,7 +82,7 @@ mod waiting;
 
 pub use connection::Connection;
 pub use dfcp_proto::observe;
-pub use dfcp_proto::profile::{ChameleonParameters, CtcpParameters};
+pub use dfcp_proto::profile::{ChameleonParameters, CtcpParameters, ProfileName};
 pub use dfcp_proto::scheduler::FlowControl;
 pub use dfcp_proto::{
     CloseCode, ConnectionError, ConnectionStats, DatagramError, EndpointStats, Profile, PublicKey,

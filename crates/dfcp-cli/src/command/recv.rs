@@ -54,7 +54,7 @@ pub struct Args {
     #[arg(long)]
     once: bool,
     /// Transport; without it, senders of every encrypted one are taken
-    #[arg(long, value_enum, default_value_t)]
+    #[arg(long, value_parser = dfcp_command::profile::parser(), default_value = "auto")]
     profile: Profile,
     /// Packets of Chameleon's receive window, for senders with --avail-win [default: 64]
     #[arg(long, value_name = "PACKETS", value_parser = clap::value_parser!(u8).range(1..))]

@@ -87,7 +87,7 @@ pub struct Args {
     #[arg(long, value_name = "TIME", value_parser = units::duration)]
     retry: Option<Duration>,
     /// Transport; the receiver follows the encrypted ones without being told
-    #[arg(long, value_enum, default_value_t)]
+    #[arg(long, value_parser = dfcp_command::profile::parser(), default_value = "auto")]
     profile: Choice,
     /// With --profile chameleon: as published, have no more packets on their way than the receiver
     /// reports room for, which bounds the rate to its window each round trip (64 packets unless the
@@ -220,8 +220,8 @@ impl Args {
         Ok(Job { paths, host })
     }
 
-    /// Refuses what encrypted profiles do not know. A fixed rate wants the user's word, too: by a code
-    /// at once, for a host when it is known where that is.
+    /// Refuses what encrypted profiles do not know. What does not give way wants the user's word, too: by
+    /// a code at once, for a host when it is known where that is.
     fn check_options(&self, job: &Job) -> Result<(), Failure> {
         if self.background && self.profile != Choice::Auto {
             return Err(Failure::usage("--background is for --profile auto"));
@@ -230,7 +230,7 @@ impl Args {
             return Err(Failure::usage("--avail-win is for --profile chameleon"));
         }
         let mut published = self.published.clone();
-        if self.fixed_rate.is_some() {
+        if self.unyielding().is_some() {
             if job.host.is_none() {
                 self.check_network(&[])?;
             }
@@ -239,17 +239,28 @@ impl Args {
         published.check_unused()
     }
 
-    /// Refuses a fixed rate beyond this machine, unless the user vouches for the network.
+    /// What was asked for that does not give way, and its rate.
+    fn unyielding(&self) -> Option<(String, FixedRate)> {
+        let profile = || format!("--profile {}", self.profile.name());
+        match (self.fixed_rate, self.profile.gives_way()) {
+            (Some(rate), _) => Some(("--fixed-rate".to_owned(), rate)),
+            (None, false) => Some((profile(), FixedRate::Max)),
+            (None, true) => None,
+        }
+    }
+
+    /// Refuses what does not give way beyond this machine, unless the user vouches for the network.
     fn check_network(&self, addresses: &[SocketAddr]) -> Result<(), Failure> {
         let near = |address: &SocketAddr| address.ip().to_canonical().is_loopback();
         let is_near = !addresses.is_empty() && addresses.iter().all(near);
-        match is_near || self.fixed_rate.is_none() || self.published.common.i_own_this_network {
-            true => Ok(()),
-            false => Err(Failure::usage(
-                "--fixed-rate does not give way: beyond this machine it pushes others aside. \
-                 Without it the rate is found; --bwlimit bounds that. On a network that is yours \
-                 alone, add --i-own-this-network",
-            )),
+        let vouched = self.published.common.i_own_this_network;
+        match self.unyielding().filter(|_| !is_near && !vouched) {
+            None => Ok(()),
+            Some((what, _)) => Err(Failure::usage(format!(
+                "{what} does not give way: beyond this machine it pushes others aside. Without it \
+                 the rate is found; --bwlimit bounds that. On a network that is yours alone, add \
+                 --i-own-this-network"
+            ))),
         }
     }
 
@@ -477,14 +488,15 @@ async fn transfer(
     }
 }
 
-/// How often it is looked whether a fixed rate holds.
+/// How often it is looked whether a rate holds that does not give way.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// Says when a fixed rate was given up, and to what. Does not end.
+/// Says when such a rate was given up, and to what. Does not end.
 async fn slowed(args: &Args, connection: &Connection) -> Infallible {
-    let Some(ordered) = args.fixed_rate.map(FixedRate::rate) else {
+    let Some((what, rate)) = args.unyielding().filter(|_| args.bwlimit.is_none()) else {
         return std::future::pending().await;
     };
+    let ordered = rate.rate();
     let mut told = false;
     loop {
         tokio::time::sleep(LOOK).await;
@@ -493,7 +505,7 @@ async fn slowed(args: &Args, connection: &Connection) -> Infallible {
         if slow && !told {
             args.output.say(format_args!(
                 "more than half of what was sent was lost for two seconds: slowed down to what \
-                 arrives, {rate}. Without --fixed-rate the rate is found"
+                 arrives, {rate}. Without {what} the rate is found"
             ));
         }
         told = slow;

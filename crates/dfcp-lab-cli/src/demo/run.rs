@@ -36,8 +36,8 @@ pub struct Args {
     /// Seed of the losses and of the bytes that are sent
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Transport; `dfcp` and `rc-udp` send at the rate of the path
-    #[arg(long, value_enum, default_value_t)]
+    /// Transport; those of DFCP and RC-UDP send at the rate of the path
+    #[arg(long, value_parser = dfcp_command::profile::parser(), default_value = "auto")]
     profile: Profile,
     /// Erasure code, as for `dfcp send`
     #[arg(long, default_value = "dense", conflicts_with = "profile")]
@@ -69,10 +69,10 @@ impl Args {
     /// as published. (The others' own headers count as overhead of theirs.)
     fn payload_share(&self) -> f64 {
         match self.profile {
-            Profile::Auto | Profile::AutoL4s | Profile::Ctcp | Profile::Chameleon => UDP_SHARE,
             Profile::Dfcp => (1472.0 - 24.0) / 1500.0,
             // One symbol of 1024 bytes a packet.
             Profile::RcUdp => 1024.0 / (1024.0 + 24.0 + 28.0),
+            _ => UDP_SHARE,
         }
     }
 
@@ -85,10 +85,8 @@ impl Args {
     fn send_options(&self) -> Vec<String> {
         let mut options = match self.profile {
             Profile::Auto => vec![format!("--code={}", self.code)],
-            profile @ (Profile::AutoL4s | Profile::Ctcp | Profile::Chameleon) => {
-                vec![format!("--profile={}", profile.name())]
-            }
-            profile @ (Profile::Dfcp | Profile::RcUdp) => {
+            profile if profile.gives_way() => vec![format!("--profile={}", profile.name())],
+            profile => {
                 let rate = (self.rate.as_bps() as f64 * UDP_SHARE) as u64;
                 let profile = profile.name();
                 vec![

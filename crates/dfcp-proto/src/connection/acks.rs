@@ -6,7 +6,7 @@ use crate::block::{ChannelId, SendChannel};
 use crate::config::MIN_DATAGRAM;
 use crate::observe::Observation;
 use crate::packet::{ReportIn, SentPacket, SymbolRef};
-use crate::rate::AckPoint;
+use crate::rate::{AckPoint, PathReport};
 use crate::scheduler::Room;
 use crate::time::{Duration, Instant};
 use crate::wire::{AckHead, AckRanges, BlockReport, SackReport};
@@ -27,6 +27,8 @@ pub(super) struct AckNews {
     /// How long nothing was acknowledged, and the probe timeouts of that time.
     silence: Duration,
     timeouts: u32,
+    /// What the receiver itself says of the path.
+    path: Option<PathReport>,
 }
 
 impl Connection {
@@ -35,6 +37,7 @@ impl Connection {
         now: Instant,
         head: AckHead,
         ranges: &AckRanges<'_>,
+        path: Option<PathReport>,
     ) -> Result<(), CloseCode> {
         let mut outcome = self
             .out
@@ -63,6 +66,7 @@ impl Connection {
             acked: outcome.acked.len() as u64,
             spurious: outcome.spurious,
             markable: outcome.acked.iter().filter(|(_, p)| p.ect).count() as u64,
+            path,
             ..AckNews::default()
         };
         if news.acked > 0 {
@@ -132,7 +136,6 @@ impl Connection {
     pub(super) fn on_news(&mut self, now: Instant, news: &AckNews) {
         let lost = self.detect_losses(now, news);
         let in_flight = self.out.sent.bytes_in_flight();
-        let report = self.inc.path.take();
         self.out.path.on_feedback(now, |feedback| {
             feedback.newest = news.newest;
             feedback.acked_packets = news.acked;
@@ -143,7 +146,7 @@ impl Connection {
             feedback.silence = news.silence;
             feedback.timeouts = news.timeouts;
             feedback.bytes_in_flight = in_flight;
-            feedback.path = report;
+            feedback.path = news.path;
         });
         if self.observer.listens() {
             let metrics = self.out.path.metrics(self.out.sent.bytes_in_flight());
@@ -266,23 +269,27 @@ impl Connection {
         }
     }
 
-    /// What a SACK says: complete parts, and what there is room for.
-    pub(super) fn on_sack(&mut self, now: Instant, pn: u64, report: &SackReport<'_>) {
+    /// What a SACK says: complete parts, and what there is room for. Returns what it says of the path,
+    /// if that is news.
+    pub(super) fn on_sack(
+        &mut self,
+        now: Instant,
+        pn: u64,
+        report: &SackReport<'_>,
+    ) -> Option<PathReport> {
         let id = ChannelId(report.channel);
         let fresh = pn >= self.inc.newest_feedback;
-        let Some(window) = self.out.window else {
-            return; // nobody asked for it
-        };
+        let window = self.out.receive_window?; // else nobody asked for it
         if fresh {
             self.inc.newest_feedback = pn;
-            self.inc.path = Some(report.path);
         }
+        let path = fresh.then_some(report.path);
         let Some(send) = self.channels.sender(id) else {
-            return;
+            return path;
         };
         let Some(sent_since) = send.begun_since(report.offset) else {
             self.stats.refused_reports += 1; // nothing was sent as far as that
-            return;
+            return path;
         };
         let mut freed = send.on_done_below(report.offset);
         for part in report.pairs() {
@@ -298,6 +305,7 @@ impl Connection {
             }));
         }
         self.on_freed(now, id, freed);
+        path
     }
 
     /// Blocks are complete at the peer: room to write more, and perhaps room to send.

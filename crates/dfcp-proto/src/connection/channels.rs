@@ -73,7 +73,7 @@ impl Connection {
     /// A channel to send on, as far as the peer has room.
     pub(super) fn new_sender(&self, id: ChannelId, limit: u64) -> SendChannel {
         let mut send = SendChannel::new(id, limit, self.config.reliability);
-        if let Some(avail_win) = self.out.window {
+        if let Some(avail_win) = self.out.receive_window {
             let sent_since = 0;
             send.allow(self.out.redundancy.scheduler.allowance(&Room {
                 avail_win,

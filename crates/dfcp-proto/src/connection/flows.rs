@@ -7,11 +7,11 @@ use super::queue::SendQueue;
 use crate::block::{ChannelId, Credit, MemoryBudget, Parts, SolveBudget, SymbolOut};
 use crate::config::TransportConfig;
 use crate::crypto::{RecentTags, SecretRng};
-use crate::feedback::{FeedbackKind, FeedbackPolicy};
+use crate::feedback::{FeedbackPolicy, Timed};
 use crate::packet::{
     ArrivalClock, BlackHole, LossEstimator, MtuSearch, ReceivedPackets, ReversePath, SentPackets,
 };
-use crate::rate::{Grouping, PathControl, PathReport};
+use crate::rate::{Grouping, PathControl};
 use crate::scheduler::{BlockScheduler, Policy};
 use crate::time::Instant;
 use crate::wire::PATH_DATA_LEN;
@@ -36,8 +36,10 @@ pub(super) struct Outgoing {
     pub buffered: u64,
     /// Data packets sent.
     pub data_number: u32,
+    /// The feedback that the peer was asked for.
+    pub feedback: Box<dyn FeedbackPolicy>,
     /// Packets that a channel's receive window holds, if the peer reports what is free of it.
-    pub window: Option<u64>,
+    pub receive_window: Option<u64>,
     /// The peer moved, and has not shown yet that it receives at its new address.
     pub moved: Option<Moved>,
     /// What comes back of feedback.
@@ -65,10 +67,10 @@ impl Outgoing {
         let profile = &config.profile;
         Self {
             sent: SentPackets::new(profile.loss_rules),
-            path: PathControl::new(now, profile.make_rate(), Grouping::Coalesced),
+            path: PathControl::new(now, profile.rate.make(), Grouping::Coalesced),
             arrivals: ArrivalClock::default(),
             redundancy: Redundancy {
-                scheduler: profile.make_scheduler(),
+                scheduler: profile.scheduler.make(),
                 loss: LossEstimator::new(profile.loss_rules.estimate),
             },
             control: VecDeque::new(),
@@ -78,7 +80,8 @@ impl Outgoing {
             charged: 0,
             buffered: 0,
             data_number: 0,
-            window: None,
+            feedback: profile.feedback.make(),
+            receive_window: None,
             moved: None,
             reverse: ReversePath::default(),
             pto_count: 0,
@@ -155,13 +158,8 @@ pub(super) struct Incoming {
     pub newest_feedback: u64,
     pub newest_limit: u64,
     pub peer_ce: u64,
-    /// Symbols of which parts are missing; length and place of the one in the packet being read.
+    /// Symbols of which parts are missing.
     pub parts: Parts,
-    pub part: Option<(usize, usize)>,
-    /// What the packet being read says of the path.
-    pub path: Option<PathReport>,
-    /// What is free of receive windows is reported.
-    pub reports_room: bool,
     /// The newest challenge, and the packet that it came in.
     pub challenge: Option<(u64, [u8; PATH_DATA_LEN])>,
 }
@@ -170,7 +168,7 @@ impl Incoming {
     pub fn new(now: Instant, config: &TransportConfig, budget: Arc<MemoryBudget>) -> Self {
         Self {
             received: ReceivedPackets::default(),
-            policy: FeedbackKind::default().policy(),
+            policy: Box::new(Timed::default()),
             credit: Credit::new(config.receive_budget, budget),
             datagrams: DatagramQueue::default(),
             solves: SolveBudget::new(now),
@@ -182,9 +180,6 @@ impl Incoming {
             newest_limit: 0,
             peer_ce: 0,
             parts: Parts::default(),
-            part: None,
-            path: None,
-            reports_room: false,
             challenge: None,
         }
     }

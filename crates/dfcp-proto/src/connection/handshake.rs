@@ -205,8 +205,8 @@ pub(crate) fn local_params(
         max_channels: config.max_channels,
         idle_timeout_ms: config.idle_timeout.as_millis() as u64,
         schemes: config.schemes | payload,
-        feedback: config.profile.feedback as u64,
-        receive_packets: config.receive_packets.into(),
+        feedback: config.profile.feedback.make().number(),
+        receive_packets: config.receive_window().into(),
         round_trip_us: 0,
         max_block_symbols: config.max_block_symbols.into(),
     }

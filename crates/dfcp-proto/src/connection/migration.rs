@@ -168,7 +168,7 @@ impl Connection {
             return;
         }
         let sent = self.out.path.sent_total();
-        let rate = self.config.profile.make_rate();
+        let rate = self.config.profile.rate.make();
         self.out.path = PathControl::new(now, rate, Grouping::Coalesced);
         self.out.path.count_sent(sent);
         self.out.arrivals = ArrivalClock::default();

@@ -43,7 +43,6 @@ pub use stats::ConnectionStats;
 use crate::block::{ChannelId, Cut, MemoryBudget, Reliability, Role, Skip};
 use crate::config::TransportConfig;
 use crate::crypto::{Opener, PublicKey, Sealer, Secret, SecretRng, SessionKeys};
-use crate::feedback::FeedbackKind;
 use crate::observe::{Ending, Observation, Observer};
 use crate::packet::MtuSearch;
 use crate::time::{Duration, Instant, Rate};
@@ -212,11 +211,9 @@ impl Connection {
         self.peer = Some(session.peer);
         self.remote_cid = params.cid;
         self.out.max_data = params.max_data;
-        let asked = FeedbackKind::from_id(params.feedback);
-        self.inc.policy = asked.policy();
-        self.inc.reports_room = asked.reports_room();
+        self.inc.policy = self.config.feedback(params.feedback);
         let window = Some(params.receive_packets).filter(|&packets| packets > 0);
-        self.out.window = window.filter(|_| self.config.profile.feedback.reports_room());
+        self.out.receive_window = window.filter(|_| self.out.feedback.receive_window().is_some());
         let largest = self
             .config
             .max_datagram(self.remote)
@@ -361,7 +358,7 @@ impl Connection {
         } else {
             rtt
         };
-        let held = self.config.profile.feedback.max_delay(rtt, gap);
+        let held = self.out.feedback.max_delay(rtt, gap);
         held + self.out.reverse.interval()
     }
 

@@ -8,6 +8,7 @@ use crate::config::Payload;
 use crate::feedback::Arrival;
 use crate::observe::{Observation, PacketInfo, PacketKind};
 use crate::packet::{ReportIn, decode_packet_number};
+use crate::rate::PathReport;
 use crate::time::{Duration, Instant};
 use crate::wire::{
     Frame, FrameIter, Packet, SEALED_HEADER_LEN, Sealed, SymbolHeader, virtual_symbol_len,
@@ -18,6 +19,15 @@ use std::net::SocketAddr;
 const ECN_CE: u8 = 0b11;
 /// Reports that name a channel after its last symbol.
 pub(super) const TOUCHED_REPORTS: u8 = 4;
+
+/// What frames of a packet say about one that follows in it.
+#[derive(Debug, Default)]
+struct Said {
+    /// PART: the next symbol is one part of a symbol of this length, from there on.
+    part: Option<(usize, usize)>,
+    /// SACK: of the path, for the rate controller that hears of the ACK.
+    path: Option<PathReport>,
+}
 
 impl Connection {
     /// Takes a datagram that is this connection's, as its endpoint said; for hosts to which it is
@@ -115,15 +125,15 @@ impl Connection {
         }
         let plaintext: &[u8] = plaintext;
         let (mut eliciting, mut elided) = (false, 0);
-        let (mut ping, mut symbol) = (false, false);
+        let (mut immediate, mut symbol) = (false, false);
         let (mut head, mut report) = (None, None);
-        (self.inc.path, self.inc.part) = (None, None);
+        let mut said = Said::default();
         for frame in FrameIter::new(plaintext) {
             let Ok(frame) = frame else {
                 return self.violation(now, CloseCode::PROTOCOL);
             };
             eliciting |= frame.is_ack_eliciting();
-            ping |= matches!(frame, Frame::Ping);
+            immediate |= matches!(frame, Frame::ImmediateAck);
             symbol |= matches!(frame, Frame::Symbol { .. });
             elided += self.elided(&frame);
             if let Frame::RoundTrip { number, rtt_us } = frame {
@@ -135,7 +145,7 @@ impl Connection {
             }
             if let Frame::PathResponse(data) = frame {
                 self.on_path_response(now, remote, data);
-            } else if let Err(code) = self.on_frame(now, pn, frame) {
+            } else if let Err(code) = self.on_frame(now, pn, frame, &mut said) {
                 return self.violation(now, code);
             }
             if !self.is_established() {
@@ -156,8 +166,8 @@ impl Connection {
         arrival.marked = ecn == ECN_CE;
         arrival.data_number = head.map(|(number, _)| number);
         arrival.rtt = head.map_or(self.out.path.rtt.smoothed(), |(_, rtt)| rtt);
-        if ping && symbol {
-            self.inc.policy.on_echo(now, &arrival);
+        if immediate {
+            self.inc.policy.on_immediate(now, &arrival);
         } else if eliciting {
             self.inc.policy.on_packet(now, &arrival);
         }
@@ -182,11 +192,20 @@ impl Connection {
         self.close_with(now, code, reason, error);
     }
 
-    fn on_frame(&mut self, now: Instant, pn: u64, frame: Frame<'_>) -> Result<(), CloseCode> {
+    fn on_frame(
+        &mut self,
+        now: Instant,
+        pn: u64,
+        frame: Frame<'_>,
+        said: &mut Said,
+    ) -> Result<(), CloseCode> {
         match frame {
-            Frame::Ping | Frame::RoundTrip { .. } | Frame::PathResponse(_) => {}
+            Frame::Ping
+            | Frame::ImmediateAck
+            | Frame::RoundTrip { .. }
+            | Frame::PathResponse(_) => {}
             Frame::PathChallenge(data) => self.on_path_challenge(pn, data),
-            Frame::Ack { head, ranges } => self.on_ack(now, head, &ranges)?,
+            Frame::Ack { head, ranges } => self.on_ack(now, head, &ranges, said.path.take())?,
             Frame::Blocks(report) => self.on_report(now, pn, &report),
             Frame::FeedbackRate(rate) => {
                 if pn >= self.inc.newest_limit {
@@ -196,15 +215,17 @@ impl Connection {
                         .on_limit(Some(rate).filter(|&rate| rate > 0));
                 }
             }
-            Frame::Sack(report) => self.on_sack(now, pn, &report),
+            Frame::Sack(report) => said.path = self.on_sack(now, pn, &report).or(said.path),
             Frame::Part { symbol_len, at } => {
                 let numbers = (usize::try_from(symbol_len), usize::try_from(at));
                 let (Ok(symbol_len), Ok(at)) = numbers else {
                     return Err(CloseCode::PROTOCOL);
                 };
-                self.inc.part = Some((symbol_len, at));
+                said.part = Some((symbol_len, at));
             }
-            Frame::Symbol { header, data } => self.on_symbol_frame(now, header, data)?,
+            Frame::Symbol { header, data } => {
+                self.on_symbol_frame(now, said.part.take(), header, data)?;
+            }
             Frame::Datagram(datagram) => self.on_datagram(datagram),
             Frame::MaxData(limit) => {
                 if limit > self.out.max_data {
@@ -267,6 +288,7 @@ impl Connection {
     fn on_symbol_frame(
         &mut self,
         now: Instant,
+        part: Option<(usize, usize)>,
         header: SymbolHeader,
         data: &[u8],
     ) -> Result<(), CloseCode> {
@@ -278,7 +300,7 @@ impl Connection {
             }
         };
         let whole;
-        if let Some((symbol_len, at)) = self.inc.part.take() {
+        if let Some((symbol_len, at)) = part {
             let id = self.known(header.channel)?;
             self.inc.touched.insert(id, TOUCHED_REPORTS);
             let name = (header.channel, header.offset, header.esi);
@@ -388,8 +410,9 @@ impl Connection {
             }
         }
         let recv = self.channels.peek_receiver(id);
-        let window = u64::from(self.config.receive_packets);
-        if self.inc.reports_room && recv.is_some_and(|recv| recv.occupancy() > window) {
+        if let Some(window) = self.inc.policy.receive_window()
+            && recv.is_some_and(|recv| recv.occupancy() > window.into())
+        {
             self.stats.beyond_window += 1;
         }
         if recv.is_some_and(|recv| recv.readiness() > before) {

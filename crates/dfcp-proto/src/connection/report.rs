@@ -133,12 +133,14 @@ impl Connection {
         let Some(largest) = self.inc.received.largest() else {
             return;
         };
-        let path = self.inc.policy.report(now);
+        // Reports of the path come with what there is room for, or not at all.
+        let window = self.inc.policy.receive_window();
+        let path = window.and_then(|window| Some((window, self.inc.policy.report(now)?)));
         let mut touched = std::mem::take(&mut self.inc.touched);
         // Before the ACK: what this says of the path is part of what that teaches.
-        if let Some(path) = path {
+        if let Some((window, path)) = path {
             for &id in touched.keys() {
-                self.emit_sack(id, path, out, start);
+                self.emit_sack(id, (window, path), out, start);
             }
         }
         let micros = |d: Duration| d.as_micros() as u64;
@@ -171,14 +173,19 @@ impl Connection {
     }
 
     /// What there is room for on a channel, with what the policy says of the path.
-    fn emit_sack(&mut self, id: ChannelId, path: PathReport, out: &mut Vec<u8>, start: usize) {
+    fn emit_sack(
+        &mut self,
+        id: ChannelId,
+        (window, path): (u8, PathReport),
+        out: &mut Vec<u8>,
+        start: usize,
+    ) {
         let room = (MIN_DATAGRAM - TAG_LEN).saturating_sub(out.len() - start + ACK_ROOM);
-        let window = u64::from(self.config.receive_packets);
         let recv = self.channels.receiver(id);
         let Some(recv) = recv.filter(|_| room >= MIN_SACK_ROOM) else {
             return;
         };
-        let avail_win = window.saturating_sub(recv.occupancy()) as u8;
+        let avail_win = u64::from(window).saturating_sub(recv.occupancy()) as u8;
         let (offset, parts) = recv.sack();
         let report = SackReport::new(path, id.0, avail_win, offset);
         Frame::emit_sack(out, &report, parts.into_iter(), room);
@@ -186,7 +193,7 @@ impl Connection {
 
     /// Reports soon that the application took something from a channel.
     pub(super) fn offer_room(&mut self, now: Instant, id: ChannelId) {
-        if self.inc.reports_room {
+        if self.inc.policy.receive_window().is_some() {
             self.inc.touched.entry(id).or_insert(1);
             self.inc.policy.on_room(now);
         }

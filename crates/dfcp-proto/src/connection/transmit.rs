@@ -210,8 +210,8 @@ impl Connection {
     /// Bytes of a datagram before its symbol.
     fn symbol_head(&self, id: ChannelId, symbol: &SymbolOut) -> usize {
         let rate = self.out.path.rate();
-        let head =
-            usize::from(rate.departure().echo) + rate.round_trip().map_or(0, |_| ROUND_TRIP_LEN);
+        let head = usize::from(rate.departure().immediate_ack)
+            + rate.round_trip().map_or(0, |_| ROUND_TRIP_LEN);
         let k = symbol.block_len.div_ceil(symbol.symbol_len as u64) as u32;
         SEALED_HEADER_LEN + head + symbol_overhead(id.0, symbol.offset, k, symbol.block_len)
     }
@@ -356,8 +356,8 @@ impl Connection {
 
     /// Everything before the symbol.
     fn emit_symbol_head(&self, id: ChannelId, symbol: &SymbolOut, out: &mut Vec<u8>) {
-        if self.out.path.rate().departure().echo {
-            Frame::Ping.emit(out);
+        if self.out.path.rate().departure().immediate_ack {
+            Frame::ImmediateAck.emit(out);
         }
         if let Some(rtt) = self.out.path.rate().round_trip() {
             let number = self.out.data_number;

@@ -11,9 +11,17 @@ pub struct BlockAcks {
 }
 
 /// Packets that go on arriving are answered this much later: their block's ACK may be lost.
-pub(super) const REPEAT: Duration = Duration::from_millis(20);
+const REPEAT: Duration = Duration::from_millis(20);
 
 impl FeedbackPolicy for BlockAcks {
+    fn number(&self) -> u64 {
+        1
+    }
+
+    fn max_delay(&self, _rtt: Duration, _gap: Duration) -> Duration {
+        REPEAT
+    }
+
     fn on_packet(&mut self, now: Instant, _arrival: &Arrival) {
         self.due.get_or_insert(now + REPEAT);
     }

@@ -1,7 +1,7 @@
 //! CTCP's rule (CTCP §3): every packet is acknowledged at once.
 
-use super::{Arrival, FeedbackPolicy};
-use crate::time::Instant;
+use super::{Arrival, FeedbackPolicy, Timed};
+use crate::time::{Duration, Instant};
 
 /// Feedback for each packet.
 #[derive(Clone, Debug, Default)]
@@ -10,6 +10,15 @@ pub struct EachPacket {
 }
 
 impl FeedbackPolicy for EachPacket {
+    fn number(&self) -> u64 {
+        2
+    }
+
+    /// As [`Timed`]: a peer that does not know this policy uses that one.
+    fn max_delay(&self, rtt: Duration, gap: Duration) -> Duration {
+        Timed::default().max_delay(rtt, gap)
+    }
+
     fn on_packet(&mut self, now: Instant, _arrival: &Arrival) {
         self.due.get_or_insert(now);
     }

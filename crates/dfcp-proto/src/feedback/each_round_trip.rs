@@ -2,7 +2,7 @@
 //! asks of a receiver.
 //!
 //! The loss event rate is worked out here, from the numbers of data packets; the sender tells the
-//! round-trip time that this takes.
+//! round-trip time that this takes. Reports also say how many packets the receiver has room for.
 
 use super::holes::Holes;
 use super::{Arrival, FeedbackPolicy};
@@ -12,7 +12,7 @@ use crate::time::{Duration, Instant};
 use std::collections::VecDeque;
 
 /// A round trip counts at least this, so that reports stay few beside data.
-pub(super) const MIN_INTERVAL: Duration = Duration::from_millis(1);
+const MIN_INTERVAL: Duration = Duration::from_millis(1);
 /// Arrivals within this part of a round trip are counted together.
 const MERGE: u32 = 64;
 /// Weight of a packet in the mean size.
@@ -21,6 +21,8 @@ const SIZE_GAIN: f64 = 1.0 / 16.0;
 /// See the module's text.
 #[derive(Clone, Debug)]
 pub struct EachRoundTrip {
+    /// Packets that the receive window of a channel holds.
+    window: u8,
     rtt: Duration,
     holes: Holes,
     losses: LossHistory,
@@ -34,9 +36,11 @@ pub struct EachRoundTrip {
     reported: f64,
 }
 
-impl Default for EachRoundTrip {
-    fn default() -> Self {
+impl EachRoundTrip {
+    /// With a receive window of so many packets for each channel, at least 1.
+    pub fn new(window: u8) -> Self {
         Self {
+            window: window.max(1),
             rtt: MIN_INTERVAL,
             holes: Holes::default(),
             losses: LossHistory::new(Discounting::On),
@@ -47,9 +51,7 @@ impl Default for EachRoundTrip {
             reported: 0.0,
         }
     }
-}
 
-impl EachRoundTrip {
     fn expect_report(&mut self, now: Instant) {
         let next = self.last.map_or(now, |last| (last + self.rtt).max(now));
         self.due = Some(self.due.map_or(next, |due| due.min(next)));
@@ -101,6 +103,18 @@ impl EachRoundTrip {
 }
 
 impl FeedbackPolicy for EachRoundTrip {
+    fn number(&self) -> u64 {
+        3
+    }
+
+    fn max_delay(&self, rtt: Duration, _gap: Duration) -> Duration {
+        rtt.max(MIN_INTERVAL)
+    }
+
+    fn receive_window(&self) -> Option<u8> {
+        Some(self.window)
+    }
+
     fn on_packet(&mut self, now: Instant, arrival: &Arrival) {
         self.rtt = arrival.rtt.max(MIN_INTERVAL);
         self.count(now, arrival.size);
@@ -113,7 +127,7 @@ impl FeedbackPolicy for EachRoundTrip {
         }
     }
 
-    fn on_echo(&mut self, now: Instant, arrival: &Arrival) {
+    fn on_immediate(&mut self, now: Instant, arrival: &Arrival) {
         self.on_packet(now, arrival);
         self.due = Some(now);
     }
@@ -160,7 +174,7 @@ mod tests {
 
     /// Packets 5 ms apart but those in `lost`; when reports left, and the last one.
     fn run(packets: u32, lost: &[u32]) -> (Vec<Instant>, PathReport) {
-        let (mut policy, mut times) = (EachRoundTrip::default(), Vec::new());
+        let (mut policy, mut times) = (EachRoundTrip::new(64), Vec::new());
         let mut last = PathReport::default();
         for number in 0..packets {
             let now = Instant::ZERO + GAP * number;

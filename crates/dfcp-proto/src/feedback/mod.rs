@@ -1,7 +1,9 @@
 //! What the receiver reports, and when: feedback policies.
 //!
-//! The sending side knows which feedback its rate controller and scheduler need, so it names a
-//! [`FeedbackKind`] in the handshake, and the receiving side follows.
+//! The sending side knows which feedback its rate controller and scheduler need, so its profile has a
+//! policy for the peer, whose number the handshake names. The receiving side follows, if it knows a
+//! policy with that number: those of the profiles here and what its configuration adds
+//! ([`TransportConfig::answer_with`](crate::TransportConfig::answer_with)).
 
 mod block_acks;
 mod each_packet;
@@ -48,14 +50,31 @@ impl Arrival {
     }
 }
 
-/// Decides when feedback leaves. What it says is always the receiver's whole current state, so
-/// that losing any one report costs nothing but time.
+/// Decides when feedback leaves, and what is in it beyond acknowledgements. Object safe, and open: any
+/// type will do, as long as both sides know its [`number`](Self::number).
+///
+/// What feedback says is always the receiver's whole current state, so that losing any one report
+/// costs nothing but time.
 pub trait FeedbackPolicy: Debug + Send {
+    /// Its number in the handshake. Those below [`FIRST_PRIVATE`] are assigned by `docs/spec/wire.md`;
+    /// a receiver that does not know one gives [`Timed`].
+    fn number(&self) -> u64;
+
+    /// Longest time that a packet waits for its feedback on a path of `rtt` while packets arrive
+    /// `gap` apart: the sender's probe timeout counts on it.
+    fn max_delay(&self, rtt: Duration, gap: Duration) -> Duration;
+
+    /// Packets that the receive window of a channel holds, if reports say what is free of it
+    /// ([`report`](Self::report)); the budget of bytes holds all the same.
+    fn receive_window(&self) -> Option<u8> {
+        None
+    }
+
     /// A packet that elicits feedback arrived.
     fn on_packet(&mut self, now: Instant, arrival: &Arrival);
 
-    /// A packet arrived that asks to be answered at once.
-    fn on_echo(&mut self, now: Instant, arrival: &Arrival) {
+    /// A packet arrived that asks to be acknowledged at once.
+    fn on_immediate(&mut self, now: Instant, arrival: &Arrival) {
         self.on_packet(now, arrival);
     }
 
@@ -69,7 +88,8 @@ pub trait FeedbackPolicy: Debug + Send {
     fn on_room(&mut self, _now: Instant) {}
 
     /// What feedback that leaves now says of the path, with what the receiver has room for; `None`
-    /// if this policy does not report them.
+    /// if this policy does not report them. Asked only of one with a
+    /// [receive window](Self::receive_window).
     fn report(&mut self, _now: Instant) -> Option<PathReport> {
         None
     }
@@ -85,88 +105,39 @@ pub trait FeedbackPolicy: Debug + Send {
     fn on_sent(&mut self, now: Instant, size: u64);
 }
 
-/// The feedback that a sender asks of its peer. The numbers are those of the handshake
-/// (`docs/spec/wire.md`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum FeedbackKind {
-    /// [`Timed`].
-    #[default]
-    Timed = 0,
-    /// [`BlockAcks`].
-    BlockAcks = 1,
-    /// [`EachPacket`].
-    EachPacket = 2,
-    /// [`EachRoundTrip`].
-    EachRoundTrip = 3,
-}
-
-impl FeedbackKind {
-    /// Every kind.
-    pub const ALL: [Self; 4] = [
-        Self::Timed,
-        Self::BlockAcks,
-        Self::EachPacket,
-        Self::EachRoundTrip,
-    ];
-
-    /// The kind with this number; one from a later version counts as [`FeedbackKind::Timed`].
-    pub fn from_id(id: u64) -> Self {
-        let known = Self::ALL.into_iter().find(|kind| *kind as u64 == id);
-        known.unwrap_or_default()
-    }
-
-    /// Its policy.
-    pub fn policy(self) -> Box<dyn FeedbackPolicy> {
-        match self {
-            Self::Timed => Box::new(Timed::default()),
-            Self::BlockAcks => Box::new(BlockAcks::default()),
-            Self::EachPacket => Box::new(EachPacket::default()),
-            Self::EachRoundTrip => Box::new(EachRoundTrip::default()),
-        }
-    }
-
-    /// Whether its reports say how many packets the receiver has room for.
-    pub fn reports_room(self) -> bool {
-        self == Self::EachRoundTrip
-    }
-
-    /// Longest time that a packet waits for its feedback on a path of `rtt` while packets arrive
-    /// `gap` apart.
-    pub fn max_delay(self, rtt: Duration, gap: Duration) -> Duration {
-        match self {
-            // A peer that does not know the kind asked for is timed.
-            Self::Timed | Self::EachPacket => timed::longest_wait(rtt, gap),
-            Self::BlockAcks => block_acks::REPEAT,
-            Self::EachRoundTrip => rtt.max(each_round_trip::MIN_INTERVAL),
-        }
-    }
-}
+/// First of the numbers that applications give to policies of their own.
+pub const FIRST_PRIVATE: u64 = 64;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn all() -> [Box<dyn FeedbackPolicy>; 4] {
+        [
+            Box::new(Timed::default()),
+            Box::new(BlockAcks::default()),
+            Box::new(EachPacket::default()),
+            Box::new(EachRoundTrip::new(64)),
+        ]
+    }
+
     #[test]
-    fn kinds_have_numbers_of_their_own_and_strange_ones_are_timed() {
-        for kind in FeedbackKind::ALL {
-            assert_eq!(FeedbackKind::from_id(kind as u64), kind);
-        }
-        assert_eq!(FeedbackKind::from_id(1 << 40), FeedbackKind::Timed);
+    fn the_numbers_are_those_of_the_specification() {
+        assert_eq!(all().map(|policy| policy.number()), [0, 1, 2, 3]);
     }
 
     #[test]
     fn every_policy_answers_a_packet_within_its_stated_delay() {
-        for kind in FeedbackKind::ALL {
-            let (mut policy, now) = (kind.policy(), Instant::ZERO);
+        for mut policy in all() {
+            let now = Instant::ZERO;
             let mut packet = Arrival::new(0, 1200);
             packet.rtt = Duration::from_millis(30);
             policy.on_packet(now, &packet);
             policy.on_sent(now, 80);
             policy.on_packet(now, &packet);
             let due = policy.due().expect("a packet is to be answered");
-            let late = now + kind.max_delay(packet.rtt, Duration::ZERO);
-            assert!(due <= late, "{kind:?}: {due:?}");
+            let late = now + policy.max_delay(packet.rtt, Duration::ZERO);
+            assert!(due <= late, "{policy:?}: {due:?}");
         }
     }
 }

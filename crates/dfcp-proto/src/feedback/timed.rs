@@ -52,7 +52,7 @@ const LONGEST_INTERVAL: Duration = Duration::from_secs(1);
 const GAP_WEIGHT: u32 = 16;
 
 /// Longest that a packet waits for others on a path of `rtt` on which they come `gap` apart.
-pub(super) fn longest_wait(rtt: Duration, gap: Duration) -> Duration {
+fn longest_wait(rtt: Duration, gap: Duration) -> Duration {
     let patience = rtt / PATIENCE;
     let next = SHORT_WAIT + 2 * gap;
     if 2 * gap > patience {
@@ -102,6 +102,14 @@ impl Timed {
 }
 
 impl FeedbackPolicy for Timed {
+    fn number(&self) -> u64 {
+        0
+    }
+
+    fn max_delay(&self, rtt: Duration, gap: Duration) -> Duration {
+        longest_wait(rtt, gap)
+    }
+
     fn on_packet(&mut self, now: Instant, arrival: &Arrival) {
         self.measure(now, arrival);
         self.packets += 1;
@@ -123,7 +131,7 @@ impl FeedbackPolicy for Timed {
         };
     }
 
-    fn on_echo(&mut self, now: Instant, arrival: &Arrival) {
+    fn on_immediate(&mut self, now: Instant, arrival: &Arrival) {
         self.on_packet(now, arrival);
         self.due = Some(now);
     }
@@ -234,7 +242,7 @@ mod tests {
         let mut policy = Timed::default();
         policy.on_packet(Instant::ZERO, &packet(50));
         let probe = Instant::ZERO + Duration::from_micros(120);
-        policy.on_echo(probe, &packet(50));
+        policy.on_immediate(probe, &packet(50));
         assert_eq!(policy.due(), Some(probe));
         policy.on_sent(probe, REPORT);
         assert_eq!(policy.due(), None);

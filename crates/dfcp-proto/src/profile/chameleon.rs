@@ -1,16 +1,14 @@
 //! Chameleon (Lochin, Jourjon and Ardon, "Design and Validation of a Reliable Rate Based Transport
 //! Protocol", 2009), as a composition.
 
-use super::Profile;
-use crate::feedback::FeedbackKind;
+use super::{Part, Profile};
+use crate::feedback::EachRoundTrip;
 use crate::packet::LossRules;
 use crate::rate::{OscillationReduction, Specification, Tfrc};
 use crate::scheduler::{FlowControl, SelectiveRepeat};
 use dfcp_fec::SchemeId;
-use std::sync::Arc;
 
-/// What Chameleon can be told. The receive window is the receiver's to say
-/// ([`TransportConfig::receive_packets`](crate::TransportConfig::receive_packets)).
+/// What Chameleon can be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChameleonParameters {
     /// Bytes of data in a packet.
@@ -21,16 +19,20 @@ pub struct ChameleonParameters {
     pub reduction: OscillationReduction,
     /// Off: plain TFRC with retransmissions.
     pub flow_control: FlowControl,
+    /// Packets that this side's own receive window holds (at least 1). The window that bounds what is
+    /// sent is the peer's to say.
+    pub window: u8,
 }
 
 impl Default for ChameleonParameters {
-    /// The paper's: packets of 1 KB, RFC 3448.
+    /// The paper's: packets of 1 KB, RFC 3448, a window of 64 packets (§IV).
     fn default() -> Self {
         Self {
             packet: 1000,
             specification: Specification::Rfc3448,
             reduction: OscillationReduction::Off,
             flow_control: FlowControl::AvailWin,
+            window: 64,
         }
     }
 }
@@ -45,6 +47,7 @@ impl ChameleonParameters {
             specification: Specification::Rfc5348,
             reduction: OscillationReduction::On,
             flow_control: FlowControl::Off,
+            ..Self::default()
         }
     }
 }
@@ -63,15 +66,16 @@ impl Profile {
             specification,
             reduction,
             flow_control,
+            window,
         } = parameters;
         Self {
             name: "chameleon",
             scheme: SchemeId::Arq,
             block_symbols: 1,
             max_symbol: packet.max(1).into(),
-            rate: Arc::new(move || Box::new(Tfrc::new(specification, reduction))),
-            scheduler: Arc::new(move || Box::new(SelectiveRepeat::new(flow_control))),
-            feedback: FeedbackKind::EachRoundTrip,
+            rate: Part::rate(move || Tfrc::new(specification, reduction)),
+            scheduler: Part::scheduler(move || SelectiveRepeat::new(flow_control)),
+            feedback: Part::feedback(move || EachRoundTrip::new(window)),
             loss_rules: LossRules::default(),
         }
     }

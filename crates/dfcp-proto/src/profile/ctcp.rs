@@ -1,12 +1,11 @@
 //! CTCP, network-coded TCP (CTCP, "Network Coded TCP", 2012), as a composition.
 
-use super::Profile;
-use crate::feedback::FeedbackKind;
+use super::{Part, Profile};
+use crate::feedback::EachPacket;
 use crate::packet::{LossEstimate, LossRules, Reordering, Unanswered};
 use crate::rate::{TokenParameters, Tokens};
 use crate::scheduler::{Deficit, Rounding};
 use dfcp_fec::SchemeId;
-use std::sync::Arc;
 
 /// What can be chosen of CTCP.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -77,11 +76,11 @@ impl Profile {
             scheme: SchemeId::Rlnc,
             block_symbols: parameters.block_symbols.max(1),
             max_symbol: usize::from(u16::MAX),
-            rate: Arc::new(move || Box::new(Tokens::new(tokens))),
-            scheduler: Arc::new(move || {
-                Box::new(Deficit::without_margin(open_blocks as usize, rounding))
+            rate: Part::rate(move || Tokens::new(tokens)),
+            scheduler: Part::scheduler(move || {
+                Deficit::without_margin(open_blocks as usize, rounding)
             }),
-            feedback: FeedbackKind::EachPacket,
+            feedback: Part::feedback(EachPacket::default),
             loss_rules: LossRules {
                 packet_threshold: match parameters.reordering {
                     Reordering::Ignored => 1,

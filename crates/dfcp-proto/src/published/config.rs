@@ -3,6 +3,7 @@
 use super::code::Code;
 use crate::config::Payload;
 use crate::observe::{Observe, Observers, Vantage};
+use crate::profile::rc_udp;
 use crate::rate::{BlockWait, MaxRate, RateController};
 use crate::time::Duration;
 use dfcp_fec::raptor::{RaptorParameters, State};
@@ -198,26 +199,6 @@ impl Default for Config {
             observers: Observers::default(),
         }
     }
-}
-
-/// RC-UDP's numbers (§IV, §V-A).
-pub mod rc_udp {
-    use crate::time::Duration;
-
-    /// Source symbols of a block, K = ⌈B / L⌉ with B = 1 MB.
-    pub const BLOCK_SYMBOLS: u32 = 977;
-    /// Bytes of a symbol, L.
-    pub const SYMBOL_SIZE: u16 = 1024;
-    /// Redundancy at which a block is acknowledged, ε.
-    pub const EPSILON: f64 = 0.01;
-    /// Waiting time for each packet dropped, δt.
-    pub const DELTA_T: Duration = Duration::from_micros(300);
-    /// Blocks that the receiver keeps: those that are decoded and read while the next one comes.
-    pub const WINDOW: u32 = 4;
-    /// Check nodes of the LDPC code for each source symbol. The paper leaves them open. With these
-    /// (1 + ε) K symbols are too few one time in a thousand, as it says (§V-A); with the share of
-    /// check nodes that DFCP has, in so short a block, one time in eight.
-    pub const CHECK_NODES: (u32, u32) = (300, 977);
 }
 
 /// Which of RC-UDP's codes (§IV-C names Raptor codes only).

@@ -28,7 +28,7 @@ pub use crate::host::{ConnectionHandle, Priority, Transmit};
 pub use code::Code;
 pub use config::{
     Acknowledge, BlockSize, Carrier, Codec, Completion, Config, LastPacket, Moment, RcUdpCode,
-    Redundancy, Sending, rc_udp,
+    Redundancy, Sending,
 };
 pub use connection::{Connection, Error, Event, Read, SolveJob, Stats};
 pub use dfcp_fec::raptor::{

@@ -265,9 +265,9 @@ pub struct Departure {
     /// Its own time, which the pacer does not delay; it must not leave earlier, and the next packet
     /// not before it. `None`: when the pacer lets it.
     pub at: Option<Instant>,
-    /// The receiver is asked to answer it at once with the time of its arrival, so that it gets an
-    /// [`AckPoint`] of its own.
-    pub echo: bool,
+    /// The receiver is asked to acknowledge it at once with the time of its arrival, so that it gets an
+    /// [`AckPoint`] of its own (as by IMMEDIATE_ACK of draft-ietf-quic-ack-frequency).
+    pub immediate_ack: bool,
 }
 
 /// Decides when the next packet may go. Object safe.
@@ -300,7 +300,7 @@ pub trait RateController: Debug + Send {
         Departure::default()
     }
 
-    /// Whether a [`Departure`] may ever ask for an echo, so that room for the question is kept.
+    /// Whether a [`Departure`] may ever ask for an immediate acknowledgement, so that room for the question is kept.
     fn is_probing(&self) -> bool {
         false
     }

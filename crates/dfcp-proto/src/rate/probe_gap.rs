@@ -247,7 +247,7 @@ impl RateController for ProbeGap {
     fn departure(&self) -> Departure {
         Departure {
             at: self.half.map(|(_, left, gap)| left + gap),
-            echo: self.half.is_some() || self.until_pair == 0,
+            immediate_ack: self.half.is_some() || self.until_pair == 0,
         }
     }
 

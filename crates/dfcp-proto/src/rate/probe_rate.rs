@@ -340,7 +340,7 @@ impl RateController for ProbeRate {
         });
         Departure {
             at: next,
-            echo: next.is_some() || self.until_chirp == 0,
+            immediate_ack: next.is_some() || self.until_chirp == 0,
         }
     }
 

@@ -1,5 +1,5 @@
 //! Controllers on a path that is known exactly: one FIFO queue, cross traffic as a fluid. The loop
-//! here does what a sender does: asks for the departure, obeys the pacer, answers echoes.
+//! here does what a sender does: asks for the departure, obeys the pacer, answers what asks for it.
 
 use super::*;
 use crate::packet::{Pacer, RttEstimator};
@@ -130,7 +130,7 @@ impl Sender {
             self.sent += PACKET;
             self.packets += 1;
             self.pacer.consume(PACKET);
-            self.transfer(departure.echo || self.packets.is_multiple_of(self.path.answer));
+            self.transfer(departure.immediate_ack || self.packets.is_multiple_of(self.path.answer));
             self.control.on_sent(self.now, self.sent);
             let rate = self.control.pacing_rate();
             self.pacer.set(self.now, rate, PACKET);
@@ -259,7 +259,7 @@ fn a_known_capacity_is_not_asked_for() {
     control.on_sent(now, PACKET);
     let gap = Rate::from_bps(100 * MBIT).time_for(PACKET);
     assert_eq!(control.departure().at, Some(now + gap));
-    assert!(control.departure().echo);
+    assert!(control.departure().immediate_ack);
 }
 
 #[test]

@@ -23,6 +23,7 @@ const SKIP: u8 = 0x16;
 const DATAGRAM: u8 = 0x17;
 const PATH_CHALLENGE: u8 = 0x20;
 const PATH_RESPONSE: u8 = 0x21;
+const IMMEDIATE_ACK: u8 = 0x22;
 
 /// Most packet-number ranges in one ACK frame.
 const MAX_RANGES: u64 = 512;
@@ -96,6 +97,8 @@ pub struct AckHead {
 pub enum Frame<'a> {
     /// Asks for feedback.
     Ping,
+    /// Asks for feedback at once, with the time at which this packet arrived.
+    ImmediateAck,
     /// Packet feedback.
     Ack {
         /// Of the newest packet, and of marks.
@@ -230,6 +233,7 @@ impl<'a> Frame<'a> {
         Ok(Some(match kind {
             PADDING => return Ok(None),
             PING => Self::Ping,
+            IMMEDIATE_ACK => Self::ImmediateAck,
             ACK => Self::parse_ack(r)?,
             BLOCKS => Self::Blocks(parse_report(r)?),
             ROUND_TRIP => Self::RoundTrip {
@@ -336,6 +340,7 @@ impl<'a> Frame<'a> {
     pub fn emit(&self, out: &mut Vec<u8>) {
         match *self {
             Self::Ping => out.push(PING),
+            Self::ImmediateAck => out.push(IMMEDIATE_ACK),
             Self::PathChallenge(data) => emit_path(out, PATH_CHALLENGE, &data),
             Self::PathResponse(data) => emit_path(out, PATH_RESPONSE, &data),
             Self::RoundTrip { number, rtt_us } => {

@@ -3,7 +3,7 @@
 use super::codec::{Reader, WireError};
 
 /// The one protocol version that this code speaks: "df" and a number.
-pub const VERSION: u32 = 0x6466_0008;
+pub const VERSION: u32 = 0x6466_0009;
 /// Bytes of a connection ID.
 pub const CID_LEN: usize = 4;
 /// Bytes of the address-validation cookie.

@@ -75,6 +75,7 @@ mod tests {
         assert_eq!(hex(&out), "058001e84800000000043f53880243e847d043e841f4");
         for (frame, bytes) in [
             (Frame::Ping, "01"),
+            (Frame::ImmediateAck, "22"),
             (
                 Frame::RoundTrip {
                     number: 7,

@@ -1,7 +1,7 @@
 //! From a parsed document to a validated scenario, and to its text with every default written
 //! out.
 
-use dfcp_proto::profile::CtcpParameters;
+use dfcp_proto::profile::{ChameleonParameters, CtcpParameters};
 use dfcp_proto::{Duration, Instant};
 
 use super::changes::changes;
@@ -179,7 +179,7 @@ pub(super) fn canonical(document: &Document) -> Result<Table, Fault> {
     out.put("dfcp", Value::Table(dfcp.write()));
     let ctcp = section(root, "ctcp", CtcpParameters::default())?;
     out.put("ctcp", Value::Table(ctcp.write()));
-    let chameleon = section(root, "chameleon", ChameleonSpec::default())?;
+    let chameleon = section(root, "chameleon", ChameleonParameters::default())?;
     out.put("chameleon", Value::Table(chameleon.write()));
     let coded = section(root, "coded", CodedSpec::default())?;
     out.put("coded", Value::Table(coded.write()));

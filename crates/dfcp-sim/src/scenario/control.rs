@@ -2,7 +2,7 @@
 //! section) and the controller that this makes.
 
 use dfcp_proto::Rate;
-use dfcp_proto::published::rc_udp;
+use dfcp_proto::profile::rc_udp;
 use dfcp_proto::rate::{
     BlockWait, FixedRate, MarkResponse, Marked, MaxRate, Ordered, OscillationReduction, PathModel,
     ProbeGap, ProbeRate, RateController, Specification, Tfrc, Tokens,

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use dfcp_proto::profile::CtcpParameters;
+use dfcp_proto::profile::{ChameleonParameters, CtcpParameters};
+use dfcp_proto::scheduler::FlowControl;
 use dfcp_proto::{Duration, Instant};
 
 use super::build::show;
@@ -280,9 +281,7 @@ impl Entry<'_> {
             ProtocolSpec::Tcp(tcp) => Some(u64::from(tcp.sender.mss)),
             ProtocolSpec::Udp(udp) => Some(u64::from(udp.packet.saturating_sub(UDP_HEADERS))),
             ProtocolSpec::Dfcp(spec) => match spec.profile {
-                ProfileSpec::Chameleon(c) | ProfileSpec::Tfrc(c) => {
-                    Some(u64::from(c.parameters.packet))
-                }
+                ProfileSpec::Chameleon(c) | ProfileSpec::Tfrc(c) => Some(u64::from(c.packet)),
                 ProfileSpec::Auto | ProfileSpec::Ctcp(_) => None,
             },
             ProtocolSpec::Published(_) | ProtocolSpec::Coded(_) | ProtocolSpec::RcUdp(_) => None,
@@ -537,7 +536,7 @@ fn transport(root: &Table, settings: &FlowSettings, node: &Node) -> Result<Trans
     let tcp = layered(TcpSettings::default(), root, node, "tcp")?;
     let dfcp = layered(DfcpSpec::default(), root, node, "dfcp")?;
     let ctcp = layered(CtcpParameters::default(), root, node, "ctcp")?;
-    let chameleon = layered(ChameleonSpec::default(), root, node, "chameleon")?;
+    let chameleon = layered(ChameleonParameters::default(), root, node, "chameleon")?;
     let coded = layered(CodedSpec::default(), root, node, "coded")?;
     let published = layered(PublishedSpec::default(), root, node, "published")?;
     let rc_udp = layered(RcUdpSpec::default(), root, node, "rc_udp")?;
@@ -565,7 +564,10 @@ fn transport(root: &Table, settings: &FlowSettings, node: &Node) -> Result<Trans
             ..dfcp
         }),
         ProtocolName::Tfrc => Transport::Dfcp(DfcpSpec {
-            profile: ProfileSpec::Tfrc(chameleon.tfrc()),
+            profile: ProfileSpec::Tfrc(ChameleonParameters {
+                flow_control: FlowControl::Off,
+                ..chameleon
+            }),
             ..dfcp
         }),
         ProtocolName::Coded => Transport::Coded(coded),

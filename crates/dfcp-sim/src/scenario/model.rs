@@ -8,7 +8,6 @@
 
 use std::collections::BTreeMap;
 
-use dfcp_proto::feedback::FeedbackKind;
 use dfcp_proto::profile::{ChameleonParameters, CtcpParameters};
 use dfcp_proto::published::GeneratorState;
 use dfcp_proto::published::{
@@ -22,7 +21,7 @@ use crate::engine::{DfcpPayload, HostClock, ReadingRates, TcpConfig, UdpConfig, 
 use crate::link::LinkConfig;
 use crate::random::Seed;
 use crate::scenario::control::ControlSpec;
-use crate::scenario::parts::SchedulerLaw;
+use crate::scenario::parts::{FeedbackLaw, SchedulerLaw};
 use crate::tcp::Congestion;
 
 /// Settings of the whole run.
@@ -176,7 +175,7 @@ pub struct DfcpSpec {
     /// The block scheduler in place of the profile's.
     pub scheduler: Option<SchedulerLaw>,
     /// The feedback in place of the profile's.
-    pub feedback: Option<FeedbackKind>,
+    pub feedback: Option<FeedbackLaw>,
     /// What the sender may give up.
     pub reliability: Reliability,
     /// Whether payload bytes exist.
@@ -299,18 +298,9 @@ pub enum ProfileSpec {
     /// CTCP.
     Ctcp(CtcpParameters),
     /// Chameleon.
-    Chameleon(ChameleonSpec),
+    Chameleon(ChameleonParameters),
     /// TFRC alone: Chameleon without its flow control.
-    Tfrc(ChameleonSpec),
-}
-
-/// Chameleon, as a file says it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ChameleonSpec {
-    /// What its sender is told.
-    pub parameters: ChameleonParameters,
-    /// Packets that the receiver holds for its application.
-    pub window: u8,
+    Tfrc(ChameleonParameters),
 }
 
 impl ProtocolSpec {

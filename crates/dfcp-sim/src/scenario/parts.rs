@@ -2,7 +2,7 @@
 //! file may put in place of a profile's.
 
 use dfcp_proto::Profile;
-use dfcp_proto::feedback::FeedbackKind;
+use dfcp_proto::feedback::{BlockAcks, EachPacket, EachRoundTrip, FeedbackPolicy, Timed};
 use dfcp_proto::scheduler::{Deficit, FlowControl, Rounding, SelectiveRepeat, Window};
 
 /// A block scheduler of the protocol core, with parameters of its own, which are said here.
@@ -30,14 +30,41 @@ pub(super) const SCHEDULERS: [(&str, Option<SchedulerLaw>); 6] = [
     ("selective-repeat", Some(SchedulerLaw::SelectiveRepeat)),
 ];
 
-/// Words of kinds of feedback.
-pub(super) const FEEDBACK: [(&str, Option<FeedbackKind>); 5] = [
+/// A feedback policy of the protocol core.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FeedbackLaw {
+    /// On a clock (`auto`).
+    Timed,
+    /// At each block (DFCP).
+    BlockAcks,
+    /// At each packet (CTCP).
+    EachPacket,
+    /// Each round trip, with what the receiver has room for (Chameleon).
+    EachRoundTrip,
+}
+
+/// Their words.
+pub(super) const FEEDBACK: [(&str, Option<FeedbackLaw>); 5] = [
     ("profile", None),
-    ("timed", Some(FeedbackKind::Timed)),
-    ("block-acks", Some(FeedbackKind::BlockAcks)),
-    ("each-packet", Some(FeedbackKind::EachPacket)),
-    ("each-round-trip", Some(FeedbackKind::EachRoundTrip)),
+    ("timed", Some(FeedbackLaw::Timed)),
+    ("block-acks", Some(FeedbackLaw::BlockAcks)),
+    ("each-packet", Some(FeedbackLaw::EachPacket)),
+    ("each-round-trip", Some(FeedbackLaw::EachRoundTrip)),
 ];
+
+impl FeedbackLaw {
+    /// `profile` with this feedback, in which a receive window holds `window` packets.
+    pub fn on(self, profile: Profile, window: u8) -> Profile {
+        profile.with_feedback(move || -> Box<dyn FeedbackPolicy> {
+            match self {
+                Self::Timed => Box::new(Timed::default()),
+                Self::BlockAcks => Box::new(BlockAcks::default()),
+                Self::EachPacket => Box::new(EachPacket::default()),
+                Self::EachRoundTrip => Box::new(EachRoundTrip::new(window)),
+            }
+        })
+    }
+}
 
 impl SchedulerLaw {
     /// `profile` with this scheduler.

@@ -19,6 +19,7 @@ mod idle;
 mod migration;
 mod mtu;
 mod observer;
+mod parts;
 mod random;
 mod rate;
 mod reliability;

@@ -222,9 +222,18 @@ fn any_part_works_with_the_others() {
         Profile::chameleon().with_scheme(SchemeId::Dense, 32),
         Profile::chameleon().with_scheme(SchemeId::RaptorQ, 100),
         Profile::chameleon().with_rate(|| Box::new(FixedRate::new(Rate::from_bps(5_000_000)))),
-        Profile::chameleon().with_feedback(Profile::auto().feedback),
-        Profile::chameleon().with_feedback(Profile::dfcp().feedback),
-        Profile::auto().with_feedback(Profile::chameleon().feedback),
+        Profile {
+            feedback: Profile::auto().feedback,
+            ..Profile::chameleon()
+        },
+        Profile {
+            feedback: Profile::dfcp().feedback,
+            ..Profile::chameleon()
+        },
+        Profile {
+            feedback: Profile::chameleon().feedback,
+            ..Profile::auto()
+        },
         Profile::auto().with_scheduler(selective),
     ];
     for (n, profile) in (0..).zip(profiles) {

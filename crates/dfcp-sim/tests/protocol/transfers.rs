@@ -3,7 +3,6 @@
 use crate::common::{
     Flow, MS, SECOND, established, link, lossy, run_flows, scheme, transfer, with_profile,
 };
-use dfcp_proto::feedback::FeedbackKind;
 use dfcp_proto::rate::{PathModel, Tokens};
 use dfcp_proto::scheduler::{Deficit, Rounding, Window};
 use dfcp_proto::{ChannelKind, Profile, Rate, SchemeId, TransportConfig};
@@ -153,7 +152,13 @@ fn every_combination_of_parts_carries_an_object() {
             p.with_scheduler(|| Box::new(Window::new(32, 0.05)))
         }),
     ];
-    let feedbacks = FeedbackKind::ALL;
+    let feedbacks = [
+        Profile::auto(),
+        Profile::dfcp(),
+        Profile::ctcp(),
+        Profile::chameleon(),
+    ]
+    .map(|profile| profile.feedback);
     let path = LinkConfig {
         delay: MS(10),
         loss: 0.05.into(),
@@ -163,10 +168,13 @@ fn every_combination_of_parts_carries_an_object() {
     for (code, symbols) in codes {
         for (rate, with_rate) in rates {
             for (scheduler, with_scheduler) in schedulers {
-                for feedback in feedbacks {
+                for feedback in feedbacks.clone() {
                     println!("{code:?}, {rate}, {scheduler}, {feedback:?}, seed {seed}");
                     let profile = Profile::dfcp().with_scheme(code, symbols);
-                    let profile = with_scheduler(with_rate(profile)).with_feedback(feedback);
+                    let profile = Profile {
+                        feedback,
+                        ..with_scheduler(with_rate(profile))
+                    };
                     let config = with_profile(path.clone(), seed, profile);
                     transfer(config, ChannelKind::Object, 600_000, 60 * SECOND);
                     seed += 1;

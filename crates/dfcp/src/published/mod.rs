@@ -26,10 +26,11 @@ mod stream;
 mod waiting;
 
 pub use crate::shared::Traffic;
+pub use dfcp_proto::profile::rc_udp;
 pub use dfcp_proto::published::{
     Acknowledge, BlockSize, Carrier, Code, Codec, Config, Degrees, EndpointStats, Error,
     GeneratorState, LdpcDegrees, Moment, RaptorParameters, RcUdpCode, Redundancy, Sending, State,
-    Stats, rc_udp,
+    Stats,
 };
 pub use dfcp_proto::rate;
 pub use endpoint::{Endpoint, EndpointConfig, PORT};

@@ -165,7 +165,7 @@ impl Path {
 
     /// Whether the next packet should be answered, last of a pass or not.
     pub fn wants_echo(&self) -> bool {
-        self.until_echo == 0 || self.control.rate().departure().echo
+        self.until_echo == 0 || self.control.rate().departure().immediate_ack
     }
 
     /// Packet `index` of its block leaves, `bytes` long with its header.

@@ -1,8 +1,9 @@
 //! RC-UDP (§IV): block by block, pre-coded, with pauses.
 
-use super::super::config::{RcUdpCode, rc_udp};
+use super::super::config::RcUdpCode;
 use super::super::data::Message;
 use super::*;
+use crate::profile::rc_udp;
 use crate::rate::BlockWait;
 
 /// RC-UDP with blocks of `k` symbols of 16 bytes, one a packet.

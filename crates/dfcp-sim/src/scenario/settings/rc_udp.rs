@@ -1,6 +1,7 @@
 //! `rc_udp`: what a flow of RC-UDP can be told (RC-UDP §IV).
 
-use dfcp_proto::published::{RcUdpCode, rc_udp};
+use dfcp_proto::profile::rc_udp;
+use dfcp_proto::published::RcUdpCode;
 
 use super::transport::PAYLOADS;
 use crate::engine::DfcpPayload;

@@ -1,0 +1,82 @@
+//! Parts of an application's own, beside those that profiles here are made of.
+
+use crate::common::{SECOND, lossy, transfer};
+use dfcp_proto::feedback::{Arrival, FIRST_PRIVATE, FeedbackPolicy};
+use dfcp_proto::rate::PathReport;
+use dfcp_proto::{ChannelKind, Duration, Instant, Profile, TransportConfig};
+use dfcp_sim::PairConfig;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Reports at the first packet, then 5 ms later at the earliest; counts the packets that it sees.
+#[derive(Debug)]
+struct Spaced {
+    due: Option<Instant>,
+    last: Option<Instant>,
+    seen: Arc<AtomicU64>,
+}
+
+const SPACE: Duration = Duration::from_millis(5);
+
+impl FeedbackPolicy for Spaced {
+    fn number(&self) -> u64 {
+        FIRST_PRIVATE
+    }
+
+    fn max_delay(&self, _rtt: Duration, _gap: Duration) -> Duration {
+        SPACE
+    }
+
+    fn on_packet(&mut self, now: Instant, _arrival: &Arrival) {
+        self.seen.fetch_add(1, Ordering::Relaxed);
+        let next = self.last.map_or(now, |last| (last + SPACE).max(now));
+        self.due.get_or_insert(next);
+    }
+
+    fn on_urgent(&mut self, now: Instant) {
+        self.due = Some(now);
+    }
+
+    /// Has no receive window: this must not take the place of what blocks need.
+    fn report(&mut self, _now: Instant) -> Option<PathReport> {
+        Some(PathReport::default())
+    }
+
+    fn due(&self) -> Option<Instant> {
+        self.due
+    }
+
+    fn on_sent(&mut self, now: Instant, _size: u64) {
+        (self.last, self.due) = (Some(now), None);
+    }
+}
+
+fn spaced(seen: &Arc<AtomicU64>) -> impl Fn() -> Box<dyn FeedbackPolicy> + Send + Sync + 'static {
+    let seen = seen.clone();
+    move || {
+        let (due, last, seen) = (None, None, seen.clone());
+        Box::new(Spaced { due, last, seen })
+    }
+}
+
+#[test]
+fn feedback_of_ones_own_is_given_by_a_receiver_that_knows_it() {
+    let seen = Arc::new(AtomicU64::new(0));
+    let client = TransportConfig::default().profile(Profile::auto().with_feedback(spaced(&seen)));
+    for (knows, seed) in [(true, 61), (false, 62)] {
+        seen.store(0, Ordering::Relaxed);
+        let server = match knows {
+            true => TransportConfig::default().answer_with(spaced(&seen)),
+            false => TransportConfig::default(),
+        };
+        let config = PairConfig {
+            client: client.clone(),
+            server,
+            ..PairConfig::symmetric(lossy(0.02), seed)
+        };
+        transfer(config, ChannelKind::Object, 1_000_000, 20 * SECOND);
+        let packets = seen.load(Ordering::Relaxed);
+        assert_eq!(packets > 600, knows, "{packets} packets, seed {seed}");
+        assert_eq!(packets == 0, !knows, "{packets} packets, seed {seed}");
+    }
+}
