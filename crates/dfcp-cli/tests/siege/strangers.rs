@@ -154,7 +154,9 @@ pub fn junk(siege: &Siege<'_>) -> u64 {
     let mut count = 0;
     for round in siege.rounds(2000) {
         for cid in 0..100u32 {
-            let cid = round.wrapping_mul(7919).wrapping_add(cid).to_be_bytes();
+            let name = round.wrapping_mul(7919).wrapping_add(cid);
+            let mut cid = [0; CID_LEN];
+            cid[CID_LEN - 4..].copy_from_slice(&name.to_be_bytes());
             let mut packet = Vec::new();
             emit_sealed_header(&mut packet, ConnectionId(cid), count);
             packet.resize(200, cid[CID_LEN - 1]);

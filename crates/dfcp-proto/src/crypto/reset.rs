@@ -96,6 +96,7 @@ impl RecentTags {
 mod tests {
     use super::*;
     use crate::crypto::SecretRng;
+    use crate::wire::CID_LEN;
 
     fn key(name: &str) -> StaticKey {
         StaticKey::generate(&mut SecretRng::new(&[9; 32], name))
@@ -105,7 +106,7 @@ mod tests {
     fn a_key_is_of_one_identity_place_connection_and_address() {
         let at = |last: u8, port: u16| SocketAddr::from(([10, 0, 0, last], port));
         let make = |name: &str, place: &[u8], cid: u8, from: SocketAddr| {
-            ResetSecret::new(&key(name), place).key(ConnectionId([cid; 4]), from)
+            ResetSecret::new(&key(name), place).key(ConnectionId([cid; CID_LEN]), from)
         };
         let own = make("a", b"one", 1, at(1, 5000));
         assert_eq!(own, make("a", b"one", 1, at(1, 5000)), "after a restart");

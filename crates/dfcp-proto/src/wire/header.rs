@@ -3,9 +3,9 @@
 use super::codec::{Reader, WireError};
 
 /// The one protocol version that this code speaks: "df" and a number.
-pub const VERSION: u32 = 0x6466_0009;
+pub const VERSION: u32 = 0x6466_000a;
 /// Bytes of a connection ID.
-pub const CID_LEN: usize = 4;
+pub const CID_LEN: usize = 8;
 /// Bytes of the address-validation cookie.
 pub const COOKIE_LEN: usize = 16;
 /// Bytes of the token that proves a reset.
