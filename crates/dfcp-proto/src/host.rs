@@ -10,11 +10,21 @@ use crate::published;
 use crate::table::Member;
 use crate::time::{Duration, Instant};
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// Names a connection of an endpoint; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionHandle(pub u64);
+
+/// What one customer has of addresses, at least: an IPv4 address, whose neighbours are other
+/// customers and behind which there may be many already (RFC 6888), or an IPv6 /64 (RFC 6177). The
+/// same as what OpenSSH counts, but for its single IPv6 addresses, of which everybody has 2⁶⁴.
+pub(crate) fn network(address: SocketAddr) -> u64 {
+    match address.ip().to_canonical() {
+        IpAddr::V4(ip) => u32::from(ip).into(),
+        IpAddr::V6(ip) => (u128::from(ip) >> 64) as u64,
+    }
+}
 
 /// Bytes of packets that leave together, at most: segmentation offload is one large UDP datagram to
 /// the system.

@@ -4,9 +4,10 @@
 //!
 //! Times are whole seconds on the endpoint's clock: what is counted ends with each.
 
+use crate::host::network;
 use crate::time::{Duration, Instant};
 use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 /// Computed a second for whoever asks: 3 % of a core.
 const FREE: u32 = 100;
@@ -14,16 +15,6 @@ const FREE: u32 = 100;
 const MOST: u32 = 1000;
 /// Of these, for one network.
 const MOST_OF_NETWORK: u32 = 100;
-
-/// What one customer has of addresses, at least: an IPv4 address, whose neighbours are other
-/// customers and behind which there may be many already (RFC 6888), or an IPv6 /64 (RFC 6177). The
-/// same as what OpenSSH counts, but for its single IPv6 addresses, of which everybody has 2⁶⁴.
-pub(super) fn network(address: SocketAddr) -> u64 {
-    match address.ip().to_canonical() {
-        IpAddr::V4(ip) => u32::from(ip).into(),
-        IpAddr::V6(ip) => (u128::from(ip) >> 64) as u64,
-    }
-}
 
 /// See the module's text.
 #[derive(Debug, Default)]

@@ -1,9 +1,8 @@
 //! Who has how many of a server's connections: a few peers cannot keep all others out, neither one
 //! key from many addresses nor many keys from one network. Everything here costs a look-up.
 
-use super::load::network;
 use crate::crypto::PublicKey;
-use crate::host::ConnectionHandle;
+use crate::host::{ConnectionHandle, network};
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::net::SocketAddr;

@@ -5,6 +5,7 @@
 //! they have something to send. No answer is larger than what it answers; half-open connections
 //! are few and small.
 
+mod half_open;
 mod table;
 
 use super::config::Config;
@@ -16,6 +17,7 @@ use crate::crypto::SecretRng;
 use crate::host::{ConnectionHandle, Priority, Transmit};
 use crate::time::{Duration, Instant};
 use dfcp_fec::raptor;
+use half_open::HalfOpen;
 use std::collections::{BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -28,7 +30,8 @@ pub struct Listen {
     pub port: u16,
     /// Settings of connections taken.
     pub config: Arc<Config>,
-    /// Most connections at once, half-open ones included.
+    /// Most connections at once. Half-open ones do not count, so that nobody who only writes SYNs takes
+    /// a place.
     pub max_connections: usize,
 }
 
@@ -42,7 +45,8 @@ pub struct EndpointStats {
     pub bad_checksum: u64,
     /// Packets of no connection.
     pub unknown: u64,
-    /// SYN refused, or a half-open connection dropped for a newer one: too many.
+    /// SYN refused, a half-open connection dropped for a newer one, or one reset that was the last to
+    /// complete its handshake: too many.
     pub syn_refused: u64,
     /// SYN or SYNACK refused: parameters outside limits, or no answer to what was offered.
     pub bad_parameters: u64,
@@ -68,8 +72,6 @@ impl EndpointStats {
     }
 }
 
-/// Most connections that wait for the ACK of their SYNACK; the oldest gives way.
-const MAX_HALF_OPEN: usize = 256;
 /// Most connections that are only kept for TIME_WAIT; the oldest gives way.
 const MAX_LINGERING: usize = 1024;
 /// Answers for packets of no connection that wait to be sent.
@@ -88,12 +90,11 @@ pub struct Endpoint {
     table: Table,
     /// Connections that the host drives by itself.
     lent: BTreeSet<ConnectionHandle>,
-    /// Oldest first.
-    half_open: BTreeSet<ConnectionHandle>,
+    half_open: HalfOpen,
     /// Forgotten by the application, kept for late segments.
     lingering: BTreeSet<ConnectionHandle>,
     accepted: VecDeque<ConnectionHandle>,
-    /// Connections taken that the application has not forgotten, half-open ones included.
+    /// Connections that peers have established and the application has not forgotten.
     taken: BTreeSet<ConnectionHandle>,
     replies: VecDeque<(SocketAddr, Vec<u8>)>,
     resets: (Instant, u32),
@@ -112,7 +113,7 @@ impl Endpoint {
             rng: SecretRng::new(&key, "published endpoint"),
             table: Table::default(),
             lent: BTreeSet::new(),
-            half_open: BTreeSet::new(),
+            half_open: HalfOpen::default(),
             lingering: BTreeSet::new(),
             accepted: VecDeque::new(),
             taken: BTreeSet::new(),
@@ -275,7 +276,7 @@ impl Endpoint {
                 return self.reset(now, remote, header, Some(refusal));
             }
         };
-        if !self.make_room(listen.max_connections) {
+        if !self.make_room() {
             return self.reset(now, remote, header, Some(Refusal::Busy));
         }
         let birth = Birth {
@@ -289,22 +290,29 @@ impl Endpoint {
         };
         let connection = Connection::accept(now, birth, syn);
         let handle = self.table.insert(connection);
-        self.half_open.insert(handle);
-        self.taken.insert(handle);
+        self.half_open.insert(handle, remote);
     }
 
-    /// Makes room for one more half-open connection; an older one gives way if need be.
-    fn make_room(&mut self, max_connections: usize) -> bool {
-        let crowded = self.half_open.len() >= MAX_HALF_OPEN;
-        if !crowded && self.taken.len() < max_connections {
+    /// Whether there are as many connections as may be.
+    fn is_full(&self) -> bool {
+        let listen = self.listen.as_ref();
+        listen.is_none_or(|listen| self.taken.len() >= listen.max_connections)
+    }
+
+    /// Makes room for one more half-open connection; another one gives way if need be.
+    fn make_room(&mut self) -> bool {
+        if self.is_full() {
+            self.stats.syn_refused += 1;
+            return false;
+        }
+        if !self.half_open.is_full() {
             return true;
         }
         self.stats.syn_refused += 1;
-        let Some(oldest) = self.half_open.pop_first() else {
+        let Some(displaced) = self.half_open.displace(&mut self.rng) else {
             return false;
         };
-        self.taken.remove(&oldest);
-        self.table.remove(oldest);
+        self.table.remove(displaced);
         true
     }
 
@@ -348,13 +356,16 @@ impl Endpoint {
         if state == State::Closed {
             self.table.unbind(handle);
         }
-        if self.half_open.contains(&handle) && state != State::SynRecv {
-            self.half_open.remove(&handle);
+        if self.half_open.contains(handle) && state != State::SynRecv {
+            self.half_open.remove(handle);
             if state == State::Closed {
                 // Nobody knows of it: it only has its last word to say.
-                self.taken.remove(&handle);
                 self.linger(handle);
+            } else if self.is_full() {
+                self.stats.syn_refused += 1;
+                return self.forget(handle);
             } else {
+                self.taken.insert(handle);
                 self.accepted.push_back(handle);
             }
         }
@@ -496,7 +507,7 @@ impl Endpoint {
         };
         connection.release();
         self.taken.remove(&handle);
-        self.half_open.remove(&handle);
+        self.half_open.remove(handle);
         self.accepted.retain(|&h| h != handle);
         self.linger(handle);
         self.settle(handle);

@@ -34,12 +34,16 @@ fn header(source: u16, destination: u16, kind: Kind) -> Header {
 }
 
 fn server(max_connections: usize) -> Endpoint {
+    server_with(max_connections, 1)
+}
+
+fn server_with(max_connections: usize, seed: u64) -> Endpoint {
     let listen = Listen {
         port: PORT,
         config: Arc::new(small()),
         max_connections,
     };
-    Endpoint::new(Some(listen), 1)
+    Endpoint::new(Some(listen), seed)
 }
 
 /// The payload of a SYN that the server takes.
@@ -87,11 +91,11 @@ fn a_flood_of_syns_keeps_few_half_open_connections_and_lets_a_client_in() {
         assert!(sent[0].1 <= bytes.len(), "no amplification");
         newest = Some((remote, sent[0].0));
     }
-    assert_eq!(server.stats().syn_refused, 20_000 - 256);
-    // All but the 256 newest are gone: their timers do not fire.
+    assert_eq!(server.stats().syn_refused, 20_000 - 1024);
+    // All but 1024 are gone: their timers do not fire.
     let timeout = server.poll_timeout().expect("half-open connections wait");
     server.handle_timeout(timeout);
-    assert_eq!(answers(&mut server, timeout).len(), 256);
+    assert_eq!(answers(&mut server, timeout).len(), 1024);
     // The newest client completes its handshake.
     let (remote, synack) = newest.expect("there was one");
     let ack = Header {
@@ -101,6 +105,75 @@ fn a_flood_of_syns_keeps_few_half_open_connections_and_lets_a_client_in() {
     };
     server.handle_packet(timeout, remote, 0, &packet(&ack, &[]));
     assert!(server.accept().is_some());
+}
+
+/// Somebody begins a handshake, `flood` SYNs come from elsewhere, and the handshake goes on: is he in?
+fn gets_in(mut server: Endpoint, flood: impl Iterator<Item = SocketAddr>) -> bool {
+    let (now, payload) = (Instant::from_nanos(5), offer());
+    let syn = |server: &mut Endpoint, remote, n: u32| {
+        let syn = Header {
+            state: words(n << 12),
+            ..header(5, PORT, Kind::Syn)
+        };
+        server.handle_packet(now, remote, 0, &packet(&syn, &payload));
+        answers(server, now)[0].0
+    };
+    let honest = SocketAddr::from(([192, 0, 2, 1], 9));
+    let synack = syn(&mut server, honest, 0);
+    for (n, remote) in (1..).zip(flood) {
+        syn(&mut server, remote, n);
+    }
+    let ack = Header {
+        state: synack.state,
+        block: u32::MAX,
+        ..header(5, PORT, Kind::Ack)
+    };
+    server.handle_packet(now, honest, 0, &packet(&ack, &[]));
+    server.accept().is_some()
+}
+
+#[test]
+fn a_flood_from_one_network_displaces_nobody_else() {
+    let flood = (1..10_000).map(|port| SocketAddr::from(([10, 0, 0, 7], port)));
+    assert!(gets_in(server(4), flood));
+    // An IPv6 network is a /64.
+    let address = |i: u16| SocketAddr::from(([0x2001, 0xdb8, 0, 1, 0, 0, 0, i], 9));
+    assert!(gets_in(server(4), (1..10_000).map(address)));
+}
+
+#[test]
+fn a_flood_in_everybodys_name_displaces_by_chance_alone() {
+    // 2048 SYNs: when 1024 are there, each further one displaces a random one. Who came first is
+    // still there with chance 1/e.
+    let flood = || (0..2048u16).map(|i| SocketAddr::from(([10, 1, (i >> 8) as u8, i as u8], 9)));
+    let seeds = 0..40;
+    let lucky = seeds.filter(|&seed| gets_in(server_with(4, seed), flood()));
+    let lucky = lucky.count();
+    assert!((6..=26).contains(&lucky), "{lucky} of 40");
+}
+
+#[test]
+fn who_completes_a_handshake_for_which_there_is_no_place_left_is_reset() {
+    let mut server = server(1);
+    let (now, payload) = (Instant::from_nanos(5), offer());
+    let clients = [1, 2].map(|i| SocketAddr::from(([192, 0, 2, i], 9)));
+    let synacks = clients.map(|remote| {
+        let syn = header(5, PORT, Kind::Syn);
+        server.handle_packet(now, remote, 0, &packet(&syn, &payload));
+        answers(&mut server, now)[0].0
+    });
+    for (remote, synack) in clients.into_iter().zip(synacks) {
+        let ack = Header {
+            state: synack.state,
+            block: u32::MAX,
+            ..header(5, PORT, Kind::Ack)
+        };
+        server.handle_packet(now, remote, 0, &packet(&ack, &[]));
+    }
+    assert!(server.accept().is_some() && server.accept().is_none());
+    let sent = answers(&mut server, now);
+    let resets = sent.iter().filter(|(header, _)| header.kind == Kind::Rst);
+    assert_eq!((resets.count(), server.stats().syn_refused), (1, 1));
 }
 
 #[test]
