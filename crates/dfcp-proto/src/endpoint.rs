@@ -1,23 +1,23 @@
 //! Many connections behind one address: routes datagrams, answers handshakes without state,
 //! accepts.
 
+mod handshake;
 mod load;
 mod seats;
 
 use crate::block::MemoryBudget;
-use crate::config::{MIN_DATAGRAM, TransportConfig};
-use crate::connection::{CloseCode, ConnectParams, Connection, Local, local_params};
+use crate::config::TransportConfig;
+use crate::connection::{ConnectParams, Connection};
 use crate::crypto::{
-    HandshakeError, PublicKey, ResetSecret, Responder, Secret, SecretRng, StaticKey, SynFacts,
-    reset_token,
+    HandshakeError, PublicKey, ResetSecret, Responder, Secret, SecretRng, StaticKey, reset_token,
 };
 use crate::host::{ConnectionHandle, Priority, Transmit};
 use crate::table::{Member, Table};
 use crate::time::{Duration, Instant};
 use crate::wire::{
-    Ack, ConnectionId, Packet, RESET_LEN, Retry, SEALED_HEADER_LEN, Sealed, Syn, SynAck, TAG_LEN,
-    TransportParams, VERSION, emit_reset, emit_version,
+    ConnectionId, Packet, RESET_LEN, Retry, SEALED_HEADER_LEN, Sealed, SynAck, TAG_LEN, emit_reset,
 };
+use handshake::Used;
 use load::Load;
 use seats::Seats;
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -73,10 +73,6 @@ pub struct EndpointStats {
 
 /// Answers waiting to be sent; more are dropped, as a flood deserves no memory.
 const MAX_REPLIES: usize = 256;
-/// A cookie is good for the slot it was made in and the next: four minutes at most.
-const SLOT: Duration = Duration::from_secs(120);
-/// Refused clients that are told so at a time; before more are, the first are forgotten.
-const MAX_REFUSED: usize = 64;
 /// Resets sent per second at most.
 const RESETS_PER_SECOND: u32 = 100;
 /// An answer must be smaller than its question: a sealed packet has a header and a tag at least.
@@ -89,28 +85,6 @@ impl Member for Connection {
 
     fn patience(&self) -> Duration {
         self.coalescing_delay()
-    }
-}
-
-/// Connection IDs that must not live again while their cookie is good, by the time that it ends.
-#[derive(Debug, Default)]
-struct Used {
-    ids: BTreeSet<ConnectionId>,
-    until: VecDeque<(Instant, ConnectionId)>,
-}
-
-impl Used {
-    fn contains(&self, id: &ConnectionId) -> bool {
-        self.ids.contains(id)
-    }
-
-    /// Adds an ID, and forgets those whose time is over.
-    fn insert(&mut self, now: Instant, id: ConnectionId) {
-        while self.until.front().is_some_and(|&(until, _)| until <= now) {
-            self.until.pop_front().map(|(_, old)| self.ids.remove(&old));
-        }
-        self.ids.insert(id);
-        self.until.push_back((now + 2 * SLOT, id));
     }
 }
 
@@ -407,172 +381,6 @@ impl Endpoint {
         if self.replies.len() < MAX_REPLIES {
             self.replies.push_back((remote, datagram));
         }
-    }
-
-    /// What this side tells a client at `remote` about itself.
-    fn params(
-        &self,
-        config: &TransportConfig,
-        remote: SocketAddr,
-        cid: ConnectionId,
-    ) -> TransportParams {
-        let reset_key = self.resets.key(cid, remote);
-        let mut params = local_params(config, remote, cid, reset_key);
-        params.max_data = self.memory.floor(params.max_data);
-        params
-    }
-
-    fn slot(now: Instant) -> u32 {
-        (now.as_nanos() / SLOT.as_nanos() as u64) as u32
-    }
-
-    fn start_of(slot: u32) -> Instant {
-        Instant::ZERO + SLOT * slot
-    }
-
-    fn handle_syn(&mut self, now: Instant, remote: SocketAddr, syn: &Syn, len: usize) {
-        let Some(server) = &self.server else { return };
-        // A small SYN could make us send more than we got.
-        if len < MIN_DATAGRAM {
-            self.stats.refused += 1;
-            return;
-        }
-        if syn.version != VERSION {
-            return self.reply(remote, emit_version(syn.client_cid, &[VERSION]));
-        }
-        let facts = SynFacts {
-            remote,
-            client_cid: &syn.client_cid.0,
-            message: &syn.noise,
-            syn_size: len.min(usize::from(u16::MAX)) as u16,
-            slot: Self::slot(now),
-        };
-        self.responder.begin(facts.slot);
-        // Public-key arithmetic is for few, or for those who are where they say.
-        if self.load.is_high(now)
-            && !self.responder.proves_address(&facts, &syn.cookie)
-            && let Some(cookie) = self.responder.retry_cookie(&facts)
-        {
-            self.stats.retries += 1;
-            let retry = Retry {
-                client_cid: syn.client_cid,
-                attempt: syn.attempt,
-                cookie,
-            };
-            return self.reply(remote, retry.emit());
-        }
-        if !self.load.admit(now, remote) {
-            self.stats.refused += 1;
-            return;
-        }
-        self.stats.computed += 1;
-        let (cid, cookie) = (
-            self.responder.connection_id(&facts).unwrap_or_default(),
-            self.responder.cookie(&facts).unwrap_or_default(),
-        );
-        let cid = ConnectionId(cid);
-        let params = self.params(&server.transport, remote, cid);
-        match self.responder.synack(&facts, &params) {
-            Ok(noise) => {
-                self.stats.syns += 1;
-                let synack = SynAck {
-                    version: VERSION,
-                    client_cid: syn.client_cid,
-                    attempt: syn.attempt,
-                    slot: facts.slot,
-                    syn_size: facts.syn_size,
-                    received_at: self
-                        .clock_origin
-                        .wrapping_add((now.as_nanos() / 1000) as u32),
-                    cookie,
-                    noise: &noise,
-                };
-                self.reply(remote, synack.emit(len));
-            }
-            Err(_) => self.stats.refused += 1,
-        }
-    }
-
-    fn handle_ack(
-        &mut self,
-        now: Instant,
-        remote: SocketAddr,
-        ack: &Ack<'_>,
-    ) -> Option<ConnectionHandle> {
-        if let Some(&handle) = self.by_cid.get(&ack.server_cid) {
-            return Some(handle); // a repeated ACK
-        }
-        let server = self.server.clone()?;
-        let slot = Self::slot(now);
-        let fresh = ack.slot == slot || ack.slot.checked_add(1) == Some(slot);
-        if ack.version != VERSION || !fresh || self.used.contains(&ack.server_cid) {
-            self.stats.refused += 1;
-            return None;
-        }
-        let facts = SynFacts {
-            remote,
-            client_cid: &ack.client_cid.0,
-            message: &ack.noise_syn,
-            syn_size: ack.syn_size,
-            slot: ack.slot,
-        };
-        let cid = ack.server_cid;
-        let is_expected = self.responder.is_expected(&facts, &ack.cookie, &cid.0);
-        if !is_expected || !self.load.admit(now, remote) {
-            self.stats.refused += 1;
-            return None;
-        }
-        self.stats.computed += 1;
-        let params = self.params(&server.transport, remote, cid);
-        let session = match self.responder.accept(&facts, &params, ack.noise) {
-            Ok(session) if session.params.payload() == server.transport.payload => session,
-            _ => {
-                self.stats.refused += 1;
-                return None;
-            }
-        };
-        self.used.insert(now, cid);
-        let peer = session.peer;
-        let refusal = if !(server.authorize)(&peer) {
-            Some((CloseCode::REFUSED, "key not accepted"))
-        } else if !self.seats.admits(&peer) {
-            Some((CloseCode::LIMIT, "too many connections with this key"))
-        } else if !self.seats.has_room_for(remote) {
-            Some((
-                CloseCode::LIMIT,
-                "too many connections, in all or from one network; try later",
-            ))
-        } else {
-            None
-        };
-        let rng = self.rng.fork("connection");
-        let mtu = usize::from(ack.syn_size);
-        let local = Local {
-            config: server.transport,
-            cid,
-            memory: self.memory.clone(),
-        };
-        let mut connection = Connection::accept(now, remote, local, (session, mtu), rng);
-        if let Some((code, reason)) = refusal {
-            self.stats.refused += 1;
-            connection.refuse(now, code, reason);
-        }
-        let handle = self.insert(cid, connection);
-        match refusal {
-            None => {
-                self.seats.take(handle, peer, remote);
-                self.accepted.push_back(handle);
-            }
-            Some(_) => {
-                self.unwelcome.insert(handle);
-                if self.unwelcome.len() > MAX_REFUSED
-                    && let Some(first) = self.unwelcome.pop_first()
-                {
-                    self.forget(first);
-                }
-            }
-        }
-        Some(handle)
     }
 
     /// Writes the next datagrams to `out`; connections take turns.

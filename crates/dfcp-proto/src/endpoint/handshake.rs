@@ -1,0 +1,220 @@
+//! Handshakes of clients: SYN and ACK answered from nothing but the secret of a slot, until a client
+//! has proven its key and finds a place.
+
+use super::{Endpoint, ServerConfig};
+use crate::config::{MIN_DATAGRAM, TransportConfig};
+use crate::connection::{CloseCode, Connection, Local, local_params};
+use crate::crypto::{PublicKey, SynFacts};
+use crate::host::ConnectionHandle;
+use crate::time::{Duration, Instant};
+use crate::wire::{Ack, ConnectionId, Retry, Syn, SynAck, TransportParams, VERSION, emit_version};
+use std::collections::{BTreeSet, VecDeque};
+use std::net::SocketAddr;
+
+/// A cookie is good for the slot it was made in and the next: four minutes at most.
+const SLOT: Duration = Duration::from_secs(120);
+/// Refused clients that are told so at a time; before more are, the first are forgotten.
+const MAX_REFUSED: usize = 64;
+
+/// Connection IDs that must not live again while their cookie is good, by the time that it ends.
+#[derive(Debug, Default)]
+pub(super) struct Used {
+    ids: BTreeSet<ConnectionId>,
+    until: VecDeque<(Instant, ConnectionId)>,
+}
+
+impl Used {
+    pub fn contains(&self, id: &ConnectionId) -> bool {
+        self.ids.contains(id)
+    }
+
+    /// Adds an ID, and forgets those whose time is over.
+    pub fn insert(&mut self, now: Instant, id: ConnectionId) {
+        while self.until.front().is_some_and(|&(until, _)| until <= now) {
+            self.until.pop_front().map(|(_, old)| self.ids.remove(&old));
+        }
+        self.ids.insert(id);
+        self.until.push_back((now + 2 * SLOT, id));
+    }
+}
+
+impl Endpoint {
+    /// What this side tells a client at `remote` about itself.
+    fn params(
+        &self,
+        config: &TransportConfig,
+        remote: SocketAddr,
+        cid: ConnectionId,
+    ) -> TransportParams {
+        let reset_key = self.resets.key(cid, remote);
+        let mut params = local_params(config, remote, cid, reset_key);
+        params.max_data = self.memory.floor(params.max_data);
+        params
+    }
+
+    pub(super) fn slot(now: Instant) -> u32 {
+        (now.as_nanos() / SLOT.as_nanos() as u64) as u32
+    }
+
+    pub(super) fn start_of(slot: u32) -> Instant {
+        Instant::ZERO + SLOT * slot
+    }
+
+    pub(super) fn handle_syn(&mut self, now: Instant, remote: SocketAddr, syn: &Syn, len: usize) {
+        let Some(server) = &self.server else { return };
+        // A small SYN could make us send more than we got.
+        if len < MIN_DATAGRAM {
+            self.stats.refused += 1;
+            return;
+        }
+        if syn.version != VERSION {
+            return self.reply(remote, emit_version(syn.client_cid, &[VERSION]));
+        }
+        let facts = SynFacts {
+            remote,
+            client_cid: &syn.client_cid.0,
+            message: &syn.noise,
+            syn_size: len.min(usize::from(u16::MAX)) as u16,
+            slot: Self::slot(now),
+        };
+        self.responder.begin(facts.slot);
+        // Public-key arithmetic is for few, or for those who are where they say.
+        if self.load.is_high(now)
+            && !self.responder.proves_address(&facts, &syn.cookie)
+            && let Some(cookie) = self.responder.retry_cookie(&facts)
+        {
+            self.stats.retries += 1;
+            let retry = Retry {
+                client_cid: syn.client_cid,
+                attempt: syn.attempt,
+                cookie,
+            };
+            return self.reply(remote, retry.emit());
+        }
+        if !self.load.admit(now, remote) {
+            self.stats.refused += 1;
+            return;
+        }
+        self.stats.computed += 1;
+        let (cid, cookie) = (
+            self.responder.connection_id(&facts).unwrap_or_default(),
+            self.responder.cookie(&facts).unwrap_or_default(),
+        );
+        let cid = ConnectionId(cid);
+        let params = self.params(&server.transport, remote, cid);
+        match self.responder.synack(&facts, &params) {
+            Ok(noise) => {
+                self.stats.syns += 1;
+                let synack = SynAck {
+                    version: VERSION,
+                    client_cid: syn.client_cid,
+                    attempt: syn.attempt,
+                    slot: facts.slot,
+                    syn_size: facts.syn_size,
+                    received_at: self
+                        .clock_origin
+                        .wrapping_add((now.as_nanos() / 1000) as u32),
+                    cookie,
+                    noise: &noise,
+                };
+                self.reply(remote, synack.emit(len));
+            }
+            Err(_) => self.stats.refused += 1,
+        }
+    }
+
+    pub(super) fn handle_ack(
+        &mut self,
+        now: Instant,
+        remote: SocketAddr,
+        ack: &Ack<'_>,
+    ) -> Option<ConnectionHandle> {
+        if let Some(&handle) = self.by_cid.get(&ack.server_cid) {
+            return Some(handle); // a repeated ACK
+        }
+        let server = self.server.clone()?;
+        let slot = Self::slot(now);
+        let fresh = ack.slot == slot || ack.slot.checked_add(1) == Some(slot);
+        if ack.version != VERSION || !fresh || self.used.contains(&ack.server_cid) {
+            self.stats.refused += 1;
+            return None;
+        }
+        let facts = SynFacts {
+            remote,
+            client_cid: &ack.client_cid.0,
+            message: &ack.noise_syn,
+            syn_size: ack.syn_size,
+            slot: ack.slot,
+        };
+        let cid = ack.server_cid;
+        let is_expected = self.responder.is_expected(&facts, &ack.cookie, &cid.0);
+        if !is_expected || !self.load.admit(now, remote) {
+            self.stats.refused += 1;
+            return None;
+        }
+        self.stats.computed += 1;
+        let params = self.params(&server.transport, remote, cid);
+        let session = match self.responder.accept(&facts, &params, ack.noise) {
+            Ok(session) if session.params.payload() == server.transport.payload => session,
+            _ => {
+                self.stats.refused += 1;
+                return None;
+            }
+        };
+        self.used.insert(now, cid);
+        let peer = session.peer;
+        let refusal = self.refusal(&server, &peer, remote);
+        let rng = self.rng.fork("connection");
+        let mtu = usize::from(ack.syn_size);
+        let local = Local {
+            config: server.transport,
+            cid,
+            memory: self.memory.clone(),
+        };
+        let mut connection = Connection::accept(now, remote, local, (session, mtu), rng);
+        if let Some((code, reason)) = refusal {
+            self.stats.refused += 1;
+            connection.refuse(now, code, reason);
+        }
+        let handle = self.insert(cid, connection);
+        match refusal {
+            None => {
+                self.seats.take(handle, peer, remote);
+                self.accepted.push_back(handle);
+            }
+            Some(_) => self.remember_refused(handle),
+        }
+        Some(handle)
+    }
+
+    /// Why a client that proved its key finds no place, if it does not.
+    fn refusal(
+        &self,
+        server: &ServerConfig,
+        peer: &PublicKey,
+        remote: SocketAddr,
+    ) -> Option<(CloseCode, &'static str)> {
+        if !(server.authorize)(peer) {
+            Some((CloseCode::REFUSED, "key not accepted"))
+        } else if !self.seats.admits(peer) {
+            Some((CloseCode::LIMIT, "too many connections with this key"))
+        } else if !self.seats.has_room_for(remote) {
+            Some((
+                CloseCode::LIMIT,
+                "too many connections, in all or from one network; try later",
+            ))
+        } else {
+            None
+        }
+    }
+
+    /// Keeps a refused client until it is told so, with a few others.
+    fn remember_refused(&mut self, handle: ConnectionHandle) {
+        self.unwelcome.insert(handle);
+        if self.unwelcome.len() > MAX_REFUSED
+            && let Some(first) = self.unwelcome.pop_first()
+        {
+            self.forget(first);
+        }
+    }
+}

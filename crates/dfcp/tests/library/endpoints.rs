@@ -1,0 +1,208 @@
+//! Endpoints: who is reached, who is let in, and how they end.
+
+use crate::{bytes, client, pair, pair_of, server_at, within};
+use dfcp::{
+    CloseCode, ConnectionError, Endpoint, EndpointConfig, Error, Profile, PublicKey, SchemeId,
+    TransportConfig, generate_key,
+};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+#[tokio::test]
+async fn closing_an_endpoint_waits_for_no_handle() {
+    within(async {
+        let (client, near, server, far) = pair().await;
+        let (mut send, mut recv) = near.open_bi().await.expect("opens");
+        send.write_all(b"hello").await.expect("fits");
+        let accepted = far.accept_bi().await.expect("comes");
+        client.close(CloseCode::application(7), "enough").await;
+        server.close(CloseCode::NO_ERROR, "").await;
+        // All these are still held, and say what became of them.
+        let closed = |result: Result<usize, Error>| {
+            matches!(
+                result,
+                Err(Error::Connection(ConnectionError::LocallyClosed))
+            )
+        };
+        assert!(closed(recv.read(&mut [0; 9]).await));
+        let opened = near.open_bi().await.map(|_| 0);
+        assert!(closed(opened));
+        let expected = ConnectionError::PeerClosed {
+            code: CloseCode::application(7),
+            reason: "enough".into(),
+        };
+        assert_eq!(far.closed().await, expected);
+        assert!(client.connect("127.0.0.1:9", None).await.is_err());
+        assert!(server.accept().await.is_none());
+        drop(accepted);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn names_and_both_families_are_reached_from_one_endpoint() {
+    within(async {
+        // At [::] a server takes both families as well.
+        let server = server_at("[::]:0");
+        let (client, port) = (client(), server.local_addr().port());
+        for name in ["localhost", "127.0.0.1", "[::1]"] {
+            let remote = format!("{name}:{port}");
+            let connect = client.connect(remote, server.public_key());
+            let (near, far) = tokio::join!(connect, server.accept());
+            let (near, far) = (near.expect(name), far.expect("comes").accept());
+            let shown = near.remote_address().expect("is there");
+            assert!(shown.ip().is_loopback(), "{name} is {shown}");
+            // Not as an address of IPv6 that only stands for it.
+            let family = far.remote_address().expect("is there").is_ipv4();
+            assert_eq!(family, shown.is_ipv4());
+            let (mut send, _recv) = near.open_bi().await.expect("opens");
+            send.write_all(&bytes(50_000)).await.expect("fits");
+            send.shutdown().await.expect("arrives");
+        }
+        let nowhere = client.connect("nowhere.invalid:1", None).await;
+        assert!(matches!(nowhere, Err(Error::Io(_))), "{nowhere:?}");
+        let narrow = EndpointConfig::client(generate_key().expect("a key"));
+        let narrow = narrow.bind("127.0.0.1:0".parse().expect("an address"));
+        let narrow = Endpoint::bind(narrow).expect("binds");
+        let unreachable = narrow.connect("[::1]:9", None).await;
+        assert!(matches!(unreachable, Err(Error::Io(_))), "{unreachable:?}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_first_address_that_answers_counts() {
+    within(async {
+        let server = server_at("127.0.0.1:0");
+        let silent = std::net::UdpSocket::bind("127.0.0.1:0").expect("binds");
+        let addresses = [silent.local_addr().expect("bound"), server.local_addr()];
+        let client = client();
+        let near = client.connect(&addresses[..], server.public_key()).await;
+        let near = near.expect("the second answers");
+        assert_eq!(near.remote_address(), Some(server.local_addr()));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn connections_of_one_endpoint_have_settings_of_their_own() {
+    within(async {
+        let (server, client) = (server_at("127.0.0.1:0"), client());
+        let raptorq = Profile::auto().with_scheme(SchemeId::RaptorQ, 1000);
+        let transport = TransportConfig::default().profile(raptorq);
+        let address = server.local_addr();
+        let connect = client.connect_with(transport, address, server.public_key());
+        let (own, first) = tokio::join!(connect, server.accept());
+        let (own, _first) = (own.expect("connects"), first.expect("comes").accept());
+        let (common, _second) = pair_of(&client, &server).await;
+        let mut sizes = Vec::new();
+        for connection in [&own, &common] {
+            let (mut send, _) = connection.open_bi().await.expect("opens");
+            send.finish().expect("ends");
+            sizes.push(send.block_size().expect("is open"));
+        }
+        assert!(sizes[0] > 2 * sizes[1], "blocks of {sizes:?} bytes");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn clients_at_the_door_are_looked_at_and_refused_or_ignored() {
+    within(async {
+        let server = server_at("127.0.0.1:0");
+        let (address, key) = (server.local_addr(), server.public_key());
+        let quick = TransportConfig::default().idle_timeout(Duration::from_secs(1));
+        let quick = quick.keep_alive(Some(Duration::from_millis(100)));
+        let client = client();
+        let mut outcomes = Vec::new();
+        for turn in 0..3 {
+            let connect = client.connect_with(quick.clone(), address, key);
+            let (near, far) = tokio::join!(connect, server.accept());
+            let (near, far) = (near.expect("connects"), far.expect("comes"));
+            assert_eq!(far.peer(), client.public_key());
+            let port = far.remote_address().expect("is there").port();
+            assert_eq!(port, client.local_addr().port());
+            assert!(far.is_validated());
+            match turn {
+                0 => far.refuse(),
+                1 => drop(far),
+                _ => far.ignore(),
+            }
+            outcomes.push(near.closed().await);
+        }
+        use ConnectionError::{Refused, TimedOut};
+        assert_eq!(outcomes, [Refused, Refused, TimedOut]);
+        server.wait_idle().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_client_goes_on_over_another_socket() {
+    within(async {
+        let (client, near, _server, far) = pair().await;
+        let (mut send, _recv) = near.open_bi().await.expect("opens");
+        send.write_all(b"before").await.expect("fits");
+        let (_send, mut recv) = far.accept_bi().await.expect("comes");
+        let mut text = [0; 6];
+        recv.read_exact(&mut text).await.expect("arrives");
+        let before = far.remote_address().expect("is there");
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").expect("binds");
+        client.rebind(socket).expect("takes the socket");
+        send.write_all(b"after!").await.expect("fits");
+        send.shutdown().await.expect("arrives");
+        recv.read_exact(&mut text).await.expect("arrives");
+        assert_eq!(&text, b"after!");
+        let after = far.remote_address().expect("is there");
+        assert_ne!(before.port(), after.port());
+        assert_eq!(after.port(), client.local_addr().port());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_wrong_key_is_said_at_once_though_other_addresses_are_silent() {
+    within(async {
+        let server = server_at("127.0.0.1:0");
+        let silent = std::net::UdpSocket::bind("127.0.0.1:0").expect("binds");
+        let addresses = [server.local_addr(), silent.local_addr().expect("bound")];
+        let other: PublicKey = generate_key().expect("a key").public();
+        let error = client().connect(&addresses[..], other).await.err();
+        assert!(
+            matches!(
+                error,
+                Some(Error::Connection(ConnectionError::WrongKey { .. }))
+            ),
+            "{error:?}"
+        );
+    })
+    .await;
+}
+
+#[test]
+fn one_address_is_reached_without_tokios_timers() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .build();
+    runtime.expect("starts").block_on(async {
+        let (client, server) = (client(), server_at("127.0.0.1:0"));
+        let near = client
+            .connect(server.local_addr(), server.public_key())
+            .await;
+        assert!(near.is_ok(), "{near:?}");
+    });
+}
+
+#[tokio::test]
+async fn an_endpoint_that_ended_takes_no_other_socket() {
+    within(async {
+        let client = client();
+        client.close(CloseCode::NO_ERROR, "").await;
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").expect("binds");
+        let before = client.local_addr();
+        let refused = client.rebind(socket).expect_err("it is closed");
+        assert_eq!(refused.kind(), std::io::ErrorKind::NotConnected);
+        assert_eq!(client.local_addr(), before);
+    })
+    .await;
+}

@@ -1,0 +1,89 @@
+//! Objects.
+
+use crate::{bytes, pair, within};
+use dfcp::{Error, Progress};
+use tokio::io::AsyncReadExt;
+
+#[tokio::test]
+async fn objects_come_from_any_reader_and_go_into_any_writer() {
+    within(async {
+        let (_client, near, _server, far) = pair().await;
+        let data = bytes(3_000_003);
+        let hash = *blake3::hash(&data).as_bytes();
+        let (source, progress) = (data.clone(), Progress::default());
+        let send = async {
+            // From memory, on a thread; then from what is only read asynchronously.
+            let cursor = std::io::Cursor::new(source.clone());
+            let sent = near.send_object(cursor, source.len() as u64, &progress, |_| {});
+            let first = sent.await.expect("sends");
+            let second = near.send_object_from(&source[..], &progress).await;
+            (first, second.expect("sends"))
+        };
+        let receive = async {
+            let (mut memory, counted) = (Vec::new(), Progress::default());
+            let object = far.accept_object().await.expect("comes");
+            let first = object.recv_object_into(&mut memory, u64::MAX, &counted);
+            let first = first.await.expect("receives");
+            assert!(memory == data, "bytes differ");
+            let object = far.accept_object().await.expect("comes");
+            let mut read = Vec::new();
+            let second = object
+                .in_order()
+                .expect("is whole")
+                .read_to_end(&mut read)
+                .await;
+            assert_eq!(second.expect("reads"), data.len());
+            assert!(read == data, "bytes differ");
+            first
+        };
+        let ((first, second), received) = tokio::join!(send, receive);
+        for summary in [first, second, received] {
+            assert_eq!((summary.size, summary.hash), (data.len() as u64, hash));
+        }
+        assert_eq!(progress.bytes(), 2 * data.len() as u64);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_object_that_is_longer_than_it_may_be_ends_for_both() {
+    within(async {
+        let (_client, near, _server, far) = pair().await;
+        let data = bytes(500_000);
+        let progress = Progress::default();
+        let send = near.send_object_from(&data[..], &progress);
+        let receive = async {
+            let object = far.accept_object().await.expect("comes");
+            let target = tokio::io::sink();
+            object
+                .recv_object_into(target, 1000, &Progress::default())
+                .await
+        };
+        let (sent, received) = tokio::join!(send, receive);
+        assert!(matches!(sent, Err(Error::Reset(_))), "{sent:?}");
+        assert!(
+            matches!(received, Err(Error::TooLong(1000))),
+            "{received:?}"
+        );
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_object_of_which_parts_were_taken_has_no_order() {
+    within(async {
+        let (_client, near, _server, far) = pair().await;
+        let data = bytes(1_000_000);
+        let progress = Progress::default();
+        let send = near.send_object_from(&data[..], &progress);
+        let receive = async {
+            let mut object = far.accept_object().await.expect("comes");
+            object.next_part().await.expect("comes").expect("not over");
+            object.in_order().err()
+        };
+        let (sent, refused) = tokio::join!(send, receive);
+        assert!(matches!(refused, Some(Error::Closed)), "{refused:?}");
+        assert!(matches!(sent, Err(Error::Reset(_))), "{sent:?}");
+    })
+    .await;
+}
