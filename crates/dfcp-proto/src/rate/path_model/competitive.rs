@@ -1,8 +1,10 @@
 //! Beside senders that fill the queue: a CUBIC window, until the queue is gone or ours alone.
 
-use super::cubic::{CubicWindow, DECREASE, Lost, WindowPath};
+use super::cubic::{CubicWindow, Lost, WindowPath};
 use super::elasticity::QueueOwner;
-use super::{Mode, PathModel, RANGE};
+use super::tuning::cubic::{DECREASE, TRIAL_LOOPS};
+use super::tuning::queue::RANGE;
+use super::{Mode, PathModel};
 use crate::rate::{AckPoint, Feedback};
 use crate::time::Instant;
 
@@ -12,7 +14,7 @@ impl PathModel {
         let settled = self.settled(queue);
         let window = rate * (self.rtt + queue).max(self.smoothed_rtt);
         self.estimate = rate;
-        self.mode = Mode::Competitive(CubicWindow::new(now, window, queue, 2.0 * settled));
+        self.mode = Mode::Competitive(CubicWindow::new(now, window, queue, TRIAL_LOOPS * settled));
     }
 
     /// Others fill the queue and so do we, until it is gone or ours alone.

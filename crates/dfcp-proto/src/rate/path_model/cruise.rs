@@ -7,23 +7,12 @@
 //! estimate is what periodic probes are served ([`BandwidthProbe`]), as in BBR.
 
 use super::elasticity::{ElasticityTest, Flow, QueueOwner};
-use super::{MIN_BUSY, Mode, PathModel};
+use super::tuning::cruise::*;
+use super::tuning::queue::MIN_BUSY;
+use super::tuning::spans::MOST;
+use super::{Mode, PathModel};
 use crate::rate::AckPoint;
 use crate::time::{Duration, Instant};
-
-/// Highest pacing gain, and the lowest.
-const MAX_GAIN: f64 = 1.2;
-const MIN_GAIN: f64 = 0.7;
-/// Below this gain we give way, and look whether others take it.
-const GIVING_WAY: f64 = 0.995;
-/// Most that the estimate grows in a round trip while the queue is empty.
-const MAX_GROWTH: f64 = 1.25;
-/// Round trips and rate spans from one probe to the next, as BBR probes once in eight round trips.
-const PROBE_LOOPS: f64 = 8.0;
-/// What such a probe asks for beyond the estimate; twice as much after a probe that found more, as
-/// far as start-up does.
-const FIRST_PROBE: f64 = 0.125;
-const MAX_PROBE: f64 = 1.0;
 
 /// Probes for bandwidth where delay varies so much by itself that a queue of the size that we aim at
 /// cannot be told from it: as BBR's ProbeBW, the estimate is what a probe is served.
@@ -116,7 +105,7 @@ impl PathModel {
         if busy || flow.is_none() || self.nears_others(now) {
             self.probe_gain = 1.0;
         }
-        let want = (self.target() - queue) / (3.0 * self.rtt.max(0.015));
+        let want = (self.target() - queue) / (LAW * self.rtt.max(LEAST_LOOP));
         let want = if want > 0.0 {
             want * self.probe_gain
         } else {
@@ -213,7 +202,7 @@ impl PathModel {
         let (span, cycle, estimate) = (self.rate_span(), self.probe_cycle(), self.estimate);
         let begin = |excess| BandwidthProbe {
             since: now,
-            length: 1.25 * span,
+            length: PROBE_SPANS * span,
             cycle,
             excess,
             measured: false,
@@ -266,14 +255,14 @@ impl PathModel {
             return;
         };
         if cruise.drain_until.is_none() && due && queue > MIN_BUSY {
-            let long = rtt + 5.0 * queue;
-            cruise.drain_until = Some(now + Duration::from_secs_f64(long.min(1.0)));
+            let long = rtt + DRAIN_QUEUES * queue;
+            cruise.drain_until = Some(now + Duration::from_secs_f64(long.min(MOST)));
         }
         if let Some(until) = cruise.drain_until {
-            if now >= until || queue < 0.000_5 {
+            if now >= until || queue < DRAINED {
                 cruise.drain_until = None;
             } else {
-                self.gain = self.gain.min(0.8);
+                self.gain = self.gain.min(DRAIN_GAIN);
                 cruise.drain_echoes_until = now + Duration::from_secs_f64(settled);
             }
         }

@@ -7,24 +7,8 @@
 //! which a larger window would only fill.
 
 use super::elasticity::{ElasticityTest, Flow, QueueOwner, ServiceVariation};
+use super::tuning::cubic::*;
 use crate::time::{Duration, Instant};
-
-/// CUBIC's constants (RFC 9438 §4.1, §4.6): packets per second cubed, and what a decrease leaves.
-const CUBIC: f64 = 0.4;
-pub(super) const DECREASE: f64 = 0.7;
-/// Growth per round trip of a window as fair as Reno's with this decrease (RFC 9438 §4.3), packets.
-const RENO: f64 = 3.0 * (1.0 - DECREASE) / (1.0 + DECREASE);
-/// Most that CUBIC's curve may be ahead of the window (RFC 9438 §4.4).
-const MOST_AHEAD: f64 = 1.5;
-/// Least window, packets: what RFC 9438's DECREASE leaves of the initial window of ten, twice.
-const LEAST: f64 = 4.0;
-/// Rate of a trial, as a share of the rate before.
-const TRIAL_SHARE: f64 = 0.75;
-/// Time between trials where nothing asks for one: doubles from the first to the last.
-const FIRST_INTERVAL: Duration = Duration::from_secs(2);
-const LAST_INTERVAL: Duration = Duration::from_secs(8);
-/// Standard errors of congestion's losses beyond the path's own.
-const BEYOND_CHANCE: f64 = 3.0;
 
 /// Tells a delay that stays as it is from a queue that others work on: that one moves, because
 /// loss-based senders keep filling and emptying it.
@@ -33,11 +17,6 @@ struct Stationary {
     least: f64,
     highest: f64,
 }
-
-/// Change of the delay that says nothing, seconds and as a share of the round trip: the resolution
-/// of the clocks and of feedback. What delay varies by itself comes on top.
-const RESOLUTION: f64 = 0.000_5;
-const RESOLUTION_SHARE: f64 = 0.005;
 
 impl Stationary {
     /// Takes a delay; whether all so far are of one constant.
@@ -160,7 +139,7 @@ impl CubicWindow {
     pub(super) fn on_lost(&mut self, now: Instant, at: &Lost) {
         if let Some((since, sent_total)) = self.decreased {
             // Losses are found up to a quarter of a round trip after what was sent beside them.
-            let early = now.saturating_since(since).as_secs_f64() < 1.5 * at.rtt;
+            let early = now.saturating_since(since).as_secs_f64() < LOSSES_LATE * at.rtt;
             if early || at.acked_total < sent_total {
                 (self.lost, self.acked) = (0, 0);
                 return;
@@ -193,7 +172,7 @@ impl CubicWindow {
         self.epoch = now;
         self.trial = None;
         // Others decrease now as well: who causes the queue shows once that is over.
-        self.trial_at = now + Duration::from_secs_f64(2.0 * at.settled);
+        self.trial_at = now + Duration::from_secs_f64(TRIAL_LOOPS * at.settled);
     }
 
     /// A round is over.
@@ -216,7 +195,7 @@ impl CubicWindow {
             return None;
         };
         let owner = trial.verdict(now, flow, path.queue, path.settled, variation);
-        let late = now.saturating_since(trial.since).as_secs_f64() > 4.0 * path.settled;
+        let late = now.saturating_since(trial.since).as_secs_f64() > TRIAL_ENDS * path.settled;
         if owner.is_some() || late {
             self.trial = None;
             self.trial_at = now + self.interval;

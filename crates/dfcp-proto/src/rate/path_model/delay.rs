@@ -13,19 +13,10 @@
 //!   packets back): it becomes the [`floor`](DelayEstimator::set_floor), which sinks slowly.
 
 use super::samples::Samples;
+use super::tuning::delay::*;
 use crate::rate::AckPoint;
 use crate::rate::path_history::BaseDelay;
 use crate::time::{Duration, Instant};
-
-/// Weight of a sample in the interarrival jitter (RFC 3550 §6.4.1).
-const JITTER_WEIGHT: f64 = 1.0 / 16.0;
-/// Weight of a span in the wander.
-const WANDER_WEIGHT: f64 = 1.0 / 8.0;
-/// Time in which a floor that is not confirmed sinks to 1/e of its height, seconds: the base delay's
-/// own memory is five to ten.
-const FLOOR_TIME: f64 = 5.0;
-/// Loops of control in a row that stay below half of the floor and show that it is gone.
-const FLOOR_LOOPS: f64 = 4.0;
 
 /// See the module's text. Times are seconds.
 #[derive(Debug, Default)]
@@ -104,7 +95,7 @@ impl DelayEstimator {
     /// to be held: three times the wander of the least delays, as far as the delays of single
     /// packets vary as much. A queue moves too, but not from packet to packet.
     pub(super) fn resolution(&self, target: f64) -> f64 {
-        3.0 * (self.wander.min(self.jitter) - target / 8.0).max(0.0)
+        WANDERS * (self.wander.min(self.jitter) - BORNE * target).max(0.0)
     }
 
     /// The standing queue over the last `span` that may be ours.
@@ -121,7 +112,7 @@ impl DelayEstimator {
         if delay < self.floor {
             self.floor -= (self.floor - delay) * (elapsed / FLOOR_TIME).min(1.0);
         }
-        if delay > self.floor / 2.0 {
+        if delay > FLOOR_SHARE * self.floor {
             self.below_floor = None;
         } else {
             let since = *self.below_floor.get_or_insert(now);

@@ -7,18 +7,8 @@
 //! [`ServiceVariation`] knows how much the service changes by itself: where that is much, as on a
 //! radio link, nothing is concluded.
 
+use super::tuning::elasticity::*;
 use crate::time::Instant;
-
-/// What is offered must have changed by this to say anything: ln(1/0.87). Less than half of what a
-/// trial changes (a quarter).
-const TELLING: f64 = 0.14;
-/// A service that follows what we send by more than this has others in it: with a share s of the
-/// traffic it follows by 1 − s at least.
-const FOLLOWS: f64 = 0.3;
-/// And the change must be so many times what the service changes by itself.
-const VARIATIONS: f64 = 4.0;
-/// Weight of a loop of control in the variation.
-const WEIGHT: f64 = 1.0 / 8.0;
 
 /// What the path was offered and what it served over some time, bytes per second.
 #[derive(Clone, Copy, Debug)]
@@ -101,7 +91,7 @@ impl ElasticityTest {
     /// What was sent before still adds to the queue for a loop of control: begins again from there.
     pub(super) fn follow_growth(&mut self, now: Instant, flow: Flow, queue: f64, loop_time: f64) {
         let early = now.saturating_since(self.since).as_secs_f64() < loop_time + self.queue;
-        if early && queue > 1.1 * self.queue + 0.001 {
+        if early && queue > GROWS * self.queue + GROWS_BY {
             self.before.offered = self.before.offered.max(flow.offered);
             self.before.served = flow.served;
             self.queue = queue;
@@ -120,14 +110,14 @@ impl ElasticityTest {
     ) -> Option<QueueOwner> {
         let elapsed = now.saturating_since(self.since).as_secs_f64();
         let change = (self.before.offered / flow.offered.max(1.0)).ln();
-        if change < TELLING || elapsed < 1.5 * settled {
+        if change < TELLING || elapsed < LOOPS * settled {
             return None;
         }
         let follows = (self.before.served / flow.served.max(1.0)).ln();
         let unclear = follows < VARIATIONS * variation.mean;
         // What a queue of our own would have lost by now.
         let drained = (1.0 - flow.offered / self.before.served).max(0.0) * elapsed;
-        let drains = self.queue - queue > 0.5 * drained.min(self.queue);
+        let drains = self.queue - queue > DRAINS * drained.min(self.queue);
         let own = follows < FOLLOWS * change || unclear && drains;
         Some(if own {
             QueueOwner::Own

@@ -6,36 +6,16 @@
 //! compares two rates. Without a verdict nothing changes: rates do not fall for loss that a lower rate
 //! does not heal.
 
+use super::tuning::loss::*;
+use super::tuning::loss_test::STRETCH_PACKETS;
 use crate::rate::AckPoint;
 use crate::time::{Duration, Instant};
 
-/// Weight of a round in the path's mean loss and its variance.
-const ROUND_WEIGHT: f64 = 1.0 / 16.0;
 /// Loss beyond the known that is worth a test: a hundredth, and an eighth of what is known. Less costs
 /// less than the test, and could hardly be told from chance.
 pub(super) fn tolerance(known: f64) -> f64 {
-    0.01 + known / 8.0
+    TOLERANCE + TOLERANCE_SHARE * known
 }
-
-/// Rounds over which loss is averaged before it raises an alarm.
-const ALARM_ROUNDS: f64 = 4.0;
-/// Standard deviations beyond which chance explains nothing.
-pub(super) const CERTAIN: f64 = 3.0;
-/// Loss of two rounds in a row that needs no statistics: their scatter, which the first of them has
-/// just enlarged, would call it chance for several rounds more.
-const MOST_OF_ROUND: f64 = 0.5;
-/// Most loss that is ever explained: rates stay within ten times of what arrives.
-const MOST_EXPLAINED: f64 = 0.9;
-/// Loss that is held to be the path's own is doubted again after this time where it is more than
-/// this: a wrong verdict floods others for no longer. Hysteria's Brutal, the boldest of the
-/// controllers in use, makes up for as much and no more.
-const DOUBTED: f64 = 0.2;
-const DOUBTED_AFTER: Duration = Duration::from_secs(30);
-/// Packets of a stretch, at least: with a twentieth lost, three are.
-pub(super) const STRETCH_PACKETS: f64 = 64.0;
-
-/// Packets of the shortest round that says anything: one lost is a sixteenth.
-pub(super) const LEAST_ROUND: f64 = 16.0;
 
 /// What was sent and what arrived of it over some time of arrivals.
 #[derive(Clone, Copy, Debug)]
@@ -139,7 +119,7 @@ impl PathLoss {
             self.mean += (loss - self.mean) * ROUND_WEIGHT;
             self.mean = self.mean.min(self.verified + tolerance(self.verified));
         }
-        self.verified += (self.mean - self.verified).min(0.0) / 64.0;
+        self.verified += (self.mean - self.verified).min(0.0) * VERIFIED_WEIGHT;
     }
 
     fn explained_by_path(&self) -> f64 {
@@ -217,9 +197,9 @@ impl PathLoss {
 
     /// A test had no verdict: none for a while, longer each time.
     pub(super) fn postpone(&mut self, now: Instant, loop_time: f64) {
-        self.unknown = (self.unknown + 1).min(6);
-        let wait = 8.0 * loop_time * f64::from(1u32 << self.unknown);
-        self.quiet_until = Some(now + Duration::from_secs_f64(wait.min(30.0)));
+        self.unknown = (self.unknown + 1).min(RETRY_DOUBLINGS);
+        let wait = RETRY_LOOPS * loop_time * f64::from(1u32 << self.unknown);
+        self.quiet_until = Some(now + Duration::from_secs_f64(wait.min(RETRY_AT_MOST)));
         self.rounds = 0.0;
     }
 }

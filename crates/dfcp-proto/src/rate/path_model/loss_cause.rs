@@ -6,23 +6,12 @@
 //! the mean can be trusted (a paired t-test, decided sequentially). A burst of any length can
 //! therefore spoil a pair but not the verdict.
 
-use super::loss::{Alarm, CERTAIN, STRETCH_PACKETS, Stretch, tolerance};
+use super::loss::{Alarm, Stretch, tolerance};
+use super::tuning::loss::CERTAIN;
+use super::tuning::loss_test::*;
 use crate::rate::AckPoint;
 use crate::time::Instant;
 use std::collections::VecDeque;
-
-/// Standard errors that make a difference significant: one chance in forty, two-sided 5 %.
-const SIGNIFICANT: f64 = 2.0;
-/// Least pairs of stretches: a scatter of fewer is none.
-const MIN_PAIRS: u32 = 3;
-/// A test without a verdict ends after this many pairs or seconds, whichever comes last.
-const MAX_PAIRS: u32 = 12;
-const MAX_TIME: f64 = 1.0;
-/// Rate of the slow stretches as a share of what arrives: well below it, so that a standing queue
-/// drains, and near enough to cost little.
-const SLOW: f64 = 0.8;
-/// Most rate of the fast stretches, in the same measure: loss that depends on the rate is half there.
-const FAST: f64 = 2.0;
 
 /// Why packets are lost.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -264,28 +253,29 @@ impl LossTest {
         let healed = excess.min(self.healed_by_slow());
         let difference = self.differences.mean;
         // Few pairs have no scatter of their own: then that of earlier rounds counts.
-        let few = 1.0 + 2.0 / f64::from(pairs.max(2) - 1);
+        let few = 1.0 + STUDENT / f64::from(pairs.max(2) - 1);
         let error = if pairs < MIN_PAIRS {
             let stretches = self.packets / STRETCH_PACKETS;
             CERTAIN * self.alarm.deviation * (2.0 / stretches.max(1.0)).sqrt()
         } else {
             SIGNIFICANT * few * self.differences.error()
         };
-        if pairs > 0 && difference > healed / 2.0 && difference - error > healed / 4.0 {
+        if pairs > 0 && difference > HEALED * healed && difference - error > SURELY_HEALED * healed
+        {
             return Some(LossCause::Congestion {
                 // What slow stretches saved in a policer's bucket comes on top in fast ones.
                 delivered: self.fast_delivery.min(self.delivered),
                 remaining: self.slow_loss.mean,
             });
         }
-        if pairs > 0 && self.fast_loss.count > 0 && difference + error < excess / 2.0 {
+        if pairs > 0 && self.fast_loss.count > 0 && difference + error < HEALED * excess {
             let loss = (self.fast_loss.mean * f64::from(self.fast_loss.count)
                 + self.slow_loss.mean * f64::from(self.slow_loss.count))
                 / f64::from(self.fast_loss.count + self.slow_loss.count);
             return Some(LossCause::Path(loss));
         }
         let over = pairs >= MAX_PAIRS && elapsed > MAX_TIME;
-        (over || elapsed > 10.0 * MAX_TIME).then_some(LossCause::Unknown)
+        (over || elapsed > LAST_TIME).then_some(LossCause::Unknown)
     }
 }
 

@@ -3,24 +3,12 @@
 
 use super::rounds::Round;
 use super::shallow::Overflow;
-use super::{MAX_PROBE_GAIN, MIN_VISIBLE, Mode, PathModel};
+use super::tuning::cruise::MAX_PROBE_GAIN;
+use super::tuning::marks::*;
+use super::tuning::queue::MIN_VISIBLE;
+use super::{Mode, PathModel};
 use crate::rate::{AckPoint, Codepoint, Feedback};
 use crate::time::{Duration, Instant};
-
-/// Weight of a round trip in means (RFC 8257 §4.2), and the most that the rate grows by in one, so
-/// that no growth makes more marks than a mean of them answers.
-const MEAN_WEIGHT: f64 = 1.0 / 16.0;
-/// A standing queue of this length that marks is a classic one, seconds: CoDel's target (RFC 8289 §4.3); a
-/// low-latency one begins at a fifth of it (RFC 9332 §A.1).
-const CLASSIC_QUEUE: f64 = 0.005;
-/// Round trips without a mark after which the rate grows faster, doubling: at a steady rate there are
-/// two marks in each (RFC 9331 §4.3).
-const HELD_ROUNDS: f64 = 8.0;
-/// Below this round trip growth is less, so that short ones take no more than their share
-/// (draft-briscoe-iccrg-prague-congestion-control, reduced RTT bias), seconds.
-const SHORT_ROUND_TRIP: f64 = 0.025;
-/// Longest group of packets, seconds: a quarter of what a low-latency queue holds before it marks.
-const MAX_GROUP: f64 = 0.000_25;
 
 /// How a sender answers marks, and what its packets say of that.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -179,7 +167,7 @@ impl PathModel {
         }
         if !self.marks.was_cut(now) {
             let share = round.marked as f64 / round.acked.max(1) as f64;
-            self.estimate *= 1.0 - share.clamp(0.1, 0.5);
+            self.estimate *= 1.0 - share.clamp(LEAST_CUT, MOST_CUT);
             let settled = self.settled(round.queue.longest);
             self.marks.cut_until = Some(now + Duration::from_secs_f64(settled));
         }

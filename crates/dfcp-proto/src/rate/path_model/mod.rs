@@ -16,7 +16,8 @@
 //! * [`Mode::Competitive`] does as CUBIC does beside senders that fill the queue ([`cubic`]).
 //! * [`Mode::Yield`] leaves the path to others, if that is wanted, instead ([`yielding`]).
 //!
-//! `docs/spec/auto.md` derives the steady state, stability and every number.
+//! `docs/spec/auto.md` derives the steady state and its stability, [`tuning`] has every number with its
+//! derivation or source.
 
 mod competitive;
 mod cruise;
@@ -30,6 +31,7 @@ mod rounds;
 mod samples;
 mod shallow;
 mod startup;
+mod tuning;
 mod yielding;
 
 use super::path_history::Delivered;
@@ -46,69 +48,9 @@ use marks::Marks;
 use rounds::{Round, Unhealed};
 use samples::Samples;
 use shallow::{BufferEstimate, RateCap};
-use startup::{FirstFlight, INITIAL_WINDOW, Search};
+use startup::{FirstFlight, Search};
+use tuning::{bounds, queue, spans};
 use yielding::Yield;
-
-/// Never send slower than this many packets in a round trip or this many seconds, whichever is
-/// longer: on a short path even one packet a round trip may be a flood.
-const MIN_WINDOW: f64 = 2.0;
-const MIN_WINDOW_TIME: f64 = 0.25;
-/// The standing queue that we aim at, seconds: the least, and the most.
-const MIN_TARGET: f64 = 0.002;
-const MAX_TARGET: f64 = 0.025;
-/// Rate at which the target is twice the least, bytes per second.
-const FAIR_RATE: f64 = 12.5e6;
-/// A queue shorter than this is not measured: kernels' timestamps are tens of microseconds off.
-const MIN_VISIBLE: f64 = 0.000_1;
-/// A queue shorter than this is none, seconds.
-const MIN_BUSY: f64 = 0.001;
-/// Pacing of a competing window, as TCP paces in congestion avoidance.
-const COMPETE_GAIN: f64 = 1.2;
-/// Packets in flight beyond what rate and delay ask for.
-const SPARE_WINDOW: f64 = 4.0;
-/// A round has at least this many packets, or takes this many seconds and has as many packets as
-/// loss is judged by.
-const ROUND_PACKETS: f64 = 64.0;
-const ROUND_TIME: f64 = 0.1;
-/// Least time without a probe after the path said no, seconds.
-const MIN_HOLD: f64 = 0.5;
-/// The range of a noise, in mean differences of two of its values: three for a uniform distribution,
-/// and three standard deviations to each side for a normal one are five.
-const RANGE: f64 = 6.0;
-/// An estimate above this multiple of what was delivered is not believed.
-const MAX_CLAIM: f64 = 2.0;
-/// The same for three round trips after start-up, which multiplied the rate while it was measured.
-const EARLY_CLAIM: f64 = 8.0;
-/// Loss up to which the path's own loss excuses missing deliveries: with the above, paths that lose
-/// up to 80 % keep their rate, and no claim makes more than five times what is delivered.
-const MAX_EXCUSE: f64 = 0.6;
-/// Twelve doublings: from the gentlest probe to the strongest on the longest path.
-const MAX_PROBE_GAIN: f64 = 4096.0;
-/// Round trips after which start-up is over, whatever the receiver says.
-const MAX_STARTUP: u32 = 20;
-/// Interarrival jitter times this is the time over which rates are measured: then two ends of a
-/// stretch, each off by the jitter, make an error of an eighth.
-const RATE_JITTERS: f64 = 16.0;
-/// And as many packets: one more or less of them is an error of a sixteenth.
-const RATE_PACKETS: f64 = 16.0;
-/// Longest time over which anything is measured, seconds.
-const MAX_SPAN: f64 = 1.0;
-/// The window covers the highest round trip of late up to this much above the least, seconds: the
-/// longest that link layers hold packets back while they work (a Wi-Fi scan, a handover).
-const MAX_HELD: f64 = 0.250;
-
-/// While nothing is acknowledged, each of the first probe timeouts lets this share of a window go, at
-/// this share of the rate, about one window in all: a burst of loss that swallows a whole window ends
-/// only with packets that are sent into it, and a path that collapsed sees less than from a TCP sender
-/// after two halvings. The window counts as no smaller than the initial one, which any new connection
-/// may send unanswered: on slow paths bursts are longer than windows. Later, when congestion would be
-/// persistent (RFC 9002 §7.6.1: three timeouts; here four, as the first may fall into one burst), a
-/// timeout lets so little go that all together send half a hundredth of the rate: windows are a tenth
-/// of a second or so, and probes come four a second. It is the least window at least, so that silence
-/// is answered with no lower rate than anything else.
-const BLIND_SHARE: f64 = 0.25;
-const BLIND_TIMEOUTS: u32 = 4;
-const PERSISTENT_SHARE: f64 = 1.0 / 64.0;
 
 /// See the module's text.
 #[derive(Debug)]
@@ -236,54 +178,66 @@ impl PathModel {
 
     /// The standing queue for which flows of any rate come to equal ones, seconds.
     fn fair_target(&self) -> f64 {
-        let share = (FAIR_RATE / self.estimate.max(1.0)).sqrt();
+        let share = (queue::FAIR_RATE / self.estimate.max(1.0)).sqrt();
         let nominal = match self.yields {
-            true => MIN_TARGET,
-            false => (MIN_TARGET * (1.0 + share)).min(MAX_TARGET),
+            true => queue::MIN_TARGET,
+            false => (queue::MIN_TARGET * (1.0 + share)).min(queue::MAX_TARGET),
         };
         nominal.max(self.least_target())
     }
 
     /// A queue of a packet and a half, the least that can be told from none, seconds.
     fn least_target(&self) -> f64 {
-        self.packet_time(1.5)
+        self.packet_time(queue::LEAST_PACKETS)
     }
 
     /// The standing queue we aim at, seconds: of one that overflows, half.
     fn target(&self) -> f64 {
-        let nominal = self.fair_target().min(self.buffer.seconds / 2.0) * self.target_scale;
+        let nominal = self
+            .fair_target()
+            .min(queue::HELD_SHARE * self.buffer.seconds)
+            * self.target_scale;
         nominal.max(self.least_target())
     }
 
     /// A standing queue from which on the bottleneck is busy.
     fn busy_from(&self) -> f64 {
-        (self.target() / 2.0).max(MIN_BUSY)
+        (queue::BUSY_SHARE * self.target()).max(queue::MIN_BUSY)
     }
 
     /// Whether a queue is longer than what the model holds: its loss is congestion.
     fn is_long(&self, queue: f64) -> bool {
-        queue > 3.0 * self.fair_target() + 2.0 * self.delay.jitter()
+        let jitter = queue::LONG_JITTERS * self.delay.jitter();
+        queue > queue::LONG_TARGETS * self.fair_target() + jitter
+    }
+
+    /// A round trip within the bounds of what is measured by, seconds.
+    fn round_trip_span(&self) -> f64 {
+        self.rtt.clamp(spans::SHORTEST, spans::LONGEST)
     }
 
     /// How far back the standing queue looks, seconds: a round trip, and as many samples as jitter
     /// asks for.
     fn span(&self) -> f64 {
-        let span = self.rtt.clamp(0.010, 0.100);
+        let span = self.round_trip_span();
         // The least of n delays with a jitter of J is some 3 J/n above their floor.
-        let samples = 12.0 * self.delay.jitter() / self.target();
-        if samples < 8.0 {
+        let samples = spans::DELAY_SAMPLES * self.delay.jitter() / self.target();
+        if samples < spans::FEW_SAMPLES {
             return span;
         }
-        span.max(self.samples.time_of(samples.min(64.0) as usize))
-            .min(MAX_SPAN)
+        span.max(
+            self.samples
+                .time_of(samples.min(spans::MANY_SAMPLES) as usize),
+        )
+        .min(spans::MOST)
     }
 
     /// How far back rates look, seconds.
     fn rate_span(&self) -> f64 {
-        let jitter = RATE_JITTERS * self.delay.jitter();
-        let packets = self.packet_time(RATE_PACKETS);
-        let span = self.rtt.clamp(0.010, 0.100);
-        span.max(jitter).max(packets).min(MAX_SPAN)
+        let jitter = spans::RATE_JITTERS * self.delay.jitter();
+        let packets = self.packet_time(spans::RATE_PACKETS);
+        let span = self.round_trip_span();
+        span.max(jitter).max(packets).min(spans::MOST)
     }
 
     /// Whether the delay varies so much by itself, now or in the last cycle of probes, that it does
@@ -353,7 +307,7 @@ impl PathModel {
             if gap > self.long_gap(self.rtt) {
                 self.round.silence += gap;
             }
-            self.usual_gap += (gap - self.usual_gap) / 64.0;
+            self.usual_gap += (gap - self.usual_gap) * spans::GAP_WEIGHT;
         }
         let now = feedback.now;
         let latest = feedback.rtt.latest();
@@ -361,14 +315,14 @@ impl PathModel {
         let delay = self.delay.update(now, &ack, latest.as_secs_f64(), grain);
         self.smoothed_rtt = feedback.rtt.smoothed().as_secs_f64();
         self.high_rtt.update(now, latest);
-        self.rtt = self.delay.round_trip().max(0.000_05);
+        self.rtt = self.delay.round_trip().max(bounds::LEAST_ROUND_TRIP);
         let keep = 2.0 * self.rate_span().max(self.span()) + 0.05;
         self.samples.push(ack, delay, keep);
         let span = self.span();
         let least = self.samples.least_delay(span);
         self.delay.end_span(now, least, span);
         let level = self.delay.floor() + self.delay.resolution(self.target());
-        if self.delay.resolution(self.target()) > MIN_BUSY {
+        if self.delay.resolution(self.target()) > queue::MIN_BUSY {
             self.noisy_until = Some(now + Duration::from_secs_f64(self.probe_cycle()));
         }
         let (acked, lost) = (feedback.acked_packets, feedback.lost_packets);
@@ -388,7 +342,7 @@ impl PathModel {
         }
         self.estimate = self
             .estimate
-            .max(MIN_WINDOW * self.packet / self.rtt.max(MIN_WINDOW_TIME));
+            .max(bounds::MIN_WINDOW * self.packet / self.rtt.max(bounds::MIN_WINDOW_TIME));
     }
 
     /// Start-up is over.
@@ -406,7 +360,11 @@ impl PathModel {
 
     /// No faster probes for a while.
     fn hold_probes(&mut self, now: Instant) {
-        self.probe_held_until = Some(now + Duration::from_secs_f64((8.0 * self.rtt).max(MIN_HOLD)));
+        self.probe_held_until = Some(
+            now + Duration::from_secs_f64(
+                (tuning::cruise::HOLD_ROUND_TRIPS * self.rtt).max(tuning::cruise::MIN_HOLD),
+            ),
+        );
     }
 
     /// The network said no: aim at a smaller queue and do not probe for a while.
@@ -414,7 +372,7 @@ impl PathModel {
         if let Mode::Cruise(cruise) = &mut self.mode {
             cruise.forget_high();
         }
-        self.target_scale = (self.target_scale / 2.0).max(0.1);
+        self.target_scale = (self.target_scale / 2.0).max(queue::LEAST_SCALE);
         self.probe_gain = 1.0;
         self.hold_probes(now);
     }
@@ -422,16 +380,21 @@ impl PathModel {
     /// Disbelieves a receiver that claims far more than was delivered.
     fn bound_by_delivery(&mut self) {
         if matches!(self.mode, Mode::Startup(_)) {
-            if self.delivered.intervals > MAX_STARTUP {
+            if self.delivered.intervals > tuning::startup::MAX_ROUND_TRIPS {
                 self.begin_cruise();
             }
             return;
         }
         if let Some(rate) = self.delivered.best() {
-            let recent = self.delivered.intervals - self.steady_since < 3;
-            let claim = if recent { EARLY_CLAIM } else { MAX_CLAIM };
-            let most = claim * rate / (1.0 - self.loss.mean.min(MAX_EXCUSE));
-            let most = most.max(16.0 * self.packet / self.rtt.max(0.001));
+            let recent = self.delivered.intervals - self.steady_since < bounds::EARLY_ROUND_TRIPS;
+            let claim = if recent {
+                bounds::EARLY_CLAIM
+            } else {
+                bounds::MAX_CLAIM
+            };
+            let most = claim * rate / (1.0 - self.loss.mean.min(bounds::MAX_EXCUSE));
+            let most =
+                most.max(bounds::CLAIM_PACKETS * self.packet / self.rtt.max(bounds::CLAIM_TIME));
             self.estimate = self.estimate.min(most);
             if let Mode::Competitive(window) = &mut self.mode {
                 window.limit(most * self.smoothed_rtt.max(self.rtt));
@@ -444,15 +407,16 @@ impl PathModel {
     /// make gaps, and gaps pass for a slow bottleneck. Feedback comes a few milliseconds late, and
     /// loss is noticed an eighth late.
     fn window_time(&self) -> f64 {
-        let smoothed = 1.5 * (self.smoothed_rtt.max(self.rtt) + self.target());
-        let high = self.high_rtt.get().min(self.rtt + MAX_HELD) + self.target();
-        smoothed.max(high) + 0.010
+        let smoothed =
+            bounds::WINDOW_ROUND_TRIPS * (self.smoothed_rtt.max(self.rtt) + self.target());
+        let high = self.high_rtt.get().min(self.rtt + bounds::MAX_HELD) + self.target();
+        smoothed.max(high) + bounds::LATE_FEEDBACK
     }
 }
 
 impl RateController for PathModel {
     fn on_established(&mut self, _now: Instant, rtt: Duration, packet_size: u64) {
-        self.rtt = rtt.as_secs_f64().max(0.000_05);
+        self.rtt = rtt.as_secs_f64().max(bounds::LEAST_ROUND_TRIP);
         self.packet = packet_size as f64;
     }
 
@@ -469,7 +433,8 @@ impl RateController for PathModel {
             // Groups that a short queue has no room for lose at any rate: no test would see it.
             Mode::LossTest(..) => 0.0,
             _ => {
-                let room = (self.target() / 2.0).min(self.buffer.seconds / 8.0);
+                let room = (queue::GROUP_TARGETS * self.target())
+                    .min(queue::GROUP_HELD * self.buffer.seconds);
                 room.min(self.marks.longest_group()) * self.estimate
             }
         };
@@ -478,15 +443,15 @@ impl RateController for PathModel {
 
     fn on_timeout(&mut self, _now: Instant, count: u32) {
         let window = self.estimate * self.window_time();
-        self.blind += if count <= BLIND_TIMEOUTS {
-            BLIND_SHARE * window.max(INITIAL_WINDOW * self.packet)
+        self.blind += if count <= bounds::BLIND_TIMEOUTS {
+            bounds::BLIND_SHARE * window.max(tuning::startup::INITIAL_WINDOW * self.packet)
         } else {
-            (PERSISTENT_SHARE * window).max(MIN_WINDOW * self.packet)
+            (bounds::PERSISTENT_SHARE * window).max(bounds::MIN_WINDOW * self.packet)
         };
     }
 
     fn on_sent(&mut self, _now: Instant, sent_total: u64) {
-        let length = self.rtt.clamp(0.010, 0.100);
+        let length = self.round_trip_span();
         if let Mode::LossTest(test, _) = &mut self.mode {
             test.on_sent(sent_total, length, self.packet);
         }
@@ -509,8 +474,8 @@ impl RateController for PathModel {
         let since = feedback.now.saturating_since(self.round.began);
         if newest.sent_total >= self.round.ends && since.as_secs_f64() >= self.rtt {
             // On a short path a round trip is too few packets to judge loss by.
-            let least =
-                (ROUND_TIME * self.estimate / self.packet).clamp(loss::LEAST_ROUND, ROUND_PACKETS);
+            let least = (spans::ROUND_TIME * self.estimate / self.packet)
+                .clamp(tuning::loss::LEAST_ROUND, spans::ROUND_PACKETS);
             let least = (least * self.packet) as u64;
             self.round.ends = newest.sent_total + feedback.bytes_in_flight.max(least);
             self.end_round(feedback.now, newest, feedback);
@@ -527,7 +492,8 @@ impl RateController for PathModel {
             Mode::Startup(_) | Mode::Cruise(_) | Mode::Yield(_) => self.estimate * self.gain,
             Mode::LossTest(test, _) => test.rate(),
             Mode::Competitive(window) => {
-                let paced = COMPETE_GAIN * window.window() / self.smoothed_rtt.max(self.rtt);
+                let paced =
+                    tuning::cubic::PACING * window.window() / self.smoothed_rtt.max(self.rtt);
                 window.trial_rate().unwrap_or(paced)
             }
         };
@@ -535,7 +501,7 @@ impl RateController for PathModel {
             rate = rate.min(cap.rate(self.now));
         }
         if self.blind > 0.0 {
-            rate *= BLIND_SHARE;
+            rate *= bounds::BLIND_SHARE;
         }
         Rate::from_bps((rate * 8.0) as u64)
     }
@@ -545,7 +511,7 @@ impl RateController for PathModel {
             Mode::Startup(_) => self.startup_window(),
             Mode::Competitive(window) => window.window(),
             Mode::Cruise(_) | Mode::LossTest(..) | Mode::Yield(_) => {
-                self.estimate * self.window_time() + SPARE_WINDOW * self.packet
+                self.estimate * self.window_time() + bounds::SPARE_WINDOW * self.packet
             }
         };
         (window + self.blind) as u64

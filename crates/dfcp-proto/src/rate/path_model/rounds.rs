@@ -4,17 +4,14 @@ use super::loss::Stretch;
 use super::loss_cause::{LossCause, LossTest};
 use super::shallow::{BufferEstimate, LossByQueue, Overflow, RateCap};
 use super::startup::Search;
-use super::{MAX_PROBE_GAIN, MAX_STARTUP, MIN_VISIBLE, Mode, PathModel};
+use super::tuning::cruise::{MAX_PROBE_GAIN, PROBING};
+use super::tuning::loss::HEALING_LOOPS;
+use super::tuning::queue::{LEAST_PACKETS, MIN_VISIBLE, RECOVERY};
+use super::tuning::spans::{GAP_SHARE, GAPS, SILENT_SHARE, SPARSE};
+use super::tuning::{bounds, startup};
+use super::{Mode, PathModel};
 use crate::rate::{AckPoint, Feedback};
 use crate::time::Instant;
-
-/// Loops of control in which loss of our own making heals: the first sees the overload, with the second
-/// the rate is what was delivered, and the third delivers it.
-const HEALING_LOOPS: f64 = 3.0;
-
-/// Arrivals that are this many times rarer than expected have long gaps between them, which are no
-/// outages.
-pub(super) const SPARSE: f64 = 4.0;
 
 /// What was seen since the last round ended.
 #[derive(Debug, Default)]
@@ -53,7 +50,7 @@ impl PathModel {
         let app_limited = round
             .start
             .is_none_or(|s| feedback.idle_total >= s.sent_total);
-        self.target_scale = (self.target_scale * 1.05).min(1.0);
+        self.target_scale = (self.target_scale * RECOVERY).min(1.0);
         if self.probe_held_until.is_none_or(|until| until <= now) {
             self.probe_gain = (self.probe_gain * 2.0).min(MAX_PROBE_GAIN);
         }
@@ -80,13 +77,13 @@ impl PathModel {
     /// A full queue loses some of what comes; only an outage loses everything for a while, or holds
     /// it back. What it swallowed says nothing of the path that came back.
     pub(super) fn had_outage(silence: f64, seconds: f64) -> bool {
-        silence > 0.25 * seconds
+        silence > SILENT_SHARE * seconds
     }
 
     /// A time without arrivals that is longer than usual and tells within `seconds`, seconds.
     pub(super) fn long_gap(&self, seconds: f64) -> f64 {
-        let usual = 0.010 + self.packet_time(SPARSE) + 4.0 * self.usual_gap;
-        usual.max(seconds / 8.0)
+        let usual = bounds::LATE_FEEDBACK + self.packet_time(SPARSE) + GAPS * self.usual_gap;
+        usual.max(GAP_SHARE * seconds)
     }
 
     fn learn_loss(
@@ -104,7 +101,7 @@ impl PathModel {
             Mode::Competitive(window) => return window.end_round(),
             Mode::Cruise(_) => {
                 // No queue overflows that is too short to be seen.
-                let visible = self.packet_time(1.5).max(MIN_VISIBLE);
+                let visible = self.packet_time(LEAST_PACKETS).max(MIN_VISIBLE);
                 let deviation = |packets| self.loss.deviation(packets);
                 let overflows = round.queue.longest > visible
                     && round.queue.overflows(self.loss.mean, deviation);
@@ -117,7 +114,7 @@ impl PathModel {
             }
             Mode::Startup(_) => {}
         }
-        self.loss.end_round(stretch, self.gain > 1.01);
+        self.loss.end_round(stretch, self.gain > PROBING);
         let growing = match &self.mode {
             Mode::Startup(search) => search.is_growing() && !self.loss.is_most(),
             _ => false,
@@ -190,7 +187,7 @@ impl PathModel {
                 self.loss.verify(now, loss);
                 self.estimate = test.tested();
                 self.buffer = BufferEstimate::default();
-                let early = self.delivered.intervals <= MAX_STARTUP;
+                let early = self.delivered.intervals <= startup::MAX_ROUND_TRIPS;
                 let searching = !self.met && early && matches!(self.mode, Mode::Cruise(_));
                 if searching || matches!(self.mode, Mode::Startup(_)) {
                     // Only loss had stopped the search, and it is the path's own.

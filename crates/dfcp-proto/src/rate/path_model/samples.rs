@@ -3,11 +3,9 @@
 use std::collections::VecDeque;
 
 use super::loss::Stretch;
+use super::tuning::spans::MIN_SAMPLES;
 use crate::rate::AckPoint;
 use crate::time::{Duration, Instant};
-
-/// Samples kept however old: ten packets of a slow path.
-const MIN_SAMPLES: usize = 12;
 
 #[derive(Clone, Copy, Debug)]
 struct Sample {

@@ -1,12 +1,9 @@
 //! Where a path is full: what its queue holds, and the rate that it refuses to exceed where it has
 //! next to no queue.
 
-use crate::time::{Duration, Instant};
-
-/// Loss in a round beyond what chance explains that overflow is taken for.
-const OVERFLOW: f64 = 0.001;
-/// By how much a known depth grows in a round without overflow.
-const DEEPER: f64 = 1.02;
+use super::tuning::loss::CERTAIN;
+use super::tuning::shallow::*;
+use crate::time::Instant;
 
 /// Packets and losses of a round, apart for long queues and short ones. A queue that overflows loses
 /// when it is long; a path that loses by itself does so at any length.
@@ -57,13 +54,13 @@ impl LossByQueue {
     /// loses, for rounds without a short queue, and the standard deviation of that among so many.
     pub(super) fn overflows(&self, path: f64, deviation: impl Fn(f64) -> f64) -> bool {
         let (long, short) = (self.long, self.short);
-        let elsewhere = if short.packets() > 16.0 {
+        let elsewhere = if short.packets() > SHORT_PACKETS {
             (short.lost / short.packets()).max(path)
         } else {
             path
         };
         let chance = if path > 0.0 || short.lost > 0.0 {
-            3.0 * deviation(long.packets())
+            CERTAIN * deviation(long.packets())
         } else {
             0.0
         };
@@ -87,30 +84,19 @@ pub(super) struct BufferEstimate {
 
 impl Default for BufferEstimate {
     fn default() -> Self {
-        Self { seconds: 1.0 }
+        Self { seconds: DEEPEST }
     }
 }
 
 impl BufferEstimate {
     /// A round is over, in which the queue was `longest` seconds long, and whether it overflowed.
     pub(super) fn end_round(&mut self, longest: f64, overflowed: Overflow) {
-        self.seconds = (self.seconds * DEEPER).min(1.0);
+        self.seconds = (self.seconds * DEEPER).min(DEEPEST);
         if overflowed == Overflow::Seen {
             self.seconds = longest;
         }
     }
 }
-
-/// Two refusals at rates this close, and not further apart than this, show a ceiling; one alone may
-/// be a burst of the path's own losses.
-const CLOSE: f64 = 0.015;
-const RECENT: Duration = Duration::from_secs(10);
-/// How far below the ceiling we go, as a share of it.
-const DIP: f64 = 0.05;
-/// Round trips until it is reached again, and bounds of that time in seconds.
-const RETURN: f64 = 20.0;
-const MIN_RETURN: f64 = 1.0;
-const MAX_RETURN: f64 = 2.0;
 
 /// The rate that a path without a visible queue carried when it refused more: a little below it,
 /// then at it for a while, then ever faster above, as CUBIC does with windows (RFC 9438 §4.2).
@@ -149,6 +135,7 @@ impl RateCap {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::time::Duration;
 
     const SECOND: Duration = Duration::from_secs(1);
 

@@ -1,36 +1,11 @@
 //! Looking for the bottleneck: by the dispersion of what was sent close together, else by doubling.
 
 use super::loss::Stretch;
+use super::tuning::queue::LONG_JITTERS;
+use super::tuning::startup::*;
 use super::{Mode, PathModel};
 use crate::rate::AckPoint;
 use crate::time::Duration;
-
-/// Gain until the bottleneck was seen, and then: looks whether there is more, gently.
-const SEARCH_GAIN: f64 = 2.0;
-const SEEN_GAIN: f64 = 1.1;
-/// Rounds without growth that end the search.
-const STALE_ROUNDS: u32 = 3;
-/// Growth of what is delivered in a round that shows that the path carries more: a quarter where
-/// twice as much was sent.
-const GROWTH: f64 = 1.25;
-/// Rounds without it that end the growth: one may be a burst of loss.
-const FLAT_ROUNDS: u32 = 2;
-/// A queue that ends it, as a share of the round trip and at most, seconds: on a long path a short
-/// one may be chance.
-const QUEUE_SHARE: f64 = 0.05;
-const MAX_QUEUE: f64 = 0.010;
-
-/// Packets that may leave unpaced at the very start (RFC 6928).
-const INITIAL_BURST: f64 = 10.0;
-/// First flight, packets; of a path that is known to be fast at most what the next round trip would
-/// bring, all acknowledged: 32 + 3 × 32.
-pub(super) const INITIAL_WINDOW: f64 = 32.0;
-const MAX_FIRST_FLIGHT: f64 = 128.0;
-/// A longer one is what the path carries in this share of a round trip as far as the handshake's packet
-/// pair shows it, so that an idle path still has room when the first word comes back.
-const FLIGHT_SHARE: f64 = 0.5;
-/// What arrives drawn apart by more than this factor met the bottleneck.
-const DISPERSED: f64 = 1.3;
 
 /// What leaves before the first feedback.
 #[derive(Clone, Copy, Debug)]
@@ -103,7 +78,7 @@ impl Search {
         if self.best <= 0.0 {
             return false;
         }
-        if self.best > 1.1 * self.best_at_round {
+        if self.best > BEST_GROWTH * self.best_at_round {
             (self.stale_rounds, self.best_at_round) = (0, self.best);
         } else if !app_limited {
             self.stale_rounds += 1;
@@ -115,9 +90,11 @@ impl Search {
 impl PathModel {
     /// Ends when a queue forms or the rate stops growing.
     pub(super) fn startup(&mut self, mut search: Search, last: AckPoint) {
-        let span = (self.rtt / 8.0).clamp(0.002, 0.020);
+        let span = (TRAIN_SHARE * self.rtt).clamp(SHORTEST_TRAIN, LONGEST_TRAIN);
         // Long enough for a rate: in time, and in packets on slow paths.
-        let train = last.sent_total.saturating_sub((10.0 * self.packet) as u64);
+        let train = last
+            .sent_total
+            .saturating_sub((TRAIN_PACKETS * self.packet) as u64);
         let until = last
             .received_at
             .saturating_sub(Duration::from_secs_f64(span));
@@ -133,7 +110,7 @@ impl PathModel {
             search.best = search.best.max(rate);
             let spread = (last.received_at - from.received_at).as_secs_f64();
             let sent_over = last.sent_at.saturating_since(from.sent_at).as_secs_f64();
-            let varies = 0.000_3 + 2.0 * self.delay.jitter();
+            let varies = TIMER_ERROR + LONG_JITTERS * self.delay.jitter();
             search.dispersed |= spread > DISPERSED * sent_over + varies;
         }
         self.mode = Mode::Startup(search);
@@ -145,7 +122,7 @@ impl PathModel {
             SEARCH_GAIN
         };
         let queue = self.target().max((QUEUE_SHARE * self.rtt).min(MAX_QUEUE));
-        let queue = queue + 2.0 * self.delay.jitter();
+        let queue = queue + LONG_JITTERS * self.delay.jitter();
         if self.yields && search.best > 0.0 {
             // No doubling: what it overshoots by would be lost to others.
             return self.begin_cruise();

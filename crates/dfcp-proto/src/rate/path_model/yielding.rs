@@ -2,25 +2,9 @@
 //! queue longer than what this sender holds by itself means that somebody else wants the path, and
 //! it leaves until that queue is gone. It never competes by a window.
 
+use super::tuning::yielding::*;
 use super::{Mode, PathModel};
 use crate::time::{Duration, Instant};
-
-/// A queue of so many targets is not this sender's: alone it holds one, and swings by less than half.
-const LONG: f64 = 1.5;
-/// The first cut: what it overshot by when it came to the path's rate is gone then within a loop, and
-/// that queue was its own. It goes on at a little less than what it was served.
-const FIRST_CUT: f64 = 0.7;
-const OWN_SHARE: f64 = 0.9;
-/// An own queue does not come back within this time, as the rate is known then and neared gently from
-/// this share of it on, seconds: the memory of base delays.
-const MEMORY: f64 = 10.0;
-const NEAR: f64 = 0.75;
-/// Further cuts, one in each loop of control with a queue.
-const CUT: f64 = 0.5;
-/// Round trips without a queue after which others are gone, and the least time, seconds: longer than a
-/// TCP sender takes to fill the queue again that its cut emptied, on short paths.
-const CLEAR_ROUND_TRIPS: f64 = 8.0;
-const CLEAR_TIME: f64 = 1.0;
 
 /// Out of the others' way.
 #[derive(Clone, Copy, Debug)]
