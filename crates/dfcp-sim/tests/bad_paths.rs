@@ -32,8 +32,8 @@ fn what_varies_by_itself_does_not_stop_the_sender() {
         ("oneweb", 0.93),
         ("wifi-far", 0.7),
         ("cn-home", 0.7),
-        // One run in eight has less than 0.7 (docs/spec/auto.md says why).
-        ("cn-us", 0.5),
+        // One run in ten has 0.7 (docs/spec/auto.md says why).
+        ("cn-us", 0.6),
     ] {
         for seed in [101, 102] {
             let mut document = Document::parse(&text, "bad-paths.toml").expect("valid");
@@ -90,12 +90,83 @@ fn a_policer_is_not_flooded_once_its_bucket_is_empty() {
     }
 }
 
+#[test]
+fn a_link_that_nearly_stands_still_is_not_flooded() {
+    // A cellular link that fades, from 2 Mbit/s to three packets a second and back, with a queue for
+    // three seconds of the one and three minutes of the other.
+    let text = r#"
+schema = 1
+[run]
+duration = "60 s"
+[topology]
+kind = "dumbbell"
+rtt = "120 ms"
+[link.default]
+rate = "unlimited"
+[link.bottleneck]
+rate = "2 Mbit/s"
+queue = { limit = "760 kB" }
+reverse = { rate = "1 Mbit/s" }
+[[change]]
+at = "10 s"
+link = "bottleneck"
+direction = "forward"
+rate = "36 kbit/s"
+[[change]]
+at = "40 s"
+link = "bottleneck"
+direction = "forward"
+rate = "2 Mbit/s"
+[[flow]]
+name = "transfer"
+protocol = "auto"
+"#;
+    for seed in [1, 2, 3] {
+        let mut document = Document::parse(text, "fade.toml").expect("valid");
+        document.set("run.seed", &seed.to_string()).expect("a seed");
+        let report = dfcp_sim::run(&document.scenario().expect("valid")).expect("can be built");
+        let link = &report.links[0];
+        // What a window at 2 Mbit/s may hold: one and a half of the round trip, 250 ms that count
+        // beyond it and the target, and as much again for probes while nothing is heard.
+        let most = 2.0 * 1.5 * 0.4 * 2e6 / 8.0 / 1500.0;
+        let (queue, dropped) = (link.queue.max_packets as f64, link.drops.full);
+        assert!(
+            queue < most && dropped == 0,
+            "seed {seed}: {queue} packets of {most:.0} waited, {dropped} dropped"
+        );
+        let share = share(&document);
+        assert!(share > 0.8, "seed {seed}: {share:.3} of the limit");
+    }
+}
+
+#[test]
+fn a_sender_that_its_buffer_limits_does_not_flood() {
+    // Jitter hides the queue of 20 ms, so start-up ends at twice the rate, at which 32 MiB in flight
+    // and not the rate is the limit.
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/bad-paths.toml");
+    let text = std::fs::read_to_string(file).expect("in the repository");
+    for seed in [103, 104] {
+        let mut document = Document::parse(&text, "bad-paths.toml").expect("valid");
+        document.choose("spray").expect("a path of the file");
+        for (key, value) in [
+            ("run.seed", seed.to_string()),
+            ("run.warmup", "\"2 s\"".to_string()),
+            ("run.duration", "\"6 s\"".to_string()),
+        ] {
+            document.set(key, &value).expect(key);
+        }
+        let report = dfcp_sim::run(&document.scenario().expect("valid")).expect("can be built");
+        let lost = report.links[0].drop_rate;
+        assert!(lost < 0.1, "seed {seed}: {lost:.3} dropped");
+    }
+}
+
 /// A path of random parts: rate, round trip, queue, and one to three of loss in bursts, jitter and
 /// outages. Jitter that keeps the order is a tenth of the round trip at most: on long paths `auto`
 /// takes long to see through more of it (docs/spec/auto.md).
 ///
-/// Returns it with the share of its limit that is asked for: half where bursts of loss are longer than
-/// half of what is in flight, which what is sent unanswered has to end.
+/// Returns it with the share of its limit that is asked for: less where bursts of loss are longer than
+/// half of what is in flight, which what is sent unanswered has to end (docs/spec/auto.md).
 fn random_path(seed: u64) -> (String, f64) {
     let mut random = Seed(seed).stream("path");
     let mut pick = |from: f64, to: f64| from * (to / from).powf(random.next_f64());
@@ -129,7 +200,7 @@ queue = {{ limit = "{queue:.0} packets" }}
         let (share, burst) = (pick(0.002, 0.3), pick(1.0, 30.0));
         writeln!(text, "loss = {{ share = {share:.4}, burst = {burst:.1} }}").unwrap();
         if burst > rate * rtt / 12.0 / 2.0 {
-            least = 0.5;
+            least = 0.35;
         }
         writeln!(text, "reverse = {{ loss = 0.0 }}").unwrap();
     }
@@ -159,11 +230,20 @@ fn random_paths_are_used_within_thirty_round_trips() {
     // The last four, with bursts longer than a window, once stopped for seconds at a time.
     for seed in (1..=30).chain([102, 110, 226, 291]) {
         let (text, least) = random_path(seed);
-        let document = Document::parse(&text, "random.toml").expect("valid");
-        let share = share(&document);
+        // Where a burst swallows all that is in flight, one of them more or less decides a run.
+        let runs = if least < 0.7 { 5 } else { 1 };
+        let mut shares: Vec<f64> = (0..runs)
+            .map(|run| {
+                let mut document = Document::parse(&text, "random.toml").expect("valid");
+                let seed = seed + 1000 * run;
+                document.set("run.seed", &seed.to_string()).expect("a seed");
+                share(&document)
+            })
+            .collect();
+        shares.sort_by(f64::total_cmp);
         assert!(
-            share > least,
-            "seed {seed}: {share:.3} of the limit of\n{text}"
+            shares[runs as usize / 2] > least,
+            "seed {seed}: {shares:.3?} of the limit of\n{text}"
         );
     }
 }

@@ -74,6 +74,10 @@ struct Sender {
     lost: u64,
     marked: u64,
     answers: std::collections::VecDeque<Answer>,
+    /// What there is to send: this rate since then, or as much as may leave.
+    app: Option<(Rate, Instant, u64)>,
+    /// Bytes sent when there last was nothing to send.
+    idle: u64,
 }
 
 impl Sender {
@@ -97,6 +101,8 @@ impl Sender {
             lost: 0,
             marked: 0,
             answers: std::collections::VecDeque::new(),
+            app: None,
+            idle: 0,
         }
     }
 
@@ -106,6 +112,7 @@ impl Sender {
         while self.now < end {
             let next = self.control.departure().at;
             let next = next.or_else(|| self.pacer.next_departure()).unwrap_or(end);
+            let next = next.max(self.written_at());
             let answer = self.answers.front().map_or(end, |a| a.at);
             self.now = next.min(answer).max(self.now).min(end);
             if answer <= self.now {
@@ -117,8 +124,19 @@ impl Sender {
         (self.sent - from) as f64 * 8.0 / time.as_secs_f64() / MBIT as f64
     }
 
+    /// When there is another packet to send.
+    fn written_at(&self) -> Instant {
+        self.app.map_or(Instant::ZERO, |(rate, since, before)| {
+            since + rate.time_for(self.sent + PACKET - before)
+        })
+    }
+
     fn send(&mut self) {
         loop {
+            if self.written_at() > self.now {
+                self.idle = self.sent;
+                return;
+            }
             let departure = self.control.departure();
             let may = match departure.at {
                 Some(at) => at <= self.now,
@@ -183,6 +201,7 @@ impl Sender {
         feedback.acked_packets = answer.arrived;
         feedback.lost_packets = answer.lost;
         feedback.ce_packets = answer.marked;
+        feedback.idle_total = self.idle;
         self.control.on_feedback(&feedback);
         let rate = self.control.pacing_rate();
         self.pacer.set(self.now, rate, PACKET);
@@ -249,6 +268,26 @@ fn loss_of_the_path_is_no_congestion_to_probes() {
         let rate = sender.run(3 * SECOND);
         assert!((63.0..77.0).contains(&rate), "{name}: {rate:.1} Mbit/s");
     }
+}
+
+#[test]
+fn who_has_less_to_send_than_the_rate_allows_does_not_flood_a_path_that_became_slower() {
+    let mut sender = Sender::new(Box::new(PathModel::new()), Path::new(100, 0));
+    sender.run(3 * SECOND);
+    // A live stream of 80 Mbit/s, for which the path has room, and then has not.
+    sender.app = Some((Rate::from_bps(80 * MBIT), sender.now, sender.sent));
+    let rate = sender.run(3 * SECOND);
+    assert!((78.0..82.0).contains(&rate), "{rate:.1} Mbit/s");
+    sender.path.capacity = Rate::from_bps(50 * MBIT);
+    sender.path.answer = 13; // not always one that the full queue drops
+    sender.run(2 * SECOND);
+    let delivered = sender.delivered;
+    let sent = sender.run(3 * SECOND);
+    let delivered = (sender.delivered - delivered) as f64 * 8.0 / 3.0 / MBIT as f64;
+    assert!(
+        delivered > 45.0 && sent < 1.05 * delivered,
+        "{sent:.1} Mbit/s sent, {delivered:.1} delivered"
+    );
 }
 
 #[test]

@@ -44,8 +44,8 @@ pub(super) struct Cruise {
     probe: Option<BandwidthProbe>,
     owner_test: Option<ElasticityTest>,
     drain_until: Option<Instant>,
-    /// Until when what we measure is what a drain made of it.
-    drain_echoes_until: Instant,
+    /// Until when what we measure is what a drain or a loss test made of it.
+    echoes_until: Instant,
     last: Option<Instant>,
     /// The highest estimate of the last [`PROBE_LOOPS`], which sinks to the present one within as
     /// many, bytes per second.
@@ -58,10 +58,15 @@ impl Cruise {
             probe: None,
             owner_test: None,
             drain_until: None,
-            drain_echoes_until: Instant::ZERO,
+            echoes_until: Instant::ZERO,
             last: None,
             high: 0.0,
         }
+    }
+
+    /// Until then what is measured is what a test sent.
+    pub(super) fn ignore_until(&mut self, until: Instant) {
+        self.echoes_until = self.echoes_until.max(until);
     }
 
     /// What was estimated before is more than the network wants.
@@ -170,8 +175,8 @@ impl PathModel {
             return;
         } else {
             self.met = true;
-            let drained = matches!(&self.mode, Mode::Cruise(c) if now < c.drain_echoes_until);
-            self.estimate = if drained {
+            let echoes = matches!(&self.mode, Mode::Cruise(c) if now < c.echoes_until);
+            self.estimate = if echoes {
                 most.max(flow.served)
             } else if change < -error || !self.is_long(queue) {
                 flow.served
@@ -263,7 +268,7 @@ impl PathModel {
                 cruise.drain_until = None;
             } else {
                 self.gain = self.gain.min(DRAIN_GAIN);
-                cruise.drain_echoes_until = now + Duration::from_secs_f64(settled);
+                cruise.echoes_until = now + Duration::from_secs_f64(settled);
             }
         }
     }

@@ -136,6 +136,11 @@ impl PathLoss {
             && (self.recent > explained + chance || self.sustained > explained.max(MOST_OF_ROUND))
     }
 
+    /// Whether so much more than known that as much would not be believed for long.
+    pub(super) fn is_flood(&self) -> bool {
+        self.is_excessive() && self.recent > self.mean + DOUBTED
+    }
+
     /// Whether most was lost two rounds in a row.
     pub(super) fn is_most(&self) -> bool {
         self.sustained > MOST_OF_ROUND

@@ -183,21 +183,17 @@ impl PathModel {
             true => queue::MIN_TARGET,
             false => (queue::MIN_TARGET * (1.0 + share)).min(queue::MAX_TARGET),
         };
-        nominal.max(self.least_target())
+        nominal.max(self.packet_time(queue::LEAST_PACKETS))
     }
 
-    /// A queue of a packet and a half, the least that can be told from none, seconds.
-    fn least_target(&self) -> f64 {
-        self.packet_time(queue::LEAST_PACKETS)
-    }
-
-    /// The standing queue we aim at, seconds: of one that overflows, half.
+    /// The standing queue we aim at, seconds: of one that overflows, half, and less after marks, but none
+    /// that cannot be told from no queue.
     fn target(&self) -> f64 {
         let nominal = self
             .fair_target()
             .min(queue::HELD_SHARE * self.buffer.seconds)
             * self.target_scale;
-        nominal.max(self.least_target())
+        nominal.max(self.packet_time(queue::VISIBLE_PACKETS))
     }
 
     /// A standing queue from which on the bottleneck is busy.
@@ -405,11 +401,13 @@ impl PathModel {
     /// Seconds of data that may be in flight: the smoothed round trip and half of it again, or the
     /// highest of late. A window too small for a path that got longer or holds packets back would
     /// make gaps, and gaps pass for a slow bottleneck. Feedback comes a few milliseconds late, and
-    /// loss is noticed an eighth late.
+    /// loss is noticed an eighth late. Round trips count up to a bound: a window that grew with the
+    /// queue that it makes would know no end on a link that nearly stands still.
     fn window_time(&self) -> f64 {
-        let smoothed =
-            bounds::WINDOW_ROUND_TRIPS * (self.smoothed_rtt.max(self.rtt) + self.target());
-        let high = self.high_rtt.get().min(self.rtt + bounds::MAX_HELD) + self.target();
+        let most = self.rtt + bounds::MAX_HELD;
+        let smoothed = self.smoothed_rtt.clamp(self.rtt, most) + self.target();
+        let smoothed = bounds::WINDOW_ROUND_TRIPS * smoothed;
+        let high = self.high_rtt.get().min(most) + self.target();
         smoothed.max(high) + bounds::LATE_FEEDBACK
     }
 }

@@ -6,12 +6,12 @@ use super::shallow::{BufferEstimate, LossByQueue, Overflow, RateCap};
 use super::startup::Search;
 use super::tuning::cruise::{MAX_PROBE_GAIN, PROBING};
 use super::tuning::loss::HEALING_LOOPS;
-use super::tuning::queue::{LEAST_PACKETS, MIN_VISIBLE, RECOVERY};
+use super::tuning::queue::{MIN_VISIBLE, RECOVERY, VISIBLE_PACKETS};
 use super::tuning::spans::{GAP_SHARE, GAPS, SILENT_SHARE, SPARSE};
-use super::tuning::{bounds, startup};
+use super::tuning::{bounds, loss_test, startup};
 use super::{Mode, PathModel};
 use crate::rate::{AckPoint, Feedback};
-use crate::time::Instant;
+use crate::time::{Duration, Instant};
 
 /// What was seen since the last round ended.
 #[derive(Debug, Default)]
@@ -101,7 +101,7 @@ impl PathModel {
             Mode::Competitive(window) => return window.end_round(),
             Mode::Cruise(_) => {
                 // No queue overflows that is too short to be seen.
-                let visible = self.packet_time(LEAST_PACKETS).max(MIN_VISIBLE);
+                let visible = self.packet_time(VISIBLE_PACKETS).max(MIN_VISIBLE);
                 let deviation = |packets| self.loss.deviation(packets);
                 let overflows = round.queue.longest > visible
                     && round.queue.overflows(self.loss.mean, deviation);
@@ -123,6 +123,9 @@ impl PathModel {
         let may_test = self.loss.may_test(now) && !app_limited;
         let may_doubt = matches!(self.mode, Mode::Cruise(_)) && !self.is_long(queue);
         let doubtful = may_doubt && self.loss.is_doubtful(now);
+        if app_limited {
+            self.come_within_use(stretch);
+        }
         if !self.loss.is_excessive() && !doubtful {
             self.unhealed.take_if(|_| self.loss.is_judged());
         } else if self.is_long(queue) && matches!(self.mode, Mode::Cruise(_)) {
@@ -134,6 +137,19 @@ impl PathModel {
             }
         } else if may_test && !growing && !self.is_long(queue) {
             self.begin_test(now, stretch, feedback);
+        }
+    }
+
+    /// A test needs a sender that its rate limits, and one that floods a path may be limited by its
+    /// buffer or the receiver's credit instead. Where a fifth and more is lost, the estimate comes below
+    /// what was sent until it is the limit again; for less, a live stream is not slowed down. Who
+    /// overloads a path sends more than half of the estimate, as none is believed that is more than twice
+    /// of what was delivered; who sends less learns nothing of it.
+    fn come_within_use(&mut self, round: &Stretch) {
+        let sent = round.sent / round.seconds;
+        let floods = self.loss.is_flood() && sent > self.estimate / bounds::MAX_CLAIM;
+        if floods && matches!(self.mode, Mode::Cruise(_)) {
+            self.estimate = self.estimate.min(loss_test::SLOW * sent);
         }
     }
 
@@ -182,6 +198,9 @@ impl PathModel {
             return self.loss.begin_again();
         };
         self.unhealed = None;
+        if let Mode::Cruise(cruise) = &mut self.mode {
+            cruise.ignore_until(now + Duration::from_secs_f64(settled));
+        }
         match cause {
             LossCause::Path(loss) => {
                 self.loss.verify(now, loss);

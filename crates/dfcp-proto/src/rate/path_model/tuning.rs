@@ -20,9 +20,12 @@ pub(super) mod queue {
     /// Rate at which the target is twice the least, 100 Mbit/s: midway by logarithms between 0.76
     /// Mbit/s, where the target is at its most, and 10 Gbit/s, where it is within a tenth of its least.
     pub const FAIR_RATE: f64 = 12.5e6;
+    /// Packets of the least queue that is aimed at: TCP Vegas keeps two to four in it (Brakmo and
+    /// Peterson 1995; Linux's alpha and beta). With fewer a slow link whose rate varies runs empty.
+    pub const LEAST_PACKETS: f64 = 3.0;
     /// Packets of the shortest queue that can be told from none: with one packet waiting on average
     /// there are two or none.
-    pub const LEAST_PACKETS: f64 = 1.5;
+    pub const VISIBLE_PACKETS: f64 = 1.5;
     /// Share of what a queue was seen to hold that is aimed at: with half of it others have room.
     pub const HELD_SHARE: f64 = 0.5;
     /// From this share of the target on the bottleneck counts as busy: midway between it and none.
