@@ -81,6 +81,7 @@ mod timers;
 mod waiting;
 
 pub use connection::Connection;
+pub use dfcp_proto::feedback;
 pub use dfcp_proto::observe;
 pub use dfcp_proto::profile::{ChameleonParameters, CtcpParameters, ProfileName};
 pub use dfcp_proto::scheduler::FlowControl;

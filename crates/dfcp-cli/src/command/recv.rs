@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
+use dfcp::feedback::EachRoundTrip;
 use dfcp::{Connection, Endpoint, EndpointConfig, RecvStream, StaticKey, TransportConfig};
 use dfcp_command::{Failure, Kind, Profile, block_on, interrupted};
 use dfcp_meet::Code;
@@ -70,7 +71,7 @@ impl Args {
     fn transport(&self) -> TransportConfig {
         let transport = self.output.transport();
         match self.avail_win {
-            Some(packets) => transport.receive_packets(packets),
+            Some(packets) => transport.answer_with(move || Box::new(EachRoundTrip::new(packets))),
             None => transport,
         }
     }

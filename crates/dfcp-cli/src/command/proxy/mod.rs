@@ -34,7 +34,7 @@ enum Command {
 #[derive(Clone, Debug, clap::Args)]
 struct Common {
     /// Transport of what this side sends; the other side follows
-    #[arg(long, value_enum, default_value_t)]
+    #[arg(long, value_parser = dfcp_command::profile::parser(), default_value = "auto")]
     profile: Profile,
     /// Silence after which the other side is given up
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = dfcp_command::units::duration)]
@@ -54,6 +54,11 @@ impl Common {
                        ctcp, chameleon and the like do";
             return Err(Failure::usage(why));
         };
+        if !self.profile.gives_way() {
+            let why = "a proxy is for networks that others use too, where this profile gives way to \
+                       nobody; --profile auto, ctcp and chameleon do";
+            return Err(Failure::usage(why));
+        }
         let transport = TransportConfig::default()
             .idle_timeout(self.timeout)
             .datagram_buffer(0) // nothing here sends any
