@@ -159,6 +159,22 @@ fn standard_input_and_output_are_a_connection() {
 }
 
 #[test]
+fn standard_output_that_takes_nothing_is_a_failure_of_this_machine() {
+    let bench = Bench::new();
+    let (server, web) = (server(&bench, &["--permit", "all"]), web(bytes("page", 9)));
+    let mut command = client(&bench, server.address, &["-W", &web.to_string()]);
+    let full = std::fs::File::options()
+        .write(true)
+        .open("/dev/full")
+        .unwrap();
+    let mut child = command.stdin(Stdio::piped()).stdout(full).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
+    let status = wait(&mut child);
+    assert_eq!(status.code(), Some(7));
+}
+
+#[test]
 fn what_is_wrong_is_said_with_an_exit_code() {
     let bench = Bench::new();
     let server = server(&bench, &[]);

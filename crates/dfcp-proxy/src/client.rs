@@ -17,7 +17,7 @@ use crate::dial::{self, prepare};
 use crate::event::{Event, Report};
 use crate::link::{Down, Link, Resolve, Server};
 use crate::local;
-use crate::relay::{Broken, relay};
+use crate::relay::{Broken, CHUNK, REASON_LIMIT, relay};
 use crate::rules::{Network, Rule, Rules};
 use crate::status::{Refusal, Status};
 use crate::target::Target;
@@ -302,56 +302,78 @@ impl Client {
         self.report(Event::Failed { target, why });
     }
 
-    /// Carries `input` to `target` and what comes back to `output`, until that ends.
+    /// Carries `input` to `target` and what comes back to `output`, until both ended and the server has
+    /// all of the input.
     ///
     /// # Errors
     /// Why there was no connection, or how it broke.
     pub async fn carry(
         &self,
         target: &Target,
-        mut input: impl AsyncRead + Unpin,
-        mut output: impl AsyncWrite + Unpin,
-    ) -> Result<(), Refusal> {
+        input: impl AsyncRead + Unpin,
+        output: impl AsyncWrite + Unpin,
+    ) -> Result<(), Broken> {
         let mut tunnel = self.open(target).await?;
         let Tunnel { send, recv, .. } = &mut tunnel;
-        let up = async {
-            tokio::io::copy(&mut input, send).await?;
-            send.finish().map_err(io::Error::from)
-        };
+        let up = copy_in(input, send);
         let down = async {
             crate::wire::read_answer(recv).await?;
-            copy_out(recv, &mut output).await
+            copy_out(recv, output).await
         };
         let (mut up, mut down) = (pin!(up), pin!(down));
-        let broken = |error| Refusal::new(Status::Failed, format_args!("{target}: {error}"));
+        // The end of one direction is not that of the other.
         tokio::select! {
-            ended = &mut down => ended,
-            // The end of the input ends one direction only.
+            ended = &mut down => {
+                ended?;
+                up.await
+            }
             ended = &mut up => match ended {
                 Ok(()) => down.await,
                 // The other direction knows why, if the far end told.
-                Err(error) => match timeout(Duration::from_secs(1), &mut down).await {
-                    Ok(Err(refusal)) => Err(refusal),
-                    _ => Err(broken(error)),
+                Err(broken) => match timeout(REASON_LIMIT, &mut down).await {
+                    Ok(Err(reason)) => Err(reason),
+                    _ => Err(broken),
                 },
             },
         }
     }
 }
 
+/// Sends all of `input`, and waits until the server has it.
+async fn copy_in(mut input: impl AsyncRead + Unpin, send: &mut SendStream) -> Result<(), Broken> {
+    let mut stopped = pin!(send.stopped());
+    let gone = |end: Result<Option<_>, _>| match end {
+        Ok(None) => Ok(()),
+        Ok(Some(code)) => Err(Broken::There(dfcp::Error::Reset(code))),
+        Err(error) => Err(Broken::There(error)),
+    };
+    let mut buffer = vec![0; CHUNK];
+    loop {
+        let n = tokio::select! {
+            read = input.read(&mut buffer) => read.map_err(Broken::Here)?,
+            // The far end takes no more, though there is no input just now.
+            end = &mut stopped => return gone(end),
+        };
+        if n == 0 {
+            send.finish().map_err(Broken::There)?;
+            return gone(stopped.await);
+        }
+        send.write_all(&buffer[..n]).await.map_err(Broken::there)?;
+    }
+}
+
 /// Like [`tokio::io::copy`], but what came is out before anything is waited for.
 async fn copy_out(
     recv: &mut RecvStream,
-    output: &mut (impl AsyncWrite + Unpin),
-) -> Result<(), Refusal> {
-    let broken = |error: io::Error| Refusal::new(Status::Failed, error);
-    let mut buffer = vec![0; 64 << 10];
+    mut output: impl AsyncWrite + Unpin,
+) -> Result<(), Broken> {
+    let mut buffer = vec![0; CHUNK];
     loop {
-        let n = recv.read(&mut buffer).await.map_err(|e| broken(e.into()))?;
+        let n = recv.read(&mut buffer).await.map_err(Broken::There)?;
         if n == 0 {
-            return output.shutdown().await.map_err(broken);
+            return output.shutdown().await.map_err(Broken::Here);
         }
-        output.write_all(&buffer[..n]).await.map_err(broken)?;
-        output.flush().await.map_err(broken)?;
+        output.write_all(&buffer[..n]).await.map_err(Broken::Here)?;
+        output.flush().await.map_err(Broken::Here)?;
     }
 }

@@ -28,6 +28,7 @@ mod wire;
 pub use client::{Client, ClientConfig};
 pub use event::{Event, Report};
 pub use link::{Down, Resolve};
+pub use relay::Broken;
 pub use rules::{Network, Ports, Rule, Rules};
 pub use server::{ServerConfig, serve};
 pub use status::{Refusal, Status};

@@ -17,7 +17,7 @@ use crate::wire::{RESET, Tunnel, read_answer};
 
 /// Bytes that are read at once: large enough that system calls cost little beside the bytes, small
 /// enough that a thousand stalled connections hold 64 MB.
-const CHUNK: usize = 64 << 10;
+pub(crate) const CHUNK: usize = 64 << 10;
 
 /// Priority of a stream that has sent little.
 const SMALL: i32 = 1;
@@ -28,18 +28,30 @@ const SMALL_BYTES: u64 = 100_000;
 /// after which its congestion window would begin anew, too (RFC 5681 §4.1).
 const PAUSE: Duration = Duration::from_secs(1);
 
+/// How long a direction that broke waits for the other one to say why: the far end's reason left there
+/// with the news that it takes no more, and is repeated within a round trip if it was lost.
+pub(crate) const REASON_LIMIT: Duration = Duration::from_secs(1);
+
 /// How a carried connection ended early.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Broken {
+#[non_exhaustive]
+pub enum Broken {
     /// The far end made no connection.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// The TCP connection here failed or was reset.
+    /// What is carried here, a TCP connection or standard input and output, failed or was reset.
     #[error("{0}")]
     Here(#[source] io::Error),
     /// The far end's did, or the path between.
     #[error("{0}")]
     There(#[source] dfcp::Error),
+}
+
+impl Broken {
+    /// Of a stream that hides the transport's errors in those of the system.
+    pub(crate) fn there(error: io::Error) -> Self {
+        Self::There(error.downcast().unwrap_or_else(dfcp::Error::Io))
+    }
 }
 
 /// Carries `tcp`, of which `first` was read already, until both directions ended. If one of them breaks
@@ -103,9 +115,8 @@ impl Precedence {
 }
 
 async fn upload(tcp: ReadHalf<'_>, send: &mut SendStream, first: Vec<u8>) -> Result<(), Broken> {
-    let there = |error: io::Error| Broken::There(error.downcast().unwrap_or_else(dfcp::Error::Io));
     let mut precedence = Precedence::start(send);
-    send.write_all(&first).await.map_err(there)?;
+    send.write_all(&first).await.map_err(Broken::there)?;
     drop(first);
     let mut stopped = pin!(send.stopped());
     loop {
@@ -124,7 +135,7 @@ async fn upload(tcp: ReadHalf<'_>, send: &mut SendStream, first: Vec<u8>) -> Res
                 Ok(0) => return send.finish().map_err(Broken::There),
                 Ok(n) => {
                     precedence.on_bytes(send, n);
-                    send.write_all(&buffer).await.map_err(there)?;
+                    send.write_all(&buffer).await.map_err(Broken::there)?;
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) => return Err(Broken::Here(error)),

@@ -79,6 +79,7 @@ pub struct World {
     client_key: StaticKey,
     pub server: Endpoint,
     pub client: Client,
+    pub client_endpoint: Endpoint,
     /// The port that speaks SOCKS5 and HTTP.
     pub local: SocketAddr,
     pub events: Events,
@@ -121,8 +122,9 @@ impl World {
         let transport = dfcp_proxy::transport(TransportConfig::default());
         let endpoint = EndpointConfig::client(client_key.clone()).transport(transport);
         let at = server.local_addr();
+        let client_endpoint = Endpoint::bind(endpoint).unwrap();
         let client = Client::start(ClientConfig {
-            endpoint: Endpoint::bind(endpoint).unwrap(),
+            endpoint: client_endpoint.clone(),
             resolve: Arc::new(move || Box::pin(async move { Ok(vec![at]) })),
             server_key: server_key.public(),
             fast_open: plan.fast_open,
@@ -137,6 +139,7 @@ impl World {
             client_key,
             server,
             client,
+            client_endpoint,
             local,
             events,
             there,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use dfcp::{CloseCode, ConnectionError, Endpoint, EndpointConfig, Error, PublicKey};
 use dfcp_command::{Failure, Kind, interrupted};
-use dfcp_proxy::{Client, ClientConfig, Down, Refusal, Status, Target};
+use dfcp_proxy::{Broken, Client, ClientConfig, Down, Status, Target};
 use dfcp_transfer::INTERRUPTED;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
@@ -101,7 +101,8 @@ pub async fn carry(args: Args) -> Result<(), Failure> {
         match &args.stdio {
             Some(target) => {
                 let (input, output) = (tokio::io::stdin(), tokio::io::stdout());
-                client.carry(target, input, output).await.map_err(failed)
+                let carried = client.carry(target, input, output).await;
+                carried.map_err(|broken| failed(broken, target))
             }
             None => {
                 serve(&args, &client, socks, forwards).await;
@@ -172,15 +173,29 @@ async fn introduce(args: &Args, host: &Host, endpoint: &Endpoint) -> Result<Publ
     Ok(key)
 }
 
-fn failed(refusal: Refusal) -> Failure {
-    let kind = match refusal.status {
-        Status::TimedOut
-        | Status::Refused
-        | Status::HostUnreachable
-        | Status::NetworkUnreachable => Kind::Unreachable,
-        _ => Kind::Failure,
-    };
-    Failure::new(kind, refusal.message)
+/// Why the connection of `-W` did not come about, or broke.
+fn failed(broken: Broken, target: &Target) -> Failure {
+    match broken {
+        Broken::Refused(refusal) => {
+            let kind = match refusal.status {
+                Status::TimedOut
+                | Status::Refused
+                | Status::HostUnreachable
+                | Status::NetworkUnreachable => Kind::Unreachable,
+                _ => Kind::Failure,
+            };
+            Failure::new(kind, refusal.message)
+        }
+        Broken::Here(error) => {
+            let message = format!("standard input and output cannot be carried: {error}");
+            Failure::new(Kind::LocalIo, message)
+        }
+        Broken::There(error) => {
+            let failure = Failure::from(error);
+            Failure::new(failure.kind, format!("{target}: {}", failure.message))
+        }
+        broken => Failure::new(Kind::Failure, broken.to_string()),
+    }
 }
 
 /// Why the two sides do not get together, and what to do.
