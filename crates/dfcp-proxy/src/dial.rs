@@ -1,7 +1,8 @@
 //! From a target to a TCP connection, as far as rules allow.
 
 use std::collections::VecDeque;
-use std::net::SocketAddr;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use tokio::net::TcpStream;
@@ -29,17 +30,19 @@ pub(crate) async fn dial(target: &Target, rules: &Rules) -> Result<TcpStream, Re
         let addresses = resolve(target).await?;
         let allowed: Vec<_> = addresses.into_iter().filter(|a| rules.allow(*a)).collect();
         match allowed.is_empty() {
-            true => Err(Refusal::new(
-                Status::Forbidden,
-                format_args!("the server's rules do not allow {target}"),
-            )),
-            false => connect(target, take_turns(allowed)).await,
+            true => Err(forbidden(target)),
+            false => connect(target, take_turns(allowed), rules).await,
         }
     };
     let late = || Refusal::new(Status::TimedOut, format_args!("{target} does not answer"));
     let stream = timeout(LIMIT, attempt).await.map_err(|_| late())??;
     prepare(&stream);
     Ok(stream)
+}
+
+fn forbidden(target: &Target) -> Refusal {
+    let why = format!("the server's rules do not allow {target}");
+    Refusal::new(Status::Forbidden, why)
 }
 
 /// What every carried connection wants: small messages go at once, and a host that is gone is noticed.
@@ -87,12 +90,23 @@ fn take_turns(addresses: Vec<SocketAddr>) -> VecDeque<SocketAddr> {
 }
 
 /// The first address that answers (Happy Eyeballs, RFC 8305 §5).
-async fn connect(target: &Target, mut waiting: VecDeque<SocketAddr>) -> Result<TcpStream, Refusal> {
+async fn connect(
+    target: &Target,
+    mut waiting: VecDeque<SocketAddr>,
+    rules: &Rules,
+) -> Result<TcpStream, Refusal> {
     let mut attempts = JoinSet::new();
     let mut worst = None;
     loop {
         if let Some(address) = waiting.pop_front() {
-            attempts.spawn(TcpStream::connect(address));
+            let (target, here_too) = (target.clone(), rules.allow_here(address));
+            attempts.spawn(async move {
+                let failed = |error| Refusal::of(&error, &target);
+                if !here_too && is_here(address).map_err(failed)? {
+                    return Err(forbidden(&target));
+                }
+                TcpStream::connect(address).await.map_err(failed)
+            });
         }
         let ended = tokio::select! {
             ended = attempts.join_next() => ended,
@@ -100,7 +114,7 @@ async fn connect(target: &Target, mut waiting: VecDeque<SocketAddr>) -> Result<T
         };
         match ended {
             Some(Ok(Ok(stream))) => return Ok(stream),
-            Some(Ok(Err(error))) => worst = Some(telling(worst, Refusal::of(&error, target))),
+            Some(Ok(Err(refusal))) => worst = Some(telling(worst, refusal)),
             // A panic is the program's to report.
             Some(Err(_)) => {}
             None if waiting.is_empty() => {
@@ -110,6 +124,19 @@ async fn connect(target: &Target, mut waiting: VecDeque<SocketAddr>) -> Result<T
             None => {}
         }
     }
+}
+
+/// Whether this machine has `address`: then it is also what the system would connect from. A UDP socket
+/// learns that from the routes, and nobody notices.
+fn is_here(address: SocketAddr) -> io::Result<bool> {
+    let ip = address.ip().to_canonical();
+    let any: IpAddr = match ip {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let socket = UdpSocket::bind((any, 0))?;
+    socket.connect((ip, address.port()))?;
+    Ok(socket.local_addr()?.ip() == ip)
 }
 
 /// Of two failures the one that says more about the host: it refused, rather than nobody knows a way.
@@ -137,5 +164,18 @@ mod tests {
         assert_eq!(take_turns(vec![a, b, c]), [a, c, b]);
         assert_eq!(take_turns(vec![c, a, b]), [c, a, b]);
         assert_eq!(take_turns(vec![a; 20]).len(), MAX_ADDRESSES);
+    }
+
+    #[test]
+    fn addresses_of_this_machine_are_known() {
+        assert!(is_here("127.0.0.1:9".parse().unwrap()).unwrap());
+        assert!(is_here("[::ffff:127.0.0.1]:9".parse().unwrap()).unwrap());
+        // What this machine calls itself towards others, where it has a route to any.
+        let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+        let elsewhere: SocketAddr = "192.0.2.1:9".parse().unwrap();
+        if socket.connect(elsewhere).is_ok() {
+            assert!(!is_here(elsewhere).unwrap());
+            assert!(is_here(socket.local_addr().unwrap()).unwrap());
+        }
     }
 }

@@ -81,6 +81,14 @@ fn is_global_v6(ip: Ipv6Addr) -> bool {
     }
 }
 
+/// Whether `ip`, which is canonical, stands for no host: 0.0.0.0/8 and `::`.
+fn is_unspecified(ip: IpAddr) -> bool {
+    match ip {
+        IpAddr::V4(ip) => ip.octets()[0] == 0,
+        IpAddr::V6(ip) => ip.is_unspecified(),
+    }
+}
+
 impl FromStr for Network {
     type Err = String;
 
@@ -194,11 +202,31 @@ impl Rules {
         Self { permitted, refused }
     }
 
-    /// Whether clients may reach `address`.
+    /// Whether clients may reach `address`, provided that it is [not this machine's](Self::allow_here).
+    /// Nobody reaches an unspecified one (RFC 1122 §3.2.1.3, RFC 4291 §2.5.2): it names no host, and some
+    /// systems take it for loopback.
     pub fn allow(&self, address: SocketAddr) -> bool {
+        !is_unspecified(address.ip().to_canonical()) && self.permit(address, |_| true)
+    }
+
+    /// Whether clients may reach `address` also where this machine has it. The internet is other
+    /// machines: a service here may be behind a firewall that connections from here go around.
+    pub fn allow_here(&self, address: SocketAddr) -> bool {
+        let named = |rule: &Rule| rule.network != Network::Internet;
+        !is_unspecified(address.ip().to_canonical()) && self.permit(address, named)
+    }
+
+    /// Whether clients may have this machine listen at `address`; an unspecified one is all it has.
+    pub(crate) fn allow_listen(&self, address: SocketAddr) -> bool {
+        self.permit(address, |_| true)
+    }
+
+    /// Whether nothing refuses `address` and one of the permissions that `count` is for it.
+    fn permit(&self, address: SocketAddr, count: impl Fn(&Rule) -> bool) -> bool {
         let canonical = SocketAddr::new(address.ip().to_canonical(), address.port());
-        let any = |rules: &[Rule]| rules.iter().any(|rule| rule.matches(canonical));
-        !any(&self.refused) && any(&self.permitted)
+        let refused = self.refused.iter().any(|rule| rule.matches(canonical));
+        let permits = |rule: &Rule| count(rule) && rule.matches(canonical);
+        !refused && self.permitted.iter().any(permits)
     }
 }
 
@@ -302,6 +330,39 @@ mod tests {
             ("127.0.0.1:8000", false),
         ] {
             assert_eq!(allows(&rules, address), allowed, "{address}");
+        }
+    }
+
+    #[test]
+    fn unspecified_addresses_are_refused_whatever_is_permitted() {
+        let rules = rules(&["all", "0.0.0.0/8", "::/0"], &[]);
+        for address in [
+            "0.0.0.0:80",
+            "0.1.2.3:80",
+            "[::]:80",
+            "[::ffff:0.0.0.0]:80",
+            "[::ffff:0.1.2.3]:80",
+        ] {
+            assert!(!allows(&rules, address), "{address}");
+            assert!(!rules.allow_here(address.parse().unwrap()), "{address}");
+            // A listener there is one at all addresses.
+            assert!(rules.allow_listen(address.parse().unwrap()), "{address}");
+        }
+    }
+
+    #[test]
+    fn addresses_of_this_machine_are_no_internet() {
+        for (permitted, refused, allowed) in [
+            (&[][..], &[][..], false),
+            (&["internet:80"], &[], false),
+            (&["internet", "8.8.8.0/24:80"], &[], true),
+            (&["internet", "8.8.8.0/24:81"], &[], false),
+            (&["all"], &[], true),
+            (&["all"], &["8.8.8.8"], false),
+        ] {
+            let rules = rules(permitted, refused);
+            let here = rules.allow_here("8.8.8.8:80".parse().unwrap());
+            assert_eq!(here, allowed, "{permitted:?} {refused:?}");
         }
     }
 

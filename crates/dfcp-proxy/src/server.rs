@@ -187,7 +187,7 @@ impl Server {
         };
         let address = SocketAddr::new(ip, bind.port);
         let rules = self.config.listen.as_ref();
-        if !rules.is_some_and(|rules| rules.allow(address)) {
+        if !rules.is_some_and(|rules| rules.allow_listen(address)) {
             let why = format!("the server's rules do not allow to listen at {bind}");
             return Err(Refusal::new(Status::Forbidden, why));
         }
