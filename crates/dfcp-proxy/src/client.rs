@@ -25,6 +25,10 @@ use crate::wire::{MALFORMED, REQUEST_LIMIT, Request, Tunnel};
 
 /// How long the server's answer may take: what connecting there may ([`dial`]), and some round trips.
 const ANSWER_LIMIT: Duration = Duration::from_secs(15);
+/// After which a listener that the server refused is asked for again: whoever had the port, such as this
+/// client before it was killed, may be gone. Some attempts fit into the silence after which servers give
+/// a client up, 60 s by default.
+const LISTEN_PAUSE: Duration = Duration::from_secs(5);
 /// Pause after a local port took nobody: what was missing, such as open files, may be there then.
 pub(crate) const STUCK_PAUSE: Duration = Duration::from_millis(100);
 
@@ -158,6 +162,7 @@ impl Client {
     /// from here. Does not end.
     pub async fn reverse(&self, bind: Target, target: Target) {
         let id = self.add_reverse(target.clone());
+        let mut told = None;
         while let Some(connection) = self.0.link.established().await {
             let request = Request::Listen {
                 id,
@@ -165,6 +170,7 @@ impl Client {
             };
             match self.listen(&connection, &request).await {
                 Ok((at, mut tunnel)) => {
+                    told = None;
                     let to = target.clone();
                     self.report(Event::Listening { at, to });
                     // It lasts as long as the stream.
@@ -172,10 +178,13 @@ impl Client {
                 }
                 Err(refusal) => {
                     let (at, why) = (bind.clone(), refusal.message);
-                    self.report(Event::NotListening { at, why });
+                    if told.as_ref() != Some(&why) {
+                        told = Some(why.clone());
+                        self.report(Event::NotListening { at, why });
+                    }
                 }
             }
-            self.0.link.replaced(&connection).await;
+            let _ = timeout(LISTEN_PAUSE, self.0.link.replaced(&connection)).await;
         }
     }
 

@@ -28,7 +28,7 @@ pub enum Event {
         /// Where what comes goes to.
         to: Target,
     },
-    /// The server does not listen for a forward, and why.
+    /// The server does not listen for a forward, and why; it is asked again.
     NotListening {
         /// Where it should.
         at: Target,
@@ -67,7 +67,7 @@ impl fmt::Display for Event {
             Self::Unreachable(why) => write!(f, "no connection to the server: {why}; trying again"),
             Self::Listening { at, to } => write!(f, "the server listens at {at} for {to}"),
             Self::NotListening { at, why } => {
-                write!(f, "the server does not listen at {at}: {why}")
+                write!(f, "the server does not listen at {at}: {why}; trying again")
             }
             Self::Came { peer, from } => write!(f, "{from} connected, {peer}"),
             Self::Left(peer) => write!(f, "{peer} left"),

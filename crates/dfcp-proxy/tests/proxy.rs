@@ -348,6 +348,23 @@ async fn what_comes_to_the_server_is_carried_back_where_it_may_listen() {
 }
 
 #[tokio::test]
+async fn a_port_of_the_server_that_becomes_free_is_had_after_all() {
+    let world = World::with(Plan {
+        listen: Some(rules(&["127.0.0.1/32"])),
+        ..Plan::default()
+    });
+    let (world, host) = (world.await, echo().await);
+    let taken = TcpListener::bind(loopback()).await.unwrap();
+    let at = taken.local_addr().unwrap();
+    let client = world.client.clone();
+    tokio::spawn(async move { client.reverse(at.into(), host.into()).await });
+    world.events.find("does not listen at").await;
+    drop(taken);
+    let listens = format!("the server listens at {at}");
+    world.events.find(&listens).await;
+}
+
+#[tokio::test]
 async fn standard_input_and_output_are_carried_to_the_end() {
     let (world, host) = (World::new().await, echo().await);
     let sent = bytes(3, 300_000);
