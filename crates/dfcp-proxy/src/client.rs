@@ -1,7 +1,6 @@
 //! The client: where programs come in.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,9 +10,10 @@ use dfcp::{Connection, Endpoint, PublicKey, RecvStream, SendStream};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::AbortHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
-use crate::dial::{self, prepare};
+use crate::dial;
+use crate::door::Door;
 use crate::event::{Event, Report};
 use crate::link::{Down, Link, Resolve, Server};
 use crate::local;
@@ -29,8 +29,6 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(15);
 /// client before it was killed, may be gone. Some attempts fit into the silence after which servers give
 /// a client up, 60 s by default.
 const LISTEN_PAUSE: Duration = Duration::from_secs(5);
-/// Pause after a local port took nobody: what was missing, such as open files, may be there then.
-pub(crate) const STUCK_PAUSE: Duration = Duration::from_millis(100);
 
 /// Whom a client connects to, and how.
 pub struct ClientConfig {
@@ -122,16 +120,19 @@ impl Client {
 
     /// Serves programs that speak SOCKS5 or HTTP CONNECT to `listener`. Does not end.
     pub async fn serve_local(&self, listener: TcpListener) {
+        let mut door = Door::new(listener, self.0.report.clone());
         loop {
-            let tcp = self.next(&listener).await;
+            let (tcp, _) = door.next().await;
             tokio::spawn(local::serve(self.clone(), tcp));
         }
     }
 
     /// Carries what comes to `listener` to `target`, which the server connects to. Does not end.
     pub async fn forward(&self, listener: TcpListener, target: Target) {
+        let mut door = Door::new(listener, self.0.report.clone());
         loop {
-            let (tcp, client, target) = (self.next(&listener).await, self.clone(), target.clone());
+            let (tcp, _) = door.next().await;
+            let (client, target) = (self.clone(), target.clone());
             tokio::spawn(async move {
                 match client.open(&target).await {
                     // The program waits for no answer: its first bytes need not either.
@@ -139,22 +140,6 @@ impl Client {
                     Err(refusal) => client.give_up(tcp, target, &refusal),
                 }
             });
-        }
-    }
-
-    async fn next(&self, listener: &TcpListener) -> TcpStream {
-        loop {
-            match listener.accept().await {
-                Ok((tcp, _)) => {
-                    prepare(&tcp);
-                    return tcp;
-                }
-                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
-                Err(error) => {
-                    self.report(Event::Stuck(error.to_string()));
-                    sleep(STUCK_PAUSE).await;
-                }
-            }
         }
     }
 
@@ -297,9 +282,9 @@ impl Client {
         first: Vec<u8>,
         target: Target,
     ) {
-        self.report(Event::Opened(target.clone()));
+        let opened = || self.report(Event::Opened(target.clone()));
         // Programs reset connections as they like; only what the far end could not do is worth a word.
-        if let Err(Broken::Refused(refusal)) = relay(tcp, tunnel, first).await {
+        if let Err(Broken::Refused(refusal)) = relay(tcp, tunnel, first, opened).await {
             let why = refusal.message;
             self.report(Event::Failed { target, why });
         }

@@ -13,6 +13,7 @@
 
 mod client;
 mod dial;
+mod door;
 mod event;
 mod http;
 mod link;

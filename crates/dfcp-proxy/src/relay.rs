@@ -5,12 +5,14 @@
 
 use std::io;
 use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use dfcp::{Chunk, RecvStream, SendStream};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::net::tcp::{ReadHalf, WriteHalf};
+use tokio::time::sleep;
 
 use crate::status::Refusal;
 use crate::wire::{RESET, Tunnel, read_answer};
@@ -54,12 +56,13 @@ impl Broken {
     }
 }
 
-/// Carries `tcp`, of which `first` was read already, until both directions ended. If one of them breaks
-/// both are reset, on both sides.
+/// Carries `tcp`, of which `first` was read already, until both directions ended; calls `opened` once the
+/// far end has said that it is connected. If one direction breaks both are reset, on both sides.
 pub(crate) async fn relay(
     mut tcp: TcpStream,
     mut tunnel: Tunnel,
     first: Vec<u8>,
+    opened: impl FnOnce() + Send,
 ) -> Result<(), Broken> {
     let (read, write) = tcp.split();
     let Tunnel {
@@ -67,13 +70,23 @@ pub(crate) async fn relay(
         recv,
         answered,
     } = &mut tunnel;
+    let is_open = AtomicBool::new(*answered);
     let down = async {
         if !*answered {
             read_answer(recv).await?;
+            is_open.store(true, Ordering::Relaxed);
         }
+        opened();
         download(recv, write).await
     };
-    let result = tokio::try_join!(upload(read, send, first), down);
+    let up = async {
+        let ended = upload(read, send, first).await;
+        if matches!(ended, Err(Broken::There(_))) && !is_open.load(Ordering::Relaxed) {
+            sleep(REASON_LIMIT).await; // the other direction ends before that, with the reason
+        }
+        ended
+    };
+    let result = tokio::try_join!(up, down);
     match result {
         Ok(((), ())) => Ok(()),
         Err(broken) => {

@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use dfcp::{Connection, Endpoint, PublicKey, RecvStream, SendStream};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
-use crate::client::STUCK_PAUSE;
-use crate::dial::{dial, prepare};
+use crate::dial::dial;
+use crate::door::Door;
 use crate::event::{Event, Report};
 use crate::relay::{Broken, relay};
 use crate::rules::Rules;
@@ -132,9 +132,11 @@ impl Server {
 
     async fn carry(&self, tcp: TcpStream, mut tunnel: Tunnel, target: Target) {
         if tunnel.confirm().await.is_ok() {
-            self.report(Event::Opened(target));
             // Connections end as the programs at both ends like.
-            let _ = relay(tcp, tunnel, Vec::new()).await;
+            let _ = relay(tcp, tunnel, Vec::new(), || {
+                self.report(Event::Opened(target))
+            })
+            .await;
         }
     }
 
@@ -156,20 +158,12 @@ impl Server {
         if confirmed.await.is_err() {
             return Ok(());
         }
+        let mut door = Door::new(listener, self.config.report.clone());
         let accept = async {
             loop {
-                match listener.accept().await {
-                    Ok((tcp, from)) => {
-                        let (server, connection) = (self.clone(), connection.clone());
-                        tokio::spawn(
-                            async move { server.hand_over(&connection, tcp, id, from).await },
-                        );
-                    }
-                    Err(error) => {
-                        self.report(Event::Stuck(error.to_string()));
-                        sleep(STUCK_PAUSE).await;
-                    }
-                }
+                let (tcp, from) = door.next().await;
+                let (server, connection) = (self.clone(), connection.clone());
+                tokio::spawn(async move { server.hand_over(&connection, tcp, id, from).await });
             }
         };
         let mut end = [0];
@@ -203,7 +197,6 @@ impl Server {
         id: u32,
         from: SocketAddr,
     ) {
-        prepare(&tcp);
         let from = Target::from(from);
         let refused = |why: String| {
             self.report(Event::Failed {
@@ -223,7 +216,7 @@ impl Server {
             from: from.clone(),
         };
         let ended = match timeout(REQUEST_LIMIT, Tunnel::open(connection, &request)).await {
-            Ok(Ok(tunnel)) => relay(tcp, tunnel, Vec::new()).await,
+            Ok(Ok(tunnel)) => relay(tcp, tunnel, Vec::new(), || ()).await,
             Ok(Err(error)) => return refused(error.to_string()),
             Err(_) => return refused("the client takes no further stream now".to_owned()),
         };

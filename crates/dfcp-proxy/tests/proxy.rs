@@ -316,9 +316,14 @@ async fn with_fast_open_programs_need_not_wait_and_learn_of_failures_by_a_reset(
     let mut tcp = world.connect(echo().await).await;
     tcp.write_all(b"z").await.unwrap();
     within(tcp.read_exact(&mut [0])).await.unwrap();
-    let mut tcp = world.connect(nobody().await).await;
+    let nobody = nobody().await;
+    let mut tcp = world.connect(nobody).await;
     let error = within(tcp.read(&mut [0])).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+    // Whoever runs the client learns the reason, and of no connection.
+    let failed = format!("not connected to {nobody}: {nobody}: ");
+    world.events.find(&failed).await;
+    assert!(!world.events.has(&format!("connected to {nobody}")));
 }
 
 #[tokio::test]

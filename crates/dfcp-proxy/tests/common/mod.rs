@@ -28,6 +28,11 @@ impl Events {
         Arc::new(move |event: Event| events.lock().unwrap().push(event.to_string()))
     }
 
+    /// Whether one is `text`.
+    pub fn has(&self, text: &str) -> bool {
+        self.0.lock().unwrap().iter().any(|event| event == text)
+    }
+
     /// Waits for one that contains `text`.
     pub async fn find(&self, text: &str) -> String {
         let found = async {
