@@ -2,7 +2,7 @@
 
 mod common;
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Command, Output, Stdio};
 
@@ -172,6 +172,27 @@ fn standard_output_that_takes_nothing_is_a_failure_of_this_machine() {
     stdin.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
     let status = wait(&mut child);
     assert_eq!(status.code(), Some(7));
+}
+
+#[test]
+fn what_a_killed_client_carried_breaks_and_does_not_end() {
+    let (bench, host) = (Bench::new(), TcpListener::bind("127.0.0.1:0").unwrap());
+    let server = server(&bench, &["--permit", "all"]);
+    let forward = format!("0:{}", host.local_addr().unwrap());
+    let mut child = client(&bench, server.address, &["-L", &forward])
+        .spawn()
+        .unwrap();
+    let lines = std::io::BufRead::lines(std::io::BufReader::new(child.stderr.take().unwrap()));
+    let mut lines = lines.map_while(Result::ok);
+    let line = lines.find(|line| line.contains("forwarding")).unwrap();
+    let mut program = TcpStream::connect(port_in(&line)).unwrap();
+    let (mut there, _) = host.accept().unwrap();
+    there.write_all(b"half of it").unwrap();
+    program.read_exact(&mut [0; 10]).unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let error = program.read(&mut [0]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
 }
 
 #[test]

@@ -64,6 +64,9 @@ pub(crate) async fn relay(
     first: Vec<u8>,
     opened: impl FnOnce() + Send,
 ) -> Result<(), Broken> {
+    // Also the end of this process resets it.
+    let linger = |tcp: &TcpStream, time| socket2::SockRef::from(tcp).set_linger(time);
+    let _ = linger(&tcp, Some(Duration::ZERO));
     let (read, write) = tcp.split();
     let Tunnel {
         send,
@@ -88,11 +91,13 @@ pub(crate) async fn relay(
     };
     let result = tokio::try_join!(up, down);
     match result {
-        Ok(((), ())) => Ok(()),
+        Ok(((), ())) => {
+            let _ = linger(&tcp, None);
+            Ok(())
+        }
         Err(broken) => {
             tunnel.reset(RESET);
             // The program at this end gets a RST, as it would have from the far one.
-            let _ = tcp.set_zero_linger();
             Err(broken)
         }
     }
