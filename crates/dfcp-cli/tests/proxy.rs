@@ -249,4 +249,24 @@ fn what_is_wrong_is_said_with_an_exit_code() {
         code == 4 && said.contains("nobody would be served"),
         "{code}: {said}"
     );
+
+    let (code, said) = outcome(
+        bench
+            .program()
+            .args(["proxy", "serve", "--max-streams", "0"]),
+    );
+    assert!(
+        code == 2 && said.contains("--max-streams"),
+        "{code}: {said}"
+    );
+}
+
+#[test]
+fn help_has_the_profiles_that_a_proxy_can_use_and_no_others() {
+    let help = Bench::new().program().args(["proxy", "--help"]).output();
+    let help = String::from_utf8(help.unwrap().stdout).unwrap();
+    assert!(help.contains("- chameleon:"), "{help}");
+    for other in ["- rc-udp:", "- rc-udp-sealed:", "receiver"] {
+        assert!(!help.contains(other), "{help}");
+    }
 }

@@ -9,16 +9,16 @@ use crate::keys;
 use crate::known_hosts::KnownHosts;
 use crate::net::{Family, Host};
 
-/// Options of the subcommands that go to a receiver.
+/// Options of the subcommands that go to a receiver, or to a server.
 #[derive(Clone, Debug, clap::Args)]
 pub struct PeerOptions {
-    /// The receiver's public key; without it, known hosts are asked
+    /// The other side's public key; without it, known hosts are asked
     #[arg(long, value_name = "KEY")]
     pub peer_key: Option<PublicKey>,
     /// This side's key [default: $XDG_CONFIG_HOME/dfcp/key or ~/.config/dfcp/key]
     #[arg(long, value_name = "FILE")]
     pub key: Option<PathBuf>,
-    /// Known receivers [default: known_hosts beside the default key]
+    /// Keys of known hosts [default: known_hosts beside the default key]
     #[arg(long, value_name = "FILE")]
     pub known_hosts: Option<PathBuf>,
     /// Use IPv4 only

@@ -34,7 +34,7 @@ enum Command {
 #[derive(Clone, Debug, clap::Args)]
 struct Common {
     /// Transport of what this side sends; the other side follows
-    #[arg(long, value_parser = dfcp_command::profile::parser(), default_value = "auto")]
+    #[arg(long, value_parser = dfcp_command::profile::parser_of(fits), default_value = "auto")]
     profile: Profile,
     /// Silence after which the other side is given up
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = dfcp_command::units::duration)]
@@ -45,6 +45,11 @@ struct Common {
     /// Say nothing but errors
     #[arg(short, long)]
     quiet: bool,
+}
+
+/// Whether a proxy can use `profile`: many streams, sealed, on networks that others use too.
+fn fits(profile: Profile) -> bool {
+    profile.sealed().is_some() && profile.gives_way()
 }
 
 impl Common {

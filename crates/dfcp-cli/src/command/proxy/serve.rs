@@ -37,7 +37,7 @@ pub struct Args {
     #[arg(long, value_name = "NET[:PORTS]")]
     permit_listen: Vec<Rule>,
     /// Connections that each key may have at once
-    #[arg(long, value_name = "N", default_value_t = dfcp_proxy::MAX_STREAMS)]
+    #[arg(long, value_name = "N", default_value_t = dfcp_proxy::MAX_STREAMS, value_parser = clap::value_parser!(u64).range(1..))]
     max_streams: u64,
     #[command(flatten)]
     common: Common,
