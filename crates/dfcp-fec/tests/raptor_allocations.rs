@@ -51,11 +51,12 @@ fn allocations_are_bounded() {
         assert_eq!(counted(refused), (0, 0), "k = {k}, n = {n}");
     }
 
-    // The second block has what the first one left.
+    // Later blocks have what earlier ones left: a plan is made for packets that come a second time, and
+    // has its tables when they come a third time.
     let code = RaptorCode::new(good).unwrap();
     let initial = State::from_seed(3);
     let mut buffers = (vec![7; 63_536], Vec::new());
-    for round in 0..2 {
+    for round in 0..5 {
         let encoder = code.encoder(buffers.0).unwrap();
         let mut packets = vec![0u8; 48 * 1456];
         let written = counted(|| {
@@ -78,7 +79,11 @@ fn allocations_are_bounded() {
             "{pushed:?} to push"
         );
         let solved = counted(|| assert!(decoder.solve()));
-        assert!(round == 0 || solved.0 == 0, "{} to solve", solved.0);
+        assert!(
+            round == 0 || round < 3 && solved.0 < 100 || solved.0 == 0,
+            "{} to solve block {round}",
+            solved.0
+        );
         buffers = (encoder.into_buffer(), decoder.into_buffer());
         assert!(buffers.0 == buffers.1);
     }
