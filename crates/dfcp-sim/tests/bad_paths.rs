@@ -49,6 +49,31 @@ fn what_varies_by_itself_does_not_stop_the_sender() {
 }
 
 #[test]
+fn a_link_that_holds_packets_back_does_not_end_start_up() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/bad-paths.toml");
+    let text = std::fs::read_to_string(file).expect("in the repository");
+    let seeds = 201..=212;
+    let runs = seeds.clone().map(|seed| {
+        let mut document = Document::parse(&text, "bad-paths.toml").expect("valid");
+        document.choose("wifi-far").expect("a path of the file");
+        for (key, value) in [
+            ("run.seed", seed.to_string()),
+            ("run.duration", "\"6 s\"".to_owned()),
+            ("run.warmup", "\"1 s\"".to_owned()),
+        ] {
+            document.set(key, &value).expect("a setting");
+        }
+        share(&document)
+    });
+    let shares: Vec<f64> = runs.collect();
+    let mean = shares.iter().sum::<f64>() / shares.len() as f64;
+    assert!(
+        mean > 0.6,
+        "{mean:.2} of the limit in the first seconds on average, seeds {seeds:?}: {shares:.2?}"
+    );
+}
+
+#[test]
 fn a_policer_is_not_flooded_once_its_bucket_is_empty() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/bad-paths.toml");
     let text = std::fs::read_to_string(file).expect("in the repository");

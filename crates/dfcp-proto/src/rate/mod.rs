@@ -157,6 +157,11 @@ impl AckPoint {
             size: 0,
         }
     }
+
+    /// Seconds from departure to arrival, and the difference of the two clocks.
+    pub(crate) fn one_way_delay(&self) -> f64 {
+        self.received_at.as_secs_f64() - self.sent_at.as_nanos() as f64 / 1e9
+    }
 }
 
 /// What a receiver says of the path (RFC 5348 §3.2.2): its claims, unchecked.

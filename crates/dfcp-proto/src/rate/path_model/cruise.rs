@@ -50,10 +50,14 @@ pub(super) struct Cruise {
     /// The highest estimate of the last [`PROBE_LOOPS`], which sinks to the present one within as
     /// many, bytes per second.
     high: f64,
+    /// What the first probe asks for beyond the estimate, as a share of that.
+    first_probe: f64,
 }
 
 impl Cruise {
-    pub(super) fn new() -> Self {
+    /// If deliveries were still `growing` when start-up ended, and the delay that ended it turns out to
+    /// vary by itself, the first probe asks for as much as start-up would have.
+    pub(super) fn new(growing: bool) -> Self {
         Self {
             probe: None,
             owner_test: None,
@@ -61,6 +65,7 @@ impl Cruise {
             echoes_until: Instant::ZERO,
             last: None,
             high: 0.0,
+            first_probe: if growing { MAX_PROBE } else { FIRST_PROBE },
         }
     }
 
@@ -216,7 +221,10 @@ impl PathModel {
             return;
         };
         let Some(probe) = &mut cruise.probe else {
-            cruise.probe = may_begin.then(|| begin(FIRST_PROBE));
+            if may_begin {
+                cruise.probe = Some(begin(cruise.first_probe));
+                cruise.first_probe = FIRST_PROBE;
+            }
             return;
         };
         let elapsed = now.saturating_since(probe.since).as_secs_f64();

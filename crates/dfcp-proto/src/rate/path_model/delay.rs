@@ -48,7 +48,7 @@ impl DelayEstimator {
         round_trip: f64,
         grain: f64,
     ) -> f64 {
-        let delay = ack.received_at.as_secs_f64() - ack.sent_at.as_nanos() as f64 / 1e9;
+        let delay = ack.one_way_delay();
         if let Some(last) = self.last.replace(delay) {
             let difference = ((delay - last).abs() - grain).max(0.0);
             self.count = self.count.saturating_add(1);

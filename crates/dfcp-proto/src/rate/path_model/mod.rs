@@ -350,7 +350,8 @@ impl PathModel {
                 self.estimate = self.first.packets * self.packet / self.rtt;
             }
         }
-        self.mode = Mode::Cruise(Cruise::new());
+        let growing = matches!(&self.mode, Mode::Startup(search) if search.is_growing());
+        self.mode = Mode::Cruise(Cruise::new(growing));
         self.gain = 1.0;
     }
 

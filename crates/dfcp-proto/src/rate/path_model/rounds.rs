@@ -58,7 +58,8 @@ impl PathModel {
             return self.startup_round(app_limited, None);
         };
         let stretch = Stretch::between(&start, &last, self.packet);
-        self.startup_round(app_limited, Some(&stretch));
+        let had_outage = Self::had_outage(round.silence, stretch.seconds);
+        self.startup_round(app_limited || had_outage, Some(&stretch));
         if round.marked > 0 && !self.marks.govern() {
             self.answer_marks(now, &round);
         }
@@ -68,7 +69,7 @@ impl PathModel {
         let arriving = stretch.delivered / present;
         let some = stretch.delivered >= SPARSE * self.packet;
         let is_sparse = some && SPARSE * arriving < self.estimate * (1.0 - self.loss.mean);
-        if Self::had_outage(round.silence, stretch.seconds) && !is_sparse {
+        if had_outage && !is_sparse {
             return;
         }
         self.learn_loss(now, &round, &stretch, feedback, app_limited);

@@ -104,6 +104,16 @@ impl Samples {
         silence
     }
 
+    /// The two neighbours with the longest time between their arrivals, from a sample on.
+    pub(super) fn longest_gap(&self, from: &AckPoint) -> Option<(AckPoint, AckPoint)> {
+        let first = self
+            .list
+            .partition_point(|s| s.ack.received_at < from.received_at);
+        let later = self.list.range(first..).map(|s| s.ack);
+        let pairs = later.clone().zip(later.skip(1));
+        pairs.max_by_key(|(a, b)| b.received_at.saturating_sub(a.received_at))
+    }
+
     /// Least delay over the last `span` seconds of arrivals.
     pub(super) fn least_delay(&self, span: f64) -> f64 {
         let Some(last) = self.last() else {

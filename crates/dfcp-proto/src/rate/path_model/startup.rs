@@ -35,6 +35,35 @@ impl Default for FirstFlight {
     }
 }
 
+/// A time in which the path delivered next to nothing, with what was sent meanwhile at its end: a link
+/// that holds packets back and then passes them on together, as Wi-Fi does.
+#[derive(Clone, Copy, Debug)]
+struct Hold {
+    /// Its end by the receiver's clock, seconds.
+    released_at: f64,
+    /// One-way delay just before it, seconds.
+    delay: f64,
+}
+
+impl Hold {
+    /// The hold of a train, if the longest gap between its arrivals is one: a bottleneck serves evenly,
+    /// each part of the bytes in as large a part of the time.
+    fn of(train: &Stretch, gap: &(AckPoint, AckPoint), packet: f64) -> Option<Self> {
+        let (before, after) = gap;
+        let carried = Stretch::between(before, after, packet);
+        let (time, bytes) = (carried.seconds / train.seconds, carried.sent / train.sent);
+        (time > HELD + bytes).then(|| Self {
+            released_at: after.received_at.as_secs_f64(),
+            delay: before.one_way_delay(),
+        })
+    }
+
+    /// Whether a packet would have arrived before the end, had it not been held back.
+    fn delayed(&self, ack: &AckPoint) -> bool {
+        ack.received_at.as_secs_f64() - ack.one_way_delay() + self.delay < self.released_at
+    }
+}
+
 /// What start-up knows.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Search {
@@ -47,6 +76,8 @@ pub(super) struct Search {
     /// Highest delivery rate of a round, bytes per second, and rounds since one raised it.
     delivery: f64,
     flat_rounds: u32,
+    /// The last time that packets were held back.
+    hold: Option<Hold>,
 }
 
 impl Search {
@@ -73,14 +104,19 @@ impl Search {
         }
     }
 
+    /// Whether a delay of this packet may be a queue that we made.
+    fn shows_queue(&self, ack: &AckPoint) -> bool {
+        !self.hold.is_some_and(|hold| hold.delayed(ack))
+    }
+
     /// A round is over; true if the search is.
-    fn end_round(&mut self, app_limited: bool) -> bool {
+    fn end_round(&mut self, unused: bool) -> bool {
         if self.best <= 0.0 {
             return false;
         }
         if self.best > BEST_GROWTH * self.best_at_round {
             (self.stale_rounds, self.best_at_round) = (0, self.best);
-        } else if !app_limited {
+        } else if !unused {
             self.stale_rounds += 1;
         }
         self.stale_rounds >= STALE_ROUNDS
@@ -105,13 +141,17 @@ impl PathModel {
             && last.received_at > from.received_at
         {
             let train = Stretch::between(&from, &last, self.packet);
+            let gap = self.samples.longest_gap(&from);
+            let hold = gap.and_then(|gap| Hold::of(&train, &gap, self.packet));
+            search.hold = hold.or(search.hold);
             let arrived = train.delivered / (1.0 - self.loss.mean);
             let rate = train.sent.min(SEARCH_GAIN * arrived) / train.seconds;
             search.best = search.best.max(rate);
             let spread = (last.received_at - from.received_at).as_secs_f64();
             let sent_over = last.sent_at.saturating_since(from.sent_at).as_secs_f64();
             let varies = TIMER_ERROR + LONG_JITTERS * self.delay.jitter();
-            search.dispersed |= spread > DISPERSED * sent_over + varies;
+            let drawn_apart = spread > DISPERSED * sent_over + varies;
+            search.dispersed |= drawn_apart && search.shows_queue(&last);
         }
         self.mode = Mode::Startup(search);
         self.met |= search.dispersed;
@@ -127,17 +167,19 @@ impl PathModel {
             // No doubling: what it overshoots by would be lost to others.
             return self.begin_cruise();
         }
-        if search.dispersed && self.delay.standing(&self.samples, span, self.target()) > queue {
+        let standing = self.delay.standing(&self.samples, span, self.target());
+        if search.dispersed && search.shows_queue(&last) && standing > queue {
             self.begin_cruise();
         }
     }
 
-    pub(super) fn startup_round(&mut self, app_limited: bool, round: Option<&Stretch>) {
+    /// A round is over; `unused` if the sender was idle in it or the path held packets back.
+    pub(super) fn startup_round(&mut self, unused: bool, round: Option<&Stretch>) {
         if let Mode::Startup(search) = &mut self.mode {
             if let Some(round) = round {
                 search.deliver(round.delivered / round.seconds);
             }
-            if search.end_round(app_limited) {
+            if search.end_round(unused) {
                 self.begin_cruise();
             }
         }
@@ -171,5 +213,53 @@ impl PathModel {
         let delivered = self.samples.last().map_or(0, |ack| ack.delivered_total);
         // What was lost leaves the flight, but not this count.
         self.first.packets * self.packet + (3.0 * delivered as f64 - self.lost).max(0.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rate::path_model::samples::Samples;
+    use crate::time::Instant;
+
+    const PACKET: f64 = 1500.0;
+
+    /// Packet `n` of those sent together at the start, when it arrives.
+    fn arrives(n: u64, millis: f64) -> AckPoint {
+        let at = Duration::from_secs_f64(1.0 + millis / 1e3);
+        AckPoint::new(at, Instant::ZERO, 1500 * n, 1500 * n)
+    }
+
+    /// The hold that a train shows which arrives at these times, milliseconds.
+    fn hold(arrivals: &[f64]) -> Option<Hold> {
+        let mut samples = Samples::default();
+        for (n, &millis) in (1..).zip(arrivals) {
+            samples.push(arrives(n, millis), 0.0, 1.0);
+        }
+        let (from, last) = (samples.first()?, samples.last()?);
+        let train = Stretch::between(&from, &last, PACKET);
+        let gap = samples.longest_gap(&from)?;
+        Hold::of(&train, &gap, PACKET)
+    }
+
+    #[test]
+    fn packets_that_were_held_back_are_told_from_a_slow_bottleneck() {
+        let evenly: Vec<f64> = (0..12).map(|n| f64::from(n) * 4.0).collect();
+        assert!(hold(&evenly).is_none(), "a slow bottleneck");
+        let sparsely = [0.0, 20.0, 44.0];
+        assert!(
+            hold(&sparsely).is_none(),
+            "of three packets each takes half"
+        );
+        let mut held = vec![0.0, 0.1, 0.2];
+        held.extend((0..10).map(|n| 50.0 + f64::from(n) * 0.1));
+        let hold = hold(&held).expect("50 ms without a packet, and ten at once");
+        assert!(hold.delayed(&arrives(14, 50.3)));
+        let mut later = arrives(15, 60.0);
+        later.sent_at = Instant::ZERO + Duration::from_millis(55);
+        assert!(
+            !hold.delayed(&later),
+            "sent when the path passed packets on again"
+        );
     }
 }

@@ -177,6 +177,10 @@ pub(super) mod startup {
     pub const LONGEST_TRAIN: f64 = 0.020;
     /// And at least as many packets: one more or less is an error of a tenth.
     pub const TRAIN_PACKETS: f64 = 10.0;
+    /// A gap between arrivals that takes so much more of a train's time than of its bytes is no
+    /// bottleneck's work: served one by one, each of ten packets takes a tenth of both. Half tells a
+    /// path that held packets back for longer than it delivered.
+    pub const HELD: f64 = 0.5;
     /// Round trips after which start-up is over, whatever the receiver says: a doubling each, from two
     /// packets to a million.
     pub const MAX_ROUND_TRIPS: u32 = 20;
