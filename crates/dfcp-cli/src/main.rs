@@ -38,7 +38,7 @@ enum Command {
     Cp(Box<command::cp::Args>),
     /// Makes a directory here or there like another one, sending only what differs
     Sync(Box<command::cp::SyncArgs>),
-    /// Carries TCP connections of other programs: SOCKS5, HTTP CONNECT, forwards
+    /// Carries TCP and UDP of other programs: SOCKS5, HTTP CONNECT, forwards
     Proxy(Box<command::proxy::Args>),
     /// Says what is wrong here, and on the way to a host, and what to do
     Doctor(command::doctor::DoctorArgs),

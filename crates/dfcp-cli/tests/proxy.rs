@@ -3,7 +3,7 @@
 mod common;
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::{Command, Output, Stdio};
 
 use common::{Bench, Receiver, bytes, wait};
@@ -75,6 +75,52 @@ fn outcome(command: &mut Command) -> (i32, String) {
     let status = wait(&mut child);
     let Output { stderr, .. } = child.wait_with_output().unwrap();
     (status.code().unwrap(), String::from_utf8(stderr).unwrap())
+}
+
+/// A host that says back what it hears.
+fn echo() -> SocketAddr {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = socket.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let mut buffer = [0; 2048];
+        while let Ok((len, from)) = socket.recv_from(&mut buffer) {
+            let _ = socket.send_to(&buffer[..len], from);
+        }
+    });
+    address
+}
+
+#[test]
+fn datagrams_go_through_a_forwarded_port() {
+    let (bench, echo) = (Bench::new(), echo());
+    let server = server(&bench, &["--permit", "127.0.0.1/32"]);
+    let forward = format!("0:{echo}/udp");
+    let mut child = client(&bench, server.address, &["-L", &forward])
+        .spawn()
+        .unwrap();
+    let said = std::io::BufReader::new(child.stderr.take().unwrap());
+    let mut lines = std::io::BufRead::lines(said).map_while(Result::ok);
+    let line = lines.find(|line| line.contains("datagrams"));
+    let port = port_in(&line.expect("it says where it takes datagrams"));
+    let program = UdpSocket::bind("127.0.0.1:0").unwrap();
+    program.connect(port).unwrap();
+    let patience = std::time::Duration::from_millis(200);
+    program.set_read_timeout(Some(patience)).unwrap();
+    let mut heard = [0; 16];
+    // Datagrams may be lost; what waits for the connection to the server is kept.
+    let asked = (0..300).find_map(|_| {
+        program.send(b"who is there?").unwrap();
+        program.recv(&mut heard).ok()
+    });
+    let len = asked.expect("an answer within a minute");
+    assert_eq!(&heard[..len], b"who is there?");
+    child.kill().unwrap();
+    wait(&mut child);
+
+    let reverse = format!("0:{echo}/udp");
+    let (code, said) = outcome(&mut client(&bench, server.address, &["-R", &reverse]));
+    assert_eq!(code, 2, "{said}");
+    assert!(said.contains("-L carries datagrams"), "{said}");
 }
 
 #[test]

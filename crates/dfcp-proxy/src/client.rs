@@ -21,6 +21,7 @@ use crate::relay::{Broken, CHUNK, REASON_LIMIT, relay};
 use crate::rules::{Network, Rule, Rules};
 use crate::status::{Refusal, Status};
 use crate::target::Target;
+use crate::udp::{Association, Routes};
 use crate::wire::{MALFORMED, REQUEST_LIMIT, Request, Tunnel};
 
 /// How long the server's answer may take: what connecting there may ([`dial`]), and some round trips.
@@ -56,6 +57,8 @@ struct Inner {
     /// Where connections go that come to listeners at the server.
     reverse: Mutex<BTreeMap<u32, Target>>,
     next_listener: AtomicU32,
+    next_association: AtomicU32,
+    routes: Arc<Routes>,
     tasks: Mutex<Vec<AbortHandle>>,
 }
 
@@ -81,15 +84,20 @@ impl Client {
             report: config.report,
             reverse: Mutex::default(),
             next_listener: AtomicU32::new(0),
+            next_association: AtomicU32::new(0),
+            routes: Arc::default(),
             tasks: Mutex::default(),
         });
-        let weak = Arc::downgrade(&inner);
+        let (weak, routes) = (Arc::downgrade(&inner), inner.routes.clone());
         let accept = async move {
             while let Some(connection) = link.established().await {
-                while let Ok((send, recv)) = connection.accept_bi().await {
-                    let Some(inner) = weak.upgrade() else { return };
-                    tokio::spawn(Self(inner).take_reverse(send, recv));
-                }
+                let streams = async {
+                    while let Ok((send, recv)) = connection.accept_bi().await {
+                        let Some(inner) = weak.upgrade() else { return };
+                        tokio::spawn(Self(inner).take_reverse(send, recv));
+                    }
+                };
+                tokio::join!(streams, routes.follow(&connection));
                 link.replaced(&connection).await;
             }
         };
@@ -241,7 +249,19 @@ impl Client {
 
     /// A stream to `target`; its answer has not come yet.
     pub(crate) async fn open(&self, target: &Target) -> Result<Tunnel, Refusal> {
-        let request = Request::Connect(target.clone());
+        let opened = self.request(Request::Connect(target.clone())).await;
+        opened.map(|(_, tunnel)| tunnel)
+    }
+
+    /// An association for datagrams; what is sent need not wait for the server's answer.
+    pub(crate) async fn associate(&self) -> Result<Association, Refusal> {
+        let id = self.0.next_association.fetch_add(1, Ordering::Relaxed);
+        let (connection, tunnel) = self.request(Request::Associate { id }).await?;
+        let association = Association::new(connection, &self.0.routes, id, tunnel);
+        association.ok_or_else(|| Refusal::new(Status::Limit, "too many associations"))
+    }
+
+    async fn request(&self, request: Request) -> Result<(Connection, Tunnel), Refusal> {
         let opened = async {
             let down = |why: Down| {
                 let message = format!("there is no connection to the server: {why}");
@@ -249,13 +269,14 @@ impl Client {
             };
             let connection = self.0.link.connection().await.map_err(down)?;
             if let Ok(tunnel) = Tunnel::open(&connection, &request).await {
-                return Ok(tunnel);
+                return Ok((connection, tunnel));
             }
             // It had ended, and nobody knew it yet.
             self.0.link.replaced(&connection).await;
             let connection = self.0.link.connection().await.map_err(down)?;
             let opened = Tunnel::open(&connection, &request).await;
-            opened.map_err(|error| Refusal::new(Status::Failed, error))
+            let tunnel = opened.map_err(|error| Refusal::new(Status::Failed, error))?;
+            Ok((connection, tunnel))
         };
         let late = || Refusal::new(Status::TimedOut, "the server takes no further stream now");
         let opened = timeout(ANSWER_LIMIT, opened).await;

@@ -40,7 +40,7 @@ pub(crate) async fn dial(target: &Target, rules: &Rules) -> Result<TcpStream, Re
     Ok(stream)
 }
 
-fn forbidden(target: &Target) -> Refusal {
+pub(crate) fn forbidden(target: &Target) -> Refusal {
     let why = format!("the server's rules do not allow {target}");
     Refusal::new(Status::Forbidden, why)
 }
@@ -52,7 +52,8 @@ pub(crate) fn prepare(stream: &TcpStream) {
     let _ = socket2::SockRef::from(stream).set_keepalive(true);
 }
 
-async fn resolve(target: &Target) -> Result<Vec<SocketAddr>, Refusal> {
+/// The addresses of `target`.
+pub(crate) async fn resolve(target: &Target) -> Result<Vec<SocketAddr>, Refusal> {
     let name = match &target.host {
         Host::Ip(ip) => return Ok(vec![SocketAddr::new(*ip, target.port)]),
         Host::Name(name) => name.as_str(),
@@ -128,7 +129,7 @@ async fn connect(
 
 /// Whether this machine has `address`: then it is also what the system would connect from. A UDP socket
 /// learns that from the routes, and nobody notices.
-fn is_here(address: SocketAddr) -> io::Result<bool> {
+pub(crate) fn is_here(address: SocketAddr) -> io::Result<bool> {
     let ip = address.ip().to_canonical();
     let any: IpAddr = match ip {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),

@@ -1,7 +1,8 @@
-//! TCP connections of other programs over dfcp: each is a stream of one connection.
+//! TCP connections and datagrams of other programs over dfcp: each connection is a stream, each datagram
+//! one of the same connection of dfcp.
 //!
 //! * [`Client`]: where programs come in ([SOCKS5 and HTTP CONNECT](Client::serve_local) on one port,
-//!   [forwards](Client::forward), [standard input and output](Client::carry)), over a connection to a
+//!   forwards of [TCP](Client::forward) and [UDP](Client::forward_udp), [standard input and output](Client::carry)), over a connection to a
 //!   server that is made again whenever it is lost;
 //! * [`serve`]: the server, which connects to where its [`Rules`] allow;
 //! * [`Event`]: what both have to say, for whoever shows it.
@@ -24,6 +25,7 @@ mod server;
 mod socks;
 mod status;
 mod target;
+mod udp;
 mod wire;
 
 pub use client::{Client, ClientConfig};

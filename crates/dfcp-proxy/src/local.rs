@@ -11,7 +11,7 @@ use crate::client::Client;
 use crate::event::Event;
 use crate::status::Refusal;
 use crate::target::Target;
-use crate::{http, socks};
+use crate::{http, socks, udp};
 
 /// How long a program may take to say what it wants. It is on this machine, or near it.
 const REQUEST_LIMIT: Duration = Duration::from_secs(10);
@@ -43,6 +43,14 @@ pub(crate) struct Wish {
     pub speech: Speech,
     pub target: Target,
     pub rest: Vec<u8>,
+}
+
+/// What a program asks for.
+#[derive(Debug)]
+pub(crate) enum Asked {
+    Connection(Wish),
+    /// To send datagrams (RFC 1928 §7).
+    Datagrams,
 }
 
 /// Why a program gets no connection, and what it hears of that.
@@ -112,7 +120,8 @@ pub(crate) async fn serve(client: Client, mut tcp: TcpStream) {
     let late = || Mistake::silent("it did not say what it wants within 10 s");
     let wish = timeout(REQUEST_LIMIT, listen(&mut inbox)).await;
     let wish = match wish.unwrap_or_else(|_| Err(late())) {
-        Ok(wish) => wish,
+        Ok(Asked::Connection(wish)) => wish,
+        Ok(Asked::Datagrams) => return udp::serve_program(client, tcp).await,
         Err(mistake) => {
             client.report(Event::Misled(mistake.why));
             return part(tcp, &mistake.answer).await;
@@ -145,7 +154,7 @@ pub(crate) async fn serve(client: Client, mut tcp: TcpStream) {
     }
 }
 
-async fn listen(inbox: &mut Inbox<'_>) -> Result<Wish, Mistake> {
+async fn listen(inbox: &mut Inbox<'_>) -> Result<Asked, Mistake> {
     inbox.more().await?;
     match inbox.bytes.first() {
         Some(&socks::VERSION) => socks::wish(inbox).await,
@@ -153,7 +162,7 @@ async fn listen(inbox: &mut Inbox<'_>) -> Result<Wish, Mistake> {
             "it speaks SOCKS 4; SOCKS 5 is known",
             socks::REFUSED_4,
         )),
-        Some(byte) if byte.is_ascii_alphabetic() => http::wish(inbox).await,
+        Some(byte) if byte.is_ascii_alphabetic() => http::wish(inbox).await.map(Asked::Connection),
         _ => Err(Mistake::silent("it speaks neither SOCKS5 nor HTTP")),
     }
 }

@@ -16,6 +16,7 @@ use crate::relay::{Broken, relay};
 use crate::rules::Rules;
 use crate::status::{Refusal, Status};
 use crate::target::{Host, Target};
+use crate::udp::{self, Association, Routes};
 use crate::wire::{MALFORMED, REQUEST_LIMIT, Request, Tunnel};
 
 /// What a server does for its clients.
@@ -51,10 +52,15 @@ async fn attend(server: Arc<Server>, connection: Connection) {
     if let Some(from) = connection.remote_address() {
         server.report(Event::Came { peer, from });
     }
-    while let Ok((send, recv)) = connection.accept_bi().await {
-        let (server, connection) = (server.clone(), connection.clone());
-        tokio::spawn(async move { server.answer(&connection, send, recv).await });
-    }
+    let routes = Arc::new(Routes::default());
+    let streams = async {
+        while let Ok((send, recv)) = connection.accept_bi().await {
+            let (server, routes) = (server.clone(), routes.clone());
+            let connection = connection.clone();
+            tokio::spawn(async move { server.answer(&connection, &routes, send, recv).await });
+        }
+    };
+    tokio::join!(streams, routes.follow(&connection));
     server.report(Event::Left(peer));
 }
 
@@ -97,6 +103,7 @@ impl Server {
     async fn answer(
         self: Arc<Self>,
         connection: &Connection,
+        routes: &Arc<Routes>,
         send: SendStream,
         mut recv: RecvStream,
     ) {
@@ -108,6 +115,9 @@ impl Server {
         let target = match &request {
             Request::Connect(target) => target.clone(),
             Request::Listen { bind, .. } => bind.clone(),
+            Request::Associate { id } => {
+                return self.associate(connection, routes, *id, tunnel).await;
+            }
             Request::Accepted { .. } => return tunnel.reset(MALFORMED),
         };
         let done = match self.place(connection.peer()) {
@@ -127,6 +137,29 @@ impl Server {
             self.report(Event::Failed { target, why });
             // Whoever does not hear it has left.
             let _ = tunnel.refuse(&refusal).await;
+        }
+    }
+
+    /// Carries datagrams until the client ends the stream, or sends none for long.
+    async fn associate(
+        self: &Arc<Self>,
+        connection: &Connection,
+        routes: &Arc<Routes>,
+        id: u32,
+        mut tunnel: Tunnel,
+    ) {
+        let _place = match self.place(connection.peer()) {
+            Ok(place) => place,
+            Err(refusal) => {
+                let _ = tunnel.refuse(&refusal).await;
+                return;
+            }
+        };
+        if tunnel.confirm().await.is_err() {
+            return;
+        }
+        if let Some(association) = Association::new(connection.clone(), routes, id, tunnel) {
+            udp::serve(association, &self.config.rules, &self.config.report).await;
         }
     }
 

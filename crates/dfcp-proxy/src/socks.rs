@@ -1,8 +1,13 @@
-//! SOCKS5 (RFC 1928) as far as a program asks for a connection. Names are resolved at the far end.
+//! SOCKS5 (RFC 1928) as far as a program asks for a connection, or to send datagrams. Names are resolved at the far end.
 
-use crate::local::{Inbox, Mistake, Speech, Wish};
+use std::net::SocketAddr;
+
+use bytes::{Buf, Bytes};
+
+use crate::local::{Asked, Inbox, Mistake, Speech, Wish};
 use crate::status::{Refusal, Status};
 use crate::target::{BadTarget, Target};
+use crate::udp::Packet;
 
 /// First byte of everything.
 pub(crate) const VERSION: u8 = 5;
@@ -36,8 +41,29 @@ pub(crate) fn answer(outcome: Result<(), &Refusal>) -> Vec<u8> {
     })
 }
 
+/// What a program hears that may send its datagrams to `at`.
+pub(crate) fn associated(at: SocketAddr) -> Vec<u8> {
+    let mut out = vec![VERSION, Status::Connected.socks(), 0];
+    Target::from(at).encode(&mut out);
+    out
+}
+
+/// Reads a datagram (RFC 1928 §7); `None` if it is none, or a part of one: fragments are for the
+/// implementation to refuse.
+pub(crate) fn datagram(mut bytes: Bytes) -> Option<Packet> {
+    let (reserved, fragment) = (bytes.try_get_u16().ok()?, bytes.try_get_u8().ok()?);
+    Packet::decode(bytes).filter(|_| (reserved, fragment) == (0, 0))
+}
+
+/// What [`datagram`] reads.
+pub(crate) fn encode_datagram(packet: &Packet) -> Vec<u8> {
+    let mut out = vec![0; 3];
+    packet.encode(&mut out);
+    out
+}
+
 /// Reads the greeting and the request.
-pub(crate) async fn wish(inbox: &mut Inbox<'_>) -> Result<Wish, Mistake> {
+pub(crate) async fn wish(inbox: &mut Inbox<'_>) -> Result<Asked, Mistake> {
     let methods = inbox.take(2).await?[1];
     let methods = inbox.take(methods.into()).await?;
     if !methods.contains(&NO_AUTHENTICATION) {
@@ -74,14 +100,14 @@ pub(crate) async fn wish(inbox: &mut Inbox<'_>) -> Result<Wish, Mistake> {
     match head[1] {
         CONNECT => {
             let (speech, rest) = (Speech::Socks, std::mem::take(&mut inbox.bytes));
-            Ok(Wish {
+            Ok(Asked::Connection(Wish {
                 speech,
                 target,
                 rest,
-            })
+            }))
         }
+        UDP_ASSOCIATE => Ok(Asked::Datagrams),
         BIND => unsupported("BIND"),
-        UDP_ASSOCIATE => unsupported("UDP ASSOCIATE"),
         other => unsupported(&format!("command {other}")),
     }
 }

@@ -8,7 +8,7 @@ use std::str::FromStr;
 const MAX_NAME: usize = 255;
 
 /// A host.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Host {
     /// By its address.
     Ip(IpAddr),
@@ -35,7 +35,7 @@ impl Host {
 }
 
 /// A host and a port of TCP.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Target {
     /// The host.
     pub host: Host,

@@ -22,6 +22,7 @@ pub(crate) const REQUEST_LIMIT: Duration = Duration::from_secs(10);
 const CONNECT: u8 = 1;
 const LISTEN: u8 = 2;
 const ACCEPTED: u8 = 3;
+const ASSOCIATE: u8 = 4;
 
 /// What a stream is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +33,8 @@ pub(crate) enum Request {
     Listen { id: u32, bind: Target },
     /// Somebody came to the listener.
     Accepted { id: u32, from: Target },
+    /// Carry datagrams, of which each begins with `id`, as long as the stream is open.
+    Associate { id: u32 },
 }
 
 impl Request {
@@ -52,6 +55,11 @@ impl Request {
                 out.extend(id.to_be_bytes());
                 from
             }
+            Self::Associate { id } => {
+                out.push(ASSOCIATE);
+                out.extend(id.to_be_bytes());
+                return out;
+            }
         };
         target.encode(&mut out);
         out
@@ -62,9 +70,12 @@ impl Request {
         let kind = recv.read_u8().await?;
         let id = match kind {
             CONNECT => 0,
-            LISTEN | ACCEPTED => recv.read_u32().await?,
+            LISTEN | ACCEPTED | ASSOCIATE => recv.read_u32().await?,
             _ => return Err(malformed("an unknown request")),
         };
+        if kind == ASSOCIATE {
+            return Ok(Self::Associate { id });
+        }
         let target = read_target(recv).await?;
         Ok(match kind {
             LISTEN => Self::Listen { id, bind: target },

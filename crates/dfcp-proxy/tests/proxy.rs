@@ -157,10 +157,9 @@ async fn whoever_asks_wrongly_is_answered_and_nobody_else_notices() {
         request.extend(v4.port().to_be_bytes());
         request
     };
-    // BIND, UDP ASSOCIATE, no command, no kind of address, no name.
+    // BIND, no command, no kind of address, no name.
     for (request, reply) in [
         (request(2, 1), 7),
-        (request(3, 1), 7),
         (request(9, 1), 7),
         (request(1, 2), 8),
         (connect_to_name("", 80), 4),

@@ -7,7 +7,7 @@ use dfcp::{CloseCode, ConnectionError, Endpoint, EndpointConfig, Error, PublicKe
 use dfcp_command::{Failure, Kind, interrupted};
 use dfcp_proxy::{Broken, Client, ClientConfig, Down, Status, Target};
 use dfcp_transfer::INTERRUPTED;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, UdpSocket};
 use tokio::task::JoinSet;
 
 use super::Common;
@@ -27,7 +27,8 @@ pub struct Args {
     /// given
     #[arg(short = 'D', long, value_name = "[ADDR:]PORT")]
     socks: Vec<Place>,
-    /// Carry what comes to this port here to a host that the server connects to
+    /// Carry what comes to this port here to a host that the server connects to; datagrams with /udp at
+    /// the end
     #[arg(short = 'L', long, value_name = "[ADDR:]PORT:HOST:PORT")]
     local: Vec<Forward>,
     /// Carry what comes to this port there to a host that is connected to from here
@@ -52,6 +53,13 @@ async fn listen(at: SocketAddr) -> Result<TcpListener, Failure> {
     bound.map_err(|error| Failure::new(Kind::LocalIo, format!("cannot listen on {at}: {error}")))
 }
 
+/// A port that datagrams come to.
+async fn bind_udp(at: SocketAddr) -> Result<UdpSocket, Failure> {
+    let bound = UdpSocket::bind(at).await;
+    let message = |error| format!("cannot take datagrams at {at}: {error}");
+    bound.map_err(|error| Failure::new(Kind::LocalIo, message(error)))
+}
+
 /// Carries connections until it is told to end, or the one of `-W` ended.
 pub async fn carry(args: Args) -> Result<(), Failure> {
     let Some(host) = args.host.clone() else {
@@ -63,12 +71,20 @@ pub async fn carry(args: Args) -> Result<(), Failure> {
         return Err(Failure::usage(why));
     }
     // Whoever cannot have a port need not connect.
-    let (mut socks, mut forwards) = (Vec::new(), Vec::new());
+    if args.remote.iter().any(|forward| forward.udp) {
+        let why = "-R carries TCP connections only; -L carries datagrams, too";
+        return Err(Failure::usage(why));
+    }
+    let (mut socks, mut forwards, mut datagrams) = (Vec::new(), Vec::new(), Vec::new());
     for place in &args.socks {
         socks.push(listen(place.0).await?);
     }
     for forward in &args.local {
-        forwards.push((listen(forward.place).await?, forward.target.clone()));
+        let target = forward.target.clone();
+        match forward.udp {
+            true => datagrams.push((bind_udp(forward.place).await?, target)),
+            false => forwards.push((listen(forward.place).await?, target)),
+        }
     }
     let key = args.peer.own_key()?;
     let own = key.public();
@@ -105,7 +121,7 @@ pub async fn carry(args: Args) -> Result<(), Failure> {
                 carried.map_err(|broken| failed(broken, target))
             }
             None => {
-                serve(&args, &client, socks, forwards).await;
+                serve(&args, &client, socks, forwards, datagrams).await;
                 Ok(())
             }
         }
@@ -131,6 +147,7 @@ async fn serve(
     client: &Client,
     socks: Vec<TcpListener>,
     forwards: Vec<(TcpListener, Target)>,
+    datagrams: Vec<(UdpSocket, Target)>,
 ) {
     let mut ports = JoinSet::new();
     for listener in socks {
@@ -153,7 +170,15 @@ async fn serve(
         }
         ports.spawn(async move { client.forward(listener, target).await });
     }
-    for Forward { place, target } in args.remote.clone() {
+    for (socket, target) in datagrams {
+        let client = client.clone();
+        if let Ok(at) = socket.local_addr() {
+            let what = format_args!("forwarding {at} to {target}, datagrams");
+            args.common.say(what);
+        }
+        ports.spawn(async move { client.forward_udp(socket, target).await });
+    }
+    for Forward { place, target, .. } in args.remote.clone() {
         let client = client.clone();
         ports.spawn(async move { client.reverse(place.into(), target).await });
     }

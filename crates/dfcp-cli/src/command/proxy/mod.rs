@@ -1,4 +1,4 @@
-//! `dfcp proxy`: TCP connections of other programs, over a path that they would not get on with.
+//! `dfcp proxy`: TCP and UDP of other programs, over a path that they would not get on with.
 
 mod client;
 mod place;

@@ -52,19 +52,26 @@ impl FromStr for Place {
     }
 }
 
-/// A forward: `[ADDRESS:]PORT:HOST:PORT`.
+/// A forward: `[ADDRESS:]PORT:HOST:PORT`, of UDP with `/udp` at its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Forward {
     /// Where to listen.
     pub place: SocketAddr,
     /// Where what comes goes to.
     pub target: Target,
+    /// Whether it is datagrams that come.
+    pub udp: bool,
 }
 
 impl FromStr for Forward {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
+        let (text, udp) = match text.rsplit_once('/') {
+            Some((text, "udp")) => (text, true),
+            Some((text, "tcp")) => (text, false),
+            _ => (text, false),
+        };
         let (address, port, host, target_port) = match parts(text)[..] {
             [port, host, target_port] => (None, port, host, target_port),
             [address, port, host, target_port] => (Some(address), port, host, target_port),
@@ -76,6 +83,7 @@ impl FromStr for Forward {
         Ok(Self {
             place: place(address, port)?.0,
             target: format!("{host}:{target_port}").parse()?,
+            udp,
         })
     }
 }
@@ -93,10 +101,17 @@ mod tests {
             (":1:a:2", "[::]:1", "a:2"),
             ("[fd00::1]:1:a:2", "[fd00::1]:1", "a:2"),
             ("10.0.0.1:0:a:2", "10.0.0.1:0", "a:2"),
+            (
+                "53:[2001:db8::1]:53/udp",
+                "127.0.0.1:53",
+                "[2001:db8::1]:53",
+            ),
+            ("80:a:80/tcp", "127.0.0.1:80", "a:80"),
         ] {
             let forward: Forward = text.parse().unwrap();
             assert_eq!(forward.place.to_string(), place, "{text}");
             assert_eq!(forward.target.to_string(), target, "{text}");
+            assert_eq!(forward.udp, text.ends_with("/udp"), "{text}");
         }
         for bad in [
             "",
@@ -109,6 +124,8 @@ mod tests {
             "::1:1:a:2",
             "[::1:1:a:2",
             "a:1:b:2",
+            "1:a:2/sctp",
+            "/udp",
         ] {
             assert!(bad.parse::<Forward>().is_err(), "{bad:?}");
         }

@@ -1,0 +1,187 @@
+//! The client's end: programs that speak SOCKS5's UDP ASSOCIATE (RFC 1928 §7), and forwarded ports.
+
+use std::collections::HashMap;
+use std::future::pending;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpStream, UdpSocket};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use super::{Association, LONGEST, Packet, WAITING, send_now};
+use crate::client::Client;
+use crate::event::Event;
+use crate::socks;
+use crate::status::{Refusal, Status};
+use crate::target::Target;
+
+/// Sources of datagrams that a forwarded port serves at once, each with an association of its own.
+const SOURCES: usize = 1024;
+
+/// The association of a local port, made when it is needed.
+struct Flow {
+    client: Client,
+    association: Option<Association>,
+    /// Whom the last datagram was for.
+    host: Option<Target>,
+}
+
+impl Flow {
+    fn new(client: Client) -> Self {
+        let (association, host) = (None, None);
+        Self {
+            client,
+            association,
+            host,
+        }
+    }
+
+    /// Sends a datagram, over a new association if there is none.
+    async fn send(&mut self, packet: Packet) {
+        if self.association.is_none() {
+            match self.client.associate().await {
+                Ok(association) => self.association = Some(association),
+                Err(refusal) => return self.report(packet.host, refusal),
+            }
+        }
+        if let Some(association) = &self.association {
+            association.send(&packet);
+            self.host = Some(packet.host);
+        }
+    }
+
+    /// The next datagram that comes back; `None` when the association ended.
+    async fn next(&mut self) -> Option<Packet> {
+        let Some(association) = &mut self.association else {
+            return pending().await;
+        };
+        match association.next().await {
+            Ok(packet) => Some(packet),
+            Err(why) => {
+                self.association = None;
+                if let (Some(refusal), Some(host)) = (why, self.host.take()) {
+                    self.report(host, refusal);
+                }
+                None
+            }
+        }
+    }
+
+    fn report(&self, target: Target, refusal: Refusal) {
+        let why = refusal.message;
+        self.client.report(Event::Failed { target, why });
+    }
+}
+
+/// Serves a program that asked for UDP ASSOCIATE, until it ends its TCP connection. What others send to
+/// the port is not heard: only the program's host, and of it the first port that speaks.
+pub(crate) async fn serve_program(client: Client, mut tcp: TcpStream) {
+    let bound = async {
+        // An IPv4 address in the shape of an IPv6 one is not what a program expects to be told.
+        let local = tcp.local_addr()?.ip().to_canonical();
+        let host = tcp.peer_addr()?.ip().to_canonical();
+        let socket = UdpSocket::bind((local, 0)).await?;
+        let at = socket.local_addr()?;
+        std::io::Result::Ok((socket, at, host))
+    };
+    let (socket, at, host) = match bound.await {
+        Ok(bound) => bound,
+        Err(error) => {
+            let refusal = Refusal::new(Status::Failed, format_args!("no port for UDP: {error}"));
+            let _ = tcp.write_all(&socks::answer(Err(&refusal))).await;
+            return client.report(Event::Stuck(refusal.message));
+        }
+    };
+    if tcp.write_all(&socks::associated(at)).await.is_err() {
+        return;
+    }
+    let mut flow = Flow::new(client);
+    let mut program = None;
+    let (mut buffer, mut ignored) = (vec![0; LONGEST], [0; 64]);
+    loop {
+        tokio::select! {
+            read = tcp.read(&mut ignored) => match read {
+                Ok(1..) => {}
+                _ => return,
+            },
+            came = socket.recv_from(&mut buffer) => {
+                let Ok((len, from)) = came else { return };
+                if from.ip() != host || from != *program.get_or_insert(from) {
+                    continue;
+                }
+                if let Some(packet) = socks::datagram(Bytes::copy_from_slice(&buffer[..len])) {
+                    flow.send(packet).await;
+                }
+            }
+            Some(packet) = flow.next() => if let Some(program) = program {
+                send_now(&socket, &socks::encode_datagram(&packet), program);
+            },
+        }
+    }
+}
+
+impl Client {
+    /// Carries the datagrams that come to `socket` to `target`, and the answers back, each source by
+    /// itself. Does not end.
+    pub async fn forward_udp(&self, socket: UdpSocket, target: Target) {
+        let socket = Arc::new(socket);
+        let mut sources: HashMap<SocketAddr, mpsc::Sender<Bytes>> = HashMap::new();
+        let mut flows = JoinSet::new();
+        let mut buffer = vec![0; LONGEST];
+        loop {
+            let (len, from) = tokio::select! {
+                came = socket.recv_from(&mut buffer) => match came {
+                    Ok(came) => came,
+                    // What a host said of an earlier datagram.
+                    Err(_) => continue,
+                },
+                Some(ended) = flows.join_next() => {
+                    if let Ok(source) = ended {
+                        sources.remove(&source);
+                    }
+                    continue;
+                }
+            };
+            let known = sources.get(&from);
+            if known.is_none() && sources.len() >= SOURCES {
+                continue;
+            }
+            let queue = sources.entry(from).or_insert_with(|| {
+                let (queue, waiting) = mpsc::channel(WAITING);
+                let flow = Flow::new(self.clone());
+                let (socket, target) = (socket.clone(), target.clone());
+                flows.spawn(carry_source(flow, socket, from, target, waiting));
+                queue
+            });
+            let _ = queue.try_send(Bytes::copy_from_slice(&buffer[..len]));
+        }
+    }
+}
+
+/// Carries what one source sends, until its association ends.
+async fn carry_source(
+    mut flow: Flow,
+    socket: Arc<UdpSocket>,
+    source: SocketAddr,
+    target: Target,
+    mut waiting: mpsc::Receiver<Bytes>,
+) -> SocketAddr {
+    loop {
+        tokio::select! {
+            Some(payload) = waiting.recv() => {
+                let host = target.clone();
+                flow.send(Packet { host, payload }).await;
+                if flow.association.is_none() {
+                    return source;
+                }
+            }
+            packet = flow.next() => match packet {
+                Some(packet) => send_now(&socket, &packet.payload, source),
+                None => return source,
+            },
+        }
+    }
+}
