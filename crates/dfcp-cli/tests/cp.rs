@@ -196,6 +196,71 @@ fn an_archive_keeps_names_holes_links_and_modes() {
 }
 
 #[test]
+fn a_dry_run_names_what_would_change_beside_contents() {
+    let machines = Machines::new("");
+    for name in ["tree/file", "tree/dir/same"] {
+        machines.write(&machines.here(name), 10);
+    }
+    std::os::unix::fs::symlink("file", machines.here("tree/link")).unwrap();
+    machines.copies(&["-a", "tree", "there:copy"]);
+    let copy = |name: &str| machines.there("copy").join(name);
+    let mode = |path: PathBuf, mode| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let plan = |arguments: &[&str]| {
+        let dry = [&["-n"], arguments, &["tree/.", "there:copy"]].concat();
+        machines.copies(&dry)["plan"].clone()
+    };
+    let change = |path: &str, kind: &str, what: &[&str]| serde_json::json!({"path": path, "kind": kind, "what": what});
+    assert_eq!(plan(&["-a"])["change"], serde_json::json!([]));
+    mode(machines.here("tree/file"), 0o600);
+    mode(machines.here("tree/dir"), 0o711);
+    fs::File::open(copy("dir"))
+        .unwrap()
+        .set_modified(std::time::UNIX_EPOCH)
+        .unwrap();
+    let expected = serde_json::json!([
+        change("copy/dir", "directory", &["mode", "time"]),
+        change("copy/file", "file", &["mode"]),
+    ]);
+    let told = plan(&["-a"]);
+    assert_eq!(
+        (&told["send"], &told["change"]),
+        (&serde_json::json!([]), &expected)
+    );
+    assert_eq!(
+        fs::metadata(copy("dir")).unwrap().mtime(),
+        0,
+        "nothing changes"
+    );
+    // Without -a none of it would.
+    assert_eq!(plan(&["-rl"])["change"], serde_json::json!([]));
+    // People read it, too, from either side.
+    for places in [["tree/.", "there:copy"], ["there:copy/.", "tree"]] {
+        let mut command = Command::new(PROGRAM);
+        command
+            .current_dir(machines.dir.path())
+            .args(["cp", "-an", "-e", "./shell", "--remote-path", PROGRAM])
+            .args(places);
+        let listed = String::from_utf8(command.output().unwrap().stdout).unwrap();
+        let lines: Vec<_> = listed.lines().map(str::trim_start).collect();
+        assert_eq!(lines.len(), 2, "{listed}");
+        assert!(
+            lines[0].starts_with("mode,time ") && lines[0].ends_with("/dir/"),
+            "{listed}"
+        );
+        assert!(
+            lines[1].starts_with("mode ") && lines[1].ends_with("/file"),
+            "{listed}"
+        );
+    }
+    // What was said is what is done.
+    machines.copies(&["-a", "tree/.", "there:copy"]);
+    assert_eq!(fs::metadata(copy("file")).unwrap().mode() & 0o777, 0o600);
+    assert_eq!(plan(&["-a"])["change"], serde_json::json!([]));
+}
+
+#[test]
 fn what_cannot_be_done_is_said_with_its_class() {
     let machines = Machines::new("");
     machines.write(&machines.here("file"), 10);

@@ -8,7 +8,7 @@ use dfcp::ObjectSummary;
 use tokio::io::AsyncWrite;
 
 use crate::Error;
-use crate::message::{self, Entry, FromReceiver, Hash, Outcome, Problem, ProblemKind};
+use crate::message::{self, Change, Entry, FromReceiver, Hash, Outcome, Problem, ProblemKind};
 use crate::partial::Partial;
 use crate::source::LeftOut;
 use crate::store::{Store, Survey};
@@ -20,6 +20,8 @@ pub struct Received {
     pub entries: Arc<Vec<Entry>>,
     /// By place in the offer; directories only when they failed.
     pub outcomes: BTreeMap<u64, Outcome>,
+    /// In a dry run: what would change of what is there, beside content.
+    pub changes: BTreeMap<u64, Vec<Change>>,
     /// What of files was not kept.
     pub left_out: Vec<LeftOut>,
     /// What ended the session early.
@@ -35,6 +37,7 @@ pub struct Ledger<W> {
     pub entries: Arc<Vec<Entry>>,
     /// What became of it so far.
     pub outcomes: BTreeMap<u64, Outcome>,
+    changes: BTreeMap<u64, Vec<Change>>,
     left_out: Vec<LeftOut>,
     /// Leads to the sender.
     pub control: W,
@@ -47,6 +50,7 @@ impl<W: AsyncWrite + Unpin> Ledger<W> {
             store,
             entries,
             outcomes: BTreeMap::new(),
+            changes: BTreeMap::new(),
             left_out: Vec::new(),
             control,
         }
@@ -60,7 +64,24 @@ impl<W: AsyncWrite + Unpin> Ledger<W> {
     /// Notes what became of a file and tells the sender.
     pub async fn settle(&mut self, index: u64, outcome: Outcome) -> Result<(), Error> {
         self.outcomes.insert(index, outcome.clone());
-        self.say(&FromReceiver::File { index, outcome }).await
+        self.say(&FromReceiver::File {
+            index,
+            outcome,
+            changes: Vec::new(),
+        })
+        .await
+    }
+
+    /// Notes what else would change of something that is there, and tells the sender.
+    pub async fn settle_changing(&mut self, index: u64, changes: Vec<Change>) -> Result<(), Error> {
+        self.outcomes.insert(index, Outcome::There);
+        self.changes.insert(index, changes.clone());
+        self.say(&FromReceiver::File {
+            index,
+            outcome: Outcome::There,
+            changes,
+        })
+        .await
     }
 
     /// Notes files that are in their places and tells the sender of all of them at once.
@@ -103,7 +124,13 @@ impl<W: AsyncWrite + Unpin> Ledger<W> {
         let there = (0..)
             .zip(&*self.entries)
             .filter(|(_, entry)| is_there(entry));
-        there.map(|(index, _)| (index, Survey::There)).collect()
+        let changes = |entry: &Entry| match entry.directory {
+            true => self.store.changes_of_dir(entry),
+            false => Vec::new(),
+        };
+        there
+            .map(|(index, entry)| (index, Survey::There(changes(entry))))
+            .collect()
     }
 
     /// Makes the links, now that the files are there that they may lead to: nothing is written any more
@@ -131,23 +158,24 @@ impl<W: AsyncWrite + Unpin> Ledger<W> {
     }
 
     /// Makes those of the `absent` directories that no file needed. Now that nothing is put into
-    /// them any more, all of them get their modes and times; with modes kept as they are, so do those
-    /// that were there.
+    /// them any more, they get their modes and times, and those that were there what is to be kept.
     pub async fn finish_directories(&mut self, absent: Vec<usize>) -> Result<(), Error> {
-        let mut made = Vec::new();
-        for i in absent {
-            match self.store.create_dir(&self.entries[i].path) {
-                Ok(()) => made.push(i),
-                Err(problem) => self.settle(i as u64, Outcome::Error(problem)).await?,
+        for &i in &absent {
+            if let Err(problem) = self.store.create_dir(&self.entries[i].path) {
+                self.settle(i as u64, Outcome::Error(problem)).await?;
             }
         }
-        if self.store.keep.modes {
-            let settled = |i: &usize| !self.outcomes.contains_key(&(*i as u64));
-            let directories = (0..self.entries.len()).filter(|&i| self.entries[i].directory);
-            made = directories.filter(settled).collect();
-        }
-        for i in made.into_iter().rev() {
-            if let Err(problem) = self.store.finish_dir(&self.entries[i]) {
+        // What is in a directory comes before it.
+        for i in (0..self.entries.len()).rev() {
+            let entry = &self.entries[i];
+            if !entry.directory || self.outcomes.contains_key(&(i as u64)) {
+                continue;
+            }
+            let finished = match absent.binary_search(&i) {
+                Ok(_) => self.store.finish_dir(entry),
+                Err(_) => self.store.align_dir(entry),
+            };
+            if let Err(problem) = finished {
                 self.settle(i as u64, Outcome::Error(problem)).await?;
             }
         }
@@ -159,6 +187,7 @@ impl<W: AsyncWrite + Unpin> Ledger<W> {
         Received {
             entries: self.entries,
             outcomes: self.outcomes,
+            changes: self.changes,
             left_out: self.left_out,
             failure,
         }

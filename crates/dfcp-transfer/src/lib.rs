@@ -67,8 +67,8 @@ pub use diary::{Diary, Settled};
 pub use error::Error;
 pub use ledger::Received;
 pub use message::{
-    Entry, Link, Meta, OnConflict, Outcome, People, Problem, ProblemKind, Rejection, RejectionKind,
-    Wishes,
+    Change, Entry, Exact, Link, Meta, OnConflict, Outcome, People, Problem, ProblemKind, Rejection,
+    RejectionKind, Wishes,
 };
 pub use meta::{Keep, Owners};
 pub use meter::{Meter, Watch};

@@ -60,6 +60,32 @@ pub struct Meta {
     /// their bytes ([`name`](crate::name)).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub attributes: Vec<(String, String)>,
+    /// Whether attributes of the file are missing here, because they could not be read or are too long:
+    /// nothing that the receiver's file has is to go then ([`Exact`]).
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub incomplete: bool,
+}
+
+/// Kinds of attributes of which the entries of an offer have all: what else of these kinds is at a file
+/// of the receiver goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Exact {
+    /// Extended attributes of the namespace `user`.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub user: bool,
+    /// Extended attributes of the namespace `trusted`, which only superusers see.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub trusted: bool,
+    /// Access control lists.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub acls: bool,
+}
+
+impl Exact {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 impl Meta {
@@ -206,6 +232,9 @@ pub struct Wishes {
     /// What to do where names are taken.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_conflict: Option<OnConflict>,
+    /// Have no other attributes of these kinds than the entries say.
+    #[serde(skip_serializing_if = "Exact::is_default")]
+    pub exact: Exact,
 }
 
 /// What to do with a file whose name is taken by one with other content.
@@ -331,6 +360,9 @@ pub enum FromReceiver {
         /// The outcome.
         #[serde(flatten)]
         outcome: Outcome,
+        /// In a dry run, of what is there: what else of it would change.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        changes: Vec<Change>,
     },
     /// Every file is done, one way or the other.
     Summary {
@@ -391,6 +423,25 @@ pub enum Outcome {
     Skipped,
     /// It is not in its place.
     Error(Problem),
+}
+
+/// What changes of a file or directory that is there, beside its content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Change {
+    /// Permission bits.
+    Mode,
+    /// User or group.
+    Owner,
+    /// Time of the last change.
+    Time,
+    /// Extended attributes.
+    Xattrs,
+    /// Access control lists.
+    Acls,
+    /// Something that is not known here.
+    #[serde(other)]
+    Other,
 }
 
 /// Why a file is not in its place.
@@ -541,11 +592,13 @@ mod tests {
         let done = FromReceiver::File {
             index: 3,
             outcome: Outcome::Done,
+            changes: vec![],
         };
         assert_eq!(json(&done), r#"{"type":"file","index":3,"status":"done"}"#);
         let failed = FromReceiver::File {
             index: 3,
             outcome: Outcome::Error(Problem::new(ProblemKind::Target, "full")),
+            changes: vec![],
         };
         let text = r#"{"type":"file","index":3,"status":"error","kind":"target","message":"full"}"#;
         assert_eq!(json(&failed), text);

@@ -4,10 +4,10 @@
 //! Nothing of it is taken that the receiver was not told to take. As with rsync: of extended
 //! attributes the namespace `user`, and between superusers `trusted`; owners by their names where the
 //! receiver knows these, else by their numbers, and the superuser never by name. Capabilities
-//! (`security.capability`) are taken as little as set-user-ID bits.
+//! (`security.capability`) are not taken.
 
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -19,7 +19,7 @@ use nix::unistd::{Gid, Group, Uid, User};
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
 
-use crate::message::{Entry, Meta, People};
+use crate::message::{Change, Entry, Exact, Meta, People};
 use crate::name;
 use crate::source::LeftOut;
 
@@ -81,10 +81,13 @@ pub(crate) fn read(
     if (keep.attributes || keep.acls) && !metadata.is_symlink() {
         match attributes(path, keep, &mut leave_out) {
             Ok(attributes) => meta.attributes = attributes,
-            Err(error) => leave_out(format!(
-                "its extended attributes: {}",
-                io::Error::from(error)
-            )),
+            Err(error) => {
+                meta.incomplete = true;
+                leave_out(format!(
+                    "its extended attributes: {}",
+                    io::Error::from(error)
+                ));
+            }
         }
     }
     (meta != Meta::default()).then(|| Box::new(meta))
@@ -95,35 +98,60 @@ fn attributes(
     keep: Keep,
     leave_out: &mut impl FnMut(String),
 ) -> Result<Vec<(String, String)>, Errno> {
-    let mut list = vec![0; MAX_VALUE];
-    let length = match rustix::fs::listxattr(path, &mut list[..]) {
-        Err(Errno::NOTSUP) => 0,
-        length => length?,
-    };
-    let mut attributes = Vec::new();
-    let mut value = vec![0; MAX_VALUE];
-    for name in list[..length].split(|byte| *byte == 0) {
-        let name = OsStr::from_bytes(name);
+    let list = |list: &mut [u8]| rustix::fs::listxattr(path, list);
+    let get = |name: &OsStr, value: &mut [u8]| rustix::fs::getxattr(path, name, value);
+    let is_wanted = |name: &OsStr| {
         if keep.attributes && name == CAPABILITIES {
             leave_out("its capabilities; the file is sent".into());
         }
-        if !is_kept(&name.to_string_lossy(), keep) {
+        is_kept(&name.to_string_lossy(), keep)
+    };
+    let found = read_attributes(list, get, is_wanted)?;
+    let text = |(name, value): (OsString, Vec<u8>)| {
+        (name::encode(&name), name::encode(OsStr::from_bytes(&value)))
+    };
+    Ok(found.into_iter().map(text).collect())
+}
+
+/// Names and values of those attributes that are wanted; `list` and `get` are the system's calls.
+fn read_attributes(
+    list: impl Fn(&mut [u8]) -> Result<usize, Errno>,
+    get: impl Fn(&OsStr, &mut [u8]) -> Result<usize, Errno>,
+    mut is_wanted: impl FnMut(&OsStr) -> bool,
+) -> Result<Vec<(OsString, Vec<u8>)>, Errno> {
+    let mut names = vec![0; MAX_VALUE];
+    let length = match list(&mut names) {
+        Err(Errno::NOTSUP) => 0,
+        length => length?,
+    };
+    let (mut found, mut value) = (Vec::new(), Vec::new());
+    for name in names[..length].split(|byte| *byte == 0) {
+        let name = OsStr::from_bytes(name);
+        if !is_wanted(name) {
             continue;
         }
-        let length = match rustix::fs::getxattr(path, name, &mut value[..]) {
-            Err(Errno::NODATA) => continue,
-            length => length?,
-        };
-        let value = name::encode(OsStr::from_bytes(&value[..length]));
-        attributes.push((name::encode(name), value));
+        value.resize(MAX_VALUE, 0);
+        match get(name, &mut value) {
+            Err(Errno::NODATA) => {} // removed meanwhile
+            length => found.push((name.to_owned(), value[..length?].to_vec())),
+        }
     }
-    Ok(attributes)
+    Ok(found)
 }
 
 /// Whether an attribute of this name is taken along.
 fn is_kept(name: &str, keep: Keep) -> bool {
     let open = name.starts_with("user.") || (name.starts_with("trusted.") && is_superuser());
     (keep.attributes && open) || (keep.acls && ACLS.contains(&name))
+}
+
+/// What the entries of a sender that keeps this have all of.
+pub(crate) fn exact(keep: Keep) -> Exact {
+    Exact {
+        user: keep.attributes,
+        trusted: keep.attributes && is_superuser(),
+        acls: keep.acls,
+    }
 }
 
 /// The names of everybody whose number is in these entries.
@@ -277,41 +305,137 @@ impl Known {
     }
 }
 
-/// Gives a file its attributes, and says of those that are not taken or cannot be kept why.
-pub(crate) fn write_attributes(
-    file: &File,
-    meta: &Meta,
-    (keep, known): (Keep, &Known),
-    mut leave_out: impl FnMut(String),
-) {
-    for (name, value) in &meta.attributes {
-        let Some((plain, value)) = name::decode(name).zip(name::decode(value)) else {
-            continue;
-        };
-        let acl = ACLS.contains(&name.as_str());
-        if !is_kept(name, keep) {
-            leave_out(match acl {
-                true if !keep.acls => {
-                    "its access control lists, which the receiver takes with -A".into()
-                }
-                false if !keep.attributes => {
-                    "its extended attributes, which the receiver takes with -X".into()
-                }
-                _ => format!("its extended attribute {name}, which only superusers take"),
-            });
-            continue;
+/// How the attributes of a sender's files become those of files here.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Taking<'a> {
+    /// What is kept of files.
+    pub keep: Keep,
+    /// What the sender has said all of.
+    pub exact: Exact,
+    /// Whom it means.
+    pub known: &'a Known,
+}
+
+impl Taking<'_> {
+    /// Why an attribute that was offered is not taken.
+    fn refusal(&self, name: &str) -> Option<String> {
+        if is_kept(name, self.keep) {
+            return None;
         }
-        let value = match acl {
-            true => known.acl(value.as_bytes(), keep.owners),
-            false => value.as_bytes().to_vec(),
+        Some(match ACLS.contains(&name) {
+            true => "its access control lists, which the receiver takes with -A".into(),
+            false if !self.keep.attributes => {
+                "its extended attributes, which the receiver takes with -X".into()
+            }
+            false => format!("its extended attribute {name}, which only superusers take"),
+        })
+    }
+
+    /// Whether something was offered that is not taken.
+    pub fn refuses(&self, meta: Option<&Meta>) -> bool {
+        let mut names = meta.iter().flat_map(|meta| &meta.attributes);
+        names.any(|(name, _)| self.refusal(name).is_some())
+    }
+
+    /// Whether an attribute goes that was not offered with a file.
+    fn removes(&self, name: &str, meta: Option<&Meta>) -> bool {
+        let exact = match name {
+            name if ACLS.contains(&name) => self.exact.acls,
+            name if name.starts_with("trusted.") => self.exact.trusted,
+            _ => self.exact.user,
         };
-        if let Err(error) = rustix::fs::fsetxattr(file, &*plain, &value, XattrFlags::empty()) {
-            let what = if acl {
-                "its access control list"
-            } else {
-                "its extended attribute"
+        exact && is_kept(name, self.keep) && meta.is_none_or(|meta| !meta.incomplete)
+    }
+
+    /// Whether a file need not be looked at, since nothing is said of its attributes.
+    pub fn says_nothing(&self, meta: Option<&Meta>) -> bool {
+        let exact = Exact {
+            user: self.exact.user && self.keep.attributes,
+            trusted: self.exact.trusted && self.keep.attributes,
+            acls: self.exact.acls && self.keep.acls,
+        };
+        exact == Exact::default() && meta.is_none_or(|meta| meta.attributes.is_empty())
+    }
+
+    /// The attributes that a file is to have.
+    fn wanted(&self, meta: Option<&Meta>) -> BTreeMap<OsString, Vec<u8>> {
+        let offered = meta.iter().flat_map(|meta| &meta.attributes);
+        let taken = offered.filter(|(name, _)| is_kept(name, self.keep));
+        let here = |(name, value): &(String, String)| {
+            let (plain, value) = name::decode(name).zip(name::decode(value))?;
+            let value = match ACLS.contains(&name.as_str()) {
+                true => self.known.acl(value.as_bytes(), self.keep.owners),
+                false => value.as_bytes().to_vec(),
             };
-            leave_out(format!("{what} {name}: {}", io::Error::from(error)));
+            Some((plain.into_owned(), value))
+        };
+        taken.filter_map(here).collect()
+    }
+
+    /// The attributes that a file has, of those that are kept.
+    fn there(&self, file: &File) -> Result<BTreeMap<OsString, Vec<u8>>, Errno> {
+        let list = |list: &mut [u8]| rustix::fs::flistxattr(file, list);
+        let get = |name: &OsStr, value: &mut [u8]| rustix::fs::fgetxattr(file, name, value);
+        let is_wanted = |name: &OsStr| is_kept(&name.to_string_lossy(), self.keep);
+        Ok(read_attributes(list, get, is_wanted)?.into_iter().collect())
+    }
+
+    /// What of the attributes of a file that is there is to change.
+    pub fn changes(&self, file: &File, meta: Option<&Meta>) -> Vec<Change> {
+        let (wanted, there) = (self.wanted(meta), self.there(file).unwrap_or_default());
+        let set = wanted
+            .iter()
+            .filter(|(name, value)| there.get(*name) != Some(*value))
+            .map(|(name, _)| name);
+        let gone = there.keys().filter(|name| {
+            !wanted.contains_key(*name) && self.removes(&name.to_string_lossy(), meta)
+        });
+        let mut changes = Vec::new();
+        for name in set.chain(gone) {
+            let change = match ACLS.iter().any(|acl| name == acl) {
+                true => Change::Acls,
+                false => Change::Xattrs,
+            };
+            if !changes.contains(&change) {
+                changes.push(change);
+            }
+        }
+        changes
+    }
+
+    /// Gives a file its attributes, and takes those away that it has beside them; says of what is not
+    /// taken or cannot be kept why.
+    pub fn write(&self, file: &File, meta: Option<&Meta>, mut leave_out: impl FnMut(String)) {
+        if self.says_nothing(meta) {
+            return;
+        }
+        for (name, _) in meta.iter().flat_map(|meta| &meta.attributes) {
+            if let Some(why) = self.refusal(name) {
+                leave_out(why);
+            }
+        }
+        let wanted = self.wanted(meta);
+        let mut failed = |verb: &str, name: &OsStr, error: Errno| {
+            let what = match ACLS.iter().any(|acl| name == *acl) {
+                true => "access control list",
+                false => "extended attribute",
+            };
+            let (name, error) = (name::encode(name), io::Error::from(error));
+            leave_out(format!("its {what} {name}{verb}: {error}"));
+        };
+        for (name, value) in &wanted {
+            if let Err(error) = rustix::fs::fsetxattr(file, name, value, XattrFlags::empty()) {
+                failed("", name, error);
+            }
+        }
+        for name in self.there(file).unwrap_or_default().keys() {
+            if wanted.contains_key(name) || !self.removes(&name.to_string_lossy(), meta) {
+                continue;
+            }
+            match rustix::fs::fremovexattr(file, name) {
+                Ok(()) | Err(Errno::NODATA) => {}
+                Err(error) => failed(", which is to go", name, error),
+            }
         }
     }
 }

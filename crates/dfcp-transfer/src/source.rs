@@ -83,7 +83,13 @@ impl Sources {
     /// As there.
     pub fn scan_with(paths: &[PathBuf], how: Scan<'_>) -> Result<Self, Error> {
         let mut walk = Walk {
-            sources: Self::default(),
+            sources: Self {
+                wishes: Wishes {
+                    exact: meta::exact(how.keep),
+                    ..Wishes::default()
+                },
+                ..Self::default()
+            },
             how,
             above: Vec::new(),
             several: BTreeMap::new(),
@@ -199,7 +205,7 @@ impl std::fmt::Debug for Scan<'_> {
     }
 }
 
-/// Set-user-ID and set-group-ID, which no receiver takes over.
+/// Set-user-ID and set-group-ID, which receivers take over only where modes are kept.
 const PRIVILEGES: u32 = 0o6000;
 /// What [`Metadata`] counts room in (POSIX).
 const BLOCK: u64 = 512;
@@ -247,10 +253,10 @@ impl Walk<'_> {
             self.above.pop();
             return;
         }
-        if metadata.mode() & PRIVILEGES != 0 {
+        if metadata.mode() & PRIVILEGES != 0 && !self.how.keep.modes {
             self.leave_out(
                 &source.path,
-                "its set-user-ID or set-group-ID bit; the file is sent",
+                "its set-user-ID or set-group-ID bit, which `cp -a` keeps; the file is sent",
             );
         }
         let place = self.sources.list.len() as u64;
@@ -279,6 +285,7 @@ impl Walk<'_> {
                 left_out.push("its extended attributes: they are longer than 32 kB".to_owned());
                 if let Some(meta) = &mut source.entry.meta {
                     meta.attributes.clear();
+                    meta.incomplete = true;
                 }
             }
             for why in left_out {

@@ -116,7 +116,7 @@ impl Store {
         let entry = &entries[*index as usize];
         match survey {
             Survey::Absent => 0,
-            Survey::There | Survey::Settled(_) => self.room_for(entry),
+            Survey::There(_) | Survey::Settled(_) => self.room_for(entry),
             Survey::Examine => {
                 let partial = self
                     .dir

@@ -23,7 +23,8 @@ use rustix::io::Errno;
 
 use crate::Error;
 use crate::message::{
-    Entry, OnConflict, Outcome, People, Problem, ProblemKind, Rejection, RejectionKind, Wishes,
+    Change, Entry, Exact, OnConflict, Outcome, People, Problem, ProblemKind, Rejection,
+    RejectionKind, Wishes,
 };
 use crate::meta::{Keep, Known, Notes};
 use crate::name;
@@ -32,6 +33,7 @@ use crate::partial::{JOURNAL, Partial};
 use crate::space::Claims;
 use crate::tenants::{Tenant, Tenants};
 use crate::tree::Value;
+use attributes::Differences;
 pub(crate) use small::Folder;
 use swap::Swap;
 
@@ -86,6 +88,8 @@ pub struct Store {
     pub(crate) keep: Keep,
     /// Whose the owners are that the sender of this session names.
     known: Arc<Known>,
+    /// What attributes its files have no others of.
+    exact: Exact,
     /// What could not be kept in this session.
     pub(crate) notes: Arc<Notes>,
     /// What may go so that something of another kind takes its name.
@@ -118,8 +122,8 @@ pub(crate) enum Begin {
 pub(crate) enum Survey {
     /// Nothing of it is there.
     Absent,
-    /// It is there: size and time of change say so.
-    There,
+    /// It is there: size and time of change say so. What of it would change, in a dry run.
+    There(Vec<Change>),
     /// A file of its size, or a part of it, is there.
     Examine,
     /// It will not be received.
@@ -154,6 +158,7 @@ impl Store {
             umask: umask(),
             keep: Keep::default(),
             known: Arc::default(),
+            exact: Exact::default(),
             notes: Arc::default(),
             swap: None,
             absent: false,
@@ -230,6 +235,7 @@ impl Store {
     ) -> Result<Arc<Self>, Rejection> {
         let mut store = self.clone();
         store.known = Arc::new(Known::new(people));
+        store.exact = wishes.exact;
         store.notes = Arc::default();
         match (wishes.on_conflict, self.senders) {
             (None, _) => {}
@@ -282,6 +288,29 @@ impl Store {
         finish().map_err(|error| target(&entry.path, error))
     }
 
+    /// What would change of a directory that is there, beside what is in it.
+    pub(crate) fn changes_of_dir(&self, entry: &Entry) -> Vec<Change> {
+        self.look_at_dir(entry)
+            .map_or(Vec::new(), |found| found.changes)
+    }
+
+    /// Gives a directory that was there before what is to be kept of the one that was offered.
+    pub(crate) fn align_dir(&self, entry: &Entry) -> Result<(), Problem> {
+        let align = || {
+            if !self.look_at_dir(entry)?.are_none() {
+                self.align(&self.dir.open(name::path(&entry.path))?.into_std(), entry);
+            }
+            Ok(())
+        };
+        align().map_err(|error| target(&entry.path, error))
+    }
+
+    fn look_at_dir(&self, entry: &Entry) -> io::Result<Differences> {
+        let path = name::path(&entry.path);
+        let open = || Ok(self.dir.open(&path)?.into_std());
+        Ok(self.differences(&self.dir.metadata(&path)?, entry, open))
+    }
+
     /// What is there of the files among `entries`, without reading any.
     pub(crate) fn survey(&self, entries: &[Entry], wishes: Wishes) -> Vec<(u64, Survey)> {
         let mut known = Vec::new();
@@ -324,10 +353,17 @@ impl Store {
             return match self.on_conflict {
                 OnConflict::Skip => Survey::Settled(Outcome::Skipped),
                 _ if alike && unchanged && !wishes.checksum => {
-                    if !wishes.dry_run && !self.has_kept(&there, entry) {
-                        self.confirm(entry);
+                    let open = || self.open_there(entry);
+                    let differences = self.differences(&there, entry, open);
+                    if wishes.dry_run {
+                        return Survey::There(differences.changes);
                     }
-                    Survey::There
+                    if !differences.are_none()
+                        && let Ok(file) = self.open_there(entry)
+                    {
+                        self.align(&file, entry);
+                    }
+                    Survey::There(Vec::new())
                 }
                 OnConflict::Newer if is_later(&there, entry) => Survey::Settled(Outcome::Skipped),
                 _ if alike => Survey::Examine,
@@ -351,14 +387,7 @@ impl Store {
 
     /// The hash of the file that is there, if it has the size of `entry`.
     pub(crate) fn hash_there(&self, entry: &Entry) -> Option<blake3::Hash> {
-        let mut options = OpenOptions::new();
-        options.read(true);
-        options.custom_flags((OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits());
-        let file = self
-            .dir
-            .open_with(name::path(&entry.path), &options)
-            .ok()?
-            .into_std();
+        let file = self.open_there(entry).ok()?;
         let metadata = file.metadata().ok()?;
         if !metadata.is_file() || metadata.len() != entry.size {
             return None;
@@ -378,14 +407,20 @@ impl Store {
     /// The file that is there is the one that is offered, so it gets the time that was offered: the
     /// next offer of it need not be read.
     pub(crate) fn confirm(&self, entry: &Entry) -> Outcome {
+        if let Ok(file) = self.open_there(entry) {
+            // A file of somebody else keeps its time; its content is right all the same.
+            let _ = self.apply(&file, entry);
+        }
+        Outcome::There
+    }
+
+    /// Opens what is there to be read, and not what a link leads to.
+    fn open_there(&self, entry: &Entry) -> io::Result<std::fs::File> {
         let mut options = OpenOptions::new();
         options.read(true);
         options.custom_flags((OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits());
-        if let Ok(file) = self.dir.open_with(name::path(&entry.path), &options) {
-            // A file of somebody else keeps its time; its content is right all the same.
-            let _ = self.apply(&file.into_std(), entry);
-        }
-        Outcome::There
+        let file = self.dir.open_with(name::path(&entry.path), &options)?;
+        Ok(file.into_std())
     }
 
     /// Begins to receive `entry`, with what is there of it from the same sender unless it is to begin

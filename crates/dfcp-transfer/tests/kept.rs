@@ -225,6 +225,152 @@ async fn attributes_come_only_where_they_are_asked_for() {
 }
 
 #[tokio::test]
+async fn attributes_that_the_source_has_not_go_where_it_says_all_of_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let tree = folder.path().join("tree");
+    fs::create_dir_all(tree.join("dir")).unwrap();
+    fs::write(tree.join("file"), "content").unwrap();
+    let to = folder.path().join("to");
+    let set = |path: &Path, name: &str| {
+        rustix::fs::setxattr(path, name, b"x", rustix::fs::XattrFlags::empty())
+    };
+    let has = |name: &str, attribute: &str| {
+        rustix::fs::getxattr(to.join("tree").join(name), attribute, &mut [0; 10][..]).is_ok()
+    };
+    if set(&tree.join("file"), "user.kept").is_err() {
+        eprintln!("skipped: this file system has no extended attributes");
+        return;
+    }
+    let attributes = Keep {
+        attributes: true,
+        ..Keep::default()
+    };
+    let keeping = || store(&to).keeping(attributes);
+    transfer(&tree, attributes, keeping()).await.0.unwrap();
+    let again = || {
+        for name in ["file", "dir"] {
+            set(&to.join("tree").join(name), "user.old").unwrap();
+        }
+    };
+    again();
+    // Who does not send any says nothing of those that are there.
+    transfer(&tree, Keep::default(), keeping()).await.0.unwrap();
+    assert!(has("file", "user.old") && has("dir", "user.old"));
+    // Nor are they touched where the receiver was not told to keep any.
+    transfer(&tree, attributes, store(&to)).await.0.unwrap();
+    assert!(has("file", "user.old") && has("dir", "user.old"));
+    for content in ["content", "another content"] {
+        fs::write(tree.join("file"), content).unwrap();
+        let sent = transfer(&tree, attributes, keeping()).await.0.unwrap();
+        assert_eq!(sent.left_out, []);
+        assert!(has("file", "user.kept"));
+        assert!(!has("file", "user.old") && !has("dir", "user.old"));
+        again();
+    }
+}
+
+#[tokio::test]
+async fn lists_of_who_may_that_the_source_has_not_go_too() {
+    // Read and write for the owner and user 54321, as Linux writes it.
+    let mut acl = vec![2, 0, 0, 0];
+    for (tag, id) in [
+        (1_u16, u32::MAX),
+        (2, 54_321),
+        (4, u32::MAX),
+        (16, u32::MAX),
+        (32, u32::MAX),
+    ] {
+        acl.extend(tag.to_le_bytes());
+        acl.extend(6_u16.to_le_bytes());
+        acl.extend(id.to_le_bytes());
+    }
+    const ACCESS: &str = "system.posix_acl_access";
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("file");
+    fs::write(&path, "content").unwrap();
+    let acls = Keep {
+        acls: true,
+        ..Keep::default()
+    };
+    let to = folder.path().join("to");
+    transfer(&path, acls, store(&to).keeping(acls))
+        .await
+        .0
+        .unwrap();
+    let there = to.join("file");
+    if rustix::fs::setxattr(&there, ACCESS, &acl, rustix::fs::XattrFlags::empty()).is_err() {
+        eprintln!("skipped: this file system has no access control lists");
+        return;
+    }
+    let sent = transfer(&path, acls, store(&to).keeping(acls))
+        .await
+        .0
+        .unwrap();
+    assert_eq!(
+        (&sent.outcomes[&0], sent.left_out),
+        (&Outcome::There, vec![])
+    );
+    assert!(rustix::fs::getxattr(&there, ACCESS, &mut [0; 100][..]).is_err());
+}
+
+#[tokio::test]
+async fn privileges_stay_with_the_same_owner_and_are_else_missed_aloud() {
+    let folder = tempfile::tempdir().unwrap();
+    let tree = folder.path().join("tree");
+    fs::create_dir(&tree).unwrap();
+    // One in a pack, one in parts, and a directory.
+    for (name, size) in [("small", 10), ("large", 1_000_000)] {
+        fs::write(tree.join(name), vec![7; size]).unwrap();
+        fs::set_permissions(tree.join(name), fs::Permissions::from_mode(0o6755)).unwrap();
+    }
+    fs::set_permissions(&tree, fs::Permissions::from_mode(0o2755)).unwrap();
+    let keep = |owners| Keep {
+        owners,
+        modes: true,
+        ..Keep::default()
+    };
+    let to = folder.path().join("to");
+    let modes = || {
+        let mode = |name| fs::metadata(to.join("tree").join(name)).unwrap().mode() & 0o7777;
+        ["small", "large", ""].map(mode)
+    };
+    let ignoring = || store(&to).keeping(keep(Owners::Ignored));
+    let (sent, ..) = transfer(&tree, keep(Owners::Names), ignoring()).await;
+    assert_eq!(sent.unwrap().left_out, []);
+    assert_eq!(modes(), [0o6755, 0o6755, 0o2755]);
+    // Lost there, they come back though nothing else has changed.
+    let there = to.join("tree/small");
+    fs::set_permissions(&there, fs::Permissions::from_mode(0o755)).unwrap();
+    transfer(&tree, keep(Owners::Names), ignoring())
+        .await
+        .0
+        .unwrap();
+    assert_eq!(modes(), [0o6755, 0o6755, 0o2755]);
+    if !nix::unistd::geteuid().is_root() {
+        eprintln!("skipped: only the superuser has files of others");
+        return;
+    }
+    for name in ["small", "large", ""] {
+        let path = tree.join(name);
+        let mode = fs::metadata(&path).unwrap().permissions();
+        std::os::unix::fs::lchown(&path, Some(54_321), Some(54_322)).unwrap();
+        fs::set_permissions(&path, mode).unwrap();
+    }
+    // Whether it is new or there already.
+    fs::remove_dir_all(&to).unwrap();
+    for _ in 0..2 {
+        let (sent, ..) = transfer(&tree, keep(Owners::Names), ignoring()).await;
+        assert!(whys(&sent.unwrap().left_out).contains("set-user-ID"));
+        assert_eq!(modes(), [0o755, 0o755, 0o755]);
+    }
+    // With the owner, the superuser takes them over.
+    let taking = store(&to).keeping(keep(Owners::Numbers));
+    let (sent, ..) = transfer(&tree, keep(Owners::Numbers), taking).await;
+    assert_eq!(sent.unwrap().left_out, []);
+    assert_eq!(modes(), [0o6755, 0o6755, 0o2755]);
+}
+
+#[tokio::test]
 async fn owners_come_only_where_they_are_asked_for() {
     if !nix::unistd::geteuid().is_root() {
         eprintln!("skipped: only the superuser gives files away");

@@ -323,6 +323,7 @@ async fn session(
         outcomes,
         left_out,
         failure,
+        ..
     }) = received
     else {
         output.say(format_args!("{remote} left without sending anything"));

@@ -157,6 +157,7 @@ impl Session {
             outcomes,
             left_out,
             failure,
+            ..
         }) = received
         else {
             self.output

@@ -65,7 +65,11 @@ pub async fn receive_into(
         received.entries = Arc::new(entries);
         let bytes = meter.progress().bytes();
         message::write(&mut control, &FromReceiver::Progress { bytes }).await?;
-        let file = FromReceiver::File { index: 0, outcome };
+        let file = FromReceiver::File {
+            index: 0,
+            outcome,
+            changes: Vec::new(),
+        };
         message::write(&mut control, &file).await?;
         let steady_bps = meter.steady_bps();
         let summary = FromReceiver::Summary { steady_bps };

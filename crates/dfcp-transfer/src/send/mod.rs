@@ -17,7 +17,7 @@ use tokio::io::AsyncRead;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
 use crate::Error;
-use crate::message::{self, FromReceiver, FromSender, Hash, Outcome, Reader};
+use crate::message::{self, Change, FromReceiver, FromSender, Hash, Outcome, Reader};
 use crate::meter::Meter;
 use crate::offer;
 use crate::read::Holes;
@@ -33,6 +33,8 @@ const CONTROL_PRIORITY: i32 = 1;
 pub struct Sent {
     /// By place in the offer; directories only when they failed.
     pub outcomes: BTreeMap<u64, Outcome>,
+    /// In a dry run: what would change of what is there, beside content.
+    pub changes: BTreeMap<u64, Vec<Change>>,
     /// Goodput after the first tenth of the bytes, as the receiver saw it.
     pub steady_bps: Option<u64>,
     /// What of files was not kept.
@@ -168,8 +170,15 @@ pub(crate) async fn read_replies<R: AsyncRead + Unpin>(
                 asked: Duration::from_millis(asked_ms),
             }),
             FromReceiver::Reject(rejection) => return Err(Error::Rejected(rejection)),
-            FromReceiver::File { index, outcome } => {
+            FromReceiver::File {
+                index,
+                outcome,
+                changes,
+            } => {
                 find(index)?;
+                if !changes.is_empty() {
+                    sent.changes.insert(index, changes);
+                }
                 if sent.outcomes.insert(index, outcome.clone()).is_some() {
                     return Err(violation("speaks of a file twice"));
                 }

@@ -9,66 +9,134 @@ use nix::unistd::{Gid, Uid};
 use rustix::fs::{Mode, Timespec, Timestamps, UTIME_OMIT};
 
 use super::Store;
-use crate::message::Entry;
-use crate::meta::{self, Owners};
+use crate::message::{Change, Entry};
+use crate::meta::{Owners, Taking};
 
-/// Bits of a mode that are taken over: no set-user-ID.
-const MODE: u32 = 0o777;
+/// Bits of a mode that are taken over, whatever is kept.
+pub(super) const MODE: u32 = 0o777;
 /// Only its owner may remove a file from such a directory.
 const STICKY: u32 = 0o1000;
 /// What is made in such a directory has its group: it stays as it is there.
 const SET_GROUP: u32 = 0o2000;
+/// Such a program runs as its owner.
+const SET_USER: u32 = 0o4000;
 
-/// Bits that are taken over where modes are kept.
-fn kept(entry: &Entry) -> u32 {
-    match entry.directory {
-        true => entry.mode & (MODE | STICKY),
-        false => entry.mode & MODE,
+/// The user and group of a file here.
+type Owner = (u32, u32);
+
+/// How a file or directory that is there differs from what is offered, beside its content.
+#[derive(Debug, Default)]
+pub(super) struct Differences {
+    /// What would change.
+    pub changes: Vec<Change>,
+    /// Whether something is offered that will not be kept, which is to be said.
+    pub refused: bool,
+}
+
+impl Differences {
+    /// Whether there is nothing to do.
+    pub fn are_none(&self) -> bool {
+        self.changes.is_empty() && !self.refused
     }
 }
 
 impl Store {
-    /// The mode that what is offered gets.
+    /// The mode that what is offered gets, but for what makes programs run as somebody else.
     pub(super) fn mode_of(&self, entry: &Entry) -> u32 {
         match self.keep.modes {
-            true => kept(entry),
+            true if entry.directory => entry.mode & (MODE | STICKY),
+            true => entry.mode & MODE,
             false => entry.mode & MODE & !self.umask,
         }
+    }
+
+    /// Set-user-ID and set-group-ID of what is offered that a file of `here` may have: those of the
+    /// same owner or group, as with `cp -a`; and those that it may not.
+    fn privileges(&self, entry: &Entry, here: Owner) -> (u32, u32) {
+        if !self.keep.modes {
+            return (0, 0);
+        }
+        let offered = match entry.directory {
+            true => entry.mode & SET_GROUP,
+            false => entry.mode & (SET_USER | SET_GROUP),
+        };
+        let owners = match self.keep.owners {
+            Owners::Numbers => Owners::Numbers,
+            _ => Owners::Names,
+        };
+        let owner = entry.meta.as_ref().and_then(|meta| meta.owner);
+        let owner = owner.and_then(|owner| self.known.owner(owner, owners));
+        let may = owner.map_or(0, |(user, group)| {
+            SET_USER * u32::from(user == here.0) | SET_GROUP * u32::from(group == here.1)
+        });
+        (offered & may, offered & !may)
+    }
+
+    /// The whole mode of what has `mode` and is `here`'s, and what is lost of it.
+    fn whole_mode(&self, entry: &Entry, (mode, here): (u32, Owner)) -> (u32, u32) {
+        let stays = match entry.directory {
+            true => mode & SET_GROUP,
+            false => 0,
+        };
+        let (kept, lost) = self.privileges(entry, here);
+        (self.mode_of(entry) | stays | kept, lost & !stays)
     }
 
     /// Gives a file or directory what was offered with it: its owner first, since that takes
     /// privileges away; its time last, since all else changes that.
     pub(super) fn apply(&self, file: &File, entry: &Entry) -> io::Result<()> {
         self.change_owner(file, entry);
-        #[allow(clippy::useless_conversion)] // modes have 16 bits on other platforms
-        let mut mode = Mode::from_bits_truncate(self.mode_of(entry).try_into().unwrap_or(0));
-        if entry.directory {
-            mode |= Mode::from_raw_mode(rustix::fs::fstat(file)?.st_mode) & Mode::SGID;
-        }
-        rustix::fs::fchmod(file, mode)?;
+        self.change_mode(file, entry)?;
         self.apply_rest(file, entry);
+        Ok(())
+    }
+
+    /// Gives what is there with the content that is offered what is to be kept beside that.
+    pub(super) fn align(&self, file: &File, entry: &Entry) {
+        self.change_owner(file, entry);
+        if self.keep.modes
+            && let Err(error) = self.change_mode(file, entry)
+        {
+            self.notes.add(&entry.path, format!("its mode: {error}"));
+        }
+        self.change_attributes(file, entry);
+        if self.keep.modes {
+            change_time(file, entry);
+        }
+    }
+
+    fn change_mode(&self, file: &File, entry: &Entry) -> io::Result<()> {
+        let stat = rustix::fs::fstat(file)?;
+        #[allow(clippy::useless_conversion)] // modes have 16 bits on other platforms
+        let there = (u32::from(stat.st_mode), (stat.st_uid, stat.st_gid));
+        let (mode, lost) = self.whole_mode(entry, there);
+        #[allow(clippy::useless_conversion)]
+        let bits = Mode::from_bits_truncate(mode.try_into().unwrap_or(0));
+        rustix::fs::fchmod(file, bits)?;
+        if lost != 0 {
+            let why = "its set-user-ID or set-group-ID bit, since it is another owner's here";
+            self.notes.add(&entry.path, why.to_owned());
+        } else if mode & (SET_USER | SET_GROUP) != 0 {
+            // The system takes it away without a word from who is not in the file's group.
+            let has = rustix::fs::fstat(file)?.st_mode;
+            #[allow(clippy::useless_conversion)]
+            if u32::from(has) & mode != mode {
+                let why = "its set-user-ID or set-group-ID bit, which the system does not give";
+                self.notes.add(&entry.path, why.to_owned());
+            }
+        }
         Ok(())
     }
 
     /// Gives a file that has its mode what else was offered with it.
     pub(super) fn apply_rest(&self, file: &File, entry: &Entry) {
-        if let Some(meta) = &entry.meta {
-            let leave_out = |why| self.notes.add(&entry.path, why);
-            meta::write_attributes(file, meta, (self.keep, &self.known), leave_out);
-        }
-        let omitted = Timespec {
-            tv_sec: 0,
-            tv_nsec: UTIME_OMIT,
-        };
-        let times = Timestamps {
-            last_access: omitted,
-            last_modification: Timespec {
-                tv_sec: entry.mtime,
-                tv_nsec: entry.mtime_nanos.min(999_999_999).into(),
-            },
-        };
-        // Not every file system keeps every time.
-        let _ = rustix::fs::futimens(file, &times);
+        self.change_attributes(file, entry);
+        change_time(file, entry);
+    }
+
+    fn change_attributes(&self, file: &File, entry: &Entry) {
+        let leave_out = |why| self.notes.add(&entry.path, why);
+        self.taking().write(file, entry.meta.as_deref(), leave_out);
     }
 
     pub(super) fn change_owner(&self, file: &File, entry: &Entry) {
@@ -96,18 +164,65 @@ impl Store {
         }
     }
 
-    /// Whether what is there has what would be kept of it, as far as its metadata tell.
-    pub(super) fn has_kept(&self, there: &cap_std::fs::Metadata, entry: &Entry) -> bool {
-        let mode = there.mode() & 0o7777 & !(SET_GROUP * u32::from(entry.directory));
-        let mode = !self.keep.modes || mode == kept(entry);
-        let rest = entry.meta.as_ref().is_none_or(|meta| {
-            let owner = meta
-                .owner
-                .and_then(|owner| self.known.owner(owner, self.keep.owners));
-            let same = owner.is_none_or(|owner| owner == (there.uid(), there.gid()));
-            let refused = meta.owner.is_some() && self.keep.owners == Owners::Receiver;
-            meta.attributes.is_empty() && same && !refused
-        });
-        mode && rest
+    fn taking(&self) -> Taking<'_> {
+        Taking {
+            keep: self.keep,
+            exact: self.exact,
+            known: &self.known,
+        }
     }
+
+    /// What of that which is there is to change, beside its content; `open` is asked for the file where
+    /// its metadata do not tell.
+    pub(super) fn differences(
+        &self,
+        there: &cap_std::fs::Metadata,
+        entry: &Entry,
+        open: impl FnOnce() -> io::Result<File>,
+    ) -> Differences {
+        let mut found = Differences::default();
+        let (meta, here) = (entry.meta.as_deref(), (there.uid(), there.gid()));
+        let owner = meta.and_then(|meta| meta.owner);
+        found.refused |= owner.is_some() && self.keep.owners == Owners::Receiver;
+        let owner = owner.and_then(|owner| self.known.owner(owner, self.keep.owners));
+        let owner = owner.unwrap_or(here);
+        if owner != here {
+            found.changes.push(Change::Owner);
+        }
+        if self.keep.modes {
+            let (mode, lost) = self.whole_mode(entry, (there.mode(), owner));
+            found.refused |= lost != 0;
+            if mode != there.mode() & 0o7777 {
+                found.changes.push(Change::Mode);
+            }
+            let time = (there.mtime(), there.mtime_nsec());
+            if time != (entry.mtime, i64::from(entry.mtime_nanos)) {
+                found.changes.push(Change::Time);
+            }
+        }
+        let taking = self.taking();
+        found.refused |= taking.refuses(meta);
+        if !taking.says_nothing(meta)
+            && let Ok(file) = open()
+        {
+            found.changes.extend(taking.changes(&file, meta));
+        }
+        found
+    }
+}
+
+fn change_time(file: &File, entry: &Entry) {
+    let omitted = Timespec {
+        tv_sec: 0,
+        tv_nsec: UTIME_OMIT,
+    };
+    let times = Timestamps {
+        last_access: omitted,
+        last_modification: Timespec {
+            tv_sec: entry.mtime,
+            tv_nsec: entry.mtime_nanos.min(999_999_999).into(),
+        },
+    };
+    // Not every file system keeps every time.
+    let _ = rustix::fs::futimens(file, &times);
 }

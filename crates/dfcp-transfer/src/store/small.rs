@@ -11,6 +11,7 @@ use cap_std::fs::Dir;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
+use super::attributes::MODE;
 use super::{Begin, How, PARTIAL, Store, rename_to_free, target};
 use crate::message::{Entry, Outcome, Problem};
 use crate::name;
@@ -56,7 +57,7 @@ impl Store {
         let flags =
             OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         #[allow(clippy::useless_conversion)] // modes have 16 bits on other platforms
-        let mode = Mode::from_bits_truncate(self.mode_of(entry).try_into().unwrap_or(0));
+        let mode = Mode::from_bits_truncate((self.mode_of(entry) & MODE).try_into().unwrap_or(0));
         // What nobody may read until it is verified is verified.
         let file = match rustix::fs::openat(dir, &*old, flags, mode) {
             Ok(file) => std::fs::File::from(file),

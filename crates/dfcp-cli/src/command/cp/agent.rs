@@ -377,7 +377,7 @@ impl Choice {
             dry_run: self.dry_run,
             checksum: self.checksum,
             anew: self.no_resume,
-            ..Wishes::default()
+            ..sources.wishes
         };
         Ok(sources)
     }

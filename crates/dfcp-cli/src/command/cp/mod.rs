@@ -26,8 +26,8 @@ use dfcp::{Profile, Rate, TransportConfig};
 use dfcp_command::text::printable;
 use dfcp_command::{Failure, Kind, block_on, interrupted, units};
 use dfcp_transfer::{
-    DONE, Entry, FAILED, INTERRUPTED, Keep, LeftOut, Limits, Meter, Outcome, Owners, Received,
-    Sent, Sources, Store, name,
+    Change, DONE, Entry, FAILED, INTERRUPTED, Keep, LeftOut, Limits, Meter, Outcome, Owners,
+    Received, Sent, Sources, Store, name,
 };
 use serde::{Deserialize, Serialize};
 
@@ -82,8 +82,9 @@ pub struct Choice {
     /// Copy directories with all that is in them
     #[arg(short, long)]
     recursive: bool,
-    /// As -r -l, with modes whatever the umask says, also of directories that are there, and as the
-    /// superuser with owners and groups; times are kept in any case
+    /// As -r -l, with modes whatever the umask says, also of directories that are there, set-user-ID and
+    /// set-group-ID where owner and group stay the same, and as the superuser with owners and groups;
+    /// times are kept in any case
     #[arg(short, long)]
     archive: bool,
     /// Copy symbolic links as links, where they lead to somewhere in the tree that they are in
@@ -94,8 +95,9 @@ pub struct Choice {
     copy_links: bool,
     #[command(flatten)]
     kept: files::Kept,
-    /// List what would be sent, with sizes, and what --delete would remove, and change nothing; files are
-    /// compared by size and time alone
+    /// List what would be sent, with sizes, what else of the files there would change (mode, owner, time,
+    /// xattrs, acls), and what --delete would remove, and change nothing; files are compared by size and
+    /// time alone
     #[arg(short = 'n', long)]
     dry_run: bool,
     /// What to do with a file whose name is taken by one with other content
@@ -304,15 +306,16 @@ impl Args {
         }
     }
 
-    /// Adds what became of the entries of an offer, or what is to be sent of them.
+    /// Adds what became of the entries of an offer, or what is to be sent of them and what else would
+    /// change.
     fn add_outcomes(
         &self,
         entries: &[Entry],
-        outcomes: &BTreeMap<u64, Outcome>,
+        (outcomes, changes): (&BTreeMap<u64, Outcome>, &BTreeMap<u64, Vec<Change>>),
         report: &mut Report,
     ) {
         match self.choice.dry_run {
-            true => report.plan = Some(Plan::new(entries, outcomes)),
+            true => report.plan = Some(Plan::new(entries, outcomes, changes)),
             false => report.add_outcomes(entries, outcomes),
         }
     }
@@ -389,6 +392,7 @@ impl Choice {
         let keep = self.kept.keep();
         Keep {
             holes: true,
+            modes: self.archive,
             owners: match (self.archive, keep.owners) {
                 (true, Owners::Receiver) => Owners::Names,
                 (_, owners) => owners,
@@ -402,7 +406,6 @@ impl Choice {
         let asked = self.kept.owner || self.kept.numeric_owner;
         let sent = self.sent();
         Keep {
-            modes: self.archive,
             owners: match asked || nix::unistd::geteuid().is_root() {
                 true => sent.owners,
                 false => Owners::Ignored,
@@ -561,7 +564,7 @@ async fn push(
         Err(failure) => (code_of(&failure), Sent::default(), Some(failure)),
     };
     report.moved_bytes = meter.progress().bytes();
-    args.add_outcomes(&sources.entries(), &sent.outcomes, report);
+    args.add_outcomes(&sources.entries(), (&sent.outcomes, &sent.changes), report);
     report.left_out.extend(sent.left_out);
     report.add_time(start, meter.diary().asked(), sent.steady_bps);
     let reason = failure.as_ref().map_or(String::new(), ToString::to_string);
@@ -608,7 +611,8 @@ async fn pull(
         return Err(Failure::new(Kind::Unreachable, "the other side is gone"));
     };
     report.moved_bytes = meter.progress().bytes();
-    args.add_outcomes(&received.entries, &received.outcomes, report);
+    let outcomes = (&received.outcomes, &received.changes);
+    args.add_outcomes(&received.entries, outcomes, report);
     report.left_out.append(&mut received.left_out);
     report.add_time(start, Duration::ZERO, meter.steady_bps());
     farewell(&side.endpoint, DONE, "").await;

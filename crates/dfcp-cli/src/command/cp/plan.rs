@@ -2,14 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use dfcp_transfer::{Entry, Outcome};
+use dfcp_transfer::{Change, Entry, Outcome};
 use serde::Serialize;
 
-/// What would be sent, and what removed.
+/// What would be sent, changed and removed.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Plan {
     /// Files, links, and directories that are not there, in their order.
     pub send: Vec<Planned>,
+    /// What is there with the content that it has here, and would change otherwise.
+    pub change: Vec<Changing>,
     /// What `--delete` would remove.
     pub remove: Vec<String>,
     /// Bytes of all that would be sent; of files that are there in part fewer come.
@@ -27,16 +29,59 @@ pub struct Planned {
     size: u64,
 }
 
+/// Something of which not the content would change.
+#[derive(Clone, Debug, Serialize)]
+pub struct Changing {
+    /// Where it is.
+    path: String,
+    /// `file` or `directory`.
+    kind: &'static str,
+    /// What would change.
+    what: Vec<Change>,
+}
+
+impl Changing {
+    /// For people: what would change, and of what.
+    fn line(&self) -> String {
+        let word = |change: &Change| match change {
+            Change::Mode => "mode",
+            Change::Owner => "owner",
+            Change::Time => "time",
+            Change::Xattrs => "xattrs",
+            Change::Acls => "acls",
+            Change::Other => "other",
+        };
+        let what = self.what.iter().map(word).collect::<Vec<_>>().join(",");
+        let slash = match self.kind {
+            "directory" => "/",
+            _ => "",
+        };
+        format!("{what:>14} {}{slash}", self.path)
+    }
+}
+
 impl Plan {
-    /// Of the `entries` of an offer those that have no outcome.
-    pub fn new(entries: &[Entry], outcomes: &BTreeMap<u64, Outcome>) -> Self {
+    /// Of the `entries` of an offer those that have no outcome, and what would change of others.
+    pub fn new(
+        entries: &[Entry],
+        outcomes: &BTreeMap<u64, Outcome>,
+        changes: &BTreeMap<u64, Vec<Change>>,
+    ) -> Self {
         let lacking = (0..)
             .zip(entries)
             .filter(|(index, _)| !outcomes.contains_key(index));
         let send: Vec<_> = lacking.map(|(_, entry)| Planned::of(entry)).collect();
+        let change = (0..).zip(entries).filter_map(|(index, entry)| {
+            Some(Changing {
+                what: changes.get(&index)?.clone(),
+                path: entry.path.clone(),
+                kind: kind_of(entry),
+            })
+        });
         Self {
             bytes: send.iter().map(|planned| planned.size).sum(),
             send,
+            change: change.collect(),
             remove: Vec::new(),
         }
     }
@@ -52,7 +97,8 @@ impl Plan {
             .remove
             .iter()
             .map(|path| format!("{:>14} {path}", "remove"));
-        send.chain(remove).collect()
+        let change = self.change.iter().map(Changing::line);
+        send.chain(change).chain(remove).collect()
     }
 }
 
@@ -60,12 +106,16 @@ impl Planned {
     fn of(entry: &Entry) -> Self {
         Self {
             path: entry.path.clone(),
-            kind: match (entry.directory, entry.link.is_some()) {
-                (true, _) => "directory",
-                (_, true) => "link",
-                _ => "file",
-            },
+            kind: kind_of(entry),
             size: entry.size,
         }
+    }
+}
+
+fn kind_of(entry: &Entry) -> &'static str {
+    match (entry.directory, entry.link.is_some()) {
+        (true, _) => "directory",
+        (_, true) => "link",
+        _ => "file",
     }
 }

@@ -18,11 +18,15 @@ impl Session<'_> {
         for (index, survey) in known {
             match survey {
                 Survey::Absent => {}
-                Survey::There => {
+                Survey::There(changes) => {
                     self.meter.spare(self.files.entry(index).size);
-                    self.ledger.outcomes.insert(index, Outcome::There);
                     self.meter.diary().settled(index, &Outcome::There);
                     self.left = self.left.saturating_sub(1);
+                    if !changes.is_empty() {
+                        self.ledger.settle_changing(index, changes).await?;
+                        continue;
+                    }
+                    self.ledger.outcomes.insert(index, Outcome::There);
                     match there.last_mut() {
                         Some((first, n)) if *first + *n == index => *n += 1,
                         _ => there.push((index, 1)),
