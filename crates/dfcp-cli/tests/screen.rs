@@ -74,6 +74,62 @@ fn every_event_is_a_line_and_the_report_is_the_last() {
 }
 
 #[test]
+fn both_sides_tell_of_all_kinds_of_entries() {
+    let bench = Bench::new();
+    let mut receiver = bench.program();
+    receiver.args(["recv", "--once", "--json=stream", "--listen", "127.0.0.1:0"]);
+    receiver
+        .args(["--allow", &bench.sender_key, "--key"])
+        .arg(bench.path("receiver.key"));
+    receiver.arg("-o").arg(bench.path("received"));
+    let receiver = common::Receiver::start(receiver);
+    let tree = bench.write("tree/file", 1000);
+    let tree = tree.parent().unwrap();
+    bench.write("tree/empty", 0);
+    bench.write("tree/large", 400_000);
+    std::fs::create_dir(tree.join("dir")).unwrap();
+    std::os::unix::fs::symlink("file", tree.join("symbolic")).unwrap();
+    std::fs::hard_link(tree.join("large"), tree.join("other name")).unwrap();
+    // In the way of a link, and of a directory.
+    bench.write("received/tree/symbolic", 5);
+    bench.write("received/tree/dir", 5);
+    let mut sender = bench.program();
+    sender.args([
+        "send",
+        "-l",
+        "--json=stream",
+        "--peer-key",
+        &bench.receiver_key,
+    ]);
+    sender.arg("--key").arg(bench.path("sender.key")).arg(tree);
+    let (code, sent) = stream(sender.arg(receiver.address.to_string()));
+    assert_eq!(code, 3);
+    let (code, received) = receiver.end_stream();
+    assert_eq!(code, 3);
+    for events in [sent, received] {
+        let mut files: Vec<_> = of(&events, "file")
+            .iter()
+            .map(|file| {
+                (
+                    file["path"].as_str().unwrap(),
+                    file["status"].as_str().unwrap(),
+                )
+            })
+            .collect();
+        files.sort_unstable();
+        let expected = [
+            ("tree/dir", "error"),
+            ("tree/empty", "done"),
+            ("tree/file", "done"),
+            ("tree/large", "done"),
+            ("tree/other name", "done"),
+            ("tree/symbolic", "error"),
+        ];
+        assert_eq!(files, expected);
+    }
+}
+
+#[test]
 fn a_failure_of_any_kind_is_the_last_event() {
     let bench = Bench::new();
     for (wrong, kind) in [

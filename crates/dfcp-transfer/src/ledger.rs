@@ -9,6 +9,7 @@ use tokio::io::AsyncWrite;
 
 use crate::Error;
 use crate::message::{self, Change, Entry, FromReceiver, Hash, Outcome, Problem, ProblemKind};
+use crate::meter::Meter;
 use crate::partial::Partial;
 use crate::source::LeftOut;
 use crate::store::{Store, Survey};
@@ -133,9 +134,28 @@ impl<W: AsyncWrite + Unpin> Ledger<W> {
             .collect()
     }
 
+    /// Makes what is no file: links, now that the files are there that they may lead to, and those of
+    /// the `absent` directories that no file needed; then settles the directories. The meter's diary
+    /// hears of each, also where the sender cannot be told any more.
+    pub async fn finish_others(&mut self, absent: Vec<usize>, meter: &Meter) -> Result<(), Error> {
+        let made = async {
+            self.make_links().await?;
+            self.finish_directories(absent).await
+        };
+        let made = made.await;
+        for (index, outcome) in &self.outcomes {
+            let entry = usize::try_from(*index).ok();
+            let entry = entry.and_then(|index| self.entries.get(index));
+            if entry.is_some_and(|entry| !entry.is_file()) {
+                meter.diary().settled(*index, outcome);
+            }
+        }
+        made
+    }
+
     /// Makes the links, now that the files are there that they may lead to: nothing is written any more
     /// that could go through one.
-    pub async fn make_links(&mut self) -> Result<(), Error> {
+    async fn make_links(&mut self) -> Result<(), Error> {
         let entries = self.entries.clone();
         let links = (0..)
             .zip(&*entries)
@@ -159,7 +179,7 @@ impl<W: AsyncWrite + Unpin> Ledger<W> {
 
     /// Makes those of the `absent` directories that no file needed. Now that nothing is put into
     /// them any more, they get their modes and times, and those that were there what is to be kept.
-    pub async fn finish_directories(&mut self, absent: Vec<usize>) -> Result<(), Error> {
+    async fn finish_directories(&mut self, absent: Vec<usize>) -> Result<(), Error> {
         for &i in &absent {
             if let Err(problem) = self.store.create_dir(&self.entries[i].path) {
                 self.settle(i as u64, Outcome::Error(problem)).await?;

@@ -21,7 +21,7 @@ use crate::message::{
 use crate::meter::Meter;
 use crate::offer;
 use crate::receive::{prepare, read_offer, rejection};
-use crate::send::{Sent, read_replies};
+use crate::send::{Reply, Sent, read_replies};
 use crate::source::{Source, Sources};
 use crate::store::{Begin, How, Store};
 use crate::tenants::Tenant;
@@ -34,7 +34,7 @@ const AHEAD: usize = 8;
 const CLOSING: Duration = Duration::from_secs(5);
 
 /// Sends the files over `stream` and waits for the receiver's word on all of them, which comes as
-/// `replies`; `progress` counts the bytes that are written.
+/// `replies`; `meter` counts the bytes that are written.
 ///
 /// # Errors
 /// What ends the session as a whole; a file that fails is among the outcomes.
@@ -42,19 +42,26 @@ pub async fn send<R, W>(
     replies: R,
     mut stream: W,
     sources: &Sources,
-    progress: &Progress,
+    meter: &Meter,
 ) -> Result<Sent, Error>
 where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin,
 {
+    meter.expect(sources.bytes());
+    meter.diary().offered(Arc::new(sources.entries()));
     let work = async {
-        send_all(&mut stream, sources, progress).await?;
+        send_all(&mut stream, sources, meter.progress()).await?;
         Ok::<_, Error>(stream.shutdown().await?)
+    };
+    let on_reply = |reply| match reply {
+        Reply::There(index, _) => meter.diary().settled(index, &Outcome::There),
+        Reply::Settled(index, outcome) => meter.diary().settled(index, &outcome),
+        _ => {}
     };
     tokio::select! {
         biased;
-        sent = read_replies(Reader::new(replies), sources, |_| {}) => sent,
+        sent = read_replies(Reader::new(replies), sources, on_reply) => sent,
         failure = async {
             match work.await {
                 Err(failure) => failure,
@@ -177,6 +184,7 @@ where
     };
     let (entries, _held) = (Arc::new(listed.entries), listed.holding);
     meter.expect(entries.iter().map(|entry| entry.size).sum());
+    meter.diary().offered(entries.clone());
     let mut ledger = Ledger::new(store, entries, control);
     let failure = receive_all(&mut reader, &mut ledger, meter, (wishes, listed.people))
         .await
@@ -227,11 +235,11 @@ where
             progress: meter.progress().clone(),
         };
         let (outcome, failure) = file.receive(reader).await;
+        meter.diary().settled(index, &outcome);
         let settled = ledger.settle(index, outcome).await;
         failure.map_or(settled, Err)?;
     }
-    ledger.make_links().await?;
-    ledger.finish_directories(absent).await?;
+    ledger.finish_others(absent, meter).await?;
     ledger.tell_left_out().await?;
     let steady_bps = meter.steady_bps();
     // Everything is in its place: what happens to the connection now changes nothing.

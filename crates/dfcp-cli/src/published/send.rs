@@ -59,7 +59,6 @@ async fn transfer(job: Job<'_>, report: &mut Report) -> Result<(), Failure> {
     };
     report.add_buffers(endpoint.socket_buffers());
     let (meter, _watch) = Meter::start();
-    meter.expect(sources.bytes());
     let monitor = stream.monitor();
     if job.options.control() == Control::Ordered {
         control::follow_orders(monitor.clone(), job.output);
@@ -67,7 +66,7 @@ async fn transfer(job: Job<'_>, report: &mut Report) -> Result<(), Failure> {
     let bar = Bar::start_published(job.output, &monitor, &meter);
     let (mut replies, mut out) = tokio::io::split(stream);
     let result = tokio::select! {
-        result = serial::send(&mut replies, &mut out, &sources, meter.progress()) => {
+        result = serial::send(&mut replies, &mut out, &sources, &meter) => {
             result.map_err(files::failure)
         }
         failure = interrupted() => Err(failure),
@@ -109,7 +108,7 @@ async fn connect(job: Job<'_>, bytes: u64) -> Result<(Endpoint, Stream, SocketAd
     let config = job.options.config(job.profile, rates, job.output.timeout());
     let config = job.output.observed_published(config)?;
     let share = CONNECT_LIMIT / u32::try_from(addresses.len()).unwrap_or(1).max(1);
-    let mut failure = silent(job.host);
+    let mut failure = silent(job.host, job.profile);
     for remote in addresses {
         match tokio::time::timeout(share, reach(remote, config.clone(), job.options)).await {
             Ok(Ok((endpoint, stream))) => return Ok((endpoint, stream, remote)),
@@ -156,10 +155,11 @@ fn unspecified(remote: IpAddr) -> IpAddr {
     }
 }
 
-fn silent(host: &Host) -> Failure {
+fn silent(host: &Host, profile: Profile) -> Failure {
+    let name = profile.name();
     let message = format!(
-        "{host} does not answer: no receiver with --profile dfcp and the same carrier runs there, \
-         or the path is blocked"
+        "{host} does not answer: no receiver with --profile {name} and the same carrier runs there, or \
+         the path is blocked; there: dfcp recv --profile {name} --allow-any"
     );
     Failure::new(Kind::Unreachable, message)
 }

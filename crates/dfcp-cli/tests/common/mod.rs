@@ -213,12 +213,29 @@ impl Receiver {
     }
 
     /// Waits for its end: exit code and what it reported.
-    pub fn end(mut self) -> (i32, Value) {
+    pub fn end(self) -> (i32, Value) {
+        let (code, text) = self.end_with();
+        (code, parse(text.as_bytes()))
+    }
+
+    /// Waits for the end of one that reports nothing.
+    pub fn end_code(mut self) -> Option<i32> {
+        wait(&mut self.child).code()
+    }
+
+    /// The same of one that tells of each event.
+    pub fn end_stream(self) -> (i32, Vec<Value>) {
+        let (code, text) = self.end_with();
+        let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
+        (code, lines.collect())
+    }
+
+    fn end_with(mut self) -> (i32, String) {
         let status = wait(&mut self.child);
         let mut text = String::new();
         let mut stdout = self.child.stdout.take().unwrap();
         stdout.read_to_string(&mut text).unwrap();
-        (status.code().unwrap(), parse(text.as_bytes()))
+        (status.code().unwrap(), text)
     }
 }
 

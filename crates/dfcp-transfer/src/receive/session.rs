@@ -161,8 +161,7 @@ impl<'a> Session<'a> {
             }
         }
         self.tell_progress().await?;
-        self.ledger.make_links().await?;
-        self.ledger.finish_directories(absent).await?;
+        self.ledger.finish_others(absent, self.meter).await?;
         self.ledger.tell_left_out().await?;
         let steady_bps = self.meter.steady_bps();
         // Everything is in its place: what happens to the connection now changes nothing. The

@@ -41,9 +41,9 @@ impl Bench {
         let (near, far) = duplex(PIPE);
         let (replies, out) = split(near);
         let (meter, _watch) = Meter::start();
-        let progress = Progress::default();
+        let (sending, _watch) = Meter::start();
         let (sent, received) = tokio::join!(
-            send(replies, out, sources, &progress),
+            send(replies, out, sources, &sending),
             self.receive(far, &meter),
         );
         (sent, received.unwrap())
