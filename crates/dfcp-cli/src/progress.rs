@@ -16,6 +16,7 @@ use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::AbortHandle;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use crate::command::Output;
 use crate::report::Report;
@@ -39,10 +40,16 @@ const EVENT: u32 = 5;
 /// change of the path does not show.
 const WINDOW: usize = 25;
 
-/// Columns that the whole line needs; on fewer it is a short one.
+/// Columns from which there is a bar; on fewer the figures need the room. A terminal that does not say
+/// how wide it is has as many.
 const WIDE: usize = 80;
-/// Characters of a file's name that are shown: its end, by which files differ.
+/// Columns of the bar, of the percentage, and of the blanks after them.
+const BAR: usize = 12;
+const PERCENT: usize = 4;
+/// Columns of a file's name that are shown: its end, by which files differ; and the fewest that tell
+/// anything.
 const NAME: usize = 24;
+const SHORT_NAME: usize = 6;
 
 /// Bars of all sessions, a line each, and what is said above them.
 static BARS: LazyLock<MultiProgress> =
@@ -176,8 +183,12 @@ impl Bar {
         if !wanted && !output.events() {
             return Self(None);
         }
+        let screen = || match std::io::stderr().is_terminal() {
+            true => Screen::Line(bar()),
+            false => Screen::Log,
+        };
         let shown = Shown {
-            bar: wanted.then(bar),
+            screen: wanted.then(screen),
             files: output.events().then(|| meter.diary().listen()),
             remote,
             meter: meter.clone(),
@@ -201,16 +212,20 @@ impl Bar {
 /// A new line among the bars.
 fn bar() -> ProgressBar {
     let bar = BARS.add(ProgressBar::no_length());
-    // Without a terminal a bar that is wanted all the same is taken to be on a usual one.
-    let template = match bar_columns().is_none_or(|columns| columns >= WIDE) {
-        true => "{bar:12} {percent:>3}% {wide_msg}",
-        false => "{percent:>3}% {wide_msg}",
-    };
-    // A wrong template would be a mistake of ours; the default one serves then.
-    if let Ok(style) = ProgressStyle::with_template(template) {
+    // What is drawn is composed here, for as many columns as there are just then. A wrong template
+    // would be a mistake of ours; the default one serves then.
+    if let Ok(style) = ProgressStyle::with_template("{msg}") {
         bar.set_style(style);
     }
     bar
+}
+
+/// Where bars go.
+enum Screen {
+    /// A line of a terminal, drawn over.
+    Line(ProgressBar),
+    /// A pipe or a file, which gets a line now and then.
+    Log,
 }
 
 impl Drop for Bar {
@@ -220,7 +235,7 @@ impl Drop for Bar {
             let mut shown = shown.lock().unwrap_or_else(PoisonError::into_inner);
             // What happened since it was last drawn is an event, too.
             shown.tell_files();
-            if let Some(bar) = &shown.bar {
+            if let Some(Screen::Line(bar)) = &shown.screen {
                 bar.finish_and_clear();
                 BARS.remove(bar);
             }
@@ -229,7 +244,7 @@ impl Drop for Bar {
 }
 
 struct Shown {
-    bar: Option<ProgressBar>,
+    screen: Option<Screen>,
     /// If events are wanted.
     files: Option<UnboundedReceiver<Settled>>,
     remote: Option<SocketAddr>,
@@ -262,20 +277,26 @@ impl Shown {
             _ => Phase::Moving,
         };
         let cost = (self.cost)();
-        if let Some(bar) = &self.bar {
-            match total {
-                0 => {}
-                total => bar.set_length(total),
+        let line = |columns| {
+            let line = Line {
+                phase,
+                bytes,
+                total,
+                goodput,
+                eta,
+                cost: &cost,
+                name: self.meter.diary().begun(),
+                remote: self.remote,
+            };
+            line.fit(columns)
+        };
+        match &self.screen {
+            // The last column stays free: some terminals begin a new line when it is written to.
+            Some(Screen::Line(bar)) => bar.set_message(line(bar_columns().map_or(WIDE, |n| n - 1))),
+            Some(Screen::Log) if self.draws.is_multiple_of(EVENT) => {
+                dfcp_command::tell!("dfcp: {}", line(usize::MAX));
             }
-            bar.set_position(bytes);
-            let name = self.meter.diary().begun();
-            let name = name.as_deref().map_or(String::new(), tail);
-            let mut message = line(phase, (bytes, goodput, eta), &cost, &name);
-            // A receiver has several.
-            if let Some(remote) = self.remote {
-                message += &format!(", {remote}");
-            }
-            bar.set_message(message);
+            Some(Screen::Log) | None => {}
         }
         self.tell_files();
         self.draws += 1;
@@ -345,42 +366,96 @@ impl Shown {
     }
 }
 
-/// The end of a name, as it may be shown.
-fn tail(name: &str) -> String {
+/// The end of a name, as it may be shown, in so many columns.
+fn tail(name: &str, columns: usize) -> String {
     let name = printable(name);
-    let count = name.chars().count();
-    match count > NAME {
-        false => name.into_owned(),
-        true => "…"
-            .chars()
-            .chain(name.chars().skip(count - NAME + 1))
-            .collect(),
+    if name.width() <= columns {
+        return name.into_owned();
     }
+    let (mut end, mut used) = (Vec::new(), 1);
+    for c in name.chars().rev() {
+        used += c.width().unwrap_or(0);
+        if used > columns {
+            break;
+        }
+        end.push(c);
+    }
+    "…".chars().chain(end.into_iter().rev()).collect()
 }
 
-/// What is said beside the bar, what matters most first: narrow terminals cut the end off.
-fn line(phase: Phase, so_far: (u64, u64, Option<f64>), cost: &Cost, name: &str) -> String {
-    let (bytes, goodput, eta) = so_far;
-    match phase {
-        Phase::Waiting => return "waiting for the other side".to_owned(),
-        Phase::Verifying => return "verifying at the receiver".to_owned(),
-        Phase::Moving => {}
+/// What is said of a session while it runs.
+struct Line<'a> {
+    phase: Phase,
+    bytes: u64,
+    total: u64,
+    goodput: u64,
+    eta: Option<f64>,
+    cost: &'a Cost,
+    /// The file that was begun last.
+    name: Option<String>,
+    /// A receiver has several.
+    remote: Option<SocketAddr>,
+}
+
+impl Line<'_> {
+    /// As much of it as `columns` hold, what matters most first; nothing is cut in two.
+    fn fit(&self, columns: usize) -> String {
+        let share = match self.total {
+            0 => 0.0,
+            total => (self.bytes as f64 / total as f64).min(1.0),
+        };
+        let mut line = String::new();
+        if columns >= WIDE - 1 {
+            let full = (share * BAR as f64) as usize;
+            line = format!("{}{} ", "█".repeat(full), "░".repeat(BAR - full));
+        }
+        let percent = format!("{:>3}%", (share * 100.0) as u64);
+        if columns >= PERCENT {
+            line += &percent;
+        }
+        for (before, part) in self.parts(columns) {
+            let room = columns.saturating_sub(line.width() + before.len());
+            if part.width() > room {
+                break;
+            }
+            line += before;
+            line += &part;
+        }
+        line
     }
-    let eta = match eta {
-        None => "--".to_owned(),
-        Some(seconds) => clock(seconds),
-    };
-    let rate = dfcp::Rate::from_bps(goodput);
-    let mut line = format!("{rate} eta {eta} {name}, {}", units::bytes(bytes));
-    line += &format!(
-        ", loss {:.1} %, rtt {:.0} ms",
-        cost.loss * 100.0,
-        cost.rtt_ms
-    );
-    if cost.wire_bytes > 0 {
-        line += &format!(", {:.2} sent/byte", cost.wire_bytes as f64 / bytes as f64);
+
+    /// What stands after the percentage, each with what stands before it.
+    fn parts(&self, columns: usize) -> Vec<(&'static str, String)> {
+        let says = |long: &str, short: &str| {
+            let fits = columns > PERCENT + long.len();
+            vec![(" ", if fits { long } else { short }.to_owned())]
+        };
+        match self.phase {
+            Phase::Waiting => return says("waiting for the other side", "waiting"),
+            Phase::Verifying => return says("verifying at the receiver", "verifying"),
+            Phase::Moving => {}
+        }
+        let rate = dfcp::Rate::from_bps(self.goodput).to_string();
+        let eta = self.eta.map_or("--".to_owned(), clock);
+        let eta = format!("eta {eta}");
+        let mut parts = vec![(" ", rate), (" ", eta)];
+        let used: usize = parts.iter().map(|(_, part)| 1 + part.len()).sum();
+        let bar = if columns >= WIDE - 1 { BAR + 1 } else { 0 };
+        let room = columns.saturating_sub(bar + PERCENT + used + 1).min(NAME);
+        if let Some(name) = self.name.as_ref().filter(|_| room >= SHORT_NAME) {
+            parts.push((" ", tail(name, room)));
+        }
+        let cost = self.cost;
+        parts.push((", ", units::bytes(self.bytes)));
+        parts.push((", ", format!("loss {:.1} %", cost.loss * 100.0)));
+        parts.push((", ", format!("rtt {:.0} ms", cost.rtt_ms)));
+        if cost.wire_bytes > 0 {
+            let each = cost.wire_bytes as f64 / self.bytes as f64;
+            parts.push((", ", format!("{each:.2} sent/byte")));
+        }
+        parts.extend(self.remote.map(|remote| (", ", remote.to_string())));
+        parts
     }
-    line
 }
 
 /// Seconds as people read them: `42s`, `3m05s`, `2h10m`.
@@ -397,35 +472,67 @@ fn clock(seconds: f64) -> String {
 mod tests {
     use super::*;
 
+    fn line<'a>(phase: Phase, cost: &'a Cost, name: &str) -> Line<'a> {
+        Line {
+            phase,
+            bytes: 10_000_000,
+            total: 40_000_000,
+            goodput: 80_000_000,
+            eta: Some(12.3),
+            cost,
+            name: Some(name.to_owned()),
+            remote: Some("[2001:db8::1234:5678]:4433".parse().unwrap()),
+        }
+    }
+
     #[test]
-    fn the_line_begins_with_what_a_narrow_terminal_has_room_for() {
+    fn the_line_fits_any_terminal_and_begins_with_what_matters_most() {
         let cost = Cost {
             rtt_ms: 60.0,
             loss: 0.05,
             wire_bytes: 11_000_000,
         };
-        let so_far = (10_000_000, 80_000_000, Some(12.3));
-        let shown = line(Phase::Moving, so_far, &cost, "data/a.tar");
+        let shown = line(Phase::Moving, &cost, "data/a.tar").fit(200);
         assert!(
-            shown.starts_with("80.00 Mbit/s eta 13s data/a.tar"),
+            shown.starts_with("███░░░░░░░░░  25% 80.00 Mbit/s eta 13s data/a.tar, "),
             "{shown}"
         );
         assert!(
-            shown.ends_with("loss 5.0 %, rtt 60 ms, 1.10 sent/byte"),
+            shown.ends_with("loss 5.0 %, rtt 60 ms, 1.10 sent/byte, [2001:db8::1234:5678]:4433"),
             "{shown}"
         );
-        assert_eq!(
-            line(Phase::Verifying, so_far, &cost, "x"),
-            "verifying at the receiver"
-        );
+        let names = ["x", &"long/".repeat(40), &"東京".repeat(30), "a\x1b[2Jb"];
+        for (name, columns) in names
+            .iter()
+            .flat_map(|name| (0..250).map(move |n| (name, n)))
+        {
+            for phase in [Phase::Waiting, Phase::Moving, Phase::Verifying] {
+                let shown = line(phase, &cost, name).fit(columns);
+                assert!(shown.width() <= columns, "{columns}: {shown:?}");
+                assert!(!shown.contains('\x1b'));
+                assert!(columns < 19 || shown.len() > 5, "{columns}: {shown:?}");
+            }
+        }
+        let moving = |columns| line(Phase::Moving, &cost, "data/a.tar").fit(columns);
+        assert_eq!(moving(19), " 25% 80.00 Mbit/s");
+        assert_eq!(moving(39), " 25% 80.00 Mbit/s eta 13s data/a.tar");
+        let verifying = line(Phase::Verifying, &cost, "x");
+        assert_eq!(verifying.fit(39), " 25% verifying at the receiver");
+        assert_eq!(verifying.fit(19), " 25% verifying");
+        // More than was expected is all of it.
+        let more = Line {
+            total: 5,
+            ..line(Phase::Moving, &cost, "x")
+        };
+        assert!(more.fit(19).starts_with("100%"));
     }
 
     #[test]
     fn names_and_times_fit() {
-        assert_eq!(tail("a/b"), "a/b");
-        let long = tail(&"é/".repeat(100));
-        assert_eq!(long.chars().count(), NAME);
-        assert!(!tail("a\x1b[2Jb").contains('\x1b'));
+        assert_eq!(tail("a/b", 24), "a/b");
+        let long = tail(&"é/".repeat(100), 24);
+        assert_eq!(long.chars().count(), 24);
+        assert!(!tail("a\x1b[2Jb", 24).contains('\x1b'));
         let shown = [0.0, 0.1, 59.5, 185.0, 7800.0, 1e12, f64::INFINITY].map(clock);
         assert_eq!(
             shown,

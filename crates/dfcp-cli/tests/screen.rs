@@ -181,20 +181,21 @@ fn output_that_cannot_be_written_is_an_error() {
     bench.assert_received("x", &bytes("x", 1000));
 }
 
-#[test]
-fn a_bar_fits_a_narrow_terminal_and_says_no_more_than_it_knows() {
+/// What a terminal of so many columns shows of a transfer: its lines, without what only moves the
+/// cursor.
+fn screen(columns: u16) -> Vec<String> {
     let bench = Bench::new();
     let receiver = bench.receiver(&["--once"]);
     let size = nix::pty::Winsize {
         ws_row: 24,
-        ws_col: 40,
+        ws_col: columns,
         ws_xpixel: 0,
         ws_ypixel: 0,
     };
     let pty = nix::pty::openpty(&size, None).unwrap();
     let mut sender = bench.sender();
     let name = format!("{}.bin", "long-name-".repeat(12));
-    sender.args(["-b", "4M"]).arg(bench.write(&name, 500_000));
+    sender.args(["-b", "4M"]).arg(bench.write(&name, 400_000));
     sender.arg(receiver.address.to_string());
     let screen = std::thread::spawn(move || {
         let (mut master, mut seen) = (File::from(pty.master), Vec::new());
@@ -211,8 +212,8 @@ fn a_bar_fits_a_narrow_terminal_and_says_no_more_than_it_knows() {
         .unwrap();
     drop(sender);
     assert_eq!(finish(child).0, 0);
+    assert_eq!(receiver.end().0, 0);
     let seen = screen.join().unwrap();
-    assert!(seen.contains('%'), "{seen:?}");
     let mut parts = seen.split("\x1b[");
     let mut text = parts.next().unwrap().to_owned();
     for part in parts {
@@ -221,10 +222,48 @@ fn a_bar_fits_a_narrow_terminal_and_says_no_more_than_it_knows() {
         assert_ne!(&part[end..=end], "m", "{seen:?}");
         text += &part[end + 1..];
     }
-    // What is drawn over stays within its line.
-    let drawn = text.split(['\r', '\n']).filter(|line| line.contains("% "));
-    for line in drawn.filter(|line| !line.starts_with("dfcp:")) {
-        assert!(line.chars().count() <= 40, "{line:?}");
+    let lines = text.split(['\r', '\n']);
+    let drawn = lines.filter(|line| line.contains('%') && !line.starts_with("dfcp:"));
+    drawn.map(|line| line.trim_end().to_owned()).collect()
+}
+
+#[test]
+fn a_bar_fits_any_terminal_and_cuts_nothing_in_two() {
+    for columns in [3, 20, 40, 80, 200] {
+        let lines = screen(columns);
+        // What is drawn over stays within its line.
+        for line in &lines {
+            assert!(
+                line.chars().count() < usize::from(columns),
+                "{columns}: {line:?}"
+            );
+            let rate = line.contains("bit/s") || !line.contains("bit");
+            assert!(rate, "{columns}: {line:?} is cut");
+        }
+        let shows = |what: &str| lines.iter().any(|line| line.contains(what));
+        assert!(columns < 20 || shows("bit/s"), "{columns}: {lines:?}");
+        assert!(
+            columns < 40 || (shows("eta ") && shows(".bin")),
+            "{columns}: {lines:?}"
+        );
+        assert!(
+            columns < 200 || shows(" sent/byte, 127.0.0.1:"),
+            "{columns}: {lines:?}"
+        );
     }
-    assert_eq!(receiver.end().0, 0);
+}
+
+#[test]
+fn a_pipe_gets_lines_where_progress_is_wanted_there() {
+    let bench = Bench::new();
+    let receiver = bench.receiver(&["--once"]);
+    let mut sender = bench.sender();
+    sender.args(["--progress", "always", "-b", "2M"]);
+    sender
+        .arg(bench.write("x", 600_000))
+        .arg(receiver.address.to_string());
+    let (code, _, said) = finish(sender.spawn().unwrap());
+    assert_eq!((code, receiver.end().0), (0, 0));
+    let lines = said.lines().filter(|line| line.contains("% ")).count();
+    assert!(lines > 0 && !said.contains('\x1b'), "{said:?}");
 }
