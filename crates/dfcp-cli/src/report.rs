@@ -47,14 +47,14 @@ pub struct Report {
     pub useful_bytes: u64,
     /// Bytes of files that arrived in this session, whatever became of the files.
     pub moved_bytes: u64,
-    /// Connections that were tried, see `--retry`.
+    /// Connections that were tried, see `--retry`: all figures are those of all of them together.
     #[serde(skip_serializing_if = "is_zero")]
     pub attempts: u32,
-    /// Time from the start of the connection until all was known to be verified.
+    /// Time from the start of the first connection until all was known to be verified.
     pub seconds: f64,
     /// Useful bits that came, per second of that time.
     pub goodput_bps: u64,
-    /// The same after the first tenth of the bytes, at the receiver.
+    /// The same after the first tenth of the bytes, at the receiver; of several attempts the last one's.
     pub steady_bps: u64,
     /// Bytes of IP packets sent.
     pub wire_bytes: u64,
@@ -133,6 +133,50 @@ pub struct FileProblem {
     pub kind: Kind,
     /// In words.
     pub message: String,
+}
+
+/// Attempts at a transfer that ended before all was there.
+#[derive(Clone, Debug, Default)]
+pub struct Attempts {
+    /// When the first one began.
+    began: Option<Instant>,
+    /// How long people were asked.
+    asked: Duration,
+    /// Sums.
+    figures: Box<Report>,
+    /// What these attempts brought, by its place at the receiver, with its size.
+    arrived: BTreeMap<String, u64>,
+}
+
+impl Attempts {
+    /// Notes an attempt since `start`, what it brought, and how long a person was asked meanwhile.
+    pub fn note(&mut self, report: &Report, start: Instant, asked: Duration) {
+        self.began.get_or_insert(start);
+        self.asked += asked;
+        let mut sum = report.clone();
+        // Its time is a part of the whole.
+        sum.add_figures(&self.figures);
+        *self.figures = sum;
+    }
+
+    /// Notes those entries of an offer that came to their places.
+    pub fn note_arrived(&mut self, entries: &[Entry], places: impl Iterator<Item = u64>) {
+        let entries = places.filter_map(|place| entries.get(usize::try_from(place).ok()?));
+        self.arrived
+            .extend(entries.map(|entry| (entry.path.clone(), entry.size)));
+    }
+
+    /// What was there because one of these attempts had brought it has come in this transfer.
+    pub fn own(&self, entries: &[Entry], outcomes: &mut BTreeMap<u64, Outcome>) {
+        for (index, outcome) in outcomes {
+            let entry = usize::try_from(*index).ok().and_then(|i| entries.get(i));
+            if *outcome == Outcome::There
+                && entry.is_some_and(|e| self.arrived.contains_key(&e.path))
+            {
+                *outcome = Outcome::Done;
+            }
+        }
+    }
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // serde asks for a reference
@@ -267,6 +311,40 @@ impl Report {
             0 => self.useful_bytes,
             moved => self.useful_bytes.min(moved),
         }
+    }
+
+    /// Adds what earlier attempts at the same transfer cost and brought: figures are then those of all
+    /// attempts, from the start of the first; round trips and the steady goodput are the last one's.
+    pub fn add_attempts(&mut self, earlier: &Attempts) {
+        let Some(began) = earlier.began else {
+            return;
+        };
+        self.add_figures(&earlier.figures);
+        let steady_bps = match self.steady_bps {
+            0 => earlier.figures.steady_bps,
+            steady_bps => steady_bps,
+        };
+        self.add_time(began, earlier.asked, Some(steady_bps));
+    }
+
+    /// Adds what arrived of a transfer that ended early.
+    pub fn add_arrived(&mut self, attempts: &Attempts) {
+        self.files = attempts.arrived.len() as u64;
+        self.useful_bytes = attempts.arrived.values().sum();
+    }
+
+    fn add_figures(&mut self, sum: &Self) {
+        self.attempts += sum.attempts;
+        self.moved_bytes += sum.moved_bytes;
+        self.wire_bytes += sum.wire_bytes;
+        self.wire_bytes_received += sum.wire_bytes_received;
+        self.packets_sent += sum.packets_sent;
+        self.packets_received += sum.packets_received;
+        self.packets_lost += sum.packets_lost;
+        self.loss = self.packets_lost as f64 / self.packets_sent.max(1) as f64;
+        self.source_symbols += sum.source_symbols;
+        self.repair_symbols += sum.repair_symbols;
+        self.redundant_symbols += sum.redundant_symbols;
     }
 
     /// Draws the sum: what the session's exit code is, and why.

@@ -236,11 +236,89 @@ fn a_sender_tries_again_when_the_receiver_restarts() {
     assert_eq!(code, 0, "{report}");
     assert!(said.contains("trying again"), "{said}");
     assert!(report["attempts"].as_u64().unwrap() > 1, "{report}");
+    // All attempts together brought it once; of what came last in the first one, at 100 Mbit/s for the
+    // 200 ms between two reports, the sender did not hear.
+    let figure = |key: &str| report[key].as_u64().unwrap();
     assert!(
-        report["moved_bytes"].as_u64().unwrap() < SIZE as u64,
+        (SIZE as u64 - 4_000_000..SIZE as u64 / 4 * 5).contains(&figure("moved_bytes")),
         "{report}"
     );
+    assert_eq!(figure("useful_bytes"), SIZE as u64, "{report}");
+    assert!(figure("wire_bytes") > figure("moved_bytes"), "{report}");
+    // The first attempt ended after 2 s of silence, and a pause of 2 s followed.
+    let seconds = report["seconds"].as_f64().unwrap();
+    assert!(seconds > 4.0, "{report}");
+    let carried = figure("goodput_bps") as f64 * seconds / 8.0;
+    let moved = figure("moved_bytes").min(SIZE as u64) as f64;
+    assert!((carried / moved - 1.0).abs() < 0.01, "{report}");
     bench.assert_received("x", &bytes("x", SIZE));
+}
+
+#[test]
+fn several_attempts_are_told_as_one_transfer() {
+    let bench = Bench::new();
+    let mut total = 0;
+    for i in 0..400_usize {
+        bench.write(&format!("tree/{i:03}"), 100 * i);
+        total += 100 * i as u64;
+    }
+    let large = bench.write("tree/large", 8_000_000);
+    total += 8_000_000;
+    // Of another content, and as large.
+    bench.write("received/tree/399", 39_900);
+    let mut first = bench.receiver(&["--on-conflict", "overwrite"]);
+    let address = first.address;
+    let mut sender = bench.program();
+    sender.args([
+        "send",
+        "--json=stream",
+        "--peer-key",
+        &bench.receiver_key,
+        "-b",
+        "60M",
+    ]);
+    sender.args(["--timeout", "2s", "--retry", "5m", "--key"]);
+    sender
+        .arg(bench.path("sender.key"))
+        .arg(large.parent().unwrap());
+    let mut sender = sender.arg(address.to_string()).spawn().unwrap();
+    let mut stdout = sender.stdout.take().unwrap();
+    let events = std::thread::spawn(move || {
+        let mut text = String::new();
+        std::io::Read::read_to_string(&mut stdout, &mut text).unwrap();
+        text
+    });
+    let partial = bench.path("received/tree/large.dfcp-partial");
+    eventually("some of the large one arrives", || {
+        has_grown(&partial, 2_000_000)
+    });
+    first.kill();
+    drop(first);
+    let mut command = bench.recv(&["--allow", &bench.sender_key, "--on-conflict", "overwrite"]);
+    command.args(["--progress", "never"]);
+    let args: Vec<_> = command.get_args().map(ToOwned::to_owned).collect();
+    let mut command = bench.program();
+    for arg in args {
+        match arg == "127.0.0.1:0" {
+            true => command.arg(address.to_string()),
+            false => command.arg(arg),
+        };
+    }
+    let _second = Receiver::start(command);
+    assert_eq!(common::wait(&mut sender).code(), Some(0));
+    let events = events.join().unwrap();
+    let mut last = serde_json::Value::Null;
+    for event in events.lines() {
+        last = serde_json::from_str(event).unwrap();
+        if last["event"] == "progress" {
+            let [bytes, total] = ["bytes", "total"].map(|key| last[key].as_u64().unwrap());
+            assert!(bytes <= total, "{last}");
+        }
+    }
+    let figure = |key: &str| last[key].as_u64().unwrap();
+    assert!(figure("attempts") > 1, "{last}");
+    assert_eq!((figure("files"), figure("files_there")), (401, 0), "{last}");
+    assert_eq!(figure("useful_bytes"), total, "{last}");
 }
 
 /// Random numbers for a test, printed with what fails.

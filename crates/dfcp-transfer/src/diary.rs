@@ -1,6 +1,6 @@
 //! What happens to files while a session runs, for whoever shows it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -29,6 +29,8 @@ struct State {
     /// Without an outcome, in the order in which they were begun; of a pack its last file.
     begun: Vec<u64>,
     asked: Duration,
+    /// In their places, verified in this session.
+    done: BTreeSet<u64>,
     /// Of files that have no outcome yet.
     hashes: BTreeMap<u64, Hash>,
     listener: Option<UnboundedSender<Settled>>,
@@ -53,6 +55,12 @@ impl Diary {
         let last = usize::try_from(*state.begun.last()?).ok()?;
         let entry = state.entries.get(last)?;
         Some(entry.path.clone())
+    }
+
+    /// Places in the offer of what is known to be in its place and verified, also where the session
+    /// ended early.
+    pub fn done(&self) -> BTreeSet<u64> {
+        self.state().done.clone()
     }
 
     /// How long a person was asked whether files are welcome, by what the receiver says.
@@ -98,6 +106,9 @@ impl Diary {
         let mut state = self.state();
         let hash = state.hashes.remove(&index);
         state.begun.retain(|begun| *begun != index);
+        if *outcome == Outcome::Done {
+            state.done.insert(index);
+        }
         if let Some(listener) = &state.listener {
             let outcome = outcome.clone();
             // Who does not listen any more does not want to know.
@@ -139,6 +150,7 @@ mod tests {
         assert_eq!(next(), Some((0, None)));
         assert_eq!(next(), Some((1, Some(hash))));
         assert_eq!(next(), None);
+        assert_eq!(diary.done(), BTreeSet::from([1]));
     }
 
     #[test]

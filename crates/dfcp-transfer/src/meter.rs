@@ -32,6 +32,7 @@ pub struct Meter {
 #[derive(Debug, Default)]
 struct Samples {
     total: u64,
+    is_known: bool,
     tenth: Option<Sample>,
     last: Option<Sample>,
 }
@@ -74,9 +75,10 @@ impl Meter {
         &self.diary
     }
 
-    /// This many bytes are to come.
+    /// This many bytes are to come; nobody knows how many where it is 0.
     pub fn expect(&self, total: u64) {
-        self.samples().total = total;
+        let mut samples = self.samples();
+        (samples.total, samples.is_known) = (total, total > 0);
     }
 
     /// Of those that are to come, these are there already.
@@ -85,9 +87,14 @@ impl Meter {
         samples.total = samples.total.saturating_sub(bytes);
     }
 
-    /// Bytes that are to come in all.
+    /// Bytes that are to come in all; 0 where that is not known. More come than were expected where a
+    /// part was sent in vain: of a file that turned out to be there, or that changed meanwhile.
     pub fn total(&self) -> u64 {
-        self.samples().total
+        let samples = self.samples();
+        match samples.is_known {
+            true => samples.total.max(self.progress.bytes()),
+            false => 0,
+        }
     }
 
     /// Goodput after the first tenth of the bytes, in bits per second, if there was time to tell.

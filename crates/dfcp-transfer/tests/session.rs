@@ -68,6 +68,40 @@ async fn a_tree_arrives_and_both_ends_know() {
     }
 }
 
+#[tokio::test]
+async fn no_more_arrives_than_is_said_to_come() {
+    let folder = tempfile::tempdir().unwrap();
+    let tree = folder.path().join("tree");
+    fs::create_dir_all(&tree).unwrap();
+    for i in 0..200 {
+        fs::write(tree.join(i.to_string()), vec![i; 3000]).unwrap();
+    }
+    let to = folder.path().join("received");
+    let paths = [tree.clone()];
+    transfer(&paths, &to, OnConflict::Overwrite)
+        .await
+        .0
+        .unwrap();
+    // One pack brings what changed and what is there: the sender does not wait to hear of that.
+    fs::write(tree.join("7"), vec![9; 3000]).unwrap();
+    let sources = Arc::new(Sources::scan(&paths).unwrap());
+    let store = Arc::new(Store::open(&to, OnConflict::Overwrite).unwrap());
+    let (_endpoints, near, far) = connected().await;
+    let [(sending, _one), (receiving, _two)] = [Meter::start(), Meter::start()];
+    let send = async {
+        let sent = dfcp_transfer::send(&near, &sources, &sending).await;
+        near.close(DONE, "");
+        sent
+    };
+    let receive = dfcp_transfer::receive(&far, store, &receiving, async |_| Ok(()));
+    let (sent, _) = tokio::join!(send, receive);
+    sent.unwrap();
+    for meter in [sending, receiving] {
+        let (bytes, total) = (meter.progress().bytes(), meter.total());
+        assert!(3000 <= bytes && bytes <= total, "{bytes} of {total}");
+    }
+}
+
 /// What a receiver does with a peer that says `words` and no more, and how long it waits for that.
 async fn wait_for(words: &[u8]) -> (Option<Received>, Duration, bool) {
     let folder = tempfile::tempdir().unwrap();

@@ -25,7 +25,7 @@ use crate::probe::reach::{Doubt, Obstacle};
 use crate::progress::Bar;
 use crate::published;
 use crate::published::options::{Options, no_keys};
-use crate::report::Report;
+use crate::report::{Attempts, Report};
 
 /// Arguments.
 #[derive(Clone, Debug, clap::Args)]
@@ -264,12 +264,14 @@ impl Args {
         }
     }
 
-    fn wishes(&self) -> Wishes {
+    /// What is asked of the receiver beyond what follows from the files.
+    fn wishes(&self, known: Wishes) -> Wishes {
         Wishes {
             checksum: self.checksum,
             anew: self.no_resume,
             dry_run: false,
             on_conflict: self.on_conflict.map(Into::into),
+            ..known
         }
     }
 
@@ -336,9 +338,20 @@ async fn attempts(
     report: &mut Report,
 ) -> Result<(), Failure> {
     let mut since = Instant::now();
+    let mut earlier = Attempts::default();
     loop {
-        report.attempts += 1;
-        let Err(ended) = transfer(args, job, profile.clone(), report).await else {
+        report.attempts = 1;
+        let (start, mut asked) = (Instant::now(), Duration::ZERO);
+        let ended = transfer(
+            args,
+            job,
+            profile.clone(),
+            report,
+            (&mut earlier, &mut asked),
+        )
+        .await;
+        let Err(ended) = ended else {
+            report.add_attempts(&earlier);
             return Ok(());
         };
         if report.moved_bytes > 0 {
@@ -348,17 +361,23 @@ async fn attempts(
             .retry
             .filter(|limit| job.host.is_some() && ended.again && since.elapsed() < *limit);
         if retry.is_none() {
+            report.add_arrived(&earlier);
+            report.add_attempts(&earlier);
             return Err(ended.failure);
         }
+        earlier.note(report, start, asked);
         args.output
             .say(format_args!("{}; trying again", ended.failure));
         tokio::select! {
             () = tokio::time::sleep(RETRY_PAUSE) => {}
-            failure = interrupted() => return Err(failure),
+            failure = interrupted() => {
+                *report = Report::new("send");
+                report.add_arrived(&earlier);
+                report.add_attempts(&earlier);
+                return Err(failure);
+            }
         }
-        let attempts = report.attempts;
         *report = Report::new("send");
-        report.attempts = attempts;
     }
 }
 
@@ -386,6 +405,7 @@ async fn transfer(
     job: &Job,
     profile: Profile,
     report: &mut Report,
+    (earlier, asked): (&mut Attempts, &mut Duration),
 ) -> Result<(), Ended> {
     let links = match (args.links, args.copy_links) {
         (_, true) => Links::Follow,
@@ -418,19 +438,19 @@ async fn transfer(
             files::scan(paths, how)?
         }
     };
-    sources.wishes = args.wishes();
+    sources.wishes = args.wishes(sources.wishes);
     let sources = Arc::new(sources);
     report.left_out.clone_from(&sources.left_out);
     let key = args.peer.own_key()?;
     let (own, static_key) = (key.public(), key.clone());
     let transport = args.output.observed(args.transport(profile))?;
     let config = EndpointConfig::client(key).transport(transport);
-    let (mut start, mut asked) = (Instant::now(), Duration::ZERO);
+    let mut start = Instant::now();
     let (endpoint, connection, remote) = match &job.host {
         Some(host) => {
             let endpoint = Endpoint::bind(config)?;
             let (connection, remote) = tokio::select! {
-                connected = connect(args, host, &endpoint, &own, &mut asked) => connected?,
+                connected = connect(args, host, &endpoint, &own, asked) => connected?,
                 failure = interrupted() => return Err(failure.into()),
             };
             (endpoint, connection, remote)
@@ -467,9 +487,13 @@ async fn transfer(
         Err(ended) => (FAILED, Sent::default(), Some(ended)),
     };
     report.moved_bytes = meter.progress().bytes();
-    report.add_outcomes(&sources.entries(), &sent.outcomes);
+    *asked += meter.diary().asked();
+    let (entries, mut outcomes) = (sources.entries(), sent.outcomes);
+    earlier.own(&entries, &mut outcomes);
+    report.add_outcomes(&entries, &outcomes);
+    earlier.note_arrived(&entries, meter.diary().done().into_iter());
     report.left_out.extend(sent.left_out);
-    report.add_time(start, asked + meter.diary().asked(), sent.steady_bps);
+    report.add_time(start, *asked, sent.steady_bps);
     let reason = failure
         .as_ref()
         .map_or(String::new(), |ended| ended.failure.to_string());
