@@ -261,6 +261,43 @@ fn a_dry_run_names_what_would_change_beside_contents() {
 }
 
 #[test]
+fn a_copy_whose_terminal_goes_away_ends_as_one_that_is_interrupted() {
+    use nix::sys::signal::{Signal, kill};
+    let machines = Machines::new("");
+    let content = machines.write(&machines.here("file"), 30_000_000);
+    let hang_up = |target: &str, prelude: &str| {
+        let there = format!("there:{target}");
+        let arguments = ["file", &there, "-b", "40M", "--remote-path", PROGRAM];
+        let mut command = Command::new("sh");
+        command
+            .current_dir(machines.dir.path())
+            .args(["-c", &format!("{prelude} exec \"$0\" \"$@\""), PROGRAM])
+            .args(machines.cp(&arguments).get_args())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let child = command.spawn().unwrap();
+        let partial = machines.there(&format!("{target}.dfcp-partial"));
+        common::eventually("some of it is there", || {
+            fs::metadata(&partial).is_ok_and(|partial| partial.len() > 0)
+        });
+        let id = nix::unistd::Pid::from_raw(child.id() as i32);
+        kill(id, Signal::SIGHUP).unwrap();
+        common::finish(child)
+    };
+    let (code, report, said) = hang_up("lost", "");
+    assert_eq!((code, &report["exit_code"]), (129, &129.into()), "{said}");
+    assert!(machines.there("lost.dfcp-partial").exists());
+    // Nobody holds it any more.
+    machines.copies(&["file", "there:lost"]);
+    assert!(fs::read(machines.there("lost")).unwrap() == content);
+    // What nohup does.
+    let (code, _, said) = hang_up("kept", "trap '' HUP;");
+    assert_eq!(code, 0, "{said}");
+    assert!(fs::read(machines.there("kept")).unwrap() == content);
+}
+
+#[test]
 fn what_cannot_be_done_is_said_with_its_class() {
     let machines = Machines::new("");
     machines.write(&machines.here("file"), 10);

@@ -326,9 +326,12 @@ fn a_killed_receiver_is_noticed() {
 
 #[test]
 fn a_killed_or_interrupted_sender_is_noticed() {
-    for (signal, sender_code, receiver_code) in
-        [(Signal::SIGKILL, None, 5), (Signal::SIGINT, Some(130), 1)]
-    {
+    for (signal, sender_code, receiver_code) in [
+        (Signal::SIGKILL, None, 5),
+        (Signal::SIGINT, Some(130), 1),
+        (Signal::SIGTERM, Some(143), 1),
+        (Signal::SIGHUP, Some(129), 1),
+    ] {
         let bench = Bench::new();
         let receiver = bench.receiver(&["--once", "--timeout", "2s"]);
         let mut sender = bench.sender();

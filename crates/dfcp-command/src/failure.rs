@@ -25,8 +25,19 @@ pub enum Kind {
     Integrity = 6,
     /// A local file or directory failed, on either side.
     LocalIo = 7,
-    /// The user ended it.
+    /// Its terminal or its session went away (SIGHUP): 128 and the signal, as with shells.
+    HungUp = 129,
+    /// The user ended it (SIGINT).
     Interrupted = 130,
+    /// Somebody, such as a service manager, ended it (SIGTERM).
+    Terminated = 143,
+}
+
+impl Kind {
+    /// Whether a signal ended it.
+    pub fn is_interruption(self) -> bool {
+        matches!(self, Self::HungUp | Self::Interrupted | Self::Terminated)
+    }
 }
 
 /// A failure.

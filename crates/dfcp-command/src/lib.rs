@@ -94,21 +94,35 @@ pub fn block_on<T>(future: impl Future<Output = Result<T, Failure>>) -> Result<T
     result
 }
 
-/// Waits for Ctrl-C, or a request to terminate.
+/// Waits for Ctrl-C, a request to terminate, or the end of the terminal or session.
 pub async fn interrupted() -> Failure {
-    use tokio::signal::unix::{SignalKind, signal};
-    let mut terminate = signal(SignalKind::terminate()).ok();
-    let terminated = async {
-        match &mut terminate {
-            Some(signal) => signal.recv().await,
-            None => std::future::pending().await,
-        }
-    };
+    use tokio::signal::unix::SignalKind;
     tokio::select! {
-        _ = tokio::signal::ctrl_c() => {}
-        _ = terminated => {}
+        () = heard(Some(SignalKind::interrupt())) => Failure::interrupted(),
+        () = heard(Some(SignalKind::terminate())) => Failure::new(Kind::Terminated, "terminated"),
+        () = heard((!ignores_hangup()).then(SignalKind::hangup)) => {
+            Failure::new(Kind::HungUp, "the terminal or session ended")
+        }
     }
-    Failure::interrupted()
+}
+
+async fn heard(signal: Option<tokio::signal::unix::SignalKind>) {
+    match signal.map(tokio::signal::unix::signal) {
+        Some(Ok(mut signal)) => {
+            signal.recv().await;
+        }
+        _ => std::future::pending().await,
+    }
+}
+
+/// Whether who started this process wants it to outlive its terminal, as `nohup` does. Linux tells; a
+/// signal that is listened to here is not ignored any more.
+fn ignores_hangup() -> bool {
+    const SIGHUP: u64 = 1;
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask & SIGHUP != 0)
 }
 
 /// Becomes true at the first Ctrl-C, or request to terminate; the second ends the process. For programs

@@ -481,7 +481,7 @@ async fn transfer(
     report.add_connection(&connection, remote);
     let (code, sent, failure) = match result {
         Ok(sent) => (DONE, sent, None),
-        Err(ended) if ended.failure.kind == Kind::Interrupted => {
+        Err(ended) if ended.failure.kind.is_interruption() => {
             (INTERRUPTED, Sent::default(), Some(ended))
         }
         Err(ended) => (FAILED, Sent::default(), Some(ended)),

@@ -227,7 +227,8 @@ fn failed(args: &Args, failure: &Failure) -> ExitCode {
     }
     fail(failure);
     match failure.kind {
-        Kind::Interrupted | Kind::Usage => failure.exit_code(),
+        Kind::Usage => failure.exit_code(),
+        kind if kind.is_interruption() => failure.exit_code(),
         _ => ExitCode::FAILURE,
     }
 }

@@ -574,9 +574,9 @@ async fn push(
 }
 
 fn code_of(failure: &Failure) -> dfcp::CloseCode {
-    match failure.kind {
-        Kind::Interrupted => INTERRUPTED,
-        _ => FAILED,
+    match failure.kind.is_interruption() {
+        true => INTERRUPTED,
+        false => FAILED,
     }
 }
 

@@ -134,7 +134,7 @@ pub async fn carry(args: Args) -> Result<(), Failure> {
         failure = interrupted() => Err(failure),
     };
     let code = match &result {
-        Err(failure) if failure.kind == Kind::Interrupted => INTERRUPTED,
+        Err(failure) if failure.kind.is_interruption() => INTERRUPTED,
         _ => CloseCode::NO_ERROR,
     };
     farewell(&endpoint, code, "the client ends").await;
