@@ -196,28 +196,26 @@ pub async fn message<T: for<'a> Deserialize<'a>>(
 /// Writes a message.
 pub async fn say(to: &mut (impl AsyncWrite + Unpin), message: &impl Serialize) -> io::Result<()> {
     let text = serde_json::to_vec(message).map_err(|error| invalid(error.to_string()))?;
-    frame(to, 0, &text).await
+    let mut frame = Vec::new();
+    append(&Frame::Control(text), &mut frame)?;
+    to.write_all(&frame).await?;
+    to.flush().await
 }
 
-/// Writes a frame.
-pub async fn write(to: &mut (impl AsyncWrite + Unpin), content: &Frame) -> io::Result<()> {
-    match content {
-        Frame::Control(text) => frame(to, 0, text).await,
-        Frame::Datagram(datagram) => frame(to, 1, datagram).await,
-    }
-}
-
-async fn frame(to: &mut (impl AsyncWrite + Unpin), kind: u8, content: &[u8]) -> io::Result<()> {
+/// Appends a frame to what is to be written.
+pub fn append(frame: &Frame, to: &mut Vec<u8>) -> io::Result<()> {
+    let (kind, content) = match frame {
+        Frame::Control(text) => (0, text),
+        Frame::Datagram(datagram) => (1, datagram),
+    };
     let length = u32::try_from(content.len())
         .ok()
         .filter(|length| *length <= MAX_FRAME)
         .ok_or_else(|| invalid(format!("a message of {} bytes", content.len())))?;
-    let mut whole = Vec::with_capacity(content.len() + 5);
-    whole.push(kind);
-    whole.extend_from_slice(&length.to_be_bytes());
-    whole.extend_from_slice(content);
-    to.write_all(&whole).await?;
-    to.flush().await
+    to.push(kind);
+    to.extend_from_slice(&length.to_be_bytes());
+    to.extend_from_slice(content);
+    Ok(())
 }
 
 fn invalid(what: String) -> io::Error {
@@ -239,7 +237,7 @@ mod tests {
         let mut wire = Vec::new();
         say(&mut wire, &ToAgent::Tunnel).await.unwrap();
         let xyz = Frame::Datagram(b"xyz".to_vec());
-        write(&mut wire, &xyz).await.unwrap();
+        append(&xyz, &mut wire).unwrap();
         let mut from = &wire[..];
         assert!(matches!(
             message::<ToAgent>(&mut from).await.unwrap(),
