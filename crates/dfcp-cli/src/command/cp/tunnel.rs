@@ -20,7 +20,7 @@ use dfcp_command::Failure;
 use nix::sys::socket::{setsockopt, shutdown, sockopt};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
@@ -30,7 +30,7 @@ use super::control::{self, Frame};
 /// that a connection keeps unacknowledged (`TransportConfig::send_buffer`), for it repeats some. Fewer
 /// would drop what could wait, more would never be used.
 const MAX_WAITING: usize = (64 << 20) / 1200;
-/// Bytes that are written to the pipe at once: as many as it holds (64 KiB on Linux).
+/// Bytes that are written to the pipe, or read from it, at once: as many as it holds (64 KiB on Linux).
 const BATCH: usize = 64 << 10;
 /// Bytes that come out of the pipe before the endpoint gets its turn to read them: less than any
 /// socket's buffer holds (`net.core.rmem_default`, 208 KiB, which counts a packet of 1500 bytes as
@@ -141,10 +141,12 @@ fn is_passing(error: &io::Error) -> bool {
 
 /// Hands what comes out of the pipe to the endpoint.
 async fn carry_in(
-    mut from: impl AsyncRead + Unpin,
+    from: impl AsyncRead + Unpin,
     socket: Arc<UdpSocket>,
     tell: mpsc::Sender<Vec<u8>>,
 ) {
+    // Each read of a standard input goes to another thread and back.
+    let mut from = BufReader::with_capacity(BATCH, from);
     let mut turn = 0;
     while let Ok(Some(frame)) = control::read(&mut from).await {
         match frame {
