@@ -271,6 +271,33 @@ fn a_user_who_vouches_for_the_network_may_use_it() {
 }
 
 #[test]
+fn what_a_published_profile_cannot_do_is_said_with_what_it_can() {
+    let bench = Bench::new();
+    let file = bench.write("x", 1);
+    let file = file.to_str().unwrap();
+    for (what, options, words) in [
+        (file, &["--block=1M"][..], "--symbol 16"),
+        (file, &["--block=1Gi"], "64 to 1048576 bytes"),
+        (file, &["--block=x"], "--block"),
+        (file, &["--sending=fixed", "--sent=0"], "send 10%"),
+        ("-", &[], "--profile auto"),
+    ] {
+        let mut command = bench.program();
+        command.args(["send", "--json", "--profile=dfcp"]);
+        command.args(options).args([what, "127.0.0.1:9"]);
+        let (code, report, _) = run(&mut command);
+        assert_eq!(code, 2, "{options:?}: {report}");
+        let message = report["error"]["message"].as_str().unwrap();
+        assert!(message.contains(words), "{options:?}: {message}");
+    }
+    // Within its range a unit is as good as digits.
+    let receiver = receiver(&bench, &["--once"]);
+    let mut command = sender(&bench, &[Path::new(file)], receiver.address);
+    let (code, report, _) = run(command.args(["--block=1M", "--symbol=16"]));
+    assert_eq!((code, receiver.end().0), (0, 0), "{report}");
+}
+
+#[test]
 fn options_of_one_profile_are_refused_by_the_other() {
     let bench = Bench::new();
     let file = bench.write("x", 1);
@@ -288,6 +315,12 @@ fn options_of_one_profile_are_refused_by_the_other() {
         (&send, &["--profile=dfcp", "--block-code=raptor"]),
         (&send, &["--profile=dfcp", "--block=100000"]),
         (&send, &["--profile=dfcp", "--sent=10%"]),
+        (&send, &["--profile=dfcp", "--sending=fixed", "--sent=0"]),
+        (&send, &["--profile=dfcp", "--sending=fixed", "--sent=9%"]),
+        (
+            &send,
+            &["--profile=rc-udp", "--sending=fixed", "--sent=0.5%"],
+        ),
         (&send, &["--profile=dfcp", "--overestimate=10%"]),
         (
             &send,

@@ -195,6 +195,12 @@ impl Args {
             (self.background, "--background"),
             (self.avail_win, "--avail-win"),
         ])?;
+        if job.paths.iter().any(|path| path.as_os_str() == "-") {
+            return Err(Failure::usage(
+                "published profiles say the size of a file before it, and that of standard input (-) \
+                 is not known: send a file, or use --profile auto",
+            ));
+        }
         self.published.check_rate(self.fixed_rate.is_some())?;
         self.published.check_for(self.profile)?;
         Ok(published::send::Job {

@@ -59,8 +59,9 @@ pub struct Options {
     /// of --redundancy]
     #[arg(long, value_name = "SHARE", value_parser = units::share)]
     sent: Option<f64>,
-    /// Bytes of a block [default: 63536, or 1016576 with --symbol of 16 and more; of rc-udp: 1000448]
-    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(64..=1 << 20))]
+    /// Bytes of a block, from 64 to 1048576, such as 50k [default: 63536, or 1016576 with --symbol of 16
+    /// and more; of rc-udp: 1000448]
+    #[arg(long, value_name = "BYTES", value_parser = block_bytes)]
     block: Option<u32>,
     /// Bytes of a symbol of dfcp's blocks; larger ones cost the hosts less [default: 1]
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(1..=1024))]
@@ -115,7 +116,8 @@ enum AcknowledgeName {
     Block,
     /// One for each window
     Window,
-    /// None: what the redundancy does not cover is lost, and the transfer fails
+    /// None: what the redundancy does not cover is lost. So may be the receiver's word on the files: then
+    /// the exit code is 1, and only the receiver knows whether they arrived
     None,
 }
 
@@ -254,6 +256,11 @@ impl Options {
         self.block.unwrap_or(usual).div_ceil(symbol)
     }
 
+    /// Whether nothing is acknowledged.
+    pub fn is_unacknowledged(&self) -> bool {
+        self.acknowledge == Some(AcknowledgeName::None)
+    }
+
     /// Who says how fast.
     pub fn control(&self) -> Control {
         self.control.unwrap_or_default()
@@ -278,15 +285,45 @@ impl Options {
                 return refuse("--block-code needs --profile rc-udp");
             }
             _ if self.block_symbols() > MOST_SYMBOLS => {
-                return refuse("a block has at most 63536 symbols: larger ones with --symbol");
+                let block = self.block.unwrap_or_default();
+                return Err(Failure::usage(format!(
+                    "--block {block}: a block has at most {MOST_SYMBOLS} symbols, of one byte unless \
+                     --symbol says more; add --symbol {} or a larger one",
+                    block.div_ceil(MOST_SYMBOLS)
+                )));
             }
             _ => {}
         }
         if self.sent.is_some() && self.sending != Some(SendingName::Fixed) {
             return refuse("--sent needs --sending fixed");
         }
+        let least = self.redundancy.unwrap_or(
+            self.common
+                .config(profile, Duration::ZERO)
+                .redundancy
+                .epsilon,
+        );
+        if let Some(sent) = self.sent.filter(|sent| *sent < least) {
+            let percent = |share: f64| (share * 1e4).round() / 1e2;
+            return Err(Failure::usage(format!(
+                "--sent {}%: a block takes {1}% more symbols than its length (--redundancy), so \
+                 with less no block would be whole; send {1}% and what the path loses",
+                percent(sent),
+                percent(least)
+            )));
+        }
         Ok(())
     }
+}
+
+/// Bytes of a block: a few symbols of the largest kind at least, and what a decoder's memory is made for
+/// at most.
+fn block_bytes(text: &str) -> Result<u32, String> {
+    let bytes = units::count(text)?;
+    let bytes = u32::try_from(bytes)
+        .ok()
+        .filter(|bytes| (64..=1 << 20).contains(bytes));
+    bytes.ok_or_else(|| "a block has from 64 to 1048576 bytes (1Mi)".to_owned())
 }
 
 /// What is sent, and how fast.

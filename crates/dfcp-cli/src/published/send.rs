@@ -67,7 +67,11 @@ async fn transfer(job: Job<'_>, report: &mut Report) -> Result<(), Failure> {
     let (mut replies, mut out) = tokio::io::split(stream);
     let result = tokio::select! {
         result = serial::send(&mut replies, &mut out, &sources, &meter) => {
-            result.map_err(files::failure)
+            result.map_err(|error| match error {
+                error @ dfcp_transfer::Error::Rejected(_) => files::failure(error),
+                _ if job.options.is_unacknowledged() => unheard(),
+                error => files::failure(error),
+            })
         }
         failure = interrupted() => Err(failure),
     };
@@ -95,6 +99,14 @@ async fn transfer(job: Job<'_>, report: &mut Report) -> Result<(), Failure> {
     // Whether or not the farewell is heard, all is known.
     let _ = tokio::time::timeout(FAREWELL, end).await;
     failure.map_or(Ok(()), Err)
+}
+
+/// Nothing repeats the receiver's word either, where nothing is acknowledged.
+fn unheard() -> Failure {
+    let message = "the receiver's word on the files did not come, and without acknowledgements \
+                   (--acknowledge none) nothing that is lost is repeated: whether they arrived whole is \
+                   not known here; the receiver says";
+    Failure::new(Kind::Failure, message)
 }
 
 /// Connects to the first of the receiver's addresses that answers.
