@@ -34,20 +34,20 @@ pub(crate) async fn wish(inbox: &mut Inbox<'_>) -> Result<Wish, Mistake> {
     let mut seen = 0;
     let end = loop {
         // The end may have come in two pieces.
-        let from = usize::saturating_sub(seen, 3);
-        let found = inbox.bytes[from..]
-            .windows(4)
-            .position(|four| four == b"\r\n\r\n");
-        if let Some(at) = found {
-            break from + at + 4;
+        let from = usize::saturating_sub(seen, 2);
+        if let Some(at) = end_of_head(&inbox.bytes[from..]) {
+            break Some(from + at);
         }
         seen = inbox.bytes.len();
         if seen > MAX_HEAD {
-            let why = "the head of its request is longer than 16 KiB";
-            let status = "431 Request Header Fields Too Large";
-            return Err(Mistake::new(why, response(status, "", why)));
+            break None;
         }
         inbox.more().await?;
+    };
+    let Some(end) = end.filter(|end| *end <= MAX_HEAD) else {
+        let why = "the head of its request is longer than 16 KiB";
+        let status = "431 Request Header Fields Too Large";
+        return Err(Mistake::new(why, response(status, "", why)));
     };
     let rest = inbox.bytes.split_off(end);
     let target = target_of(&inbox.bytes)?;
@@ -59,10 +59,22 @@ pub(crate) async fn wish(inbox: &mut Inbox<'_>) -> Result<Wish, Mistake> {
     })
 }
 
+/// Where the empty line ends that ends a head. A line ends with LF, and a CR before that says nothing
+/// more (RFC 9112 §2.2): no other reader follows that could see it differently.
+fn end_of_head(bytes: &[u8]) -> Option<usize> {
+    let ends = (0..bytes.len()).filter(|at| bytes[*at] == b'\n');
+    ends.into_iter().find_map(|at| match bytes[at + 1..] {
+        [b'\n', ..] => Some(at + 2),
+        [b'\r', b'\n', ..] => Some(at + 3),
+        _ => None,
+    })
+}
+
 /// Whom the request in `head` is for.
 fn target_of(head: &[u8]) -> Result<Target, Mistake> {
     let malformed = |why: &str| Mistake::new(why, response("400 Bad Request", "", why));
-    let line = head.split(|byte| *byte == b'\r').next().unwrap_or_default();
+    let line = head.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
     let line = std::str::from_utf8(line).map_err(|_| malformed("its request is not text"))?;
     let mut words = line.split(' ');
     let (Some(method), Some(authority), Some(version), None) =
@@ -70,7 +82,8 @@ fn target_of(head: &[u8]) -> Result<Target, Mistake> {
     else {
         return Err(malformed("its request is not METHOD TARGET VERSION"));
     };
-    if !version.starts_with("HTTP/1.") {
+    let minor = version.strip_prefix("HTTP/1.").unwrap_or_default();
+    if minor.len() != 1 || !minor.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(malformed("its version of HTTP is not 1.0 or 1.1"));
     }
     if method != "CONNECT" {
@@ -90,6 +103,23 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_head_ends_with_an_empty_line() {
+        for (bytes, end) in [
+            ("a\r\n\r\nb", Some(5)),
+            ("a\n\nb", Some(3)),
+            ("a\r\n\nb", Some(4)),
+            ("a\n\r\nb", Some(4)),
+            ("a\n\rb\n", None),
+            ("a\r\rb", None),
+            ("a\n\r", None),
+            ("a\n", None),
+            ("", None),
+        ] {
+            assert_eq!(end_of_head(bytes.as_bytes()), end, "{bytes:?}");
+        }
+    }
+
+    #[test]
     fn the_host_is_the_authority_of_the_request() {
         for (head, target) in [
             (
@@ -100,6 +130,7 @@ mod tests {
                 "CONNECT [2001:db8::1]:22 HTTP/1.0\r\n\r\n",
                 "[2001:db8::1]:22",
             ),
+            ("CONNECT a:1 HTTP/1.1\nHost: a:1\n\n", "a:1"),
         ] {
             assert_eq!(target_of(head.as_bytes()).unwrap().to_string(), target);
         }
@@ -111,6 +142,9 @@ mod tests {
             ("CONNECT a:1 b HTTP/1.1\r\n\r\n", "400"),
             ("CONNECT a:1 HTTP/2\r\n\r\n", "400"),
             ("CONNECT a:1\r\n\r\n", "400"),
+            ("CONNECT a:+1 HTTP/1.1\r\n\r\n", "400"),
+            ("CONNECT a:1 HTTP/1.1\rHost: a\r\n\r\n", "400"),
+            ("CONNECT a:1\r HTTP/1.1\r\n\r\n", "400"),
         ] {
             let mistake = target_of(head.as_bytes()).unwrap_err();
             let answer = String::from_utf8(mistake.answer).unwrap();

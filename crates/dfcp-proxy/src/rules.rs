@@ -8,6 +8,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
+use crate::target::number;
+
 /// Addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Network {
@@ -26,15 +28,9 @@ impl Network {
         match (*self, ip) {
             (Self::All, _) => true,
             (Self::Internet, ip) => is_global(ip),
-            (Self::Prefix(IpAddr::V4(net), len), IpAddr::V4(ip)) => {
-                let mask = u32::MAX.checked_shl(32 - u32::from(len)).unwrap_or(0);
-                (net.to_bits() ^ ip.to_bits()) & mask == 0
+            (Self::Prefix(net, len), ip) => {
+                net.is_ipv4() == ip.is_ipv4() && first_of(ip, len) == first_of(net, len)
             }
-            (Self::Prefix(IpAddr::V6(net), len), IpAddr::V6(ip)) => {
-                let mask = u128::MAX.checked_shl(128 - u32::from(len)).unwrap_or(0);
-                (net.to_bits() ^ ip.to_bits()) & mask == 0
-            }
-            _ => false,
         }
     }
 }
@@ -107,10 +103,31 @@ impl FromStr for Network {
         let bare = ip.strip_prefix('[').and_then(|ip| ip.strip_suffix(']'));
         let ip: IpAddr = bare.unwrap_or(ip).parse().map_err(|_| wrong())?;
         let most = if ip.is_ipv4() { 32 } else { 128 };
-        let len = len.map_or(Ok(most), str::parse).map_err(|_| wrong())?;
-        match len <= most {
-            true => Ok(Self::Prefix(ip, len)),
-            false => Err(wrong()),
+        let len = len.map_or(Some(most), number).ok_or_else(wrong)?;
+        if len > most {
+            return Err(wrong());
+        }
+        let network = Self::Prefix(first_of(ip, len), len);
+        match network == Self::Prefix(ip, len) {
+            true => Ok(network),
+            false => Err(format!(
+                "{text} has bits beyond the first {len}: write {network} for the network that it is in, \
+                 or the address alone"
+            )),
+        }
+    }
+}
+
+/// The first address of those that share `len` bits with `ip`.
+fn first_of(ip: IpAddr, len: u8) -> IpAddr {
+    match ip {
+        IpAddr::V4(ip) => {
+            let mask = u32::MAX.checked_shl(32 - u32::from(len)).unwrap_or(0);
+            Ipv4Addr::from_bits(ip.to_bits() & mask).into()
+        }
+        IpAddr::V6(ip) => {
+            let mask = u128::MAX.checked_shl(128 - u32::from(len)).unwrap_or(0);
+            Ipv6Addr::from_bits(ip.to_bits() & mask).into()
         }
     }
 }
@@ -129,10 +146,7 @@ impl FromStr for Ports {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let port = |text: &str| {
-            let port: Result<u16, _> = text.parse();
-            port.map_err(|_| format!("not a port: {text:?}"))
-        };
+        let port = |text: &str| number::<u16>(text).ok_or_else(|| format!("not a port: {text:?}"));
         let range = |text: &str| match text.split_once('-') {
             Some((first, last)) => Ok(port(first)?..=port(last)?),
             None => port(text).map(|port| port..=port),
@@ -381,8 +395,20 @@ mod tests {
             "all:80:81",
             "[::1",
             "300.1.1.1",
+            "10.0.0.0/+8",
+            "10.0.0.0/8:+80",
         ] {
             assert!(bad.parse::<Rule>().is_err(), "{bad:?}");
+        }
+        // Bits beyond the network's own: the wrong length, or an address.
+        for (bad, meant) in [
+            ("10.1.2.3/8", "10.0.0.0/8 "),
+            ("192.0.2.1/31:80", "192.0.2.0/31 "),
+            ("[2001:db8::1]/64", "[2001:db8::]/64 "),
+            ("1.2.3.4/0", "0.0.0.0/0 "),
+        ] {
+            let why = bad.parse::<Rule>().unwrap_err();
+            assert!(why.contains(meant), "{bad}: {why}");
         }
         assert!(allows(&rules(&["0.0.0.0/0"], &[]), "127.0.0.1:1"));
         assert!(!allows(&rules(&["0.0.0.0/0"], &[]), "[::1]:1"));

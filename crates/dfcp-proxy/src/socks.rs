@@ -88,8 +88,9 @@ pub(crate) async fn wish(inbox: &mut Inbox<'_>) -> Result<Asked, Mistake> {
                 return Err(Mistake::new(why, reply(UNKNOWN_ADDRESS)));
             }
             Err(BadTarget::Name) => {
+                // No resolver was asked: nothing is known to be unreachable.
                 let why = "the name that it asks for is none";
-                return Err(Mistake::new(why, reply(Status::HostUnreachable.socks())));
+                return Err(Mistake::new(why, reply(GENERAL_FAILURE)));
             }
         }
     };

@@ -64,9 +64,15 @@ impl Target {
             }
             None => Host::parse(host)?,
         };
-        let port = port.parse().map_err(|_| format!("not a port: {port:?}"))?;
+        let port = number(port).ok_or_else(|| format!("not a port: {port:?}"))?;
         Ok(Self { host, port })
     }
+}
+
+/// A number of digits alone: the standard library takes a sign, too.
+pub(crate) fn number<N: FromStr>(text: &str) -> Option<N> {
+    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|_| digits)
 }
 
 /// The parts of `host:port`, where brackets may hold colons.
@@ -186,8 +192,8 @@ mod tests {
             assert_eq!(Target::parse(text).unwrap().to_string(), shown);
         }
         for bad in [
-            "", ":", ":80", "a", "a:", "a:x", "a:99999", "[::1]", "[x]:1", "::1:80", "a b:1",
-            "a/b:1",
+            "", ":", ":80", "a", "a:", "a:x", "a:99999", "a:+1", "a:-1", "[::1]", "[x]:1",
+            "::1:80", "a b:1", "a/b:1",
         ] {
             assert!(Target::parse(bad).is_err(), "{bad:?}");
         }

@@ -162,11 +162,14 @@ async fn whoever_asks_wrongly_is_answered_and_nobody_else_notices() {
         (request(2, 1), 7),
         (request(9, 1), 7),
         (request(1, 2), 8),
-        (connect_to_name("", 80), 4),
-        (connect_to_name("a b", 80), 4),
+        (connect_to_name("", 80), 1),
+        (connect_to_name("a b", 80), 1),
     ] {
         assert_eq!(world.socks(&request).await.1, reply, "{request:?}");
     }
+    // Its end is there with the rest of it.
+    let header = format!("X: {}\r\n\r\n", "x".repeat(16 << 10));
+    let long_head = [b"CONNECT a.example:443 HTTP/1.1\r\n", header.as_bytes()].concat();
     for (said, answer) in [
         (&[5, 1, 2][..], &[5, 0xff][..]),            // wants a password
         (&[5, 0], &[5, 0xff]),                       // offers nothing
@@ -174,7 +177,14 @@ async fn whoever_asks_wrongly_is_answered_and_nobody_else_notices() {
         (&[0x16, 3, 1, 0, 200], &[]),                // TLS
         (b"GET http://a.example/ HTTP/1.1\r\n\r\n", b"HTTP/1.1 405 "),
         (b"CONNECT a.example HTTP/1.1\r\n\r\n", b"HTTP/1.1 400 "),
+        (b"CONNECT a.example:+443 HTTP/1.1\r\n\r\n", b"HTTP/1.1 400 "),
         (&[b'A'; 20_000], b"HTTP/1.1 431 "),
+        (&long_head, b"HTTP/1.1 431 "),
+        // Lines may end with LF alone.
+        (
+            b"GET http://a.example/ HTTP/1.1\nHost: a\n\n",
+            b"HTTP/1.1 405 ",
+        ),
     ] {
         let answered = world.answer_to(said).await;
         assert!(answered.starts_with(answer), "{said:?}: {answered:?}");
