@@ -266,14 +266,36 @@ fn what_is_wrong_is_said_with_an_exit_code() {
         assert_eq!(got, code, "{args:?}: {said}");
         assert!(said.contains(words), "{args:?}: {said}");
     }
+    // A first connection that does not come about: nobody there, and no such name.
+    for (host, words) in [
+        ("127.0.0.1:9", "127.0.0.1:9"),
+        ("name.invalid", "name.invalid"),
+    ] {
+        let mut command = bench.program();
+        command
+            .args(["proxy", "--socks", "0", "--timeout", "2s", "--peer-key"])
+            .arg(&bench.receiver_key)
+            .args(["--key".as_ref(), bench.path("sender.key").as_os_str()])
+            .arg(host);
+        let (code, said) = outcome(&mut command);
+        assert_eq!(code, 5, "{said}");
+        assert!(
+            said.contains(words) && said.contains("gave up after 2 s"),
+            "{said}"
+        );
+        assert!(!said.contains("SOCKS5"), "{said}");
+    }
     // This side's key is not known there; the server's is another one.
     let wrong = |own: &str, peer: &str| {
         let mut command = bench.program();
         command
-            .args(["proxy", "-W", "a.example:1", "--peer-key", peer, "--key"])
+            .args(["proxy", "--socks", "0", "--peer-key", peer, "--key"])
             .arg(bench.path(own))
             .arg(server.address.to_string());
-        outcome(&mut command)
+        let (code, said) = outcome(&mut command);
+        // Nobody is told of a port that leads nowhere.
+        assert!(!said.contains("SOCKS5"), "{said}");
+        (code, said)
     };
     let (code, said) = wrong("receiver.key", &bench.receiver_key);
     assert!(
@@ -305,6 +327,25 @@ fn what_is_wrong_is_said_with_an_exit_code() {
         code == 2 && said.contains("--max-streams"),
         "{code}: {said}"
     );
+}
+
+#[test]
+fn a_request_to_terminate_is_told_from_an_interruption() {
+    use nix::sys::signal::{Signal, kill};
+    let bench = Bench::new();
+    let server = server(&bench, &[]);
+    for (signal, code) in [(Signal::SIGTERM, 143), (Signal::SIGINT, 130)] {
+        let mut child = client(&bench, server.address, &["--socks", "0"])
+            .spawn()
+            .unwrap();
+        let lines = std::io::BufRead::lines(std::io::BufReader::new(child.stderr.take().unwrap()));
+        let mut lines = lines.map_while(Result::ok);
+        lines.find(|line| line.contains("SOCKS5")).unwrap();
+        kill(nix::unistd::Pid::from_raw(child.id() as i32), signal).unwrap();
+        assert_eq!(wait(&mut child).code(), Some(code));
+    }
+    kill(nix::unistd::Pid::from_raw(server.id()), Signal::SIGTERM).unwrap();
+    assert_eq!(server.end_code(), Some(143));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use dfcp::{Connection, Endpoint, PublicKey, RecvStream, SendStream};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
@@ -17,7 +17,7 @@ use crate::door::Door;
 use crate::event::{Event, Report};
 use crate::link::{Down, Link, Resolve, Server};
 use crate::local;
-use crate::relay::{Broken, CHUNK, REASON_LIMIT, relay};
+use crate::relay::{Broken, REASON_LIMIT, download, relay, upload};
 use crate::rules::{Network, Rule, Rules};
 use crate::status::{Refusal, Status};
 use crate::target::Target;
@@ -69,6 +69,20 @@ impl Drop for Inner {
     }
 }
 
+/// Whether the server takes this side's key, which it says a round trip after the handshake: it resets a
+/// stream that asks for nothing, or closes the connection.
+async fn is_let_in(connection: &Connection) -> bool {
+    let answer = async {
+        let (mut send, mut recv) = connection.open_bi().await?;
+        send.finish()?;
+        recv.read_chunk(1).await
+    };
+    !matches!(
+        answer.await,
+        Err(dfcp::Error::Connection(_) | dfcp::Error::EndpointClosed)
+    )
+}
+
 impl Client {
     /// Connects, and keeps connected; call within a tokio runtime.
     pub fn start(config: ClientConfig) -> Self {
@@ -109,12 +123,24 @@ impl Client {
         Self(inner)
     }
 
-    /// Waits for a connection.
+    /// Waits until there is a connection and the server has let this client in, `limit` at most.
     ///
     /// # Errors
-    /// Why the attempt failed; another one is made all the same.
-    pub async fn ready(&self) -> Result<(), Down> {
-        self.0.link.connection().await.map(drop)
+    /// Why the last attempt failed; more are made all the same.
+    pub async fn ready(&self, limit: Duration) -> Result<(), Down> {
+        let met = async {
+            while let Some(connection) = self.0.link.established().await {
+                match is_let_in(&connection).await {
+                    true => return true,
+                    false => self.0.link.replaced(&connection).await,
+                }
+            }
+            false
+        };
+        match timeout(limit, met).await {
+            Ok(true) => Ok(()),
+            Ok(false) | Err(_) => Err(self.0.link.why_down()),
+        }
     }
 
     /// Waits until a key turns out to be wrong, this side's or the server's: then no attempt can succeed.
@@ -330,10 +356,17 @@ impl Client {
     ) -> Result<(), Broken> {
         let mut tunnel = self.open(target).await?;
         let Tunnel { send, recv, .. } = &mut tunnel;
-        let up = copy_in(input, send);
+        let up = async {
+            upload(input, send, Vec::new()).await?;
+            // Until the server has it.
+            match send.stopped().await.map_err(Broken::There)? {
+                None => Ok(()),
+                Some(code) => Err(Broken::There(dfcp::Error::Reset(code))),
+            }
+        };
         let down = async {
             crate::wire::read_answer(recv).await?;
-            copy_out(recv, output).await
+            download(recv, output).await
         };
         let (mut up, mut down) = (pin!(up), pin!(down));
         // The end of one direction is not that of the other.
@@ -351,44 +384,5 @@ impl Client {
                 },
             },
         }
-    }
-}
-
-/// Sends all of `input`, and waits until the server has it.
-async fn copy_in(mut input: impl AsyncRead + Unpin, send: &mut SendStream) -> Result<(), Broken> {
-    let mut stopped = pin!(send.stopped());
-    let gone = |end: Result<Option<_>, _>| match end {
-        Ok(None) => Ok(()),
-        Ok(Some(code)) => Err(Broken::There(dfcp::Error::Reset(code))),
-        Err(error) => Err(Broken::There(error)),
-    };
-    let mut buffer = vec![0; CHUNK];
-    loop {
-        let n = tokio::select! {
-            read = input.read(&mut buffer) => read.map_err(Broken::Here)?,
-            // The far end takes no more, though there is no input just now.
-            end = &mut stopped => return gone(end),
-        };
-        if n == 0 {
-            send.finish().map_err(Broken::There)?;
-            return gone(stopped.await);
-        }
-        send.write_all(&buffer[..n]).await.map_err(Broken::there)?;
-    }
-}
-
-/// Like [`tokio::io::copy`], but what came is out before anything is waited for.
-async fn copy_out(
-    recv: &mut RecvStream,
-    mut output: impl AsyncWrite + Unpin,
-) -> Result<(), Broken> {
-    let mut buffer = vec![0; CHUNK];
-    loop {
-        let n = recv.read(&mut buffer).await.map_err(Broken::There)?;
-        if n == 0 {
-            return output.shutdown().await.map_err(Broken::Here);
-        }
-        output.write_all(&buffer[..n]).await.map_err(Broken::Here)?;
-        output.flush().await.map_err(Broken::Here)?;
     }
 }

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use dfcp::{Connection, ConnectionError, Endpoint, Error, PublicKey};
@@ -73,6 +73,8 @@ enum State {
 pub(crate) struct Link {
     state: watch::Receiver<State>,
     wanted: Arc<Notify>,
+    /// Why the last attempt failed, also while the next one is made.
+    last: Arc<Mutex<Option<Down>>>,
 }
 
 /// Whom to connect to.
@@ -87,11 +89,13 @@ impl Link {
     pub fn start(server: Server, report: Report) -> (Self, impl Future<Output = ()>) {
         let (set, state) = watch::channel(State::Connecting);
         let wanted = Arc::new(Notify::new());
+        let last = Arc::default();
         let link = Self {
             state,
             wanted: wanted.clone(),
+            last: Arc::clone(&last),
         };
-        (link, keep(server, report, set, wanted))
+        (link, keep(server, report, (set, last), wanted))
     }
 
     /// The connection; waits for an attempt to end, if one is due.
@@ -124,6 +128,13 @@ impl Link {
         }
     }
 
+    /// Why there is no connection just now; nobody has answered yet if nothing else is known.
+    pub fn why_down(&self) -> Down {
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        last.clone()
+            .unwrap_or(Down::Connection(ConnectionError::Unreachable))
+    }
+
     /// Waits until `seen` is no more the connection.
     pub async fn replaced(&self, seen: &Connection) {
         seen.closed().await;
@@ -144,7 +155,12 @@ impl Link {
     }
 }
 
-async fn keep(server: Server, report: Report, state: watch::Sender<State>, wanted: Arc<Notify>) {
+async fn keep(
+    server: Server,
+    report: Report,
+    (state, last): (watch::Sender<State>, Arc<Mutex<Option<Down>>>),
+    wanted: Arc<Notify>,
+) {
     let (mut pause, mut told) = (FIRST_PAUSE, None);
     loop {
         state.send_replace(State::Connecting);
@@ -174,6 +190,7 @@ async fn keep(server: Server, report: Report, state: watch::Sender<State>, wante
                 why
             }
         };
+        *last.lock().unwrap_or_else(PoisonError::into_inner) = Some(why.clone());
         state.send_replace(State::Down(why.clone(), Instant::now()));
         told = Some(why);
         sleep(FIRST_PAUSE).await;

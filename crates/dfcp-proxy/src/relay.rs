@@ -3,23 +3,23 @@
 //! Whoever does not read holds back the other end: what waits is a buffer here, the transport's windows
 //! and the kernel's. A connection that carries nothing holds no buffer.
 
+use std::future::poll_fn;
 use std::io;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use dfcp::{Chunk, RecvStream, SendStream};
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::net::tcp::{ReadHalf, WriteHalf};
-use tokio::time::sleep;
+use tokio::time::{sleep, sleep_until};
 
 use crate::status::Refusal;
 use crate::wire::{RESET, Tunnel, read_answer};
 
 /// Bytes that are read at once: large enough that system calls cost little beside the bytes, small
 /// enough that a thousand stalled connections hold 64 MB.
-pub(crate) const CHUNK: usize = 64 << 10;
+const CHUNK: usize = 64 << 10;
 
 /// Priority of a stream that has sent little.
 const SMALL: i32 = 1;
@@ -31,7 +31,8 @@ const SMALL_BYTES: u64 = 100_000;
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// How long a direction that broke waits for the other one to say why: the far end's reason left there
-/// with the news that it takes no more, and is repeated within a round trip if it was lost.
+/// with the news that it takes no more, and is repeated within a round trip if it was lost. As long
+/// after its last bytes a stream is reset whose TCP connection was: they are as long on their way.
 pub(crate) const REASON_LIMIT: Duration = Duration::from_secs(1);
 
 /// How a carried connection ended early.
@@ -80,7 +81,13 @@ pub(crate) async fn relay(
             is_open.store(true, Ordering::Relaxed);
         }
         opened();
-        download(recv, write).await
+        let ended = download(recv, write).await;
+        if matches!(ended, Err(Broken::Here(_))) {
+            // What the program said before it reset the connection is still read, by the other
+            // direction, which ends before that.
+            sleep(2 * REASON_LIMIT).await;
+        }
+        ended
     };
     let up = async {
         let ended = upload(read, send, first).await;
@@ -132,42 +139,63 @@ impl Precedence {
     }
 }
 
-async fn upload(tcp: ReadHalf<'_>, send: &mut SendStream, first: Vec<u8>) -> Result<(), Broken> {
+/// Sends `first` and all of `input`, and ends the stream. Of an input that fails, what came before is
+/// given time to arrive: whoever resets the stream takes back what the far end has not read yet.
+pub(crate) async fn upload(
+    mut input: impl AsyncRead + Unpin,
+    send: &mut SendStream,
+    first: Vec<u8>,
+) -> Result<(), Broken> {
     let mut precedence = Precedence::start(send);
     send.write_all(&first).await.map_err(Broken::there)?;
     drop(first);
     let mut stopped = pin!(send.stopped());
     loop {
-        tokio::select! {
-            ready = tcp.readable() => ready.map_err(Broken::Here)?,
+        let read = tokio::select! {
+            read = read_some(&mut input) => read,
             // The far end takes no more, though nothing is written just now.
             end = &mut stopped => {
                 let code = end.map_err(Broken::There)?;
                 return Err(Broken::There(dfcp::Error::Reset(code.unwrap_or(RESET))));
             }
-        }
-        let mut buffer = Vec::with_capacity(CHUNK);
-        loop {
-            buffer.clear();
-            match tcp.try_read_buf(&mut buffer) {
-                Ok(0) => return send.finish().map_err(Broken::There),
-                Ok(n) => {
-                    precedence.on_bytes(send, n);
-                    send.write_all(&buffer).await.map_err(Broken::there)?;
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) => return Err(Broken::Here(error)),
+        };
+        match read {
+            Ok(bytes) if bytes.is_empty() => return send.finish().map_err(Broken::There),
+            Ok(bytes) => {
+                precedence.on_bytes(send, bytes.len());
+                send.write_all(&bytes).await.map_err(Broken::there)?;
+            }
+            Err(error) => {
+                sleep_until((precedence.last + REASON_LIMIT).into()).await;
+                return Err(Broken::Here(error));
             }
         }
     }
 }
 
-async fn download(recv: &mut RecvStream, mut tcp: WriteHalf<'_>) -> Result<(), Broken> {
+/// Reads what is there, and waits for something without a buffer; nothing at the end.
+async fn read_some(input: &mut (impl AsyncRead + Unpin)) -> io::Result<Vec<u8>> {
+    poll_fn(|context| {
+        let mut buffer = Vec::with_capacity(CHUNK);
+        let read = pin!(input.read_buf(&mut buffer)).poll(context);
+        read.map_ok(|_| ()).map(|read| read.map(|()| buffer))
+    })
+    .await
+}
+
+/// Hands all that comes to `output`, each piece before the next is waited for, and then its end.
+pub(crate) async fn download(
+    recv: &mut RecvStream,
+    mut output: impl AsyncWrite + Unpin,
+) -> Result<(), Broken> {
     loop {
         match recv.read_chunk(CHUNK).await.map_err(Broken::There)? {
-            Chunk::Data(bytes) => tcp.write_all(&bytes).await.map_err(Broken::Here)?,
+            Chunk::Data(bytes) => {
+                output.write_all(&bytes).await.map_err(Broken::Here)?;
+                output.flush().await.map_err(Broken::Here)?;
+            }
             Chunk::Gap(n) => return Err(Broken::There(dfcp::Error::Gap(n))),
-            Chunk::End => return tcp.shutdown().await.map_err(Broken::Here),
+            Chunk::End => return output.shutdown().await.map_err(Broken::Here),
         }
     }
 }

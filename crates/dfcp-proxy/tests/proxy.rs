@@ -4,6 +4,7 @@ mod common;
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use common::{
     Plan, World, bytes, connect_request, connect_to_name, echo, loopback, nobody, origin, rules,
@@ -87,6 +88,51 @@ async fn resets_arrive_as_resets() {
     drop(tcp);
     let heard = within(told.recv()).await.unwrap();
     assert_eq!(heard, Err(ErrorKind::ConnectionReset));
+}
+
+#[tokio::test]
+async fn what_was_said_before_a_reset_arrives_before_it() {
+    // As much as the first window of TCP takes: what was not handed over is lost with a reset.
+    const SAID: usize = 50_000;
+    // Most of it is not there yet when the connection is reset.
+    let world = World::with(Plan {
+        delay: Duration::from_millis(50),
+        ..Plan::default()
+    });
+    let world = world.await;
+    let rude = origin(|mut tcp| async move {
+        tcp.write_all(&bytes(1, SAID)).await.unwrap();
+        tcp.set_zero_linger().unwrap();
+    });
+    let mut tcp = world.connect(rude.await).await;
+    let mut heard = Vec::new();
+    let error = within(tcp.read_to_end(&mut heard)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+    assert!(heard == bytes(1, SAID), "{} bytes", heard.len());
+
+    // So does a program.
+    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+    let host = origin(move |mut tcp| {
+        let tell = tell.clone();
+        async move {
+            let mut heard = Vec::new();
+            let end = tcp.read_to_end(&mut heard).await;
+            tell.send((heard, end.map_err(|error| error.kind())))
+                .unwrap();
+        }
+    });
+    let mut tcp = world.connect(host.await).await;
+    let said = bytes(2, SAID);
+    tcp.write_all(&said).await.unwrap();
+    tcp.set_zero_linger().unwrap();
+    drop(tcp);
+    let (heard, end) = within(told.recv()).await.unwrap();
+    assert_eq!(end.unwrap_err(), ErrorKind::ConnectionReset);
+    assert!(
+        heard == bytes(2, SAID)[..heard.len()],
+        "{} bytes",
+        heard.len()
+    );
 }
 
 #[tokio::test]

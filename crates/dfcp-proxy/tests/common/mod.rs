@@ -7,7 +7,7 @@ use std::time::Duration;
 use dfcp::{CloseCode, Endpoint, EndpointConfig, StaticKey, TransportConfig};
 use dfcp_proxy::{Client, ClientConfig, Down, Event, Rules, ServerConfig};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpStream, UdpSocket};
 
 /// Longer than anything here takes on a machine that is alive.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -65,6 +65,8 @@ pub struct Plan {
     pub max_streams: u64,
     pub fast_open: bool,
     pub stranger: bool,
+    /// How long packets take each way between client and server.
+    pub delay: Duration,
 }
 
 impl Default for Plan {
@@ -75,6 +77,7 @@ impl Default for Plan {
             max_streams: 1000,
             fast_open: false,
             stranger: false,
+            delay: Duration::ZERO,
         }
     }
 }
@@ -126,7 +129,10 @@ impl World {
         let server = serve(loopback(), server_key.clone(), friend, &plan, &there);
         let transport = dfcp_proxy::transport(TransportConfig::default());
         let endpoint = EndpointConfig::client(client_key.clone()).transport(transport);
-        let at = server.local_addr();
+        let at = match plan.delay {
+            Duration::ZERO => server.local_addr(),
+            delay => long_path(server.local_addr(), delay).await,
+        };
         let client_endpoint = Endpoint::bind(endpoint).unwrap();
         let client = Client::start(ClientConfig {
             endpoint: client_endpoint.clone(),
@@ -214,6 +220,30 @@ impl World {
         let _ = within(tcp.read_to_end(&mut answer)).await;
         answer
     }
+}
+
+/// A port from which packets take so long to `to`, and back.
+async fn long_path(to: SocketAddr, delay: Duration) -> SocketAddr {
+    let bind = || async { Arc::new(UdpSocket::bind(loopback()).await.unwrap()) };
+    let (near, far) = (bind().await, bind().await);
+    let at = near.local_addr().unwrap();
+    tokio::spawn(async move {
+        let (mut client, mut there, mut back) = (to, [0; 65_535], [0; 65_535]);
+        loop {
+            let (socket, to, bytes) = tokio::select! {
+                Ok((len, from)) = near.recv_from(&mut there) => {
+                    client = from;
+                    (far.clone(), to, there[..len].to_vec())
+                }
+                Ok((len, _)) = far.recv_from(&mut back) => (near.clone(), client, back[..len].to_vec()),
+            };
+            tokio::spawn(async move {
+                tokio::time::sleep(delay).await;
+                let _ = socket.send_to(&bytes, to).await;
+            });
+        }
+    });
+    at
 }
 
 pub fn connect_request(to: SocketAddr) -> Vec<u8> {

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use dfcp::{CloseCode, ConnectionError, Endpoint, EndpointConfig, Error, PublicKey};
 use dfcp_command::{Failure, Kind, interrupted};
@@ -114,6 +115,11 @@ pub async fn carry(args: Args) -> Result<(), Failure> {
         },
     });
     let carried = async {
+        // Ports are open by now, so that one that is taken is told first; nobody is served, or told that
+        // somebody is, before it is known that the server is there.
+        let limit = args.common.timeout;
+        let met = client.ready(limit).await;
+        met.map_err(|why| no_contact(&why, &host, limit))?;
         match &args.stdio {
             Some(target) => {
                 let (input, output) = (tokio::io::stdin(), tokio::io::stdout());
@@ -221,6 +227,16 @@ fn failed(broken: Broken, target: &Target) -> Failure {
         }
         broken => Failure::new(Kind::Failure, broken.to_string()),
     }
+}
+
+/// Why there was no first connection to the server, and what to do.
+fn no_contact(why: &Down, host: &Host, limit: Duration) -> Failure {
+    let seconds = limit.as_secs_f64();
+    let message = format!(
+        "{host}: {why}; gave up after {seconds} s (--timeout). Is `dfcp proxy serve` running there, and \
+         UDP let through? `dfcp doctor {host}` says more"
+    );
+    Failure::new(Kind::Unreachable, message)
 }
 
 /// Why the two sides do not get together, and what to do.

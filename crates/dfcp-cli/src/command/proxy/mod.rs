@@ -36,7 +36,8 @@ struct Common {
     /// Transport of what this side sends; the other side follows
     #[arg(long, value_parser = dfcp_command::profile::parser_of(fits), default_value = "auto")]
     profile: Profile,
-    /// Silence after which the other side is given up
+    /// Silence after which the other side is given up; a client that has had no connection yet ends after
+    /// as long, one that has had one tries for another without end
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = dfcp_command::units::duration)]
     timeout: Duration,
     /// Tell of each connection
