@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use dfcp::ConnectionError;
 use dfcp_command::{Failure, Kind, units};
 use dfcp_transfer::{
     Error, Keep, Limits, Owners, ProblemKind, RejectionKind, Scan, Senders, Sources, Store,
@@ -200,7 +201,7 @@ fn contains(outer: &Path, inner: &Path) -> bool {
 /// What ends a session, with its class.
 pub fn failure(error: Error) -> Failure {
     let kind = match error {
-        Error::Transport(error) => return error.into(),
+        Error::Transport(error) => return broken(error),
         Error::File { .. } | Error::Io(_) => Kind::LocalIo,
         Error::Name(_) => Kind::Usage,
         Error::Rejected(ref rejection) | Error::Refused(ref rejection) => match rejection.kind {
@@ -211,6 +212,22 @@ pub fn failure(error: Error) -> Failure {
         _ => Kind::Failure,
     };
     Failure::new(kind, error.to_string())
+}
+
+/// What broke the connection of a session, and what to do where that is known.
+pub fn broken(error: dfcp::Error) -> Failure {
+    let silent = matches!(
+        error,
+        dfcp::Error::Connection(ConnectionError::TimedOut | ConnectionError::Reset)
+    );
+    let failure = Failure::from(error);
+    match silent {
+        true => Failure::new(
+            failure.kind,
+            format!("{failure}: send or copy again, and it goes on where it was"),
+        ),
+        false => failure,
+    }
 }
 
 /// The class of what is wrong with a file.

@@ -248,14 +248,29 @@ impl Listen {
                 bound => (address, bound),
             },
         };
-        bound.map_err(|error| {
-            let failure = Failure::from(error);
-            Failure::new(
-                failure.kind,
-                format!("cannot listen on {address}: {failure}"),
-            )
+        bound.map_err(|error| match error {
+            Error::Io(error) => cannot_listen(address, &error),
+            error => {
+                let failure = Failure::from(error);
+                let message = format!("cannot listen on {address}: {failure}");
+                Failure::new(failure.kind, message)
+            }
         })
     }
+}
+
+/// Why nobody can come to `address`, and what to do.
+pub fn cannot_listen(address: SocketAddr, error: &io::Error) -> Failure {
+    let advice = match error.kind() {
+        io::ErrorKind::AddrInUse => ": another program has that port; end it, or name another port",
+        io::ErrorKind::AddrNotAvailable => {
+            ": this machine has no such address; name one that it has"
+        }
+        io::ErrorKind::PermissionDenied => ": this user may not; name a port from 1024 on",
+        _ => "",
+    };
+    let message = format!("cannot listen on {address}: {error}{advice}");
+    Failure::new(Kind::LocalIo, message)
 }
 
 /// How others most likely name what listens at `local`.

@@ -321,7 +321,34 @@ fn a_killed_receiver_is_noticed() {
         (5, &"unreachable".into()),
         "{report}"
     );
+    let message = report["error"]["message"].as_str().unwrap();
+    assert!(message.contains("goes on where it was"), "{message}");
     assert!(partial.exists());
+}
+
+#[test]
+fn places_that_cannot_be_had_come_with_advice() {
+    let bench = Bench::new();
+    let receiver = bench.receiver(&[]);
+    let taken = receiver.address.to_string();
+    for (args, words) in [
+        (["--listen", &taken], "name another port"),
+        (["--listen", "192.0.2.1:0"], "no such address"),
+        // Nobody makes directories there, not even the superuser.
+        (["-o", "/sys/dfcp"], "name another directory"),
+    ] {
+        let mut command = bench.program();
+        command.args(["recv", "--json", "--allow-any", "--listen", "127.0.0.1:0"]);
+        let (code, report, _) = match args[0] {
+            "-o" => run(command.args(args)),
+            _ => run(bench
+                .program()
+                .args(["recv", "--json", "--allow-any"])
+                .args(args)),
+        };
+        let message = report["error"]["message"].as_str().unwrap();
+        assert!(code == 7 && message.contains(words), "{args:?}: {report}");
+    }
 }
 
 #[test]

@@ -45,6 +45,25 @@ pub enum Error {
     Task(String),
 }
 
+/// What to do about a file or directory that cannot be used, where that is known.
+pub(crate) fn advice(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::InvalidFilename => {
+            ": the file system there cannot hold this name; rename it, or copy to another one"
+        }
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            ": make room there and copy again"
+        }
+        io::ErrorKind::ReadOnlyFilesystem => {
+            ": nothing can be written there; name another directory"
+        }
+        io::ErrorKind::PermissionDenied => {
+            ": this user may not; name another directory, or have the permissions changed"
+        }
+        _ => "",
+    }
+}
+
 impl Error {
     pub(crate) fn file(path: &Path, reason: impl fmt::Display) -> Self {
         Self::File {

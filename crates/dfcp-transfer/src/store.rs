@@ -22,6 +22,7 @@ use rustix::fs::RenameFlags;
 use rustix::io::Errno;
 
 use crate::Error;
+use crate::error::advice;
 use crate::message::{
     Change, Entry, Exact, OnConflict, Outcome, People, Problem, ProblemKind, Rejection,
     RejectionKind, Wishes,
@@ -144,7 +145,8 @@ impl Store {
             Dir::create_ambient_dir_all(path, authority)?;
             Dir::open_ambient_dir(path, authority)
         };
-        let dir = open().map_err(|error| Error::file(path, error))?;
+        let failed = |error| Error::file(path, format_args!("{error}{}", advice(&error)));
+        let dir = open().map_err(failed)?;
         Ok(Self {
             dir: Arc::new(dir),
             on_conflict,
@@ -680,15 +682,8 @@ fn rename_to_free(dir: &Dir, old: &Path, name: &Path) -> io::Result<bool> {
 /// A file or directory of this side fails; says what to do where that is known.
 pub(crate) fn target(path: &str, error: io::Error) -> Problem {
     let advice = match error.kind() {
-        io::ErrorKind::InvalidFilename => {
-            ": the file system there cannot hold this name; rename it, or copy to another one"
-        }
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            ": make room there and copy again"
-        }
         io::ErrorKind::NotFound => ": the directory was removed while files came into it",
-        io::ErrorKind::ReadOnlyFilesystem => ": nothing can be written there",
-        _ => "",
+        _ => advice(&error),
     };
     Problem::new(
         ProblemKind::Target,

@@ -573,7 +573,7 @@ async fn connect(
     let gone = || {
         Failure::new(
             Kind::Unreachable,
-            format!("{host} answered and fell silent"),
+            format!("{host} answered and fell silent: try again, or give --retry 10m"),
         )
     };
     let remote = connection.remote_address().ok_or_else(gone)?;
@@ -607,7 +607,7 @@ fn refused_or(error: Error, own: &PublicKey) -> Failure {
             );
             Failure::new(Kind::Authentication, message)
         }
-        error => error.into(),
+        error => files::broken(error),
     }
 }
 

@@ -179,7 +179,8 @@ pub fn explain(failure: dfcp_meet::Failure, server: Option<&Server>) -> Failure 
         Why::ServerSilent => (
             Kind::Unreachable,
             format!(
-                "the rendezvous server{named} does not answer: it does not run, or UDP is blocked"
+                "the rendezvous server{named} does not answer: it does not run, or UDP is blocked; \
+                 there: dfcp rendezvous"
             ),
         ),
         Why::ServerBusy => (

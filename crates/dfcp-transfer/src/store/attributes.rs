@@ -67,7 +67,7 @@ impl Store {
         let owner = entry.meta.as_ref().and_then(|meta| meta.owner);
         let owner = owner.and_then(|owner| self.known.owner(owner, owners));
         let may = owner.map_or(0, |(user, group)| {
-            SET_USER * u32::from(user == here.0) | SET_GROUP * u32::from(group == here.1)
+            (SET_USER * u32::from(user == here.0)) | (SET_GROUP * u32::from(group == here.1))
         });
         (offered & may, offered & !may)
     }

@@ -168,7 +168,11 @@ impl Link {
             self.host, ready.port
         );
         if args.fallback == Fallback::Fail {
-            return Err(Failure::new(Kind::Unreachable, blocked));
+            let message = format!(
+                "{blocked}; open that port in a firewall (--port-range names ports), or leave out \
+                 --fallback fail"
+            );
+            return Err(Failure::new(Kind::Unreachable, message));
         }
         args.output
             .say(format!("{blocked}: going on over ssh, as slow as that is"));

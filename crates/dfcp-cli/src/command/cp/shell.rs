@@ -168,7 +168,10 @@ impl Shell {
         match code {
             Some(255) => Failure::new(
                 Kind::Unreachable,
-                format!("{host}: {} could not log in", self.command),
+                format!(
+                    "{host}: {0} could not log in; why stands above: make `{0} {host}` work first",
+                    self.command
+                ),
             ),
             code => Failure::new(
                 Kind::Failure,

@@ -33,7 +33,7 @@ pub fn resolve(path: &Path, several: bool) -> Result<Target, Failure> {
     match path.file_name().map(name::encode) {
         Some(name) if parent.is_dir() => Ok((parent.into(), Some(name))),
         Some(_) => Err(Failure::usage(format!(
-            "{}: no such directory",
+            "{}: no such directory; make it first",
             parent.display()
         ))),
         None => Err(Failure::usage(format!("{shown}: not a name for a file"))),
@@ -57,7 +57,7 @@ pub fn exactly(path: &Path) -> Result<Target, Failure> {
     match whole.file_name().map(name::encode) {
         Some(name) if parent.is_dir() => Ok((parent.into(), Some(name))),
         Some(_) => Err(Failure::usage(format!(
-            "{}: no such directory",
+            "{}: no such directory; make it first",
             parent.display()
         ))),
         None => Err(Failure::usage(format!(

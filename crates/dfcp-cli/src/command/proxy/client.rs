@@ -16,7 +16,7 @@ use super::place::{Forward, Place};
 use crate::command::farewell;
 use crate::command::peer::PeerOptions;
 use crate::known_hosts;
-use crate::net::Host;
+use crate::net::{Host, cannot_listen};
 
 /// Arguments.
 #[derive(Clone, Debug, clap::Args)]
@@ -51,7 +51,7 @@ pub struct Args {
 /// A port that programs come to.
 async fn listen(at: SocketAddr) -> Result<TcpListener, Failure> {
     let bound = TcpListener::bind(at).await;
-    bound.map_err(|error| Failure::new(Kind::LocalIo, format!("cannot listen on {at}: {error}")))
+    bound.map_err(|error| cannot_listen(at, &error))
 }
 
 /// A port that datagrams come to.
