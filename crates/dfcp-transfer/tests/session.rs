@@ -82,8 +82,8 @@ async fn no_more_arrives_than_is_said_to_come() {
         .await
         .0
         .unwrap();
-    // One pack brings what changed and what is there: the sender does not wait to hear of that.
-    fs::write(tree.join("7"), vec![9; 3000]).unwrap();
+    // One pack brings what is missing and what is there: the sender does not wait to hear of that.
+    fs::remove_file(to.join("tree/7")).unwrap();
     let sources = Arc::new(Sources::scan(&paths).unwrap());
     let store = Arc::new(Store::open(&to, OnConflict::Overwrite).unwrap());
     let (_endpoints, near, far) = connected().await;
