@@ -115,14 +115,14 @@ async fn heard(signal: Option<tokio::signal::unix::SignalKind>) {
     }
 }
 
-/// Whether who started this process wants it to outlive its terminal, as `nohup` does. Linux tells; a
-/// signal that is listened to here is not ignored any more.
+/// Whether who started this process wants it to outlive its terminal, as `nohup` does: a signal that is
+/// listened to here would not be ignored any more. Linux tells; elsewhere the signal is left alone.
 fn ignores_hangup() -> bool {
     const SIGHUP: u64 = 1;
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let mask = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-    mask.is_some_and(|mask| mask & SIGHUP != 0)
+    mask.is_none_or(|mask| mask & SIGHUP != 0)
 }
 
 /// Becomes true at the first Ctrl-C, or request to terminate; the second ends the process. For programs

@@ -34,7 +34,6 @@ use crate::partial::{JOURNAL, Partial};
 use crate::space::Claims;
 use crate::tenants::{Tenant, Tenants};
 use crate::tree::Value;
-use attributes::Differences;
 pub(crate) use small::Folder;
 use swap::Swap;
 
@@ -288,29 +287,6 @@ impl Store {
             self.apply(&directory, entry)
         };
         finish().map_err(|error| target(&entry.path, error))
-    }
-
-    /// What would change of a directory that is there, beside what is in it.
-    pub(crate) fn changes_of_dir(&self, entry: &Entry) -> Vec<Change> {
-        self.look_at_dir(entry)
-            .map_or(Vec::new(), |found| found.changes)
-    }
-
-    /// Gives a directory that was there before what is to be kept of the one that was offered.
-    pub(crate) fn align_dir(&self, entry: &Entry) -> Result<(), Problem> {
-        let align = || {
-            if !self.look_at_dir(entry)?.are_none() {
-                self.align(&self.dir.open(name::path(&entry.path))?.into_std(), entry);
-            }
-            Ok(())
-        };
-        align().map_err(|error| target(&entry.path, error))
-    }
-
-    fn look_at_dir(&self, entry: &Entry) -> io::Result<Differences> {
-        let path = name::path(&entry.path);
-        let open = || Ok(self.dir.open(&path)?.into_std());
-        Ok(self.differences(&self.dir.metadata(&path)?, entry, open))
     }
 
     /// What is there of the files among `entries`, without reading any.

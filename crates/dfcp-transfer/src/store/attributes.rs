@@ -8,9 +8,10 @@ use cap_std::fs::MetadataExt;
 use nix::unistd::{Gid, Uid};
 use rustix::fs::{Mode, Timespec, Timestamps, UTIME_OMIT};
 
-use super::Store;
-use crate::message::{Change, Entry};
+use super::{Store, target};
+use crate::message::{Change, Entry, Problem};
 use crate::meta::{Owners, Taking};
+use crate::name;
 
 /// Bits of a mode that are taken over, whatever is kept.
 pub(super) const MODE: u32 = 0o777;
@@ -162,6 +163,29 @@ impl Store {
             let why = format!("its owner and group: {error}");
             self.notes.add(&entry.path, why);
         }
+    }
+
+    /// What would change of a directory that is there, beside what is in it.
+    pub(crate) fn changes_of_dir(&self, entry: &Entry) -> Vec<Change> {
+        self.look_at_dir(entry)
+            .map_or(Vec::new(), |found| found.changes)
+    }
+
+    /// Gives a directory that was there before what is to be kept of the one that was offered.
+    pub(crate) fn align_dir(&self, entry: &Entry) -> Result<(), Problem> {
+        let align = || {
+            if !self.look_at_dir(entry)?.are_none() {
+                self.align(&self.dir.open(name::path(&entry.path))?.into_std(), entry);
+            }
+            Ok(())
+        };
+        align().map_err(|error| target(&entry.path, error))
+    }
+
+    fn look_at_dir(&self, entry: &Entry) -> io::Result<Differences> {
+        let path = name::path(&entry.path);
+        let open = || Ok(self.dir.open(&path)?.into_std());
+        Ok(self.differences(&self.dir.metadata(&path)?, entry, open))
     }
 
     fn taking(&self) -> Taking<'_> {

@@ -528,6 +528,9 @@ async fn start(args: &Args, way: Direction<'_>, report: &mut Report) -> Result<(
 }
 
 fn say_all(lines: &[String]) -> Result<(), Failure> {
+    if lines.is_empty() {
+        return Ok(());
+    }
     let lines: Vec<_> = lines.iter().map(|line| printable(line)).collect();
     dfcp_command::print(lines.join("\n"))
 }

@@ -115,11 +115,6 @@ pub async fn carry(args: Args) -> Result<(), Failure> {
         },
     });
     let carried = async {
-        // Ports are open by now, so that one that is taken is told first; nobody is served, or told that
-        // somebody is, before it is known that the server is there.
-        let limit = args.common.timeout;
-        let met = client.ready(limit).await;
-        met.map_err(|why| no_contact(&why, &host, limit))?;
         match &args.stdio {
             Some(target) => {
                 let (input, output) = (tokio::io::stdin(), tokio::io::stdout());
@@ -127,6 +122,11 @@ pub async fn carry(args: Args) -> Result<(), Failure> {
                 carried.map_err(|broken| failed(broken, target))
             }
             None => {
+                // Ports are open by now, so that one that is taken is told first; nobody is served, or
+                // told that somebody is, before it is known that the server lets this side in.
+                let limit = args.common.timeout;
+                let met = client.ready(limit).await;
+                met.map_err(|why| no_contact(&why, &host, limit))?;
                 serve(&args, &client, socks, forwards, datagrams).await;
                 Ok(())
             }
