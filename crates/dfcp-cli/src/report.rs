@@ -314,8 +314,9 @@ impl Report {
     }
 
     /// Adds what earlier attempts at the same transfer cost and brought: figures are then those of all
-    /// attempts, from the start of the first; round trips and the steady goodput are the last one's.
-    pub fn add_attempts(&mut self, earlier: &Attempts) {
+    /// attempts, from the start of the first; round trips and the steady goodput are the last one's. In
+    /// this one a person was `asked` for so long.
+    pub fn add_attempts(&mut self, earlier: &Attempts, asked: Duration) {
         let Some(began) = earlier.began else {
             return;
         };
@@ -324,7 +325,7 @@ impl Report {
             0 => earlier.figures.steady_bps,
             steady_bps => steady_bps,
         };
-        self.add_time(began, earlier.asked, Some(steady_bps));
+        self.add_time(began, earlier.asked + asked, Some(steady_bps));
     }
 
     /// Adds what arrived of a transfer that ended early.

@@ -336,10 +336,14 @@ impl Store {
                     if wishes.dry_run {
                         return Survey::There(differences.changes);
                     }
-                    if !differences.are_none()
-                        && let Ok(file) = self.open_there(entry)
-                    {
-                        self.align(&file, entry);
+                    if !differences.are_none() {
+                        match self.open_there(entry) {
+                            Ok(file) => self.align(&file, entry),
+                            Err(error) => {
+                                let why = format!("what is to be kept beside its content: {error}");
+                                self.notes.add(&entry.path, why);
+                            }
+                        }
                     }
                     Survey::There(Vec::new())
                 }

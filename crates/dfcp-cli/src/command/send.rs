@@ -357,7 +357,7 @@ async fn attempts(
         )
         .await;
         let Err(ended) = ended else {
-            report.add_attempts(&earlier);
+            report.add_attempts(&earlier, asked);
             return Ok(());
         };
         if report.moved_bytes > 0 {
@@ -368,7 +368,7 @@ async fn attempts(
             .filter(|limit| job.host.is_some() && ended.again && since.elapsed() < *limit);
         if retry.is_none() {
             report.add_arrived(&earlier);
-            report.add_attempts(&earlier);
+            report.add_attempts(&earlier, asked);
             return Err(ended.failure);
         }
         earlier.note(report, start, asked);
@@ -379,7 +379,7 @@ async fn attempts(
             failure = interrupted() => {
                 *report = Report::new("send");
                 report.add_arrived(&earlier);
-                report.add_attempts(&earlier);
+                report.add_attempts(&earlier, Duration::ZERO);
                 return Err(failure);
             }
         }
