@@ -293,8 +293,11 @@ fn what_is_wrong_is_said_with_an_exit_code() {
             .arg(bench.path(own))
             .arg(server.address.to_string());
         let (code, said) = outcome(&mut command);
-        // Nobody is told of a port that leads nowhere.
-        assert!(!said.contains("SOCKS5"), "{said}");
+        // Nobody is told of a port that leads nowhere, or of a connection that is none.
+        assert!(
+            !said.contains("SOCKS5") && !said.contains("connected"),
+            "{said}"
+        );
         (code, said)
     };
     let (code, said) = wrong("receiver.key", &bench.receiver_key);

@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use crate::dial;
 use crate::door::Door;
 use crate::event::{Event, Report};
-use crate::link::{Down, Link, Resolve, Server};
+use crate::link::{Down, Link, Resolve, Server, is_let_in};
 use crate::local;
 use crate::relay::{Broken, REASON_LIMIT, download, relay, upload};
 use crate::rules::{Network, Rule, Rules};
@@ -67,20 +67,6 @@ impl Drop for Inner {
         let tasks = self.tasks.get_mut().unwrap_or_else(PoisonError::into_inner);
         tasks.iter().for_each(AbortHandle::abort);
     }
-}
-
-/// Whether the server takes this side's key, which it says a round trip after the handshake: it resets a
-/// stream that asks for nothing, or closes the connection.
-async fn is_let_in(connection: &Connection) -> bool {
-    let answer = async {
-        let (mut send, mut recv) = connection.open_bi().await?;
-        send.finish()?;
-        recv.read_chunk(1).await
-    };
-    !matches!(
-        answer.await,
-        Err(dfcp::Error::Connection(_) | dfcp::Error::EndpointClosed)
-    )
 }
 
 impl Client {

@@ -1,5 +1,6 @@
 //! A client's connection to its server, made again whenever it is lost.
 
+use std::future::pending;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -167,11 +168,19 @@ async fn keep(
         let start = Instant::now();
         let why = match attempt(&server).await {
             Ok(connection) => {
-                if let Some(remote) = connection.remote_address() {
-                    report(Event::Connected(remote));
-                }
                 state.send_replace(State::Up(connection.clone()));
-                let why = Down::Connection(connection.closed().await);
+                let announce = async {
+                    if is_let_in(&connection).await
+                        && let Some(remote) = connection.remote_address()
+                    {
+                        report(Event::Connected(remote));
+                    }
+                    pending().await
+                };
+                let why = tokio::select! {
+                    why = connection.closed() => Down::Connection(why),
+                    why = announce => why,
+                };
                 told = None;
                 if !why.is_final() {
                     report(Event::Lost(why.to_string()));
@@ -200,6 +209,20 @@ async fn keep(
         }
         pause = (pause * 2).min(LONGEST_PAUSE);
     }
+}
+
+/// Whether the server takes this side's key, which it says a round trip after the handshake: it resets a
+/// stream that asks for nothing, or closes the connection.
+pub(crate) async fn is_let_in(connection: &Connection) -> bool {
+    let answer = async {
+        let (mut send, mut recv) = connection.open_bi().await?;
+        send.finish()?;
+        recv.read_chunk(1).await
+    };
+    !matches!(
+        answer.await,
+        Err(dfcp::Error::Connection(_) | dfcp::Error::EndpointClosed)
+    )
 }
 
 async fn attempt(server: &Server) -> Result<Connection, Down> {
