@@ -1,11 +1,9 @@
 //! Datagrams of programs, through a client and a server, to hosts on loopback.
 
-mod common;
-
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use common::{Plan, World, bytes, loopback, rules, within};
+use crate::common::{Plan, World, bytes, loopback, rules, within};
 use dfcp_proxy::Target;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
