@@ -109,15 +109,32 @@ pub fn draw(data: &Data, layout: &Layout, font: &Font) -> Scene {
     let mut top = MARGIN;
     if let Some(title) = &layout.title {
         let middle = painter.scene.width / 2.0;
-        top += TITLE;
-        painter
-            .scene
-            .text((middle, top), TITLE, Anchor::Middle, title);
-        top += MARGIN;
+        for line in lines(title, painter.scene.width - 2.0 * MARGIN, font) {
+            top += TITLE + GAP;
+            painter
+                .scene
+                .text((middle, top - GAP), TITLE, Anchor::Middle, &line);
+        }
+        top += MARGIN - GAP;
     }
     top = painter.legend(top);
     painter.panels(top, layout.width);
     painter.scene
+}
+
+/// A title in lines that are no wider than this, as long as its words are not.
+fn lines(title: &str, width: f64, font: &Font) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in title.split(' ') {
+        match lines.last_mut() {
+            Some(line) if font.width(&format!("{line} {word}"), TITLE) <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
 }
 
 fn low(sample: &Sample) -> f64 {

@@ -127,6 +127,18 @@ fn an_svg_has_the_words_of_its_data() {
 }
 
 #[test]
+fn a_title_wider_than_the_figure_takes_lines() {
+    let long =
+        "a title of so many words that a column of a journal has no room for them in one line";
+    let (svg, _) = plot_of(SWEEP, "fig.svg", &["--title", long]).unwrap();
+    let words = self::words(svg);
+    assert!(!words.iter().any(|line| line == long), "{words:?}");
+    let first = words.iter().position(|line| line.starts_with("a title of"));
+    let lines = &words[first.unwrap()..][..2];
+    assert_eq!(lines.join(" "), long);
+}
+
+#[test]
 fn a_png_shows_the_curves() {
     let (png, _) = plot_of(SWEEP, "fig.png", &[]).unwrap();
     let pixmap = tiny_skia::Pixmap::decode_png(&png).unwrap();
