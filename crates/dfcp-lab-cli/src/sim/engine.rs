@@ -171,7 +171,6 @@ impl ScenarioStudy {
     }
 
     /// Parameters of a point.
-    #[cfg(test)]
     pub fn parameters(&self, index: usize) -> Result<Vec<Cell>, Failure> {
         Ok(self
             .sweep

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use dfcp_command::Failure;
 use serde::Deserialize;
 
+use super::statement::{Check, Unchecked};
 use crate::sim::plot::{Combine, Typical};
 
 /// A catalogue.
@@ -47,8 +48,12 @@ pub struct Item {
     pub of: String,
     /// What it shows.
     pub title: String,
-    /// What the paper says of it.
-    pub paper: String,
+    /// What the paper has of it where it states nothing that could be checked.
+    #[serde(default)]
+    pub unstated: Option<String>,
+    /// What the paper states and no check decides.
+    #[serde(default)]
+    pub unchecked: Vec<Unchecked>,
     /// What was chosen where the paper is silent, and what to know before comparing.
     #[serde(default)]
     pub note: String,
@@ -65,10 +70,13 @@ pub struct Item {
     pub only: BTreeMap<String, Vec<String>>,
     /// Titles of the runs that are its curves, in this order.
     pub curves: Vec<String>,
-    /// Column whose values split each curve, such as `flow`. Where the panels are the curves'
+    /// Columns whose values split each curve, such as `flow`. Where the panels are the curves'
     /// titles, these values alone are names.
     #[serde(default)]
-    pub split: Option<String>,
+    pub split: Vec<String>,
+    /// What readers call the values that curves and panels are named by, such as `wfq`.
+    #[serde(default)]
+    pub names: BTreeMap<String, String>,
     /// What its panels are.
     #[serde(default)]
     pub panels: Option<Panels>,
@@ -87,7 +95,7 @@ pub struct Item {
     #[serde(default)]
     pub given: Vec<Given>,
     /// What must hold.
-    #[serde(rename = "check")]
+    #[serde(default, rename = "check")]
     pub checks: Vec<Check>,
 }
 
@@ -123,6 +131,9 @@ pub struct Panels {
     pub column: String,
     /// What stands before the value, with a space at its end.
     pub label: String,
+    /// Whether the values are shares of one, shown as per cent.
+    #[serde(default)]
+    pub share: bool,
 }
 
 /// The horizontal axis.
@@ -144,6 +155,9 @@ pub struct XAxis {
     /// What numbers are multiplied with.
     #[serde(default)]
     pub factor: Option<f64>,
+    /// Width of the bins in which values are put together; each stands at its middle.
+    #[serde(default)]
+    pub bin: Option<f64>,
 }
 
 /// The vertical axis.
@@ -233,74 +247,6 @@ pub struct Given {
     pub points: Vec<(f64, f64)>,
 }
 
-/// A statement about curves: numbers are taken from them, and all must lie within bounds.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Check {
-    /// In words.
-    pub what: String,
-    /// The curves; each must hold.
-    pub curves: Vec<String>,
-    /// Values are divided by this curve's.
-    #[serde(default)]
-    pub over: Option<String>,
-    /// This curve's values are subtracted.
-    #[serde(default)]
-    pub minus: Option<String>,
-    /// Only in this panel.
-    #[serde(default)]
-    pub panel: Option<String>,
-    /// Only there.
-    #[serde(default)]
-    pub x: Option<f64>,
-    /// Only from there on.
-    #[serde(default)]
-    pub from: Option<f64>,
-    /// Only up to there.
-    #[serde(default)]
-    pub to: Option<f64>,
-    /// Another column than the item's vertical axis.
-    #[serde(default)]
-    pub y: Option<String>,
-    /// Which numbers.
-    #[serde(default)]
-    pub take: Take,
-    /// What they should be.
-    #[serde(default)]
-    pub expect: Option<f64>,
-    /// How far off they may be, as a share of what is expected.
-    #[serde(default)]
-    pub within: Option<f64>,
-    /// How far off they may be, as a difference.
-    #[serde(default)]
-    pub within_difference: Option<f64>,
-    /// The least they may be.
-    #[serde(default)]
-    pub at_least: Option<f64>,
-    /// The most they may be.
-    #[serde(default)]
-    pub at_most: Option<f64>,
-}
-
-/// Numbers taken from a curve.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Take {
-    /// Every value.
-    #[default]
-    Each,
-    /// The mean.
-    Mean,
-    /// The greatest.
-    Greatest,
-    /// The greatest over the least.
-    Spread,
-    /// The greatest rise from one value to the next, as a share of the former; 0 if it falls.
-    Rise,
-    /// The greatest fall likewise.
-    Fall,
-}
-
 /// Why a check fails, written by people.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -345,16 +291,46 @@ impl Catalogue {
             if self.scenario(&item.scenario).is_none() {
                 return Some(format!("{id}: no scenario {}", item.scenario));
             }
-            if item.checks.is_empty() {
-                return Some(format!("{id} expects nothing"));
+            let stated = item.checks.iter().any(|check| check.basis.is_stated());
+            match &item.unstated {
+                None if !stated && item.unchecked.is_empty() => {
+                    return Some(format!(
+                        "{id}: neither what the paper states, nor that it does not"
+                    ));
+                }
+                Some(_) if stated => {
+                    return Some(format!("{id}: what is stated is said not to be"));
+                }
+                _ => {}
             }
-            if let Some(check) = item.checks.iter().find(|check| !check.is_bounded()) {
-                return Some(format!("{id}: {}: no bound", check.what));
+            let fault = |check: &Check| Some(format!("{id}: {}: {}", check.what, check.fault()?));
+            if let Some(fault) = item.checks.iter().find_map(fault) {
+                return Some(fault);
             }
         }
-        let mut named = self.reasons.iter().flat_map(|reason| &reason.items);
-        let unknown = named.find(|id| !seen.contains(id))?;
-        Some(format!("a reason is for {unknown}, which is no item"))
+        self.reasons
+            .iter()
+            .find_map(|reason| self.misplaced(reason))
+    }
+
+    /// Which item or check a reason is for that is not there.
+    fn misplaced(&self, reason: &Reason) -> Option<String> {
+        for id in &reason.items {
+            let Some(item) = self.items.iter().find(|item| item.id == *id) else {
+                return Some(format!("a reason is for {id}, which is no item"));
+            };
+            let named = |what: &String| item.checks.iter().any(|check| check.what == *what);
+            if let Some(what) = reason.check.as_ref().filter(|what| !named(what)) {
+                return Some(format!("a reason is for {id}: {what}, which is no check"));
+            }
+        }
+        None
+    }
+
+    /// Other items that the same runs decide.
+    pub fn same_runs<'a>(&'a self, item: &'a Item) -> impl Iterator<Item = &'a Item> {
+        let others = self.items.iter();
+        others.filter(|other| other.id != item.id && other.scenario == item.scenario)
     }
 
     /// A scenario by its name.
@@ -374,23 +350,34 @@ impl Catalogue {
     }
 }
 
+impl Item {
+    /// A curve's name for readers: each of its parts by its own name.
+    pub fn readable(&self, curve: &str) -> String {
+        if let Some(name) = self.names.get(curve) {
+            return name.clone();
+        }
+        let parts = curve.split(", ").map(|part| match self.names.get(part) {
+            Some(name) => name.clone(),
+            // Flows of one kind are counted by the simulator: flow-1, flow-2.
+            None => part.replace("flow-", "flow "),
+        });
+        parts.collect::<Vec<_>>().join(", ")
+    }
+
+    /// Columns beside its own that its checks look at, each once.
+    pub fn other_columns(&self) -> BTreeSet<&str> {
+        let columns = self.checks.iter().filter_map(|check| check.y.as_deref());
+        columns.collect()
+    }
+}
+
 impl Entry {
     /// Settings that runs of a size replace: paths and TOML values.
-    pub fn settings(&self, size: super::Size) -> Vec<(String, String)> {
+    pub fn settings(&self, size: super::Size) -> BTreeMap<String, String> {
         let quick = self.quick.iter().filter(|_| size == super::Size::Quick);
         // What JSON writes of numbers, strings and lists is TOML too.
         let setting =
             |(path, value): (&String, &serde_json::Value)| (path.clone(), value.to_string());
         quick.map(setting).collect()
-    }
-}
-
-impl Check {
-    fn is_bounded(&self) -> bool {
-        let tolerance = self.within.or(self.within_difference);
-        match self.expect {
-            Some(_) => tolerance.is_some(),
-            None => self.at_least.or(self.at_most).is_some(),
-        }
     }
 }

@@ -1,25 +1,35 @@
 //! Whether what the papers say holds.
 
+use std::collections::BTreeMap;
+
 use dfcp_command::Failure;
 use serde::Serialize;
 
-use super::catalogue::{Check, Item, Take};
-use super::runs::Results;
-use super::select::{self, Curves, is_same};
+use super::catalogue::Item;
+use super::select::{Curves, is_same};
+use super::statement::{Basis, Check, Take};
+use crate::sim::plot::{Estimate, Sample};
 
 /// What came of a check.
 #[derive(Clone, Debug, Serialize)]
 pub struct Verdict {
-    /// What should hold, in words.
+    /// What was looked at, in words.
     pub what: String,
+    /// On whose word it should hold.
+    pub basis: Basis,
     /// What was expected, and how far off it may be.
     pub tolerance: String,
     /// The number that is furthest off, or nearest to it; none where nothing was measured.
     pub measured: Option<f64>,
+    /// Half of its 95 % confidence interval over seeds; none of a single run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub half_width: Option<f64>,
     /// Where that number is.
     pub at: String,
     /// Whether it holds.
     pub pass: bool,
+    /// Whether other seeds might have decided otherwise: a bound lies within the interval.
+    pub within_spread: bool,
     /// Why not, if somebody found out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
@@ -27,36 +37,59 @@ pub struct Verdict {
 
 /// A number taken from curves.
 struct Number {
-    value: f64,
+    value: Estimate,
     at: String,
 }
 
-/// Checks an item.
-pub fn verdicts(item: &Item, curves: &Curves, results: &Results) -> Result<Vec<Verdict>, Failure> {
+/// Checks an item; `columns` has its curves over other columns than its own, by name.
+pub fn verdicts(
+    item: &Item,
+    curves: &Curves,
+    columns: &BTreeMap<String, Curves>,
+) -> Result<Vec<Verdict>, Failure> {
     let verdict = |check: &Check| match &check.y {
         None => Ok(verdict(check, item, curves)),
-        Some(column) => {
-            let others = select::select(item, results, column)?;
-            Ok(verdict(check, item, &others))
-        }
+        Some(column) => match columns.get(column) {
+            Some(others) => Ok(verdict(check, item, others)),
+            None => Err(Failure::usage(format!(
+                "{}: no curves of {column}",
+                item.id
+            ))),
+        },
     };
     item.checks.iter().map(verdict).collect()
 }
 
 fn verdict(check: &Check, item: &Item, curves: &Curves) -> Verdict {
     let numbers = numbers(check, item, curves);
-    let worst = numbers.into_iter().max_by(|a, b| {
-        let excess = |number: &Number| check.excess(number.value);
-        excess(a).total_cmp(&excess(b))
-    });
+    let excess = |number: &Number| check.excess(number.value.mean);
+    // What other seeds might have given: the ends of the interval.
+    let others = |number: &Number| {
+        let reach = number.value.half_width.unwrap_or(0.0);
+        let least = check.take.least();
+        [
+            check.excess((number.value.mean - reach).max(least)),
+            check.excess(number.value.mean + reach),
+        ]
+    };
+    let worst = numbers
+        .iter()
+        .max_by(|a, b| excess(a).total_cmp(&excess(b)));
+    let pass = worst.is_some_and(|worst| excess(worst) <= 0.0);
+    // The farthest number decides as it stands; with other seeds any might that comes as near.
+    let within_spread = match pass {
+        true => numbers.iter().flat_map(others).any(|excess| excess > 0.0),
+        false => worst.is_some_and(|worst| others(worst).iter().any(|excess| *excess <= 0.0)),
+    };
     Verdict {
         what: check.what.clone(),
+        basis: check.basis.clone(),
         tolerance: check.tolerance(),
-        pass: worst
-            .as_ref()
-            .is_some_and(|worst| check.excess(worst.value) <= 0.0),
-        measured: worst.as_ref().map(|worst| worst.value),
-        at: worst.map_or_else(|| "nothing measured".to_owned(), |worst| worst.at),
+        measured: worst.map(|worst| worst.value.mean),
+        half_width: worst.and_then(|worst| worst.value.half_width),
+        at: worst.map_or_else(|| "nothing measured".to_owned(), |worst| worst.at.clone()),
+        pass,
+        within_spread,
         reason: None,
     }
 }
@@ -67,8 +100,21 @@ fn numbers(check: &Check, item: &Item, curves: &Curves) -> Vec<Number> {
         if check.panel.as_ref().is_some_and(|only| only != panel) {
             continue;
         }
+        if check.take == Take::Apart {
+            numbers.extend(apart(check, curves, index));
+            continue;
+        }
         for curve in &check.curves {
             let points = points(check, curves, index, curve);
+            let taken = |take| match (take, &check.over) {
+                // Of a quotient the mean is that of the means: one of quotients would be made by
+                // the places where there is next to nothing below.
+                (Take::Mean, Some(over)) => {
+                    let alone = |name: &str| mean(&within(check, curves.samples(index, name)));
+                    (!points.is_empty()).then(|| quotient(alone(curve), alone(over)))
+                }
+                _ => taken(take, &points),
+            };
             let mut place = match panel.is_empty() {
                 true => curve.clone(),
                 false => format!("{curve}, {panel}"),
@@ -77,116 +123,147 @@ fn numbers(check: &Check, item: &Item, curves: &Curves) -> Vec<Number> {
                 let sign = if check.over.is_some() { '/' } else { '−' };
                 place = place.replacen(curve.as_str(), &format!("{curve} {sign} {other}"), 1);
             }
-            let values: Vec<f64> = points.iter().map(|(_, y)| *y).collect();
-            let one = |value| {
-                vec![Number {
+            match check.take {
+                Take::Each => numbers.extend(each(&points, &place, item)),
+                take => numbers.extend(taken(take).map(|value| Number {
                     value,
                     at: place.clone(),
-                }]
-            };
-            let step = |sign: f64| {
-                let steps = values
-                    .windows(2)
-                    .map(|pair| sign * (pair[1] / pair[0] - 1.0));
-                steps.fold(0.0, f64::max)
-            };
-            let greatest = values.iter().copied().fold(f64::MIN, f64::max);
-            let least = values.iter().copied().fold(f64::MAX, f64::min);
-            numbers.extend(match check.take {
-                _ if values.is_empty() => Vec::new(),
-                Take::Each => each(points, &place, item),
-                Take::Mean => one(values.iter().sum::<f64>() / values.len() as f64),
-                Take::Greatest => one(greatest),
-                Take::Spread => one(greatest / least),
-                Take::Rise => one(step(1.0)),
-                Take::Fall => one(step(-1.0)),
-            });
+                })),
+            }
         }
     }
     numbers
 }
 
-fn each(points: Vec<(f64, f64)>, place: &str, item: &Item) -> Vec<Number> {
-    let number = |(x, value): (f64, f64)| Number {
-        value,
-        at: format!(
-            "{place}, {} {}",
-            item.x.column.rsplit('.').next().unwrap_or_default(),
-            short(x)
-        ),
+/// One number of a curve; none of a curve without points.
+fn taken(take: Take, points: &[Sample]) -> Option<Estimate> {
+    let by_mean = |a: &&Sample, b: &&Sample| a.y.mean.total_cmp(&b.y.mean);
+    let greatest = points.iter().max_by(by_mean)?.y;
+    let least = points.iter().min_by(by_mean)?.y;
+    // Steps of a curve, each as what it is more than no step at all.
+    let steepest = |rising: bool| {
+        let sign = if rising { 1.0 } else { -1.0 };
+        let steps = points.windows(2).map(|pair| {
+            let step = quotient(pair[1].y, pair[0].y);
+            Estimate {
+                mean: sign * (step.mean - 1.0),
+                half_width: step.half_width,
+            }
+        });
+        let none = Estimate {
+            mean: 0.0,
+            half_width: None,
+        };
+        steps.fold(none, |a, b| if b.mean > a.mean { b } else { a })
     };
-    points.into_iter().map(number).collect()
+    Some(match take {
+        Take::Each | Take::Apart | Take::Greatest => greatest,
+        Take::Mean => mean(points),
+        Take::Spread => quotient(greatest, least),
+        Take::Ends => quotient(points.last()?.y, points.first()?.y),
+        Take::Rise => steepest(true),
+        Take::Fall => steepest(false),
+    })
 }
 
-/// The points of a curve that a check is about.
-fn points(check: &Check, curves: &Curves, panel: usize, curve: &str) -> Vec<(f64, f64)> {
-    let is_near = |x: f64, bound: f64| is_same(x, bound);
-    let within = |x: f64| {
-        check.x.is_none_or(|only| is_near(x, only))
-            && check.from.is_none_or(|from| x >= from || is_near(x, from))
-            && check.to.is_none_or(|to| x <= to || is_near(x, to))
+/// How far the means of a check's curves are apart; none where one of them has no points.
+fn apart(check: &Check, curves: &Curves, panel: usize) -> Option<Number> {
+    let mut means = Vec::new();
+    for curve in &check.curves {
+        let points = points(check, curves, panel, curve);
+        if points.is_empty() {
+            return None;
+        }
+        means.push((mean(&points), curve));
+    }
+    means.sort_by(|(a, _), (b, _)| a.mean.total_cmp(&b.mean));
+    let ((least, low), (greatest, high)) = (means.first()?, means.last()?);
+    let panel = &curves.panels[panel];
+    let of = if panel.is_empty() { "" } else { ", " };
+    Some(Number {
+        value: quotient(*greatest, *least),
+        at: format!("{high} / {low}{of}{panel}"),
+    })
+}
+
+/// The mean of a curve. Its values are of the same runs, so their intervals are taken to go together.
+fn mean(points: &[Sample]) -> Estimate {
+    let count = points.len() as f64;
+    let widths = points.iter().map(|point| point.y.half_width);
+    let known: Option<Vec<f64>> = widths.collect();
+    Estimate {
+        mean: points.iter().map(|point| point.y.mean).sum::<f64>() / count,
+        half_width: known.map(|widths| widths.iter().sum::<f64>() / count),
+    }
+}
+
+/// A quotient of numbers that are independent: relative errors add up as squares.
+fn quotient(a: Estimate, b: Estimate) -> Estimate {
+    let mean = a.mean / b.mean;
+    let relative = |number: Estimate| number.half_width.map(|width| width / number.mean);
+    Estimate {
+        mean,
+        half_width: together(relative(a), relative(b)).map(|width| width * mean.abs()),
+    }
+}
+
+/// A difference of numbers that are independent.
+fn difference(a: Estimate, b: Estimate) -> Estimate {
+    Estimate {
+        mean: a.mean - b.mean,
+        half_width: together(a.half_width, b.half_width),
+    }
+}
+
+/// Independent half widths as one. What has none beside one that has is exact: a paper's number.
+fn together(a: Option<f64>, b: Option<f64>) -> Option<f64> {
+    match (a, b) {
+        (None, None) => None,
+        (a, b) => Some(a.unwrap_or(0.0).hypot(b.unwrap_or(0.0))),
+    }
+}
+
+fn each(points: &[Sample], place: &str, item: &Item) -> Vec<Number> {
+    let named = item.x.column.rsplit('.').next().unwrap_or_default();
+    let number = |sample: &Sample| Number {
+        value: sample.y,
+        at: format!("{place}, {named} {}", short(sample.x)),
     };
+    points.iter().map(number).collect()
+}
+
+/// Those of a curve's points where a check looks.
+fn within(check: &Check, samples: &[Sample]) -> Vec<Sample> {
+    let is_within = |sample: &&Sample| {
+        let x = sample.x;
+        check.x.is_none_or(|only| is_same(x, only))
+            && check.from.is_none_or(|from| x >= from || is_same(x, from))
+            && check.to.is_none_or(|to| x <= to || is_same(x, to))
+    };
+    samples.iter().filter(is_within).copied().collect()
+}
+
+/// The points of a curve that a check is about, compared with another's where it says so.
+fn points(check: &Check, curves: &Curves, panel: usize, curve: &str) -> Vec<Sample> {
     let other = |name: &Option<String>, x: f64| {
         let samples = name.as_ref().map(|name| curves.samples(panel, name))?;
-        Some(
-            samples
-                .iter()
-                .find(|sample| is_same(sample.x, x))
-                .map(|sample| sample.y.mean),
-        )
+        let here = samples.iter().find(|sample| is_same(sample.x, x));
+        Some(here.map(|sample| sample.y))
     };
-    let value = |x: f64, mut y: f64| {
+    let value = |x: f64, mut y: Estimate| {
         // Where the other curve has no value there, neither has their ratio.
         if let Some(over) = other(&check.over, x) {
-            y /= over?;
+            y = quotient(y, over?);
         }
         if let Some(minus) = other(&check.minus, x) {
-            y -= minus?;
+            y = difference(y, minus?);
         }
-        Some((x, y))
+        Some(Sample { x, y })
     };
-    let samples = curves.samples(panel, curve).iter();
-    let samples = samples.filter(|sample| within(sample.x));
+    let samples = within(check, curves.samples(panel, curve)).into_iter();
     samples
-        .filter_map(|sample| value(sample.x, sample.y.mean))
+        .filter_map(|sample| value(sample.x, sample.y))
         .collect()
-}
-
-impl Check {
-    /// How far a number is beyond what is allowed; at most zero if it is not.
-    fn excess(&self, value: f64) -> f64 {
-        let expected = self.expect.map(|expect| {
-            let relative = self.within.map_or(0.0, |within| within * expect.abs());
-            let allowed = relative.max(self.within_difference.unwrap_or(0.0));
-            (value - expect).abs() - allowed
-        });
-        let below = self.at_least.map(|least| least - value);
-        let above = self.at_most.map(|most| value - most);
-        let all = [expected, below, above].into_iter().flatten();
-        let excess = all.fold(f64::NEG_INFINITY, f64::max);
-        // What is no number holds nothing.
-        if value.is_nan() {
-            f64::INFINITY
-        } else {
-            excess
-        }
-    }
-
-    /// What is allowed, in words.
-    fn tolerance(&self) -> String {
-        let mut parts = Vec::new();
-        if let Some(expect) = self.expect {
-            let relative = self
-                .within
-                .map(|within| format!("{} %", short(within * 100.0)));
-            let difference = self.within_difference.map(short);
-            let allowed = relative.or(difference).unwrap_or_default();
-            parts.push(format!("{} ± {allowed}", short(expect)));
-        }
-        parts.extend(self.at_least.map(|least| format!("≥ {}", short(least))));
-        parts.extend(self.at_most.map(|most| format!("≤ {}", short(most))));
-        parts.join(", ")
-    }
 }
 
 /// A number in four digits.

@@ -5,11 +5,11 @@
 //! - [`runs`]: the sweeps behind it, from `scenarios/figures/PAPER/*.toml`;
 //! - [`select`]: results become curves; [`playback`]: a viewer behind them; [`theory`]: formulas
 //!   beside them;
-//! - [`check`]: what must hold of the curves;
-//! - [`page`]: data, figures, summary and page.
+//! - [`statement`]: what must hold of the curves, and on whose word; [`check`]: whether it does;
+//! - [`stored`]: the curves of former runs; [`page`]: data, figures, summary and page.
 //!
-//! Invariant: no number that a paper states is changed to make a check pass; what fails has a
-//! reason, or the command fails.
+//! Invariants: no number that a paper states is changed to make a check pass; what fails has a
+//! reason, or the command fails; what the page says follows from the data beside it.
 
 mod catalogue;
 mod check;
@@ -18,11 +18,14 @@ mod papers;
 mod playback;
 mod runs;
 mod select;
+mod statement;
+mod stored;
 #[cfg(test)]
 mod tests;
 mod theory;
 
-use std::path::PathBuf;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use dfcp_command::{Failure, Kind};
@@ -32,6 +35,8 @@ use self::catalogue::{Catalogue, Item};
 use self::page::Done;
 use self::papers::Paper;
 use self::runs::{Results, Runner};
+use self::select::Curves;
+use self::stored::Origin;
 
 /// Arguments.
 #[derive(Clone, Debug, clap::Args)]
@@ -48,6 +53,12 @@ pub struct Args {
     /// The papers' parameters: about an hour on two cores
     #[arg(long)]
     full: bool,
+    /// Seeds 1 to N for each point, instead of the scenarios' own
+    #[arg(long, value_name = "N")]
+    seeds: Option<std::num::NonZeroU32>,
+    /// Run nothing: say anew what the data in the directory show
+    #[arg(long, conflicts_with_all = ["quick", "full", "only", "jobs", "seeds"])]
+    stored: bool,
     /// Directory for data, figures, summary.json and README.md [default: figures-PAPER]
     #[arg(short, long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -77,7 +88,10 @@ pub fn run(args: Args) -> ExitCode {
 fn figures(args: &Args) -> Result<(), Failure> {
     let book = args.paper.book();
     let catalogue = Catalogue::read(book.catalogue)?;
-    let items = chosen(&catalogue, &args.only)?;
+    let items = match args.stored {
+        true => Vec::new(),
+        false => chosen(&catalogue, &args.only)?,
+    };
     let directory = args.out.clone();
     let directory = directory.unwrap_or_else(|| format!("figures-{}", book.name).into());
     let size = if args.full { Size::Full } else { Size::Quick };
@@ -85,16 +99,98 @@ fn figures(args: &Args) -> Result<(), Failure> {
     let runner = Runner {
         scenarios: book.scenarios,
         size,
-        directory: directory.join("sweeps").join(size.name()),
+        seeds: args.seeds,
+        directory: directory.join("sweeps").join(match args.seeds {
+            None => size.name().to_owned(),
+            Some(seeds) => format!("{}-{seeds}-seeds", size.name()),
+        }),
         jobs: args.jobs.map_or_else(cores, Into::into),
         interrupted: dfcp_command::watch_interrupts(),
     };
-    let done = make(&catalogue, &items, &runner)?;
+    let made = make(&catalogue, &items, &runner)?;
+    let done = with_stored(made, &catalogue, &runner, &directory)?;
+    if done.is_empty() {
+        let message = format!("{}: no data of a former run", directory.display());
+        return Err(Failure::usage(message));
+    }
     for done in &done {
         done.write(&directory)?;
     }
-    page::write(&directory, &book, size, &done)?;
+    page::write(&directory, &book, &done)?;
     conclude(&done)
+}
+
+/// What was made now, and what else the directory has of former runs, in the catalogue's order.
+fn with_stored<'a>(
+    made: Vec<Done<'a>>,
+    catalogue: &'a Catalogue,
+    runner: &Runner<'_>,
+    directory: &Path,
+) -> Result<Vec<Done<'a>>, Failure> {
+    let mut origins = stored::origins(directory)?;
+    let mut made: BTreeMap<&str, Done<'a>> = made
+        .into_iter()
+        .map(|done| (done.item.id.as_str(), done))
+        .collect();
+    let mut all = Vec::new();
+    for item in &catalogue.items {
+        let id = item.id.as_str();
+        match (made.remove(id), origins.remove(id)) {
+            (Some(done), _) => all.push(done),
+            (None, Some(origin)) => all.push(read(item, origin, catalogue, runner, directory)?),
+            (None, None) => {}
+        }
+    }
+    Ok(all)
+}
+
+/// An item from the data of a former run.
+fn read<'a>(
+    item: &'a Item,
+    origin: Origin,
+    catalogue: &'a Catalogue,
+    runner: &Runner<'_>,
+    directory: &Path,
+) -> Result<Done<'a>, Failure> {
+    let entry = catalogue.scenario(&item.scenario);
+    let unit = match entry {
+        Some(entry) => runner.unit(entry, &item.x.column)?,
+        None => None,
+    };
+    let curves = |column: Option<&str>| {
+        let file = stored::file(directory, item, column);
+        stored::read(&file, item, column.unwrap_or(&item.y.column), unit)
+    };
+    let own = curves(None)?;
+    let others = item.other_columns().into_iter();
+    let others: Result<_, Failure> = others
+        .map(|column| Ok((column.to_owned(), curves(Some(column))?)))
+        .collect();
+    judged(item, origin, own, others?, catalogue)
+}
+
+/// An item with what its curves say of it.
+fn judged<'a>(
+    item: &'a Item,
+    origin: Origin,
+    curves: Curves,
+    columns: BTreeMap<String, Curves>,
+    catalogue: &'a Catalogue,
+) -> Result<Done<'a>, Failure> {
+    let mut verdicts = check::verdicts(item, &curves, &columns)?;
+    for verdict in verdicts.iter_mut().filter(|verdict| !verdict.pass) {
+        let reason = catalogue.reason(&item.id, &verdict.what, origin.size);
+        verdict.reason = reason.map(ToOwned::to_owned);
+    }
+    let same_runs = catalogue.same_runs(item);
+    Ok(Done {
+        item,
+        same_runs: same_runs.map(|other| other.of.as_str()).collect(),
+        origin,
+        curves,
+        columns,
+        verdicts,
+    })
 }
 
 /// The items to make, in the catalogue's order.
@@ -115,7 +211,7 @@ fn chosen<'a>(catalogue: &'a Catalogue, only: &[String]) -> Result<Vec<&'a Item>
 
 /// Runs and checks items.
 fn make<'a>(
-    catalogue: &Catalogue,
+    catalogue: &'a Catalogue,
     items: &[&'a Item],
     runner: &Runner<'_>,
 ) -> Result<Vec<Done<'a>>, Failure> {
@@ -130,7 +226,7 @@ fn make<'a>(
         let Some(results) = results.get(&item.scenario) else {
             return Err(Failure::usage(format!("{}: no results", item.id)));
         };
-        finish(item, results, catalogue, runner.size)
+        finish(item, results, catalogue, runner)
     };
     items.iter().map(done).collect()
 }
@@ -138,22 +234,21 @@ fn make<'a>(
 fn finish<'a>(
     item: &'a Item,
     results: &Results,
-    catalogue: &Catalogue,
-    size: Size,
+    catalogue: &'a Catalogue,
+    runner: &Runner<'_>,
 ) -> Result<Done<'a>, Failure> {
-    let curves = select::select(item, results, &item.y.column)?;
-    let mut verdicts = check::verdicts(item, &curves, results)?;
-    for verdict in verdicts.iter_mut().filter(|verdict| !verdict.pass) {
-        let reason = catalogue.reason(&item.id, &verdict.what, size);
-        verdict.reason = reason.map(ToOwned::to_owned);
-    }
+    let curves = |column: &str| select::select(item, results, column);
+    let others = item.other_columns().into_iter();
+    let others: Result<_, Failure> = others
+        .map(|column| Ok((column.to_owned(), curves(column)?)))
+        .collect();
     let entry = catalogue.scenario(&item.scenario);
-    Ok(Done {
-        item,
-        changed: entry.map_or_else(Vec::new, |entry| entry.settings(size)),
-        curves,
-        verdicts,
-    })
+    let origin = Origin {
+        size: runner.size,
+        settings_changed: entry.map_or_else(BTreeMap::new, |entry| runner.settings(entry)),
+        made_by: concat!("dfcp ", env!("CARGO_PKG_VERSION")).to_owned(),
+    };
+    judged(item, origin, curves(&item.y.column)?, others?, catalogue)
 }
 
 /// Says how it went; a check that fails without a reason fails the command.
@@ -165,9 +260,10 @@ fn conclude(done: &[Done<'_>]) -> Result<(), Failure> {
                 .measured
                 .map_or_else(|| "–".to_owned(), check::short);
             eprintln!(
-                "dfcp: {}: {}: {measured} at {}, expected {}{}",
+                "dfcp: {}: {} ({}): {measured} at {}, expected {}{}",
                 done.item.id,
                 verdict.what,
+                verdict.word(),
                 verdict.at,
                 verdict.tolerance,
                 verdict.reason.as_ref().map_or("", |_| " (explained)")
@@ -178,8 +274,7 @@ fn conclude(done: &[Done<'_>]) -> Result<(), Failure> {
             eprintln!("dfcp: {}: {warning}", done.item.id);
         }
     }
-    let passing = done.iter().filter(|done| done.passes()).count();
-    eprintln!("dfcp: {passing} of {} items pass", done.len());
+    eprintln!("dfcp: {}", page::Tally::of(done));
     match unexplained {
         0 => Ok(()),
         count => Err(Failure::new(

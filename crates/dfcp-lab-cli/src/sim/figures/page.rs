@@ -1,7 +1,7 @@
 //! What people read: an item's data, figure and verdicts, a summary for programs, and a page.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::path::Path;
 
 use dfcp_command::Failure;
@@ -12,21 +12,139 @@ use super::catalogue::{Item, Show};
 use super::check::{Verdict, short};
 use super::papers::Book;
 use super::select::Curves;
+use super::statement::{Basis, Unchecked};
+use super::stored::{self, Origin};
 use crate::sim::plot::{self, Data, Drawing, Sample};
 use crate::sim::store;
-use crate::sim::table::{Cell, Table};
 
 /// An item with all that came of it.
 #[derive(Debug)]
 pub struct Done<'a> {
     /// The item.
     pub item: &'a Item,
-    /// Settings of its scenario that this size of run replaced.
-    pub changed: Vec<(String, String)>,
+    /// Other items that the same runs decide.
+    pub same_runs: Vec<&'a str>,
+    /// How its data came about.
+    pub origin: Origin,
     /// Its curves.
     pub curves: Curves,
+    /// Its curves over other columns that checks look at.
+    pub columns: BTreeMap<String, Curves>,
     /// What came of its checks.
     pub verdicts: Vec<Verdict>,
+}
+
+/// What came of an item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outcome {
+    /// All that the paper states and that is checked holds.
+    Holds,
+    /// Some of it does not.
+    Differs,
+    /// The paper states nothing that is checked.
+    Unstated,
+}
+
+/// How many items and checks came out how.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Tally {
+    /// Items.
+    pub items: usize,
+    /// Items of which the paper states something that is checked.
+    pub stated_items: usize,
+    /// Those of them where all of it holds.
+    pub holding_items: usize,
+    /// Statements of the paper that are checked.
+    pub statements: usize,
+    /// Those that hold.
+    pub holding: usize,
+    /// Those that hold or fail by less than their interval over seeds.
+    pub within_spread: usize,
+    /// Checks of our own.
+    pub ours: usize,
+    /// Those that hold.
+    pub ours_holding: usize,
+    /// Checks that a parameter was chosen for.
+    pub fitted: usize,
+}
+
+impl Tally {
+    /// Counts.
+    pub fn of(done: &[Done<'_>]) -> Self {
+        let mut tally = Self {
+            items: done.len(),
+            ..Self::default()
+        };
+        for done in done {
+            let outcome = done.outcome();
+            tally.stated_items += usize::from(outcome != Outcome::Unstated);
+            tally.holding_items += usize::from(outcome == Outcome::Holds);
+            for verdict in &done.verdicts {
+                let pass = usize::from(verdict.pass);
+                match verdict.basis {
+                    Basis::Stated(_) => {
+                        tally.statements += 1;
+                        tally.holding += pass;
+                        tally.within_spread += usize::from(verdict.within_spread);
+                    }
+                    Basis::Ours(_) => {
+                        tally.ours += 1;
+                        tally.ours_holding += pass;
+                    }
+                    Basis::Fitted(_) => tally.fitted += 1,
+                }
+            }
+        }
+        tally
+    }
+
+    /// The cells of a row about all papers, as docs/papers.md has them.
+    #[cfg(test)]
+    pub fn row(&self) -> String {
+        let Self {
+            items,
+            stated_items,
+            holding_items,
+            statements,
+            holding,
+            within_spread,
+            ours,
+            ours_holding,
+            fitted,
+        } = self;
+        format!(
+            "| {items} | {stated_items} | {holding_items} | {holding} of {statements} | \
+             {within_spread} | {ours_holding} of {ours} | {fitted} |"
+        )
+    }
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            items,
+            stated_items,
+            holding_items,
+            statements,
+            holding,
+            within_spread,
+            ours,
+            ours_holding,
+            fitted,
+        } = self;
+        if *stated_items > 0 {
+            write!(
+                f,
+                "of {stated_items} items of which a paper states what can be checked, \
+                 {holding_items} hold in all of it; {holding} of {statements} statements hold, \
+                 {within_spread} of the {statements} are decided by less than their spread; "
+            )?;
+        }
+        write!(f, "of {} items nothing is stated; ", items - stated_items)?;
+        write!(f, "{ours_holding} of {ours} checks of our own hold; ")?;
+        write!(f, "{fitted} are fits")
+    }
 }
 
 /// An item in `summary.json`.
@@ -35,109 +153,89 @@ struct Entry<'a> {
     id: &'a str,
     of: &'a str,
     what: &'a str,
-    paper: &'a str,
-    measured: String,
-    tolerance: String,
-    pass: bool,
+    outcome: Outcome,
     #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<String>,
+    unstated: Option<&'a str>,
+    #[serde(flatten)]
+    origin: &'a Origin,
     scenario: &'a str,
-    settings_changed: BTreeMap<&'a str, &'a str>,
+    same_runs: &'a [&'a str],
     checks: &'a [Verdict],
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    unchecked: &'a [Unchecked],
 }
 
 /// `summary.json`.
 #[derive(Debug, Serialize)]
 struct Summary<'a> {
     dfcp_version: &'a str,
-    size: Size,
+    tally: Tally,
     items: Vec<Entry<'a>>,
 }
 
 impl Done<'_> {
-    /// Whether everything holds.
-    pub fn passes(&self) -> bool {
-        self.verdicts.iter().all(|verdict| verdict.pass)
+    /// What came of it.
+    pub fn outcome(&self) -> Outcome {
+        let mut stated = self.verdicts.iter().filter(|own| own.basis.is_stated());
+        match (stated.clone().next(), stated.all(|own| own.pass)) {
+            (None, _) => Outcome::Unstated,
+            (Some(_), true) => Outcome::Holds,
+            (Some(_), false) => Outcome::Differs,
+        }
     }
 
     /// Writes the item's CSV and, of a figure, SVG.
     pub fn write(&self, directory: &Path) -> Result<(), Failure> {
-        let file = |extension: &str| directory.join(format!("{}.{extension}", self.item.id));
-        store::write(&file("csv"), &self.tidy(), None)?;
+        let Item {
+            id, of, title, y, ..
+        } = self.item;
+        let own = (None, y.column.as_str(), &self.curves);
+        let others = self.columns.iter();
+        let others = others.map(|(name, curves)| (Some(name.as_str()), name.as_str(), curves));
+        for (named, column, curves) in std::iter::once(own).chain(others) {
+            let table = stored::table(self.item, curves, column);
+            store::write(&stored::file(directory, self.item, named), &table, None)?;
+        }
         if self.item.show == Show::Table {
             return Ok(());
         }
+        let mut data = self.curves.data.clone();
+        for name in &mut data.curves {
+            *name = self.item.readable(name);
+        }
         let drawing = Drawing {
-            data: self.curves.data.clone(),
-            // What it is stands in the caption.
-            title: None,
+            data,
+            title: Some(format!("{of}: {title}")),
             log_x: self.item.x.log,
             log_y: self.item.y.log,
         };
-        plot::draw(drawing, &file("svg"))
-    }
-
-    /// A row for each place of each curve.
-    fn tidy(&self) -> Table {
-        let Item { x, y, panels, .. } = self.item;
-        let panel = panels.as_ref().map_or("panel", |panels| &panels.column);
-        let width = format!("{}_half_width", y.column);
-        let mut table = Table::untyped([panel, "curve", &x.column, &y.column, &width]);
-        let data = &self.curves.data;
-        for (panel, name) in data.panels.iter().zip(&self.curves.panels) {
-            for (samples, curve) in panel.curves.iter().zip(&data.curves) {
-                for Sample { x, y } in samples {
-                    let at = match data.x.categories.get(*x as usize) {
-                        Some(name) => Cell::from(name.as_str()),
-                        None => Cell::from(*x),
-                    };
-                    table.push(vec![
-                        name.as_str().into(),
-                        curve.as_str().into(),
-                        at,
-                        y.mean.into(),
-                        y.half_width.into(),
-                    ]);
-                }
-            }
-        }
-        table
-    }
-
-    fn changed(&self) -> impl Iterator<Item = (&str, &str)> {
-        let changed = self.changed.iter();
-        changed.map(|(path, value)| (path.as_str(), value.as_str()))
+        plot::draw(drawing, &directory.join(format!("{id}.svg")))
     }
 
     fn entry(&self) -> Entry<'_> {
-        let all = |part: fn(&Verdict) -> String| {
-            let parts: Vec<_> = self.verdicts.iter().map(part).collect();
-            parts.join("; ")
-        };
-        let failing = self.verdicts.iter().filter(|verdict| !verdict.pass);
-        let mut reasons: Vec<_> = failing
-            .filter_map(|verdict| verdict.reason.clone())
-            .collect();
-        reasons.dedup();
         Entry {
             id: &self.item.id,
             of: &self.item.of,
             what: &self.item.title,
-            paper: &self.item.paper,
-            measured: all(|verdict| format!("{}: {}", verdict.what, verdict.number())),
-            tolerance: all(|verdict| verdict.tolerance.clone()),
-            pass: self.passes(),
-            reason: (!reasons.is_empty()).then(|| reasons.join(" ")),
+            outcome: self.outcome(),
+            unstated: self.item.unstated.as_deref(),
+            origin: &self.origin,
             scenario: &self.item.scenario,
-            settings_changed: self.changed().collect(),
+            same_runs: &self.same_runs,
             checks: &self.verdicts,
+            unchecked: &self.item.unchecked,
         }
     }
 
     fn section(&self) -> String {
         let item = self.item;
         let mut text = format!("\n## {}: {}\n\n", item.of, item.title);
-        let _ = writeln!(text, "The paper: {}\n", item.paper);
+        if let Some(unstated) = &item.unstated {
+            let _ = writeln!(
+                text,
+                "Nothing is stated that could be checked: {unstated}\n"
+            );
+        }
         if !item.note.is_empty() {
             let _ = writeln!(text, "{}\n", item.note);
         }
@@ -145,35 +243,113 @@ impl Done<'_> {
             Show::Figure => {
                 let _ = writeln!(text, "![{}]({}.svg)\n", item.of, item.id);
             }
-            Show::Table => text += &markdown(&self.curves),
+            Show::Table => text += &markdown(item, &self.curves),
         }
-        text += "| what | expected | measured | |\n|---|---|---|---|\n";
+        text += &self.stated();
+        text += &self.unchecked();
+        text += &self.others();
+        text + &self.source()
+    }
+
+    /// What the paper states, with what is measured.
+    fn stated(&self) -> String {
+        let mut text = String::new();
         for verdict in &self.verdicts {
-            let Verdict {
-                what,
-                tolerance,
-                at,
-                ..
-            } = verdict;
-            let number = verdict.number();
+            let Basis::Stated(quote) = &verdict.basis else {
+                continue;
+            };
+            if text.is_empty() {
+                text += "| the paper states | where | looked at | expected | measured | |\n";
+                text += "|---|---|---|---|---|---|\n";
+            }
             let _ = writeln!(
                 text,
-                "| {what} | {tolerance} | {number} ({at}) | {} |",
+                "| “{}” | {} | {} | {} | {} | {} |",
+                quote.words,
+                quote.place,
+                verdict.what,
+                verdict.tolerance,
+                verdict.number(),
                 verdict.word()
             );
         }
-        let (id, scenario) = (&item.id, &item.scenario);
-        let _ = writeln!(
-            text,
-            "\nData: [`{id}.csv`]({id}.csv); scenario `{scenario}.toml`{}",
-            if self.changed.is_empty() {
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        text
+    }
+
+    /// What the paper states and nothing here decides.
+    fn unchecked(&self) -> String {
+        let mut text = String::new();
+        for Unchecked {
+            place,
+            words,
+            because,
+        } in &self.item.unchecked
+        {
+            let _ = writeln!(
+                text,
+                "Stated and not checked: “{words}” ({place}). {because}\n"
+            );
+        }
+        text
+    }
+
+    /// What we ask beside it, and what was fitted.
+    fn others(&self) -> String {
+        let mut text = String::new();
+        for verdict in &self.verdicts {
+            let why = match &verdict.basis {
+                Basis::Stated(_) => continue,
+                Basis::Ours(why) => format!("ours: {why}"),
+                Basis::Fitted(why) => format!("fitted: {why}"),
+            };
+            if text.is_empty() {
+                text += "| not the paper's | looked at | expected | measured | |\n";
+                text += "|---|---|---|---|---|\n";
+            }
+            let _ = writeln!(
+                text,
+                "| {why} | {} | {} | {} | {} |",
+                verdict.what,
+                verdict.tolerance,
+                verdict.number(),
+                verdict.word()
+            );
+        }
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        text
+    }
+
+    /// Where the data are and what made them.
+    fn source(&self) -> String {
+        let Item { id, scenario, .. } = self.item;
+        let Origin {
+            size,
+            settings_changed,
+            made_by,
+        } = &self.origin;
+        let size = match size {
+            Size::Quick => "reduced size",
+            Size::Full => "full size",
+        };
+        let mut text = format!(
+            "Data: [`{id}.csv`]({id}.csv), {size}, by {made_by}; scenario `{scenario}.toml`{}\n",
+            if settings_changed.is_empty() {
                 "."
             } else {
                 ", with"
             }
         );
-        for (path, value) in self.changed() {
+        for (path, value) in settings_changed {
             let _ = writeln!(text, "`{path} = {value}`");
+        }
+        if !self.same_runs.is_empty() {
+            let others = self.same_runs.join(", ");
+            let _ = writeln!(text, "The same runs decide {others}.");
         }
         text
     }
@@ -181,20 +357,39 @@ impl Done<'_> {
 
 impl Verdict {
     fn number(&self) -> String {
-        self.measured.map_or_else(|| "–".to_owned(), short)
+        let Some(measured) = self.measured else {
+            return "nothing".to_owned();
+        };
+        let width = self.half_width.map(|width| format!(" ± {}", short(width)));
+        format!(
+            "{}{} ({})",
+            short(measured),
+            width.unwrap_or_default(),
+            self.at
+        )
     }
 
-    fn word(&self) -> String {
-        match (&self.reason, self.pass) {
-            (_, true) => "pass".to_owned(),
-            (Some(reason), false) => format!("**fail**: {reason}"),
-            (None, false) => "**fail**".to_owned(),
-        }
+    /// What came of it, in words.
+    pub fn word(&self) -> String {
+        let word = match (&self.basis, self.pass) {
+            _ if self.measured.is_none() => "**not measured**",
+            (Basis::Fitted(_), true) => "as fitted",
+            (Basis::Fitted(_), false) => "**not as fitted**",
+            (_, true) => "holds",
+            (_, false) => "**does not hold**",
+        };
+        let spread = if self.within_spread {
+            ", within its spread"
+        } else {
+            ""
+        };
+        let reason = self.reason.as_ref().map(|reason| format!(": {reason}"));
+        format!("{word}{spread}{}", reason.unwrap_or_default())
     }
 }
 
 /// Curves as rows and columns, one table for each panel.
-fn markdown(curves: &Curves) -> String {
+fn markdown(item: &Item, curves: &Curves) -> String {
     let Data {
         x,
         y,
@@ -232,7 +427,11 @@ fn markdown(curves: &Curves) -> String {
                 symbol => symbol,
             },
             x.name,
-            names.join(" | "),
+            names
+                .iter()
+                .map(|name| item.readable(name))
+                .collect::<Vec<_>>()
+                .join(" | "),
             "---|".repeat(names.len() + 1)
         );
         for place in places {
@@ -254,49 +453,60 @@ fn markdown(curves: &Curves) -> String {
 }
 
 /// Writes `summary.json` and `README.md`.
-pub fn write(directory: &Path, book: &Book, size: Size, done: &[Done<'_>]) -> Result<(), Failure> {
+pub fn write(directory: &Path, book: &Book, done: &[Done<'_>]) -> Result<(), Failure> {
     let summary = Summary {
         dfcp_version: env!("CARGO_PKG_VERSION"),
-        size,
+        tally: Tally::of(done),
         items: done.iter().map(Done::entry).collect(),
     };
     store::write_atomically(&directory.join("summary.json"), |file| {
         serde_json::to_writer_pretty(&mut *file, &summary)?;
         Ok(file.write_all(b"\n")?)
     })?;
-    let page = page(book, size, done);
+    let page = page(book, done);
     store::write_atomically(&directory.join("README.md"), |file| {
         Ok(file.write_all(page.as_bytes())?)
     })
 }
 
-fn page(book: &Book, size: Size, done: &[Done<'_>]) -> String {
-    let (size, command) = match size {
-        Size::Quick => ("a reduced grid and shorter runs", "--quick"),
-        Size::Full => ("the papers' parameters", "--full"),
-    };
-    let passing = done.iter().filter(|done| done.passes()).count();
+/// The page about all items.
+pub fn page(book: &Book, done: &[Done<'_>]) -> String {
     let mut text = format!(
-        "# {}\n\nMade by `dfcp sim figures {} {command}` of dfcp {}: {size}. {passing} of \
-         {} items pass all their checks. Each row below says what a paper states, what is \
-         measured here, and how far the two may differ; what fails says why.\n\n\
-         | item | | checks | |\n|---|---|---|---|\n",
+        "# {}\n\nMade by `dfcp sim figures {}`; of what is run already, `--stored` makes this page \
+         again. In short: {}.\n\nA statement of a paper stands with its words and their place, and \
+         beside it what was looked at. How far a measurement may be off is our choice everywhere, \
+         since the papers name no tolerances; both sides are bounded, except where a paper names \
+         an order alone (\"faster\"). What we ask beyond the paper is marked ours. A fit is what a \
+         parameter was chosen for, and no evidence. After ± stands half of the 95 % confidence \
+         interval over seeds (Student's t), nothing for one run; what is nearer to its bound than \
+         that is called within its spread, and other seeds might decide it otherwise.\n\n\
+         | item | | stated | ours | |\n|---|---|---|---|---|\n",
         book.title,
         book.name,
-        env!("CARGO_PKG_VERSION"),
-        done.len()
+        Tally::of(done)
     );
     for done in done {
         let item = done.item;
-        let passed = done.verdicts.iter().filter(|verdict| verdict.pass).count();
-        let word = if done.passes() { "pass" } else { "**fail**" };
+        let counted = |wanted: fn(&Basis) -> bool| {
+            let own = || done.verdicts.iter().filter(|own| wanted(&own.basis));
+            match own().count() {
+                0 => "–".to_owned(),
+                all => format!("{}/{all}", own().filter(|own| own.pass).count()),
+            }
+        };
+        let word = match done.outcome() {
+            Outcome::Holds => "holds",
+            Outcome::Differs => "**differs**",
+            Outcome::Unstated => "nothing stated",
+        };
         let _ = writeln!(
             text,
-            "| [{}](#{}) | {} | {passed}/{} | {word} |",
+            "| [{}](#{}) | {} | {} | {} | {word} |",
             item.of,
             anchor(&format!("{}: {}", item.of, item.title)),
             item.title,
-            done.verdicts.len()
+            counted(Basis::is_stated),
+            counted(|basis| matches!(basis, Basis::Ours(_))),
         );
     }
     for done in done {

@@ -5,6 +5,7 @@
 //! done.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -14,8 +15,10 @@ use indicatif::ProgressBar;
 
 use super::Size;
 use super::catalogue::{Catalogue, Entry};
+use super::select::last_of_list;
 use crate::sim::columns;
 use crate::sim::engine::{self, Overrides, ScenarioStudy};
+use crate::sim::plot::{Quantity, Unit};
 use crate::sim::store::{self, Provenance};
 use crate::sim::sweep::outputs::{self, Outputs};
 use crate::sim::sweep::{self, PointResult, Request, Study};
@@ -41,6 +44,8 @@ pub struct Runner<'a> {
     pub scenarios: &'a [(&'a str, &'a str)],
     /// How much of them.
     pub size: Size,
+    /// How many seeds each point has, if not as many as its scenario says.
+    pub seeds: Option<NonZeroU32>,
     /// Where results go.
     pub directory: PathBuf,
     /// Points at once.
@@ -91,18 +96,38 @@ fn series(point: usize, parameters: &[String], result: &PointResult) -> Table {
 }
 
 impl Runner<'_> {
+    /// Settings of a scenario that these runs replace: paths and TOML values.
+    pub fn settings(&self, entry: &Entry) -> BTreeMap<String, String> {
+        let mut settings = entry.settings(self.size);
+        if let Some(seeds) = self.seeds {
+            settings.insert("sweep.seeds".to_owned(), format!("\"1..{seeds}\""));
+        }
+        settings
+    }
+
     /// The sweep of a scenario.
     pub fn study(&self, entry: &Entry) -> Result<ScenarioStudy, Failure> {
         let name = &entry.name;
         let text = self.scenarios.iter().find(|(own, _)| own == name);
         let (_, text) = text.ok_or_else(|| Failure::usage(format!("no scenario {name}")))?;
         let overrides = Overrides {
-            set: entry.settings(self.size),
+            set: self.settings(entry).into_iter().collect(),
             ..Overrides::default()
         };
         let study = engine::study(text, &format!("{name}.toml"), &overrides)?;
         study.check(0..study.provenance().points)?;
         Ok(study)
+    }
+
+    /// The unit of a swept parameter, which its values carry; none where they are bare numbers.
+    pub fn unit(&self, entry: &Entry, parameter: &str) -> Result<Option<Unit>, Failure> {
+        let study = self.study(entry)?;
+        let names = &study.provenance().parameters;
+        let Some(place) = names.iter().position(|own| own == parameter) else {
+            return Ok(None);
+        };
+        let cell = study.parameters(0)?.swap_remove(place);
+        Ok(Quantity::of(&last_of_list(cell)).and_then(|quantity| quantity.unit))
     }
 
     /// Runs what is not done of the scenarios.

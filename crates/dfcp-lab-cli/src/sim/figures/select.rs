@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use dfcp_command::{Failure, Kind};
 
-use super::catalogue::{Change, Item, Source, Theory, UnitName};
+use super::catalogue::{Change, Item, Panels, Source, Theory, UnitName};
 use super::playback::{self, VIDEO};
 use super::runs::Results;
 use super::theory;
@@ -68,10 +68,6 @@ pub fn select(item: &Item, results: &Results, column: &str) -> Result<Curves, Fa
         title.strip_prefix("Panel: ").unwrap_or(title).to_owned()
     };
     let values: Vec<_> = data.panels.iter().map(value).collect();
-    for (panel, value) in data.panels.iter_mut().zip(&values) {
-        let label = item.panels.as_ref();
-        panel.title = label.map(|panels| format!("{}{value}", panels.label));
-    }
     if let Some(change) = item.y.change.as_ref().filter(|_| column == item.y.column) {
         let names = data.curves.clone();
         for panel in &mut data.panels {
@@ -82,22 +78,52 @@ pub fn select(item: &Item, results: &Results, column: &str) -> Result<Curves, Fa
         let curves = data.panels.iter_mut().flat_map(|panel| &mut panel.curves);
         curves.flatten().for_each(|sample| sample.x *= factor);
     }
-    data.x.name.clone_from(&item.x.label);
-    if data.x.unit == Unit::Count("") {
-        let unit = item.x.unit.map(unit);
-        data.x.unit = unit.unwrap_or_else(|| Unit::of_column(&item.x.column));
-    }
-    data.y.name.clone_from(&item.y.label);
-    let unit = item.y.unit.map(unit);
-    data.y.unit = unit.unwrap_or_else(|| Unit::of_column(column));
     let panels = match panels {
         true => values,
         false => vec![String::new()],
     };
-    let mut curves = Curves { data, panels };
+    Ok(finished(Curves { data, panels }, item, column))
+}
+
+/// Curves of measurements with the names and units of their axes, and beside them those of formulas
+/// and of the paper.
+pub fn finished(mut curves: Curves, item: &Item, column: &str) -> Curves {
+    let Data { x, y, .. } = &mut curves.data;
+    x.name.clone_from(&item.x.label);
+    if x.unit == Unit::Count("") {
+        let unit = item.x.unit.map(unit);
+        x.unit = unit.unwrap_or_else(|| Unit::of_column(&item.x.column));
+    }
+    y.name.clone_from(&item.y.label);
+    let unit = item.y.unit.map(unit);
+    y.unit = unit.unwrap_or_else(|| Unit::of_column(column));
+    for (panel, value) in curves.data.panels.iter_mut().zip(&curves.panels) {
+        let titled = |panels: &Panels| titled(panels, value, item);
+        panel.title = item.panels.as_ref().map(titled);
+    }
     add_theory(&mut curves, item);
     add_given(&mut curves, item);
-    Ok(curves)
+    curves
+}
+
+/// What stands above a panel.
+fn titled(panels: &Panels, value: &str, item: &Item) -> String {
+    let named = match value.parse::<f64>() {
+        // A share of one, as a parameter: 0.001.
+        Ok(share) if panels.share => format!("{} %", super::check::short(share * 100.0)),
+        _ => item
+            .names
+            .get(value)
+            .cloned()
+            .unwrap_or_else(|| value.to_owned()),
+    };
+    format!("{}{named}", panels.label)
+}
+
+/// Whether a curve of an item is of a formula or of the paper, and not measured.
+pub fn is_beside(item: &Item, curve: &str) -> bool {
+    let mut formulas = item.theory.iter().map(|theory| name(*theory));
+    formulas.any(|own| own == curve) || item.given.iter().any(|given| given.name == curve)
 }
 
 fn unit(name: UnitName) -> Unit {
@@ -145,14 +171,17 @@ fn rows(item: &Item, results: &Results, column: &str) -> Result<Rows, Failure> {
         }
         let panel = item.panels.as_ref();
         let titled = panel.is_some_and(|panels| panels.column == TITLE);
-        let name = match &item.split {
-            None if item.x.column == TITLE => "measured".to_owned(),
-            None => title,
-            Some(split) if titled => row.cell(cells, split).to_string(),
-            Some(split) => format!("{title}, {}", row.cell(cells, split)),
+        let name = match item.split.as_slice() {
+            [] if item.x.column == TITLE => "measured".to_owned(),
+            [] => title,
+            split => {
+                let values = split.iter().map(|name| row.cell(cells, name).to_string());
+                let own = (!titled).then_some(title);
+                own.into_iter().chain(values).collect::<Vec<_>>().join(", ")
+            }
         };
         let panel = panel.map_or(Cell::Missing, |panels| row.cell(cells, &panels.column));
-        let x = last_of_list(row.cell(cells, &item.x.column));
+        let x = binned(last_of_list(row.cell(cells, &item.x.column)), item.x.bin);
         let mut reduced = vec![row.cell(cells, "point"), name.as_str().into(), panel, x, y];
         let parameters = results.parameters.iter();
         reduced.extend(parameters.map(|name| row.cell(cells, name)));
@@ -261,6 +290,7 @@ impl Row<'_> {
 ///   not run to its end, size over steady goodput, as in DFCP-J §7.3.
 /// - `megabyte_s`: flow completion time for each megabyte of the flow (RC-UDP §V-A).
 /// - `occupancy`: mean queue over the buffer of the bottleneck.
+/// - `share_of_link`: goodput over the rate of the bottleneck (CTCP §6.2).
 /// - `share_of_maximum`: goodput over what a single flow could have of the bottleneck.
 /// - `share_of_received`: goodput over what all packets received would have carried.
 pub fn derived(
@@ -281,6 +311,7 @@ pub fn derived(
         "share_of_maximum" => {
             Some(number("goodput_bps")? / (number("link.bottleneck.rate")? * efficiency?))
         }
+        "share_of_link" => Some(number("goodput_bps")? / number("link.bottleneck.rate")?),
         "share_of_received" => {
             Some(number("goodput_bps")? / (number("throughput_bps")? * efficiency?))
         }
@@ -288,8 +319,16 @@ pub fn derived(
     }
 }
 
+/// The middle of the bin that a number falls into; without bins the number itself.
+fn binned(cell: Cell, bin: Option<f64>) -> Cell {
+    match (bin, cell.number()) {
+        (Some(bin), Some(number)) => (((number / bin).floor() + 0.5) * bin).into(),
+        _ => cell,
+    }
+}
+
 /// The last value of a list, such as `["10 ms", "50 ms"]`.
-fn last_of_list(cell: Cell) -> Cell {
+pub fn last_of_list(cell: Cell) -> Cell {
     let Cell::Text(text) = &cell else { return cell };
     let inner = text
         .strip_prefix('[')
@@ -386,11 +425,14 @@ fn add_given(curves: &mut Curves, item: &Item) {
         for (panel, name) in curves.data.panels.iter_mut().zip(&curves.panels) {
             let is_here = given.panel.as_ref().is_none_or(|panel| panel == name);
             let points = given.points.iter().filter(|_| is_here);
-            let points = points.map(|(x, y)| exact(*x, *y)).collect();
+            let mut points: Vec<_> = points.map(|(x, y)| exact(*x, *y)).collect();
+            points.sort_by(|a, b| a.x.total_cmp(&b.x));
             let index = curves.data.curves.iter().position(|own| *own == given.name);
             match index {
                 Some(index) if index < panel.curves.len() => {
-                    panel.curves[index].extend::<Vec<_>>(points)
+                    panel.curves[index].extend::<Vec<_>>(points);
+                    // A line follows its points.
+                    panel.curves[index].sort_by(|a, b| a.x.total_cmp(&b.x));
                 }
                 _ => panel.curves.push(points),
             }
