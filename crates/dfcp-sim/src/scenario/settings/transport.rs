@@ -139,6 +139,7 @@ pub(in crate::scenario) struct CubicSettings {
     beta: Option<f64>,
     fast_convergence: bool,
     hystart: bool,
+    keeps_growth: bool,
 }
 
 impl Default for CubicSettings {
@@ -149,6 +150,7 @@ impl Default for CubicSettings {
             beta: None,
             fast_convergence: true,
             hystart: false,
+            keeps_growth: false,
         }
     }
 }
@@ -164,6 +166,7 @@ impl Section for CubicSettings {
         f.item("beta", &mut self.beta, OrWord("variant", Number(0.1, 0.99)));
         f.item("fast_convergence", &mut self.fast_convergence, Flag);
         f.item("hystart", &mut self.hystart, OneOf(&hystart));
+        f.item("keeps_growth", &mut self.keeps_growth, Flag);
     }
 }
 
@@ -178,6 +181,7 @@ impl CubicSettings {
             beta: self.beta.unwrap_or(own.beta),
             fast_convergence: self.fast_convergence,
             hystart: self.hystart,
+            keeps_growth: self.keeps_growth,
             ..own
         }
     }

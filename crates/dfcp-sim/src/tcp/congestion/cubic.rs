@@ -4,10 +4,13 @@
 use super::hystart::HyStart;
 use super::{Ack, Window};
 use crate::tcp::config::TcpConfigError;
-use dfcp_proto::Instant;
+use dfcp_proto::{Duration, Instant};
 
 /// Segments per second cubed.
 const C: f64 = 0.4;
+
+/// How long Linux 2.6.26 keeps what it computed of growth while the window stays: HZ/32.
+const KEPT: Duration = Duration::from_micros(31_250);
 
 /// Which CUBIC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -16,9 +19,9 @@ pub enum CubicVariant {
     #[default]
     Rfc9438,
     /// CUBIC 2.2 of Linux 2.6.26: looks ahead by the least round-trip time, its estimate of Reno
-    /// never speeds up, and above target it grows by one segment in a hundred windows. Linux
-    /// computes growth anew only when the window changed or a 32nd of a second passed; this does
-    /// not, and so is faster than Linux on paths of a millisecond with much loss.
+    /// never speeds up, and above target it grows by one segment in a hundred windows. Without
+    /// [`CubicConfig::keeps_growth`] it is faster than Linux on paths of a millisecond with much
+    /// loss.
     Linux2626,
 }
 
@@ -33,6 +36,9 @@ pub struct CubicConfig {
     pub hystart: bool,
     /// Which CUBIC.
     pub variant: CubicVariant,
+    /// Whether growth is computed anew only when the window has another whole number of segments,
+    /// or 1/32 s later, as Linux does; of the Linux variant.
+    pub keeps_growth: bool,
 }
 
 impl Default for CubicConfig {
@@ -42,6 +48,7 @@ impl Default for CubicConfig {
             fast_convergence: true,
             hystart: false,
             variant: CubicVariant::Rfc9438,
+            keeps_growth: false,
         }
     }
 }
@@ -79,8 +86,20 @@ pub(in crate::tcp) struct Cubic {
     /// The window just before the last reduction (cwnd_prior).
     prior: f64,
     epoch: Option<Epoch>,
+    /// What was computed of growth last.
+    kept: Option<Kept>,
     /// Reno's segments a round trip for the same β.
     alpha: f64,
+}
+
+/// Growth as computed once.
+#[derive(Clone, Copy, Debug)]
+struct Kept {
+    at: Instant,
+    /// Whole segments of the window.
+    segments: f64,
+    /// Segments of growth for each delivered.
+    share: f64,
 }
 
 /// One congestion avoidance stage.
@@ -102,6 +121,7 @@ impl Cubic {
             last_max: 0.0,
             prior: f64::INFINITY,
             epoch: None,
+            kept: None,
             alpha: 3.0 * (1.0 - config.beta) / (1.0 + config.beta),
             config,
         }
@@ -150,16 +170,27 @@ impl Cubic {
                 };
             }
             CubicVariant::Linux2626 => {
-                epoch.reno += self.alpha * delivered / cwnd;
-                let target = epoch.target(ack.now + ack.min_rtt);
-                let growth = if target > cwnd {
-                    target.min(1.5 * cwnd) - cwnd
-                } else {
-                    0.01
+                // Linux counts acknowledgements for Reno's share: one that ends a recovery is one,
+                // whatever it acknowledges, and growth is kept of it.
+                let counted = match self.config.keeps_growth {
+                    true => delivered.min(1.0),
+                    false => delivered,
                 };
-                // At most one segment for each delivered: slow start's speed.
-                let share = (growth.max(epoch.reno - cwnd) / cwnd).min(1.0);
-                window.cwnd += share * delivered;
+                epoch.reno += self.alpha * counted / cwnd;
+                let segments = cwnd.floor();
+                let still = |kept: &Kept| {
+                    kept.segments == segments && ack.now.saturating_since(kept.at) <= KEPT
+                };
+                let kept = match self.kept.filter(still) {
+                    Some(kept) if self.config.keeps_growth => kept,
+                    _ => Kept {
+                        at: ack.now,
+                        segments,
+                        share: epoch.linux_share(ack.now + ack.min_rtt, cwnd),
+                    },
+                };
+                self.kept = Some(kept);
+                window.cwnd += kept.share * delivered;
             }
         }
     }
@@ -193,6 +224,18 @@ impl Epoch {
             k: ((last_max - cwnd).max(0.0) / C).cbrt(),
             reno: cwnd,
         }
+    }
+
+    /// Segments of growth for each delivered, as Linux 2.6.26 has them.
+    fn linux_share(&self, time: Instant, cwnd: f64) -> f64 {
+        let target = self.target(time);
+        let growth = if target > cwnd {
+            target.min(1.5 * cwnd) - cwnd
+        } else {
+            0.01
+        };
+        // At most one segment for each delivered: slow start's speed.
+        (growth.max(self.reno - cwnd) / cwnd).min(1.0)
     }
 
     /// W_cubic at `time`.
@@ -260,6 +303,33 @@ mod tests {
             (course[9] - (14.0 + 10.0 * alpha)).abs() < 0.5,
             "{course:?}"
         );
+    }
+
+    #[test]
+    fn kept_growth_waits_a_32nd_of_a_second_after_a_reduction() {
+        // 32 segments in a round trip of 1 ms: Reno's share grows each round trip, what is kept of
+        // the first acknowledgement after the reduction does not for 31 of them.
+        let window_after = |keeps_growth: bool, rounds: u64| {
+            let config = CubicConfig {
+                keeps_growth,
+                ..CubicConfig::linux_2_6_26()
+            };
+            let mut cubic = Cubic::new(config);
+            let mut window = Window {
+                cwnd: 32.0,
+                ssthresh: 32.0,
+            };
+            for millisecond in 0..rounds {
+                for _ in 0..window.cwnd as u64 {
+                    let now = Instant::from_nanos(millisecond * 1_000_000);
+                    cubic.avoid(&mut window, &Ack::at(now), 1.0);
+                }
+            }
+            window.cwnd
+        };
+        assert!(window_after(false, 31) > 40.0);
+        assert!(window_after(true, 31) < 33.0);
+        assert!(window_after(true, 40) > 40.0);
     }
 
     #[test]
