@@ -29,6 +29,8 @@ fn what_varies_by_itself_does_not_stop_the_sender() {
         ("queue4", 0.93),
         ("outage50", 0.88),
         ("wifi-suspend", 0.93),
+        // More in flight than half of the send buffer.
+        ("geo-loss", 0.88),
         ("oneweb", 0.93),
         ("wifi-far", 0.7),
         ("cn-home", 0.7),

@@ -365,6 +365,12 @@ impl SendChannel {
         self.unsent_bytes
     }
 
+    /// Bytes that may follow where so many may wait for the peer to raise the limit.
+    pub fn room(&self, waiting: u64) -> u64 {
+        let most = self.limit.saturating_add(waiting);
+        most.saturating_sub(self.size())
+    }
+
     /// Credit used by the blocks begun so far.
     pub fn charged(&self) -> u64 {
         self.charged

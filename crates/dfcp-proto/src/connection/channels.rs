@@ -14,8 +14,9 @@ use std::ops::Range;
 /// leave the link idle, little enough that a stream's data stay fresh.
 const MAX_UNSENT: u64 = 2 << 20;
 
-/// The same while others hold half of the send buffer: a third of the largest block of `auto`, which codes
-/// still well, and so little that 256 channels that wait for ever leave some of 32 MiB.
+/// Bytes that a channel takes beyond what its reader has room for, while half of the send buffer is held:
+/// a third of the largest block of `auto`, which codes still well, and so little that 256 channels that
+/// wait for ever leave some of 32 MiB.
 const MIN_UNSENT: u64 = 64 << 10;
 
 /// Code of a channel whose reader left without giving one.
@@ -163,8 +164,9 @@ impl Connection {
         Ok(taken)
     }
 
-    /// Bytes that a channel takes now. One half of the buffer is for who comes first, the other for a few
-    /// of each: channels whose readers have stopped give nothing back.
+    /// Bytes that a channel takes now. Of what its reader has no room for, one half of the buffer is for
+    /// who comes first, the other for a few of each: channels whose readers have stopped give nothing
+    /// back.
     fn room_to_write(&mut self, id: ChannelId) -> Result<u64, ChannelError> {
         if !self.is_established() {
             return Err(ChannelError::Closed);
@@ -175,8 +177,9 @@ impl Connection {
         if send.is_finished() {
             return Err(ChannelError::Closed);
         }
-        let most = first_half.clamp(MIN_UNSENT, MAX_UNSENT);
-        Ok(free.min(most.saturating_sub(send.unsent_bytes())))
+        let unsent = MAX_UNSENT.saturating_sub(send.unsent_bytes());
+        let waiting = first_half.clamp(MIN_UNSENT, MAX_UNSENT);
+        Ok(free.min(unsent).min(send.room(waiting)))
     }
 
     fn on_written(&mut self, id: ChannelId, bytes: u64) {
