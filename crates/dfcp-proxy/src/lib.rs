@@ -55,6 +55,10 @@ const RECEIVE_BUDGET: u64 = 256 << 20;
 /// nobody takes, and a thousand do.
 const SEND_BUFFER: u64 = 128 << 20;
 
+/// What a connection may hold of datagrams that wait to leave, or to be taken, bytes: what a socket of
+/// UDP has on Linux by default. Those that waited longer are late, and make room.
+const DATAGRAM_BUFFER: usize = 208 << 10;
+
 /// `transport` with what connections of many streams want: the peer may open [`MAX_STREAMS`], and
 /// streams that nobody reads leave room to the others.
 pub fn transport(transport: TransportConfig) -> TransportConfig {
@@ -62,5 +66,6 @@ pub fn transport(transport: TransportConfig) -> TransportConfig {
         .max_channels(MAX_STREAMS)
         .receive_budget(RECEIVE_BUDGET)
         .send_buffer(SEND_BUFFER)
+        .datagram_buffer(DATAGRAM_BUFFER)
         .initial_stream_window(INITIAL_WINDOW)
 }

@@ -10,6 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use super::{Association, LONGEST, Packet, WAITING, send_now};
 use crate::client::Client;
@@ -18,8 +19,9 @@ use crate::socks;
 use crate::status::{Refusal, Status};
 use crate::target::Target;
 
-/// Sources of datagrams that a forwarded port serves at once, each with an association of its own.
-const SOURCES: usize = 1024;
+/// Sources of datagrams that a forwarded port serves at once, each with an association of its own. A new
+/// one takes the place of the one that sent nothing for longest: resolvers use a port for each question.
+const SOURCES: usize = 256;
 
 /// The association of a local port, made when it is needed.
 struct Flow {
@@ -128,7 +130,7 @@ impl Client {
     /// itself. Does not end.
     pub async fn forward_udp(&self, socket: UdpSocket, target: Target) {
         let socket = Arc::new(socket);
-        let mut sources: HashMap<SocketAddr, mpsc::Sender<Bytes>> = HashMap::new();
+        let mut sources: HashMap<SocketAddr, (Instant, mpsc::Sender<Bytes>)> = HashMap::new();
         let mut flows = JoinSet::new();
         let mut buffer = vec![0; LONGEST];
         loop {
@@ -139,23 +141,30 @@ impl Client {
                     Err(_) => continue,
                 },
                 Some(ended) = flows.join_next() => {
-                    if let Ok(source) = ended {
+                    // Unless it is there again already.
+                    if let Ok(source) = ended
+                        && sources.get(&source).is_some_and(|(_, queue)| queue.is_closed())
+                    {
                         sources.remove(&source);
                     }
                     continue;
                 }
             };
-            let known = sources.get(&from);
-            if known.is_none() && sources.len() >= SOURCES {
-                continue;
+            if sources.len() >= SOURCES && !sources.contains_key(&from) {
+                let oldest = sources.iter().min_by_key(|(_, (last, _))| *last);
+                if let Some(source) = oldest.map(|(source, _)| *source) {
+                    // Its task ends with its queue.
+                    sources.remove(&source);
+                }
             }
-            let queue = sources.entry(from).or_insert_with(|| {
+            let (last, queue) = sources.entry(from).or_insert_with(|| {
                 let (queue, waiting) = mpsc::channel(WAITING);
                 let flow = Flow::new(self.clone());
                 let (socket, target) = (socket.clone(), target.clone());
                 flows.spawn(carry_source(flow, socket, from, target, waiting));
-                queue
+                (Instant::now(), queue)
             });
+            *last = Instant::now();
             let _ = queue.try_send(Bytes::copy_from_slice(&buffer[..len]));
         }
     }
@@ -171,7 +180,8 @@ async fn carry_source(
 ) -> SocketAddr {
     loop {
         tokio::select! {
-            Some(payload) = waiting.recv() => {
+            payload = waiting.recv() => {
+                let Some(payload) = payload else { return source };
                 let host = target.clone();
                 flow.send(Packet { host, payload }).await;
                 if flow.association.is_none() {

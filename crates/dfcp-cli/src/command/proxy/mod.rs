@@ -67,7 +67,6 @@ impl Common {
         }
         let transport = TransportConfig::default()
             .idle_timeout(self.timeout)
-            .datagram_buffer(0) // nothing here sends any
             .profile(profile);
         Ok(dfcp_proxy::transport(transport))
     }
