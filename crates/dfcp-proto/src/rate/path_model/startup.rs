@@ -41,8 +41,9 @@ impl Default for FirstFlight {
 struct Hold {
     /// Its end by the receiver's clock, seconds.
     released_at: f64,
-    /// One-way delay just before it, seconds.
+    /// One-way delay just before it, and how long it took, seconds.
     delay: f64,
+    seconds: f64,
 }
 
 impl Hold {
@@ -55,6 +56,7 @@ impl Hold {
         (time > HELD + bytes).then(|| Self {
             released_at: after.received_at.as_secs_f64(),
             delay: before.one_way_delay(),
+            seconds: carried.seconds,
         })
     }
 
@@ -127,32 +129,7 @@ impl PathModel {
     /// Ends when a queue forms or the rate stops growing.
     pub(super) fn startup(&mut self, mut search: Search, last: AckPoint) {
         let span = (TRAIN_SHARE * self.rtt).clamp(SHORTEST_TRAIN, LONGEST_TRAIN);
-        // Long enough for a rate: in time, and in packets on slow paths.
-        let train = last
-            .sent_total
-            .saturating_sub((TRAIN_PACKETS * self.packet) as u64);
-        let until = last
-            .received_at
-            .saturating_sub(Duration::from_secs_f64(span));
-        let begins = |ack: &AckPoint| ack.sent_total <= train && ack.received_at <= until;
-        let from = self.samples.newest(begins).or(self.samples.first());
-        if let Some(from) = from
-            && from.sent_total <= train
-            && last.received_at > from.received_at
-        {
-            let train = Stretch::between(&from, &last, self.packet);
-            let gap = self.samples.longest_gap(&from);
-            let hold = gap.and_then(|gap| Hold::of(&train, &gap, self.packet));
-            search.hold = hold.or(search.hold);
-            let arrived = train.delivered / (1.0 - self.loss.mean);
-            let rate = train.sent.min(SEARCH_GAIN * arrived) / train.seconds;
-            search.best = search.best.max(rate);
-            let spread = (last.received_at - from.received_at).as_secs_f64();
-            let sent_over = last.sent_at.saturating_since(from.sent_at).as_secs_f64();
-            let varies = TIMER_ERROR + LONG_JITTERS * self.delay.jitter();
-            let drawn_apart = spread > DISPERSED * sent_over + varies;
-            search.dispersed |= drawn_apart && search.shows_queue(&last);
-        }
+        self.look_at_train(&mut search, &last, span);
         self.mode = Mode::Startup(search);
         self.met |= search.dispersed;
         self.estimate = search.best;
@@ -170,6 +147,45 @@ impl PathModel {
         let standing = self.delay.standing(&self.samples, span, self.target());
         if search.dispersed && search.shows_queue(&last) && standing > queue {
             self.begin_cruise();
+        }
+    }
+
+    /// Takes what the train of packets shows that arrived in the last `span` seconds.
+    fn look_at_train(&self, search: &mut Search, last: &AckPoint, span: f64) {
+        // Long enough for a rate: in time, and in packets on slow paths.
+        let train = last
+            .sent_total
+            .saturating_sub((TRAIN_PACKETS * self.packet) as u64);
+        let until = last
+            .received_at
+            .saturating_sub(Duration::from_secs_f64(span));
+        let begins = |ack: &AckPoint| ack.sent_total <= train && ack.received_at <= until;
+        let from = self.samples.newest(begins).or(self.samples.first());
+        if let Some(from) = from
+            && from.sent_total <= train
+            && last.received_at > from.received_at
+        {
+            let train = Stretch::between(&from, last, self.packet);
+            let gap = self.samples.longest_gap(&from);
+            let hold = gap.and_then(|gap| Hold::of(&train, &gap, self.packet));
+            search.hold = hold.or(search.hold);
+            let arrived = train.delivered / (1.0 - self.loss.mean);
+            let rate = train.sent.min(SEARCH_GAIN * arrived) / train.seconds;
+            search.best = search.best.max(rate);
+            let spread = (last.received_at - from.received_at).as_secs_f64();
+            let sent_over = last.sent_at.saturating_since(from.sent_at).as_secs_f64();
+            let varies = TIMER_ERROR + LONG_JITTERS * self.delay.jitter();
+            let drawn_apart = spread > DISPERSED * sent_over + varies;
+            search.dispersed |= drawn_apart && search.shows_queue(last);
+        }
+        if search.hold.is_some_and(|hold| hold.seconds > self.rtt)
+            && let Some(delivered) = self.delivered.best()
+        {
+            // A train of a part of a round trip shows nothing then: what was held back arrives together,
+            // faster than it was sent. What our own clock says was delivered is a round trip old, in
+            // which the rate doubled.
+            let most = SEARCH_GAIN * delivered / (1.0 - self.loss.mean);
+            search.best = search.best.min(most);
         }
     }
 
