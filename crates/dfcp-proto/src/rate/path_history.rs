@@ -18,6 +18,8 @@ pub(super) struct Delivered {
     /// idle.
     rates: [Option<f64>; STRETCHES],
     pub(super) intervals: u32,
+    /// Those of them in which the sender was not idle.
+    pub(super) used: u32,
 }
 
 impl Delivered {
@@ -36,7 +38,9 @@ impl Delivered {
         self.intervals += 1;
         self.start = Some((now, ack));
         self.rates.rotate_right(1);
-        self.rates[0] = (idle_total < start.sent_total).then(|| {
+        let used = idle_total < start.sent_total;
+        self.used += u32::from(used);
+        self.rates[0] = used.then(|| {
             let bytes = ack.delivered_total.saturating_sub(start.delivered_total);
             bytes as f64 / time.as_secs_f64()
         });

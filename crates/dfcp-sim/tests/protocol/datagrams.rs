@@ -1,8 +1,8 @@
 //! Messages that nothing repeats, on a path that loses.
 
 use crate::common::*;
-use dfcp_proto::{ChannelKind, DatagramError, TransportConfig};
-use dfcp_sim::{PairConfig, Side};
+use dfcp_proto::{ChannelKind, DatagramError, Duration, TransportConfig};
+use dfcp_sim::{Pair, PairConfig, Side};
 use std::collections::BTreeSet;
 
 #[test]
@@ -103,5 +103,51 @@ fn a_few_datagrams_overtake_all_that_streams_have() {
         let after = pair.connection(Side::Client).stats();
         let sent = after.datagrams_sent - before.datagrams_sent;
         assert_eq!(sent, 3, "seed {seed}, turn {turn}");
+    }
+}
+
+/// Sends datagrams of `size` bytes, `rate` a second, for `time`, and returns how many, and the sorted
+/// delays of those that came, milliseconds.
+fn call(pair: &mut Pair, size: usize, rate: u32, time: Duration) -> (u64, Vec<u64>) {
+    let (begun, mut sent, mut delays) = (pair.now, 0_u32, Vec::new());
+    while pair.now < begun + time {
+        let mut datagram = vec![7; size];
+        datagram[..8].copy_from_slice(&pair.now.as_nanos().to_be_bytes());
+        let taken = pair.connection(Side::Client).send_datagram(datagram);
+        assert_eq!(taken, Ok(()));
+        sent += 1;
+        pair.flush();
+        let next = begun + SECOND * sent / rate;
+        while pair.now < next {
+            let rest = next.saturating_since(pair.now).min(MS(1));
+            pair.run_until(rest, |_| false);
+            while let Some(datagram) = pair.connection(Side::Server).take_datagram() {
+                let at = u64::from_be_bytes(datagram[..8].try_into().expect("eight bytes"));
+                delays.push((pair.now.as_nanos() - at) / 1_000_000);
+            }
+        }
+    }
+    delays.sort_unstable();
+    (u64::from(sent), delays)
+}
+
+#[test]
+fn a_call_has_the_delay_of_the_path_and_its_loss() {
+    // Bytes of each, and how many a second: a call, a game's server, a picture.
+    for (size, rate, seed) in [(160, 50, 74), (200, 1000, 75), (1200, 500, 76)] {
+        let mut path = link(100, 50);
+        (path.loss, path.jitter) = (0.01.into(), MS(1).into());
+        let mut pair = established(PairConfig::symmetric(path, seed));
+        // Whoever says little for a while is not held to that.
+        call(&mut pair, 160, 200, 5 * SECOND);
+        let (sent, delays) = call(&mut pair, size, rate, 20 * SECOND);
+        let share = delays.len() as f64 / sent as f64;
+        let late = delays[delays.len() * 99 / 100];
+        let what = format!("{size} bytes, {rate} a second, seed {seed}");
+        assert!(share > 0.97, "{what}: {share:.3} arrived");
+        assert!(
+            late < 60,
+            "{what}: one in a hundred took {late} ms and more"
+        );
     }
 }

@@ -329,7 +329,7 @@ impl PathModel {
         match &mut self.mode {
             Mode::Startup(search) => {
                 let search = *search;
-                self.startup(search, ack);
+                self.startup(search, ack, feedback.idle_total);
             }
             Mode::Cruise(_) => self.cruise(now, ack, feedback.idle_total),
             Mode::Competitive(_) => self.compete(feedback, ack),
@@ -377,7 +377,7 @@ impl PathModel {
     /// Disbelieves a receiver that claims far more than was delivered.
     fn bound_by_delivery(&mut self) {
         if matches!(self.mode, Mode::Startup(_)) {
-            if self.delivered.intervals > tuning::startup::MAX_ROUND_TRIPS {
+            if self.delivered.used > tuning::startup::MAX_ROUND_TRIPS {
                 self.begin_cruise();
             }
             return;

@@ -126,8 +126,9 @@ impl Search {
 }
 
 impl PathModel {
-    /// Ends when a queue forms or the rate stops growing.
-    pub(super) fn startup(&mut self, mut search: Search, last: AckPoint) {
+    /// Ends when a queue forms or the rate stops growing, while there is something to send: else the
+    /// rates are the application's, and it will want more.
+    pub(super) fn startup(&mut self, mut search: Search, last: AckPoint, idle_total: u64) {
         let span = (TRAIN_SHARE * self.rtt).clamp(SHORTEST_TRAIN, LONGEST_TRAIN);
         self.look_at_train(&mut search, &last, span);
         self.mode = Mode::Startup(search);
@@ -145,7 +146,8 @@ impl PathModel {
             return self.begin_cruise();
         }
         let standing = self.delay.standing(&self.samples, span, self.target());
-        if search.dispersed && search.shows_queue(&last) && standing > queue {
+        let used = self.round.start.is_none_or(|s| idle_total < s.sent_total);
+        if used && search.dispersed && search.shows_queue(&last) && standing > queue {
             self.begin_cruise();
         }
     }
