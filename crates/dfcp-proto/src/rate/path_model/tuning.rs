@@ -181,8 +181,8 @@ pub(super) mod startup {
     /// bottleneck's work: served one by one, each of ten packets takes a tenth of both. Half tells a
     /// path that held packets back for longer than it delivered.
     pub const HELD: f64 = 0.5;
-    /// Round trips after which start-up is over, whatever the receiver says: a doubling each, from two
-    /// packets to a million.
+    /// Round trips with something to send after which start-up is over, whatever the receiver says: a
+    /// doubling each, from two packets to a million.
     pub const MAX_ROUND_TRIPS: u32 = 20;
 }
 
