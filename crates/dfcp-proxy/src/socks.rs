@@ -7,7 +7,7 @@ use bytes::{Buf, Bytes};
 use crate::local::{Asked, Inbox, Mistake, Speech, Wish};
 use crate::status::{Refusal, Status};
 use crate::target::{BadTarget, Target};
-use crate::udp::Packet;
+use crate::udp::{self, Packet};
 
 /// First byte of everything.
 pub(crate) const VERSION: u8 = 5;
@@ -58,7 +58,7 @@ pub(crate) fn datagram(mut bytes: Bytes) -> Option<Packet> {
 /// What [`datagram`] reads.
 pub(crate) fn encode_datagram(packet: &Packet) -> Vec<u8> {
     let mut out = vec![0; 3];
-    packet.encode(&mut out);
+    udp::encode(&packet.host, &packet.payload, &mut out);
     out
 }
 

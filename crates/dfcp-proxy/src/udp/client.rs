@@ -20,7 +20,8 @@ use crate::status::{Refusal, Status};
 use crate::target::Target;
 
 /// Sources of datagrams that a forwarded port serves at once, each with an association of its own. A new
-/// one takes the place of the one that sent nothing for longest: resolvers use a port for each question.
+/// one takes the place of the one that sent nothing for longest: resolvers use a port for each question,
+/// and each costs the server a socket, of which systems give a process 1024.
 const SOURCES: usize = 256;
 
 /// The association of a local port, made when it is needed.
@@ -50,7 +51,7 @@ impl Flow {
             }
         }
         if let Some(association) = &self.association {
-            association.send(&packet);
+            association.send(&packet.host, &packet.payload);
             self.host = Some(packet.host);
         }
     }

@@ -50,12 +50,12 @@ impl Packet {
         let payload = bytes;
         Some(Self { host, payload })
     }
+}
 
-    /// Adds it to `out`.
-    pub fn encode(&self, out: &mut Vec<u8>) {
-        self.host.encode(out);
-        out.extend(&self.payload);
-    }
+/// Adds to `out` what [`Packet::decode`] reads.
+pub(crate) fn encode(host: &Target, payload: &[u8], out: &mut Vec<u8>) {
+    host.encode(out);
+    out.extend(payload);
 }
 
 /// Where the datagrams of an association go.
@@ -169,9 +169,9 @@ impl Association {
     }
 
     /// Sends a datagram, or drops it where there is no room: nothing waits, as with UDP.
-    pub fn send(&self, packet: &Packet) {
+    pub fn send(&self, host: &Target, payload: &[u8]) {
         let mut out = self.route.id.to_be_bytes().to_vec();
-        packet.encode(&mut out);
+        encode(host, payload, &mut out);
         let out = Bytes::from(out);
         if out.len() <= self.connection.max_datagram_size() {
             let _ = self.connection.send_datagram(out);
@@ -269,7 +269,7 @@ mod tests {
             let host = host.parse().expect("a host");
             let packet = Packet { host, payload };
             let mut bytes = Vec::new();
-            packet.encode(&mut bytes);
+            encode(&packet.host, &packet.payload, &mut bytes);
             for short in 0..bytes.len() - 8 {
                 let bytes = Bytes::copy_from_slice(&bytes[..short]);
                 assert_eq!(Packet::decode(bytes), None);

@@ -198,9 +198,7 @@ impl Exit<'_> {
     /// Hands an answer to the program, if it asked.
     fn answer(&self, association: &Association, from: SocketAddr, payload: &[u8]) {
         if self.spoken_to.contains(&from.ip().to_canonical()) {
-            let host = Target::from(from);
-            let payload = Bytes::copy_from_slice(payload);
-            association.send(&Packet { host, payload });
+            association.send(&Target::from(from), payload);
         }
     }
 

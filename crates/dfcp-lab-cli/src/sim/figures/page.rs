@@ -264,13 +264,10 @@ impl Done<'_> {
             }
             let _ = writeln!(
                 text,
-                "| “{}” | {} | {} | {} | {} | {} |",
+                "| “{}” | {} | {} |",
                 quote.words,
                 quote.place,
-                verdict.what,
-                verdict.tolerance,
-                verdict.number(),
-                verdict.word()
+                verdict.cells()
             );
         }
         if !text.is_empty() {
@@ -309,14 +306,7 @@ impl Done<'_> {
                 text += "| not the paper's | looked at | expected | measured | |\n";
                 text += "|---|---|---|---|---|\n";
             }
-            let _ = writeln!(
-                text,
-                "| {why} | {} | {} | {} | {} |",
-                verdict.what,
-                verdict.tolerance,
-                verdict.number(),
-                verdict.word()
-            );
+            let _ = writeln!(text, "| {why} | {} |", verdict.cells());
         }
         if !text.is_empty() {
             text.push('\n');
@@ -356,6 +346,12 @@ impl Done<'_> {
 }
 
 impl Verdict {
+    /// What was looked at, expected and measured, and what came of it: four cells of a table.
+    fn cells(&self) -> String {
+        let (what, tolerance) = (&self.what, &self.tolerance);
+        format!("{what} | {tolerance} | {} | {}", self.number(), self.word())
+    }
+
     fn number(&self) -> String {
         let Some(measured) = self.measured else {
             return "nothing".to_owned();
