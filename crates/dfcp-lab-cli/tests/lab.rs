@@ -313,3 +313,43 @@ fn nothing_outlives_a_lab_that_is_killed_or_interrupted() {
     let output = lab.command("clean").arg("--dry-run").output().unwrap();
     assert!(output.status.success());
 }
+
+#[test]
+fn what_programs_of_a_lab_leave_behind_ends_with_it() {
+    use nix::sys::signal::{Signal, kill};
+    let Some(lab) = Lab::new() else { return };
+    // In a group of its own, deaf to requests, and of a shell that has ended.
+    let leave = |name: &str| {
+        format!(
+            "setsid sh -c 'trap \"\" TERM; echo $$ >{name}.part; mv {name}.part {name}; sleep 1000' &"
+        )
+    };
+    for (round, (ended_by, last)) in [(None, "true"), (Some(Signal::SIGTERM), "exec sleep 1000")]
+        .into_iter()
+        .enumerate()
+    {
+        let (here, there) = (format!("here{round}"), format!("there{round}"));
+        let program = format!(
+            "{} until test -e {there} -a -e {here}; do :; done; {last}",
+            leave(&here)
+        );
+        let mut command = lab.command("exec");
+        command.args(["--there", &leave(&there), "--", "sh", "-c", &program]);
+        command.current_dir(lab.dir.path());
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        let mut left = Vec::new();
+        for name in [here, there] {
+            let file = lab.dir.path().join(name);
+            eventually("it starts", || file.exists());
+            left.push(fs::read_to_string(&file).unwrap().trim().parse().unwrap());
+        }
+        if let Some(signal) = ended_by {
+            kill(nix::unistd::Pid::from_raw(child.id() as i32), signal).unwrap();
+        }
+        child.wait().unwrap();
+        for pid in left {
+            eventually("what was left behind ends", || !is_alive(pid));
+        }
+    }
+}

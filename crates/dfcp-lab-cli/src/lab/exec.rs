@@ -75,6 +75,8 @@ fn exec(args: &Args) -> Result<u8, Failure> {
     };
     let scenario = path.scenario(1, args.seed).map_err(Failure::usage)?;
     let scenario = scenario.ok_or_else(|| Failure::usage("the path has no network"))?;
+    // Before anything runs that would outlive this process.
+    let interrupted = watch_interrupts();
     let lab = Lab::start(&scenario, &LabOptions::default()).map_err(failure)?;
     let (here, there) = lab.flow_hosts(0);
     let mut beside = Vec::new();
@@ -90,7 +92,6 @@ fn exec(args: &Args) -> Result<u8, Failure> {
         .args(arguments)
         .stdin(duplicate(io::stdin())?);
     let mut process = start(told(command, here, there), program)?;
-    let interrupted = watch_interrupts();
     // It takes as long as it takes.
     while !process.ends_by(Instant::now() + LOOK) {
         if interrupted.load(Ordering::Relaxed) {

@@ -3,13 +3,17 @@
 //! A namespace lives as long as something refers to it. The lab's refer to nothing outside this
 //! process: each is held by a thread that lives in it, and everything in it goes with it.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 use std::sync::mpsc::{self, Sender};
 use std::thread::{self, JoinHandle};
 
 use nix::sched::{CloneFlags, unshare};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 /// How this process came to a network of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,9 +141,40 @@ impl Namespace {
 
 impl Drop for Namespace {
     fn drop(&mut self) {
+        end_inhabitants(&self.file);
         self.jobs = None;
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
+        }
+    }
+}
+
+/// Kills the processes that live in a namespace of ours: what its programs have started, also where
+/// that left their process groups, or outlived them.
+fn end_inhabitants(namespace: &fs::File) {
+    let identity = |found: io::Result<fs::Metadata>| found.ok().map(|at| (at.dev(), at.ino()));
+    let Some(own) = identity(namespace.metadata()) else {
+        return;
+    };
+    let mut killed = BTreeSet::new();
+    loop {
+        let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+        let numbers = processes.filter_map(|process| process.file_name().to_str()?.parse().ok());
+        let inhabits =
+            |pid: &i32| identity(fs::metadata(format!("/proc/{pid}/ns/net"))) == Some(own);
+        let here = std::process::id() as i32;
+        let found: Vec<i32> = numbers
+            .filter(|pid| *pid != here)
+            .filter(inhabits)
+            .collect();
+        let mut news = false;
+        for pid in found {
+            news |= killed.insert(pid);
+            let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+        }
+        // What one of them started meanwhile is found the next time.
+        if !news {
+            return;
         }
     }
 }
