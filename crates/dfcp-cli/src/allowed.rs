@@ -167,6 +167,12 @@ fn read_list(path: &Path) -> Result<Vec<PublicKey>, String> {
 fn check(path: &Path) -> Result<File, String> {
     let name = path.display();
     let file = File::open(path).map_err(|error| match error.kind() {
+        // Whoever writes a word without a directory may have meant a key.
+        io::ErrorKind::NotFound if path.components().count() == 1 => {
+            format!(
+                "{name} is neither a key, which begins with dfcp-pub-, nor a file that is there"
+            )
+        }
         io::ErrorKind::NotFound => format!("{name} is not there"),
         _ => format!("{name}: {error}"),
     })?;

@@ -6,7 +6,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::{Command, Output, Stdio};
 
-use common::{Bench, Receiver, bytes, wait};
+use common::{Bench, Receiver, bytes, eventually, wait};
 
 /// A web server that gives everyone the same page; an address that nobody reads from is left.
 fn web(page: Vec<u8>) -> SocketAddr {
@@ -247,6 +247,8 @@ fn what_is_wrong_is_said_with_an_exit_code() {
     let server = server(&bench, &[]);
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = taken.local_addr().unwrap().to_string();
+    let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let taken_udp = format!("{}:127.0.0.1:1/udp", udp.local_addr().unwrap());
     for (args, code, words) in [
         (
             &["-W", "127.0.0.1:1"][..],
@@ -256,6 +258,10 @@ fn what_is_wrong_is_said_with_an_exit_code() {
         (&["--socks", &taken], 7, "cannot listen on"),
         (&[], 2, "nothing to carry"),
         (&["-L", "x"], 2, "not [ADDRESS:]PORT:HOST:PORT"),
+        (&["-L", &taken_udp], 7, "another program has that port"),
+        (&["-L", "5353:a:0/udp"], 2, "not a port: \"0\""),
+        (&["--timeout", "0", "-W", "a:1"], 2, "a time above zero"),
+        (&["-W", "http://a:80"], 2, "write a:80"),
         (
             &["--profile", "rc-udp", "-W", "a:1"],
             2,
@@ -324,12 +330,83 @@ fn what_is_wrong_is_said_with_an_exit_code() {
     let (code, said) = outcome(
         bench
             .program()
+            .args(["proxy", "serve", "--allow", "nonsense"]),
+    );
+    assert!(
+        code == 4 && said.contains("neither a key"),
+        "{code}: {said}"
+    );
+
+    let (code, said) = outcome(
+        bench
+            .program()
             .args(["proxy", "serve", "--max-streams", "0"]),
     );
     assert!(
         code == 2 && said.contains("--max-streams"),
         "{code}: {said}"
     );
+}
+
+/// What SOCKS5 at `port` replies to a request, as long as the connection is kept.
+fn socks(port: SocketAddr, command: u8, to: SocketAddr) -> (TcpStream, u8) {
+    let mut tcp = TcpStream::connect(port).unwrap();
+    let SocketAddr::V4(to) = to else {
+        panic!("IPv4")
+    };
+    let head = [&[5, 1, 0, 5, command, 0, 1][..], &to.ip().octets()].concat();
+    tcp.write_all(&[&head[..], &to.port().to_be_bytes()].concat())
+        .unwrap();
+    let mut reply = [0; 12];
+    tcp.read_exact(&mut reply).unwrap();
+    (tcp, reply[3])
+}
+
+#[test]
+fn a_server_without_open_files_refuses_and_goes_on_when_there_are_some() {
+    let bench = Bench::new();
+    let mut command = Command::new("sh");
+    command
+        .args(["-c", "ulimit -n 40 && exec \"$0\" \"$@\""])
+        .arg(bench.program().get_program())
+        .args([
+            "proxy",
+            "serve",
+            "-v",
+            "--listen",
+            "127.0.0.1:0",
+            "--permit",
+            "all",
+        ])
+        .args(["--allow", &bench.sender_key, "--key"])
+        .arg(bench.path("receiver.key"))
+        .stderr(Stdio::piped());
+    let server = Receiver::start(command);
+    let mut child = client(&bench, server.address, &["--socks", "0"])
+        .spawn()
+        .unwrap();
+    let said = std::io::BufReader::new(child.stderr.take().unwrap());
+    let mut lines = std::io::BufRead::lines(said).map_while(Result::ok);
+    let port = port_in(&lines.find(|line| line.contains("SOCKS5")).unwrap());
+    let web = web(bytes("page", 9));
+    const CONNECT: u8 = 1;
+    const ASSOCIATE: u8 = 3;
+    for request in [ASSOCIATE, CONNECT] {
+        let mut open = Vec::new();
+        // General failure (RFC 1928 §6): the host is not to blame.
+        while let (tcp, reply @ (0 | 1)) = socks(port, request, web) {
+            match reply {
+                0 => open.push(tcp),
+                _ => break,
+            }
+        }
+        assert!((1..40).contains(&open.len()), "{} at once", open.len());
+        server.says("Too many open files");
+        drop(open);
+        eventually("it goes on", || socks(port, request, web).1 == 0);
+    }
+    child.kill().unwrap();
+    wait(&mut child);
 }
 
 #[test]

@@ -54,6 +54,14 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// A time to wait for something: a [`duration`] above zero.
+pub fn patience(text: &str) -> Result<Duration, String> {
+    match duration(text)? {
+        Duration::ZERO => Err("a time above zero is needed, such as 60s".into()),
+        time => Ok(time),
+    }
+}
+
 /// How long ago: as a time, or with `h`, `d` or `w`; up to a century.
 pub fn age(text: &str) -> Result<Duration, String> {
     let (number, suffix) = split(text)?;
@@ -134,6 +142,8 @@ mod tests {
     fn durations_and_shares() {
         assert_eq!(duration("60ms"), Ok(Duration::from_millis(60)));
         assert_eq!(duration("2"), Ok(Duration::from_secs(2)));
+        assert_eq!(patience("60ms"), duration("60ms"));
+        assert!(patience("0").is_err() && patience("0ms").is_err());
         assert!(duration("1d").is_err() && duration("99999m").is_err());
         assert_eq!(share("5%"), Ok(0.05));
         assert_eq!(share("0.2"), Ok(0.2));

@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use crate::dial;
 use crate::door::Door;
 use crate::event::{Event, Report};
-use crate::link::{Down, Link, Resolve, Server, is_let_in};
+use crate::link::{Down, Link, Resolve, Server};
 use crate::local;
 use crate::relay::{Broken, REASON_LIMIT, download, relay, upload};
 use crate::rules::{Network, Rule, Rules};
@@ -30,6 +30,17 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(15);
 /// client before it was killed, may be gone. Some attempts fit into the silence after which servers give
 /// a client up, 60 s by default.
 const LISTEN_PAUSE: Duration = Duration::from_secs(5);
+/// Rules change seldom: after a refusal by them the pause doubles up to this, within which an operator who
+/// changes them may wait.
+const LONGEST_LISTEN_PAUSE: Duration = Duration::from_secs(300);
+
+/// After which a listener is asked for again that was refused so, the time before after `last`.
+fn listen_pause(last: Duration, status: Status) -> Duration {
+    match status {
+        Status::Forbidden => (2 * last).min(LONGEST_LISTEN_PAUSE),
+        _ => LISTEN_PAUSE,
+    }
+}
 
 /// Whom a client connects to, and how.
 pub struct ClientConfig {
@@ -114,16 +125,7 @@ impl Client {
     /// # Errors
     /// Why the last attempt failed; more are made all the same.
     pub async fn ready(&self, limit: Duration) -> Result<(), Down> {
-        let met = async {
-            while let Some(connection) = self.0.link.established().await {
-                match is_let_in(&connection).await {
-                    true => return true,
-                    false => self.0.link.replaced(&connection).await,
-                }
-            }
-            false
-        };
-        match timeout(limit, met).await {
+        match timeout(limit, self.0.link.admitted()).await {
             Ok(true) => Ok(()),
             Ok(false) | Err(_) => Err(self.0.link.why_down()),
         }
@@ -167,7 +169,7 @@ impl Client {
     /// from here. Does not end.
     pub async fn reverse(&self, bind: Target, target: Target) {
         let id = self.add_reverse(target.clone());
-        let mut told = None;
+        let (mut told, mut pause) = (None, LISTEN_PAUSE);
         while let Some(connection) = self.0.link.established().await {
             let request = Request::Listen {
                 id,
@@ -175,7 +177,7 @@ impl Client {
             };
             match self.listen(&connection, &request).await {
                 Ok((at, mut tunnel)) => {
-                    told = None;
+                    (told, pause) = (None, LISTEN_PAUSE);
                     let to = target.clone();
                     self.report(Event::Listening { at, to });
                     // It lasts as long as the stream.
@@ -183,13 +185,14 @@ impl Client {
                 }
                 Err(refusal) => {
                     let (at, why) = (bind.clone(), refusal.message);
+                    pause = listen_pause(pause, refusal.status);
                     if told.as_ref() != Some(&why) {
                         told = Some(why.clone());
                         self.report(Event::NotListening { at, why });
                     }
                 }
             }
-            let _ = timeout(LISTEN_PAUSE, self.0.link.replaced(&connection)).await;
+            let _ = timeout(pause, self.0.link.replaced(&connection)).await;
         }
     }
 
@@ -267,8 +270,31 @@ impl Client {
 
     /// An association for datagrams; what is sent need not wait for the server's answer.
     pub(crate) async fn associate(&self) -> Result<Association, Refusal> {
+        let (connection, id, tunnel) = self.request_association().await?;
+        self.association(connection, id, tunnel)
+    }
+
+    /// The same once the server has agreed; with fast open nobody waits for that.
+    pub(crate) async fn associate_for_program(&self) -> Result<Association, Refusal> {
+        let (connection, id, mut tunnel) = self.request_association().await?;
+        if !self.fast_open() {
+            self.answer(&mut tunnel).await?;
+        }
+        self.association(connection, id, tunnel)
+    }
+
+    async fn request_association(&self) -> Result<(Connection, u32, Tunnel), Refusal> {
         let id = self.0.next_association.fetch_add(1, Ordering::Relaxed);
         let (connection, tunnel) = self.request(Request::Associate { id }).await?;
+        Ok((connection, id, tunnel))
+    }
+
+    fn association(
+        &self,
+        connection: Connection,
+        id: u32,
+        tunnel: Tunnel,
+    ) -> Result<Association, Refusal> {
         let association = Association::new(connection, &self.0.routes, id, tunnel);
         association.ok_or_else(|| Refusal::new(Status::Limit, "too many associations"))
     }
@@ -370,5 +396,25 @@ impl Client {
                 },
             },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_are_asked_ever_more_seldom_and_ports_that_are_taken_are_not() {
+        let mut pause = LISTEN_PAUSE;
+        let mut asked = 0;
+        let mut waited = Duration::ZERO;
+        while waited < Duration::from_secs(24 * 3600) {
+            pause = listen_pause(pause, Status::Forbidden);
+            waited += pause;
+            asked += 1;
+        }
+        assert!(asked < 300, "{asked} times a day");
+        assert!(pause <= Duration::from_secs(300));
+        assert_eq!(listen_pause(pause, Status::Failed), LISTEN_PAUSE);
     }
 }

@@ -11,7 +11,7 @@ use crate::dial::prepare;
 use crate::event::{Event, Report};
 
 /// Pause after the port took nobody: what was missing, such as open files, may be there then.
-const STUCK_PAUSE: Duration = Duration::from_millis(100);
+pub(crate) const STUCK_PAUSE: Duration = Duration::from_millis(100);
 /// A port that takes nobody is told of once, until it has worked for so long: near a limit each
 /// connection that ends lets one other in, and the next is stuck again.
 const RECOVERED: Duration = Duration::from_secs(60);

@@ -55,6 +55,8 @@ pub enum Event {
     },
     /// A program that came to a local port asked for nothing that can be given.
     Misled(String),
+    /// A program may not send datagrams, and why.
+    Unassociated(String),
     /// A local port takes nobody just now, as when there are too many open files.
     Stuck(String),
 }
@@ -74,6 +76,7 @@ impl fmt::Display for Event {
             Self::Opened(target) => write!(f, "connected to {target}"),
             Self::Failed { target, why } => write!(f, "not connected to {target}: {why}"),
             Self::Misled(why) => write!(f, "a program at a local port was refused: {why}"),
+            Self::Unassociated(why) => write!(f, "datagrams of a program are not carried: {why}"),
             Self::Stuck(why) => write!(f, "a local port takes nobody now: {why}"),
         }
     }

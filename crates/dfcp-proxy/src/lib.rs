@@ -12,6 +12,7 @@
 
 #![forbid(unsafe_code)]
 
+mod account;
 mod client;
 mod dial;
 mod door;
@@ -28,6 +29,7 @@ mod target;
 mod udp;
 mod wire;
 
+pub use account::Limits;
 pub use client::{Client, ClientConfig};
 pub use event::{Event, Report};
 pub use link::{Down, Resolve};
@@ -41,6 +43,11 @@ use dfcp::TransportConfig;
 
 /// Streams that one side may have open at once on a connection, unless a server says less.
 pub const MAX_STREAMS: u64 = 16_384;
+
+/// Associations that a key may have at once unless a server says else: all sources of four forwarded ports.
+/// Each takes an open file of the server, of which systems give a process half a million at most by default
+/// (systemd's hard limit) and a thousand at least.
+pub const MAX_ASSOCIATIONS: u64 = 1024;
 
 /// What a stream may send ahead of its reader at first, bytes: most answers of web servers in one go,
 /// three of the largest blocks of `auto`, and 256 streams that nobody reads in half of the connection's

@@ -65,7 +65,11 @@ impl From<Error> for Down {
 #[derive(Clone, Debug)]
 enum State {
     Connecting,
-    Up(Connection),
+    Up {
+        connection: Connection,
+        /// The server has said that it takes this side's key.
+        admitted: bool,
+    },
     Down(Down, Instant),
 }
 
@@ -105,7 +109,7 @@ impl Link {
         let mut waited = false;
         loop {
             match &*state.borrow_and_update() {
-                State::Up(connection) => return Ok(connection.clone()),
+                State::Up { connection, .. } => return Ok(connection.clone()),
                 State::Connecting => {}
                 // One that just failed would fail again.
                 State::Down(why, since) if waited || since.elapsed() < FIRST_PAUSE => {
@@ -122,11 +126,18 @@ impl Link {
     /// The connection, however long it takes; `None` once there will be no more.
     pub async fn established(&self) -> Option<Connection> {
         let mut state = self.state.clone();
-        let up = state.wait_for(|state| matches!(state, State::Up(_))).await;
-        match &*up.ok()? {
-            State::Up(connection) => Some(connection.clone()),
+        let up = |state: &State| matches!(state, State::Up { .. });
+        match &*state.wait_for(up).await.ok()? {
+            State::Up { connection, .. } => Some(connection.clone()),
             _ => None,
         }
+    }
+
+    /// Waits until the server has let this side in, however long it takes; false once it never will.
+    pub async fn admitted(&self) -> bool {
+        let mut state = self.state.clone();
+        let admitted = |state: &State| matches!(state, State::Up { admitted: true, .. });
+        state.wait_for(admitted).await.is_ok()
     }
 
     /// Why there is no connection just now; nobody has answered yet if nothing else is known.
@@ -140,8 +151,10 @@ impl Link {
     pub async fn replaced(&self, seen: &Connection) {
         seen.closed().await;
         let mut state = self.state.clone();
-        let over =
-            |state: &State| !matches!(state, State::Up(now) if now.remote_address().is_none());
+        let over = |state: &State| match state {
+            State::Up { connection, .. } => connection.remote_address().is_some(),
+            _ => true,
+        };
         let _ = timeout(FIRST_PAUSE, state.wait_for(over)).await;
     }
 
@@ -168,11 +181,16 @@ async fn keep(
         let start = Instant::now();
         let why = match attempt(&server).await {
             Ok(connection) => {
-                state.send_replace(State::Up(connection.clone()));
+                let up = |admitted| State::Up {
+                    connection: connection.clone(),
+                    admitted,
+                };
+                state.send_replace(up(false));
                 let announce = async {
                     if is_let_in(&connection).await
                         && let Some(remote) = connection.remote_address()
                     {
+                        state.send_replace(up(true));
                         report(Event::Connected(remote));
                     }
                     pending().await
@@ -213,7 +231,7 @@ async fn keep(
 
 /// Whether the server takes this side's key, which it says a round trip after the handshake: it resets a
 /// stream that asks for nothing, or closes the connection.
-pub(crate) async fn is_let_in(connection: &Connection) -> bool {
+async fn is_let_in(connection: &Connection) -> bool {
     let answer = async {
         let (mut send, mut recv) = connection.open_bi().await?;
         send.finish()?;

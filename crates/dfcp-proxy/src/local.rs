@@ -169,7 +169,7 @@ async fn listen(inbox: &mut Inbox<'_>) -> Result<Asked, Mistake> {
 
 /// Says `answer` and leaves. What the program says meanwhile is read, or the system would take the
 /// answer back with a RST.
-async fn part(mut tcp: TcpStream, answer: &[u8]) {
+pub(crate) async fn part(mut tcp: TcpStream, answer: &[u8]) {
     let farewell = async {
         tcp.write_all(answer).await?;
         tcp.shutdown().await?;

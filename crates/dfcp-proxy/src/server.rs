@@ -1,14 +1,14 @@
 //! The server: connects to where its rules allow, and listens where it may.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use dfcp::{Connection, Endpoint, PublicKey, RecvStream, SendStream};
+use dfcp::{Connection, Endpoint, RecvStream, SendStream};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
+use crate::account::{Accounts, Limits};
 use crate::dial::dial;
 use crate::door::Door;
 use crate::event::{Event, Report};
@@ -16,7 +16,7 @@ use crate::relay::{Broken, relay};
 use crate::rules::Rules;
 use crate::status::{Refusal, Status};
 use crate::target::{Host, Target};
-use crate::udp::{self, Association, Routes};
+use crate::udp::{self, Association, Exit, Routes};
 use crate::wire::{MALFORMED, REQUEST_LIMIT, Request, Tunnel};
 
 /// What a server does for its clients.
@@ -25,22 +25,22 @@ pub struct ServerConfig {
     pub rules: Rules,
     /// Where clients may have it listen; nowhere without.
     pub listen: Option<Rules>,
-    /// Streams that each key may have at once, over all its connections.
-    pub max_streams: u64,
+    /// What each key may have at once.
+    pub limits: Limits,
     /// Hears what happens.
     pub report: Report,
 }
 
 struct Server {
     config: ServerConfig,
-    streams: Mutex<BTreeMap<PublicKey, u64>>,
+    accounts: Arc<Accounts>,
 }
 
 /// Serves the clients that `endpoint` accepts, until it is closed. Which keys those may be is the
 /// endpoint's to know.
 pub async fn serve(endpoint: Endpoint, config: ServerConfig) {
-    let streams = Mutex::default();
-    let server = Arc::new(Server { config, streams });
+    let accounts = Accounts::new(config.limits);
+    let server = Arc::new(Server { config, accounts });
     while let Some(incoming) = endpoint.accept().await {
         tokio::spawn(attend(server.clone(), incoming.accept()));
     }
@@ -64,40 +64,9 @@ async fn attend(server: Arc<Server>, connection: Connection) {
     server.report(Event::Left(peer));
 }
 
-/// One of the streams that a key may have.
-struct Place {
-    server: Arc<Server>,
-    key: PublicKey,
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let streams = self.server.streams.lock();
-        let mut streams = streams.unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = streams.get_mut(&self.key) {
-            *count -= 1;
-            if *count == 0 {
-                streams.remove(&self.key);
-            }
-        }
-    }
-}
-
 impl Server {
     fn report(&self, event: Event) {
         (self.config.report)(event);
-    }
-
-    fn place(self: &Arc<Self>, key: PublicKey) -> Result<Place, Refusal> {
-        let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = streams.entry(key).or_default();
-        if *count >= self.config.max_streams {
-            let message = format!("this key has {count} streams already, and may have no more");
-            return Err(Refusal::new(Status::Limit, message));
-        }
-        *count += 1;
-        let server = self.clone();
-        Ok(Place { server, key })
     }
 
     async fn answer(
@@ -120,7 +89,7 @@ impl Server {
             }
             Request::Accepted { .. } => return tunnel.reset(MALFORMED),
         };
-        let done = match self.place(connection.peer()) {
+        let done = match self.accounts.stream(connection.peer()) {
             Ok(_place) => match request {
                 Request::Listen { id, bind } => {
                     self.listen(connection, &mut tunnel, id, &bind).await
@@ -148,9 +117,14 @@ impl Server {
         id: u32,
         mut tunnel: Tunnel,
     ) {
-        let _place = match self.place(connection.peer()) {
-            Ok(place) => place,
+        let opened = self
+            .accounts
+            .association(connection.peer())
+            .and_then(|place| Ok((place, Exit::open(&self.config)?)));
+        let (_place, exit) = match opened {
+            Ok(opened) => opened,
             Err(refusal) => {
+                self.report(Event::Unassociated(refusal.message.clone()));
                 let _ = tunnel.refuse(&refusal).await;
                 return;
             }
@@ -159,7 +133,7 @@ impl Server {
             return;
         }
         if let Some(association) = Association::new(connection.clone(), routes, id, tunnel) {
-            udp::serve(association, &self.config.rules, &self.config.report).await;
+            udp::serve(association, exit).await;
         }
     }
 
@@ -237,7 +211,7 @@ impl Server {
                 why,
             })
         };
-        let _place = match self.place(connection.peer()) {
+        let _place = match self.accounts.stream(connection.peer()) {
             Ok(place) => place,
             Err(refusal) => {
                 let _ = tcp.set_zero_linger();

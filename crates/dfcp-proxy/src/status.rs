@@ -22,7 +22,7 @@ pub enum Status {
     TimedOut,
     /// The other side does not know what was asked for.
     Unsupported,
-    /// This key has as many streams as it may have.
+    /// This key has as much as it may have, or the machine has no open file left.
     Limit,
 }
 
@@ -76,6 +76,9 @@ impl Status {
 
     /// What an attempt of the system ended with.
     fn of(error: &io::Error) -> Self {
+        if let Some(ENFILE | EMFILE) = error.raw_os_error() {
+            return Self::Limit;
+        }
         match error.kind() {
             io::ErrorKind::ConnectionRefused => Self::Refused,
             io::ErrorKind::NetworkUnreachable => Self::NetworkUnreachable,
@@ -85,6 +88,11 @@ impl Status {
         }
     }
 }
+
+/// Too many open files, of the machine and of the process: the same numbers on all systems that this runs
+/// on, and none of the standard library's kinds.
+const ENFILE: i32 = 23;
+const EMFILE: i32 = 24;
 
 /// An attempt that failed, and why in words.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -49,6 +49,12 @@ impl Target {
     /// # Errors
     /// What is wrong with it, for people.
     pub fn parse(text: &str) -> Result<Self, String> {
+        if let Some((_, rest)) = text.split_once("://") {
+            let host = rest.split('/').next().unwrap_or_default();
+            return Err(format!(
+                "not a host and a port but a URL: {text:?}; write {host}"
+            ));
+        }
         let (host, port) = split_port(text)?;
         let host = match host.strip_prefix('[').and_then(|h| h.strip_suffix(']')) {
             Some(address) => {
@@ -64,8 +70,11 @@ impl Target {
             }
             None => Host::parse(host)?,
         };
-        let port = number(port).ok_or_else(|| format!("not a port: {port:?}"))?;
-        Ok(Self { host, port })
+        match number(port) {
+            // Nobody is there: 0 asks for any port to listen at.
+            None | Some(0) => Err(format!("not a port: {port:?}")),
+            Some(port) => Ok(Self { host, port }),
+        }
     }
 }
 
@@ -192,8 +201,23 @@ mod tests {
             assert_eq!(Target::parse(text).unwrap().to_string(), shown);
         }
         for bad in [
-            "", ":", ":80", "a", "a:", "a:x", "a:99999", "a:+1", "a:-1", "[::1]", "[x]:1",
-            "::1:80", "a b:1", "a/b:1",
+            "",
+            ":",
+            ":80",
+            "a",
+            "a:",
+            "a:x",
+            "a:99999",
+            "a:+1",
+            "a:-1",
+            "[::1]",
+            "[x]:1",
+            "::1:80",
+            "a b:1",
+            "a/b:1",
+            "a:0",
+            "http://a:80",
+            "://",
         ] {
             assert!(Target::parse(bad).is_err(), "{bad:?}");
         }

@@ -38,7 +38,7 @@ pub struct Output {
     #[arg(long, value_enum, default_value_t = Show::Auto)]
     progress: Show,
     /// Silence after which the other side is given up
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = dfcp_command::units::duration)]
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = dfcp_command::units::patience)]
     timeout: Duration,
     /// Directory for a log of what each connection does, as qlog, for viewers such as qvis
     #[arg(long, value_name = "DIR")]

@@ -10,13 +10,15 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
-use super::{Association, LONGEST, Packet, WAITING, send_now};
+use super::{Association, Packet, WAITING, receive, send_now};
 use crate::client::Client;
+use crate::door::STUCK_PAUSE;
 use crate::event::Event;
+use crate::local::part;
 use crate::socks;
-use crate::status::{Refusal, Status};
+use crate::status::Refusal;
 use crate::target::Target;
 
 /// Sources of datagrams that a forwarded port serves at once, each with an association of its own. A new
@@ -40,6 +42,20 @@ impl Flow {
             association,
             host,
         }
+    }
+
+    /// With an association to begin with.
+    ///
+    /// # Errors
+    /// Why the server gives none.
+    async fn start(client: Client) -> Result<Self, Refusal> {
+        let association = Some(client.associate_for_program().await?);
+        let host = None;
+        Ok(Self {
+            client,
+            association,
+            host,
+        })
     }
 
     /// Sends a datagram, over a new association if there is none.
@@ -90,32 +106,34 @@ pub(crate) async fn serve_program(client: Client, mut tcp: TcpStream) {
         let at = socket.local_addr()?;
         std::io::Result::Ok((socket, at, host))
     };
-    let (socket, at, host) = match bound.await {
-        Ok(bound) => bound,
-        Err(error) => {
-            let refusal = Refusal::new(Status::Failed, format_args!("no port for UDP: {error}"));
-            let _ = tcp.write_all(&socks::answer(Err(&refusal))).await;
-            return client.report(Event::Stuck(refusal.message));
+    let opened = match bound.await {
+        Ok(bound) => Flow::start(client.clone()).await.map(|flow| (bound, flow)),
+        Err(error) => Err(Refusal::of(&error, "no port for UDP")),
+    };
+    let ((socket, at, host), mut flow) = match opened {
+        Ok(opened) => opened,
+        Err(refusal) => {
+            let answer = socks::answer(Err(&refusal));
+            client.report(Event::Unassociated(refusal.message));
+            return part(tcp, &answer).await;
         }
     };
     if tcp.write_all(&socks::associated(at)).await.is_err() {
         return;
     }
-    let mut flow = Flow::new(client);
-    let mut program = None;
-    let (mut buffer, mut ignored) = (vec![0; LONGEST], [0; 64]);
+    let (mut program, mut ignored) = (None, [0; 64]);
     loop {
         tokio::select! {
             read = tcp.read(&mut ignored) => match read {
                 Ok(1..) => {}
                 _ => return,
             },
-            came = socket.recv_from(&mut buffer) => {
-                let Ok((len, from)) = came else { return };
+            came = receive(&socket) => {
+                let Ok((payload, from)) = came else { return };
                 if from.ip() != host || from != *program.get_or_insert(from) {
                     continue;
                 }
-                if let Some(packet) = socks::datagram(Bytes::copy_from_slice(&buffer[..len])) {
+                if let Some(packet) = socks::datagram(payload) {
                     flow.send(packet).await;
                 }
             }
@@ -133,13 +151,15 @@ impl Client {
         let socket = Arc::new(socket);
         let mut sources: HashMap<SocketAddr, (Instant, mpsc::Sender<Bytes>)> = HashMap::new();
         let mut flows = JoinSet::new();
-        let mut buffer = vec![0; LONGEST];
         loop {
-            let (len, from) = tokio::select! {
-                came = socket.recv_from(&mut buffer) => match came {
+            let (payload, from) = tokio::select! {
+                came = receive(&socket) => match came {
                     Ok(came) => came,
-                    // What a host said of an earlier datagram.
-                    Err(_) => continue,
+                    // What a host said of an earlier datagram, or the system lacks something just now.
+                    Err(_) => {
+                        sleep(STUCK_PAUSE).await;
+                        continue;
+                    }
                 },
                 Some(ended) = flows.join_next() => {
                     // Unless it is there again already.
@@ -166,7 +186,7 @@ impl Client {
                 (Instant::now(), queue)
             });
             *last = Instant::now();
-            let _ = queue.try_send(Bytes::copy_from_slice(&buffer[..len]));
+            let _ = queue.try_send(payload);
         }
     }
 }

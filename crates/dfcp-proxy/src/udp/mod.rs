@@ -6,9 +6,11 @@ mod client;
 mod server;
 
 pub(crate) use client::serve_program;
-pub(crate) use server::serve;
+pub(crate) use server::{Exit, serve};
 
+use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
+use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -65,6 +67,27 @@ type Taker = mpsc::Sender<Bytes>;
 /// that is new not ready.
 fn send_now(socket: &UdpSocket, payload: &[u8], to: SocketAddr) {
     let _ = SockRef::from(socket).send_to(payload, &to.into());
+}
+
+thread_local! {
+    /// Where datagrams are read into: one place, as they are copied to their own size at once. An
+    /// association that waits holds none.
+    static RECEIVED: RefCell<Vec<u8>> = RefCell::new(vec![0; LONGEST]);
+}
+
+/// The next datagram that comes to `socket`, and whom it is from. May be cancelled.
+async fn receive(socket: &UdpSocket) -> io::Result<(Bytes, SocketAddr)> {
+    loop {
+        socket.readable().await?;
+        let came = RECEIVED.with_borrow_mut(|buffer| {
+            let (len, from) = socket.try_recv_from(buffer)?;
+            io::Result::Ok((Bytes::copy_from_slice(&buffer[..len]), from))
+        });
+        match came {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            came => return came,
+        }
+    }
 }
 
 /// Who takes the datagrams that come on a connection.

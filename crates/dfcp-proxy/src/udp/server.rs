@@ -1,21 +1,22 @@
-//! The server's end: a UDP socket of each family, as the program at the other end would have.
+//! The server's end: a UDP socket, as the program at the other end would have.
 
 use std::collections::{HashMap, HashSet};
-use std::future::pending;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use bytes::Bytes;
+use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::UdpSocket;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-use super::{Association, LONGEST, Packet, send_now};
+use super::{Association, Packet, receive, send_now};
 use crate::dial::{forbidden, is_here, resolve};
 use crate::event::{Event, Report};
 use crate::rules::Rules;
-use crate::status::Refusal;
+use crate::server::ServerConfig;
+use crate::status::{Refusal, Status};
 use crate::target::{Host, Target};
 
 /// How long an association without datagrams lasts: what a translator of addresses gives one
@@ -40,47 +41,32 @@ enum Name {
 }
 
 /// Where an association leaves from.
-struct Exit<'a> {
+pub(crate) struct Exit<'a> {
     rules: &'a Rules,
     report: &'a Report,
-    v4: Option<UdpSocket>,
-    v6: Option<UdpSocket>,
+    /// Of both families, where the system has them.
+    socket: UdpSocket,
+    has_v6: bool,
     /// Whether the rules allow these.
     judged: HashMap<SocketAddr, bool>,
     /// What was sent to; only these may answer (RFC 4787 §5, address-dependent filtering).
     spoken_to: HashSet<IpAddr>,
     names: HashMap<Target, Name>,
     lookups: JoinSet<Found>,
-    /// A refusal was reported: one for each association.
-    told: bool,
+    /// Hosts of which a refusal was reported: one for each.
+    told: HashSet<Target>,
 }
 
 /// Carries an association to its end.
-pub(crate) async fn serve(mut association: Association, rules: &Rules, report: &Report) {
-    let mut exit = Exit {
-        rules,
-        report,
-        v4: None,
-        v6: None,
-        judged: HashMap::new(),
-        spoken_to: HashSet::new(),
-        names: HashMap::new(),
-        lookups: JoinSet::new(),
-        told: false,
-    };
-    let (mut buffer4, mut buffer6) = (Vec::new(), Vec::new());
+pub(crate) async fn serve(mut association: Association, mut exit: Exit<'_>) {
     loop {
         tokio::select! {
             packet = association.next() => match packet {
                 Ok(packet) => exit.send(packet),
                 Err(_) => return,
             },
-            came = receive(exit.v4.as_ref(), &mut buffer4) => match came {
-                Ok((len, from)) => exit.answer(&association, from, &buffer4[..len]),
-                Err(_) => return,
-            },
-            came = receive(exit.v6.as_ref(), &mut buffer6) => match came {
-                Ok((len, from)) => exit.answer(&association, from, &buffer6[..len]),
+            came = receive(&exit.socket) => match came {
+                Ok((payload, from)) => exit.answer(&association, from, &payload),
                 Err(_) => return,
             },
             Some(Ok(found)) = exit.lookups.join_next() => exit.learn(found),
@@ -89,24 +75,27 @@ pub(crate) async fn serve(mut association: Association, rules: &Rules, report: &
     }
 }
 
-/// The next datagram, in `buffer`.
-async fn receive(
-    socket: Option<&UdpSocket>,
-    buffer: &mut Vec<u8>,
-) -> io::Result<(usize, SocketAddr)> {
-    match socket {
-        Some(socket) => {
-            if buffer.is_empty() {
-                // Zeroed by the system: pages that no datagram reaches take no memory.
-                *buffer = vec![0; LONGEST];
-            }
-            socket.recv_from(buffer).await
-        }
-        None => pending().await,
+impl<'a> Exit<'a> {
+    /// One for a client of a server.
+    ///
+    /// # Errors
+    /// When there is no socket for it.
+    pub fn open(config: &'a ServerConfig) -> Result<Self, Refusal> {
+        let (socket, has_v6) =
+            bind().map_err(|error| Refusal::of(&error, "no socket for datagrams"))?;
+        Ok(Self {
+            rules: &config.rules,
+            report: &config.report,
+            socket,
+            has_v6,
+            judged: HashMap::new(),
+            spoken_to: HashSet::new(),
+            names: HashMap::new(),
+            lookups: JoinSet::new(),
+            told: HashSet::new(),
+        })
     }
-}
 
-impl Exit<'_> {
     /// Sends a datagram to whom it is for, as far as the rules allow.
     fn send(&mut self, packet: Packet) {
         let Packet { host, payload } = packet;
@@ -157,56 +146,74 @@ impl Exit<'_> {
 
     fn send_to(&mut self, address: SocketAddr, payload: &[u8]) {
         let address = SocketAddr::new(address.ip().to_canonical(), address.port());
-        if !self.may_reach(address) {
-            let host = Target::from(address);
-            let refusal = forbidden(&host);
-            return self.refuse(host, refusal);
-        }
-        let socket = match address.ip() {
-            IpAddr::V4(_) => &mut self.v4,
-            IpAddr::V6(_) => &mut self.v6,
-        };
-        if socket.is_none() {
-            match bind(address.ip()) {
-                Ok(bound) => *socket = Some(bound),
-                Err(error) => {
-                    let host = Target::from(address);
-                    let refusal = Refusal::of(&error, &host);
-                    return self.refuse(host, refusal);
-                }
-            }
+        if let Err(refusal) = self.may_reach(address) {
+            return self.refuse(address.into(), refusal);
         }
         self.spoken_to.insert(address.ip());
-        if let Some(socket) = socket {
-            send_now(socket, payload, address);
+        send_now(&self.socket, payload, self.as_sent(address));
+    }
+
+    /// `address` as the socket takes it: one of IPv6 knows IPv4 addresses in the shape of its own.
+    fn as_sent(&self, address: SocketAddr) -> SocketAddr {
+        match address.ip() {
+            IpAddr::V4(ip) if self.has_v6 => (ip.to_ipv6_mapped(), address.port()).into(),
+            _ => address,
         }
     }
 
     /// Whether the rules allow `address`, which is not asked for each datagram.
-    fn may_reach(&mut self, address: SocketAddr) -> bool {
+    ///
+    /// # Errors
+    /// That they do not, or why that is not known.
+    fn may_reach(&mut self, address: SocketAddr) -> Result<(), Refusal> {
         if self.judged.len() >= REMEMBERED {
             self.judged.clear();
             self.spoken_to.clear();
         }
-        let rules = self.rules;
-        *self.judged.entry(address).or_insert_with(|| {
-            let elsewhere = || is_here(address).is_ok_and(|here| !here);
-            rules.allow(address) && (rules.allow_here(address) || elsewhere())
-        })
+        let allowed = match self.judged.get(&address) {
+            Some(allowed) => *allowed,
+            None => {
+                let found = judge(self.rules, address);
+                let lacked = |refusal: &Refusal| refusal.status == Status::Limit;
+                // Without an open file to find out with, the next datagram asks again.
+                if !found.as_ref().is_err_and(lacked) {
+                    self.judged.insert(address, found == Ok(true));
+                }
+                found?
+            }
+        };
+        match allowed {
+            true => Ok(()),
+            false => Err(forbidden(&address.into())),
+        }
     }
 
     /// Hands an answer to the program, if it asked.
     fn answer(&self, association: &Association, from: SocketAddr, payload: &[u8]) {
-        if self.spoken_to.contains(&from.ip().to_canonical()) {
+        let from = SocketAddr::new(from.ip().to_canonical(), from.port());
+        if self.spoken_to.contains(&from.ip()) {
             association.send(&Target::from(from), payload);
         }
     }
 
     fn refuse(&mut self, target: Target, refusal: Refusal) {
-        if !std::mem::replace(&mut self.told, true) {
+        if self.told.len() >= REMEMBERED {
+            self.told.clear();
+        }
+        if self.told.insert(target.clone()) {
             let why = refusal.message;
             (self.report)(Event::Failed { target, why });
         }
+    }
+}
+
+/// Whether the rules allow `address`, and the way there leads to another machine if it has to.
+fn judge(rules: &Rules, address: SocketAddr) -> Result<bool, Refusal> {
+    match rules.allow(address) && !rules.allow_here(address) {
+        true => is_here(address)
+            .map(|here| !here)
+            .map_err(|error| Refusal::of(&error, address)),
+        false => Ok(rules.allow(address)),
     }
 }
 
@@ -217,13 +224,22 @@ async fn find(host: &Target, rules: &Rules) -> Result<SocketAddr, Refusal> {
     allowed.ok_or_else(|| forbidden(host))
 }
 
-/// A socket that can send to `ip`.
-fn bind(ip: IpAddr) -> io::Result<UdpSocket> {
-    let any: IpAddr = match ip {
-        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+/// A socket of both families, or of IPv4 where there is no IPv6; and which it is.
+fn bind() -> io::Result<(UdpSocket, bool)> {
+    let open = |domain, any: IpAddr| {
+        let socket = Socket::new(domain, Type::DGRAM, Some(Protocol::UDP))?;
+        if domain == Domain::IPV6 {
+            socket.set_only_v6(false)?;
+        }
+        socket.set_nonblocking(true)?;
+        socket.bind(&SocketAddr::new(any, 0).into())?;
+        UdpSocket::from_std(socket.into())
     };
-    let socket = std::net::UdpSocket::bind((any, 0))?;
-    socket.set_nonblocking(true)?;
-    UdpSocket::from_std(socket)
+    match open(Domain::IPV6, Ipv6Addr::UNSPECIFIED.into()) {
+        Ok(socket) => Ok((socket, true)),
+        Err(_) => {
+            let socket = open(Domain::IPV4, Ipv4Addr::UNSPECIFIED.into())?;
+            Ok((socket, false))
+        }
+    }
 }

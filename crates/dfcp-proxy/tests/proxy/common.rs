@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use dfcp::{CloseCode, Endpoint, EndpointConfig, StaticKey, TransportConfig};
-use dfcp_proxy::{Client, ClientConfig, Down, Event, Rules, ServerConfig};
+use dfcp_proxy::{Client, ClientConfig, Down, Event, Limits, Rules, ServerConfig};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 
@@ -62,7 +62,7 @@ pub fn rules(permitted: &[&str]) -> Rules {
 pub struct Plan {
     pub rules: Rules,
     pub listen: Option<Rules>,
-    pub max_streams: u64,
+    pub limits: Limits,
     pub fast_open: bool,
     pub stranger: bool,
     /// How long packets take each way between client and server.
@@ -74,7 +74,7 @@ impl Default for Plan {
         Self {
             rules: rules(&["127.0.0.0/8"]),
             listen: None,
-            max_streams: 1000,
+            limits: Limits::default(),
             fast_open: false,
             stranger: false,
             delay: Duration::ZERO,
@@ -109,7 +109,7 @@ fn serve(
     let config = ServerConfig {
         rules: plan.rules.clone(),
         listen: plan.listen.clone(),
-        max_streams: plan.max_streams,
+        limits: plan.limits,
         report: there.report(),
     };
     tokio::spawn(dfcp_proxy::serve(endpoint.clone(), config));

@@ -12,7 +12,7 @@ use common::{
     within,
 };
 use dfcp::CloseCode;
-use dfcp_proxy::{Broken, Target};
+use dfcp_proxy::{Broken, Limits, Target};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
@@ -502,7 +502,10 @@ async fn input_that_the_host_does_not_take_is_a_failure() {
 #[tokio::test]
 async fn a_key_has_so_many_streams_and_no_more_until_one_ends() {
     let world = World::with(Plan {
-        max_streams: 3,
+        limits: Limits {
+            streams: 3,
+            ..Limits::default()
+        },
         ..Plan::default()
     })
     .await;

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::common::{Plan, World, bytes, loopback, rules, within};
-use dfcp_proxy::Target;
+use dfcp_proxy::{Limits, Target};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::timeout;
@@ -45,17 +45,26 @@ struct Program {
 
 impl Program {
     async fn new(world: &World) -> Self {
+        let asked = Self::ask_for_one(world).await;
+        asked.unwrap_or_else(|reply| panic!("refused: {reply}"))
+    }
+
+    /// The error is the reply.
+    async fn ask_for_one(world: &World) -> Result<Self, u8> {
         let mut tcp = world.greeted().await;
         tcp.write_all(&[5, 3, 0, 1, 0, 0, 0, 0, 0, 0])
             .await
             .unwrap();
         let mut reply = [0; 10];
         within(tcp.read_exact(&mut reply)).await.unwrap();
+        if reply[1] != 0 {
+            return Err(reply[1]);
+        }
         assert_eq!(reply[..4], [5, 0, 0, 1]);
         let ip: [u8; 4] = reply[4..8].try_into().unwrap();
         let relay = SocketAddr::from((ip, u16::from_be_bytes([reply[8], reply[9]])));
         let socket = UdpSocket::bind(loopback()).await.unwrap();
-        Self { tcp, socket, relay }
+        Ok(Self { tcp, socket, relay })
     }
 
     async fn send(&self, to: &[u8], payload: &[u8]) {
@@ -131,7 +140,15 @@ async fn what_rules_forbid_is_not_reached() {
     program
         .send(&host(host_socket.local_addr().unwrap()), b"hello")
         .await;
-    world.there.find("rules do not allow").await;
+    let refused = |host: &str| format!("the server's rules do not allow {host}");
+    let at = host_socket.local_addr().unwrap();
+    world.there.find(&refused(&at.to_string())).await;
+    // Each host is told of, and once.
+    let other: SocketAddr = "127.0.0.9:53".parse().unwrap();
+    for _ in 0..3 {
+        program.send(&host(other), b"hello").await;
+    }
+    world.there.find(&refused("127.0.0.9:53")).await;
     let heard = timeout(SILENCE, host_socket.recv_from(&mut [0; 16])).await;
     assert!(heard.is_err(), "{heard:?}");
 }
@@ -181,19 +198,46 @@ async fn what_is_no_datagram_of_the_program_is_not_carried() {
 }
 
 #[tokio::test]
-async fn an_association_ends_with_its_tcp_connection_and_counts_as_a_stream() {
-    let world = World::with(Plan {
-        max_streams: 1,
-        ..Plan::default()
-    })
-    .await;
-    let (first, echo) = (Program::new(&world).await, echo().await);
-    first.ask(&host(echo), b"one").await;
-    let second = Program::new(&world).await;
-    second.send(&host(echo), b"two").await;
-    world.events.find("this key has 1 streams already").await;
-    drop(first.tcp);
-    assert!(second.ask(&host(echo), b"two").await.ends_with(b"two"));
+async fn a_program_is_told_that_it_may_not_send_and_may_once_another_has_ended() {
+    let limits = Limits::default();
+    for (limits, words) in [
+        (
+            Limits {
+                streams: 1,
+                ..limits
+            },
+            "this key has 1 streams already",
+        ),
+        (
+            Limits {
+                associations: 1,
+                ..limits
+            },
+            "this key has 1 associations already",
+        ),
+    ] {
+        let world = World::with(Plan {
+            limits,
+            ..Plan::default()
+        })
+        .await;
+        let (first, echo) = (Program::new(&world).await, echo().await);
+        first.ask(&host(echo), b"one").await;
+        // General failure (RFC 1928 §6).
+        assert_eq!(Program::ask_for_one(&world).await.err(), Some(1));
+        world.events.find(words).await;
+        world.there.find(words).await;
+        drop(first.tcp);
+        let second = async {
+            loop {
+                if let Ok(program) = Program::ask_for_one(&world).await {
+                    return program;
+                }
+            }
+        };
+        let second = within(second).await;
+        assert!(second.ask(&host(echo), b"two").await.ends_with(b"two"));
+    }
 }
 
 #[tokio::test]

@@ -28,8 +28,8 @@ pub struct Args {
     /// given
     #[arg(short = 'D', long, value_name = "[ADDR:]PORT")]
     socks: Vec<Place>,
-    /// Carry what comes to this port here to a host that the server connects to; datagrams with /udp at
-    /// the end
+    /// Carry what comes to this port here to a host that the server connects to: TCP connections, which
+    /// /tcp at the end may say, or datagrams with /udp there
     #[arg(short = 'L', long, value_name = "[ADDR:]PORT:HOST:PORT")]
     local: Vec<Forward>,
     /// Carry what comes to this port there to a host that is connected to from here
@@ -57,8 +57,7 @@ async fn listen(at: SocketAddr) -> Result<TcpListener, Failure> {
 /// A port that datagrams come to.
 async fn bind_udp(at: SocketAddr) -> Result<UdpSocket, Failure> {
     let bound = UdpSocket::bind(at).await;
-    let message = |error| format!("cannot take datagrams at {at}: {error}");
-    bound.map_err(|error| Failure::new(Kind::LocalIo, message(error)))
+    bound.map_err(|error| cannot_listen(at, &error))
 }
 
 /// Carries connections until it is told to end, or the one of `-W` ended.

@@ -38,7 +38,7 @@ struct Common {
     profile: Profile,
     /// Silence after which the other side is given up; a client that has had no connection yet ends after
     /// as long, one that has had one tries for another without end
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = dfcp_command::units::duration)]
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = dfcp_command::units::patience)]
     timeout: Duration,
     /// Tell of each connection
     #[arg(short, long, conflicts_with = "quiet")]
@@ -81,7 +81,8 @@ impl Common {
     fn report(&self) -> Report {
         let common = self.clone();
         Arc::new(move |event| match event {
-            Event::Opened(_) | Event::Failed { .. } | Event::Misled(_) if !common.verbose => {}
+            Event::Opened(_) | Event::Failed { .. } | Event::Misled(_) | Event::Unassociated(_)
+                if !common.verbose => {}
             event => common.say(event),
         })
     }

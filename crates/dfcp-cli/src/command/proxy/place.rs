@@ -72,6 +72,12 @@ impl FromStr for Forward {
             Some((text, "tcp")) => (text, false),
             _ => (text, false),
         };
+        if let Some((_, rest)) = text.split_once("://") {
+            let rest = rest.split('/').next().unwrap_or_default();
+            return Err(format!(
+                "not PORT:HOST:PORT: {text:?} has a URL in it; write {rest}"
+            ));
+        }
         let (address, port, host, target_port) = match parts(text)[..] {
             [port, host, target_port] => (None, port, host, target_port),
             [address, port, host, target_port] => (Some(address), port, host, target_port),
@@ -126,6 +132,8 @@ mod tests {
             "a:1:b:2",
             "1:a:2/sctp",
             "/udp",
+            "1:a:0/udp",
+            "1:http://a:80",
         ] {
             assert!(bad.parse::<Forward>().is_err(), "{bad:?}");
         }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use dfcp::{Endpoint, EndpointConfig};
 use dfcp_command::{Failure, Kind, interrupted};
-use dfcp_proxy::{Rule, Rules, ServerConfig};
+use dfcp_proxy::{Limits, Rule, Rules, ServerConfig};
 use dfcp_transfer::INTERRUPTED;
 
 use super::Common;
@@ -39,6 +39,9 @@ pub struct Args {
     /// Connections that each key may have at once
     #[arg(long, value_name = "N", default_value_t = dfcp_proxy::MAX_STREAMS, value_parser = clap::value_parser!(u64).range(1..))]
     max_streams: u64,
+    /// Of these, associations of UDP: each takes a socket here
+    #[arg(long, value_name = "N", default_value_t = dfcp_proxy::MAX_ASSOCIATIONS)]
+    max_associations: u64,
     #[command(flatten)]
     common: Common,
 }
@@ -68,7 +71,10 @@ pub async fn serve(args: Args) -> Result<(), Failure> {
     let config = ServerConfig {
         rules: Rules::new(args.permit.clone(), args.refuse.clone()),
         listen,
-        max_streams: args.max_streams,
+        limits: Limits {
+            streams: args.max_streams,
+            associations: args.max_associations,
+        },
         report: args.common.report(),
     };
     tokio::select! {
