@@ -8,8 +8,9 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use dfcp::PublicKey;
-use dfcp_command::{Failure, Kind};
+use dfcp::{PublicKey, Rate};
+use dfcp_command::{Failure, Kind, units};
+use dfcp_proxy::Quota;
 
 use crate::keys::config_file;
 
@@ -37,6 +38,57 @@ impl FromStr for Who {
             Err(error) if text.starts_with("dfcp-") => Err(format!("{error}")),
             Err(_) => Ok(Self::File(text.into())),
         }
+    }
+}
+
+/// What a line of a list says of its key beside that it is allowed: what a proxy gives it. A receiver of
+/// files takes no notice.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KeyOptions {
+    /// Connections at once.
+    pub max_streams: Option<u64>,
+    /// Of these, associations of UDP.
+    pub max_associations: Option<u64>,
+    /// Rate each way.
+    pub rate: Option<Rate>,
+    /// Bytes in a period.
+    pub quota: Option<Quota>,
+}
+
+impl FromStr for KeyOptions {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut options = Self::default();
+        for option in text.split(',') {
+            let (name, value) = option.split_once('=').unwrap_or((option, ""));
+            let number = || units::count(value);
+            let wrong = |why: String| format!("{name}: {why}");
+            match name {
+                "max-streams" => options.max_streams = Some(number().map_err(wrong)?),
+                "max-associations" => options.max_associations = Some(number().map_err(wrong)?),
+                "rate" => options.rate = Some(units::rate(value).map_err(wrong)?),
+                "quota" => options.quota = Some(quota(value).map_err(wrong)?),
+                _ => {
+                    return Err(format!(
+                        "no option of keys: {name:?}; there are max-streams=N, max-associations=N, \
+                         rate=RATE, quota=BYTES/PERIOD"
+                    ));
+                }
+            }
+        }
+        Ok(options)
+    }
+}
+
+/// Bytes in a period: `10G/1d`.
+pub fn quota(text: &str) -> Result<Quota, String> {
+    let wrong = || format!("not BYTES/PERIOD, such as 10G/1d: {text:?}");
+    let (bytes, period) = text.split_once('/').ok_or_else(wrong)?;
+    let (bytes, period) = (units::count(bytes)?, units::age(period)?);
+    match period.is_zero() {
+        true => Err(wrong()),
+        false => Ok(Quota { bytes, period }),
     }
 }
 
@@ -88,8 +140,28 @@ impl Allowed {
 
     /// Whether `key` may send.
     pub fn contains(&self, key: &PublicKey) -> bool {
-        let is_in = |path: &PathBuf| read_list(path).is_ok_and(|keys| keys.contains(key));
-        self.anyone || self.keys.contains(key) || self.files.iter().any(is_in)
+        self.anyone || self.keys.contains(key) || self.listed(key).is_some()
+    }
+
+    /// What is said of `key`, where it is allowed.
+    pub fn options(&self, key: &PublicKey) -> KeyOptions {
+        self.listed(key).unwrap_or_default()
+    }
+
+    /// What the lists say of `key`, if they have it.
+    fn listed(&self, key: &PublicKey) -> Option<KeyOptions> {
+        let find = |path: &PathBuf| {
+            let list = read_list(path).ok()?;
+            let entry = list.keys.into_iter().find(|(listed, _)| listed == key);
+            entry.map(|(_, options)| options)
+        };
+        self.files.iter().find_map(find)
+    }
+
+    /// Lines of the lists that allow nobody though they were meant to, and why.
+    pub fn mistakes(&self) -> Vec<String> {
+        let lists = self.files.iter().filter_map(|path| read_list(path).ok());
+        lists.flat_map(|list| list.mistakes).collect()
     }
 
     /// Whether they were named on the command line.
@@ -146,20 +218,40 @@ impl Allowed {
     }
 }
 
-/// The keys of a list: the first word of each line that is one; the rest is comment.
-fn read_list(path: &Path) -> Result<Vec<PublicKey>, String> {
+/// What is in a file.
+struct List {
+    keys: Vec<(PublicKey, KeyOptions)>,
+    mistakes: Vec<String>,
+}
+
+/// The keys of a list: the first word of each line that is one, or the second after options; the rest is
+/// comment. A line whose options are not understood allows nobody.
+fn read_list(path: &Path) -> Result<List, String> {
     let file = check(path)?;
     let mut text = String::new();
     file.take(MAX_LIST)
         .read_to_string(&mut text)
         .map_err(|error| format!("{}: {error}", path.display()))?;
-    let words = text
-        .lines()
-        .filter_map(|line| line.split_whitespace().next());
-    let keys: Vec<_> = words.filter_map(|word| word.parse().ok()).collect();
-    match keys.is_empty() {
-        true => Err(format!("{} has no key in it", path.display())),
-        false => Ok(keys),
+    let (mut keys, mut mistakes) = (Vec::new(), Vec::new());
+    for (line, number) in text.lines().zip(1..) {
+        let mut words = line.split_whitespace();
+        let (first, second) = (words.next().unwrap_or("#"), words.next());
+        if first.starts_with('#') {
+            continue;
+        }
+        match (first.parse(), second.and_then(|second| second.parse().ok())) {
+            (Ok(key), _) => keys.push((key, KeyOptions::default())),
+            (Err(_), Some(key)) => match first.parse() {
+                Ok(options) => keys.push((key, options)),
+                Err(why) => mistakes.push(format!("{} line {number}: {why}", path.display())),
+            },
+            (Err(_), None) => {}
+        }
+    }
+    match (keys.is_empty(), mistakes.first()) {
+        (true, Some(mistake)) => Err(mistake.clone()),
+        (true, None) => Err(format!("{} has no key in it", path.display())),
+        (false, _) => Ok(List { keys, mistakes }),
     }
 }
 
@@ -240,6 +332,45 @@ mod tests {
             fs::write(&path, content).unwrap();
             let refused = Allowed::new(&[Who::File(path.clone())]).unwrap_err();
             assert!(refused.message.contains(why), "{refused}");
+        }
+    }
+
+    #[test]
+    fn options_stand_before_a_key_and_a_mistake_in_them_allows_nobody() {
+        let (_dir, path) = place();
+        let (rich, poor, wrong, plain) = (key(), key(), key(), key());
+        let text = format!(
+            "rate=20M,max-streams=7 {rich} anna\nquota=10G/1d {poor}\nrat=20M {wrong}\n\
+             {plain} rate=1 is a comment\n# {wrong}\n"
+        );
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        let allowed = Allowed::new(&[Who::File(path.clone())]).unwrap();
+        let options = allowed.options(&rich);
+        assert_eq!(options.rate, Some(Rate::from_bps(20_000_000)));
+        assert_eq!((options.max_streams, options.quota), (Some(7), None));
+        let quota = allowed.options(&poor).quota.unwrap();
+        assert_eq!(
+            (quota.bytes, quota.period.as_secs()),
+            (10_000_000_000, 86_400)
+        );
+        assert!(allowed.contains(&plain) && !allowed.contains(&wrong));
+        assert_eq!(allowed.options(&plain), KeyOptions::default());
+        let mistakes = allowed.mistakes();
+        assert!(
+            mistakes.len() == 1 && mistakes[0].contains("line 3"),
+            "{mistakes:?}"
+        );
+        for bad in [
+            "",
+            "rate",
+            "rate=0",
+            "quota=1",
+            "quota=1/0s",
+            "max-streams=x",
+            "rate=1,,",
+        ] {
+            assert!(bad.parse::<KeyOptions>().is_err(), "{bad:?}");
         }
     }
 

@@ -65,6 +65,9 @@ impl Door {
             (Some(why), Some(_)) => output.say(format_args!("{why}; you will be asked")),
             (None, _) => {}
         }
+        for mistake in allowed.mistakes() {
+            output.say(mistake);
+        }
         Ok(Self {
             allowed,
             asker,

@@ -1,19 +1,28 @@
-//! What each key has in use, over all its connections.
+//! What each key has in use, over all its connections, and what it may have.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use dfcp::PublicKey;
+use dfcp::{PublicKey, Rate};
+use tokio::time::{Instant, sleep_until};
 
+use crate::event::{Event, Report};
+use crate::relay::CHUNK;
 use crate::status::{Refusal, Status};
 
-/// What a key may have at once, over all its connections.
+/// What a key may have, over all its connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Streams, each of which is a connection, a listener or an association.
+    /// Streams at once, each of which is a connection, a listener or an association.
     pub streams: u64,
     /// Of these, associations of UDP: each takes a socket of the server for minutes.
     pub associations: u64,
+    /// Rate of what is carried each way. Beyond 100 ms of it and one piece, connections wait and
+    /// datagrams are dropped.
+    pub rate: Option<Rate>,
+    /// Bytes carried, both ways together. Beyond it connections are broken and refused.
+    pub quota: Option<Quota>,
 }
 
 impl Default for Limits {
@@ -21,89 +30,337 @@ impl Default for Limits {
         Self {
             streams: crate::MAX_STREAMS,
             associations: crate::MAX_ASSOCIATIONS,
+            rate: None,
+            quota: None,
         }
     }
 }
 
-/// See the module's text.
-pub(crate) struct Accounts {
-    limits: Limits,
-    keys: Mutex<BTreeMap<PublicKey, Usage>>,
+/// So many bytes in each period. The first begins with the first byte, the next with the first after that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quota {
+    /// Bytes.
+    pub bytes: u64,
+    /// How long it is until they may be had again.
+    pub period: Duration,
 }
 
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-struct Usage {
+/// What a key that sent nothing for a while may send at once, in time at its rate: what a policer of
+/// 100 ms lets through, more than a round trip of most paths, and too short to be noticed by others.
+const BURST: Duration = Duration::from_millis(100);
+/// Smallest piece that is read of a connection whose key has a rate, bytes: a system call for three
+/// packets or more.
+const SMALLEST_PIECE: usize = 4 << 10;
+/// That a key is slowed is told once, until it has not been for so long.
+const RECOVERED: Duration = Duration::from_secs(60);
+
+/// Which way bytes go, as seen from here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// Over the stream to the other side.
+    Out,
+    /// From it.
+    In,
+}
+
+/// The accounts of all keys that came. They are few: keys that the endpoint lets in.
+pub(crate) struct Accounts {
+    keys: Mutex<BTreeMap<PublicKey, Arc<Account>>>,
+    report: Report,
+}
+
+/// The account of a key.
+pub(crate) struct Account {
+    key: PublicKey,
+    report: Report,
+    state: Mutex<State>,
+}
+
+struct State {
+    limits: Limits,
     streams: u64,
     associations: u64,
+    buckets: [Bucket; 2],
+    spent: u64,
+    /// When the quota's period began; none has if nothing was carried.
+    since: Option<Instant>,
+    /// That the quota is used up was told.
+    told: bool,
+    last_slowed: Option<Instant>,
 }
 
 impl Accounts {
-    pub fn new(limits: Limits) -> Arc<Self> {
+    pub fn new(report: Report) -> Self {
         let keys = Mutex::default();
-        Arc::new(Self { limits, keys })
+        Self { keys, report }
     }
 
-    /// A stream of `key`, until it is dropped.
+    /// The account of `key`, which may have so much from now on.
+    pub fn of(&self, key: PublicKey, limits: Limits) -> Arc<Account> {
+        let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
+        let account = keys
+            .entry(key)
+            .or_insert_with(|| Arc::new(Account::new(key, limits, self.report.clone())));
+        account.state().limits = limits;
+        account.clone()
+    }
+}
+
+impl Account {
+    fn new(key: PublicKey, limits: Limits, report: Report) -> Self {
+        let state = Mutex::new(State {
+            limits,
+            streams: 0,
+            associations: 0,
+            buckets: [Bucket::default(); 2],
+            spent: 0,
+            since: None,
+            told: false,
+            last_slowed: None,
+        });
+        Self { key, report, state }
+    }
+
+    /// A stream, until it is dropped.
     ///
     /// # Errors
-    /// That it has as many as it may have.
-    pub fn stream(self: &Arc<Self>, key: PublicKey) -> Result<Place, Refusal> {
-        self.place(key, 0)
+    /// That the key may have none now.
+    pub fn stream(self: &Arc<Self>) -> Result<Place, Refusal> {
+        self.place(0)
     }
 
     /// The same of one that stands for an association.
-    pub fn association(self: &Arc<Self>, key: PublicKey) -> Result<Place, Refusal> {
-        self.place(key, 1)
+    pub fn association(self: &Arc<Self>) -> Result<Place, Refusal> {
+        self.place(1)
     }
 
-    fn place(self: &Arc<Self>, key: PublicKey, associations: u64) -> Result<Place, Refusal> {
-        let mut keys = self.keys();
-        let now = keys.get(&key).copied().unwrap_or_default();
-        let more = Usage {
-            streams: now.streams + 1,
-            associations: now.associations + associations,
-        };
+    fn place(self: &Arc<Self>, associations: u64) -> Result<Place, Refusal> {
+        let mut state = self.state();
         let full = |count: u64, what: &str| {
             let message = format!("this key has {count} {what} already, and may have no more");
             Err(Refusal::new(Status::Limit, message))
         };
-        if more.streams > self.limits.streams {
-            return full(now.streams, "streams");
+        if state.streams >= state.limits.streams {
+            return full(state.streams, "streams");
         }
-        if more.associations > self.limits.associations {
-            return full(now.associations, "associations");
+        if state.associations + associations > state.limits.associations {
+            return full(state.associations, "associations");
         }
-        keys.insert(key, more);
-        drop(keys);
-        let accounts = self.clone();
+        self.spend(&mut state, Instant::now(), 0)?;
+        state.streams += 1;
+        state.associations += associations;
+        drop(state);
+        let account = self.clone();
         Ok(Place {
-            accounts,
-            key,
+            account,
             associations,
         })
     }
 
-    fn keys(&self) -> MutexGuard<'_, BTreeMap<PublicKey, Usage>> {
-        self.keys.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Counts bytes of a connection, and waits as long as the key's rate wants.
+    ///
+    /// # Errors
+    /// That the key has used up what it may carry.
+    pub async fn pay(&self, way: Way, bytes: usize) -> Result<(), Refusal> {
+        let now = Instant::now();
+        let until = {
+            let mut state = self.state();
+            self.spend(&mut state, now, bytes)?;
+            state.limits.rate.map(|rate| {
+                let until = state.buckets[way as usize].reserve(now, rate, bytes);
+                if until > now {
+                    self.slowed(&mut state, now);
+                }
+                until
+            })
+        };
+        match until {
+            Some(until) if until > now => sleep_until(until).await,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Whether a datagram may pass.
+    pub fn pass(&self, way: Way, bytes: usize) -> bool {
+        let now = Instant::now();
+        let mut state = self.state();
+        if let Some(rate) = state.limits.rate {
+            if state.buckets[way as usize].is_full(now) {
+                self.slowed(&mut state, now);
+                return false;
+            }
+            state.buckets[way as usize].reserve(now, rate, bytes);
+        }
+        self.spend(&mut state, now, bytes).is_ok()
+    }
+
+    /// Bytes of a connection that are read at once: a slow key's are small, so that its connections take
+    /// turns.
+    pub fn piece(&self) -> usize {
+        match self.state().limits.rate {
+            Some(rate) => {
+                let burst = u128::from(rate.as_bps()) * BURST.as_millis() / 8000;
+                usize::try_from(burst).map_or(CHUNK, |burst| burst.clamp(SMALLEST_PIECE, CHUNK))
+            }
+            None => CHUNK,
+        }
+    }
+
+    fn spend(&self, state: &mut State, now: Instant, bytes: usize) -> Result<(), Refusal> {
+        let spent = state.spend(now, bytes as u64);
+        if let Err(refusal) = &spent
+            && !std::mem::replace(&mut state.told, true)
+        {
+            let (peer, why) = (self.key, refusal.message.clone());
+            (self.report)(Event::Exhausted { peer, why });
+        }
+        spent
+    }
+
+    fn slowed(&self, state: &mut State, now: Instant) {
+        let before = state.last_slowed.replace(now);
+        if let Some(rate) = state.limits.rate
+            && before.is_none_or(|before| now.duration_since(before) > RECOVERED)
+        {
+            let peer = self.key;
+            (self.report)(Event::Slowed { peer, rate });
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
+impl State {
+    /// Counts `bytes` against the quota. What goes beyond it is refused, and counted no more.
+    fn spend(&mut self, now: Instant, bytes: u64) -> Result<(), Refusal> {
+        let Some(quota) = self.limits.quota else {
+            return Ok(());
+        };
+        let over = self.since.map(|since| since + quota.period);
+        if over.is_some_and(|over| over <= now) {
+            (self.since, self.spent, self.told) = (None, 0, false);
+        }
+        if self.spent >= quota.bytes {
+            let left = over.map_or(quota.period, |over| over.duration_since(now));
+            let message = format!(
+                "this key has carried the {} bytes that it may in {} s; the next begin in {} s",
+                quota.bytes,
+                quota.period.as_secs(),
+                left.as_secs() + 1
+            );
+            return Err(Refusal::new(Status::Limit, message));
+        }
+        if bytes > 0 {
+            self.since.get_or_insert(now);
+            self.spent += bytes;
+        }
+        Ok(())
+    }
+}
+
+/// A token bucket, kept as the time at which all that passed would have left at the rate (the virtual
+/// scheduling algorithm of ITU-T I.371).
+#[derive(Clone, Copy, Debug, Default)]
+struct Bucket(Option<Instant>);
+
+impl Bucket {
+    /// Takes room for `bytes`; when they may go.
+    fn reserve(&mut self, now: Instant, rate: Rate, bytes: usize) -> Instant {
+        let due = self.due(now);
+        let takes = bytes as f64 * 8.0 / rate.as_bps() as f64;
+        // A rate of a bit a second is one, too: no sum of times overflows.
+        let takes = Duration::from_secs_f64(takes.min(LONGEST_WAIT.as_secs_f64()));
+        self.0 = Some((due + takes).min(now + LONGEST_WAIT));
+        due.checked_sub(BURST).unwrap_or(now).max(now)
+    }
+
+    fn is_full(&self, now: Instant) -> bool {
+        self.due(now) > now + BURST
+    }
+
+    fn due(&self, now: Instant) -> Instant {
+        self.0.map_or(now, |due| due.max(now))
+    }
+}
+
+/// No connection waits longer for its turn: by then its program has given up.
+const LONGEST_WAIT: Duration = Duration::from_secs(3600);
+
 /// One of the streams that a key may have.
 pub(crate) struct Place {
-    accounts: Arc<Accounts>,
-    key: PublicKey,
+    account: Arc<Account>,
     associations: u64,
+}
+
+impl Place {
+    /// Who pays for what is carried.
+    pub fn account(&self) -> &Account {
+        &self.account
+    }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut keys = self.accounts.keys();
-        if let Some(usage) = keys.get_mut(&self.key) {
-            usage.streams -= 1;
-            usage.associations -= self.associations;
-            if *usage == Usage::default() {
-                keys.remove(&self.key);
-            }
+        let mut state = self.account.state();
+        state.streams -= 1;
+        state.associations -= self.associations;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bucket_lets_its_rate_through_and_a_burst() {
+        let (start, rate) = (Instant::now(), Rate::from_bps(8_000_000));
+        let mut bucket = Bucket::default();
+        let (mut now, mut passed) = (start, 0);
+        while now < start + Duration::from_secs(10) {
+            now = bucket.reserve(now, rate, 5_000);
+            passed += 5_000;
         }
+        // 10 s at 1 MB/s, and 100 ms at once.
+        assert!((10_000_000..=10_120_000).contains(&passed), "{passed}");
+        assert!(bucket.is_full(now));
+        assert!(!bucket.is_full(now + Duration::from_secs(1)));
+        // What was saved up is not more after a long silence.
+        let later = now + Duration::from_secs(1000);
+        let mut at_once = 0;
+        while bucket.reserve(later, rate, 5_000) == later {
+            at_once += 5_000;
+        }
+        assert!((100_000..=110_000).contains(&at_once), "{at_once}");
+        // The slowest rate there is.
+        let mut slow = Bucket::default();
+        for _ in 0..10 {
+            slow.reserve(now, Rate::from_bps(1), usize::MAX);
+        }
+    }
+
+    #[test]
+    fn a_quota_comes_back_after_its_period() {
+        let key = dfcp::generate_key().expect("random bytes").public();
+        let period = Duration::from_secs(3600);
+        let limits = Limits {
+            quota: Some(Quota {
+                bytes: 1000,
+                period,
+            }),
+            ..Limits::default()
+        };
+        let account = Account::new(key, limits, Arc::new(|_| {}));
+        let (mut state, start) = (account.state(), Instant::now());
+        assert!(state.spend(start, 0).is_ok());
+        // The period begins with what is carried first.
+        let first = start + Duration::from_secs(100);
+        assert!(state.spend(first, 600).is_ok() && state.spend(first, 600).is_ok());
+        let refusal = state.spend(first + period / 2, 1).expect_err("is used up");
+        assert_eq!(refusal.status, Status::Limit);
+        assert!(refusal.message.contains("in 1801 s"), "{refusal}");
+        assert!(state.spend(first + period, 600).is_ok());
     }
 }

@@ -17,7 +17,7 @@ use crate::door::Door;
 use crate::event::{Event, Report};
 use crate::link::{Down, Link, Resolve, Server};
 use crate::local;
-use crate::relay::{Broken, REASON_LIMIT, download, relay, upload};
+use crate::relay::{Broken, Carriage, REASON_LIMIT, download, relay, upload};
 use crate::rules::{Network, Rule, Rules};
 use crate::status::{Refusal, Status};
 use crate::target::Target;
@@ -343,7 +343,11 @@ impl Client {
     ) {
         let opened = || self.report(Event::Opened(target.clone()));
         // Programs reset connections as they like; only what the far end could not do is worth a word.
-        if let Err(Broken::Refused(refusal)) = relay(tcp, tunnel, first, opened).await {
+        let carriage = Carriage {
+            first,
+            account: None,
+        };
+        if let Err(Broken::Refused(refusal)) = relay(tcp, tunnel, carriage, opened).await {
             let why = refusal.message;
             self.report(Event::Failed { target, why });
         }
@@ -369,7 +373,7 @@ impl Client {
         let mut tunnel = self.open(target).await?;
         let Tunnel { send, recv, .. } = &mut tunnel;
         let up = async {
-            upload(input, send, Vec::new()).await?;
+            upload(input, send, Carriage::default()).await?;
             // Until the server has it.
             match send.stopped().await.map_err(Broken::There)? {
                 None => Ok(()),
@@ -378,7 +382,7 @@ impl Client {
         };
         let down = async {
             crate::wire::read_answer(recv).await?;
-            download(recv, output).await
+            download(recv, output, None).await
         };
         let (mut up, mut down) = (pin!(up), pin!(down));
         // The end of one direction is not that of the other.

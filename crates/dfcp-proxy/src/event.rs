@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use dfcp::PublicKey;
+use dfcp::{PublicKey, Rate};
 
 use crate::target::Target;
 
@@ -44,6 +44,20 @@ pub enum Event {
     },
     /// It left, or was lost.
     Left(PublicKey),
+    /// What a key carries is slowed to its rate.
+    Slowed {
+        /// The key.
+        peer: PublicKey,
+        /// Its rate, each way.
+        rate: Rate,
+    },
+    /// A key carries nothing any more for a while, and why.
+    Exhausted {
+        /// The key.
+        peer: PublicKey,
+        /// What it has used up, and when there is more.
+        why: String,
+    },
     /// A connection is carried to there.
     Opened(Target),
     /// None is, and why.
@@ -73,6 +87,14 @@ impl fmt::Display for Event {
             }
             Self::Came { peer, from } => write!(f, "{from} connected, {peer}"),
             Self::Left(peer) => write!(f, "{peer} left"),
+            Self::Slowed { peer, rate } => {
+                write!(
+                    f,
+                    "{peer} is slowed to its {} bit/s each way",
+                    rate.as_bps()
+                )
+            }
+            Self::Exhausted { peer, why } => write!(f, "{peer} is refused: {why}"),
             Self::Opened(target) => write!(f, "connected to {target}"),
             Self::Failed { target, why } => write!(f, "not connected to {target}: {why}"),
             Self::Misled(why) => write!(f, "a program at a local port was refused: {why}"),

@@ -29,13 +29,13 @@ mod target;
 mod udp;
 mod wire;
 
-pub use account::Limits;
+pub use account::{Limits, Quota};
 pub use client::{Client, ClientConfig};
 pub use event::{Event, Report};
 pub use link::{Down, Resolve};
 pub use relay::Broken;
 pub use rules::{Network, Ports, Rule, Rules};
-pub use server::{ServerConfig, serve};
+pub use server::{LimitsOf, ServerConfig, serve};
 pub use status::{Refusal, Status};
 pub use target::{Host, Target};
 

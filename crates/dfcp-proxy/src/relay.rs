@@ -14,12 +14,13 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{sleep, sleep_until};
 
+use crate::account::{Account, Way};
 use crate::status::Refusal;
 use crate::wire::{RESET, Tunnel, read_answer};
 
 /// Bytes that are read at once: large enough that system calls cost little beside the bytes, small
 /// enough that a thousand stalled connections hold 64 MB.
-const CHUNK: usize = 64 << 10;
+pub(crate) const CHUNK: usize = 64 << 10;
 
 /// Priority of a stream that has sent little.
 const SMALL: i32 = 1;
@@ -57,12 +58,21 @@ impl Broken {
     }
 }
 
-/// Carries `tcp`, of which `first` was read already, until both directions ended; calls `opened` once the
-/// far end has said that it is connected. If one direction breaks both are reset, on both sides.
+/// What is carried beside a TCP connection's own bytes.
+#[derive(Default)]
+pub(crate) struct Carriage<'a> {
+    /// What was read of it already.
+    pub first: Vec<u8>,
+    /// Who pays for it; at a client nobody does.
+    pub account: Option<&'a Account>,
+}
+
+/// Carries `tcp` until both directions ended; calls `opened` once the far end has said that it is
+/// connected. If one direction breaks both are reset, on both sides.
 pub(crate) async fn relay(
     mut tcp: TcpStream,
     mut tunnel: Tunnel,
-    first: Vec<u8>,
+    Carriage { first, account }: Carriage<'_>,
     opened: impl FnOnce() + Send,
 ) -> Result<(), Broken> {
     // Also the end of this process resets it.
@@ -81,7 +91,7 @@ pub(crate) async fn relay(
             is_open.store(true, Ordering::Relaxed);
         }
         opened();
-        let ended = download(recv, write).await;
+        let ended = download(recv, write, account).await;
         if matches!(ended, Err(Broken::Here(_))) {
             // What the program said before it reset the connection is still read, by the other
             // direction, which ends before that.
@@ -90,7 +100,7 @@ pub(crate) async fn relay(
         ended
     };
     let up = async {
-        let ended = upload(read, send, first).await;
+        let ended = upload(read, send, Carriage { first, account }).await;
         if matches!(ended, Err(Broken::There(_))) && !is_open.load(Ordering::Relaxed) {
             sleep(REASON_LIMIT).await; // the other direction ends before that, with the reason
         }
@@ -144,7 +154,7 @@ impl Precedence {
 pub(crate) async fn upload(
     mut input: impl AsyncRead + Unpin,
     send: &mut SendStream,
-    first: Vec<u8>,
+    Carriage { first, account }: Carriage<'_>,
 ) -> Result<(), Broken> {
     let mut precedence = Precedence::start(send);
     send.write_all(&first).await.map_err(Broken::there)?;
@@ -152,7 +162,7 @@ pub(crate) async fn upload(
     let mut stopped = pin!(send.stopped());
     loop {
         let read = tokio::select! {
-            read = read_some(&mut input) => read,
+            read = read_some(&mut input, account.map_or(CHUNK, Account::piece)) => read,
             // The far end takes no more, though nothing is written just now.
             end = &mut stopped => {
                 let code = end.map_err(Broken::There)?;
@@ -163,6 +173,7 @@ pub(crate) async fn upload(
             Ok(bytes) if bytes.is_empty() => return send.finish().map_err(Broken::There),
             Ok(bytes) => {
                 precedence.on_bytes(send, bytes.len());
+                pay(account, Way::Out, bytes.len()).await?;
                 send.write_all(&bytes).await.map_err(Broken::there)?;
             }
             Err(error) => {
@@ -173,10 +184,17 @@ pub(crate) async fn upload(
     }
 }
 
-/// Reads what is there, and waits for something without a buffer; nothing at the end.
-async fn read_some(input: &mut (impl AsyncRead + Unpin)) -> io::Result<Vec<u8>> {
+async fn pay(account: Option<&Account>, way: Way, bytes: usize) -> Result<(), Refusal> {
+    match account {
+        Some(account) => account.pay(way, bytes).await,
+        None => Ok(()),
+    }
+}
+
+/// Reads what is there, `most` bytes, and waits for something without a buffer; nothing at the end.
+async fn read_some(input: &mut (impl AsyncRead + Unpin), most: usize) -> io::Result<Vec<u8>> {
     poll_fn(|context| {
-        let mut buffer = Vec::with_capacity(CHUNK);
+        let mut buffer = Vec::with_capacity(most);
         let read = pin!(input.read_buf(&mut buffer)).poll(context);
         read.map_ok(|_| ()).map(|read| read.map(|()| buffer))
     })
@@ -187,10 +205,13 @@ async fn read_some(input: &mut (impl AsyncRead + Unpin)) -> io::Result<Vec<u8>> 
 pub(crate) async fn download(
     recv: &mut RecvStream,
     mut output: impl AsyncWrite + Unpin,
+    account: Option<&Account>,
 ) -> Result<(), Broken> {
     loop {
-        match recv.read_chunk(CHUNK).await.map_err(Broken::There)? {
+        let most = account.map_or(CHUNK, Account::piece);
+        match recv.read_chunk(most).await.map_err(Broken::There)? {
             Chunk::Data(bytes) => {
+                pay(account, Way::In, bytes.len()).await?;
                 output.write_all(&bytes).await.map_err(Broken::Here)?;
                 output.flush().await.map_err(Broken::Here)?;
             }

@@ -3,16 +3,16 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use dfcp::{Connection, Endpoint, RecvStream, SendStream};
+use dfcp::{Connection, Endpoint, PublicKey, RecvStream, SendStream};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
-use crate::account::{Accounts, Limits};
+use crate::account::{Account, Accounts, Limits, Place};
 use crate::dial::dial;
 use crate::door::Door;
 use crate::event::{Event, Report};
-use crate::relay::{Broken, relay};
+use crate::relay::{Broken, Carriage, relay};
 use crate::rules::Rules;
 use crate::status::{Refusal, Status};
 use crate::target::{Host, Target};
@@ -25,21 +25,24 @@ pub struct ServerConfig {
     pub rules: Rules,
     /// Where clients may have it listen; nowhere without.
     pub listen: Option<Rules>,
-    /// What each key may have at once.
-    pub limits: Limits,
+    /// What each key may have; asked whenever one comes.
+    pub limits: LimitsOf,
     /// Hears what happens.
     pub report: Report,
 }
 
+/// What a key may have.
+pub type LimitsOf = Arc<dyn Fn(&PublicKey) -> Limits + Send + Sync>;
+
 struct Server {
     config: ServerConfig,
-    accounts: Arc<Accounts>,
+    accounts: Accounts,
 }
 
 /// Serves the clients that `endpoint` accepts, until it is closed. Which keys those may be is the
 /// endpoint's to know.
 pub async fn serve(endpoint: Endpoint, config: ServerConfig) {
-    let accounts = Accounts::new(config.limits);
+    let accounts = Accounts::new(config.report.clone());
     let server = Arc::new(Server { config, accounts });
     while let Some(incoming) = endpoint.accept().await {
         tokio::spawn(attend(server.clone(), incoming.accept()));
@@ -52,16 +55,26 @@ async fn attend(server: Arc<Server>, connection: Connection) {
     if let Some(from) = connection.remote_address() {
         server.report(Event::Came { peer, from });
     }
-    let routes = Arc::new(Routes::default());
+    let client = Arc::new(Visitor {
+        account: server.accounts.of(peer, (server.config.limits)(&peer)),
+        connection,
+        routes: Arc::default(),
+    });
     let streams = async {
-        while let Ok((send, recv)) = connection.accept_bi().await {
-            let (server, routes) = (server.clone(), routes.clone());
-            let connection = connection.clone();
-            tokio::spawn(async move { server.answer(&connection, &routes, send, recv).await });
+        while let Ok((send, recv)) = client.connection.accept_bi().await {
+            let (server, client) = (server.clone(), client.clone());
+            tokio::spawn(async move { server.answer(&client, send, recv).await });
         }
     };
-    tokio::join!(streams, routes.follow(&connection));
+    tokio::join!(streams, client.routes.follow(&client.connection));
     server.report(Event::Left(peer));
+}
+
+/// A connection of a client.
+struct Visitor {
+    connection: Connection,
+    account: Arc<Account>,
+    routes: Arc<Routes>,
 }
 
 impl Server {
@@ -71,8 +84,7 @@ impl Server {
 
     async fn answer(
         self: Arc<Self>,
-        connection: &Connection,
-        routes: &Arc<Routes>,
+        client: &Arc<Visitor>,
         send: SendStream,
         mut recv: RecvStream,
     ) {
@@ -85,17 +97,15 @@ impl Server {
             Request::Connect(target) => target.clone(),
             Request::Listen { bind, .. } => bind.clone(),
             Request::Associate { id } => {
-                return self.associate(connection, routes, *id, tunnel).await;
+                return self.associate(client, *id, tunnel).await;
             }
             Request::Accepted { .. } => return tunnel.reset(MALFORMED),
         };
-        let done = match self.accounts.stream(connection.peer()) {
-            Ok(_place) => match request {
-                Request::Listen { id, bind } => {
-                    self.listen(connection, &mut tunnel, id, &bind).await
-                }
+        let done = match client.account.stream() {
+            Ok(place) => match request {
+                Request::Listen { id, bind } => self.listen(client, &mut tunnel, id, &bind).await,
                 _ => match dial(&target, &self.config.rules).await {
-                    Ok(tcp) => return self.carry(tcp, tunnel, target).await,
+                    Ok(tcp) => return self.carry(tcp, tunnel, target, place).await,
                     Err(refusal) => Err(refusal),
                 },
             },
@@ -110,18 +120,10 @@ impl Server {
     }
 
     /// Carries datagrams until the client ends the stream, or sends none for long.
-    async fn associate(
-        self: &Arc<Self>,
-        connection: &Connection,
-        routes: &Arc<Routes>,
-        id: u32,
-        mut tunnel: Tunnel,
-    ) {
-        let opened = self
-            .accounts
-            .association(connection.peer())
-            .and_then(|place| Ok((place, Exit::open(&self.config)?)));
-        let (_place, exit) = match opened {
+    async fn associate(self: &Arc<Self>, client: &Visitor, id: u32, mut tunnel: Tunnel) {
+        let opened = client.account.association();
+        let opened = opened.and_then(|place| Ok((place, Exit::open(&self.config)?)));
+        let (place, exit) = match opened {
             Ok(opened) => opened,
             Err(refusal) => {
                 self.report(Event::Unassociated(refusal.message.clone()));
@@ -132,16 +134,21 @@ impl Server {
         if tunnel.confirm().await.is_err() {
             return;
         }
-        if let Some(association) = Association::new(connection.clone(), routes, id, tunnel) {
-            udp::serve(association, exit).await;
+        let connection = client.connection.clone();
+        if let Some(association) = Association::new(connection, &client.routes, id, tunnel) {
+            udp::serve(association, exit, place.account()).await;
         }
     }
 
-    async fn carry(&self, tcp: TcpStream, mut tunnel: Tunnel, target: Target) {
+    async fn carry(&self, tcp: TcpStream, mut tunnel: Tunnel, target: Target, place: Place) {
         if tunnel.confirm().await.is_ok() {
-            // Connections end as the programs at both ends like.
-            let _ = relay(tcp, tunnel, Vec::new(), || {
-                self.report(Event::Opened(target))
+            let carriage = Carriage {
+                first: Vec::new(),
+                account: Some(place.account()),
+            };
+            // Connections end as the programs at both ends like; of one that its account ends, that says so.
+            let _ = relay(tcp, tunnel, carriage, || {
+                self.report(Event::Opened(target));
             })
             .await;
         }
@@ -150,7 +157,7 @@ impl Server {
     /// Listens for a client until it ends the stream, or its connection ends.
     async fn listen(
         self: &Arc<Self>,
-        connection: &Connection,
+        client: &Arc<Visitor>,
         tunnel: &mut Tunnel,
         id: u32,
         bind: &Target,
@@ -169,8 +176,8 @@ impl Server {
         let accept = async {
             loop {
                 let (tcp, from) = door.next().await;
-                let (server, connection) = (self.clone(), connection.clone());
-                tokio::spawn(async move { server.hand_over(&connection, tcp, id, from).await });
+                let (server, client) = (self.clone(), client.clone());
+                tokio::spawn(async move { server.hand_over(&client, tcp, id, from).await });
             }
         };
         let mut end = [0];
@@ -199,7 +206,7 @@ impl Server {
     /// Hands what came to a listener over to the client.
     async fn hand_over(
         self: Arc<Self>,
-        connection: &Connection,
+        client: &Visitor,
         tcp: TcpStream,
         id: u32,
         from: SocketAddr,
@@ -211,7 +218,7 @@ impl Server {
                 why,
             })
         };
-        let _place = match self.accounts.stream(connection.peer()) {
+        let place = match client.account.stream() {
             Ok(place) => place,
             Err(refusal) => {
                 let _ = tcp.set_zero_linger();
@@ -222,8 +229,13 @@ impl Server {
             id,
             from: from.clone(),
         };
-        let ended = match timeout(REQUEST_LIMIT, Tunnel::open(connection, &request)).await {
-            Ok(Ok(tunnel)) => relay(tcp, tunnel, Vec::new(), || ()).await,
+        let carriage = Carriage {
+            first: Vec::new(),
+            account: Some(place.account()),
+        };
+        let opened = timeout(REQUEST_LIMIT, Tunnel::open(&client.connection, &request));
+        let ended = match opened.await {
+            Ok(Ok(tunnel)) => relay(tcp, tunnel, carriage, || ()).await,
             Ok(Err(error)) => return refused(error.to_string()),
             Err(_) => return refused("the client takes no further stream now".to_owned()),
         };

@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
 use super::{Association, Packet, receive, send_now};
+use crate::account::{Account, Way};
 use crate::dial::{forbidden, is_here, resolve};
 use crate::event::{Event, Report};
 use crate::rules::Rules;
@@ -58,15 +59,21 @@ pub(crate) struct Exit<'a> {
 }
 
 /// Carries an association to its end.
-pub(crate) async fn serve(mut association: Association, mut exit: Exit<'_>) {
+pub(crate) async fn serve(mut association: Association, mut exit: Exit<'_>, account: &Account) {
     loop {
         tokio::select! {
             packet = association.next() => match packet {
-                Ok(packet) => exit.send(packet),
+                Ok(packet) if account.pass(Way::In, packet.payload.len()) => exit.send(packet),
+                Ok(_) => {}
                 Err(_) => return,
             },
             came = receive(&exit.socket) => match came {
-                Ok((payload, from)) => exit.answer(&association, from, &payload),
+                Ok((payload, from)) => {
+                    if exit.expects(from) && account.pass(Way::Out, payload.len()) {
+                        let from = SocketAddr::new(from.ip().to_canonical(), from.port());
+                        association.send(&from.into(), &payload);
+                    }
+                }
                 Err(_) => return,
             },
             Some(Ok(found)) = exit.lookups.join_next() => exit.learn(found),
@@ -188,12 +195,9 @@ impl<'a> Exit<'a> {
         }
     }
 
-    /// Hands an answer to the program, if it asked.
-    fn answer(&self, association: &Association, from: SocketAddr, payload: &[u8]) {
-        let from = SocketAddr::new(from.ip().to_canonical(), from.port());
-        if self.spoken_to.contains(&from.ip()) {
-            association.send(&Target::from(from), payload);
-        }
+    /// Whether something was sent to `from`.
+    fn expects(&self, from: SocketAddr) -> bool {
+        self.spoken_to.contains(&from.ip().to_canonical())
     }
 
     fn refuse(&mut self, target: Target, refusal: Refusal) {

@@ -109,7 +109,10 @@ fn serve(
     let config = ServerConfig {
         rules: plan.rules.clone(),
         listen: plan.listen.clone(),
-        limits: plan.limits,
+        limits: {
+            let limits = plan.limits;
+            Arc::new(move |_| limits)
+        },
         report: there.report(),
     };
     tokio::spawn(dfcp_proxy::serve(endpoint.clone(), config));

@@ -1,6 +1,7 @@
 //! Programs, a client, a server and hosts on loopback: what a program notices of the proxy.
 
 mod common;
+mod limits;
 mod udp;
 
 use std::io::ErrorKind;

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::common::{Plan, World, bytes, loopback, rules, within};
-use dfcp_proxy::{Limits, Target};
+use dfcp_proxy::{Limits, Quota, Target};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::timeout;
@@ -238,6 +238,46 @@ async fn a_program_is_told_that_it_may_not_send_and_may_once_another_has_ended()
         let second = within(second).await;
         assert!(second.ask(&host(echo), b"two").await.ends_with(b"two"));
     }
+}
+
+#[tokio::test]
+async fn datagrams_of_strangers_cost_a_key_nothing() {
+    let quota = Some(Quota {
+        bytes: 50_000,
+        period: Duration::from_secs(3600),
+    });
+    let limits = Limits {
+        quota,
+        ..Limits::default()
+    };
+    let world = World::with(Plan {
+        limits,
+        ..Plan::default()
+    })
+    .await;
+    let program = Program::new(&world).await;
+    let friend = UdpSocket::bind(loopback()).await.unwrap();
+    let stranger = UdpSocket::bind("127.0.0.2:0").await.unwrap();
+    let at = host(friend.local_addr().unwrap());
+    program.send(&at, b"hello").await;
+    let mut buffer = vec![0; 2000];
+    let (_, server) = within(friend.recv_from(&mut buffer)).await.unwrap();
+    for _ in 0..100 {
+        stranger.send_to(&[0; 1000], server).await.unwrap();
+    }
+    friend.send_to(b"hello too", server).await.unwrap();
+    assert!(program.hear(Duration::from_secs(60)).await.is_some());
+    // Those of the program do: the host hears no more of them in the end.
+    let exhausted = async {
+        loop {
+            program.send(&at, &[0; 1000]).await;
+            if let Err(_silence) = timeout(SILENCE, friend.recv_from(&mut buffer)).await {
+                break;
+            }
+        }
+    };
+    within(exhausted).await;
+    world.there.find("is refused: this key has carried").await;
 }
 
 #[tokio::test]

@@ -1,14 +1,15 @@
 //! `dfcp proxy serve`.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use dfcp::{Endpoint, EndpointConfig};
-use dfcp_command::{Failure, Kind, interrupted};
-use dfcp_proxy::{Limits, Rule, Rules, ServerConfig};
+use dfcp::{Endpoint, EndpointConfig, Rate};
+use dfcp_command::{Failure, Kind, interrupted, units};
+use dfcp_proxy::{Limits, LimitsOf, Quota, Rule, Rules, ServerConfig};
 use dfcp_transfer::INTERRUPTED;
 
 use super::Common;
-use crate::allowed::{Allowed, Who};
+use crate::allowed::{Allowed, Who, quota};
 use crate::command::farewell;
 use crate::keys;
 use crate::net::{self, Listen};
@@ -42,6 +43,14 @@ pub struct Args {
     /// Of these, associations of UDP: each takes a socket here
     #[arg(long, value_name = "N", default_value_t = dfcp_proxy::MAX_ASSOCIATIONS)]
     max_associations: u64,
+    /// Rate of what each key carries each way, bits a second, such as 20M: beyond it connections wait, and
+    /// datagrams are dropped
+    #[arg(long, value_name = "RATE", value_parser = units::rate)]
+    rate: Option<Rate>,
+    /// Bytes that each key may carry in a period, both ways together, such as 10G/1d: beyond them its
+    /// connections are broken and refused
+    #[arg(long, value_name = "BYTES/PERIOD", value_parser = quota)]
+    quota: Option<Quota>,
     #[command(flatten)]
     common: Common,
 }
@@ -66,15 +75,15 @@ pub async fn serve(args: Args) -> Result<(), Failure> {
         Endpoint::bind(config)
     })?;
     announce(&args, &endpoint);
+    for mistake in allowed.mistakes() {
+        args.common.say(mistake);
+    }
     let listen = (!args.permit_listen.is_empty())
         .then(|| Rules::new(args.permit_listen.clone(), Vec::new()));
     let config = ServerConfig {
         rules: Rules::new(args.permit.clone(), args.refuse.clone()),
         listen,
-        limits: Limits {
-            streams: args.max_streams,
-            associations: args.max_associations,
-        },
+        limits: limits(&args, allowed),
         report: args.common.report(),
     };
     tokio::select! {
@@ -86,6 +95,21 @@ pub async fn serve(args: Args) -> Result<(), Failure> {
             Err(failure)
         }
     }
+}
+
+/// What keys may have: what the list of keys says of one, or else the command line.
+fn limits(args: &Args, allowed: Allowed) -> LimitsOf {
+    let (streams, associations) = (args.max_streams, args.max_associations);
+    let (rate, quota) = (args.rate, args.quota);
+    Arc::new(move |key| {
+        let own = allowed.options(key);
+        Limits {
+            streams: own.max_streams.unwrap_or(streams),
+            associations: own.max_associations.unwrap_or(associations),
+            rate: own.rate.or(rate),
+            quota: own.quota.or(quota),
+        }
+    })
 }
 
 fn announce(args: &Args, endpoint: &Endpoint) {
