@@ -9,6 +9,7 @@ mod keys;
 mod known_hosts;
 mod lab;
 mod meet;
+mod metrics;
 mod net;
 mod phrase;
 mod probe;

@@ -9,6 +9,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::event::{Event, Report};
 use crate::relay::CHUNK;
+use crate::server::LimitsOf;
 use crate::status::{Refusal, Status};
 
 /// What a key may have, over all its connections.
@@ -103,6 +104,15 @@ impl Accounts {
             .or_insert_with(|| Arc::new(Account::new(key, limits, self.report.clone())));
         account.state().limits = limits;
         account.clone()
+    }
+
+    /// Asks `limits` anew what each key may have.
+    pub fn ask_anew(&self, limits: &LimitsOf) {
+        let keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
+        for (key, account) in &*keys {
+            let limits = limits(key);
+            account.state().limits = limits;
+        }
     }
 }
 

@@ -17,10 +17,11 @@ use crate::door::Door;
 use crate::event::{Event, Report};
 use crate::link::{Down, Link, Resolve, Server};
 use crate::local;
-use crate::relay::{Broken, Carriage, REASON_LIMIT, download, relay, upload};
+use crate::relay::{Broken, Carriage, REASON_LIMIT, Toll, download, relay, upload};
 use crate::rules::{Network, Rule, Rules};
 use crate::status::{Refusal, Status};
 use crate::target::Target;
+use crate::traffic::Traffic;
 use crate::udp::{Association, Routes};
 use crate::wire::{MALFORMED, REQUEST_LIMIT, Request, Tunnel};
 
@@ -70,6 +71,7 @@ struct Inner {
     next_listener: AtomicU32,
     next_association: AtomicU32,
     routes: Arc<Routes>,
+    traffic: Traffic,
     tasks: Mutex<Vec<AbortHandle>>,
 }
 
@@ -89,6 +91,7 @@ impl Client {
             key: config.server_key,
         };
         let (link, keep) = Link::start(server, config.report.clone());
+        let traffic = Traffic::default();
         let inner = Arc::new(Inner {
             link: link.clone(),
             fast_open: config.fast_open,
@@ -96,12 +99,14 @@ impl Client {
             reverse: Mutex::default(),
             next_listener: AtomicU32::new(0),
             next_association: AtomicU32::new(0),
-            routes: Arc::default(),
+            routes: Arc::new(Routes::new(traffic.clone())),
+            traffic: traffic.clone(),
             tasks: Mutex::default(),
         });
         let (weak, routes) = (Arc::downgrade(&inner), inner.routes.clone());
         let accept = async move {
             while let Some(connection) = link.established().await {
+                let _connected = traffic.connected(&connection);
                 let streams = async {
                     while let Ok((send, recv)) = connection.accept_bi().await {
                         let Some(inner) = weak.upgrade() else { return };
@@ -136,7 +141,20 @@ impl Client {
         self.0.link.turned_away().await
     }
 
+    /// Why there is no connection to the server just now, if there is none.
+    pub fn why_down(&self) -> Option<Down> {
+        (!self.0.link.is_up()).then(|| self.0.link.why_down())
+    }
+
+    /// What it carries.
+    pub fn traffic(&self) -> &Traffic {
+        &self.0.traffic
+    }
+
     pub(crate) fn report(&self, event: Event) {
+        if let Some(status) = event.outcome() {
+            self.0.traffic.attempt(status);
+        }
         (self.0.report)(event);
     }
 
@@ -159,7 +177,7 @@ impl Client {
                 match client.open(&target).await {
                     // The program waits for no answer: its first bytes need not either.
                     Ok(tunnel) => client.carry_tcp(tcp, tunnel, Vec::new(), target).await,
-                    Err(refusal) => client.give_up(tcp, target, &refusal),
+                    Err(refusal) => client.give_up(tcp, target, refusal),
                 }
             });
         }
@@ -255,9 +273,8 @@ impl Client {
             }
             Ok(_) => {}
             Err(refusal) => {
-                let why = refusal.message.clone();
-                self.report(Event::Failed { target, why });
                 let _ = tunnel.refuse(&refusal).await;
+                self.report(Event::Failed { target, refusal });
             }
         }
     }
@@ -296,6 +313,7 @@ impl Client {
         tunnel: Tunnel,
     ) -> Result<Association, Refusal> {
         let association = Association::new(connection, &self.0.routes, id, tunnel);
+        self.0.traffic.attempt(Status::Connected);
         association.ok_or_else(|| Refusal::new(Status::Limit, "too many associations"))
     }
 
@@ -343,20 +361,21 @@ impl Client {
     ) {
         let opened = || self.report(Event::Opened(target.clone()));
         // Programs reset connections as they like; only what the far end could not do is worth a word.
-        let carriage = Carriage {
-            first,
-            account: None,
-        };
+        let toll = self.toll();
+        let carriage = Carriage { first, toll };
         if let Err(Broken::Refused(refusal)) = relay(tcp, tunnel, carriage, opened).await {
-            let why = refusal.message;
-            self.report(Event::Failed { target, why });
+            self.report(Event::Failed { target, refusal });
         }
     }
 
-    fn give_up(&self, tcp: TcpStream, target: Target, refusal: &Refusal) {
+    fn toll(&self) -> Toll<'_> {
+        let (traffic, account) = (&self.0.traffic, None);
+        Toll { traffic, account }
+    }
+
+    fn give_up(&self, tcp: TcpStream, target: Target, refusal: Refusal) {
         let _ = tcp.set_zero_linger();
-        let why = refusal.message.clone();
-        self.report(Event::Failed { target, why });
+        self.report(Event::Failed { target, refusal });
     }
 
     /// Carries `input` to `target` and what comes back to `output`, until both ended and the server has
@@ -373,7 +392,8 @@ impl Client {
         let mut tunnel = self.open(target).await?;
         let Tunnel { send, recv, .. } = &mut tunnel;
         let up = async {
-            upload(input, send, Carriage::default()).await?;
+            let (first, toll) = (Vec::new(), self.toll());
+            upload(input, send, Carriage { first, toll }).await?;
             // Until the server has it.
             match send.stopped().await.map_err(Broken::There)? {
                 None => Ok(()),
@@ -382,7 +402,7 @@ impl Client {
         };
         let down = async {
             crate::wire::read_answer(recv).await?;
-            download(recv, output, None).await
+            download(recv, output, self.toll()).await
         };
         let (mut up, mut down) = (pin!(up), pin!(down));
         // The end of one direction is not that of the other.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use dfcp::{PublicKey, Rate};
 
+use crate::status::{Refusal, Status};
 use crate::target::Target;
 
 /// Takes events; called where it must not block.
@@ -65,14 +66,25 @@ pub enum Event {
         /// Where it should have gone.
         target: Target,
         /// Why it does not.
-        why: String,
+        refusal: Refusal,
     },
     /// A program that came to a local port asked for nothing that can be given.
     Misled(String),
     /// A program may not send datagrams, and why.
-    Unassociated(String),
+    Unassociated(Refusal),
     /// A local port takes nobody just now, as when there are too many open files.
     Stuck(String),
+}
+
+impl Event {
+    /// How an attempt to connect ended, if it tells of one.
+    pub(crate) fn outcome(&self) -> Option<Status> {
+        match self {
+            Self::Opened(_) => Some(Status::Connected),
+            Self::Failed { refusal, .. } | Self::Unassociated(refusal) => Some(refusal.status),
+            _ => None,
+        }
+    }
 }
 
 impl fmt::Display for Event {
@@ -96,9 +108,11 @@ impl fmt::Display for Event {
             }
             Self::Exhausted { peer, why } => write!(f, "{peer} is refused: {why}"),
             Self::Opened(target) => write!(f, "connected to {target}"),
-            Self::Failed { target, why } => write!(f, "not connected to {target}: {why}"),
+            Self::Failed { target, refusal } => write!(f, "not connected to {target}: {refusal}"),
             Self::Misled(why) => write!(f, "a program at a local port was refused: {why}"),
-            Self::Unassociated(why) => write!(f, "datagrams of a program are not carried: {why}"),
+            Self::Unassociated(refusal) => {
+                write!(f, "datagrams of a program are not carried: {refusal}")
+            }
             Self::Stuck(why) => write!(f, "a local port takes nobody now: {why}"),
         }
     }

@@ -4,8 +4,8 @@
 //! * [`Client`]: where programs come in ([SOCKS5 and HTTP CONNECT](Client::serve_local) on one port,
 //!   forwards of [TCP](Client::forward) and [UDP](Client::forward_udp), [standard input and output](Client::carry)), over a connection to a
 //!   server that is made again whenever it is lost;
-//! * [`serve`]: the server, which connects to where its [`Rules`] allow;
-//! * [`Event`]: what both have to say, for whoever shows it.
+//! * [`Server`]: connects to where its [`Rules`] allow;
+//! * [`Event`]: what both have to say, for whoever shows it; [`Traffic`]: what they carry, counted.
 //!
 //! What goes over the streams is specified in `docs/spec/proxy.md`. The crate knows no command line, no
 //! key files and no terminal; it uses the public interface of `dfcp` alone.
@@ -26,6 +26,7 @@ mod server;
 mod socks;
 mod status;
 mod target;
+mod traffic;
 mod udp;
 mod wire;
 
@@ -35,9 +36,10 @@ pub use event::{Event, Report};
 pub use link::{Down, Resolve};
 pub use relay::Broken;
 pub use rules::{Network, Ports, Rule, Rules};
-pub use server::{LimitsOf, ServerConfig, serve};
+pub use server::{LimitsOf, Server, ServerConfig, Settings};
 pub use status::{Refusal, Status};
 pub use target::{Host, Target};
+pub use traffic::{Counts, Traffic};
 
 use dfcp::TransportConfig;
 

@@ -140,6 +140,11 @@ impl Link {
         state.wait_for(admitted).await.is_ok()
     }
 
+    /// Whether there is a connection to a server that has let this side in.
+    pub fn is_up(&self) -> bool {
+        matches!(&*self.state.borrow(), State::Up { admitted: true, .. })
+    }
+
     /// Why there is no connection just now; nobody has answered yet if nothing else is known.
     pub fn why_down(&self) -> Down {
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);

@@ -147,8 +147,7 @@ pub(crate) async fn serve(client: Client, mut tcp: TcpStream) {
         }
         Err(refusal) => {
             let answer = speech.answer(Err(&refusal));
-            let why = refusal.message;
-            client.report(Event::Failed { target, why });
+            client.report(Event::Failed { target, refusal });
             part(tcp, &answer).await;
         }
     }

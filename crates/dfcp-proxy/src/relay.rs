@@ -16,6 +16,7 @@ use tokio::time::{sleep, sleep_until};
 
 use crate::account::{Account, Way};
 use crate::status::Refusal;
+use crate::traffic::{Kind, Traffic};
 use crate::wire::{RESET, Tunnel, read_answer};
 
 /// Bytes that are read at once: large enough that system calls cost little beside the bytes, small
@@ -58,13 +59,33 @@ impl Broken {
     }
 }
 
-/// What is carried beside a TCP connection's own bytes.
-#[derive(Default)]
+/// What there is to know of a carried connection beside its two ends.
 pub(crate) struct Carriage<'a> {
     /// What was read of it already.
     pub first: Vec<u8>,
-    /// Who pays for it; at a client nobody does.
+    pub toll: Toll<'a>,
+}
+
+/// Who counts what is carried, and who pays for it; at a client nobody does.
+#[derive(Clone, Copy)]
+pub(crate) struct Toll<'a> {
+    pub traffic: &'a Traffic,
     pub account: Option<&'a Account>,
+}
+
+impl Toll<'_> {
+    async fn pay(&self, way: Way, bytes: usize) -> Result<(), Refusal> {
+        if let Some(account) = self.account {
+            account.pay(way, bytes).await?;
+        }
+        self.traffic.carried(Kind::Tcp, way, bytes);
+        Ok(())
+    }
+
+    /// Bytes that are read at once.
+    fn piece(&self) -> usize {
+        self.account.map_or(CHUNK, Account::piece)
+    }
 }
 
 /// Carries `tcp` until both directions ended; calls `opened` once the far end has said that it is
@@ -72,9 +93,10 @@ pub(crate) struct Carriage<'a> {
 pub(crate) async fn relay(
     mut tcp: TcpStream,
     mut tunnel: Tunnel,
-    Carriage { first, account }: Carriage<'_>,
+    Carriage { first, toll }: Carriage<'_>,
     opened: impl FnOnce() + Send,
 ) -> Result<(), Broken> {
+    let _open = toll.traffic.open(Kind::Tcp);
     // Also the end of this process resets it.
     let linger = |tcp: &TcpStream, time| socket2::SockRef::from(tcp).set_linger(time);
     let _ = linger(&tcp, Some(Duration::ZERO));
@@ -91,7 +113,7 @@ pub(crate) async fn relay(
             is_open.store(true, Ordering::Relaxed);
         }
         opened();
-        let ended = download(recv, write, account).await;
+        let ended = download(recv, write, toll).await;
         if matches!(ended, Err(Broken::Here(_))) {
             // What the program said before it reset the connection is still read, by the other
             // direction, which ends before that.
@@ -100,7 +122,7 @@ pub(crate) async fn relay(
         ended
     };
     let up = async {
-        let ended = upload(read, send, Carriage { first, account }).await;
+        let ended = upload(read, send, Carriage { first, toll }).await;
         if matches!(ended, Err(Broken::There(_))) && !is_open.load(Ordering::Relaxed) {
             sleep(REASON_LIMIT).await; // the other direction ends before that, with the reason
         }
@@ -154,15 +176,16 @@ impl Precedence {
 pub(crate) async fn upload(
     mut input: impl AsyncRead + Unpin,
     send: &mut SendStream,
-    Carriage { first, account }: Carriage<'_>,
+    Carriage { first, toll }: Carriage<'_>,
 ) -> Result<(), Broken> {
     let mut precedence = Precedence::start(send);
+    toll.pay(Way::Out, first.len()).await?;
     send.write_all(&first).await.map_err(Broken::there)?;
     drop(first);
     let mut stopped = pin!(send.stopped());
     loop {
         let read = tokio::select! {
-            read = read_some(&mut input, account.map_or(CHUNK, Account::piece)) => read,
+            read = read_some(&mut input, toll.piece()) => read,
             // The far end takes no more, though nothing is written just now.
             end = &mut stopped => {
                 let code = end.map_err(Broken::There)?;
@@ -173,7 +196,7 @@ pub(crate) async fn upload(
             Ok(bytes) if bytes.is_empty() => return send.finish().map_err(Broken::There),
             Ok(bytes) => {
                 precedence.on_bytes(send, bytes.len());
-                pay(account, Way::Out, bytes.len()).await?;
+                toll.pay(Way::Out, bytes.len()).await?;
                 send.write_all(&bytes).await.map_err(Broken::there)?;
             }
             Err(error) => {
@@ -181,13 +204,6 @@ pub(crate) async fn upload(
                 return Err(Broken::Here(error));
             }
         }
-    }
-}
-
-async fn pay(account: Option<&Account>, way: Way, bytes: usize) -> Result<(), Refusal> {
-    match account {
-        Some(account) => account.pay(way, bytes).await,
-        None => Ok(()),
     }
 }
 
@@ -205,13 +221,12 @@ async fn read_some(input: &mut (impl AsyncRead + Unpin), most: usize) -> io::Res
 pub(crate) async fn download(
     recv: &mut RecvStream,
     mut output: impl AsyncWrite + Unpin,
-    account: Option<&Account>,
+    toll: Toll<'_>,
 ) -> Result<(), Broken> {
     loop {
-        let most = account.map_or(CHUNK, Account::piece);
-        match recv.read_chunk(most).await.map_err(Broken::There)? {
+        match recv.read_chunk(toll.piece()).await.map_err(Broken::There)? {
             Chunk::Data(bytes) => {
-                pay(account, Way::In, bytes.len()).await?;
+                toll.pay(Way::In, bytes.len()).await?;
                 output.write_all(&bytes).await.map_err(Broken::Here)?;
                 output.flush().await.map_err(Broken::Here)?;
             }

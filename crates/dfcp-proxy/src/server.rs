@@ -1,64 +1,124 @@
 //! The server: connects to where its rules allow, and listens where it may.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
 use dfcp::{Connection, Endpoint, PublicKey, RecvStream, SendStream};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 use tokio::time::timeout;
 
 use crate::account::{Account, Accounts, Limits, Place};
 use crate::dial::dial;
 use crate::door::Door;
 use crate::event::{Event, Report};
-use crate::relay::{Broken, Carriage, relay};
+use crate::relay::{Broken, Carriage, Toll, relay};
 use crate::rules::Rules;
 use crate::status::{Refusal, Status};
 use crate::target::{Host, Target};
+use crate::traffic::Traffic;
 use crate::udp::{self, Association, Exit, Routes};
 use crate::wire::{MALFORMED, REQUEST_LIMIT, Request, Tunnel};
 
 /// What a server does for its clients.
 pub struct ServerConfig {
-    /// Where it connects to.
-    pub rules: Rules,
-    /// Where clients may have it listen; nowhere without.
-    pub listen: Option<Rules>,
-    /// What each key may have; asked whenever one comes.
+    /// What it lets them do, to begin with.
+    pub settings: Settings,
+    /// What each key may have; asked whenever one comes, and when the settings change.
     pub limits: LimitsOf,
     /// Hears what happens.
     pub report: Report,
 }
 
+/// What a server lets its clients do; may be changed while it serves.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// Where it connects to.
+    pub rules: Rules,
+    /// Where clients may have it listen; nowhere without.
+    pub listen: Option<Rules>,
+}
+
 /// What a key may have.
 pub type LimitsOf = Arc<dyn Fn(&PublicKey) -> Limits + Send + Sync>;
 
-struct Server {
-    config: ServerConfig,
+/// A server; clones share it.
+#[derive(Clone)]
+pub struct Server(Arc<Inner>);
+
+pub(crate) struct Inner {
+    settings: RwLock<Arc<Settings>>,
+    limits: LimitsOf,
+    report: Report,
     accounts: Accounts,
+    traffic: Traffic,
+    /// Nobody new is served any more.
+    ending: watch::Sender<bool>,
 }
 
-/// Serves the clients that `endpoint` accepts, until it is closed. Which keys those may be is the
-/// endpoint's to know.
-pub async fn serve(endpoint: Endpoint, config: ServerConfig) {
-    let accounts = Accounts::new(config.report.clone());
-    let server = Arc::new(Server { config, accounts });
-    while let Some(incoming) = endpoint.accept().await {
-        tokio::spawn(attend(server.clone(), incoming.accept()));
+impl Server {
+    /// A server without clients.
+    pub fn new(config: ServerConfig) -> Self {
+        Self(Arc::new(Inner {
+            settings: RwLock::new(Arc::new(config.settings)),
+            limits: config.limits,
+            accounts: Accounts::new(config.report.clone()),
+            report: config.report,
+            traffic: Traffic::default(),
+            ending: watch::Sender::new(false),
+        }))
+    }
+
+    /// Serves the clients that `endpoint` accepts, until it is closed. Which keys those may be is the
+    /// endpoint's to know.
+    pub async fn serve(&self, endpoint: Endpoint) {
+        while let Some(incoming) = endpoint.accept().await {
+            match *self.0.ending.borrow() {
+                true => incoming.refuse(),
+                false => drop(tokio::spawn(attend(self.0.clone(), incoming.accept()))),
+            }
+        }
+    }
+
+    /// What it carries.
+    pub fn traffic(&self) -> &Traffic {
+        &self.0.traffic
+    }
+
+    /// Serves by `settings` from now on, and asks anew what the keys that came may have. What is open
+    /// goes on; of associations, what is sent from now on counts.
+    pub fn apply(&self, settings: Settings) {
+        let current = self.0.settings.write();
+        *current.unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
+        self.0.accounts.ask_anew(&self.0.limits);
+    }
+
+    /// Takes no new connections, of clients or for them, and waits until those of TCP that are open have
+    /// ended, `limit` at most. Whether all have.
+    pub async fn drain(&self, limit: Duration) -> bool {
+        self.0.ending.send_replace(true);
+        timeout(limit, self.0.traffic.idle()).await.is_ok()
+    }
+
+    /// Whether it is [draining](Self::drain).
+    pub fn is_ending(&self) -> bool {
+        *self.0.ending.borrow()
     }
 }
 
 /// Serves a client until it leaves.
-async fn attend(server: Arc<Server>, connection: Connection) {
+async fn attend(server: Arc<Inner>, connection: Connection) {
     let peer = connection.peer();
     if let Some(from) = connection.remote_address() {
         server.report(Event::Came { peer, from });
     }
+    let _connected = server.traffic.connected(&connection);
     let client = Arc::new(Visitor {
-        account: server.accounts.of(peer, (server.config.limits)(&peer)),
+        account: server.accounts.of(peer, (server.limits)(&peer)),
         connection,
-        routes: Arc::default(),
+        routes: Arc::new(Routes::new(server.traffic.clone())),
     });
     let streams = async {
         while let Ok((send, recv)) = client.connection.accept_bi().await {
@@ -77,9 +137,47 @@ struct Visitor {
     routes: Arc<Routes>,
 }
 
-impl Server {
+impl Inner {
+    /// Tells of something, which counts if it is how an attempt ended.
     fn report(&self, event: Event) {
-        (self.config.report)(event);
+        if let Some(status) = event.outcome() {
+            self.traffic.attempt(status);
+        }
+        self.tell(event);
+    }
+
+    /// Tells of something.
+    pub fn tell(&self, event: Event) {
+        (self.report)(event);
+    }
+
+    /// What counts now.
+    pub fn settings(&self) -> Arc<Settings> {
+        let settings = self.settings.read();
+        settings.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// A stream of a client.
+    ///
+    /// # Errors
+    /// That there is none now.
+    fn stream(&self, account: &Arc<Account>) -> Result<Place, Refusal> {
+        self.check_open()?;
+        account.stream()
+    }
+
+    fn check_open(&self) -> Result<(), Refusal> {
+        match *self.ending.borrow() {
+            true => Err(Refusal::new(Status::Failed, "the server ends")),
+            false => Ok(()),
+        }
+    }
+
+    fn toll<'a>(&'a self, place: &'a Place) -> Toll<'a> {
+        Toll {
+            traffic: &self.traffic,
+            account: Some(place.account()),
+        }
     }
 
     async fn answer(
@@ -101,10 +199,10 @@ impl Server {
             }
             Request::Accepted { .. } => return tunnel.reset(MALFORMED),
         };
-        let done = match client.account.stream() {
+        let done = match self.stream(&client.account) {
             Ok(place) => match request {
                 Request::Listen { id, bind } => self.listen(client, &mut tunnel, id, &bind).await,
-                _ => match dial(&target, &self.config.rules).await {
+                _ => match dial(&target, &self.settings().rules).await {
                     Ok(tcp) => return self.carry(tcp, tunnel, target, place).await,
                     Err(refusal) => Err(refusal),
                 },
@@ -112,23 +210,23 @@ impl Server {
             Err(refusal) => Err(refusal),
         };
         if let Err(refusal) = done {
-            let why = refusal.message.clone();
-            self.report(Event::Failed { target, why });
             // Whoever does not hear it has left.
             let _ = tunnel.refuse(&refusal).await;
+            self.report(Event::Failed { target, refusal });
         }
     }
 
     /// Carries datagrams until the client ends the stream, or sends none for long.
     async fn associate(self: &Arc<Self>, client: &Visitor, id: u32, mut tunnel: Tunnel) {
-        let opened = client.account.association();
-        let opened = opened.and_then(|place| Ok((place, Exit::open(&self.config)?)));
+        let opened = self.check_open().and_then(|()| {
+            let place = client.account.association()?;
+            Ok((place, Exit::open(self)?))
+        });
         let (place, exit) = match opened {
             Ok(opened) => opened,
             Err(refusal) => {
-                self.report(Event::Unassociated(refusal.message.clone()));
                 let _ = tunnel.refuse(&refusal).await;
-                return;
+                return self.report(Event::Unassociated(refusal));
             }
         };
         if tunnel.confirm().await.is_err() {
@@ -136,6 +234,7 @@ impl Server {
         }
         let connection = client.connection.clone();
         if let Some(association) = Association::new(connection, &client.routes, id, tunnel) {
+            self.traffic.attempt(Status::Connected);
             udp::serve(association, exit, place.account()).await;
         }
     }
@@ -144,7 +243,7 @@ impl Server {
         if tunnel.confirm().await.is_ok() {
             let carriage = Carriage {
                 first: Vec::new(),
-                account: Some(place.account()),
+                toll: self.toll(&place),
             };
             // Connections end as the programs at both ends like; of one that its account ends, that says so.
             let _ = relay(tcp, tunnel, carriage, || {
@@ -172,10 +271,14 @@ impl Server {
         if confirmed.await.is_err() {
             return Ok(());
         }
-        let mut door = Door::new(listener, self.config.report.clone());
+        let mut door = Door::new(listener, self.report.clone());
         let accept = async {
             loop {
                 let (tcp, from) = door.next().await;
+                // Whoever comes now is not served; the listener ends with the client's stream.
+                if *self.ending.borrow() {
+                    continue;
+                }
                 let (server, client) = (self.clone(), client.clone());
                 tokio::spawn(async move { server.hand_over(&client, tcp, id, from).await });
             }
@@ -194,7 +297,8 @@ impl Server {
             return Err(Refusal::new(Status::HostUnreachable, why));
         };
         let address = SocketAddr::new(ip, bind.port);
-        let rules = self.config.listen.as_ref();
+        let settings = self.settings();
+        let rules = settings.listen.as_ref();
         if !rules.is_some_and(|rules| rules.allow_listen(address)) {
             let why = format!("the server's rules do not allow to listen at {bind}");
             return Err(Refusal::new(Status::Forbidden, why));
@@ -212,17 +316,17 @@ impl Server {
         from: SocketAddr,
     ) {
         let from = Target::from(from);
-        let refused = |why: String| {
+        let refused = |refusal: Refusal| {
             self.report(Event::Failed {
                 target: from.clone(),
-                why,
+                refusal,
             })
         };
-        let place = match client.account.stream() {
+        let place = match self.stream(&client.account) {
             Ok(place) => place,
             Err(refusal) => {
                 let _ = tcp.set_zero_linger();
-                return refused(refusal.message);
+                return refused(refusal);
             }
         };
         let request = Request::Accepted {
@@ -231,16 +335,24 @@ impl Server {
         };
         let carriage = Carriage {
             first: Vec::new(),
-            account: Some(place.account()),
+            toll: self.toll(&place),
         };
         let opened = timeout(REQUEST_LIMIT, Tunnel::open(&client.connection, &request));
         let ended = match opened.await {
-            Ok(Ok(tunnel)) => relay(tcp, tunnel, carriage, || ()).await,
-            Ok(Err(error)) => return refused(error.to_string()),
-            Err(_) => return refused("the client takes no further stream now".to_owned()),
+            Ok(Ok(tunnel)) => {
+                relay(tcp, tunnel, carriage, || {
+                    self.traffic.attempt(Status::Connected)
+                })
+                .await
+            }
+            Ok(Err(error)) => return refused(Refusal::new(Status::Failed, error)),
+            Err(_) => {
+                let why = "the client takes no further stream now";
+                return refused(Refusal::new(Status::TimedOut, why));
+            }
         };
         if let Err(Broken::Refused(refusal)) = ended {
-            refused(refusal.message);
+            refused(refusal);
         }
     }
 }

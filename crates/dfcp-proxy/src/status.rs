@@ -27,7 +27,7 @@ pub enum Status {
 }
 
 impl Status {
-    const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 9] = [
         Self::Connected,
         Self::Failed,
         Self::Forbidden,
@@ -38,6 +38,21 @@ impl Status {
         Self::Unsupported,
         Self::Limit,
     ];
+
+    /// A word for it, such as counters have.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Connected => "connected",
+            Self::Failed => "failed",
+            Self::Forbidden => "forbidden",
+            Self::NetworkUnreachable => "network_unreachable",
+            Self::HostUnreachable => "host_unreachable",
+            Self::Refused => "refused",
+            Self::TimedOut => "timed_out",
+            Self::Unsupported => "unsupported",
+            Self::Limit => "limit",
+        }
+    }
 
     /// Its byte on a stream: that of SOCKS5 (RFC 1928 §6), and 8 for a limit.
     pub(crate) fn byte(self) -> u8 {

@@ -13,12 +13,14 @@ use dfcp_meet::Code;
 use dfcp_transfer::{DONE, FAILED, INTERRUPTED, Limits, Meter, Received, RejectionKind, Store};
 use tokio::task::JoinSet;
 
+use super::proxy::place::Place as PortPlace;
 use super::{Output, code, farewell};
 use crate::allowed::{Allowed, Who};
 use crate::door::Door;
 use crate::files::{self, Target};
 use crate::keys;
 use crate::meet;
+use crate::metrics::{Exporter, Source};
 use crate::net::{self, Listen};
 use crate::phrase::phrase;
 use crate::progress::Bar;
@@ -54,6 +56,9 @@ pub struct Args {
     /// End after the first session, with its exit code
     #[arg(long)]
     once: bool,
+    /// Answer Prometheus at this port, of this machine unless an address is given: /metrics, /healthz
+    #[arg(long, value_name = "[ADDR:]PORT", conflicts_with = "code")]
+    metrics: Option<PortPlace>,
     /// Transport; without it, senders of every encrypted one are taken
     #[arg(long, value_parser = dfcp_command::profile::parser(), default_value = "auto")]
     profile: Profile,
@@ -87,6 +92,7 @@ impl Args {
             (!self.allow.is_empty(), "--allow"),
             (self.code.is_some(), "a code"),
             (self.avail_win.is_some(), "--avail-win"),
+            (self.metrics.is_some(), "--metrics"),
         ])?;
         if !self.allow_any {
             return Err(Failure::usage(
@@ -177,8 +183,16 @@ async fn by_code(args: &Args, code: &Code) -> Result<u8, Failure> {
     result
 }
 
-fn bind(args: &Args, key: StaticKey, door: &Door) -> Result<Endpoint, Failure> {
-    let transport = args.output.observed(args.transport())?;
+fn bind(
+    args: &Args,
+    key: StaticKey,
+    door: &Door,
+    exporter: Option<&Exporter>,
+) -> Result<Endpoint, Failure> {
+    let mut transport = args.output.observed(args.transport())?;
+    if let Some(exporter) = exporter {
+        transport = exporter.observe(transport);
+    }
     args.listen.unwrap_or_default().bind(|address| {
         let door = door.clone();
         let config = EndpointConfig::server(key.clone(), address)
@@ -212,8 +226,21 @@ async fn serve(args: &Args) -> Result<u8, Failure> {
     let place = args.place()?;
     let once = args.once || args.target.is_pipe();
     let mut busy = false;
-    let endpoint = bind(args, key, &door)?;
+    let exporter = match args.metrics {
+        Some(PortPlace(at)) => Some(Exporter::bind(at).await?),
+        None => None,
+    };
+    let endpoint = bind(args, key, &door, exporter.as_ref())?;
     announce(args, &endpoint);
+    if let Some(exporter) = exporter {
+        exporter.announce(|line| args.output.say(line));
+        let source = Source {
+            endpoint: endpoint.clone(),
+            traffic: None,
+            ailing: Arc::new(|| None),
+        };
+        tokio::spawn(exporter.serve(source));
+    }
     if args.allow_any {
         dfcp_command::tell!(
             "dfcp: warning: anyone who reaches this address may send files (--allow-any)"

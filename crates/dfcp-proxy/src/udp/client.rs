@@ -90,8 +90,7 @@ impl Flow {
     }
 
     fn report(&self, target: Target, refusal: Refusal) {
-        let why = refusal.message;
-        self.client.report(Event::Failed { target, why });
+        self.client.report(Event::Failed { target, refusal });
     }
 }
 
@@ -114,7 +113,7 @@ pub(crate) async fn serve_program(client: Client, mut tcp: TcpStream) {
         Ok(opened) => opened,
         Err(refusal) => {
             let answer = socks::answer(Err(&refusal));
-            client.report(Event::Unassociated(refusal.message));
+            client.report(Event::Unassociated(refusal));
             return part(tcp, &answer).await;
         }
     };

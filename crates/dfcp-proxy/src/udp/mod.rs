@@ -22,8 +22,10 @@ use tokio::net::UdpSocket;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
+use crate::account::Way;
 use crate::status::Refusal;
 use crate::target::Target;
+use crate::traffic::{Kind, Open, Traffic};
 use crate::wire::{Tunnel, read_answer};
 
 /// Datagrams that wait for an association to take them; more are dropped, as by a socket that is full
@@ -91,8 +93,10 @@ async fn receive(socket: &UdpSocket) -> io::Result<(Bytes, SocketAddr)> {
 }
 
 /// Who takes the datagrams that come on a connection.
-#[derive(Default)]
-pub(crate) struct Routes(Mutex<Table>);
+pub(crate) struct Routes {
+    traffic: Traffic,
+    table: Mutex<Table>,
+}
 
 #[derive(Default)]
 struct Table {
@@ -102,6 +106,12 @@ struct Table {
 }
 
 impl Routes {
+    /// Without associations; what they carry counts in `traffic`.
+    pub fn new(traffic: Traffic) -> Self {
+        let table = Mutex::default();
+        Self { traffic, table }
+    }
+
     /// Hands out what comes on `connection`, until it ends.
     pub async fn follow(&self, connection: &Connection) {
         while let Ok(datagram) = connection.read_datagram().await {
@@ -141,11 +151,20 @@ impl Routes {
         });
         drop(table);
         let routes = self.clone();
-        Some((Route { routes, id }, taker, packets))
+        let open = self.traffic.open(Kind::Udp);
+        Some((
+            Route {
+                routes,
+                id,
+                _open: open,
+            },
+            taker,
+            packets,
+        ))
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -153,6 +172,7 @@ impl Routes {
 struct Route {
     routes: Arc<Routes>,
     id: u32,
+    _open: Open,
 }
 
 impl Drop for Route {
@@ -193,6 +213,8 @@ impl Association {
 
     /// Sends a datagram, or drops it where there is no room: nothing waits, as with UDP.
     pub fn send(&self, host: &Target, payload: &[u8]) {
+        let traffic = &self.route.routes.traffic;
+        traffic.carried(Kind::Udp, Way::Out, payload.len());
         let mut out = self.route.id.to_be_bytes().to_vec();
         encode(host, payload, &mut out);
         let out = Bytes::from(out);
@@ -212,6 +234,8 @@ impl Association {
                 ended = &mut self.stream => return Err(ended.unwrap_or_default()),
             };
             if let Some(packet) = Packet::decode(bytes) {
+                let traffic = &self.route.routes.traffic;
+                traffic.carried(Kind::Udp, Way::In, packet.payload.len());
                 return Ok(packet);
             }
         }
@@ -268,7 +292,7 @@ mod tests {
 
     #[test]
     fn datagrams_that_overtake_the_request_wait_for_it() {
-        let routes = Arc::new(Routes::default());
+        let routes = Arc::new(Routes::new(Traffic::default()));
         routes.deliver(datagram(7, b"first"));
         routes.deliver(datagram(8, b"another's"));
         routes.deliver(Bytes::from_static(b"sho"));

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,9 +15,9 @@ use tokio::time::{Instant, sleep};
 use super::{Association, Packet, receive, send_now};
 use crate::account::{Account, Way};
 use crate::dial::{forbidden, is_here, resolve};
-use crate::event::{Event, Report};
+use crate::event::Event;
 use crate::rules::Rules;
-use crate::server::ServerConfig;
+use crate::server::{Inner, Settings};
 use crate::status::{Refusal, Status};
 use crate::target::{Host, Target};
 
@@ -42,9 +43,9 @@ enum Name {
 }
 
 /// Where an association leaves from.
-pub(crate) struct Exit<'a> {
-    rules: &'a Rules,
-    report: &'a Report,
+pub(crate) struct Exit {
+    server: Arc<Inner>,
+    settings: Arc<Settings>,
     /// Of both families, where the system has them.
     socket: UdpSocket,
     has_v6: bool,
@@ -59,7 +60,7 @@ pub(crate) struct Exit<'a> {
 }
 
 /// Carries an association to its end.
-pub(crate) async fn serve(mut association: Association, mut exit: Exit<'_>, account: &Account) {
+pub(crate) async fn serve(mut association: Association, mut exit: Exit, account: &Account) {
     loop {
         tokio::select! {
             packet = association.next() => match packet {
@@ -82,17 +83,17 @@ pub(crate) async fn serve(mut association: Association, mut exit: Exit<'_>, acco
     }
 }
 
-impl<'a> Exit<'a> {
+impl Exit {
     /// One for a client of a server.
     ///
     /// # Errors
     /// When there is no socket for it.
-    pub fn open(config: &'a ServerConfig) -> Result<Self, Refusal> {
+    pub fn open(server: &Arc<Inner>) -> Result<Self, Refusal> {
         let (socket, has_v6) =
             bind().map_err(|error| Refusal::of(&error, "no socket for datagrams"))?;
         Ok(Self {
-            rules: &config.rules,
-            report: &config.report,
+            server: server.clone(),
+            settings: server.settings(),
             socket,
             has_v6,
             judged: HashMap::new(),
@@ -125,9 +126,9 @@ impl<'a> Exit<'a> {
                     self.names.clear();
                 }
                 self.names.insert(host.clone(), Name::Asked(vec![payload]));
-                let rules = self.rules.clone();
+                let settings = self.settings.clone();
                 self.lookups.spawn(async move {
-                    let found = find(&host, &rules).await;
+                    let found = find(&host, &settings.rules).await;
                     (host, found)
                 });
             }
@@ -173,14 +174,16 @@ impl<'a> Exit<'a> {
     /// # Errors
     /// That they do not, or why that is not known.
     fn may_reach(&mut self, address: SocketAddr) -> Result<(), Refusal> {
-        if self.judged.len() >= REMEMBERED {
+        let settings = self.server.settings();
+        if self.judged.len() >= REMEMBERED || !Arc::ptr_eq(&settings, &self.settings) {
+            self.settings = settings;
             self.judged.clear();
             self.spoken_to.clear();
         }
         let allowed = match self.judged.get(&address) {
             Some(allowed) => *allowed,
             None => {
-                let found = judge(self.rules, address);
+                let found = judge(&self.settings.rules, address);
                 let lacked = |refusal: &Refusal| refusal.status == Status::Limit;
                 // Without an open file to find out with, the next datagram asks again.
                 if !found.as_ref().is_err_and(lacked) {
@@ -205,8 +208,7 @@ impl<'a> Exit<'a> {
             self.told.clear();
         }
         if self.told.insert(target.clone()) {
-            let why = refusal.message;
-            (self.report)(Event::Failed { target, why });
+            self.server.tell(Event::Failed { target, refusal });
         }
     }
 }

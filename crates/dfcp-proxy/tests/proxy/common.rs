@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use dfcp::{CloseCode, Endpoint, EndpointConfig, StaticKey, TransportConfig};
-use dfcp_proxy::{Client, ClientConfig, Down, Event, Limits, Rules, ServerConfig};
+use dfcp_proxy::{
+    Client, ClientConfig, Down, Event, Limits, Rules, Server, ServerConfig, Settings,
+};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 
@@ -86,6 +88,7 @@ pub struct World {
     server_key: StaticKey,
     client_key: StaticKey,
     pub server: Endpoint,
+    pub handle: Server,
     pub client: Client,
     pub client_endpoint: Endpoint,
     /// The port that speaks SOCKS5 and HTTP.
@@ -100,23 +103,27 @@ fn serve(
     friend: &StaticKey,
     plan: &Plan,
     there: &Events,
-) -> Endpoint {
+) -> (Endpoint, Server) {
     let friend = friend.public();
     let config = EndpointConfig::server(key, at)
         .transport(dfcp_proxy::transport(TransportConfig::default()))
         .authorize(move |key| *key == friend);
     let endpoint = Endpoint::bind(config).unwrap();
     let config = ServerConfig {
-        rules: plan.rules.clone(),
-        listen: plan.listen.clone(),
+        settings: Settings {
+            rules: plan.rules.clone(),
+            listen: plan.listen.clone(),
+        },
         limits: {
             let limits = plan.limits;
             Arc::new(move |_| limits)
         },
         report: there.report(),
     };
-    tokio::spawn(dfcp_proxy::serve(endpoint.clone(), config));
-    endpoint
+    let (server, serving) = (Server::new(config), endpoint.clone());
+    let handle = server.clone();
+    tokio::spawn(async move { server.serve(serving).await });
+    (endpoint, handle)
 }
 
 impl World {
@@ -129,7 +136,7 @@ impl World {
         let (server_key, client_key, other) = (key(), key(), key());
         let (events, there) = (Events::default(), Events::default());
         let friend = if plan.stranger { &other } else { &client_key };
-        let server = serve(loopback(), server_key.clone(), friend, &plan, &there);
+        let (server, handle) = serve(loopback(), server_key.clone(), friend, &plan, &there);
         let transport = dfcp_proxy::transport(TransportConfig::default());
         let endpoint = EndpointConfig::client(client_key.clone()).transport(transport);
         let at = match plan.delay {
@@ -152,6 +159,7 @@ impl World {
             server_key,
             client_key,
             server,
+            handle,
             client,
             client_endpoint,
             local,
@@ -180,7 +188,7 @@ impl World {
         };
         within(again).await;
         let (key, plan) = (self.server_key.clone(), Plan::default());
-        self.server = serve(at, key, &self.client_key, &plan, &self.there);
+        (self.server, self.handle) = serve(at, key, &self.client_key, &plan, &self.there);
     }
 
     /// Whether a key was wrong.

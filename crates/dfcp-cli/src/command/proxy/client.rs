@@ -16,6 +16,7 @@ use super::place::{Forward, Place};
 use crate::command::farewell;
 use crate::command::peer::PeerOptions;
 use crate::known_hosts;
+use crate::metrics::Source;
 use crate::net::{Host, cannot_listen};
 
 /// Arguments.
@@ -88,7 +89,9 @@ pub async fn carry(args: Args) -> Result<(), Failure> {
     }
     let key = args.peer.own_key()?;
     let own = key.public();
-    let config = EndpointConfig::client(key).transport(args.common.transport()?);
+    let exporter = args.common.exporter().await?;
+    let transport = args.common.transport(exporter.as_ref())?;
+    let config = EndpointConfig::client(key).transport(transport);
     let endpoint = Endpoint::bind(config)?;
     let server_key = match args.peer.known_key(&host)? {
         Some(key) => key,
@@ -113,6 +116,16 @@ pub async fn carry(args: Args) -> Result<(), Failure> {
             false => args.common.report(),
         },
     });
+    if let Some(exporter) = exporter {
+        exporter.announce(|line| args.common.say(line));
+        let watched = client.clone();
+        let source = Source {
+            endpoint: endpoint.clone(),
+            traffic: Some(client.traffic().clone()),
+            ailing: Arc::new(move || watched.why_down().map(|why| why.to_string())),
+        };
+        tokio::spawn(exporter.serve(source));
+    }
     let carried = async {
         match &args.stdio {
             Some(target) => {

@@ -1,7 +1,7 @@
 //! `dfcp proxy`: TCP and UDP of other programs, over a path that they would not get on with.
 
 mod client;
-mod place;
+pub mod place;
 mod serve;
 
 use std::process::ExitCode;
@@ -12,6 +12,9 @@ use dfcp::TransportConfig;
 use dfcp_command::text::printable;
 use dfcp_command::{Failure, Profile, block_on, fail};
 use dfcp_proxy::{Event, Report};
+use place::Place;
+
+use crate::metrics::Exporter;
 
 /// Arguments.
 #[derive(Clone, Debug, clap::Args)]
@@ -40,6 +43,9 @@ struct Common {
     /// as long, one that has had one tries for another without end
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = dfcp_command::units::patience)]
     timeout: Duration,
+    /// Answer Prometheus at this port, of this machine unless an address is given: /metrics, /healthz
+    #[arg(long, value_name = "[ADDR:]PORT")]
+    metrics: Option<Place>,
     /// Tell of each connection
     #[arg(short, long, conflicts_with = "quiet")]
     verbose: bool,
@@ -54,7 +60,7 @@ fn fits(profile: Profile) -> bool {
 }
 
 impl Common {
-    fn transport(&self) -> Result<TransportConfig, Failure> {
+    fn transport(&self, exporter: Option<&Exporter>) -> Result<TransportConfig, Failure> {
         let Some(profile) = self.profile.sealed() else {
             let why = "published profiles carry one stream in clear, and no proxy; --profile auto, \
                        ctcp, chameleon and the like do";
@@ -68,7 +74,19 @@ impl Common {
         let transport = TransportConfig::default()
             .idle_timeout(self.timeout)
             .profile(profile);
-        Ok(dfcp_proxy::transport(transport))
+        let transport = dfcp_proxy::transport(transport);
+        Ok(match exporter {
+            Some(exporter) => exporter.observe(transport),
+            None => transport,
+        })
+    }
+
+    /// Where it is asked for what is counted, if anywhere.
+    async fn exporter(&self) -> Result<Option<Exporter>, Failure> {
+        match self.metrics {
+            Some(Place(at)) => Ok(Some(Exporter::bind(at).await?)),
+            None => Ok(None),
+        }
     }
 
     fn say(&self, message: impl std::fmt::Display) {

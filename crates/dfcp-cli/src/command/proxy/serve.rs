@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use dfcp::{Endpoint, EndpointConfig, Rate};
 use dfcp_command::{Failure, Kind, interrupted, units};
-use dfcp_proxy::{Limits, LimitsOf, Quota, Rule, Rules, ServerConfig};
+use dfcp_proxy::{Limits, LimitsOf, Quota, Rule, Rules, Server, ServerConfig, Settings};
 use dfcp_transfer::INTERRUPTED;
 
 use super::Common;
 use crate::allowed::{Allowed, Who, quota};
 use crate::command::farewell;
 use crate::keys;
+use crate::metrics::Source;
 use crate::net::{self, Listen};
 
 /// Arguments.
@@ -66,7 +67,8 @@ pub async fn serve(args: Args) -> Result<(), Failure> {
         );
         return Err(Failure::new(Kind::Authentication, message));
     }
-    let transport = args.common.transport()?;
+    let exporter = args.common.exporter().await?;
+    let transport = args.common.transport(exporter.as_ref())?;
     let endpoint = args.listen.unwrap_or_default().bind(|address| {
         let allowed = allowed.clone();
         let config = EndpointConfig::server(key.clone(), address)
@@ -81,13 +83,26 @@ pub async fn serve(args: Args) -> Result<(), Failure> {
     let listen = (!args.permit_listen.is_empty())
         .then(|| Rules::new(args.permit_listen.clone(), Vec::new()));
     let config = ServerConfig {
-        rules: Rules::new(args.permit.clone(), args.refuse.clone()),
-        listen,
+        settings: Settings {
+            rules: Rules::new(args.permit.clone(), args.refuse.clone()),
+            listen,
+        },
         limits: limits(&args, allowed),
         report: args.common.report(),
     };
+    let server = Server::new(config);
+    if let Some(exporter) = exporter {
+        exporter.announce(|line| args.common.say(line));
+        let ending = server.clone();
+        let source = Source {
+            endpoint: endpoint.clone(),
+            traffic: Some(server.traffic().clone()),
+            ailing: Arc::new(move || ending.is_ending().then(|| "it ends".to_owned())),
+        };
+        tokio::spawn(exporter.serve(source));
+    }
     tokio::select! {
-        () = dfcp_proxy::serve(endpoint.clone(), config) => {
+        () = server.serve(endpoint.clone()) => {
             Err(Failure::new(Kind::LocalIo, "the socket failed"))
         }
         failure = interrupted() => {
