@@ -3,6 +3,7 @@
 mod allowed;
 mod ask;
 mod command;
+mod config;
 mod door;
 mod files;
 mod keys;
@@ -11,6 +12,7 @@ mod lab;
 mod meet;
 mod metrics;
 mod net;
+mod notify;
 mod phrase;
 mod probe;
 mod progress;

@@ -6,6 +6,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::{Command, Output, Stdio};
 
+use common::proxying::{client, http, metrics_in, port_in, socks};
 use common::{Bench, Receiver, bytes, eventually, wait};
 
 /// A web server that gives everyone the same page; an address that nobody reads from is left.
@@ -50,23 +51,6 @@ fn server(bench: &Bench, args: &[&str]) -> Receiver {
         .args(["--key".as_ref(), bench.path("receiver.key").as_os_str()])
         .args(args);
     Receiver::start(command)
-}
-
-fn client(bench: &Bench, server: SocketAddr, args: &[&str]) -> Command {
-    let mut command = bench.program();
-    command
-        .args(["proxy", "--peer-key", &bench.receiver_key])
-        .args(["--key".as_ref(), bench.path("sender.key").as_os_str()])
-        .args(args)
-        .arg(server.to_string());
-    command
-}
-
-fn port_in(line: &str) -> SocketAddr {
-    let mut words = line.split_whitespace();
-    words
-        .find_map(|word| word.parse().ok())
-        .expect("an address")
 }
 
 /// Exit code and what was said.
@@ -348,20 +332,6 @@ fn what_is_wrong_is_said_with_an_exit_code() {
     );
 }
 
-/// What SOCKS5 at `port` replies to a request, as long as the connection is kept.
-fn socks(port: SocketAddr, command: u8, to: SocketAddr) -> (TcpStream, u8) {
-    let mut tcp = TcpStream::connect(port).unwrap();
-    let SocketAddr::V4(to) = to else {
-        panic!("IPv4")
-    };
-    let head = [&[5, 1, 0, 5, command, 0, 1][..], &to.ip().octets()].concat();
-    tcp.write_all(&[&head[..], &to.port().to_be_bytes()].concat())
-        .unwrap();
-    let mut reply = [0; 12];
-    tcp.read_exact(&mut reply).unwrap();
-    (tcp, reply[3])
-}
-
 #[test]
 fn a_server_without_open_files_refuses_and_goes_on_when_there_are_some() {
     let bench = Bench::new();
@@ -407,21 +377,6 @@ fn a_server_without_open_files_refuses_and_goes_on_when_there_are_some() {
     }
     child.kill().unwrap();
     wait(&mut child);
-}
-
-/// The answer to a request at a port for metrics.
-fn http(at: SocketAddr, request: &[u8]) -> String {
-    let mut tcp = TcpStream::connect(at).unwrap();
-    tcp.write_all(request).unwrap();
-    let mut answer = String::new();
-    tcp.read_to_string(&mut answer).unwrap();
-    answer
-}
-
-/// Where it says that metrics are.
-fn metrics_in(line: &str) -> SocketAddr {
-    let (_, url) = line.split_once("http://").unwrap();
-    url.strip_suffix("/metrics").unwrap().parse().unwrap()
 }
 
 /// The value of a sample.

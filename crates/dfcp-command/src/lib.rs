@@ -106,6 +106,49 @@ pub async fn interrupted() -> Failure {
     }
 }
 
+/// What a service is asked for by signals.
+#[derive(Debug)]
+pub enum Request {
+    /// To read its settings anew (SIGHUP).
+    Reload,
+    /// To end (SIGINT, SIGTERM).
+    End(Failure),
+}
+
+/// Listens for the signals of a service that has no terminal.
+#[derive(Debug)]
+pub struct Requests {
+    hangup: tokio::signal::unix::Signal,
+    interrupt: tokio::signal::unix::Signal,
+    terminate: tokio::signal::unix::Signal,
+}
+
+impl Requests {
+    /// From now on they are not what the system makes of them. Call within a tokio runtime.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn listen() -> std::io::Result<Self> {
+        use tokio::signal::unix::{SignalKind, signal};
+        Ok(Self {
+            hangup: signal(SignalKind::hangup())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+        })
+    }
+
+    /// The next one. May be cancelled.
+    pub async fn next(&mut self) -> Request {
+        tokio::select! {
+            _ = self.interrupt.recv() => Request::End(Failure::interrupted()),
+            _ = self.terminate.recv() => {
+                Request::End(Failure::new(Kind::Terminated, "terminated"))
+            }
+            _ = self.hangup.recv() => Request::Reload,
+        }
+    }
+}
+
 async fn heard(signal: Option<tokio::signal::unix::SignalKind>) {
     match signal.map(tokio::signal::unix::signal) {
         Some(Ok(mut signal)) => {

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use dfcp::{Connection, Endpoint, PublicKey, RecvStream, SendStream};
+use dfcp::{CloseCode, Connection, Endpoint, PublicKey, RecvStream, SendStream};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -75,9 +75,11 @@ impl Server {
     /// endpoint's to know.
     pub async fn serve(&self, endpoint: Endpoint) {
         while let Some(incoming) = endpoint.accept().await {
+            let connection = incoming.accept();
             match *self.0.ending.borrow() {
-                true => incoming.refuse(),
-                false => drop(tokio::spawn(attend(self.0.clone(), incoming.accept()))),
+                // Not refused, which would mean the key: it may come again when there is another server.
+                true => connection.close(CloseCode::NO_ERROR, "the server ends"),
+                false => drop(tokio::spawn(attend(self.0.clone(), connection))),
             }
         }
     }
@@ -277,6 +279,7 @@ impl Inner {
                 let (tcp, from) = door.next().await;
                 // Whoever comes now is not served; the listener ends with the client's stream.
                 if *self.ending.borrow() {
+                    let _ = tcp.set_zero_linger();
                     continue;
                 }
                 let (server, client) = (self.clone(), client.clone());

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use dfcp::feedback::EachRoundTrip;
 use dfcp::{Connection, Endpoint, EndpointConfig, RecvStream, StaticKey, TransportConfig};
-use dfcp_command::{Failure, Kind, Profile, block_on, interrupted};
+use dfcp_command::{Failure, Kind, Profile, block_on, fail, interrupted};
 use dfcp_meet::Code;
 use dfcp_transfer::{DONE, FAILED, INTERRUPTED, Limits, Meter, Received, RejectionKind, Store};
 use tokio::task::JoinSet;
@@ -16,12 +16,14 @@ use tokio::task::JoinSet;
 use super::proxy::place::Place as PortPlace;
 use super::{Output, code, farewell};
 use crate::allowed::{Allowed, Who};
+use crate::config;
 use crate::door::Door;
 use crate::files::{self, Target};
 use crate::keys;
 use crate::meet;
 use crate::metrics::{Exporter, Source};
 use crate::net::{self, Listen};
+use crate::notify;
 use crate::phrase::phrase;
 use crate::progress::Bar;
 use crate::published;
@@ -59,6 +61,10 @@ pub struct Args {
     /// Answer Prometheus at this port, of this machine unless an address is given: /metrics, /healthz
     #[arg(long, value_name = "[ADDR:]PORT", conflicts_with = "code")]
     metrics: Option<PortPlace>,
+    /// Take all settings from this file of TOML, whose keys are the names of these options: allow =
+    /// ["/etc/dfcp/senders"]
+    #[arg(long, value_name = "FILE", exclusive = true)]
+    config: Option<PathBuf>,
     /// Transport; without it, senders of every encrypted one are taken
     #[arg(long, value_parser = dfcp_command::profile::parser(), default_value = "auto")]
     profile: Profile,
@@ -113,6 +119,11 @@ impl Args {
 
 /// Receives until it is told to end.
 pub fn run(args: Args) -> ExitCode {
+    let args = match args.config.as_deref().map(config::read::<Args>) {
+        Some(Ok(args)) => args,
+        Some(Err(failure)) => return fail(&failure),
+        None => args,
+    };
     args.output.prepare();
     let result = match args.published() {
         Ok(Some(job)) => return published::recv::run(job),
@@ -246,6 +257,7 @@ async fn serve(args: &Args) -> Result<u8, Failure> {
             "dfcp: warning: anyone who reaches this address may send files (--allow-any)"
         );
     }
+    notify::ready();
     let mut sessions = JoinSet::new();
     let failure = loop {
         tokio::select! {
@@ -273,6 +285,7 @@ async fn serve(args: &Args) -> Result<u8, Failure> {
             failure = interrupted() => break failure,
         }
     };
+    notify::stopping();
     farewell(&endpoint, INTERRUPTED, &failure.message).await;
     let reported = !sessions.is_empty();
     while sessions.join_next().await.is_some() {}

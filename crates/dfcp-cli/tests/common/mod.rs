@@ -5,6 +5,7 @@
 pub mod meeting;
 #[cfg(target_os = "linux")]
 pub mod namespace;
+pub mod proxying;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};

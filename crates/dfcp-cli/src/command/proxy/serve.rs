@@ -1,19 +1,23 @@
 //! `dfcp proxy serve`.
 
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
-use dfcp::{Endpoint, EndpointConfig, Rate};
-use dfcp_command::{Failure, Kind, interrupted, units};
-use dfcp_proxy::{Limits, LimitsOf, Quota, Rule, Rules, Server, ServerConfig, Settings};
+use dfcp::{CloseCode, Endpoint, EndpointConfig, PublicKey, Rate};
+use dfcp_command::{Failure, Kind, Request, Requests, interrupted, units};
+use dfcp_proxy::{Limits, Quota, Rule, Rules, Server, ServerConfig, Settings};
 use dfcp_transfer::INTERRUPTED;
+use tokio::task::JoinHandle;
 
 use super::Common;
 use crate::allowed::{Allowed, Who, quota};
 use crate::command::farewell;
+use crate::config;
 use crate::keys;
 use crate::metrics::Source;
 use crate::net::{self, Listen};
+use crate::notify;
 
 /// Arguments.
 #[derive(Clone, Debug, clap::Args)]
@@ -52,79 +56,234 @@ pub struct Args {
     /// connections are broken and refused
     #[arg(long, value_name = "BYTES/PERIOD", value_parser = quota)]
     quota: Option<Quota>,
+    /// How long connections may go on after SIGTERM; new ones are refused meanwhile
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = units::duration)]
+    drain: Duration,
+    /// Take all settings from this file of TOML, whose keys are the names of these options: permit =
+    /// ["internet:443"]. SIGHUP reads it again
+    #[arg(long, value_name = "FILE", exclusive = true)]
+    config: Option<PathBuf>,
     #[command(flatten)]
     common: Common,
 }
 
-/// Serves until it is told to end.
-pub async fn serve(args: Args) -> Result<(), Failure> {
-    let key = keys::load_or_create(args.key.as_deref())?;
-    let allowed = Allowed::new(&args.allow)?;
-    if let Some(why) = allowed.nobody() {
-        let message = format!(
-            "nobody would be served: {why}. Allow a client by the key that `dfcp key show` prints on \
-             its machine: dfcp proxy serve --allow KEY, or a line in authorized_keys"
-        );
-        return Err(Failure::new(Kind::Authentication, message));
-    }
-    let exporter = args.common.exporter().await?;
-    let transport = args.common.transport(exporter.as_ref())?;
-    let endpoint = args.listen.unwrap_or_default().bind(|address| {
-        let allowed = allowed.clone();
-        let config = EndpointConfig::server(key.clone(), address)
-            .transport(transport.clone())
-            .authorize(move |key| allowed.contains(key));
-        Endpoint::bind(config)
-    })?;
-    announce(&args, &endpoint);
-    for mistake in allowed.mistakes() {
-        args.common.say(mistake);
-    }
-    let listen = (!args.permit_listen.is_empty())
-        .then(|| Rules::new(args.permit_listen.clone(), Vec::new()));
-    let config = ServerConfig {
-        settings: Settings {
-            rules: Rules::new(args.permit.clone(), args.refuse.clone()),
-            listen,
-        },
-        limits: limits(&args, allowed),
-        report: args.common.report(),
-    };
-    let server = Server::new(config);
-    if let Some(exporter) = exporter {
-        exporter.announce(|line| args.common.say(line));
-        let ending = server.clone();
-        let source = Source {
-            endpoint: endpoint.clone(),
-            traffic: Some(server.traffic().clone()),
-            ailing: Arc::new(move || ending.is_ending().then(|| "it ends".to_owned())),
-        };
-        tokio::spawn(exporter.serve(source));
-    }
-    tokio::select! {
-        () = server.serve(endpoint.clone()) => {
-            Err(Failure::new(Kind::LocalIo, "the socket failed"))
+/// What may change while it serves.
+struct Terms {
+    allowed: Allowed,
+    limits: Limits,
+}
+
+/// Terms that are read where clients come, and changed where a file is read anew.
+type Current = Arc<RwLock<Arc<Terms>>>;
+
+fn current(terms: &Current) -> Arc<Terms> {
+    let terms = terms.read();
+    terms.unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+impl Terms {
+    fn new(args: &Args) -> Result<Self, Failure> {
+        let allowed = Allowed::new(&args.allow)?;
+        if let Some(why) = allowed.nobody() {
+            let message = format!(
+                "nobody would be served: {why}. Allow a client by the key that `dfcp key show` prints \
+                 on its machine: dfcp proxy serve --allow KEY, or a line in authorized_keys"
+            );
+            return Err(Failure::new(Kind::Authentication, message));
         }
-        failure = interrupted() => {
-            farewell(&endpoint, INTERRUPTED, "the server ends").await;
-            Err(failure)
+        let limits = Limits {
+            streams: args.max_streams,
+            associations: args.max_associations,
+            rate: args.rate,
+            quota: args.quota,
+        };
+        for mistake in allowed.mistakes() {
+            args.common.say(mistake);
+        }
+        Ok(Self { allowed, limits })
+    }
+
+    /// What `key` may have: what the list of keys says of it, or else what counts for all.
+    fn limits(&self, key: &PublicKey) -> Limits {
+        let own = self.allowed.options(key);
+        Limits {
+            streams: own.max_streams.unwrap_or(self.limits.streams),
+            associations: own.max_associations.unwrap_or(self.limits.associations),
+            rate: own.rate.or(self.limits.rate),
+            quota: own.quota.or(self.limits.quota),
         }
     }
 }
 
-/// What keys may have: what the list of keys says of one, or else the command line.
-fn limits(args: &Args, allowed: Allowed) -> LimitsOf {
-    let (streams, associations) = (args.max_streams, args.max_associations);
-    let (rate, quota) = (args.rate, args.quota);
-    Arc::new(move |key| {
-        let own = allowed.options(key);
-        Limits {
-            streams: own.max_streams.unwrap_or(streams),
-            associations: own.max_associations.unwrap_or(associations),
-            rate: own.rate.or(rate),
-            quota: own.quota.or(quota),
+impl Args {
+    fn settings(&self) -> Settings {
+        let listen = !self.permit_listen.is_empty();
+        Settings {
+            rules: Rules::new(self.permit.clone(), self.refuse.clone()),
+            listen: listen.then(|| Rules::new(self.permit_listen.clone(), Vec::new())),
         }
-    })
+    }
+
+    /// Settings that differ from those of `other` and count from the start only.
+    fn fixed(&self, other: &Self) -> Vec<&'static str> {
+        let (own, others) = (&self.common, &other.common);
+        let fixed = [
+            ("listen", self.listen != other.listen),
+            ("key", self.key != other.key),
+            ("profile", own.profile != others.profile),
+            ("timeout", own.timeout != others.timeout),
+            ("metrics", own.metrics != others.metrics),
+            ("verbose", own.verbose != others.verbose),
+            ("quiet", own.quiet != others.quiet),
+        ];
+        let differ = fixed.into_iter().filter(|(_, differ)| *differ);
+        differ.map(|(name, _)| name).collect()
+    }
+}
+
+/// A server that runs.
+struct Service {
+    args: Args,
+    terms: Current,
+    endpoint: Endpoint,
+    server: Server,
+    serving: JoinHandle<()>,
+}
+
+/// Serves until it is told to end.
+pub async fn serve(args: Args) -> Result<(), Failure> {
+    let Some(file) = args.config.clone() else {
+        let mut service = Service::start(args).await?;
+        notify::ready();
+        let failure = tokio::select! {
+            failure = interrupted() => failure,
+            failure = service.failed() => return Err(failure),
+        };
+        return Err(service.end(failure, interrupted()).await);
+    };
+    let mut requests = Requests::listen()?;
+    let mut service = Service::start(config::read(&file)?).await?;
+    notify::ready();
+    let failure = loop {
+        let request = tokio::select! {
+            request = requests.next() => request,
+            failure = service.failed() => return Err(failure),
+        };
+        match request {
+            Request::Reload => service.reload(&file),
+            Request::End(failure) => break failure,
+        }
+    };
+    let hurry = async {
+        loop {
+            if let Request::End(failure) = requests.next().await {
+                return failure;
+            }
+        }
+    };
+    Err(service.end(failure, hurry).await)
+}
+
+impl Service {
+    async fn start(args: Args) -> Result<Self, Failure> {
+        let key = keys::load_or_create(args.key.as_deref())?;
+        let terms = Current::new(RwLock::new(Arc::new(Terms::new(&args)?)));
+        let exporter = args.common.exporter().await?;
+        let transport = args.common.transport(exporter.as_ref())?;
+        let endpoint = args.listen.unwrap_or_default().bind(|address| {
+            let terms = terms.clone();
+            let config = EndpointConfig::server(key.clone(), address)
+                .transport(transport.clone())
+                .authorize(move |key| current(&terms).allowed.contains(key));
+            Endpoint::bind(config)
+        })?;
+        announce(&args, &endpoint);
+        let limits = terms.clone();
+        let server = Server::new(ServerConfig {
+            settings: args.settings(),
+            limits: Arc::new(move |key| current(&limits).limits(key)),
+            report: args.common.report(),
+        });
+        if let Some(exporter) = exporter {
+            exporter.announce(|line| args.common.say(line));
+            let ending = server.clone();
+            let source = Source {
+                endpoint: endpoint.clone(),
+                traffic: Some(server.traffic().clone()),
+                ailing: Arc::new(move || ending.is_ending().then(|| "it ends".to_owned())),
+            };
+            tokio::spawn(exporter.serve(source));
+        }
+        let (serving, socket) = (server.clone(), endpoint.clone());
+        let serving = tokio::spawn(async move { serving.serve(socket).await });
+        Ok(Self {
+            args,
+            terms,
+            endpoint,
+            server,
+            serving,
+        })
+    }
+
+    /// Waits until it cannot serve any more.
+    async fn failed(&mut self) -> Failure {
+        let _ = (&mut self.serving).await;
+        Failure::new(Kind::LocalIo, "the socket failed")
+    }
+
+    /// Serves by what is in the file now. What is wrong changes nothing.
+    fn reload(&mut self, file: &Path) {
+        let read = config::read::<Args>(file).and_then(|args| {
+            let terms = Terms::new(&args)?;
+            Ok((args, terms))
+        });
+        let (args, terms) = match read {
+            Ok(read) => read,
+            Err(failure) => {
+                let what = format_args!("nothing is changed: {failure}");
+                return self.args.common.say(what);
+            }
+        };
+        let fixed = self.args.fixed(&args);
+        if !fixed.is_empty() {
+            let names = fixed.join("`, `");
+            let what = format_args!("`{names}` will count after another start");
+            self.args.common.say(what);
+        }
+        *self.terms.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(terms);
+        self.server.apply(args.settings());
+        // Whose key is not there any more is not served any longer.
+        let terms = current(&self.terms);
+        for (_, connection) in self.server.traffic().connections() {
+            if !terms.allowed.contains(&connection.peer()) {
+                connection.close(CloseCode::NO_ERROR, "the key is not allowed any more");
+            }
+        }
+        let what = format_args!("read {} again", file.display());
+        self.args.common.say(what);
+    }
+
+    /// Ends: asked by SIGTERM, once the connections that it carries have ended, or no time is left for
+    /// them, or somebody is in a `hurry`.
+    async fn end(self, failure: Failure, hurry: impl Future<Output = Failure>) -> Failure {
+        notify::stopping();
+        let (carried, limit) = (
+            self.server.traffic().counts().open_connections,
+            self.args.drain,
+        );
+        if failure.kind == Kind::Terminated && carried > 0 && !limit.is_zero() {
+            let seconds = limit.as_secs_f64();
+            self.args.common.say(format_args!(
+                "ends when {carried} connections have, in {seconds} s at most"
+            ));
+            tokio::select! {
+                _ = self.server.drain(limit) => {}
+                _ = hurry => {}
+            }
+        }
+        farewell(&self.endpoint, INTERRUPTED, "the server ends").await;
+        failure
+    }
 }
 
 fn announce(args: &Args, endpoint: &Endpoint) {
