@@ -158,6 +158,12 @@ impl Client {
         (self.0.report)(event);
     }
 
+    /// Whom events are told.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn reporter(&self) -> Report {
+        self.0.report.clone()
+    }
+
     /// Serves programs that speak SOCKS5 or HTTP CONNECT to `listener`. Does not end.
     pub async fn serve_local(&self, listener: TcpListener) {
         let mut door = Door::new(listener, self.0.report.clone());
@@ -172,14 +178,16 @@ impl Client {
         let mut door = Door::new(listener, self.0.report.clone());
         loop {
             let (tcp, _) = door.next().await;
-            let (client, target) = (self.clone(), target.clone());
-            tokio::spawn(async move {
-                match client.open(&target).await {
-                    // The program waits for no answer: its first bytes need not either.
-                    Ok(tunnel) => client.carry_tcp(tcp, tunnel, Vec::new(), target).await,
-                    Err(refusal) => client.give_up(tcp, target, refusal),
-                }
-            });
+            tokio::spawn(self.clone().forward_one(tcp, target.clone()));
+        }
+    }
+
+    /// Carries a connection to `target`.
+    pub(crate) async fn forward_one(self, tcp: TcpStream, target: Target) {
+        match self.open(&target).await {
+            // The program waits for no answer: its first bytes need not either.
+            Ok(tunnel) => self.carry_tcp(tcp, tunnel, Vec::new(), target).await,
+            Err(refusal) => self.give_up(tcp, target, refusal),
         }
     }
 

@@ -1,7 +1,8 @@
 //! TCP connections and datagrams of other programs over dfcp: each connection is a stream, each datagram
 //! one of the same connection of dfcp.
 //!
-//! * [`Client`]: where programs come in ([SOCKS5 and HTTP CONNECT](Client::serve_local) on one port,
+//! * [`Client`]: where programs come in ([SOCKS5 and HTTP CONNECT](Client::serve_local) on one port, on
+//!   Linux connections that the firewall leads here,
 //!   forwards of [TCP](Client::forward) and [UDP](Client::forward_udp), [standard input and output](Client::carry)), over a connection to a
 //!   server that is made again whenever it is lost;
 //! * [`Server`]: connects to where its [`Rules`] allow;
@@ -27,6 +28,8 @@ mod socks;
 mod status;
 mod target;
 mod traffic;
+#[cfg(target_os = "linux")]
+mod transparent;
 mod udp;
 mod wire;
 
@@ -40,6 +43,8 @@ pub use server::{LimitsOf, Server, ServerConfig, Settings};
 pub use status::{Refusal, Status};
 pub use target::{Host, Target};
 pub use traffic::{Counts, Traffic};
+#[cfg(target_os = "linux")]
+pub use transparent::{Interception, listen_transparent};
 
 use dfcp::TransportConfig;
 

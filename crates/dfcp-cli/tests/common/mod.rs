@@ -180,7 +180,19 @@ impl Receiver {
         }
     }
 
-    pub fn start(mut command: Command) -> Self {
+    pub fn start(command: Command) -> Self {
+        let (mut started, line) = Self::start_until(command, "listening on ");
+        let (_, address) = line.split_once("listening on ").unwrap();
+        started.address = address.parse().unwrap();
+        started
+    }
+
+    /// Another program, once it says something with these words in it; it has no address.
+    pub fn start_saying(command: Command, words: &str) -> Self {
+        Self::start_until(command, words).0
+    }
+
+    fn start_until(mut command: Command, words: &str) -> (Self, String) {
         let mut child = command.spawn().unwrap();
         let lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let (say, stderr) = mpsc::channel();
@@ -190,19 +202,13 @@ impl Receiver {
                 let _ = say.send(line);
             }
         });
-        let address = loop {
-            let line = stderr
-                .recv_timeout(PATIENCE)
-                .expect("the receiver says where it listens");
-            if let Some((_, address)) = line.split_once("listening on ") {
-                break address.parse().unwrap();
-            }
-        };
-        Self {
+        let started = Self {
             child,
-            address,
+            address: SocketAddr::from(([0, 0, 0, 0], 0)),
             stderr,
-        }
+        };
+        let line = started.says(words);
+        (started, line)
     }
 
     pub fn id(&self) -> i32 {

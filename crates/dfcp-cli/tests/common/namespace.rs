@@ -83,6 +83,17 @@ impl Namespace {
         assert!(status.unwrap().success(), "{commands}");
     }
 
+    /// Does something in it, on a thread of its own; sockets that are made there stay there.
+    pub fn enter<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> T {
+        let path = format!("/proc/{}/ns/net", self.0.id());
+        let thread = std::thread::spawn(move || {
+            let namespace = std::fs::File::open(path).unwrap();
+            nix::sched::setns(namespace, nix::sched::CloneFlags::CLONE_NEWNET).unwrap();
+            job()
+        });
+        thread.join().unwrap()
+    }
+
     /// A cable to another one: this end has this name and address, the other those.
     pub fn cable(&self, (name, address): (&str, &str), to: &Self, (far, there): (&str, &str)) {
         self.run(&format!(

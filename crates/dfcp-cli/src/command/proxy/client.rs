@@ -1,11 +1,15 @@
 //! `dfcp proxy HOST`.
 
+#[cfg(target_os = "linux")]
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use dfcp::{CloseCode, ConnectionError, Endpoint, EndpointConfig, Error, PublicKey};
 use dfcp_command::{Failure, Kind, interrupted};
+#[cfg(target_os = "linux")]
+use dfcp_proxy::Interception;
 use dfcp_proxy::{Broken, Client, ClientConfig, Down, Status, Target};
 use dfcp_transfer::INTERRUPTED;
 use tokio::net::{TcpListener, UdpSocket};
@@ -36,6 +40,15 @@ pub struct Args {
     /// Carry what comes to this port there to a host that is connected to from here
     #[arg(short = 'R', long, value_name = "[ADDR:]PORT:HOST:PORT")]
     remote: Vec<Forward>,
+    /// Carry TCP connections that the firewall redirects to this port to where they were going (Linux:
+    /// iptables -j REDIRECT)
+    #[cfg(target_os = "linux")]
+    #[arg(long, value_name = "[ADDR:]PORT", conflicts_with = "stdio")]
+    redirect: Vec<Place>,
+    /// The same of connections that it leads here as they are (-j TPROXY), which takes CAP_NET_ADMIN
+    #[cfg(target_os = "linux")]
+    #[arg(long, value_name = "[ADDR:]PORT", conflicts_with = "stdio")]
+    tproxy: Vec<Place>,
     /// Carry standard input and output to a host, as ssh's ProxyCommand wants it
     #[arg(short = 'W', long, value_name = "HOST:PORT", conflicts_with_all = ["socks", "local", "remote"])]
     stdio: Option<Target>,
@@ -55,6 +68,19 @@ async fn listen(at: SocketAddr) -> Result<TcpListener, Failure> {
     bound.map_err(|error| cannot_listen(at, &error))
 }
 
+/// A port to which connections for other hosts may be led.
+#[cfg(target_os = "linux")]
+fn listen_transparent(at: SocketAddr) -> Result<TcpListener, Failure> {
+    dfcp_proxy::listen_transparent(at).map_err(|error| match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            let why = "--tproxy takes the right to administer the network: root has it, or a program \
+                       after setcap cap_net_admin+ep";
+            Failure::new(Kind::LocalIo, format!("cannot listen on {at}: {error}: {why}"))
+        }
+        _ => cannot_listen(at, &error),
+    })
+}
+
 /// A port that datagrams come to.
 async fn bind_udp(at: SocketAddr) -> Result<UdpSocket, Failure> {
     let bound = UdpSocket::bind(at).await;
@@ -66,27 +92,16 @@ pub async fn carry(args: Args) -> Result<(), Failure> {
     let Some(host) = args.host.clone() else {
         return Err(Failure::usage("through which server?"));
     };
-    let carries = args.socks.len() + args.local.len() + args.remote.len();
-    if carries == 0 && args.stdio.is_none() {
+    if args.carries_nothing() {
         let why = "nothing to carry: say --socks PORT, -L, -R or -W HOST:PORT";
         return Err(Failure::usage(why));
     }
-    // Whoever cannot have a port need not connect.
     if args.remote.iter().any(|forward| forward.udp) {
         let why = "-R carries TCP connections only; -L carries datagrams, too";
         return Err(Failure::usage(why));
     }
-    let (mut socks, mut forwards, mut datagrams) = (Vec::new(), Vec::new(), Vec::new());
-    for place in &args.socks {
-        socks.push(listen(place.0).await?);
-    }
-    for forward in &args.local {
-        let target = forward.target.clone();
-        match forward.udp {
-            true => datagrams.push((bind_udp(forward.place).await?, target)),
-            false => forwards.push((listen(forward.place).await?, target)),
-        }
-    }
+    // Whoever cannot have a port need not connect.
+    let ports = Ports::open(&args).await?;
     let key = args.peer.own_key()?;
     let own = key.public();
     let exporter = args.common.exporter().await?;
@@ -139,7 +154,7 @@ pub async fn carry(args: Args) -> Result<(), Failure> {
                 let limit = args.common.timeout;
                 let met = client.ready(limit).await;
                 met.map_err(|why| no_contact(&why, &host, limit))?;
-                serve(&args, &client, socks, forwards, datagrams).await;
+                serve(&args, &client, ports).await;
                 Ok(())
             }
         }
@@ -159,20 +174,66 @@ pub async fn carry(args: Args) -> Result<(), Failure> {
     result
 }
 
-/// Serves all ports. Does not end.
-async fn serve(
-    args: &Args,
-    client: &Client,
+impl Args {
+    fn carries_nothing(&self) -> bool {
+        let carries = self.socks.len() + self.local.len() + self.remote.len();
+        #[cfg(target_os = "linux")]
+        let carries = carries + self.redirect.len() + self.tproxy.len();
+        carries == 0 && self.stdio.is_none()
+    }
+}
+
+/// The ports that programs come to.
+#[derive(Default)]
+struct Ports {
     socks: Vec<TcpListener>,
     forwards: Vec<(TcpListener, Target)>,
     datagrams: Vec<(UdpSocket, Target)>,
-) {
+    #[cfg(target_os = "linux")]
+    intercepted: Vec<(TcpListener, Interception)>,
+}
+
+impl Ports {
+    async fn open(args: &Args) -> Result<Self, Failure> {
+        let mut ports = Self::default();
+        for place in &args.socks {
+            ports.socks.push(listen(place.0).await?);
+        }
+        for forward in &args.local {
+            let target = forward.target.clone();
+            match forward.udp {
+                true => {
+                    let socket = bind_udp(forward.place).await?;
+                    ports.datagrams.push((socket, target));
+                }
+                false => {
+                    let listener = listen(forward.place).await?;
+                    ports.forwards.push((listener, target));
+                }
+            }
+        }
+        #[cfg(target_os = "linux")]
+        {
+            let intercepted = &mut ports.intercepted;
+            for Place(at) in &args.redirect {
+                intercepted.push((listen(*at).await?, Interception::Redirect));
+            }
+            for Place(at) in &args.tproxy {
+                intercepted.push((listen_transparent(*at)?, Interception::Tproxy));
+            }
+        }
+        Ok(ports)
+    }
+}
+
+/// Serves all ports. Does not end.
+async fn serve(args: &Args, client: &Client, open: Ports) {
     let mut ports = JoinSet::new();
-    for listener in socks {
+    let say = |line: std::fmt::Arguments<'_>| args.common.say(line);
+    for listener in open.socks {
         let client = client.clone();
         if let Ok(at) = listener.local_addr() {
-            args.common
-                .say(format_args!("SOCKS5 and HTTP CONNECT at {at}"));
+            say(format_args!("SOCKS5 and HTTP CONNECT at {at}"));
             if !at.ip().is_loopback() {
                 dfcp_command::tell!(
                     "dfcp: warning: whoever reaches {at} uses the server with this key"
@@ -181,20 +242,31 @@ async fn serve(
         }
         ports.spawn(async move { client.serve_local(listener).await });
     }
-    for (listener, target) in forwards {
+    for (listener, target) in open.forwards {
         let client = client.clone();
         if let Ok(at) = listener.local_addr() {
-            args.common.say(format_args!("forwarding {at} to {target}"));
+            say(format_args!("forwarding {at} to {target}"));
         }
         ports.spawn(async move { client.forward(listener, target).await });
     }
-    for (socket, target) in datagrams {
+    for (socket, target) in open.datagrams {
         let client = client.clone();
         if let Ok(at) = socket.local_addr() {
-            let what = format_args!("forwarding {at} to {target}, datagrams");
-            args.common.say(what);
+            say(format_args!("forwarding {at} to {target}, datagrams"));
         }
         ports.spawn(async move { client.forward_udp(socket, target).await });
+    }
+    #[cfg(target_os = "linux")]
+    for (listener, how) in open.intercepted {
+        let client = client.clone();
+        if let Ok(at) = listener.local_addr() {
+            let how = match how {
+                Interception::Redirect => "REDIRECT",
+                Interception::Tproxy => "TPROXY",
+            };
+            say(format_args!("taking connections of {how} at {at}"));
+        }
+        ports.spawn(async move { client.serve_intercepted(listener, how).await });
     }
     for Forward { place, target, .. } in args.remote.clone() {
         let client = client.clone();
