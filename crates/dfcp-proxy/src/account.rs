@@ -20,7 +20,7 @@ pub struct Limits {
     /// Of these, associations of UDP: each takes a socket of the server for minutes.
     pub associations: u64,
     /// Rate of what is carried each way. Beyond 100 ms of it and one piece, connections wait and
-    /// datagrams are dropped.
+    /// datagrams are dropped; connections that have sent little may be a second ahead.
     pub rate: Option<Rate>,
     /// Bytes carried, both ways together. Beyond it connections are broken and refused.
     pub quota: Option<Quota>,
@@ -49,6 +49,9 @@ pub struct Quota {
 /// What a key that sent nothing for a while may send at once, in time at its rate: what a policer of
 /// 100 ms lets through, more than a round trip of most paths, and too short to be noticed by others.
 const BURST: Duration = Duration::from_millis(100);
+/// The same of connections that have sent little lately, so that keystrokes and pages do not wait behind
+/// what large ones have asked for: eight of these with a piece each at 4 Mbit/s.
+const SMALL_BURST: Duration = Duration::from_secs(1);
 /// Smallest piece that is read of a connection whose key has a rate, bytes: a system call for three
 /// packets or more.
 const SMALLEST_PIECE: usize = 4 << 10;
@@ -62,6 +65,15 @@ pub(crate) enum Way {
     Out,
     /// From it.
     In,
+}
+
+/// Which connections go first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// One that has sent little lately.
+    First,
+    /// Any other.
+    Last,
 }
 
 /// The accounts of all keys that came. They are few: keys that the endpoint lets in.
@@ -171,13 +183,18 @@ impl Account {
     ///
     /// # Errors
     /// That the key has used up what it may carry.
-    pub async fn pay(&self, way: Way, bytes: usize) -> Result<(), Refusal> {
+    pub async fn pay(&self, way: Way, bytes: usize, turn: Turn) -> Result<(), Refusal> {
         let now = Instant::now();
         let until = {
             let mut state = self.state();
             self.spend(&mut state, now, bytes)?;
             state.limits.rate.map(|rate| {
-                let until = state.buckets[way as usize].reserve(now, rate, bytes);
+                let burst = match turn {
+                    Turn::First => SMALL_BURST,
+                    Turn::Last => BURST,
+                };
+                let due = state.buckets[way as usize].reserve(now, rate, bytes);
+                let until = due.checked_sub(burst).map_or(now, |until| until.max(now));
                 if until > now {
                     self.slowed(&mut state, now);
                 }
@@ -277,14 +294,14 @@ impl State {
 struct Bucket(Option<Instant>);
 
 impl Bucket {
-    /// Takes room for `bytes`; when they may go.
+    /// Takes room for `bytes`; when they would go without any burst.
     fn reserve(&mut self, now: Instant, rate: Rate, bytes: usize) -> Instant {
         let due = self.due(now);
         let takes = bytes as f64 * 8.0 / rate.as_bps() as f64;
         // A rate of a bit a second is one, too: no sum of times overflows.
         let takes = Duration::from_secs_f64(takes.min(LONGEST_WAIT.as_secs_f64()));
         self.0 = Some((due + takes).min(now + LONGEST_WAIT));
-        due.checked_sub(BURST).unwrap_or(now).max(now)
+        due
     }
 
     fn is_full(&self, now: Instant) -> bool {
@@ -330,7 +347,7 @@ mod tests {
         let mut bucket = Bucket::default();
         let (mut now, mut passed) = (start, 0);
         while now < start + Duration::from_secs(10) {
-            now = bucket.reserve(now, rate, 5_000);
+            now = now.max(bucket.reserve(now, rate, 5_000) - BURST);
             passed += 5_000;
         }
         // 10 s at 1 MB/s, and 100 ms at once.
@@ -340,7 +357,7 @@ mod tests {
         // What was saved up is not more after a long silence.
         let later = now + Duration::from_secs(1000);
         let mut at_once = 0;
-        while bucket.reserve(later, rate, 5_000) == later {
+        while bucket.reserve(later, rate, 5_000) <= later + BURST {
             at_once += 5_000;
         }
         assert!((100_000..=110_000).contains(&at_once), "{at_once}");

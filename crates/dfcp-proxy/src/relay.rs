@@ -14,7 +14,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{sleep, sleep_until};
 
-use crate::account::{Account, Way};
+use crate::account::{Account, Turn, Way};
 use crate::status::Refusal;
 use crate::traffic::{Kind, Traffic};
 use crate::wire::{RESET, Tunnel, read_answer};
@@ -74,9 +74,9 @@ pub(crate) struct Toll<'a> {
 }
 
 impl Toll<'_> {
-    async fn pay(&self, way: Way, bytes: usize) -> Result<(), Refusal> {
+    async fn pay(&self, way: Way, bytes: usize, turn: Turn) -> Result<(), Refusal> {
         if let Some(account) = self.account {
-            account.pay(way, bytes).await?;
+            account.pay(way, bytes, turn).await?;
         }
         self.traffic.carried(Kind::Tcp, way, bytes);
         Ok(())
@@ -142,31 +142,29 @@ pub(crate) async fn relay(
     }
 }
 
-/// Gives streams that have sent little a turn before the others.
-struct Precedence {
-    small: bool,
-    sent: u64,
+/// What a direction has sent lately.
+struct Lately {
+    bytes: u64,
     last: Instant,
 }
 
-impl Precedence {
-    fn start(send: &SendStream) -> Self {
-        // Of a stream that is over nothing waits for its turn.
-        let _ = send.set_priority(SMALL);
-        let (small, sent, last) = (true, 0, Instant::now());
-        Self { small, sent, last }
+impl Lately {
+    fn start() -> Self {
+        let (bytes, last) = (0, Instant::now());
+        Self { bytes, last }
     }
 
-    fn on_bytes(&mut self, send: &SendStream, bytes: usize) {
+    /// Whether it goes first with these bytes.
+    fn turn(&mut self, bytes: usize) -> Turn {
         let now = Instant::now();
         if now.duration_since(self.last) > PAUSE {
-            self.sent = 0;
+            self.bytes = 0;
         }
         self.last = now;
-        self.sent += bytes as u64;
-        let small = self.sent <= SMALL_BYTES;
-        if std::mem::replace(&mut self.small, small) != small {
-            let _ = send.set_priority(if small { SMALL } else { 0 });
+        self.bytes += bytes as u64;
+        match self.bytes <= SMALL_BYTES {
+            true => Turn::First,
+            false => Turn::Last,
         }
     }
 }
@@ -178,8 +176,10 @@ pub(crate) async fn upload(
     send: &mut SendStream,
     Carriage { first, toll }: Carriage<'_>,
 ) -> Result<(), Broken> {
-    let mut precedence = Precedence::start(send);
-    toll.pay(Way::Out, first.len()).await?;
+    let (mut lately, mut turn) = (Lately::start(), Turn::First);
+    // Of a stream that is over nothing waits for its turn.
+    let _ = send.set_priority(SMALL);
+    toll.pay(Way::Out, first.len(), turn).await?;
     send.write_all(&first).await.map_err(Broken::there)?;
     drop(first);
     let mut stopped = pin!(send.stopped());
@@ -195,12 +195,15 @@ pub(crate) async fn upload(
         match read {
             Ok(bytes) if bytes.is_empty() => return send.finish().map_err(Broken::There),
             Ok(bytes) => {
-                precedence.on_bytes(send, bytes.len());
-                toll.pay(Way::Out, bytes.len()).await?;
+                let before = std::mem::replace(&mut turn, lately.turn(bytes.len()));
+                if turn != before {
+                    let _ = send.set_priority(if turn == Turn::First { SMALL } else { 0 });
+                }
+                toll.pay(Way::Out, bytes.len(), turn).await?;
                 send.write_all(&bytes).await.map_err(Broken::there)?;
             }
             Err(error) => {
-                sleep_until((precedence.last + REASON_LIMIT).into()).await;
+                sleep_until((lately.last + REASON_LIMIT).into()).await;
                 return Err(Broken::Here(error));
             }
         }
@@ -223,10 +226,12 @@ pub(crate) async fn download(
     mut output: impl AsyncWrite + Unpin,
     toll: Toll<'_>,
 ) -> Result<(), Broken> {
+    let mut lately = Lately::start();
     loop {
         match recv.read_chunk(toll.piece()).await.map_err(Broken::There)? {
             Chunk::Data(bytes) => {
-                toll.pay(Way::In, bytes.len()).await?;
+                toll.pay(Way::In, bytes.len(), lately.turn(bytes.len()))
+                    .await?;
                 output.write_all(&bytes).await.map_err(Broken::Here)?;
                 output.flush().await.map_err(Broken::Here)?;
             }
