@@ -43,6 +43,8 @@ enum Command {
     Sync(Box<command::cp::SyncArgs>),
     /// Carries TCP and UDP of other programs: SOCKS5, HTTP CONNECT, forwards
     Proxy(Box<command::proxy::Args>),
+    /// Keeps an IP link to another site over a path that loses packets
+    Tun(command::tun::Args),
     /// Says what is wrong here, and on the way to a host, and what to do
     Doctor(command::doctor::DoctorArgs),
     /// Measures the way to a host: rate, loss and queue, both ways
@@ -78,6 +80,7 @@ fn main() -> ExitCode {
         Command::Cp(args) => command::cp::run(*args),
         Command::Sync(args) => command::cp::run_sync(*args),
         Command::Proxy(args) => command::proxy::run(*args),
+        Command::Tun(args) => command::tun::run(args),
         Command::Agent => command::cp::agent::run(),
         Command::Doctor(args) => command::doctor::run(args),
         Command::Probe(args) => command::doctor::run_probe(args),

@@ -48,7 +48,7 @@ impl Network {
              ip -6 route add default dev wan",
         );
         far.run("ip addr add 10.99.0.1/32 dev lo\nip addr add fd99::1/128 dev lo nodad");
-        far.enter(|| {
+        far.inside(|| {
             for host in HOST {
                 let listener = TcpListener::bind(host).unwrap();
                 std::thread::spawn(move || {
@@ -98,7 +98,7 @@ impl Network {
 
 /// Whether a program in `place` gets the host's page.
 fn gets_page(place: &Namespace, host: &'static str) -> bool {
-    place.enter(move || {
+    place.inside(move || {
         let mut heard = Vec::new();
         let got = TcpStream::connect(host).and_then(|mut tcp| {
             tcp.write_all(b"GET")?;
@@ -110,7 +110,7 @@ fn gets_page(place: &Namespace, host: &'static str) -> bool {
 
 /// Whether a connection ends without a byte.
 fn is_turned_away(place: &Namespace, at: &'static str) -> bool {
-    place.enter(move || {
+    place.inside(move || {
         let mut tcp = TcpStream::connect(at).unwrap();
         !matches!(tcp.read(&mut [0]), Ok(1))
     })

@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use crate::dial;
 use crate::door::Door;
 use crate::event::{Event, Report};
-use crate::link::{Down, Link, Resolve, Server};
+use crate::link::{Down, Link, Remote, Resolve};
 use crate::local;
 use crate::relay::{Broken, Carriage, REASON_LIMIT, Toll, download, relay, upload};
 use crate::rules::{Network, Rule, Rules};
@@ -85,7 +85,7 @@ impl Drop for Inner {
 impl Client {
     /// Connects, and keeps connected; call within a tokio runtime.
     pub fn start(config: ClientConfig) -> Self {
-        let server = Server {
+        let server = Remote {
             endpoint: config.endpoint,
             resolve: config.resolve,
             key: config.server_key,

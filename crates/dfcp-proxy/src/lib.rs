@@ -36,7 +36,7 @@ mod wire;
 pub use account::{Limits, Quota};
 pub use client::{Client, ClientConfig};
 pub use event::{Event, Report};
-pub use link::{Down, Resolve};
+pub use link::{Down, Link, Remote, Resolve};
 pub use relay::Broken;
 pub use rules::{Network, Ports, Rule, Rules};
 pub use server::{LimitsOf, Server, ServerConfig, Settings};

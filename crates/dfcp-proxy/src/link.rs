@@ -73,9 +73,9 @@ enum State {
     Down(Down, Instant),
 }
 
-/// See the module's text. Clones share it.
+/// See the module's text: a connection that is made again whenever it is lost. Clones share it.
 #[derive(Clone)]
-pub(crate) struct Link {
+pub struct Link {
     state: watch::Receiver<State>,
     wanted: Arc<Notify>,
     /// Why the last attempt failed, also while the next one is made.
@@ -83,15 +83,18 @@ pub(crate) struct Link {
 }
 
 /// Whom to connect to.
-pub(crate) struct Server {
+pub struct Remote {
+    /// From where.
     pub endpoint: Endpoint,
+    /// Finds the server's addresses.
     pub resolve: Resolve,
+    /// The key that the server proves.
     pub key: PublicKey,
 }
 
 impl Link {
     /// The link, and the future that keeps it.
-    pub fn start(server: Server, report: Report) -> (Self, impl Future<Output = ()>) {
+    pub fn start(server: Remote, report: Report) -> (Self, impl Future<Output = ()>) {
         let (set, state) = watch::channel(State::Connecting);
         let wanted = Arc::new(Notify::new());
         let last = Arc::default();
@@ -175,7 +178,7 @@ impl Link {
 }
 
 async fn keep(
-    server: Server,
+    server: Remote,
     report: Report,
     (state, last): (watch::Sender<State>, Arc<Mutex<Option<Down>>>),
     wanted: Arc<Notify>,
@@ -248,7 +251,7 @@ async fn is_let_in(connection: &Connection) -> bool {
     )
 }
 
-async fn attempt(server: &Server) -> Result<Connection, Down> {
+async fn attempt(server: &Remote) -> Result<Connection, Down> {
     let connect = async {
         let addresses = (server.resolve)().await.map_err(Down::Name)?;
         let connection = server.endpoint.connect(&addresses[..], server.key).await?;

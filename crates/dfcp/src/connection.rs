@@ -178,6 +178,65 @@ impl Connection {
         }
     }
 
+    /// Sends several messages as [`Connection::send_datagram`] does, at less cost than one by one. The
+    /// iterator is asked for them in turn; it must not use this connection.
+    ///
+    /// # Errors
+    /// That of the first message that is not taken; those after it are not asked for.
+    pub fn send_datagrams(&self, datagrams: impl IntoIterator<Item = Bytes>) -> Result<(), Error> {
+        let sent = self.handle.poll(|_, connection, ours| {
+            if let Some(error) = &ours.error {
+                return Poll::Ready(Err(error.clone().into()));
+            }
+            let mut datagrams = datagrams.into_iter();
+            let sent = datagrams.try_for_each(|next| connection.send_datagram(next.into()));
+            Poll::Ready(sent.map_err(Error::from))
+        });
+        match sent {
+            Poll::Ready(sent) => sent,
+            Poll::Pending => Ok(()),
+        }
+    }
+
+    /// Waits until few messages wait to be sent, no more than leave within some milliseconds, and says
+    /// for how many bytes there is room until then, each message counted with 64 more. Who has a queue
+    /// of messages and sends so many decides what is dropped, and in which order they go. May be
+    /// cancelled.
+    ///
+    /// # Errors
+    /// [`Error::Connection`].
+    pub async fn datagram_room(&self) -> Result<u64, Error> {
+        poll_fn(|context| {
+            self.handle.poll(|_, connection, ours| {
+                if let Some(error) = &ours.error {
+                    return Poll::Ready(Err(error.clone().into()));
+                }
+                match connection.datagram_room() {
+                    0 => {
+                        ours.writers.register(context);
+                        Poll::Pending
+                    }
+                    room => Poll::Ready(Ok(room)),
+                }
+            })
+        })
+        .await
+    }
+
+    /// All messages that came and were not read yet, the oldest first; waits for one. May be cancelled.
+    ///
+    /// # Errors
+    /// [`Error::Connection`], once all that came are read.
+    pub async fn read_datagrams(&self) -> Result<Vec<Bytes>, Error> {
+        let next = poll_changed(&self.handle, |connection, _| {
+            let came: Vec<Bytes> = std::iter::from_fn(|| connection.take_datagram())
+                .map(Bytes::from)
+                .collect();
+            (!came.is_empty()).then_some(came)
+        });
+        next.await
+    }
+
     /// The oldest message that came and was not read yet. Who reads too late misses the oldest ones.
     /// May be cancelled.
     ///

@@ -59,7 +59,7 @@ impl ConnectionState {
             }
             // Who reads learns of a reset from the core.
             Event::Readable(id) | Event::Reset { channel: id, .. } => self.on_channel(id, |_| {}),
-            Event::Writable => self.writers.wake(),
+            Event::Writable | Event::DatagramRoom => self.writers.wake(),
             Event::Acknowledged(id) => self.on_acknowledged(id, 0),
             Event::PartlyAcknowledged { channel, abandoned } => {
                 self.on_acknowledged(channel, abandoned);

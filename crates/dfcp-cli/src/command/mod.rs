@@ -11,6 +11,7 @@ pub mod proxy;
 pub mod recv;
 pub mod rendezvous;
 pub mod send;
+pub mod tun;
 
 use std::path::PathBuf;
 use std::time::Duration;

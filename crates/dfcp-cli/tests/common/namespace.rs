@@ -83,15 +83,15 @@ impl Namespace {
         assert!(status.unwrap().success(), "{commands}");
     }
 
-    /// Does something in it, on a thread of its own; sockets that are made there stay there.
-    pub fn enter<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> T {
+    /// Does something in it: sockets that are opened stay in it.
+    pub fn inside<T: Send>(&self, what: impl FnOnce() -> T + Send) -> T {
         let path = format!("/proc/{}/ns/net", self.0.id());
-        let thread = std::thread::spawn(move || {
+        let enter = || {
             let namespace = std::fs::File::open(path).unwrap();
             nix::sched::setns(namespace, nix::sched::CloneFlags::CLONE_NEWNET).unwrap();
-            job()
-        });
-        thread.join().unwrap()
+            what()
+        };
+        std::thread::scope(|scope| scope.spawn(enter).join().unwrap())
     }
 
     /// A cable to another one: this end has this name and address, the other those.

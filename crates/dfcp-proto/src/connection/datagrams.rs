@@ -15,6 +15,10 @@ use std::collections::VecDeque;
 /// ones are bounded too.
 const OVERHEAD: usize = 64;
 
+/// Full packets that may wait in any case while there is room: on slow paths one leaves, and the next
+/// ones are there before whoever adds more has done so.
+const MIN_ROOM: u64 = 4;
+
 /// Why a datagram was not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -37,6 +41,8 @@ pub(super) struct DatagramQueue {
     held: usize,
     /// Bytes by which datagrams are ahead of symbols since both wait; within a batch.
     lead: i64,
+    /// Somebody waits for room.
+    is_awaited: bool,
 }
 
 /// Most that either is ahead.
@@ -116,6 +122,32 @@ impl Connection {
         Ok(())
     }
 
+    /// Bytes of datagrams, each counted with 64 more, that may be added while few wait to be sent: what
+    /// leaves in two of the groups that packets leave in. An application that keeps what it sends in a
+    /// queue of its own, and adds to this one only so much, decides itself what is dropped, and the path
+    /// is used all the same. If it is zero, [`Event::DatagramRoom`] says when it is not.
+    pub fn datagram_room(&mut self) -> u64 {
+        let room = self.free_room();
+        self.out.datagrams.is_awaited = room == 0;
+        room
+    }
+
+    fn free_room(&self) -> u64 {
+        let group = self.out.path.coalescing_delay();
+        let groups = self.out.path.pacing().bytes_in(group * 2);
+        let most = self.config.datagram_buffer as u64 / 2;
+        let limit = groups.max(MIN_ROOM * self.mtu as u64).min(most);
+        limit.saturating_sub(self.out.datagrams.held as u64)
+    }
+
+    /// Tells who waits for room that there is some.
+    fn tell_room(&mut self) {
+        if self.out.datagrams.is_awaited && self.free_room() > 0 {
+            self.out.datagrams.is_awaited = false;
+            self.events.push_back(Event::DatagramRoom);
+        }
+    }
+
     /// The oldest datagram that came and was not taken yet; [`Event::Datagram`] says that there is one.
     pub fn take_datagram(&mut self) -> Option<Vec<u8>> {
         self.inc.datagrams.pop()
@@ -147,6 +179,7 @@ impl Connection {
             self.out.datagrams.pop();
             self.stats.datagrams_dropped += 1;
         }
+        self.tell_room();
         let may_leave = self.has_window_room() && self.out.path.may_depart(now);
         if self.out.datagrams.is_empty() || !may_leave {
             return None;
@@ -172,6 +205,7 @@ impl Connection {
         self.out.path.on_data_sent(now, size as u64);
         let channels_wait = self.out.has_symbols_ready();
         self.out.datagrams.on_sent(size, channels_wait);
+        self.tell_room();
         Some(Batch::from(size))
     }
 }

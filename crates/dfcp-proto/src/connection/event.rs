@@ -140,6 +140,8 @@ pub enum Event {
     Readable(ChannelId),
     /// A datagram came, and none waited before.
     Datagram,
+    /// There is room for datagrams, of which [`super::Connection::datagram_room`] had none.
+    DatagramRoom,
     /// There is room to write again.
     Writable,
     /// All that was written, to its end, is known to have arrived.

@@ -282,6 +282,7 @@ impl Connection {
             rtt: rtt.smoothed(),
             min_rtt: rtt.min(),
             loss: self.out.redundancy.loss.probability(),
+            loss_burstiness: self.out.redundancy.loss.estimate().burstiness,
             bandwidth: rate.bandwidth(),
             pacing_rate: rate.pacing_rate(),
             datagram_size: self.mtu,

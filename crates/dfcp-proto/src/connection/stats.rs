@@ -74,6 +74,9 @@ pub struct ConnectionStats {
     pub min_rtt: Duration,
     /// Loss probability, recent.
     pub loss: f64,
+    /// Variance of the number of packets lost in a long flight, divided by that of losses which are
+    /// independent; at least 1 once a connection is established.
+    pub loss_burstiness: f64,
     /// Bandwidth of the path as the rate controller sees it.
     pub bandwidth: Rate,
     /// Rate at which packets leave.

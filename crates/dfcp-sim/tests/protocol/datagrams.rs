@@ -1,7 +1,7 @@
 //! Messages that nothing repeats, on a path that loses.
 
 use crate::common::*;
-use dfcp_proto::{ChannelKind, DatagramError, Duration, TransportConfig};
+use dfcp_proto::{ChannelKind, DatagramError, Duration, Event, TransportConfig};
 use dfcp_sim::{Pair, PairConfig, Side};
 use std::collections::BTreeSet;
 
@@ -150,4 +150,41 @@ fn a_call_has_the_delay_of_the_path_and_its_loss() {
             "{what}: one in a hundred took {late} ms and more"
         );
     }
+}
+
+/// Who adds only what there is room for keeps the path busy and the sender's queue short.
+#[test]
+fn room_for_datagrams_fills_the_path_and_no_more() {
+    let seed = 77;
+    let mut pair = established(PairConfig::symmetric(link(10, 20), seed));
+    let (mut got, mut told, mut dropped) = (0, 0, 0);
+    let (begun, mut has_room) = (pair.now, true);
+    while pair.now < begun + 10 * SECOND {
+        while has_room {
+            let client = pair.connection(Side::Client);
+            has_room = client.datagram_room() > 0;
+            if has_room {
+                assert_eq!(client.send_datagram(vec![7; 1000]), Ok(()));
+            }
+        }
+        pair.flush();
+        pair.run_until(MS(1), |_| false);
+        let events = std::mem::take(&mut pair.hosts[Side::Client as usize].events);
+        has_room = events.contains(&Event::DatagramRoom);
+        told += u32::from(has_room);
+        while let Some(datagram) = pair.connection(Side::Server).take_datagram() {
+            got += datagram.len();
+        }
+        dropped = pair.connection(Side::Client).stats().datagrams_dropped;
+    }
+    assert!(got as f64 > 0.85 * 12.5e6, "seed {seed}: {got} bytes");
+    assert!(
+        told > 100 && dropped == 0,
+        "seed {seed}: {told} times, {dropped} dropped"
+    );
+    // What waits is gone within some groups of packets.
+    let waits = pair.connection(Side::Client).stats().datagrams_sent;
+    pair.run_until(MS(20), |_| false);
+    let after = pair.connection(Side::Client).stats().datagrams_sent;
+    assert!(after - waits < 20, "seed {seed}: {} waited", after - waits);
 }

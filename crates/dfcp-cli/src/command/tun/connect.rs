@@ -1,0 +1,146 @@
+//! `dfcp tun connect HOST`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use dfcp::{CloseCode, ConnectionError, Endpoint, EndpointConfig, Error, PublicKey};
+use dfcp_command::{Failure, Kind, interrupted};
+use dfcp_proxy::{Down, Remote};
+use dfcp_transfer::INTERRUPTED;
+use dfcp_tun::{Client, ClientConfig, Net};
+
+use super::Common;
+use crate::command::farewell;
+use crate::command::peer::PeerOptions;
+use crate::net::{Host, own_address_towards};
+
+/// Arguments.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// The server: HOST or HOST:PORT, IPv6 addresses in brackets
+    #[arg(value_name = "HOST")]
+    host: Host,
+    /// Network behind the server, which is routed to the device; packets from other networks than these
+    /// and those of the addresses are dropped
+    #[arg(long, value_name = "NET")]
+    route: Vec<Net>,
+    #[command(flatten)]
+    peer: PeerOptions,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// Keeps the link until it is told to end.
+pub async fn connect(args: Args) -> Result<(), Failure> {
+    if let Some(net) = args.route.iter().find(|net| net.network() != **net) {
+        let network = net.network();
+        let why = format!("{net} has bits beyond its network: write --route {network}");
+        return Err(Failure::usage(why));
+    }
+    let key = args.peer.own_key()?;
+    let own = key.public();
+    let Some(server_key) = args.peer.known_key(&args.host)? else {
+        let why = format!(
+            "the key of {} is not known: give --peer-key with what `dfcp tun serve` prints there",
+            args.host
+        );
+        return Err(Failure::new(Kind::Authentication, why));
+    };
+    let config = EndpointConfig::client(key).transport(args.common.transport());
+    let endpoint = Endpoint::bind(config)?;
+    let device = args.common.device(args.route.clone())?;
+    check_way(&args).await?;
+    let (family, name) = (args.peer.family(), args.host.clone());
+    let networks = args.common.address.iter().map(Net::network);
+    let client = Client::start(ClientConfig {
+        device,
+        mtu: args.common.mtu(),
+        remote: Remote {
+            endpoint: endpoint.clone(),
+            resolve: Arc::new(move || {
+                let name = name.clone();
+                Box::pin(async move {
+                    let found = name.resolve(family).await;
+                    found.map_err(|failure| failure.message)
+                })
+            }),
+            key: server_key,
+        },
+        addresses: args.common.address.clone(),
+        networks: networks.chain(args.route.iter().copied()).collect(),
+        delay: args.common.delay,
+        report: args.common.report(),
+    });
+    let carried = async {
+        let limit = args.common.timeout;
+        let met = async {
+            let met = client.ready(limit).await;
+            met.map_err(|why| no_contact(&why, &args.host, limit))?;
+            std::future::pending().await
+        };
+        tokio::select! {
+            error = client.run() => {
+                Err(Failure::new(Kind::LocalIo, format!("the device is gone: {error}")))
+            }
+            failed = met => failed,
+        }
+    };
+    let result: Result<(), Failure> = tokio::select! {
+        biased;
+        why = client.turned_away() => Err(explain(why, &args, &own, &server_key)),
+        result = carried => result,
+        failure = interrupted() => Err(failure),
+    };
+    args.common.say(client.stats());
+    let code = match &result {
+        Err(failure) if failure.kind.is_interruption() => INTERRUPTED,
+        _ => CloseCode::NO_ERROR,
+    };
+    farewell(&endpoint, code, "the client ends").await;
+    result
+}
+
+/// The way to the server must not lead into the link.
+async fn check_way(args: &Args) -> Result<(), Failure> {
+    // What is not known yet may be known later.
+    let Ok(addresses) = args.host.resolve(args.peer.family()).await else {
+        return Ok(());
+    };
+    let is_own = |ip| args.common.address.iter().any(|net| net.ip == ip);
+    let mut ways = addresses.iter().map(|address| address.ip());
+    match ways.find(|&ip| own_address_towards(ip).is_some_and(is_own)) {
+        None => Ok(()),
+        Some(ip) => Err(Failure::usage(format!(
+            "with these routes the way to {ip} itself leads into the link: give it one beside, as with \
+             `ip route add {ip} via GATEWAY`"
+        ))),
+    }
+}
+
+/// Why there was no first connection to the server, and what to do.
+fn no_contact(why: &Down, host: &Host, limit: Duration) -> Failure {
+    let seconds = limit.as_secs_f64();
+    let message = format!(
+        "{host}: {why}; gave up after {seconds} s (--timeout). Is `dfcp tun serve` running there, and UDP \
+         let through? `dfcp doctor {host}` says more"
+    );
+    Failure::new(Kind::Unreachable, message)
+}
+
+/// Why the two sides do not get together, and what to do.
+fn explain(why: Down, args: &Args, own: &PublicKey, known: &PublicKey) -> Failure {
+    let message = match why {
+        Down::Connection(ConnectionError::Refused) => {
+            format!("the server does not know this key; there: dfcp tun serve --client {own}=NET")
+        }
+        Down::Connection(ConnectionError::WrongKey { found }) if args.peer.peer_key.is_none() => {
+            match args.peer.known_hosts() {
+                Ok(file) => return file.changed(&args.host, known, &found),
+                Err(failure) => return failure,
+            }
+        }
+        Down::Connection(error) => return Failure::from(Error::Connection(error)),
+        why => why.to_string(),
+    };
+    Failure::new(Kind::Authentication, message)
+}

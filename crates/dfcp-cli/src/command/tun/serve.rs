@@ -1,0 +1,136 @@
+//! `dfcp tun serve`.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use dfcp::{Endpoint, EndpointConfig, PublicKey};
+use dfcp_command::{Failure, Kind, interrupted};
+use dfcp_transfer::INTERRUPTED;
+use dfcp_tun::{Clients, Net, ServerConfig};
+
+use super::Common;
+use crate::command::farewell;
+use crate::keys;
+use crate::net::{self, Listen};
+
+/// Connections for each client: one, and a second that replaces it.
+const CONNECTIONS: usize = 2;
+
+/// Arguments.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// Address, port or both to listen on; all addresses at port 4433 unless given
+    #[arg(long, value_name = "ADDR")]
+    listen: Option<Listen>,
+    /// This side's key [default: $XDG_CONFIG_HOME/dfcp/key or ~/.config/dfcp/key]
+    #[arg(long, value_name = "FILE")]
+    key: Option<PathBuf>,
+    /// A client's public key, and the addresses and networks behind it: packets from others are dropped,
+    /// packets to them go there
+    #[arg(long, required = true, value_name = "KEY=NET[,NET]...")]
+    client: Vec<Client>,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// A client, as `--client` names it.
+#[derive(Clone, Debug)]
+struct Client {
+    key: PublicKey,
+    nets: Vec<Net>,
+}
+
+impl FromStr for Client {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let form = "write KEY=NET[,NET]..., such as dfcp-pub-…=10.9.0.2,10.1.0.0/16";
+        let (key, nets) = text.split_once('=').ok_or(form)?;
+        let key = key.parse().map_err(|error| format!("{error}"))?;
+        let nets: Result<Vec<Net>, String> = nets.split(',').map(str::parse).collect();
+        let nets = nets?;
+        match nets.iter().find(|net| net.network() != **net) {
+            Some(net) => Err(format!(
+                "{net} has bits beyond its network: write {} for the network, or the address alone",
+                net.network()
+            )),
+            None => Ok(Self { key, nets }),
+        }
+    }
+}
+
+/// Serves until it is told to end.
+pub async fn serve(args: Args) -> Result<(), Failure> {
+    let clients: Vec<_> = args
+        .client
+        .iter()
+        .map(|c| (c.key, c.nets.clone()))
+        .collect();
+    let clients = Clients::new(&clients).map_err(|net| {
+        Failure::usage(format!(
+            "{net} belongs to two clients: packets to it can go to one alone"
+        ))
+    })?;
+    let key = keys::load_or_create(args.key.as_deref())?;
+    // What is within the device's own network is routed to it anyway; where everything else goes is not
+    // for this to say.
+    let within = |net: &Net| args.common.address.iter().any(|own| own.covers(net));
+    let nets = args.client.iter().flat_map(|client| &client.nets);
+    let routes = nets.filter(|net| net.len > 0 && !within(net)).copied();
+    let transport = args.common.transport();
+    let allowed = clients.clone();
+    let most = CONNECTIONS * args.client.len();
+    let endpoint = args.listen.unwrap_or_default().bind(|address| {
+        let allowed = allowed.clone();
+        let config = EndpointConfig::server(key.clone(), address)
+            .transport(transport.clone())
+            .max_connections(most)
+            .max_per_peer(most)
+            .authorize(move |key| allowed.contains(key));
+        Endpoint::bind(config)
+    })?;
+    let device = args.common.device(routes.collect())?;
+    announce(&args, &endpoint);
+    let config = ServerConfig {
+        device,
+        mtu: args.common.mtu(),
+        clients,
+        delay: args.common.delay,
+        report: args.common.report(),
+    };
+    tokio::select! {
+        ended = dfcp_tun::serve(endpoint.clone(), config) => {
+            let why = match ended {
+                Ok(()) => "the socket failed".to_owned(),
+                Err(error) => format!("the device is gone: {error}"),
+            };
+            Err(Failure::new(Kind::LocalIo, why))
+        }
+        failure = interrupted() => {
+            farewell(&endpoint, INTERRUPTED, "the server ends").await;
+            Err(failure)
+        }
+    }
+}
+
+fn announce(args: &Args, endpoint: &Endpoint) {
+    let (local, key) = (endpoint.local_addr(), endpoint.public_key());
+    let host = net::reached_at(local);
+    args.common.say(format_args!("listening on {local}"));
+    args.common.say(format_args!("public key {key}"));
+    for client in &args.client {
+        let (ip, own) = (client.nets[0].ip, &args.common.address);
+        // An address of the device's network as the client's, with that network.
+        let len = own
+            .iter()
+            .find(|net| net.contains(ip))
+            .map_or(client.nets[0].len, |net| net.len);
+        args.common.say(format_args!(
+            "for {}: dfcp tun connect {host} --peer-key {key} --address {ip}/{len}",
+            client.key
+        ));
+    }
+    if let Some(shortfall) = endpoint.socket_buffers().shortfall() {
+        args.common.say(shortfall);
+    }
+}

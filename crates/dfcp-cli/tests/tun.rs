@@ -1,0 +1,316 @@
+//! IP links between hosts, each a network namespace, over a path that loses packets. As root, or where
+//! user namespaces are allowed; elsewhere, and without `ip` and `iptables`, the tests say that they are
+//! skipped.
+
+#![cfg(target_os = "linux")]
+
+mod common;
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream, UdpSocket};
+use std::process::Command;
+use std::time::Duration;
+
+use common::meeting::{Process, program_in};
+use common::namespace::Namespace;
+use common::{Bench, bytes};
+
+/// What the kernel must be able to do.
+const ABLE: &str = "ip tuntap add dev able mode tun && iptables -A INPUT -m statistic --mode random \
+                    --probability 0.05 -j DROP";
+
+fn privileged(name: &str, test: impl FnOnce()) {
+    common::namespace::privileged(name, ABLE, test);
+}
+
+/// Two sites on a cable.
+struct Sites {
+    bench: Bench,
+    near: Namespace,
+    far: Namespace,
+}
+
+impl Sites {
+    /// Of what comes on either side, so much is lost.
+    fn new(loss: f64) -> Self {
+        let (near, far) = (Namespace::new(), Namespace::new());
+        near.cable(("eth0", "192.0.2.1/24"), &far, ("eth0", "192.0.2.2/24"));
+        if loss > 0.0 {
+            for site in [&near, &far] {
+                site.run(&format!(
+                    "iptables -A INPUT -i eth0 -m statistic --mode random --probability {loss} -j DROP"
+                ));
+            }
+        }
+        let bench = Bench::new();
+        Self { bench, near, far }
+    }
+
+    fn command(&self, site: &Namespace, key: &str, args: &[&str]) -> Command {
+        let mut command = program_in(site.place(), &self.bench.path("home"));
+        command.arg("tun").args(args);
+        command.arg("--key").arg(self.bench.path(key));
+        command
+    }
+
+    fn server(&self, args: &[&str]) -> Process {
+        let client = format!("{}=10.9.0.2,fd09::2", self.bench.sender_key);
+        let own = [
+            "serve",
+            "--address",
+            "10.9.0.1/24",
+            "--address",
+            "fd09::1/64",
+        ];
+        let args = [&own[..], &["--client", &client], args].concat();
+        let mut server = Process::start("server", self.command(&self.far, "receiver.key", &args));
+        server.says("listening on");
+        server
+    }
+
+    fn connect(&self, args: &[&str]) -> Command {
+        let own = [
+            "connect",
+            "192.0.2.2",
+            "--address",
+            "10.9.0.2/24",
+            "--address",
+            "fd09::2/64",
+        ];
+        let known = ["--peer-key", &self.bench.receiver_key];
+        self.command(&self.near, "sender.key", &[&own[..], &known, args].concat())
+    }
+
+    fn client(&self, args: &[&str]) -> Process {
+        let mut client = Process::start("client", self.connect(args));
+        client.says("connected to");
+        client
+    }
+
+    /// Has the far site say back what it hears at a port of UDP.
+    fn echo(&self) {
+        let socket = self.far.inside(|| UdpSocket::bind("[::]:7").unwrap());
+        std::thread::spawn(move || {
+            let mut buffer = [0; 2048];
+            while let Ok((len, from)) = socket.recv_from(&mut buffer) {
+                let _ = socket.send_to(&buffer[..len], from);
+            }
+        });
+    }
+
+    /// A socket of the near site.
+    fn asker(&self, own: &str, far: &str) -> UdpSocket {
+        let socket = self.near.inside(|| UdpSocket::bind(own).unwrap());
+        socket.connect(far).unwrap();
+        let patience = Duration::from_millis(300);
+        socket.set_read_timeout(Some(patience)).unwrap();
+        socket
+    }
+}
+
+/// Whether what is sent comes back.
+fn is_answered(socket: &UdpSocket, number: u32, len: usize) -> bool {
+    let mut question = number.to_be_bytes().to_vec();
+    question.resize(len, 7);
+    // A path that has just become narrower refuses once.
+    if socket.send(&question).is_err() {
+        return false;
+    }
+    let mut heard = [0; 2048];
+    while let Ok(len) = socket.recv(&mut heard) {
+        if heard[..len] == question {
+            return true;
+        }
+    }
+    false
+}
+
+fn until_answered(socket: &UdpSocket) {
+    assert!(
+        (0..100).any(|i| is_answered(socket, i, 100)),
+        "no way through the link"
+    );
+}
+
+/// A file over TCP from the near to the far site.
+fn transfer(sites: &Sites, size: usize) {
+    let listener = sites
+        .far
+        .inside(|| TcpListener::bind("10.9.0.1:80").unwrap());
+    let sent = bytes("file", size);
+    let content = sent.clone();
+    let sender = std::thread::scope(|scope| {
+        let reader = scope.spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut got = Vec::new();
+            stream.read_to_end(&mut got).unwrap();
+            got
+        });
+        let mut stream = sites
+            .near
+            .inside(|| TcpStream::connect("10.9.0.1:80").unwrap());
+        stream.write_all(&content).unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+        reader.join().unwrap()
+    });
+    assert!(sender == sent, "not what was sent");
+}
+
+#[test]
+fn packets_cross_a_path_that_loses_many() {
+    privileged("packets_cross_a_path_that_loses_many", || {
+        let sites = Sites::new(0.05);
+        let (_server, _client) = (sites.server(&[]), sites.client(&[]));
+        sites.echo();
+        for (own, far) in [("10.9.0.2:0", "10.9.0.1:7"), ("[fd09::2]:0", "[fd09::1]:7")] {
+            let asker = sites.asker(own, far);
+            until_answered(&asker);
+            // Until losses are known, nothing is repaired.
+            for i in 0..100 {
+                is_answered(&asker, i, 100);
+            }
+            let lost = (0..400)
+                .filter(|&i| !is_answered(&asker, 1000 + i, 900))
+                .count();
+            // Without the link every tenth, about 39, would go unanswered.
+            assert!(lost <= 4, "{far}: {lost} of 400 lost");
+        }
+        transfer(&sites, 20_000_000);
+    });
+}
+
+#[test]
+fn a_client_has_its_own_addresses_only() {
+    privileged("a_client_has_its_own_addresses_only", || {
+        let sites = Sites::new(0.0);
+        let (mut server, client) = (sites.server(&["-v"]), sites.client(&[]));
+        sites.echo();
+        until_answered(&sites.asker("10.9.0.2:0", "10.9.0.1:7"));
+        sites.near.run("ip addr add 10.9.0.77/24 dev dfcp0");
+        let forger = sites.asker("10.9.0.77:0", "10.9.0.1:7");
+        assert!((0..3).all(|i| !is_answered(&forger, i, 100)));
+        until_answered(&sites.asker("10.9.0.2:0", "10.9.0.1:7"));
+        drop(client);
+        // Its connection ends by silence: it was killed.
+        nix::sys::signal::kill(
+            nix::unistd::Pid::from_raw(server.id()),
+            nix::sys::signal::Signal::SIGTERM,
+        )
+        .unwrap();
+        server.says("the peer's");
+    });
+}
+
+#[test]
+fn a_server_that_was_restarted_is_found_again() {
+    privileged("a_server_that_was_restarted_is_found_again", || {
+        let sites = Sites::new(0.0);
+        let server = sites.server(&[]);
+        let mut client = sites.client(&[]);
+        sites.echo();
+        let asker = sites.asker("10.9.0.2:0", "10.9.0.1:7");
+        until_answered(&asker);
+        drop(server);
+        let _server = sites.server(&[]);
+        client.says("lost");
+        client.says("connected to");
+        // The same socket: the device and its address have stayed.
+        until_answered(&asker);
+    });
+}
+
+#[test]
+fn a_narrow_path_carries_packets_of_ipv6_in_two_datagrams() {
+    privileged(
+        "a_narrow_path_carries_packets_of_ipv6_in_two_datagrams",
+        || {
+            let sites = Sites::new(0.0);
+            for site in [&sites.near, &sites.far] {
+                site.run("ip link set eth0 mtu 1300");
+            }
+            let (_server, _client) = (sites.server(&[]), sites.client(&[]));
+            sites.echo();
+            let asker = sites.asker("[fd09::2]:0", "[fd09::1]:7");
+            until_answered(&asker);
+            // 1280 bytes of IPv6, which a datagram of 1300 does not hold.
+            let longest = 1280 - 40 - 8;
+            assert!((0..10).any(|i| is_answered(&asker, i, longest)));
+            transfer(&sites, 1_000_000);
+        },
+    );
+}
+
+/// Exit code and what was said.
+fn outcome(command: &mut Command) -> (i32, String) {
+    let mut child = command.spawn().unwrap();
+    let status = common::wait(&mut child);
+    let output = child.wait_with_output().unwrap();
+    (
+        status.code().unwrap(),
+        String::from_utf8(output.stderr).unwrap(),
+    )
+}
+
+#[test]
+fn what_is_wrong_is_said() {
+    privileged("what_is_wrong_is_said", || {
+        let sites = Sites::new(0.0);
+        sites
+            .near
+            .run("ip link add taken type dummy 2>/dev/null || ip link add taken type veth");
+        let _server = sites.server(&[]);
+        let key = sites.bench.receiver_key.clone();
+        for (mut command, code, said) in [
+            (
+                sites.connect(&["--name", "taken"]),
+                7,
+                "device taken already",
+            ),
+            (sites.connect(&["--name", "a/b"]), 2, "cannot be called"),
+            (
+                sites.connect(&["--route", "10.1.2.3/16"]),
+                2,
+                "--route 10.1.0.0/16",
+            ),
+            (
+                sites.connect(&["--route", "192.0.2.2/32"]),
+                2,
+                "leads into the link",
+            ),
+            (sites.connect(&["--address", "192.0.2.1/24"]), 7, "eth0"),
+            (
+                sites.command(
+                    &sites.near,
+                    "receiver.key",
+                    &[
+                        "connect",
+                        "192.0.2.2",
+                        "--peer-key",
+                        &key,
+                        "--address",
+                        "10.9.0.2/24",
+                    ],
+                ),
+                4,
+                "--client dfcp-pub-",
+            ),
+        ] {
+            let (found, words) = outcome(&mut command);
+            assert_eq!(found, code, "{words}");
+            assert!(words.contains(said), "{words}");
+        }
+        let foreign = sites.command(
+            &sites.near,
+            "sender.key",
+            &[
+                "connect",
+                "192.0.2.2",
+                "--peer-key",
+                &key,
+                "--address",
+                "10.9.0.3/24",
+            ],
+        );
+        Process::start("client", foreign).says("drops packets from 10.9.0.3");
+    });
+}

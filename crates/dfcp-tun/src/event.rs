@@ -1,0 +1,54 @@
+//! What a link has to say.
+
+use std::fmt;
+use std::sync::Arc;
+
+use dfcp::PublicKey;
+
+use crate::nets::Net;
+use crate::stats::Stats;
+
+/// Takes events; called where it must not block.
+pub type Report = Arc<dyn Fn(Event) + Send + Sync>;
+
+/// Something that happened. `Display` puts it in words.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Event {
+    /// Of the connection to the server, or of a client's.
+    Connection(dfcp_proxy::Event),
+    /// The device's MTU follows the path.
+    Mtu(usize),
+    /// The server does not take packets from these addresses of this side.
+    NotOurs {
+        /// The addresses.
+        addresses: Vec<Net>,
+        /// Those that it takes.
+        allowed: String,
+    },
+    /// The other side is no server of links, or one of another version.
+    NotALink,
+    /// What a connection has carried, at its end.
+    Carried(PublicKey, Stats),
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Connection(event) => event.fmt(f),
+            Self::Mtu(mtu) => write!(f, "packets have {mtu} bytes at most"),
+            Self::NotOurs { addresses, allowed } => {
+                write!(f, "the server drops packets from")?;
+                for net in addresses {
+                    write!(f, " {}", net.ip)?;
+                }
+                write!(f, ": it gives this key {allowed}")
+            }
+            Self::NotALink => write!(
+                f,
+                "the other side carries no IP packets: is it `dfcp tun serve`?"
+            ),
+            Self::Carried(peer, stats) => write!(f, "{peer}: {stats}"),
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! The server: one device, and a link to each client.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use dfcp::{Connection, Endpoint, PublicKey};
+
+use crate::device::Device;
+use crate::event::{Event, Report};
+use crate::nets::{Net, Table};
+use crate::session;
+use crate::site::{Mtu, Peer, Site};
+
+/// Which addresses are behind which key: packets from others are dropped, packets to them go there.
+#[derive(Clone, Debug)]
+pub struct Clients {
+    keys: Vec<PublicKey>,
+    table: Table<usize>,
+}
+
+impl Clients {
+    /// The clients and their networks.
+    ///
+    /// # Errors
+    /// A network that two of them have.
+    pub fn new(clients: &[(PublicKey, Vec<Net>)]) -> Result<Self, Net> {
+        let mut keys: Vec<PublicKey> = clients.iter().map(|(key, _)| *key).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        let nets = clients.iter().flat_map(|(key, nets)| {
+            let number = keys.binary_search(key).unwrap_or_default();
+            nets.iter().map(move |&net| (net, number))
+        });
+        let table = Table::new(nets)?;
+        Ok(Self { keys, table })
+    }
+
+    /// Whether `key` is a client's.
+    pub fn contains(&self, key: &PublicKey) -> bool {
+        self.keys.binary_search(key).is_ok()
+    }
+}
+
+/// What a server is made of.
+pub struct ServerConfig {
+    /// Where packets come out and in.
+    pub device: Device,
+    /// Longest packets, and how long they may be at first.
+    pub mtu: (Mtu, usize),
+    /// Who may use it.
+    pub clients: Clients,
+    /// How long a repair is of use; about a round trip unless set.
+    pub delay: Option<Duration>,
+    /// Hears what happens.
+    pub report: Report,
+}
+
+/// Serves the clients that `endpoint` accepts, until it is closed or the device is gone. The endpoint is
+/// to accept the clients' keys alone.
+///
+/// # Errors
+/// What became of the device.
+pub async fn serve(endpoint: Endpoint, config: ServerConfig) -> io::Result<()> {
+    let peers = config
+        .clients
+        .keys
+        .iter()
+        .map(|&key| Peer::new(key))
+        .collect();
+    let table = config.clients.table;
+    let mut site = Site::new(config.device, peers, table, config.mtu, config.report);
+    site.delay = config.delay;
+    let site = Arc::new(site);
+    let accept = async {
+        while let Some(incoming) = endpoint.accept().await {
+            tokio::spawn(attend(site.clone(), incoming.accept()));
+        }
+    };
+    tokio::select! {
+        () = accept => Ok(()),
+        error = site.forward() => Err(error),
+    }
+}
+
+async fn attend(site: Arc<Site>, connection: Connection) {
+    let peer = connection.peer();
+    let Some(number) = site.peers.iter().position(|known| known.key == peer) else {
+        return;
+    };
+    let tell = |event| (site.report)(Event::Connection(event));
+    if let Some(from) = connection.remote_address() {
+        tell(dfcp_proxy::Event::Came { peer, from });
+    }
+    session::carry(&site, number, &connection).await;
+    (site.report)(Event::Carried(peer, site.peers[number].stats()));
+    tell(dfcp_proxy::Event::Left(peer));
+}
