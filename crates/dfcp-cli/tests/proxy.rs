@@ -436,6 +436,11 @@ fn both_sides_tell_prometheus_what_they_carry() {
         assert!(page.contains("dfcp_smoothed_rtt_seconds{connection=\"0\",peer=\"dfcp-pub-"));
         assert!(get(at, "/healthz").ends_with("\r\n\r\nok\n"));
     }
+    let of_key = format!(
+        "dfcp_proxy_key_carried_bytes_total{{peer=\"{}\",direction=\"sent\"}}",
+        bench.sender_key
+    );
+    assert!(sample(&get(there, "/metrics"), &of_key) >= 300_000.0);
     assert!(sample(&get(here, "/metrics"), "dfcp_goodput_bytes_total") >= 300_000.0);
 
     // Requests that are none, and clients that say nothing, keep nobody else waiting.

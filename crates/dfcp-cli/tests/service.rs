@@ -85,9 +85,20 @@ fn settings_are_read_anew_and_what_is_open_goes_on() {
     assert_eq!(socks(port, CONNECT, host).1, 2);
     assert!(echoes(&mut open));
 
-    // A key that is not there any more is not served any longer.
-    write(&bench, &bench.receiver_key, "permit = [\"all\"]");
+    // A key that is not there any more is not served any longer, though nobody else is.
+    let text = fs::read_to_string(bench.path("proxy.toml")).unwrap();
+    let text = text.replace("permitt", "permit");
+    let nobody = text.replace(
+        &bench.sender_key,
+        &bench.path("config/dfcp/none").display().to_string(),
+    );
+    fs::write(bench.path("proxy.toml"), nobody).unwrap();
     signal(&server, Signal::SIGHUP);
+    server.says("nothing is changed: ");
+    assert!(echoes(&mut open));
+    fs::write(bench.path("proxy.toml"), text.replace("allow =", "#")).unwrap();
+    signal(&server, Signal::SIGHUP);
+    server.says("nobody would be served");
     let end = open.read(&mut [0]).unwrap_err();
     assert_eq!(end.kind(), ErrorKind::ConnectionReset);
     assert_eq!(wait(&mut client).code(), Some(4));

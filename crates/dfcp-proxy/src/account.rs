@@ -1,6 +1,7 @@
 //! What each key has in use, over all its connections, and what it may have.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -86,6 +87,8 @@ pub(crate) struct Accounts {
 pub(crate) struct Account {
     key: PublicKey,
     report: Report,
+    /// Bytes out and in, of all time.
+    carried: [AtomicU64; 2],
     state: Mutex<State>,
 }
 
@@ -118,6 +121,20 @@ impl Accounts {
         account.clone()
     }
 
+    /// What each key has carried: bytes sent to its clients, and received from them.
+    pub fn carried(&self) -> Vec<(PublicKey, [u64; 2])> {
+        let keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
+        let read = |account: &Account| {
+            account
+                .carried
+                .each_ref()
+                .map(|n| n.load(Ordering::Relaxed))
+        };
+        keys.iter()
+            .map(|(key, account)| (*key, read(account)))
+            .collect()
+    }
+
     /// Asks `limits` anew what each key may have.
     pub fn ask_anew(&self, limits: &LimitsOf) {
         let keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
@@ -140,7 +157,13 @@ impl Account {
             told: false,
             last_slowed: None,
         });
-        Self { key, report, state }
+        let carried = Default::default();
+        Self {
+            key,
+            report,
+            carried,
+            state,
+        }
     }
 
     /// A stream, until it is dropped.
@@ -205,6 +228,7 @@ impl Account {
             Some(until) if until > now => sleep_until(until).await,
             _ => {}
         }
+        self.count(way, bytes);
         Ok(())
     }
 
@@ -219,7 +243,11 @@ impl Account {
             }
             state.buckets[way as usize].reserve(now, rate, bytes);
         }
-        self.spend(&mut state, now, bytes).is_ok()
+        let passes = self.spend(&mut state, now, bytes).is_ok();
+        if passes {
+            self.count(way, bytes);
+        }
+        passes
     }
 
     /// Bytes of a connection that are read at once: a slow key's are small, so that its connections take
@@ -232,6 +260,10 @@ impl Account {
             }
             None => CHUNK,
         }
+    }
+
+    fn count(&self, way: Way, bytes: usize) {
+        self.carried[way as usize].fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
     fn spend(&self, state: &mut State, now: Instant, bytes: usize) -> Result<(), Refusal> {

@@ -89,6 +89,12 @@ impl Server {
         &self.0.traffic
     }
 
+    /// What each key that came has carried since the server began: bytes sent to its clients, and received
+    /// from them.
+    pub fn carried(&self) -> Vec<(PublicKey, [u64; 2])> {
+        self.0.accounts.carried()
+    }
+
     /// Serves by `settings` from now on, and asks anew what the keys that came may have. What is open
     /// goes on; of associations, what is sent from now on counts.
     pub fn apply(&self, settings: Settings) {

@@ -248,6 +248,7 @@ async fn serve(args: &Args) -> Result<u8, Failure> {
         let source = Source {
             endpoint: endpoint.clone(),
             traffic: None,
+            server: None,
             ailing: Arc::new(|| None),
         };
         tokio::spawn(exporter.serve(source));

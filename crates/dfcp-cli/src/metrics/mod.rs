@@ -9,7 +9,7 @@ use std::sync::Arc;
 use dfcp::observe::Metrics;
 use dfcp::{Connection, Endpoint, TransportConfig};
 use dfcp_command::Failure;
-use dfcp_proxy::Traffic;
+use dfcp_proxy::{Server, Traffic};
 use tokio::net::TcpListener;
 
 use crate::net::cannot_listen;
@@ -28,6 +28,8 @@ pub struct Source {
     pub endpoint: Endpoint,
     /// What a proxy carries, if it is one.
     pub traffic: Option<Traffic>,
+    /// The server, if it is one of proxies.
+    pub server: Option<Server>,
     /// Why the service cannot do its work now, if so: what /healthz says.
     pub ailing: Arc<dyn Fn() -> Option<String> + Send + Sync>,
 }
@@ -91,6 +93,9 @@ fn page(transport: &Metrics, source: &Source) -> String {
     if let Some(traffic) = &source.traffic {
         of_traffic(&mut page, traffic);
         of_connections(&mut page, &traffic.connections());
+    }
+    if let Some(server) = &source.server {
+        of_keys(&mut page, server);
     }
     of_process(&mut page);
     page.finish()
@@ -253,6 +258,20 @@ fn of_traffic(page: &mut Page, traffic: &Traffic) {
     );
     for (way, count) in ways.into_iter().zip(counts.datagrams) {
         page.sample(&[("direction", way)], count);
+    }
+}
+
+fn of_keys(page: &mut Page, server: &Server) {
+    page.family(
+        "dfcp_proxy_key_carried_bytes_total",
+        Type::Counter,
+        "Bytes carried for each key: sent to its clients, received from them.",
+    );
+    for (key, carried) in server.carried() {
+        let peer = key.to_string();
+        for (way, bytes) in ["sent", "received"].into_iter().zip(carried) {
+            page.sample(&[("peer", &peer), ("direction", way)], bytes);
+        }
     }
 }
 

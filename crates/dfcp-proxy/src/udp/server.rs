@@ -27,8 +27,11 @@ const IDLE: Duration = Duration::from_secs(300);
 /// How long the address of a name counts; the system's resolver does not say how long it lasts, and
 /// those of services that move have about a minute.
 const NAME_LASTS: Duration = Duration::from_secs(60);
-/// Hosts and names that an association remembers; beyond that it begins anew.
+/// Addresses that an association remembers; beyond that it begins anew.
 const REMEMBERED: usize = 4096;
+/// The same of names, which have up to 255 bytes, and of hosts of which a refusal was told: a client that
+/// fills both takes 200 kB.
+const REMEMBERED_NAMES: usize = 256;
 /// Names of an association that are asked for at once, and datagrams that wait for each: what a program
 /// says first to a few hosts. More are dropped.
 const ASKED: usize = 8;
@@ -122,7 +125,7 @@ impl Exit {
             }
             _ if self.lookups.len() >= ASKED => {}
             _ => {
-                if self.names.len() >= REMEMBERED {
+                if self.names.len() >= REMEMBERED_NAMES {
                     self.names.clear();
                 }
                 self.names.insert(host.clone(), Name::Asked(vec![payload]));
@@ -204,7 +207,7 @@ impl Exit {
     }
 
     fn refuse(&mut self, target: Target, refusal: Refusal) {
-        if self.told.len() >= REMEMBERED {
+        if self.told.len() >= REMEMBERED_NAMES {
             self.told.clear();
         }
         if self.told.insert(target.clone()) {

@@ -137,6 +137,7 @@ pub async fn carry(args: Args) -> Result<(), Failure> {
         let source = Source {
             endpoint: endpoint.clone(),
             traffic: Some(client.traffic().clone()),
+            server: None,
             ailing: Arc::new(move || watched.why_down().map(|why| why.to_string())),
         };
         tokio::spawn(exporter.serve(source));

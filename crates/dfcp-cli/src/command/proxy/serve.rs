@@ -84,13 +84,6 @@ fn current(terms: &Current) -> Arc<Terms> {
 impl Terms {
     fn new(args: &Args) -> Result<Self, Failure> {
         let allowed = Allowed::new(&args.allow)?;
-        if let Some(why) = allowed.nobody() {
-            let message = format!(
-                "nobody would be served: {why}. Allow a client by the key that `dfcp key show` prints \
-                 on its machine: dfcp proxy serve --allow KEY, or a line in authorized_keys"
-            );
-            return Err(Failure::new(Kind::Authentication, message));
-        }
         let limits = Limits {
             streams: args.max_streams,
             associations: args.max_associations,
@@ -101,6 +94,16 @@ impl Terms {
             args.common.say(mistake);
         }
         Ok(Self { allowed, limits })
+    }
+
+    /// Why nobody is served, if that is so.
+    fn nobody(&self) -> Option<Failure> {
+        let why = self.allowed.nobody()?;
+        let message = format!(
+            "nobody would be served: {why}. Allow a client by the key that `dfcp key show` prints on \
+             its machine: dfcp proxy serve --allow KEY, or a line in authorized_keys"
+        );
+        Some(Failure::new(Kind::Authentication, message))
     }
 
     /// What `key` may have: what the list of keys says of it, or else what counts for all.
@@ -187,7 +190,11 @@ pub async fn serve(args: Args) -> Result<(), Failure> {
 impl Service {
     async fn start(args: Args) -> Result<Self, Failure> {
         let key = keys::load_or_create(args.key.as_deref())?;
-        let terms = Current::new(RwLock::new(Arc::new(Terms::new(&args)?)));
+        let terms = Terms::new(&args)?;
+        if let Some(failure) = terms.nobody() {
+            return Err(failure);
+        }
+        let terms = Current::new(RwLock::new(Arc::new(terms)));
         let exporter = args.common.exporter().await?;
         let transport = args.common.transport(exporter.as_ref())?;
         let endpoint = args.listen.unwrap_or_default().bind(|address| {
@@ -210,6 +217,7 @@ impl Service {
             let source = Source {
                 endpoint: endpoint.clone(),
                 traffic: Some(server.traffic().clone()),
+                server: Some(server.clone()),
                 ailing: Arc::new(move || ending.is_ending().then(|| "it ends".to_owned())),
             };
             tokio::spawn(exporter.serve(source));
@@ -252,8 +260,11 @@ impl Service {
         }
         *self.terms.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(terms);
         self.server.apply(args.settings());
-        // Whose key is not there any more is not served any longer.
+        // Whose key is not there any more is not served any longer, also where that is everybody.
         let terms = current(&self.terms);
+        if let Some(failure) = terms.nobody() {
+            self.args.common.say(failure);
+        }
         for (_, connection) in self.server.traffic().connections() {
             if !terms.allowed.contains(&connection.peer()) {
                 connection.close(CloseCode::NO_ERROR, "the key is not allowed any more");
