@@ -7,7 +7,8 @@
 mod common;
 
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::time::Duration;
 
 use common::meeting::program_in;
 use common::namespace::{Namespace, privileged};
@@ -21,6 +22,9 @@ const TPROXY: &str = "iptables -t mangle -A PREROUTING -p tcp -j TPROXY --on-ip 
 
 /// The host that programs want: addresses that only the server's side has.
 const HOST: [&str; 2] = ["10.99.0.1:80", "[fd99::1]:80"];
+
+/// One of UDP there.
+const UDP_HOST: [&str; 2] = ["10.99.0.1:53", "[fd99::1]:53"];
 
 /// A program's machine, its router with the client, and the far side, whose server reaches the host.
 /// Nothing is routed from one end to the other.
@@ -49,6 +53,15 @@ impl Network {
         );
         far.run("ip addr add 10.99.0.1/32 dev lo\nip addr add fd99::1/128 dev lo nodad");
         far.inside(|| {
+            for host in UDP_HOST {
+                let socket = UdpSocket::bind(host).unwrap();
+                std::thread::spawn(move || {
+                    let mut buffer = [0; 10_000];
+                    while let Ok((len, from)) = socket.recv_from(&mut buffer) {
+                        let _ = socket.send_to(&buffer[..len], from);
+                    }
+                });
+            }
             for host in HOST {
                 let listener = TcpListener::bind(host).unwrap();
                 std::thread::spawn(move || {
@@ -92,7 +105,7 @@ impl Network {
             .arg(self.bench.path("sender.key"))
             .args(args)
             .arg(self.server.address.to_string());
-        Receiver::start_saying(command, "taking connections of")
+        Receiver::start_saying(command, "taking ")
     }
 }
 
@@ -114,6 +127,64 @@ fn is_turned_away(place: &Namespace, at: &'static str) -> bool {
         let mut tcp = TcpStream::connect(at).unwrap();
         !matches!(tcp.read(&mut [0]), Ok(1))
     })
+}
+
+/// Whether a program in `place` hears its datagrams back, from the host that it sent them to.
+fn hears_echo(place: &Namespace, host: &'static str, len: usize, tries: usize) -> bool {
+    place.inside(move || {
+        let any = if host.starts_with('[') {
+            "[::]:0"
+        } else {
+            "0.0.0.0:0"
+        };
+        let socket = UdpSocket::bind(any).unwrap();
+        // Of another address nothing would be heard.
+        socket.connect(host).unwrap();
+        socket
+            .set_read_timeout(Some(Duration::from_millis(500)))
+            .unwrap();
+        let (sent, mut heard) = (bytes("datagram", len), [0; 10_000]);
+        // They may be lost.
+        (0..tries).any(|_| {
+            let got = socket.send(&sent).and_then(|_| socket.recv(&mut heard));
+            got.is_ok_and(|got| heard[..got] == sent)
+        })
+    })
+}
+
+#[test]
+fn datagrams_of_tproxy_are_answered_by_the_hosts_that_they_were_for() {
+    let name = "datagrams_of_tproxy_are_answered_by_the_hosts_that_they_were_for";
+    privileged(name, TPROXY, || {
+        let network = Network::new();
+        let _client = network.client(&["--tproxy", "1082/udp", "--tproxy", "*:1083/udp"]);
+        for (command, ip, all, on) in [
+            (
+                "iptables",
+                "ip",
+                "0.0.0.0/0",
+                "--on-ip 127.0.0.1 --on-port 1082",
+            ),
+            ("ip6tables", "ip -6", "::/0", "--on-port 1083"),
+        ] {
+            network.router.run(&format!(
+                "{ip} rule add fwmark 1 lookup 100\n\
+                 {ip} route add local {all} dev lo table 100\n\
+                 {command} -t mangle -A PREROUTING -i lan -p udp -j TPROXY {on} --tproxy-mark 1"
+            ));
+        }
+        for host in UDP_HOST {
+            for len in [1, 1200, 9000] {
+                assert!(
+                    hears_echo(&network.program, host, len, 20),
+                    "{host}: {len} bytes"
+                );
+            }
+        }
+        // What is for the router itself goes nowhere, and harms nobody.
+        assert!(!hears_echo(&network.program, "10.1.0.1:1082", 100, 1));
+        assert!(hears_echo(&network.program, UDP_HOST[0], 100, 20));
+    });
 }
 
 #[test]

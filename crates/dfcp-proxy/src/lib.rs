@@ -45,6 +45,8 @@ pub use target::{Host, Target};
 pub use traffic::{Counts, Traffic};
 #[cfg(target_os = "linux")]
 pub use transparent::{Interception, listen_transparent};
+#[cfg(target_os = "linux")]
+pub use udp::InterceptedUdp;
 
 use dfcp::TransportConfig;
 

@@ -78,6 +78,17 @@ impl Target {
     }
 }
 
+impl Target {
+    /// Its address, if its host is one.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn address(&self) -> Option<SocketAddr> {
+        match self.host {
+            Host::Ip(ip) => Some(SocketAddr::new(ip, self.port)),
+            Host::Name(_) => None,
+        }
+    }
+}
+
 /// A number of digits alone: the standard library takes a sign, too.
 pub(crate) fn number<N: FromStr>(text: &str) -> Option<N> {
     let digits = text.bytes().all(|byte| byte.is_ascii_digit());

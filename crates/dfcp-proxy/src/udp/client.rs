@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 use std::future::pending;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::sync::mpsc;
@@ -143,16 +143,54 @@ pub(crate) async fn serve_program(client: Client, mut tcp: TcpStream) {
     }
 }
 
+/// Where datagrams of several sources come to.
+pub(super) trait Port: Send + Sync + 'static {
+    /// The next one with whom it is for, and whom it is from. May be cancelled.
+    fn receive(&self) -> impl Future<Output = io::Result<(Packet, SocketAddr)>> + Send;
+
+    /// Hands an answer to a source, or loses it where there is no room.
+    fn answer(&self, packet: &Packet, to: SocketAddr);
+}
+
+/// One that all datagrams leave for the same host.
+struct Forwarded {
+    socket: UdpSocket,
+    target: Target,
+}
+
+impl Port for Forwarded {
+    async fn receive(&self) -> io::Result<(Packet, SocketAddr)> {
+        let (payload, from) = receive(&self.socket).await?;
+        let host = self.target.clone();
+        Ok((Packet { host, payload }, from))
+    }
+
+    fn answer(&self, packet: &Packet, to: SocketAddr) {
+        send_now(&self.socket, &packet.payload, to);
+    }
+}
+
 impl Client {
     /// Carries the datagrams that come to `socket` to `target`, and the answers back, each source by
     /// itself. Does not end.
     pub async fn forward_udp(&self, socket: UdpSocket, target: Target) {
-        let socket = Arc::new(socket);
-        let mut sources: HashMap<SocketAddr, (Instant, mpsc::Sender<Bytes>)> = HashMap::new();
+        self.serve_port(Forwarded { socket, target }).await;
+    }
+
+    /// Carries datagrams that the firewall leads to `port` to where they were going, and the answers back.
+    /// Does not end.
+    #[cfg(target_os = "linux")]
+    pub async fn serve_intercepted_udp(&self, port: super::InterceptedUdp) {
+        self.serve_port(port).await;
+    }
+
+    async fn serve_port(&self, port: impl Port) {
+        let port = Arc::new(port);
+        let mut sources: HashMap<SocketAddr, (Instant, mpsc::Sender<Packet>)> = HashMap::new();
         let mut flows = JoinSet::new();
         loop {
-            let (payload, from) = tokio::select! {
-                came = receive(&socket) => match came {
+            let (packet, from) = tokio::select! {
+                came = port.receive() => match came {
                     Ok(came) => came,
                     // What a host said of an earlier datagram, or the system lacks something just now.
                     Err(_) => {
@@ -180,12 +218,11 @@ impl Client {
             let (last, queue) = sources.entry(from).or_insert_with(|| {
                 let (queue, waiting) = mpsc::channel(WAITING);
                 let flow = Flow::new(self.clone());
-                let (socket, target) = (socket.clone(), target.clone());
-                flows.spawn(carry_source(flow, socket, from, target, waiting));
+                flows.spawn(carry_source(flow, port.clone(), from, waiting));
                 (Instant::now(), queue)
             });
             *last = Instant::now();
-            let _ = queue.try_send(payload);
+            let _ = queue.try_send(packet);
         }
     }
 }
@@ -193,23 +230,21 @@ impl Client {
 /// Carries what one source sends, until its association ends.
 async fn carry_source(
     mut flow: Flow,
-    socket: Arc<UdpSocket>,
+    port: Arc<impl Port>,
     source: SocketAddr,
-    target: Target,
-    mut waiting: mpsc::Receiver<Bytes>,
+    mut waiting: mpsc::Receiver<Packet>,
 ) -> SocketAddr {
     loop {
         tokio::select! {
-            payload = waiting.recv() => {
-                let Some(payload) = payload else { return source };
-                let host = target.clone();
-                flow.send(Packet { host, payload }).await;
+            packet = waiting.recv() => {
+                let Some(packet) = packet else { return source };
+                flow.send(packet).await;
                 if flow.association.is_none() {
                     return source;
                 }
             }
             packet = flow.next() => match packet {
-                Some(packet) => send_now(&socket, &packet.payload, source),
+                Some(packet) => port.answer(&packet, source),
                 None => return source,
             },
         }

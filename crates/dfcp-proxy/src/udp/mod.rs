@@ -4,9 +4,13 @@
 
 mod client;
 mod server;
+#[cfg(target_os = "linux")]
+mod transparent;
 
 pub(crate) use client::serve_program;
 pub(crate) use server::{Exit, serve};
+#[cfg(target_os = "linux")]
+pub use transparent::InterceptedUdp;
 
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};

@@ -8,14 +8,16 @@ use std::time::Duration;
 
 use dfcp::{CloseCode, ConnectionError, Endpoint, EndpointConfig, Error, PublicKey};
 use dfcp_command::{Failure, Kind, interrupted};
-#[cfg(target_os = "linux")]
-use dfcp_proxy::Interception;
 use dfcp_proxy::{Broken, Client, ClientConfig, Down, Status, Target};
+#[cfg(target_os = "linux")]
+use dfcp_proxy::{InterceptedUdp, Interception, listen_transparent};
 use dfcp_transfer::INTERRUPTED;
 use tokio::net::{TcpListener, UdpSocket};
 use tokio::task::JoinSet;
 
 use super::Common;
+#[cfg(target_os = "linux")]
+use super::place::Intercept;
 use super::place::{Forward, Place};
 use crate::command::farewell;
 use crate::command::peer::PeerOptions;
@@ -45,10 +47,11 @@ pub struct Args {
     #[cfg(target_os = "linux")]
     #[arg(long, value_name = "[ADDR:]PORT", conflicts_with = "stdio")]
     redirect: Vec<Place>,
-    /// The same of connections that it leads here as they are (-j TPROXY), which takes CAP_NET_ADMIN
+    /// The same of connections that it leads here as they are (-j TPROXY), which takes CAP_NET_ADMIN; of
+    /// datagrams with /udp at the end
     #[cfg(target_os = "linux")]
-    #[arg(long, value_name = "[ADDR:]PORT", conflicts_with = "stdio")]
-    tproxy: Vec<Place>,
+    #[arg(long, value_name = "[ADDR:]PORT[/udp]", conflicts_with = "stdio")]
+    tproxy: Vec<Intercept>,
     /// Carry standard input and output to a host, as ssh's ProxyCommand wants it
     #[arg(short = 'W', long, value_name = "HOST:PORT", conflicts_with_all = ["socks", "local", "remote"])]
     stdio: Option<Target>,
@@ -68,17 +71,20 @@ async fn listen(at: SocketAddr) -> Result<TcpListener, Failure> {
     bound.map_err(|error| cannot_listen(at, &error))
 }
 
-/// A port to which connections for other hosts may be led.
+/// Why there is no port to which what is for other hosts may be led.
 #[cfg(target_os = "linux")]
-fn listen_transparent(at: SocketAddr) -> Result<TcpListener, Failure> {
-    dfcp_proxy::listen_transparent(at).map_err(|error| match error.kind() {
+fn cannot_intercept(at: SocketAddr, error: &io::Error) -> Failure {
+    match error.kind() {
         io::ErrorKind::PermissionDenied => {
             let why = "--tproxy takes the right to administer the network: root has it, or a program \
                        after setcap cap_net_admin+ep";
-            Failure::new(Kind::LocalIo, format!("cannot listen on {at}: {error}: {why}"))
+            Failure::new(
+                Kind::LocalIo,
+                format!("cannot listen on {at}: {error}: {why}"),
+            )
         }
-        _ => cannot_listen(at, &error),
-    })
+        _ => cannot_listen(at, error),
+    }
 }
 
 /// A port that datagrams come to.
@@ -192,6 +198,8 @@ struct Ports {
     datagrams: Vec<(UdpSocket, Target)>,
     #[cfg(target_os = "linux")]
     intercepted: Vec<(TcpListener, Interception)>,
+    #[cfg(target_os = "linux")]
+    intercepted_udp: Vec<InterceptedUdp>,
 }
 
 impl Ports {
@@ -219,8 +227,18 @@ impl Ports {
             for Place(at) in &args.redirect {
                 intercepted.push((listen(*at).await?, Interception::Redirect));
             }
-            for Place(at) in &args.tproxy {
-                intercepted.push((listen_transparent(*at)?, Interception::Tproxy));
+            for &Intercept { place, udp } in &args.tproxy {
+                let failed = |error| cannot_intercept(place, &error);
+                match udp {
+                    true => {
+                        let port = InterceptedUdp::bind(place).map_err(failed)?;
+                        ports.intercepted_udp.push(port);
+                    }
+                    false => {
+                        let listener = listen_transparent(place).map_err(failed)?;
+                        intercepted.push((listener, Interception::Tproxy));
+                    }
+                }
             }
         }
         Ok(ports)
@@ -268,6 +286,14 @@ async fn serve(args: &Args, client: &Client, open: Ports) {
             say(format_args!("taking connections of {how} at {at}"));
         }
         ports.spawn(async move { client.serve_intercepted(listener, how).await });
+    }
+    #[cfg(target_os = "linux")]
+    for port in open.intercepted_udp {
+        let client = client.clone();
+        if let Ok(at) = port.local_addr() {
+            say(format_args!("taking datagrams of TPROXY at {at}"));
+        }
+        ports.spawn(async move { client.serve_intercepted_udp(port).await });
     }
     for Forward { place, target, .. } in args.remote.clone() {
         let client = client.clone();

@@ -10,6 +10,34 @@ use dfcp_proxy::Target;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place(pub SocketAddr);
 
+/// A [`Place`] for connections, or with `/udp` at its end for datagrams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Intercept {
+    /// Where to listen.
+    pub place: SocketAddr,
+    /// Whether it is datagrams that come.
+    pub udp: bool,
+}
+
+impl FromStr for Intercept {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (text, udp) = kind(text);
+        let place = text.parse::<Place>()?.0;
+        Ok(Self { place, udp })
+    }
+}
+
+/// What stands before `/udp` or `/tcp`, and whether it is the former.
+fn kind(text: &str) -> (&str, bool) {
+    match text.rsplit_once('/') {
+        Some((text, "udp")) => (text, true),
+        Some((text, "tcp")) => (text, false),
+        _ => (text, false),
+    }
+}
+
 /// The parts of `text` between colons that stand in no brackets.
 fn parts(text: &str) -> Vec<&str> {
     let mut depth = 0;
@@ -67,11 +95,7 @@ impl FromStr for Forward {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (text, udp) = match text.rsplit_once('/') {
-            Some((text, "udp")) => (text, true),
-            Some((text, "tcp")) => (text, false),
-            _ => (text, false),
-        };
+        let (text, udp) = kind(text);
         if let Some((_, rest)) = text.split_once("://") {
             let rest = rest.split('/').next().unwrap_or_default();
             return Err(format!(
@@ -148,6 +172,9 @@ mod tests {
             ("0.0.0.0:1080", "0.0.0.0:1080"),
         ] {
             assert_eq!(text.parse::<Place>().unwrap().0.to_string(), place);
+            let intercept: Intercept = format!("{text}/udp").parse().unwrap();
+            assert!(intercept.udp && intercept.place.to_string() == place);
+            assert!(!text.parse::<Intercept>().unwrap().udp);
         }
         for bad in ["", "x", "1:2:3", "::1:1080", "host:1", "1080:"] {
             assert!(bad.parse::<Place>().is_err(), "{bad:?}");
