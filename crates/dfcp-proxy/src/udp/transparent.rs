@@ -9,8 +9,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use nix::sys::socket::{
-    ControlMessageOwned, MsgFlags, SockaddrIn, SockaddrIn6, SockaddrLike, SockaddrStorage, recvmsg,
-    setsockopt, sockopt,
+    ControlMessageOwned, MsgFlags, SockaddrIn, SockaddrIn6, SockaddrStorage, recvmsg, setsockopt,
+    sockopt,
 };
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::io::Interest;
@@ -79,23 +79,19 @@ impl InterceptedUdp {
     /// The next datagram with whom it is for, and whom it is from; `None` where that is not known.
     async fn next(&self) -> io::Result<Option<(Bytes, SocketAddr, SocketAddr)>> {
         let receive = || {
-            RECEIVED
-                .with_borrow_mut(|buffer| {
-                    let mut place =
-                        nix::cmsg_space!(nix::libc::sockaddr_in, nix::libc::sockaddr_in6);
+            RECEIVED.with_borrow_mut(|buffer| {
+                let mut place = nix::cmsg_space!(nix::libc::sockaddr_in, nix::libc::sockaddr_in6);
+                let (len, to, from) = {
                     let mut parts = [IoSliceMut::new(buffer)];
                     let (socket, flags) = (self.socket.as_raw_fd(), MsgFlags::empty());
                     let came =
                         recvmsg::<SockaddrStorage>(socket, &mut parts, Some(&mut place), flags)?;
                     let to = came.cmsgs()?.find_map(destination);
-                    let from = came.address.as_ref().and_then(address);
-                    let len = came.bytes;
-                    Ok((len, to.zip(from)))
-                })
-                .map(|(len, ends)| {
-                    let copy = |buffer: &mut Vec<u8>| Bytes::copy_from_slice(&buffer[..len]);
-                    ends.map(|(to, from)| (RECEIVED.with_borrow_mut(copy), to, from))
-                })
+                    (came.bytes, to, came.address.as_ref().and_then(address))
+                };
+                let payload = Bytes::copy_from_slice(&buffer[..len]);
+                Ok(to.zip(from).map(|(to, from)| (payload, to, from)))
+            })
         };
         self.socket.async_io(Interest::READABLE, receive).await
     }
@@ -172,7 +168,7 @@ fn address(storage: &SockaddrStorage) -> Option<SocketAddr> {
             .as_sockaddr_in6()
             .map(|v6| canonical(SocketAddrV6::from(*v6).into()))
     };
-    storage.family().and_then(|_| v4().or_else(v6))
+    v4().or_else(v6)
 }
 
 fn canonical(at: SocketAddr) -> SocketAddr {

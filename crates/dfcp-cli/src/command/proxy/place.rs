@@ -12,6 +12,7 @@ pub struct Place(pub SocketAddr);
 
 /// A [`Place`] for connections, or with `/udp` at its end for datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(not(target_os = "linux"), allow(dead_code))] // other systems lead nothing here
 pub struct Intercept {
     /// Where to listen.
     pub place: SocketAddr,
