@@ -1,6 +1,6 @@
 //! Bodies of the fuzz targets. `cargo +nightly fuzz run TARGET` drives them with new inputs; the
 //! tests of dfcp-sim replay the committed corpus through the same functions. The targets in `transfer.rs`
-//! are replayed by the tests of dfcp-transfer.
+//! are replayed by the tests of dfcp-transfer, that in `tun.rs` by those of dfcp-tun.
 
 use dfcp_fec::{BlockSpec, SchemeId, scheme};
 use dfcp_proto::wire::{Frame, FrameIter, Packet, TransportParams, emit_reset, emit_version};

@@ -240,6 +240,20 @@ fn a_narrow_path_carries_packets_of_ipv6_in_two_datagrams() {
     );
 }
 
+#[test]
+fn a_device_that_is_deleted_ends_its_program() {
+    privileged("a_device_that_is_deleted_ends_its_program", || {
+        let sites = Sites::new(0.0);
+        let (_server, mut client) = (sites.server(&[]), sites.client(&[]));
+        // Switched off and on it goes on.
+        sites.near.run("ip link set dfcp0 down\nip link set dfcp0 up\nip -6 addr add fd09::2/64 dev dfcp0 nodad");
+        sites.echo();
+        until_answered(&sites.asker("10.9.0.2:0", "10.9.0.1:7"));
+        sites.near.run("ip link del dfcp0");
+        client.says("the device is gone");
+    });
+}
+
 /// Exit code and what was said.
 fn outcome(command: &mut Command) -> (i32, String) {
     let mut child = command.spawn().unwrap();

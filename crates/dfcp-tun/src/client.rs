@@ -30,6 +30,8 @@ pub struct ClientConfig {
     pub networks: Vec<Net>,
     /// How long a repair is of use; about a round trip unless set.
     pub delay: Option<Duration>,
+    /// How often it is told what connections carry; not at all unless set.
+    pub tell: Option<Duration>,
     /// Hears what happens.
     pub report: Report,
 }
@@ -39,6 +41,7 @@ pub struct Client {
     link: Link,
     site: Arc<Site>,
     addresses: Vec<Net>,
+    tell: Option<Duration>,
     keep: AbortHandle,
 }
 
@@ -65,6 +68,7 @@ impl Client {
             link,
             site: Arc::new(site),
             addresses: config.addresses,
+            tell: config.tell,
             keep: tokio::spawn(keep).abort_handle(),
         }
     }
@@ -107,6 +111,7 @@ impl Client {
         tokio::select! {
             () = carry => io::Error::other("the endpoint was closed"),
             error = self.site.forward() => error,
+            () = self.site.tell(self.tell) => io::Error::other("nobody listens"),
         }
     }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use dfcp::PublicKey;
+use dfcp::{ConnectionStats, PublicKey};
 
 use crate::nets::Net;
 use crate::stats::Stats;
@@ -28,8 +28,10 @@ pub enum Event {
     },
     /// The other side is no server of links, or one of another version.
     NotALink,
-    /// What a connection has carried, at its end.
+    /// What the connections of a peer have carried, at the end of one.
     Carried(PublicKey, Stats),
+    /// The same meanwhile, and what the path is like.
+    Carrying(PublicKey, Stats, Box<ConnectionStats>),
 }
 
 impl fmt::Display for Event {
@@ -49,6 +51,14 @@ impl fmt::Display for Event {
                 "the other side carries no IP packets: is it `dfcp tun serve`?"
             ),
             Self::Carried(peer, stats) => write!(f, "{peer}: {stats}"),
+            Self::Carrying(peer, stats, path) => write!(
+                f,
+                "{peer}: round trip {:.1} ms (least {:.1}), loss {:.2} %, rate {}; {stats}",
+                path.rtt.as_secs_f64() * 1e3,
+                path.min_rtt.as_secs_f64() * 1e3,
+                path.loss * 100.0,
+                path.pacing_rate,
+            ),
         }
     }
 }

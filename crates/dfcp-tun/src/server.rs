@@ -52,6 +52,8 @@ pub struct ServerConfig {
     pub clients: Clients,
     /// How long a repair is of use; about a round trip unless set.
     pub delay: Option<Duration>,
+    /// How often it is told what connections carry; not at all unless set.
+    pub tell: Option<Duration>,
     /// Hears what happens.
     pub report: Report,
 }
@@ -80,6 +82,7 @@ pub async fn serve(endpoint: Endpoint, config: ServerConfig) -> io::Result<()> {
     tokio::select! {
         () = accept => Ok(()),
         error = site.forward() => Err(error),
+        () = site.tell(config.tell) => Ok(()),
     }
 }
 

@@ -1,6 +1,7 @@
 //! One end of a link, or of several: the device, and who is behind the packets that come out of it.
 
 use std::collections::BTreeMap;
+use std::future::pending;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::IpAddr;
@@ -9,7 +10,7 @@ use std::time::Duration;
 
 use dfcp::{CloseCode, Connection, PublicKey};
 use tokio::sync::Notify;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use crate::device::{Device, MAX_PACKET};
 use crate::event::{Event, Report};
@@ -156,6 +157,23 @@ impl Site {
         if !mtu.is_fixed && wanted != mtu.now && self.device.set_mtu(wanted).is_ok() {
             mtu.now = wanted;
             (self.report)(Event::Mtu(wanted));
+        }
+    }
+
+    /// Tells each `every` what connections carry. Does not end.
+    pub async fn tell(&self, every: Option<Duration>) {
+        let Some(every) = every else {
+            return pending().await;
+        };
+        loop {
+            sleep(every).await;
+            for peer in &self.peers {
+                let connection = locked(&peer.connection).1.clone();
+                if let Some(connection) = connection {
+                    let path = Box::new(connection.stats());
+                    (self.report)(Event::Carrying(peer.key, peer.stats(), path));
+                }
+            }
         }
     }
 

@@ -67,7 +67,11 @@ impl Outgoing {
         let profile = &config.profile;
         Self {
             sent: SentPackets::new(profile.loss_rules),
-            path: PathControl::new(now, profile.rate.make(), Grouping::Coalesced),
+            path: PathControl::new(
+                now,
+                profile.rate.make(),
+                Grouping::Coalesced(config.coalescing),
+            ),
             arrivals: ArrivalClock::default(),
             redundancy: Redundancy {
                 scheduler: profile.scheduler.make(),

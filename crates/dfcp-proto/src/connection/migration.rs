@@ -169,7 +169,7 @@ impl Connection {
         }
         let sent = self.out.path.sent_total();
         let rate = self.config.profile.rate.make();
-        self.out.path = PathControl::new(now, rate, Grouping::Coalesced);
+        self.out.path = PathControl::new(now, rate, Grouping::Coalesced(self.config.coalescing));
         self.out.path.count_sent(sent);
         self.out.arrivals = ArrivalClock::default();
         let packet = self.packet_size();

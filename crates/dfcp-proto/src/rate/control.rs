@@ -12,14 +12,15 @@ use crate::time::{Duration, Instant, Rate};
 /// Bounds of [`PathControl::coalescing_delay`]. Below the first one, wake-ups cost more than all that
 /// is done with packets; at the second, 100 wake-ups a second of some 100 µs each take a hundredth of
 /// a processor, so longer waits would save next to nothing.
-const MIN_COALESCING: Duration = Duration::from_millis(1);
-const MAX_COALESCING: Duration = Duration::from_millis(10);
+pub(crate) const MIN_COALESCING: Duration = Duration::from_millis(1);
+pub(crate) const MAX_COALESCING: Duration = Duration::from_millis(10);
 
 /// How packets leave together once paced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Grouping {
-    /// As the path lets them wait ([`PathControl::coalescing_delay`]), and the controller.
-    Coalesced,
+    /// As the path lets them wait ([`PathControl::coalescing_delay`]), this long at most, and the
+    /// controller.
+    Coalesced(Duration),
     /// As the pacer has it.
     Fixed,
 }
@@ -115,8 +116,12 @@ impl PathControl {
     /// Longest time that packets may wait for each other, in and out, while there are many: an eighth
     /// of a round trip, as long as loss detection waits anyway (RFC 9002 §6.1.2).
     pub fn coalescing_delay(&self) -> Duration {
+        let most = match self.grouping {
+            Grouping::Coalesced(most) => most,
+            Grouping::Fixed => MAX_COALESCING,
+        };
         match self.rtt.is_known() {
-            true => (self.rtt.min() / 8).clamp(MIN_COALESCING, MAX_COALESCING),
+            true => (self.rtt.min() / 8).clamp(MIN_COALESCING, most),
             false => MIN_COALESCING,
         }
     }
@@ -217,7 +222,7 @@ impl PathControl {
     pub fn follow_rate(&mut self, now: Instant) {
         let rate = self.rate.pacing_rate();
         match self.grouping {
-            Grouping::Coalesced => {
+            Grouping::Coalesced(_) => {
                 self.pacer.set(now, rate, self.packet);
                 let burst = self.rate.max_burst();
                 self.pacer.set_group(self.coalescing_delay(), burst);

@@ -27,7 +27,7 @@ mod tokens;
 
 pub use block_wait::BlockWait;
 pub use cap::Capped;
-pub(crate) use control::{Grouping, PathControl};
+pub(crate) use control::{Grouping, MAX_COALESCING, MIN_COALESCING, PathControl};
 pub use fixed::{FixedRate, MaxRate, Ordered};
 pub use marked::Marked;
 pub use path_model::{MarkResponse, PathModel};

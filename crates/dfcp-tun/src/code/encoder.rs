@@ -52,9 +52,9 @@ pub struct Encoder {
     repairs: u64,
     /// When the last packets get what they lack, unless others come before.
     tail_at: Option<Duration>,
-    /// Of the path: losses known, and packets sent when the last one became known.
+    /// Of the path: losses known, and packets sent when the last one became known, or at the begin.
     lost: u64,
-    lost_at: Option<u64>,
+    lost_at: u64,
 }
 
 impl fmt::Debug for Encoder {
@@ -79,7 +79,7 @@ impl Default for Encoder {
             repairs: 0,
             tail_at: None,
             lost: 0,
-            lost_at: None,
+            lost_at: 0,
         }
     }
 }
@@ -98,10 +98,10 @@ impl Encoder {
     pub fn set_path(&mut self, path: &Path) {
         if path.lost > self.lost {
             self.lost = path.lost;
-            self.lost_at = Some(path.sent);
+            self.lost_at = path.sent;
         }
         self.delay = path.delay;
-        let since = self.lost_at.map(|at| path.sent.saturating_sub(at));
+        let since = path.sent.saturating_sub(self.lost_at);
         let loss = Loss::expected(path.loss, path.burstiness, since);
         if loss.is_none() {
             // What is not repaired need not be kept.

@@ -99,17 +99,13 @@ impl Device {
     /// # Errors
     /// The device is gone.
     pub async fn read(&self, buffer: &mut [u8], mut take: impl FnMut(&mut [u8])) -> io::Result<()> {
-        let mut ready = self.file.readable().await?;
+        // A device that somebody deletes is not readable, but has failed.
+        let mut ready = self.file.ready(sys::WATCHED).await?;
         for _ in 0..BATCH {
             match ready.try_io(|file| file.get_ref().read(buffer)) {
                 // Nothing more waits.
                 Err(_) => return Ok(()),
                 Ok(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {}
-                // The device was switched off; it may be switched on again.
-                Ok(Err(error)) if error.raw_os_error() == Some(libc::EIO) => {
-                    ready.clear_ready();
-                    return Ok(());
-                }
                 Ok(len) => take(&mut buffer[..len?]),
             }
         }

@@ -7,6 +7,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 
 use libc::{IFF_NO_PI, IFF_TUN, IFF_TUN_EXCL, IFNAMSIZ};
+use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 /// Makes `file`, which is `/dev/net/tun`, a new device of IP packets, and says its name: `name`, in which
@@ -34,8 +35,11 @@ pub fn attach(file: &File, name: &str) -> io::Result<String> {
     String::from_utf8(bytes).map_err(io::Error::other)
 }
 
+/// What a device is watched for.
+pub const WATCHED: Interest = Interest::READABLE.add(Interest::ERROR);
+
 /// Has the runtime watch `file`; call within one.
 pub fn watch(file: File) -> io::Result<AsyncFd<File>> {
     // SAFETY: a file owns its descriptor, which is the same for as long as it lives.
-    unsafe { AsyncFd::register(file) }.map_err(io::Error::from)
+    unsafe { AsyncFd::register_with_interest(file, WATCHED) }.map_err(io::Error::from)
 }

@@ -69,6 +69,7 @@ pub async fn connect(args: Args) -> Result<(), Failure> {
         addresses: args.common.address.clone(),
         networks: networks.chain(args.route.iter().copied()).collect(),
         delay: args.common.delay,
+        tell: args.common.stats,
         report: args.common.report(),
     });
     let carried = async {

@@ -46,6 +46,9 @@ struct Common {
     /// as long, one that has had one tries for another without end
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = dfcp_command::units::duration)]
     timeout: Duration,
+    /// Tell this often what each connection carries, and what its path is like
+    #[arg(long, value_name = "TIME", value_parser = interval)]
+    stats: Option<Duration>,
     /// Tell of what connections carried, and of the device's MTU
     #[arg(short, long, conflicts_with = "quiet")]
     verbose: bool,
@@ -61,6 +64,15 @@ fn delay(text: &str) -> Result<Duration, String> {
     match bounds.contains(&delay) {
         true => Ok(delay),
         false => Err("from 1 ms to 5 s".to_owned()),
+    }
+}
+
+/// How often something is told.
+fn interval(text: &str) -> Result<Duration, String> {
+    let interval = dfcp_command::units::duration(text)?;
+    match interval >= Duration::from_millis(100) {
+        true => Ok(interval),
+        false => Err("at least 100 ms".to_owned()),
     }
 }
 

@@ -96,6 +96,7 @@ pub async fn serve(args: Args) -> Result<(), Failure> {
         mtu: args.common.mtu(),
         clients,
         delay: args.common.delay,
+        tell: args.common.stats,
         report: args.common.report(),
     };
     tokio::select! {
