@@ -89,13 +89,7 @@ impl Sites {
 
     /// Has the far site say back what it hears at a port of UDP.
     fn echo(&self) {
-        let socket = self.far.inside(|| UdpSocket::bind("[::]:7").unwrap());
-        std::thread::spawn(move || {
-            let mut buffer = [0; 2048];
-            while let Ok((len, from)) = socket.recv_from(&mut buffer) {
-                let _ = socket.send_to(&buffer[..len], from);
-            }
-        });
+        echo(&self.far, "[::]:7");
     }
 
     /// A socket of the near site.
@@ -106,6 +100,17 @@ impl Sites {
         socket.set_read_timeout(Some(patience)).unwrap();
         socket
     }
+}
+
+/// Has a site say back what it hears at an address.
+fn echo(site: &Namespace, at: &str) {
+    let socket = site.inside(|| UdpSocket::bind(at).unwrap());
+    std::thread::spawn(move || {
+        let mut buffer = [0; 2048];
+        while let Ok((len, from)) = socket.recv_from(&mut buffer) {
+            let _ = socket.send_to(&buffer[..len], from);
+        }
+    });
 }
 
 /// Whether what is sent comes back.
@@ -238,6 +243,49 @@ fn a_narrow_path_carries_packets_of_ipv6_in_two_datagrams() {
             transfer(&sites, 1_000_000);
         },
     );
+}
+
+#[test]
+fn two_clients_reach_each_other_through_their_server() {
+    privileged("two_clients_reach_each_other_through_their_server", || {
+        let sites = Sites::new(0.0);
+        let third = Namespace::new();
+        third.cable(
+            ("eth0", "192.0.3.1/24"),
+            &sites.far,
+            ("eth1", "192.0.3.2/24"),
+        );
+        sites.far.run("echo 1 > /proc/sys/net/ipv4/ip_forward");
+        let key = sites.bench.path("third.key");
+        let made = sites
+            .bench
+            .program()
+            .args(["keygen", "--out"])
+            .arg(&key)
+            .output()
+            .unwrap();
+        let public = String::from_utf8(made.stdout).unwrap();
+        let client = format!("{}=10.9.0.3,10.3.0.0/16", public.trim());
+        let mut server = sites.server(&["--client", &client]);
+        let _near = sites.client(&["--route", "10.3.0.0/16"]);
+        let args = [
+            "connect",
+            "192.0.3.2",
+            "--address",
+            "10.9.0.3/24",
+            "--peer-key",
+        ];
+        let args = [&args[..], &[&sites.bench.receiver_key]].concat();
+        let mut other = Process::start("third", sites.command(&third, "third.key", &args));
+        other.says("connected to");
+        server.says("192.0.3.1");
+        // What is behind the client: the server routes it there by itself.
+        third.run("ip addr add 10.3.0.1/16 dev lo");
+        for at in ["10.9.0.3:7", "10.3.0.1:7"] {
+            echo(&third, at);
+            until_answered(&sites.asker("10.9.0.2:0", at));
+        }
+    });
 }
 
 #[test]
