@@ -263,6 +263,7 @@ fn a_dry_run_names_what_would_change_beside_contents() {
 #[test]
 fn a_copy_whose_terminal_goes_away_ends_as_one_that_is_interrupted() {
     use nix::sys::signal::{Signal, kill};
+    common::hear_hang_ups();
     let machines = Machines::new("");
     let content = machines.write(&machines.here("file"), 30_000_000);
     let hang_up = |target: &str, prelude: &str| {

@@ -353,6 +353,7 @@ fn places_that_cannot_be_had_come_with_advice() {
 
 #[test]
 fn a_killed_or_interrupted_sender_is_noticed() {
+    common::hear_hang_ups();
     for (signal, sender_code, receiver_code) in [
         (Signal::SIGKILL, None, 5),
         (Signal::SIGINT, Some(130), 1),

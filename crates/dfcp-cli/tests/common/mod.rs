@@ -306,3 +306,13 @@ pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
         pause();
     }
 }
+
+/// Programs that are started from here on hear that their terminal goes away, also where this one was
+/// started to ignore it (`nohup make test`): a signal that is caught has its default in what is executed.
+pub fn hear_hang_ups() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_io().build().unwrap();
+    let _guard = runtime.enter();
+    drop(signal(SignalKind::hangup()).unwrap());
+}
