@@ -7,6 +7,7 @@
 //! estimate is what periodic probes are served ([`BandwidthProbe`]), as in BBR.
 
 use super::elasticity::{ElasticityTest, Flow, QueueOwner};
+use super::startup::Search;
 use super::tuning::cruise::*;
 use super::tuning::queue::MIN_BUSY;
 use super::tuning::spans::MOST;
@@ -52,6 +53,8 @@ pub(super) struct Cruise {
     high: f64,
     /// What the first probe asks for beyond the estimate, as a share of that.
     first_probe: f64,
+    /// The search that a delay of so many seconds ended while deliveries grew.
+    pub(super) ended: Option<(Search, f64)>,
 }
 
 impl Cruise {
@@ -66,6 +69,7 @@ impl Cruise {
             last: None,
             high: 0.0,
             first_probe: if growing { MAX_PROBE } else { FIRST_PROBE },
+            ended: None,
         }
     }
 

@@ -228,12 +228,16 @@ impl PathModel {
         .min(spans::MOST)
     }
 
+    /// Time in which jitter makes no large error of a rate, seconds.
+    fn jitter_span(&self) -> f64 {
+        (spans::RATE_JITTERS * self.delay.jitter()).min(spans::MOST)
+    }
+
     /// How far back rates look, seconds.
     fn rate_span(&self) -> f64 {
-        let jitter = spans::RATE_JITTERS * self.delay.jitter();
         let packets = self.packet_time(spans::RATE_PACKETS);
         let span = self.round_trip_span();
-        span.max(jitter).max(packets).min(spans::MOST)
+        span.max(self.jitter_span()).max(packets).min(spans::MOST)
     }
 
     /// Whether the delay varies so much by itself, now or in the last cycle of probes, that it does
@@ -450,7 +454,8 @@ impl RateController for PathModel {
     }
 
     fn on_sent(&mut self, _now: Instant, sent_total: u64) {
-        let length = self.round_trip_span();
+        // What a link holds back for longer arrives with the next stretch.
+        let length = self.round_trip_span().max(self.jitter_span());
         if let Mode::LossTest(test, _) = &mut self.mode {
             test.on_sent(sent_total, length, self.packet);
         }

@@ -59,6 +59,7 @@ impl PathModel {
         };
         let stretch = Stretch::between(&start, &last, self.packet);
         let had_outage = Self::had_outage(round.silence, stretch.seconds);
+        self.resume_search();
         self.startup_round(app_limited || had_outage, Some(&stretch));
         if round.marked > 0 && !self.marks.govern() {
             self.answer_marks(now, &round);
@@ -138,6 +139,9 @@ impl PathModel {
             }
         } else if may_test && !growing && !self.is_long(queue) {
             self.begin_test(now, stretch, feedback);
+        } else if matches!(self.mode, Mode::Startup(_)) && !growing && self.is_long(queue) {
+            // Nothing more arrives, and what is lost is lost in a queue.
+            self.begin_cruise();
         }
     }
 

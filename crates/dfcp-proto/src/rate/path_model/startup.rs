@@ -1,6 +1,7 @@
 //! Looking for the bottleneck: by the dispersion of what was sent close together, else by doubling.
 
 use super::loss::Stretch;
+use super::tuning::bounds::MAX_CLAIM;
 use super::tuning::queue::LONG_JITTERS;
 use super::tuning::startup::*;
 use super::{Mode, PathModel};
@@ -139,16 +140,71 @@ impl PathModel {
         } else {
             SEARCH_GAIN
         };
-        let queue = self.target().max((QUEUE_SHARE * self.rtt).min(MAX_QUEUE));
-        let queue = queue + LONG_JITTERS * self.delay.jitter();
         if self.yields && search.best > 0.0 {
             // No doubling: what it overshoots by would be lost to others.
             return self.begin_cruise();
         }
+        let span = span.max(self.longest_gap());
         let standing = self.delay.standing(&self.samples, span, self.target());
         let used = self.round.start.is_none_or(|s| idle_total < s.sent_total);
-        if used && search.dispersed && search.shows_queue(&last) && standing > queue {
+        let shows_queue = search.dispersed && search.shows_queue(&last);
+        if used && shows_queue && standing > self.ending_queue() {
             self.begin_cruise();
+            if let Mode::Cruise(cruise) = &mut self.mode {
+                cruise.ended = search.is_growing().then_some((search, standing));
+            }
+        }
+    }
+
+    /// A standing queue that ends the search, seconds.
+    fn ending_queue(&self) -> f64 {
+        let queue = self.target().max((QUEUE_SHARE * self.rtt).min(MAX_QUEUE));
+        queue + LONG_JITTERS * self.delay.jitter()
+    }
+
+    /// The longest time between two arrivals in the last round trip of them, beyond that between their
+    /// sending, seconds: what arrives just after it may have been held back, all of it, and shows no
+    /// standing queue.
+    fn longest_gap(&self) -> f64 {
+        let pair = self
+            .samples
+            .before(self.rtt)
+            .and_then(|from| self.samples.longest_gap(&from));
+        pair.map_or(0.0, |(before, after)| {
+            let gap = after.received_at.saturating_sub(before.received_at);
+            gap.saturating_sub(after.sent_at.saturating_since(before.sent_at))
+                .as_secs_f64()
+        })
+    }
+
+    /// A search goes on if the delay that ended it would not end it with the jitter that is known now,
+    /// the queue is not long, and the path delivers so much more than the search had found that half
+    /// as much would not be believed the other way round.
+    pub(super) fn resume_search(&mut self) {
+        let limit = self.ending_queue();
+        let long = self.is_long(self.queue());
+        let Some((from, last)) = self
+            .samples
+            .before(self.rate_span())
+            .zip(self.samples.last())
+        else {
+            return;
+        };
+        // By the receiver's clock: feedback may come in bunches, too.
+        let arrived = Stretch::between(&from, &last, self.packet);
+        let more = arrived.delivered / arrived.seconds > MAX_CLAIM * self.estimate;
+        if let Mode::Cruise(cruise) = &self.mode
+            && let Some((search, standing)) = cruise.ended
+            && (standing < limit && more && !long)
+            && self.delivered.used <= MAX_ROUND_TRIPS
+        {
+            self.mode = Mode::Startup(Search {
+                best: search.best.max(self.estimate),
+                dispersed: false,
+                stale_rounds: 0,
+                flat_rounds: 0,
+                ..search
+            });
         }
     }
 
