@@ -93,9 +93,9 @@ fn about(
     } = stranger;
     write!(
         output,
-        "dfcp: {remote} wants to send {} files, {}. Its key is not known here:\n  {key}\n  {}\n\
+        "dfcp: {remote} wants to send {}, {}. Its key is not known here:\n  {key}\n  {}\n\
          Take them (y, N, always)? ",
-        offered.files,
+        units::files(offered.files),
         units::bytes(offered.bytes),
         phrase(&key)
     )?;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use dfcp::published::{Carrier, Monitor, Traffic};
 use dfcp::{Connection, ConnectionStats, SocketBuffers};
-use dfcp_command::{Failure, Kind};
+use dfcp_command::{Failure, Kind, units};
 use dfcp_transfer::{Entry, LeftOut, Outcome};
 use serde::Serialize;
 
@@ -409,8 +409,8 @@ impl Report {
                 bytes => format!("{:.3} bytes on the wire per byte, ", wire / bytes as f64),
             };
             lines.push(format!(
-                "{} files{}, {} bytes in {:.2} s: {}; {per_byte}loss {:.2} %, round trip {:.1} ms",
-                self.files,
+                "{}{}, {} bytes in {:.2} s: {}; {per_byte}loss {:.2} %, round trip {:.1} ms",
+                units::files(self.files),
                 self.beside(),
                 self.useful_bytes,
                 self.seconds,

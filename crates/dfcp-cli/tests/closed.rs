@@ -190,7 +190,7 @@ fn at_a_terminal_strangers_are_asked_about() {
         let sender = bench.sender().arg(&file).arg(&address).spawn().unwrap();
         if let Some(answer) = answer {
             let question = terminal.wait_for("(y, N, always)? ");
-            for part in ["1 files, 300 kB", &bench.sender_key] {
+            for part in ["1 file, 300 kB", &bench.sender_key] {
                 assert!(question.contains(part), "{question}");
             }
             // Nothing of it has been written while the question is open.

@@ -311,6 +311,7 @@ fn what_cannot_be_done_is_said_with_its_class() {
     machines.fails(&["file", "shell", "there:new"], 2, "not a directory");
     machines.fails(&["file", "there:no/new"], 2, "make it first");
     machines.fails(&["file", "copy"], 2, "local paths");
+    machines.fails(&["", "there:"], 2, "empty name");
     let (code, _, said) = run(&mut machines.cp(&["file", "there:"]));
     assert_eq!(code, 1);
     assert!(said.contains("--install"), "{said}");

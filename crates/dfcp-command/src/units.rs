@@ -79,6 +79,14 @@ pub fn age(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// So many files, for people: `1 file`, `2 files`.
+pub fn files(count: u64) -> String {
+    match count {
+        1 => "1 file".to_owned(),
+        _ => format!("{count} files"),
+    }
+}
+
 /// So many bytes, for people: `1.25 MB`.
 pub fn bytes(count: u64) -> String {
     let mut value = count as f64;

@@ -229,6 +229,12 @@ impl Args {
                 "sync takes one directory and where its copy is",
             ));
         }
+        let is_empty = |place: &Place| matches!(place, Place::Here(path) if path.as_os_str().is_empty());
+        if self.places.iter().any(is_empty) {
+            return Err(Failure::usage(
+                "an empty name is no file; a variable without a value?",
+            ));
+        }
         let (target, sources) = match self.places.split_last() {
             Some((target, sources)) if !sources.is_empty() => (target, sources),
             _ => return Err(Failure::usage("say what to copy and where to: SRC... DST")),
