@@ -118,6 +118,15 @@ impl Allowed {
     /// # Errors
     /// When a file that is named cannot be used.
     pub fn new(named: &[Who]) -> Result<Self, Failure> {
+        Self::after(named, &Self::default())
+    }
+
+    /// The same, read again: a file that counted `before` and cannot be used any more allows nobody, as
+    /// one that was emptied does.
+    ///
+    /// # Errors
+    /// When another file that is named cannot be used.
+    pub fn after(named: &[Who], before: &Self) -> Result<Self, Failure> {
         let mut allowed = Self {
             named: !named.is_empty(),
             ..Self::default()
@@ -126,7 +135,9 @@ impl Allowed {
             match who {
                 Who::Key(key) => allowed.keys.push(*key),
                 Who::File(path) => {
-                    read_list(path).map_err(|why| Failure::new(Kind::Authentication, why))?;
+                    if !before.files.contains(path) {
+                        read_list(path).map_err(|why| Failure::new(Kind::Authentication, why))?;
+                    }
                     allowed.files.push(path.clone());
                 }
             }
@@ -162,6 +173,12 @@ impl Allowed {
     pub fn mistakes(&self) -> Vec<String> {
         let lists = self.files.iter().filter_map(|path| read_list(path).ok());
         lists.flat_map(|list| list.mistakes).collect()
+    }
+
+    /// Why files allow nobody.
+    pub fn unusable(&self) -> Vec<String> {
+        let reasons = self.files.iter().filter_map(|path| read_list(path).err());
+        reasons.collect()
     }
 
     /// Whether they were named on the command line.

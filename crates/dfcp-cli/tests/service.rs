@@ -96,7 +96,14 @@ fn settings_are_read_anew_and_what_is_open_goes_on() {
     signal(&server, Signal::SIGHUP);
     server.says("nothing is changed: ");
     assert!(echoes(&mut open));
-    fs::write(bench.path("proxy.toml"), text.replace("allow =", "#")).unwrap();
+    let list = bench.path("list");
+    fs::write(&list, &bench.sender_key).unwrap();
+    let listed = text.replace(&bench.sender_key, &list.display().to_string());
+    fs::write(bench.path("proxy.toml"), listed).unwrap();
+    signal(&server, Signal::SIGHUP);
+    server.says("again");
+    assert!(echoes(&mut open));
+    fs::write(&list, "# nobody\n").unwrap();
     signal(&server, Signal::SIGHUP);
     server.says("nobody would be served");
     let end = open.read(&mut [0]).unwrap_err();

@@ -229,7 +229,8 @@ impl Args {
                 "sync takes one directory and where its copy is",
             ));
         }
-        let is_empty = |place: &Place| matches!(place, Place::Here(path) if path.as_os_str().is_empty());
+        let is_empty =
+            |place: &Place| matches!(place, Place::Here(path) if path.as_os_str().is_empty());
         if self.places.iter().any(is_empty) {
             return Err(Failure::usage(
                 "an empty name is no file; a variable without a value?",

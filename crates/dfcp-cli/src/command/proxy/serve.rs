@@ -82,8 +82,9 @@ fn current(terms: &Current) -> Arc<Terms> {
 }
 
 impl Terms {
-    fn new(args: &Args) -> Result<Self, Failure> {
-        let allowed = Allowed::new(&args.allow)?;
+    /// Instead of those of `before`.
+    fn new(args: &Args, before: &Allowed) -> Result<Self, Failure> {
+        let allowed = Allowed::after(&args.allow, before)?;
         let limits = Limits {
             streams: args.max_streams,
             associations: args.max_associations,
@@ -190,7 +191,7 @@ pub async fn serve(args: Args) -> Result<(), Failure> {
 impl Service {
     async fn start(args: Args) -> Result<Self, Failure> {
         let key = keys::load_or_create(args.key.as_deref())?;
-        let terms = Terms::new(&args)?;
+        let terms = Terms::new(&args, &Allowed::default())?;
         if let Some(failure) = terms.nobody() {
             return Err(failure);
         }
@@ -242,7 +243,7 @@ impl Service {
     /// Serves by what is in the file now. What is wrong changes nothing.
     fn reload(&mut self, file: &Path) {
         let read = config::read::<Args>(file).and_then(|args| {
-            let terms = Terms::new(&args)?;
+            let terms = Terms::new(&args, &current(&self.terms).allowed)?;
             Ok((args, terms))
         });
         let (args, terms) = match read {
@@ -264,6 +265,10 @@ impl Service {
         let terms = current(&self.terms);
         if let Some(failure) = terms.nobody() {
             self.args.common.say(failure);
+        } else if terms.allowed.is_named() {
+            for why in terms.allowed.unusable() {
+                self.args.common.say(why);
+            }
         }
         for (_, connection) in self.server.traffic().connections() {
             if !terms.allowed.contains(&connection.peer()) {
