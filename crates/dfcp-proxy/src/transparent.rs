@@ -28,7 +28,14 @@ const BACKLOG: i32 = 1024;
 /// # Errors
 /// When the port is not to be had, or this user may not: it takes CAP_NET_ADMIN.
 pub fn listen_transparent(at: SocketAddr) -> io::Result<TcpListener> {
-    let socket = Socket::new(Domain::for_address(at), Type::STREAM, Some(Protocol::TCP))?;
+    let socket = transparent(at, Type::STREAM, Protocol::TCP)?;
+    socket.listen(BACKLOG)?;
+    TcpListener::from_std(socket.into())
+}
+
+/// A socket at an address that need not be this machine's, and that others may have, too.
+pub(crate) fn transparent(at: SocketAddr, kind: Type, protocol: Protocol) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(at), kind, Some(protocol))?;
     match at.is_ipv6() {
         true => {
             socket.set_only_v6(false)?;
@@ -39,8 +46,12 @@ pub fn listen_transparent(at: SocketAddr) -> io::Result<TcpListener> {
     socket.set_reuse_address(true)?;
     socket.set_nonblocking(true)?;
     socket.bind(&at.into())?;
-    socket.listen(BACKLOG)?;
-    TcpListener::from_std(socket.into())
+    Ok(socket)
+}
+
+/// The address that programs mean where a socket of IPv6 stands for IPv4, too.
+pub(crate) fn canonical(at: SocketAddr) -> SocketAddr {
+    SocketAddr::new(at.ip().to_canonical(), at.port())
 }
 
 impl Client {
@@ -63,7 +74,6 @@ impl Client {
 /// Where a connection was going. One to this machine is not carried: if it came to the port by itself, it
 /// would be led back to it without end; and else the far side's idea of that address is another.
 fn destination(tcp: &TcpStream, how: Interception) -> Result<SocketAddr, String> {
-    let canonical = |at: SocketAddr| SocketAddr::new(at.ip().to_canonical(), at.port());
     let at = tcp.local_addr().map(canonical);
     let at = at.map_err(|error| format!("it left: {error}"))?;
     let to = match how {

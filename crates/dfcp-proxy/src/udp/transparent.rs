@@ -12,12 +12,13 @@ use nix::sys::socket::{
     ControlMessageOwned, MsgFlags, SockaddrIn, SockaddrIn6, SockaddrStorage, recvmsg, setsockopt,
     sockopt,
 };
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Protocol, Type};
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
 
 use super::{Packet, RECEIVED, client::Port};
 use crate::dial::is_here;
+use crate::transparent::{canonical, transparent};
 
 /// Hosts whose answers have a socket here; beyond that they begin anew.
 const ANSWERING: usize = 256;
@@ -42,7 +43,7 @@ impl InterceptedUdp {
     /// # Errors
     /// When the port is not to be had, or this user may not: it takes CAP_NET_ADMIN.
     pub fn bind(at: SocketAddr) -> io::Result<Self> {
-        let socket = transparent(at)?;
+        let socket = bind(at)?;
         // One of IPv6 may take IPv4, too.
         setsockopt(&socket, sockopt::Ipv4OrigDstAddr, &true)?;
         if at.is_ipv6() {
@@ -119,7 +120,7 @@ impl Port for InterceptedUdp {
                 memory.answering.clear();
             }
             // Without one the answer is lost, as datagrams may be.
-            let Ok(socket) = transparent(from) else {
+            let Ok(socket) = bind(from) else {
                 return;
             };
             memory.answering.insert(from, socket);
@@ -128,21 +129,9 @@ impl Port for InterceptedUdp {
     }
 }
 
-/// A socket at an address that need not be this machine's.
-fn transparent(at: SocketAddr) -> io::Result<StdSocket> {
-    let socket = Socket::new(Domain::for_address(at), Type::DGRAM, Some(Protocol::UDP))?;
-    match at.is_ipv6() {
-        true => {
-            socket.set_only_v6(false)?;
-            socket.set_ip_transparent_v6(true)?;
-        }
-        false => socket.set_ip_transparent_v4(true)?,
-    }
-    // Programs may have the port, too, and answers share theirs.
-    socket.set_reuse_address(true)?;
-    socket.set_nonblocking(true)?;
-    socket.bind(&at.into())?;
-    Ok(socket.into())
+/// Programs may have the port, too, and answers share theirs.
+fn bind(at: SocketAddr) -> io::Result<StdSocket> {
+    transparent(at, Type::DGRAM, Protocol::UDP).map(StdSocket::from)
 }
 
 fn destination(message: ControlMessageOwned) -> Option<SocketAddr> {
@@ -169,8 +158,4 @@ fn address(storage: &SockaddrStorage) -> Option<SocketAddr> {
             .map(|v6| canonical(SocketAddrV6::from(*v6).into()))
     };
     v4().or_else(v6)
-}
-
-fn canonical(at: SocketAddr) -> SocketAddr {
-    SocketAddr::new(at.ip().to_canonical(), at.port())
 }

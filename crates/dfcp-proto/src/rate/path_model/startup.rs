@@ -144,7 +144,7 @@ impl PathModel {
             // No doubling: what it overshoots by would be lost to others.
             return self.begin_cruise();
         }
-        let span = span.max(self.longest_gap());
+        let span = span.max(self.longest_hold());
         let standing = self.delay.standing(&self.samples, span, self.target());
         let used = self.round.start.is_none_or(|s| idle_total < s.sent_total);
         let shows_queue = search.dispersed && search.shows_queue(&last);
@@ -165,7 +165,7 @@ impl PathModel {
     /// The longest time between two arrivals in the last round trip of them, beyond that between their
     /// sending, seconds: what arrives just after it may have been held back, all of it, and shows no
     /// standing queue.
-    fn longest_gap(&self) -> f64 {
+    fn longest_hold(&self) -> f64 {
         let pair = self
             .samples
             .before(self.rtt)
