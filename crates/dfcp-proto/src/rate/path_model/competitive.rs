@@ -17,6 +17,16 @@ impl PathModel {
         self.mode = Mode::Competitive(CubicWindow::new(now, window, queue, TRIAL_LOOPS * settled));
     }
 
+    /// Answers an overflow of a short queue as CUBIC does: without that, each of them would leave a CUBIC
+    /// flow with less, and this sender with what it gave up.
+    pub(super) fn answer_overflow(&mut self, now: Instant, sent_total: u64) {
+        let queue = self.queue();
+        let settled = self.settled(queue);
+        let window = self.estimate * (self.rtt + queue).max(self.smoothed_rtt);
+        let window = CubicWindow::new(now, window, queue, TRIAL_LOOPS * settled);
+        self.mode = Mode::Competitive(window.after_overflow(now, self.packet, sent_total));
+    }
+
     /// Others fill the queue and so do we, until it is gone or ours alone.
     pub(super) fn compete(&mut self, feedback: &Feedback<'_>, last: AckPoint) {
         let now = feedback.now;
@@ -30,7 +40,7 @@ impl PathModel {
             resolution: (RANGE * self.noise(now)).min(self.rtt / 2.0),
             settled: self.settled(queue),
         };
-        let busy = queue > self.busy_from();
+        let (busy, target) = (queue > self.busy_from(), self.target());
         if let Some(flow) = flow.filter(|_| busy) {
             self.variation.update(now, flow, path.settled);
             self.estimate = flow.served;
@@ -59,8 +69,12 @@ impl PathModel {
             let height = window.standing_delay().unwrap_or(queue);
             self.delay.set_floor(self.delay.floor() + height);
         }
-        let is_over = matches!(owner, Some(QueueOwner::Own | QueueOwner::Path));
-        if is_over || !busy && flow.is_some() {
+        let ended = match window.answers_overflow() {
+            // A short queue is empty after each cut, whoever filled it. What stands is held in cruise.
+            true => window.has_recovered() || queue > target,
+            false => !busy && flow.is_some(),
+        };
+        if ended || matches!(owner, Some(QueueOwner::Own | QueueOwner::Path)) {
             // What was just served follows every gap in what we send.
             let least = DECREASE * window.window() / path.rtt;
             self.estimate = self.estimate.max(least);

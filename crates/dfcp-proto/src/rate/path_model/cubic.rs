@@ -50,6 +50,8 @@ pub(super) struct CubicWindow {
     trial_at: Instant,
     interval: Duration,
     trial: Option<ElasticityTest>,
+    /// It began with an overflow.
+    answers_overflow: bool,
 }
 
 /// Losses and marks in one feedback, and what is known then.
@@ -89,7 +91,27 @@ impl CubicWindow {
             trial_at: now + Duration::from_secs_f64(wait),
             interval: FIRST_INTERVAL,
             trial: None,
+            answers_overflow: false,
         }
+    }
+
+    /// The same after an overflow, which it answers, when `sent_total` bytes were sent. Whose the queue
+    /// is shows in its losses, not in a delay that moves.
+    pub(super) fn after_overflow(mut self, now: Instant, packet: f64, sent_total: u64) -> Self {
+        self.answers_overflow = true;
+        self.stationary = None;
+        self.cut(now, packet, sent_total);
+        self
+    }
+
+    /// Whether it began with an overflow.
+    pub(super) fn answers_overflow(&self) -> bool {
+        self.answers_overflow
+    }
+
+    /// Whether it is as large as before the last decrease.
+    pub(super) fn has_recovered(&self) -> bool {
+        self.window >= self.most
     }
 
     pub(super) fn window(&self) -> f64 {
@@ -159,20 +181,25 @@ impl CubicWindow {
     }
 
     fn decrease(&mut self, now: Instant, at: &Lost) {
-        self.decreased = Some((now, at.sent_total));
+        self.cut(now, at.packet, at.sent_total);
+        // Others decrease now as well: who causes the queue shows once that is over.
+        self.trial_at = now + Duration::from_secs_f64(TRIAL_LOOPS * at.settled);
+    }
+
+    /// CUBIC's answer to a loss (RFC 9438 §4.6).
+    fn cut(&mut self, now: Instant, packet: f64, sent_total: u64) {
+        self.decreased = Some((now, sent_total));
         // Fast convergence (RFC 9438 §4.7): who has less than before leaves more.
         self.most = if self.window < self.most {
             self.window * (1.0 + DECREASE) / 2.0
         } else {
             self.window
         };
-        self.window = (DECREASE * self.window).max(LEAST * at.packet);
+        self.window = (DECREASE * self.window).max(LEAST * packet);
         self.reno = self.window;
-        self.k = ((self.most - self.window).max(0.0) / at.packet / CUBIC).cbrt();
+        self.k = ((self.most - self.window).max(0.0) / packet / CUBIC).cbrt();
         self.epoch = now;
         self.trial = None;
-        // Others decrease now as well: who causes the queue shows once that is over.
-        self.trial_at = now + Duration::from_secs_f64(TRIAL_LOOPS * at.settled);
     }
 
     /// A round is over.

@@ -194,10 +194,22 @@ impl PathLoss {
         self.recent = loss;
     }
 
-    /// Excess loss was of our making: the rounds that showed it do not count.
+    /// Excess loss was of our making: the rounds that showed it do not count, and that it ends is no
+    /// scatter.
     pub(super) fn forget_recent(&mut self) {
         (self.recent, self.rounds, self.unknown) = (self.mean, 0.0, 0);
+        (self.last, self.sustained) = (None, 0.0);
         self.tested = true;
+    }
+
+    /// A queue that overflows explains the loss of late and its scatter: the path itself loses no more
+    /// than `short`, what was lost while the queue was short.
+    pub(super) fn explain_by_queue(&mut self, short: f64) {
+        self.mean = self.mean.min(short);
+        self.verified = self.verified.min(short);
+        self.variance = 0.0;
+        (self.recent, self.rounds) = (self.mean, 0.0);
+        (self.last, self.sustained) = (None, 0.0);
     }
 
     /// A test had no verdict: none for a while, longer each time.

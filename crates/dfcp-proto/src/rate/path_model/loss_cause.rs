@@ -85,6 +85,16 @@ fn fast_rate(asked: f64, delivered: f64, alarm: &Alarm) -> f64 {
     asked.min(FAST * delivered / (1.0 - alarm.held))
 }
 
+/// Share of an excess of lost packets that a slow stretch must heal for it to be congestion: half of what
+/// it would heal beside another sender that has the same rate and goes on. Two that offer 1 ÷ (1 − `excess`) of what the path carries get half of it each; then one
+/// of them offers [`SLOW`] of what it got. Alone it would heal all.
+fn telling_share(excess: f64) -> f64 {
+    let excess = excess.clamp(0.01, 0.99);
+    let offered = 0.5 * SLOW + 0.5 / (1.0 - excess);
+    let left = (1.0 - 1.0 / offered).max(0.0);
+    HEALED * (excess - left) / excess
+}
+
 /// Alternates between two rates and compares what is lost.
 #[derive(Debug)]
 pub(super) struct LossTest {
@@ -260,15 +270,16 @@ impl LossTest {
         } else {
             SIGNIFICANT * few * self.differences.error()
         };
-        if pairs > 0 && difference > HEALED * healed && difference - error > SURELY_HEALED * healed
-        {
+        let share = telling_share(excess / (1.0 - self.alarm.known));
+        let surely = SURELY_HEALED * share;
+        if pairs > 0 && difference > share * healed && difference - error > surely * healed {
             return Some(LossCause::Congestion {
                 // What slow stretches saved in a policer's bucket comes on top in fast ones.
                 delivered: self.fast_delivery.min(self.delivered),
                 remaining: self.slow_loss.mean,
             });
         }
-        if pairs > 0 && self.fast_loss.count > 0 && difference + error < HEALED * excess {
+        if pairs > 0 && self.fast_loss.count > 0 && difference + error < share * excess {
             let loss = (self.fast_loss.mean * f64::from(self.fast_loss.count)
                 + self.slow_loss.mean * f64::from(self.slow_loss.count))
                 / f64::from(self.fast_loss.count + self.slow_loss.count);
@@ -417,5 +428,16 @@ mod tests {
         let late = Instant::ZERO + Duration::from_secs(41);
         let cause = test.on_ack(late, silent, PACKET);
         assert_eq!(cause, Some(LossCause::Unknown));
+    }
+
+    #[test]
+    fn beside_another_sender_a_smaller_share_tells() {
+        // Alone, or with little to heal: half.
+        assert!((telling_share(0.05) - HEALED).abs() < 0.01);
+        // 1.5 times what the path carries, from two: from 0.33 to 0.13.
+        assert!((telling_share(1.0 / 3.0) - 0.5 * 0.61).abs() < 0.01);
+        // Twice: from 0.5 to 0.29.
+        assert!((telling_share(0.5) - 0.5 * 0.43).abs() < 0.01);
+        assert!(telling_share(0.99) > 0.0 && telling_share(0.0) <= HEALED);
     }
 }

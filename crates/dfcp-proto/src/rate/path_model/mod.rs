@@ -301,7 +301,9 @@ impl PathModel {
     }
 
     fn on_sample(&mut self, feedback: &Feedback<'_>, ack: AckPoint) {
+        let mut between = None;
         if let Some(previous) = self.samples.last() {
+            between = Some(Stretch::between(&previous, &ack, self.packet));
             let gap = ack.received_at.saturating_sub(previous.received_at);
             let gap = gap.as_secs_f64();
             if gap > self.long_gap(self.rtt) {
@@ -325,10 +327,12 @@ impl PathModel {
         if self.delay.resolution(self.target()) > queue::MIN_BUSY {
             self.noisy_until = Some(now + Duration::from_secs_f64(self.probe_cycle()));
         }
-        let (acked, lost) = (feedback.acked_packets, feedback.lost_packets);
-        self.round
-            .queue
-            .add(delay - level, acked as f64, lost as f64);
+        // What was lost between two packets that arrived met the queue that these met.
+        if let Some(between) = between {
+            let acked = between.delivered / self.packet;
+            let lost = (between.sent - between.delivered) / self.packet;
+            self.round.queue.add(delay - level, acked, lost.max(0.0));
+        }
         self.look_for_others(now);
         match &mut self.mode {
             Mode::Startup(search) => {

@@ -6,7 +6,7 @@ use super::shallow::{BufferEstimate, LossByQueue, Overflow, RateCap};
 use super::startup::Search;
 use super::tuning::cruise::{MAX_PROBE_GAIN, PROBING};
 use super::tuning::loss::HEALING_LOOPS;
-use super::tuning::queue::{MIN_VISIBLE, RECOVERY, VISIBLE_PACKETS};
+use super::tuning::queue::{MIN_TARGET, MIN_VISIBLE, OVERSHOOT, RECOVERY, VISIBLE_PACKETS};
 use super::tuning::spans::{GAP_SHARE, GAPS, SILENT_SHARE, SPARSE};
 use super::tuning::{bounds, loss_test, startup};
 use super::{Mode, PathModel};
@@ -39,6 +39,7 @@ pub(super) struct Unhealed {
 impl PathModel {
     /// Once per round trip: the loss of the round, marks, and the probes.
     pub(super) fn end_round(&mut self, now: Instant, last: AckPoint, feedback: &Feedback<'_>) {
+        self.round.queue.end_round();
         let next = Round {
             start: Some(last),
             ends: self.round.ends,
@@ -99,20 +100,22 @@ impl PathModel {
         match &mut self.mode {
             // What others cause teaches nothing of the path.
             Mode::LossTest(..) | Mode::Yield(_) => return,
-            // Its losses are answered by the window; what others cause teaches nothing of the path.
-            Mode::Competitive(window) => return window.end_round(),
+            // Its losses are answered by the window; what others cause teaches nothing of the path, but
+            // what the queue holds.
+            Mode::Competitive(window) => {
+                window.end_round();
+                return self.learn_depth(round);
+            }
             Mode::Cruise(_) => {
-                // No queue overflows that is too short to be seen.
-                let visible = self.packet_time(VISIBLE_PACKETS).max(MIN_VISIBLE);
-                let deviation = |packets| self.loss.deviation(packets);
-                let overflows = round.queue.longest > visible
-                    && round.queue.overflows(self.loss.mean, deviation);
-                let overflow = if overflows {
-                    Overflow::Seen
-                } else {
-                    Overflow::None
-                };
-                self.buffer.end_round(round.queue.longest, overflow);
+                let is_shared = self.is_shared(now, round);
+                self.learn_depth(round);
+                if is_shared {
+                    if let Some(short) = round.queue.short_loss() {
+                        self.loss.explain_by_queue(short);
+                    }
+                    let sent_total = self.samples.last().map_or(0, |s| s.sent_total);
+                    return self.answer_overflow(now, sent_total + feedback.bytes_in_flight);
+                }
             }
             Mode::Startup(_) => {}
         }
@@ -143,6 +146,34 @@ impl PathModel {
             // Nothing more arrives, and what is lost is lost in a queue.
             self.begin_cruise();
         }
+    }
+
+    /// Whether others overflowed the queue in the round: it is longer than what this sender makes of it,
+    /// which can be told where half of it can be held. Such a queue is too short for cross traffic to be
+    /// told by elasticity before it is empty again; in a long one that test and the law answer loss.
+    fn is_shared(&self, now: Instant, round: &Round) -> bool {
+        let longest = round.queue.longest;
+        let own = OVERSHOOT * self.target() + self.packet_time(1.0);
+        let holds = longest > MIN_TARGET && !self.is_long(longest) && !self.is_noisy(now);
+        holds && longest > own && round.queue.is_overflow() && self.queue() > self.busy_from()
+    }
+
+    /// What the queue holds, if it overflowed in the round.
+    fn learn_depth(&mut self, round: &Round) {
+        // No queue overflows that is too short to be seen.
+        let visible = self.packet_time(VISIBLE_PACKETS).max(MIN_VISIBLE);
+        let deviation = |packets| self.loss.deviation(packets);
+        let follows = round.queue.follows_delay() && !self.is_noisy(self.now);
+        let seen = follows || round.queue.overflows(self.loss.mean, deviation);
+        let overflow = if seen && round.queue.longest > visible {
+            self.round.queue.forget();
+            Overflow::Seen
+        } else {
+            Overflow::None
+        };
+        let elapsed = self.now.saturating_since(round.began).as_secs_f64();
+        self.buffer
+            .end_round(round.queue.longest, overflow, elapsed);
     }
 
     /// A test needs a sender that its rate limits, and one that floods a path may be limited by its

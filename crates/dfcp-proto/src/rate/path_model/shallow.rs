@@ -15,6 +15,45 @@ pub(super) struct LossByQueue {
     pub(super) longest: f64,
     long: Fate,
     short: Fate,
+    /// Queues that packets met, those that lost ones did in this round, and the means of those of rounds,
+    /// seconds.
+    all: Delays,
+    lost: Delays,
+    events: Delays,
+}
+
+/// Number, sum and sum of squares of delays.
+#[derive(Clone, Copy, Debug, Default)]
+struct Delays {
+    count: f64,
+    sum: f64,
+    squares: f64,
+}
+
+impl Delays {
+    fn add(&mut self, delay: f64, count: f64) {
+        self.count += count;
+        self.sum += count * delay;
+        self.squares += count * delay * delay;
+    }
+
+    fn mean(self) -> f64 {
+        self.sum / self.count.max(1.0)
+    }
+
+    fn deviation(self) -> f64 {
+        (self.squares / self.count.max(1.0) - self.mean() * self.mean())
+            .max(0.0)
+            .sqrt()
+    }
+
+    fn fade(self) -> Self {
+        Self {
+            count: FADE * self.count,
+            sum: FADE * self.sum,
+            squares: FADE * self.squares,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -27,14 +66,27 @@ impl Fate {
     fn packets(self) -> f64 {
         self.acked + self.lost
     }
+
+    fn fade(self) -> Self {
+        Self {
+            acked: FADE * self.acked,
+            lost: FADE * self.lost,
+        }
+    }
 }
 
 impl LossByQueue {
-    /// For the next round: a queue is long if it is longer than half of the longest now.
+    /// For the next round: a queue is long if it is longer than half of the longest now. What was seen
+    /// counts ever less, since a queue that overflows now and then loses a packet in several rounds.
     pub(super) fn next(&self) -> Self {
         Self {
             long_from: self.longest / 2.0,
-            ..Self::default()
+            longest: 0.0,
+            long: self.long.fade(),
+            short: self.short.fade(),
+            all: self.all.fade(),
+            lost: Delays::default(),
+            events: self.events.fade(),
         }
     }
 
@@ -48,19 +100,65 @@ impl LossByQueue {
         };
         fate.acked += acked;
         fate.lost += lost;
+        let queue = queue.max(0.0);
+        self.all.add(queue, acked + lost);
+        self.lost.add(queue, lost);
+    }
+
+    /// An overflow was seen: what showed it shows no other.
+    pub(super) fn forget(&mut self) {
+        (self.long, self.short) = (Fate::default(), Fate::default());
+    }
+
+    /// The round is over: its losses count once, however many a burst took.
+    pub(super) fn end_round(&mut self) {
+        if self.has_lost() {
+            self.events.add(self.lost.mean(), 1.0);
+        }
+    }
+
+    /// Whether the round lost a packet. (Packets are counted by bytes.)
+    fn has_lost(&self) -> bool {
+        self.lost.count > 0.5
+    }
+
+    /// Share lost while the queue was short (Laplace's rule of succession), if enough was sent then.
+    pub(super) fn short_loss(&self) -> Option<f64> {
+        let packets = self.short.packets();
+        (packets >= JUDGED_PACKETS).then(|| (self.short.lost + 1.0) / (packets + 2.0))
+    }
+
+    /// Whether the round lost at a queue longer than usual where losses follow the queue.
+    pub(super) fn is_overflow(&self) -> bool {
+        self.follows_delay() && self.lost.mean() > self.all.mean()
+    }
+
+    /// Whether the round lost, and losses of late meet the queue when it is longer than what packets meet.
+    /// What a path loses by itself meets it at any length.
+    pub(super) fn follows_delay(&self) -> bool {
+        let error = self.all.deviation() / self.events.count.max(1.0).sqrt();
+        self.has_lost()
+            && self.events.count >= FEW_EVENTS
+            && self.events.mean() > self.all.mean() + CERTAIN * error
     }
 
     /// Whether long queues lost more than short ones, beyond chance. `path` is what the path itself
-    /// loses, for rounds without a short queue, and the standard deviation of that among so many.
+    /// loses, for when hardly a queue was short, and the standard deviation of that among so many.
     pub(super) fn overflows(&self, path: f64, deviation: impl Fn(f64) -> f64) -> bool {
         let (long, short) = (self.long, self.short);
-        let elsewhere = if short.packets() > SHORT_PACKETS {
-            (short.lost / short.packets()).max(path)
+        let is_known = short.packets() > SHORT_PACKETS;
+        let elsewhere = if is_known {
+            short.lost / short.packets()
         } else {
             path
         };
         let chance = if path > 0.0 || short.lost > 0.0 {
-            CERTAIN * deviation(long.packets())
+            let error = if is_known {
+                deviation(short.packets())
+            } else {
+                0.0
+            };
+            CERTAIN * deviation(long.packets()).hypot(error)
         } else {
             0.0
         };
@@ -89,9 +187,10 @@ impl Default for BufferEstimate {
 }
 
 impl BufferEstimate {
-    /// A round is over, in which the queue was `longest` seconds long, and whether it overflowed.
-    pub(super) fn end_round(&mut self, longest: f64, overflowed: Overflow) {
-        self.seconds = (self.seconds * DEEPER).min(DEEPEST);
+    /// A round of `elapsed` seconds is over, in which the queue was `longest` seconds long, and whether it
+    /// overflowed.
+    pub(super) fn end_round(&mut self, longest: f64, overflowed: Overflow, elapsed: f64) {
+        self.seconds = (self.seconds * (elapsed / DOUBLED).exp2()).min(DEEPEST);
         if overflowed == Overflow::Seen {
             self.seconds = longest;
         }
@@ -184,11 +283,35 @@ mod tests {
     #[test]
     fn what_a_queue_holds_is_not_believed_for_ever() {
         let mut buffer = BufferEstimate::default();
-        buffer.end_round(0.003, Overflow::Seen);
+        buffer.end_round(0.003, Overflow::Seen, 0.1);
         assert_eq!(buffer.seconds, 0.003);
-        for _ in 0..100 {
-            buffer.end_round(0.0, Overflow::None);
+        for _ in 0..300 {
+            buffer.end_round(0.0, Overflow::None, 0.1);
         }
         assert!(buffer.seconds > 0.02);
+    }
+
+    /// Rounds of 64 packets whose queue goes from 4 to 12 ms and back in 16 rounds, as CUBIC's does; a
+    /// packet is lost where `loses` says so of the round.
+    fn sawtooth(loses: impl Fn(usize) -> bool) -> bool {
+        let mut round = LossByQueue::default();
+        let mut follows = false;
+        for number in 0..96 {
+            let queue = 0.004 + 0.0005 * (number % 16) as f64;
+            let lost = if loses(number) { 1.0 } else { 0.0 };
+            round.add(queue, 64.0 - lost, lost);
+            round.end_round();
+            follows |= round.follows_delay();
+            round = round.next();
+        }
+        follows
+    }
+
+    #[test]
+    fn one_loss_at_the_top_of_each_sawtooth_shows_an_overflow() {
+        assert!(sawtooth(|round| round % 16 >= 13));
+        // The same number of losses, wherever the queue is.
+        assert!(!sawtooth(|round| round % 5 == 0));
+        assert!(!sawtooth(|_| true), "in every round");
     }
 }

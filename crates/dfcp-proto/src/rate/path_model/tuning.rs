@@ -34,6 +34,9 @@ pub(super) mod queue {
     pub const MIN_BUSY: f64 = 0.001;
     /// A queue shorter than this is not measured: kernels' timestamps are tens of microseconds off.
     pub const MIN_VISIBLE: f64 = 0.000_1;
+    /// What a queue of this sender's own comes to at most, as a share of its target (`docs/spec/auto.md`,
+    /// Stability: an overshoot below 1/e).
+    pub const OVERSHOOT: f64 = 1.37;
     /// Targets from which on a queue is long, so that its loss is congestion: alone one is held, with an
     /// overshoot below 1/e of it (`docs/spec/auto.md`, Stability), and a newcomer adds another.
     pub const LONG_TARGETS: f64 = 3.0;
@@ -328,10 +331,10 @@ pub(super) mod loss_test {
     /// Most rate of the fast stretches, in the same measure: loss that depends on the rate is half
     /// there.
     pub const FAST: f64 = 2.0;
-    /// Share of the excess that must be healed for it to be congestion: with congestion alone the slow
-    /// stretches heal all of it, without any none. And the least that is certain of it.
+    /// Share of the excess that must be healed for it to be congestion, of what would be with congestion
+    /// alone: without any none is. And how much of that share must be certain.
     pub const HEALED: f64 = 0.5;
-    pub const SURELY_HEALED: f64 = 0.25;
+    pub const SURELY_HEALED: f64 = 0.5;
 }
 
 /// What a queue holds, and paths with next to none.
@@ -343,9 +346,17 @@ pub(super) mod shallow {
     pub const OVERFLOW: f64 = 0.001;
     /// Packets with a short queue that say what the path loses then.
     pub const SHORT_PACKETS: f64 = 16.0;
-    /// By how much a known depth grows in a round without overflow: doubled in 35 rounds, so that each
-    /// overflow is paid for by a thousand packets and more.
-    pub const DEEPER: f64 = 1.02;
+    /// What counts in the next round of what was seen of packets and losses: a memory of 64 rounds, which
+    /// has ten losses and more where a queue that others fill loses a packet in five rounds.
+    pub const FADE: f64 = 1.0 - super::loss::VERIFIED_WEIGHT;
+    /// Rounds with losses that say whether losses follow the queue, at least.
+    pub const FEW_EVENTS: f64 = 3.0;
+    /// Packets with a short queue that say what the path itself loses: as many as a stretch of a loss test.
+    pub const JUDGED_PACKETS: f64 = super::loss_test::STRETCH_PACKETS;
+    /// Time in which a known depth doubles that is not seen again, seconds: a CUBIC flow of 1000 packets
+    /// fills a queue again nine seconds after it overflowed (RFC 9438, K), and until then it holds what it
+    /// held.
+    pub const DOUBLED: f64 = 10.0;
     /// Longest queue that is thought of: a second (as the longest span).
     pub const DEEPEST: f64 = 1.0;
     /// Two refusals at rates this close, and not further apart than this, show a ceiling; one alone may
