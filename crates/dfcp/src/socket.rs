@@ -8,6 +8,7 @@ use crate::claim::PortClaim;
 use dfcp_proto::{Priority, Transmit};
 use quinn_udp::{BATCH_SIZE, EcnCodepoint, RecvMeta, UdpSockRef, UdpSocketState};
 use std::io::{self, IoSliceMut};
+use std::mem;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -47,8 +48,9 @@ const REQUESTED_BUFFER: usize = 4 << 20;
 const BUFFER_LEN: usize = 65_536;
 
 /// Buffers for one call when packets come merged: what it fills should stay in the cache until it
-/// is read.
+/// is read. And at least, however few come: each one asks the call to write down where it is.
 const MERGED_BATCH: usize = 4;
+const LEAST_BATCH: usize = 4;
 
 /// Protocol number of raw IP packets: one of two for experiments (RFC 3692, §2.1).
 const EXPERIMENTAL: i32 = 253;
@@ -131,8 +133,13 @@ pub(crate) struct Socket {
     /// The DFCP port listened at, over IP.
     claim: Option<PortClaim>,
     receive: Vec<u8>,
+    /// What the system says of each.
+    metas: Box<[RecvMeta; BATCH_SIZE]>,
     /// The last packets came merged: a few buffers are plenty, and stay in the cache.
     merged: bool,
+    /// Buffers filled since nothing more was waiting, and in the time before that.
+    filled: usize,
+    usual: usize,
 }
 
 impl Socket {
@@ -184,7 +191,10 @@ impl Socket {
             buffers,
             claim: None,
             receive: vec![0; BATCH_SIZE * BUFFER_LEN],
+            metas: Box::new([RecvMeta::default(); BATCH_SIZE]),
             merged: false,
+            filled: 0,
+            usual: BATCH_SIZE,
         })
     }
 
@@ -240,32 +250,31 @@ impl Socket {
             datagrams: 0,
             is_last: true,
         };
-        let mut metas = [RecvMeta::default(); BATCH_SIZE];
+        let most = self.batch();
         let Self {
             outlet,
             reactor,
             receive,
+            metas,
             ..
         } = self;
         let Outlet {
             layer, io, state, ..
         } = &**outlet;
-        let most = if self.merged {
-            MERGED_BATCH
-        } else {
-            BATCH_SIZE
-        };
         let mut slices = receive.chunks_mut(BUFFER_LEN).map(IoSliceMut::new);
         let mut slices: [IoSliceMut<'_>; BATCH_SIZE] =
             std::array::from_fn(|_| slices.next().expect("one chunk for each slot"));
-        let mut receive = || state.recv(UdpSockRef::from(io), &mut slices[..most], &mut metas);
+        let mut receive = || state.recv(UdpSockRef::from(io), &mut slices[..most], &mut metas[..]);
         let received = match reactor {
             Some(reactor) => reactor.try_io(Interest::READABLE, |_| receive()),
             None => receive(),
         };
         let count = match received {
             Ok(count) => count,
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(NOTHING),
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                self.usual = mem::take(&mut self.filled);
+                return Ok(NOTHING);
+            }
             // Reports of ICMP errors for packets sent earlier; nothing to receive here.
             Err(e) if is_transient(&e) => return Ok(NOTHING),
             Err(e) => return Err(e),
@@ -298,9 +307,25 @@ impl Socket {
         if datagrams > count || count == most {
             self.merged = datagrams > count;
         }
+        self.filled += count;
         // A reactor's readiness is kept until there is nothing.
-        let is_last = count < most && reactor.is_none();
+        let is_last = count < most && self.reactor.is_none();
+        if is_last {
+            self.usual = mem::take(&mut self.filled);
+        }
         Ok(Received { datagrams, is_last })
+    }
+
+    /// How many buffers the next call is given: for twice as many as came last time, then for the most.
+    fn batch(&self) -> usize {
+        let most = match self.merged {
+            true => MERGED_BATCH,
+            false => BATCH_SIZE,
+        };
+        match self.filled {
+            0 => (2 * self.usual).clamp(LEAST_BATCH, most),
+            _ => most,
+        }
     }
 }
 
