@@ -207,7 +207,7 @@ pub fn session(data: &[u8]) -> u64 {
         let (said, offered) = script(&mut Input(data)).await;
         let store = Store::open(&root, OnConflict::Error).expect("a directory");
         let store = Arc::new(store.with_limits(LIMITS));
-        let (meter, _watch) = Meter::start();
+        let meter = Meter::start();
         serial::receive(&said[..], Vec::new(), store, &meter).await;
         offered
     });

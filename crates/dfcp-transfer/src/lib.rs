@@ -11,7 +11,7 @@
 //! # use dfcp_transfer::{Error, Meter, OnConflict, Outcome, Sources, Store};
 //! # async fn sender(connection: dfcp::Connection) -> Result<(), Error> {
 //! let sources = Arc::new(Sources::scan(&["data".into(), "photos.tar".into()])?);
-//! let (meter, _watch) = Meter::start(); // counts the bytes that have arrived
+//! let meter = Meter::start(); // counts the bytes that have arrived
 //! let sent = dfcp_transfer::send(&connection, &sources, &meter).await?;
 //! for (source, outcome) in sent.outcomes.iter().map(|(i, o)| (&sources.list[*i as usize], o)) {
 //!     println!("{}: {outcome:?}", source.path.display());
@@ -19,7 +19,7 @@
 //! # Ok(()) }
 //! # async fn receiver(connection: dfcp::Connection) -> Result<(), Error> {
 //! let store = Arc::new(Store::open(Path::new("incoming"), OnConflict::Error)?);
-//! let (meter, _watch) = Meter::start(); // how fast bytes arrive, for whoever wants to know
+//! let meter = Meter::start(); // how fast bytes arrive, for whoever wants to know
 //! let consent = async |_offered| Ok(()); // to whatever is offered within the store's limits
 //! if let Some(received) = dfcp_transfer::receive(&connection, store, &meter, consent).await {
 //!     assert!(received.outcomes.values().all(|outcome| *outcome == Outcome::Done));
@@ -71,7 +71,7 @@ pub use message::{
     RejectionKind, Wishes,
 };
 pub use meta::{Keep, Owners};
-pub use meter::{Meter, Watch};
+pub use meter::Meter;
 pub use offer::Limits;
 pub use partial::JOURNAL;
 pub use receive::{Offered, receive, receive_into};

@@ -1,18 +1,12 @@
 //! How fast bytes arrive: the goodput after the first tenth of them, so that start-up does not
 //! count.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Instant;
 
 use dfcp::{Progress, Rate};
-use tokio::task::AbortHandle;
 
 use crate::diary::Diary;
-
-/// The bytes are looked at after this part of the time that has passed, and no more often than this:
-/// each look is a wake-up, and times are known to one in a hundred.
-const PART: u32 = 100;
-const MIN_INTERVAL: Duration = Duration::from_millis(5);
 
 /// When how many bytes had arrived.
 #[derive(Clone, Copy, Debug)]
@@ -37,32 +31,23 @@ struct Samples {
     last: Option<Sample>,
 }
 
-/// Ends the watching when dropped.
-#[derive(Debug)]
-pub struct Watch(AbortHandle);
-
-impl Drop for Watch {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
 impl Meter {
-    /// Watches a new [`Progress`] until the watch is dropped; call within a runtime.
-    pub fn start() -> (Arc<Self>, Watch) {
-        let meter = Arc::new(Self {
-            progress: Progress::default(),
-            samples: Mutex::default(),
-            diary: Diary::default(),
-        });
-        let (watched, start) = (meter.clone(), Instant::now());
-        let task = tokio::spawn(async move {
-            loop {
-                tokio::time::sleep(MIN_INTERVAL.max(start.elapsed() / PART)).await;
-                watched.sample();
+    /// Watches a new [`Progress`], as long as it is held. It is told when bytes arrive, so that it need
+    /// not look: each look would be a wake-up.
+    pub fn start() -> Arc<Self> {
+        Arc::new_cyclic(|meter: &Weak<Self>| {
+            let meter = meter.clone();
+            let tell = move || {
+                if let Some(meter) = meter.upgrade() {
+                    meter.sample();
+                }
+            };
+            Self {
+                progress: Progress::told(tell),
+                samples: Mutex::default(),
+                diary: Diary::default(),
             }
-        });
-        (meter, Watch(task.abort_handle()))
+        })
     }
 
     /// What is watched.
@@ -125,5 +110,25 @@ impl Meter {
 
     fn samples(&self) -> MutexGuard<'_, Samples> {
         self.samples.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Nobody looks: there is no runtime that could.
+    #[test]
+    fn it_is_told_when_bytes_move() {
+        let meter = Meter::start();
+        meter.expect(1000);
+        assert_eq!(meter.steady_bps(), None);
+        meter.progress().add(99);
+        assert!(meter.samples().tenth.is_none(), "not a tenth yet");
+        meter.progress().add(1);
+        let tenth = meter.samples().tenth.map(|tenth| tenth.bytes);
+        assert_eq!(tenth, Some(100));
+        meter.progress().add(900);
+        assert!(meter.steady_bps().is_some());
     }
 }

@@ -36,7 +36,7 @@ async fn transfer(from: &Path, sent: Keep, store: Store) -> (Result<Sent, Error>
     let sources = Arc::new(Sources::scan_with(&[from.to_owned()], how).unwrap());
     assert_eq!(sources.left_out, []);
     let (_endpoints, near, far) = connected().await;
-    let [(sending, _one), (receiving, _two)] = [Meter::start(), Meter::start()];
+    let [sending, receiving] = [Meter::start(), Meter::start()];
     let send = async {
         let sent = dfcp_transfer::send(&near, &sources, &sending).await;
         let bytes = near.stats().bytes_sent;

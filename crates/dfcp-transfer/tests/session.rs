@@ -33,8 +33,8 @@ async fn transfer(
     let sources = Arc::new(Sources::scan(paths).unwrap());
     let store = Arc::new(Store::open(to, on_conflict).unwrap());
     let (_endpoints, near, far) = connected().await;
-    let (meter, _watch) = Meter::start();
-    let (sending, _watch) = Meter::start();
+    let meter = Meter::start();
+    let sending = Meter::start();
     let send = async {
         let sent = dfcp_transfer::send(&near, &sources, &sending).await;
         near.close(DONE, "");
@@ -87,7 +87,7 @@ async fn no_more_arrives_than_is_said_to_come() {
     let sources = Arc::new(Sources::scan(&paths).unwrap());
     let store = Arc::new(Store::open(&to, OnConflict::Overwrite).unwrap());
     let (_endpoints, near, far) = connected().await;
-    let [(sending, _one), (receiving, _two)] = [Meter::start(), Meter::start()];
+    let [sending, receiving] = [Meter::start(), Meter::start()];
     let send = async {
         let sent = dfcp_transfer::send(&near, &sources, &sending).await;
         near.close(DONE, "");
@@ -113,7 +113,7 @@ async fn wait_for(words: &[u8]) -> (Option<Received>, Duration, bool) {
         send.write_all(words).await.unwrap();
         control = Some((send, recv));
     }
-    let (meter, _watch) = Meter::start();
+    let meter = Meter::start();
     // From here on this clock runs ahead to the next thing that is waited for; packets have their own.
     tokio::time::pause();
     let begun = tokio::time::Instant::now();
@@ -186,7 +186,7 @@ async fn send_links(from: &Path, to: &Path) -> Vec<(String, Outcome)> {
     let sources = Arc::new(sources.unwrap());
     let store = Arc::new(Store::open(to, OnConflict::Overwrite).unwrap());
     let (_endpoints, near, far) = connected().await;
-    let (meter, _watch) = Meter::start();
+    let meter = Meter::start();
     let (sent, _) = tokio::join!(
         async {
             let sent = dfcp_transfer::send(&near, &sources, &meter).await;
@@ -251,7 +251,7 @@ async fn nothing_is_taken_that_was_not_asked_for() {
             ..Limits::default()
         });
     let (_endpoints, near, far) = connected().await;
-    let (meter, _watch) = Meter::start();
+    let meter = Meter::start();
     let (sent, received) = tokio::join!(
         dfcp_transfer::send(&near, &sources, &meter),
         dfcp_transfer::receive(&far, Arc::new(store), &meter, async |_| Ok(()))
@@ -273,8 +273,8 @@ async fn refused(
     let store = Store::open(&folder.join("received"), OnConflict::Error).unwrap();
     let store = Arc::new(store.with_limits(limits));
     let (_endpoints, near, far) = connected().await;
-    let (meter, _watch) = Meter::start();
-    let (sending, _watch) = Meter::start();
+    let meter = Meter::start();
+    let sending = Meter::start();
     let (sent, received) = tokio::join!(
         dfcp_transfer::send(&near, &sources, &sending),
         dfcp_transfer::receive(&far, store, &meter, consent),
@@ -418,7 +418,7 @@ async fn an_object_never_passes_the_size_that_was_offered() {
     let entries = [entry("x", 1000), entry("after", 0)];
     let store = Arc::new(Store::open(folder.path(), OnConflict::Error).unwrap());
     let (_endpoints, near, far) = connected().await;
-    let (meter, _watch) = Meter::start();
+    let meter = Meter::start();
     let content = vec![1; 3_000_000];
     let send = async {
         let sent = object_of(&near, &entries, &content).await;
@@ -478,7 +478,7 @@ async fn words_that_no_sender_says_end_the_session() {
     ] {
         let store = Arc::new(Store::open(folder.path(), OnConflict::Error).unwrap());
         let (_endpoints, near, far) = connected().await;
-        let (meter, _watch) = Meter::start();
+        let meter = Meter::start();
         let say = async {
             let (mut control, _replies) = near.open_bi().await.unwrap();
             for message in offer::split(&entries, Wishes::default(), &People::default())
@@ -515,7 +515,7 @@ async fn directories_are_made_as_files_need_them() {
         ..Entry::default()
     };
     let (_endpoints, near, far) = connected().await;
-    let (meter, _watch) = Meter::start();
+    let meter = Meter::start();
     let send = async {
         let (mut control, replies) = near.open_bi().await.unwrap();
         let entries = [directory("tree"), directory("tree/a"), file];
@@ -554,8 +554,8 @@ async fn a_target_that_vanished_fails_every_file_and_ends() {
     fs::remove_dir(&to).unwrap();
     let sources = Arc::new(Sources::scan(&[tree]).unwrap());
     let (_endpoints, near, far) = connected().await;
-    let (meter, _watch) = Meter::start();
-    let (sending, _watch) = Meter::start();
+    let meter = Meter::start();
+    let sending = Meter::start();
     let send = async {
         let sent = dfcp_transfer::send(&near, &sources, &sending).await;
         near.close(DONE, "");

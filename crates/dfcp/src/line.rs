@@ -226,6 +226,23 @@ impl<W: Waiting> Line<W> {
         self.change(f);
     }
 
+    /// Changes the connection in a way that is news to nobody and makes a report due at most: unless it
+    /// does, nobody is woken for it.
+    fn adjust(&self, f: impl FnOnce(Instant, &mut ConnectionOf<W>)) {
+        let mut state = self.lock();
+        let Some(connection) = &mut state.connection else {
+            return;
+        };
+        let before = connection.poll_timeout();
+        f(self.shared.now(), connection);
+        let after = connection.poll_timeout();
+        drop(state);
+        let is_sooner = after.is_some_and(|after| before.is_none_or(|before| after < before));
+        if is_sooner {
+            self.wake.notify_one();
+        }
+    }
+
     fn poll<T>(
         self: &Arc<Self>,
         poll: impl FnOnce(Instant, &mut ConnectionOf<W>, &mut W) -> Poll<Result<T, Error>>,
@@ -512,6 +529,12 @@ impl<W: Waiting> View<W> {
     /// Changes the connection, if it is still there.
     pub(crate) fn act(&self, f: impl FnOnce(Instant, &mut ConnectionOf<W>, &mut W)) {
         self.0.act(f);
+    }
+
+    /// Changes the connection, if it is still there, in a way that is news to nobody and makes a report due
+    /// at most.
+    pub(crate) fn adjust(&self, f: impl FnOnce(Instant, &mut ConnectionOf<W>)) {
+        self.0.adjust(f);
     }
 
     /// Takes the connection away from everyone and back to the core, for `f` to do with.

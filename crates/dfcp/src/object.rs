@@ -8,6 +8,7 @@ use crate::error::Error;
 use crate::place::{WriteAt, place_blocks, write_blocks};
 use crate::stream::{Chunk, RecvStream, SendStream};
 use dfcp_proto::{BlockSizes, ChannelKind, VarInt};
+use std::fmt;
 use std::future::poll_fn;
 use std::io::{self, Read};
 use std::ops::Range;
@@ -32,17 +33,41 @@ const UNWANTED: VarInt = VarInt::from_u32(0);
 
 /// Bytes moved so far, for whoever shows progress.
 #[derive(Clone, Debug, Default)]
-pub struct Progress(Arc<AtomicU64>);
+pub struct Progress(Arc<Moved>);
+
+#[derive(Default)]
+struct Moved {
+    bytes: AtomicU64,
+    told: Option<Box<dyn Fn() + Send + Sync>>,
+}
+
+impl fmt::Debug for Moved {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.bytes.fmt(f)
+    }
+}
 
 impl Progress {
+    /// One that calls `tell` whenever bytes were moved, for who wants to know when: at most once a block,
+    /// on whichever thread it was. It must not wait.
+    pub fn told(tell: impl Fn() + Send + Sync + 'static) -> Self {
+        Self(Arc::new(Moved {
+            bytes: AtomicU64::new(0),
+            told: Some(Box::new(tell)),
+        }))
+    }
+
     /// Useful bytes so far.
     pub fn bytes(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+        self.0.bytes.load(Ordering::Relaxed)
     }
 
     /// Counts bytes that were moved by other means.
     pub fn add(&self, bytes: u64) {
-        self.0.fetch_add(bytes, Ordering::Relaxed);
+        self.0.bytes.fetch_add(bytes, Ordering::Relaxed);
+        if let Some(tell) = &self.0.told {
+            tell();
+        }
     }
 }
 
@@ -464,7 +489,7 @@ impl Loan {
     pub(crate) fn give_back(mut self, block: Vec<u8>) {
         self.len = 0;
         self.handle
-            .act(|now, connection, _| connection.recycle(now, block));
+            .adjust(|now, connection| connection.recycle(now, block));
     }
 }
 
@@ -472,7 +497,7 @@ impl Drop for Loan {
     fn drop(&mut self) {
         if self.len > 0 {
             self.handle
-                .act(|now, connection, _| connection.release(now, self.len));
+                .adjust(|now, connection| connection.release(now, self.len));
         }
     }
 }

@@ -326,7 +326,7 @@ async fn session(
         connection.close(FAILED, "the receiver is busy with other unknown keys");
         return None;
     };
-    let (meter, _watch) = Meter::start();
+    let meter = Meter::start();
     output.say(format_args!("{remote} connected, {}", connection.peer()));
     let (start, mut bar) = (Instant::now(), None);
     let offered = AtomicBool::new(false);

@@ -468,7 +468,7 @@ async fn transfer(
         }
     };
     report.add_buffers(endpoint.socket_buffers());
-    let (meter, _watch) = Meter::start();
+    let meter = Meter::start();
     let bar = Bar::start(&args.output, &connection, remote, &meter);
     let result = tokio::select! {
         result = dfcp_transfer::send(&connection, &sources, &meter) => {

@@ -136,7 +136,7 @@ impl Session {
     async fn run(self, stream: Stream, mut stopping: watch::Receiver<()>) -> Option<u8> {
         let remote = stream.remote_address()?;
         let (start, before) = (Instant::now(), self.endpoint.traffic());
-        let (meter, _watch) = Meter::start();
+        let meter = Meter::start();
         let monitor = stream.monitor();
         let bar = Bar::start_published(&self.output, &monitor, &meter);
         self.output

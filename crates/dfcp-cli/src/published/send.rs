@@ -58,7 +58,7 @@ async fn transfer(job: Job<'_>, report: &mut Report) -> Result<(), Failure> {
         failure = interrupted() => return Err(failure),
     };
     report.add_buffers(endpoint.socket_buffers());
-    let (meter, _watch) = Meter::start();
+    let meter = Meter::start();
     let monitor = stream.monitor();
     if job.options.control() == Control::Ordered {
         control::follow_orders(monitor.clone(), job.output);

@@ -40,8 +40,8 @@ impl Bench {
     async fn transfer(&self, sources: &Sources) -> (Result<Sent, Error>, Received) {
         let (near, far) = duplex(PIPE);
         let (replies, out) = split(near);
-        let (meter, _watch) = Meter::start();
-        let (sending, _watch) = Meter::start();
+        let meter = Meter::start();
+        let sending = Meter::start();
         let (sent, received) = tokio::join!(
             send(replies, out, sources, &sending),
             self.receive(far, &meter),
@@ -61,7 +61,7 @@ impl Bench {
     ) -> (Option<Received>, Vec<FromReceiver>) {
         let (near, far) = duplex(1 << 20);
         let (replies, mut out): (ReadHalf<_>, _) = split(near);
-        let (meter, _watch) = Meter::start();
+        let meter = Meter::start();
         let replies = async {
             let (mut reader, mut said) = (Reader::new(replies), Vec::new());
             while let Ok(Some(message)) = reader.next().await {

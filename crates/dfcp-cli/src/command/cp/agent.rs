@@ -313,7 +313,7 @@ struct Ended {
 
 /// Sends or receives; what became of it is said over the connection.
 async fn transfer(connection: &Connection, task: Task) -> Ended {
-    let (meter, _watch) = Meter::start();
+    let meter = Meter::start();
     match task {
         Task::Send(sources) => {
             let sent = dfcp_transfer::send(connection, &Arc::new(sources), &meter).await;

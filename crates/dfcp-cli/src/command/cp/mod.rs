@@ -554,7 +554,7 @@ async fn push(
     let connection = &link.connection.clone();
     let sources = Arc::new(sources);
     let start = Instant::now();
-    let (meter, _watch) = Meter::start();
+    let meter = Meter::start();
     let remote = connection.remote_address();
     let bar = remote.map(|remote| Bar::start(&args.output, connection, remote, &meter));
     let result = tokio::select! {
@@ -600,7 +600,7 @@ async fn pull(
 ) -> Result<Received, Failure> {
     let connection = &link.connection.clone();
     let start = Instant::now();
-    let (meter, _watch) = Meter::start();
+    let meter = Meter::start();
     let remote = connection.remote_address();
     let bar = remote.map(|remote| Bar::start(&args.output, connection, remote, &meter));
     let agreed = async |_| Ok(());
