@@ -5,6 +5,7 @@
 //! lost some of them can make a wrong byte pass; they lose groups. A group's line is written after
 //! its bytes, so a kill loses what was not whole and no more.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Write};
 use std::ops::Range;
@@ -12,7 +13,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::tenants::Hold;
-use crate::tree::{Shape, Value};
+use crate::tree::{GroupHasher, Shape, Value};
 
 /// Follows the name of a journal.
 pub const JOURNAL: &str = ".dfcp-journal";
@@ -24,6 +25,9 @@ const HEADER: usize = 16 + 32 + 8;
 const LINE: usize = 8 + 32;
 /// Longest journal that is read: every group four times over, which resends would need.
 const MAX_JOURNAL: u64 = (HEADER + 4 * 4096 * LINE) as u64;
+/// Groups that are hashed as their bytes come, at most: two KiB each, and more than are open where blocks
+/// complete nearly in order. Others are read back.
+const MAX_RUNNING: usize = 32;
 
 /// A file that is being received.
 #[derive(Debug)]
@@ -45,6 +49,8 @@ struct Groups {
     left: Vec<u64>,
     /// Of those that are whole.
     values: Vec<Option<Value>>,
+    /// Of those whose bytes came in order so far: hashed up to an offset in the file.
+    running: BTreeMap<usize, (GroupHasher, u64)>,
     /// Where they are noted, if they are.
     journal: Option<File>,
 }
@@ -57,6 +63,7 @@ impl Partial {
         let groups = Groups {
             left: (0..shape.count()).map(length).collect(),
             values: vec![None; shape.count()],
+            running: BTreeMap::new(),
             journal,
         };
         Self {
@@ -171,10 +178,45 @@ impl Partial {
             return Ok(());
         }
         self.file.write_all_at(bytes, at)?;
+        let hashed = self.hash(bytes, &(at..end));
         for i in self.count(&(at..end)) {
-            self.note(i, self.shape.value(&self.file, i)?);
+            let known = hashed.iter().find(|(group, _)| *group == i);
+            let value = match known {
+                Some((_, value)) => *value,
+                None => self.shape.value(&self.file, i)?,
+            };
+            self.note(i, value);
         }
         Ok(())
+    }
+
+    /// Hashes bytes that were written as far as their groups came in order, which saves reading them back;
+    /// the values of groups that end with them.
+    fn hash(&self, bytes: &[u8], range: &Range<u64>) -> Vec<(usize, Value)> {
+        let mut ended = Vec::new();
+        for i in self.shape.groups(range) {
+            let group = self.shape.range(i);
+            let part = range.start.max(group.start)..range.end.min(group.end);
+            // Whoever writes into the group meanwhile finds none, and goes on with none.
+            let running = self.groups().running.remove(&i);
+            let hasher = match running {
+                _ if part.start == group.start => Some(self.shape.hasher(i)),
+                Some((hasher, next)) if part.start == next => Some(hasher),
+                _ => None,
+            };
+            let Some(mut hasher) = hasher else { continue };
+            let start = (part.start - range.start) as usize;
+            hasher.update(&bytes[start..start + (part.end - part.start) as usize]);
+            if part.end == group.end {
+                ended.push((i, hasher.finish()));
+                continue;
+            }
+            let mut groups = self.groups();
+            if groups.running.remove(&i).is_none() && groups.running.len() < MAX_RUNNING {
+                groups.running.insert(i, (hasher, part.end));
+            }
+        }
+        ended
     }
 
     /// Makes `range`, which was checked, a hole; notes the groups that are whole by that.
@@ -187,6 +229,8 @@ impl Partial {
             self.file.set_len(self.shape.size())?;
         }
         crate::sparse::make_hole(&self.file, range)?;
+        let touched = self.shape.groups(range);
+        self.groups().running.retain(|i, _| !touched.contains(i));
         for i in self.count(range) {
             let group = self.shape.range(i);
             let value = match range.start <= group.start && group.end <= range.end {
@@ -222,6 +266,7 @@ impl Partial {
     fn note(&self, i: usize, value: Value) {
         let mut groups = self.groups();
         groups.values[i] = Some(value);
+        groups.running.remove(&i);
         if let Some(journal) = &mut groups.journal
             && journal.write_all(&line_of(i, &value)).is_err()
         {
@@ -304,5 +349,83 @@ impl dfcp::WriteAt for Extents {
 
     fn read_exact_at(&mut self, _: &mut [u8], _: u64) -> io::Result<()> {
         Err(io::Error::other("groups are hashed as they are written"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tenants::{Tenant, Tenants};
+    use crate::tree::MIN_GROUP;
+
+    const SIZE: u64 = 3 * MIN_GROUP + 1000;
+    /// A block of the transport: no part of a group.
+    const BLOCK: u64 = 183_040;
+
+    fn content(size: u64) -> Vec<u8> {
+        (0..size).map(|i| (i.wrapping_mul(i) >> 7) as u8).collect()
+    }
+
+    fn empty() -> Partial {
+        let hold = Tenants::default().take("x", &Tenant::new([1; 32]));
+        let file = tempfile::tempfile().expect("a file");
+        Partial::new(file, "x".to_owned(), SIZE, None, hold.expect("free"))
+    }
+
+    fn blocks() -> Vec<Range<u64>> {
+        let starts = (0..SIZE).step_by(BLOCK as usize);
+        starts.map(|at| at..(at + BLOCK).min(SIZE)).collect()
+    }
+
+    fn put(partial: &Partial, bytes: &[u8], range: &Range<u64>) {
+        let part = &bytes[range.start as usize..range.end as usize];
+        partial.write(part, range.start).expect("written");
+    }
+
+    #[test]
+    fn blocks_have_the_files_hash_in_any_order() {
+        let bytes = content(SIZE);
+        let hash = blake3::hash(&bytes);
+        let in_order = blocks();
+        let mut backwards = in_order.clone();
+        backwards.reverse();
+        let mut swapped = in_order.clone();
+        swapped.swap(0, 1);
+        swapped.swap(2, 4);
+        for order in [in_order, backwards, swapped] {
+            let partial = empty();
+            order.iter().for_each(|range| put(&partial, &bytes, range));
+            assert_eq!(partial.root(), Some(hash), "{order:?}");
+            assert!(partial.groups().running.is_empty(), "nothing is kept");
+        }
+    }
+
+    /// What a group's value says is in the file, whatever was there before.
+    #[test]
+    fn bytes_that_come_again_are_hashed_as_they_are_then() {
+        let (bytes, wrong) = (content(SIZE), vec![7_u8; SIZE as usize]);
+        // Bytes that come twice count twice: few of them do not make the group whole too soon.
+        let some = MIN_GROUP / 4;
+        for again in [0..some, some / 2..some, 0..some / 2] {
+            let partial = empty();
+            put(&partial, &wrong, &(0..some));
+            put(&partial, &bytes, &again);
+            put(&partial, &bytes, &(some..MIN_GROUP));
+            let (_, value) = partial.have()[0];
+            let is = partial.shape.value(&partial.file, 0).expect("read");
+            assert_eq!(value, is, "{again:?}");
+        }
+    }
+
+    #[test]
+    fn a_hole_over_what_came_is_hashed_as_a_hole() {
+        let bytes = content(SIZE);
+        let (partial, some) = (empty(), MIN_GROUP / 4);
+        put(&partial, &bytes, &(0..some));
+        partial.hole(&(0..some / 2)).expect("a hole");
+        put(&partial, &bytes, &(some..MIN_GROUP));
+        let (_, value) = partial.have()[0];
+        let is = partial.shape.value(&partial.file, 0).expect("read");
+        assert_eq!(value, is);
     }
 }
