@@ -1,6 +1,7 @@
 //! The sending half of a channel: bytes in, symbols out, blocks kept until acknowledged.
 
 mod give_up;
+mod turns;
 
 use super::reliability::Abandoned;
 use super::{ChannelId, ChannelKind, Reliability, charge, geometry};
@@ -126,6 +127,8 @@ struct SendBlock {
     falls_short: bool,
     /// When the application wrote its first byte.
     written: Instant,
+    /// When its first symbol left.
+    began: Instant,
     /// Its place among the blocks begun.
     number: u64,
 }
@@ -135,6 +138,11 @@ impl SendBlock {
     fn is_spent(&self) -> bool {
         let waits = self.needed > 0 && self.in_flight >= self.needed;
         self.next_esi >= self.max_symbols && !waits
+    }
+
+    /// Whether there are source symbols that were not sent.
+    fn is_in_first_pass(&self) -> bool {
+        self.next_esi < self.encoder.spec().k()
     }
 
     fn any_symbol_is_enough(&self) -> bool {
@@ -177,6 +185,8 @@ pub struct SendChannel {
     /// Blocks begun, and how many more may be.
     begun: u64,
     allowance: u64,
+    /// Whether another one followed the newest block when it began.
+    has_followers: bool,
     /// Buffers of retired blocks, for the next ones.
     pool: Vec<Vec<u8>>,
     /// Blocks retired since the rate controller was told.
@@ -214,6 +224,7 @@ impl SendChannel {
             charged: 0,
             begun: 0,
             allowance: u64::MAX,
+            has_followers: false,
             pool: Vec::new(),
             acked: Vec::new(),
             fin_acked: false,
@@ -331,6 +342,7 @@ impl SendChannel {
             arrived: 0,
             falls_short: false,
             written: self.pending_since,
+            began: Instant::ZERO,
             number: 0,
         };
         self.blocks.insert(offset, block);
@@ -409,17 +421,6 @@ impl SendChannel {
         self.finished || self.id.kind() != ChannelKind::Object
     }
 
-    /// A symbol for an open block that lacks some, lowest block first.
-    pub fn next_repair(&mut self, policy: Policy<'_>) -> Option<SymbolOut> {
-        while let Some(&offset) = self.hungry.first() {
-            if self.wants_symbol(offset, policy) {
-                return self.symbol(offset, 0);
-            }
-            self.hungry.remove(&offset);
-        }
-        None
-    }
-
     /// The first symbol of a new block, if `credit` allows one.
     pub fn next_new(&mut self, cut: &Cut, credit: u64) -> Result<Option<SymbolOut>, FecError> {
         if self.unsent.is_empty() && self.may_cut_short() {
@@ -459,6 +460,7 @@ impl SendChannel {
     /// Appends the symbol to `out`, nothing with virtual payload, and counts it as in flight.
     pub fn write_symbol(
         &mut self,
+        now: Instant,
         symbol: &SymbolOut,
         out: &mut Vec<u8>,
         policy: Policy<'_>,
@@ -471,9 +473,17 @@ impl SendChannel {
             if self.unsent.remove(&offset) {
                 self.unsent_bytes = self.unsent_bytes.saturating_sub(block.len);
                 self.charged += symbol.charge;
-                block.number = self.begun;
+                (block.began, block.number) = (now, self.begun);
+                let is_coded = !block.any_symbol_is_enough();
                 self.begun += 1;
                 self.allowance = self.allowance.saturating_sub(1);
+                // Those before it are waited for, too, once nothing follows. A margin for blocks of one
+                // symbol would send all that is in flight twice.
+                let had_followers = self.has_followers;
+                self.has_followers = !self.is_awaited();
+                if had_followers && !self.has_followers && is_coded {
+                    self.refresh_all(policy);
+                }
             }
             self.refresh(offset, policy);
         }

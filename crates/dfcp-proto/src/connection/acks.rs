@@ -11,6 +11,11 @@ use crate::scheduler::Room;
 use crate::time::{Duration, Instant};
 use crate::wire::{AckHead, AckRanges, BlockReport, SackReport};
 
+/// Packets say how long bursts last if they are closer than this part of a round trip: an eighth of
+/// what repair symbols may wait. Those further apart find that a burst is over, but not since when; and
+/// where bursts are counted in packets these last as long as the pause is.
+const CLOSE_PACKETS: u32 = 32;
+
 /// What an ACK says of packets; nothing where time alone passed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct AckNews {
@@ -162,10 +167,12 @@ impl Connection {
         self.stats.packets_lost += lost_count;
         // After a blackout the lost packets tell of the blackout, not of the path's loss rate.
         if news.timeouts.max(self.out.pto_count) < 2 {
-            self.out
-                .redundancy
-                .loss
-                .note_lost(lost.iter().map(|(pn, _)| *pn));
+            let out = &mut self.out;
+            let pace = out.path.pacing();
+            let packet = pace.time_for(out.path.packet()).min(rtt);
+            let closely = out.path.rtt.smoothed() / CLOSE_PACKETS;
+            let lost = lost.iter().map(|(pn, _)| out.sent.with_next(*pn, packet));
+            out.redundancy.loss.note_lost(lost, closely);
             self.out
                 .redundancy
                 .loss

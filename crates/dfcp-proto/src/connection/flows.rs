@@ -13,7 +13,7 @@ use crate::packet::{
 };
 use crate::rate::{Grouping, PathControl};
 use crate::scheduler::{BlockScheduler, Policy};
-use crate::time::Instant;
+use crate::time::{Duration, Instant};
 use crate::wire::PATH_DATA_LEN;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -52,6 +52,8 @@ pub(super) struct Outgoing {
     /// Newest packet number that asked for feedback.
     pub last_eliciting: u64,
     pub next_skip: u64,
+    /// When the first repair symbols may leave that wait for a burst to end.
+    pub repairs_due: Option<Instant>,
     pub mtu_search: MtuSearch,
     pub black_hole: BlackHole,
     /// A symbol that leaves in parts.
@@ -94,12 +96,20 @@ impl Outgoing {
             last_sent: now,
             last_eliciting: 0,
             next_skip: 64 + rng.below(1024),
+            repairs_due: None,
             mtu_search: MtuSearch::new(0),
             black_hole: BlackHole::default(),
             split: None,
             tell_skips: None,
             recent: RecentTags::default(),
         }
+    }
+
+    /// How long after a block's first symbol those wait that only make up for losses.
+    pub fn repair_hold(&self) -> Duration {
+        let redundancy = &self.redundancy;
+        let loss = redundancy.loss.estimate();
+        redundancy.scheduler.hold(loss, self.path.rtt.smoothed())
     }
 
     /// Whether channels may have symbols to send.

@@ -67,6 +67,8 @@ pub enum Timer {
     Feedback,
     /// The pacer allows the next packets.
     Pacing,
+    /// Repair symbols may leave that waited for a burst to end.
+    Repair,
     /// A packet is lost unless acknowledged by now.
     Loss,
     /// Nothing was acknowledged for too long: probe.
@@ -388,6 +390,7 @@ impl Connection {
                     .filter(|_| !fenced)
                     .map(|t| (t, Timer::Feedback)),
                 self.pacing_time().map(|t| (t, Timer::Pacing)),
+                self.out.repairs_due.map(|t| (t, Timer::Repair)),
                 self.out
                     .sent
                     .loss_time(self.loss_rtt())
@@ -481,6 +484,9 @@ impl Connection {
             .is_some_and(|t| t <= now)
         {
             self.on_news(now, &AckNews::default());
+        }
+        if self.out.repairs_due.take_if(|due| *due <= now).is_some() {
+            self.out.queue.unblock();
         }
         if self.probe_time().is_some_and(|t| t <= now) {
             self.on_probe_timeout(now);

@@ -8,7 +8,7 @@ use crate::host::{MAX_BATCH, Priority, Transmit};
 use crate::observe::{Observation, PacketInfo, PacketKind};
 use crate::packet::{NewPacket, SymbolRef};
 use crate::rate::Codepoint;
-use crate::time::Instant;
+use crate::time::{Duration, Instant};
 use crate::wire::{
     BlockLen, Frame, ROUND_TRIP_LEN, SEALED_HEADER_LEN, SymbolHeader, TAG_LEN, emit_sealed_header,
     emit_virtual_symbol, part_overhead, symbol_overhead, virtual_symbol_size,
@@ -241,9 +241,12 @@ impl Connection {
         if let Some(split) = &self.out.split {
             return Some((split.channel, split.symbol));
         }
-        let picked = (probing || ready).then(|| self.pick()).flatten();
+        let picked = (probing || ready).then(|| self.pick(now)).flatten();
         if picked.is_some() {
             return picked;
+        }
+        if ready {
+            self.await_bursts(now);
         }
         self.out.queue.block();
         self.out.path.on_idle();
@@ -251,17 +254,31 @@ impl Connection {
         senders.find_map(|(id, send)| Some((id, send.probe()?)))
     }
 
+    /// Notes when the first block may get its repair symbols that waits for a burst to end.
+    fn await_bursts(&mut self, now: Instant) {
+        let hold = self.out.repair_hold();
+        let mut first = None;
+        if hold > Duration::ZERO {
+            let senders = self.channels.senders();
+            first = senders
+                .filter_map(|(_, send)| send.waiting_since(now - hold))
+                .min();
+        }
+        self.out.repairs_due = first.map(|began| began + hold);
+    }
+
     /// Serves channels by priority, and those of one priority in turn.
-    fn pick(&mut self) -> Option<(ChannelId, SymbolOut)> {
+    fn pick(&mut self, now: Instant) -> Option<(ChannelId, SymbolOut)> {
         let cut = self.cut();
         let credit = self.out.max_data.saturating_sub(self.out.charged);
         let policy = self.out.redundancy.policy();
         let limit = policy.scheduler.max_open_blocks();
         let open = || self.channels.senders().map(|(_, send)| send.open_blocks());
         let full = limit < usize::MAX && open().sum::<usize>() >= limit;
+        let settled = now - self.out.repair_hold();
         let mut level = self.out.queue.highest();
         while let Some(priority) = level {
-            let picked = self.pick_at(priority, &cut, (credit, full));
+            let picked = self.pick_at(priority, &cut, (credit, full), settled);
             if picked.is_some() {
                 return picked;
             }
@@ -277,6 +294,7 @@ impl Connection {
         priority: Level,
         cut: &Cut,
         (credit, full): (u64, bool),
+        settled: Instant,
     ) -> Option<(ChannelId, SymbolOut)> {
         let policy = self.out.redundancy.policy();
         for repair in [true, false] {
@@ -287,7 +305,10 @@ impl Connection {
                     continue;
                 };
                 let symbol = if repair {
-                    send.next_repair(policy)
+                    let early = !full && send.begins_early(policy, cut);
+                    let begun = early.then(|| send.next_new(cut, credit));
+                    let begun = begun.and_then(|symbol| symbol.ok().flatten());
+                    begun.or_else(|| send.next_repair(policy, settled))
                 } else {
                     if full {
                         continue;
@@ -318,7 +339,7 @@ impl Connection {
         if self.out.split.is_none()
             && let Some(part) = self.part_len(id, symbol)
         {
-            self.begin_split(id, symbol, part)?;
+            self.begin_split(now, id, symbol, part)?;
         }
         let size = self.datagram_size(id, symbol);
         let start = out.len();
@@ -330,7 +351,7 @@ impl Connection {
             if self.config.payload == Payload::Virtual {
                 emit_virtual_symbol(out, symbol.symbol_len);
             }
-            if self.write_symbol(id, symbol, out).is_none() {
+            if self.write_symbol(now, id, symbol, out).is_none() {
                 out.truncate(start);
                 return None;
             }
@@ -379,10 +400,16 @@ impl Connection {
     }
 
     /// Lets the code append the symbol, and counts it; `None` if the code failed.
-    fn write_symbol(&mut self, id: ChannelId, symbol: &SymbolOut, out: &mut Vec<u8>) -> Option<()> {
+    fn write_symbol(
+        &mut self,
+        now: Instant,
+        id: ChannelId,
+        symbol: &SymbolOut,
+        out: &mut Vec<u8>,
+    ) -> Option<()> {
         let policy = self.out.redundancy.policy();
         let send = self.channels.sender(id)?;
-        send.write_symbol(symbol, out, policy).ok()?;
+        send.write_symbol(now, symbol, out, policy).ok()?;
         let source = symbol.block_len.div_ceil(symbol.symbol_len as u64);
         if u64::from(symbol.esi) < source {
             self.stats.source_symbols_sent += 1;
@@ -397,9 +424,15 @@ impl Connection {
     }
 
     /// Writes a symbol down that leaves in parts of `part` bytes.
-    fn begin_split(&mut self, channel: ChannelId, symbol: &SymbolOut, part: usize) -> Option<()> {
+    fn begin_split(
+        &mut self,
+        now: Instant,
+        channel: ChannelId,
+        symbol: &SymbolOut,
+        part: usize,
+    ) -> Option<()> {
         let mut bytes = Vec::new();
-        self.write_symbol(channel, symbol, &mut bytes)?;
+        self.write_symbol(now, channel, symbol, &mut bytes)?;
         self.out.split = Some(Split {
             channel,
             symbol: *symbol,

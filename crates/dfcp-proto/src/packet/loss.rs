@@ -1,6 +1,7 @@
 //! How many packets the path loses, as seen by the sender.
 
 use super::rules::LossEstimate;
+use crate::time::Duration;
 
 /// How likely a packet is lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -13,6 +14,9 @@ pub struct Loss {
     /// Variance of the number of packets lost in a long flight ÷ its variance if each were lost on
     /// its own; at least 1. About 2L − 1 where few are lost in bursts of L on average.
     pub burstiness: f64,
+    /// How long a burst goes on after a packet that was lost, on average; zero where losses are
+    /// independent.
+    pub burst_time: Duration,
 }
 
 impl Loss {
@@ -22,6 +26,7 @@ impl Loss {
             mean: probability,
             cautious: probability,
             burstiness: 1.0,
+            burst_time: Duration::ZERO,
         }
     }
 
@@ -46,10 +51,59 @@ enum State {
         lost: f64,
         /// Losses whose predecessor was not lost: each begins a burst.
         bursts: f64,
-        last_lost: Option<u64>,
+        last_lost: Option<LostPacket>,
+        after_loss: AfterLoss,
     },
     /// The estimate, and the weight µ of a packet; both from 0 to 1.
     Smoothed { p: f64, weight: f64 },
+}
+
+/// A packet that was lost, and the one after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LostPacket {
+    /// Its number.
+    pub number: u64,
+    /// The number of the next packet that asked for an acknowledgement.
+    pub next: u64,
+    /// How long after it that one passed the path.
+    pub gap: Duration,
+}
+
+/// What became of the packets that followed lost ones closely, weighted by their age: how long a burst
+/// goes on shows where somebody looks while it may.
+#[derive(Clone, Copy, Debug, Default)]
+struct AfterLoss {
+    lost: f64,
+    arrived: f64,
+    /// Seconds from the lost packets to them.
+    gaps: f64,
+}
+
+impl AfterLoss {
+    fn add(&mut self, gap: Duration, is_lost: bool) {
+        match is_lost {
+            true => self.lost += 1.0,
+            false => self.arrived += 1.0,
+        }
+        self.gaps += gap.as_secs_f64();
+    }
+
+    fn forget(&mut self, keep: f64) {
+        (self.lost, self.arrived) = (self.lost * keep, self.arrived * keep);
+        self.gaps *= keep;
+    }
+
+    /// Mean time for which a burst goes on: fates of packets g apart correlate by ρ = exp(−g/T) where
+    /// bursts end by chance at any time. One independent packet is taken for seen.
+    fn burst_time(&self, probability: f64) -> Duration {
+        let seen = self.lost + self.arrived;
+        let goes_on = (self.lost + probability) / (seen + 1.0);
+        let correlation = (goes_on - probability) / (1.0 - probability);
+        if correlation <= 0.0 || seen <= 0.0 {
+            return Duration::ZERO;
+        }
+        Duration::from_secs_f64(self.gaps / seen / -correlation.ln())
+    }
 }
 
 /// The estimate remembers about this many packets: enough for a standard error of 0.7 % at 5 %
@@ -93,6 +147,7 @@ impl LossEstimator {
                 lost: 0.0,
                 bursts: 0.0,
                 last_lost: None,
+                after_loss: AfterLoss::default(),
             },
             LossEstimate::Smoothed(weight) => State::Smoothed {
                 p: 0.0,
@@ -101,16 +156,23 @@ impl LossEstimator {
         })
     }
 
-    /// Notes which packets were lost, in ascending order, before [`Self::update`] counts them.
-    pub fn note_lost(&mut self, numbers: impl Iterator<Item = u64>) {
+    /// Notes which packets were lost, in ascending order, before [`Self::update`] counts them. A packet
+    /// that came more than `closely` after a lost one says nothing of how long bursts last.
+    pub fn note_lost(&mut self, packets: impl Iterator<Item = LostPacket>, closely: Duration) {
         if let State::Counted {
-            bursts, last_lost, ..
+            bursts,
+            last_lost,
+            after_loss,
+            ..
         } = &mut self.0
         {
-            for number in numbers {
-                let goes_on = last_lost.is_some_and(|last| last + 1 == number);
+            for packet in packets {
+                let goes_on = last_lost.is_some_and(|last| last.next == packet.number);
                 *bursts += f64::from(u8::from(!goes_on));
-                *last_lost = Some(number);
+                if let Some(last) = last_lost.filter(|last| last.gap <= closely) {
+                    after_loss.add(last.gap, goes_on);
+                }
+                *last_lost = Some(packet);
             }
         }
     }
@@ -123,6 +185,7 @@ impl LossEstimator {
                 delivered,
                 lost,
                 bursts,
+                after_loss,
                 ..
             } => {
                 let n = arrived.saturating_add(missing) as f64;
@@ -130,6 +193,7 @@ impl LossEstimator {
                 *delivered = *delivered * keep + arrived as f64;
                 *lost = *lost * keep + missing as f64;
                 *bursts *= keep;
+                after_loss.forget(keep);
             }
             State::Smoothed { p, weight } => {
                 // Arrivals first, then losses, each one packet: CTCP's (1) and (2) at once.
@@ -162,13 +226,17 @@ impl LossEstimator {
         let mean = self.probability();
         match &self.0 {
             State::Counted {
-                delivered, lost, ..
+                delivered,
+                lost,
+                after_loss,
+                ..
             } => {
                 let cautious = (lost + 1.0) / (lost + delivered + PRIOR);
                 Loss {
                     mean,
                     cautious: cautious.max(mean),
                     burstiness: self.burstiness(),
+                    burst_time: after_loss.burst_time(mean),
                 }
             }
             State::Smoothed { .. } => Loss::known(mean),
@@ -221,13 +289,20 @@ mod tests {
         assert!((loss.probability() - 0.5).abs() < 0.02);
     }
 
-    /// Feeds packets of which `lost` says which are lost, in reports of ten.
+    const MS: Duration = Duration::from_millis(1);
+
+    /// Feeds packets, a millisecond apart, of which `lost` says which are lost, in reports of ten.
     fn after(packets: u64, lost: impl Fn(u64) -> bool) -> Loss {
         let mut estimator = LossEstimator::new(LossEstimate::Counted);
         for report in 0..packets / 10 {
             let numbers = 10 * report..10 * (report + 1);
             let missing = numbers.clone().filter(|&n| lost(n)).count() as u64;
-            estimator.note_lost(numbers.filter(|&n| lost(n)));
+            let packets = numbers.filter(|&n| lost(n)).map(|number| LostPacket {
+                number,
+                next: number + 1,
+                gap: MS,
+            });
+            estimator.note_lost(packets, MS);
             estimator.update(10 - missing, missing);
         }
         estimator.estimate()
@@ -248,6 +323,37 @@ mod tests {
             (half.burstiness - 1.0).abs() < 1e-9,
             "independent: {half:?}"
         );
+    }
+
+    #[test]
+    fn the_time_of_bursts_is_learnt_and_independent_losses_have_none() {
+        // Bursts of 12 packets, 1 ms apart: one in twelve ends one.
+        let bursts = after(20_000, |n| n % 600 < 12).burst_time;
+        assert!((8 * MS..16 * MS).contains(&bursts), "{bursts:?}");
+        let mut state = 1u64;
+        let mut drawn = |_| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            state >> 33 & 15 == 0
+        };
+        let losses: Vec<bool> = (0..20_000).map(&mut drawn).collect();
+        let single = after(20_000, |n| losses[n as usize]).burst_time;
+        assert!(single < MS, "{single:?}");
+        assert_eq!(after(20_000, |_| false).burst_time, Duration::ZERO);
+    }
+
+    #[test]
+    fn packets_far_behind_a_lost_one_say_nothing_of_how_long_bursts_last() {
+        let mut estimator = LossEstimator::new(LossEstimate::Counted);
+        let lost = (0..100).map(|number| LostPacket {
+            number,
+            next: number + 1,
+            gap: 2 * MS,
+        });
+        estimator.note_lost(lost, MS);
+        estimator.update(900, 100);
+        assert_eq!(estimator.estimate().burst_time, Duration::ZERO);
     }
 
     /// CTCP §4.1: an ACK that tells of several losses is as many steps of smoothing at once.

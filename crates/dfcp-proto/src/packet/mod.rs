@@ -12,7 +12,7 @@ mod rules;
 mod sent;
 
 pub use arrival::ArrivalClock;
-pub use loss::{Loss, LossEstimator};
+pub use loss::{Loss, LossEstimator, LostPacket};
 pub use mtu::{BlackHole, MtuSearch};
 pub use pacer::Pacer;
 pub use received::{ReceivedPackets, decode_packet_number};

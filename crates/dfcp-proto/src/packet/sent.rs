@@ -2,6 +2,7 @@
 //! (RFC 9002 §6.1), or by the reordering window where packets overtake others (RFC 8985), by
 //! [`LossRules`].
 
+use super::loss::LostPacket;
 use super::reordering::ReorderingWindow;
 use super::rules::{LossRules, Reordering, Unanswered};
 use crate::time::{Duration, Instant};
@@ -251,6 +252,7 @@ impl<C> SentPackets<C> {
         let Some(largest) = self.largest_acked else {
             return Vec::new();
         };
+        self.forget(now, rtt);
         self.reordering.update(now, rtt);
         let wait = self.time_threshold(rtt);
         let window = self.reordering.get(rtt);
@@ -270,8 +272,26 @@ impl<C> SentPackets<C> {
             pn += 1;
         }
         self.first_in_flight = pn.max(self.first_in_flight);
-        self.forget(now, rtt);
         lost
+    }
+
+    /// The packet `pn`, which [`Self::detect_lost`] has just found, with the one after it: no sooner
+    /// after it than `at_least`, as packets that leave in a group pass the path one after the other.
+    pub fn with_next(&self, pn: u64, at_least: Duration) -> LostPacket {
+        let asks = |packet: &SentPacket<C>| {
+            !matches!(packet.state, State::Unacknowledged | State::Skipped)
+        };
+        let mut after = (pn + 1..self.next_number()).filter_map(|n| Some((n, self.get(n)?)));
+        let next = after.find(|(_, packet)| asks(packet));
+        let sent = self.get(pn).map(|packet| packet.time);
+        let gap = next
+            .zip(sent)
+            .map(|((_, next), sent)| next.time.saturating_since(sent));
+        LostPacket {
+            number: pn,
+            next: next.map_or(pn + 1, |(number, _)| number),
+            gap: gap.unwrap_or_default().max(at_least),
+        }
     }
 
     /// Declares packet `pn`, which is in flight, lost, and remembers it.

@@ -3,6 +3,7 @@
 
 use super::{BlockScheduler, BlockView};
 use crate::packet::Loss;
+use crate::time::Duration;
 
 /// Expected arrivals against need, with a margin in standard deviations or without one.
 ///
@@ -46,6 +47,16 @@ const MIN_LOSS: f64 = 0.003;
 /// The most that the last blocks get for bursts beyond what independent losses call for: this share
 /// of what they need. One burst may take a whole block; no margin helps then, the next round does.
 const MAX_BURST_MARGIN: f64 = 0.25;
+/// Bursts that end by chance at any time: 95 in 100 last no longer than so many mean times, ln 20.
+const LONG_BURST: f64 = 3.0;
+/// Repair symbols wait for an end of a burst no longer than this part of a round trip. Where they would
+/// have arrived anyway waiting costs that much; where not it saves a round trip.
+const MAX_HOLD: u32 = 4;
+/// Blocks in turn lose a part of a burst each, which their margins cover; more of them wait longer for
+/// each other.
+const IN_TURN: usize = 4;
+/// They take turns from bursts of one and a half packets on: with independent losses it helps nothing.
+const TURN_BURSTINESS: f64 = 2.0;
 /// A margin short by less than this is left: single packets are not doubled below 1.4 % loss.
 const SLACK: f64 = 0.25;
 
@@ -161,6 +172,21 @@ impl BlockScheduler for Deficit {
         block.needed > 0 && shortfall.at(f64::from(block.in_flight)) > slack
     }
 
+    fn hold(&self, loss: Loss, rtt: Duration) -> Duration {
+        match self.rule {
+            Rule::Margins { .. } => loss.burst_time.mul_f64(LONG_BURST).min(rtt / MAX_HOLD),
+            Rule::Expected(_) => Duration::ZERO,
+        }
+    }
+
+    fn blocks_in_turn(&self, loss: Loss) -> usize {
+        let margins = matches!(self.rule, Rule::Margins { .. });
+        match margins && loss.burstiness >= TURN_BURSTINESS {
+            true => IN_TURN,
+            false => 1,
+        }
+    }
+
     fn max_open_blocks(&self) -> usize {
         self.open_blocks
     }
@@ -226,6 +252,24 @@ mod tests {
             let most = f64::from(less) + MAX_BURST_MARGIN * 128.0 / (1.0 - loss) + 2.0;
             assert!(more > less && f64::from(more) <= most, "{less}, {more}");
         }
+    }
+
+    #[test]
+    fn repair_symbols_wait_for_bursts_and_no_longer_than_a_quarter_of_a_round_trip() {
+        let ms = Duration::from_millis;
+        let hold = |burst_time| {
+            let bursts = Loss {
+                burst_time,
+                ..Loss::in_bursts(0.02, 12.0)
+            };
+            Deficit::default().hold(bursts, ms(100))
+        };
+        assert_eq!(hold(ms(2)), ms(6));
+        assert_eq!(hold(ms(20)), ms(25));
+        assert_eq!(hold(Duration::ZERO), Duration::ZERO);
+        let in_turn = |loss| Deficit::default().blocks_in_turn(loss);
+        assert_eq!(in_turn(Loss::known(0.1)), 1);
+        assert_eq!(in_turn(Loss::in_bursts(0.02, 5.0)), 4);
     }
 
     #[test]

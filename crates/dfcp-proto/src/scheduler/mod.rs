@@ -12,6 +12,7 @@ pub use selective_repeat::{FlowControl, SelectiveRepeat};
 pub use window::Window;
 
 use crate::packet::Loss;
+use crate::time::Duration;
 use std::fmt::Debug;
 
 /// What a scheduler may know of a block.
@@ -75,6 +76,18 @@ pub trait BlockScheduler: Debug + Send {
     /// Whether there is a deficit: asked for every packet, so a scheduler may know a shorter way.
     fn wants_symbol(&self, block: &BlockView, loss: Loss) -> bool {
         self.deficit(block, loss) > 0
+    }
+
+    /// How long after the first symbol of a block that is waited for those wait that would only make
+    /// up for losses: until a burst that hit the first ones has probably ended. For a round trip of
+    /// `rtt`.
+    fn hold(&self, _loss: Loss, _rtt: Duration) -> Duration {
+        Duration::ZERO
+    }
+
+    /// How many of the last blocks, of what is there to send, take turns in their first symbols.
+    fn blocks_in_turn(&self, _loss: Loss) -> usize {
+        1
     }
 
     /// How many blocks may be open (begun and not acknowledged) at once.

@@ -5,6 +5,7 @@
 
 #[path = "../../../../fuzz/src/lib.rs"]
 mod bodies;
+mod bursts;
 mod common;
 mod ctcp;
 mod datagrams;

@@ -1,0 +1,114 @@
+//! Messages on a stream over a path that loses in bursts: how long they take.
+
+use crate::common::{MS, established, link};
+use dfcp_proto::{ChannelKind, Duration, Instant, Read};
+use dfcp_sim::link::{GilbertElliott, TimedGilbertElliott};
+use dfcp_sim::{LinkConfig, LossModel, Pair, PairConfig, Seed, Side};
+use std::collections::VecDeque;
+use std::ops::RangeInclusive;
+
+const RTT: Duration = Duration::from_millis(50);
+
+/// Of all messages, from their write until the last byte can be read, in order of their length; each
+/// interval has one whose size is drawn from `sizes`. And the IP bytes sent for each byte of them.
+fn delays(
+    loss: &LossModel,
+    sizes: &RangeInclusive<u64>,
+    interval: Duration,
+    count: u32,
+) -> (Vec<Duration>, f64) {
+    let (mut all, mut sent, mut written) = (Vec::new(), 0, 0);
+    for seed in 1..=3 {
+        let clean = link(100, 50);
+        let forward = LinkConfig {
+            loss: loss.clone(),
+            ..clean.clone()
+        };
+        let mut pair = established(PairConfig {
+            forward,
+            ..PairConfig::symmetric(clean, seed)
+        });
+        let mut draw = Seed(seed).stream("message.sizes");
+        let client = pair.connection(Side::Client);
+        let channel = client.open(ChannelKind::Stream).expect("room");
+        let (mut waiting, mut received) = (VecDeque::<(u64, Instant)>::new(), 0);
+        let mut read = |pair: &mut Pair, waiting: &mut VecDeque<(u64, Instant)>| {
+            let (now, mut buffer) = (pair.now, [0; 32_768]);
+            let server = pair.connection(Side::Server);
+            while let Ok(Read::Data(n)) = server.read(now, channel, &mut buffer) {
+                received += n as u64;
+            }
+            while let Some(&(end, since)) = waiting.front()
+                && end <= received
+            {
+                all.push(now.saturating_since(since));
+                waiting.pop_front();
+            }
+        };
+        let (before, mut end) = (pair.hosts[0].ip_bytes, 0);
+        for _ in 0..count {
+            let size = sizes.start() + draw.below(sizes.end() - sizes.start() + 1);
+            let (now, data) = (pair.now, vec![7; size as usize]);
+            let client = pair.connection(Side::Client);
+            assert_eq!(client.write(now, channel, &data), Ok(size as usize));
+            end += size;
+            waiting.push_back((end, now));
+            pair.flush();
+            pair.run_until(interval, |pair| {
+                read(pair, &mut waiting);
+                false
+            });
+        }
+        assert!(pair.run_until(100 * RTT, |pair| {
+            read(pair, &mut waiting);
+            waiting.is_empty()
+        }));
+        sent += pair.hosts[0].ip_bytes - before;
+        written += end;
+    }
+    all.sort_unstable();
+    (all, sent as f64 / written as f64)
+}
+
+fn quantile(delays: &[Duration], share: f64) -> Duration {
+    delays[((delays.len() - 1) as f64 * share) as usize]
+}
+
+/// A burst of 2 ms takes a message and the repair symbols right behind it: those leave when it has
+/// probably ended.
+#[test]
+fn repair_symbols_of_a_message_outlast_the_burst_that_took_it() {
+    let loss = LossModel::TimedGilbertElliott(TimedGilbertElliott::in_bursts(0.09, MS(2)));
+    let (delays, bytes) = delays(&loss, &(5000..=20_000), MS(20), 500);
+    let late = quantile(&delays, 0.95);
+    assert!(late < RTT.mul_f64(1.8), "{late:?}");
+    assert!(bytes < 1.86, "{bytes}");
+}
+
+/// Where nothing comes in bursts repair symbols come at once.
+#[test]
+fn independent_losses_are_made_up_for_at_once() {
+    let (delays, _) = delays(&0.1.into(), &(5000..=20_000), MS(20), 500);
+    let usual = quantile(&delays, 0.9);
+    assert!(usual < RTT.mul_f64(0.56), "{usual:?}");
+}
+
+/// Two or three blocks, of which a burst hits one: of blocks that take turns each loses a part of it.
+#[test]
+fn the_blocks_of_a_message_take_turns_where_losses_come_in_bursts() {
+    let loss = GilbertElliott::in_bursts(0.02, 5.0).expect("possible");
+    let loss = LossModel::GilbertElliott(loss);
+    let (delays, bytes) = delays(&loss, &(300_000..=500_000), MS(200), 100);
+    let late = quantile(&delays, 0.95);
+    assert!(late < RTT.mul_f64(1.85), "{late:?}");
+    assert!(bytes < 1.2, "{bytes}");
+}
+
+/// The first block of a message is waited for as the last one is.
+#[test]
+fn every_block_of_a_message_has_a_margin() {
+    let (delays, bytes) = delays(&0.02.into(), &(300_000..=500_000), MS(200), 100);
+    let usual = quantile(&delays, 0.5);
+    assert!(usual < RTT.mul_f64(1.4), "{usual:?}");
+    assert!(bytes < 1.13, "{bytes}");
+}
