@@ -13,11 +13,6 @@ const MAX_KEY_FILE: u64 = 4096;
 
 /// A file of the user's configuration: `$XDG_CONFIG_HOME/dfcp/NAME` or `~/.config/dfcp/NAME`.
 pub fn config_file(name: &str) -> Result<PathBuf, Failure> {
-    let absolute = |name| {
-        std::env::var_os(name)
-            .map(PathBuf::from)
-            .filter(|path| path.is_absolute())
-    };
     absolute("XDG_CONFIG_HOME")
         .or_else(|| Some(absolute("HOME")?.join(".config")))
         .map(|base| base.join("dfcp").join(name))
@@ -26,6 +21,20 @@ pub fn config_file(name: &str) -> Result<PathBuf, Failure> {
                 "neither XDG_CONFIG_HOME nor HOME is set: name the files on the command line",
             )
         })
+}
+
+/// Where what is to be remembered for a while is kept: `$XDG_STATE_HOME/dfcp` or `~/.local/state/dfcp`.
+pub fn state_directory() -> Option<PathBuf> {
+    let base = absolute("XDG_STATE_HOME");
+    let base = base.or_else(|| Some(absolute("HOME")?.join(".local/state")));
+    Some(base?.join("dfcp"))
+}
+
+/// An absolute path in the environment.
+fn absolute(name: &str) -> Option<PathBuf> {
+    std::env::var_os(name)
+        .map(PathBuf::from)
+        .filter(|path| path.is_absolute())
 }
 
 /// Reads the key of `path`, or the default key, which is made when missing.

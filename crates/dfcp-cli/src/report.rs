@@ -28,9 +28,6 @@ pub struct Report {
     /// What carries a copy to a machine that ssh reaches: `udp` or `ssh`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub via: Option<&'static str>,
-    /// Whether what is copied gets a name that it has not at the source.
-    #[serde(skip)]
-    pub renamed: bool,
     /// The peer's key.
     pub peer: Option<String>,
     /// The peer's address.
@@ -149,6 +146,11 @@ pub struct Attempts {
 }
 
 impl Attempts {
+    /// Whether there were any.
+    pub fn is_some(&self) -> bool {
+        self.began.is_some()
+    }
+
     /// Notes an attempt since `start`, what it brought, and how long a person was asked meanwhile.
     pub fn note(&mut self, report: &Report, start: Instant, asked: Duration) {
         self.began.get_or_insert(start);
@@ -332,6 +334,11 @@ impl Report {
     pub fn add_arrived(&mut self, attempts: &Attempts) {
         self.files = attempts.arrived.len() as u64;
         self.useful_bytes = attempts.arrived.values().sum();
+        let time = Duration::from_secs_f64(self.seconds.max(1e-6));
+        self.goodput_bps = match self.carried() {
+            0 => 0,
+            bytes => dfcp::Rate::from_transfer(bytes, time).as_bps(),
+        };
     }
 
     fn add_figures(&mut self, sum: &Self) {
@@ -383,6 +390,39 @@ impl Report {
         Some(Failure::new(Kind::Partial, message))
     }
 
+    /// What was carried, how fast, at which cost.
+    fn summary(&self) -> String {
+        let path = format!(
+            "loss {:.2} %, round trip {:.1} ms",
+            self.loss * 100.0,
+            self.rtt_ms
+        );
+        let time = format!("{:.2} s", self.seconds);
+        if self.files == 0 {
+            let beside = self.beside();
+            let beside = beside.trim_start_matches(", ");
+            return format!("nothing new: {beside}, in {time}; {path}");
+        }
+        let carried = self.carried();
+        // The rest was there, or is holes; of what several attempts carried not all was heard of.
+        let part = match carried < self.useful_bytes && self.attempts <= 1 {
+            true => format!(", {} of it carried,", units::bytes(carried)),
+            false => String::new(),
+        };
+        let wire = self.wire_bytes.max(self.wire_bytes_received) as f64;
+        let cost = match carried {
+            0 => String::new(),
+            bytes => format!("{:.3} bytes on the wire per byte, ", wire / bytes as f64),
+        };
+        format!(
+            "{}{}, {}{part} in {time}: {}; {cost}{path}",
+            units::files(self.files),
+            self.beside(),
+            units::bytes(self.useful_bytes),
+            dfcp::Rate::from_bps(self.goodput_bps),
+        )
+    }
+
     /// Files that were not needed.
     fn beside(&self) -> String {
         let part = |n: u64, what: &str| match n {
@@ -403,21 +443,7 @@ impl Report {
             lines.push(error.to_string());
         }
         if self.files + self.files_there + self.files_skipped > 0 {
-            let wire = self.wire_bytes.max(self.wire_bytes_received) as f64;
-            let per_byte = match self.carried() {
-                0 => String::new(),
-                bytes => format!("{:.3} bytes on the wire per byte, ", wire / bytes as f64),
-            };
-            lines.push(format!(
-                "{}{}, {} bytes in {:.2} s: {}; {per_byte}loss {:.2} %, round trip {:.1} ms",
-                units::files(self.files),
-                self.beside(),
-                self.useful_bytes,
-                self.seconds,
-                dfcp::Rate::from_bps(self.goodput_bps),
-                self.loss * 100.0,
-                self.rtt_ms,
-            ));
+            lines.push(self.summary());
         }
         lines
     }
@@ -430,4 +456,35 @@ pub fn cpu_seconds() -> f64 {
     getrusage(UsageWho::RUSAGE_SELF).map_or(0.0, |usage| {
         (usage.user_time().num_microseconds() + usage.system_time().num_microseconds()) as f64 / 1e6
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_summary_tells_what_came_from_what_was_there() {
+        let mut report = Report {
+            files: 1,
+            useful_bytes: 30_000_000,
+            moved_bytes: 30_000_000,
+            seconds: 2.0,
+            goodput_bps: 120_000_000,
+            ..Report::new("recv")
+        };
+        let said = |report: &Report| report.lines().join(" ");
+        let whole = "1 file, 30.0 MB in 2.00 s: 120.00 Mbit/s; ";
+        assert!(said(&report).starts_with(whole), "{}", said(&report));
+        report.moved_bytes = 10_000_000;
+        report.files_there = 2;
+        let part = "1 file, 2 there already, 30.0 MB, 10.0 MB of it carried, in 2.00 s: ";
+        assert!(said(&report).starts_with(part), "{}", said(&report));
+        // Several attempts are one transfer.
+        report.attempts = 2;
+        assert!(!said(&report).contains("carried"), "{}", said(&report));
+        report.files = 0;
+        report.useful_bytes = 0;
+        let nothing = "nothing new: 2 there already, in 2.00 s; loss";
+        assert!(said(&report).starts_with(nothing), "{}", said(&report));
+    }
 }

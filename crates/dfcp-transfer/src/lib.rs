@@ -76,7 +76,7 @@ pub use offer::Limits;
 pub use partial::JOURNAL;
 pub use receive::{Offered, receive, receive_into};
 pub use send::{Sent, send};
-pub use source::{Filter, LeftOut, Links, Scan, Source, Sources};
+pub use source::{Expected, Filter, LeftOut, Links, Privileges, Scan, Source, Sources};
 pub use store::{PARTIAL, Senders, Store};
 
 use dfcp::CloseCode;

@@ -65,6 +65,19 @@ pub struct Sources {
     pub left_out: Vec<LeftOut>,
     /// How the receiver is asked to take it.
     pub wishes: Wishes,
+    /// What may be there.
+    pub expected: Expected,
+}
+
+/// What a sender thinks that a receiver has of its files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Expected {
+    /// Nothing: files leave with their offer.
+    #[default]
+    Nothing,
+    /// Some or all of them: files wait until the receiver has said what it has, a round trip after the
+    /// offer, and none is sent that is there.
+    Something,
 }
 
 impl Sources {
@@ -173,9 +186,22 @@ pub struct Scan<'a> {
     pub links: Links,
     /// What is sent along of each file.
     pub keep: Keep,
+    /// Whether it is said that privileges of files are not, where modes are not kept.
+    pub privileges: Privileges,
     /// Only what this agrees to is listed, by its path in the offer and whether it is a directory, and
     /// only that looked into.
     pub filter: Option<Filter<'a>>,
+}
+
+/// What becomes of set-user-ID and set-group-ID bits of files where modes are not kept: receivers give
+/// them to nobody.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Privileges {
+    /// They are left out, which is said.
+    #[default]
+    LeftOut,
+    /// Nobody expects them, as of `cp` and `scp` without an option that keeps modes.
+    Dropped,
 }
 
 /// Says by its path in the offer, and whether it is a directory, if something is listed.
@@ -191,6 +217,7 @@ impl Default for Scan<'_> {
         Self {
             links: Links::default(),
             keep,
+            privileges: Privileges::default(),
             filter: None,
         }
     }
@@ -201,6 +228,7 @@ impl std::fmt::Debug for Scan<'_> {
         f.debug_struct("Scan")
             .field("links", &self.links)
             .field("keep", &self.keep)
+            .field("privileges", &self.privileges)
             .finish_non_exhaustive()
     }
 }
@@ -253,7 +281,8 @@ impl Walk<'_> {
             self.above.pop();
             return;
         }
-        if metadata.mode() & PRIVILEGES != 0 && !self.how.keep.modes {
+        let told = !self.how.keep.modes && self.how.privileges == Privileges::LeftOut;
+        if told && metadata.mode() & PRIVILEGES != 0 {
             self.leave_out(
                 &source.path,
                 "its set-user-ID or set-group-ID bit, which `cp -a` keeps; the file is sent",

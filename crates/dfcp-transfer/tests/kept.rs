@@ -31,7 +31,7 @@ async fn transfer(from: &Path, sent: Keep, store: Store) -> (Result<Sent, Error>
     let how = Scan {
         links: Links::Keep,
         keep: sent,
-        filter: None,
+        ..Scan::default()
     };
     let sources = Arc::new(Sources::scan_with(&[from.to_owned()], how).unwrap());
     assert_eq!(sources.left_out, []);

@@ -174,6 +174,7 @@ async fn by_code(args: &Args, code: &Code) -> Result<u8, Failure> {
     let door = Door::new(Allowed::new(&[Who::Key(sender)])?, &args.output)?;
     let mut report = Report::new("recv");
     report.add_buffers(endpoint.socket_buffers());
+    report.peer = Some(sender.to_string());
     let incoming = code::arrival(&endpoint).await?;
     let session = session(
         incoming.accept(),
@@ -327,7 +328,10 @@ async fn session(
         return None;
     };
     let meter = Meter::start();
-    output.say(format_args!("{remote} connected, {}", connection.peer()));
+    // Of whom a code has found that has been said.
+    if report.peer.is_none() {
+        output.say(format_args!("{remote} connected, {}", connection.peer()));
+    }
     let (start, mut bar) = (Instant::now(), None);
     let offered = AtomicBool::new(false);
     let consent = async |offer| {

@@ -12,7 +12,9 @@ use dfcp::{
     FlowControl, Profile, PublicKey, Rate, SchemeId, StaticKey, TransportConfig,
 };
 use dfcp_command::{Failure, Kind, Profile as Choice, block_on, interrupted, units};
-use dfcp_transfer::{DONE, FAILED, INTERRUPTED, Keep, Links, Meter, Scan, Sent, Sources, Wishes};
+use dfcp_transfer::{
+    DONE, Expected, FAILED, INTERRUPTED, Keep, Links, Meter, Scan, Sent, Sources, Wishes,
+};
 
 use super::peer::PeerOptions;
 use super::{Output, code, farewell};
@@ -439,12 +441,15 @@ async fn transfer(
             let how = Scan {
                 links,
                 keep,
-                filter: None,
+                ..Scan::default()
             };
             files::scan(paths, how)?
         }
     };
     sources.wishes = args.wishes(sources.wishes);
+    if earlier.is_some() {
+        sources.expected = Expected::Something;
+    }
     let sources = Arc::new(sources);
     report.left_out.clone_from(&sources.left_out);
     let key = args.peer.own_key()?;

@@ -103,9 +103,8 @@ async fn transfer(job: Job<'_>, report: &mut Report) -> Result<(), Failure> {
 
 /// Nothing repeats the receiver's word either, where nothing is acknowledged.
 fn unheard() -> Failure {
-    let message = "the receiver's word on the files did not come, and without acknowledgements \
-                   (--acknowledge none) nothing that is lost is repeated: whether they arrived whole is \
-                   not known here; the receiver says";
+    let message = "without acknowledgements (--acknowledge none) nothing that is lost is sent again, and \
+                   what the receiver says of the files was lost: look there whether they arrived whole";
     Failure::new(Kind::Failure, message)
 }
 

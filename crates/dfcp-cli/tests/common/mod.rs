@@ -2,6 +2,7 @@
 
 #![allow(dead_code)] // no test file uses all of this
 
+pub mod machines;
 pub mod meeting;
 #[cfg(target_os = "linux")]
 pub mod namespace;

@@ -8,13 +8,20 @@ use tokio::task::AbortHandle;
 
 use super::Reply;
 use crate::read::Holes;
-use crate::source::Sources;
+use crate::source::{Expected, Sources};
 use crate::tree::Value;
 use crate::{MAX_PACK, MAX_PACK_FILES, MAX_SMALL};
 
 /// Objects that are sent before the receiver has said what it has: what they bring may be for
 /// nothing. These are 4 MiB of small files, more than a first round trip carries on most paths.
 const MAX_BLIND: usize = 4;
+
+/// Packs of which the receiver has not said what became of all files. It holds an object until it has
+/// written the files, which takes it longer than a path to bring them where they are tiny, and nothing
+/// else keeps a sender of these back. Half of the objects that a connection may have open
+/// ([`dfcp::TransportConfig::max_channels`]); of full packs 128 MiB, more than a round trip of any path
+/// carries that a receiver's disk keeps up with.
+const MAX_UNSETTLED: usize = 128;
 
 /// What to do next.
 #[derive(Debug)]
@@ -53,6 +60,66 @@ struct State {
     hashes: VecDeque<u64>,
     /// Large files that are being sent.
     running: BTreeMap<u64, AbortHandle>,
+    unsettled: Unsettled,
+}
+
+/// Packs of which not all is known.
+#[derive(Debug, Default)]
+struct Unsettled {
+    /// The pack that a file is in.
+    packs: BTreeMap<u64, usize>,
+    /// How many files of a pack nothing is known of.
+    left: BTreeMap<usize, usize>,
+    /// The next pack.
+    next: usize,
+    /// Files whose outcome is known, a bit each.
+    settled: Vec<u64>,
+}
+
+impl Unsettled {
+    /// These files are sent in a pack.
+    fn sent(&mut self, files: &[u64]) {
+        let open: Vec<_> = files.iter().filter(|i| !self.is_settled(**i)).collect();
+        if open.is_empty() {
+            return;
+        }
+        self.left.insert(self.next, open.len());
+        for index in open {
+            self.packs.insert(*index, self.next);
+        }
+        self.next += 1;
+    }
+
+    /// What is in a pack of this file is known, for good or to be of no use.
+    fn heard(&mut self, index: u64) {
+        let Some(pack) = self.packs.remove(&index) else {
+            return;
+        };
+        if let Some(left) = self.left.get_mut(&pack) {
+            *left -= 1;
+            if *left == 0 {
+                self.left.remove(&pack);
+            }
+        }
+    }
+
+    fn settle(&mut self, index: u64) {
+        self.heard(index);
+        let word = index as usize / 64;
+        if self.settled.len() <= word {
+            self.settled.resize(word + 1, 0);
+        }
+        self.settled[word] |= 1 << (index % 64);
+    }
+
+    fn is_settled(&self, index: u64) -> bool {
+        let word = self.settled.get(index as usize / 64);
+        word.is_some_and(|word| word >> (index % 64) & 1 == 1)
+    }
+
+    fn is_full(&self) -> bool {
+        self.left.len() >= MAX_UNSETTLED
+    }
 }
 
 impl Board {
@@ -70,8 +137,14 @@ impl Board {
         let mut state = self.state();
         match reply {
             Reply::Accepted { holes, .. } => state.accepted = Some(holes),
-            Reply::There(index, _) | Reply::Settled(index, _) => state.stop(index),
-            Reply::Hold(index) => state.stop(index),
+            Reply::There(index, _) | Reply::Settled(index, _) => {
+                state.unsettled.settle(index);
+                state.stop(index);
+            }
+            Reply::Hold(index) => {
+                state.unsettled.heard(index);
+                state.stop(index);
+            }
             Reply::Check(index) => state.hashes.push_back(index),
             Reply::Have(index, groups, _) => {
                 let size = self.sources.list[index as usize].entry.size;
@@ -131,16 +204,21 @@ impl State {
         if let Some((index, have)) = self.large.pop_front() {
             return Some(Work::File(index, Some(have), self.holes()));
         }
-        if !self.small.is_empty() {
+        if !self.small.is_empty() && !self.unsettled.is_full() {
             let mut pack = Filling::default();
             while let Some(&index) = self.small.front()
                 && pack.add(index, sources)
             {
                 self.small.pop_front();
             }
+            self.unsettled.sent(&pack.files);
             return Some(Work::Pack(pack.files));
         }
-        if self.accepted.is_none() && self.blind >= MAX_BLIND {
+        let most_blind = match sources.expected {
+            Expected::Nothing => MAX_BLIND,
+            Expected::Something => 0,
+        };
+        if self.accepted.is_none() && self.blind >= most_blind {
             return None;
         }
         let work = self.take_from_list(sources)?;
@@ -169,12 +247,16 @@ impl State {
                 }
                 break;
             }
-            if !pack.add(index, sources) {
+            if self.unsettled.is_full() || !pack.add(index, sources) {
                 break;
             }
             self.cursor += 1;
         }
-        (!pack.files.is_empty()).then_some(Work::Pack(pack.files))
+        if pack.files.is_empty() {
+            return None;
+        }
+        self.unsettled.sent(&pack.files);
+        Some(Work::Pack(pack.files))
     }
 }
 
@@ -194,5 +276,67 @@ impl Filling {
         self.files.push(index);
         self.bytes += size;
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::Outcome;
+    use std::time::Duration;
+
+    #[test]
+    fn no_more_packs_leave_than_a_receiver_deals_with() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("file"), "").unwrap();
+        let mut sources = Sources::scan(&[folder.path().join("file")]).unwrap();
+        let each = sources.list.pop().unwrap();
+        let files = (MAX_UNSETTLED + 20) * MAX_PACK_FILES;
+        sources.list = vec![each; files];
+        let sources = Arc::new(sources);
+        let board = Board::new(&sources);
+        let take = || match board.state().take(&sources) {
+            Some(Work::Pack(files)) => files,
+            Some(other) => panic!("{other:?}"),
+            None => Vec::new(),
+        };
+        board.on_reply(Reply::Accepted {
+            holes: Holes::Sent,
+            asked: Duration::ZERO,
+        });
+        let packs: Vec<_> = (0..MAX_UNSETTLED).map(|_| take()).collect();
+        assert!(packs.iter().all(|pack| pack.len() == MAX_PACK_FILES));
+        let settle = |index| board.on_reply(Reply::Settled(index, Outcome::Done));
+        packs[7][1..].iter().copied().for_each(settle);
+        assert!(take().is_empty());
+        // Held, it comes to nothing where it is, and what is settled does not count again.
+        board.on_reply(Reply::Hold(packs[7][0]));
+        assert_eq!(take().len(), MAX_PACK_FILES);
+        assert!(take().is_empty());
+        settle(packs[7][0]);
+        assert!(take().is_empty());
+        packs[8].iter().copied().for_each(settle);
+        board.on_reply(Reply::Have(packs[7][0], Vec::new(), 0));
+        assert_eq!(take(), [packs[7][0]]);
+        assert_eq!(take().len(), MAX_PACK_FILES);
+    }
+
+    #[test]
+    fn nothing_leaves_before_the_receiver_has_said_what_it_has_if_it_may_have_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        std::fs::write(&file, "content").unwrap();
+        let mut sources = Sources::scan(&[file]).unwrap();
+        for (expected, waits) in [(Expected::Nothing, false), (Expected::Something, true)] {
+            sources.expected = expected;
+            let sources = Arc::new(sources.clone());
+            let board = Board::new(&sources);
+            assert_eq!(board.state().take(&sources).is_none(), waits);
+            board.on_reply(Reply::Accepted {
+                holes: Holes::Sent,
+                asked: Duration::ZERO,
+            });
+            assert_eq!(board.state().take(&sources).is_some(), waits);
+        }
     }
 }

@@ -57,12 +57,13 @@ pub async fn send(
     let (mut control, replies) = connection.open_bi().await?;
     control.set_priority(CONTROL_PRIORITY)?;
     meter.expect(sources.bytes());
-    meter.diary().offered(Arc::new(sources.entries()));
+    let entries = Arc::new(sources.entries());
+    meter.diary().offered(entries.clone());
     let (say, said) = mpsc::unbounded_channel();
     let board = Arc::new(Board::new(sources));
     let objects = Objects::new(connection, sources, &board, say);
     let work = async {
-        for part in offer::split(&sources.entries(), sources.wishes, &sources.people()) {
+        for part in offer::split(&entries, sources.wishes, &sources.people()) {
             message::write(&mut control, &part).await?;
         }
         if sources.wishes.dry_run {

@@ -7,18 +7,18 @@ use std::time::{Duration, Instant};
 
 use dfcp::{Connection, Rate};
 use dfcp_command::{Failure, Kind, block_on};
-use dfcp_transfer::{DONE, FAILED, LeftOut, Links, Meter, Received, Scan, Sources, Store, Wishes};
+use dfcp_transfer::{DONE, FAILED, Meter, Received, Sources, Store};
 use tokio::io::{Stdin, Stdout, stdin, stdout};
 
-use super::Choice;
+use super::choice::Aim;
 use super::control::{self, FromAgent, GREETING, Job, Ready, ToAgent, Work};
 use super::pattern;
 use super::reach::{self, HEAD_START, Side};
 use super::sync::Tidy;
 use super::target;
 use super::tunnel::Tunnel;
+use super::unfinished::Unfinished;
 use crate::command::farewell;
-use crate::files;
 
 /// How long the asking side may take to choose a connection.
 const CHOICE_LIMIT: Duration = Duration::from_secs(60);
@@ -26,7 +26,7 @@ const CHOICE_LIMIT: Duration = Duration::from_secs(60);
 /// What is to be done once there is a connection.
 enum Task {
     Send(Sources),
-    Receive(Arc<Store>, Option<Tidy>),
+    Receive(Arc<Store>, Option<Tidy>, Option<Unfinished>),
 }
 
 /// How long the other side may be silent once ssh is gone: pings come every two seconds.
@@ -173,18 +173,22 @@ fn prepare(job: &Job, (key, port): (String, u16)) -> Result<(Ready, Task), Failu
         addresses: server.into_iter().chain(reach::own_addresses()).collect(),
         name: None,
         left_out: Vec::new(),
+        there: false,
+        goes_on: false,
     };
     let task = match &job.work {
         Work::Send {
             paths,
             choice,
             name,
+            there,
         } => {
             let mut sources = choice.scan(&expand(paths)?)?;
             if let Some(name) = name {
                 target::rename(&mut sources, name);
             }
             ready.left_out.clone_from(&sources.left_out);
+            sources.expected = target::expected(*there);
             Task::Send(sources)
         }
         Work::Receive {
@@ -192,10 +196,18 @@ fn prepare(job: &Job, (key, port): (String, u16)) -> Result<(Ready, Task), Failu
             several,
             choice,
             delete,
+            names,
         } => {
             let path = target::at_home(path);
-            let (directory, name) = choice.resolve(&path, *several)?;
-            ready.name.clone_from(&name);
+            let Aim {
+                directory,
+                name,
+                unfinished,
+                goes_on,
+            } = choice.resolve(&path, (!several).then_some(names))?;
+            let looked_for = name.as_ref().map_or(&names[..], std::slice::from_ref);
+            ready.there = target::has_any(&directory, looked_for);
+            (ready.name, ready.goes_on) = (name.clone(), goes_on);
             let store = Arc::new(choice.store(&directory, *delete)?);
             let tidy = name.filter(|_| *delete).map(|name| Tidy {
                 root: directory.join(dfcp_transfer::name::decode(&name).unwrap_or_default()),
@@ -203,7 +215,7 @@ fn prepare(job: &Job, (key, port): (String, u16)) -> Result<(Ready, Task), Failu
                 choice: choice.clone(),
                 store: store.clone(),
             });
-            Task::Receive(store, tidy)
+            Task::Receive(store, tidy, unfinished.filter(|_| !choice.dry_run))
         }
     };
     Ok((ready, task))
@@ -327,58 +339,18 @@ async fn transfer(connection: &Connection, task: Task) -> Ended {
                 tidy: None,
             }
         }
-        Task::Receive(store, tidy) => {
+        Task::Receive(store, tidy, unfinished) => {
             let agreed = async |_| Ok(());
+            unfinished.iter().for_each(Unfinished::begin);
             let received = dfcp_transfer::receive(connection, store, &meter, agreed).await;
+            let ended = received.as_ref().is_some_and(|r| r.failure.is_none());
+            unfinished
+                .iter()
+                .filter(|_| ended)
+                .for_each(Unfinished::end);
             // Whoever waits for it hears also that there was nothing to remove.
             let tidy = tidy.map(|tidy| (tidy, received.unwrap_or_default()));
             Ended { done: true, tidy }
         }
-    }
-}
-
-impl Choice {
-    /// Lists what is to be sent.
-    pub fn scan(&self, paths: &[PathBuf]) -> Result<Sources, Failure> {
-        let is_left_out = |path: &&PathBuf| !self.copies_trees() && path.is_dir();
-        let (directories, paths): (Vec<_>, Vec<_>) = paths.iter().partition(is_left_out);
-        let paths: Vec<PathBuf> = paths.into_iter().cloned().collect();
-        if let Some(directory) = directories.first().filter(|_| paths.is_empty()) {
-            let shown = directory.display();
-            return Err(Failure::usage(format!(
-                "{shown}: a directory (-r copies it)"
-            )));
-        }
-        if self.sync
-            && let Some(other) = paths.iter().find(|path| !path.is_dir())
-        {
-            let shown = other.display();
-            return Err(Failure::usage(format!("{shown}: not a directory")));
-        }
-        let links = match (self.keeps_links(), self.copy_links) {
-            (_, true) => Links::Follow,
-            (true, false) => Links::Keep,
-            (false, false) => Links::LeaveOut,
-        };
-        let filter = |path: &str, directory| self.keeps(path, directory);
-        let how = Scan {
-            links,
-            keep: self.sent(),
-            filter: Some(&filter),
-        };
-        let scanned = Sources::scan_with(&paths, how);
-        let mut sources = scanned.map_err(files::failure)?;
-        let left_out = directories.into_iter().map(|directory| LeftOut {
-            path: directory.display().to_string(),
-            why: "a directory (-r copies it)".to_owned(),
-        });
-        sources.left_out.extend(left_out);
-        sources.wishes = Wishes {
-            dry_run: self.dry_run,
-            checksum: self.checksum,
-            anew: self.no_resume,
-            ..sources.wishes
-        };
-        Ok(sources)
     }
 }

@@ -57,6 +57,9 @@ pub enum Work {
         choice: super::Choice,
         /// The name that the one thing sent gets; its own unless given.
         name: Option<String>,
+        /// Whether something has one of these names at the target.
+        #[serde(default)]
+        there: bool,
     },
     /// Receive at `path`.
     Receive {
@@ -66,6 +69,9 @@ pub enum Work {
         choice: super::Choice,
         /// Whether to remove at the end what the sender has not.
         delete: bool,
+        /// The names that go there.
+        #[serde(default)]
+        names: Vec<String>,
     },
 }
 
@@ -81,6 +87,12 @@ pub struct Ready {
     pub name: Option<String>,
     /// What an agent that sends leaves out, and why.
     pub left_out: Vec<LeftOut>,
+    /// Whether something has one of the names that go there.
+    #[serde(default)]
+    pub there: bool,
+    /// Whether it goes on with a copy that broke off.
+    #[serde(default)]
+    pub goes_on: bool,
 }
 
 /// What an agent says.

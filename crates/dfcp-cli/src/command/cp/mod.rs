@@ -4,6 +4,7 @@
 
 mod across;
 pub mod agent;
+mod choice;
 mod control;
 mod filter;
 mod link;
@@ -15,6 +16,7 @@ mod shell;
 mod sync;
 mod target;
 mod tunnel;
+mod unfinished;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -26,21 +28,22 @@ use dfcp::{Profile, Rate, TransportConfig};
 use dfcp_command::text::printable;
 use dfcp_command::{Failure, Kind, block_on, interrupted, units};
 use dfcp_transfer::{
-    Change, DONE, Entry, FAILED, INTERRUPTED, Keep, LeftOut, Limits, Meter, Outcome, Owners,
-    Received, Sent, Sources, Store, name,
+    Change, DONE, Entry, FAILED, INTERRUPTED, LeftOut, Meter, Outcome, Received, Sent, Sources,
+    Store, name,
 };
-use serde::{Deserialize, Serialize};
 
 use super::{Output, farewell};
 use crate::files::{self, OnConflict};
 use crate::progress::Bar;
 use crate::report::Report;
+use choice::{Aim, Choice};
 use control::{Job, Work};
 use link::{Joined, Link};
 use place::Place;
 use plan::Plan;
 use reach::Side;
 use shell::Shell;
+use unfinished::Unfinished;
 
 /// Arguments.
 #[derive(Clone, Debug, clap::Args)]
@@ -74,49 +77,6 @@ pub struct Args {
     fallback: Fallback,
     #[command(flatten)]
     output: Output,
-}
-
-/// What is copied, and how what is there is treated.
-#[derive(Clone, Debug, Default, clap::Args, Serialize, Deserialize)]
-pub struct Choice {
-    /// Copy directories with all that is in them
-    #[arg(short, long)]
-    recursive: bool,
-    /// As -r -l, with modes whatever the umask says, also of directories that are there, set-user-ID and
-    /// set-group-ID where owner and group stay the same, and as the superuser with owners and groups;
-    /// times are kept in any case
-    #[arg(short, long)]
-    archive: bool,
-    /// Copy symbolic links as links, where they lead to somewhere in the tree that they are in
-    #[arg(short, long)]
-    links: bool,
-    /// Copy what symbolic links lead to
-    #[arg(short = 'L', long, conflicts_with = "links")]
-    copy_links: bool,
-    #[command(flatten)]
-    kept: files::Kept,
-    /// List what would be sent, with sizes, what else of the files there would change (mode, owner, time,
-    /// xattrs, acls), and what --delete would remove, and change nothing; files are compared by size and
-    /// time alone
-    #[arg(short = 'n', long)]
-    dry_run: bool,
-    /// What to do with a file whose name is taken by one with other content
-    #[arg(long, value_enum, default_value_t = OnConflict::Overwrite)]
-    on_conflict: OnConflict,
-    /// Compare what is there by content, also where size and time are the same
-    #[arg(short, long)]
-    checksum: bool,
-    /// Copy from the beginning what is there in part
-    #[arg(long)]
-    no_resume: bool,
-    #[command(flatten)]
-    filter: filter::Filter,
-    /// Whether the target is to be like the source, as `dfcp sync` has it.
-    #[arg(skip)]
-    sync: bool,
-    /// Whether it is what is in a directory that is copied, as `dir/.` means.
-    #[arg(skip)]
-    contents: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -190,7 +150,7 @@ pub fn run(mut args: Args) -> ExitCode {
     let failure = match result {
         Ok(Some(code)) => return ExitCode::from(code),
         Ok(None) => None,
-        Err(failure) => Some(args.with_way_on(failure, &report)),
+        Err(failure) => Some(failure),
     };
     let plan = report.plan.as_ref().filter(|_| !args.output.is_json());
     let shown = plan.map_or(Ok(()), |plan| say_all(&plan.lines()));
@@ -276,22 +236,6 @@ impl Args {
         }
     }
 
-    /// A directory that was to get a new name is there with that name after a copy that broke off, and
-    /// would be copied into it the next time, as cp has it: says how to go on instead.
-    fn with_way_on(&self, failure: Failure, report: &Report) -> Failure {
-        let [source, target] = &self.places[..] else {
-            return failure;
-        };
-        let whole = self.choice.copies_trees() && !self.choice.sync && !self.choice.contents;
-        if !whole || !report.renamed {
-            return failure;
-        }
-        let source = source.to_string();
-        let source = source.trim_end_matches('/');
-        let message = format!("{failure}; to go on where it was, copy {source}/. to {target}");
-        Failure::new(failure.kind, message)
-    }
-
     /// Whether to remove what the source has not: not if something of it was left out.
     fn may_delete(&self, left_out: &[LeftOut]) -> bool {
         if self.delete && !left_out.is_empty() && !self.choice.dry_run {
@@ -341,91 +285,6 @@ impl Args {
     }
 }
 
-impl Choice {
-    /// What a target means: of `sync`, the copy itself.
-    fn resolve(&self, target: &Path, several: bool) -> Result<target::Target, Failure> {
-        match self.sync || self.contents {
-            true => target::exactly(target),
-            false => target::resolve(target, several),
-        }
-    }
-
-    /// Whether directories are copied.
-    fn copies_trees(&self) -> bool {
-        self.recursive || self.archive
-    }
-
-    /// Whether symbolic links are copied as such.
-    fn keeps_links(&self) -> bool {
-        (self.links || self.archive) && !self.copy_links
-    }
-
-    /// Whether a path of an offer is copied, as far as the patterns say: they see those of `sync` from
-    /// the root of the tree, which is called otherwise there than here.
-    fn keeps(&self, path: &str, directory: bool) -> bool {
-        match (self.sync || self.contents, path.split_once('/')) {
-            (false, _) => self.filter.keeps(path, directory),
-            (true, Some((_, beneath))) => self.filter.keeps(beneath, directory),
-            (true, None) => true,
-        }
-    }
-
-    /// Opens the directory that files are received in; `delete` lets directories and files take each
-    /// other's places. Whoever may run commands there needs no limits.
-    fn store(&self, directory: &Path, delete: bool) -> Result<Store, Failure> {
-        let on_conflict = self.on_conflict.into();
-        let store = match self.dry_run {
-            true => Store::open_to_look(directory, on_conflict),
-            false => Store::open(directory, on_conflict),
-        };
-        let store = store.map_err(files::failure)?;
-        let choice = self.clone();
-        let store = match delete {
-            true => store.swapping(move |path, directory| choice.keeps(path, directory)),
-            false => store,
-        };
-        let limits = Limits {
-            bytes: u64::MAX,
-            files: u64::MAX,
-            hidden: true,
-            any_names: true,
-        };
-        let store = store.kept_for(OWNER).with_limits(limits);
-        Ok(store.keeping(self.received()))
-    }
-
-    /// What is sent along with files.
-    fn sent(&self) -> Keep {
-        let keep = self.kept.keep();
-        Keep {
-            holes: true,
-            modes: self.archive,
-            owners: match (self.archive, keep.owners) {
-                (true, Owners::Receiver) => Owners::Names,
-                (_, owners) => owners,
-            },
-            ..keep
-        }
-    }
-
-    /// What is taken of that: owners that nobody asked for in so many words only where that works.
-    fn received(&self) -> Keep {
-        let asked = self.kept.owner || self.kept.numeric_owner;
-        let sent = self.sent();
-        Keep {
-            owners: match asked || nix::unistd::geteuid().is_root() {
-                true => sent.owners,
-                false => Owners::Ignored,
-            },
-            ..sent
-        }
-    }
-}
-
-/// Whose partial files are those of copies: ssh has proved who writes here, and what a part is of is
-/// checked against the hashes of the whole.
-const OWNER: [u8; 32] = [0; 32];
-
 /// How often a side says that it is alive.
 const PING: Duration = Duration::from_secs(2);
 
@@ -447,13 +306,25 @@ fn transport(timeout: Duration, cap: Option<Rate>, background: bool) -> Transpor
 async fn unless_interrupted<T>(
     work: impl Future<Output = Result<T, Failure>>,
 ) -> Result<T, Failure> {
-    tokio::select! {
-        // Who interrupts this interrupts ssh, too, and that is no failure of ssh.
+    let interrupted = interrupted();
+    tokio::pin!(interrupted);
+    let result = tokio::select! {
         biased;
-        failure = interrupted() => Err(failure),
+        failure = &mut interrupted => return Err(failure),
         result = work => result,
+    };
+    // Who interrupts this interrupts ssh, too, and that is no failure of ssh.
+    if result.is_err()
+        && let Ok(failure) = tokio::time::timeout(SAME_SIGNAL, interrupted).await
+    {
+        return Err(failure);
     }
+    result
 }
+
+/// A signal to a group of processes has reached all of them before any is given processor time that
+/// lasts so long.
+const SAME_SIGNAL: Duration = Duration::from_millis(50);
 
 /// Starts the agent and copies.
 async fn start(args: &Args, way: Direction<'_>, report: &mut Report) -> Result<(), Failure> {
@@ -480,11 +351,15 @@ async fn start(args: &Args, way: Direction<'_>, report: &mut Report) -> Result<(
                 several: paths.len() > 1,
                 choice: args.choice.clone(),
                 delete,
+                names: target::names(&sources),
             };
             let (link, ready) = unless_interrupted(Link::open(args, &side, host, work)).await?;
+            sources.expected = target::expected(ready.there);
             if let Some(name) = &ready.name {
                 target::rename(&mut sources, name);
-                report.renamed = sources.list.len() > 1;
+            }
+            if ready.goes_on {
+                args.output.say(choice::goes_on(target));
             }
             let mut link = unless_interrupted(link.connect(args, &side, &ready)).await?;
             report.via = Some(link.via());
@@ -501,24 +376,39 @@ async fn start(args: &Args, way: Direction<'_>, report: &mut Report) -> Result<(
             paths,
             target,
         } => {
-            let several =
-                paths.len() > 1 || paths.iter().any(|path| path.contains(['*', '?', '[']));
-            let (directory, name) = args.choice.resolve(target, several)?;
+            let is_pattern = paths.iter().any(|path| path.contains(['*', '?', '[']));
+            let names = (!is_pattern).then(|| target::last_names(&paths));
+            let Aim {
+                directory,
+                name,
+                unfinished,
+                goes_on,
+            } = args.choice.resolve(target, names.as_deref())?;
+            if goes_on {
+                args.output.say(choice::goes_on(&target.to_string_lossy()));
+            }
             let wanted = target::wanted(&paths, name.as_deref(), &args.choice);
+            let names = match &name {
+                Some(name) => vec![name.clone()],
+                None => target::last_names(&paths),
+            };
             let work = Work::Send {
                 paths,
                 choice: args.choice.clone(),
                 name: name.clone(),
+                there: target::has_any(&directory, &names),
             };
             let (link, ready) = unless_interrupted(Link::open(args, &side, host, work)).await?;
             report.left_out.clone_from(&ready.left_out);
-            report.renamed = name.is_some();
             let delete = args.may_delete(&ready.left_out);
             let store = args.choice.store(&directory, delete)?.wanting(wanted);
             let store = Arc::new(store);
             let mut link = unless_interrupted(link.connect(args, &side, &ready)).await?;
             report.via = Some(link.via());
+            let unfinished = unfinished.filter(|_| !args.choice.dry_run);
+            unfinished.iter().for_each(Unfinished::begin);
             let received = pull(args, &side, &mut link, store.clone(), report).await?;
+            unfinished.iter().for_each(Unfinished::end);
             if let Some(name) = name.filter(|_| delete) {
                 let tidy = sync::Tidy {
                     root: directory.join(name::decode(&name).unwrap_or_default()),

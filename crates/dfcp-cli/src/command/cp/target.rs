@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use dfcp_command::Failure;
-use dfcp_transfer::{Entry, Link, Sources, name};
+use dfcp_transfer::{Entry, Expected, Link, Sources, name};
 
 use super::Choice;
 
@@ -134,6 +134,40 @@ fn last(path: &str) -> Option<(String, Option<glob::Pattern>)> {
     }
 }
 
+/// Most names that are looked for before a copy: as many take a few milliseconds.
+const LOOKED_FOR: usize = 1000;
+
+/// The names that `sources` get in the directory that they go to.
+pub fn names(sources: &Sources) -> Vec<String> {
+    let paths = sources.list.iter().map(|source| &source.entry.path);
+    let names = paths.filter(|path| !path.contains('/')).take(LOOKED_FOR);
+    names.cloned().collect()
+}
+
+/// Those names that `paths` of another machine end with; none of patterns and of what only that machine
+/// knows the name of.
+pub fn last_names(paths: &[String]) -> Vec<String> {
+    let names = paths.iter().filter_map(|path| last(path));
+    names.map(|(name, _)| name).take(LOOKED_FOR).collect()
+}
+
+/// Whether something in `directory` has one of these names.
+pub fn has_any(directory: &Path, names: &[String]) -> bool {
+    let mut names = names
+        .iter()
+        .take(LOOKED_FOR)
+        .filter_map(|name| name::decode(name));
+    names.any(|name| directory.join(name).symlink_metadata().is_ok())
+}
+
+/// What a sender expects of a receiver where something has the names that it sends, or nothing.
+pub fn expected(there: bool) -> Expected {
+    match there {
+        true => Expected::Something,
+        false => Expected::Nothing,
+    }
+}
+
 /// Offers the one thing that is sent as `name`.
 pub fn rename(sources: &mut Sources, name: &str) {
     for source in &mut sources.list {
@@ -174,6 +208,21 @@ mod tests {
         assert!(wanted(&["a"], Some("new"), "new"));
         assert!(!wanted(&["a"], Some("new"), "a"));
         assert!(wanted(&["dir/."], None, "anything"));
+    }
+
+    #[test]
+    fn what_has_the_names_of_sources_is_found() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("b"), "").unwrap();
+        let there = |names: &[&str]| {
+            let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
+            has_any(dir.path(), &names)
+        };
+        assert!(there(&["a", "b"]) && !there(&["a"]) && !there(&[]));
+        assert!(!has_any(&dir.path().join("no"), &["b".to_owned()]));
+        let names = |path: &str| last_names(&[path.to_owned()]);
+        assert_eq!(names("x/b/"), ["b"]);
+        assert!(names("x/.").is_empty());
     }
 
     #[test]

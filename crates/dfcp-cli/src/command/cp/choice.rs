@@ -1,0 +1,227 @@
+//! What is copied, how what is there is treated, and what a target means.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use dfcp_command::Failure;
+use dfcp_transfer::{
+    Keep, LeftOut, Limits, Links, Owners, Privileges, Scan, Sources, Store, Wishes,
+};
+use serde::{Deserialize, Serialize};
+
+use super::unfinished::Unfinished;
+use super::{filter, target};
+use crate::files::{self, OnConflict};
+
+/// What is copied, and how what is there is treated.
+#[derive(Clone, Debug, Default, clap::Args, Serialize, Deserialize)]
+pub struct Choice {
+    /// Copy directories with all that is in them
+    #[arg(short, long)]
+    pub(super) recursive: bool,
+    /// As -r -l, with modes whatever the umask says, also of directories that are there, set-user-ID and
+    /// set-group-ID where owner and group stay the same, and as the superuser with owners and groups;
+    /// times are kept in any case
+    #[arg(short, long)]
+    pub(super) archive: bool,
+    /// Copy symbolic links as links, where they lead to somewhere in the tree that they are in
+    #[arg(short, long)]
+    pub(super) links: bool,
+    /// Copy what symbolic links lead to
+    #[arg(short = 'L', long, conflicts_with = "links")]
+    pub(super) copy_links: bool,
+    #[command(flatten)]
+    pub(super) kept: files::Kept,
+    /// List what would be sent, with sizes, what else of the files there would change (mode, owner, time,
+    /// xattrs, acls), and what --delete would remove, and change nothing; files are compared by size and
+    /// time alone
+    #[arg(short = 'n', long)]
+    pub(super) dry_run: bool,
+    /// What to do with a file whose name is taken by one with other content
+    #[arg(long, value_enum, default_value_t = OnConflict::Overwrite)]
+    pub(super) on_conflict: OnConflict,
+    /// Compare what is there by content, also where size and time are the same
+    #[arg(short, long)]
+    pub(super) checksum: bool,
+    /// Copy from the beginning what is there in part
+    #[arg(long)]
+    pub(super) no_resume: bool,
+    #[command(flatten)]
+    pub(super) filter: filter::Filter,
+    /// Whether the target is to be like the source, as `dfcp sync` has it.
+    #[arg(skip)]
+    pub(super) sync: bool,
+    /// Whether it is what is in a directory that is copied, as `dir/.` means.
+    #[arg(skip)]
+    pub(super) contents: bool,
+}
+
+impl Choice {
+    /// What a target means for what has these names at the source, `None` where there may be several: of
+    /// `sync`, the copy itself.
+    pub fn resolve(&self, target: &Path, names: Option<&[String]>) -> Result<Aim, Failure> {
+        let aim = |(directory, name)| Aim {
+            directory,
+            name,
+            unfinished: None,
+            goes_on: false,
+        };
+        if self.sync || self.contents {
+            return Ok(aim(target::exactly(target)?));
+        }
+        let into = target.as_os_str().as_bytes().ends_with(b"/");
+        let unfinished = match names {
+            Some([name]) if self.copies_trees() && !into => Unfinished::new(target, name),
+            _ => None,
+        };
+        if unfinished.as_ref().is_some_and(Unfinished::broke_off) && target.is_dir() {
+            return Ok(Aim {
+                unfinished,
+                goes_on: true,
+                ..aim(target::exactly(target)?)
+            });
+        }
+        let aim = aim(target::resolve(target, names.is_none())?);
+        Ok(Aim {
+            unfinished: unfinished.filter(|_| aim.name.is_some()),
+            ..aim
+        })
+    }
+
+    /// Whether directories are copied.
+    pub fn copies_trees(&self) -> bool {
+        self.recursive || self.archive
+    }
+
+    /// Whether symbolic links are copied as such.
+    pub fn keeps_links(&self) -> bool {
+        (self.links || self.archive) && !self.copy_links
+    }
+
+    /// Whether a path of an offer is copied, as far as the patterns say: they see those of `sync` from
+    /// the root of the tree, which is called otherwise there than here.
+    pub fn keeps(&self, path: &str, directory: bool) -> bool {
+        match (self.sync || self.contents, path.split_once('/')) {
+            (false, _) => self.filter.keeps(path, directory),
+            (true, Some((_, beneath))) => self.filter.keeps(beneath, directory),
+            (true, None) => true,
+        }
+    }
+
+    /// Opens the directory that files are received in; `delete` lets directories and files take each
+    /// other's places. Whoever may run commands there needs no limits.
+    pub fn store(&self, directory: &Path, delete: bool) -> Result<Store, Failure> {
+        let on_conflict = self.on_conflict.into();
+        let store = match self.dry_run {
+            true => Store::open_to_look(directory, on_conflict),
+            false => Store::open(directory, on_conflict),
+        };
+        let store = store.map_err(files::failure)?;
+        let choice = self.clone();
+        let store = match delete {
+            true => store.swapping(move |path, directory| choice.keeps(path, directory)),
+            false => store,
+        };
+        let limits = Limits {
+            bytes: u64::MAX,
+            files: u64::MAX,
+            hidden: true,
+            any_names: true,
+        };
+        let store = store.kept_for(OWNER).with_limits(limits);
+        Ok(store.keeping(self.received()))
+    }
+
+    /// Lists what is to be sent.
+    pub fn scan(&self, paths: &[PathBuf]) -> Result<Sources, Failure> {
+        let is_left_out = |path: &&PathBuf| !self.copies_trees() && path.is_dir();
+        let (directories, paths): (Vec<_>, Vec<_>) = paths.iter().partition(is_left_out);
+        let paths: Vec<PathBuf> = paths.into_iter().cloned().collect();
+        if let Some(directory) = directories.first().filter(|_| paths.is_empty()) {
+            let shown = directory.display();
+            return Err(Failure::usage(format!(
+                "{shown}: a directory (-r copies it)"
+            )));
+        }
+        if self.sync
+            && let Some(other) = paths.iter().find(|path| !path.is_dir())
+        {
+            let shown = other.display();
+            return Err(Failure::usage(format!("{shown}: not a directory")));
+        }
+        let links = match (self.keeps_links(), self.copy_links) {
+            (_, true) => Links::Follow,
+            (true, false) => Links::Keep,
+            (false, false) => Links::LeaveOut,
+        };
+        let filter = |path: &str, directory| self.keeps(path, directory);
+        let how = Scan {
+            links,
+            keep: self.sent(),
+            privileges: Privileges::Dropped,
+            filter: Some(&filter),
+        };
+        let scanned = Sources::scan_with(&paths, how);
+        let mut sources = scanned.map_err(files::failure)?;
+        let left_out = directories.into_iter().map(|directory| LeftOut {
+            path: directory.display().to_string(),
+            why: "a directory (-r copies it)".to_owned(),
+        });
+        sources.left_out.extend(left_out);
+        sources.wishes = Wishes {
+            dry_run: self.dry_run,
+            checksum: self.checksum,
+            anew: self.no_resume,
+            ..sources.wishes
+        };
+        Ok(sources)
+    }
+
+    /// What is sent along with files.
+    pub fn sent(&self) -> Keep {
+        let keep = self.kept.keep();
+        Keep {
+            holes: true,
+            modes: self.archive,
+            owners: match (self.archive, keep.owners) {
+                (true, Owners::Receiver) => Owners::Names,
+                (_, owners) => owners,
+            },
+            ..keep
+        }
+    }
+
+    /// What is taken of that: owners that nobody asked for in so many words only where that works.
+    pub fn received(&self) -> Keep {
+        let asked = self.kept.owner || self.kept.numeric_owner;
+        let sent = self.sent();
+        Keep {
+            owners: match asked || nix::unistd::geteuid().is_root() {
+                true => sent.owners,
+                false => Owners::Ignored,
+            },
+            ..sent
+        }
+    }
+}
+
+/// What a target means.
+pub struct Aim {
+    /// Where to.
+    pub directory: PathBuf,
+    /// The text of the name there that the one thing copied gets, if not its own.
+    pub name: Option<String>,
+    /// To be noted while it is being copied.
+    pub unfinished: Option<Unfinished>,
+    /// Whether this was begun before.
+    pub goes_on: bool,
+}
+
+/// What is said where a target is not taken for a directory to copy into.
+pub fn goes_on(target: &str) -> String {
+    format!("goes on with the copy to {target} that broke off; {target}/ would be one within it")
+}
+
+/// Whose partial files are those of copies: ssh has proved who writes here, and what a part is of is
+/// checked against the hashes of the whole.
+const OWNER: [u8; 32] = [0; 32];
