@@ -12,6 +12,9 @@ use serde::Serialize;
 
 use crate::files;
 
+/// Bytes on the wire per byte from which on names, keys and headers are most of it.
+const MEANINGLESS: f64 = 10.0;
+
 /// Bytes of the IP and UDP headers around each datagram.
 fn header_bytes(remote: SocketAddr) -> u64 {
     match remote.ip().to_canonical().is_ipv4() {
@@ -410,9 +413,13 @@ impl Report {
             false => String::new(),
         };
         let wire = self.wire_bytes.max(self.wire_bytes_received) as f64;
-        let cost = match carried {
-            0 => String::new(),
-            bytes => format!("{:.3} bytes on the wire per byte, ", wire / bytes as f64),
+        let cost = match wire / carried as f64 {
+            _ if carried == 0 => String::new(),
+            // Of a few bytes that tells nothing.
+            share if share >= MEANINGLESS => {
+                format!("{} on the wire, ", units::bytes(wire as u64))
+            }
+            share => format!("{share:.3} bytes on the wire per byte, "),
         };
         format!(
             "{}{}, {}{part} in {time}: {}; {cost}{path}",
@@ -479,6 +486,10 @@ mod tests {
         report.files_there = 2;
         let part = "1 file, 2 there already, 30.0 MB, 10.0 MB of it carried, in 2.00 s: ";
         assert!(said(&report).starts_with(part), "{}", said(&report));
+        report.wire_bytes = 10_500_000;
+        assert!(said(&report).contains("1.050 bytes on the wire per byte"));
+        report.wire_bytes = 150_000_000;
+        assert!(said(&report).contains("; 150 MB on the wire, loss"));
         // Several attempts are one transfer.
         report.attempts = 2;
         assert!(!said(&report).contains("carried"), "{}", said(&report));

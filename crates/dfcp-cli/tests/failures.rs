@@ -1,4 +1,11 @@
 //! Transfers that fail: with the right exit code, a sentence and JSON, and no wrong file.
+//!
+//! Where each row of README's table of exit codes is provoked, if not here: 0 in `transfer`; 1 in `hostile`
+//! (a broken protocol) and `closed` (an offer beyond what is taken); 2 here and in `cp`; 3 in `transfer`
+//! (left out, conflicts) and `cp`; 4 here (wrong key), in `closed` (unknown and refused ones, a receiver
+//! that nobody may send to) and `codes` (wrong, used, expired); 5 here, in `probe` (refused, no route), `cp`
+//! (UDP blocked) and `nat` (no path between two sides of a code); 6 in `hostile`; 7 here, in `closed` (a
+//! disk too small for the offer) and `screen` (standard output); 129, 130, 143 here and in `cp_again`.
 
 mod common;
 

@@ -505,6 +505,18 @@ mod tests {
     }
 
     #[test]
+    fn what_is_too_deep_is_left_out_and_the_rest_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let tree = dir.path().join("t");
+        fs::create_dir_all(tree.join("d/".repeat(300))).unwrap();
+        fs::write(tree.join("x"), "12345").unwrap();
+        let sources = Sources::scan(&[tree]).unwrap();
+        assert_eq!((sources.list.len(), sources.left_out.len()), (101, 1));
+        assert!(sources.left_out[0].why.contains("100 directories"));
+        assert_eq!(sources.bytes(), 5);
+    }
+
+    #[test]
     fn changes_are_noticed() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("x");

@@ -23,6 +23,10 @@ pub fn resolve(path: &Path, several: bool) -> Result<Target, Failure> {
     if directory && is_free {
         return Ok((path.into(), None));
     }
+    if several && is_free {
+        let message = format!("{shown}: no such directory; {shown}/ makes it");
+        return Err(Failure::usage(message));
+    }
     if several || directory {
         return Err(Failure::usage(format!("{shown}: not a directory")));
     }
