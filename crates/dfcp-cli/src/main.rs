@@ -43,6 +43,9 @@ enum Command {
     Sync(Box<command::cp::SyncArgs>),
     /// Carries TCP and UDP of other programs: SOCKS5, HTTP CONNECT, forwards
     Proxy(Box<command::proxy::Args>),
+    /// Runs a program whose connections are carried, without its knowing
+    #[cfg(target_os = "linux")]
+    Run(Box<command::run::Args>),
     /// Keeps an IP link to another site over a path that loses packets
     Tun(command::tun::Args),
     /// Says what is wrong here, and on the way to a host, and what to do
@@ -80,6 +83,8 @@ fn main() -> ExitCode {
         Command::Cp(args) => command::cp::run(*args),
         Command::Sync(args) => command::cp::run_sync(*args),
         Command::Proxy(args) => command::proxy::run(*args),
+        #[cfg(target_os = "linux")]
+        Command::Run(args) => command::run::run(*args),
         Command::Tun(args) => command::tun::run(args),
         Command::Agent => command::cp::agent::run(),
         Command::Doctor(args) => command::doctor::run(args),

@@ -287,6 +287,33 @@ impl Client {
         }
     }
 
+    /// Has the server connect to `target`, for a connection here that is yet to come.
+    ///
+    /// # Errors
+    /// Why it did not.
+    pub async fn dial(&self, target: Target) -> Result<Dialed, Refusal> {
+        let opened = async {
+            let mut tunnel = self.open(&target).await?;
+            self.answer(&mut tunnel).await?;
+            Ok(tunnel)
+        };
+        match opened.await {
+            Ok(tunnel) => Ok(Dialed {
+                client: self.clone(),
+                tunnel,
+                target,
+            }),
+            Err(refusal) => {
+                let event = Event::Failed {
+                    target,
+                    refusal: Refusal::clone(&refusal),
+                };
+                self.report(event);
+                Err(refusal)
+            }
+        }
+    }
+
     /// A stream to `target`; its answer has not come yet.
     pub(crate) async fn open(&self, target: &Target) -> Result<Tunnel, Refusal> {
         let opened = self.request(Request::Connect(target.clone())).await;
@@ -428,6 +455,26 @@ impl Client {
                 },
             },
         }
+    }
+}
+
+/// A connection that the server has made, for one here. Without that it is reset.
+pub struct Dialed {
+    client: Client,
+    tunnel: Tunnel,
+    target: Target,
+}
+
+impl Dialed {
+    /// Carries `tcp` over it, to the end of both.
+    pub async fn carry(self, tcp: TcpStream) {
+        dial::prepare(&tcp);
+        let Self {
+            client,
+            tunnel,
+            target,
+        } = self;
+        client.carry_tcp(tcp, tunnel, Vec::new(), target).await;
     }
 }
 

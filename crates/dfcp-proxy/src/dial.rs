@@ -129,7 +129,10 @@ async fn connect(
 
 /// Whether this machine has `address`: then it is also what the system would connect from. A UDP socket
 /// learns that from the routes, and nobody notices.
-pub(crate) fn is_here(address: SocketAddr) -> io::Result<bool> {
+///
+/// # Errors
+/// When there is no route to it.
+pub fn is_here(address: SocketAddr) -> io::Result<bool> {
     let ip = address.ip().to_canonical();
     let any: IpAddr = match ip {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),

@@ -34,7 +34,8 @@ mod udp;
 mod wire;
 
 pub use account::{Limits, Quota};
-pub use client::{Client, ClientConfig};
+pub use client::{Client, ClientConfig, Dialed};
+pub use dial::is_here;
 pub use event::{Event, Report};
 pub use link::{Down, Link, Remote, Resolve};
 pub use relay::Broken;

@@ -176,7 +176,13 @@ impl Rule {
         Self { network, ports }
     }
 
-    fn matches(&self, address: SocketAddr) -> bool {
+    /// Whether it names addresses, and not kinds of them.
+    pub fn is_prefix(&self) -> bool {
+        matches!(self.network, Network::Prefix(..))
+    }
+
+    /// Whether it has `address`, which is canonical: no IPv4 address in the shape of an IPv6 one.
+    pub fn matches(&self, address: SocketAddr) -> bool {
         self.network.contains(address.ip()) && self.ports.contains(address.port())
     }
 }

@@ -114,7 +114,7 @@ impl Traffic {
     }
 
     /// Waits until no TCP connection is carried.
-    pub(crate) async fn idle(&self) {
+    pub async fn idle(&self) {
         loop {
             let news = self.0.idle.notified();
             if self.0.open[Kind::Tcp as usize].load(Ordering::Relaxed) == 0 {

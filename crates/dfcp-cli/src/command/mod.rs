@@ -10,6 +10,8 @@ mod peer;
 pub mod proxy;
 pub mod recv;
 pub mod rendezvous;
+#[cfg(target_os = "linux")]
+pub mod run;
 pub mod send;
 pub mod tun;
 

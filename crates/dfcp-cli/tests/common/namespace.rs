@@ -14,7 +14,7 @@ pub fn privileged(name: &str, able: &str, test: impl FnOnce()) {
         let quiet = command.stdout(Stdio::null()).stderr(Stdio::null());
         quiet.status().is_ok_and(|status| status.success())
     };
-    for tool in ["ip", "iptables", "nsenter", "unshare"] {
+    for tool in ["ip", "nsenter", "unshare"] {
         if !works(Command::new(tool).arg("--version")) && !works(Command::new(tool).arg("-V")) {
             eprintln!("SKIPPED: {tool} is not installed");
             return;

@@ -152,17 +152,20 @@ pub(super) trait Port: Send + Sync + 'static {
     fn answer(&self, packet: &Packet, to: SocketAddr);
 }
 
-/// One that all datagrams leave for the same host.
-struct Forwarded {
+/// One of which it is known whom datagrams are for by where they come from.
+struct Forwarded<T> {
     socket: UdpSocket,
-    target: Target,
+    target: T,
 }
 
-impl Port for Forwarded {
+impl<T: Fn(SocketAddr) -> Option<Target> + Send + Sync + 'static> Port for Forwarded<T> {
     async fn receive(&self) -> io::Result<(Packet, SocketAddr)> {
-        let (payload, from) = receive(&self.socket).await?;
-        let host = self.target.clone();
-        Ok((Packet { host, payload }, from))
+        loop {
+            let (payload, from) = receive(&self.socket).await?;
+            if let Some(host) = (self.target)(from) {
+                return Ok((Packet { host, payload }, from));
+            }
+        }
     }
 
     fn answer(&self, packet: &Packet, to: SocketAddr) {
@@ -174,6 +177,17 @@ impl Client {
     /// Carries the datagrams that come to `socket` to `target`, and the answers back, each source by
     /// itself. Does not end.
     pub async fn forward_udp(&self, socket: UdpSocket, target: Target) {
+        self.forward_udp_by(socket, move |_| Some(target.clone()))
+            .await;
+    }
+
+    /// Carries the datagrams that come to `socket` to whom `target` says by their source, and the answers
+    /// back, each source by itself; those of others are dropped. Does not end.
+    pub async fn forward_udp_by(
+        &self,
+        socket: UdpSocket,
+        target: impl Fn(SocketAddr) -> Option<Target> + Send + Sync + 'static,
+    ) {
         self.serve_port(Forwarded { socket, target }).await;
     }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use dfcp::{CloseCode, ConnectionError, Endpoint, EndpointConfig, Error, PublicKey};
 use dfcp_command::{Failure, Kind, interrupted};
-use dfcp_proxy::{Broken, Client, ClientConfig, Down, Status, Target};
+use dfcp_proxy::{Broken, Client, ClientConfig, Down, Resolve, Status, Target};
 #[cfg(target_os = "linux")]
 use dfcp_proxy::{InterceptedUdp, Interception, listen_transparent};
 use dfcp_transfer::INTERRUPTED;
@@ -116,19 +116,11 @@ pub async fn carry(args: Args) -> Result<(), Failure> {
     let endpoint = Endpoint::bind(config)?;
     let server_key = match args.peer.known_key(&host)? {
         Some(key) => key,
-        None => introduce(&args, &host, &endpoint).await?,
+        None => introduce(&args.peer, &host, &endpoint).await?,
     };
-    let (family, name) = (args.peer.family(), host.clone());
     let client = Client::start(ClientConfig {
         endpoint: endpoint.clone(),
-        resolve: Arc::new(move || {
-            let name = name.clone();
-            Box::pin(async move {
-                name.resolve(family)
-                    .await
-                    .map_err(|failure| failure.message)
-            })
-        }),
+        resolve: resolver(&args.peer, &host),
         server_key,
         fast_open: args.fast_open,
         // A connection of its own is the program's that started this.
@@ -169,7 +161,7 @@ pub async fn carry(args: Args) -> Result<(), Failure> {
     let result = tokio::select! {
         // A wrong key is why nothing is carried.
         biased;
-        why = client.turned_away() => Err(explain(why, &args, &host, &own, &server_key)),
+        why = client.turned_away() => Err(explain(why, &args.peer, &host, [&own, &server_key])),
         result = carried => result,
         failure = interrupted() => Err(failure),
     };
@@ -302,16 +294,33 @@ async fn serve(args: &Args, client: &Client, open: Ports) {
     ports.join_all().await;
 }
 
+/// Finds the addresses of `host`, each time anew.
+pub(in crate::command) fn resolver(peer: &PeerOptions, host: &Host) -> Resolve {
+    let (family, name) = (peer.family(), host.clone());
+    Arc::new(move || {
+        let name = name.clone();
+        Box::pin(async move {
+            name.resolve(family)
+                .await
+                .map_err(|failure| failure.message)
+        })
+    })
+}
+
 /// Asks a person about a server whose key is not known, and remembers it.
-async fn introduce(args: &Args, host: &Host, endpoint: &Endpoint) -> Result<PublicKey, Failure> {
-    let addresses = host.resolve(args.peer.family()).await?;
+pub(in crate::command) async fn introduce(
+    peer: &PeerOptions,
+    host: &Host,
+    endpoint: &Endpoint,
+) -> Result<PublicKey, Failure> {
+    let addresses = host.resolve(peer.family()).await?;
     let connection = endpoint.connect(&addresses[..], None).await?;
     let key = connection.peer();
     connection.close(CloseCode::NO_ERROR, "");
     let name = host.clone();
     let answer = tokio::task::spawn_blocking(move || known_hosts::ask(&name, &key)).await;
     answer.map_err(std::io::Error::other)??;
-    args.peer.known_hosts()?.add(host, &key)?;
+    peer.known_hosts()?.add(host, &key)?;
     Ok(key)
 }
 
@@ -341,7 +350,7 @@ fn failed(broken: Broken, target: &Target) -> Failure {
 }
 
 /// Why there was no first connection to the server, and what to do.
-fn no_contact(why: &Down, host: &Host, limit: Duration) -> Failure {
+pub(in crate::command) fn no_contact(why: &Down, host: &Host, limit: Duration) -> Failure {
     let seconds = limit.as_secs_f64();
     let message = format!(
         "{host}: {why}; gave up after {seconds} s (--timeout). Is `dfcp proxy serve` running there, and \
@@ -350,14 +359,19 @@ fn no_contact(why: &Down, host: &Host, limit: Duration) -> Failure {
     Failure::new(Kind::Unreachable, message)
 }
 
-/// Why the two sides do not get together, and what to do.
-fn explain(why: Down, args: &Args, host: &Host, own: &PublicKey, known: &PublicKey) -> Failure {
+/// Why the two sides do not get together, and what to do; of keys, this side's and the server's.
+pub(in crate::command) fn explain(
+    why: Down,
+    peer: &PeerOptions,
+    host: &Host,
+    [own, known]: [&PublicKey; 2],
+) -> Failure {
     let message = match why {
         Down::Connection(ConnectionError::Refused) => {
             format!("the server does not know this key; there: dfcp proxy serve --allow {own}")
         }
-        Down::Connection(ConnectionError::WrongKey { found }) if args.peer.peer_key.is_none() => {
-            match args.peer.known_hosts() {
+        Down::Connection(ConnectionError::WrongKey { found }) if peer.peer_key.is_none() => {
+            match peer.known_hosts() {
                 Ok(file) => return file.changed(host, known, &found),
                 Err(failure) => return failure,
             }

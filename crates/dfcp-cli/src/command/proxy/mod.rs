@@ -1,6 +1,6 @@
 //! `dfcp proxy`: TCP and UDP of other programs, over a path that they would not get on with.
 
-mod client;
+pub(super) mod client;
 pub mod place;
 mod serve;
 
@@ -35,14 +35,14 @@ enum Command {
 
 /// What both sides take.
 #[derive(Clone, Debug, clap::Args)]
-struct Common {
+pub(super) struct Common {
     /// Transport of what this side sends; the other side follows
     #[arg(long, value_parser = dfcp_command::profile::parser_of(fits), default_value = "auto")]
     profile: Profile,
     /// Silence after which the other side is given up; a client that has had no connection yet ends after
     /// as long, one that has had one tries for another without end
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = dfcp_command::units::patience)]
-    timeout: Duration,
+    pub(super) timeout: Duration,
     /// Answer Prometheus at this port, of this machine unless an address is given: /metrics, /healthz
     #[arg(long, value_name = "[ADDR:]PORT")]
     metrics: Option<Place>,
@@ -60,7 +60,10 @@ fn fits(profile: Profile) -> bool {
 }
 
 impl Common {
-    fn transport(&self, exporter: Option<&Exporter>) -> Result<TransportConfig, Failure> {
+    pub(super) fn transport(
+        &self,
+        exporter: Option<&Exporter>,
+    ) -> Result<TransportConfig, Failure> {
         let Some(profile) = self.profile.sealed() else {
             let why = "published profiles carry one stream in clear, and no proxy; --profile auto, \
                        ctcp, chameleon and the like do";
@@ -82,21 +85,21 @@ impl Common {
     }
 
     /// Where it is asked for what is counted, if anywhere.
-    async fn exporter(&self) -> Result<Option<Exporter>, Failure> {
+    pub(super) async fn exporter(&self) -> Result<Option<Exporter>, Failure> {
         match self.metrics {
             Some(Place(at)) => Ok(Some(Exporter::bind(at).await?)),
             None => Ok(None),
         }
     }
 
-    fn say(&self, message: impl std::fmt::Display) {
+    pub(super) fn say(&self, message: impl std::fmt::Display) {
         if !self.quiet {
             dfcp_command::tell!("dfcp: {}", printable(&message.to_string()));
         }
     }
 
     /// Tells of what happens: of single connections if that is wanted.
-    fn report(&self) -> Report {
+    pub(super) fn report(&self) -> Report {
         let common = self.clone();
         Arc::new(move |event| match event {
             Event::Opened(_) | Event::Failed { .. } | Event::Misled(_) | Event::Unassociated(_)
@@ -107,7 +110,7 @@ impl Common {
 }
 
 /// Each connection takes an open file: as many as the system lets this user have.
-fn take_open_files() {
+pub(super) fn take_open_files() {
     use nix::sys::resource::{Resource, getrlimit, setrlimit};
     if let Ok((_, most)) = getrlimit(Resource::RLIMIT_NOFILE) {
         // With fewer the port takes nobody for a while, and says so.

@@ -1,0 +1,279 @@
+//! `dfcp run HOST -- PROGRAM`: a program whose connections are carried, without its knowing.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ExitCode, ExitStatus};
+use std::time::Duration;
+
+use dfcp::{CloseCode, Endpoint, EndpointConfig};
+use dfcp_command::{Failure, Kind, block_on, fail};
+use dfcp_proxy::{Client, ClientConfig, Target};
+use dfcp_run::{Note, Program, Route, Routes, Supervisor};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use super::farewell;
+use super::peer::PeerOptions;
+use super::proxy::client::{explain, introduce, no_contact, resolver};
+use super::proxy::place::Forward;
+use super::proxy::{Common, take_open_files};
+use crate::config;
+use crate::metrics::Source;
+use crate::net::Host;
+
+/// How long what a program has said may be on its way after it ended: as long as a server lets connections go
+/// on that ends.
+const DRAIN: Duration = Duration::from_secs(10);
+
+/// What shells end with where a program cannot be run, and where there is none (POSIX, "Command Search and
+/// Execution").
+const CANNOT_RUN: u8 = 126;
+const NOT_FOUND: u8 = 127;
+
+/// Arguments.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// The server, which runs `dfcp proxy serve`: HOST or HOST:PORT, IPv6 addresses in brackets
+    #[arg(value_name = "HOST")]
+    host: Host,
+    /// The program, and its arguments; -- may stand before it
+    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
+    program: Vec<OsString>,
+    #[command(flatten)]
+    rules: RuleOptions,
+    /// Take --carry and --direct from this file of TOML: direct = ["10.0.0.0/8", "*.corp"]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["carry", "direct"])]
+    rules_file: Option<PathBuf>,
+    /// Carry what comes to this port there to a host that is connected to from here, such as the program
+    #[arg(short = 'R', long, value_name = "[ADDR:]PORT:HOST:PORT")]
+    remote: Vec<Forward>,
+    #[command(flatten)]
+    peer: PeerOptions,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// What is carried, and what is not.
+#[derive(Clone, Debug, Default, clap::Args)]
+struct RuleOptions {
+    /// What is carried, such as internet:80,443, 10.0.0.0/8:22, db.example.org or *.example.org [default:
+    /// everything but this machine]
+    #[arg(long, value_name = "NET[:PORTS]|NAME")]
+    carry: Vec<Route>,
+    /// What of that is not, and is connected to from here
+    #[arg(long, value_name = "NET[:PORTS]|NAME")]
+    direct: Vec<Route>,
+}
+
+/// Runs the program to its end.
+pub fn run(args: Args) -> ExitCode {
+    match block_on(carry(args)) {
+        Ok(code) => code,
+        Err(failure) => fail(&failure),
+    }
+}
+
+async fn carry(args: Args) -> Result<ExitCode, Failure> {
+    let rules = match &args.rules_file {
+        Some(file) => config::read(file)?,
+        None => args.rules.clone(),
+    };
+    if args.remote.iter().any(|forward| forward.udp) {
+        return Err(Failure::usage("-R carries TCP connections only"));
+    }
+    let key = args.peer.own_key()?;
+    let own = key.public();
+    let exporter = args.common.exporter().await?;
+    let transport = args.common.transport(exporter.as_ref())?;
+    let endpoint = Endpoint::bind(EndpointConfig::client(key).transport(transport))?;
+    let server_key = match args.peer.known_key(&args.host)? {
+        Some(key) => key,
+        None => introduce(&args.peer, &args.host, &endpoint).await?,
+    };
+    let client = Client::start(ClientConfig {
+        endpoint: endpoint.clone(),
+        resolve: resolver(&args.peer, &args.host),
+        server_key,
+        fast_open: false,
+        report: args.common.report(),
+    });
+    if let Some(exporter) = exporter {
+        exporter.announce(|line| args.common.say(line));
+        let watched = client.clone();
+        let source = Source {
+            endpoint: endpoint.clone(),
+            traffic: Some(client.traffic().clone()),
+            server: None,
+            ailing: std::sync::Arc::new(move || watched.why_down().map(|why| why.to_string())),
+        };
+        tokio::spawn(exporter.serve(source));
+    }
+    let limit = args.common.timeout;
+    let met = tokio::select! {
+        // A wrong key is why there is no connection.
+        biased;
+        why = client.turned_away() => {
+            Err(explain(why, &args.peer, &args.host, [&own, &server_key]))
+        }
+        met = client.ready(limit) => met.map_err(|why| no_contact(&why, &args.host, limit)),
+        failure = dfcp_command::interrupted() => Err(failure),
+    };
+    let ended = match met {
+        Ok(()) => supervise(&args, rules, &client).await,
+        Err(failure) => Err(failure),
+    };
+    if ended.is_ok() {
+        let _ = timeout(DRAIN, client.traffic().idle()).await;
+    }
+    farewell(&endpoint, CloseCode::NO_ERROR, "the program ended").await;
+    ended
+}
+
+/// Starts the program and waits for its end.
+async fn supervise(args: &Args, rules: RuleOptions, client: &Client) -> Result<ExitCode, Failure> {
+    let common = args.common.clone();
+    let note = move |note: Note| {
+        if let Note::Unseen(process, why) = note {
+            common.say(format_args!(
+                "process {process} may not be looked into ({why}): what it connects to is not carried"
+            ));
+        }
+    };
+    let supervisor = Supervisor::new(client.clone(), Routes::new(rules.carry, rules.direct), note)?;
+    for Forward { place, target, .. } in args.remote.clone() {
+        let (client, place) = (client.clone(), Target::from(place));
+        tokio::spawn(async move { client.reverse(place, target).await });
+    }
+    let Some((name, rest)) = args.program.split_first() else {
+        return Err(Failure::usage("which program?"));
+    };
+    warn(args, Path::new(name));
+    let mut command = std::process::Command::new(name);
+    command.args(rest);
+    if std::env::var_os("LOCALDOMAIN").is_none() && supervisor.resolves() {
+        // This side's search domains are not the far one's.
+        command.env("LOCALDOMAIN", "");
+    }
+    let mut signals = Signals::listen()?;
+    let child = match supervisor.start(command) {
+        Ok(child) => child,
+        Err(error) => return cannot_start(Path::new(name), &error),
+    };
+    take_open_files();
+    let status = signals.pass_on(child).await?;
+    Ok(ExitCode::from(code(status)))
+}
+
+/// Says of programs what will not be as they are used to.
+fn warn(args: &Args, name: &Path) {
+    let path = std::env::var("PATH").unwrap_or_default();
+    let program = Program::look_at(name, &path);
+    let name = name.display();
+    if program.is_foreign {
+        args.common.say(format_args!(
+            "{name} is of 32 bits, or for another processor: what it connects to is not carried"
+        ));
+    }
+    if program.is_privileged && !nix::unistd::geteuid().is_root() {
+        args.common.say(format_args!(
+            "{name} is set-user-ID or set-group-ID: it runs without the rights that gives"
+        ));
+    }
+}
+
+fn cannot_start(name: &Path, error: &io::Error) -> Result<ExitCode, Failure> {
+    let name = name.display();
+    let code = match error.kind() {
+        io::ErrorKind::NotFound => NOT_FOUND,
+        io::ErrorKind::PermissionDenied => CANNOT_RUN,
+        _ => {
+            let message = format!(
+                "cannot run {name}: {error}. This takes Linux 5.6 or newer, and seccomp and pidfd_getfd, \
+                 which containers may forbid (docker run --security-opt seccomp=unconfined)"
+            );
+            return Err(Failure::new(Kind::Failure, message));
+        }
+    };
+    dfcp_command::tell!("dfcp: cannot run {name}: {error}");
+    Ok(ExitCode::from(code))
+}
+
+/// What shells make of how a program ended.
+fn code(status: ExitStatus) -> u8 {
+    let code = status.code().or(status.signal().map(|signal| 128 + signal));
+    code.and_then(|code| u8::try_from(code).ok())
+        .unwrap_or(u8::MAX)
+}
+
+/// Signals that are for the program.
+struct Signals {
+    asked: Vec<(Signal, tokio::signal::unix::Signal)>,
+}
+
+impl Signals {
+    fn listen() -> io::Result<Self> {
+        let kinds = [
+            (Signal::SIGINT, SignalKind::interrupt()),
+            (Signal::SIGQUIT, SignalKind::quit()),
+            (Signal::SIGTERM, SignalKind::terminate()),
+            (Signal::SIGHUP, SignalKind::hangup()),
+            (Signal::SIGUSR1, SignalKind::user_defined1()),
+            (Signal::SIGUSR2, SignalKind::user_defined2()),
+        ];
+        // What is ignored here (`nohup`) is ignored by the program, too, unless somebody listens.
+        let ignored = ignored_signals();
+        let wanted = kinds
+            .into_iter()
+            .filter(|(name, _)| ignored >> (*name as i32 - 1) & 1 == 0);
+        let listen = |(name, kind)| Ok((name, signal(kind)?));
+        let asked = wanted.map(listen).collect::<io::Result<_>>()?;
+        Ok(Self { asked })
+    }
+
+    /// Passes signals on until the program has ended. Those of the terminal's keys it has already.
+    async fn pass_on(&mut self, mut child: Child) -> io::Result<ExitStatus> {
+        let pid = Pid::from_raw(child.id() as i32);
+        let mut ended: JoinHandle<_> = tokio::task::spawn_blocking(move || child.wait());
+        loop {
+            let next = std::future::poll_fn(|context| {
+                for (name, signal) in &mut self.asked {
+                    if signal.poll_recv(context).is_ready() {
+                        return std::task::Poll::Ready(*name);
+                    }
+                }
+                std::task::Poll::Pending
+            });
+            tokio::select! {
+                status = &mut ended => return status.map_err(io::Error::other)?,
+                name = next => {
+                    let is_key = matches!(name, Signal::SIGINT | Signal::SIGQUIT);
+                    if !(is_key && is_in_front()) {
+                        let _ = kill(pid, name);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The signals that this process ignores, a bit each from the lowest on.
+fn ignored_signals() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .unwrap_or(0)
+}
+
+/// Whether the terminal's keys are for this process, and so for the program, which is of its group.
+fn is_in_front() -> bool {
+    let terminal = std::fs::File::open("/dev/tty");
+    let front = terminal
+        .ok()
+        .and_then(|tty| rustix::termios::tcgetpgrp(tty).ok());
+    front.is_some_and(|front| front == rustix::process::getpgrp())
+}

@@ -1,0 +1,435 @@
+//! `dfcp run`: programs that know nothing of it, over a server. What is here is carried by a rule for it,
+//! and what is carried is told (`-v`); between network namespaces nothing else would get there.
+
+#![cfg(target_os = "linux")]
+
+mod common;
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::process::{Command, Output, Stdio};
+
+use common::meeting::{Place, program_in};
+use common::namespace::{Namespace, privileged};
+use common::{Bench, Receiver, bytes, eventually, wait};
+
+/// Whether a program is there; said if not.
+fn has(program: &str) -> bool {
+    let mut command = Command::new(program);
+    let quiet = command.arg("--version").stdin(Stdio::null()).output();
+    if quiet.is_err() {
+        eprintln!("SKIPPED: {program} is not installed");
+    }
+    quiet.is_ok()
+}
+
+/// Serves a page of 100 kB over HTTP, and to anybody else who says three bytes.
+fn web(at: &str) -> SocketAddr {
+    let listener = TcpListener::bind(at).unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for mut tcp in listener.incoming().map_while(Result::ok) {
+            std::thread::spawn(move || {
+                let page = bytes("page", 100_000);
+                let head = format!("HTTP/1.0 200 OK\r\nContent-Length: {}\r\n\r\n", page.len());
+                let mut asked = [0; 1024];
+                let len = tcp.read(&mut asked)?;
+                let speaks_http = asked[..len].starts_with(b"GET");
+                if speaks_http {
+                    tcp.write_all(head.as_bytes())?;
+                }
+                tcp.write_all(&page)
+            });
+        }
+    });
+    address
+}
+
+fn serve(place: Place, bench: &Bench, listen: &str, permit: &str) -> Command {
+    let mut command = program_in(place, &bench.path(""));
+    command
+        .args(["proxy", "serve", "--listen", listen])
+        .args(["--allow", &bench.sender_key, "--permit", permit, "--key"])
+        .arg(bench.path("receiver.key"));
+    command
+}
+
+fn run_in(place: Place, bench: &Bench, server: SocketAddr, args: &[&str]) -> Command {
+    let mut command = program_in(place, &bench.path(""));
+    command
+        .args(["run", "--peer-key", &bench.receiver_key, "--key"])
+        .arg(bench.path("sender.key"))
+        .arg(server.to_string())
+        .args(args);
+    command
+}
+
+/// Exit code, standard output and what was said.
+fn outcome(mut command: Command) -> (i32, Vec<u8>, String) {
+    let child = command.spawn().unwrap();
+    let out: Output = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&out.stderr).into_owned();
+    eprintln!("{said}");
+    (out.status.code().unwrap_or(-1), out.stdout, said)
+}
+
+/// A server that reaches this machine.
+struct Near {
+    bench: Bench,
+    server: Receiver,
+}
+
+impl Near {
+    fn new() -> Self {
+        let bench = Bench::new();
+        let server = Receiver::start(serve(None, &bench, "127.0.0.1:0", "127.0.0.1/32"));
+        Self { bench, server }
+    }
+
+    /// A program for which 127.0.0.1 is there, and names of `there`.
+    fn run(&self, program: &[&str]) -> Command {
+        let rules = ["-v", "--carry", "127.0.0.1/32", "--carry", "*.there"];
+        let mut command = self.bench.program();
+        command
+            .args(["run", "--peer-key", &self.bench.receiver_key, "--key"])
+            .arg(self.bench.path("sender.key"))
+            .args(rules)
+            .arg(self.server.address.to_string())
+            .arg("--")
+            .args(program);
+        command
+    }
+
+    fn python(&self, script: &str, args: &[&str]) -> (i32, String, String) {
+        let command = self.run(&[&["python3", "-c", script][..], args].concat());
+        let (code, out, said) = outcome(command);
+        (code, String::from_utf8(out).unwrap(), said)
+    }
+}
+
+/// Connects in several ways, each of which must fail with the number that is given.
+const FAILURES: &str = r#"
+import asyncio, errno, select, socket, sys
+host, port, name = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+waiting = socket.socket()
+print(errno.errorcode[waiting.connect_ex((host, port))])
+polled = socket.socket()
+polled.setblocking(False)
+assert polled.connect_ex((host, port)) == errno.EINPROGRESS
+poll = select.epoll()
+poll.register(polled, select.EPOLLOUT)
+assert poll.poll(30)
+print(errno.errorcode[polled.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)])
+assert polled.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0
+again = socket.socket()
+again.setblocking(False)
+again.connect_ex((host, port))
+select.select([], [again], [], 30)
+print(errno.errorcode[again.connect_ex((host, port))])
+async def main():
+    try:
+        await asyncio.open_connection(name, port)
+    except OSError as error:
+        print(errno.errorcode[error.errno])
+asyncio.run(main())
+"#;
+
+#[test]
+fn what_fails_there_fails_here_in_the_same_way() {
+    if !has("python3") {
+        return;
+    }
+    let near = Near::new();
+    let closed = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let port = closed.local_addr().unwrap().port().to_string();
+    let (code, out, said) = near.python(FAILURES, &["127.0.0.1", &port, "no-such-host.there"]);
+    let expected = [
+        "ECONNREFUSED",
+        "ECONNREFUSED",
+        "ECONNREFUSED",
+        "EHOSTUNREACH",
+    ];
+    assert_eq!(
+        (code, &out.split_whitespace().collect::<Vec<_>>()[..]),
+        (0, &expected[..]),
+        "{said}"
+    );
+    // What rules do not permit.
+    let near = Near {
+        server: Receiver::start(serve(None, &near.bench, "127.0.0.1:0", "internet")),
+        bench: near.bench,
+    };
+    let (code, out, said) = near.python(FAILURES, &["127.0.0.1", &port, "127.0.0.1"]);
+    assert_eq!(
+        (code, out.trim()),
+        (0, "EACCES\nEACCES\nEACCES\nEACCES"),
+        "{said}"
+    );
+}
+
+/// Sockets that are copied, handed on and asked about.
+const SOCKETS: &str = r#"
+import asyncio, os, select, socket, subprocess, sys, threading
+host, port = sys.argv[1], int(sys.argv[2])
+def page(s):
+    s.sendall(b"GET / HTTP/1.0\r\n\r\n")
+    got = b""
+    while True:
+        part = s.recv(65536)
+        if not part:
+            return len(got.split(b"\r\n\r\n", 1)[1])
+        got += part
+s = socket.create_connection((host, port))
+assert s.getpeername() == (host, port), s.getpeername()
+assert page(os.dup and s.dup()) == 100000
+# IPv6 sockets to IPv4 hosts; a socket of another thread; limits of time.
+s = socket.socket(socket.AF_INET6)
+s.settimeout(30)
+s.connect(("::ffff:" + host, port))
+assert s.getpeername()[:2] == ("::ffff:" + host, port)
+assert page(s) == 100000
+got = []
+t = threading.Thread(target=lambda: got.append(page(socket.create_connection((host, port)))))
+t.start(); t.join()
+assert got == [100000]
+# Copied while it connects, registered before it does, used by a child.
+s = socket.socket()
+s.setblocking(False)
+epoll = select.epoll()
+copy = s.dup()
+s.connect_ex((host, port))
+epoll.register(copy, select.EPOLLOUT)
+s.close()
+assert epoll.poll(30)
+assert copy.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0
+copy.setblocking(True)
+pid = os.fork()
+if pid == 0:
+    os._exit(0 if page(copy) == 100000 else 1)
+copy.close()
+assert os.waitpid(pid, 0)[1] == 0
+# A program with nothing of the environment, and no open files.
+child = ("import socket\ns = socket.create_connection(%r)\ns.sendall(b'abc')\n"
+         "n = 0\nwhile True:\n  p = s.recv(65536)\n  if not p: break\n  n += len(p)\nprint(n)") % ((host, port),)
+out = subprocess.run([sys.executable, "-c", child], env={}, close_fds=True, capture_output=True)
+assert out.stdout.strip() == b"100000", out
+async def many():
+    async def one():
+        reader, writer = await asyncio.open_connection(host, port)
+        assert writer.get_extra_info("peername") == (host, port)
+        writer.write(b"GET / HTTP/1.0\r\n\r\n")
+        got = await reader.read()
+        writer.close()
+        return len(got) > 100000
+    return all(await asyncio.gather(*[one() for _ in range(50)]))
+assert asyncio.run(many())
+print("done")
+"#;
+
+#[test]
+fn sockets_are_the_programs_own() {
+    if !has("python3") {
+        return;
+    }
+    let (near, web) = (Near::new(), web("127.0.0.1:0"));
+    let args = [&web.ip().to_string()[..], &web.port().to_string()];
+    let (code, out, said) = near.python(SOCKETS, &args);
+    assert_eq!((code, out.trim()), (0, "done"), "{said}");
+    // And they were carried: here this would work without.
+    assert!(said.matches(&web.to_string()).count() >= 50, "{said}");
+}
+
+#[test]
+fn the_programs_end_is_the_end() {
+    let near = Near::new();
+    for (program, expected) in [
+        (&["sh", "-c", "exit 7"][..], 7),
+        (&["sh", "-c", "kill -TERM $$"], 143),
+        (&["/nowhere/program"], 127),
+        (&["/dev/null"], 126),
+    ] {
+        let (code, _, said) = outcome(near.run(program));
+        assert_eq!(code, expected, "{program:?}: {said}");
+    }
+    // A signal goes to the program.
+    let script = "trap 'echo heard; exit 3' TERM; echo ready; while :; do read x <&9; done 9<&0";
+    let mut command = near.run(&["sh", "-c", script]);
+    let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
+    let mut heard = [0; 6];
+    let mut out = child.stdout.take().unwrap();
+    out.read_exact(&mut heard).unwrap();
+    let pid = nix::unistd::Pid::from_raw(child.id() as i32);
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).unwrap();
+    drop(child.stdin.take());
+    let mut rest = String::new();
+    out.read_to_string(&mut rest).unwrap();
+    assert_eq!((rest.trim(), wait(&mut child).code()), ("heard", Some(3)));
+    // Nothing is started without a server that takes the key.
+    let stranger = near.bench.path("stranger.key");
+    let mut command = near.bench.program();
+    let key = command.args(["keygen", "--out"]).arg(&stranger).output();
+    assert!(key.unwrap().status.success());
+    let mut command = near.bench.program();
+    command
+        .args(["run", "--peer-key", &near.bench.receiver_key, "--key"])
+        .arg(stranger)
+        .args([&near.server.address.to_string(), "--", "echo", "started"]);
+    let (code, out, said) = outcome(command);
+    assert_eq!((code, &out[..]), (4, &b""[..]), "{said}");
+    assert!(said.contains("--allow dfcp-pub-"), "{said}");
+}
+
+#[test]
+fn a_server_that_comes_back_is_used_again() {
+    if !has("python3") {
+        return;
+    }
+    let (near, web) = (Near::new(), web("127.0.0.1:0"));
+    let script = "import socket, sys, time\n\
+        at = (sys.argv[1], int(sys.argv[2]))\n\
+        def get():\n  \
+          s = socket.create_connection(at); s.sendall(b'abc')\n  \
+          return sum(len(p) for p in iter(lambda: s.recv(65536), b''))\n\
+        print(get(), flush=True)\n\
+        input()\n\
+        for _ in range(60):\n  \
+          try: print(get()); break\n  \
+          except OSError: time.sleep(0.5)\n";
+    let args = [&web.ip().to_string()[..], &web.port().to_string()];
+    let mut command = near.run(&[&["python3", "-c", script][..], &args].concat());
+    let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
+    let mut out = child.stdout.take().unwrap();
+    let mut heard = [0; 7];
+    out.read_exact(&mut heard).unwrap();
+    let Near { bench, mut server } = near;
+    let at = server.address.to_string();
+    server.kill();
+    drop(server);
+    let _again = Receiver::start(serve(None, &bench, &at, "127.0.0.1/32"));
+    child.stdin.take().unwrap().write_all(b"\n").unwrap();
+    let mut rest = String::new();
+    out.read_to_string(&mut rest).unwrap();
+    assert_eq!((&heard, rest.trim()), (b"100000\n", "100000"));
+    assert!(wait(&mut child).success());
+}
+
+/// Programs, and what they must say. `HOST` is a name, `ADDRESS` an address of that host.
+const PROGRAMS: [(&str, &str); 10] = [
+    (
+        "curl",
+        "curl -sS --max-time 60 http://HOST/ | wc -c | grep -qx 100000",
+    ),
+    (
+        "curl",
+        "curl -sS --max-time 60 http://ADDRESS/ | wc -c | grep -qx 100000",
+    ),
+    (
+        "curl",
+        "curl -gsS --max-time 60 'http://[fd99::1]/' | wc -c | grep -qx 100000",
+    ),
+    (
+        "wget",
+        "wget -qO- --tries=1 http://HOST/ | wc -c | grep -qx 100000",
+    ),
+    (
+        "python3",
+        "python3 -c 'import urllib.request as u; assert len(u.urlopen(\"http://HOST/\").read()) == 100000'",
+    ),
+    // Of these three there are no servers there: they must have spoken with the page's.
+    (
+        "ssh",
+        "ssh -p 80 -o BatchMode=yes -o StrictHostKeyChecking=no HOST 2>&1 | grep -Ei 'kex_exchange|banner|version'",
+    ),
+    (
+        "psql",
+        "psql 'host=HOST port=80 connect_timeout=30 user=x' 2>&1 | grep -i 'invalid response'",
+    ),
+    (
+        "rsync",
+        "rsync rsync://HOST:80/x 2>&1 | grep -Ei 'protocol|startup error|mismatch'",
+    ),
+    (
+        "iperf3",
+        "iperf3 -c HOST -p 5201 -n 1M --connect-timeout 30000",
+    ),
+    (
+        "cc",
+        "printf '#include <sys/socket.h>\\n#include <netinet/in.h>\\n#include <arpa/inet.h>\\n\
+         #include <unistd.h>\\nint main() { struct sockaddr_in a = { AF_INET, htons(80) }; char b[9]; \
+         inet_aton(\"ADDRESS\", &a.sin_addr); int s = socket(AF_INET, SOCK_STREAM, 0); \
+         return connect(s, (void *)&a, sizeof a) || write(s, \"abc\", 3) != 3 || read(s, b, 9) < 1; }' \
+         > DIR/p.c && { cc -w -static -o DIR/p DIR/p.c || { echo SKIPPED: no static C library; exit 0; } } && DIR/p",
+    ),
+];
+
+#[test]
+fn programs_reach_what_only_the_server_reaches() {
+    let name = "programs_reach_what_only_the_server_reaches";
+    privileged(name, "true", || {
+        let (near, far) = (Namespace::new(), Namespace::new());
+        near.cable(("eth0", "10.2.0.1/24"), &far, ("eth0", "10.2.0.2/24"));
+        far.run("ip addr add 10.99.0.1/32 dev lo\nip addr add fd99::1/128 dev lo nodad");
+        far.inside(|| [web("10.99.0.1:80"), web("[fd99::1]:80")]);
+        let bench = Bench::new();
+        // The name is known there alone.
+        let hosts = bench.path("hosts");
+        std::fs::write(&hosts, "127.0.0.1 localhost\n10.99.0.1 page.there\n").unwrap();
+        let serve = serve(far.place(), &bench, "10.2.0.2:0", "all");
+        let mut there = Command::new("unshare");
+        let script = format!("mount --bind {} /etc/hosts && exec \"$@\"", hosts.display());
+        there
+            .args(["--mount", "sh", "-c", &script, "sh"])
+            .arg(serve.get_program())
+            .args(serve.get_args())
+            .env("XDG_CONFIG_HOME", bench.path("config"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let server = Receiver::start(there);
+        let iperf = has("iperf3").then(|| {
+            let mut command = Command::new("nsenter");
+            let place = far.place().unwrap().to_string();
+            command.args(["-t", &place, "-n", "iperf3", "-s", "-1", "-p", "5201"]);
+            let child = command.stdout(Stdio::null()).spawn().unwrap();
+            eventually("iperf3", || {
+                far.inside(|| TcpListener::bind("0.0.0.0:5201").is_err())
+            });
+            child
+        });
+        for (program, script) in PROGRAMS {
+            if !has(program) {
+                continue;
+            }
+            let dir = bench.path("");
+            let script = script
+                .replace("HOST", "page.there")
+                .replace("ADDRESS", "10.99.0.1")
+                .replace("DIR", dir.to_str().unwrap());
+            let args = ["--", "sh", "-c", &script];
+            let (code, out, said) = outcome(run_in(near.place(), &bench, server.address, &args));
+            let out = String::from_utf8_lossy(&out);
+            assert_eq!(code, 0, "{script}: {out} {said}");
+            if out.contains("SKIPPED") {
+                eprintln!("{out}");
+            }
+        }
+        if let Some(mut iperf) = iperf {
+            let _ = iperf.kill();
+            let _ = iperf.wait();
+        }
+        // What is direct goes nowhere from here.
+        let args = [
+            "--direct",
+            "10.99.0.0/16",
+            "--",
+            "sh",
+            "-c",
+            "exec 3<>/dev/tcp/10.99.0.1/80",
+        ];
+        let bash = args.map(|arg| if arg == "sh" { "bash" } else { arg });
+        if has("bash") {
+            let (code, _, said) = outcome(run_in(near.place(), &bench, server.address, &bash));
+            assert!(code != 0 && said.contains("unreachable"), "{code}: {said}");
+        }
+    });
+}

@@ -1,0 +1,432 @@
+//! Answers the calls of programs.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::process::{Child, Command};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use dfcp_proxy::{Client, Dialed, Host, Status, Target};
+use socket2::{Protocol, Socket, Type};
+use tokio::net::{TcpStream, UdpSocket};
+use tokio::runtime::Handle;
+use tokio::time::sleep;
+
+use crate::address::{self, Peer, canonical};
+use crate::gate::{Gate, is_under_way, reached_by};
+use crate::names::{self, Names};
+use crate::process;
+use crate::program::start;
+use crate::routes::Routes;
+use crate::sys::{self, Answer, Call, Calls};
+use crate::table::{Entry, State, Table};
+
+/// Something that a person wants to know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Note {
+    /// A process may not be looked into, and its connections are not carried; its number, and why. Told of
+    /// the first one.
+    Unseen(i32, String),
+}
+
+/// Carries what programs connect to; clones share it.
+#[derive(Clone)]
+pub struct Supervisor(Arc<Inner>);
+
+struct Inner {
+    client: Client,
+    routes: Arc<Routes>,
+    names: Arc<Names>,
+    gate: Gate,
+    table: Mutex<Table>,
+    /// Where datagrams are taken, and questions for names.
+    datagrams: SocketAddr,
+    questions: SocketAddr,
+    /// Of what network this machine's addresses are.
+    network: Option<u64>,
+    runtime: Handle,
+    note: Box<dyn Fn(Note) + Send + Sync>,
+    has_unseen: AtomicBool,
+}
+
+impl Supervisor {
+    /// One without programs, which carries over `client` what `routes` say, and tells `note` of what people
+    /// want to know. Call within a tokio runtime.
+    ///
+    /// # Errors
+    /// When this machine has no ports left.
+    pub fn new(
+        client: Client,
+        routes: Routes,
+        note: impl Fn(Note) + Send + Sync + 'static,
+    ) -> io::Result<Self> {
+        let local = || {
+            let socket = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+            socket.set_nonblocking(true)?;
+            let socket = UdpSocket::from_std(socket)?;
+            let at = socket.local_addr()?;
+            io::Result::Ok((socket, at))
+        };
+        let ((datagrams, datagrams_at), (questions, questions_at)) = (local()?, local()?);
+        let network = sys::network_of(std::os::fd::AsFd::as_fd(&questions));
+        let routes = Arc::new(routes);
+        let names = Arc::new(Names::new(routes.clone()));
+        tokio::spawn(names.clone().serve(questions));
+        let inner = Arc::new(Inner {
+            client,
+            routes,
+            names,
+            gate: Gate::open()?,
+            table: Mutex::default(),
+            datagrams: datagrams_at,
+            questions: questions_at,
+            network,
+            runtime: Handle::current(),
+            note: Box::new(note),
+            has_unseen: AtomicBool::new(false),
+        });
+        let (weak, client) = (Arc::downgrade(&inner), inner.client.clone());
+        let led = move |from| weak.upgrade().and_then(|inner| inner.table().led(from));
+        tokio::spawn(async move { client.forward_udp_by(datagrams, led).await });
+        Ok(Self(inner))
+    }
+
+    /// Whether names are resolved by the far end.
+    pub fn resolves(&self) -> bool {
+        self.0.routes.has_names()
+    }
+
+    /// Starts a program, whose connections, and those of whatever it starts, are carried as long as this
+    /// process lives.
+    ///
+    /// # Errors
+    /// When it cannot be started, or the system knows no supervision.
+    pub fn start(&self, command: Command) -> io::Result<Child> {
+        let (child, calls) = start(command)?;
+        let (inner, calls) = (self.0.clone(), Arc::new(calls));
+        let answer = move || {
+            while let Some(call) = calls.next() {
+                if let Some(answer) = inner.decide(&calls, &call) {
+                    calls.answer(call.id, answer);
+                }
+            }
+        };
+        let named = std::thread::Builder::new().name("calls".into());
+        named.spawn(answer)?;
+        Ok(child)
+    }
+}
+
+/// What a program hears of an attempt that the server made, as if it had made it itself.
+fn error_of(status: Status) -> i32 {
+    match status {
+        Status::Refused => libc::ECONNREFUSED,
+        Status::NetworkUnreachable => libc::ENETUNREACH,
+        Status::HostUnreachable => libc::EHOSTUNREACH,
+        Status::TimedOut => libc::ETIMEDOUT,
+        // As of a firewall of this machine.
+        Status::Forbidden => libc::EACCES,
+        Status::Limit => libc::ENOBUFS,
+        _ => libc::ECONNABORTED,
+    }
+}
+
+/// A socket that a program connects.
+struct Attempt {
+    socket: Socket,
+    /// The kernel's number of it.
+    cookie: u64,
+    /// What the program gave.
+    given: Vec<u8>,
+    to: SocketAddr,
+}
+
+impl Inner {
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What becomes of a call; nothing if it is answered later.
+    fn decide(self: &Arc<Self>, calls: &Arc<Calls>, call: &Call) -> Option<Answer> {
+        let decided = match call.number {
+            libc::SYS_connect => self.connect(calls, call),
+            libc::SYS_getpeername => self.peer_name(calls, call).map(Some),
+            libc::SYS_getsockopt => self.last_error(calls, call).map(Some),
+            _ => Ok(Some(Answer::GoOn)),
+        };
+        // Of what cannot be looked at the system says what is wrong with it.
+        decided.unwrap_or(Some(Answer::GoOn))
+    }
+
+    /// A copy of the socket that is a call's first argument.
+    fn socket_of(&self, calls: &Calls, call: &Call) -> io::Result<Socket> {
+        let found = process::socket(call, call.arguments[0]);
+        let socket = found.inspect_err(|error| self.unseen(call, error))?;
+        // Else the thread may be another one by now.
+        match calls.waits(call) {
+            true => Ok(socket),
+            false => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+
+    fn unseen(&self, call: &Call, error: &io::Error) {
+        let refused = error.kind() == io::ErrorKind::PermissionDenied;
+        if refused && !self.has_unseen.swap(true, Ordering::Relaxed) {
+            (self.note)(Note::Unseen(call.thread, error.to_string()));
+        }
+    }
+
+    fn connect(self: &Arc<Self>, calls: &Arc<Calls>, call: &Call) -> io::Result<Option<Answer>> {
+        let len = call.arguments[2] as u32 as usize;
+        if len > address::MAX_LEN {
+            return Ok(Some(Answer::GoOn));
+        }
+        let given = process::read(call.thread, call.arguments[1], len);
+        let given = given.inspect_err(|error| self.unseen(call, error))?;
+        let to = match address::decode(&given) {
+            Peer::Ip(to) => to,
+            Peer::Path(path) if self.routes.has_names() => {
+                let is_service = names::SERVICES.contains(&&path[..]);
+                return Ok(Some(match is_service {
+                    true => Answer::Failed(libc::ECONNREFUSED),
+                    false => Answer::GoOn,
+                }));
+            }
+            _ => return Ok(Some(Answer::GoOn)),
+        };
+        let target = self.target(canonical(to));
+        let may_ask = to.port() == names::PORT && self.routes.has_names();
+        if target.is_none() && !may_ask {
+            return Ok(Some(Answer::GoOn));
+        }
+        let socket = self.socket_of(calls, call)?;
+        if sys::network_of(std::os::fd::AsFd::as_fd(&socket)) != self.network {
+            return Ok(Some(Answer::GoOn));
+        }
+        let (kind, cookie) = (socket.r#type()?, socket.cookie()?);
+        let attempt = Attempt {
+            socket,
+            cookie,
+            given,
+            to,
+        };
+        match (kind, target) {
+            (Type::STREAM, Some(target)) if is_tcp(&attempt.socket)? => {
+                self.connect_stream(calls, call, attempt, target)
+            }
+            (Type::DGRAM, _) if may_ask => self.lead(attempt, self.questions, None),
+            (Type::DGRAM, Some(target)) => self.lead(attempt, self.datagrams, Some(target)),
+            _ => Ok(Some(Answer::GoOn)),
+        }
+    }
+
+    /// Whom a connection to `at` is for, if it is carried.
+    fn target(&self, at: SocketAddr) -> Option<Target> {
+        if let Some(name) = self.names.of(at.ip()) {
+            return Some(Target {
+                host: Host::Name(name.to_string()),
+                port: at.port(),
+            });
+        }
+        self.routes.carries(at).then(|| Target::from(at))
+    }
+
+    /// Has a socket of TCP connect, until the server has connected.
+    fn connect_stream(
+        self: &Arc<Self>,
+        calls: &Arc<Calls>,
+        call: &Call,
+        attempt: Attempt,
+        target: Target,
+    ) -> io::Result<Option<Answer>> {
+        let Attempt { socket, cookie, .. } = &attempt;
+        let waits = !socket.nonblocking()?;
+        let mut table = self.table();
+        let before = match table.get(*cookie) {
+            Some(entry) if entry.state == State::Connecting => {
+                if !waits {
+                    return Ok(Some(Answer::Failed(libc::EALREADY)));
+                }
+                entry.waiting.push(call.id);
+                self.give_up_in_time(calls, call.id, socket);
+                return Ok(None);
+            }
+            entry => entry.map(|entry| entry.state),
+        };
+        sys::connect_at_once(std::os::fd::AsFd::as_fd(socket));
+        match self.gate.knock(socket, attempt.to) {
+            // It is connected already.
+            Ok(()) => return Ok(Some(Answer::Done)),
+            Err(error) if is_under_way(&error) => {}
+            Err(error) => {
+                let errno = error.raw_os_error().unwrap_or(libc::EINVAL);
+                return Ok(Some(Answer::Failed(match before {
+                    Some(State::Failed(why)) if errno == libc::ECONNREFUSED => {
+                        table.forget(*cookie);
+                        why
+                    }
+                    _ => errno,
+                })));
+            }
+        }
+        let waiting = waits.then_some(call.id);
+        let waiting = waiting.into_iter().collect();
+        let entry = Entry::new(attempt.given.clone(), State::Connecting, waiting);
+        table.put(*cookie, entry);
+        drop(table);
+        if waits {
+            self.give_up_in_time(calls, call.id, socket);
+        }
+        let (inner, calls) = (self.clone(), calls.clone());
+        self.runtime
+            .spawn(async move { inner.establish(&calls, attempt, target).await });
+        Ok((!waits).then_some(Answer::Failed(libc::EINPROGRESS)))
+    }
+
+    /// Ends a call that waits when the program's own limit is over (SO_SNDTIMEO).
+    fn give_up_in_time(&self, calls: &Arc<Calls>, id: u64, socket: &Socket) {
+        if let Ok(Some(limit)) = socket.write_timeout() {
+            let calls = calls.clone();
+            self.runtime.spawn(async move {
+                sleep(limit).await;
+                calls.answer(id, Answer::Failed(libc::EINPROGRESS));
+            });
+        }
+    }
+
+    async fn establish(&self, calls: &Calls, attempt: Attempt, target: Target) {
+        let opened = self.open(&attempt, target).await;
+        let Attempt {
+            socket, cookie, to, ..
+        } = attempt;
+        let state = match &opened {
+            Ok(_) => State::Open,
+            Err(errno) => State::Failed(*errno),
+        };
+        let waiting = {
+            let mut table = self.table();
+            let Some(entry) = table.get(cookie) else {
+                return;
+            };
+            entry.state = state;
+            let waiting = std::mem::take(&mut entry.waiting);
+            if let State::Failed(_) = state {
+                self.gate.refuse(&socket, to);
+            }
+            if !waiting.is_empty() {
+                // Who waits has heard it then, and the system is told that it has.
+                let _ = self.gate.knock(&socket, to);
+                if let State::Failed(_) = state {
+                    table.forget(cookie);
+                }
+            }
+            waiting
+        };
+        let answer = match state {
+            State::Failed(errno) => Answer::Failed(errno),
+            _ => Answer::Done,
+        };
+        waiting.into_iter().for_each(|id| calls.answer(id, answer));
+        // What is left of it is the program's.
+        drop(socket);
+        if let Ok((dialed, tcp)) = opened {
+            dialed.carry(tcp).await;
+        }
+        self.table().is_over(cookie);
+    }
+
+    async fn open(&self, attempt: &Attempt, target: Target) -> Result<(Dialed, TcpStream), i32> {
+        let dialed = self.client.dial(target).await;
+        let dialed = dialed.map_err(|refusal| error_of(refusal.status))?;
+        let tcp = self.gate.let_in(&attempt.socket, attempt.to).await;
+        // The program gave up, or there are no open files left.
+        let tcp = tcp.map_err(|error| error.raw_os_error().unwrap_or(libc::ETIMEDOUT))?;
+        Ok((dialed, tcp))
+    }
+
+    /// Has a socket of UDP send to a port here, which knows by its source whom that is for.
+    fn lead(
+        &self,
+        attempt: Attempt,
+        port: SocketAddr,
+        target: Option<Target>,
+    ) -> io::Result<Option<Answer>> {
+        let socket = &attempt.socket;
+        if let Err(error) = socket.connect(&reached_by(socket, port)?.into()) {
+            let errno = error.raw_os_error().unwrap_or(libc::ENETUNREACH);
+            return Ok(Some(Answer::Failed(errno)));
+        }
+        let source = socket.local_addr()?.as_socket();
+        let mut table = self.table();
+        if let (Some(target), Some(source)) = (target, source) {
+            table.lead(canonical(source), target);
+        }
+        table.put(
+            attempt.cookie,
+            Entry::new(attempt.given, State::Open, Vec::new()),
+        );
+        // When it is closed nobody tells.
+        table.is_over(attempt.cookie);
+        Ok(Some(Answer::Done))
+    }
+
+    /// `getpeername`: whom the program connected to, and not where that led.
+    fn peer_name(&self, calls: &Calls, call: &Call) -> io::Result<Answer> {
+        if self.table().is_empty() {
+            return Ok(Answer::GoOn);
+        }
+        let socket = self.socket_of(calls, call)?;
+        let Some(peer) = socket.peer_addr()?.as_socket().map(canonical) else {
+            return Ok(Answer::GoOn);
+        };
+        if !self.gate.is(peer) && peer != self.datagrams && peer != self.questions {
+            return Ok(Answer::GoOn);
+        }
+        let Some(given) = self.given(socket.cookie()?) else {
+            return Ok(Answer::GoOn);
+        };
+        let [_, at, len_at, ..] = call.arguments;
+        put(call, (at, len_at), &given)?;
+        Ok(Answer::Done)
+    }
+
+    fn given(&self, cookie: u64) -> Option<Vec<u8>> {
+        let mut table = self.table();
+        table.get(cookie).map(|entry| entry.given.clone())
+    }
+
+    /// `getsockopt` of `SO_ERROR`: why the server could not connect.
+    fn last_error(&self, calls: &Calls, call: &Call) -> io::Result<Answer> {
+        if self.table().is_empty() {
+            return Ok(Answer::GoOn);
+        }
+        let socket = self.socket_of(calls, call)?;
+        let mut table = self.table();
+        let state = table.get(socket.cookie()?).map(|entry| entry.state);
+        let Some(State::Failed(errno)) = state else {
+            return Ok(Answer::GoOn);
+        };
+        // It is told once.
+        let errno = socket.take_error()?.map_or(0, |_| errno);
+        drop(table);
+        let [_, _, _, at, len_at, ..] = call.arguments;
+        put(call, (at, len_at), &errno.to_ne_bytes())?;
+        Ok(Answer::Done)
+    }
+}
+
+/// Whether `socket` is of TCP alone: that of several paths (MPTCP) has connections of its own kind.
+fn is_tcp(socket: &Socket) -> io::Result<bool> {
+    Ok(socket.protocol()? == Some(Protocol::TCP))
+}
+
+/// Gives a program what it asked for at an address, with the length at another, where it has written how much
+/// there is room for.
+fn put(call: &Call, (at, len_at): (u64, u64), bytes: &[u8]) -> io::Result<()> {
+    let room = process::read(call.thread, len_at, 4)?;
+    let room = u32::from_ne_bytes([room[0], room[1], room[2], room[3]]) as usize;
+    process::write(call.thread, at, &bytes[..bytes.len().min(room)])?;
+    let len = (bytes.len() as u32).to_ne_bytes();
+    process::write(call.thread, len_at, &len)
+}

@@ -1,0 +1,245 @@
+//! What no crate here wraps: the only unsafe code of this crate.
+
+#![allow(unsafe_code)]
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use libc::{c_int, c_ulong, c_void, sock_filter};
+
+// linux/seccomp.h; not all of it is in `libc`.
+const SET_MODE_FILTER: libc::c_uint = 1;
+const NEW_LISTENER: c_ulong = 1 << 3;
+const CONTINUE: u32 = 1;
+/// `SECCOMP_IOCTL_NOTIF_RECV`, `_SEND`, `_ID_VALID`: `_IOWR('!', 0, struct seccomp_notif)` and so on. The
+/// last one in its first form, which all kernels know.
+const RECEIVE: u32 = 0xc050_2100;
+const SEND: u32 = 0xc018_2101;
+const IS_VALID: u32 = 0x8008_2102;
+
+/// `struct seccomp_notif`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+struct RawCall {
+    id: u64,
+    pid: u32,
+    flags: u32,
+    number: c_int,
+    architecture: u32,
+    instruction: u64,
+    arguments: [u64; 6],
+}
+
+/// `struct seccomp_notif_resp`.
+#[repr(C)]
+struct RawAnswer {
+    id: u64,
+    value: i64,
+    error: i32,
+    flags: u32,
+}
+
+/// A system call that waits for what becomes of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Call {
+    /// Names it; another one has another.
+    pub id: u64,
+    /// The thread that made it.
+    pub thread: i32,
+    /// Its number.
+    pub number: libc::c_long,
+    /// Its arguments.
+    pub arguments: [u64; 6],
+}
+
+/// What becomes of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// It goes on as if nobody had asked.
+    GoOn,
+    /// It has succeeded.
+    Done,
+    /// It has failed with this number.
+    Failed(i32),
+}
+
+/// Where calls come from.
+#[derive(Debug)]
+pub(crate) struct Calls(OwnedFd);
+
+impl Calls {
+    /// Waits for the next one; `None` when no program is left that could make one.
+    pub fn next(&self) -> Option<Call> {
+        loop {
+            match self.receive() {
+                Ok(call) => return Some(call),
+                // Whoever made it was interrupted, or this thread was.
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::NotFound && !self.is_over() => {}
+                Err(_) => return None,
+            }
+        }
+    }
+
+    /// Whether nobody is left who could call.
+    fn is_over(&self) -> bool {
+        let mut poll = libc::pollfd {
+            fd: self.0.as_raw_fd(),
+            events: 0,
+            revents: 0,
+        };
+        // SAFETY: one structure is read and written, which outlives the call.
+        unsafe { libc::poll(&raw mut poll, 1, 0) > 0 && poll.revents & libc::POLLHUP != 0 }
+    }
+
+    fn receive(&self) -> io::Result<Call> {
+        let mut raw = RawCall::default();
+        // SAFETY: the request reads and writes one `struct seccomp_notif`, all bytes zero before, whose size
+        // is in the request's number, and which outlives the call.
+        let done = unsafe { libc::ioctl(self.0.as_raw_fd(), RECEIVE as _, &raw mut raw) };
+        if done < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Call {
+            id: raw.id,
+            thread: raw.pid as i32,
+            number: raw.number.into(),
+            arguments: raw.arguments,
+        })
+    }
+
+    /// Whether the call still waits: then its thread is the one that made it.
+    pub fn waits(&self, call: &Call) -> bool {
+        let mut id = call.id;
+        // SAFETY: the request reads one number of 64 bits, which outlives the call.
+        unsafe { libc::ioctl(self.0.as_raw_fd(), IS_VALID as _, &raw mut id) == 0 }
+    }
+
+    /// Answers a call. Whoever does not hear it was interrupted, or has ended.
+    pub fn answer(&self, id: u64, answer: Answer) {
+        let (value, error, flags) = match answer {
+            Answer::GoOn => (0, 0, CONTINUE),
+            Answer::Done => (0, 0, 0),
+            Answer::Failed(errno) => (0, -errno, 0),
+        };
+        let mut raw = RawAnswer {
+            id,
+            value,
+            error,
+            flags,
+        };
+        // SAFETY: the request reads one `struct seccomp_notif_resp`, which outlives the call.
+        unsafe { libc::ioctl(self.0.as_raw_fd(), SEND as _, &raw mut raw) };
+    }
+}
+
+impl From<OwnedFd> for Calls {
+    fn from(fd: OwnedFd) -> Self {
+        Self(fd)
+    }
+}
+
+/// Has `command` put itself under `filter` once it is a process of its own, tell its number and that of its
+/// listener through `channel` (two numbers of 32 bits), and wait for a byte before it becomes the program.
+pub(crate) fn confine(command: &mut Command, filter: Vec<sock_filter>, channel: UnixStream) {
+    let own = move || {
+        let listener = install(&filter)?;
+        // SAFETY: getpid has no conditions.
+        let pid = unsafe { libc::getpid() };
+        let mut told = [0; 8];
+        told[..4].copy_from_slice(&pid.to_ne_bytes());
+        told[4..].copy_from_slice(&listener.as_raw_fd().to_ne_bytes());
+        let fd = channel.as_raw_fd();
+        // SAFETY: the bytes are ours for as long as the call takes.
+        let wrote = unsafe { libc::write(fd, told.as_ptr().cast(), told.len()) };
+        let mut byte = 0_u8;
+        // SAFETY: as before; one byte is written to.
+        let read = unsafe { libc::read(fd, (&raw mut byte).cast(), 1) };
+        match wrote == 8 && read == 1 {
+            true => Ok(()),
+            false => Err(io::ErrorKind::BrokenPipe.into()),
+        }
+    };
+    // SAFETY: what runs between fork and exec allocates nothing and takes no lock: system calls alone, on
+    // memory that was there before. The listener closes with exec.
+    unsafe { command.pre_exec(own) };
+}
+
+/// Puts this thread, and what it starts, under `filter`; async-signal-safe.
+fn install(filter: &[sock_filter]) -> io::Result<OwnedFd> {
+    let program = libc::sock_fprog {
+        len: filter.len() as u16, // some dozens
+        filter: filter.as_ptr().cast_mut(),
+    };
+    let install = || {
+        let program = (&raw const program).cast::<c_void>();
+        // SAFETY: the program is read during the call, and is there that long.
+        unsafe { libc::syscall(libc::SYS_seccomp, SET_MODE_FILTER, NEW_LISTENER, program) }
+    };
+    let mut fd = install();
+    if fd < 0 {
+        // Who does not rule this machine gives up what set-user-ID programs would have more.
+        let zero: c_ulong = 0;
+        // SAFETY: this option takes numbers alone.
+        unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1 as c_ulong, zero, zero, zero) };
+        fd = install();
+    }
+    match fd {
+        // SAFETY: the call made the descriptor, and nobody else has it.
+        0.. => Ok(unsafe { OwnedFd::from_raw_fd(fd as c_int) }),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Waits until somebody has connected to a socket that listens, a second at most.
+///
+/// # Errors
+/// When nobody has.
+pub(crate) fn wait_for_input(socket: BorrowedFd<'_>) -> io::Result<()> {
+    let mut poll = libc::pollfd {
+        fd: socket.as_raw_fd(),
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    // SAFETY: one structure is read and written, which outlives the call.
+    match unsafe { libc::poll(&raw mut poll, 1, 1000) } {
+        1.. => Ok(()),
+        0 => Err(io::ErrorKind::TimedOut.into()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Number of the namespace of a socket's network (since Linux 5.14), to tell it from others.
+pub(crate) fn network_of(socket: BorrowedFd<'_>) -> Option<u64> {
+    const SO_NETNS_COOKIE: c_int = 71; // asm-generic/socket.h
+    let (mut cookie, mut len) = (0_u64, 8 as libc::socklen_t);
+    // SAFETY: the option writes as many bytes as `len` says, to a number that has them.
+    let done = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            SO_NETNS_COOKIE,
+            (&raw mut cookie).cast(),
+            &raw mut len,
+        )
+    };
+    (done == 0).then_some(cookie)
+}
+
+/// Has `connect` of a socket of TCP connect, instead of waiting for what is sent first.
+pub(crate) fn connect_at_once(socket: BorrowedFd<'_>) {
+    let off: c_int = 0;
+    // SAFETY: the option reads one `int`. Where it is not known nothing waits.
+    unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_FASTOPEN_CONNECT,
+            (&raw const off).cast(),
+            size_of::<c_int>() as libc::socklen_t,
+        )
+    };
+}
