@@ -26,6 +26,7 @@ pub mod endpoint;
 pub mod feedback;
 pub mod host;
 pub mod observe;
+pub mod order;
 pub mod packet;
 pub mod profile;
 pub mod published;

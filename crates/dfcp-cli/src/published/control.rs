@@ -5,7 +5,7 @@ use std::io::BufRead;
 use dfcp::Rate;
 use dfcp::published::Monitor;
 use dfcp::published::rate::{
-    FixedRate, Marked, MaxRate, Ordered, ProbeGap, ProbeRate, RateController,
+    FixedRate, Marked, MaxRate, Ordered, ProbeGap, ProbeRate, RateController, Restrained,
 };
 use dfcp_command::{Failure, units};
 
@@ -24,8 +24,8 @@ pub enum Control {
     /// Nobody: as fast as the host can, or at --fixed-rate
     #[default]
     Max,
-    /// A network controller: one rate a line, such as 50M, on standard input; before the first one
-    /// --fixed-rate, or 10M
+    /// A network controller: --controller, or without one a rate a line, such as 50M, on standard
+    /// input; before the first one --fixed-rate, or 10M
     Ordered,
     /// The bandwidth that packet pairs find available (probe gap model)
     ProbeGap,
@@ -55,7 +55,10 @@ impl Control {
         match (self, rate) {
             (Self::Max, None) => Box::new(MaxRate),
             (Self::Max, Some(rate)) => Box::new(FixedRate::new(rate)),
-            (Self::Ordered, rate) => Box::new(Ordered::new(rate.unwrap_or(BEFORE_ORDERS))),
+            // A wrong order must not become a flood that lasts.
+            (Self::Ordered, rate) => {
+                Box::new(Restrained::new(Box::new(Ordered::new(before_orders(rate)))))
+            }
             (Self::ProbeGap, _) => Box::new(ProbeGap::new(overestimate)),
             (Self::ProbeRate, _) => Box::new(ProbeRate::new(overestimate)),
             (Self::Marked, _) => Box::new(Marked::new()),
@@ -76,6 +79,11 @@ impl Control {
         }
         Ok(())
     }
+}
+
+/// What is sent at without an order; `rate` is the one that the user fixed.
+pub fn before_orders(rate: Option<Rate>) -> Rate {
+    rate.unwrap_or(BEFORE_ORDERS)
 }
 
 /// Follows the orders on standard input until it ends, on a thread of its own; what is no rate is said

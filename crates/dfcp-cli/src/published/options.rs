@@ -1,5 +1,6 @@
 //! Options of `--profile dfcp`, and the settings that they mean.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use dfcp::Rate;
@@ -10,7 +11,9 @@ use dfcp::published::{
 };
 use dfcp_command::{Failure, Profile, units};
 
-use super::control::Control;
+use super::control::{Control, before_orders};
+use super::orders::{self, Orders};
+use crate::net::Host;
 
 const HEADING: &str = "With --profile dfcp and rc-udp";
 
@@ -75,6 +78,16 @@ pub struct Options {
     /// Who says how fast [default: max]
     #[arg(long, value_enum)]
     control: Option<Control>,
+    /// With --control ordered: the network controller to ask, at port 4435 unless it says another
+    #[arg(long, value_name = "HOST[:PORT]", value_parser = orders::host, requires = "controller_key")]
+    controller: Option<Host>,
+    /// File with the key that the controller has too: 64 hexadecimal digits, as `openssl rand -hex 32`
+    /// makes them
+    #[arg(long, value_name = "FILE", requires = "controller")]
+    controller_key: Option<PathBuf>,
+    /// Most that is sent, whatever the controller orders
+    #[arg(long, value_name = "RATE", value_parser = units::rate, requires = "controller")]
+    order_limit: Option<Rate>,
     /// How much more than the bandwidth found is sent, with --control probe-gap or probe-rate
     /// [default: 5%]
     #[arg(long, value_name = "SHARE", value_parser = units::share)]
@@ -177,6 +190,7 @@ impl Options {
             (self.flexible_blocks, "--flexible-blocks"),
             (self.control.is_some(), "--control"),
             (self.overestimate.is_some(), "--overestimate"),
+            (self.controller.is_some(), "--controller"),
             (self.acknowledge.is_some(), "--acknowledge"),
             (self.block_code.is_some(), "--block-code"),
         ];
@@ -261,6 +275,21 @@ impl Options {
         self.acknowledge == Some(AcknowledgeName::None)
     }
 
+    /// Whose orders are followed over the network; `fixed` is the rate that the user fixed.
+    ///
+    /// # Errors
+    /// When the key cannot be read.
+    pub fn orders(&self, fixed: Option<Rate>) -> Option<Result<Orders<'_>, Failure>> {
+        let controller = self.controller.as_ref()?;
+        let key = orders::read_key(self.controller_key.as_ref()?);
+        Some(key.map(|key| Orders {
+            controller,
+            key,
+            fallback: before_orders(fixed),
+            limit: self.order_limit.unwrap_or(Rate::MAX),
+        }))
+    }
+
     /// Who says how fast.
     pub fn control(&self) -> Control {
         self.control.unwrap_or_default()
@@ -268,6 +297,9 @@ impl Options {
 
     /// Refuses a rate for who finds one, and what has no effect.
     pub fn check_rate(&self, is_fixed: bool) -> Result<(), Failure> {
+        if self.controller.is_some() && self.control() != Control::Ordered {
+            return Err(Failure::usage("--controller needs --control ordered"));
+        }
         self.control().check(is_fixed, self.overestimate.is_some())
     }
 

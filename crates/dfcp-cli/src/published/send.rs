@@ -50,6 +50,7 @@ pub fn run(job: Job<'_>) -> ExitCode {
 }
 
 async fn transfer(job: Job<'_>, report: &mut Report) -> Result<(), Failure> {
+    let orders = job.options.orders(job.rate).transpose()?;
     let sources = files::scan(job.paths, dfcp_transfer::Scan::default())?;
     report.left_out.clone_from(&sources.left_out);
     let start = Instant::now();
@@ -60,9 +61,20 @@ async fn transfer(job: Job<'_>, report: &mut Report) -> Result<(), Failure> {
     report.add_buffers(endpoint.socket_buffers());
     let meter = Meter::start();
     let monitor = stream.monitor();
-    if job.options.control() == Control::Ordered {
-        control::follow_orders(monitor.clone(), job.output);
-    }
+    let orders = match orders {
+        Some(orders) => {
+            let ends = [own_end(&endpoint, remote), remote];
+            let config = config(job, sources.bytes());
+            let followed = orders.follow(monitor.clone(), &config, ends, job.output);
+            Some(followed.await?)
+        }
+        None => {
+            if job.options.control() == Control::Ordered {
+                control::follow_orders(monitor.clone(), job.output);
+            }
+            None
+        }
+    };
     let bar = Bar::start_published(job.output, &monitor, &meter);
     let (mut replies, mut out) = tokio::io::split(stream);
     let result = tokio::select! {
@@ -76,6 +88,9 @@ async fn transfer(job: Job<'_>, report: &mut Report) -> Result<(), Failure> {
         failure = interrupted() => Err(failure),
     };
     drop(bar);
+    if let Some(orders) = orders {
+        orders.end().await;
+    }
     let stream = replies.unsplit(out);
     let carrier = job.options.common.carrier();
     report.add_published(remote, carrier, &monitor, endpoint.traffic());
@@ -108,16 +123,33 @@ fn unheard() -> Failure {
     Failure::new(Kind::Failure, message)
 }
 
-/// Connects to the first of the receiver's addresses that answers.
-async fn connect(job: Job<'_>, bytes: u64) -> Result<(Endpoint, Stream, SocketAddr), Failure> {
-    let addresses = job.host.resolve(job.family).await?;
-    guard::check(&addresses, &job.options.common)?;
+/// Settings of a sender of `bytes`.
+fn config(job: Job<'_>, bytes: u64) -> Config {
     let rates = Rates {
         bytes,
         fixed: job.rate,
     };
-    let config = job.options.config(job.profile, rates, job.output.timeout());
-    let config = job.output.observed_published(config)?;
+    let timeout = job.output.timeout();
+    job.options.config(job.profile, rates, timeout)
+}
+
+/// This end of the connection, as the network sees it. Over IP ports are none of its business.
+fn own_end(endpoint: &Endpoint, remote: SocketAddr) -> SocketAddr {
+    let local = endpoint.local_addr();
+    match local.ip().is_unspecified() {
+        true => {
+            let ip = net::own_address_towards(remote.ip());
+            SocketAddr::new(ip.unwrap_or(local.ip()), local.port())
+        }
+        false => local,
+    }
+}
+
+/// Connects to the first of the receiver's addresses that answers.
+async fn connect(job: Job<'_>, bytes: u64) -> Result<(Endpoint, Stream, SocketAddr), Failure> {
+    let addresses = job.host.resolve(job.family).await?;
+    guard::check(&addresses, &job.options.common)?;
+    let config = job.output.observed_published(config(job, bytes))?;
     let share = CONNECT_LIMIT / u32::try_from(addresses.len()).unwrap_or(1).max(1);
     let mut failure = silent(job.host, job.profile);
     for remote in addresses {

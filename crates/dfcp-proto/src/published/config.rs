@@ -1,6 +1,7 @@
 //! The parameters of DFCP-J §4.6 and DFCP-TR §2.6, and what else a connection is told.
 
 use super::code::Code;
+use super::header::HEADER_LEN;
 use crate::config::Payload;
 use crate::observe::{Observe, Observers, Vantage};
 use crate::profile::rc_udp;
@@ -162,6 +163,26 @@ pub struct Config {
     pub observers: Observers,
 }
 
+/// Which IP packets are in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    /// IPv4, without options.
+    Ipv4,
+    /// IPv6, without extensions.
+    Ipv6,
+}
+
+/// A connection's packets of data, as links see them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Of what IP carries.
+    pub protocol: u8,
+    /// Bytes of the headers below the connection's own, which its rate does not count.
+    pub headers: u16,
+    /// Bytes of a full IP packet.
+    pub packet: u16,
+}
+
 /// Least time between two packets of a keep-alive.
 const MIN_KEEP_ALIVE: Duration = Duration::from_millis(100);
 /// An idle timeout has room for so many: some may be lost.
@@ -248,6 +269,27 @@ impl Config {
             ..Self::default()
         }
         .with_rate(|| Box::new(BlockWait::new(Box::new(MaxRate), rc_udp::DELTA_T)))
+    }
+
+    /// How large its packets of data are, as links see them.
+    pub fn layout(&self, family: Family) -> Layout {
+        const UDP_HEADER: u16 = 8;
+        let ip = match family {
+            Family::Ipv4 => 20,
+            Family::Ipv6 => 40,
+        };
+        let (headers, protocol) = match self.carrier {
+            Carrier::Udp => (ip + UDP_HEADER, 17),
+            Carrier::Ip => (ip, 253),
+        };
+        let before = headers + HEADER_LEN as u16;
+        let symbol = self.code.symbol_size().max(1);
+        let symbols = self.mtu.saturating_sub(before) / symbol;
+        Layout {
+            protocol,
+            headers,
+            packet: before.saturating_add(symbols.saturating_mul(symbol)),
+        }
     }
 
     /// How long silence lasts until a keep-alive.

@@ -27,8 +27,8 @@ mod vectors;
 pub use crate::host::{ConnectionHandle, Priority, Transmit};
 pub use code::Code;
 pub use config::{
-    Acknowledge, BlockSize, Carrier, Codec, Completion, Config, LastPacket, Moment, RcUdpCode,
-    Redundancy, Sending,
+    Acknowledge, BlockSize, Carrier, Codec, Completion, Config, Family, LastPacket, Layout, Moment,
+    RcUdpCode, Redundancy, Sending,
 };
 pub use connection::{Connection, Error, Event, Read, SolveJob, Stats};
 pub use dfcp_fec::raptor::{

@@ -22,10 +22,12 @@
 //! ```
 
 mod endpoint;
+mod orders;
 mod stream;
 mod waiting;
 
 pub use crate::shared::Traffic;
+pub use dfcp_proto::order::{OrderKey, Standing};
 pub use dfcp_proto::profile::rc_udp;
 pub use dfcp_proto::published::{
     Acknowledge, BlockSize, Carrier, Code, Codec, Config, Degrees, EndpointStats, Error,
@@ -34,4 +36,5 @@ pub use dfcp_proto::published::{
 };
 pub use dfcp_proto::rate;
 pub use endpoint::{Endpoint, EndpointConfig, PORT};
+pub use orders::{OrderConfig, Orders};
 pub use stream::{Monitor, Stream};
