@@ -4,6 +4,9 @@
 //! The lab is in the network namespace of the thread that makes it: call
 //! [`isolate`](crate::isolate) first.
 
+mod hops;
+mod switched;
+
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,15 +14,20 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use dfcp_proto::{Duration, Instant};
 use dfcp_sim::engine::{Direction, FlowCounters, NetworkError, Simulation};
 use dfcp_sim::report::RunReport;
-use dfcp_sim::scenario::Scenario;
+use dfcp_sim::scenario::{FlowSpec, Scenario};
 use dfcp_sim::{FlowId, LinkStats};
 
+use self::hops::Hops;
+use self::switched::Switches;
 use crate::leftover::Named;
 use crate::net::cable::{CableConfig, CablePort, Checksums, Classify};
 use crate::net::frame::Header;
 use crate::net::host::{DEVICE, Host, MAX_HOSTS, host_number};
 use crate::net::netlink::{CableEnd, CableSettings, Netlink, Segmentation};
 use crate::path::{Clock, Emulator, EmulatorConfig, PathStats, Port};
+
+pub use self::switched::Tools;
+pub(crate) use self::switched::{is_ordered, wants_controller};
 
 /// Port of the server of flow `i`: this much more.
 const SERVER_PORT: u16 = 20_000;
@@ -93,6 +101,9 @@ pub enum LabError {
     /// Two flows in a row from a host to itself.
     #[error("flow {0} leads from a host to itself")]
     Loop(String),
+    /// A flow whose packets come back on another way than they go.
+    #[error("flow {0} comes back on another way: switches have cables both ways")]
+    OneWay(String),
 }
 
 fn system(doing: &'static str) -> impl FnOnce(io::Error) -> LabError {
@@ -108,6 +119,9 @@ pub struct Lab {
     path: Option<Emulator>,
     /// As the network runs it: later by the lead-in.
     scenario: Option<Scenario>,
+    /// How the network's flows, hops of switches, become the scenario's.
+    joined: Option<(Hops, Vec<FlowSpec>)>,
+    switches: Option<Switches>,
     _names: Vec<Named>,
 }
 
@@ -116,7 +130,8 @@ pub struct Lab {
 pub struct LabStats {
     /// For each one-way link of the scenario, its counters; none on a plain cable.
     pub links: Vec<LinkStats>,
-    /// For each flow, its packets: what entered its route and what came out.
+    /// For each flow, its packets: what entered its route and what came out. With switches, for each
+    /// hop of each flow.
     pub flows: Vec<FlowCounters>,
     /// How true the path was; `None` on a plain cable.
     pub path: Option<PathStats>,
@@ -229,6 +244,8 @@ impl Lab {
             lead_in: options.lead_in,
             path: Some(path.map_err(system("the path's thread"))?),
             scenario: Some(scenario),
+            joined: None,
+            switches: None,
             _names: names,
         })
     }
@@ -264,6 +281,8 @@ impl Lab {
             lead_in: options.lead_in,
             path: None,
             scenario: None,
+            joined: None,
+            switches: None,
         })
     }
 
@@ -321,6 +340,9 @@ impl Lab {
         for series in &mut report.series {
             let before = (self.lead_in.as_secs_f64() / series.interval_s).round() as usize;
             series.values.drain(..before.min(series.values.len()));
+        }
+        if let Some((hops, flows)) = &self.joined {
+            hops.join(flows, &mut report);
         }
         report
     }

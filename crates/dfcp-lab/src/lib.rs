@@ -35,7 +35,7 @@ pub mod verify;
 pub mod worker;
 
 #[cfg(target_os = "linux")]
-pub use lab::{FlowHosts, FlowPorts, Lab, LabError, LabOptions, LabStats, Names};
+pub use lab::{FlowHosts, FlowPorts, Lab, LabError, LabOptions, LabStats, Names, Tools};
 #[cfg(target_os = "linux")]
 pub use net::{
     host::Host,

@@ -13,7 +13,9 @@ use dfcp_sim::report::{FlowReport, RunReport};
 use dfcp_sim::scenario::{EndSpec, FlowSpec, ProtocolSpec, Scenario};
 use dfcp_sim::tcp::Congestion;
 
-use crate::lab::{FlowPorts, Lab, LabError, LabOptions, LabStats};
+use crate::lab::{
+    FlowPorts, Lab, LabError, LabOptions, LabStats, Tools, is_ordered, wants_controller,
+};
 use crate::net::process::HostProcess;
 use crate::path::clock::monotonic_ns;
 use crate::worker::{
@@ -79,6 +81,10 @@ const LEAD_IN: Duration = Duration::from_secs(1);
 /// More of it for each flow.
 const LEAD_IN_PER_FLOW: Duration = Duration::from_millis(50);
 
+/// More of it for a controller, to learn the network: it sends frames over each link at once, and again
+/// every quarter of a second.
+const LEARNING: Duration = Duration::from_secs(4);
+
 /// How long after the run's end workers may take to end.
 const GRACE: Duration = Duration::from_secs(5);
 
@@ -91,18 +97,28 @@ const FAREWELL: Duration = Duration::from_millis(1500);
 /// What the machine does not allow. What goes wrong with a flow is in the result.
 pub fn run(plan: Plan<'_>) -> Result<RealRun, LabError> {
     let scenario = plan.scenario;
-    let lab = Lab::start(
-        scenario,
-        &LabOptions {
-            lead_in: lead_in(scenario),
-            ..LabOptions::default()
-        },
-    )?;
+    let options = |more| LabOptions {
+        lead_in: lead_in(scenario, more),
+        ..LabOptions::default()
+    };
+    let tools = wants_controller(scenario).then(Tools::find).transpose();
+    let (lab, no_orders) = match tools {
+        Ok(Some(tools)) => {
+            let options = options(LEARNING);
+            (Lab::start_switched(scenario, &options, &tools)?, None)
+        }
+        Ok(None) => (Lab::start(scenario, &options(Duration::ZERO))?, None),
+        Err(missing) => (
+            Lab::start(scenario, &options(Duration::ZERO))?,
+            Some(missing),
+        ),
+    };
     let times = Times::of(&lab, scenario);
     let jobs = Jobs {
         plan,
         lab: &lab,
         times,
+        no_orders,
     };
     let mut flows: Vec<_> = (0..scenario.flows.len())
         .map(|flow| jobs.start(flow))
@@ -145,8 +161,8 @@ pub fn run(plan: Plan<'_>) -> Result<RealRun, LabError> {
     })
 }
 
-fn lead_in(scenario: &Scenario) -> Duration {
-    let needed = LEAD_IN + LEAD_IN_PER_FLOW * scenario.flows.len() as u32;
+fn lead_in(scenario: &Scenario, more: Duration) -> Duration {
+    let needed = more + LEAD_IN + LEAD_IN_PER_FLOW * scenario.flows.len() as u32;
     match scenario.run.sample {
         // Whole samples, so that they can be left out.
         Some(sample) if !sample.is_zero() => {
@@ -178,6 +194,8 @@ struct Jobs<'a> {
     plan: Plan<'a>,
     lab: &'a Lab,
     times: Times,
+    /// Why there is no controller for those who want one.
+    no_orders: Option<String>,
 }
 
 /// The two ends of a flow.
@@ -191,6 +209,10 @@ impl Jobs<'_> {
     fn start(&self, flow: usize) -> Result<Running, String> {
         let spec = &self.plan.scenario.flows[flow];
         check(self.plan.scenario, spec)?;
+        let ordered = is_ordered(spec);
+        if let (true, Some(missing)) = (ordered, &self.no_orders) {
+            return Err(missing.clone());
+        }
         let (source, sink) = self.lab.flow_hosts(flow);
         let address = |host: &crate::Host| match self.plan.family {
             Family::Ipv4 => host.ipv4().into(),
@@ -209,6 +231,7 @@ impl Jobs<'_> {
             own,
             flow: flow_source.clone(),
             time: Side { stop_ns, ..time },
+            controller: ordered.then(|| self.lab.controller(source)).flatten(),
         };
         let listening = Sink {
             listen: server,

@@ -109,6 +109,15 @@ impl Drops {
         } += 1;
     }
 
+    /// Those of another place too.
+    pub fn add(&mut self, other: &Self) {
+        self.full += other.full;
+        self.early += other.early;
+        self.loss += other.loss;
+        self.mtu += other.mtu;
+        self.policed += other.policed;
+    }
+
     /// For any cause.
     pub fn total(&self) -> u64 {
         self.full + self.early + self.loss + self.mtu + self.policed

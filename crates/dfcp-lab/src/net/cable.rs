@@ -37,10 +37,21 @@ const GSO_NONE: u8 = 0;
 /// [`Arrived::tag`] of packets whose checksum is open.
 const OPEN_CHECKSUM: u8 = 1;
 
+/// [`Arrived::tag`] of frames about a link.
+const LINK_FRAME: u8 = 2;
+
+const ETHERTYPE_LLDP: u16 = 0x88cc;
+
 /// Which flow a packet belongs to.
 pub(crate) trait Classify: Send + Sync + 'static {
     /// The flow and way of a packet from the host with this number.
     fn classify(&self, from: usize, header: &Header) -> Option<(FlowId, Direction)>;
+
+    /// The flow with which a frame goes that switches exchange about a link (LLDP), which has no
+    /// header of IP; none where there are no switches.
+    fn classify_link_frame(&self, _from: usize) -> Option<(FlowId, Direction)> {
+        None
+    }
 }
 
 /// Whether the path may change a packet's bytes.
@@ -199,6 +210,21 @@ impl Intake<'_> {
         let Some((prefix, packet)) = frame.split_first_chunk_mut::<PREFIX>() else {
             return;
         };
+        if prefix[PREFIX - 2..] == ETHERTYPE_LLDP.to_be_bytes() {
+            if let Some((flow, direction)) = self.config.flows.classify_link_frame(self.config.host)
+            {
+                arrived(Arrived {
+                    at,
+                    flow,
+                    direction,
+                    size: packet.len() as u32,
+                    ecn: Ecn::NotEct,
+                    tag: LINK_FRAME,
+                    bytes: packet,
+                });
+            }
+            return;
+        }
         let header = Header::parse(packet);
         // What hosts say of themselves unasked (multicast) is no traffic.
         if header.is_none_or(|header| is_multicast(header.destination)) {
@@ -274,6 +300,7 @@ fn prefix(mac: &[u8; 6], packet: &ExternalPacket) -> [u8; PREFIX] {
     prefix[ETHERNET..ETHERNET + 6].copy_from_slice(mac);
     prefix[ETHERNET + 6] = 0x02; // locally administered
     let kind: u16 = match packet.bytes.first().map(|byte| byte >> 4) {
+        _ if packet.tag == LINK_FRAME => ETHERTYPE_LLDP,
         Some(6) => 0x86dd,
         _ => 0x0800,
     };

@@ -5,6 +5,7 @@ use std::future::Future;
 use std::net::SocketAddr;
 
 use dfcp::published;
+use dfcp::published::rate::Restrained;
 use dfcp::{CloseCode, Connection, Endpoint, EndpointConfig, Rate};
 use dfcp_sim::LinkRate;
 use dfcp_sim::engine::{DfcpConfig, DfcpPayload, PublishedConfig, Traffic};
@@ -64,8 +65,11 @@ pub(crate) fn on_a_real_path(scenario: &Scenario, flow: &FlowSpec) -> Result<Flo
         Some(LinkRate::Constant(rate)) => *rate,
         _ => Rate::from_bps(1_000_000_000),
     };
+    const SEALED: u64 = 1472;
     let fix = |control: &mut ControlSpec, carried: u64| match control.law {
-        ControlLaw::Ordered => Err("a network controller's orders exist in simulation only"),
+        ControlLaw::Ordered if carried == SEALED => {
+            Err("a network controller's orders reach protocols dfcp and rc-udp only")
+        }
         ControlLaw::BlockWait => Err("\"block-wait\" exists in simulation only"),
         ControlLaw::LineRate => {
             let bps = u128::from(first.as_bps()) * u128::from(carried) / 1500;
@@ -80,7 +84,7 @@ pub(crate) fn on_a_real_path(scenario: &Scenario, flow: &FlowSpec) -> Result<Flo
     match &mut flow.protocol {
         ProtocolSpec::Dfcp(spec) => {
             spec.payload = DfcpPayload::Real;
-            fix(&mut spec.control, 1472)?;
+            fix(&mut spec.control, SEALED)?;
         }
         ProtocolSpec::Published(spec) => {
             spec.payload = DfcpPayload::Real;
@@ -229,7 +233,8 @@ pub(super) fn source(job: &DfcpJob) -> Result<Sent, String> {
                 let _ = timeout(FAREWELL, endpoint.wait_idle()).await;
             }
             Protocol::Published(config) => {
-                let config = published::EndpointConfig::client(bind, config.client);
+                let client = follower(job, config.client);
+                let config = published::EndpointConfig::client(bind, client.clone());
                 let config = config.own_network(true);
                 let endpoint = published::Endpoint::bind(config).map_err(text)?;
                 sleep_until(job.time.start_ns);
@@ -237,6 +242,7 @@ pub(super) fn source(job: &DfcpJob) -> Result<Sent, String> {
                 let connect = endpoint.connect(job.server, job.server.port());
                 let connected = by(until, connect).await;
                 let mut stream = connected.ok_or("the sink does not answer")?.map_err(text)?;
+                let orders = follow(job, &client, stream.monitor()).await?;
                 let give = give_published(&mut stream, flow.size, &mut sent.bytes);
                 let done = by(until, give).await;
                 if let Some(stats) = stream.monitor().stats() {
@@ -248,11 +254,40 @@ pub(super) fn source(job: &DfcpJob) -> Result<Sent, String> {
                     Some(result) => result.map_err(text)?,
                     None => stream.abort(),
                 }
+                if let Some(orders) = orders {
+                    orders.end().await;
+                }
                 let _ = timeout(FAREWELL, endpoint.wait_idle()).await;
             }
         }
         Ok(sent)
     })
+}
+
+/// The settings of a sender that a controller may lie to: a flood does not last.
+fn follower(job: &DfcpJob, config: published::Config) -> published::Config {
+    if job.controller.is_none() {
+        return config;
+    }
+    let ordered = std::sync::Arc::clone(&config.rate);
+    config.with_rate(move || Box::new(Restrained::new(ordered())))
+}
+
+/// Follows the controller that there is, if any.
+async fn follow(
+    job: &DfcpJob,
+    config: &published::Config,
+    monitor: published::Monitor,
+) -> Result<Option<published::Orders>, String> {
+    let Some(controller) = &job.controller else {
+        return Ok(None);
+    };
+    let key =
+        published::OrderKey::from_hex(&controller.key).ok_or("the controller's key is none")?;
+    let ends = [SocketAddr::new(job.own, 0), job.server];
+    let config = published::OrderConfig::new(controller.address, key, config, ends);
+    let orders = published::Orders::follow(monitor, config).await;
+    orders.map(Some).map_err(text)
 }
 
 async fn give_sealed(

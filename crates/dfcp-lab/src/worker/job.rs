@@ -119,6 +119,18 @@ pub struct DfcpJob {
     pub flow: FlowSource,
     /// When.
     pub time: Side,
+    /// Who says how fast, to a sender that follows orders.
+    #[serde(default)]
+    pub controller: Option<ControllerAt>,
+}
+
+/// A network controller.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ControllerAt {
+    /// Where it is asked.
+    pub address: SocketAddr,
+    /// Its key, in hexadecimal digits.
+    pub key: String,
 }
 
 /// A flow of a scenario.

@@ -15,7 +15,8 @@ mod udp;
 pub(crate) use self::dfcp::on_a_real_path;
 
 pub use job::{
-    DfcpJob, FlowSource, Job, Load, PingJob, Ready, Side, Sink, TcpSource, UdpLoad, UdpSource,
+    ControllerAt, DfcpJob, FlowSource, Job, Load, PingJob, Ready, Side, Sink, TcpSource, UdpLoad,
+    UdpSource,
 };
 pub use ping::Pings;
 pub use progress::{Datagrams, Failed, Received, Report, Sent};
