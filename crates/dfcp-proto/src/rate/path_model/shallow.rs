@@ -291,7 +291,7 @@ mod tests {
         assert!(buffer.seconds > 0.02);
     }
 
-    /// Rounds of 64 packets whose queue goes from 4 to 12 ms and back in 16 rounds, as CUBIC's does; a
+    /// Rounds of 64 packets whose queue goes from 4 to 12 ms in 16 rounds and falls, as CUBIC's does; a
     /// packet is lost where `loses` says so of the round.
     fn sawtooth(loses: impl Fn(usize) -> bool) -> bool {
         let mut round = LossByQueue::default();
@@ -310,7 +310,7 @@ mod tests {
     #[test]
     fn one_loss_at_the_top_of_each_sawtooth_shows_an_overflow() {
         assert!(sawtooth(|round| round % 16 >= 13));
-        // The same number of losses, wherever the queue is.
+        // As many losses, wherever the queue is.
         assert!(!sawtooth(|round| round % 5 == 0));
         assert!(!sawtooth(|_| true), "in every round");
     }
