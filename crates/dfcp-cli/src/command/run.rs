@@ -23,7 +23,6 @@ use super::proxy::client::{explain, introduce, no_contact, resolver};
 use super::proxy::place::Forward;
 use super::proxy::{Common, take_open_files};
 use crate::config;
-use crate::metrics::Source;
 use crate::net::Host;
 
 /// How long what a program has said may be on its way after it ended: as long as a server lets connections go
@@ -103,15 +102,7 @@ async fn carry(args: Args) -> Result<ExitCode, Failure> {
         report: args.common.report(),
     });
     if let Some(exporter) = exporter {
-        exporter.announce(|line| args.common.say(line));
-        let watched = client.clone();
-        let source = Source {
-            endpoint: endpoint.clone(),
-            traffic: Some(client.traffic().clone()),
-            server: None,
-            ailing: std::sync::Arc::new(move || watched.why_down().map(|why| why.to_string())),
-        };
-        tokio::spawn(exporter.serve(source));
+        args.common.show(exporter, &client, &endpoint);
     }
     let limit = args.common.timeout;
     let met = tokio::select! {

@@ -22,7 +22,6 @@ use super::place::{Forward, Place};
 use crate::command::farewell;
 use crate::command::peer::PeerOptions;
 use crate::known_hosts;
-use crate::metrics::Source;
 use crate::net::{Host, cannot_listen};
 
 /// Arguments.
@@ -130,15 +129,7 @@ pub async fn carry(args: Args) -> Result<(), Failure> {
         },
     });
     if let Some(exporter) = exporter {
-        exporter.announce(|line| args.common.say(line));
-        let watched = client.clone();
-        let source = Source {
-            endpoint: endpoint.clone(),
-            traffic: Some(client.traffic().clone()),
-            server: None,
-            ailing: Arc::new(move || watched.why_down().map(|why| why.to_string())),
-        };
-        tokio::spawn(exporter.serve(source));
+        args.common.show(exporter, &client, &endpoint);
     }
     let carried = async {
         match &args.stdio {

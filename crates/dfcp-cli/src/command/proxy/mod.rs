@@ -8,13 +8,13 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dfcp::TransportConfig;
+use dfcp::{Endpoint, TransportConfig};
 use dfcp_command::text::printable;
 use dfcp_command::{Failure, Profile, block_on, fail};
-use dfcp_proxy::{Event, Report};
+use dfcp_proxy::{Client, Event, Report};
 use place::Place;
 
-use crate::metrics::Exporter;
+use crate::metrics::{Exporter, Source};
 
 /// Arguments.
 #[derive(Clone, Debug, clap::Args)]
@@ -60,6 +60,19 @@ fn fits(profile: Profile) -> bool {
 }
 
 impl Common {
+    /// Shows what a client of a proxy carries to whoever asks for it.
+    pub(super) fn show(&self, exporter: Exporter, client: &Client, endpoint: &Endpoint) {
+        exporter.announce(|line| self.say(line));
+        let watched = client.clone();
+        let source = Source {
+            endpoint: endpoint.clone(),
+            traffic: Some(client.traffic().clone()),
+            server: None,
+            ailing: Arc::new(move || watched.why_down().map(|why| why.to_string())),
+        };
+        tokio::spawn(exporter.serve(source));
+    }
+
     pub(super) fn transport(
         &self,
         exporter: Option<&Exporter>,
