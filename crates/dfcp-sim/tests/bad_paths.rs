@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use dfcp_sim::Seed;
+use dfcp_sim::report::RunReport;
 use dfcp_sim::scenario::Document;
 
 /// Share of the path's limit that one transfer reaches.
@@ -23,7 +24,7 @@ fn what_varies_by_itself_does_not_stop_the_sender() {
     for (path, least) in [
         ("burst12-20", 0.93),
         ("burst50", 0.88),
-        ("jitter30-kept", 0.8),
+        ("jitter30-kept", 0.88),
         ("jitter30-free", 0.93),
         ("late20", 0.93),
         ("queue4", 0.93),
@@ -74,6 +75,50 @@ fn a_link_that_holds_packets_back_does_not_end_start_up() {
         mean > 0.4,
         "{mean:.2} of the limit in the first seconds on average, seeds {seeds:?}: {shares:.2?}"
     );
+}
+
+/// The report of a named path with other settings.
+fn run(path: &str, settings: &[(&str, &str)]) -> RunReport {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/bad-paths.toml");
+    let text = std::fs::read_to_string(file).expect("in the repository");
+    let mut document = Document::parse(&text, "bad-paths.toml").expect("valid");
+    document.choose(path).expect("a path of the file");
+    for (key, value) in settings {
+        document.set(key, value).expect(key);
+    }
+    dfcp_sim::run(&document.scenario().expect("valid")).expect("can be built")
+}
+
+#[test]
+fn a_short_queue_costs_start_up_little() {
+    // Ten seconds from the first packet on. With groups of 2 ms it had 0.82 of the limit.
+    let (duration, warmup) = (("run.duration", "\"10 s\""), ("run.warmup", "\"0 s\""));
+    for seed in ["103", "104"] {
+        let report = run("queue4", &[duration, warmup, ("run.seed", seed)]);
+        let flow = &report.flows[0];
+        let share = flow.goodput_bps / flow.limit_bps.expect("the path has a limit");
+        assert!(share > 0.87, "seed {seed}: {share:.3} of the limit");
+    }
+}
+
+#[test]
+fn start_up_ends_though_the_receivers_credit_limits_the_sender() {
+    // Round trips and queues of 8 to 35 MB, and a window of the receiver of 32 MiB.
+    for (rate, rtt) in [("300 Mbit/s", "600 ms"), ("350 Mbit/s", "400 ms")] {
+        let (rate, rtt) = (format!("\"{rate}\""), format!("\"{rtt}\""));
+        let report = run(
+            "geo",
+            &[
+                ("run.duration", "\"20 s\""),
+                ("link.bottleneck.rate", &rate),
+                ("topology.rtt", &rtt),
+            ],
+        );
+        let link = report.links.iter().find(|link| link.name == "bottleneck");
+        let link = link.expect("a dumbbell has a bottleneck");
+        let queue = link.queue.sojourn_mean_s.expect("packets passed");
+        assert!(queue < 0.03, "{rate}, {rtt}: {queue:.3} s of queue");
+    }
 }
 
 #[test]
@@ -190,8 +235,7 @@ fn a_sender_that_its_buffer_limits_does_not_flood() {
 }
 
 /// A path of random parts: rate, round trip, queue, and one to three of loss in bursts, jitter and
-/// outages. Jitter that keeps the order is a tenth of the round trip at most: on long paths `auto`
-/// takes long to see through more of it (docs/spec/auto.md).
+/// outages.
 ///
 /// Returns it with the share of its limit that is asked for: less where bursts of loss are longer than
 /// half of what is in flight, which what is sent unanswered has to end (docs/spec/auto.md).
@@ -222,7 +266,7 @@ queue = {{ limit = "{queue:.0} packets" }}
         // Thirty round trips, and no less than five seconds.
         (0.03 * rtt).max(5.0)
     );
-    let mut least = 0.7;
+    let mut least = 0.8;
     let parts = pick(1.0, 8.0) as u32;
     if parts & 1 != 0 {
         let (share, burst) = (pick(0.002, 0.3), pick(1.0, 30.0));
@@ -233,12 +277,8 @@ queue = {{ limit = "{queue:.0} packets" }}
         writeln!(text, "reverse = {{ loss = 0.0 }}").unwrap();
     }
     if parts & 2 != 0 {
-        let (order, most) = if pick(1.0, 4.0) < 2.0 {
-            ("kept", 0.1)
-        } else {
-            ("free", 0.5)
-        };
-        writeln!(text, "jitter = \"{:.1} ms\"", pick(0.02, most) * rtt).unwrap();
+        let order = if pick(1.0, 4.0) < 2.0 { "kept" } else { "free" };
+        writeln!(text, "jitter = \"{:.1} ms\"", pick(0.02, 0.5) * rtt).unwrap();
         writeln!(text, "jitter_order = \"{order}\"").unwrap();
     }
     if parts & 4 != 0 {
@@ -259,7 +299,7 @@ fn random_paths_are_used_within_thirty_round_trips() {
     for seed in (1..=30).chain([102, 110, 226, 291]) {
         let (text, least) = random_path(seed);
         // Where a burst swallows all that is in flight, one of them more or less decides a run.
-        let runs = if least < 0.7 { 5 } else { 1 };
+        let runs = if least < 0.8 { 5 } else { 1 };
         let mut shares: Vec<f64> = (0..runs)
             .map(|run| {
                 let mut document = Document::parse(&text, "random.toml").expect("valid");

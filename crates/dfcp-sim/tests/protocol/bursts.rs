@@ -90,7 +90,8 @@ fn repair_symbols_of_a_message_outlast_the_burst_that_took_it() {
 fn independent_losses_are_made_up_for_at_once() {
     let (delays, _) = delays(&0.1.into(), &(5000..=20_000), MS(20), 500);
     let usual = quantile(&delays, 0.9);
-    assert!(usual < RTT.mul_f64(0.56), "{usual:?}");
+    // Half a round trip, and what a message of 14 packets and its repairs takes at the path's rate.
+    assert!(usual < RTT.mul_f64(0.58), "{usual:?}");
 }
 
 /// Two or three blocks, of which a burst hits one: of blocks that take turns each loses a part of it.

@@ -20,6 +20,8 @@ use crate::time::{Duration, Instant};
 #[derive(Clone, Copy, Debug)]
 struct BandwidthProbe {
     since: Instant,
+    /// The estimate then, bytes per second.
+    estimate: f64,
     /// How long it is sent, and from its beginning to the next one's, seconds.
     length: f64,
     cycle: f64,
@@ -216,6 +218,7 @@ impl PathModel {
         let (span, cycle, estimate) = (self.rate_span(), self.probe_cycle(), self.estimate);
         let begin = |excess| BandwidthProbe {
             since: now,
+            estimate,
             length: PROBE_SPANS * span,
             cycle,
             excess,
@@ -249,7 +252,8 @@ impl PathModel {
             return;
         };
         let found = carried * self.loss.carried_share();
-        if may_begin && found > (1.0 + probe.excess / 2.0) * estimate {
+        // The estimate may have followed what arrived already.
+        if may_begin && found > (1.0 + probe.excess / 2.0) * probe.estimate {
             *probe = begin((2.0 * probe.excess).min(MAX_PROBE));
         }
         self.estimate = found;

@@ -196,6 +196,19 @@ impl PathModel {
         nominal.max(self.packet_time(queue::VISIBLE_PACKETS))
     }
 
+    /// What may leave together, seconds. Each group is a wake-up.
+    fn group(&self) -> f64 {
+        if let Mode::Startup(_) = self.mode {
+            // What the queue holds is not known yet, and twice what the path carries is sent.
+            return tuning::startup::GROUP;
+        }
+        // Half of the queue that we aim at, and an eighth of what a queue that overflowed holds: groups
+        // of several flows find room, and are no disturbance to it.
+        let room =
+            (queue::GROUP_TARGETS * self.target()).min(queue::GROUP_HELD * self.buffer.seconds);
+        room.min(self.marks.longest_group())
+    }
+
     /// A standing queue from which on the bottleneck is busy.
     fn busy_from(&self) -> f64 {
         (queue::BUSY_SHARE * self.target()).max(queue::MIN_BUSY)
@@ -337,7 +350,7 @@ impl PathModel {
         match &mut self.mode {
             Mode::Startup(search) => {
                 let search = *search;
-                self.startup(search, ack, feedback.idle_total);
+                self.startup(search, ack, feedback);
             }
             Mode::Cruise(_) => self.cruise(now, ack, feedback.idle_total),
             Mode::Competitive(_) => self.compete(feedback, ack),
@@ -434,16 +447,10 @@ impl RateController for PathModel {
     }
 
     fn max_burst(&self) -> u64 {
-        // Half of the queue that we aim at, and an eighth of what a queue that overflowed holds: groups
-        // of several flows find room, and are no disturbance to it. Each is a wake-up.
         let bytes = match self.mode {
             // Groups that a short queue has no room for lose at any rate: no test would see it.
             Mode::LossTest(..) => 0.0,
-            _ => {
-                let room = (queue::GROUP_TARGETS * self.target())
-                    .min(queue::GROUP_HELD * self.buffer.seconds);
-                room.min(self.marks.longest_group()) * self.estimate
-            }
+            _ => self.group() * self.estimate,
         };
         bytes.max(self.packet) as u64
     }

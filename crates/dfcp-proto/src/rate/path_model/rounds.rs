@@ -61,7 +61,8 @@ impl PathModel {
         let stretch = Stretch::between(&start, &last, self.packet);
         let had_outage = Self::had_outage(round.silence, stretch.seconds);
         self.resume_search();
-        self.startup_round(app_limited || had_outage, Some(&stretch));
+        let unused = app_limited && !self.fills_path(feedback);
+        self.startup_round(unused || had_outage, Some(&stretch));
         if round.marked > 0 && !self.marks.govern() {
             self.answer_marks(now, &round);
         }

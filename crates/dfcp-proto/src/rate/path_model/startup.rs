@@ -1,11 +1,12 @@
 //! Looking for the bottleneck: by the dispersion of what was sent close together, else by doubling.
 
-use super::loss::Stretch;
+use super::loss::{Stretch, tolerance};
 use super::tuning::bounds::MAX_CLAIM;
+use super::tuning::loss::LEAST_ROUND;
 use super::tuning::queue::LONG_JITTERS;
 use super::tuning::startup::*;
 use super::{Mode, PathModel};
-use crate::rate::AckPoint;
+use crate::rate::{AckPoint, Feedback};
 use crate::time::Duration;
 
 /// What leaves before the first feedback.
@@ -81,6 +82,8 @@ pub(super) struct Search {
     flat_rounds: u32,
     /// The last time that packets were held back.
     hold: Option<Hold>,
+    /// Least share that was lost of all that was sent so far.
+    least_loss: Option<f64>,
 }
 
 impl Search {
@@ -107,6 +110,21 @@ impl Search {
         }
     }
 
+    /// How many times what arrives of a train the path may have carried, if packets up to `from` were sent
+    /// before it: what was lost all the time the path loses by itself, what is lost beyond that it may
+    /// refuse. Of the first packets half may be lost.
+    fn most_carried(&mut self, from: &AckPoint, packet: f64) -> f64 {
+        let (sent, delivered) = (from.sent_total as f64, from.delivered_total as f64);
+        if sent >= LEAST_ROUND * packet {
+            let least = self.least_loss.unwrap_or(1.0);
+            self.least_loss = Some(least.min(1.0 - delivered / sent).max(0.0));
+        }
+        self.least_loss.map_or(SEARCH_GAIN, |loss| {
+            let most = loss + tolerance(loss);
+            SEARCH_GAIN.min(1.0 / (1.0 - most).max(f64::EPSILON))
+        })
+    }
+
     /// Whether a delay of this packet may be a queue that we made.
     fn shows_queue(&self, ack: &AckPoint) -> bool {
         !self.hold.is_some_and(|hold| hold.delayed(ack))
@@ -129,7 +147,7 @@ impl Search {
 impl PathModel {
     /// Ends when a queue forms or the rate stops growing, while there is something to send: else the
     /// rates are the application's, and it will want more.
-    pub(super) fn startup(&mut self, mut search: Search, last: AckPoint, idle_total: u64) {
+    pub(super) fn startup(&mut self, mut search: Search, last: AckPoint, feedback: &Feedback<'_>) {
         let span = (TRAIN_SHARE * self.rtt).clamp(SHORTEST_TRAIN, LONGEST_TRAIN);
         self.look_at_train(&mut search, &last, span);
         self.mode = Mode::Startup(search);
@@ -146,7 +164,9 @@ impl PathModel {
         }
         let span = span.max(self.longest_hold());
         let standing = self.delay.standing(&self.samples, span, self.target());
-        let used = self.round.start.is_none_or(|s| idle_total < s.sent_total);
+        let idle_total = feedback.idle_total;
+        let is_busy = self.round.start.is_none_or(|s| idle_total < s.sent_total);
+        let used = is_busy || self.fills_path(feedback);
         let shows_queue = search.dispersed && search.shows_queue(&last);
         if used && shows_queue && standing > self.ending_queue() {
             self.begin_cruise();
@@ -154,6 +174,12 @@ impl PathModel {
                 cruise.ended = search.is_growing().then_some((search, standing));
             }
         }
+    }
+
+    /// Whether a round trip of what the search found is in flight: then the path is in use even if not
+    /// the rate but the receiver's credit limits the sender.
+    pub(super) fn fills_path(&self, feedback: &Feedback<'_>) -> bool {
+        self.estimate > 0.0 && feedback.bytes_in_flight as f64 > self.estimate * self.rtt
     }
 
     /// A standing queue that ends the search, seconds.
@@ -228,7 +254,8 @@ impl PathModel {
             let hold = gap.and_then(|gap| Hold::of(&train, &gap, self.packet));
             search.hold = hold.or(search.hold);
             let arrived = train.delivered / (1.0 - self.loss.mean);
-            let rate = train.sent.min(SEARCH_GAIN * arrived) / train.seconds;
+            let most = search.most_carried(&from, self.packet) * arrived;
+            let rate = train.sent.min(most) / train.seconds;
             search.best = search.best.max(rate);
             let spread = (last.received_at - from.received_at).as_secs_f64();
             let sent_over = last.sent_at.saturating_since(from.sent_at).as_secs_f64();

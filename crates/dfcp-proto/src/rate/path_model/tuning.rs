@@ -174,6 +174,9 @@ pub(super) mod startup {
     /// by, met the bottleneck: pairs of a doubled rate come drawn apart by two.
     pub const DISPERSED: f64 = 1.3;
     pub const TIMER_ERROR: f64 = 0.000_3;
+    /// Groups of packets are as long as what timers are late by anyway, as little as can be: a queue that
+    /// is shorter than a group loses most of it, at any rate.
+    pub const GROUP: f64 = TIMER_ERROR;
     /// The span of a train is a round trip times this within these: eight measurements in each round.
     pub const TRAIN_SHARE: f64 = 0.125;
     pub const SHORTEST_TRAIN: f64 = 0.002;
