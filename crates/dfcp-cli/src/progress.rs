@@ -82,6 +82,8 @@ struct Cost {
 enum Phase {
     /// Nothing has arrived.
     Waiting,
+    /// None arrive; both sides read files that are there in another version.
+    Comparing,
     /// They arrive.
     Moving,
     /// All have arrived; not all are in their place.
@@ -272,6 +274,7 @@ impl Shown {
             bps => Some(left as f64 * 8.0 / bps as f64),
         };
         let phase = match bytes {
+            _ if goodput == 0 && self.meter.diary().is_comparing() => Phase::Comparing,
             0 => Phase::Waiting,
             _ if total > 0 && left == 0 => Phase::Verifying,
             _ => Phase::Moving,
@@ -432,6 +435,7 @@ impl Line<'_> {
         };
         match self.phase {
             Phase::Waiting => return says("waiting for the other side", "waiting"),
+            Phase::Comparing => return says("comparing with what is there", "comparing"),
             Phase::Verifying => return says("verifying at the receiver", "verifying"),
             Phase::Moving => {}
         }
@@ -506,7 +510,12 @@ mod tests {
             .iter()
             .flat_map(|name| (0..250).map(move |n| (name, n)))
         {
-            for phase in [Phase::Waiting, Phase::Moving, Phase::Verifying] {
+            for phase in [
+                Phase::Waiting,
+                Phase::Comparing,
+                Phase::Moving,
+                Phase::Verifying,
+            ] {
                 let shown = line(phase, &cost, name).fit(columns);
                 assert!(shown.width() <= columns, "{columns}: {shown:?}");
                 assert!(!shown.contains('\x1b'));

@@ -47,6 +47,9 @@ pub struct Report {
     pub useful_bytes: u64,
     /// Bytes of files that arrived in this session, whatever became of the files.
     pub moved_bytes: u64,
+    /// Bytes of the files in place that did not have to come: the receiver had them, in a part that came
+    /// earlier or in another version of the file.
+    pub kept_bytes: u64,
     /// Connections that were tried, see `--retry`: all figures are those of all of them together.
     #[serde(skip_serializing_if = "is_zero")]
     pub attempts: u32,
@@ -312,9 +315,9 @@ impl Report {
     /// Useful bytes that came in this session: what was there of a part already took no time. Published
     /// sessions do not go on with parts, and count useful bytes alone.
     fn carried(&self) -> u64 {
-        match self.moved_bytes {
-            0 => self.useful_bytes,
-            moved => self.useful_bytes.min(moved),
+        match (self.moved_bytes, self.kept_bytes) {
+            (0, 0) => self.useful_bytes,
+            (moved, _) => self.useful_bytes.min(moved),
         }
     }
 
@@ -347,6 +350,7 @@ impl Report {
     fn add_figures(&mut self, sum: &Self) {
         self.attempts += sum.attempts;
         self.moved_bytes += sum.moved_bytes;
+        self.kept_bytes += sum.kept_bytes;
         self.wire_bytes += sum.wire_bytes;
         self.wire_bytes_received += sum.wire_bytes_received;
         self.packets_sent += sum.packets_sent;
@@ -493,6 +497,10 @@ mod tests {
         // Several attempts are one transfer.
         report.attempts = 2;
         assert!(!said(&report).contains("carried"), "{}", said(&report));
+        report.attempts = 0;
+        (report.moved_bytes, report.kept_bytes) = (0, 30_000_000);
+        let none = "30.0 MB, 0 bytes of it carried, in 2.00 s";
+        assert!(said(&report).contains(none), "{}", said(&report));
         report.files = 0;
         report.useful_bytes = 0;
         let nothing = "nothing new: 2 there already, in 2.00 s; loss";

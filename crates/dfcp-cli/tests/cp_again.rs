@@ -148,3 +148,44 @@ fn a_copy_that_was_killed_goes_on_where_it_was() {
         (&1.into(), &0.into())
     );
 }
+
+#[test]
+fn of_a_file_that_changed_the_rest_comes_also_after_a_kill() {
+    let machines = Machines::new("");
+    let size: usize = 40_000_000;
+    let mut content = machines.write(&machines.here("file"), size);
+    machines.copies(&["file", "there:"]);
+    // The first half is another one now, and so is a byte near the end.
+    content[..size / 2].reverse();
+    content[size - 1000] ^= 1;
+    fs::write(machines.here("file"), &content).unwrap();
+    let arguments = ["file", "there:", "-b", "40M", "--remote-path", PROGRAM];
+    let mut killed = machines.cp(&arguments).spawn().unwrap();
+    let journal = machines.there("file.dfcp-journal");
+    common::eventually("a part of what is new is there", || {
+        // 40 bytes for each of the groups of 256 KiB: those of the second half, and some of the first.
+        fs::metadata(&journal)
+            .is_ok_and(|journal| journal.len() > 40 * ((size as u64 >> 18) * 3 / 4))
+    });
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    assert!(fs::read(machines.there("file")).unwrap() != content);
+    let report = machines.copies(&["file", "there:"]);
+    let [moved, kept] = ["moved_bytes", "kept_bytes"].map(|key| report[key].as_u64().unwrap());
+    assert_eq!(moved + kept, size as u64, "{report}");
+    assert!(moved < size as u64 * 3 / 10, "{report}");
+    assert!(fs::read(machines.there("file")).unwrap() == content);
+    // In the other direction, and all of it where that is wanted.
+    content[size / 2] ^= 1;
+    fs::write(machines.there("file"), &content).unwrap();
+    let report = machines.copies(&["there:file", "."]);
+    assert_eq!(report["moved_bytes"], 1 << 18, "{report}");
+    assert!(fs::read(machines.here("file")).unwrap() == content);
+    content[size / 2] ^= 1;
+    fs::write(machines.here("file"), &content).unwrap();
+    let report = machines.copies(&["-W", "file", "there:"]);
+    assert_eq!(
+        (&report["moved_bytes"], &report["kept_bytes"]),
+        (&size.into(), &0.into())
+    );
+}

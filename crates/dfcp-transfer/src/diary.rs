@@ -33,6 +33,12 @@ struct State {
     done: BTreeSet<u64>,
     /// Of files that have no outcome yet.
     hashes: BTreeMap<u64, Hash>,
+    /// Files that both sides read, to see what is there of them.
+    comparing: BTreeSet<u64>,
+    /// Of files of which something was there, bytes that were announced all the same.
+    resumed: BTreeMap<u64, u64>,
+    /// Of files that came in part, bytes that were there.
+    kept: u64,
     listener: Option<UnboundedSender<Settled>>,
 }
 
@@ -68,6 +74,26 @@ impl Diary {
         self.state().asked
     }
 
+    /// Bytes of files that came which the receiver had: of a part, or of another version.
+    pub fn kept(&self) -> u64 {
+        self.state().kept
+    }
+
+    /// Whether files are being read to see what is there of them.
+    pub fn is_comparing(&self) -> bool {
+        !self.state().comparing.is_empty()
+    }
+
+    /// Both sides begin to read this file.
+    pub(crate) fn compares(&self, index: u64) {
+        self.state().comparing.insert(index);
+    }
+
+    /// It is known what is there of this file.
+    pub(crate) fn compared(&self, index: u64) {
+        self.state().comparing.remove(&index);
+    }
+
     /// A person was asked for so long.
     pub(crate) fn asks(&self, time: Duration) {
         self.state().asked = time;
@@ -82,6 +108,18 @@ impl Diary {
     pub(crate) fn said(&self, message: &FromSender) {
         let mut state = self.state();
         let listening = state.listener.is_some();
+        match message {
+            FromSender::Resume { index } => {
+                state.resumed.insert(*index, 0);
+            }
+            FromSender::Part { index, extents } | FromSender::Holes { index, extents } => {
+                if let Some(announced) = state.resumed.get_mut(index) {
+                    let bytes = extents.iter().map(|(_, length)| *length);
+                    *announced = bytes.fold(*announced, u64::saturating_add);
+                }
+            }
+            _ => {}
+        }
         match message {
             FromSender::Pack { files } => {
                 state.begun.extend(files.last().map(|(index, _)| *index));
@@ -106,6 +144,15 @@ impl Diary {
         let mut state = self.state();
         let hash = state.hashes.remove(&index);
         state.begun.retain(|begun| *begun != index);
+        state.comparing.remove(&index);
+        if let Some(announced) = state.resumed.remove(&index)
+            && *outcome == Outcome::Done
+            && let Some(entry) = usize::try_from(index)
+                .ok()
+                .and_then(|i| state.entries.get(i))
+        {
+            state.kept += entry.size.saturating_sub(announced);
+        }
         if *outcome == Outcome::Done {
             state.done.insert(index);
         }

@@ -193,6 +193,14 @@ pub enum FromSender {
         /// Of the whole.
         blake3: Hash,
     },
+    /// Values of the next groups of a file, from the first one on, that the receiver asked for. Its hash
+    /// follows them.
+    Groups {
+        /// Its place in the offer.
+        index: u64,
+        /// Of its hash tree.
+        values: Vec<Hash>,
+    },
     /// Over one stream: the bytes of a file follow this message, as many as were offered.
     Content {
         /// Its place in the offer.
@@ -226,6 +234,9 @@ pub struct Wishes {
     /// Send everything from the beginning, whatever parts are there.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub anew: bool,
+    /// Send all of a file that is there in another version, not only the groups that differ.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub whole: bool,
     /// Only say what is there: nothing is sent, and nothing changes at the receiver.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub dry_run: bool,
@@ -326,10 +337,13 @@ pub enum FromReceiver {
         /// Their places in the offer.
         files: Vec<u64>,
     },
-    /// A file of this size is there; its hash would tell whether it is the same.
+    /// A file of its name is there; its hash would tell whether it is the same.
     Check {
         /// Its place in the offer.
         index: u64,
+        /// Whether the values of its groups are wanted, too: they would tell how much of it is.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        groups: bool,
     },
     /// What is there of a file; the rest is needed.
     Have {

@@ -113,6 +113,32 @@ impl Partial {
         Ok(())
     }
 
+    /// Takes over these groups of an older version of the file, which has holes outside of `data` if that
+    /// is known, as far as their bytes are found here afterwards to have the values that are wanted: what
+    /// happens to that file meanwhile does no harm. Ends early when `go_on` says so.
+    pub fn take_over(
+        &self,
+        (older, data): (&File, Option<&[Range<u64>]>),
+        wanted: &[(usize, Value)],
+        go_on: impl Fn() -> bool,
+    ) {
+        for &(i, value) in wanted.iter().take_while(|_| go_on()) {
+            if self.groups().values[i] == Some(value) {
+                continue;
+            }
+            let range = self.shape.range(i);
+            self.forget(&range);
+            // What cannot be copied is not there.
+            let copied = crate::sparse::copy(older, &self.file, &range, data)
+                .and_then(|()| self.shape.value(&self.file, i));
+            if copied.is_ok_and(|is| is == value) {
+                let mut groups = self.groups();
+                groups.values[i] = Some(value);
+                groups.left[i] = 0;
+            }
+        }
+    }
+
     /// Writes the journal anew, with the groups that are there.
     ///
     /// # Errors

@@ -64,10 +64,10 @@ fn read_whole(source: &Source, bytes: &mut Vec<u8>) -> Result<(), String> {
     }
 }
 
-/// The hash of a file.
-pub fn hash(source: &Source) -> Result<Hash, String> {
+/// Reads all of a file: its hash, and the values of its groups.
+pub fn sum(source: &Source) -> Result<Sum, String> {
     let file = source.open()?;
-    let mut sum = blake3::Hasher::new();
+    let mut sum = Sum::new(Shape::new(source.entry.size));
     let everything = [(0, source.entry.size)];
     let work = |chunk: Chunk<'_>| {
         sum.update(chunk.bytes());
@@ -75,7 +75,7 @@ pub fn hash(source: &Source) -> Result<Hash, String> {
     };
     read_parts(source, &file, &everything, work)?;
     source.check(&file)?;
-    Ok(sum.finalize().into())
+    Ok(sum)
 }
 
 /// Bytes of a file.

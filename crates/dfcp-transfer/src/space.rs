@@ -117,7 +117,7 @@ impl Store {
         match survey {
             Survey::Absent => 0,
             Survey::There(_) | Survey::Settled(_) => self.room_for(entry),
-            Survey::Examine => {
+            Survey::Examine(_) => {
                 let partial = self
                     .dir
                     .symlink_metadata(name::path(&name::beside(&entry.path, PARTIAL)));

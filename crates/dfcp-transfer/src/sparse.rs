@@ -109,6 +109,50 @@ pub(crate) fn make_hole(file: &File, range: &Range<u64>) -> io::Result<()> {
     Ok(())
 }
 
+/// Copies `range` of a file to the same place of another one. Where the first one has holes, which it has
+/// outside of `data` if that is known, the other one gets them, too.
+pub(crate) fn copy(
+    from: &File,
+    to: &File,
+    range: &Range<u64>,
+    data: Option<&[Range<u64>]>,
+) -> io::Result<()> {
+    let whole = (range.start, range.end - range.start);
+    let [parts, holes] = data.map_or([vec![whole], vec![]], |data| divide(&[whole], data));
+    for (start, length) in holes {
+        make_hole(to, &(start..start + length))?;
+    }
+    for (start, length) in parts {
+        copy_data(from, to, start..start + length)?;
+    }
+    Ok(())
+}
+
+/// Lets the file system copy, which may share what both have then, and does the rest.
+fn copy_data(from: &File, to: &File, range: Range<u64>) -> io::Result<()> {
+    let mut at = range.start;
+    #[cfg(target_os = "linux")]
+    while at < range.end {
+        let (mut read, mut written) = (at, at);
+        let most = usize::try_from(range.end - at).unwrap_or(usize::MAX);
+        let copied =
+            rustix::fs::copy_file_range(from, Some(&mut read), to, Some(&mut written), most);
+        match copied {
+            Ok(n) if n > 0 => at += n as u64,
+            // Between these two it cannot, or it is at the end: reading tells.
+            _ => break,
+        }
+    }
+    let mut buffer = vec![0; BUFFER.min((range.end - at) as usize)];
+    while at < range.end {
+        let most = (range.end - at).min(BUFFER as u64) as usize;
+        from.read_exact_at(&mut buffer[..most], at)?;
+        to.write_all_at(&buffer[..most], at)?;
+        at += most as u64;
+    }
+    Ok(())
+}
+
 /// Writes a small file that was offered with holes: blocks of zeros are left out.
 pub(crate) fn write_sparsely(file: &File, bytes: &[u8]) -> io::Result<()> {
     /// Of most file systems.
@@ -162,6 +206,16 @@ mod tests {
         file.write_all_at(&[1; 1 << 20], 8 << 20).unwrap();
         make_hole(&file, &((8 << 20)..(9 << 20))).unwrap();
         assert_eq!(data_of(&file, size).unwrap(), data);
+        let other = tempfile::tempfile().unwrap();
+        other.write_all_at(&vec![7; size as usize], 0).unwrap();
+        copy(&file, &other, &(0..size), Some(&data)).unwrap();
+        let read = |file: &File| {
+            let mut bytes = vec![0; size as usize];
+            file.read_exact_at(&mut bytes, 0).unwrap();
+            bytes
+        };
+        assert!(read(&file) == read(&other));
+        assert_eq!(data_of(&other, size).unwrap(), data);
         write_sparsely(&file, &[[0; 8192], [1; 8192], [0; 8192]].concat()).unwrap();
         assert!(file.metadata().unwrap().blocks() <= 32);
         let whole = tempfile::tempfile().unwrap();

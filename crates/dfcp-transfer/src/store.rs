@@ -7,6 +7,7 @@
 
 mod attributes;
 mod links;
+mod older;
 mod small;
 mod swap;
 
@@ -34,6 +35,7 @@ use crate::partial::{JOURNAL, Partial};
 use crate::space::Claims;
 use crate::tenants::{Tenant, Tenants};
 use crate::tree::Value;
+pub(crate) use older::Older;
 pub(crate) use small::Folder;
 use swap::Swap;
 
@@ -54,14 +56,16 @@ pub enum Senders {
 }
 
 /// How much of a file is there when it begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum How {
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum How<'a> {
     /// Nothing, and there will be no time at which a part of it is.
     Small,
     /// Nothing that is wanted.
     Anew,
     /// Perhaps a part.
     Resume,
+    /// Perhaps a part, and an older version that has these groups.
+    Over(&'a Older, &'a [(usize, Value)]),
 }
 
 /// Somebody else has a partial file.
@@ -124,10 +128,21 @@ pub(crate) enum Survey {
     Absent,
     /// It is there: size and time of change say so. What of it would change, in a dry run.
     There(Vec<Change>),
-    /// A file of its size, or a part of it, is there.
-    Examine,
+    /// A file of its name, or a part of it, is there; what its sender is to be asked.
+    Examine(Ask),
     /// It will not be received.
     Settled(Outcome),
+}
+
+/// What tells whether the file that is there is the one that is offered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ask {
+    /// It is not, or there is only a part.
+    Nothing,
+    /// The hash.
+    Hash,
+    /// The values of its groups, which tell how much of it is the same as well.
+    Groups,
 }
 
 /// How long a process may outlive its sender: that of a copy takes 5 s to notice.
@@ -348,12 +363,15 @@ impl Store {
                     Survey::There(Vec::new())
                 }
                 OnConflict::Newer if is_later(&there, entry) => Survey::Settled(Outcome::Skipped),
-                _ if alike => Survey::Examine,
+                _ if self.may_take_over(&there, entry, wishes) => Survey::Examine(Ask::Groups),
+                _ if alike => Survey::Examine(Ask::Hash),
                 OnConflict::Error => Survey::Settled(Outcome::Error(conflict(&entry.path))),
                 OnConflict::Overwrite | OnConflict::Newer if !self.is_replaceable(&there) => {
                     Survey::Settled(Outcome::Error(conflict_with(&there, &entry.path)))
                 }
-                OnConflict::Overwrite | OnConflict::Rename | OnConflict::Newer => Survey::Examine,
+                OnConflict::Overwrite | OnConflict::Rename | OnConflict::Newer => {
+                    Survey::Examine(Ask::Nothing)
+                }
             };
         }
         match !wishes.anew
@@ -362,7 +380,7 @@ impl Store {
                 .symlink_metadata(name::path(&name::beside(name, JOURNAL)))
                 .is_ok()
         {
-            true => Survey::Examine,
+            true => Survey::Examine(Ask::Nothing),
             false => Survey::Absent,
         }
     }
@@ -411,7 +429,7 @@ impl Store {
         &self,
         entry: &Entry,
         tenant: &Arc<Tenant>,
-        how: How,
+        how: How<'_>,
     ) -> Result<Begin, Problem> {
         if let Ok(there) = self.dir.symlink_metadata(name::path(&entry.path)) {
             // A file of the same size may be the same file.
@@ -437,7 +455,7 @@ impl Store {
         match how {
             // What is there is of no use, and neither is what is said of it.
             How::Small => partial.file.set_len(0).map_err(failed)?,
-            How::Anew | How::Resume => self
+            How::Anew | How::Resume | How::Over(..) => self
                 .prepare(&mut partial, entry, tenant, how)
                 .map_err(failed)?,
         }
@@ -450,7 +468,7 @@ impl Store {
         partial: &mut Partial,
         entry: &Entry,
         tenant: &Tenant,
-        how: How,
+        how: How<'_>,
     ) -> io::Result<()> {
         let name = name::beside(&entry.path, JOURNAL);
         let journal = match self.open_own(&name, false) {
@@ -458,9 +476,12 @@ impl Store {
             // Without one a transfer works as well; it only cannot be resumed.
             Err(_) => return partial.file.set_len(0),
         };
-        if how == How::Resume {
+        if let How::Resume | How::Over(..) = how {
             partial.file.set_len(entry.size)?;
             partial.recover(&journal, &tenant.owner)?;
+        }
+        if let How::Over(older, wanted) = how {
+            older.give(partial, wanted);
         }
         if partial.have().is_empty() {
             partial.file.set_len(0)?;

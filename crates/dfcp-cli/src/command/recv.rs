@@ -381,6 +381,7 @@ async fn session(
     }
     report.add_connection(&connection, remote);
     report.moved_bytes = meter.progress().bytes();
+    report.kept_bytes = meter.diary().kept();
     report.add_outcomes(&entries, &outcomes);
     report.left_out = left_out;
     report.add_time(start, meter.diary().asked(), meter.steady_bps());

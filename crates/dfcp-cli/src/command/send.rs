@@ -81,6 +81,10 @@ pub struct Args {
     /// Send from the beginning what the receiver has a part of
     #[arg(long)]
     no_resume: bool,
+    /// Where the receiver lets files be replaced: send all of a large one that it has in another version,
+    /// instead of comparing both and sending the parts (of 256 KiB, or a 4096th of the file) that differ
+    #[arg(short = 'W', long)]
+    whole_file: bool,
     /// Compare what the receiver has by content, also where size and time are the same
     #[arg(short, long)]
     checksum: bool,
@@ -277,6 +281,7 @@ impl Args {
         Wishes {
             checksum: self.checksum,
             anew: self.no_resume,
+            whole: self.whole_file,
             dry_run: false,
             on_conflict: self.on_conflict.map(Into::into),
             ..known
@@ -498,6 +503,7 @@ async fn transfer(
         Err(ended) => (FAILED, Sent::default(), Some(ended)),
     };
     report.moved_bytes = meter.progress().bytes();
+    report.kept_bytes = meter.diary().kept();
     *asked += meter.diary().asked();
     let (entries, mut outcomes) = (sources.entries(), sent.outcomes);
     earlier.own(&entries, &mut outcomes);

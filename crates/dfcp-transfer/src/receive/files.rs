@@ -1,6 +1,6 @@
 //! What is done with one file, or one object, of a session.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use dfcp::{IncomingObject, ObjectSummary, Progress};
 use tokio::sync::{OnceCell, Semaphore};
@@ -8,8 +8,9 @@ use tokio::sync::{OnceCell, Semaphore};
 use crate::ledger::{Announced, blocking, keep};
 use crate::message::{Entry, Hash, Outcome, Problem, ProblemKind, Wishes};
 use crate::partial::{Extents, Partial};
-use crate::store::{Begin, Folder, How, Store};
+use crate::store::{Ask, Begin, Folder, How, Older, Store};
 use crate::tenants::Tenant;
+use crate::tree::Value;
 
 /// Bytes of a pack that are put on the disk together. With what arrives meanwhile and the largest
 /// file of a pack, a pack takes three times as much of memory at most.
@@ -24,12 +25,16 @@ pub(super) struct Files {
     pub tenant: Arc<Tenant>,
     pub wishes: Wishes,
     pub gate: Arc<Semaphore>,
+    /// Ends with the session: nobody wants any more what takes long to find out.
+    pub session: Weak<()>,
 }
 
 /// What is there of a file.
 pub(super) enum Examined {
     /// A file of its size, with this hash.
     Same(blake3::Hash),
+    /// A file that some of its groups may be in.
+    Older(Older),
     /// Some of its groups.
     Partial(Arc<Partial>),
     /// Nothing that is of use.
@@ -68,35 +73,50 @@ impl Files {
         &self.entries[index as usize]
     }
 
-    /// Looks at what is there of a file, and reads it.
-    pub async fn examine(&self, index: u64) -> Examined {
+    /// Looks at what is there of a file, and reads it, while the sender is asked about its own.
+    pub async fn examine(&self, index: u64, asked: Ask) -> Examined {
         let (files, entry) = (self.clone(), self.entry(index).clone());
         let work = move || {
-            if let Some(hash) = files.store.hash_there(&entry) {
-                return Ok(Examined::Same(hash));
-            }
-            Ok(files.open_parts(&entry))
+            let there = match asked {
+                Ask::Nothing => None,
+                Ask::Hash => files.store.hash_there(&entry).map(Examined::Same),
+                Ask::Groups => files
+                    .store
+                    .older(&entry, &files.session)
+                    .map(Examined::Older),
+            };
+            Ok(there.unwrap_or_else(|| files.open_parts(&entry, How::Resume)))
         };
         let examined = blocking(work).await;
         examined.unwrap_or_else(|problem| Examined::Settled(Outcome::Error(problem)))
     }
 
-    /// The file that is there is another one.
-    pub async fn differs(&self, index: u64) -> Examined {
+    /// The file that is there is another one, which has these groups.
+    pub async fn differs(
+        &self,
+        index: u64,
+        older: Option<(Older, Vec<(usize, Value)>)>,
+    ) -> Examined {
         let (files, entry) = (self.clone(), self.entry(index).clone());
-        let work = move || match files.store.conflict_with(&entry) {
-            Some(outcome) => Ok(Examined::Settled(outcome?)),
-            None => Ok(files.open_parts(&entry)),
+        let work = move || {
+            if let Some(outcome) = files.store.conflict_with(&entry) {
+                return Ok(Examined::Settled(outcome?));
+            }
+            let how = match &older {
+                Some((older, groups)) if !groups.is_empty() => How::Over(older, groups),
+                _ => How::Resume,
+            };
+            Ok(files.open_parts(&entry, how))
         };
         let examined = blocking(work).await;
         examined.unwrap_or_else(|problem| Examined::Settled(Outcome::Error(problem)))
     }
 
-    fn open_parts(&self, entry: &Entry) -> Examined {
+    fn open_parts(&self, entry: &Entry, how: How<'_>) -> Examined {
         if entry.size <= crate::MAX_SMALL || self.wishes.anew {
             return Examined::Nothing;
         }
-        match self.store.begin(entry, &self.tenant, How::Resume) {
+        match self.store.begin(entry, &self.tenant, how) {
             Err(problem) => Examined::Settled(Outcome::Error(problem)),
             Ok(Begin::Settled(outcome)) => Examined::Settled(outcome),
             Ok(Begin::Receive(partial)) if partial.have().is_empty() => Examined::Nothing,

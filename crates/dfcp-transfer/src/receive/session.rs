@@ -19,8 +19,10 @@ use crate::message::{
 };
 use crate::meter::Meter;
 use crate::partial::Partial;
+use crate::store::Ask;
 use crate::tenants::Tenant;
 use crate::{DONE, Error, FAILED, MAX_PACK, MAX_PACK_FILES, MAX_PENDING, TAKEN_OVER};
+use held::Held;
 
 /// Objects that are written at a time, and files that are looked at.
 const MAX_ACTIVE: usize = 8;
@@ -52,10 +54,7 @@ pub(super) enum Event {
 enum State {
     /// It is being looked at, or its hash was asked for, or the sender was told what is there: what
     /// comes of it was sent without knowing.
-    Held {
-        ours: Option<blake3::Hash>,
-        partial: Option<Arc<Partial>>,
-    },
+    Held(Held),
     /// It comes in parts.
     Incoming(Incoming),
     /// It is being put in its place.
@@ -91,12 +90,14 @@ pub(super) struct Session<'a> {
     come: VecDeque<IncomingObject>,
     tasks: JoinSet<Event>,
     /// Held, and to be examined.
-    unexamined: BTreeSet<u64>,
+    unexamined: BTreeMap<u64, Ask>,
     /// Taken from packs that are here: what a later one has of them comes for nothing.
     packed: BTreeSet<u64>,
     /// Files without an outcome.
     left: usize,
     told: u64,
+    /// What is read of large files ends with it.
+    alive: Arc<()>,
 }
 
 impl<'a> Session<'a> {
@@ -106,6 +107,7 @@ impl<'a> Session<'a> {
         meter: &'a Meter,
         (tenant, wishes): (Arc<Tenant>, Wishes),
     ) -> Self {
+        let alive = Arc::new(());
         let files = Files {
             store: ledger.store.clone(),
             entries: ledger.entries.clone(),
@@ -113,6 +115,7 @@ impl<'a> Session<'a> {
             tenant,
             wishes,
             gate: Arc::new(Semaphore::new(MAX_ACTIVE)),
+            session: Arc::downgrade(&alive),
         };
         meter.diary().offered(ledger.entries.clone());
         Self {
@@ -126,9 +129,10 @@ impl<'a> Session<'a> {
             announced: VecDeque::new(),
             come: VecDeque::new(),
             tasks: JoinSet::new(),
-            unexamined: BTreeSet::new(),
+            unexamined: BTreeMap::new(),
             packed: BTreeSet::new(),
             told: 0,
+            alive,
         }
     }
 
@@ -145,7 +149,7 @@ impl<'a> Session<'a> {
         let tenant = self.files.tenant.clone();
         let mut control_open = true;
         while self.left > 0 {
-            self.examine_next();
+            self.examine_next().await?;
             tokio::select! {
                 message = reader.next(), if control_open => match message? {
                     Some(message) => self.on_message(message).await?,
@@ -204,7 +208,7 @@ impl<'a> Session<'a> {
     fn is_known(&self, index: u64) -> bool {
         self.ledger.outcomes.contains_key(&index)
             || self.states.contains_key(&index)
-            || self.unexamined.contains(&index)
+            || self.unexamined.contains_key(&index)
             || self.packed.contains(&index)
     }
 
@@ -216,7 +220,8 @@ impl<'a> Session<'a> {
             FromSender::Holes { index, extents } => self.on_holes(index, extents),
             FromSender::Stream { index } => self.announce_stream(index),
             FromSender::Resume { index } => self.on_resume(index),
-            FromSender::Hash { index, blake3 } => self.on_hash(index, blake3).await,
+            FromSender::Groups { index, values } => self.on_groups(index, values),
+            FromSender::Hash { index, blake3 } => self.on_hash(index, blake3),
             FromSender::Sent {
                 index,
                 size,
@@ -438,13 +443,13 @@ impl<'a> Session<'a> {
                 self.advance(index).await
             }
             // What was said before the sender knew that something is there.
-            (None, Announced::Sent { .. }) if self.unexamined.contains(&index) => Ok(()),
+            (None, Announced::Sent { .. }) if self.unexamined.contains_key(&index) => Ok(()),
             // It cannot be read, whatever is there of it.
-            (None | Some(State::Held { .. }), Announced::Failed(message)) => {
+            (None | Some(State::Held(_)), Announced::Failed(message)) => {
                 let problem = Problem::new(ProblemKind::Source, message);
                 self.settle(index, Outcome::Error(problem)).await
             }
-            (Some(State::Held { .. } | State::Finishing), _) => Ok(()),
+            (Some(State::Held(_) | State::Finishing), _) => Ok(()),
             (None, Announced::Sent { .. }) => Err(violation("a file that is not on its way")),
         }
     }
@@ -531,6 +536,7 @@ impl<'a> Session<'a> {
             Some(failure) => self.connection.close(FAILED, &failure.to_string()),
         }
         self.come.clear();
+        self.alive = Arc::default();
         // Without a connection every task ends.
         while let Some(done) = self.tasks.join_next().await {
             match done {
@@ -546,7 +552,7 @@ impl<'a> Session<'a> {
             }
         }
         for (index, state) in std::mem::take(&mut self.states) {
-            let (State::Incoming(_) | State::Held { .. }) = &state else {
+            let (State::Incoming(_) | State::Held(_)) = &state else {
                 continue;
             };
             if let Some(partial) = state.partial() {
@@ -563,7 +569,7 @@ impl<'a> Session<'a> {
 impl State {
     fn partial(&self) -> Option<Arc<Partial>> {
         match self {
-            Self::Held { partial, .. } => partial.clone(),
+            Self::Held(held) => held.partial.clone(),
             Self::Incoming(incoming) => incoming.partial.get().cloned(),
             Self::Finishing => None,
         }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
-use super::Reply;
+use super::{Asked, Reply};
 use crate::read::Holes;
 use crate::source::{Expected, Sources};
 use crate::tree::Value;
@@ -32,8 +32,8 @@ pub enum Work {
     File(u64, Option<BTreeMap<u64, Value>>, Holes),
     /// Send this pipe.
     Stream(u64),
-    /// Tell the hash of this file.
-    Hash(u64),
+    /// Tell the hash of this file, or more.
+    Hash(u64, Asked),
 }
 
 /// See the module's text.
@@ -57,7 +57,7 @@ struct State {
     small: VecDeque<u64>,
     /// Large ones, with what is there.
     large: VecDeque<(u64, BTreeMap<u64, Value>)>,
-    hashes: VecDeque<u64>,
+    hashes: VecDeque<(u64, Asked)>,
     /// Large files that are being sent.
     running: BTreeMap<u64, AbortHandle>,
     unsettled: Unsettled,
@@ -145,7 +145,7 @@ impl Board {
                 state.unsettled.heard(index);
                 state.stop(index);
             }
-            Reply::Check(index) => state.hashes.push_back(index),
+            Reply::Check(index, asked) => state.hashes.push_back((index, asked)),
             Reply::Have(index, groups, _) => {
                 let size = self.sources.list[index as usize].entry.size;
                 match size <= MAX_SMALL {
@@ -198,8 +198,8 @@ impl State {
     }
 
     fn take(&mut self, sources: &Sources) -> Option<Work> {
-        if let Some(index) = self.hashes.pop_front() {
-            return Some(Work::Hash(index));
+        if let Some((index, asked)) = self.hashes.pop_front() {
+            return Some(Work::Hash(index, asked));
         }
         if let Some((index, have)) = self.large.pop_front() {
             return Some(Work::File(index, Some(have), self.holes()));

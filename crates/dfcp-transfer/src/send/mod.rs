@@ -83,7 +83,11 @@ pub async fn send(
                 meter.spare(*bytes);
                 meter.diary().settled(*index, &Outcome::There);
             }
-            Reply::Have(_, _, bytes) => meter.spare(*bytes),
+            Reply::Check(index, _) => meter.diary().compares(*index),
+            Reply::Have(index, _, bytes) => {
+                meter.diary().compared(*index);
+                meter.spare(*bytes);
+            }
             Reply::Accepted { holes, asked } => {
                 meter.diary().asks(*asked);
                 if *holes == Holes::Told {
@@ -121,6 +125,15 @@ async fn write_all(
     Ok(())
 }
 
+/// What a receiver wants to know of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asked {
+    /// Its hash.
+    Hash,
+    /// The values of its groups, too.
+    Groups,
+}
+
 /// What a receiver says that changes what a sender does next.
 #[derive(Debug)]
 pub(crate) enum Reply {
@@ -135,8 +148,8 @@ pub(crate) enum Reply {
     There(u64, u64),
     /// Something of this file may be there.
     Hold(u64),
-    /// It asks for the hash of this file.
-    Check(u64),
+    /// It asks for the hash of this file, and perhaps for the values of its groups.
+    Check(u64, Asked),
     /// These groups of this file are there, of so many bytes.
     Have(u64, Vec<(u64, Hash)>, u64),
     /// So many bytes have arrived.
@@ -218,9 +231,10 @@ pub(crate) async fn read_replies<R: AsyncRead + Unpin>(
                     on_reply(Reply::Hold(index));
                 }
             }
-            FromReceiver::Check { index } => {
+            FromReceiver::Check { index, groups } => {
                 find(index)?;
-                on_reply(Reply::Check(index));
+                let asked = if groups { Asked::Groups } else { Asked::Hash };
+                on_reply(Reply::Check(index, asked));
             }
             FromReceiver::Have {
                 index,

@@ -1,8 +1,8 @@
 //! How files become objects: announced on the control stream, opened in the same order.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Arc, PoisonError};
 
 use bytes::Bytes;
 use dfcp::{Connection, SendStream, VarInt};
@@ -10,18 +10,24 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 
+use super::Asked;
 use super::board::{Board, Work};
-use crate::Error;
-use crate::message::FromSender;
+use crate::message::{FromSender, Hash};
 use crate::read::{self, Holes, Pack, Reading, join, missing};
 use crate::source::Sources;
 use crate::sparse;
-use crate::tree::{Shape, Value};
+use crate::tree::{Shape, Sum, Value};
+use crate::{Error, MAX_PENDING};
 
 /// Large files that are read at a time.
 const MAX_ACTIVE: usize = 4;
 /// Objects on their way, of which packs wait in memory: 32 MiB.
 const MAX_OPEN: usize = 32;
+/// Values of groups in a message, an eighth of what fits: 70 bytes each.
+const LISTED: usize = 512;
+/// Files of which it is known what was read of them: a receiver compares as many at a time. They take up
+/// to 128 KiB each.
+const MAX_SUMS: usize = MAX_PENDING;
 /// Code of an object whose source failed or changed while it was read.
 const UNREADABLE: VarInt = VarInt::from_u32(1);
 
@@ -42,6 +48,8 @@ pub struct Objects {
     /// Objects on their way.
     pending: Arc<Semaphore>,
     active: Arc<Semaphore>,
+    /// Of files whose groups the receiver was told, until it says which of them it has.
+    sums: Arc<std::sync::Mutex<BTreeMap<u64, Sum>>>,
 }
 
 impl Objects {
@@ -62,6 +70,7 @@ impl Objects {
             writing: Arc::default(),
             pending: Arc::new(Semaphore::new(MAX_OPEN)),
             active: Arc::new(Semaphore::new(MAX_ACTIVE)),
+            sums: Arc::default(),
         }
     }
 
@@ -111,12 +120,12 @@ impl Objects {
                 let task = tasks.spawn(async move { sender.send_stream(index).await });
                 self.board.runs(index, task);
             }
-            Work::Hash(index) => {
+            Work::Hash(index, asked) => {
                 let active = self.permit(&self.active).await?;
                 let sender = self.clone();
                 tasks.spawn(async move {
                     let _active = active;
-                    sender.tell_hash(index).await
+                    sender.tell_hash(index, asked).await
                 });
             }
         }
@@ -152,12 +161,55 @@ impl Objects {
         });
     }
 
-    async fn tell_hash(&self, index: u64) -> Result<(), Error> {
+    async fn tell_hash(&self, index: u64, asked: Asked) -> Result<(), Error> {
         let source = self.sources.list[index as usize].clone();
-        let hashed = tokio::task::spawn_blocking(move || read::hash(&source)).await;
-        match hashed.map_err(|error| Error::Task(error.to_string()))? {
-            Ok(blake3) => self.tell(FromSender::Hash { index, blake3 }),
+        let read = tokio::task::spawn_blocking(move || read::sum(&source)).await;
+        match read.map_err(|error| Error::Task(error.to_string()))? {
+            Ok(sum) => {
+                let blake3 = sum.root().into();
+                if asked == Asked::Groups {
+                    for values in sum.values().chunks(LISTED) {
+                        let values = values.iter().copied().map(Hash).collect();
+                        self.tell(FromSender::Groups { index, values });
+                    }
+                    let mut sums = self.sums();
+                    sums.insert(index, sum);
+                    if sums.len() > MAX_SUMS {
+                        // Without it the file is read once more.
+                        sums.pop_first();
+                    }
+                }
+                self.tell(FromSender::Hash { index, blake3 });
+            }
             Err(reason) => self.failed(index, &reason),
+        }
+        Ok(())
+    }
+
+    fn sums(&self) -> std::sync::MutexGuard<'_, BTreeMap<u64, Sum>> {
+        self.sums.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends a file that was read before but for those groups that the receiver has, and has right.
+    async fn send_rest(
+        &self,
+        index: u64,
+        sum: Sum,
+        mut have: BTreeMap<u64, Value>,
+        holes: Holes,
+    ) -> Result<(), Error> {
+        let source = self.sources.list[index as usize].clone();
+        let shape = Shape::new(source.entry.size);
+        have.retain(|i, value| sum.values().get(*i as usize) == Some(value));
+        let parts = missing(shape, &have);
+        let reading = Reading::parts(source, parts.clone(), holes);
+        let extents = self.tell_holes(index, parts, holes);
+        if self.send_parts(index, extents, reading).await?.is_some() {
+            self.tell(FromSender::Sent {
+                index,
+                size: shape.size(),
+                blake3: sum.root().into(),
+            });
         }
         Ok(())
     }
@@ -174,7 +226,11 @@ impl Objects {
         if have.is_some() {
             self.tell(FromSender::Resume { index });
         }
+        let sum = self.sums().remove(&index);
         let have = have.unwrap_or_default();
+        if let Some(sum) = sum {
+            return self.send_rest(index, sum, have, holes).await;
+        }
         let extents = self.tell_holes(index, missing(shape, &have), holes);
         let reading = Reading::whole(source.clone(), have, holes);
         let Some(read) = self.send_parts(index, extents, reading).await? else {

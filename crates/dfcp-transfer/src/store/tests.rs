@@ -114,3 +114,48 @@ fn two_transfers_that_want_the_same_free_name_both_keep_their_files() {
         assert_eq!(files, 3 * (round + 1), "round {round}");
     }
 }
+
+/// What is announced of an older version is what was copied of it, whatever becomes of that file.
+#[test]
+fn an_older_version_that_changes_while_it_is_copied_gives_what_it_still_has() {
+    use std::os::unix::fs::FileExt;
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), OnConflict::Overwrite).unwrap();
+    let path = dir.path().join("a");
+    let (group, size) = (256 << 10, 1_000_000);
+    let before: Vec<u8> = (0..size).map(|i: u64| (i >> 8) as u8).collect();
+    fs::write(&path, &before).unwrap();
+    let entry = entry("a", size, 0o644);
+    let session = Arc::new(());
+    let older = store.older(&entry, &Arc::downgrade(&session)).unwrap();
+    let shape = crate::tree::Shape::new(size);
+    let original = fs::File::open(&path).unwrap();
+    let values = (0..shape.count()).map(|i| shape.value(&original, i).unwrap());
+    let values: Vec<_> = values.map(crate::message::Hash).collect();
+    let mut groups = older.has(&values);
+    assert_eq!(groups.len(), 4);
+    // What the sender does not have is not taken, nor what has changed or is gone by now.
+    groups.remove(0);
+    let there = fs::File::options().write(true).open(&path).unwrap();
+    there.write_all_at(b"other", group).unwrap();
+    there.set_len(3 * group).unwrap();
+    let begun = store.begin(&entry, &tenant(), How::Over(&older, &groups));
+    let Ok(Begin::Receive(partial)) = begun else {
+        panic!("{begun:?}")
+    };
+    let have: Vec<u64> = partial.have().into_iter().map(|(i, _)| i).collect();
+    assert_eq!(have, [2]);
+    let mut copied = vec![0; group as usize];
+    partial.file.read_exact_at(&mut copied, 2 * group).unwrap();
+    assert!(copied == before[2 * group as usize..3 * group as usize]);
+    drop(partial);
+    // Nobody reads on for a session that has ended.
+    drop(session);
+    let Begin::Receive(partial) = store
+        .begin(&entry, &Tenant::new([2; 32]), How::Over(&older, &groups))
+        .unwrap()
+    else {
+        panic!("it is free")
+    };
+    assert_eq!(partial.have(), []);
+}

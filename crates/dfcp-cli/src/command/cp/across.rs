@@ -55,6 +55,7 @@ impl Choice {
             ("-n", self.dry_run),
             ("-c", self.checksum),
             ("--no-resume", self.no_resume),
+            ("--whole-file", self.whole_file),
             ("-X", self.kept.xattrs),
             ("-A", self.kept.acls),
             ("--owner", self.kept.owner),

@@ -46,6 +46,11 @@ pub struct Choice {
     /// Copy from the beginning what is there in part
     #[arg(long)]
     pub(super) no_resume: bool,
+    /// Copy all of a large file that is there in another version, instead of comparing both and copying
+    /// the parts (of 256 KiB, or a 4096th of the file) that differ
+    #[arg(short = 'W', long)]
+    #[serde(default)]
+    pub(super) whole_file: bool,
     #[command(flatten)]
     pub(super) filter: filter::Filter,
     /// Whether the target is to be like the source, as `dfcp sync` has it.
@@ -172,6 +177,7 @@ impl Choice {
             dry_run: self.dry_run,
             checksum: self.checksum,
             anew: self.no_resume,
+            whole: self.whole_file,
             ..sources.wishes
         };
         Ok(sources)

@@ -464,6 +464,7 @@ async fn push(
         Err(failure) => (code_of(&failure), Sent::default(), Some(failure)),
     };
     report.moved_bytes = meter.progress().bytes();
+    report.kept_bytes = meter.diary().kept();
     args.add_outcomes(&sources.entries(), (&sent.outcomes, &sent.changes), report);
     report.left_out.extend(sent.left_out);
     report.add_time(start, meter.diary().asked(), sent.steady_bps);
@@ -511,6 +512,7 @@ async fn pull(
         return Err(Failure::new(Kind::Unreachable, "the other side is gone"));
     };
     report.moved_bytes = meter.progress().bytes();
+    report.kept_bytes = meter.diary().kept();
     let outcomes = (&received.outcomes, &received.changes);
     args.add_outcomes(&received.entries, outcomes, report);
     report.left_out.append(&mut received.left_out);

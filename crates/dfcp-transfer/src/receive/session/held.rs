@@ -5,11 +5,42 @@ use std::sync::Arc;
 use tokio::sync::OnceCell;
 
 use super::{Event, Incoming, LISTED, Session, State};
+use crate::ledger::violation;
 use crate::message::{FromReceiver, Hash, Outcome};
+use crate::partial::Partial;
 use crate::receive::Known;
 use crate::receive::files::Examined;
-use crate::store::Survey;
+use crate::store::{Ask, Older, Survey};
+use crate::tree::Shape;
 use crate::{Error, MAX_PENDING, MAX_SMALL};
+
+/// What is known of a file that is held. The values of groups take 256 KiB of memory at most, which 128
+/// files may have at a time.
+#[derive(Default)]
+pub(super) struct Held {
+    /// What is there.
+    ours: Ours,
+    /// Whether the sender was asked for the values of its groups.
+    asked_for_groups: bool,
+    /// Those that it has told, from the first one on.
+    values: Vec<Hash>,
+    /// Its hash, if it has told it.
+    theirs: Option<Hash>,
+    /// The part that the sender was told of.
+    pub(super) partial: Option<Arc<Partial>>,
+}
+
+/// What is there under the name of a file.
+#[derive(Default)]
+enum Ours {
+    /// It is being looked at, or was.
+    #[default]
+    Unknown,
+    /// A file of its size, with this hash.
+    File(blake3::Hash),
+    /// A file that may have some of its groups.
+    Older(Older),
+}
 
 impl Session<'_> {
     /// Says what is there of the offer as far as names, sizes and times tell.
@@ -33,8 +64,8 @@ impl Session<'_> {
                     }
                 }
                 Survey::Settled(outcome) => self.settle(index, outcome).await?,
-                Survey::Examine => {
-                    self.unexamined.insert(index);
+                Survey::Examine(ask) => {
+                    self.unexamined.insert(index, ask);
                 }
             }
         }
@@ -42,7 +73,7 @@ impl Session<'_> {
             let ranges = ranges.to_vec();
             self.ledger.say(&FromReceiver::There { ranges }).await?;
         }
-        let held: Vec<u64> = self.unexamined.iter().copied().collect();
+        let held: Vec<u64> = self.unexamined.keys().copied().collect();
         for files in held.chunks(LISTED) {
             let files = files.to_vec();
             self.ledger.say(&FromReceiver::Hold { files }).await?;
@@ -50,32 +81,40 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Looks at the next files, unless as many are open, or being asked about, as may be.
-    pub(super) fn examine_next(&mut self) {
+    /// Looks at the next files, unless as many are open, or being asked about, as may be. The sender is
+    /// asked first, so that both sides read at the same time.
+    pub(super) async fn examine_next(&mut self) -> Result<(), Error> {
         while self.states.len() < MAX_PENDING
-            && let Some(&index) = self.unexamined.first()
+            && let Some(&index) = self.unexamined.keys().next()
             && let Ok(permit) = self.looking.clone().try_acquire_owned()
         {
-            self.unexamined.remove(&index);
-            let held = State::Held {
-                ours: None,
-                partial: None,
+            let ask = self.unexamined.remove(&index).unwrap_or(Ask::Nothing);
+            let groups = ask == Ask::Groups;
+            let held = Held {
+                asked_for_groups: groups,
+                ..Held::default()
             };
-            self.states.insert(index, held);
+            self.states.insert(index, State::Held(held));
+            if ask != Ask::Nothing {
+                self.meter.diary().compares(index);
+                let check = FromReceiver::Check { index, groups };
+                self.ledger.say(&check).await?;
+            }
             let files = self.files.clone();
             self.tasks.spawn(async move {
-                let examined = files.examine(index).await;
+                let examined = files.examine(index, ask).await;
                 drop(permit);
                 Event::Examined(index, examined)
             });
         }
+        Ok(())
     }
 
     /// From now on what comes of the file is what is missing.
     pub(super) fn on_resume(&mut self, index: u64) -> Result<(), Error> {
         self.check(index)?;
-        if let Some(State::Held { partial, .. }) = self.states.get_mut(&index) {
-            let partial = OnceCell::new_with(partial.take());
+        if let Some(State::Held(held)) = self.states.get_mut(&index) {
+            let partial = OnceCell::new_with(held.partial.take());
             let incoming = Incoming {
                 partial: Arc::new(partial),
                 ..Incoming::default()
@@ -85,29 +124,65 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// The hash of a file that may be the one that is there.
-    pub(super) async fn on_hash(&mut self, index: u64, theirs: Hash) -> Result<(), Error> {
+    /// Values of the next groups of a file that may be there in another version.
+    pub(super) fn on_groups(&mut self, index: u64, values: Vec<Hash>) -> Result<(), Error> {
         self.check(index)?;
-        let Some(State::Held {
-            ours: Some(ours), ..
-        }) = self.states.get(&index)
-        else {
-            return Ok(());
-        };
-        if ours.as_bytes() != &theirs.0 {
-            self.tasks.spawn({
-                let files = self.files.clone();
-                async move { Event::Examined(index, files.differs(index).await) }
-            });
-            return Ok(());
+        let count = Shape::new(self.files.entry(index).size).count();
+        if let Some(State::Held(held)) = self.states.get_mut(&index)
+            && held.asked_for_groups
+        {
+            held.values.extend(values);
+            if held.values.len() > count {
+                return Err(violation("more groups of a file than there are"));
+            }
         }
-        self.states.remove(&index);
-        self.meter.spare(self.files.entry(index).size);
-        let files = self.files.clone();
-        self.states.insert(index, State::Finishing);
-        self.tasks
-            .spawn(async move { Event::Finished(index, files.confirm(index).await) });
         Ok(())
+    }
+
+    /// The hash of a file that may be the one that is there.
+    pub(super) fn on_hash(&mut self, index: u64, theirs: Hash) -> Result<(), Error> {
+        self.check(index)?;
+        if let Some(State::Held(held)) = self.states.get_mut(&index) {
+            held.theirs = Some(theirs);
+            self.compare(index);
+        }
+        Ok(())
+    }
+
+    /// Compares what is there with what the sender has, when both are known.
+    fn compare(&mut self, index: u64) {
+        let Some(State::Held(held)) = self.states.get_mut(&index) else {
+            return;
+        };
+        let Some(theirs) = held.theirs else {
+            return;
+        };
+        let same = match &held.ours {
+            Ours::Unknown => return,
+            Ours::File(hash) => hash.as_bytes() == &theirs.0,
+            Ours::Older(older) => older.is(&theirs),
+        };
+        let files = self.files.clone();
+        if same {
+            self.meter.spare(self.files.entry(index).size);
+            self.states.insert(index, State::Finishing);
+            self.tasks
+                .spawn(async move { Event::Finished(index, files.confirm(index).await) });
+            return;
+        }
+        let values = std::mem::take(&mut held.values);
+        let older = match std::mem::take(&mut held.ours) {
+            Ours::Older(older) => {
+                let groups = older.has(&values);
+                Some((older, groups))
+            }
+            Ours::Unknown | Ours::File(_) => None,
+        };
+        let looking = self.looking.clone();
+        self.tasks.spawn(async move {
+            let _permit = looking.acquire_owned().await;
+            Event::Examined(index, files.differs(index, older).await)
+        });
     }
 
     /// Says what is there of a file.
@@ -116,26 +191,25 @@ impl Session<'_> {
         index: u64,
         examined: Examined,
     ) -> Result<(), Error> {
-        if !matches!(self.states.get(&index), Some(State::Held { .. })) {
+        let Some(State::Held(held)) = self.states.get_mut(&index) else {
             return Ok(()); // the sender could not read it
-        }
+        };
         match examined {
             Examined::Same(ours) => {
-                let held = State::Held {
-                    ours: Some(ours),
-                    partial: None,
-                };
-                self.states.insert(index, held);
-                self.ledger.say(&FromReceiver::Check { index }).await
+                held.ours = Ours::File(ours);
+                self.compare(index);
+                Ok(())
+            }
+            Examined::Older(older) => {
+                held.ours = Ours::Older(older);
+                self.compare(index);
+                Ok(())
             }
             Examined::Partial(partial) => {
                 let groups = partial.have();
                 self.meter.spare(partial.bytes_there());
-                let held = State::Held {
-                    ours: None,
-                    partial: Some(partial),
-                };
-                self.states.insert(index, held);
+                self.meter.diary().compared(index);
+                held.partial = Some(partial);
                 let hashes = groups.into_iter().map(|(i, value)| (i, Hash(value)));
                 let hashes = hashes.collect::<Vec<_>>();
                 let mut parts = hashes.chunks(LISTED).peekable();
@@ -150,6 +224,7 @@ impl Session<'_> {
                 Ok(())
             }
             Examined::Nothing => {
+                self.meter.diary().compared(index);
                 // A small file is one like any other now. Of a large one more may be on its way of what
                 // was sent unasked, up to the sender's `resume`.
                 if self.files.entry(index).size <= MAX_SMALL {
