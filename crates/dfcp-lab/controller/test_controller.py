@@ -1,10 +1,11 @@
-"""Tests of dfcp_controller.py that need no switches: python3 test_controller.py"""
+"""Tests of dfcp_controller.py and dfcp_orders.py that need no switches: python3 test_controller.py"""
 
 import unittest
 
-import dfcp_controller as controller
-from dfcp_controller import CHALLENGE, FAREWELL, HELLO, ORDER, Claim, Flow, Message, Network, Senders
-from dfcp_controller import decode, encode, max_min
+import dfcp_orders as orders
+from dfcp_controller import Network
+from dfcp_orders import CHALLENGE, FAREWELL, HELLO, ORDER, Claim, Flow, Message, Senders
+from dfcp_orders import decode, encode, max_min
 
 KEY = bytes.fromhex("0f" * 32)
 # docs/spec/orders.md
@@ -84,7 +85,7 @@ class Sessions(unittest.TestCase):
 
     def test_a_silent_sender_is_gone(self):
         self.hello(token=self.token(), sequence=2)
-        self.now = controller.SILENT
+        self.now = orders.SILENT
         self.assertFalse(self.senders.expire())
         self.now += 0.1
         self.assertTrue(self.senders.expire())
@@ -93,11 +94,11 @@ class Sessions(unittest.TestCase):
     def test_strangers_and_floods_leave_nothing(self):
         for datagram in (b"", b"x" * 116, EXAMPLE[:-1] + b"\0", EXAMPLE):
             self.assertIsNone(self.senders.handle(datagram, ("host", 1)))
-        for port in range(controller.MOST_SENDERS + 10):
+        for port in range(orders.MOST_SENDERS + 10):
             flow = Flow("198.18.0.1", "198.18.0.2", 17, port, 1)
             message = Message(HELLO, 1, 0, 1, 0, 0, 1500, flow)
             self.senders.handle(encode(message, KEY), ("host", 1))
-        self.assertEqual(len(self.senders.senders), controller.MOST_SENDERS)
+        self.assertEqual(len(self.senders.senders), orders.MOST_SENDERS)
 
 
 class Routes(unittest.TestCase):

@@ -27,6 +27,8 @@ use crate::path::{Clock, Emulator, EmulatorConfig, Port};
 use crate::worker::ControllerAt;
 
 const CONTROLLER: &str = include_str!("../../controller/dfcp_controller.py");
+/// What it takes from beside it.
+const ORDERS_MODULE: &str = include_str!("../../controller/dfcp_orders.py");
 
 /// Where the controller listens, in a namespace of its own.
 const OPENFLOW: u16 = 6653;
@@ -431,6 +433,7 @@ impl Switches {
         io::Read::read_exact(&mut fs::File::open("/dev/urandom")?, &mut key)?;
         let key: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
         fs::write(at("controller.py"), CONTROLLER)?;
+        fs::write(at("dfcp_orders.py"), ORDERS_MODULE)?;
         fs::write(at("network.json"), network.to_string())?;
         fs::write(at("key"), &key)?;
         let command = |program: &Path| {
