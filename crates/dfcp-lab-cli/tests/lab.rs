@@ -250,6 +250,49 @@ fn the_two_worlds_stand_side_by_side() {
     assert_eq!(lines[1]["cells"], 1);
 }
 
+#[test]
+fn figures_of_a_paper_are_measured_beside_the_simulator_and_go_on_where_they_were() {
+    let Some(lab) = Lab::new() else { return };
+    let out = lab.dir.path().join("figures");
+    let figures = || {
+        // All points at once: a path that is late says so, and nothing here depends on it.
+        let mut command = lab.command("figures");
+        command.args([
+            "dfcp",
+            "--only",
+            "fig-21a",
+            "--jobs",
+            "8",
+            "--attempts",
+            "1",
+            "-o",
+        ]);
+        let output = command.arg(&out).output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{errors}");
+        errors
+    };
+    let errors = figures();
+    assert!(errors.contains("8 of 8 points run"), "{errors}");
+    let read = |name: &str| fs::read_to_string(out.join(name)).unwrap();
+    let summary: Value = serde_json::from_str(&read("summary.json")).unwrap();
+    let points = summary["figures"][0]["points"].as_array().unwrap();
+    assert_eq!(points.len(), 8, "{summary}");
+    for point in points {
+        // A transfer cannot take less than the handshake and the way there.
+        let rtt = point["at"].as_f64().unwrap();
+        assert!(point["real"].as_f64().unwrap() > 1.5 * rtt, "{point}");
+        assert!(point["simulated"].as_f64().unwrap() > 1.5 * rtt, "{point}");
+    }
+    assert!(read("fig-21a.svg").contains("real"));
+    let page = read("README.md");
+    assert!(page.contains("real ÷ simulated"), "{page}");
+    // What is done is not run again, and shows the same.
+    let errors = figures();
+    assert!(errors.contains("0 of 8 points run"), "{errors}");
+    assert_eq!(read("README.md"), page);
+}
+
 /// Processes whose parent a process is.
 fn children(of: u32) -> Vec<u32> {
     let Ok(tasks) = fs::read_dir(format!("/proc/{of}/task")) else {

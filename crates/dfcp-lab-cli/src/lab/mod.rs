@@ -3,6 +3,7 @@
 mod clean;
 mod compare;
 mod exec;
+mod figures;
 mod parity;
 mod run;
 mod verify;
@@ -24,6 +25,8 @@ enum Command {
     Verify(verify::Args),
     /// Runs scenarios in the simulator and for real, and sets the two side by side
     Parity(parity::Args),
+    /// Runs the testbed figures of papers for real, beside the simulator
+    Figures(figures::Args),
     /// Removes what labs that crashed left on this machine
     Clean(clean::Args),
     /// Compares dfcp with kernel TCP and other transports
@@ -41,6 +44,7 @@ pub fn run(args: Args) -> ExitCode {
         Command::Run(args) => run::run(args),
         Command::Verify(args) => verify::run(args),
         Command::Parity(args) => parity::run(args),
+        Command::Figures(args) => figures::run(args),
         Command::Clean(args) => clean::run(args),
         Command::Compare(args) => compare::run(*args),
         Command::Exec(args) => exec::run(args),

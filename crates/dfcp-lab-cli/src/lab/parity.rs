@@ -151,7 +151,10 @@ fn cell_json(cell: &Cell) -> serde_json::Value {
     })
 }
 
-/// A row of a table for each flow.
+/// More flows of a protocol than this are a row together.
+const ROWS: usize = 4;
+
+/// A row of a table for each flow, or for all of a protocol where they are many.
 fn markdown(cell: &Cell, first: bool) -> String {
     let mut text = String::new();
     if first {
@@ -164,23 +167,100 @@ fn markdown(cell: &Cell, first: bool) -> String {
         (false, true) => " ✗",
         (false, false) => " ✗ (path not true)",
     };
+    let mut protocols: Vec<(&str, Vec<&FlowParity>)> = Vec::new();
     for flow in &cell.flows {
-        let share = flow
-            .goodput_bps
-            .ratio()
-            .map_or("–".into(), |r| format!("{r:.3}"));
+        match protocols
+            .iter_mut()
+            .find(|(name, _)| *name == flow.protocol)
+        {
+            Some((_, flows)) => flows.push(flow),
+            None => protocols.push((&flow.protocol, vec![flow])),
+        }
+    }
+    let rows = protocols
+        .into_iter()
+        .flat_map(|(_, flows)| match flows.len() {
+            0..=ROWS => flows.into_iter().map(one_flow).collect(),
+            _ => vec![many_flows(&flows)],
+        });
+    for cells in rows {
         text += &format!(
-            "| {}{verdict} | {} | {} | {share} | {} | {} | {} | {} | {late} |\n",
+            "| {}{verdict} | {} | {late} |\n",
             cell.name,
-            flow.protocol,
-            both(&flow.goodput_bps, text::rate),
-            both(&flow.fct_s, |s| text::seconds(Some(s))),
-            both(&flow.loss, |share| text::percent(Some(share))),
-            both(&flow.rtt_s, |s| text::seconds(Some(s))),
-            both(&flow.overhead, |share| text::percent(Some(share))),
+            cells.join(" | ")
         );
     }
     text
+}
+
+/// The cells of a row of a flow.
+fn one_flow(flow: &FlowParity) -> Vec<String> {
+    vec![
+        flow.protocol.clone(),
+        both(&flow.goodput_bps, text::rate),
+        share(&flow.goodput_bps),
+        both(&flow.fct_s, |s| text::seconds(Some(s))),
+        both(&flow.loss, |share| text::percent(Some(share))),
+        both(&flow.rtt_s, |s| text::seconds(Some(s))),
+        both(&flow.overhead, |share| text::percent(Some(share))),
+    ]
+}
+
+/// The cells of a row of many flows: their goodputs together, and from the least to the most of them;
+/// of the others their means.
+fn many_flows(flows: &[&FlowParity]) -> Vec<String> {
+    let world = |of: fn(&FlowParity) -> Pair, real: bool| {
+        let one = move |flow: &&FlowParity| match real {
+            true => of(flow).real,
+            false => of(flow).simulated,
+        };
+        flows.iter().filter_map(one).collect::<Vec<f64>>()
+    };
+    let combined = |of: fn(&FlowParity) -> Pair, by: fn(&[f64]) -> f64| {
+        let one = |real| Some(world(of, real)).filter(|all| !all.is_empty());
+        Pair {
+            simulated: one(false).map(|all| by(&all)),
+            real: one(true).map(|all| by(&all)),
+            near: flows.iter().all(|flow| of(flow).near),
+        }
+    };
+    let sum = |all: &[f64]| all.iter().sum::<f64>();
+    let mean = |all: &[f64]| all.iter().sum::<f64>() / all.len() as f64;
+    let total = combined(|flow| flow.goodput_bps, sum);
+    let ends = |real| {
+        let all = world(|flow| flow.goodput_bps, real);
+        let least = all.iter().copied().fold(f64::INFINITY, f64::min);
+        let most = all.iter().copied().fold(0.0, f64::max);
+        format!("{} to {}", text::rate(least), text::rate(most))
+    };
+    vec![
+        format!(
+            "{} × {}, {} → {}",
+            flows.len(),
+            flows[0].protocol,
+            ends(false),
+            ends(true)
+        ),
+        both(&total, text::rate),
+        share(&total),
+        both(&combined(|flow| flow.fct_s, mean), |s| {
+            text::seconds(Some(s))
+        }),
+        both(&combined(|flow| flow.loss, mean), |share| {
+            text::percent(Some(share))
+        }),
+        both(&combined(|flow| flow.rtt_s, mean), |s| {
+            text::seconds(Some(s))
+        }),
+        both(&combined(|flow| flow.overhead, mean), |share| {
+            text::percent(Some(share))
+        }),
+    ]
+}
+
+fn share(pair: &Pair) -> String {
+    pair.ratio()
+        .map_or("–".into(), |ratio| format!("{ratio:.3}"))
 }
 
 /// A line for each flow, the two worlds side by side.
@@ -236,5 +316,42 @@ fn both(pair: &Pair, show: impl Fn(f64) -> String) -> String {
             let mark = if pair.near { "" } else { " *" };
             format!("{} → {}{mark}", one(pair.simulated), one(pair.real))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_flows_of_a_protocol_are_a_row_together() {
+        let flow = |goodput: f64| FlowParity {
+            protocol: "dfcp".into(),
+            goodput_bps: Pair {
+                simulated: Some(10e6),
+                real: Some(goodput),
+                near: true,
+            },
+            ..FlowParity::default()
+        };
+        let cell = |flows: usize| Cell {
+            name: "drr".into(),
+            flows: (0..flows)
+                .map(|number| flow(9e6 + number as f64 * 1e6))
+                .collect(),
+            ..Cell::default()
+        };
+        let lines = |flows| markdown(&cell(flows), false).lines().count();
+        assert_eq!((lines(2), lines(5)), (2, 1));
+        let together = markdown(&cell(5), false);
+        assert!(together.contains("5 × dfcp"), "{together}");
+        assert!(
+            together.contains("9.00 Mbit/s to 13.00 Mbit/s"),
+            "{together}"
+        );
+        assert!(
+            together.contains("50.00 Mbit/s → 55.00 Mbit/s | 1.100"),
+            "{together}"
+        );
     }
 }

@@ -142,6 +142,17 @@ pub struct ScenarioStudy {
     sweep: Sweep,
 }
 
+/// A point of a sweep, as it is to be run.
+#[derive(Debug)]
+pub struct Point {
+    /// Its parameters, in the order of [`Provenance::parameters`].
+    pub parameters: Vec<Cell>,
+    /// Its seed.
+    pub seed: u64,
+    /// What it runs.
+    pub scenario: Scenario,
+}
+
 /// Reads a scenario with a sweep.
 pub fn open_study(file: &Path, overrides: &Overrides) -> Result<ScenarioStudy, Failure> {
     ScenarioStudy::new(document(file, overrides)?)
@@ -172,14 +183,17 @@ impl ScenarioStudy {
 
     /// Parameters of a point.
     pub fn parameters(&self, index: usize) -> Result<Vec<Cell>, Failure> {
-        Ok(self
-            .sweep
-            .point(index)
-            .map_err(wrong)?
-            .parameters
-            .iter()
-            .map(cell)
-            .collect())
+        Ok(self.point(index)?.parameters)
+    }
+
+    /// A point as it is to be run.
+    pub fn point(&self, index: usize) -> Result<Point, Failure> {
+        let point = self.sweep.point(index).map_err(wrong)?;
+        Ok(Point {
+            parameters: point.parameters.iter().map(cell).collect(),
+            seed: point.seed,
+            scenario: point.scenario,
+        })
     }
 
     /// Whether each of these points makes a scenario: better known before the first is run.
@@ -197,9 +211,9 @@ impl Study for ScenarioStudy {
     }
 
     fn run(&self, index: usize) -> Result<PointResult, Failure> {
-        let point = self.sweep.point(index).map_err(wrong)?;
+        let point = self.point(index)?;
         Ok(PointResult {
-            parameters: point.parameters.iter().map(cell).collect(),
+            parameters: point.parameters,
             seed: point.seed,
             report: simulate(&point.scenario, Watch::default(), &mut |_| ())?,
         })

@@ -11,11 +11,11 @@
 mod capture;
 pub mod columns;
 pub mod engine;
-mod figures;
+pub mod figures;
 pub mod plot;
 pub mod run;
 pub mod store;
-mod sweep;
+pub mod sweep;
 pub mod table;
 pub mod text;
 

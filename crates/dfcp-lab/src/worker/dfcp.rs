@@ -7,8 +7,9 @@ use std::net::SocketAddr;
 use dfcp::published;
 use dfcp::published::rate::Restrained;
 use dfcp::{CloseCode, Connection, Endpoint, EndpointConfig, Rate};
+use dfcp_proto::Instant;
 use dfcp_sim::LinkRate;
-use dfcp_sim::engine::{DfcpConfig, DfcpPayload, PublishedConfig, Traffic};
+use dfcp_sim::engine::{DfcpConfig, DfcpPayload, PublishedConfig, Reader, Traffic};
 use dfcp_sim::scenario::{ControlLaw, ControlSpec, FlowSpec, ProtocolSpec, Scenario};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Duration, interval, timeout};
@@ -61,6 +62,8 @@ pub(crate) fn on_a_real_path(scenario: &Scenario, flow: &FlowSpec) -> Result<Flo
         .forward
         .first()
         .map(|link| &scenario.links[link.0].config);
+    // What a link adds to a packet takes its time too.
+    let packet = 1500 + first.map_or(0, |config| u128::from(config.framing));
     let first = match first.map(|config| &config.rate) {
         Some(LinkRate::Constant(rate)) => *rate,
         _ => Rate::from_bps(1_000_000_000),
@@ -72,7 +75,7 @@ pub(crate) fn on_a_real_path(scenario: &Scenario, flow: &FlowSpec) -> Result<Flo
         }
         ControlLaw::BlockWait => Err("\"block-wait\" exists in simulation only"),
         ControlLaw::LineRate => {
-            let bps = u128::from(first.as_bps()) * u128::from(carried) / 1500;
+            let bps = u128::from(first.as_bps()) * u128::from(carried) / packet;
             control.law = ControlLaw::Fixed(Rate::from_bps(bps as u64));
             Ok(())
         }
@@ -140,11 +143,15 @@ pub(super) fn sink(job: &DfcpJob) -> Result<Received, String> {
         // A sender that stops before the end just stops: what came counts.
         let _in_time = match protocol {
             Protocol::Sealed(config) => {
+                let mut application = Application {
+                    reader: Reader::new(&config.reading),
+                    epoch_ns: job.time.start_ns.saturating_sub(flow.start.as_nanos()),
+                };
                 let key = dfcp::generate_key().map_err(text)?;
                 let config = EndpointConfig::server(key, job.server).transport(config.server);
                 let endpoint = Endpoint::bind(config).map_err(text)?;
                 print_line(&Ready { ready: true });
-                let take = take_sealed(&endpoint, &mut meter);
+                let take = take_sealed(&endpoint, &mut application, &mut meter);
                 by(until, take).await.is_some()
             }
             Protocol::Published(config) => {
@@ -163,16 +170,73 @@ pub(super) fn sink(job: &DfcpJob) -> Result<Received, String> {
     })
 }
 
-async fn take_sealed(endpoint: &Endpoint, meter: &mut Meter) -> Result<(), dfcp::Error> {
+/// An application that reads no faster than its scenario says.
+struct Application {
+    reader: Reader,
+    /// When the scenario's time zero was, nanoseconds of `CLOCK_MONOTONIC`.
+    epoch_ns: u64,
+}
+
+impl Application {
+    /// The scenario's time.
+    fn now(&self) -> Instant {
+        Instant::from_nanos(monotonic_ns().saturating_sub(self.epoch_ns))
+    }
+
+    /// Waits until it may read; how much it may then. `at` is how far its time has come, which is
+    /// the time at which it wanted to wake: a timer that rings late, by a millisecond at least, does
+    /// not make it slower.
+    async fn allowed(&mut self, at: &mut Instant) -> u64 {
+        loop {
+            match (self.reader.available(*at), self.reader.next()) {
+                (0, Some(next)) => {
+                    let wait = next.saturating_since(self.now());
+                    if !wait.is_zero() {
+                        tokio::time::sleep(wait).await;
+                    }
+                    *at = next.max(*at);
+                }
+                (0, None) => *at = self.now(),
+                (bytes, _) => return bytes,
+            }
+        }
+    }
+}
+
+async fn take_sealed(
+    endpoint: &Endpoint,
+    application: &mut Application,
+    meter: &mut Meter,
+) -> Result<(), dfcp::Error> {
     let Some(incoming) = endpoint.accept().await else {
         return Ok(());
     };
     let connection = incoming.accept();
     let (_send, mut recv) = connection.accept_bi().await?;
     let mut buffer = vec![0; CHUNK];
+    let mut at = application.now();
     loop {
-        match recv.read_piece(&mut buffer).await? {
-            dfcp::Piece::Data(len) => meter.add(len as u64),
+        let allowed = application.allowed(&mut at).await;
+        let len = CHUNK.min(usize::try_from(allowed).unwrap_or(CHUNK));
+        let mut read = std::pin::pin!(recv.read_piece(&mut buffer[..len]));
+        let piece = tokio::select! {
+            biased;
+            piece = &mut read => piece?,
+            () = std::future::ready(()) => {
+                let piece = read.await?;
+                // Time in which there was nothing to read is not made up for.
+                at = at.max(application.now());
+                piece
+            }
+        };
+        match piece {
+            dfcp::Piece::Data(len) => {
+                application.reader.took(len as u64);
+                if allowed == u64::MAX {
+                    at = application.now();
+                }
+                meter.add(len as u64);
+            }
             dfcp::Piece::Gap(_) => {}
             dfcp::Piece::End => break,
         }
@@ -321,4 +385,35 @@ async fn give(
         *bytes += out.write(&chunk[..len]).await.map_err(text)? as u64;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use dfcp_sim::scenario::Document;
+
+    use super::*;
+
+    #[test]
+    fn line_rate_is_what_the_first_link_takes_with_its_framing() {
+        let rate = |framing: &str| {
+            let text = format!(
+                "schema = 1\n[topology]\nkind = \"dumbbell\"\nrtt = \"10 ms\"\n\
+                 [link.default]\nrate = \"100 Mbit/s\"\nframing = \"{framing}\"\n\
+                 [[flow]]\nprotocol = \"dfcp\"\n"
+            );
+            let mut document = Document::parse(&text, "test").unwrap();
+            document.load_files(|_| unreachable!()).unwrap();
+            let scenario = document.scenario().unwrap();
+            let flow = on_a_real_path(&scenario, &scenario.flows[0]).unwrap();
+            match flow.protocol {
+                ProtocolSpec::Published(spec) => match spec.control.law {
+                    ControlLaw::Fixed(rate) => rate.as_bps(),
+                    other => panic!("{other:?}"),
+                },
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(rate("ip"), 100_000_000 * 1480 / 1500);
+        assert_eq!(rate("ethernet"), 100_000_000 * 1480 / 1538);
+    }
 }

@@ -44,7 +44,7 @@ pub(crate) use network::Chain;
 pub use network::{FlowConfig, FlowInfo, LinkId, Network, NetworkError, Traffic};
 pub use packet::{Body, NetPacket};
 pub use published::PublishedConfig;
-pub use reader::ReadingRates;
+pub use reader::{Reader, ReadingRates};
 pub use tcp::TcpConfig;
 pub use udp::{Lengths, UdpConfig, UdpPattern, UdpSource};
 

@@ -14,9 +14,9 @@ const PIECE: f64 = 1000.0;
 /// A fast reader takes what comes in this time.
 const TICK: Duration = Duration::from_millis(1);
 
-/// See the module's text.
+/// An application that reads no faster than it can; it owns neither data nor clock.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Reader {
+pub struct Reader {
     rates: ReadingRates,
     /// How many of them have come.
     begun: usize,
@@ -27,6 +27,7 @@ pub(super) struct Reader {
 }
 
 impl Reader {
+    /// One that reads at these rates.
     pub fn new(rates: &ReadingRates) -> Self {
         Self {
             rates: rates.clone(),
@@ -65,6 +66,7 @@ impl Reader {
         self.updated = self.updated.max(now);
     }
 
+    /// It has taken so much.
     pub fn took(&mut self, bytes: u64) {
         if self.rate.is_some() {
             self.allowed -= bytes as f64;

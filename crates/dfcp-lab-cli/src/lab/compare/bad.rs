@@ -13,7 +13,9 @@ use dfcp_lab::compare::table::Style;
 use dfcp_sim::scenario::Document;
 
 use crate::sim::engine;
-use crate::sim::plot::{self, Data, Drawing, Estimate, Panel, Quantities, Sample, Scale, Unit};
+use crate::sim::plot::{
+    self, Data, Drawing, Estimate, Marking, Panel, Quantities, Sample, Scale, Unit,
+};
 use crate::sim::store;
 
 /// The bad paths belong to the program.
@@ -136,6 +138,7 @@ pub fn write_page(
             title: Some(title.to_owned()),
             log_x: false,
             log_y: false,
+            marking: Marking::EachCurve,
         };
         plot::draw(drawing, &directory.join(format!("{name}.svg")))?;
         pictures.push((format!("{stem}/{name}.svg"), title.to_owned()));

@@ -9,7 +9,9 @@ use dfcp_lab::compare::record::Line;
 use dfcp_lab::compare::summary::{Cell, Row, Spread, summarize};
 use dfcp_lab::compare::table;
 
-use crate::sim::plot::{self, Data, Drawing, Estimate, Panel, Quantities, Sample, Scale, Unit};
+use crate::sim::plot::{
+    self, Data, Drawing, Estimate, Marking, Panel, Quantities, Sample, Scale, Unit,
+};
 use crate::sim::store;
 
 /// A property of paths, along which there may be a curve.
@@ -118,6 +120,7 @@ pub fn write_page(lines: &[Line], page: &FilePath) -> Result<(), Failure> {
                 title: Some(title.clone()),
                 log_x: along.log,
                 log_y: figure.log,
+                marking: Marking::EachCurve,
             };
             plot::draw(drawing, &directory.join(format!("{name}.svg")))?;
             pictures.push((

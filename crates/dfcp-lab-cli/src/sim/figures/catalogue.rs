@@ -39,7 +39,7 @@ pub struct Entry {
 }
 
 /// A figure or a table.
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Item {
     /// Its name here, such as `fig-11`.
@@ -108,6 +108,9 @@ pub enum Show {
     Figure,
     /// Rows and columns.
     Table,
+    /// Shares of one as coloured squares: curves are rows, the names along the horizontal axis
+    /// columns.
+    Matrix,
 }
 
 /// Tables that a scenario results in.
@@ -375,9 +378,26 @@ impl Entry {
     /// Settings that runs of a size replace: paths and TOML values.
     pub fn settings(&self, size: super::Size) -> BTreeMap<String, String> {
         let quick = self.quick.iter().filter(|_| size == super::Size::Quick);
-        // What JSON writes of numbers, strings and lists is TOML too.
         let setting =
-            |(path, value): (&String, &serde_json::Value)| (path.clone(), value.to_string());
+            |(path, value): (&String, &serde_json::Value)| (path.clone(), inline_toml(value));
         quick.map(setting).collect()
+    }
+}
+
+/// A value as TOML writes it on one line.
+fn inline_toml(value: &serde_json::Value) -> String {
+    use serde_json::Value;
+    match value {
+        Value::Array(all) => {
+            let all: Vec<_> = all.iter().map(inline_toml).collect();
+            format!("[{}]", all.join(","))
+        }
+        Value::Object(all) => {
+            let pair = |(key, value): (&String, &Value)| format!("{key} = {}", inline_toml(value));
+            let all: Vec<_> = all.iter().map(pair).collect();
+            format!("{{ {} }}", all.join(", "))
+        }
+        // What JSON writes of numbers, strings and truth values is TOML too.
+        single => single.to_string(),
     }
 }

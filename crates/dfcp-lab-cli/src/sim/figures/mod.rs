@@ -11,13 +11,13 @@
 //! Invariants: no number that a paper states is changed to make a check pass; what fails has a
 //! reason, or the command fails; what the page says follows from the data beside it.
 
-mod catalogue;
+pub mod catalogue;
 mod check;
 mod page;
-mod papers;
+pub mod papers;
 mod playback;
-mod runs;
-mod select;
+pub mod runs;
+pub mod select;
 mod statement;
 mod stored;
 #[cfg(test)]
@@ -285,7 +285,8 @@ fn conclude(done: &[Done<'_>]) -> Result<(), Failure> {
 }
 
 impl Size {
-    fn name(self) -> &'static str {
+    /// Its name in arguments and of folders.
+    pub fn name(self) -> &'static str {
         match self {
             Self::Quick => "quick",
             Self::Full => "full",

@@ -14,7 +14,7 @@ use super::papers::Book;
 use super::select::Curves;
 use super::statement::{Basis, Unchecked};
 use super::stored::{self, Origin};
-use crate::sim::plot::{self, Data, Drawing, Sample};
+use crate::sim::plot::{self, Data, Drawing, Marking, Sample};
 use crate::sim::store;
 
 /// An item with all that came of it.
@@ -200,16 +200,20 @@ impl Done<'_> {
             return Ok(());
         }
         let mut data = self.curves.data.clone();
-        for name in &mut data.curves {
-            *name = self.item.readable(name);
+        let names = data.curves.iter_mut().chain(&mut data.x.categories);
+        names.for_each(|name| *name = self.item.readable(name));
+        let out = directory.join(format!("{id}.svg"));
+        if self.item.show == Show::Matrix {
+            return plot::draw_matrix(&data, Some(&format!("{of}: {title}")), &out);
         }
         let drawing = Drawing {
             data,
             title: Some(format!("{of}: {title}")),
             log_x: self.item.x.log,
             log_y: self.item.y.log,
+            marking: Marking::EachCurve,
         };
-        plot::draw(drawing, &directory.join(format!("{id}.svg")))
+        plot::draw(drawing, &out)
     }
 
     fn entry(&self) -> Entry<'_> {
@@ -240,7 +244,7 @@ impl Done<'_> {
             let _ = writeln!(text, "{}\n", item.note);
         }
         match item.show {
-            Show::Figure => {
+            Show::Figure | Show::Matrix => {
                 let _ = writeln!(text, "![{}]({}.svg)\n", item.of, item.id);
             }
             Show::Table => text += &markdown(item, &self.curves),

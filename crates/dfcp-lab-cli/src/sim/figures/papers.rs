@@ -14,6 +14,8 @@ pub enum Paper {
     Chameleon,
     /// No paper: every part with every other
     Ablation,
+    /// No paper: all transports on the same paths
+    Together,
 }
 
 /// Texts with their names.
@@ -48,6 +50,7 @@ impl Paper {
             Self::Rcudp => RC_UDP,
             Self::Chameleon => CHAMELEON,
             Self::Ablation => ABLATION,
+            Self::Together => TOGETHER,
         }
     }
 }
@@ -119,4 +122,12 @@ const ABLATION: Book = Book {
     title: "Code × rate × scheduler",
     catalogue: texts!("ablation/": "scenarios", "parts"),
     scenarios: texts!("../../../../../scenarios/figures/ablation/": "parts"),
+};
+
+/// What none of the papers measured.
+const TOGETHER: Book = Book {
+    name: "together",
+    title: "If they had met",
+    catalogue: texts!("together/": "scenarios", "paths"),
+    scenarios: texts!("../../../../../scenarios/figures/together/": "alone", "beside"),
 };

@@ -55,12 +55,12 @@ pub struct Runner<'a> {
 }
 
 /// A sweep that keeps time series.
-struct Recorded {
-    study: ScenarioStudy,
+struct Recorded<S> {
+    study: S,
     directory: PathBuf,
 }
 
-impl Study for Recorded {
+impl<S: Study> Study for Recorded<S> {
     fn provenance(&self) -> &Provenance {
         self.study.provenance()
     }
@@ -147,7 +147,8 @@ impl Runner<'_> {
         Ok(results)
     }
 
-    fn sweep(&self, entry: &Entry, study: ScenarioStudy) -> Result<Results, Failure> {
+    /// Runs what is not done of a scenario, as `study` does it.
+    pub fn sweep(&self, entry: &Entry, study: impl Study) -> Result<Results, Failure> {
         let stem = self.directory.join(&entry.name);
         let recorded = Recorded {
             study,

@@ -54,7 +54,35 @@ pub struct Layout {
     pub title: Option<String>,
     /// How wide.
     pub width: Width,
+    /// What tells curves apart.
+    pub marking: Marking,
 }
+
+/// What tells curves apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Marking {
+    /// Each has a colour and a marker of its own.
+    #[default]
+    EachCurve,
+    /// Three in a row share them, as they are of one thing: simulated, a line; measured on a real
+    /// path, markers; and measured on a path that was not true, hollow markers. The first of them
+    /// names it.
+    Worlds,
+}
+
+/// Which of three curves in a row one is, where they are of one thing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum World {
+    Simulated,
+    Real,
+    Untrue,
+}
+
+const WORLDS: [(World, &str); 3] = [
+    (World::Simulated, "simulated"),
+    (World::Real, "real"),
+    (World::Untrue, "real, path late"),
+];
 
 /// A rectangle: left, top, right, bottom.
 #[derive(Clone, Copy)]
@@ -65,12 +93,39 @@ struct Area {
     bottom: f64,
 }
 
+/// A line of the legend.
+struct LegendEntry {
+    name: String,
+    line: Option<Stroke>,
+    /// Its shape and how it is filled.
+    marker: Option<(usize, Fill)>,
+}
+
+/// How a marker is filled.
+#[derive(Clone, Copy, Debug)]
+enum Fill {
+    Whole(Color),
+    Faint(Color),
+    Hollow(Color),
+}
+
+impl Fill {
+    fn in_color(self, color: Color) -> Self {
+        match self {
+            Self::Whole(_) => Self::Whole(color),
+            Self::Faint(_) => Self::Faint(color),
+            Self::Hollow(_) => Self::Hollow(color),
+        }
+    }
+}
+
 struct Painter<'a> {
     font: &'a Font,
     scene: Scene,
     data: &'a Data,
     x: Axis,
     y: Axis,
+    marking: Marking,
     /// Curves of many points have no markers.
     plain: bool,
 }
@@ -104,6 +159,7 @@ pub fn draw(data: &Data, layout: &Layout, font: &Font) -> Scene {
         data,
         x: Axis::new(&data.x, samples().map(|sample| sample.x), Zero::IfVeryNear),
         y: Axis::new(&data.y, ends.filter(shown), Zero::IfNear),
+        marking: layout.marking,
         plain: longest.max().unwrap_or(0) > MARKED_POINTS,
     };
     let mut top = MARGIN;
@@ -146,45 +202,132 @@ fn high(sample: &Sample) -> f64 {
 }
 
 impl Painter<'_> {
+    /// Which colour and marker a curve has, and of which world it is.
+    fn kind(&self, curve: usize) -> (usize, Option<World>) {
+        match self.marking {
+            Marking::EachCurve => (curve, None),
+            Marking::Worlds => (curve / 3, Some(WORLDS[curve % 3].0)),
+        }
+    }
+
     fn stroke(&self, curve: usize) -> Stroke {
+        let (index, world) = self.kind(curve);
         // Colours come round again with other dashes.
-        let dashes = match self.plain {
-            true => DASHES[curve % DASHES.len()],
-            false => DASHES[curve / COLORS.len() % DASHES.len()],
+        let dashes = match (self.plain, world) {
+            (true, Some(World::Simulated)) => DASHES[1],
+            (true, Some(World::Untrue)) => DASHES[2],
+            (_, Some(_)) => DASHES[0],
+            (true, None) => DASHES[curve % DASHES.len()],
+            (false, None) => DASHES[curve / COLORS.len() % DASHES.len()],
         };
         Stroke {
-            color: COLORS[curve % COLORS.len()],
+            color: COLORS[index % COLORS.len()],
             width: CURVE,
             dashes,
+        }
+    }
+
+    /// Whether a line joins a curve's points: words have no order that one could follow.
+    fn is_line(&self, curve: usize) -> bool {
+        let measured = matches!(self.kind(curve).1, Some(World::Real | World::Untrue));
+        self.data.x.categories.is_empty() && (self.plain || !measured)
+    }
+
+    /// Whether a curve's points have markers.
+    fn is_marked(&self, curve: usize) -> bool {
+        let simulated = self.kind(curve).1 == Some(World::Simulated);
+        // Among words there is no line that could show them.
+        !self.plain && (!simulated || !self.data.x.categories.is_empty())
+    }
+
+    /// What the legend names: curves; or things, and then the worlds that there are.
+    fn legend_entries(&self) -> Vec<LegendEntry> {
+        let step = match self.marking {
+            Marking::EachCurve => 1,
+            Marking::Worlds => WORLDS.len(),
+        };
+        let curves = self.data.curves.iter().enumerate().step_by(step);
+        let curve = |(curve, name): (usize, &String)| {
+            let stroke = self.stroke(curve);
+            let stroke = match step {
+                1 => stroke,
+                _ => Stroke::solid(stroke.color, CURVE),
+            };
+            let fill = Fill::Whole(stroke.color);
+            LegendEntry {
+                name: name.clone(),
+                line: Some(stroke),
+                marker: (!self.plain).then_some((self.kind(curve).0, fill)),
+            }
+        };
+        let mut entries: Vec<_> = curves.map(curve).collect();
+        if self.marking == Marking::Worlds {
+            let worlds = (0..WORLDS.len()).filter(|world| self.has(*world));
+            entries.extend(worlds.map(|world| self.world_entry(world)));
+        }
+        entries
+    }
+
+    /// Whether there is anything of a world.
+    fn has(&self, world: usize) -> bool {
+        let panels = self.data.panels.iter();
+        let mut curves = panels.flat_map(|panel| panel.curves.iter().skip(world).step_by(3));
+        curves.any(|samples| !samples.is_empty())
+    }
+
+    fn world_entry(&self, world: usize) -> LegendEntry {
+        let line = Stroke {
+            color: Color::INK,
+            ..self.stroke(world)
+        };
+        LegendEntry {
+            name: WORLDS[world].1.to_owned(),
+            line: self.is_line(world).then_some(line),
+            marker: self
+                .is_marked(world)
+                .then(|| (0, self.fill(world).in_color(Color::INK))),
+        }
+    }
+
+    /// How a curve's markers are filled.
+    fn fill(&self, curve: usize) -> Fill {
+        let color = self.stroke(curve).color;
+        match self.kind(curve).1 {
+            Some(World::Untrue) => Fill::Hollow(color),
+            // Among words: no line, so a marker of another kind than the real one's.
+            Some(World::Simulated) => Fill::Faint(color),
+            _ => Fill::Whole(color),
         }
     }
 
     /// Draws the legend in as many rows as it takes; where it ends.
     fn legend(&mut self, top: f64) -> f64 {
         const SAMPLE: f64 = 18.0;
-        if self.data.curves.is_empty() {
+        let entries = self.legend_entries();
+        if entries.is_empty() {
             return top;
         }
-        let width = |name: &String| SAMPLE + GAP + self.font.width(name, TICK);
-        let widest = self.data.curves.iter().map(width).fold(0.0, f64::max);
+        let width = |entry: &LegendEntry| SAMPLE + GAP + self.font.width(&entry.name, TICK);
+        let widest = entries.iter().map(width).fold(0.0, f64::max);
         let column = widest + 2.0 * MARGIN;
         let room = self.scene.width - 2.0 * MARGIN;
         let columns = ((room + 2.0 * MARGIN) / column).floor().max(1.0) as usize;
-        let columns = columns.min(self.data.curves.len());
+        let columns = columns.min(entries.len());
         let left = (self.scene.width - columns as f64 * column + 2.0 * MARGIN) / 2.0;
         let line = TICK + GAP;
-        for (index, name) in self.data.curves.iter().enumerate() {
+        for (index, entry) in entries.iter().enumerate() {
             let x = left.max(MARGIN) + (index % columns) as f64 * column;
             let y = top + (index / columns) as f64 * line + TICK / 2.0;
-            let stroke = self.stroke(index);
-            self.scene.line(vec![(x, y), (x + SAMPLE, y)], stroke);
-            if !self.plain {
-                self.marker((x + SAMPLE / 2.0, y), index);
+            if let Some(stroke) = entry.line {
+                self.scene.line(vec![(x, y), (x + SAMPLE, y)], stroke);
+            }
+            if let Some((shape, fill)) = entry.marker {
+                self.marker((x + SAMPLE / 2.0, y), shape, fill);
             }
             let base = (x + SAMPLE + GAP, y + TICK * 0.36);
-            self.scene.text(base, TICK, Anchor::Start, name);
+            self.scene.text(base, TICK, Anchor::Start, &entry.name);
         }
-        top + self.data.curves.len().div_ceil(columns) as f64 * line + GAP
+        top + entries.len().div_ceil(columns) as f64 * line + GAP
     }
 
     /// Draws all panels, and ends the scene beneath them.
@@ -320,12 +463,14 @@ impl Painter<'_> {
             let across = |sample: &Sample| sample.x + self.dodge(index);
             let means = samples.iter().map(|sample| (across(sample), sample.y.mean));
             let points: Vec<_> = means.map(|mean| self.place(area, mean)).collect();
-            // Words have no order that a line could follow.
-            if self.data.x.categories.is_empty() {
+            if self.is_line(index) {
                 self.scene.line(points.clone(), self.stroke(index));
             }
-            if !self.plain {
-                points.iter().for_each(|point| self.marker(*point, index));
+            if self.is_marked(index) {
+                let (shape, fill) = (self.kind(index).0, self.fill(index));
+                for point in points {
+                    self.marker(point, shape, fill);
+                }
             }
         }
     }
@@ -359,20 +504,39 @@ impl Painter<'_> {
         }
     }
 
-    /// The marker of a curve, with an edge of paper so that it stands out from lines.
-    fn marker(&mut self, at: Point, curve: usize) {
-        let color = COLORS[curve % COLORS.len()];
-        for (size, color) in [(MARKER + 0.6, Color::PAPER), (MARKER, color)] {
-            let mark = match outline(curve, size) {
-                None => Mark::Disc(at, size, color),
-                Some(corners) => {
+    /// A marker, with an edge of paper so that it stands out from lines.
+    fn marker(&mut self, at: Point, shape: usize, fill: Fill) {
+        const EDGE: f64 = 0.6;
+        let mut draw = |size: f64, color: Color, opacity: f64| {
+            let mark = match outline(shape, size) {
+                None if opacity >= 1.0 => Mark::Disc(at, size, color),
+                corners => {
+                    let corners = corners.unwrap_or_else(|| circle(size));
                     let place = |(x, y): &Point| (at.0 + x, at.1 + y);
-                    Mark::Area(corners.iter().map(place).collect(), color, 1.0)
+                    Mark::Area(corners.iter().map(place).collect(), color, opacity)
                 }
             };
             self.scene.marks.push(mark);
+        };
+        draw(MARKER + EDGE, Color::PAPER, 1.0);
+        match fill {
+            Fill::Whole(color) => draw(MARKER, color, 1.0),
+            Fill::Faint(color) => draw(MARKER, color, 0.4),
+            Fill::Hollow(color) => {
+                draw(MARKER, color, 1.0);
+                draw(MARKER - EDGE, Color::PAPER, 1.0);
+            }
         }
     }
+}
+
+/// Corners enough for a disc of this size.
+fn circle(size: f64) -> Vec<Point> {
+    let corner = |index: u32| {
+        let angle = f64::from(index) / 24.0 * std::f64::consts::TAU;
+        (size * angle.sin(), -size * angle.cos())
+    };
+    (0..24).map(corner).collect()
 }
 
 /// Corners of a curve's marker around its middle; none for a disc. All have about the same area.

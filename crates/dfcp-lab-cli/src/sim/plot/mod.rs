@@ -7,6 +7,7 @@
 mod axis;
 mod figure;
 mod font;
+mod matrix;
 mod png;
 mod quantity;
 mod query;
@@ -20,10 +21,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 pub use self::axis::{Quantities, Scale};
+pub use self::figure::Marking;
 use self::figure::{Layout, Width};
 use self::font::Font;
 pub use self::quantity::{Quantity, Unit};
 pub use self::query::{Combine, Data, Panel, Query, Sample, Typical, select};
+use self::scene::Scene;
 pub use self::stats::Estimate;
 use super::store::{self, Stored};
 use super::table::{Cell, Table};
@@ -140,6 +143,7 @@ fn plot(args: &Args) -> Result<Vec<String>, Failure> {
     let layout = Layout {
         title: args.title.clone(),
         width: args.width,
+        marking: Marking::EachCurve,
     };
     write(&data, &layout, &out)?;
     Ok(data.warnings)
@@ -147,12 +151,22 @@ fn plot(args: &Args) -> Result<Vec<String>, Failure> {
 
 /// Draws data into a file, by its extension.
 fn write(data: &Data, layout: &Layout, out: &Path) -> Result<(), Failure> {
-    let format = format(out)?;
     let font = Font::bundled();
-    let scene = figure::draw(data, layout, &font);
+    paint(&figure::draw(data, layout, &font), &font, out)
+}
+
+/// Draws shares as a matrix: curves are rows, the names along the horizontal axis columns.
+pub fn draw_matrix(data: &Data, title: Option<&str>, out: &Path) -> Result<(), Failure> {
+    let font = Font::bundled();
+    paint(&matrix::draw(data, title, &font), &font, out)
+}
+
+/// Writes a drawing, by the file's extension.
+fn paint(scene: &Scene, font: &Font, out: &Path) -> Result<(), Failure> {
+    let format = format(out)?;
     let bytes = match format {
-        Format::Svg => svg::write(&scene).into_bytes(),
-        Format::Png => png::write(&scene, &font).ok_or_else(|| {
+        Format::Svg => svg::write(scene).into_bytes(),
+        Format::Png => png::write(scene, font).ok_or_else(|| {
             Failure::new(Kind::Failure, "the figure is too large for a PNG; try .svg")
         })?,
     };
@@ -170,6 +184,8 @@ pub struct Drawing {
     pub log_x: bool,
     /// Whether the vertical axis is.
     pub log_y: bool,
+    /// What tells its curves apart.
+    pub marking: Marking,
 }
 
 /// Draws a figure into an SVG or PNG file; panels get the width of a page.
@@ -181,6 +197,7 @@ pub fn draw(mut drawing: Drawing, out: &Path) -> Result<(), Failure> {
             1 => Width::Column,
             _ => Width::Page,
         },
+        marking: drawing.marking,
     };
     write(&drawing.data, &layout, out)
 }
