@@ -251,6 +251,21 @@ fn the_two_worlds_stand_side_by_side() {
 }
 
 #[test]
+fn an_application_reads_no_faster_than_its_scenario_says() {
+    let Some(lab) = Lab::new() else { return };
+    let file = lab.scenario(
+        "duration = \"5 s\"\nwarmup = \"2 s\"",
+        "",
+        "protocol = \"chameleon\"\nread_rate = \"800 kbit/s\"",
+    );
+    let lines = lab.json("run", &[], &file);
+    let goodput = lines[0]["goodput_bps"].as_f64().unwrap();
+    // A path of 20 Mbit/s would carry more; what is read at once is up to a packet or two.
+    assert!(goodput < 0.82e6, "{}", lines[0]);
+    assert!(goodput > 0.0, "{}", lines[0]);
+}
+
+#[test]
 fn figures_of_a_paper_are_measured_beside_the_simulator_and_go_on_where_they_were() {
     let Some(lab) = Lab::new() else { return };
     let out = lab.dir.path().join("figures");
