@@ -6,6 +6,14 @@ use dfcp_sim::scenario::Document;
 /// Two flows through 50 Mbit/s, 40 ms and a queue of one bandwidth-delay product: `first` from the
 /// beginning, `second` from 10 s on.
 fn run(seed: u64, loss: f64, first: &str, second: &str) -> RunReport {
+    let link = format!(
+        "rate = \"50 Mbit/s\"\ndelay = \"20 ms\"\nloss = {loss}\nqueue = {{ limit = \"1 bdp\" }}"
+    );
+    run_over(&link, seed, first, second)
+}
+
+/// The same over another link.
+fn run_over(link: &str, seed: u64, first: &str, second: &str) -> RunReport {
     let flow = |name: &str, kind: &str, start: u32| match kind {
         "" => String::new(),
         "background" => format!(
@@ -19,8 +27,7 @@ fn run(seed: u64, loss: f64, first: &str, second: &str) -> RunReport {
     };
     let text = format!(
         "schema = 1\n[run]\nseed = {seed}\nduration = \"50 s\"\nsample = \"off\"\n[link.wire]\n\
-         between = [\"a\", \"b\"]\nrate = \"50 Mbit/s\"\ndelay = \"20 ms\"\nloss = {loss}\n\
-         queue = {{ limit = \"1 bdp\" }}\n{}{}",
+         between = [\"a\", \"b\"]\n{link}\n{}{}",
         flow("first", first, 0),
         flow("second", second, 10)
     );
@@ -42,6 +49,18 @@ fn cubic_keeps_what_it_has_alone_whoever_comes_first() {
         let alone = goodputs(&run(seed, 0.0, "tcp-cubic", ""))[0];
         let first = goodputs(&run(seed, 0.0, "tcp-cubic", "background"))[0];
         assert!(first > 0.95 * alone, "seed {seed}: {first} of {alone}");
+    }
+}
+
+/// Where a queue is too short to stand, its overflows tell of others; and who was there when this sender
+/// came back is left alone for longer.
+#[test]
+fn cubic_keeps_most_of_what_it_has_through_a_short_queue() {
+    let link = "rate = \"100 Mbit/s\"\ndelay = \"5 ms\"\nqueue = { limit = \"0.3 bdp\" }";
+    for seed in [1, 2] {
+        let alone = goodputs(&run_over(link, seed, "", "tcp-cubic"))[0];
+        let second = goodputs(&run_over(link, seed, "background", "tcp-cubic"))[1];
+        assert!(second > 0.92 * alone, "seed {seed}: {second} of {alone}");
     }
 }
 

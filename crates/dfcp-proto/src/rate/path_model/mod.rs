@@ -50,7 +50,7 @@ use samples::Samples;
 use shallow::{BufferEstimate, RateCap};
 use startup::{FirstFlight, Search};
 use tuning::{bounds, queue, spans};
-use yielding::Yield;
+use yielding::{Yield, Yielded};
 
 /// See the module's text.
 #[derive(Debug)]
@@ -98,7 +98,7 @@ pub struct PathModel {
     blind: f64,
     /// Whether it gives way to everybody else; when it last did, and what it was served then.
     yields: bool,
-    yielded: Option<(Instant, f64)>,
+    yielded: Option<Yielded>,
 }
 
 /// What the controller is doing.

@@ -114,6 +114,9 @@ impl PathModel {
                     if let Some(short) = round.queue.short_loss() {
                         self.loss.explain_by_queue(short);
                     }
+                    if self.yields {
+                        return self.begin_to_yield(now);
+                    }
                     let sent_total = self.samples.last().map_or(0, |s| s.sent_total);
                     return self.answer_overflow(now, sent_total + feedback.bytes_in_flight);
                 }

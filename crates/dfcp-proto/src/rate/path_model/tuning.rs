@@ -452,5 +452,9 @@ pub(super) mod yielding {
     /// Round trips without a queue after which others are gone, and the least time: longer than a TCP
     /// sender takes to fill the queue again that its cut emptied, on short paths.
     pub const CLEAR_ROUND_TRIPS: f64 = 8.0;
-    pub const CLEAR_TIME: f64 = 1.0;
+    pub const FIRST_CLEAR: f64 = 1.0;
+    /// Doubled each time that they are not, up to this: what CUBIC takes to come back from a cut to a
+    /// window of 900 packets (RFC 9438 §4.2: the cube root of 0.3 · 900 ÷ 0.4 is 8.8 s), and what an idle
+    /// path may stay idle for once others have left it.
+    pub const MOST_CLEAR: f64 = 10.0;
 }

@@ -17,6 +17,18 @@ pub(super) struct Yield {
     clear_since: Option<Instant>,
 }
 
+/// That this sender gave way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Yielded {
+    /// When it came back, or left if it is still away.
+    at: Instant,
+    /// What was served when it left, bytes per second.
+    served: f64,
+    /// For how long there must be no queue before it comes back, seconds: longer each time that others
+    /// are still there when it does.
+    clear: f64,
+}
+
 impl PathModel {
     /// Leaves if somebody else wants the path.
     pub(super) fn look_for_others(&mut self, now: Instant) {
@@ -31,16 +43,22 @@ impl PathModel {
 
     /// Whether the rate nears what was served when it last gave way, and so must grow gently.
     pub(super) fn nears_others(&self, now: Instant) -> bool {
-        self.yielded.is_some_and(|(at, served)| {
-            let recent = now.saturating_since(at).as_secs_f64() < MEMORY;
-            recent && self.estimate > NEAR * served
+        self.yielded.is_some_and(|last| {
+            let recent = now.saturating_since(last.at).as_secs_f64() < MEMORY;
+            recent && self.estimate > NEAR * last.served
         })
     }
 
     /// Slows down, and again in each loop of control that ends with a queue.
     pub(super) fn begin_to_yield(&mut self, now: Instant) {
-        let last = self.yielded.replace((now, self.estimate));
-        let again = last.is_some_and(|(at, _)| now.saturating_since(at).as_secs_f64() < MEMORY);
+        let recent = |last: &Yielded| now.saturating_since(last.at).as_secs_f64() < MEMORY;
+        let last = self.yielded.filter(recent);
+        let again = last.is_some();
+        self.yielded = Some(Yielded {
+            at: now,
+            served: self.estimate,
+            clear: last.map_or(FIRST_CLEAR, |last| (2.0 * last.clear).min(MOST_CLEAR)),
+        });
         let settled = self.settled(self.queue());
         self.mode = Mode::Yield(Yield {
             own: (!again).then_some(self.estimate),
@@ -54,6 +72,7 @@ impl PathModel {
     /// One sample in this mode.
     pub(super) fn give_way(&mut self, now: Instant) {
         let (queue, rtt) = (self.queue(), self.rtt);
+        let least = self.yielded.map_or(FIRST_CLEAR, |last| last.clear);
         let settled = self.settled(queue);
         let is_clear = queue < self.busy_from();
         let Mode::Yield(state) = &mut self.mode else {
@@ -63,11 +82,14 @@ impl PathModel {
             let since = *state.clear_since.get_or_insert(now);
             let clear = match state.own {
                 Some(_) => rtt,
-                None => (CLEAR_ROUND_TRIPS * rtt).max(CLEAR_TIME),
+                None => (CLEAR_ROUND_TRIPS * rtt).max(least),
             };
             if now.saturating_since(since).as_secs_f64() >= clear {
                 if let Some(served) = state.own {
                     self.estimate = OWN_SHARE * served;
+                }
+                if let Some(last) = &mut self.yielded {
+                    last.at = now;
                 }
                 self.begin_cruise();
                 self.hold_probes(now);
