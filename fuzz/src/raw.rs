@@ -83,6 +83,7 @@ pub fn params() -> TransportParams {
         receive_packets: 0,
         round_trip_us: 0,
         max_block_symbols: 8192,
+        application: 0,
     }
 }
 

@@ -31,6 +31,39 @@ impl Payload {
     }
 }
 
+/// What a client is there for, so that one server can have several applications at one port. Numbers
+/// below 64 are given in `docs/spec/wire.md`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Application(u32);
+
+impl Application {
+    /// Files (`docs/spec/files.md`), and measurements of the path to where they would go.
+    pub const FILES: Self = Self(1);
+    /// TCP connections and UDP of other programs (`docs/spec/proxy.md`).
+    pub const PROXY: Self = Self(2);
+    /// An IP link (`docs/spec/tun.md`).
+    pub const LINK: Self = Self(3);
+
+    /// The first number that nobody gives.
+    const OWN: u32 = 64;
+
+    /// One of whoever writes both sides: number `n` of theirs, from 0.
+    pub const fn own(n: u16) -> Self {
+        Self(Self::OWN + n as u32)
+    }
+
+    /// Its number on the wire.
+    pub const fn number(self) -> u64 {
+        self.0 as u64
+    }
+
+    /// What a number means; `None` if it says nothing. Beyond those that can be said here it is the
+    /// largest, which nobody serves.
+    pub(crate) fn from_number(number: u64) -> Option<Self> {
+        (number > 0).then(|| Self(number.try_into().unwrap_or(u32::MAX)))
+    }
+}
+
 /// Settings of a connection. The setters keep values within the stated bounds.
 #[derive(Clone, Debug)]
 pub struct TransportConfig {
@@ -49,6 +82,7 @@ pub struct TransportConfig {
     pub(crate) answers: Vec<Part<dyn FeedbackPolicy>>,
     pub(crate) schemes: u64,
     pub(crate) max_block_symbols: u32,
+    pub(crate) application: Option<Application>,
     pub(crate) datagram_buffer: usize,
     pub(crate) coalescing: Duration,
     pub(crate) observers: Observers,
@@ -83,6 +117,7 @@ impl Default for TransportConfig {
             answers: Vec::new(),
             schemes: mask(&SchemeId::ALL),
             max_block_symbols: dfcp_fec::MAX_BLOCK_SYMBOLS,
+            application: None,
             // What 80 Mbit/s bring in 100 ms: older datagrams are rarely worth anything.
             datagram_buffer: 1 << 20,
             coalescing: MAX_COALESCING,
@@ -226,6 +261,12 @@ impl TransportConfig {
     /// grows with them.
     pub fn max_block_symbols(mut self, symbols: u32) -> Self {
         self.max_block_symbols = symbols.clamp(1, dfcp_fec::MAX_BLOCK_SYMBOLS);
+        self
+    }
+
+    /// What a client is there for; nothing is said unless set. A server learns it with the client's key.
+    pub fn application(mut self, application: Application) -> Self {
+        self.application = Some(application);
         self
     }
 

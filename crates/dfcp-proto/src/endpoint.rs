@@ -224,6 +224,13 @@ impl Endpoint {
         self.accepted.pop_front()
     }
 
+    /// What the peers of all connections call them, those that are [lent](Endpoint::lend) among them.
+    pub fn connection_ids(&self) -> Vec<ConnectionId> {
+        let mut ids: Vec<_> = self.by_cid.keys().copied().collect();
+        ids.sort_unstable();
+        ids
+    }
+
     /// The connection, unless it was forgotten.
     pub fn connection(&mut self, handle: ConnectionHandle) -> Option<&mut Connection> {
         self.connections.get_mut(handle)

@@ -37,7 +37,7 @@ pub mod time;
 pub mod wire;
 
 pub use block::{BlockSizes, ChannelId, ChannelKind, Reliability, Role, SolveJob};
-pub use config::{Payload, TransportConfig};
+pub use config::{Application, Payload, TransportConfig};
 pub use connection::{
     ChannelError, CloseCode, Connection, ConnectionError, ConnectionStats, DatagramError, Event,
     Read, Timer,

@@ -49,7 +49,7 @@ pub use transparent::{Interception, listen_transparent};
 #[cfg(target_os = "linux")]
 pub use udp::InterceptedUdp;
 
-use dfcp::TransportConfig;
+use dfcp::{Application, TransportConfig};
 
 /// Streams that one side may have open at once on a connection, unless a server says less.
 pub const MAX_STREAMS: u64 = 16_384;
@@ -80,6 +80,7 @@ const DATAGRAM_BUFFER: usize = 208 << 10;
 /// streams that nobody reads leave room to the others.
 pub fn transport(transport: TransportConfig) -> TransportConfig {
     transport
+        .application(Application::PROXY)
         .max_channels(MAX_STREAMS)
         .receive_budget(RECEIVE_BUDGET)
         .send_buffer(SEND_BUFFER)

@@ -38,8 +38,8 @@ pub enum Down {
 }
 
 impl Down {
-    /// Whether another attempt would end the same way: one of the keys is not the right one, or this side
-    /// ended it.
+    /// Whether another attempt would end the same way: one of the keys is not the right one, the server is
+    /// one for something else, or this side ended it.
     pub fn is_final(&self) -> bool {
         let Self::Connection(error) = self else {
             return false;
@@ -47,6 +47,7 @@ impl Down {
         matches!(
             error,
             ConnectionError::Refused
+                | ConnectionError::NotOffered { .. }
                 | ConnectionError::WrongKey { .. }
                 | ConnectionError::LocallyClosed
         )

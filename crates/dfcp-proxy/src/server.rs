@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use dfcp::{CloseCode, Connection, Endpoint, PublicKey, RecvStream, SendStream};
+use dfcp::{Application, CloseCode, Connection, Endpoint, PublicKey, RecvStream, SendStream};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -75,12 +75,20 @@ impl Server {
     /// endpoint's to know.
     pub async fn serve(&self, endpoint: Endpoint) {
         while let Some(incoming) = endpoint.accept().await {
-            let connection = incoming.accept();
-            match *self.0.ending.borrow() {
-                // Not refused, which would mean the key: it may come again when there is another server.
-                true => connection.close(CloseCode::NO_ERROR, "the server ends"),
-                false => drop(tokio::spawn(attend(self.0.clone(), connection))),
+            match incoming.application() {
+                None | Some(Application::PROXY) => self.take(incoming.accept()),
+                Some(_) => incoming.not_offered("it is a proxy (`dfcp proxy serve`)"),
             }
+        }
+    }
+
+    /// Serves a client that has proved its key, until it leaves; call within a tokio runtime. For who
+    /// accepts clients of other servers, too.
+    pub fn take(&self, connection: Connection) {
+        match *self.0.ending.borrow() {
+            // Not refused, which would mean the key: it may come again when there is another server.
+            true => connection.close(CloseCode::NO_ERROR, "the server ends"),
+            false => drop(tokio::spawn(attend(self.0.clone(), connection))),
         }
     }
 

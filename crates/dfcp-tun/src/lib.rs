@@ -29,13 +29,13 @@ pub use client::{Client, ClientConfig};
 pub use device::{Device, DeviceConfig, DeviceError};
 pub use event::{Event, Report};
 pub use nets::{Net, Table};
-pub use server::{Clients, ServerConfig, serve};
+pub use server::{Clients, Server, ServerConfig, serve};
 pub use site::{MIN_MTU, Mtu};
 pub use stats::Stats;
 
 use std::time::Duration;
 
-use dfcp::TransportConfig;
+use dfcp::{Application, TransportConfig};
 
 /// Before a connection says what its path holds: what most do, an MTU of 1500 less 80 of headers.
 pub const FIRST_MTU: usize = 1420;
@@ -57,10 +57,17 @@ const MAX_STREAMS: u64 = 4;
 
 /// `transport` with what links want: datagrams, and next to nothing else.
 pub fn transport(transport: TransportConfig) -> TransportConfig {
-    transport
+    let transport = transport
+        .application(Application::LINK)
         .max_channels(MAX_STREAMS)
         .receive_budget(1 << 20)
-        .send_buffer(1 << 20)
+        .send_buffer(1 << 20);
+    beside_others(transport)
+}
+
+/// The same of a server whose port has other applications, too: their streams are left as they are.
+pub fn beside_others(transport: TransportConfig) -> TransportConfig {
+    transport
         .datagram_buffer(DATAGRAM_BUFFER)
         .coalescing(COALESCING)
 }

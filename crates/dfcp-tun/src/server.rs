@@ -4,13 +4,14 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dfcp::{Connection, Endpoint, PublicKey};
+use dfcp::{Application, Connection, Endpoint, PublicKey};
 
 use crate::device::Device;
 use crate::event::{Event, Report};
 use crate::nets::{Net, Table};
 use crate::session;
 use crate::site::{Mtu, Peer, Site};
+use crate::stats::Stats;
 
 /// Which addresses are behind which key: packets from others are dropped, packets to them go there.
 #[derive(Clone, Debug)]
@@ -58,31 +59,69 @@ pub struct ServerConfig {
     pub report: Report,
 }
 
+/// A server of links; clones share it.
+#[derive(Clone)]
+pub struct Server {
+    site: Arc<Site>,
+    tell: Option<Duration>,
+}
+
+impl Server {
+    /// A server without clients.
+    pub fn new(config: ServerConfig) -> Self {
+        let keys = config.clients.keys.iter();
+        let peers = keys.map(|&key| Peer::new(key)).collect();
+        let table = config.clients.table;
+        let mut site = Site::new(config.device, peers, table, config.mtu, config.report);
+        site.delay = config.delay;
+        Self {
+            site: Arc::new(site),
+            tell: config.tell,
+        }
+    }
+
+    /// Carries the packets of a client that has proved its key, until its connection ends; call within a
+    /// tokio runtime. For who accepts clients of other servers, too.
+    pub fn take(&self, connection: Connection) {
+        tokio::spawn(attend(self.site.clone(), connection));
+    }
+
+    /// Gives what the kernel sends to those that it is for. Ends with the device, and says what became of
+    /// it.
+    pub async fn run(&self) -> io::Error {
+        tokio::select! {
+            error = self.site.forward() => error,
+            () = self.site.tell(self.tell) => io::Error::other("nothing is told any more"),
+        }
+    }
+
+    /// Its clients: whether each is connected, and what its connections have carried.
+    pub fn clients(&self) -> Vec<(PublicKey, bool, Stats)> {
+        let peers = self.site.peers.iter();
+        peers
+            .map(|peer| (peer.key, peer.is_connected(), peer.stats()))
+            .collect()
+    }
+}
+
 /// Serves the clients that `endpoint` accepts, until it is closed or the device is gone. The endpoint is
 /// to accept the clients' keys alone.
 ///
 /// # Errors
 /// What became of the device.
 pub async fn serve(endpoint: Endpoint, config: ServerConfig) -> io::Result<()> {
-    let peers = config
-        .clients
-        .keys
-        .iter()
-        .map(|&key| Peer::new(key))
-        .collect();
-    let table = config.clients.table;
-    let mut site = Site::new(config.device, peers, table, config.mtu, config.report);
-    site.delay = config.delay;
-    let site = Arc::new(site);
+    let server = Server::new(config);
     let accept = async {
         while let Some(incoming) = endpoint.accept().await {
-            tokio::spawn(attend(site.clone(), incoming.accept()));
+            match incoming.application() {
+                None | Some(Application::LINK) => server.take(incoming.accept()),
+                Some(_) => incoming.not_offered("it has IP links (`dfcp tun serve`)"),
+            }
         }
     };
     tokio::select! {
         () = accept => Ok(()),
-        error = site.forward() => Err(error),
-        () = site.tell(config.tell) => Ok(()),
+        error = server.run() => Err(error),
     }
 }
 

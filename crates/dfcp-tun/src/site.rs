@@ -77,7 +77,7 @@ impl Peer {
         }
     }
 
-    fn is_connected(&self) -> bool {
+    pub fn is_connected(&self) -> bool {
         locked(&self.connection).1.is_some()
     }
 

@@ -6,7 +6,8 @@ use crate::stream::{RecvStream, SendStream};
 use crate::waiting::ConnectionState;
 use bytes::Bytes;
 use dfcp_proto::{
-    ChannelId, ChannelKind, CloseCode, ConnectionError, ConnectionStats, PublicKey, VarInt,
+    Application, ChannelId, ChannelKind, CloseCode, ConnectionError, ConnectionStats, PublicKey,
+    VarInt,
 };
 use std::future::poll_fn;
 use std::net::SocketAddr;
@@ -105,6 +106,12 @@ impl Connection {
     /// The peer's key, which it proved.
     pub fn peer(&self) -> PublicKey {
         self.peer
+    }
+
+    /// What the client is there for, at a server to which it said so.
+    pub fn application(&self) -> Option<Application> {
+        let application = self.handle.look(|connection, _| connection.application());
+        application.flatten()
     }
 
     /// The peer's address now; `None` once the endpoint has forgotten the connection.

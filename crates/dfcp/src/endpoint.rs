@@ -154,6 +154,7 @@ struct Inner {
 struct Bound {
     local: SocketAddr,
     buffers: SocketBuffers,
+    took_over: bool,
 }
 
 impl Bound {
@@ -161,6 +162,7 @@ impl Bound {
         Ok(Self {
             local: socket.local_addr()?,
             buffers: socket.buffers,
+            took_over: socket.took_over,
         })
     }
 
@@ -386,6 +388,25 @@ impl Endpoint {
             line.act(|_, connection, _| connection.ping());
         }
         Ok(())
+    }
+
+    /// Lets another endpoint of this user bind the same port while this one goes on with the connections that
+    /// it has (Linux): the other one gets all packets but theirs, so that a program that ends can let what it
+    /// carries end while its successor begins. To be called by who accepts no more. What a
+    /// [socket of one's own](Endpoint::over) was not bound for cannot be handed over.
+    ///
+    /// # Errors
+    /// Those of the system: also where more than about a thousand connections are open, another endpoint
+    /// hands the port over already, or the system knows no such thing.
+    pub fn hand_over_port(&self) -> io::Result<()> {
+        let own = self.inner.shared.lock().core.connection_ids();
+        self.inner.shared.outlet().hand_over(&own)
+    }
+
+    /// Whether the port was another endpoint's, which [handed it over](Self::hand_over_port) and may not have
+    /// ended yet.
+    pub fn took_over(&self) -> bool {
+        self.bound().took_over
     }
 
     /// Closes all connections, telling the peers `code` and `reason`, accepts no more, and returns

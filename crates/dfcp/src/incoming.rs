@@ -1,7 +1,7 @@
 //! Clients that proved their keys, before they are accepted.
 
 use crate::connection::Connection;
-use dfcp_proto::{CloseCode, PublicKey};
+use dfcp_proto::{Application, CloseCode, PublicKey};
 use std::net::SocketAddr;
 
 /// A client that has completed its handshake: its address was validated and its key is proved, for
@@ -34,6 +34,11 @@ impl Incoming {
         self.connection().peer()
     }
 
+    /// What the client is there for, if it said so ([`TransportConfig::application`](crate::TransportConfig)).
+    pub fn application(&self) -> Option<Application> {
+        self.connection().application()
+    }
+
     /// The client's address now; `None` once the endpoint ended.
     pub fn remote_address(&self) -> Option<SocketAddr> {
         self.connection().remote_address()
@@ -56,6 +61,14 @@ impl Incoming {
     /// [`ConnectionError::Refused`](crate::ConnectionError::Refused), whatever it has sent so far.
     pub fn refuse(self) {
         drop(self);
+    }
+
+    /// Closes the connection since the client is there for something else than is served: it learns
+    /// [`ConnectionError::NotOffered`](crate::ConnectionError::NotOffered) with `what` is.
+    pub fn not_offered(mut self, what: &str) {
+        if let Some(connection) = self.connection.take() {
+            connection.close(CloseCode::NOT_OFFERED, what);
+        }
     }
 
     /// Forgets the client without a word: it hears nothing more, not even that the connection is

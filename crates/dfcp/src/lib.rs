@@ -66,6 +66,7 @@ mod connection;
 mod driver;
 mod endpoint;
 mod error;
+mod handover;
 mod incoming;
 mod line;
 mod object;
@@ -86,8 +87,9 @@ pub use dfcp_proto::observe;
 pub use dfcp_proto::profile::{ChameleonParameters, CtcpParameters, ProfileName};
 pub use dfcp_proto::scheduler::FlowControl;
 pub use dfcp_proto::{
-    CloseCode, ConnectionError, ConnectionStats, DatagramError, EndpointStats, Profile, PublicKey,
-    Rate, Reliability, SchemeId, StaticKey, TransportConfig, VarInt, VarIntTooLarge,
+    Application, CloseCode, ConnectionError, ConnectionStats, DatagramError, EndpointStats,
+    Profile, PublicKey, Rate, Reliability, SchemeId, StaticKey, TransportConfig, VarInt,
+    VarIntTooLarge,
 };
 pub use endpoint::{Endpoint, EndpointConfig};
 pub use error::Error;

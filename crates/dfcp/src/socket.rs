@@ -5,12 +5,14 @@
 //! not anyone wants it.
 
 use crate::claim::PortClaim;
+use crate::handover::Leaving;
+use dfcp_proto::wire::ConnectionId;
 use dfcp_proto::{Priority, Transmit};
 use quinn_udp::{BATCH_SIZE, EcnCodepoint, RecvMeta, UdpSockRef, UdpSocketState};
 use std::io::{self, IoSliceMut};
 use std::mem;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, SystemTime};
 use tokio::io::Interest;
@@ -121,6 +123,8 @@ pub(crate) struct Outlet {
     is_ipv6: bool,
     io: Arc<std::net::UdpSocket>,
     state: UdpSocketState,
+    /// Of an endpoint that hands its port over.
+    leaving: OnceLock<Leaving>,
 }
 
 /// See the module's text.
@@ -132,6 +136,8 @@ pub(crate) struct Socket {
     pub(crate) buffers: SocketBuffers,
     /// The DFCP port listened at, over IP.
     claim: Option<PortClaim>,
+    /// Whether the port was another endpoint's, which hands it over.
+    pub(crate) took_over: bool,
     receive: Vec<u8>,
     /// What the system says of each.
     metas: Box<[RecvMeta; BATCH_SIZE]>,
@@ -160,8 +166,19 @@ impl Socket {
             // One socket for both families, where the system can.
             let _ = socket.set_only_v6(false);
         }
-        socket.bind(&address.into())?;
-        Self::over(layer, socket.into())
+        let is_shared = match layer {
+            Layer::Udp => crate::handover::bind(&socket, address)?,
+            Layer::Ip => {
+                socket.bind(&address.into())?;
+                false
+            }
+        };
+        let mut socket = Self::over(layer, socket.into())?;
+        socket.took_over = is_shared;
+        if is_shared {
+            crate::handover::watch(&socket.outlet.io, address)?;
+        }
+        Ok(socket)
     }
 
     /// Over a socket that is bound already.
@@ -183,6 +200,7 @@ impl Socket {
             is_ipv6,
             io: Arc::new(std_socket),
             state,
+            leaving: OnceLock::new(),
         };
         Ok(Self {
             outlet: Arc::new(outlet),
@@ -190,6 +208,7 @@ impl Socket {
             reactor: None,
             buffers,
             claim: None,
+            took_over: false,
             receive: vec![0; BATCH_SIZE * BUFFER_LEN],
             metas: Box::new([RecvMeta::default(); BATCH_SIZE]),
             merged: false,
@@ -336,6 +355,14 @@ impl Outlet {
             Layer::Udp => self.state.max_gso_segments(),
             Layer::Ip => 1,
         }
+    }
+
+    /// Lets another endpoint have the port, and all packets but those of `own` connections.
+    pub(crate) fn hand_over(&self, own: &[ConnectionId]) -> io::Result<()> {
+        let leaving = crate::handover::hand_over(&self.io, own)?;
+        // There is one at a time.
+        let _ = self.leaving.set(leaving);
+        Ok(())
     }
 
     /// Sends without waiting.

@@ -22,6 +22,8 @@ impl CloseCode {
     pub const LIMIT: Self = Self::from_u32(4);
     /// Blocks of the peer cannot be decoded with what it sends of them.
     pub const UNSOLVABLE: Self = Self::from_u32(5);
+    /// The application that the client is here for is not served.
+    pub const NOT_OFFERED: Self = Self::from_u32(6);
 
     /// The first one of the application.
     const APPLICATION: u32 = 256;
@@ -51,6 +53,7 @@ impl fmt::Display for CloseCode {
             Self::REFUSED => "not accepted",
             Self::LIMIT => "too many things at once",
             Self::UNSOLVABLE => "blocks that cannot be decoded",
+            Self::NOT_OFFERED => "not offered here",
             other => {
                 return match other.application_number() {
                     Some(number) => write!(f, "application code {number}"),
@@ -93,6 +96,12 @@ pub enum ConnectionError {
     /// The peer does not accept our key.
     #[error("the peer does not accept this key")]
     Refused,
+    /// The peer serves other applications than the one that this side is there for.
+    #[error("the other side does not offer this{}{reason}", if reason.is_empty() { "" } else { ": " })]
+    NotOffered {
+        /// In words.
+        reason: String,
+    },
     /// The peer broke the protocol.
     #[error("the peer broke the protocol (code {})", .0.0)]
     Violation(CloseCode),
@@ -181,6 +190,7 @@ mod tests {
         for (code, number, text) in [
             (CloseCode::NO_ERROR, None, "no error"),
             (CloseCode::UNSOLVABLE, None, "blocks that cannot be decoded"),
+            (CloseCode::NOT_OFFERED, None, "not offered here"),
             (CloseCode::from(255), None, "unknown code 255"),
             (CloseCode::application(0), Some(0), "application code 0"),
             (CloseCode::application(44), Some(44), "application code 44"),

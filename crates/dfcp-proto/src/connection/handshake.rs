@@ -9,7 +9,7 @@
 use super::Event;
 use super::{CloseCode, Connection, ConnectionError, Control, Local, State};
 use crate::block::{MemoryBudget, Role};
-use crate::config::{MIN_DATAGRAM, Payload, TransportConfig};
+use crate::config::{Application, MIN_DATAGRAM, Payload, TransportConfig};
 use crate::crypto::{
     ClientHandshake, HandshakeError, PublicKey, ResetKey, Secret, SecretRng, SessionKeys, StaticKey,
 };
@@ -209,6 +209,7 @@ pub(crate) fn local_params(
         receive_packets: config.receive_window().into(),
         round_trip_us: 0,
         max_block_symbols: config.max_block_symbols.into(),
+        application: config.application.map_or(0, Application::number),
     }
 }
 

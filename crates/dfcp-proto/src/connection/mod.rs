@@ -41,7 +41,7 @@ pub(crate) use handshake::{ConnectParams, local_params};
 pub use stats::ConnectionStats;
 
 use crate::block::{ChannelId, Cut, MemoryBudget, Reliability, Role, Skip};
-use crate::config::TransportConfig;
+use crate::config::{Application, TransportConfig};
 use crate::crypto::{Opener, PublicKey, Sealer, Secret, SecretRng, SessionKeys};
 use crate::observe::{Ending, Observation, Observer};
 use crate::packet::MtuSearch;
@@ -258,6 +258,11 @@ impl Connection {
     /// The peer's proven key, once the handshake is done.
     pub fn peer(&self) -> Option<PublicKey> {
         self.peer
+    }
+
+    /// What the client is there for, at a server to which it said so.
+    pub fn application(&self) -> Option<Application> {
+        Application::from_number(self.peer_params.as_ref()?.application)
     }
 
     /// Fills `out` (at most 2⁶⁴ − 1 bytes) with key material that both ends, and nobody else, can derive

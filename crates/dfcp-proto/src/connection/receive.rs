@@ -328,11 +328,13 @@ impl Connection {
     }
 
     fn on_close(&mut self, now: Instant, code: CloseCode, reason: &[u8]) {
+        let reason = || String::from_utf8_lossy(reason).into_owned();
         let error = match code {
             CloseCode::REFUSED => ConnectionError::Refused,
+            CloseCode::NOT_OFFERED => ConnectionError::NotOffered { reason: reason() },
             code => ConnectionError::PeerClosed {
                 code,
-                reason: String::from_utf8_lossy(reason).into_owned(),
+                reason: reason(),
             },
         };
         self.state = State::Draining {

@@ -49,6 +49,7 @@ impl Endpoint {
         let reset_key = self.resets.key(cid, remote);
         let mut params = local_params(config, remote, cid, reset_key);
         params.max_data = self.memory.floor(params.max_data);
+        params.application = 0; // a server's is the client's
         params
     }
 

@@ -36,6 +36,8 @@ pub struct TransportParams {
     pub round_trip_us: u64,
     /// Most source symbols of a block that this side takes.
     pub max_block_symbols: u64,
+    /// What a client is here for, by the number of the application; 0 says nothing.
+    pub application: u64,
 }
 
 /// The bit of [`TransportParams::schemes`] that only simulated networks know.
@@ -53,6 +55,7 @@ const ID_FEEDBACK: u64 = 8;
 const ID_RECEIVE_PACKETS: u64 = 9;
 const ID_ROUND_TRIP: u64 = 10;
 const ID_MAX_BLOCK_SYMBOLS: u64 = 11;
+const ID_APPLICATION: u64 = 12;
 
 /// Without the token, which is a secret.
 impl fmt::Debug for TransportParams {
@@ -67,6 +70,7 @@ impl fmt::Debug for TransportParams {
             .field("schemes", &self.schemes)
             .field("feedback", &self.feedback)
             .field("max_block_symbols", &self.max_block_symbols)
+            .field("application", &self.application)
             .finish_non_exhaustive()
     }
 }
@@ -97,6 +101,7 @@ impl TransportParams {
             write_varint(&mut out, bytes.len() as u64);
             out.extend_from_slice(bytes);
         }
+        let said = (self.application > 0).then_some((ID_APPLICATION, self.application));
         for (id, value) in [
             (ID_MAX_DATAGRAM, self.max_datagram),
             (ID_MAX_DATA, self.max_data),
@@ -108,7 +113,11 @@ impl TransportParams {
             (ID_RECEIVE_PACKETS, self.receive_packets),
             (ID_ROUND_TRIP, self.round_trip_us),
             (ID_MAX_BLOCK_SYMBOLS, self.max_block_symbols),
-        ] {
+        ]
+        .into_iter()
+        // Where nothing is said the handshake is as long as it was before there was this one.
+        .chain(said)
+        {
             write_varint(&mut out, id);
             write_varint(&mut out, super::varint_len(value) as u64);
             write_varint(&mut out, value);
@@ -120,14 +129,14 @@ impl TransportParams {
     pub fn parse(bytes: &[u8]) -> Result<Self, WireError> {
         let mut r = Reader::new(bytes);
         let (mut cid, mut reset_key) = (None, None);
-        let mut numbers = [0u64; 12];
+        let mut numbers = [0u64; 13];
         while !r.is_empty() {
             let id = r.varint()?;
             let mut value = Reader::new(r.var_bytes()?);
             match id {
                 ID_CID => cid = Some(ConnectionId(value.array()?)),
                 ID_RESET_KEY => reset_key = Some(value.array()?),
-                ID_MAX_DATAGRAM..=ID_MAX_BLOCK_SYMBOLS => numbers[id as usize] = value.varint()?,
+                ID_MAX_DATAGRAM..=ID_APPLICATION => numbers[id as usize] = value.varint()?,
                 _ => {}
             }
         }
@@ -144,6 +153,7 @@ impl TransportParams {
             receive_packets,
             round_trip_us,
             max_block_symbols,
+            application,
         ] = numbers;
         if max_datagram < 1200 {
             return Err(WireError::Invalid("max_datagram"));
@@ -161,6 +171,7 @@ impl TransportParams {
             receive_packets,
             round_trip_us,
             max_block_symbols,
+            application,
         })
     }
 }

@@ -2,8 +2,8 @@
 
 use crate::{bytes, client, pair, pair_of, server_at, within};
 use dfcp::{
-    CloseCode, ConnectionError, Endpoint, EndpointConfig, Error, Profile, PublicKey, SchemeId,
-    TransportConfig, generate_key,
+    Application, CloseCode, ConnectionError, Endpoint, EndpointConfig, Error, Profile, PublicKey,
+    SchemeId, TransportConfig, generate_key,
 };
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -203,6 +203,109 @@ async fn an_endpoint_that_ended_takes_no_other_socket() {
         let refused = client.rebind(socket).expect_err("it is closed");
         assert_eq!(refused.kind(), std::io::ErrorKind::NotConnected);
         assert_eq!(client.local_addr(), before);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_server_learns_what_a_client_is_there_for_and_may_not_offer_it() {
+    within(async {
+        let server = server_at("127.0.0.1:0");
+        let (own, another) = (Application::own(7), Application::FILES);
+        let asks = |application: Option<Application>| {
+            let transport = TransportConfig::default();
+            let transport = match application {
+                Some(application) => transport.application(application),
+                None => transport,
+            };
+            let config = EndpointConfig::client(generate_key().expect("a key"));
+            Endpoint::bind(config.transport(transport)).expect("binds")
+        };
+        for said in [None, Some(own), Some(Application::PROXY)] {
+            let client = asks(said);
+            let connect = client.connect(server.local_addr(), server.public_key());
+            let (near, incoming) = tokio::join!(connect, server.accept());
+            let incoming = incoming.expect("comes");
+            assert_eq!(incoming.application(), said);
+            assert_eq!(incoming.accept().application(), said);
+            // A server is there for nothing.
+            assert_eq!(near.expect("connects").application(), None);
+        }
+        let client = asks(Some(another));
+        let connect = client.connect(server.local_addr(), server.public_key());
+        let (near, incoming) = tokio::join!(connect, server.accept());
+        incoming
+            .expect("comes")
+            .not_offered("it has something else");
+        let expected = ConnectionError::NotOffered {
+            reason: "it has something else".into(),
+        };
+        assert_eq!(near.expect("connects").closed().await, expected);
+    })
+    .await;
+}
+
+/// A port that nobody has.
+#[cfg(target_os = "linux")]
+fn free_port() -> String {
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").expect("binds");
+    socket.local_addr().expect("is bound").to_string()
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_port_is_handed_over_and_what_was_open_goes_on() {
+    within(async {
+        let at = free_port();
+        let key = generate_key().expect("a key");
+        let serve = || {
+            let config = EndpointConfig::server(key.clone(), at.parse().expect("an address"));
+            Endpoint::bind(config)
+        };
+        let first = serve().expect("binds");
+        let (near_client, late_client) = (client(), client());
+        let (near, far) = pair_of(&near_client, &first).await;
+        let (mut send, mut recv) = near.open_bi().await.expect("opens");
+        send.write_all(b"a").await.expect("fits");
+        let (mut back, mut heard) = far.accept_bi().await.expect("comes");
+        let mut byte = [0];
+        heard.read_exact(&mut byte).await.expect("comes");
+        // Nobody gets a port by mistake.
+        assert!(serve().is_err());
+        first.hand_over_port().expect("Linux can");
+        let second = serve().expect("binds");
+        let (late, late_far) = pair_of(&late_client, &second).await;
+        // Both carry a lot, each its own.
+        let sent = bytes(2_000_000);
+        for (connection, far) in [(&near, &far), (&late, &late_far)] {
+            let (mut send, _recv) = connection.open_bi().await.expect("opens");
+            let talk = async {
+                send.write_all(&sent).await.expect("fits");
+                send.shutdown().await.expect("arrives");
+            };
+            let listen = async {
+                let (_send, mut recv) = far.accept_bi().await.expect("comes");
+                let mut heard = Vec::new();
+                recv.read_to_end(&mut heard).await.expect("comes");
+                assert!(heard == sent);
+            };
+            tokio::join!(talk, listen);
+        }
+        back.write_all(b"b").await.expect("fits");
+        recv.read_exact(&mut byte).await.expect("comes");
+        assert_eq!(&byte, b"b");
+        // It can be handed over by one at a time.
+        assert!(second.hand_over_port().is_err());
+        near.close(CloseCode::NO_ERROR, "");
+        first.close(CloseCode::NO_ERROR, "").await;
+        drop((near, far, send, recv, back, heard, first));
+        // Then the port is the second one's alone, and can be handed on.
+        while second.hand_over_port().is_err() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        let third = serve().expect("binds");
+        pair_of(&near_client, &third).await;
+        late.open_bi().await.expect("goes on");
     })
     .await;
 }
