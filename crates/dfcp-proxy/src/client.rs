@@ -403,7 +403,7 @@ impl Client {
         }
     }
 
-    fn toll(&self) -> Toll<'_> {
+    pub(crate) fn toll(&self) -> Toll<'_> {
         let (traffic, account) = (&self.0.traffic, None);
         Toll { traffic, account }
     }

@@ -1,4 +1,4 @@
-//! A program at the local port: SOCKS5 or HTTP CONNECT, told apart by the first byte.
+//! A program at the local port: SOCKS5 or HTTP, told apart by the first byte.
 
 use std::io;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::target::Target;
 use crate::{http, socks, udp};
 
 /// How long a program may take to say what it wants. It is on this machine, or near it.
-const REQUEST_LIMIT: Duration = Duration::from_secs(10);
+pub(crate) const REQUEST_LIMIT: Duration = Duration::from_secs(10);
 /// How long a program that was refused may take to read that (RFC 1928 §6: no more than 10 s).
 const FAREWELL_LIMIT: Duration = Duration::from_secs(2);
 /// First byte of a request of SOCKS 4.
@@ -49,6 +49,8 @@ pub(crate) struct Wish {
 #[derive(Debug)]
 pub(crate) enum Asked {
     Connection(Wish),
+    /// For URLs (HTTP); what it said so far.
+    Requests(Vec<u8>),
     /// To send datagrams (RFC 1928 §7).
     Datagrams,
 }
@@ -87,8 +89,8 @@ pub(crate) struct Inbox<'a> {
 }
 
 impl<'a> Inbox<'a> {
-    pub fn new(tcp: &'a mut TcpStream) -> Self {
-        let bytes = Vec::new();
+    /// Of a program that has said these bytes.
+    pub fn new(tcp: &'a mut TcpStream, bytes: Vec<u8>) -> Self {
         Self { tcp, bytes }
     }
 
@@ -116,15 +118,25 @@ impl<'a> Inbox<'a> {
 
 /// Serves a program to the end of its connection.
 pub(crate) async fn serve(client: Client, mut tcp: TcpStream) {
-    let mut inbox = Inbox::new(&mut tcp);
-    let late = || Mistake::silent("it did not say what it wants within 10 s");
-    let wish = timeout(REQUEST_LIMIT, listen(&mut inbox)).await;
-    let wish = match wish.unwrap_or_else(|_| Err(late())) {
-        Ok(Asked::Connection(wish)) => wish,
-        Ok(Asked::Datagrams) => return udp::serve_program(client, tcp).await,
-        Err(mistake) => {
-            client.report(Event::Misled(mistake.why));
-            return part(tcp, &mistake.answer).await;
+    let mut said = Vec::new();
+    let wish = loop {
+        let mut inbox = Inbox::new(&mut tcp, said);
+        let late = || Mistake::silent("it did not say what it wants within 10 s");
+        let wish = timeout(REQUEST_LIMIT, listen(&mut inbox)).await;
+        match wish.unwrap_or_else(|_| Err(late())) {
+            Ok(Asked::Connection(wish)) => break wish,
+            Ok(Asked::Datagrams) => return udp::serve_program(client, tcp).await,
+            Ok(Asked::Requests(first)) => {
+                // Whoever asked for URLs may ask for a connection after that.
+                match http::plain::serve(&client, tcp, first).await {
+                    Some(more) => (tcp, said) = more,
+                    None => return,
+                }
+            }
+            Err(mistake) => {
+                client.report(Event::Misled(mistake.why));
+                return part(tcp, &mistake.answer).await;
+            }
         }
     };
     let Wish {
@@ -154,14 +166,16 @@ pub(crate) async fn serve(client: Client, mut tcp: TcpStream) {
 }
 
 async fn listen(inbox: &mut Inbox<'_>) -> Result<Asked, Mistake> {
-    inbox.more().await?;
+    if inbox.bytes.is_empty() {
+        inbox.more().await?;
+    }
     match inbox.bytes.first() {
         Some(&socks::VERSION) => socks::wish(inbox).await,
         Some(&SOCKS4) => Err(Mistake::new(
             "it speaks SOCKS 4; SOCKS 5 is known",
             socks::REFUSED_4,
         )),
-        Some(byte) if byte.is_ascii_alphabetic() => http::wish(inbox).await.map(Asked::Connection),
+        Some(byte) if byte.is_ascii_alphabetic() => http::wish(inbox).await,
         _ => Err(Mistake::silent("it speaks neither SOCKS5 nor HTTP")),
     }
 }

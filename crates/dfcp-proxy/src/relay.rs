@@ -74,7 +74,7 @@ pub(crate) struct Toll<'a> {
 }
 
 impl Toll<'_> {
-    async fn pay(&self, way: Way, bytes: usize, turn: Turn) -> Result<(), Refusal> {
+    pub async fn pay(&self, way: Way, bytes: usize, turn: Turn) -> Result<(), Refusal> {
         if let Some(account) = self.account {
             account.pay(way, bytes, turn).await?;
         }

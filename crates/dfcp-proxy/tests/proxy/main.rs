@@ -1,6 +1,7 @@
 //! Programs, a client, a server and hosts on loopback: what a program notices of the proxy.
 
 mod common;
+mod http;
 mod limits;
 mod udp;
 
@@ -223,15 +224,16 @@ async fn whoever_asks_wrongly_is_answered_and_nobody_else_notices() {
         (&[5, 0], &[5, 0xff]),                       // offers nothing
         (&[4, 1, 0, 80, 127, 0, 0, 1, 0], &[0, 91]), // SOCKS 4
         (&[0x16, 3, 1, 0, 200], &[]),                // TLS
-        (b"GET http://a.example/ HTTP/1.1\r\n\r\n", b"HTTP/1.1 405 "),
+        (b"GET http://a.example/ HTTP/1.1\r\n\r\n", b"HTTP/1.1 400 "),
+        (b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", b"HTTP/1.1 400 "),
         (b"CONNECT a.example HTTP/1.1\r\n\r\n", b"HTTP/1.1 400 "),
         (b"CONNECT a.example:+443 HTTP/1.1\r\n\r\n", b"HTTP/1.1 400 "),
         (&[b'A'; 20_000], b"HTTP/1.1 431 "),
         (&long_head, b"HTTP/1.1 431 "),
         // Lines may end with LF alone.
         (
-            b"GET http://a.example/ HTTP/1.1\nHost: a\n\n",
-            b"HTTP/1.1 405 ",
+            b"GET http://name.invalid/ HTTP/1.1\nHost: a\n\n",
+            b"HTTP/1.1 502 ",
         ),
     ] {
         let answered = world.answer_to(said).await;

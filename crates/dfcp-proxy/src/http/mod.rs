@@ -1,9 +1,15 @@
-//! HTTP CONNECT (RFC 9110 §9.3.6): a proxy that carries connections and looks at no request.
+//! HTTP at the local port: CONNECT (RFC 9110 §9.3.6), which carries connections and looks at no request,
+//! and [requests for URLs](plain).
 
-use crate::local::{Inbox, Mistake, Speech, Wish};
+mod message;
+pub(crate) mod plain;
+
+use crate::local::{Asked, Inbox, Mistake, Speech, Wish};
 use crate::status::Refusal;
 use crate::target::Target;
 
+/// How a request for a connection begins.
+const CONNECT: &[u8] = b"CONNECT ";
 /// Longest head of a request, bytes: what web servers usually take.
 const MAX_HEAD: usize = 16 << 10;
 
@@ -29,8 +35,19 @@ pub(crate) fn answer(outcome: Result<(), &Refusal>) -> Vec<u8> {
     }
 }
 
-/// Reads the head of a request.
-pub(crate) async fn wish(inbox: &mut Inbox<'_>) -> Result<Wish, Mistake> {
+/// Reads what a program asks for: the head of a request for a connection; others are read where they are
+/// served.
+pub(crate) async fn wish(inbox: &mut Inbox<'_>) -> Result<Asked, Mistake> {
+    while inbox.bytes.len() < CONNECT.len() && CONNECT.starts_with(&inbox.bytes) {
+        inbox.more().await?;
+    }
+    match inbox.bytes.starts_with(CONNECT) {
+        true => connect(inbox).await.map(Asked::Connection),
+        false => Ok(Asked::Requests(std::mem::take(&mut inbox.bytes))),
+    }
+}
+
+async fn connect(inbox: &mut Inbox<'_>) -> Result<Wish, Mistake> {
     let mut seen = 0;
     let end = loop {
         // The end may have come in two pieces.
@@ -77,7 +94,7 @@ fn target_of(head: &[u8]) -> Result<Target, Mistake> {
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     let line = std::str::from_utf8(line).map_err(|_| malformed("its request is not text"))?;
     let mut words = line.split(' ');
-    let (Some(method), Some(authority), Some(version), None) =
+    let (Some("CONNECT"), Some(authority), Some(version), None) =
         (words.next(), words.next(), words.next(), words.next())
     else {
         return Err(malformed("its request is not METHOD TARGET VERSION"));
@@ -85,15 +102,6 @@ fn target_of(head: &[u8]) -> Result<Target, Mistake> {
     let minor = version.strip_prefix("HTTP/1.").unwrap_or_default();
     if minor.len() != 1 || !minor.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(malformed("its version of HTTP is not 1.0 or 1.1"));
-    }
-    if method != "CONNECT" {
-        let why = "only CONNECT is supported: set it as proxy for https, or use SOCKS5 (curl: \
-                   --proxytunnel or socks5h://)";
-        let allow = "Allow: CONNECT\r\n";
-        return Err(Mistake::new(
-            why,
-            response("405 Method Not Allowed", allow, why),
-        ));
     }
     Target::parse(authority).map_err(|why| malformed(&why))
 }
@@ -135,7 +143,6 @@ mod tests {
             assert_eq!(target_of(head.as_bytes()).unwrap().to_string(), target);
         }
         for (head, status) in [
-            ("GET http://a/ HTTP/1.1\r\n\r\n", "405"),
             ("CONNECT a HTTP/1.1\r\n\r\n", "400"),
             ("CONNECT a:x HTTP/1.1\r\n\r\n", "400"),
             ("CONNECT  HTTP/1.1\r\n\r\n", "400"),
