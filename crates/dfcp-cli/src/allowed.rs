@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use dfcp::{PublicKey, Rate};
 use dfcp_command::{Failure, Kind, units};
@@ -53,6 +54,58 @@ pub struct KeyOptions {
     pub rate: Option<Rate>,
     /// Bytes in a period.
     pub quota: Option<Quota>,
+    /// The first day on which it is not allowed any more, in days since 1970 (UTC).
+    pub ends: Option<i64>,
+}
+
+impl KeyOptions {
+    /// Whether it was allowed, and is not any more.
+    #[expect(clippy::disallowed_methods)] // a day of the calendar is meant
+    fn is_over(&self) -> bool {
+        let today = SystemTime::now().duration_since(UNIX_EPOCH);
+        let today = today.map_or(0, |since| since.as_secs() / (24 * 3600));
+        self.ends.is_some_and(|ends| ends <= today as i64)
+    }
+}
+
+/// A day of the calendar, `YYYY-MM-DD`, in days since 1970.
+fn day(text: &str) -> Result<i64, String> {
+    let wrong = || format!("not a day, such as 2027-12-31: {text:?}");
+    let digits = |text: &str, len| text.len() == len && text.bytes().all(|b| b.is_ascii_digit());
+    let [year, month, day] = text.split('-').collect::<Vec<_>>()[..] else {
+        return Err(wrong());
+    };
+    if !(digits(year, 4) && digits(month, 2) && digits(day, 2)) {
+        return Err(wrong());
+    }
+    let number = |text: &str| text.parse::<i64>().map_err(|_| wrong());
+    let (year, month, day) = (number(year)?, number(month)?, number(day)?);
+    let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let lengths = [
+        31,
+        if is_leap { 29 } else { 28 },
+        31,
+        30,
+        31,
+        30,
+        31,
+        31,
+        30,
+        31,
+        30,
+        31,
+    ];
+    let before = |year: i64| 365 * year + year / 4 - year / 100 + year / 400;
+    match usize::try_from(month - 1)
+        .ok()
+        .and_then(|month| lengths.get(month))
+    {
+        Some(length) if (1970..).contains(&year) && (1..=*length).contains(&day) => {
+            let months: i64 = lengths.iter().take(month as usize - 1).sum();
+            Ok(before(year - 1) - before(1969) + months + day - 1)
+        }
+        _ => Err(wrong()),
+    }
 }
 
 impl FromStr for KeyOptions {
@@ -60,19 +113,30 @@ impl FromStr for KeyOptions {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let mut options = Self::default();
+        let mut names = Vec::new();
         for option in text.split(',') {
             let (name, value) = option.split_once('=').unwrap_or((option, ""));
+            if names.contains(&name) {
+                return Err(format!("{name} is said twice"));
+            }
+            names.push(name);
             let number = || units::count(value);
             let wrong = |why: String| format!("{name}: {why}");
             match name {
-                "max-streams" => options.max_streams = Some(number().map_err(wrong)?),
+                "max-streams" => match number().map_err(wrong)? {
+                    // A key that may have nothing is better not in the list.
+                    0 => return Err("max-streams: at least one".to_owned()),
+                    streams => options.max_streams = Some(streams),
+                },
                 "max-associations" => options.max_associations = Some(number().map_err(wrong)?),
                 "rate" => options.rate = Some(units::rate(value).map_err(wrong)?),
                 "quota" => options.quota = Some(quota(value).map_err(wrong)?),
+                // That day is the last.
+                "until" => options.ends = Some(day(value).map_err(wrong)? + 1),
                 _ => {
                     return Err(format!(
                         "no option of keys: {name:?}; there are max-streams=N, max-associations=N, \
-                         rate=RATE, quota=BYTES/PERIOD"
+                         rate=RATE, quota=BYTES/PERIOD, until=YYYY-MM-DD"
                     ));
                 }
             }
@@ -164,7 +228,8 @@ impl Allowed {
         let find = |path: &PathBuf| {
             let list = read_list(path).ok()?;
             let entry = list.keys.into_iter().find(|(listed, _)| listed == key);
-            entry.map(|(_, options)| options)
+            let options = entry.map(|(_, options)| options);
+            options.filter(|options| !options.is_over())
         };
         self.files.iter().find_map(find)
     }
@@ -249,20 +314,33 @@ fn read_list(path: &Path) -> Result<List, String> {
     file.take(MAX_LIST)
         .read_to_string(&mut text)
         .map_err(|error| format!("{}: {error}", path.display()))?;
-    let (mut keys, mut mistakes) = (Vec::new(), Vec::new());
+    let (mut keys, mut mistakes) = (Vec::<(PublicKey, KeyOptions)>::new(), Vec::new());
     for (line, number) in text.lines().zip(1..) {
         let mut words = line.split_whitespace();
         let (first, second) = (words.next().unwrap_or("#"), words.next());
         if first.starts_with('#') {
             continue;
         }
-        match (first.parse(), second.and_then(|second| second.parse().ok())) {
-            (Ok(key), _) => keys.push((key, KeyOptions::default())),
-            (Err(_), Some(key)) => match first.parse() {
-                Ok(options) => keys.push((key, options)),
-                Err(why) => mistakes.push(format!("{} line {number}: {why}", path.display())),
-            },
-            (Err(_), None) => {}
+        let entry = match (
+            first.parse::<PublicKey>(),
+            second.and_then(|second| second.parse().ok()),
+        ) {
+            (Ok(key), _) => Ok((key, KeyOptions::default())),
+            (Err(_), Some(key)) => first.parse().map(|options| (key, options)),
+            // A comment, unless it was to be a key.
+            (Err(error), None) if first.starts_with("dfcp-pub-") => Err(error.to_string()),
+            (Err(_), None) => continue,
+        };
+        let entry =
+            entry.and_then(
+                |(key, options)| match keys.iter().any(|(listed, _)| *listed == key) {
+                    true => Err("the key is on a line above, which counts".to_owned()),
+                    false => Ok((key, options)),
+                },
+            );
+        match entry {
+            Ok(entry) => keys.push(entry),
+            Err(why) => mistakes.push(format!("{} line {number}: {why}", path.display())),
         }
     }
     match (keys.is_empty(), mistakes.first()) {
@@ -386,9 +464,53 @@ mod tests {
             "quota=1/0s",
             "max-streams=x",
             "rate=1,,",
+            "rate=1,rate=2",
+            "max-streams=0",
+            "until=2027-02-29",
+            "until=2027-13-01",
+            "until=2027-00-10",
+            "until=2027-1-1",
+            "until=+027-01-01",
+            "until=1969-12-31",
         ] {
             assert!(bad.parse::<KeyOptions>().is_err(), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn days_are_those_of_the_calendar() {
+        for (text, days) in [
+            ("1970-01-01", 0),
+            ("1970-12-31", 364),
+            ("1972-03-01", 790),
+            ("2000-02-29", 11_016),
+            ("2026-11-24", 20_781),
+            ("2100-03-01", 47_541),
+        ] {
+            assert_eq!(day(text), Ok(days), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_key_is_allowed_until_its_day_and_each_key_has_one_line() {
+        let (_dir, path) = place();
+        let (over, still, twice) = (key(), key(), key());
+        let text = format!(
+            "until=2020-02-29 {over}\nuntil=9999-12-31,rate=1M {still}\nrate=1M {twice}\n{twice}\n\
+             dfcp-pub-misspelt\n"
+        );
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        let allowed = Allowed::new(&[Who::File(path)]).unwrap();
+        assert!(!allowed.contains(&over) && allowed.contains(&still));
+        // What limits it is not undone by another line.
+        assert!(allowed.options(&twice).rate.is_some());
+        let mistakes = allowed.mistakes().join("\n");
+        assert!(
+            mistakes.contains("line 4: the key is on a line above"),
+            "{mistakes}"
+        );
+        assert!(mistakes.contains("line 5: "), "{mistakes}");
     }
 
     #[test]

@@ -1,13 +1,16 @@
 //! A service's settings from a file of TOML: its keys are the names of the command's options, and mean
 //! the same.
 
+use std::borrow::Cow;
 use std::error::Error;
 use std::fs::File;
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, Args, Command};
 use dfcp_command::Failure;
+use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 /// Longest file that is read.
@@ -20,21 +23,166 @@ const NOT_HERE: [&str; 2] = ["config", "with-parent"];
 /// # Errors
 /// When the file cannot be read, or what is wrong in it and where.
 pub fn read<A: Args>(path: &Path) -> Result<A, Failure> {
-    let mut text = String::new();
-    let file = File::open(path).map_err(|error| Failure::io(path, error))?;
-    let read = file.take(MAX_FILE).read_to_string(&mut text);
-    read.map_err(|error| Failure::io(path, error))?;
-    let wrong = |Fault { at, what }: Fault| {
-        let line = text.as_bytes()[..at.min(text.len())].split(|byte| *byte == b'\n');
-        let line = line.count();
-        Failure::usage(format!("{} line {line}: {what}", path.display()))
-    };
+    let file = Text::open(path)?;
+    let entries = file.parse().map_err(|fault| file.wrong(fault))?;
+    file.settings("", entries, &[])
+}
+
+/// A file that was read.
+pub struct Text {
+    path: PathBuf,
+    text: String,
+}
+
+/// What stands in a table: keys with their values, in the order of the file, so that its first mistake is
+/// told.
+type Entries<'a> = Vec<(Spanned<Cow<'a, str>>, Spanned<DeValue<'a>>)>;
+
+fn entries<'a>(
+    table: impl IntoIterator<Item = (Spanned<Cow<'a, str>>, Spanned<DeValue<'a>>)>,
+) -> Entries<'a> {
+    let mut entries: Entries<'a> = table.into_iter().collect();
+    entries.sort_by_key(|(key, _)| key.span().start);
+    entries
+}
+
+impl Text {
+    /// Reads the file.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn open(path: &Path) -> Result<Self, Failure> {
+        let mut text = String::new();
+        let file = File::open(path).map_err(|error| Failure::io(path, error))?;
+        let read = file.take(MAX_FILE).read_to_string(&mut text);
+        read.map_err(|error| Failure::io(path, error))?;
+        let path = path.to_owned();
+        Ok(Self { path, text })
+    }
+
+    /// The settings of several commands, each in its section, and those of all above the first.
+    ///
+    /// # Errors
+    /// What is wrong in it, and where: also a section that is not among those that are `known`.
+    pub fn sections(&self, known: &[&'static str]) -> Result<Sections<'_>, Failure> {
+        let (mut above, mut sections) = (Vec::new(), Vec::new());
+        for (key, value) in self.parse().map_err(|fault| self.wrong(fault))? {
+            let at = key.span().start;
+            let is_array = |value: &DeValue<'_>| {
+                value
+                    .as_array()
+                    .is_some_and(|array| array.iter().any(|item| item.get_ref().is_table()))
+            };
+            match (
+                known.iter().find(|name| **name == key.get_ref()),
+                value.get_ref(),
+            ) {
+                (Some(name), DeValue::Table(_)) => {
+                    let DeValue::Table(table) = value.into_inner() else {
+                        continue;
+                    };
+                    sections.push((*name, entries(table)));
+                }
+                (Some(name), _) => {
+                    let what =
+                        format!("`{name}` is a section: write [{name}], once, above its settings");
+                    return Err(self.wrong(Fault { at, what }));
+                }
+                (None, value) if value.is_table() || is_array(value) => {
+                    let name = key.get_ref();
+                    let hint = match nearest(name, known.iter().copied()) {
+                        Some(near) => format!("Did you mean [{near}]?"),
+                        None => format!("There are [{}]", known.join("], [")),
+                    };
+                    let what = format!("there is no section [{name}]. {hint}");
+                    return Err(self.wrong(Fault { at, what }));
+                }
+                (None, _) => above.push((key, value)),
+            }
+        }
+        Ok(Sections {
+            file: self,
+            above,
+            sections,
+            elsewhere: Vec::new(),
+        })
+    }
+
+    fn parse(&self) -> Result<Entries<'_>, Fault> {
+        match DeTable::parse(&self.text) {
+            Ok(table) => Ok(entries(table.into_inner())),
+            Err(error) => Err(Fault {
+                at: error.span().map_or(0, |span| span.start),
+                what: error.message().to_owned(),
+            }),
+        }
+    }
+
+    fn settings<A: Args>(
+        &self,
+        section: &str,
+        entries: Entries<'_>,
+        elsewhere: &[String],
+    ) -> Result<A, Failure> {
+        let command = command_of::<A>();
+        let words = words(entries, &command, elsewhere).map_err(|fault| self.wrong(fault))?;
+        let matches = command.try_get_matches_from(words);
+        let settings = matches.and_then(|matches| A::from_arg_matches(&matches));
+        let section = match section {
+            "" => String::new(),
+            name => format!(" [{name}]"),
+        };
+        settings.map_err(|error| {
+            let path = self.path.display();
+            Failure::usage(format!("{path}{section}: {}", reason(&error)))
+        })
+    }
+
+    fn wrong(&self, Fault { at, what }: Fault) -> Failure {
+        let before = &self.text.as_bytes()[..at.min(self.text.len())];
+        let line = before.split(|byte| *byte == b'\n').count();
+        Failure::usage(format!("{} line {line}: {what}", self.path.display()))
+    }
+}
+
+/// A file of several sections.
+pub struct Sections<'a> {
+    file: &'a Text,
+    above: Entries<'a>,
+    sections: Vec<(&'static str, Entries<'a>)>,
+    /// Settings that belong above the first section.
+    elsewhere: Vec<String>,
+}
+
+impl Sections<'_> {
+    /// The settings above the first section. To be asked for before those of sections, which say then
+    /// where one of these belongs.
+    ///
+    /// # Errors
+    /// What is wrong, and where.
+    pub fn above<A: Args>(&mut self) -> Result<A, Failure> {
+        let long = command_of::<A>();
+        let long = long.get_arguments().filter_map(Arg::get_long);
+        self.elsewhere = long.map(str::to_owned).collect();
+        self.file.settings("", std::mem::take(&mut self.above), &[])
+    }
+
+    /// The settings of a section, if it is there.
+    ///
+    /// # Errors
+    /// What is wrong, and where.
+    pub fn section<A: Args>(&mut self, name: &str) -> Result<Option<A>, Failure> {
+        let Some(at) = self.sections.iter().position(|(known, _)| *known == name) else {
+            return Ok(None);
+        };
+        let (_, entries) = self.sections.swap_remove(at);
+        self.file.settings(name, entries, &self.elsewhere).map(Some)
+    }
+}
+
+fn command_of<A: Args>() -> Command {
     let command = A::augment_args(Command::new("settings").no_binary_name(true));
-    let command = command.disable_help_flag(true).disable_version_flag(true);
-    let words = words(&text, &command).map_err(wrong)?;
-    let matches = command.try_get_matches_from(words);
-    let settings = matches.and_then(|matches| A::from_arg_matches(&matches));
-    settings.map_err(|error| Failure::usage(format!("{}: {}", path.display(), reason(&error))))
+    command.disable_help_flag(true).disable_version_flag(true)
 }
 
 /// What is wrong, and at which byte.
@@ -43,24 +191,31 @@ struct Fault {
     what: String,
 }
 
-/// The command line that means the same as the file.
-fn words(text: &str, command: &Command) -> Result<Vec<String>, Fault> {
-    let fault = |at: usize, what: String| Fault { at, what };
-    let table = DeTable::parse(text).map_err(|error| {
-        let at = error.span().map_or(0, |span| span.start);
-        fault(at, error.message().to_owned())
-    })?;
-    let mut entries: Vec<_> = table.into_inner().into_iter().collect();
-    // In the order of the file: its first mistake is told.
-    entries.sort_by_key(|(key, _)| key.span().start);
+/// The command line that means the same as the entries.
+fn words(
+    entries: Entries<'_>,
+    command: &Command,
+    elsewhere: &[String],
+) -> Result<Vec<String>, Fault> {
     let mut words = Vec::new();
     for (key, value) in entries {
         let at = key.span().start;
-        let own = option(&key.into_inner(), value.into_inner(), command);
-        let own = own.map_err(|what| fault(at, what))?;
+        let fault = |what: String| Fault { at, what };
+        let key = key.into_inner();
+        if elsewhere.iter().any(|name| *name == key)
+            && !command
+                .get_arguments()
+                .any(|argument| argument.get_long() == Some(&*key))
+        {
+            return Err(fault(format!("`{key}` belongs above the first section")));
+        }
+        let own = option(&key, value.into_inner(), command).map_err(fault)?;
         // Each by itself first: whoever reads what is wrong wants to know where.
-        let alone = command.clone().try_get_matches_from(&own);
-        alone.map_err(|error| fault(at, reason(&error)))?;
+        match command.clone().try_get_matches_from(&own) {
+            // The others are not there yet.
+            Err(error) if error.kind() == ErrorKind::MissingRequiredArgument => {}
+            alone => drop(alone.map_err(|error| fault(reason(&error)))?),
+        }
         words.extend(own);
     }
     Ok(words)
@@ -115,6 +270,19 @@ fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a s
 
 /// What clap says is wrong, without what it says of command lines.
 fn reason(error: &clap::Error) -> String {
+    if error.kind() == ErrorKind::MissingRequiredArgument
+        && let Some(ContextValue::Strings(missing)) = error.get(ContextKind::InvalidArg)
+    {
+        // "--address <ADDR/LEN>"
+        let name = |text: &String| {
+            text.trim_start_matches('-')
+                .split(' ')
+                .next()
+                .map(str::to_owned)
+        };
+        let names: Vec<_> = missing.iter().filter_map(name).collect();
+        return format!("`{}` is missing", names.join("`, `"));
+    }
     if let Some(source) = error.source() {
         return source.to_string();
     }
@@ -200,5 +368,73 @@ mod tests {
         }
         let missing = read::<Settings>(Path::new("/nowhere/dfcp.toml")).unwrap_err();
         assert!(missing.message.contains("/nowhere/dfcp.toml"), "{missing}");
+    }
+    #[derive(Debug, clap::Args)]
+    struct Above {
+        #[arg(long)]
+        metrics: Option<u16>,
+    }
+
+    #[derive(Debug, clap::Args)]
+    struct Link {
+        #[arg(long, required = true)]
+        address: Vec<String>,
+        #[arg(long)]
+        mtu: Option<u16>,
+    }
+
+    fn parse_sections(text: &str) -> Result<(Above, Option<Settings>, Option<Link>), String> {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), text).unwrap();
+        let parsed = Text::open(file.path()).and_then(|text| {
+            let mut sections = text.sections(&["proxy", "tun"])?;
+            Ok((
+                sections.above()?,
+                sections.section("proxy")?,
+                sections.section("tun")?,
+            ))
+        });
+        parsed.map_err(|failure| {
+            let name = file.path().display().to_string();
+            failure.message.replace(&name, "FILE")
+        })
+    }
+
+    #[test]
+    fn sections_have_the_settings_of_their_commands() {
+        let text =
+            "metrics = 7\n[proxy]\npermit = \"a\"\n[tun]\nmtu = 9\naddress = [\"x\", \"y\"]\n";
+        let (above, proxy, link) = parse_sections(text).unwrap();
+        assert_eq!(above.metrics, Some(7));
+        assert_eq!(proxy.unwrap().permit, ["a"]);
+        let link = link.unwrap();
+        assert_eq!((link.address.len(), link.mtu), (2, Some(9)));
+        let (above, proxy, link) = parse_sections("[proxy]\n").unwrap();
+        assert!(above.metrics.is_none() && proxy.is_some() && link.is_none());
+        for (text, words) in [
+            (
+                "[prox]\n",
+                "FILE line 1: there is no section [prox]. Did you mean [proxy]?",
+            ),
+            ("\n[[proxy]]\n", "FILE line 2: `proxy` is a section"),
+            ("proxy = 1\n", "FILE line 1: `proxy` is a section"),
+            (
+                "[proxy]\nmetrics = 7",
+                "FILE line 2: `metrics` belongs above the first section",
+            ),
+            ("[tun]\nmtu = 9", "FILE [tun]: `address` is missing"),
+            ("[tun]\nmtu = \"x\"", "FILE line 2: invalid digit"),
+            (
+                "permit = \"a\"",
+                "FILE line 1: there is no setting `permit`",
+            ),
+            (
+                "[proxy]\n\npermitt = \"a\"",
+                "FILE line 3: there is no setting `permitt`",
+            ),
+        ] {
+            let said = parse_sections(text).unwrap_err();
+            assert!(said.contains(words), "{text:?}: {said}");
+        }
     }
 }

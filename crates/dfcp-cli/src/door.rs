@@ -1,7 +1,7 @@
 //! A receiver's door: who comes in, who is asked about, who is turned away and how he learns why.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use dfcp::{Connection, PublicKey, RecvStream};
 use dfcp_command::text::printable;
@@ -28,7 +28,7 @@ pub fn invitation(key: &PublicKey) -> String {
 /// See the module's text.
 #[derive(Clone, Debug)]
 pub struct Door {
-    allowed: Allowed,
+    allowed: Arc<RwLock<Arc<Allowed>>>,
     asker: Option<Asker>,
     instrument: Instrument,
     strangers: Arc<Semaphore>,
@@ -68,19 +68,40 @@ impl Door {
         for mistake in allowed.mistakes() {
             output.say(mistake);
         }
-        Ok(Self {
-            allowed,
+        Ok(Self::of(allowed, asker, output))
+    }
+
+    /// Opens to those who are allowed, and asks about nobody: for a service. It may be nobody.
+    pub fn without_questions(allowed: Allowed, output: &Output) -> Self {
+        Self::of(allowed, None, output)
+    }
+
+    fn of(allowed: Allowed, asker: Option<Asker>, output: &Output) -> Self {
+        Self {
+            allowed: Arc::new(RwLock::new(Arc::new(allowed))),
             asker,
             instrument: Instrument::default(),
             strangers: Arc::new(Semaphore::new(MAX_STRANGERS)),
             told: Arc::default(),
             output: output.clone(),
-        })
+        }
+    }
+
+    /// Who is allowed now.
+    pub fn allowed(&self) -> Arc<Allowed> {
+        let allowed = self.allowed.read();
+        allowed.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Opens to these from now on. Who is in already stays.
+    pub fn open_to(&self, allowed: Allowed) {
+        let current = self.allowed.write();
+        *current.unwrap_or_else(PoisonError::into_inner) = Arc::new(allowed);
     }
 
     /// Whether `key` may connect.
     pub fn opens_to(&self, key: &PublicKey) -> bool {
-        let opens = self.asker.is_some() || self.allowed.contains(key);
+        let opens = self.asker.is_some() || self.allowed().contains(key);
         if !opens {
             self.tell(key);
         }
@@ -89,7 +110,7 @@ impl Door {
 
     /// Who has come in; `None` if there are too many strangers already.
     pub fn guest(&self, key: &PublicKey) -> Option<Guest> {
-        match self.allowed.contains(key) {
+        match self.allowed().contains(key) {
             true => Some(Guest { place: None }),
             false => {
                 let place = Some(self.strangers.clone().try_acquire_owned().ok()?);

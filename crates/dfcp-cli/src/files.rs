@@ -48,7 +48,7 @@ pub fn scan(paths: &[PathBuf], how: Scan<'_>) -> Result<Sources, Failure> {
 }
 
 /// What is kept of files beside content, mode and time, as options.
-#[derive(Clone, Debug, Default, clap::Args, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args, Serialize, Deserialize)]
 pub struct Kept {
     /// Keep extended attributes: those of the namespace user, and between superusers trusted
     #[arg(short = 'X', long)]
@@ -81,7 +81,7 @@ impl Kept {
 }
 
 /// Where a receiver puts files, and what it takes.
-#[derive(Clone, Debug, clap::Args)]
+#[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
 pub struct Target {
     /// Directory to receive into; - writes the one file of one session to standard output
     #[arg(short, long, value_name = "DIR", default_value = ".")]
@@ -124,6 +124,23 @@ impl Target {
     /// Whether the file goes to standard output.
     pub fn is_pipe(&self) -> bool {
         self.output_dir.as_os_str() == "-"
+    }
+
+    /// The directory.
+    pub fn directory(&self) -> &Path {
+        &self.output_dir
+    }
+
+    /// Whether it differs from `other` in more than its [limits](Self::limits).
+    pub fn differs_beyond_limits(&self, other: &Self) -> bool {
+        let with_these = Self {
+            max_bytes: self.max_bytes,
+            max_files: self.max_files,
+            hidden: self.hidden,
+            any_names: self.any_names,
+            ..other.clone()
+        };
+        with_these != *self
     }
 
     /// What is taken of an offer.

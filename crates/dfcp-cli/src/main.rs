@@ -9,6 +9,7 @@ mod files;
 mod keys;
 mod known_hosts;
 mod lab;
+mod log;
 mod meet;
 mod metrics;
 mod net;
@@ -48,6 +49,8 @@ enum Command {
     Run(Box<command::run::Args>),
     /// Keeps an IP link to another site over a path that loses packets
     Tun(command::tun::Args),
+    /// Runs a service: receives files, serves proxies, links and codes at one port, by one file
+    Serve(command::serve::Args),
     /// Says what is wrong here, and on the way to a host, and what to do
     Doctor(command::doctor::DoctorArgs),
     /// Measures the way to a host: rate, loss and queue, both ways
@@ -86,6 +89,7 @@ fn main() -> ExitCode {
         #[cfg(target_os = "linux")]
         Command::Run(args) => command::run::run(*args),
         Command::Tun(args) => command::tun::run(args),
+        Command::Serve(args) => command::serve::run(args),
         Command::Agent => command::cp::agent::run(),
         Command::Doctor(args) => command::doctor::run(args),
         Command::Probe(args) => command::doctor::run_probe(args),

@@ -2,15 +2,55 @@
 //! if it does.
 
 use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::time::Duration;
 
 /// It serves.
 pub fn ready() {
     notify("READY=1");
 }
 
+/// It reads its settings again; ready() says that it has.
+pub fn reloading() {
+    // Of the clock that the manager compares with (CLOCK_MONOTONIC).
+    let clock = nix::time::ClockId::CLOCK_MONOTONIC;
+    let micros = nix::time::clock_gettime(clock).map_or(0, |now| {
+        now.tv_sec() as u64 * 1_000_000 + now.tv_nsec() as u64 / 1000
+    });
+    notify(&format!("RELOADING=1\nMONOTONIC_USEC={micros}"));
+}
+
+/// How often the manager wants to hear that it works, if it does (sd_watchdog_enabled(3)): half of the
+/// time after which it counts as dead.
+pub fn watchdog() -> Option<Duration> {
+    let micros: u64 = std::env::var("WATCHDOG_USEC").ok()?.parse().ok()?;
+    let other =
+        std::env::var("WATCHDOG_PID").is_ok_and(|pid| pid != std::process::id().to_string());
+    (micros > 0 && !other).then(|| Duration::from_micros(micros / 2))
+}
+
+/// It works.
+pub fn alive() {
+    notify("WATCHDOG=1");
+}
+
+/// What it does, in a line for people.
+pub fn status(line: &str) {
+    notify(&format!("STATUS={line}"));
+}
+
 /// It ends, which may take until open connections have.
 pub fn stopping() {
     notify("STOPPING=1");
+}
+
+/// It ends, within so long: the manager is not to kill it before.
+pub fn stopping_within(limit: Duration) {
+    // What is told at the end takes a second or two.
+    let limit = limit + Duration::from_secs(5);
+    notify(&format!(
+        "STOPPING=1\nEXTEND_TIMEOUT_USEC={}",
+        limit.as_micros()
+    ));
 }
 
 fn notify(state: &str) {

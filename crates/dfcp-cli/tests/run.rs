@@ -5,7 +5,7 @@
 
 mod common;
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::process::{Command, Output, Stdio};
 
@@ -311,6 +311,136 @@ fn a_server_that_comes_back_is_used_again() {
     out.read_to_string(&mut rest).unwrap();
     assert_eq!((&heard, rest.trim()), (b"100000\n", "100000"));
     assert!(wait(&mut child).success());
+}
+
+/// A daemon of rsync at a port, with a tree of files; it is killed when dropped.
+struct RsyncDaemon(std::process::Child, u16);
+
+impl RsyncDaemon {
+    fn start(bench: &Bench) -> Self {
+        // A port that is free may be somebody else's by the time that the daemon asks for it.
+        loop {
+            let free = TcpListener::bind("127.0.0.1:0").unwrap();
+            let port = free.local_addr().unwrap().port();
+            drop(free);
+            let mut daemon = Self(Self::at(bench, port), port);
+            let (mut greets, mut ended) = (false, false);
+            eventually("rsync", || {
+                ended = daemon.0.try_wait().unwrap().is_some();
+                greets = daemon.greets();
+                greets || ended
+            });
+            if greets && !ended {
+                return daemon;
+            }
+        }
+    }
+
+    fn at(bench: &Bench, port: u16) -> std::process::Child {
+        let config = bench.path("rsyncd.conf");
+        let tree = bench.path("tree");
+        let text = format!(
+            "use chroot = no\n[tree]\npath = {}\nread only = no\nuid = {}\ngid = {}\n",
+            tree.display(),
+            nix::unistd::getuid(),
+            nix::unistd::getgid()
+        );
+        std::fs::write(&config, text).unwrap();
+        let mut daemon = Command::new("rsync");
+        daemon
+            .args(["--daemon", "--no-detach", "--address=127.0.0.1"])
+            .arg(format!("--port={port}"))
+            .arg(format!("--config={}", config.display()))
+            .stdin(Stdio::null());
+        daemon.spawn().unwrap()
+    }
+
+    fn greets(&self) -> bool {
+        let Ok(mut tcp) = std::net::TcpStream::connect(("127.0.0.1", self.1)) else {
+            return false;
+        };
+        tcp.set_read_timeout(Some(std::time::Duration::from_secs(5)))
+            .unwrap();
+        let mut greeting = [0; 8];
+        tcp.read_exact(&mut greeting).is_ok() && greeting == *b"@RSYNCD:"
+    }
+}
+
+impl Drop for RsyncDaemon {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn rsync_brings_and_takes_whole_trees() {
+    if !has("rsync") {
+        return;
+    }
+    let near = Near::new();
+    for number in 0..40 {
+        near.bench
+            .write(&format!("tree/{}/{number}", number % 3), 10_000 * number);
+    }
+    let daemon = RsyncDaemon::start(&near.bench);
+    let tree = format!("rsync://127.0.0.1:{}/tree/", daemon.1);
+    let (here, there) = (near.bench.path("here"), near.bench.path("tree"));
+    let mine = format!("{}/", here.display());
+    let (code, _, said) = outcome(near.run(&["rsync", "-a", &tree, &mine]));
+    assert_eq!(code, 0, "{said}");
+    assert!(
+        said.contains(&format!("connected to 127.0.0.1:{}", daemon.1)),
+        "{said}"
+    );
+    let same = || {
+        let compare = Command::new("diff")
+            .arg("-r")
+            .arg(&here)
+            .arg(&there)
+            .status();
+        compare.unwrap().success()
+    };
+    assert!(same());
+    std::fs::write(here.join("1/new"), bytes("new", 300_000)).unwrap();
+    std::fs::remove_file(here.join("2/2")).unwrap();
+    let (code, _, said) = outcome(near.run(&["rsync", "-a", "--delete", &mine, &tree]));
+    assert_eq!(code, 0, "{said}");
+    assert!(same());
+}
+
+#[test]
+fn what_comes_to_the_server_comes_to_a_program_here() {
+    let bench = Bench::new();
+    let mut server = serve(None, &bench, "127.0.0.1:0", "127.0.0.1/32");
+    server.args(["--permit-listen", "127.0.0.1"]);
+    let server = Receiver::start(server);
+    let page = web("127.0.0.1:0");
+    let forward = format!("127.0.0.1:0:{page}");
+    let args = ["-v", "-R", &forward, "--", "cat"];
+    let mut command = run_in(None, &bench, server.address, &args);
+    command.stdin(Stdio::piped());
+    let mut run = command.spawn().unwrap();
+    let lines = BufReader::new(run.stderr.take().unwrap()).lines();
+    let mut lines = lines.map_while(Result::ok);
+    let said = lines
+        .find(|line| line.contains("the server listens at"))
+        .unwrap();
+    let at = said
+        .split_once("listens at ")
+        .unwrap()
+        .1
+        .split(' ')
+        .next()
+        .unwrap();
+    std::thread::spawn(move || lines.for_each(|line| eprintln!("run: {line}")));
+    let mut tcp = std::net::TcpStream::connect(at).unwrap();
+    tcp.write_all(b"abc").unwrap();
+    let mut heard = Vec::new();
+    tcp.read_to_end(&mut heard).unwrap();
+    assert!(heard == bytes("page", 100_000), "{} bytes", heard.len());
+    drop(run.stdin.take());
+    assert!(wait(&mut run).success());
 }
 
 /// Programs, and what they must say. `HOST` is a name, `ADDRESS` an address of that host.

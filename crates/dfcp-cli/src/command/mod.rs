@@ -13,18 +13,21 @@ pub mod rendezvous;
 #[cfg(target_os = "linux")]
 pub mod run;
 pub mod send;
+pub mod serve;
 pub mod tun;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use dfcp::published::Config;
-use dfcp::{Endpoint, SchemeId, TransportConfig};
+use dfcp::{Application, Endpoint, SchemeId, TransportConfig};
 use dfcp_command::{Failure, print_json};
 
+use crate::log::{Fields, Level, Log};
 use crate::progress::{self, Show};
 use crate::report::Report;
 use send::RAPTORQ_SYMBOLS;
+use serve::files::Tally;
 
 /// What all transfers take.
 #[derive(Clone, Debug, clap::Args)]
@@ -49,6 +52,9 @@ pub struct Output {
     /// End with the process that started this one
     #[arg(long, hide = true)]
     with_parent: bool,
+    /// Of a service: who hears what is said.
+    #[arg(skip)]
+    service: Option<(Log, Tally)>,
 }
 
 /// What programs are told.
@@ -79,16 +85,36 @@ impl Output {
         }
     }
 
+    /// That of a service, whose sessions have no terminal.
+    pub fn of_service(service: (Log, Tally), quiet: bool, timeout: Duration) -> Self {
+        Self {
+            json: None,
+            quiet,
+            progress: Show::Never,
+            timeout,
+            qlog: None,
+            with_parent: false,
+            service: Some(service),
+        }
+    }
+
     /// Says something to people.
     pub fn say(&self, message: impl std::fmt::Display) {
-        if !self.quiet {
-            progress::say(&message.to_string());
+        match (self.quiet, &self.service) {
+            (true, _) => {}
+            (false, Some((log, _))) => log.say(message),
+            (false, None) => progress::say(&message.to_string()),
         }
     }
 
     /// Prints a report, and its lines for people. The exit code: that of the report, unless it could not
     /// be written.
     pub fn report(&self, report: &Report) -> u8 {
+        if let Some((log, tally)) = &self.service {
+            tally.add(report);
+            self.log_report(*log, report);
+            return report.exit_code;
+        }
         for line in report.lines() {
             if !self.quiet || report.error.is_some() {
                 progress::say(&line);
@@ -109,6 +135,25 @@ impl Output {
             }
             Ok(()) => report.exit_code,
         }
+    }
+
+    /// A session of a service: one event, with all figures for programs.
+    fn log_report(&self, log: Log, report: &Report) {
+        let (level, status) = match &report.error {
+            None => (Level::Info, "done"),
+            Some(_) => (Level::Error, "failed"),
+        };
+        if self.quiet && level == Level::Info {
+            return;
+        }
+        let fields = Fields {
+            peer: report.peer.clone(),
+            from: report.remote.map(|remote| remote.to_string()),
+            status: Some(status),
+            report: serde_json::to_string(report).ok(),
+            ..Fields::default()
+        };
+        log.tell(level, &fields, report.lines().join("; "));
     }
 
     /// Silence after which the other side is given up.
@@ -154,6 +199,7 @@ fn transport(timeout: Duration) -> TransportConfig {
     // Pings keep a session alive while its disk is slow or a question is open.
     let pings = (timeout / 4).min(Duration::from_secs(10));
     TransportConfig::default()
+        .application(Application::FILES)
         .idle_timeout(timeout)
         .keep_alive(Some(pings))
         .datagram_buffer(0) // files need none

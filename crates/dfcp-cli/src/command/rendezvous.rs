@@ -12,9 +12,9 @@ use tokio::io::Interest;
 
 use crate::meet::{self, Clock, DEFAULT_PORT};
 
-/// Arguments.
+/// What a server is like.
 #[derive(Clone, Debug, clap::Args)]
-pub struct Args {
+pub struct Options {
     /// Address to listen on: ADDRESS:PORT, :PORT or PORT [default: all addresses at port 4435]
     #[arg(long, value_name = "ADDR", value_parser = listen_address)]
     listen: Option<SocketAddr>,
@@ -30,6 +30,13 @@ pub struct Args {
     /// Most pairs that are relayed at a time
     #[arg(long, value_name = "N", default_value_t = 64)]
     relay_sessions: usize,
+}
+
+/// Arguments.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    options: Options,
     /// Say nothing but errors
     #[arg(short, long)]
     quiet: bool,
@@ -53,7 +60,7 @@ pub fn run(args: Args) -> ExitCode {
     }
 }
 
-fn bind(args: &Args) -> Result<tokio::net::UdpSocket, Failure> {
+fn bind(args: &Options) -> Result<tokio::net::UdpSocket, Failure> {
     let everywhere = (Ipv6Addr::UNSPECIFIED, DEFAULT_PORT).into();
     let address = args.listen.unwrap_or(everywhere);
     let bound = std::net::UdpSocket::bind(address).or_else(|error| match address.ip() {
@@ -86,48 +93,95 @@ fn widen(socket: &std::net::UdpSocket) {
 }
 
 async fn serve(args: &Args) -> Result<(), Failure> {
-    let socket = bind(args)?;
-    let relay = args.relay.then(|| RelayLimits {
-        bytes: args.relay_bytes,
-        seconds: u32::try_from(args.relay_time.as_secs()).unwrap_or(u32::MAX),
-    });
-    let config = ServerConfig {
-        relay,
-        max_relays: args.relay_sessions,
-        ..ServerConfig::default()
-    };
-    let clock = Clock::start();
-    let mut server = Server::new(config, meet::generator()?, clock.now());
-    let say = |message: std::fmt::Arguments<'_>| {
+    let say = |line: String| {
         if !args.quiet {
-            dfcp_command::tell!("dfcp: {message}");
+            dfcp_command::tell!("dfcp: {line}");
         }
     };
-    say(format_args!("listening on {}", socket.local_addr()?));
-    match relay {
-        Some(relay) => say(format_args!(
-            "relaying up to {} and {} s for each of {} pairs",
-            units::bytes(relay.bytes),
-            relay.seconds,
-            args.relay_sessions
-        )),
-        None => say(format_args!(
-            "relaying nothing: who cannot reach each other is told so (--relay)"
-        )),
-    }
+    let mut meeting = Meeting::open(&args.options)?;
+    meeting.announce(say);
     let ended = tokio::select! {
-        ended = answer(&socket, clock, &mut server) => ended,
+        failure = meeting.run() => Err(failure),
         failure = interrupted() => Err(failure),
     };
-    let stats = server.stats();
-    say(format_args!(
-        "{} codes, {} letters, {} relayed, {} requests refused",
-        stats.opened,
-        stats.letters,
-        units::bytes(stats.relayed_bytes),
-        stats.refused
-    ));
+    say(meeting.summary());
     ended
+}
+
+/// A server that is bound.
+pub struct Meeting {
+    options: Options,
+    socket: tokio::net::UdpSocket,
+    clock: Clock,
+    server: Server,
+}
+
+impl Meeting {
+    /// Binds; call within a tokio runtime.
+    ///
+    /// # Errors
+    /// When the port is taken, or the system has no randomness.
+    pub fn open(options: &Options) -> Result<Self, Failure> {
+        let socket = bind(options)?;
+        let config = ServerConfig {
+            relay: options.limits(),
+            max_relays: options.relay_sessions,
+            ..ServerConfig::default()
+        };
+        let clock = Clock::start();
+        let server = Server::new(config, meet::generator()?, clock.now());
+        Ok(Self {
+            options: options.clone(),
+            socket,
+            clock,
+            server,
+        })
+    }
+
+    /// Says where it is, and what it does.
+    pub fn announce(&self, say: impl Fn(String)) {
+        if let Ok(at) = self.socket.local_addr() {
+            say(format!("listening on {at}"));
+        }
+        say(match self.options.limits() {
+            Some(relay) => format!(
+                "relaying up to {} and {} s for each of {} pairs",
+                units::bytes(relay.bytes),
+                relay.seconds,
+                self.options.relay_sessions
+            ),
+            None => "relaying nothing: who cannot reach each other is told so (--relay)".to_owned(),
+        });
+    }
+
+    /// Answers until the socket fails; says why.
+    pub async fn run(&mut self) -> Failure {
+        match answer(&self.socket, self.clock, &mut self.server).await {
+            Ok(()) => Failure::new(dfcp_command::Kind::LocalIo, "the socket failed"),
+            Err(failure) => failure,
+        }
+    }
+
+    /// What it has done.
+    pub fn summary(&self) -> String {
+        let stats = self.server.stats();
+        format!(
+            "{} codes, {} letters, {} relayed, {} requests refused",
+            stats.opened,
+            stats.letters,
+            units::bytes(stats.relayed_bytes),
+            stats.refused
+        )
+    }
+}
+
+impl Options {
+    fn limits(&self) -> Option<RelayLimits> {
+        self.relay.then(|| RelayLimits {
+            bytes: self.relay_bytes,
+            seconds: u32::try_from(self.relay_time.as_secs()).unwrap_or(u32::MAX),
+        })
+    }
 }
 
 /// Buffers of a batch, each for a merged run of datagrams (GRO).

@@ -5,6 +5,7 @@ mod text;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use dfcp::observe::Metrics;
 use dfcp::{Connection, Endpoint, TransportConfig};
@@ -12,14 +13,24 @@ use dfcp_command::Failure;
 use dfcp_proxy::{Server, Traffic};
 use tokio::net::TcpListener;
 
+use crate::command::serve::files::Files;
 use crate::net::cannot_listen;
 use text::{Page, Type};
 
 /// Where what is counted can be asked for, bound before anything else is begun.
 pub struct Exporter {
-    listener: TcpListener,
+    port: Port,
     transport: Metrics,
 }
+
+enum Port {
+    Bound(TcpListener),
+    /// Somebody else's until he has ended.
+    Later(SocketAddr),
+}
+
+/// How often it is tried to have a port that somebody leaves.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// Whose numbers are shown.
 #[derive(Clone)]
@@ -30,6 +41,10 @@ pub struct Source {
     pub traffic: Option<Traffic>,
     /// The server, if it is one of proxies.
     pub server: Option<Server>,
+    /// The receiver of files of a service, if it has one.
+    pub files: Option<Files>,
+    /// Its IP links, if it has some.
+    pub links: Option<dfcp_tun::Server>,
     /// Why the service cannot do its work now, if so: what /healthz says.
     pub ailing: Arc<dyn Fn() -> Option<String> + Send + Sync>,
 }
@@ -41,12 +56,32 @@ impl Exporter {
     /// When the port is taken, or not to be had.
     pub async fn bind(at: SocketAddr) -> Result<Self, Failure> {
         let bound = TcpListener::bind(at).await;
-        let listener = bound.map_err(|error| cannot_listen(at, &error))?;
-        let transport = Metrics::default();
-        Ok(Self {
-            listener,
-            transport,
-        })
+        bound
+            .map(Self::over)
+            .map_err(|error| cannot_listen(at, &error))
+    }
+
+    /// Binds to `at`, or waits until somebody leaves it: that somebody has it is for who knows whether he
+    /// does to judge.
+    pub async fn bind_or_wait(at: SocketAddr) -> (Self, Option<Failure>) {
+        match Self::bind(at).await {
+            Ok(exporter) => (exporter, None),
+            Err(failure) => {
+                let later = Self {
+                    port: Port::Later(at),
+                    transport: Metrics::default(),
+                };
+                (later, Some(failure))
+            }
+        }
+    }
+
+    /// Over a port that is bound.
+    pub fn over(listener: TcpListener) -> Self {
+        Self {
+            port: Port::Bound(listener),
+            transport: Metrics::default(),
+        }
     }
 
     /// `transport` whose connections are counted.
@@ -57,8 +92,15 @@ impl Exporter {
 
     /// What is said of it at the start, and whether others can read it.
     pub fn announce(&self, say: impl Fn(String)) {
-        if let Ok(at) = self.listener.local_addr() {
-            say(format!("metrics at http://{at}/metrics"));
+        let at = match &self.port {
+            Port::Bound(listener) => listener.local_addr().ok(),
+            Port::Later(at) => Some(*at),
+        };
+        if let Some(at) = at {
+            say(match self.port {
+                Port::Bound(_) => format!("metrics at http://{at}/metrics"),
+                Port::Later(_) => format!("metrics at {at} when who has that port has left it"),
+            });
             if !at.ip().is_loopback() {
                 say(format!(
                     "warning: whoever reaches {at} reads the metrics, keys of clients among them"
@@ -78,7 +120,16 @@ impl Exporter {
             },
             _ => http::Answer::text("404 Not Found", "there are /metrics and /healthz"),
         };
-        http::serve(self.listener, Arc::new(answer)).await;
+        let listener = match self.port {
+            Port::Bound(listener) => listener,
+            Port::Later(at) => loop {
+                match TcpListener::bind(at).await {
+                    Ok(listener) => break listener,
+                    Err(_) => tokio::time::sleep(AGAIN).await,
+                }
+            },
+        };
+        http::serve(listener, Arc::new(answer)).await;
     }
 }
 
@@ -96,6 +147,12 @@ fn page(transport: &Metrics, source: &Source) -> String {
     }
     if let Some(server) = &source.server {
         of_keys(&mut page, server);
+    }
+    if let Some(files) = &source.files {
+        of_files(&mut page, files);
+    }
+    if let Some(links) = &source.links {
+        of_links(&mut page, links);
     }
     of_process(&mut page);
     page.finish()
@@ -271,6 +328,94 @@ fn of_keys(page: &mut Page, server: &Server) {
         let peer = key.to_string();
         for (way, bytes) in ["sent", "received"].into_iter().zip(carried) {
             page.sample(&[("peer", &peer), ("direction", way)], bytes);
+        }
+    }
+}
+
+fn of_files(page: &mut Page, files: &Files) {
+    let counts = files.counts();
+    page.family(
+        "dfcp_recv_sessions",
+        Type::Gauge,
+        "Sessions of senders that there are now.",
+    );
+    page.sample(&[], files.sessions());
+    page.family(
+        "dfcp_recv_sessions_total",
+        Type::Counter,
+        "Sessions that brought all that they offered, or did not.",
+    );
+    page.sample(&[("status", "done")], counts.done);
+    page.sample(&[("status", "failed")], counts.failed);
+    for (name, help, count) in [
+        ("dfcp_recv_files_total", "Files put in place.", counts.files),
+        ("dfcp_recv_bytes_total", "Bytes of them.", counts.bytes),
+    ] {
+        page.family(name, Type::Counter, help);
+        page.sample(&[], count);
+    }
+}
+
+fn of_links(page: &mut Page, links: &dfcp_tun::Server) {
+    let clients = links.clients();
+    let clients: Vec<_> = clients
+        .iter()
+        .map(|(key, connected, stats)| (key.to_string(), *connected, stats))
+        .collect();
+    page.family(
+        "dfcp_tun_connected",
+        Type::Gauge,
+        "Whether a client of the link is connected.",
+    );
+    for (peer, connected, _) in &clients {
+        page.sample(&[("peer", peer)], u8::from(*connected));
+    }
+    type Value = fn(&dfcp_tun::Stats) -> [u64; 2];
+    let both: [(&str, &str, Value); 2] = [
+        (
+            "dfcp_tun_packets_total",
+            "IP packets sent to a client, and received from it.",
+            |stats| [stats.packets_out, stats.packets_in],
+        ),
+        ("dfcp_tun_bytes_total", "Bytes of them.", |stats| {
+            [stats.bytes_out, stats.bytes_in]
+        }),
+    ];
+    for (name, help, value) in both {
+        page.family(name, Type::Counter, help);
+        for (peer, _, stats) in &clients {
+            for (way, count) in ["sent", "received"].into_iter().zip(value(stats)) {
+                page.sample(&[("peer", peer), ("direction", way)], count);
+            }
+        }
+    }
+    page.family(
+        "dfcp_tun_repaired_total",
+        Type::Counter,
+        "IP packets of a client that were lost and recovered, or were not.",
+    );
+    for (peer, _, stats) in &clients {
+        for (status, count) in [
+            ("recovered", stats.code.recovered),
+            ("lost", stats.code.lost),
+        ] {
+            page.sample(&[("peer", peer), ("status", status)], count);
+        }
+    }
+    page.family(
+        "dfcp_tun_dropped_total",
+        Type::Counter,
+        "IP packets that were not carried, and why.",
+    );
+    for (peer, _, stats) in &clients {
+        for (reason, count) in [
+            ("queue", stats.queue.dropped),
+            ("forbidden", stats.forbidden),
+            ("malformed", stats.malformed),
+            ("unconnected", stats.unconnected),
+            ("too_long", stats.too_long),
+        ] {
+            page.sample(&[("peer", peer), ("reason", reason)], count);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! `dfcp proxy`: TCP and UDP of other programs, over a path that they would not get on with.
 
 pub(super) mod client;
+pub mod desk;
 pub mod place;
 mod serve;
 
@@ -54,8 +55,26 @@ pub(super) struct Common {
     quiet: bool,
 }
 
+/// The parts of a profile that a proxy can use.
+///
+/// # Errors
+/// Why it cannot.
+pub fn sealed(profile: Profile) -> Result<dfcp::Profile, Failure> {
+    let Some(sealed) = profile.sealed() else {
+        let why = "published profiles carry one stream in clear, and no proxy; --profile auto, \
+                   ctcp, chameleon and the like do";
+        return Err(Failure::usage(why));
+    };
+    if !profile.gives_way() {
+        let why = "a proxy is for networks that others use too, where this profile gives way to \
+                   nobody; --profile auto, ctcp and chameleon do";
+        return Err(Failure::usage(why));
+    }
+    Ok(sealed)
+}
+
 /// Whether a proxy can use `profile`: many streams, sealed, on networks that others use too.
-fn fits(profile: Profile) -> bool {
+pub fn fits(profile: Profile) -> bool {
     profile.sealed().is_some() && profile.gives_way()
 }
 
@@ -68,6 +87,8 @@ impl Common {
             endpoint: endpoint.clone(),
             traffic: Some(client.traffic().clone()),
             server: None,
+            files: None,
+            links: None,
             ailing: Arc::new(move || watched.why_down().map(|why| why.to_string())),
         };
         tokio::spawn(exporter.serve(source));
@@ -77,16 +98,7 @@ impl Common {
         &self,
         exporter: Option<&Exporter>,
     ) -> Result<TransportConfig, Failure> {
-        let Some(profile) = self.profile.sealed() else {
-            let why = "published profiles carry one stream in clear, and no proxy; --profile auto, \
-                       ctcp, chameleon and the like do";
-            return Err(Failure::usage(why));
-        };
-        if !self.profile.gives_way() {
-            let why = "a proxy is for networks that others use too, where this profile gives way to \
-                       nobody; --profile auto, ctcp and chameleon do";
-            return Err(Failure::usage(why));
-        }
+        let profile = sealed(self.profile)?;
         let transport = TransportConfig::default()
             .idle_timeout(self.timeout)
             .profile(profile);

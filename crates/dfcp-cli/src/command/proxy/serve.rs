@@ -1,21 +1,21 @@
 //! `dfcp proxy serve`.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
-use dfcp::{CloseCode, Endpoint, EndpointConfig, PublicKey, Rate};
+use dfcp::{Endpoint, EndpointConfig};
 use dfcp_command::{Failure, Kind, Request, Requests, interrupted, units};
-use dfcp_proxy::{Limits, Quota, Rule, Rules, Server, ServerConfig, Settings};
 use dfcp_transfer::INTERRUPTED;
 use tokio::task::JoinHandle;
 
 use super::Common;
-use crate::allowed::{Allowed, Who, quota};
+use super::desk::{Desk, Grants};
+use super::place::Place;
 use crate::command::farewell;
 use crate::config;
 use crate::keys;
-use crate::metrics::Source;
+use crate::metrics::{Exporter, Source};
 use crate::net::{self, Listen};
 use crate::notify;
 
@@ -28,34 +28,8 @@ pub struct Args {
     /// This side's key [default: $XDG_CONFIG_HOME/dfcp/key or ~/.config/dfcp/key]
     #[arg(long, value_name = "FILE")]
     key: Option<PathBuf>,
-    /// Public key that is served, or a file with a key at the beginning of each line; without any,
-    /// those in authorized_keys beside the default key
-    #[arg(long, value_name = "KEY|FILE")]
-    allow: Vec<Who>,
-    /// What may be connected to, such as internet:80,443, 10.0.0.0/8:22 or all [default: internet,
-    /// which has no private, loopback, link-local or multicast addresses]
-    #[arg(long, value_name = "NET[:PORTS]")]
-    permit: Vec<Rule>,
-    /// What of that may not
-    #[arg(long, value_name = "NET[:PORTS]")]
-    refuse: Vec<Rule>,
-    /// Where clients may have this machine listen (-R), such as 127.0.0.1:8000-8999; nowhere unless given
-    #[arg(long, value_name = "NET[:PORTS]")]
-    permit_listen: Vec<Rule>,
-    /// Connections that each key may have at once
-    #[arg(long, value_name = "N", default_value_t = dfcp_proxy::MAX_STREAMS, value_parser = clap::value_parser!(u64).range(1..))]
-    max_streams: u64,
-    /// Of these, associations of UDP: each takes a socket here
-    #[arg(long, value_name = "N", default_value_t = dfcp_proxy::MAX_ASSOCIATIONS)]
-    max_associations: u64,
-    /// Rate of what each key carries each way, bits a second, such as 20M: beyond it connections wait, and
-    /// datagrams are dropped
-    #[arg(long, value_name = "RATE", value_parser = units::rate)]
-    rate: Option<Rate>,
-    /// Bytes that each key may carry in a period, both ways together, such as 10G/1d: beyond them its
-    /// connections are broken and refused
-    #[arg(long, value_name = "BYTES/PERIOD", value_parser = quota)]
-    quota: Option<Quota>,
+    #[command(flatten)]
+    grants: Grants,
     /// How long connections may go on after SIGTERM; new ones are refused meanwhile
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = units::duration)]
     drain: Duration,
@@ -67,67 +41,7 @@ pub struct Args {
     common: Common,
 }
 
-/// What may change while it serves.
-struct Terms {
-    allowed: Allowed,
-    limits: Limits,
-}
-
-/// Terms that are read where clients come, and changed where a file is read anew.
-type Current = Arc<RwLock<Arc<Terms>>>;
-
-fn current(terms: &Current) -> Arc<Terms> {
-    let terms = terms.read();
-    terms.unwrap_or_else(PoisonError::into_inner).clone()
-}
-
-impl Terms {
-    /// Instead of those of `before`.
-    fn new(args: &Args, before: &Allowed) -> Result<Self, Failure> {
-        let allowed = Allowed::after(&args.allow, before)?;
-        let limits = Limits {
-            streams: args.max_streams,
-            associations: args.max_associations,
-            rate: args.rate,
-            quota: args.quota,
-        };
-        for mistake in allowed.mistakes() {
-            args.common.say(mistake);
-        }
-        Ok(Self { allowed, limits })
-    }
-
-    /// Why nobody is served, if that is so.
-    fn nobody(&self) -> Option<Failure> {
-        let why = self.allowed.nobody()?;
-        let message = format!(
-            "nobody would be served: {why}. Allow a client by the key that `dfcp key show` prints on \
-             its machine: dfcp proxy serve --allow KEY, or a line in authorized_keys"
-        );
-        Some(Failure::new(Kind::Authentication, message))
-    }
-
-    /// What `key` may have: what the list of keys says of it, or else what counts for all.
-    fn limits(&self, key: &PublicKey) -> Limits {
-        let own = self.allowed.options(key);
-        Limits {
-            streams: own.max_streams.unwrap_or(self.limits.streams),
-            associations: own.max_associations.unwrap_or(self.limits.associations),
-            rate: own.rate.or(self.limits.rate),
-            quota: own.quota.or(self.limits.quota),
-        }
-    }
-}
-
 impl Args {
-    fn settings(&self) -> Settings {
-        let listen = !self.permit_listen.is_empty();
-        Settings {
-            rules: Rules::new(self.permit.clone(), self.refuse.clone()),
-            listen: listen.then(|| Rules::new(self.permit_listen.clone(), Vec::new())),
-        }
-    }
-
     /// Settings that differ from those of `other` and count from the start only.
     fn fixed(&self, other: &Self) -> Vec<&'static str> {
         let (own, others) = (&self.common, &other.common);
@@ -148,9 +62,8 @@ impl Args {
 /// A server that runs.
 struct Service {
     args: Args,
-    terms: Current,
+    desk: Desk,
     endpoint: Endpoint,
-    server: Server,
     serving: JoinHandle<()>,
 }
 
@@ -190,46 +103,55 @@ pub async fn serve(args: Args) -> Result<(), Failure> {
 
 impl Service {
     async fn start(args: Args) -> Result<Self, Failure> {
-        let key = keys::load_or_create(args.key.as_deref())?;
-        let terms = Terms::new(&args, &Allowed::default())?;
-        if let Some(failure) = terms.nobody() {
+        let desk = Desk::open(&args.grants, args.common.report())?;
+        if let Some(failure) = desk.terms.get().nobody() {
             return Err(failure);
         }
-        let terms = Current::new(RwLock::new(Arc::new(terms)));
-        let exporter = args.common.exporter().await?;
+        for mistake in desk.terms.get().allowed.mistakes() {
+            args.common.say(mistake);
+        }
+        let (exporter, taken) = match args.common.metrics {
+            Some(Place(at)) => {
+                let (exporter, taken) = Exporter::bind_or_wait(at).await;
+                (Some(exporter), taken)
+            }
+            None => (None, None),
+        };
         let transport = args.common.transport(exporter.as_ref())?;
+        // Who cannot start needs no key.
+        let key = keys::load_or_create(args.key.as_deref())?;
         let endpoint = args.listen.unwrap_or_default().bind(|address| {
-            let terms = terms.clone();
+            let terms = desk.terms.clone();
             let config = EndpointConfig::server(key.clone(), address)
                 .transport(transport.clone())
-                .authorize(move |key| current(&terms).allowed.contains(key));
+                .authorize(move |key| terms.get().allowed.contains(key));
             Endpoint::bind(config)
         })?;
+        // Only who leaves the other port as well leaves that.
+        if let Some(failure) = taken.filter(|_| !endpoint.took_over()) {
+            return Err(failure);
+        }
         announce(&args, &endpoint);
-        let limits = terms.clone();
-        let server = Server::new(ServerConfig {
-            settings: args.settings(),
-            limits: Arc::new(move |key| current(&limits).limits(key)),
-            report: args.common.report(),
-        });
         if let Some(exporter) = exporter {
             exporter.announce(|line| args.common.say(line));
-            let ending = server.clone();
+            let ending = desk.server.clone();
             let source = Source {
                 endpoint: endpoint.clone(),
-                traffic: Some(server.traffic().clone()),
-                server: Some(server.clone()),
+                traffic: Some(desk.server.traffic().clone()),
+                server: Some(desk.server.clone()),
                 ailing: Arc::new(move || ending.is_ending().then(|| "it ends".to_owned())),
+                files: None,
+                links: None,
             };
             tokio::spawn(exporter.serve(source));
         }
-        let (serving, socket) = (server.clone(), endpoint.clone());
+        let server = desk.server.clone();
+        let (serving, socket) = (server, endpoint.clone());
         let serving = tokio::spawn(async move { serving.serve(socket).await });
         Ok(Self {
             args,
-            terms,
+            desk,
             endpoint,
-            server,
             serving,
         })
     }
@@ -243,7 +165,7 @@ impl Service {
     /// Serves by what is in the file now. What is wrong changes nothing.
     fn reload(&mut self, file: &Path) {
         let read = config::read::<Args>(file).and_then(|args| {
-            let terms = Terms::new(&args, &current(&self.terms).allowed)?;
+            let terms = self.desk.read(&args.grants)?;
             Ok((args, terms))
         });
         let (args, terms) = match read {
@@ -259,21 +181,8 @@ impl Service {
             let what = format_args!("`{names}` will count after another start");
             self.args.common.say(what);
         }
-        *self.terms.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(terms);
-        self.server.apply(args.settings());
-        // Whose key is not there any more is not served any longer, also where that is everybody.
-        let terms = current(&self.terms);
-        if let Some(failure) = terms.nobody() {
-            self.args.common.say(failure);
-        } else if terms.allowed.is_named() {
-            for why in terms.allowed.unusable() {
-                self.args.common.say(why);
-            }
-        }
-        for (_, connection) in self.server.traffic().connections() {
-            if !terms.allowed.contains(&connection.peer()) {
-                connection.close(CloseCode::NO_ERROR, "the key is not allowed any more");
-            }
+        for news in self.desk.apply(terms) {
+            self.args.common.say(news);
         }
         let what = format_args!("read {} again", file.display());
         self.args.common.say(what);
@@ -284,7 +193,7 @@ impl Service {
     async fn end(self, failure: Failure, hurry: impl Future<Output = Failure>) -> Failure {
         notify::stopping();
         let (carried, limit) = (
-            self.server.traffic().counts().open_connections,
+            self.desk.server.traffic().counts().open_connections,
             self.args.drain,
         );
         if failure.kind == Kind::Terminated && carried > 0 && !limit.is_zero() {
@@ -292,8 +201,12 @@ impl Service {
             self.args.common.say(format_args!(
                 "ends when {carried} connections have, in {seconds} s at most"
             ));
+            if self.endpoint.hand_over_port().is_ok() {
+                let what = "another server may begin at the port meanwhile";
+                self.args.common.say(what);
+            }
             tokio::select! {
-                _ = self.server.drain(limit) => {}
+                _ = self.desk.server.drain(limit) => {}
                 _ = hurry => {}
             }
         }

@@ -37,6 +37,7 @@ pub async fn connect(args: Args) -> Result<(), Failure> {
         let why = format!("{net} has bits beyond its network: write --route {network}");
         return Err(Failure::usage(why));
     }
+    args.common.link.check()?;
     let key = args.peer.own_key()?;
     let own = key.public();
     let Some(server_key) = args.peer.known_key(&args.host)? else {
@@ -48,13 +49,14 @@ pub async fn connect(args: Args) -> Result<(), Failure> {
     };
     let config = EndpointConfig::client(key).transport(args.common.transport());
     let endpoint = Endpoint::bind(config)?;
-    let device = args.common.device(args.route.clone())?;
+    let link = &args.common.link;
+    let device = link.device(args.route.clone(), |line| args.common.say(line))?;
     check_way(&args).await?;
     let (family, name) = (args.peer.family(), args.host.clone());
-    let networks = args.common.address.iter().map(Net::network);
+    let networks = args.common.link.address.iter().map(Net::network);
     let client = Client::start(ClientConfig {
         device,
-        mtu: args.common.mtu(),
+        mtu: link.mtu(),
         remote: Remote {
             endpoint: endpoint.clone(),
             resolve: Arc::new(move || {
@@ -66,10 +68,10 @@ pub async fn connect(args: Args) -> Result<(), Failure> {
             }),
             key: server_key,
         },
-        addresses: args.common.address.clone(),
+        addresses: args.common.link.address.clone(),
         networks: networks.chain(args.route.iter().copied()).collect(),
-        delay: args.common.delay,
-        tell: args.common.stats,
+        delay: link.delay,
+        tell: link.stats,
         report: args.common.report(),
     });
     let carried = async {
@@ -107,7 +109,7 @@ async fn check_way(args: &Args) -> Result<(), Failure> {
     let Ok(addresses) = args.host.resolve(args.peer.family()).await else {
         return Ok(());
     };
-    let is_own = |ip| args.common.address.iter().any(|net| net.ip == ip);
+    let is_own = |ip| args.common.link.address.iter().any(|net| net.ip == ip);
     let mut ways = addresses.iter().map(|address| address.ip());
     match ways.find(|&ip| own_address_towards(ip).is_some_and(is_own)) {
         None => Ok(()),

@@ -1,8 +1,9 @@
 //! `dfcp tun`: an IP link over a path that loses packets.
 
 mod connect;
-mod serve;
+pub mod serve;
 
+use std::net::IpAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +11,9 @@ use std::time::Duration;
 use dfcp::TransportConfig;
 use dfcp_command::text::printable;
 use dfcp_command::{Failure, Kind, block_on, fail};
-use dfcp_tun::{Device, DeviceConfig, DeviceError, Event, FIRST_MTU, MAX_MTU, Mtu, Net, Report};
+use dfcp_tun::{
+    Device, DeviceConfig, DeviceError, Event, FIRST_MTU, MAX_MTU, MIN_MTU, Mtu, Net, Report,
+};
 
 /// Arguments.
 #[derive(Clone, Debug, clap::Args)]
@@ -27,12 +30,12 @@ enum Command {
     Connect(Box<connect::Args>),
 }
 
-/// What both sides take.
+/// This side's end of a link.
 #[derive(Clone, Debug, clap::Args)]
-struct Common {
+pub struct LinkOptions {
     /// Address of this side's device, with its network; may be given more than once, of IPv4 and IPv6
-    #[arg(long, required = true, value_name = "ADDR/LEN")]
-    address: Vec<Net>,
+    #[arg(long, required = true, value_name = "ADDR/LEN", value_parser = host_address)]
+    pub address: Vec<Net>,
     /// Name of the device [default: dfcp0, or the next number that is free]
     #[arg(long)]
     name: Option<String>,
@@ -41,20 +44,53 @@ struct Common {
     mtu: Option<u16>,
     /// How long after a packet its repair is still of use [default: a round trip]
     #[arg(long, value_name = "TIME", value_parser = delay)]
-    delay: Option<Duration>,
+    pub delay: Option<Duration>,
+    /// Tell this often what each connection carries, and what its path is like
+    #[arg(long, value_name = "TIME", value_parser = interval)]
+    pub stats: Option<Duration>,
+}
+
+/// What both sides take.
+#[derive(Clone, Debug, clap::Args)]
+struct Common {
+    #[command(flatten)]
+    link: LinkOptions,
     /// Silence after which the other side is given up; a client that has had no connection yet ends after
     /// as long, one that has had one tries for another without end
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = dfcp_command::units::duration)]
     timeout: Duration,
-    /// Tell this often what each connection carries, and what its path is like
-    #[arg(long, value_name = "TIME", value_parser = interval)]
-    stats: Option<Duration>,
     /// Tell of what connections carried, and of the device's MTU
     #[arg(short, long, conflicts_with = "quiet")]
     verbose: bool,
     /// Say nothing but errors
     #[arg(short, long)]
     quiet: bool,
+}
+
+/// An address that a device can have: one host's, not that of the network or of all its hosts.
+fn host_address(text: &str) -> Result<Net, String> {
+    let net: Net = text.parse()?;
+    let why = match net.ip {
+        ip if ip.is_unspecified() => "it names no host",
+        ip if ip.is_multicast() => "it is one of multicast",
+        ip if ip.is_loopback() => "it is this machine's own in any case",
+        IpAddr::V4(ip) => {
+            let hosts = u32::MAX.checked_shr(net.len.into()).unwrap_or(0);
+            match ip.to_bits() & hosts {
+                // Networks of one and two addresses have none to spare (RFC 3021).
+                _ if net.len >= 31 => return Ok(net),
+                0 => "it is the network's own: a host has bits beyond it",
+                bits if bits == hosts => "it is that of all hosts of the network",
+                _ => return Ok(net),
+            }
+        }
+        // Of IPv6 the lowest one is for the routers of a network (RFC 4291 §2.6.1).
+        IpAddr::V6(_) if net.len < 127 && net.network() == net => {
+            "it is the network's own: a host has bits beyond it"
+        }
+        IpAddr::V6(_) => return Ok(net),
+    };
+    Err(format!("no address for a device: {text}: {why}"))
 }
 
 /// A time in which a repair can come.
@@ -76,24 +112,36 @@ fn interval(text: &str) -> Result<Duration, String> {
     }
 }
 
-impl Common {
-    fn transport(&self) -> TransportConfig {
-        // Who is gone is noticed, and address translators on the way keep their entry.
-        let pings = (self.timeout / 4).min(Duration::from_secs(10));
-        let transport = TransportConfig::default()
-            .idle_timeout(self.timeout)
-            .keep_alive(Some(pings));
-        dfcp_tun::transport(transport)
+impl LinkOptions {
+    /// Whether the device can be as it is to be.
+    ///
+    /// # Errors
+    /// What it cannot be.
+    pub fn check(&self) -> Result<(), Failure> {
+        let has_ipv6 = self.address.iter().any(|net| net.ip.is_ipv6());
+        match self.mtu {
+            // RFC 8200 §5.
+            Some(mtu) if has_ipv6 && usize::from(mtu) < MIN_MTU => Err(Failure::usage(format!(
+                "IPv6 needs packets of {MIN_MTU} bytes: --mtu {mtu} is for addresses of IPv4 alone"
+            ))),
+            _ => Ok(()),
+        }
     }
 
-    fn mtu(&self) -> (Mtu, usize) {
+    /// How long packets may be, and how long at first.
+    pub fn mtu(&self) -> (Mtu, usize) {
         match self.mtu.map(usize::from) {
             Some(mtu) => (Mtu::Fixed(mtu), mtu),
             None => (Mtu::OfPath, FIRST_MTU),
         }
     }
 
-    fn device(&self, routes: Vec<Net>) -> Result<Device, Failure> {
+    /// Makes the device, and says what it is like.
+    ///
+    /// # Errors
+    /// When there is none to be had.
+    pub fn device(&self, routes: Vec<Net>, say: impl Fn(String)) -> Result<Device, Failure> {
+        self.check()?;
         let config = DeviceConfig {
             name: self.name.clone(),
             addresses: self.address.clone(),
@@ -109,8 +157,19 @@ impl Common {
         })?;
         let addresses: Vec<String> = self.address.iter().map(Net::to_string).collect();
         let (name, addresses) = (device.name(), addresses.join(", "));
-        self.say(format_args!("device {name} with {addresses}"));
+        say(format!("device {name} with {addresses}"));
         Ok(device)
+    }
+}
+
+impl Common {
+    fn transport(&self) -> TransportConfig {
+        // Who is gone is noticed, and address translators on the way keep their entry.
+        let pings = (self.timeout / 4).min(Duration::from_secs(10));
+        let transport = TransportConfig::default()
+            .idle_timeout(self.timeout)
+            .keep_alive(Some(pings));
+        dfcp_tun::transport(transport)
     }
 
     fn say(&self, message: impl std::fmt::Display) {
@@ -139,5 +198,39 @@ pub fn run(args: Args) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => fail(&failure),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_have_addresses_of_hosts() {
+        for good in [
+            "10.9.0.1/24",
+            "10.9.0.0/31",
+            "10.9.0.1/32",
+            "10.9.0.0/32",
+            "fd00::1/64",
+            "fd00::/128",
+            "fd00::/127",
+        ] {
+            assert!(host_address(good).is_ok(), "{good}");
+        }
+        for bad in [
+            "0.0.0.0/0",
+            "::/0",
+            "10.9.0.0/24",
+            "10.9.0.255/24",
+            "224.0.0.1/24",
+            "127.0.0.1/8",
+            "fd00::/64",
+            "ff02::1/64",
+            "::1/128",
+        ] {
+            let why = host_address(bad).unwrap_err();
+            assert!(why.contains(bad), "{why}");
+        }
     }
 }

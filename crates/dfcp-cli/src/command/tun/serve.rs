@@ -8,7 +8,7 @@ use dfcp_command::{Failure, Kind, interrupted};
 use dfcp_transfer::INTERRUPTED;
 use dfcp_tun::{Clients, Net, ServerConfig};
 
-use super::Common;
+use super::{Common, LinkOptions};
 use crate::command::farewell;
 use crate::keys;
 use crate::net::{self, Listen};
@@ -25,12 +25,19 @@ pub struct Args {
     /// This side's key [default: $XDG_CONFIG_HOME/dfcp/key or ~/.config/dfcp/key]
     #[arg(long, value_name = "FILE")]
     key: Option<PathBuf>,
+    #[command(flatten)]
+    guests: Guests,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// Whom links go to.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Guests {
     /// A client's public key, and the addresses and networks behind it: packets from others are dropped,
     /// packets to them go there
     #[arg(long, required = true, value_name = "KEY=NET[,NET]...")]
     client: Vec<Client>,
-    #[command(flatten)]
-    common: Common,
 }
 
 /// A client, as `--client` names it.
@@ -59,27 +66,69 @@ impl FromStr for Client {
     }
 }
 
+impl Guests {
+    /// Who has which addresses.
+    ///
+    /// # Errors
+    /// A network that two of them have.
+    pub fn clients(&self) -> Result<Clients, Failure> {
+        let clients: Vec<_> = self
+            .client
+            .iter()
+            .map(|c| (c.key, c.nets.clone()))
+            .collect();
+        Clients::new(&clients).map_err(|net| {
+            Failure::usage(format!(
+                "{net} belongs to two clients: packets to it can go to one alone"
+            ))
+        })
+    }
+
+    /// What is routed to the device of `link`.
+    pub fn routes(&self, link: &LinkOptions) -> Vec<Net> {
+        // What is within the device's own network is routed to it anyway; where everything else goes is
+        // not for this to say.
+        let within = |net: &Net| link.address.iter().any(|own| own.covers(net));
+        let nets = self.client.iter().flat_map(|client| &client.nets);
+        nets.filter(|net| net.len > 0 && !within(net))
+            .copied()
+            .collect()
+    }
+
+    /// Connections that there may be.
+    pub fn connections(&self) -> usize {
+        CONNECTIONS * self.client.len()
+    }
+
+    /// What each client is to do, where it reaches the server at `host`.
+    pub fn invitations(&self, link: &LinkOptions, host: &str, key: &PublicKey) -> Vec<String> {
+        let invite = |client: &Client| {
+            let mut line = format!(
+                "for {}: dfcp tun connect {host} --peer-key {key}",
+                client.key
+            );
+            // An address of each family, of the device's network as the client's with that network.
+            for is_ipv6 in [false, true] {
+                let own = client.nets.iter().find(|net| net.ip.is_ipv6() == is_ipv6);
+                let Some(net) = own else { continue };
+                let around = link.address.iter().find(|around| around.contains(net.ip));
+                let len = around.map_or(net.len, |around| around.len);
+                line.push_str(&format!(" --address {}/{len}", net.ip));
+            }
+            line
+        };
+        self.client.iter().map(invite).collect()
+    }
+}
+
 /// Serves until it is told to end.
 pub async fn serve(args: Args) -> Result<(), Failure> {
-    let clients: Vec<_> = args
-        .client
-        .iter()
-        .map(|c| (c.key, c.nets.clone()))
-        .collect();
-    let clients = Clients::new(&clients).map_err(|net| {
-        Failure::usage(format!(
-            "{net} belongs to two clients: packets to it can go to one alone"
-        ))
-    })?;
+    args.common.link.check()?;
+    let clients = args.guests.clients()?;
     let key = keys::load_or_create(args.key.as_deref())?;
-    // What is within the device's own network is routed to it anyway; where everything else goes is not
-    // for this to say.
-    let within = |net: &Net| args.common.address.iter().any(|own| own.covers(net));
-    let nets = args.client.iter().flat_map(|client| &client.nets);
-    let routes = nets.filter(|net| net.len > 0 && !within(net)).copied();
     let transport = args.common.transport();
     let allowed = clients.clone();
-    let most = CONNECTIONS * args.client.len();
+    let most = args.guests.connections();
     let endpoint = args.listen.unwrap_or_default().bind(|address| {
         let allowed = allowed.clone();
         let config = EndpointConfig::server(key.clone(), address)
@@ -89,14 +138,16 @@ pub async fn serve(args: Args) -> Result<(), Failure> {
             .authorize(move |key| allowed.contains(key));
         Endpoint::bind(config)
     })?;
-    let device = args.common.device(routes.collect())?;
+    let link = &args.common.link;
+    let routes = args.guests.routes(link);
+    let device = link.device(routes, |line| args.common.say(line))?;
     announce(&args, &endpoint);
     let config = ServerConfig {
         device,
-        mtu: args.common.mtu(),
+        mtu: link.mtu(),
         clients,
-        delay: args.common.delay,
-        tell: args.common.stats,
+        delay: link.delay,
+        tell: link.stats,
         report: args.common.report(),
     };
     tokio::select! {
@@ -119,17 +170,8 @@ fn announce(args: &Args, endpoint: &Endpoint) {
     let host = net::reached_at(local);
     args.common.say(format_args!("listening on {local}"));
     args.common.say(format_args!("public key {key}"));
-    for client in &args.client {
-        let (ip, own) = (client.nets[0].ip, &args.common.address);
-        // An address of the device's network as the client's, with that network.
-        let len = own
-            .iter()
-            .find(|net| net.contains(ip))
-            .map_or(client.nets[0].len, |net| net.len);
-        args.common.say(format_args!(
-            "for {}: dfcp tun connect {host} --peer-key {key} --address {ip}/{len}",
-            client.key
-        ));
+    for line in args.guests.invitations(&args.common.link, &host, &key) {
+        args.common.say(line);
     }
     if let Some(shortfall) = endpoint.socket_buffers().shortfall() {
         args.common.say(shortfall);

@@ -1,16 +1,16 @@
 //! `dfcp recv`.
 
+mod session;
+
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
 
 use dfcp::feedback::EachRoundTrip;
-use dfcp::{Connection, Endpoint, EndpointConfig, RecvStream, StaticKey, TransportConfig};
+use dfcp::{Application, Endpoint, EndpointConfig, StaticKey, TransportConfig};
 use dfcp_command::{Failure, Kind, Profile, block_on, fail, interrupted};
 use dfcp_meet::Code;
-use dfcp_transfer::{DONE, FAILED, INTERRUPTED, Limits, Meter, Received, RejectionKind, Store};
+use dfcp_transfer::{DONE, INTERRUPTED};
 use tokio::task::JoinSet;
 
 use super::proxy::place::Place as PortPlace;
@@ -18,17 +18,45 @@ use super::{Output, code, farewell};
 use crate::allowed::{Allowed, Who};
 use crate::config;
 use crate::door::Door;
-use crate::files::{self, Target};
+use crate::files::Target;
 use crate::keys;
 use crate::meet;
 use crate::metrics::{Exporter, Source};
 use crate::net::{self, Listen};
 use crate::notify;
 use crate::phrase::phrase;
-use crate::progress::Bar;
 use crate::published;
 use crate::published::options::{Common, no_keys};
 use crate::report::Report;
+pub use session::{Place, session};
+
+/// Whom files are taken from, and where they go.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Taking {
+    #[command(flatten)]
+    pub target: Target,
+    /// Public key of a sender that may send, or a file with a key at the beginning of each line;
+    /// without any, those in authorized_keys beside the default key, and at a terminal those that
+    /// you agree to when asked
+    #[arg(long, value_name = "KEY|FILE")]
+    pub allow: Vec<Who>,
+    /// Take files from anyone who reaches this address
+    #[arg(long, conflicts_with = "allow")]
+    pub allow_any: bool,
+}
+
+impl Taking {
+    /// Who may send, instead of those of `before`.
+    ///
+    /// # Errors
+    /// When a list cannot be used.
+    pub fn allowed(&self, before: &Allowed) -> Result<Allowed, Failure> {
+        match self.allow_any {
+            true => Ok(Allowed::anyone()),
+            false => Allowed::after(&self.allow, before),
+        }
+    }
+}
 
 /// Arguments.
 #[derive(Clone, Debug, clap::Args)]
@@ -43,18 +71,10 @@ pub struct Args {
     #[arg(long, value_name = "ADDR")]
     listen: Option<Listen>,
     #[command(flatten)]
-    target: Target,
+    taking: Taking,
     /// This side's key [default: $XDG_CONFIG_HOME/dfcp/key or ~/.config/dfcp/key]
     #[arg(long, value_name = "FILE")]
     key: Option<PathBuf>,
-    /// Public key of a sender that may send, or a file with a key at the beginning of each line;
-    /// without any, those in authorized_keys beside the default key, and at a terminal those that
-    /// you agree to when asked
-    #[arg(long, value_name = "KEY|FILE")]
-    allow: Vec<Who>,
-    /// Take files from anyone who reaches this address
-    #[arg(long, conflicts_with = "allow")]
-    allow_any: bool,
     /// End after the first session, with its exit code
     #[arg(long)]
     once: bool,
@@ -95,12 +115,12 @@ impl Args {
         }
         no_keys(&[
             (self.key.is_some(), "--key"),
-            (!self.allow.is_empty(), "--allow"),
+            (!self.taking.allow.is_empty(), "--allow"),
             (self.code.is_some(), "a code"),
             (self.avail_win.is_some(), "--avail-win"),
             (self.metrics.is_some(), "--metrics"),
         ])?;
-        if !self.allow_any {
+        if !self.taking.allow_any {
             return Err(Failure::usage(
                 "published profiles know no keys: whoever reaches this address may send. If that \
                  is what you want, say --allow-any",
@@ -108,7 +128,7 @@ impl Args {
         }
         Ok(Some(published::recv::Job {
             listen: self.listen.map(|listen| listen.addresses().0),
-            target: &self.target,
+            target: &self.taking.target,
             once: self.once,
             profile: self.profile,
             options: &self.published,
@@ -149,12 +169,12 @@ pub fn run(args: Args) -> ExitCode {
 impl Args {
     /// Where the files go.
     fn place(&self) -> Result<Place, Failure> {
-        Ok(match self.target.is_pipe() {
+        Ok(match self.taking.target.is_pipe() {
             true if self.output.is_json() => {
                 return Err(Failure::usage("-o - and --json both want standard output"));
             }
-            true => Place::Pipe(self.target.limits()),
-            false => Place::Directory(self.target.open(&self.output)?),
+            true => Place::Pipe(self.taking.target.limits()),
+            false => Place::Directory(self.taking.target.open(&self.output)?),
         })
     }
 }
@@ -230,13 +250,10 @@ fn announce(args: &Args, endpoint: &Endpoint) {
 
 async fn serve(args: &Args) -> Result<u8, Failure> {
     let key = keys::load_or_create(args.key.as_deref())?;
-    let allowed = match args.allow_any {
-        true => Allowed::anyone(),
-        false => Allowed::new(&args.allow)?,
-    };
+    let allowed = args.taking.allowed(&Allowed::default())?;
     let door = Door::new(allowed, &args.output)?;
     let place = args.place()?;
-    let once = args.once || args.target.is_pipe();
+    let once = args.once || args.taking.target.is_pipe();
     let mut busy = false;
     let exporter = match args.metrics {
         Some(PortPlace(at)) => Some(Exporter::bind(at).await?),
@@ -250,11 +267,13 @@ async fn serve(args: &Args) -> Result<u8, Failure> {
             endpoint: endpoint.clone(),
             traffic: None,
             server: None,
+            files: None,
+            links: None,
             ailing: Arc::new(|| None),
         };
         tokio::spawn(exporter.serve(source));
     }
-    if args.allow_any {
+    if args.taking.allow_any {
         dfcp_command::tell!(
             "dfcp: warning: anyone who reaches this address may send files (--allow-any)"
         );
@@ -267,6 +286,10 @@ async fn serve(args: &Args) -> Result<u8, Failure> {
                 let Some(incoming) = incoming else {
                     break Failure::new(Kind::LocalIo, "the socket failed");
                 };
+                if incoming.application().is_some_and(|what| what != Application::FILES) {
+                    incoming.not_offered("it receives files (`dfcp recv`)");
+                    continue;
+                }
                 let mut report = Report::new("recv");
                 report.add_buffers(endpoint.socket_buffers());
                 // Two senders cannot share a pipe.
@@ -295,96 +318,4 @@ async fn serve(args: &Args) -> Result<u8, Failure> {
         true => Ok(failure.kind as u8),
         false => Err(failure),
     }
-}
-
-/// Where files go.
-#[derive(Clone)]
-enum Place {
-    Directory(Arc<Store>),
-    Pipe(Limits),
-}
-
-/// The stream by which a session begins that measures the path instead of offering files.
-async fn asked_to_measure(connection: &Connection, offered: &AtomicBool) -> Option<RecvStream> {
-    loop {
-        let stream = connection.accept_uni().await.ok()?;
-        // Files that are being received are not given up for it.
-        if !offered.load(Ordering::Relaxed) {
-            return Some(stream);
-        }
-    }
-}
-
-/// Runs a session and reports on it; the exit code, unless the client left without a word.
-async fn session(
-    connection: Connection,
-    (place, door): (Place, Door),
-    output: Output,
-    mut report: Report,
-) -> Option<u8> {
-    let remote = connection.remote_address()?;
-    let Some(guest) = door.guest(&connection.peer()) else {
-        connection.close(FAILED, "the receiver is busy with other unknown keys");
-        return None;
-    };
-    let meter = Meter::start();
-    // Of whom a code has found that has been said.
-    if report.peer.is_none() {
-        output.say(format_args!("{remote} connected, {}", connection.peer()));
-    }
-    let (start, mut bar) = (Instant::now(), None);
-    let offered = AtomicBool::new(false);
-    let consent = async |offer| {
-        offered.store(true, Ordering::Relaxed);
-        door.consent(&guest, &connection, offer).await?;
-        // No bar is drawn over a question.
-        bar = Some(Bar::start(&output, &connection, remote, &meter));
-        Ok(())
-    };
-    let received = async {
-        match place {
-            Place::Directory(store) => {
-                dfcp_transfer::receive(&connection, store, &meter, consent).await
-            }
-            Place::Pipe(limits) => {
-                let out = tokio::io::stdout();
-                dfcp_transfer::receive_into(&connection, out, limits, &meter, consent).await
-            }
-        }
-    };
-    let received = tokio::select! {
-        received = received => received,
-        Some(stream) = asked_to_measure(&connection, &offered) => {
-            match door.measures(&guest, &connection, stream).await {
-                Ok(()) => output.say(format_args!("{remote} measured the path")),
-                Err(failure) => connection.close(FAILED, &failure.message),
-            }
-            return None;
-        }
-    };
-    drop(bar);
-    let Some(Received {
-        entries,
-        outcomes,
-        left_out,
-        failure,
-        ..
-    }) = received
-    else {
-        output.say(format_args!("{remote} left without sending anything"));
-        return None;
-    };
-    if let Some(dfcp_transfer::Error::Refused(rejection)) = &failure
-        && rejection.kind == RejectionKind::Key
-    {
-        return None; // whoever may not send does not end `--once` either
-    }
-    report.add_connection(&connection, remote);
-    report.moved_bytes = meter.progress().bytes();
-    report.kept_bytes = meter.diary().kept();
-    report.add_outcomes(&entries, &outcomes);
-    report.left_out = left_out;
-    report.add_time(start, meter.diary().asked(), meter.steady_bps());
-    report.conclude(failure.map(files::failure));
-    Some(output.report(&report))
 }

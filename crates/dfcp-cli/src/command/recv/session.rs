@@ -1,0 +1,108 @@
+//! A session of a receiver: what one connection brings.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use dfcp::{Connection, RecvStream};
+use dfcp_transfer::{FAILED, Limits, Meter, Received, RejectionKind, Store};
+
+use crate::command::Output;
+use crate::door::Door;
+use crate::files;
+use crate::progress::Bar;
+use crate::report::Report;
+
+/// Where files go.
+#[derive(Clone)]
+pub enum Place {
+    /// Into a directory.
+    Directory(Arc<Store>),
+    /// To standard output.
+    Pipe(Limits),
+}
+
+/// The stream by which a session begins that measures the path instead of offering files.
+async fn asked_to_measure(connection: &Connection, offered: &AtomicBool) -> Option<RecvStream> {
+    loop {
+        let stream = connection.accept_uni().await.ok()?;
+        // Files that are being received are not given up for it.
+        if !offered.load(Ordering::Relaxed) {
+            return Some(stream);
+        }
+    }
+}
+
+/// Runs a session and reports on it; the exit code, unless the client left without a word.
+pub async fn session(
+    connection: Connection,
+    (place, door): (Place, Door),
+    output: Output,
+    mut report: Report,
+) -> Option<u8> {
+    let remote = connection.remote_address()?;
+    let Some(guest) = door.guest(&connection.peer()) else {
+        connection.close(FAILED, "the receiver is busy with other unknown keys");
+        return None;
+    };
+    let meter = Meter::start();
+    // Of whom a code has found that has been said.
+    if report.peer.is_none() {
+        output.say(format_args!("{remote} connected, {}", connection.peer()));
+    }
+    let (start, mut bar) = (Instant::now(), None);
+    let offered = AtomicBool::new(false);
+    let consent = async |offer| {
+        offered.store(true, Ordering::Relaxed);
+        door.consent(&guest, &connection, offer).await?;
+        // No bar is drawn over a question.
+        bar = Some(Bar::start(&output, &connection, remote, &meter));
+        Ok(())
+    };
+    let received = async {
+        match place {
+            Place::Directory(store) => {
+                dfcp_transfer::receive(&connection, store, &meter, consent).await
+            }
+            Place::Pipe(limits) => {
+                let out = tokio::io::stdout();
+                dfcp_transfer::receive_into(&connection, out, limits, &meter, consent).await
+            }
+        }
+    };
+    let received = tokio::select! {
+        received = received => received,
+        Some(stream) = asked_to_measure(&connection, &offered) => {
+            match door.measures(&guest, &connection, stream).await {
+                Ok(()) => output.say(format_args!("{remote} measured the path")),
+                Err(failure) => connection.close(FAILED, &failure.message),
+            }
+            return None;
+        }
+    };
+    drop(bar);
+    let Some(Received {
+        entries,
+        outcomes,
+        left_out,
+        failure,
+        ..
+    }) = received
+    else {
+        output.say(format_args!("{remote} left without sending anything"));
+        return None;
+    };
+    if let Some(dfcp_transfer::Error::Refused(rejection)) = &failure
+        && rejection.kind == RejectionKind::Key
+    {
+        return None; // whoever may not send does not end `--once` either
+    }
+    report.add_connection(&connection, remote);
+    report.moved_bytes = meter.progress().bytes();
+    report.kept_bytes = meter.diary().kept();
+    report.add_outcomes(&entries, &outcomes);
+    report.left_out = left_out;
+    report.add_time(start, meter.diary().asked(), meter.steady_bps());
+    report.conclude(failure.map(files::failure));
+    Some(output.report(&report))
+}

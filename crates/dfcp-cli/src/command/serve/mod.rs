@@ -1,0 +1,406 @@
+//! `dfcp serve`: one service for all that is served, at one port, by one file.
+
+pub mod files;
+mod health;
+mod parts;
+mod settings;
+mod sockets;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use dfcp::{Endpoint, EndpointConfig};
+use dfcp_command::{Failure, Kind, Request, Requests, block_on, fail};
+use dfcp_transfer::INTERRUPTED;
+use dfcp_tun::ServerConfig as LinkConfig;
+use tokio::time::{Instant, sleep_until};
+
+use super::proxy::place::Place;
+use super::proxy::take_open_files;
+use super::rendezvous::Meeting;
+use super::{FAREWELL, farewell};
+use crate::keys;
+use crate::log::Log;
+use crate::metrics::{Exporter, Source};
+use crate::net;
+use crate::notify;
+use crate::phrase::phrase;
+use parts::Parts;
+pub use settings::Whole;
+use settings::{Link, Settings};
+use sockets::Passed;
+
+/// Arguments.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// Settings, TOML: those of all above the first section, then [recv], [proxy], [tun], [rendezvous],
+    /// whose keys are the options of `dfcp recv`, `dfcp proxy serve`, `dfcp tun serve`, `dfcp rendezvous`.
+    /// SIGHUP reads it again
+    file: PathBuf,
+    /// Say what is wrong in the file, and end
+    #[arg(long, conflicts_with = "health")]
+    check: bool,
+    /// Ask the service of this file on this machine whether it works (/healthz of its metrics), and end
+    #[arg(long)]
+    health: bool,
+}
+
+/// Serves until it is told to end.
+pub fn run(args: Args) -> ExitCode {
+    let result = match (args.check, args.health) {
+        (true, _) => check(&args),
+        (_, true) => Settings::read(&args.file).and_then(|settings| health::ask(&settings.whole)),
+        _ => {
+            take_open_files();
+            block_on(serve(&args))
+        }
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => fail(&failure),
+    }
+}
+
+fn check(args: &Args) -> Result<(), Failure> {
+    let settings = Settings::read(&args.file)?;
+    let names = settings.names().join("], [");
+    dfcp_command::print(format_args!("{}: [{names}]", args.file.display()))
+}
+
+async fn serve(args: &Args) -> Result<(), Failure> {
+    // Before anything else: whoever asks for a reload meanwhile does not end the service.
+    let mut requests = Requests::listen()?;
+    let settings = Settings::read(&args.file)?;
+    let mut service = Service::start(args, settings).await?;
+    notify::ready();
+    let every = notify::watchdog();
+    let mut alive = every.map(|every| Instant::now() + every);
+    let failure = loop {
+        let request = tokio::select! {
+            request = requests.next() => request,
+            failure = service.failed() => return Err(failure),
+            () = until(alive) => {
+                notify::alive();
+                alive = every.map(|every| Instant::now() + every);
+                continue;
+            }
+        };
+        match request {
+            Request::Reload => {
+                notify::reloading();
+                service.reload();
+                notify::ready();
+            }
+            Request::End(failure) => break failure,
+        }
+    };
+    let hurry = async {
+        loop {
+            tokio::select! {
+                request = requests.next() => if let Request::End(failure) = request {
+                    return failure;
+                },
+                () = until(alive) => {
+                    notify::alive();
+                    alive = every.map(|every| Instant::now() + every);
+                }
+            }
+        }
+    };
+    service.end(failure.kind, hurry).await;
+    Err(failure)
+}
+
+async fn until(time: Option<Instant>) {
+    match time {
+        Some(time) => sleep_until(time).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// A service that runs.
+struct Service {
+    args: Args,
+    settings: Settings,
+    log: Log,
+    parts: Arc<Parts>,
+    /// Without one there are only meetings.
+    endpoint: Option<Endpoint>,
+    links: Option<dfcp_tun::Server>,
+    meeting: Option<Meeting>,
+}
+
+impl Service {
+    async fn start(args: &Args, settings: Settings) -> Result<Self, Failure> {
+        let whole = &settings.whole;
+        let log = Log::start(whole.log)?;
+        let passed = Passed::take()?;
+        let parts = Arc::new(Parts::open(&settings, log)?);
+        let (exporter, taken) = match (passed.metrics, whole.metrics) {
+            (Some(listener), _) => (Some(Exporter::over(listener)), None),
+            (None, Some(Place(at))) => {
+                let (exporter, taken) = Exporter::bind_or_wait(at).await;
+                (Some(exporter), taken)
+            }
+            (None, None) => (None, None),
+        };
+        let meeting = settings
+            .rendezvous
+            .as_ref()
+            .map(Meeting::open)
+            .transpose()?;
+        let serves = settings.recv.is_some() || settings.proxy.is_some() || settings.tun.is_some();
+        let endpoint = match serves {
+            true => Some(bind(&settings, &parts, exporter.as_ref(), passed.socket)?),
+            false => None,
+        };
+        let took_over = endpoint.as_ref().is_some_and(Endpoint::took_over);
+        if let Some(failure) = taken.filter(|_| !took_over) {
+            return Err(failure);
+        }
+        // The port first: whoever cannot have it leaves no device, not even for a moment.
+        let links = settings
+            .tun
+            .as_ref()
+            .map(|link| open_link(link, whole, log));
+        let links = links.transpose()?;
+        let service = Self {
+            args: args.clone(),
+            log,
+            parts,
+            endpoint,
+            links,
+            meeting,
+            settings,
+        };
+        service.announce();
+        if let (Some(exporter), Some(endpoint)) = (exporter, &service.endpoint) {
+            exporter.announce(|line| service.say(line));
+            tokio::spawn(exporter.serve(service.source(endpoint)));
+        }
+        if let Some(endpoint) = &service.endpoint {
+            let (parts, links) = (service.parts.clone(), service.links.clone());
+            let endpoint = endpoint.clone();
+            tokio::spawn(async move {
+                while let Some(incoming) = endpoint.accept().await {
+                    parts.take(incoming, links.as_ref());
+                }
+                parts.fail("the socket failed".to_owned());
+            });
+        }
+        if let Some(links) = service.links.clone() {
+            let parts = service.parts.clone();
+            tokio::spawn(async move {
+                let why = links.run().await;
+                parts.fail(format!("the device is gone: {why}"));
+            });
+        }
+        Ok(service)
+    }
+
+    fn say(&self, line: impl std::fmt::Display) {
+        if !self.settings.whole.quiet {
+            self.log.say(line);
+        }
+    }
+
+    fn announce(&self) {
+        if let Some(endpoint) = &self.endpoint {
+            let (local, key) = (endpoint.local_addr(), endpoint.public_key());
+            let host = net::reached_at(local);
+            self.say(format_args!("listening on {local}"));
+            self.say(format_args!("public key {key}"));
+            self.say(format_args!("in words {}", phrase(&key)));
+            let say = |section: &'static str, line: String| {
+                if !self.settings.whole.quiet {
+                    self.log.of(section).say(line);
+                }
+            };
+            if self.settings.recv.is_some() {
+                say(
+                    "recv",
+                    format!("to send: dfcp send PATH... {host} --peer-key {key}"),
+                );
+            }
+            if self.settings.proxy.is_some() {
+                say(
+                    "proxy",
+                    format!("to use it: dfcp proxy --socks 1080 {host} --peer-key {key}"),
+                );
+            }
+            if let Some(link) = &self.settings.tun {
+                for line in link.guests.invitations(&link.options, &host, &key) {
+                    say("tun", line);
+                }
+            }
+            if let Some(shortfall) = endpoint.socket_buffers().shortfall() {
+                self.say(shortfall);
+            }
+        }
+        if let Some(meeting) = &self.meeting {
+            meeting.announce(|line| {
+                if !self.settings.whole.quiet {
+                    self.log.of("rendezvous").say(line);
+                }
+            });
+        }
+        for why in self.parts.nobody() {
+            self.log.warn(why);
+        }
+    }
+
+    fn source(&self, endpoint: &Endpoint) -> Source {
+        let parts = self.parts.clone();
+        let server = self.parts.desk.as_ref().map(|desk| desk.server.clone());
+        Source {
+            endpoint: endpoint.clone(),
+            traffic: server.as_ref().map(|server| server.traffic().clone()),
+            server,
+            files: self.parts.files.clone(),
+            links: self.links.clone(),
+            ailing: Arc::new(move || parts.ailing()),
+        }
+    }
+
+    /// Waits until something cannot be served any more.
+    async fn failed(&mut self) -> Failure {
+        let meeting = async {
+            match &mut self.meeting {
+                Some(meeting) => meeting.run().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            failure = meeting => failure,
+            why = self.parts.failed() => Failure::new(Kind::LocalIo, why),
+        }
+    }
+
+    /// Serves by what is in the file now. What is wrong changes nothing.
+    fn reload(&mut self) {
+        let file = &self.args.file;
+        let read = Settings::read(file).and_then(|settings| {
+            let terms = self.parts.read(&settings)?;
+            Ok((settings, terms))
+        });
+        let (settings, terms) = match read {
+            Ok(read) => read,
+            Err(failure) => {
+                notify::status(&format!(
+                    "the file has a mistake, nothing is changed: {failure}"
+                ));
+                return self.log.warn(format_args!("nothing is changed: {failure}"));
+            }
+        };
+        let mut fixed = self.settings.fixed(&settings);
+        let (news, others_fixed) = self.parts.apply(terms);
+        fixed.extend(others_fixed);
+        for line in news {
+            self.log.warn(line);
+        }
+        if !fixed.is_empty() {
+            let names = fixed.join("`, `");
+            self.say(format_args!("`{names}` will count after another start"));
+        }
+        self.settings.whole.drain = settings.whole.drain;
+        let line = format!("read {} again", file.display());
+        notify::status(&line);
+        self.say(line);
+    }
+
+    /// Lets another service begin at the port while this one ends, where it has no device that the other one
+    /// could not have.
+    fn hand_over(&self) {
+        if let (Some(endpoint), None) = (&self.endpoint, &self.links)
+            && endpoint.hand_over_port().is_ok()
+        {
+            self.say("another service may begin at the port meanwhile");
+        }
+    }
+
+    /// Ends: asked by SIGTERM once what is open has ended, or no time is left for it, or somebody is in a
+    /// `hurry`.
+    async fn end(self, kind: Kind, hurry: impl Future<Output = Failure>) {
+        let limit = self.settings.whole.drain;
+        notify::stopping_within(limit);
+        let (carried, sessions) = self.parts.open_now();
+        self.parts.end();
+        if kind == Kind::Terminated && carried + sessions > 0 && !limit.is_zero() {
+            let seconds = limit.as_secs_f64();
+            self.say(format_args!(
+                "ends when {carried} connections and {sessions} sessions have, in {seconds} s at most"
+            ));
+            self.hand_over();
+            tokio::select! {
+                () = self.parts.drain(limit) => {}
+                _ = hurry => {}
+            }
+        }
+        if let Some(meeting) = &self.meeting {
+            self.log.of("rendezvous").say(meeting.summary());
+        }
+        if let Some(endpoint) = &self.endpoint {
+            farewell(endpoint, INTERRUPTED, "the server ends").await;
+        }
+        // Sessions that are broken off say what they have.
+        self.parts.drain(FAREWELL).await;
+    }
+}
+
+/// The port of all sections, over a socket that the service manager has made, if it has.
+fn bind(
+    settings: &Settings,
+    parts: &Arc<Parts>,
+    exporter: Option<&Exporter>,
+    passed: Option<std::net::UdpSocket>,
+) -> Result<Endpoint, Failure> {
+    let transport = settings.transport()?;
+    let transport = match exporter {
+        Some(exporter) => exporter.observe(transport),
+        None => transport,
+    };
+    let whole = &settings.whole;
+    // Who cannot start needs no key.
+    let key = keys::load_or_create(whole.key.as_deref())?;
+    let links = settings
+        .tun
+        .as_ref()
+        .map_or(0, |link| link.guests.connections());
+    let config = |address| {
+        let parts = parts.clone();
+        EndpointConfig::server(key.clone(), address)
+            .transport(transport.clone())
+            // Links have places of their own.
+            .max_connections(whole.max_connections as usize + links)
+            .authorize(move |key| parts.opens_to(key))
+    };
+    match passed {
+        Some(socket) => {
+            let address = socket.local_addr()?;
+            Ok(Endpoint::over(config(address), socket)?)
+        }
+        None => {
+            let listen = whole.listen.unwrap_or_default();
+            listen.bind(|address| Endpoint::bind(config(address)))
+        }
+    }
+}
+
+fn open_link(link: &Link, whole: &Whole, log: Log) -> Result<dfcp_tun::Server, Failure> {
+    let log = log.of("tun");
+    let routes = link.guests.routes(&link.options);
+    let say = |line| {
+        if !whole.quiet {
+            log.say(line);
+        }
+    };
+    Ok(dfcp_tun::Server::new(LinkConfig {
+        device: link.options.device(routes, say)?,
+        mtu: link.options.mtu(),
+        clients: link.guests.clients()?,
+        delay: link.options.delay,
+        tell: link.options.stats,
+        report: parts::report_links(log, whole),
+    }))
+}
