@@ -2,7 +2,7 @@
 CARGO ?= cargo
 OUT   ?= docs/bench
 
-.PHONY: install static deb demo test bench bench-path bench-codes bench-loopback bench-sim bench-simulator bench-published bench-profiles bench-compare bench-bad-paths fmt lint
+.PHONY: install static deb demo test bench bench-path bench-codes bench-loopback bench-sim bench-simulator bench-published bench-profiles bench-compare bench-bad-paths bench-proxy fmt lint
 
 # Builds, then sends a real file between two real processes over a bad path; kernel TCP beside it.
 demo: toolchain
@@ -81,6 +81,11 @@ bench-compare:
 bench-bad-paths:
 	$(CARGO) build --release --locked -p dfcp-cli -p dfcp-lab-cli -p dfcp-peers
 	./scripts/bench-bad-paths $(OUT)
+
+# dfcp proxy beside others, the same traffic; what is not installed is said. See the script; --quick is short.
+bench-proxy:
+	$(CARGO) build --release --locked -p dfcp-cli -p dfcp-lab-cli
+	./scripts/bench-proxy $(OUT)
 
 .PHONY: toolchain
 toolchain:
