@@ -23,11 +23,12 @@ class Path:
     rtt_ms: int
     loss: float  # share, each way
     burst: int = 1  # mean length of what is lost in a row, packets at the link's rate
+    wireless: bool = False  # as in scenarios/figures/ctcp/wifi.toml: of data only, in packets, 50 may wait
 
     @property
     def queue(self):
         """One product of rate and round trip, packets."""
-        return max(10, round(self.rate / 8 * self.rtt_ms / 1e3 / PACKET))
+        return 50 if self.wireless else max(10, round(self.rate / 8 * self.rtt_ms / 1e3 / PACKET))
 
     @property
     def limit_bps(self):
@@ -35,7 +36,10 @@ class Path:
 
     def scenario(self):
         loss = repr(self.loss)
-        if self.burst > 1:
+        if self.wireless:
+            # Downloads go the link's way back.
+            loss = f"0.0\nreverse = {{ loss = {{ share = {self.loss}, burst = {self.burst} }} }}"
+        elif self.burst > 1:
             # Of time, so that a trickle of small packets is not lost for seconds.
             loss = f'{{ share = {self.loss}, burst = "{self.burst * PACKET * 8e6 / self.rate:.0f} us" }}'
         return (
@@ -49,7 +53,7 @@ class Path:
 # CTCP Fig. 12: loss in bursts of three packets, rates such that CTCP's times come out, as in
 # scenarios/figures/ctcp/wifi.toml, which says why.
 NETWORKS = [
-    Path(rate, rtt, loss, 3)
+    Path(rate, rtt, loss, 3, wireless=True)
     for rate, rtt, loss in (
         (1_451_000, 54, 0.0428),
         (1_183_000, 74, 0.0525),
