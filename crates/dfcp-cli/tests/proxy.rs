@@ -352,9 +352,13 @@ fn a_server_without_open_files_refuses_and_goes_on_when_there_are_some() {
         .arg(bench.path("receiver.key"))
         .stderr(Stdio::piped());
     let server = Receiver::start(command);
-    let mut child = client(&bench, server.address, &["--socks", "0"])
-        .spawn()
-        .unwrap();
+    let mut child = client(
+        &bench,
+        server.address,
+        &["--socks", "0", "--fast-open=never"],
+    )
+    .spawn()
+    .unwrap();
     let said = std::io::BufReader::new(child.stderr.take().unwrap());
     let mut lines = std::io::BufRead::lines(said).map_while(Result::ok);
     let port = port_in(&lines.find(|line| line.contains("SOCKS5")).unwrap());

@@ -15,6 +15,7 @@ use tokio::time::timeout;
 use crate::dial;
 use crate::door::Door;
 use crate::event::{Event, Report};
+use crate::known::{FastOpen, Known};
 use crate::link::{Down, Link, Remote, Resolve};
 use crate::local;
 use crate::relay::{Broken, Carriage, REASON_LIMIT, Toll, download, relay, upload};
@@ -51,9 +52,8 @@ pub struct ClientConfig {
     pub resolve: Resolve,
     /// The key that the server proves.
     pub server_key: PublicKey,
-    /// Programs are told that they are connected before the server is: what they say rides with the
-    /// request, a round trip earlier. They do not learn why a connection failed, only that it broke.
-    pub fast_open: bool,
+    /// When programs are told that they are connected.
+    pub fast_open: FastOpen,
     /// Hears what happens.
     pub report: Report,
 }
@@ -64,7 +64,8 @@ pub struct Client(Arc<Inner>);
 
 struct Inner {
     link: Link,
-    fast_open: bool,
+    fast_open: FastOpen,
+    known: Known,
     report: Report,
     /// Where connections go that come to listeners at the server.
     reverse: Mutex<BTreeMap<u32, Target>>,
@@ -95,6 +96,7 @@ impl Client {
         let inner = Arc::new(Inner {
             link: link.clone(),
             fast_open: config.fast_open,
+            known: Known::default(),
             report: config.report,
             reverse: Mutex::default(),
             next_listener: AtomicU32::new(0),
@@ -329,7 +331,7 @@ impl Client {
     /// The same once the server has agreed; with fast open nobody waits for that.
     pub(crate) async fn associate_for_program(&self) -> Result<Association, Refusal> {
         let (connection, id, mut tunnel) = self.request_association().await?;
-        if !self.fast_open() {
+        if self.0.fast_open != FastOpen::Always {
             self.answer(&mut tunnel).await?;
         }
         self.association(connection, id, tunnel)
@@ -381,9 +383,24 @@ impl Client {
         answer.unwrap_or_else(|_| Err(late()))
     }
 
-    /// Whether programs are told that they are connected before the server is.
-    pub(crate) fn fast_open(&self) -> bool {
-        self.0.fast_open
+    /// Whether a program that wants to get to `target` is told that it is connected before the server is.
+    pub(crate) fn opens_fast(&self, target: &Target) -> bool {
+        match self.0.fast_open {
+            FastOpen::Never => false,
+            FastOpen::Known => self.0.known.has(target),
+            FastOpen::Always => true,
+        }
+    }
+
+    /// There is a connection to `target`.
+    pub(crate) fn reached(&self, target: &Target) {
+        self.0.known.connected(target);
+    }
+
+    /// There was no connection to `target`.
+    pub(crate) fn failed(&self, target: Target, refusal: Refusal) {
+        self.0.known.failed();
+        self.report(Event::Failed { target, refusal });
     }
 
     /// Carries a connection to its end.
@@ -394,12 +411,15 @@ impl Client {
         first: Vec<u8>,
         target: Target,
     ) {
-        let opened = || self.report(Event::Opened(target.clone()));
+        let opened = || {
+            self.reached(&target);
+            self.report(Event::Opened(target.clone()));
+        };
         // Programs reset connections as they like; only what the far end could not do is worth a word.
         let toll = self.toll();
         let carriage = Carriage { first, toll };
         if let Err(Broken::Refused(refusal)) = relay(tcp, tunnel, carriage, opened).await {
-            self.report(Event::Failed { target, refusal });
+            self.failed(target, refusal);
         }
     }
 

@@ -146,8 +146,9 @@ pub(crate) async fn serve(client: Client, mut tcp: TcpStream) {
     } = wish;
     let opened = async {
         let mut tunnel = client.open(&target).await?;
-        if !client.fast_open() {
+        if !client.opens_fast(&target) {
             client.answer(&mut tunnel).await?;
+            client.reached(&target);
         }
         Ok(tunnel)
     };
@@ -159,7 +160,7 @@ pub(crate) async fn serve(client: Client, mut tcp: TcpStream) {
         }
         Err(refusal) => {
             let answer = speech.answer(Err(&refusal));
-            client.report(Event::Failed { target, refusal });
+            client.failed(target, refusal);
             part(tcp, &answer).await;
         }
     }

@@ -145,6 +145,8 @@ pub(crate) async fn relay(
 /// What a direction has sent lately.
 struct Lately {
     bytes: u64,
+    /// When the last of it had been taken: the time that a stream waits for its turn is no pause of the
+    /// program, or streams that waited for long would go before all others with what waited.
     last: Instant,
 }
 
@@ -160,12 +162,16 @@ impl Lately {
         if now.duration_since(self.last) > PAUSE {
             self.bytes = 0;
         }
-        self.last = now;
         self.bytes += bytes as u64;
         match self.bytes <= SMALL_BYTES {
             true => Turn::First,
             false => Turn::Last,
         }
+    }
+
+    /// These bytes have been taken.
+    fn taken(&mut self) {
+        self.last = Instant::now();
     }
 }
 
@@ -201,6 +207,7 @@ pub(crate) async fn upload(
                 }
                 toll.pay(Way::Out, bytes.len(), turn).await?;
                 send.write_all(&bytes).await.map_err(Broken::there)?;
+                lately.taken();
             }
             Err(error) => {
                 sleep_until((lately.last + REASON_LIMIT).into()).await;
@@ -234,9 +241,34 @@ pub(crate) async fn download(
                     .await?;
                 output.write_all(&bytes).await.map_err(Broken::Here)?;
                 output.flush().await.map_err(Broken::Here)?;
+                lately.taken();
             }
             Chunk::Gap(n) => return Err(Broken::There(dfcp::Error::Gap(n))),
             Chunk::End => return output.shutdown().await.map_err(Broken::Here),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A connection that has sent much, of which the last was read so long ago.
+    fn large(ago: Duration) -> Lately {
+        let last = Instant::now().checked_sub(ago).unwrap();
+        let bytes = 10 * SMALL_BYTES;
+        Lately { bytes, last }
+    }
+
+    #[test]
+    fn a_program_that_paused_goes_first_again_and_one_that_waited_for_its_turn_does_not() {
+        let mut paused = large(2 * PAUSE);
+        assert_eq!(paused.turn(1000), Turn::First);
+        paused.taken();
+        assert_eq!(paused.turn(SMALL_BYTES as usize), Turn::Last);
+        // Its last piece was read two seconds ago, and there was no room for it until now.
+        let mut waited = large(2 * PAUSE);
+        waited.taken();
+        assert_eq!(waited.turn(1000), Turn::Last);
     }
 }

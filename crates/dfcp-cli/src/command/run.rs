@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use dfcp::{CloseCode, Endpoint, EndpointConfig};
 use dfcp_command::{Failure, Kind, block_on, fail};
-use dfcp_proxy::{Client, ClientConfig, Target};
+use dfcp_proxy::{Client, ClientConfig, FastOpen, Target};
 use dfcp_run::{Note, Program, Route, Routes, Supervisor};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -98,7 +98,7 @@ async fn carry(args: Args) -> Result<ExitCode, Failure> {
         endpoint: endpoint.clone(),
         resolve: resolver(&args.peer, &args.host),
         server_key,
-        fast_open: false,
+        fast_open: FastOpen::Never,
         report: args.common.report(),
     });
     if let Some(exporter) = exporter {

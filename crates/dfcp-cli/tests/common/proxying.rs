@@ -54,7 +54,9 @@ pub fn metrics_in(line: &str) -> SocketAddr {
 
 /// A client with a port for SOCKS5.
 pub fn with_socks(bench: &Bench, server: SocketAddr) -> (Child, SocketAddr) {
-    let mut child = client(bench, server, &["--socks", "0"]).spawn().unwrap();
+    // Refusals are to be seen, of hosts that were reached just before, too.
+    let flags = ["--socks", "0", "--fast-open=never"];
+    let mut child = client(bench, server, &flags).spawn().unwrap();
     let lines = BufReader::new(child.stderr.take().unwrap()).lines();
     let mut lines = lines.map_while(Result::ok);
     let port = port_in(&lines.find(|line| line.contains("SOCKS5")).unwrap());

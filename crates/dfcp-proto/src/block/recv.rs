@@ -20,6 +20,12 @@ const MAX_OFFSET: u64 = 1 << 60;
 const MAX_DONE_BLOCKS: usize = 1 << 16;
 /// Least bytes of a symbol, unless it is all of its block.
 pub const MIN_SYMBOL: u64 = 256;
+/// How many times what was read of a stream the peer may be ahead of its reader. While the search for the
+/// rate doubles what is in flight each round trip, what was read by now is about half of what is in flight;
+/// order waits for a lost symbol one round trip more, in which the flight doubles again. With twice a
+/// transfer of 10 MB over 50 Mbit/s, 80 ms and 5 % loss took a fifth longer; more would only give more to
+/// who reads a little and stops.
+const READ_AHEAD: u64 = 4;
 /// Blocks looked at for the complete parts of one report.
 const MAX_SACKED: usize = 1024;
 /// Blocks named in one report.
@@ -523,11 +529,12 @@ impl RecvChannel {
         }
     }
 
-    /// How far the peer may be ahead of the reader now: twice what it was when all of that is read, as far
-    /// as other streams leave room.
+    /// How far the peer may be ahead of the reader now, as far as other streams leave room: a few times what
+    /// was read.
     fn window(&self, credit: &Credit) -> u64 {
         let most = self.initial_window + credit.room_ahead(self.ahead);
-        let grown = self.read_offset.min(self.window).min(most);
+        let grown = self.read_offset.saturating_mul(READ_AHEAD);
+        let grown = grown.min(self.window).min(most);
         grown.max(self.initial_window)
     }
 

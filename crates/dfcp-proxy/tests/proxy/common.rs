@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use dfcp::{CloseCode, Endpoint, EndpointConfig, StaticKey, TransportConfig};
 use dfcp_proxy::{
-    Client, ClientConfig, Down, Event, Limits, Rules, Server, ServerConfig, Settings,
+    Client, ClientConfig, Down, Event, FastOpen, Limits, Rules, Server, ServerConfig, Settings,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
@@ -65,7 +65,7 @@ pub struct Plan {
     pub rules: Rules,
     pub listen: Option<Rules>,
     pub limits: Limits,
-    pub fast_open: bool,
+    pub fast_open: FastOpen,
     pub stranger: bool,
     /// How long packets take each way between client and server.
     pub delay: Duration,
@@ -77,7 +77,7 @@ impl Default for Plan {
             rules: rules(&["127.0.0.0/8"]),
             listen: None,
             limits: Limits::default(),
-            fast_open: false,
+            fast_open: FastOpen::Never,
             stranger: false,
             delay: Duration::ZERO,
         }

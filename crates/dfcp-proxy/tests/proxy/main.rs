@@ -14,7 +14,7 @@ use common::{
     within,
 };
 use dfcp::CloseCode;
-use dfcp_proxy::{Broken, Limits, Target};
+use dfcp_proxy::{Broken, FastOpen, Limits, Target};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
@@ -368,7 +368,7 @@ async fn forwards_carry_first_bytes_before_any_answer() {
 #[tokio::test]
 async fn with_fast_open_programs_need_not_wait_and_learn_of_failures_by_a_reset() {
     let world = World::with(Plan {
-        fast_open: true,
+        fast_open: FastOpen::Always,
         ..Plan::default()
     })
     .await;
@@ -383,6 +383,28 @@ async fn with_fast_open_programs_need_not_wait_and_learn_of_failures_by_a_reset(
     let failed = format!("not connected to {nobody}: {nobody}: ");
     world.events.find(&failed).await;
     assert!(!world.events.has(&format!("connected to {nobody}")));
+}
+
+#[tokio::test]
+async fn hosts_that_were_reached_are_counted_on_until_something_fails() {
+    let plan = Plan {
+        fast_open: FastOpen::Known,
+        ..Plan::default()
+    };
+    let world = World::with(plan).await;
+    // Nobody is known yet: a failure has its reason.
+    let nobody = nobody().await;
+    assert_eq!(world.socks(&connect_request(nobody)).await.1, 5);
+    let listener = TcpListener::bind(loopback()).await.unwrap();
+    let host = listener.local_addr().unwrap();
+    drop(world.connect(host).await);
+    drop(listener);
+    // What was reached is told to be reached again, before anybody knows better.
+    let mut tcp = world.connect(host).await;
+    let error = within(tcp.read(&mut [0])).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+    // After that everybody waits for the truth.
+    assert_eq!(world.socks(&connect_request(host)).await.1, 5);
 }
 
 #[tokio::test]

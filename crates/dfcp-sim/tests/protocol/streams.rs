@@ -187,6 +187,39 @@ fn a_stream_that_is_read_soon_has_the_whole_window() {
     assert!(done, "{flow:?}");
 }
 
+/// What a stream is given at first must not hold back the search for the rate: that has doubled what is
+/// in flight before what was lost of it is there, and all waits for that in order.
+#[test]
+fn a_stream_with_a_small_first_window_starts_as_fast_as_one_with_a_large_one() {
+    let time = |window: u64, seed| {
+        let server = TransportConfig::default().initial_stream_window(window);
+        let config = PairConfig {
+            server,
+            ..PairConfig::symmetric(
+                LinkConfig {
+                    loss: 0.05.into(),
+                    ..link(50, 80)
+                },
+                seed,
+            )
+        };
+        let mut pair = established(config);
+        let start = pair.now;
+        let mut flow = stream(&mut pair, 10_000_000);
+        let done = run_flows(&mut pair, std::slice::from_mut(&mut flow), SECOND * 20);
+        assert!(done, "{flow:?}");
+        pair.now.saturating_since(start).as_secs_f64()
+    };
+    let mut ratios: Vec<f64> = (30..33)
+        .map(|seed| time(512 << 10, seed) / time(16 << 20, seed))
+        .collect();
+    ratios.sort_by(f64::total_cmp);
+    assert!(
+        ratios[1] < 1.05,
+        "times over those of a large window: {ratios:?}"
+    );
+}
+
 #[test]
 fn what_waits_in_streams_that_nobody_reads_leaves_room_to_write() {
     let server = TransportConfig::default().initial_stream_window(16 << 10);

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use dfcp::{CloseCode, ConnectionError, Endpoint, EndpointConfig, Error, PublicKey};
 use dfcp_command::{Failure, Kind, interrupted};
-use dfcp_proxy::{Broken, Client, ClientConfig, Down, Resolve, Status, Target};
+use dfcp_proxy::{Broken, Client, ClientConfig, Down, FastOpen, Resolve, Status, Target};
 #[cfg(target_os = "linux")]
 use dfcp_proxy::{InterceptedUdp, Interception, listen_transparent};
 use dfcp_transfer::INTERRUPTED;
@@ -54,14 +54,33 @@ pub struct Args {
     /// Carry standard input and output to a host, as ssh's ProxyCommand wants it
     #[arg(short = 'W', long, value_name = "HOST:PORT", conflicts_with_all = ["socks", "local", "remote"])]
     stdio: Option<Target>,
-    /// Tell programs that they are connected before the server is: a round trip less, but a connection
-    /// that fails is reset without a reason
-    #[arg(long)]
-    fast_open: bool,
+    /// When to tell programs that they are connected before the server is, which saves a round trip, but
+    /// a connection that fails is reset without a reason: to hosts that they have just been connected to,
+    /// always (also without a word), or never
+    #[arg(long, value_name = "WHEN", num_args = 0..=1, require_equals = true, default_value = "known", default_missing_value = "always")]
+    fast_open: When,
     #[command(flatten)]
     peer: PeerOptions,
     #[command(flatten)]
     common: Common,
+}
+
+/// When programs are told that they are connected.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum When {
+    Never,
+    Known,
+    Always,
+}
+
+impl From<When> for FastOpen {
+    fn from(when: When) -> Self {
+        match when {
+            When::Never => Self::Never,
+            When::Known => Self::Known,
+            When::Always => Self::Always,
+        }
+    }
 }
 
 /// A port that programs come to.
@@ -121,7 +140,7 @@ pub async fn carry(args: Args) -> Result<(), Failure> {
         endpoint: endpoint.clone(),
         resolve: resolver(&args.peer, &host),
         server_key,
-        fast_open: args.fast_open,
+        fast_open: args.fast_open.into(),
         // A connection of its own is the program's that started this.
         report: match args.stdio.is_some() && !args.common.verbose {
             true => Arc::new(|_| {}),
