@@ -629,6 +629,7 @@ impl SendChannel {
             let last = self.is_awaited();
             let k = block.encoder.spec().k();
             let view = BlockView::new(k, block.needed, block.in_flight, last);
+            let view = view.of_bytes(block.encoder.spec().source_len() as u64);
             block.next_esi < block.max_symbols && policy.wants_symbol(&view)
         })
     }

@@ -59,6 +59,13 @@ const IN_TURN: usize = 4;
 const TURN_BURSTINESS: f64 = 2.0;
 /// A margin short by less than this is left: single packets are not doubled below 1.4 % loss.
 const SLACK: f64 = 0.25;
+/// But short ones are, from [`MIN_LOSS`] on: of a keystroke or a request somebody waits for the answer, and
+/// its repair takes a third of a packet at most.
+const SHORT: u64 = 500;
+/// Standard deviations for these: all of a message's symbols are lost once in a thousand times at most, up to
+/// 20 % loss (five are sent there, three at 5 %). Each such loss delays all messages that follow within the
+/// round trip of its repair: five, of a program that says something 50 times a second.
+const SHORT_MARGIN: f64 = 3.0;
 
 impl Default for Deficit {
     fn default() -> Self {
@@ -105,10 +112,18 @@ impl Deficit {
     }
 
     fn shortfall(&self, block: &BlockView, loss: Loss) -> Shortfall {
+        let is_message = block.bytes <= SHORT;
         let (margin, loss_rate) = match self.rule {
             Rule::Expected(_) => (0.0, loss.mean),
             Rule::Margins { bulk, .. } if !block.last => (bulk, loss.mean),
-            Rule::Margins { last, .. } if loss.cautious >= MIN_LOSS => (last, loss.cautious),
+            Rule::Margins { last, .. } if loss.cautious >= MIN_LOSS => {
+                let margin = if is_message {
+                    last.max(SHORT_MARGIN)
+                } else {
+                    last
+                };
+                (margin, loss.cautious)
+            }
             // What is in flight is expected to arrive.
             Rule::Margins { .. } => (0.0, 0.0),
         };
@@ -165,7 +180,11 @@ impl BlockScheduler for Deficit {
         }
         let shortfall = self.shortfall(block, loss);
         let slack = match self.rule {
-            Rule::Margins { .. } if block.last && block.in_flight >= block.needed => SLACK,
+            Rule::Margins { .. }
+                if block.last && block.in_flight >= block.needed && block.bytes > SHORT =>
+            {
+                SLACK
+            }
             Rule::Expected(Rounding::Down) => shortfall.arrive - EPSILON,
             _ => EPSILON,
         };
@@ -278,6 +297,22 @@ mod tests {
         assert_eq!(deficit(105, 105, true, 0.002), 0);
         assert_eq!(deficit(1, 1, true, 0.01), 0, "a lone packet is not doubled");
         assert_eq!(deficit(0, 0, true, 0.5), 0);
+    }
+
+    #[test]
+    fn a_short_message_is_hardly_ever_lost_in_all_of_its_copies() {
+        let deficit = |bytes, in_flight, loss| {
+            let block = BlockView::new(1, 1, in_flight, true).of_bytes(bytes);
+            Deficit::default().deficit(&block, Loss::known(loss))
+        };
+        assert_eq!(deficit(64, 1, 0.01), 1);
+        assert_eq!(deficit(64, 2, 0.01), 0, "twice is enough");
+        assert_eq!(deficit(SHORT + 1, 1, 0.01), 0);
+        assert_eq!(deficit(64, 1, 0.001), 0);
+        for (loss, copies) in [(0.05, 3), (0.1, 3), (0.2, 5)] {
+            assert_eq!(deficit(64, 0, loss), copies, "{loss}");
+            assert!(loss.powi(copies as i32) < 0.0011, "{loss}");
+        }
     }
 
     /// Symbols sent for a block of 32 before feedback.

@@ -27,6 +27,8 @@ pub struct BlockView {
     pub in_flight: u32,
     /// Nothing follows this block: the receiver's application waits for it.
     pub last: bool,
+    /// Source bytes; as many as there can be unless told.
+    pub bytes: u64,
 }
 
 impl BlockView {
@@ -37,7 +39,13 @@ impl BlockView {
             needed,
             in_flight,
             last,
+            bytes: u64::MAX,
         }
+    }
+
+    /// The same, of a block of so many source bytes.
+    pub fn of_bytes(self, bytes: u64) -> Self {
+        Self { bytes, ..self }
     }
 }
 
