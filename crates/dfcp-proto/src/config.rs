@@ -144,9 +144,9 @@ impl TransportConfig {
 
     /// Bytes of a new stream that the peer may send ahead of its reader (16 KiB to 16 MiB, at most half
     /// of [`TransportConfig::receive_budget`]): the most that a stream ever has, unless set. With less,
-    /// what a stream may have becomes four times what was read of it, and all of them together have half of the budget
-    /// beyond it. Streams that nobody reads then leave room to all others, as many as the other half has
-    /// initial windows. For connections of many streams that are read by different people.
+    /// what a stream may have becomes four times what was read of it, and all of them together have half
+    /// of the budget beyond it. Streams that nobody reads then leave room to all others, as many as the
+    /// other half has initial windows. For connections of many streams that are read by different people.
     pub fn initial_stream_window(mut self, bytes: u64) -> Self {
         self.initial_stream_window = bytes.clamp(16 << 10, self.stream_window);
         self

@@ -13,7 +13,7 @@ use crate::packet::{
 };
 use crate::rate::{Grouping, PathControl};
 use crate::scheduler::{BlockScheduler, Policy};
-use crate::time::{Duration, Instant};
+use crate::time::Instant;
 use crate::wire::PATH_DATA_LEN;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -103,13 +103,6 @@ impl Outgoing {
             tell_skips: None,
             recent: RecentTags::default(),
         }
-    }
-
-    /// How long after a block's first symbol those wait that only make up for losses.
-    pub fn repair_hold(&self) -> Duration {
-        let redundancy = &self.redundancy;
-        let loss = redundancy.loss.estimate();
-        redundancy.scheduler.hold(loss, self.path.rtt.smoothed())
     }
 
     /// Whether channels may have symbols to send.

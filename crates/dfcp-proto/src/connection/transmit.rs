@@ -256,7 +256,11 @@ impl Connection {
 
     /// Notes when the first block may get its repair symbols that waits for a burst to end.
     fn await_bursts(&mut self, now: Instant) {
-        let hold = self.out.repair_hold();
+        let hold = self
+            .out
+            .redundancy
+            .policy()
+            .hold(self.out.path.rtt.smoothed());
         let mut first = None;
         if hold > Duration::ZERO {
             let senders = self.channels.senders();
@@ -275,7 +279,7 @@ impl Connection {
         let limit = policy.scheduler.max_open_blocks();
         let open = || self.channels.senders().map(|(_, send)| send.open_blocks());
         let full = limit < usize::MAX && open().sum::<usize>() >= limit;
-        let settled = now - self.out.repair_hold();
+        let settled = now - policy.hold(self.out.path.rtt.smoothed());
         let mut level = self.out.queue.highest();
         while let Some(priority) = level {
             let picked = self.pick_at(priority, &cut, (credit, full), settled);

@@ -73,6 +73,11 @@ impl Policy<'_> {
     pub fn wants_symbol(&self, block: &BlockView) -> bool {
         self.scheduler.wants_symbol(block, self.loss)
     }
+
+    /// How long repair symbols wait ([`BlockScheduler::hold`]).
+    pub fn hold(&self, rtt: Duration) -> Duration {
+        self.scheduler.hold(self.loss, rtt)
+    }
 }
 
 /// Decides how many symbols a block deserves. Object safe.

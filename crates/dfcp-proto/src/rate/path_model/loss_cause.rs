@@ -86,8 +86,9 @@ fn fast_rate(asked: f64, delivered: f64, alarm: &Alarm) -> f64 {
 }
 
 /// Share of an excess of lost packets that a slow stretch must heal for it to be congestion: half of what
-/// it would heal beside another sender that has the same rate and goes on. Two that offer 1 ÷ (1 − `excess`) of what the path carries get half of it each; then one
-/// of them offers [`SLOW`] of what it got. Alone it would heal all.
+/// it would heal beside another sender that has the same rate and goes on. Two that offer
+/// 1 ÷ (1 − `excess`) of what the path carries get half of it each; then one of them offers [`SLOW`] of
+/// what it got. Alone it would heal all.
 fn telling_share(excess: f64) -> f64 {
     let excess = excess.clamp(0.01, 0.99);
     let offered = 0.5 * SLOW + 0.5 / (1.0 - excess);

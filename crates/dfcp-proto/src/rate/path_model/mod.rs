@@ -198,15 +198,18 @@ impl PathModel {
 
     /// What may leave together, seconds. Each group is a wake-up.
     fn group(&self) -> f64 {
-        if let Mode::Startup(_) = self.mode {
+        let longest = match self.mode {
+            // Groups that a short queue has no room for lose at any rate: no test would see it.
+            Mode::LossTest(..) => 0.0,
             // What the queue holds is not known yet, and twice what the path carries is sent.
-            return tuning::startup::GROUP;
-        }
-        // Half of the queue that we aim at, and an eighth of what a queue that overflowed holds: groups
-        // of several flows find room, and are no disturbance to it.
-        let room =
-            (queue::GROUP_TARGETS * self.target()).min(queue::GROUP_HELD * self.buffer.seconds);
-        room.min(self.marks.longest_group())
+            Mode::Startup(_) => tuning::startup::GROUP,
+            // Half of the queue that we aim at, and an eighth of what a queue that overflowed holds:
+            // groups of several flows find room, and are no disturbance to it.
+            _ => {
+                (queue::GROUP_TARGETS * self.target()).min(queue::GROUP_HELD * self.buffer.seconds)
+            }
+        };
+        longest.min(self.marks.longest_group())
     }
 
     /// A standing queue from which on the bottleneck is busy.
@@ -447,12 +450,7 @@ impl RateController for PathModel {
     }
 
     fn max_burst(&self) -> u64 {
-        let bytes = match self.mode {
-            // Groups that a short queue has no room for lose at any rate: no test would see it.
-            Mode::LossTest(..) => 0.0,
-            _ => self.group() * self.estimate,
-        };
-        bytes.max(self.packet) as u64
+        (self.group() * self.estimate).max(self.packet) as u64
     }
 
     fn on_timeout(&mut self, _now: Instant, count: u32) {
