@@ -402,7 +402,7 @@ fn an_interrupted_receiver_says_so() {
     eventually("some bytes arrive", || {
         fs::metadata(&partial).is_ok_and(|m| m.len() > 0)
     });
-    kill(Pid::from_raw(receiver.id()), Signal::SIGINT).unwrap();
+    receiver.signal(Signal::SIGINT);
     let (code, report, _) = finish(sender);
     let message = report["error"]["message"].as_str().unwrap();
     assert!(code == 1 && message.contains("interrupted"), "{report}");

@@ -469,8 +469,7 @@ fn both_sides_tell_prometheus_what_they_carry() {
     drop(silent);
 
     // Without its server the client is not well.
-    use nix::sys::signal::{Signal, kill};
-    kill(nix::unistd::Pid::from_raw(server.id()), Signal::SIGTERM).unwrap();
+    server.signal(nix::sys::signal::Signal::SIGTERM);
     eventually("it notices", || {
         get(here, "/healthz").starts_with("HTTP/1.1 503 ")
     });
@@ -493,7 +492,7 @@ fn a_request_to_terminate_is_told_from_an_interruption() {
         kill(nix::unistd::Pid::from_raw(child.id() as i32), signal).unwrap();
         assert_eq!(wait(&mut child).code(), Some(code));
     }
-    kill(nix::unistd::Pid::from_raw(server.id()), Signal::SIGTERM).unwrap();
+    server.signal(Signal::SIGTERM);
     assert_eq!(server.end_code(), Some(143));
 }
 

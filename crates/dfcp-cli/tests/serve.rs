@@ -5,39 +5,15 @@
 mod common;
 
 use std::fs;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{ErrorKind, Read};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::net::UnixDatagram;
 use std::process::Command;
 
-use common::proxying::{client, http, metrics_in, socks, with_socks};
+use common::proxying::{CONNECT, client, echo, echoes, http, metrics_in, socks, with_socks};
 use common::{Bench, Receiver, bytes, eventually, finish, run, wait};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
 use serde_json::Value;
-
-const CONNECT: u8 = 1;
-
-/// A host that says back what it hears.
-fn echo() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    std::thread::spawn(move || {
-        for tcp in listener.incoming().map_while(Result::ok) {
-            std::thread::spawn(move || {
-                let mut read = tcp.try_clone().unwrap();
-                let _ = std::io::copy(&mut read, &mut &tcp);
-            });
-        }
-    });
-    address
-}
-
-/// Whether a connection still carries.
-fn echoes(tcp: &mut TcpStream) -> bool {
-    let mut heard = [0; 5];
-    tcp.write_all(b"hello").is_ok() && tcp.read_exact(&mut heard).is_ok() && heard == *b"hello"
-}
 
 /// Writes the settings: those above the first section, and the sections.
 fn write(bench: &Bench, above: &str, sections: &str) {
@@ -64,10 +40,6 @@ fn serve(bench: &Bench) -> Command {
     let mut command = bench.program();
     command.arg("serve").arg(bench.path("serve.toml"));
     command
-}
-
-fn signal(server: &Receiver, signal: Signal) {
-    kill(Pid::from_raw(server.id()), signal).unwrap();
 }
 
 fn send(bench: &Bench, name: &str, to: SocketAddr) -> (i32, Value, String) {
@@ -189,7 +161,7 @@ fn one_bad_line_changes_nothing_and_a_good_file_all_that_can_change() {
     let bad = both(&bench).replace("[\"127.0.0.1/32\"]", "[\"127.0.0.1/33\"]");
     let bad = bad.replacen(&bench.sender_key, &bench.receiver_key, 1);
     write(&bench, "", &bad);
-    signal(&server, Signal::SIGHUP);
+    server.signal(Signal::SIGHUP);
     server.says("nothing is changed: ");
     let (code, ..) = send(&bench, "a", server.address);
     assert_eq!(code, 0);
@@ -203,7 +175,7 @@ fn one_bad_line_changes_nothing_and_a_good_file_all_that_can_change() {
     // Nobody may send any more, who may use the proxy; limits count from the next session on.
     let nobody = both(&bench).replacen(&bench.sender_key, &bench.receiver_key, 1);
     write(&bench, "timeout = \"9s\"", &nobody);
-    signal(&server, Signal::SIGHUP);
+    server.signal(Signal::SIGHUP);
     server.says("`timeout` will count after another start");
     server.says("again");
     let (code, ..) = send(&bench, "b", server.address);
@@ -211,7 +183,7 @@ fn one_bad_line_changes_nothing_and_a_good_file_all_that_can_change() {
     assert!(echoes(&mut open));
     let less = both(&bench).replacen("[recv]", "[recv]\nmax-bytes = \"1k\"", 1);
     write(&bench, "", &less);
-    signal(&server, Signal::SIGHUP);
+    server.signal(Signal::SIGHUP);
     server.says("again");
     let (code, ..) = send(&bench, "c", server.address);
     assert_eq!(code, 1);
@@ -220,16 +192,16 @@ fn one_bad_line_changes_nothing_and_a_good_file_all_that_can_change() {
     // Whose key goes is parted from.
     let text = both(&bench).replace(&bench.sender_key, &bench.receiver_key);
     write(&bench, "", &text);
-    signal(&server, Signal::SIGHUP);
+    server.signal(Signal::SIGHUP);
     let end = open.read(&mut [0]).unwrap_err();
     assert_eq!(end.kind(), ErrorKind::ConnectionReset);
     assert_eq!(wait(&mut program).code(), Some(4));
     // A storm of requests ends nothing.
     for _ in 0..200 {
-        signal(&server, Signal::SIGHUP);
+        server.signal(Signal::SIGHUP);
     }
     write(&bench, "", &both(&bench));
-    signal(&server, Signal::SIGHUP);
+    server.signal(Signal::SIGHUP);
     eventually("it takes files again", || {
         send(&bench, "d", server.address).0 == 0
     });
@@ -250,7 +222,7 @@ fn a_service_that_is_to_end_waits_for_files_and_connections_and_tells_its_manage
     let server = Receiver::start(command);
     let metrics = metrics_in(&server.says("metrics at"));
     assert_eq!(told(), "READY=1");
-    signal(&server, Signal::SIGHUP);
+    server.signal(Signal::SIGHUP);
     let said = told();
     assert!(said.starts_with("RELOADING=1\nMONOTONIC_USEC="), "{said}");
     assert!(told().starts_with("STATUS=read "));
@@ -276,7 +248,7 @@ fn a_service_that_is_to_end_waits_for_files_and_connections_and_tells_its_manage
         .spawn()
         .unwrap();
     server.says("recv: ");
-    signal(&server, Signal::SIGTERM);
+    server.signal(Signal::SIGTERM);
     assert!(told().starts_with("STOPPING=1\nEXTEND_TIMEOUT_USEC=3605"));
     healthy("503");
     server.says("1 connections and 1 sessions");
@@ -300,9 +272,9 @@ fn a_second_signal_ends_at_once() {
     let (mut program, port) = with_socks(&bench, server.address);
     let (mut open, reply) = socks(port, CONNECT, host);
     assert!(reply == 0 && echoes(&mut open));
-    signal(&server, Signal::SIGTERM);
+    server.signal(Signal::SIGTERM);
     server.says("ends when");
-    signal(&server, Signal::SIGTERM);
+    server.signal(Signal::SIGTERM);
     assert_eq!(server.end_code(), Some(143));
     program.kill().unwrap();
     wait(&mut program);
@@ -439,7 +411,7 @@ fn another_service_begins_at_the_port_of_one_that_ends() {
     let out = serve(&bench).output().unwrap();
     assert_eq!(out.status.code(), Some(7));
     assert!(echoes(&mut open));
-    signal(&first, Signal::SIGTERM);
+    first.signal(Signal::SIGTERM);
     first.says("another service may begin");
     let second = Receiver::start(serve(&bench));
     for name in ["a", "b", "c"] {

@@ -5,37 +5,12 @@
 mod common;
 
 use std::fs;
-use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::io::{ErrorKind, Read};
 use std::os::unix::net::UnixDatagram;
 
-use common::proxying::{socks, with_socks};
+use common::proxying::{CONNECT, echo, echoes, socks, with_socks};
 use common::{Bench, Receiver, eventually, wait};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
-
-const CONNECT: u8 = 1;
-
-/// A host that says back what it hears.
-fn echo() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    std::thread::spawn(move || {
-        for tcp in listener.incoming().map_while(Result::ok) {
-            std::thread::spawn(move || {
-                let mut read = tcp.try_clone().unwrap();
-                let _ = std::io::copy(&mut read, &mut &tcp);
-            });
-        }
-    });
-    address
-}
-
-/// Whether a connection still carries.
-fn echoes(tcp: &mut TcpStream) -> bool {
-    let mut heard = [0; 5];
-    tcp.write_all(b"hello").is_ok() && tcp.read_exact(&mut heard).is_ok() && heard == *b"hello"
-}
+use nix::sys::signal::Signal;
 
 /// Writes what the server is to do beside serving `key`.
 fn write(bench: &Bench, key: &str, more: &str) {
@@ -53,10 +28,6 @@ fn serve(bench: &Bench) -> std::process::Command {
     command
 }
 
-fn signal(server: &Receiver, signal: Signal) {
-    kill(Pid::from_raw(server.id()), signal).unwrap();
-}
-
 #[test]
 fn settings_are_read_anew_and_what_is_open_goes_on() {
     let (bench, host) = (Bench::new(), echo());
@@ -72,7 +43,7 @@ fn settings_are_read_anew_and_what_is_open_goes_on() {
         &bench.sender_key,
         "permit = [\"127.0.0.2/32\"]\ntimeout = \"9s\"",
     );
-    signal(&server, Signal::SIGHUP);
+    server.signal(Signal::SIGHUP);
     server.says("`timeout` will count after another start");
     server.says("again");
     assert_eq!(socks(port, CONNECT, host).1, 2);
@@ -80,7 +51,7 @@ fn settings_are_read_anew_and_what_is_open_goes_on() {
 
     // A mistake changes nothing, and is told with its line.
     write(&bench, &bench.sender_key, "permitt = [\"all\"]");
-    signal(&server, Signal::SIGHUP);
+    server.signal(Signal::SIGHUP);
     server.says("line 4: there is no setting `permitt`. Did you mean `permit`?");
     assert_eq!(socks(port, CONNECT, host).1, 2);
     assert!(echoes(&mut open));
@@ -93,18 +64,18 @@ fn settings_are_read_anew_and_what_is_open_goes_on() {
         &bench.path("config/dfcp/none").display().to_string(),
     );
     fs::write(bench.path("proxy.toml"), nobody).unwrap();
-    signal(&server, Signal::SIGHUP);
+    server.signal(Signal::SIGHUP);
     server.says("nothing is changed: ");
     assert!(echoes(&mut open));
     let list = bench.path("list");
     fs::write(&list, &bench.sender_key).unwrap();
     let listed = text.replace(&bench.sender_key, &list.display().to_string());
     fs::write(bench.path("proxy.toml"), listed).unwrap();
-    signal(&server, Signal::SIGHUP);
+    server.signal(Signal::SIGHUP);
     server.says("again");
     assert!(echoes(&mut open));
     fs::write(&list, "# nobody\n").unwrap();
-    signal(&server, Signal::SIGHUP);
+    server.signal(Signal::SIGHUP);
     server.says("nobody would be served");
     let end = open.read(&mut [0]).unwrap_err();
     assert_eq!(end.kind(), ErrorKind::ConnectionReset);
@@ -132,7 +103,7 @@ fn a_server_that_is_to_end_waits_for_what_it_carries() {
     let (mut client, port) = with_socks(&bench, server.address);
     let (mut open, reply) = socks(port, CONNECT, host);
     assert!(reply == 0 && echoes(&mut open));
-    signal(&server, Signal::SIGTERM);
+    server.signal(Signal::SIGTERM);
     assert_eq!(told(), "STOPPING=1");
     server.says("ends when 1 connections have");
     eventually("others are refused", || socks(port, CONNECT, host).1 == 1);
@@ -151,10 +122,10 @@ fn a_server_that_is_to_end_waits_for_what_it_carries() {
         let (mut another, port) = with_socks(&bench, server.address);
         let (mut open, reply) = socks(port, CONNECT, host);
         assert!(reply == 0 && echoes(&mut open));
-        signal(&server, Signal::SIGTERM);
+        server.signal(Signal::SIGTERM);
         server.says("ends when 1 connections have");
         if signals == 2 {
-            signal(&server, Signal::SIGTERM);
+            server.signal(Signal::SIGTERM);
         }
         assert_eq!(server.end_code(), Some(143));
         let end = open.read(&mut [0]).unwrap_err();

@@ -220,6 +220,11 @@ impl Receiver {
         self.child.kill().unwrap();
     }
 
+    #[cfg(unix)]
+    pub fn signal(&self, signal: nix::sys::signal::Signal) {
+        nix::sys::signal::kill(nix::unistd::Pid::from_raw(self.id()), signal).unwrap();
+    }
+
     /// Waits for its end: exit code and what it reported.
     pub fn end(self) -> (i32, Value) {
         let (code, text) = self.end_with();

@@ -1,10 +1,34 @@
 //! Clients of a proxy, and programs that use them.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command};
 
 use super::Bench;
+
+/// SOCKS5's command for a connection (RFC 1928 §4).
+pub const CONNECT: u8 = 1;
+
+/// A host that says back what it hears.
+pub fn echo() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for tcp in listener.incoming().map_while(Result::ok) {
+            std::thread::spawn(move || {
+                let mut read = tcp.try_clone().unwrap();
+                let _ = std::io::copy(&mut read, &mut &tcp);
+            });
+        }
+    });
+    address
+}
+
+/// Whether a connection still carries.
+pub fn echoes(tcp: &mut TcpStream) -> bool {
+    let mut heard = [0; 5];
+    tcp.write_all(b"hello").is_ok() && tcp.read_exact(&mut heard).is_ok() && heard == *b"hello"
+}
 
 pub fn client(bench: &Bench, server: SocketAddr, args: &[&str]) -> Command {
     let mut command = bench.program();
