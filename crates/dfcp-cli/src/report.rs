@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use dfcp::published::{Carrier, Monitor, Traffic};
 use dfcp::{Connection, ConnectionStats, SocketBuffers};
 use dfcp_command::{Failure, Kind, units};
-use dfcp_transfer::{Entry, LeftOut, Outcome};
+use dfcp_transfer::{Entry, LeftOut, Meter, Outcome, Received};
 use serde::Serialize;
 
 use crate::files;
@@ -294,6 +294,14 @@ impl Report {
                 }
             }
         }
+    }
+
+    /// Adds what a session of a receiver since `start` brought, and concludes.
+    pub fn add_received(&mut self, received: Received, start: Instant, meter: &Meter) {
+        self.add_outcomes(&received.entries, &received.outcomes);
+        self.left_out = received.left_out;
+        self.add_time(start, meter.diary().asked(), meter.steady_bps());
+        self.conclude(received.failure.map(files::failure));
     }
 
     /// Adds the time since `start`, and what it gave.

@@ -3,18 +3,18 @@
 use std::net::{Ipv6Addr, SocketAddr};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use dfcp::published::{Carrier, Endpoint, EndpointConfig, PORT, Stream, Traffic};
 use dfcp_command::{DEFAULT_PORT, Failure, Kind, Profile, block_on, interrupted};
-use dfcp_transfer::{Meter, Received, Store, serial};
+use dfcp_transfer::{Meter, Store, serial};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::guard;
 use super::options::Common;
 use crate::command::{FAREWELL, Output};
-use crate::files::{self, Target};
+use crate::files::Target;
 use crate::progress::Bar;
 use crate::report::Report;
 
@@ -152,14 +152,7 @@ impl Session {
             never = stop => never,
         };
         drop(bar);
-        let Some(Received {
-            entries,
-            outcomes,
-            left_out,
-            failure,
-            ..
-        }) = received
-        else {
+        let Some(received) = received else {
             self.output
                 .say(format_args!("{remote} left without sending anything"));
             return None;
@@ -168,10 +161,7 @@ impl Session {
         report.add_buffers(self.endpoint.socket_buffers());
         let traffic = since(self.endpoint.traffic(), before);
         report.add_published(remote, self.carrier, &monitor, traffic);
-        report.add_outcomes(&entries, &outcomes);
-        report.left_out = left_out;
-        report.add_time(start, Duration::ZERO, meter.steady_bps());
-        report.conclude(failure.map(files::failure));
+        report.add_received(received, start, &meter);
         Some(self.output.report(&report))
     }
 }

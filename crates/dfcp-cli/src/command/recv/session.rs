@@ -5,11 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use dfcp::{Connection, RecvStream};
-use dfcp_transfer::{FAILED, Limits, Meter, Received, RejectionKind, Store};
+use dfcp_transfer::{FAILED, Limits, Meter, RejectionKind, Store};
 
 use crate::command::Output;
 use crate::door::Door;
-use crate::files;
 use crate::progress::Bar;
 use crate::report::Report;
 
@@ -81,18 +80,11 @@ pub async fn session(
         }
     };
     drop(bar);
-    let Some(Received {
-        entries,
-        outcomes,
-        left_out,
-        failure,
-        ..
-    }) = received
-    else {
+    let Some(received) = received else {
         output.say(format_args!("{remote} left without sending anything"));
         return None;
     };
-    if let Some(dfcp_transfer::Error::Refused(rejection)) = &failure
+    if let Some(dfcp_transfer::Error::Refused(rejection)) = &received.failure
         && rejection.kind == RejectionKind::Key
     {
         return None; // whoever may not send does not end `--once` either
@@ -100,9 +92,6 @@ pub async fn session(
     report.add_connection(&connection, remote);
     report.moved_bytes = meter.progress().bytes();
     report.kept_bytes = meter.diary().kept();
-    report.add_outcomes(&entries, &outcomes);
-    report.left_out = left_out;
-    report.add_time(start, meter.diary().asked(), meter.steady_bps());
-    report.conclude(failure.map(files::failure));
+    report.add_received(received, start, &meter);
     Some(output.report(&report))
 }
