@@ -276,6 +276,42 @@ impl Args {
         }
     }
 
+    /// What is to be sent, and how the receiver is to take it.
+    fn sources(&self, paths: &[PathBuf]) -> Result<Sources, Failure> {
+        let links = match (self.links, self.copy_links) {
+            (_, true) => Links::Follow,
+            (true, _) => Links::Keep,
+            _ => Links::LeaveOut,
+        };
+        let mut sources = match paths {
+            [pipe] if pipe.as_os_str() == "-" => {
+                if self.retry.is_some() {
+                    let why = "a pipe cannot be read again: --retry wants files";
+                    return Err(Failure::usage(why));
+                }
+                Sources::pipe(self.name.as_deref().unwrap_or("stdin")).map_err(files::failure)?
+            }
+            _ if self.name.is_some() => {
+                let why = "--name is for standard input (-); files keep their names";
+                return Err(Failure::usage(why));
+            }
+            paths => {
+                let keep = Keep {
+                    holes: true,
+                    ..self.kept.keep()
+                };
+                let how = Scan {
+                    links,
+                    keep,
+                    ..Scan::default()
+                };
+                files::scan(paths, how)?
+            }
+        };
+        sources.wishes = self.wishes(sources.wishes);
+        Ok(sources)
+    }
+
     /// What is asked of the receiver beyond what follows from the files.
     fn wishes(&self, known: Wishes) -> Wishes {
         Wishes {
@@ -420,38 +456,7 @@ async fn transfer(
     report: &mut Report,
     (earlier, asked): (&mut Attempts, &mut Duration),
 ) -> Result<(), Ended> {
-    let links = match (args.links, args.copy_links) {
-        (_, true) => Links::Follow,
-        (true, _) => Links::Keep,
-        _ => Links::LeaveOut,
-    };
-    let mut sources = match &job.paths[..] {
-        [pipe] if pipe.as_os_str() == "-" => {
-            if args.retry.is_some() {
-                return Err(
-                    Failure::usage("a pipe cannot be read again: --retry wants files").into(),
-                );
-            }
-            Sources::pipe(args.name.as_deref().unwrap_or("stdin")).map_err(files::failure)?
-        }
-        _ if args.name.is_some() => {
-            let why = "--name is for standard input (-); files keep their names";
-            return Err(Failure::usage(why).into());
-        }
-        paths => {
-            let keep = Keep {
-                holes: true,
-                ..args.kept.keep()
-            };
-            let how = Scan {
-                links,
-                keep,
-                ..Scan::default()
-            };
-            files::scan(paths, how)?
-        }
-    };
-    sources.wishes = args.wishes(sources.wishes);
+    let mut sources = args.sources(&job.paths)?;
     if earlier.is_some() {
         sources.expected = Expected::Something;
     }
