@@ -241,9 +241,21 @@ impl Allowed {
     }
 
     /// Why files allow nobody.
-    pub fn unusable(&self) -> Vec<String> {
+    fn unusable(&self) -> Vec<String> {
         let reasons = self.files.iter().filter_map(|path| read_list(path).err());
         reasons.collect()
+    }
+
+    /// What somebody should know of lists that were read again; `nobody` says what it means that nobody is
+    /// allowed, and why.
+    pub fn news(&self, nobody: impl Fn(&str) -> String) -> Vec<String> {
+        let mut news = self.mistakes();
+        match self.nobody() {
+            Some(why) => news.push(nobody(&why)),
+            None if self.named => news.extend(self.unusable()),
+            None => {}
+        }
+        news
     }
 
     /// Whether they were named on the command line.

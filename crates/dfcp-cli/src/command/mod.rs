@@ -194,14 +194,19 @@ impl Output {
     }
 }
 
-/// The transport's settings for files; silence of `timeout` ends a connection.
-fn transport(timeout: Duration) -> TransportConfig {
-    // Pings keep a session alive while its disk is slow or a question is open.
+/// Settings of a connection that lasts while nothing is said: silence of `timeout` ends it, pings keep it, a
+/// session whose disk is slow or whose question is open as well as the entry of an address translator.
+fn lasting(timeout: Duration) -> TransportConfig {
     let pings = (timeout / 4).min(Duration::from_secs(10));
     TransportConfig::default()
-        .application(Application::FILES)
         .idle_timeout(timeout)
         .keep_alive(Some(pings))
+}
+
+/// The transport's settings for files; silence of `timeout` ends a connection.
+fn transport(timeout: Duration) -> TransportConfig {
+    lasting(timeout)
+        .application(Application::FILES)
         .datagram_buffer(0) // files need none
         // What `dfcp send` makes; the rest is but work for a stranger to ask for.
         .accept_schemes(&[SchemeId::Dense, SchemeId::Rlnc, SchemeId::RaptorQ])

@@ -76,11 +76,7 @@ impl Terms {
     /// Why nobody is served, if that is so.
     pub fn nobody(&self) -> Option<Failure> {
         let why = self.allowed.nobody()?;
-        let message = format!(
-            "nobody would be served: {why}. Allow a client by the key that `dfcp key show` prints on \
-             its machine: dfcp proxy serve --allow KEY, or a line in authorized_keys"
-        );
-        Some(Failure::new(Kind::Authentication, message))
+        Some(Failure::new(Kind::Authentication, nobody(&why)))
     }
 
     /// What `key` may have: what the list of keys says of it, or else what counts for all.
@@ -93,6 +89,14 @@ impl Terms {
             quota: own.quota.or(self.limits.quota),
         }
     }
+}
+
+/// That nobody is served, and what to do.
+fn nobody(why: &str) -> String {
+    format!(
+        "nobody would be served: {why}. Allow a client by the key that `dfcp key show` prints on \
+         its machine: dfcp proxy serve --allow KEY, or a line in authorized_keys"
+    )
 }
 
 /// Terms that are read where clients come, and changed where a file is read anew.
@@ -149,17 +153,11 @@ impl Desk {
         self.terms.set(terms);
         let terms = self.terms.get();
         self.server.apply(terms.settings.clone());
-        let mut news = terms.allowed.mistakes();
-        if let Some(failure) = terms.nobody() {
-            news.push(failure.message);
-        } else if terms.allowed.is_named() {
-            news.extend(terms.allowed.unusable());
-        }
         for (_, connection) in self.server.traffic().connections() {
             if !terms.allowed.contains(&connection.peer()) {
                 connection.close(CloseCode::NO_ERROR, "the key is not allowed any more");
             }
         }
-        news
+        terms.allowed.news(nobody)
     }
 }

@@ -126,12 +126,20 @@ impl Common {
     /// Tells of what happens: of single connections if that is wanted.
     pub(super) fn report(&self) -> Report {
         let common = self.clone();
-        Arc::new(move |event| match event {
-            Event::Opened(_) | Event::Failed { .. } | Event::Misled(_) | Event::Unassociated(_)
-                if !common.verbose => {}
-            event => common.say(event),
+        Arc::new(move |event| {
+            if common.verbose || !is_single(&event) {
+                common.say(event);
+            }
         })
     }
+}
+
+/// Whether an event is that of one carried connection, of which there may be many.
+pub(super) fn is_single(event: &Event) -> bool {
+    matches!(
+        event,
+        Event::Opened(_) | Event::Failed { .. } | Event::Misled(_) | Event::Unassociated(_)
+    )
 }
 
 /// Each connection takes an open file: as many as the system lets this user have.

@@ -159,16 +159,10 @@ impl Files {
     }
 
     /// Takes by these terms from now on; sessions that are there go on, but those of keys that may send
-    /// no more. What somebody should know of it,
-    /// and whether something waits for another start.
+    /// no more. What somebody should know of it, and whether something waits for another start.
     pub fn apply(&self, terms: Terms) -> (Vec<String>, bool) {
         let Terms { taking, allowed } = terms;
-        let mut news = allowed.mistakes();
-        match allowed.nobody() {
-            Some(why) => news.push(format!("nobody may send: {why}")),
-            None if allowed.is_named() => news.extend(allowed.unusable()),
-            None => {}
-        }
+        let news = allowed.news(|why| format!("nobody may send: {why}"));
         self.0.door.open_to(allowed);
         for connection in self.0.open.borrow().values() {
             if !self.allows(&connection.peer()) {

@@ -13,7 +13,6 @@ use std::sync::Arc;
 use dfcp::{Endpoint, EndpointConfig};
 use dfcp_command::{Failure, Kind, Request, Requests, block_on, fail};
 use dfcp_transfer::INTERRUPTED;
-use dfcp_tun::ServerConfig as LinkConfig;
 use tokio::time::{Instant, sleep_until};
 
 use super::proxy::place::Place;
@@ -200,8 +199,13 @@ impl Service {
     }
 
     fn say(&self, line: impl std::fmt::Display) {
+        self.say_of("", line);
+    }
+
+    /// The same of a section.
+    fn say_of(&self, section: &'static str, line: impl std::fmt::Display) {
         if !self.settings.whole.quiet {
-            self.log.say(line);
+            self.log.of(section).say(line);
         }
     }
 
@@ -212,26 +216,17 @@ impl Service {
             self.say(format_args!("listening on {local}"));
             self.say(format_args!("public key {key}"));
             self.say(format_args!("in words {}", phrase(&key)));
-            let say = |section: &'static str, line: String| {
-                if !self.settings.whole.quiet {
-                    self.log.of(section).say(line);
-                }
-            };
             if self.settings.recv.is_some() {
-                say(
-                    "recv",
-                    format!("to send: dfcp send PATH... {host} --peer-key {key}"),
-                );
+                let line = format_args!("to send: dfcp send PATH... {host} --peer-key {key}");
+                self.say_of("recv", line);
             }
             if self.settings.proxy.is_some() {
-                say(
-                    "proxy",
-                    format!("to use it: dfcp proxy --socks 1080 {host} --peer-key {key}"),
-                );
+                let line = "to use it: dfcp proxy --socks 1080";
+                self.say_of("proxy", format_args!("{line} {host} --peer-key {key}"));
             }
             if let Some(link) = &self.settings.tun {
                 for line in link.guests.invitations(&link.options, &host, &key) {
-                    say("tun", line);
+                    self.say_of("tun", line);
                 }
             }
             if let Some(shortfall) = endpoint.socket_buffers().shortfall() {
@@ -239,11 +234,7 @@ impl Service {
             }
         }
         if let Some(meeting) = &self.meeting {
-            meeting.announce(|line| {
-                if !self.settings.whole.quiet {
-                    self.log.of("rendezvous").say(line);
-                }
-            });
+            meeting.announce(|line| self.say_of("rendezvous", line));
         }
         for why in self.parts.nobody() {
             self.log.warn(why);
@@ -389,18 +380,11 @@ fn bind(
 
 fn open_link(link: &Link, whole: &Whole, log: Log) -> Result<dfcp_tun::Server, Failure> {
     let log = log.of("tun");
-    let routes = link.guests.routes(&link.options);
-    let say = |line| {
+    let report = parts::report_links(log, whole);
+    let config = link.guests.server_config(&link.options, report, |line| {
         if !whole.quiet {
             log.say(line);
         }
-    };
-    Ok(dfcp_tun::Server::new(LinkConfig {
-        device: link.options.device(routes, say)?,
-        mtu: link.options.mtu(),
-        clients: link.guests.clients()?,
-        delay: link.options.delay,
-        tell: link.options.stats,
-        report: parts::report_links(log, whole),
-    }))
+    });
+    Ok(dfcp_tun::Server::new(config?))
 }

@@ -16,6 +16,8 @@ use super::Whole;
 use super::files::{self, Files};
 use super::settings::Settings;
 use crate::command::proxy::desk::{Desk, Terms};
+use crate::command::proxy::is_single;
+use crate::command::tun::is_detail;
 use crate::log::{Fields, Level, Log};
 use crate::phrase::phrase;
 
@@ -267,11 +269,7 @@ const ALL: [(Application, &str); 3] = [
 fn report(log: Log, whole: &Whole) -> Report {
     let (verbose, quiet) = (whole.verbose, whole.quiet);
     Arc::new(move |event| {
-        let is_single = matches!(
-            event,
-            Event::Opened(_) | Event::Failed { .. } | Event::Misled(_) | Event::Unassociated(_)
-        );
-        if !quiet && (verbose || !is_single) {
+        if !quiet && (verbose || !is_single(&event)) {
             tell(log, &event);
         }
     })
@@ -281,8 +279,7 @@ fn report(log: Log, whole: &Whole) -> Report {
 pub fn report_links(log: Log, whole: &Whole) -> dfcp_tun::Report {
     let (verbose, quiet) = (whole.verbose, whole.quiet);
     Arc::new(move |event| match event {
-        _ if quiet => {}
-        dfcp_tun::Event::Mtu(_) | dfcp_tun::Event::Carried(..) if !verbose => {}
+        event if quiet || (!verbose && is_detail(&event)) => {}
         dfcp_tun::Event::Connection(event) => tell(log, &event),
         event => log.say(event),
     })

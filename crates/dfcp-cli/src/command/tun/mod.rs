@@ -164,12 +164,7 @@ impl LinkOptions {
 
 impl Common {
     fn transport(&self) -> TransportConfig {
-        // Who is gone is noticed, and address translators on the way keep their entry.
-        let pings = (self.timeout / 4).min(Duration::from_secs(10));
-        let transport = TransportConfig::default()
-            .idle_timeout(self.timeout)
-            .keep_alive(Some(pings));
-        dfcp_tun::transport(transport)
+        dfcp_tun::transport(super::lasting(self.timeout))
     }
 
     fn say(&self, message: impl std::fmt::Display) {
@@ -180,11 +175,17 @@ impl Common {
 
     fn report(&self) -> Report {
         let common = self.clone();
-        Arc::new(move |event| match event {
-            Event::Mtu(_) | Event::Carried(..) if !common.verbose => {}
-            event => common.say(event),
+        Arc::new(move |event| {
+            if common.verbose || !is_detail(&event) {
+                common.say(event);
+            }
         })
     }
+}
+
+/// Whether only who wants all of it hears of an event.
+pub fn is_detail(event: &Event) -> bool {
+    matches!(event, Event::Mtu(_) | Event::Carried(..))
 }
 
 /// Runs a server or a client until it is told to end.

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use dfcp::{Endpoint, EndpointConfig, PublicKey};
 use dfcp_command::{Failure, Kind, interrupted};
 use dfcp_transfer::INTERRUPTED;
-use dfcp_tun::{Clients, Net, ServerConfig};
+use dfcp_tun::{Clients, Net, Report, ServerConfig};
 
 use super::{Common, LinkOptions};
 use crate::command::farewell;
@@ -85,7 +85,7 @@ impl Guests {
     }
 
     /// What is routed to the device of `link`.
-    pub fn routes(&self, link: &LinkOptions) -> Vec<Net> {
+    fn routes(&self, link: &LinkOptions) -> Vec<Net> {
         // What is within the device's own network is routed to it anyway; where everything else goes is
         // not for this to say.
         let within = |net: &Net| link.address.iter().any(|own| own.covers(net));
@@ -93,6 +93,26 @@ impl Guests {
         nets.filter(|net| net.len > 0 && !within(net))
             .copied()
             .collect()
+    }
+
+    /// Settings of a server of them with the device of `link`, which this makes, and says what it is like.
+    ///
+    /// # Errors
+    /// When there is no device to be had, or two clients have one network.
+    pub fn server_config(
+        &self,
+        link: &LinkOptions,
+        report: Report,
+        say: impl Fn(String),
+    ) -> Result<ServerConfig, Failure> {
+        Ok(ServerConfig {
+            clients: self.clients()?,
+            device: link.device(self.routes(link), say)?,
+            mtu: link.mtu(),
+            delay: link.delay,
+            tell: link.stats,
+            report,
+        })
     }
 
     /// Connections that there may be.
@@ -124,10 +144,9 @@ impl Guests {
 /// Serves until it is told to end.
 pub async fn serve(args: Args) -> Result<(), Failure> {
     args.common.link.check()?;
-    let clients = args.guests.clients()?;
+    let allowed = args.guests.clients()?;
     let key = keys::load_or_create(args.key.as_deref())?;
     let transport = args.common.transport();
-    let allowed = clients.clone();
     let most = args.guests.connections();
     let endpoint = args.listen.unwrap_or_default().bind(|address| {
         let allowed = allowed.clone();
@@ -138,18 +157,11 @@ pub async fn serve(args: Args) -> Result<(), Failure> {
             .authorize(move |key| allowed.contains(key));
         Endpoint::bind(config)
     })?;
-    let link = &args.common.link;
-    let routes = args.guests.routes(link);
-    let device = link.device(routes, |line| args.common.say(line))?;
+    let (link, report) = (&args.common.link, args.common.report());
+    let config = args
+        .guests
+        .server_config(link, report, |line| args.common.say(line))?;
     announce(&args, &endpoint);
-    let config = ServerConfig {
-        device,
-        mtu: link.mtu(),
-        clients,
-        delay: link.delay,
-        tell: link.stats,
-        report: args.common.report(),
-    };
     tokio::select! {
         ended = dfcp_tun::serve(endpoint.clone(), config) => {
             let why = match ended {
