@@ -161,9 +161,13 @@ pub(crate) fn response(bytes: &[u8], to: &Request) -> Read<Response> {
     }
     let fields = Fields(parsed.headers);
     let is_interim = code < 200;
-    let body = match fields.framing(minor == 0)? {
-        _ if is_interim || to.wants_head_only || matches!(code, 204 | 304) => Body::Nothing,
-        Framing::None | Framing::Other => Body::Rest,
+    let framing = fields.framing(minor == 0)?;
+    let has_none = is_interim || to.wants_head_only || matches!(code, 204 | 304);
+    let body = match framing {
+        // The coding would not be told of: that field is for the next hop, and TE was not passed on.
+        Framing::Other => return Err(bad("the host's Transfer-Encoding is not chunked")),
+        _ if has_none => Body::Nothing,
+        Framing::None => Body::Rest,
         Framing::Bytes(n) => Body::Bytes(n),
         Framing::Chunks => Body::Chunks,
     };
@@ -171,15 +175,13 @@ pub(crate) fn response(bytes: &[u8], to: &Request) -> Read<Response> {
     let mut head = format!("HTTP/1.1 {code} {reason}\r\n").into_bytes();
     fields.pass_on(&mut head);
     let persists = minor > 0 && !fields.closes() && body != Body::Rest;
-    match body {
+    match (body, framing) {
+        // These have no length (RFC 9110 §8.6): a program could wait for such a body.
+        (Body::Nothing, _) if is_interim || code == 204 => {}
         // The length that a body would have is told of one that is not there.
-        Body::Nothing => {
-            if let Some(length) = fields.values("content-length").next() {
-                put(&mut head, "Content-Length", length);
-            }
-        }
-        Body::Chunks if to.is_old => {}
-        body => frame(&mut head, body),
+        (Body::Nothing, Framing::Bytes(n)) => frame(&mut head, Body::Bytes(n)),
+        (Body::Chunks, _) if to.is_old => {}
+        (body, _) => frame(&mut head, body),
     }
     if !is_interim {
         head.extend(format!("Via: 1.{minor} {PSEUDONYM}\r\n").as_bytes());
@@ -233,6 +235,7 @@ fn split_url(url: &str) -> Result<(Target, &str, &str), Wrong> {
     Ok((target, authority, path))
 }
 
+#[derive(Clone, Copy)]
 enum Framing {
     None,
     Bytes(u64),
@@ -463,9 +466,13 @@ mod tests {
         assert!(head(&response).contains("Connection: close"));
         let response = answer("HTTP/1.1 100 Continue\r\n\r\n", &get());
         assert!(response.is_interim && response.body == Body::Nothing);
-        for code in [204, 304] {
-            let text = format!("HTTP/1.1 {code} X\r\nContent-Length: 7\r\n\r\n");
-            assert_eq!(answer(&text, &get()).body, Body::Nothing);
+        // Only 304 tells the length that there would be.
+        for (code, tells) in [(103, false), (204, false), (304, true)] {
+            let text = format!("HTTP/1.1 {code} X\r\nContent-Length: 7, 7\r\n\r\n");
+            let response = answer(&text, &get());
+            assert_eq!(response.body, Body::Nothing);
+            let head = head(&response);
+            assert_eq!(head.contains("Content-Length: 7\r\n"), tells, "{head}");
         }
         let head_only = ask("HEAD http://a/ HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
         let response = answer("HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n", &head_only);
@@ -475,6 +482,8 @@ mod tests {
             "HTTP/1.1 101 Switching\r\n\r\n",
             "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
             "HTTP/1.1 200 OK\r\nContent-Length: 1, 2\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding:\r\n\r\n",
             "SSH-2.0-x\r\n\r\n",
         ] {
             assert!(super::response(bad.as_bytes(), &get()).is_err(), "{bad:?}");

@@ -482,6 +482,10 @@ where
 /// How long the next chunk is; the last has nothing.
 async fn chunk_size<R: AsyncRead + Unpin>(from: &mut Reader<R>) -> Result<u64, Cut> {
     let mut line = from.line(MAX_CHUNK_LINE).await.map_err(|_| Cut::From)?;
+    // A line without digits would be taken for the last chunk: half of a body would look whole.
+    if !line.first().is_some_and(u8::is_ascii_hexdigit) {
+        return Err(Cut::From);
+    }
     line.extend(b"\r\n");
     match httparse::parse_chunk_size(&line) {
         Ok(httparse::Status::Complete((_, size))) => Ok(size),

@@ -228,11 +228,13 @@ async fn what_could_be_two_requests_reaches_no_host() {
     }
     assert_eq!(connections.load(Ordering::Relaxed), 0);
     // Chunks that are none break the connection, and nothing that follows is a request.
-    let request = format!(
-        "POST http://{host}/ HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n\r\n\
-         GET http://{host}/secret HTTP/1.1\r\nHost: a\r\n\r\n"
-    );
-    assert_eq!(world.answer_to(request.as_bytes()).await, b"");
+    for size in ["zz", "", " ", ";x", "-0"] {
+        let request = format!(
+            "POST http://{host}/ HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n\
+             {size}\r\n\r\nGET http://{host}/secret HTTP/1.1\r\nHost: a\r\n\r\n"
+        );
+        assert_eq!(world.answer_to(request.as_bytes()).await, b"", "{size:?}");
+    }
     let refused = format!("GET http://{}/ HTTP/1.1\r\nHost: a\r\n\r\n", nobody().await);
     let answer = String::from_utf8(world.answer_to(refused.as_bytes()).await).unwrap();
     assert!(answer.starts_with("HTTP/1.1 502 "), "{answer}");
