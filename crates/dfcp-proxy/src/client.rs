@@ -166,7 +166,7 @@ impl Client {
         self.0.report.clone()
     }
 
-    /// Serves programs that speak SOCKS5 or HTTP CONNECT to `listener`. Does not end.
+    /// Serves programs that speak SOCKS5 or HTTP to `listener`. Does not end.
     pub async fn serve_local(&self, listener: TcpListener) {
         let mut door = Door::new(listener, self.0.report.clone());
         loop {
@@ -294,26 +294,25 @@ impl Client {
     /// # Errors
     /// Why it did not.
     pub async fn dial(&self, target: Target) -> Result<Dialed, Refusal> {
-        let opened = async {
-            let mut tunnel = self.open(&target).await?;
-            self.answer(&mut tunnel).await?;
-            Ok(tunnel)
-        };
-        match opened.await {
+        match self.connect(&target).await {
             Ok(tunnel) => Ok(Dialed {
                 client: self.clone(),
                 tunnel,
                 target,
             }),
             Err(refusal) => {
-                let event = Event::Failed {
-                    target,
-                    refusal: Refusal::clone(&refusal),
-                };
-                self.report(event);
+                self.failed(target, refusal.clone());
                 Err(refusal)
             }
         }
+    }
+
+    /// A stream to `target`, once the server has connected there.
+    pub(crate) async fn connect(&self, target: &Target) -> Result<Tunnel, Refusal> {
+        let mut tunnel = self.open(target).await?;
+        self.answer(&mut tunnel).await?;
+        self.0.known.connected(target);
+        Ok(tunnel)
     }
 
     /// A stream to `target`; its answer has not come yet.
@@ -377,7 +376,7 @@ impl Client {
     }
 
     /// Waits for the server's answer.
-    pub(crate) async fn answer(&self, tunnel: &mut Tunnel) -> Result<(), Refusal> {
+    async fn answer(&self, tunnel: &mut Tunnel) -> Result<(), Refusal> {
         let late = || Refusal::new(Status::TimedOut, "the server does not answer");
         let answer = timeout(ANSWER_LIMIT, tunnel.answer()).await;
         answer.unwrap_or_else(|_| Err(late()))
@@ -390,11 +389,6 @@ impl Client {
             FastOpen::Known => self.0.known.has(target),
             FastOpen::Always => true,
         }
-    }
-
-    /// There is a connection to `target`.
-    pub(crate) fn reached(&self, target: &Target) {
-        self.0.known.connected(target);
     }
 
     /// There was no connection to `target`.
@@ -411,8 +405,12 @@ impl Client {
         first: Vec<u8>,
         target: Target,
     ) {
+        // One that was answered before is known already, or leads from the server to here.
+        let is_new = !tunnel.answered;
         let opened = || {
-            self.reached(&target);
+            if is_new {
+                self.0.known.connected(&target);
+            }
             self.report(Event::Opened(target.clone()));
         };
         // Programs reset connections as they like; only what the far end could not do is worth a word.
@@ -430,7 +428,7 @@ impl Client {
 
     fn give_up(&self, tcp: TcpStream, target: Target, refusal: Refusal) {
         let _ = tcp.set_zero_linger();
-        self.report(Event::Failed { target, refusal });
+        self.failed(target, refusal);
     }
 
     /// Carries `input` to `target` and what comes back to `output`, until both ended and the server has

@@ -1,7 +1,7 @@
 //! TCP connections and datagrams of other programs over dfcp: each connection is a stream, each datagram
 //! one of the same connection of dfcp.
 //!
-//! * [`Client`]: where programs come in ([SOCKS5 and HTTP CONNECT](Client::serve_local) on one port, on
+//! * [`Client`]: where programs come in ([SOCKS5 and HTTP](Client::serve_local) on one port, on
 //!   Linux connections that the firewall leads here,
 //!   forwards of [TCP](Client::forward) and [UDP](Client::forward_udp), [standard input and output](Client::carry)), over a connection to a
 //!   server that is made again whenever it is lost;

@@ -144,15 +144,11 @@ pub(crate) async fn serve(client: Client, mut tcp: TcpStream) {
         target,
         rest,
     } = wish;
-    let opened = async {
-        let mut tunnel = client.open(&target).await?;
-        if !client.opens_fast(&target) {
-            client.answer(&mut tunnel).await?;
-            client.reached(&target);
-        }
-        Ok(tunnel)
+    let opened = match client.opens_fast(&target) {
+        true => client.open(&target).await,
+        false => client.connect(&target).await,
     };
-    match opened.await {
+    match opened {
         Ok(tunnel) => {
             if tcp.write_all(&speech.answer(Ok(()))).await.is_ok() {
                 client.carry_tcp(tcp, tunnel, rest, target).await;

@@ -218,7 +218,10 @@ pub(crate) async fn upload(
 }
 
 /// Reads what is there, `most` bytes, and waits for something without a buffer; nothing at the end.
-async fn read_some(input: &mut (impl AsyncRead + Unpin), most: usize) -> io::Result<Vec<u8>> {
+pub(crate) async fn read_some(
+    input: &mut (impl AsyncRead + Unpin),
+    most: usize,
+) -> io::Result<Vec<u8>> {
     poll_fn(|context| {
         let mut buffer = Vec::with_capacity(most);
         let read = pin!(input.read_buf(&mut buffer)).poll(context);

@@ -18,7 +18,7 @@ use crate::account::{Turn, Way};
 use crate::client::Client;
 use crate::event::Event;
 use crate::local::{REQUEST_LIMIT, part};
-use crate::relay::{CHUNK, Toll};
+use crate::relay::{CHUNK, Toll, read_some};
 use crate::status::{Refusal, Status};
 use crate::target::Target;
 use crate::traffic::Kind;
@@ -44,9 +44,11 @@ enum Ended {
 
 /// Why it went wrong.
 enum Fault {
-    /// The program can be told: nothing of an answer has come yet.
-    Told(Vec<u8>, String),
-    /// It cannot: its connection breaks, so that half of an answer is not taken for one.
+    /// What the program asks is wrong, and it is told so.
+    Asked(Wrong),
+    /// The host could not be asked, or gave no answer; the program is told, who has nothing of one yet.
+    Refused(Target, Refusal),
+    /// It cannot be told: its connection breaks, so that half of an answer is not taken for one.
     Broken,
 }
 
@@ -85,9 +87,11 @@ struct Reader<R> {
 impl<R: AsyncRead + Unpin> Reader<R> {
     /// Waits for more; false at the end.
     async fn more(&mut self) -> io::Result<bool> {
-        // What waits for the next message holds no buffer.
         if self.bytes.is_empty() {
-            self.bytes = Vec::with_capacity(CHUNK);
+            // Whoever waits for the next message holds no buffer.
+            self.bytes = Vec::new();
+            self.bytes = read_some(&mut self.from, CHUNK).await?;
+            return Ok(!self.bytes.is_empty());
         }
         Ok(self.from.read_buf(&mut self.bytes).await? > 0)
     }
@@ -135,7 +139,6 @@ struct Program<R, W> {
 struct Upstream {
     target: Target,
     tunnel: Tunnel,
-    heard: Vec<u8>,
 }
 
 /// Serves a program that has begun with `first` to the end of its connection, or until it asks for a
@@ -178,17 +181,18 @@ pub(crate) async fn serve(
     }
     match fault {
         None => part(tcp, &[]).await,
-        Some(Fault::Told(answer, why)) => {
-            client.report(Event::Misled(why));
+        Some(Fault::Asked(Wrong { status, why })) => {
+            client.report(Event::Misled(why.to_owned()));
+            part(tcp, &response(status, "", why)).await;
+        }
+        Some(Fault::Refused(target, refusal)) => {
+            let answer = super::answer(Err(&refusal));
+            client.failed(target, refusal);
             part(tcp, &answer).await;
         }
         Some(Fault::Broken) => drop(tcp.set_zero_linger()),
     }
     None
-}
-
-fn wrong(Wrong { status, why }: Wrong) -> Fault {
-    Fault::Told(response(status, "", why), why.to_owned())
 }
 
 /// The next request. Its first byte may take `limit`, and all of its head ten seconds.
@@ -210,13 +214,13 @@ async fn next_request<R: AsyncRead + Unpin>(
                 return Ok(Next::Connect);
             }
             // Empty lines before a request are passed over (RFC 9112 §2.2).
-            let read = message::request(&program.bytes).map_err(wrong)?;
+            let read = message::request(&program.bytes).map_err(Fault::Asked)?;
             if let Some((request, len)) = read.filter(|(_, len)| *len <= MAX_HEAD) {
                 program.bytes.drain(..len);
                 return Ok(Next::Request(Box::new(request)));
             }
             if program.bytes.len() > MAX_HEAD {
-                return Err(wrong(Wrong {
+                return Err(Fault::Asked(Wrong {
                     status: "431 Request Header Fields Too Large",
                     why: "the head of its request is longer than 16 KiB",
                 }));
@@ -226,15 +230,12 @@ async fn next_request<R: AsyncRead + Unpin>(
             }
         }
     };
-    let late = || {
-        wrong(Wrong {
-            status: "408 Request Timeout",
-            why: "it did not say what it wants within 10 s",
-        })
+    let late = Wrong {
+        status: "408 Request Timeout",
+        why: "it did not say what it wants within 10 s",
     };
-    timeout(REQUEST_LIMIT, head)
-        .await
-        .unwrap_or_else(|_| Err(late()))
+    let heard = timeout(REQUEST_LIMIT, head).await;
+    heard.unwrap_or(Err(Fault::Asked(late)))
 }
 
 /// Carries a request and its answer.
@@ -251,7 +252,7 @@ where
     // A host that was asked before, and may have ended its connection meanwhile.
     if let Some(mut upstream) = kept.take() {
         if upstream.target == request.target && request.may_repeat {
-            let asked = ask(client, program, request, &mut upstream).await;
+            let asked = ask(client, program, request, &mut upstream.tunnel).await;
             // Where nothing of an answer came it is asked again.
             if let Some(ended) = settle(asked, upstream, kept)? {
                 return Ok(ended);
@@ -260,15 +261,14 @@ where
             upstream.tunnel.reset(RESET);
         }
     }
-    let mut upstream = match open(client, &request.target).await {
-        Ok(upstream) => upstream,
-        Err(refusal) => return Err(refused(client, request, refusal)),
-    };
-    let asked = ask(client, program, request, &mut upstream).await;
-    settle(asked, upstream, kept)?.ok_or_else(|| {
-        let refusal = Refusal::new(Status::Failed, "the host ended without an answer");
-        refused(client, request, refusal)
-    })
+    let refused = |refusal| Fault::Refused(request.target.clone(), refusal);
+    let tunnel = client.connect(&request.target).await.map_err(refused)?;
+    let target = request.target.clone();
+    client.report(Event::Opened(target.clone()));
+    let mut upstream = Upstream { target, tunnel };
+    let asked = ask(client, program, request, &mut upstream.tunnel).await;
+    let silent = || Refusal::new(Status::Failed, "the host ended without an answer");
+    settle(asked, upstream, kept)?.ok_or_else(|| refused(silent()))
 }
 
 /// Keeps a connection that may be asked more, and ends others.
@@ -289,42 +289,23 @@ fn settle(
     }
 }
 
-fn refused(client: &Client, request: &Request, refusal: Refusal) -> Fault {
-    let answer = super::answer(Err(&refusal));
-    let why = format!("{}: {refusal}", request.target);
-    let target = request.target.clone();
-    client.report(Event::Failed { target, refusal });
-    Fault::Told(answer, why)
-}
-
-async fn open(client: &Client, target: &Target) -> Result<Upstream, Refusal> {
-    let mut tunnel = client.open(target).await?;
-    client.answer(&mut tunnel).await?;
-    client.report(Event::Opened(target.clone()));
-    Ok(Upstream {
-        target: target.clone(),
-        tunnel,
-        heard: Vec::new(),
-    })
-}
-
 /// Asks, and passes the answer on: how it ended, and whether the host may be asked more. `None` where the
 /// host ended before it said anything.
 async fn ask<R, W>(
     client: &Client,
     program: &mut Program<R, W>,
     request: &Request,
-    upstream: &mut Upstream,
+    tunnel: &mut Tunnel,
 ) -> Result<Option<(Ended, bool)>, Fault>
 where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin,
 {
     let (toll, Program { read, write }) = (client.toll(), program);
-    let Tunnel { send, recv, .. } = &mut upstream.tunnel;
+    let Tunnel { send, recv, .. } = tunnel;
     let mut host = Reader {
         from: recv,
-        bytes: std::mem::take(&mut upstream.heard),
+        bytes: Vec::new(),
     };
     let sent = AtomicBool::new(false);
     let answered = {
@@ -346,17 +327,16 @@ where
             },
         }
     };
-    let (heard, sent) = (host.bytes, sent.into_inner());
+    let sent = sent.into_inner();
     let Some(answer) = answered? else {
         return Ok(None);
     };
-    upstream.heard = heard;
     let ended = match request.persists && answer.body != Body::Rest && sent {
         true => Ended::Whole,
         false => Ended::Last,
     };
     // What a host says that nobody asked for is no answer to the next request.
-    let persists = answer.persists && sent && upstream.heard.is_empty();
+    let persists = answer.persists && sent && host.bytes.is_empty();
     Ok(Some((ended, persists)))
 }
 
@@ -402,20 +382,18 @@ async fn next_response(
 ) -> Result<Option<Response>, Fault> {
     loop {
         if !host.bytes.is_empty() {
-            let told = |_| {
-                let refusal = Refusal::new(Status::Failed, "the host's answer is none of HTTP/1.1");
-                Fault::Told(super::answer(Err(&refusal)), refusal.message)
+            let none = |why| {
+                let refusal = Refusal::new(Status::Failed, why);
+                Fault::Refused(request.target.clone(), refusal)
             };
-            let read = message::response(&host.bytes, request).map_err(told)?;
+            let read = message::response(&host.bytes, request);
+            let read = read.map_err(|wrong| none(wrong.why))?;
             if let Some((answer, len)) = read {
                 host.bytes.drain(..len);
                 return Ok(Some(answer));
             }
             if host.bytes.len() > MAX_ANSWER_HEAD {
-                return Err(told(Wrong {
-                    status: "",
-                    why: "",
-                }));
+                return Err(none("the head of the host's answer is longer than 64 KiB"));
             }
         }
         match host.more().await {

@@ -35,6 +35,12 @@ impl Events {
         self.0.lock().unwrap().iter().any(|event| event == text)
     }
 
+    /// How many contain `text`.
+    pub fn count(&self, text: &str) -> usize {
+        let events = self.0.lock().unwrap();
+        events.iter().filter(|event| event.contains(text)).count()
+    }
+
     /// Waits for one that contains `text`.
     pub async fn find(&self, text: &str) -> String {
         let found = async {

@@ -405,6 +405,46 @@ async fn hosts_that_were_reached_are_counted_on_until_something_fails() {
     assert_eq!(error.kind(), ErrorKind::ConnectionReset);
     // After that everybody waits for the truth.
     assert_eq!(world.socks(&connect_request(host)).await.1, 5);
+    // A failure is one, whatever was asked for.
+    let listener = TcpListener::bind(loopback()).await.unwrap();
+    let host = listener.local_addr().unwrap();
+    drop(world.connect(host).await);
+    let other = self::nobody().await;
+    let get = format!("GET http://{other}/ HTTP/1.1\r\nHost: a\r\n\r\n");
+    let answer = world.answer_to(get.as_bytes()).await;
+    assert!(answer.starts_with(b"HTTP/1.1 502 "));
+    // It is told as that, and not as a mistake of the program, too.
+    world
+        .events
+        .find(&format!("not connected to {other}"))
+        .await;
+    assert_eq!(
+        world.events.count("a program at a local port was refused"),
+        0
+    );
+    drop(listener);
+    assert_eq!(world.socks(&connect_request(host)).await.1, 5);
+}
+
+#[tokio::test]
+async fn hosts_that_this_side_reached_are_not_counted_on_at_the_server() {
+    let world = World::with(Plan {
+        fast_open: FastOpen::Known,
+        listen: Some(rules(&["127.0.0.1/32"])),
+        ..Plan::default()
+    })
+    .await;
+    let listener = TcpListener::bind(loopback()).await.unwrap();
+    let host = listener.local_addr().unwrap();
+    let (client, bind) = (world.client.clone(), Target::from(loopback()));
+    tokio::spawn(async move { client.reverse(bind, host.into()).await });
+    let listening = world.events.find("the server listens at").await;
+    let at = listening.split(' ').nth(4).unwrap();
+    let _tcp = TcpStream::connect(at).await.unwrap();
+    within(listener.accept()).await.unwrap();
+    world.events.find(&format!("connected to {host}")).await;
+    drop(listener);
+    assert_eq!(world.socks(&connect_request(host)).await.1, 5);
 }
 
 #[tokio::test]
