@@ -196,6 +196,7 @@ impl Follower {
 
 #[cfg(test)]
 mod tests {
+    use super::super::message::tests::flow;
     use super::*;
 
     const MBIT: u64 = 1_000_000;
@@ -204,12 +205,8 @@ mod tests {
         FollowerConfig {
             key: OrderKey::new(&[7; 32]),
             flow: Flow {
-                source: "198.18.0.1".parse().unwrap(),
-                destination: "198.18.0.2".parse().unwrap(),
-                protocol: 17,
-                source_port: 5000,
-                destination_port: 4433,
                 packet: 1400,
+                ..flow()
             },
             headers: 28,
             fallback: mbit(10),

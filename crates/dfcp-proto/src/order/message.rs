@@ -214,8 +214,19 @@ fn narrow(address: Ipv6Addr, family: u8) -> Option<IpAddr> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
+
+    pub fn flow() -> Flow {
+        Flow {
+            source: "198.18.0.1".parse().unwrap(),
+            destination: "198.18.0.2".parse().unwrap(),
+            protocol: 253,
+            source_port: 49152,
+            destination_port: 20000,
+            packet: 1500,
+        }
+    }
 
     fn key() -> OrderKey {
         OrderKey::from_hex(&"0f".repeat(32)).expect("a key")
@@ -229,14 +240,7 @@ mod tests {
             sequence: 7,
             rate: Rate::from_bps(42_000_000),
             valid: Duration::from_millis(1000),
-            flow: Flow {
-                source: "198.18.0.1".parse().unwrap(),
-                destination: "198.18.0.2".parse().unwrap(),
-                protocol: 253,
-                source_port: 49152,
-                destination_port: 20000,
-                packet: 1500,
-            },
+            flow: flow(),
         }
     }
 
@@ -260,10 +264,10 @@ mod tests {
         let v6 = Flow {
             source: "2001:2::1".parse().unwrap(),
             destination: "2001:2::2".parse().unwrap(),
-            ..order().flow
+            ..flow()
         };
         for kind in [Kind::Hello, Kind::Challenge, Kind::Order, Kind::Farewell] {
-            for flow in [order().flow, v6] {
+            for flow in [flow(), v6] {
                 let message = Message {
                     kind,
                     flow,
