@@ -3,13 +3,15 @@
 //!
 //! Sockets of UDP may share a port if all of them say so (SO_REUSEPORT, socket(7)); a program that one of them
 //! gives the kernel says which gets a packet. A socket says so only while it is bound, and once it is handed
-//! over: so two endpoints that both mean to stay still cannot have one port by mistake. Who hands over holds a
-//! name in the abstract namespace as long as it lives, so that who comes next knows when it has the port alone.
+//! over. Two names in the abstract namespace keep endpoints that mean to stay from having one port by mistake:
+//! who hands over holds the one as long as it lives, so that who comes next knows when it has the port alone;
+//! and the other is held by the one that binds, until it has the port alone. Who does not get that name binds
+//! as if nobody could share.
 
 use dfcp_proto::wire::ConnectionId;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// How often it is looked whether the endpoint before has ended.
 #[cfg(target_os = "linux")]
@@ -23,56 +25,100 @@ pub(crate) struct Leaving {
     _name: std::os::unix::net::UnixDatagram,
 }
 
+/// That an endpoint comes to a port that another one hands over, until it has it alone.
+pub(crate) type Arrival = Mutex<Option<Arriving>>;
+
+/// Meanwhile no third one may.
+#[derive(Debug)]
+pub(crate) struct Arriving {
+    #[cfg(target_os = "linux")]
+    _name: std::os::unix::net::UnixDatagram,
+}
+
 #[cfg(target_os = "linux")]
 mod linux {
     use super::*;
     use nix::libc;
     use nix::sys::socket::{setsockopt, sockopt};
     use std::net::UdpSocket;
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::net::{SocketAddr as Name, UnixDatagram};
+    use std::sync::{MutexGuard, PoisonError};
+
+    fn leaving(at: SocketAddr) -> io::Result<Name> {
+        Name::from_abstract_name(format!("dfcp leaves {at}"))
+    }
 
     impl Leaving {
         /// # Errors
         /// [`io::ErrorKind::AddrInUse`] while another endpoint hands this port over.
         fn of(at: SocketAddr) -> io::Result<Self> {
-            use std::os::linux::net::SocketAddrExt;
-            use std::os::unix::net::{SocketAddr, UnixDatagram};
-            let name = format!("dfcp leaves {at}");
-            let name = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(name)?)?;
-            Ok(Self { _name: name })
+            let _name = UnixDatagram::bind_addr(&leaving(at)?)?;
+            Ok(Self { _name })
         }
     }
 
-    /// Binds `socket`, so that it may hand its port over some day; also to a port that is handed over now,
-    /// and then says so: [`watch`] is to see to the rest.
-    pub(crate) fn bind(socket: &socket2::Socket, at: SocketAddr) -> io::Result<bool> {
-        // Any port is one that nobody has.
-        if at.port() == 0 {
-            socket.bind(&at.into())?;
-            return Ok(false);
+    impl Arriving {
+        /// # Errors
+        /// [`io::ErrorKind::AddrInUse`] while another endpoint comes to this port.
+        fn at(at: SocketAddr) -> io::Result<Self> {
+            let name = Name::from_abstract_name(format!("dfcp comes to {at}"))?;
+            let _name = UnixDatagram::bind_addr(&name)?;
+            Ok(Self { _name })
         }
-        setsockopt(socket, sockopt::ReusePort, &true)?;
-        socket.bind(&at.into())?;
-        let is_shared = is_left(at);
-        if !is_shared {
-            setsockopt(socket, sockopt::ReusePort, &false)?;
-        }
-        Ok(is_shared)
     }
 
     /// Whether an endpoint hands the port over now.
     fn is_left(at: SocketAddr) -> bool {
-        matches!(Leaving::of(at), Err(error) if error.kind() == io::ErrorKind::AddrInUse)
+        // To be connected to a name takes it from nobody.
+        let connected = UnixDatagram::unbound().and_then(|socket| {
+            socket.connect_addr(&leaving(at)?)?;
+            Ok(())
+        });
+        connected.is_ok()
+    }
+
+    /// Binds `socket`, so that it may hand its port over some day; also to a port that is handed over now,
+    /// and then says so: [`watch`] is to see to the rest.
+    pub(crate) fn bind(socket: &socket2::Socket, at: SocketAddr) -> io::Result<Option<Arriving>> {
+        // Any port is one that nobody has.
+        let arriving = match at.port() {
+            0 => None,
+            _ => Arriving::at(at).ok(),
+        };
+        let Some(arriving) = arriving else {
+            socket.bind(&at.into())?;
+            return Ok(None);
+        };
+        setsockopt(socket, sockopt::ReusePort, &true)?;
+        socket.bind(&at.into())?;
+        if is_left(at) {
+            return Ok(Some(arriving));
+        }
+        setsockopt(socket, sockopt::ReusePort, &false)?;
+        Ok(None)
     }
 
     /// Lets nobody else bind to the port of `socket` any more, once it has it alone.
-    pub(crate) fn watch(socket: &Arc<UdpSocket>, at: SocketAddr) -> io::Result<()> {
-        let socket = Arc::downgrade(socket);
+    pub(crate) fn watch(
+        socket: &Arc<UdpSocket>,
+        at: SocketAddr,
+        arrival: &Arc<Arrival>,
+    ) -> io::Result<()> {
+        let (socket, arrival) = (Arc::downgrade(socket), Arc::downgrade(arrival));
         let wait = move || {
-            while is_left(at) && socket.strong_count() > 0 {
+            while let (Some(socket), Some(arrival)) = (socket.upgrade(), arrival.upgrade()) {
+                let mut arrival = lock(&arrival);
+                // It may have been handed on meanwhile.
+                if arrival.is_some() && !is_left(at) {
+                    let _ = setsockopt(&*socket, sockopt::ReusePort, &false);
+                    *arrival = None;
+                }
+                if arrival.is_none() {
+                    return;
+                }
+                drop((arrival, socket));
                 std::thread::park_timeout(LOOK);
-            }
-            if let Some(socket) = socket.upgrade() {
-                let _ = setsockopt(&*socket, sockopt::ReusePort, &false);
             }
         };
         // A thread, since it is not worth a task that everybody who binds would have to run.
@@ -82,8 +128,17 @@ mod linux {
         Ok(())
     }
 
+    fn lock(arrival: &Arrival) -> MutexGuard<'_, Option<Arriving>> {
+        arrival.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// From now on another endpoint may bind to the port, and gets all packets but those for `own`.
-    pub(crate) fn hand_over(socket: &Arc<UdpSocket>, own: &[ConnectionId]) -> io::Result<Leaving> {
+    pub(crate) fn hand_over(
+        socket: &Arc<UdpSocket>,
+        own: &[ConnectionId],
+        arrival: &Arrival,
+    ) -> io::Result<Leaving> {
+        let mut arrival = lock(arrival);
         let leaving = Leaving::of(socket.local_addr()?)?;
         let mut program = program(own);
         let program = libc::sock_fprog {
@@ -92,6 +147,7 @@ mod linux {
         };
         setsockopt(&**socket, sockopt::AttachReusePortCbpf, &program)?;
         setsockopt(&**socket, sockopt::ReusePort, &true)?;
+        *arrival = None;
         Ok(leaving)
     }
 
@@ -131,19 +187,27 @@ pub(crate) use linux::{bind, hand_over, watch};
 
 /// Elsewhere a port has one endpoint at a time.
 #[cfg(not(target_os = "linux"))]
-pub(crate) fn bind(socket: &socket2::Socket, at: SocketAddr) -> io::Result<bool> {
+pub(crate) fn bind(socket: &socket2::Socket, at: SocketAddr) -> io::Result<Option<Arriving>> {
     socket.bind(&at.into())?;
-    Ok(false)
+    Ok(None)
 }
 
 /// See above.
 #[cfg(not(target_os = "linux"))]
-pub(crate) fn watch(_: &Arc<std::net::UdpSocket>, _: SocketAddr) -> io::Result<()> {
+pub(crate) fn watch(
+    _: &Arc<std::net::UdpSocket>,
+    _: SocketAddr,
+    _: &Arc<Arrival>,
+) -> io::Result<()> {
     Ok(())
 }
 
 /// See above.
 #[cfg(not(target_os = "linux"))]
-pub(crate) fn hand_over(_: &Arc<std::net::UdpSocket>, _: &[ConnectionId]) -> io::Result<Leaving> {
+pub(crate) fn hand_over(
+    _: &Arc<std::net::UdpSocket>,
+    _: &[ConnectionId],
+    _: &Arrival,
+) -> io::Result<Leaving> {
     Err(io::ErrorKind::Unsupported.into())
 }

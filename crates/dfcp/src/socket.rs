@@ -5,14 +5,14 @@
 //! not anyone wants it.
 
 use crate::claim::PortClaim;
-use crate::handover::Leaving;
+use crate::handover::{Arrival, Leaving};
 use dfcp_proto::wire::ConnectionId;
 use dfcp_proto::{Priority, Transmit};
 use quinn_udp::{BATCH_SIZE, EcnCodepoint, RecvMeta, UdpSockRef, UdpSocketState};
 use std::io::{self, IoSliceMut};
 use std::mem;
 use std::net::SocketAddr;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, SystemTime};
 use tokio::io::Interest;
@@ -123,7 +123,8 @@ pub(crate) struct Outlet {
     is_ipv6: bool,
     io: Arc<std::net::UdpSocket>,
     state: UdpSocketState,
-    /// Of an endpoint that hands its port over.
+    /// Of an endpoint that comes to a port that is handed over, and of one that hands its own over.
+    arrival: Arc<Arrival>,
     leaving: OnceLock<Leaving>,
 }
 
@@ -166,17 +167,22 @@ impl Socket {
             // One socket for both families, where the system can.
             let _ = socket.set_only_v6(false);
         }
-        let is_shared = match layer {
+        let arriving = match layer {
             Layer::Udp => crate::handover::bind(&socket, address)?,
             Layer::Ip => {
                 socket.bind(&address.into())?;
-                false
+                None
             }
         };
         let mut socket = Self::over(layer, socket.into())?;
-        socket.took_over = is_shared;
-        if is_shared {
-            crate::handover::watch(&socket.outlet.io, address)?;
+        if arriving.is_some() {
+            socket.took_over = true;
+            let outlet = &socket.outlet;
+            *outlet
+                .arrival
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner) = arriving;
+            crate::handover::watch(&outlet.io, address, &outlet.arrival)?;
         }
         Ok(socket)
     }
@@ -200,6 +206,7 @@ impl Socket {
             is_ipv6,
             io: Arc::new(std_socket),
             state,
+            arrival: Arc::default(),
             leaving: OnceLock::new(),
         };
         Ok(Self {
@@ -359,7 +366,7 @@ impl Outlet {
 
     /// Lets another endpoint have the port, and all packets but those of `own` connections.
     pub(crate) fn hand_over(&self, own: &[ConnectionId]) -> io::Result<()> {
-        let leaving = crate::handover::hand_over(&self.io, own)?;
+        let leaving = crate::handover::hand_over(&self.io, own, &self.arrival)?;
         // There is one at a time.
         let _ = self.leaving.set(leaving);
         Ok(())

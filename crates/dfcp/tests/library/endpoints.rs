@@ -254,6 +254,32 @@ fn free_port() -> String {
 
 #[cfg(target_os = "linux")]
 #[tokio::test]
+async fn of_those_that_begin_at_a_port_at_once_one_has_it() {
+    const AT_ONCE: usize = 4;
+    let key = generate_key().expect("a key");
+    for round in 0..50 {
+        let at = free_port();
+        let begin = std::sync::Barrier::new(AT_ONCE);
+        let runtime = tokio::runtime::Handle::current();
+        let serve = || {
+            let _inside = runtime.enter();
+            let config = EndpointConfig::server(key.clone(), at.parse().expect("an address"));
+            begin.wait();
+            Endpoint::bind(config).ok()
+        };
+        let bound: Vec<_> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..AT_ONCE).map(|_| scope.spawn(serve)).collect();
+            let ended = threads
+                .into_iter()
+                .map(|thread| thread.join().expect("no panic"));
+            ended.flatten().collect()
+        });
+        assert!(bound.len() <= 1, "round {round}: {} have {at}", bound.len());
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
 async fn a_port_is_handed_over_and_what_was_open_goes_on() {
     within(async {
         let at = free_port();
@@ -274,6 +300,8 @@ async fn a_port_is_handed_over_and_what_was_open_goes_on() {
         assert!(serve().is_err());
         first.hand_over_port().expect("Linux can");
         let second = serve().expect("binds");
+        // One comes, and no third one beside it.
+        assert!(serve().is_err());
         let (late, late_far) = pair_of(&late_client, &second).await;
         // Both carry a lot, each its own.
         let sent = bytes(2_000_000);
