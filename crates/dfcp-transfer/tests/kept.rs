@@ -1,6 +1,8 @@
 //! What is kept of files beside their bytes, and what is not without the receiver's leave: names of any
 //! bytes, holes, owners, extended attributes.
 
+mod common;
+
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
@@ -8,22 +10,12 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
-use dfcp::{Connection, Endpoint, EndpointConfig};
 use dfcp_transfer::{
     DONE, Error, Keep, LeftOut, Limits, Links, Meter, OnConflict, Outcome, Owners, Received, Scan,
     Sent, Sources, Store,
 };
 
-/// Two endpoints and the connection between them, seen from both ends.
-async fn connected() -> ([Endpoint; 2], Connection, Connection) {
-    let key = || dfcp::generate_key().unwrap();
-    let address = "127.0.0.1:0".parse().unwrap();
-    let server = Endpoint::bind(EndpointConfig::server(key(), address)).unwrap();
-    let client = Endpoint::bind(EndpointConfig::client(key())).unwrap();
-    let connect = client.connect(server.local_addr(), Some(server.public_key()));
-    let (near, far) = tokio::join!(connect, server.accept());
-    ([client, server], near.unwrap(), far.unwrap().accept())
-}
+use common::connected;
 
 /// Sends `from` with what is kept of it there, to a receiver that keeps and allows what it does; with
 /// the bytes that went over the network.

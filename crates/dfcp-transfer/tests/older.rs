@@ -1,31 +1,24 @@
 //! Files that are there in another version: what has not changed of them does not come again.
 
+mod common;
+
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use dfcp::{Connection, Endpoint, EndpointConfig, RecvStream, SendStream};
+use dfcp::{Connection, Endpoint, RecvStream, SendStream};
 use dfcp_transfer::message::{self, FromReceiver, FromSender, Hash, Reader};
 use dfcp_transfer::{
     DONE, Entry, Keep, Meter, OnConflict, Outcome, People, ProblemKind, Received, Scan, Sources,
     Store, Wishes, offer,
 };
 
+use common::connected;
+
 /// What is compared: a group of files up to 1 GiB.
 const GROUP: u64 = 256 << 10;
 const SIZE: usize = 5_000_000;
-
-/// Two endpoints and the connection between them, seen from both ends.
-async fn connected() -> ([Endpoint; 2], Connection, Connection) {
-    let key = || dfcp::generate_key().unwrap();
-    let address = "127.0.0.1:0".parse().unwrap();
-    let server = Endpoint::bind(EndpointConfig::server(key(), address)).unwrap();
-    let client = Endpoint::bind(EndpointConfig::client(key())).unwrap();
-    let connect = client.connect(server.local_addr(), Some(server.public_key()));
-    let (near, far) = tokio::join!(connect, server.accept());
-    ([client, server], near.unwrap(), far.unwrap().accept())
-}
 
 fn random(seed: u8, size: usize) -> Vec<u8> {
     let mut bytes = vec![0; size];

@@ -1,11 +1,13 @@
 //! Sessions between two endpoints on loopback, by the library's interface alone.
 
+mod common;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use dfcp::{Connection, Endpoint, EndpointConfig, Progress};
+use dfcp::{Connection, Progress};
 use dfcp_transfer::message::{self, FromReceiver, FromSender, Reader};
 use dfcp_transfer::{
     DONE, Entry, Error, Limits, Links, Meter, Offered, OnConflict, Outcome, People, ProblemKind,
@@ -13,16 +15,7 @@ use dfcp_transfer::{
 };
 use tokio::io::AsyncWriteExt;
 
-/// Two endpoints and the connection between them, seen from both ends.
-async fn connected() -> ([Endpoint; 2], Connection, Connection) {
-    let key = || dfcp::generate_key().unwrap();
-    let address = "127.0.0.1:0".parse().unwrap();
-    let server = Endpoint::bind(EndpointConfig::server(key(), address)).unwrap();
-    let client = Endpoint::bind(EndpointConfig::client(key())).unwrap();
-    let connect = client.connect(server.local_addr(), Some(server.public_key()));
-    let (near, far) = tokio::join!(connect, server.accept());
-    ([client, server], near.unwrap(), far.unwrap().accept())
-}
+use common::connected;
 
 /// Sends `paths` into the directory `to`.
 async fn transfer(
