@@ -103,14 +103,18 @@ impl Partial {
             if i >= self.shape.count() || self.groups().values[i].is_some() {
                 continue;
             }
-            // What cannot be read is not there.
-            if self.shape.value(&self.file, i).is_ok_and(|is| is == value) {
-                let mut groups = self.groups();
-                groups.values[i] = Some(value);
-                groups.left[i] = 0;
-            }
+            self.find(i, value);
         }
         Ok(())
+    }
+
+    /// Group `i` is there if its bytes, read back, have this value. What cannot be read is not there.
+    fn find(&self, i: usize, value: Value) {
+        if self.shape.value(&self.file, i).is_ok_and(|is| is == value) {
+            let mut groups = self.groups();
+            groups.values[i] = Some(value);
+            groups.left[i] = 0;
+        }
     }
 
     /// Takes over these groups of an older version of the file, which has holes outside of `data` if that
@@ -128,13 +132,8 @@ impl Partial {
             }
             let range = self.shape.range(i);
             self.forget(&range);
-            // What cannot be copied is not there.
-            let copied = crate::sparse::copy(older, &self.file, &range, data)
-                .and_then(|()| self.shape.value(&self.file, i));
-            if copied.is_ok_and(|is| is == value) {
-                let mut groups = self.groups();
-                groups.values[i] = Some(value);
-                groups.left[i] = 0;
+            if crate::sparse::copy(older, &self.file, &range, data).is_ok() {
+                self.find(i, value);
             }
         }
     }
