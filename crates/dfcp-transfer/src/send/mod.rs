@@ -7,7 +7,7 @@
 mod board;
 mod objects;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,6 +22,7 @@ use crate::meter::Meter;
 use crate::offer;
 use crate::read::Holes;
 use crate::source::{LeftOut, Sources};
+use crate::tree::Shape;
 use board::Board;
 use objects::Objects;
 
@@ -158,22 +159,77 @@ pub(crate) enum Reply {
     Settled(u64, Outcome),
 }
 
+/// What a receiver has said so far.
+#[derive(Default)]
+struct Heard {
+    sent: Sent,
+    /// Files that it has asked about.
+    asked: BTreeSet<u64>,
+    /// Files that it has said what it has of.
+    had: BTreeSet<u64>,
+    /// Groups of a file whose list comes in several messages.
+    having: Option<(u64, Vec<(u64, Hash)>)>,
+}
+
+impl Heard {
+    fn outcome(&mut self, index: u64, outcome: Outcome) -> Result<(), Error> {
+        once(self.sent.outcomes.insert(index, outcome).is_none())
+    }
+
+    /// Groups that are there of a file of `size` bytes; what they mean once the list is whole.
+    fn have(
+        &mut self,
+        (index, size): (u64, u64),
+        groups: Vec<(u64, Hash)>,
+        more: bool,
+    ) -> Result<Option<Reply>, Error> {
+        let mut all = match self.having.take() {
+            Some((of, all)) if of == index => all,
+            _ => Vec::new(),
+        };
+        all.extend(groups);
+        let shape = Shape::new(size);
+        let count = shape.count() as u64;
+        if all.len() as u64 > count || all.iter().any(|(i, _)| *i >= count) {
+            return Err(violation("has more of a file than there is"));
+        }
+        if more {
+            self.having = Some((index, all));
+            return Ok(None);
+        }
+        once(self.had.insert(index))?;
+        let ranges = all.iter().map(|(i, _)| shape.range(*i as usize));
+        let bytes = ranges.map(|range| range.end - range.start).sum();
+        Ok(Some(Reply::Have(index, all, bytes)))
+    }
+}
+
+fn violation(what: &str) -> Error {
+    Error::Protocol(format!("the receiver {what}"))
+}
+
+/// Each thing is said of a file once: what a receiver can have done has an end, and so has what waits to be
+/// done.
+fn once(is_first: bool) -> Result<(), Error> {
+    match is_first {
+        true => Ok(()),
+        false => Err(violation("speaks of a file twice")),
+    }
+}
+
 /// Reads what the receiver says to the end; calls `on_reply` for what is more than an outcome.
 pub(crate) async fn read_replies<R: AsyncRead + Unpin>(
     mut replies: Reader<R>,
     sources: &Sources,
     mut on_reply: impl FnMut(Reply),
 ) -> Result<Sent, Error> {
-    let mut sent = Sent::default();
-    let violation = |what| Error::Protocol(format!("the receiver {what}"));
+    let mut heard = Heard::default();
     let find = |index: u64| {
         let source = usize::try_from(index).ok();
         let source = source.and_then(|i| sources.list.get(i));
         source.ok_or_else(|| violation("speaks of files that are not"))
     };
     let each = |(first, count): (u64, u64)| first..first.saturating_add(count);
-    // Groups of a file whose list comes in several messages.
-    let mut having: Option<(u64, Vec<(u64, Hash)>)> = None;
     while let Some(reply) = replies.next().await? {
         match reply {
             FromReceiver::Accept { asked_ms, holes } => on_reply(Reply::Accepted {
@@ -191,11 +247,9 @@ pub(crate) async fn read_replies<R: AsyncRead + Unpin>(
             } => {
                 find(index)?;
                 if !changes.is_empty() {
-                    sent.changes.insert(index, changes);
+                    heard.sent.changes.insert(index, changes);
                 }
-                if sent.outcomes.insert(index, outcome.clone()).is_some() {
-                    return Err(violation("speaks of a file twice"));
-                }
+                heard.outcome(index, outcome.clone())?;
                 on_reply(match outcome {
                     Outcome::There => Reply::There(index, find(index)?.entry.size),
                     outcome => Reply::Settled(index, outcome),
@@ -204,26 +258,22 @@ pub(crate) async fn read_replies<R: AsyncRead + Unpin>(
             FromReceiver::There { ranges } => {
                 for index in ranges.into_iter().flat_map(each) {
                     let size = find(index)?.entry.size;
-                    if sent.outcomes.insert(index, Outcome::There).is_some() {
-                        return Err(violation("speaks of a file twice"));
-                    }
+                    heard.outcome(index, Outcome::There)?;
                     on_reply(Reply::There(index, size));
                 }
             }
             FromReceiver::Done { ranges } => {
                 for index in ranges.into_iter().flat_map(each) {
                     find(index)?;
-                    if sent.outcomes.insert(index, Outcome::Done).is_some() {
-                        return Err(violation("speaks of a file twice"));
-                    }
+                    heard.outcome(index, Outcome::Done)?;
                     on_reply(Reply::Settled(index, Outcome::Done));
                 }
             }
             FromReceiver::LeftOut(left_out) => {
-                if sent.left_out.len() >= MAX_LEFT_OUT {
+                if heard.sent.left_out.len() >= MAX_LEFT_OUT {
                     return Err(violation("leaves out too much"));
                 }
-                sent.left_out.push(left_out);
+                heard.sent.left_out.push(left_out);
             }
             FromReceiver::Hold { files } => {
                 for index in files {
@@ -233,6 +283,7 @@ pub(crate) async fn read_replies<R: AsyncRead + Unpin>(
             }
             FromReceiver::Check { index, groups } => {
                 find(index)?;
+                once(heard.asked.insert(index))?;
                 let asked = if groups { Asked::Groups } else { Asked::Hash };
                 on_reply(Reply::Check(index, asked));
             }
@@ -242,30 +293,51 @@ pub(crate) async fn read_replies<R: AsyncRead + Unpin>(
                 more,
             } => {
                 let size = find(index)?.entry.size;
-                let mut all = match having.take() {
-                    Some((of, all)) if of == index => all,
-                    _ => Vec::new(),
-                };
-                all.extend(groups);
-                let shape = crate::tree::Shape::new(size);
-                let count = shape.count() as u64;
-                if all.len() as u64 > count || all.iter().any(|(i, _)| *i >= count) {
-                    return Err(violation("has more of a file than there is"));
+                if let Some(reply) = heard.have((index, size), groups, more)? {
+                    on_reply(reply);
                 }
-                if more {
-                    having = Some((index, all));
-                    continue;
-                }
-                let ranges = all.iter().map(|(i, _)| shape.range(*i as usize));
-                let bytes = ranges.map(|range| range.end - range.start).sum();
-                on_reply(Reply::Have(index, all, bytes));
             }
             FromReceiver::Progress { bytes } => on_reply(Reply::Progress(bytes)),
             FromReceiver::Summary { steady_bps } => {
-                sent.steady_bps = steady_bps;
-                return Ok(sent);
+                heard.sent.steady_bps = steady_bps;
+                return Ok(heard.sent);
             }
         }
     }
     Err(violation("ended the session early"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Otherwise a receiver could have a file read, or sent, as often as it likes.
+    #[tokio::test]
+    async fn a_receiver_asks_about_a_file_once_and_says_once_what_it_has() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("file"), vec![7; 1_000_000]).unwrap();
+        let sources = Sources::scan(&[folder.path().join("file")]).unwrap();
+        let have = |more| FromReceiver::Have {
+            index: 0,
+            groups: vec![(u64::from(more), Hash([7; 32]))],
+            more,
+        };
+        let check = |groups| FromReceiver::Check { index: 0, groups };
+        for (said, heard) in [
+            (vec![check(true), have(true), have(false)], 2),
+            (vec![check(true), check(false)], 1),
+            (vec![have(false), have(true), have(false)], 1),
+        ] {
+            let mut bytes = Vec::new();
+            for reply in &said {
+                message::write(&mut bytes, reply).await.unwrap();
+            }
+            let mut replies = 0;
+            let ended = read_replies(Reader::new(&bytes[..]), &sources, |_| replies += 1).await;
+            let failure = ended.unwrap_err().to_string();
+            let expected = if heard == 2 { "early" } else { "twice" };
+            assert!(failure.contains(expected), "{failure}");
+            assert_eq!(replies, heard);
+        }
+    }
 }
