@@ -208,6 +208,7 @@ fn what_cannot_be_done_is_said_with_its_class() {
     machines.fails(&["there:*.none", "."], 7, "nothing matches");
     machines.fails(&["tree", "there:"], 2, "-r");
     machines.fails(&["file", "shell", "there:new"], 2, "new/ makes it");
+    machines.fails(&["there:file", "there:shell", "two"], 2, "two/ makes it");
     machines.fails(&["file", "there:no/new"], 2, "make it first");
     machines.fails(&["file", "copy"], 2, "local paths");
     machines.fails(&["", "there:"], 2, "empty name");

@@ -376,8 +376,9 @@ async fn start(args: &Args, way: Direction<'_>, report: &mut Report) -> Result<(
             paths,
             target,
         } => {
-            let is_pattern = paths.iter().any(|path| path.contains(['*', '?', '[']));
-            let names = (!is_pattern).then(|| target::last_names(&paths));
+            let several =
+                paths.len() > 1 || paths.iter().any(|path| path.contains(['*', '?', '[']));
+            let names = (!several).then(|| target::last_names(&paths));
             let Aim {
                 directory,
                 name,
