@@ -100,19 +100,31 @@ pub fn compare(item: &Item, worlds: &Worlds, mean_from: f64) -> Result<Compared,
     });
     let real = selected(item, &ran);
     let untrue = untrue(item, worlds);
-    let is_series = item.source == Source::Series;
-    let data = drawn(item, &simulated, real.as_ref(), &untrue, is_series);
-    let points = match (is_series, &item.y.change) {
-        (true, _) => means(item, &simulated, real.as_ref(), &untrue, mean_from),
-        (false, None) => points(item, &simulated, real.as_ref(), &untrue),
+    let both = Both {
+        item,
+        simulated: &simulated,
+        real: real.as_ref(),
+        untrue: &untrue,
+    };
+    let points = match (item.source == Source::Series, &item.y.change) {
+        (true, _) => both.means(mean_from),
+        (false, None) => both.points(),
         // A share of the best hides how far the best are apart.
         (false, Some(_)) => {
             let mut plain = item.clone();
             plain.y.change = None;
             let simulated = select::select(&plain, &worlds.simulated, &plain.y.column)?;
-            points(&plain, &simulated, selected(&plain, &ran).as_ref(), &untrue)
+            let real = selected(&plain, &ran);
+            let both = Both {
+                item: &plain,
+                simulated: &simulated,
+                real: real.as_ref(),
+                untrue: &untrue,
+            };
+            both.points()
         }
     };
+    let data = both.drawn();
     let titles = simulated.panels.iter().zip(&simulated.data.panels);
     let titles = titles.filter_map(|(value, panel)| Some((value.clone(), panel.title.clone()?)));
     Ok(Compared {
@@ -183,11 +195,9 @@ fn samples<'a>(
         let named = panel.curves.iter().zip(&curves.data.curves);
         let measured = named.filter(|(_, name)| !select::is_beside(item, name));
         measured.flat_map(move |(samples, name)| {
-            samples.iter().map(move |sample| {
-                let place =
-                    place(curves, sample.x).unwrap_or_else(|| Cell::from(sample.x).to_string());
-                ((value.clone(), name.clone(), place), *sample)
-            })
+            samples
+                .iter()
+                .map(move |sample| (key(curves, value, name, sample.x), *sample))
         })
     })
 }
@@ -197,148 +207,164 @@ fn place(curves: &Curves, x: f64) -> Option<String> {
     curves.data.x.categories.get(x as usize).cloned()
 }
 
-fn points(
-    item: &Item,
-    simulated: &Curves,
-    real: Option<&Curves>,
-    untrue: &BTreeMap<Key, String>,
-) -> Vec<Point> {
-    let mut all: Vec<(Key, Point)> = Vec::new();
-    let mut put = |key: Key, x: f64, named: Option<String>, set: &dyn Fn(&mut Point)| {
-        let known = all.iter().position(|(own, _)| *own == key);
-        let index = known.unwrap_or_else(|| {
-            let point = Point {
-                panel: key.0.clone(),
-                curve: key.1.clone(),
-                x,
-                place: named,
-                simulated: None,
-                real: None,
-                untrue: untrue.get(&key).cloned(),
-            };
-            all.push((key, point));
-            all.len() - 1
-        });
-        set(&mut all[index].1);
-    };
-    for (key, Sample { x, y }) in samples(item, simulated) {
-        put(key, x, place(simulated, x), &|point| {
-            point.simulated = Some(y)
-        });
-    }
-    if let Some(curves) = real {
-        for (key, Sample { x, y }) in samples(item, curves) {
-            put(key, x, place(curves, x), &|point| point.real = Some(y));
-        }
-    }
-    all.into_iter().map(|(_, point)| point).collect()
+/// Where a place of a curve is.
+fn key(curves: &Curves, panel: &str, curve: &str, x: f64) -> Key {
+    let place = place(curves, x).unwrap_or_else(|| Cell::from(x).to_string());
+    (panel.to_owned(), curve.to_owned(), place)
 }
 
-/// Of time series a point each: its mean from a time on.
-fn means(
-    item: &Item,
-    simulated: &Curves,
-    real: Option<&Curves>,
-    untrue: &BTreeMap<Key, String>,
-    from: f64,
-) -> Vec<Point> {
-    let mut all: Vec<Point> = Vec::new();
-    // Of a shorter run the second half.
-    let last = samples(item, simulated).map(|(_, sample)| sample.x);
-    let from = from.min(last.fold(0.0, f64::max) / 2.0);
-    let mean = |curves: &Curves| {
-        let mut sums: BTreeMap<(String, String), (f64, f64)> = BTreeMap::new();
-        for ((panel, curve, _), sample) in samples(item, curves) {
-            if sample.x > from {
-                let (sum, count) = sums.entry((panel, curve)).or_default();
-                *sum += sample.y.mean;
-                *count += 1.0;
-            }
-        }
-        let mean = |(key, (sum, count)): ((String, String), (f64, f64))| {
-            let mean = sum / count;
-            let half_width = None;
-            (key, Estimate { mean, half_width })
-        };
-        sums.into_iter().map(mean).collect::<Vec<_>>()
-    };
-    let simulated = mean(simulated);
-    let real: BTreeMap<_, _> = real.map(mean).unwrap_or_default().into_iter().collect();
-    for ((panel, curve), estimate) in simulated {
-        let key = (panel.clone(), curve.clone());
-        let is_own = |(own, _): &(&Key, &String)| own.0 == panel && own.1 == curve;
-        let untrue = untrue.iter().find(is_own);
-        all.push(Point {
-            untrue: untrue.map(|(_, reason)| reason.clone()),
-            real: real.get(&key).copied(),
-            simulated: Some(estimate),
-            x: from,
-            place: None,
-            panel,
-            curve,
-        });
-    }
-    all
+/// The curves of an item in both worlds.
+struct Both<'a> {
+    item: &'a Item,
+    simulated: &'a Curves,
+    /// None where nothing was measured.
+    real: Option<&'a Curves>,
+    /// Why samples do not count.
+    untrue: &'a BTreeMap<Key, String>,
 }
 
-/// The curves of both worlds in one picture.
-fn drawn(
-    item: &Item,
-    simulated: &Curves,
-    real: Option<&Curves>,
-    untrue: &BTreeMap<Key, String>,
-    is_series: bool,
-) -> Data {
-    let is_measured = |name: &&String| !select::is_beside(item, name);
-    let names: Vec<&String> = simulated.data.curves.iter().filter(is_measured).collect();
-    let panel = |(panel, value): (&Panel, &String)| {
-        let index = |curves: &Curves| curves.panels.iter().position(|own| own == value);
-        let of = |curves: Option<&Curves>, name: &str| {
-            let samples = curves.and_then(|curves| Some(curves.samples(index(curves)?, name)));
-            samples.unwrap_or_default().to_vec()
+impl Both<'_> {
+    fn points(&self) -> Vec<Point> {
+        let Self {
+            item,
+            simulated,
+            real,
+            untrue,
+        } = *self;
+        let mut all: Vec<(Key, Point)> = Vec::new();
+        let mut put = |key: Key, x: f64, named: Option<String>, set: &dyn Fn(&mut Point)| {
+            let known = all.iter().position(|(own, _)| *own == key);
+            let index = known.unwrap_or_else(|| {
+                let point = Point {
+                    panel: key.0.clone(),
+                    curve: key.1.clone(),
+                    x,
+                    place: named,
+                    simulated: None,
+                    real: None,
+                    untrue: untrue.get(&key).cloned(),
+                };
+                all.push((key, point));
+                all.len() - 1
+            });
+            set(&mut all[index].1);
         };
-        let mut curves = Vec::new();
-        for name in &names {
-            let mut measured = of(real, name);
-            // Names of places are numbered by what a world has of them.
-            for sample in &mut measured {
-                let named = real.and_then(|real| place(real, sample.x));
-                let own = &mut simulated.data.x.categories.iter();
-                let index = named.and_then(|named| own.position(|own| *own == named));
-                sample.x = index.map_or(sample.x, |index| index as f64);
+        for (key, Sample { x, y }) in samples(item, simulated) {
+            put(key, x, place(simulated, x), &|point| {
+                point.simulated = Some(y)
+            });
+        }
+        if let Some(curves) = real {
+            for (key, Sample { x, y }) in samples(item, curves) {
+                put(key, x, place(curves, x), &|point| point.real = Some(y));
             }
-            let is_untrue = |sample: &Sample| {
-                let place = place(simulated, sample.x);
-                let place = place.unwrap_or_else(|| Cell::from(sample.x).to_string());
-                untrue.contains_key(&(value.clone(), (*name).clone(), place))
-            };
-            let (late, true_ones): (Vec<_>, Vec<_>) = match is_series {
-                // A line is of one kind.
-                true if measured.iter().any(is_untrue) => (measured, Vec::new()),
-                true => (Vec::new(), measured),
-                false => measured.into_iter().partition(is_untrue),
-            };
-            curves.extend([of(Some(simulated), name), true_ones, late]);
         }
-        Panel {
-            title: panel.title.clone(),
-            curves,
+        all.into_iter().map(|(_, point)| point).collect()
+    }
+
+    /// Of time series a point each: its mean from a time on.
+    fn means(&self, from: f64) -> Vec<Point> {
+        let Self {
+            item,
+            simulated,
+            real,
+            untrue,
+        } = *self;
+        let mut all: Vec<Point> = Vec::new();
+        // Of a shorter run the second half.
+        let last = samples(item, simulated).map(|(_, sample)| sample.x);
+        let from = from.min(last.fold(0.0, f64::max) / 2.0);
+        let mean = |curves: &Curves| {
+            let mut sums: BTreeMap<(String, String), (f64, f64)> = BTreeMap::new();
+            for ((panel, curve, _), sample) in samples(item, curves) {
+                if sample.x > from {
+                    let (sum, count) = sums.entry((panel, curve)).or_default();
+                    *sum += sample.y.mean;
+                    *count += 1.0;
+                }
+            }
+            let mean = |(key, (sum, count)): ((String, String), (f64, f64))| {
+                let mean = sum / count;
+                let half_width = None;
+                (key, Estimate { mean, half_width })
+            };
+            sums.into_iter().map(mean).collect::<Vec<_>>()
+        };
+        let simulated = mean(simulated);
+        let real: BTreeMap<_, _> = real.map(mean).unwrap_or_default().into_iter().collect();
+        for ((panel, curve), estimate) in simulated {
+            let key = (panel.clone(), curve.clone());
+            let is_own = |(own, _): &(&Key, &String)| own.0 == panel && own.1 == curve;
+            let untrue = untrue.iter().find(is_own);
+            all.push(Point {
+                untrue: untrue.map(|(_, reason)| reason.clone()),
+                real: real.get(&key).copied(),
+                simulated: Some(estimate),
+                x: from,
+                place: None,
+                panel,
+                curve,
+            });
         }
-    };
-    let panels = simulated.data.panels.iter().zip(&simulated.panels);
-    let thrice = names.iter().flat_map(|name| {
-        let name = item.readable(name);
-        [
-            name.clone(),
-            format!("{name}, real"),
-            format!("{name}, real, path late"),
-        ]
-    });
-    Data {
-        x: simulated.data.x.clone(),
-        y: simulated.data.y.clone(),
-        curves: thrice.collect(),
-        panels: panels.map(panel).collect(),
-        warnings: Vec::new(),
+        all
+    }
+
+    /// The curves of both worlds in one picture.
+    fn drawn(&self) -> Data {
+        let Self {
+            item,
+            simulated,
+            real,
+            untrue,
+        } = *self;
+        let is_measured = |name: &&String| !select::is_beside(item, name);
+        let names: Vec<&String> = simulated.data.curves.iter().filter(is_measured).collect();
+        let panel = |(panel, value): (&Panel, &String)| {
+            let index = |curves: &Curves| curves.panels.iter().position(|own| own == value);
+            let of = |curves: Option<&Curves>, name: &str| {
+                let samples = curves.and_then(|curves| Some(curves.samples(index(curves)?, name)));
+                samples.unwrap_or_default().to_vec()
+            };
+            let mut curves = Vec::new();
+            for name in &names {
+                let mut measured = of(real, name);
+                // Names of places are numbered by what a world has of them.
+                for sample in &mut measured {
+                    let named = real.and_then(|real| place(real, sample.x));
+                    let own = &mut simulated.data.x.categories.iter();
+                    let index = named.and_then(|named| own.position(|own| *own == named));
+                    sample.x = index.map_or(sample.x, |index| index as f64);
+                }
+                let is_untrue =
+                    |sample: &Sample| untrue.contains_key(&key(simulated, value, name, sample.x));
+                let (late, true_ones): (Vec<_>, Vec<_>) = match item.source == Source::Series {
+                    // A line is of one kind.
+                    true if measured.iter().any(is_untrue) => (measured, Vec::new()),
+                    true => (Vec::new(), measured),
+                    false => measured.into_iter().partition(is_untrue),
+                };
+                curves.extend([of(Some(simulated), name), true_ones, late]);
+            }
+            Panel {
+                title: panel.title.clone(),
+                curves,
+            }
+        };
+        let panels = simulated.data.panels.iter().zip(&simulated.panels);
+        let thrice = names.iter().flat_map(|name| {
+            let name = item.readable(name);
+            [
+                name.clone(),
+                format!("{name}, real"),
+                format!("{name}, real, path late"),
+            ]
+        });
+        Data {
+            x: simulated.data.x.clone(),
+            y: simulated.data.y.clone(),
+            curves: thrice.collect(),
+            panels: panels.map(panel).collect(),
+            warnings: Vec::new(),
+        }
     }
 }

@@ -10,6 +10,7 @@ use super::page::Tally;
 use super::points::{Point, compare};
 use super::real::Truth;
 use super::*;
+use crate::sim::figures::catalogue::Item;
 use crate::sim::figures::runs::Results;
 use crate::sim::plot::Estimate;
 use crate::sim::table::{Cell, Table};
@@ -62,6 +63,13 @@ fn what_is_not_on_a_real_path_is_said() {
     assert_eq!(named.unwrap().len(), 1);
 }
 
+/// DFCP-J Fig. 14a as the catalogue has it.
+fn fig_14a() -> Item {
+    let catalogue = Catalogue::read(Paper::Dfcp.book().catalogue).unwrap();
+    let mut items = catalogue.items.into_iter();
+    items.find(|item| item.id == "fig-14a").unwrap()
+}
+
 /// Goodput of two flows at two losses, as the scenario of DFCP-J Fig. 14a gives it.
 fn results(goodputs: [[f64; 2]; 2]) -> Results {
     let columns = [
@@ -95,12 +103,6 @@ fn results(goodputs: [[f64; 2]; 2]) -> Results {
 
 #[test]
 fn points_are_set_side_by_side_and_untrue_ones_marked() {
-    let catalogue = Catalogue::read(Paper::Dfcp.book().catalogue).unwrap();
-    let item = catalogue
-        .items
-        .iter()
-        .find(|item| item.id == "fig-14a")
-        .unwrap();
     let late = Truth {
         reasons: vec!["late".into()],
         ..Truth::default()
@@ -110,7 +112,7 @@ fn points_are_set_side_by_side_and_untrue_ones_marked() {
         real: results([[41e6, 30e6], [34e6, 36e6]]),
         truths: vec![Truth::default(), late],
     };
-    let compared = compare(item, &worlds, 0.0).unwrap();
+    let compared = compare(&fig_14a(), &worlds, 0.0).unwrap();
     let told = |point: &Point| {
         (
             point.curve.clone(),
@@ -142,12 +144,6 @@ fn points_are_set_side_by_side_and_untrue_ones_marked() {
 
 #[test]
 fn a_flow_that_did_not_run_measured_nothing() {
-    let catalogue = Catalogue::read(Paper::Dfcp.book().catalogue).unwrap();
-    let item = catalogue
-        .items
-        .iter()
-        .find(|item| item.id == "fig-14a")
-        .unwrap();
     let failed = Truth {
         failures: vec!["flow-1 did not run: no such program".into()],
         ..Truth::default()
@@ -157,7 +153,7 @@ fn a_flow_that_did_not_run_measured_nothing() {
         real: results([[40e6, 40e6], [0.0, 35e6]]),
         truths: vec![Truth::default(), failed],
     };
-    let compared = compare(item, &worlds, 0.0).unwrap();
+    let compared = compare(&fig_14a(), &worlds, 0.0).unwrap();
     let nothing: Vec<_> = compared
         .points
         .iter()
