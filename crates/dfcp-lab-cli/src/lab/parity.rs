@@ -48,12 +48,11 @@ pub fn run(args: Args) -> ExitCode {
         rate: args.tolerance,
         ..Tolerance::default()
     };
-    let compare = || -> Result<(usize, usize), Failure> {
+    let compare = || -> Result<Tally, Failure> {
         let plans = plans(&args)?;
         isolate()?;
         let mut out = args.out.as_ref().map(File::create).transpose()?;
-        let mut passed = 0;
-        let all = plans.len();
+        let mut tally = Tally::default();
         for (number, plan) in plans.into_iter().enumerate() {
             let directory = match plan.directory.as_os_str().is_empty() {
                 true => ".".into(),
@@ -61,7 +60,7 @@ pub fn run(args: Args) -> ExitCode {
             };
             let cell = parity::compare(&plan.name, &plan.scenarios, &directory, tolerance);
             let cell = cell.map_err(failure)?;
-            passed += usize::from(cell.passed());
+            tally.add(&cell);
             let json = cell_json(&cell);
             if let Some(out) = &mut out {
                 writeln!(out, "{json}")?;
@@ -72,17 +71,58 @@ pub fn run(args: Args) -> ExitCode {
                 _ => text::print(&show(&cell, number == 0)),
             }
         }
-        Ok((passed, all))
+        Ok(tally)
     };
     match compare() {
-        Ok((passed, all)) => {
+        Ok(tally) => {
+            let Tally { all, passed, .. } = tally;
             match args.json {
                 true => print_json_or_end(&json!({ "cells": all, "within_tolerance": passed })),
-                false => println!("\n{passed} of {all} cells are within the tolerance"),
+                false => println!("\n{tally}"),
             }
             ExitCode::from(u8::from(passed < all))
         }
         Err(failure) => fail(&failure, &args.files[0], args.json),
+    }
+}
+
+/// How many cells are what they should be.
+#[derive(Clone, Copy, Default)]
+struct Tally {
+    all: usize,
+    passed: usize,
+    /// On a path that was not true.
+    late: usize,
+    /// Of these, those with goodputs within the tolerance all the same.
+    late_and_near: usize,
+}
+
+impl Tally {
+    fn add(&mut self, cell: &Cell) {
+        let late = !cell.validity.is_valid();
+        self.all += 1;
+        self.passed += usize::from(cell.passed());
+        self.late += usize::from(late);
+        self.late_and_near += usize::from(late && cell.goodput_bps.near);
+    }
+}
+
+impl std::fmt::Display for Tally {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self {
+            all,
+            passed,
+            late,
+            late_and_near,
+        } = self;
+        write!(f, "{passed} of {all} cells are within the tolerance")?;
+        match late {
+            0 => Ok(()),
+            _ => write!(
+                f,
+                "; the path of {late} was not true, of which {late_and_near} are within it by goodput"
+            ),
+        }
     }
 }
 
@@ -352,6 +392,35 @@ mod tests {
         assert!(
             together.contains("50.00 Mbit/s → 55.00 Mbit/s | 1.100"),
             "{together}"
+        );
+    }
+    #[test]
+    fn cells_on_a_late_path_are_told_apart_from_those_that_differ() {
+        let cell = |near, reasons: &[&str]| Cell {
+            goodput_bps: Pair {
+                near,
+                ..Pair::default()
+            },
+            validity: dfcp_lab::run::Validity {
+                reasons: reasons.iter().map(ToString::to_string).collect(),
+                ..Default::default()
+            },
+            ..Cell::default()
+        };
+        let told = |cells: &[Cell]| {
+            let mut tally = Tally::default();
+            cells.iter().for_each(|cell| tally.add(cell));
+            tally.to_string()
+        };
+        let near = cell(true, &[]);
+        assert_eq!(
+            told(&[near.clone(), cell(false, &[])]),
+            "1 of 2 cells are within the tolerance"
+        );
+        assert_eq!(
+            told(&[near, cell(true, &["late"]), cell(false, &["late"])]),
+            "1 of 3 cells are within the tolerance; the path of 2 was not true, of which 1 are within it \
+             by goodput"
         );
     }
 }
