@@ -8,6 +8,7 @@ import tempfile
 import time
 from dataclasses import asdict, dataclass
 
+import browser
 import peers
 from process import Failed, find
 
@@ -108,7 +109,7 @@ class Cell:
 
 def missing(peer, part):
     """Why this cell cannot be run here, if so."""
-    if part == "page" and not any(find(name) for name in ("chromium", "chromium-browser", "google-chrome", "curl")):
+    if part == "page" and not (browser.chromium() or find("curl")):
         return "neither chromium nor curl"
     if part == "forward" and not all(find(name) for name in ("redis-server", "redis-benchmark", "redis-cli")):
         return "no redis-server, redis-cli and redis-benchmark (Debian: redis-server)"
@@ -192,7 +193,7 @@ def versions():
         "dfcp": [find("dfcp", "DFCP"), "--version"],
         "kcptun": [find("kcptun-client"), "--version"],
         "redis": [find("redis-server"), "--version"],
-        "chromium": [find("chromium"), "--version", "--no-sandbox"],
+        "chromium": [browser.chromium(), "--version", "--no-sandbox"],
     }
     found = {name: version(command) for name, command in asked.items() if command[0]}
     if find("hysteria"):

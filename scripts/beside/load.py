@@ -103,9 +103,7 @@ async def endless(way, loop, results, index, until):
             if not more:
                 raise Failed("an endless download ended")
             results[index] += len(more)
-    except TimeoutError:
-        pass
-    except asyncio.TimeoutError:
+    except (TimeoutError, asyncio.TimeoutError):  # one and the same since Python 3.11
         pass
     finally:
         connected.close()

@@ -1,11 +1,11 @@
-"""The page of all results: tables beside each other, the issue's bars, and figures."""
+"""The page of all results: tables beside each other, the bars, and figures."""
 
 import json
 import os
 from statistics import median
 
 import figure
-from grid import NETWORKS, PLANS
+from grid import BURST, NETWORKS, PLANS, Path
 
 ORDER = ("dfcp", "dfcp-fast-open", "dfcp-ctcp", "hysteria", "hysteria-bbr", "kcptun", "tcp-bbr", "tcp-cubic", "send",
          "tun", "udp")  # fmt: skip
@@ -78,9 +78,7 @@ def page_loads(line):
 
 
 def share_of_limit(line):
-    path = line["path"]
-    limit = (1 - path["loss"]) * path["rate"] * 1472 / 1500
-    return [line["bytes"] * 8 / line["seconds"] / limit]
+    return [line["bytes"] * 8 / line["seconds"] / Path(**line["path"]).limit_bps]
 
 
 def milliseconds(field):
@@ -217,7 +215,7 @@ def head(results):
     loads = [line["load"] for line in lines]
     invalid = sum(not line["valid"] for line in lines)
     failed = [line for line in lines if line.get("failure")]
-    listed = ", ".join(f"{program} {told}" for program, told in versions.items())
+    listed = ", ".join(f"{program} {str(told).removeprefix(f'{program} ')}" for program, told in versions.items())
     text = f"""# `dfcp proxy` beside others
 
 Commands: {'; '.join(f'`{command}`' for command in commands)}. Raw: `proxy.jsonl`, a line for each cell.
@@ -227,7 +225,7 @@ Load of the machine when cells ended: {min(loads):.1f} to {max(loads):.1f} (a ce
 seeds {sorted({line['seed'] for line in lines})}; {invalid} on a path that was not true to its settings (marked *), {len(failed)} failed (marked ✗).
 
 Two hosts of the lab, {lines[0]['path']['rate'] / 1e6:g} Mbit/s each way, a queue of one product of rate and round trip, loss each way at random; *bursts* are
-Gilbert–Elliott of mean length {10} packets at full rate, in time. Browser, web server, proxies and the path share the
+Gilbert–Elliott of mean length {BURST} packets at full rate, in time. Browser, web server, proxies and the path share the
 machine's {machine['cores']} cores. Each cell starts its proxies anew and is warmed by one byte. Numbers in brackets are
 ratios to the column that the heading names. A cell that failed has no figure in medians.
 
