@@ -52,6 +52,16 @@ impl Shape {
         self.size.div_ceil(self.group) as usize
     }
 
+    /// How many groups, from the first one on, another version of `size` bytes may be compared in: all of
+    /// them if it has this size, else whole ones. A last group that is shorter would tell whoever offers one
+    /// size after the other a byte at a time of what is there.
+    pub fn shared(self, size: u64) -> usize {
+        match size == self.size {
+            true => self.count(),
+            false => (size.min(self.size) / self.group) as usize,
+        }
+    }
+
     /// The bytes of group `i`.
     pub fn range(self, i: usize) -> Range<u64> {
         let start = i as u64 * self.group;

@@ -137,8 +137,10 @@ async fn a_file_that_grew_or_shrank_brings_what_is_new() {
     let new = [&old[..], &random(2, 300_000)].concat();
     let moved = Versions::new(&new, &old).replaced().await;
     assert_eq!(moved, 300_000 + SIZE as u64 % GROUP);
+    // Of a shorter one the last group comes, unless it is a whole one: see `Shape::shared`.
     for size in [SIZE - 1, 4 * GROUP as usize, GROUP as usize + 1] {
-        assert_eq!(Versions::new(&old[..size], &old).replaced().await, 0);
+        let moved = Versions::new(&old[..size], &old).replaced().await;
+        assert_eq!(moved, size as u64 % GROUP);
     }
     // Groups have fixed places: what is moved by a byte is found nowhere.
     let new = [&b"x"[..], &old].concat();

@@ -40,7 +40,7 @@ impl Store {
         self.on_conflict.replaces()
             && there.is_file()
             && entry.size > crate::MAX_SMALL
-            && there.len() >= Shape::new(entry.size).range(0).end
+            && Shape::new(entry.size).shared(there.len()) > 0
             && !(wishes.anew || wishes.whole)
     }
 
@@ -50,8 +50,8 @@ impl Store {
         let metadata = file.metadata().ok().filter(std::fs::Metadata::is_file)?;
         let (shape, size) = (Shape::new(entry.size), metadata.len());
         let mut values = Vec::new();
-        for i in 0..shape.count() {
-            if shape.range(i).end > size || session.strong_count() == 0 {
+        for i in 0..shape.shared(size) {
+            if session.strong_count() == 0 {
                 break;
             }
             // A file that was cut off meanwhile, or a disk that fails: the rest comes.
