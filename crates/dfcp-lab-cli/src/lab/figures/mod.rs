@@ -6,7 +6,8 @@
 //! - [`page`]: data, pictures, summary and page.
 //!
 //! What an item is, its curves and axes, is that of `dfcp sim figures`; so are sweeps and journals,
-//! so that an interrupted command goes on when it is run again.
+//! so that an interrupted command goes on when it is run again, and points whose path was not true
+//! are run anew.
 //!
 //! Invariant: both worlds run the same points with the same seeds. Points on a path that was not true
 //! stand with the others, marked.
@@ -192,8 +193,8 @@ fn announce(waves: &[Wave<'_>], args: &Args) -> Result<(), Failure> {
         );
     }
     eprintln!(
-        "dfcp: at most {:.0} min for real, less where transfers end before; what is done already is \
-         not done again",
+        "dfcp: at most {:.0} min for real, less where transfers end before; what is done already on a \
+         true path is not done again",
         all / 60.0
     );
     Ok(())

@@ -2,8 +2,11 @@
 //!
 //! Each runs as long as its scenario says at most. One whose path was not true is run again, as
 //! often as is allowed, whatever it measured; the truest run is kept, and what it was like is kept
-//! beside the journal, in a file for each point, before the point counts as done.
+//! beside the journal, in a file for each point, before the point counts as done. When the command is
+//! given again, such points are run once more, and what they measure then takes the place of what
+//! stands there: which runs count hangs on their paths alone, never on their results.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -74,6 +77,16 @@ fn file(directory: &Path, point: usize) -> PathBuf {
     directory.join(format!("{point}.json"))
 }
 
+/// Points that were run on a path that was not true.
+pub fn untrue(directory: &Path, points: usize) -> BTreeSet<usize> {
+    let is_untrue = |point: &usize| {
+        let text = std::fs::read(file(directory, *point)).ok();
+        let truth = text.and_then(|text| serde_json::from_slice::<Truth>(&text).ok());
+        truth.is_some_and(|truth| !truth.is_true())
+    };
+    (0..points).filter(is_untrue).collect()
+}
+
 /// How true the path of each point was.
 pub fn truths(directory: &Path, points: usize) -> Result<Vec<Truth>, Failure> {
     let read = |point: usize| {
@@ -126,6 +139,10 @@ impl Study for Real {
             seed: point.seed,
             report: run.report,
         })
+    }
+
+    fn again(&self) -> BTreeSet<usize> {
+        untrue(&self.directory, self.provenance().points)
     }
 }
 

@@ -63,6 +63,24 @@ fn what_is_not_on_a_real_path_is_said() {
     assert_eq!(named.unwrap().len(), 1);
 }
 
+#[test]
+fn points_on_a_path_that_was_not_true_are_run_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let write = |point: usize, text: &str| {
+        std::fs::write(directory.path().join(format!("{point}.json")), text).unwrap();
+    };
+    let true_one = serde_json::to_string(&Truth::default()).unwrap();
+    let late = Truth {
+        reasons: vec!["late".into()],
+        ..Truth::default()
+    };
+    write(0, &true_one);
+    write(2, &serde_json::to_string(&late).unwrap());
+    // Of points that are not done, or were cut short, the journal knows.
+    write(3, "{");
+    assert_eq!(real::untrue(directory.path(), 4), [2].into());
+}
+
 /// DFCP-J Fig. 14a as the catalogue has it.
 fn fig_14a() -> Item {
     let catalogue = Catalogue::read(Paper::Dfcp.book().catalogue).unwrap();

@@ -4,7 +4,7 @@
 //! again. A point that samples leaves its time series in a file of its own before it counts as
 //! done.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -76,6 +76,10 @@ impl<S: Study> Study for Recorded<S> {
             )?;
         }
         Ok(result)
+    }
+
+    fn again(&self) -> BTreeSet<usize> {
+        self.study.again()
     }
 }
 

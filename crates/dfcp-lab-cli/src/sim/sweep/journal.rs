@@ -5,7 +5,7 @@
 //! program; what follows the first line that is not whole is dropped and run again. A lock keeps a
 //! second process out.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, BufRead, BufReader, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -164,18 +164,16 @@ impl Journal {
         Ok(())
     }
 
-    /// Everything in it as tables, ordered by point.
+    /// Everything in it as tables, ordered by point; of a point that was run again what it measured
+    /// last.
     pub fn results(&mut self, parameters: &[String]) -> Result<Results, Failure> {
-        let mut results = Results::new(parameters);
-        let mut seen = BTreeSet::new();
+        let mut last = BTreeMap::new();
         self.scan(|entry| {
-            if seen.insert(entry.point) {
-                entry.rows(&mut results);
-            }
+            last.insert(entry.point, entry);
         })?;
-        results.flows.sort_by_integer(0);
-        if let Some(links) = &mut results.links {
-            links.sort_by_integer(0);
+        let mut results = Results::new(parameters);
+        for entry in last.into_values() {
+            entry.rows(&mut results);
         }
         Ok(results)
     }

@@ -15,6 +15,7 @@ pub mod pool;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
 use std::io::IsTerminal;
 use std::ops::Range;
 use std::path::PathBuf;
@@ -79,6 +80,12 @@ pub trait Study: Send + Sync + 'static {
 
     /// Runs a point.
     fn run(&self, index: usize) -> Result<PointResult, Failure>;
+
+    /// Points that are run again although they are done, because what they measured does not count.
+    /// Until a point is run again, its former results stand.
+    fn again(&self) -> BTreeSet<usize> {
+        BTreeSet::new()
+    }
 }
 
 /// A point that was run.
@@ -184,10 +191,11 @@ pub fn execute<S: Study>(
 ) -> Result<Outcome, Failure> {
     let provenance = study.provenance().clone();
     let (mut journal, done) = Journal::open(&request.outputs.journal(), &provenance)?;
+    let again = study.again();
     let todo: Vec<_> = request
         .points
         .clone()
-        .filter(|p| !done.contains(p))
+        .filter(|p| !done.contains(p) || again.contains(p))
         .collect();
     let mut outcome = Outcome {
         before: request.points.len() - todo.len(),

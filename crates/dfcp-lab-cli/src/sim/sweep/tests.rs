@@ -27,6 +27,10 @@ struct Fake {
     interrupted: Arc<AtomicBool>,
     /// A point that panics.
     panics_at: Option<usize>,
+    /// Points that are run again.
+    again: BTreeSet<usize>,
+    /// What goodputs are multiplied with.
+    factor: f64,
 }
 
 impl Fake {
@@ -43,6 +47,8 @@ impl Fake {
             interrupt_after: usize::MAX,
             interrupted: Arc::default(),
             panics_at: None,
+            again: BTreeSet::new(),
+            factor: 1.0,
         }
     }
 }
@@ -61,7 +67,7 @@ impl Study for Fake {
         let flow = |number: usize| FlowReport {
             name: format!("flow-{number}"),
             protocol: "tcp-cubic".into(),
-            goodput_bps: 1e9 / (index as f64 + 3.0),
+            goodput_bps: self.factor * 1e9 / (index as f64 + 3.0),
             fct_s: (index % 2 == 1).then_some(0.1 + index as f64),
             bytes: 1000 * index as u64,
             ..FlowReport::default()
@@ -86,6 +92,10 @@ impl Study for Fake {
                 ..RunReport::default()
             },
         })
+    }
+
+    fn again(&self) -> BTreeSet<usize> {
+        self.again.clone()
     }
 }
 
@@ -281,6 +291,41 @@ fn a_point_that_fails_leaves_the_others() {
     let outcome = sweep(Fake::new(), &out, 0..POINTS, 2).unwrap();
     assert_eq!(outcome.run, 1);
     assert_eq!(files(dir.path()), undisturbed());
+}
+
+/// What a point measured that does not count is replaced by what it measures when it is run again; the
+/// other points stand.
+#[test]
+fn a_point_that_does_not_count_is_run_again() {
+    let dir = directory();
+    let out = dir.path().join("out.csv");
+    sweep(Fake::new(), &out, 0..POINTS, 1).unwrap();
+    let second = Fake {
+        again: [3, 7].into(),
+        factor: 2.0,
+        ..Fake::new()
+    };
+    let outcome = sweep(second, &out, 0..POINTS, 1).unwrap();
+    assert_eq!((outcome.before, outcome.run), (POINTS - 2, 2));
+    let table = store::read(&out).unwrap().table;
+    let goodput = table.column("goodput_bps").unwrap();
+    let mut points = Vec::new();
+    for row in table.rows() {
+        let (point, measured) = (row[0].number().unwrap(), row[goodput].number().unwrap());
+        let factor = if [3.0, 7.0].contains(&point) {
+            2.0
+        } else {
+            1.0
+        };
+        assert!(
+            (measured * (point + 3.0) / 1e9 - factor).abs() < 1e-9,
+            "{point}"
+        );
+        points.push(point as usize);
+    }
+    // Each as often as it has flows, and in order.
+    let flows = |point: usize| std::iter::repeat_n(point, point % 3 + 1);
+    assert_eq!(points, (0..POINTS).flat_map(flows).collect::<Vec<_>>());
 }
 
 #[test]
