@@ -49,6 +49,9 @@ pub(super) struct Cruise {
     drain_until: Option<Instant>,
     /// Until when what we measure is what a drain or a loss test made of it.
     echoes_until: Instant,
+    /// Since when a long queue loses more than is known, and the least that was delivered in the first loop
+    /// of control of that, bytes per second.
+    losing: Option<(Instant, f64)>,
     last: Option<Instant>,
     /// The highest estimate of the last [`PROBE_LOOPS`], which sinks to the present one within as
     /// many, bytes per second.
@@ -68,6 +71,7 @@ impl Cruise {
             owner_test: None,
             drain_until: None,
             echoes_until: Instant::ZERO,
+            losing: None,
             last: None,
             high: 0.0,
             first_probe: if growing { MAX_PROBE } else { FIRST_PROBE },
@@ -190,7 +194,7 @@ impl PathModel {
             self.estimate = if echoes {
                 most.max(flow.served)
             } else if change < -error || !self.is_long(queue) {
-                flow.served
+                self.bear_loss(now, flow, queue)
             } else {
                 flow.served.max(self.least_estimate(queue, elapsed))
             };
@@ -200,6 +204,25 @@ impl PathModel {
         {
             cruise.probe = None;
         }
+    }
+
+    /// What was served, but loss in a long queue takes the estimate only to what is delivered a loop of
+    /// control after it began, which the path carries, until it is known whether less heals it.
+    fn bear_loss(&mut self, now: Instant, flow: Flow, queue: f64) -> f64 {
+        let is_loss = self.is_long(queue) && !self.loss.explains(flow.lost, flow.packets);
+        let (settled, estimate) = (self.settled(queue), self.estimate);
+        let Mode::Cruise(cruise) = &mut self.mode else {
+            return flow.served;
+        };
+        if !is_loss {
+            cruise.losing = None;
+            return flow.served;
+        }
+        let losing = cruise.losing.get_or_insert((now, estimate));
+        if now.saturating_since(losing.0).as_secs_f64() < settled {
+            losing.1 = losing.1.min(flow.served);
+        }
+        flow.served.max(losing.1.min(estimate))
     }
 
     /// What arrives is what was sent where the path refused none: then the estimate follows no faster
@@ -291,11 +314,14 @@ impl PathModel {
 
     /// While we give way: a queue that does not answer is not ours.
     fn look_at_owner(&mut self, now: Instant, flow: Option<Flow>, queue: f64) {
-        let (loop_time, gain) = (self.settled(0.0), self.gain);
+        let (loop_time, gain, is_long) = (self.settled(0.0), self.gain, self.is_long(queue));
         let Mode::Cruise(cruise) = &mut self.mode else {
             return;
         };
-        let gives_way = gain < GIVING_WAY && cruise.drain_until.is_none();
+        // What a loss test sent says nothing of whose a long queue is. One that its rates can fill and
+        // empty is looked at all the same.
+        let is_echo = cruise.drain_until.is_some() || is_long && now < cruise.echoes_until;
+        let gives_way = gain < GIVING_WAY && !is_echo;
         let Some(flow) = flow.filter(|_| gives_way) else {
             cruise.owner_test = None;
             return;

@@ -334,6 +334,8 @@ mod tests {
             // No bottleneck: what is offered is served, and the delay stays.
             let rate = window.trial_rate().unwrap_or(1000.0);
             let flow = Flow {
+                lost: 0.0,
+                packets: 0.0,
                 offered: rate,
                 served: rate,
             };

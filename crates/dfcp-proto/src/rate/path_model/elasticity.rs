@@ -15,6 +15,9 @@ use crate::time::Instant;
 pub(super) struct Flow {
     pub(super) offered: f64,
     pub(super) served: f64,
+    /// Share lost of it, and how many packets it was.
+    pub(super) lost: f64,
+    pub(super) packets: f64,
 }
 
 /// Who causes a standing queue.
@@ -137,7 +140,12 @@ mod tests {
     }
 
     fn flow(offered: f64, served: f64) -> Flow {
-        Flow { offered, served }
+        Flow {
+            offered,
+            served,
+            lost: 0.0,
+            packets: 0.0,
+        }
     }
 
     #[test]

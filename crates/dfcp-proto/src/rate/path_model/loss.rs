@@ -56,6 +56,8 @@ pub(super) struct PathLoss {
     verified: f64,
     verified_at: Instant,
     tested: bool,
+    /// What a test that blamed our rate saw lost at a rate that the path carried.
+    remaining: f64,
     /// Variance of the loss of rounds of `round_packets`.
     variance: f64,
     round_packets: f64,
@@ -120,11 +122,22 @@ impl PathLoss {
             self.mean = self.mean.min(self.verified + tolerance(self.verified));
         }
         self.verified += (self.mean - self.verified).min(0.0) * VERIFIED_WEIGHT;
+        self.remaining = self.remaining.min(self.recent);
+    }
+
+    /// The least that is lost at any rate, as far as that was seen.
+    pub(super) fn unavoidable(&self) -> f64 {
+        self.mean.max(self.remaining)
     }
 
     fn explained_by_path(&self) -> f64 {
         let known = self.verified.max(self.mean);
         known + tolerance(known)
+    }
+
+    /// Whether the path's own loss and chance explain that so much of `packets` was lost.
+    pub(super) fn explains(&self, lost: f64, packets: f64) -> bool {
+        lost <= self.explained_by_path() + CERTAIN * self.deviation(packets)
     }
 
     /// Whether the last rounds lost more than the path is known to and chance explains.
@@ -189,14 +202,15 @@ impl PathLoss {
     /// A test showed that the path loses this by itself.
     pub(super) fn verify(&mut self, now: Instant, loss: f64) {
         (self.mean, self.verified, self.verified_at) = (loss, loss, now);
-        self.tested = true;
+        (self.tested, self.remaining) = (true, 0.0);
         (self.rounds, self.unknown, self.quiet_until) = (0.0, 0, None);
         self.recent = loss;
     }
 
     /// Excess loss was of our making: the rounds that showed it do not count, and that it ends is no
-    /// scatter.
-    pub(super) fn forget_recent(&mut self) {
+    /// scatter. At a rate that the path carried this much was lost all the same, by the path or by others.
+    pub(super) fn blame_rate(&mut self, remaining: f64) {
+        self.remaining = remaining;
         (self.recent, self.rounds, self.unknown) = (self.mean, 0.0, 0);
         (self.last, self.sustained) = (None, 0.0);
         self.tested = true;

@@ -300,13 +300,15 @@ impl PathModel {
         let carried = if undecided || self.does_not_heal(self.now, queue) {
             stretch.sent
         } else if self.is_long(queue) {
-            (stretch.delivered / (1.0 - self.loss.mean)).min(stretch.sent)
+            (stretch.delivered / (1.0 - self.loss.unavoidable())).min(stretch.sent)
         } else {
             self.loss.carried_share() * stretch.sent
         };
         (!idle && received > 0.0 && sent > 0.0).then(|| Flow {
             offered: stretch.sent / sent,
             served: carried / received,
+            lost: stretch.loss(),
+            packets: stretch.packets,
         })
     }
 

@@ -105,7 +105,14 @@ impl PathModel {
             // what the queue holds.
             Mode::Competitive(window) => {
                 window.end_round();
-                return self.learn_depth(round);
+                let in_long_queue = !window.answers_overflow();
+                self.learn_depth(round);
+                let may_test = in_long_queue && self.loss.may_test(now) && !app_limited;
+                if self.window_does_not_heal(now, stretch) && may_test {
+                    self.begin_cruise();
+                    self.test_unhealed(now, stretch, feedback);
+                }
+                return;
             }
             Mode::Cruise(_) => {
                 let is_shared = self.is_shared(now, round);
@@ -138,14 +145,14 @@ impl PathModel {
         if !self.loss.is_excessive() && !doubtful {
             self.unhealed.take_if(|_| self.loss.is_judged());
         } else if self.is_long(queue) && matches!(self.mode, Mode::Cruise(_)) {
-            let (since, rate) = (now, self.estimate);
-            let unhealed = *self.unhealed.get_or_insert(Unhealed { since, rate });
+            self.begin_unhealed(now);
             if (self.does_not_heal(now, queue) || self.loss.is_untested()) && may_test {
-                self.estimate = self.estimate.max(unhealed.rate);
-                self.begin_test(now, stretch, feedback);
+                self.test_unhealed(now, stretch, feedback);
             }
         } else if may_test && !growing && !self.is_long(queue) {
-            self.begin_test(now, stretch, feedback);
+            if !self.search_again(stretch) {
+                self.begin_test(now, stretch, feedback);
+            }
         } else if matches!(self.mode, Mode::Startup(_)) && !growing && self.is_long(queue) {
             // Nothing more arrives, and what is lost is lost in a queue.
             self.begin_cruise();
@@ -201,6 +208,30 @@ impl PathModel {
             .is_some_and(|unhealed| since(unhealed) > heals)
     }
 
+    /// Loss beyond the known goes on from here, if it does not already.
+    fn begin_unhealed(&mut self, now: Instant) {
+        let (since, rate) = (now, self.estimate);
+        self.unhealed.get_or_insert(Unhealed { since, rate });
+    }
+
+    /// Whether a window that others' losses should have cut meets as much loss in every round, for longer
+    /// than loss of its own making or theirs takes to heal.
+    fn window_does_not_heal(&mut self, now: Instant, round: &Stretch) -> bool {
+        if self.loss.explains(round.loss(), round.packets) {
+            self.unhealed = None;
+            return false;
+        }
+        self.begin_unhealed(now);
+        self.does_not_heal(now, self.queue())
+    }
+
+    /// Tests the rate at which the loss that does not heal began.
+    fn test_unhealed(&mut self, now: Instant, stretch: &Stretch, feedback: &Feedback<'_>) {
+        let rate = self.unhealed.map_or(0.0, |unhealed| unhealed.rate);
+        self.estimate = self.estimate.max(rate);
+        self.begin_test(now, stretch, feedback);
+    }
+
     /// Finds out what causes the loss of late.
     fn begin_test(&mut self, now: Instant, stretch: &Stretch, feedback: &Feedback<'_>) {
         let delivered = stretch.delivered / stretch.seconds;
@@ -232,15 +263,15 @@ impl PathModel {
             return;
         };
         self.mode = *before;
+        if let Mode::Cruise(cruise) = &mut self.mode {
+            cruise.ignore_until(now + Duration::from_secs_f64(settled));
+        }
         let Some(cause) = cause.filter(|_| !ends_early) else {
             let (since, rate) = (now, test.tested());
             self.unhealed = Some(Unhealed { since, rate });
             return self.loss.begin_again();
         };
         self.unhealed = None;
-        if let Mode::Cruise(cruise) = &mut self.mode {
-            cruise.ignore_until(now + Duration::from_secs_f64(settled));
-        }
         match cause {
             LossCause::Path(loss) => {
                 self.loss.verify(now, loss);
@@ -261,7 +292,7 @@ impl PathModel {
                     self.loss.verify(now, remaining);
                 }
                 self.estimate = delivered / (1.0 - self.loss.mean);
-                self.loss.forget_recent();
+                self.loss.blame_rate(remaining);
                 self.delay.set_floor(0.0);
                 if !matches!(self.mode, Mode::Competitive(_)) {
                     let carried = delivered / (1.0 - remaining);

@@ -234,6 +234,22 @@ impl PathModel {
         }
     }
 
+    /// A search that found more than doubling can have come to, of which so much was lost, took a train
+    /// that passed a policer's full bucket for the bottleneck: it goes on from what is delivered. True if so.
+    pub(super) fn search_again(&mut self, round: &Stretch) -> bool {
+        let Mode::Startup(search) = &self.mode else {
+            return false;
+        };
+        let arrives = 1.0 - search.least_loss.unwrap_or(0.0);
+        let delivered = round.delivered / round.seconds;
+        let misled = self.estimate * arrives > MISLED * delivered;
+        if misled {
+            self.mode = Mode::Startup(Search::from(delivered));
+            self.loss.begin_again();
+        }
+        misled
+    }
+
     /// Takes what the train of packets shows that arrived in the last `span` seconds.
     fn look_at_train(&self, search: &mut Search, last: &AckPoint, span: f64) {
         // Long enough for a rate: in time, and in packets on slow paths.

@@ -147,6 +147,9 @@ pub(super) mod startup {
     pub const SEARCH_GAIN: f64 = 2.0;
     /// And then: looks whether there is more, with half of cruise's probe.
     pub const SEEN_GAIN: f64 = 1.1;
+    /// What a doubling search has found at most beyond what a round delivered: it doubles in the round trip
+    /// until that is known, and its newest sample is a round younger.
+    pub const MISLED: f64 = SEARCH_GAIN * SEARCH_GAIN;
     /// Rounds without growth that end the search, as in BBR's full-pipe test, and what is growth.
     pub const STALE_ROUNDS: u32 = 3;
     pub const BEST_GROWTH: f64 = 1.1;
