@@ -11,6 +11,7 @@ use crate::cadence::Cadence;
 use crate::line::Line;
 use crate::shared::{Shared, Waiting};
 use crate::socket::{Sent, Socket, Train, Watch};
+use crate::sync::yield_now;
 use dfcp_proto::Instant;
 use dfcp_proto::host::{Core, Transmit};
 use std::future::poll_fn;
@@ -99,7 +100,7 @@ async fn drive<W: Waiting>(shared: &Arc<Shared<W>>, socket: &mut Socket) -> io::
         }
         if more_to_receive || matches!(own, Progress::More | Progress::Ahead) {
             // Other tasks share this thread: connections, and the application's.
-            tokio::task::yield_now().await;
+            yield_now().await;
             continue;
         }
         let now = shared.now();

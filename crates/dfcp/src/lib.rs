@@ -78,6 +78,7 @@ mod shared;
 mod socket;
 mod solver;
 mod stream;
+mod sync;
 mod timers;
 mod waiting;
 

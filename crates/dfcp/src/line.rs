@@ -10,6 +10,7 @@ use crate::driver::{Outgoing, Progress};
 use crate::error::Error;
 use crate::shared::{ConnectionOf, JobOf, Locked, Shared, WaitList, Waiting};
 use crate::socket::Train;
+use crate::sync::{Mutex, MutexGuard, Notify, yield_now};
 use dfcp_proto::host::{Core, CoreConnection, Solve};
 use dfcp_proto::{ConnectionHandle, Duration, Instant};
 use std::fmt;
@@ -18,9 +19,8 @@ use std::mem;
 use std::net::SocketAddr;
 use std::ops::{Deref, Range};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, PoisonError, TryLockError};
 use std::task::Poll;
-use tokio::sync::Notify;
 
 /// Blocks that take at least this long to rebuild go to another thread: being told and telling take
 /// some 20 µs, and packets that wait meanwhile are counted late.
@@ -498,7 +498,7 @@ async fn run<W: Waiting>(line: Arc<Line<W>>) {
             Next::GoOn => {
                 // The socket may fill up meanwhile: who reads from it gets its turn too.
                 line.shared.bell.wake.notify_one();
-                tokio::task::yield_now().await;
+                yield_now().await;
             }
             Next::Wait => line.wake.notified().await,
             Next::End => break,

@@ -5,6 +5,7 @@ use crate::error::Error;
 use crate::line::{Handle, Line};
 use crate::socket::{Outlet, Sent, Socket};
 use crate::solver::Turns;
+use crate::sync::{AtomicBool, AtomicUsize, Clock, Mutex, MutexGuard, Notify, Runtime};
 use crate::timers::Timers;
 use dfcp_proto::host::{Core, CoreConnection, Transmit};
 use dfcp_proto::{ConnectionHandle, Duration, Instant};
@@ -14,10 +15,9 @@ use std::future::poll_fn;
 use std::io;
 use std::mem;
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError, TryLockError};
 use std::task::{Context, Poll, Waker};
-use tokio::sync::Notify;
 
 /// Wakers of tasks that wait for one thing.
 #[derive(Debug, Default)]
@@ -212,8 +212,8 @@ pub(crate) struct Shared<W: Waiting> {
     pub(crate) unread: AtomicUsize,
     pub(crate) bell: Bell,
     ended: AtomicBool,
-    pub(crate) runtime: tokio::runtime::Handle,
-    epoch: std::time::Instant,
+    pub(crate) runtime: Runtime,
+    epoch: Clock,
 }
 
 impl<W: Waiting> Shared<W> {
@@ -248,11 +248,13 @@ impl<W: Waiting> Shared<W> {
             unread: AtomicUsize::new(0),
             bell: Bell::default(),
             ended: AtomicBool::new(false),
-            runtime: tokio::runtime::Handle::current(),
-            epoch: std::time::Instant::now(),
+            runtime: Runtime::current(),
+            epoch: Clock::now(),
         });
-        tokio::spawn(crate::driver::run(shared.clone(), socket));
-        tokio::spawn(crate::solver::run(shared.clone()));
+        shared
+            .runtime
+            .spawn(crate::driver::run(shared.clone(), socket));
+        shared.runtime.spawn(crate::solver::run(shared.clone()));
         shared
     }
 
@@ -428,9 +430,15 @@ impl<W: Waiting> Shared<W> {
     /// The task of a connection ends.
     pub(crate) fn retire(&self, line: &Arc<Line<W>>, patience: Option<Duration>) {
         let id = line.id;
+        let mut reports = self.reports();
         if let Some(patience) = patience {
-            self.reports().patience.remove(&(patience, id));
+            reports.patience.remove(&(patience, id));
         }
+        // It may have begun to wait after everyone was told of the end: it would hold the endpoint, and
+        // its socket, for ever.
+        let waiting = (reports.blocked.remove(&id), reports.ahead.remove(&id));
+        drop(reports);
+        drop(waiting);
         let _later = self.timers.set(id, None, line);
         self.jobs().forget(id);
         self.lock().lines.remove(&id);

@@ -3,13 +3,12 @@
 
 use crate::driver::End;
 use crate::shared::{Shared, Waiting};
+use crate::sync::{JoinSet, Notify};
 use dfcp_proto::ConnectionHandle;
 use dfcp_proto::host::Solve;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
-use tokio::sync::Notify;
-use tokio::task::JoinSet;
 
 /// Most blocks that are rebuilt at a time.
 const MAX_PARALLEL: usize = 4;
@@ -90,23 +89,5 @@ pub(crate) async fn run<W: Waiting>(shared: Arc<Shared<W>>) {
                 Err(_) => return,
             },
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn connections_take_turns_and_their_blocks_keep_their_order() {
-        let mut turns = Turns::default();
-        let [greedy, modest] = [1, 2].map(ConnectionHandle);
-        (0..100).for_each(|job| turns.push(greedy, job));
-        assert_eq!(turns.pop(), Some(0));
-        turns.push(modest, 100);
-        assert_eq!(turns.pop(), Some(100));
-        assert_eq!(turns.pop(), Some(1));
-        turns.forget(greedy);
-        assert_eq!(turns.pop(), None);
     }
 }

@@ -1,8 +1,9 @@
 //! When connections want to be looked at: the driver has one timer of the system for all of them.
 
+use crate::sync::{Mutex, MutexGuard};
 use dfcp_proto::{ConnectionHandle, Instant};
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
 
 /// What is to be woken, by time and by connection.
 #[derive(Debug)]
@@ -86,41 +87,5 @@ impl<T: Clone> Timers<T> {
         queue.times.clear();
         drop(queue);
         drop(dropped);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use dfcp_proto::Duration;
-
-    #[test]
-    fn each_is_woken_once_at_its_last_time() {
-        let timers = Timers::default();
-        let at = |millis| Instant::ZERO + Duration::from_millis(millis);
-        let [one, two, three] = [1, 2, 3].map(ConnectionHandle);
-        assert!(!timers.set(one, Some(at(10)), &"one"));
-        assert!(!timers.set(two, Some(at(5)), &"two"));
-        assert!(!timers.set(three, Some(at(7)), &"three"));
-        assert!(!timers.set(two, Some(at(20)), &"two"));
-        assert!(!timers.set(three, None, &"three"));
-        assert!(timers.take_due(at(4)).is_empty());
-        assert_eq!(timers.take_due(at(15)), ["one"]);
-        assert!(!timers.set(one, Some(at(10)), &"one"));
-        assert_eq!(timers.take_due(at(20)), ["one", "two"]);
-    }
-
-    #[test]
-    fn a_driver_that_sleeps_for_longer_is_to_be_woken() {
-        let timers = Timers::default();
-        let at = |millis| Instant::ZERO + Duration::from_millis(millis);
-        let [one, two] = [1, 2].map(ConnectionHandle);
-        assert_eq!(timers.await_next(), None);
-        assert!(timers.set(one, Some(at(10)), &"one"), "sleeps for ever");
-        assert_eq!(timers.await_next(), Some(at(10)));
-        assert!(!timers.set(two, Some(at(11)), &"two"));
-        assert!(timers.set(two, Some(at(9)), &"two"));
-        assert!(timers.take_due(at(8)).is_empty(), "it is awake");
-        assert!(!timers.set(two, Some(at(9)), &"two"));
     }
 }
