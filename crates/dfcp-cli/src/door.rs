@@ -14,6 +14,7 @@ use crate::ask::{Answer, Asker, Stranger};
 use crate::command::Output;
 use crate::phrase::phrase;
 use crate::probe::far::Instrument;
+use crate::tally::Refused;
 
 /// Strangers that may be connected at a time, asked about or not.
 const MAX_STRANGERS: usize = 8;
@@ -103,7 +104,7 @@ impl Door {
     pub fn opens_to(&self, key: &PublicKey) -> bool {
         let opens = self.asker.is_some() || self.allowed().contains(key);
         if !opens {
-            self.tell(key);
+            self.refused(key);
         }
         opens
     }
@@ -117,6 +118,12 @@ impl Door {
                 Some(Guest { place })
             }
         }
+    }
+
+    /// Counts that `key` was refused, and says so.
+    fn refused(&self, key: &PublicKey) {
+        self.output.tally().refuse(Refused::Key);
+        self.tell(key);
     }
 
     /// Says that `key` was refused and what would allow it, once.
@@ -168,6 +175,7 @@ impl Door {
             }
             Some(Answer::No) => Err(self.unknown(&key)),
             None => {
+                self.output.tally().refuse(Refused::Key);
                 let why = "it is busy with the keys of others; try again later";
                 Err(Rejection::new(RejectionKind::Key, why))
             }
@@ -195,7 +203,7 @@ impl Door {
     }
 
     fn unknown(&self, key: &PublicKey) -> Rejection {
-        self.tell(key);
+        self.refused(key);
         let why = format!("it does not know this key; there: {}", invitation(key));
         Rejection::new(RejectionKind::Key, why)
     }

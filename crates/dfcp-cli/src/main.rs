@@ -19,6 +19,7 @@ mod probe;
 mod progress;
 mod published;
 mod report;
+mod tally;
 
 use std::process::ExitCode;
 

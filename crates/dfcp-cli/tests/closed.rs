@@ -10,6 +10,7 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, SystemTime};
 
+use common::proxying::{http, metrics_in};
 use common::{Bench, Receiver, bytes, eventually, finish, run};
 use nix::pty::openpty;
 use serde_json::Value;
@@ -341,4 +342,38 @@ fn partial_files_of_long_ago_are_removed() {
     let receiver = bench.receiver(&["--keep-partial", "5d"]);
     eventually("none is left", || bench.received() == ["old"]);
     drop(receiver);
+}
+
+/// Who watches a receiver sees what came and who was turned away.
+#[test]
+fn metrics_tell_of_sessions_and_refusals() {
+    let bench = Bench::new();
+    let args = ["--metrics", "127.0.0.1:0", "--max-bytes", "150000"];
+    let receiver = bench.receiver(&args);
+    let metrics = metrics_in(&receiver.says("metrics at"));
+    let page = || http(metrics, b"GET /metrics HTTP/1.1\r\n\r\n");
+    let shows = |sample: &str| eventually(sample, || page().contains(&format!("\n{sample}\n")));
+    shows("dfcp_recv_files_total 0");
+    let to = receiver.address.to_string();
+    let file = bench.write("x", 100_000);
+    let (code, ..) = run(bench.sender().arg(&file).arg(&to));
+    assert_eq!(code, 0);
+    let large = bench.write("large", 200_000);
+    let (code, ..) = run(bench.sender().arg(&large).arg(&to));
+    assert_eq!(code, 1);
+    let (code, ..) = run(bench
+        .program()
+        .args(["send", "--json", "--peer-key", &bench.receiver_key])
+        .args(["--key".as_ref(), bench.path("receiver.key").as_os_str()])
+        .arg(&file)
+        .arg(&to));
+    assert_eq!(code, 4);
+    shows("dfcp_recv_sessions 0");
+    shows("dfcp_recv_sessions_total{status=\"done\"} 1");
+    shows("dfcp_recv_sessions_total{status=\"failed\"} 1");
+    shows("dfcp_recv_files_total 1");
+    shows("dfcp_recv_files_failed_total 0");
+    shows("dfcp_recv_bytes_total 100000");
+    shows("dfcp_recv_refused_total{reason=\"key\"} 1");
+    shows("dfcp_recv_refused_total{reason=\"offer\"} 1");
 }

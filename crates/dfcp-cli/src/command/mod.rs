@@ -26,8 +26,8 @@ use dfcp_command::{Failure, print_json};
 use crate::log::{Fields, Level, Log};
 use crate::progress::{self, Show};
 use crate::report::Report;
+use crate::tally::Tally;
 use send::RAPTORQ_SYMBOLS;
-use serve::files::Tally;
 
 /// What all transfers take.
 #[derive(Clone, Debug, clap::Args)]
@@ -54,7 +54,10 @@ pub struct Output {
     with_parent: bool,
     /// Of a service: who hears what is said.
     #[arg(skip)]
-    service: Option<(Log, Tally)>,
+    service: Option<Log>,
+    /// What receivers count.
+    #[arg(skip)]
+    tally: Tally,
 }
 
 /// What programs are told.
@@ -86,7 +89,7 @@ impl Output {
     }
 
     /// That of a service, whose sessions have no terminal.
-    pub fn of_service(service: (Log, Tally), quiet: bool, timeout: Duration) -> Self {
+    pub fn of_service(service: Log, quiet: bool, timeout: Duration) -> Self {
         Self {
             json: None,
             quiet,
@@ -95,6 +98,7 @@ impl Output {
             qlog: None,
             with_parent: false,
             service: Some(service),
+            tally: Tally::default(),
         }
     }
 
@@ -102,7 +106,7 @@ impl Output {
     pub fn say(&self, message: impl std::fmt::Display) {
         match (self.quiet, &self.service) {
             (true, _) => {}
-            (false, Some((log, _))) => log.say(message),
+            (false, Some(log)) => log.say(message),
             (false, None) => progress::say(&message.to_string()),
         }
     }
@@ -110,8 +114,8 @@ impl Output {
     /// Prints a report, and its lines for people. The exit code: that of the report, unless it could not
     /// be written.
     pub fn report(&self, report: &Report) -> u8 {
-        if let Some((log, tally)) = &self.service {
-            tally.add(report);
+        self.tally.add(report);
+        if let Some(log) = &self.service {
             self.log_report(*log, report);
             return report.exit_code;
         }
@@ -154,6 +158,11 @@ impl Output {
             ..Fields::default()
         };
         log.tell(level, &fields, report.lines().join("; "));
+    }
+
+    /// What sessions with this output have brought.
+    pub fn tally(&self) -> &Tally {
+        &self.tally
     }
 
     /// Silence after which the other side is given up.

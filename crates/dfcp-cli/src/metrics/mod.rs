@@ -13,8 +13,8 @@ use dfcp_command::Failure;
 use dfcp_proxy::{Server, Traffic};
 use tokio::net::TcpListener;
 
-use crate::command::serve::files::Files;
 use crate::net::cannot_listen;
+use crate::tally::Tally;
 use text::{Page, Type};
 
 /// Where what is counted can be asked for, bound before anything else is begun.
@@ -41,8 +41,8 @@ pub struct Source {
     pub traffic: Option<Traffic>,
     /// The server, if it is one of proxies.
     pub server: Option<Server>,
-    /// The receiver of files of a service, if it has one.
-    pub files: Option<Files>,
+    /// What a receiver of files has counted, if there is one.
+    pub files: Option<Tally>,
     /// Its IP links, if it has some.
     pub links: Option<dfcp_tun::Server>,
     /// Why the service cannot do its work now, if so: what /healthz says.
@@ -332,14 +332,14 @@ fn of_keys(page: &mut Page, server: &Server) {
     }
 }
 
-fn of_files(page: &mut Page, files: &Files) {
+fn of_files(page: &mut Page, files: &Tally) {
     let counts = files.counts();
     page.family(
         "dfcp_recv_sessions",
         Type::Gauge,
         "Sessions of senders that there are now.",
     );
-    page.sample(&[], files.sessions());
+    page.sample(&[], counts.open);
     page.family(
         "dfcp_recv_sessions_total",
         Type::Counter,
@@ -349,11 +349,23 @@ fn of_files(page: &mut Page, files: &Files) {
     page.sample(&[("status", "failed")], counts.failed);
     for (name, help, count) in [
         ("dfcp_recv_files_total", "Files put in place.", counts.files),
+        (
+            "dfcp_recv_files_failed_total",
+            "Files and directories that failed.",
+            counts.files_failed,
+        ),
         ("dfcp_recv_bytes_total", "Bytes of them.", counts.bytes),
     ] {
         page.family(name, Type::Counter, help);
         page.sample(&[], count);
     }
+    page.family(
+        "dfcp_recv_refused_total",
+        Type::Counter,
+        "Senders that were refused for their keys, and offers that were for what they are.",
+    );
+    page.sample(&[("reason", "key")], counts.refused_keys);
+    page.sample(&[("reason", "offer")], counts.refused_offers);
 }
 
 fn of_links(page: &mut Page, links: &dfcp_tun::Server) {

@@ -267,7 +267,7 @@ async fn serve(args: &Args) -> Result<u8, Failure> {
             endpoint: endpoint.clone(),
             traffic: None,
             server: None,
-            files: None,
+            files: Some(args.output.tally().clone()),
             links: None,
             ailing: Arc::new(|| None),
         };

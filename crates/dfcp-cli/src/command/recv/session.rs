@@ -11,6 +11,7 @@ use crate::command::Output;
 use crate::door::Door;
 use crate::progress::Bar;
 use crate::report::Report;
+use crate::tally::Refused;
 
 /// Where files go.
 #[derive(Clone)]
@@ -40,7 +41,9 @@ pub async fn session(
     mut report: Report,
 ) -> Option<u8> {
     let remote = connection.remote_address()?;
+    let _inside = output.tally().enter();
     let Some(guest) = door.guest(&connection.peer()) else {
+        output.tally().refuse(Refused::Key);
         connection.close(FAILED, "the receiver is busy with other unknown keys");
         return None;
     };
@@ -88,6 +91,9 @@ pub async fn session(
         && rejection.kind == RejectionKind::Key
     {
         return None; // whoever may not send does not end `--once` either
+    }
+    if let Some(dfcp_transfer::Error::Refused(_)) = &received.failure {
+        output.tally().refuse(Refused::Offer);
     }
     report.add_connection(&connection, remote);
     report.moved_bytes = meter.progress().bytes();

@@ -1,7 +1,6 @@
 //! The section `[recv]`: a receiver of files.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -18,60 +17,7 @@ use crate::command::recv::{Place, Taking, session};
 use crate::door::Door;
 use crate::log::Log;
 use crate::report::Report;
-
-/// What sessions have brought, counted; a clone is the same counters.
-#[derive(Clone, Debug, Default)]
-pub struct Tally(Arc<Counters>);
-
-#[derive(Debug, Default)]
-struct Counters {
-    done: AtomicU64,
-    failed: AtomicU64,
-    files: AtomicU64,
-    bytes: AtomicU64,
-}
-
-/// What was counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Sessions that brought all they offered.
-    pub done: u64,
-    /// Sessions that did not.
-    pub failed: u64,
-    /// Files that are in place.
-    pub files: u64,
-    /// Bytes of them.
-    pub bytes: u64,
-}
-
-impl Tally {
-    /// A session has ended.
-    pub fn add(&self, report: &Report) {
-        let add = |counter: &AtomicU64, n| {
-            counter.fetch_add(n, Ordering::Relaxed);
-        };
-        add(
-            match report.error {
-                None => &self.0.done,
-                Some(_) => &self.0.failed,
-            },
-            1,
-        );
-        add(&self.0.files, report.files);
-        add(&self.0.bytes, report.useful_bytes);
-    }
-
-    /// What was counted until now.
-    pub fn counts(&self) -> Counts {
-        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        Counts {
-            done: read(&self.0.done),
-            failed: read(&self.0.failed),
-            files: read(&self.0.files),
-            bytes: read(&self.0.bytes),
-        }
-    }
-}
+use crate::tally::{Refused, Tally};
 
 /// A receiver; clones share it.
 #[derive(Clone)]
@@ -82,7 +28,6 @@ struct Inner {
     store: Mutex<Arc<Store>>,
     door: Door,
     output: Output,
-    tally: Tally,
     /// Sessions that there are, by number.
     open: watch::Sender<BTreeMap<u64, Connection>>,
 }
@@ -103,8 +48,7 @@ impl Files {
     /// # Errors
     /// When the directory cannot be used, or a list of keys.
     pub fn open(taking: &Taking, whole: &Whole, log: Log) -> Result<Self, Failure> {
-        let tally = Tally::default();
-        let output = Output::of_service((log, tally.clone()), whole.quiet, whole.timeout);
+        let output = Output::of_service(log, whole.quiet, whole.timeout);
         let allowed = taking.allowed(&Allowed::default())?;
         for mistake in allowed.mistakes() {
             log.warn(mistake);
@@ -117,7 +61,6 @@ impl Files {
             taking: Mutex::new(taking.clone()),
             door: Door::without_questions(allowed, &output),
             output,
-            tally,
             open: watch::Sender::default(),
         })))
     }
@@ -185,14 +128,14 @@ impl Files {
         let _ = timeout(limit, open.wait_for(BTreeMap::is_empty)).await;
     }
 
-    /// Sessions that there are.
-    pub fn sessions(&self) -> u64 {
-        self.0.open.borrow().len() as u64
+    /// What sessions have brought.
+    pub fn tally(&self) -> &Tally {
+        self.0.output.tally()
     }
 
-    /// What sessions have brought.
-    pub fn counts(&self) -> Counts {
-        self.0.tally.counts()
+    /// A sender's key was refused.
+    pub fn refused(&self) {
+        self.tally().refuse(Refused::Key);
     }
 
     /// Why nothing can be received just now, as far as the directory says.

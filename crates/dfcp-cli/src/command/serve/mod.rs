@@ -248,7 +248,7 @@ impl Service {
             endpoint: endpoint.clone(),
             traffic: server.as_ref().map(|server| server.traffic().clone()),
             server,
-            files: self.parts.files.clone(),
+            files: self.parts.files.as_ref().map(|files| files.tally().clone()),
             links: self.links.clone(),
             ailing: Arc::new(move || parts.ailing()),
         }

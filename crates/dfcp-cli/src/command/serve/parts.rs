@@ -152,6 +152,9 @@ impl Parts {
             let what = ALL.iter().find(|(known, _)| *known == application);
             let what = what.map_or("this", |(_, what)| what);
             self.tell_refused(&key, &format!("it may not use {what}"));
+            if let (Application::FILES, Some(files)) = (application, &self.files) {
+                files.refused();
+            }
             return incoming.refuse();
         }
         match (application, &self.files, &self.desk, links) {
@@ -214,7 +217,9 @@ impl Parts {
     pub fn open_now(&self) -> (u64, u64) {
         let desk = self.desk.as_ref();
         let carried = desk.map_or(0, |desk| desk.server.traffic().counts().open_connections);
-        (carried, self.files.as_ref().map_or(0, Files::sessions))
+        let files = self.files.as_ref();
+        let sessions = files.map_or(0, |files| files.tally().counts().open);
+        (carried, sessions)
     }
 
     /// Takes nobody new.
