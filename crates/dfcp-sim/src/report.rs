@@ -140,7 +140,8 @@ pub struct RunSummary {
     pub packets: u64,
     /// Simulated time.
     pub simulated_s: f64,
-    /// Stability of the flows' throughput over time: mean coefficient of variation.
+    /// Stability of the flows' throughput, bytes as they arrive, over time: mean coefficient of
+    /// variation.
     pub stability: Option<f64>,
     /// Friendliness to TCP, where the scenario has flows to compare.
     pub friendliness: Option<f64>,

@@ -145,6 +145,8 @@ pub struct Samples {
     pub interval: Duration,
     /// For each flow, what it had delivered at the end of each interval.
     pub delivered: Vec<Vec<u64>>,
+    /// For each flow, the bytes that had arrived by then, headers and repetitions among them.
+    pub arrived: Vec<Vec<u64>>,
     /// For each watched link, what happened in each interval.
     pub links: Vec<(LinkId, Vec<LinkSample>)>,
 }

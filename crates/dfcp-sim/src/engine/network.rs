@@ -254,6 +254,7 @@ impl Network {
         let flows = builder.flows.len();
         let mut samples = self.samples;
         samples.delivered = vec![Vec::new(); flows];
+        samples.arrived = vec![Vec::new(); flows];
         let mut simulation = Simulation {
             now: Instant::ZERO,
             schedule: Schedule::new(links.len() + builder.seats.len() + 1),

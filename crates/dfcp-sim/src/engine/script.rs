@@ -130,8 +130,11 @@ impl Simulation {
 
     fn sample(&mut self) {
         for flow in 0..self.flows.len() {
-            let delivered = self.sink(FlowId(flow as u32)).progress().delivered;
+            let id = FlowId(flow as u32);
+            let delivered = self.sink(id).progress().delivered;
             self.samples.delivered[flow].push(delivered);
+            let arrived = self.counters(id).bytes_arrived;
+            self.samples.arrived[flow].push(arrived);
         }
         for ((id, samples), before) in self.samples.links.iter_mut().zip(&mut self.sampled) {
             let link = &self.links[id.0 as usize];

@@ -26,7 +26,7 @@ pub(super) fn report(scenario: &Scenario, simulation: &Simulation) -> RunReport 
         .collect();
     let series = series(scenario, simulation);
     find_convergence(scenario, &mut flows, &series);
-    let summary = summary(scenario, simulation, &flows, &links, &series);
+    let summary = summary(scenario, simulation, &flows, &links);
     RunReport {
         flows,
         links,
@@ -179,21 +179,23 @@ fn queue_report(stats: &LinkStats, now: Instant) -> QueueReport {
     }
 }
 
+/// Bits a second in each interval, of bytes counted up to its end.
+fn rates(totals: &[u64], interval_s: f64) -> Vec<f64> {
+    let before = std::iter::once(0).chain(totals.iter().copied());
+    let rate = |(now, before): (&u64, u64)| per((now - before) as f64 * 8.0, interval_s);
+    totals.iter().zip(before).map(rate).collect()
+}
+
 fn series(scenario: &Scenario, simulation: &Simulation) -> Vec<Series> {
     let samples = simulation.samples();
     let interval_s = samples.interval.as_secs_f64();
     let mut series = Vec::new();
     for (flow, delivered) in scenario.flows.iter().zip(&samples.delivered) {
-        let before = std::iter::once(0).chain(delivered.iter().copied());
-        let values = delivered
-            .iter()
-            .zip(before)
-            .map(|(now, before)| per((now - before) as f64 * 8.0, interval_s));
         series.push(Series {
             name: flow.name.clone(),
             quantity: "goodput_bps".into(),
             interval_s,
-            values: values.collect(),
+            values: rates(delivered, interval_s),
         });
     }
     for (id, samples) in &samples.links {
@@ -228,7 +230,6 @@ fn summary(
     simulation: &Simulation,
     flows: &[FlowReport],
     links: &[LinkReport],
-    series: &[Series],
 ) -> RunSummary {
     let responsive = || {
         scenario
@@ -238,18 +239,21 @@ fn summary(
             .filter(|(s, _)| responds(s))
     };
     let goodputs: Vec<f64> = responsive().map(|(_, f)| f.goodput_bps).collect();
-    // Of each flow what lies after the warm-up and its own start.
-    let running = |spec: &FlowSpec, series: &Series| {
+    // Of each flow the throughput after the warm-up and its own start: what arrives, as in (3) and (4)
+    // of the Chameleon paper. An application that reads slowly smooths what it is given.
+    let samples = simulation.samples();
+    let interval_s = samples.interval.as_secs_f64();
+    let running = |spec: &FlowSpec, arrived: &[u64]| {
         let begin = seconds(Instant::ZERO, spec.start.max(simulation.warm_since()));
-        let skip = (begin / series.interval_s).ceil() as usize;
-        series.values.iter().skip(skip).copied().collect()
+        let skip = (begin / interval_s).ceil() as usize;
+        rates(arrived, interval_s).split_off(skip.min(arrived.len()))
     };
     let running: Vec<Vec<f64>> = scenario
         .flows
         .iter()
-        .zip(series)
+        .zip(&samples.arrived)
         .filter(|(spec, _)| responds(spec))
-        .map(|(spec, series)| running(spec, series))
+        .map(|(spec, arrived)| running(spec, arrived))
         .collect();
     RunSummary {
         jain: metrics::jain(&goodputs),
