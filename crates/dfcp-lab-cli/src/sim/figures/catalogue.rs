@@ -106,6 +106,9 @@ pub enum Show {
     /// Curves.
     #[default]
     Figure,
+    /// Curves of which no line joins the points, since what is next to each other along the axis has
+    /// nothing else in common.
+    Points,
     /// Rows and columns.
     Table,
     /// Shares of one as coloured squares: curves are rows, the names along the horizontal axis

@@ -211,7 +211,10 @@ impl Done<'_> {
             title: Some(format!("{of}: {title}")),
             log_x: self.item.x.log,
             log_y: self.item.y.log,
-            marking: Marking::EachCurve,
+            marking: match self.item.show {
+                Show::Points => Marking::Points,
+                _ => Marking::EachCurve,
+            },
         };
         plot::draw(drawing, &out)
     }
@@ -244,7 +247,7 @@ impl Done<'_> {
             let _ = writeln!(text, "{}\n", item.note);
         }
         match item.show {
-            Show::Figure | Show::Matrix => {
+            Show::Figure | Show::Points | Show::Matrix => {
                 let _ = writeln!(text, "![{}]({}.svg)\n", item.of, item.id);
             }
             Show::Table => text += &markdown(item, &self.curves),

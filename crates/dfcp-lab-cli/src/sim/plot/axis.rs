@@ -132,9 +132,10 @@ impl Axis {
         (from, to) = (from / margin, to * margin);
         let first = decades(from).floor() as i32;
         let last = decades(to).ceil() as i32;
-        // Few decades have room for more labels.
+        // Few decades have room for more labels, and one label alone would give no scale.
+        let tens = decades(to).floor() - decades(from).ceil() + 1.0;
         let labelled: &[i32] = match decades(to) - decades(from) {
-            span if span < 1.5 => &[1, 2, 5],
+            span if span < 1.5 || tens < 2.0 => &[1, 2, 5],
             _ => &[1],
         };
         // Many decades have not even room for one each.
@@ -168,6 +169,11 @@ impl Axis {
         }
         axis.label = with_unit(&quantities.name, &quantities.unit.symbol(prefix));
         axis
+    }
+
+    /// The value at its beginning.
+    pub fn low(&self) -> f64 {
+        self.low
     }
 
     /// Where a value lies, from 0 at the axis' beginning to 1 at its end.
@@ -284,6 +290,8 @@ mod tests {
         let narrow = axis(Unit::Seconds, Scale::Log, &[0.01, 0.09]);
         assert_eq!(narrow.label, "Y (ms)");
         assert_eq!(labels(&narrow), ["10", "20", "50"]);
+        let one_ten = axis(Unit::Seconds, Scale::Log, &[1.5, 80.0]);
+        assert_eq!(labels(&one_ten), ["2", "5", "10", "20", "50"]);
     }
 
     #[test]

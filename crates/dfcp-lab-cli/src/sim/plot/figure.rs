@@ -37,6 +37,12 @@ const LABEL: f64 = 8.0;
 const TICK: f64 = 7.0;
 const MARKER: f64 = 2.2;
 const CURVE: f64 = 1.1;
+/// Points nearer than this are not told apart: half of a marker.
+const SAME: f64 = MARKER;
+/// A marker on another has this share of its size, so that both are seen.
+const SHRINKS: f64 = 0.62;
+/// Of a line on another.
+const GAPS: &[f32] = &[3.0, 3.0];
 const FRAME: f64 = 0.6;
 /// Length of a tick.
 const OUT: f64 = 2.5;
@@ -64,6 +70,9 @@ pub enum Marking {
     /// Each has a colour and a marker of its own.
     #[default]
     EachCurve,
+    /// The same without lines: what stands next to each other along the axis has nothing else in
+    /// common, and a line between would say that it has.
+    Points,
     /// Three in a row share them, as they are of one thing: simulated, a line; measured on a real
     /// path, markers; and measured on a path that was not true, hollow markers. The first of them
     /// names it.
@@ -205,7 +214,7 @@ impl Painter<'_> {
     /// Which colour and marker a curve has, and of which world it is.
     fn kind(&self, curve: usize) -> (usize, Option<World>) {
         match self.marking {
-            Marking::EachCurve => (curve, None),
+            Marking::EachCurve | Marking::Points => (curve, None),
             Marking::Worlds => (curve / 3, Some(WORLDS[curve % 3].0)),
         }
     }
@@ -230,7 +239,8 @@ impl Painter<'_> {
     /// Whether a line joins a curve's points: words have no order that one could follow.
     fn is_line(&self, curve: usize) -> bool {
         let measured = matches!(self.kind(curve).1, Some(World::Real | World::Untrue));
-        self.data.x.categories.is_empty() && (self.plain || !measured)
+        let joined = self.marking != Marking::Points && self.data.x.categories.is_empty();
+        joined && (self.plain || !measured)
     }
 
     /// Whether a curve's points have markers.
@@ -243,7 +253,7 @@ impl Painter<'_> {
     /// What the legend names: curves; or things, and then the worlds that there are.
     fn legend_entries(&self) -> Vec<LegendEntry> {
         let step = match self.marking {
-            Marking::EachCurve => 1,
+            Marking::EachCurve | Marking::Points => 1,
             Marking::Worlds => WORLDS.len(),
         };
         let curves = self.data.curves.iter().enumerate().step_by(step);
@@ -256,7 +266,7 @@ impl Painter<'_> {
             let fill = Fill::Whole(stroke.color);
             LegendEntry {
                 name: name.clone(),
-                line: Some(stroke),
+                line: (self.marking != Marking::Points).then_some(stroke),
                 marker: (!self.plain).then_some((self.kind(curve).0, fill)),
             }
         };
@@ -322,7 +332,7 @@ impl Painter<'_> {
                 self.scene.line(vec![(x, y), (x + SAMPLE, y)], stroke);
             }
             if let Some((shape, fill)) = entry.marker {
-                self.marker((x + SAMPLE / 2.0, y), shape, fill);
+                self.marker((x + SAMPLE / 2.0, y), (shape, 1.0), fill);
             }
             let base = (x + SAMPLE + GAP, y + TICK * 0.36);
             self.scene.text(base, TICK, Anchor::Start, &entry.name);
@@ -459,18 +469,41 @@ impl Painter<'_> {
         for (index, samples) in panel.curves.iter().enumerate() {
             self.intervals(area, samples, index);
         }
+        let mut placed: Vec<Vec<Point>> = Vec::new();
         for (index, samples) in panel.curves.iter().enumerate() {
             let across = |sample: &Sample| sample.x + self.dodge(index);
             let means = samples.iter().map(|sample| (across(sample), sample.y.mean));
             let points: Vec<_> = means.map(|mean| self.place(area, mean)).collect();
+            let depths: Vec<_> = points.iter().map(|point| depth(*point, &placed)).collect();
             if self.is_line(index) {
-                self.scene.line(points.clone(), self.stroke(index));
+                self.joined(&points, &depths, index);
             }
             if self.is_marked(index) {
                 let (shape, fill) = (self.kind(index).0, self.fill(index));
-                for point in points {
-                    self.marker(point, shape, fill);
+                for (point, depth) in points.iter().zip(&depths) {
+                    self.marker(*point, (shape, SHRINKS.powi(*depth as i32)), fill);
                 }
+            }
+            // Markers of one thing in two worlds are meant to lie on each other.
+            if self.kind(index).1.is_none() && !self.plain {
+                placed.push(points);
+            }
+        }
+    }
+
+    /// A line through points. Where both ends of a piece lie on curves that are drawn already, it is
+    /// dashed, so that these are seen in its gaps.
+    fn joined(&mut self, points: &[Point], depths: &[usize], curve: usize) {
+        let covers = |piece: usize| depths[piece].min(depths[piece + 1]) > 0;
+        let stroke = self.stroke(curve);
+        let mut from = 0;
+        for piece in 0..points.len().saturating_sub(1) {
+            let last = piece + 2 == points.len();
+            if last || covers(piece) != covers(piece + 1) {
+                let dashes = if covers(piece) { GAPS } else { stroke.dashes };
+                let line = points[from..=piece + 1].to_vec();
+                self.scene.line(line, Stroke { dashes, ..stroke });
+                from = piece + 1;
             }
         }
     }
@@ -498,15 +531,18 @@ impl Painter<'_> {
             let (x, top) = self.place(area, (across, high(sample)));
             let (_, bottom) = self.place(area, (across, low(sample)));
             self.scene.line(vec![(x, top), (x, bottom)], thin);
-            for y in [top, bottom] {
+            // An interval that goes on below the axis has no end there.
+            let ends = [(top, true), (bottom, low(sample) >= self.y.low())];
+            for (y, _) in ends.into_iter().filter(|(_, is_end)| *is_end) {
                 self.scene.line(vec![(x - CAP, y), (x + CAP, y)], thin);
             }
         }
     }
 
-    /// A marker, with an edge of paper so that it stands out from lines.
-    fn marker(&mut self, at: Point, shape: usize, fill: Fill) {
+    /// A marker of a share of the usual size, with an edge of paper so that it stands out from lines.
+    fn marker(&mut self, at: Point, (shape, share): (usize, f64), fill: Fill) {
         const EDGE: f64 = 0.6;
+        let whole = MARKER * share;
         let mut draw = |size: f64, color: Color, opacity: f64| {
             let mark = match outline(shape, size) {
                 None if opacity >= 1.0 => Mark::Disc(at, size, color),
@@ -518,16 +554,23 @@ impl Painter<'_> {
             };
             self.scene.marks.push(mark);
         };
-        draw(MARKER + EDGE, Color::PAPER, 1.0);
+        draw(whole + EDGE * share, Color::PAPER, 1.0);
         match fill {
-            Fill::Whole(color) => draw(MARKER, color, 1.0),
-            Fill::Faint(color) => draw(MARKER, color, 0.4),
+            Fill::Whole(color) => draw(whole, color, 1.0),
+            Fill::Faint(color) => draw(whole, color, 0.4),
             Fill::Hollow(color) => {
-                draw(MARKER, color, 1.0);
-                draw(MARKER - EDGE, Color::PAPER, 1.0);
+                draw(whole, color, 1.0);
+                draw(whole - EDGE, Color::PAPER, 1.0);
             }
         }
     }
+}
+
+/// How many curves that are drawn already have a point here.
+fn depth((x, y): Point, placed: &[Vec<Point>]) -> usize {
+    let here = |(other_x, other_y): &Point| (other_x - x).hypot(other_y - y) < SAME;
+    let has = |points: &&Vec<Point>| points.iter().any(here);
+    placed.iter().filter(has).count()
 }
 
 /// Corners enough for a disc of this size.

@@ -165,7 +165,7 @@ pub fn draw_matrix(data: &Data, title: Option<&str>, out: &Path) -> Result<(), F
 fn paint(scene: &Scene, font: &Font, out: &Path) -> Result<(), Failure> {
     let format = format(out)?;
     let bytes = match format {
-        Format::Svg => svg::write(scene).into_bytes(),
+        Format::Svg => svg::write(scene, font).into_bytes(),
         Format::Png => png::write(scene, font).ok_or_else(|| {
             Failure::new(Kind::Failure, "the figure is too large for a PNG; try .svg")
         })?,

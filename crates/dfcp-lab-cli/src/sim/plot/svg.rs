@@ -1,12 +1,16 @@
 //! Drawings as SVG 1.1, with words as words.
+//!
+//! Each text says how long it is, so that it has the room that it was given with whatever font a
+//! reader has: many machines have none of the four that are asked for, and the one they take instead
+//! is a sixth wider, which cut titles off at both ends.
 
 use std::fmt::Write;
 
-use super::font::FAMILY;
+use super::font::{FAMILY, Font};
 use super::scene::{Anchor, Color, Direction, Mark, Point, Scene, Text};
 
 /// Writes a drawing.
-pub fn write(scene: &Scene) -> String {
+pub fn write(scene: &Scene, font: &Font) -> String {
     let mut svg = String::new();
     let (width, height) = (short(scene.width), short(scene.height));
     let _ = writeln!(
@@ -21,14 +25,14 @@ pub fn write(scene: &Scene) -> String {
         hex(Color::PAPER)
     );
     for mark in &scene.marks {
-        write_mark(&mut svg, mark);
+        write_mark(&mut svg, mark, font);
         svg.push('\n');
     }
     svg += "</svg>\n";
     svg
 }
 
-fn write_mark(svg: &mut String, mark: &Mark) {
+fn write_mark(svg: &mut String, mark: &Mark, font: &Font) {
     let _ = match mark {
         Mark::Line(points, stroke) => {
             let dashes: Vec<_> = stroke.dashes.iter().map(ToString::to_string).collect();
@@ -63,11 +67,11 @@ fn write_mark(svg: &mut String, mark: &Mark) {
             short(*radius),
             hex(*color)
         ),
-        Mark::Text(text) => write_text(svg, text),
+        Mark::Text(text) => write_text(svg, text, font),
     };
 }
 
-fn write_text(svg: &mut String, text: &Text) -> std::fmt::Result {
+fn write_text(svg: &mut String, text: &Text, font: &Font) -> std::fmt::Result {
     let (x, y) = (short(text.at.0), short(text.at.1));
     let anchor = match text.anchor {
         Anchor::Start => "start",
@@ -78,10 +82,18 @@ fn write_text(svg: &mut String, text: &Text) -> std::fmt::Result {
         Direction::Right => String::new(),
         Direction::Up => format!(" transform=\"rotate(-90 {x} {y})\""),
     };
+    // A single letter has no gaps that could be made to fit.
+    let length = match text.text.chars().count() {
+        0 | 1 => String::new(),
+        _ => format!(
+            " textLength=\"{}\" lengthAdjust=\"spacingAndGlyphs\"",
+            short(font.width(&text.text, text.size))
+        ),
+    };
     write!(
         svg,
-        "<text x=\"{x}\" y=\"{y}\" font-size=\"{}\" text-anchor=\"{anchor}\" fill=\"{}\"{turn}>{}\
-         </text>",
+        "<text x=\"{x}\" y=\"{y}\" font-size=\"{}\" text-anchor=\"{anchor}\"{length} fill=\"{}\"\
+         {turn}>{}</text>",
         short(text.size),
         hex(Color::INK),
         escape(&text.text)
