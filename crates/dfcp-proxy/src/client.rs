@@ -24,10 +24,8 @@ use crate::status::{Refusal, Status};
 use crate::target::Target;
 use crate::traffic::Traffic;
 use crate::udp::{Association, Routes};
-use crate::wire::{MALFORMED, REQUEST_LIMIT, Request, Tunnel};
+use crate::wire::{ANSWER_LIMIT, MALFORMED, REQUEST_LIMIT, Request, Tunnel};
 
-/// How long the server's answer may take: what connecting there may ([`dial`]), and some round trips.
-const ANSWER_LIMIT: Duration = Duration::from_secs(15);
 /// After which a listener that the server refused is asked for again: whoever had the port, such as this
 /// client before it was killed, may be gone. Some attempts fit into the silence after which servers give
 /// a client up, 60 s by default.
@@ -248,7 +246,7 @@ impl Client {
     ) -> Result<(String, Tunnel), Refusal> {
         let lost = |error: dfcp::Error| Refusal::new(Status::Failed, error);
         let mut tunnel = Tunnel::open(connection, request).await.map_err(lost)?;
-        self.answer(&mut tunnel).await?;
+        tunnel.answer().await?;
         let mut port = [0; 2];
         let bound = tunnel.recv.read_exact(&mut port).await;
         bound.map_err(|error| Refusal::new(Status::Failed, error))?;
@@ -310,7 +308,7 @@ impl Client {
     /// A stream to `target`, once the server has connected there.
     pub(crate) async fn connect(&self, target: &Target) -> Result<Tunnel, Refusal> {
         let mut tunnel = self.open(target).await?;
-        self.answer(&mut tunnel).await?;
+        tunnel.answer().await?;
         self.0.known.connected(target);
         Ok(tunnel)
     }
@@ -331,7 +329,7 @@ impl Client {
     pub(crate) async fn associate_for_program(&self) -> Result<Association, Refusal> {
         let (connection, id, mut tunnel) = self.request_association().await?;
         if self.0.fast_open != FastOpen::Always {
-            self.answer(&mut tunnel).await?;
+            tunnel.answer().await?;
         }
         self.association(connection, id, tunnel)
     }
@@ -373,13 +371,6 @@ impl Client {
         let late = || Refusal::new(Status::TimedOut, "the server takes no further stream now");
         let opened = timeout(ANSWER_LIMIT, opened).await;
         opened.unwrap_or_else(|_| Err(late()))
-    }
-
-    /// Waits for the server's answer.
-    async fn answer(&self, tunnel: &mut Tunnel) -> Result<(), Refusal> {
-        let late = || Refusal::new(Status::TimedOut, "the server does not answer");
-        let answer = timeout(ANSWER_LIMIT, tunnel.answer()).await;
-        answer.unwrap_or_else(|_| Err(late()))
     }
 
     /// Whether a program that wants to get to `target` is told that it is connected before the server is.

@@ -125,10 +125,11 @@ pub(crate) async fn serve(client: Client, mut tcp: TcpStream) {
         let wish = timeout(REQUEST_LIMIT, listen(&mut inbox)).await;
         match wish.unwrap_or_else(|_| Err(late())) {
             Ok(Asked::Connection(wish)) => break wish,
-            Ok(Asked::Datagrams) => return udp::serve_program(client, tcp).await,
+            // What most programs do not ask for takes no room in the task of each.
+            Ok(Asked::Datagrams) => return Box::pin(udp::serve_program(client, tcp)).await,
             Ok(Asked::Requests(first)) => {
                 // Whoever asked for URLs may ask for a connection after that.
-                match http::plain::serve(&client, tcp, first).await {
+                match Box::pin(http::plain::serve(&client, tcp, first)).await {
                     Some(more) => (tcp, said) = more,
                     None => return,
                 }
@@ -144,11 +145,13 @@ pub(crate) async fn serve(client: Client, mut tcp: TcpStream) {
         target,
         rest,
     } = wish;
-    let opened = match client.opens_fast(&target) {
-        true => client.open(&target).await,
-        false => client.connect(&target).await,
+    let opened = async {
+        match client.opens_fast(&target) {
+            true => client.open(&target).await,
+            false => client.connect(&target).await,
+        }
     };
-    match opened {
+    match Box::pin(opened).await {
         Ok(tunnel) => {
             if tcp.write_all(&speech.answer(Ok(()))).await.is_ok() {
                 client.carry_tcp(tcp, tunnel, rest, target).await;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use dfcp::{Connection, RecvStream, SendStream, VarInt};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::timeout;
 
 use crate::status::{Refusal, Status};
 use crate::target::Target;
@@ -163,8 +164,18 @@ impl Tunnel {
     }
 }
 
-/// Reads a status, and of a failure its reason.
+/// How long the peer's answer may take: what connecting there may ([`crate::dial`]), and some round trips.
+pub(crate) const ANSWER_LIMIT: Duration = Duration::from_secs(15);
+
+/// Reads a status, and of a failure its reason, within [`ANSWER_LIMIT`].
 pub(crate) async fn read_answer(recv: &mut RecvStream) -> Result<(), Refusal> {
+    let late = |_| Refusal::new(Status::TimedOut, "the other side does not answer");
+    timeout(ANSWER_LIMIT, hear_answer(recv))
+        .await
+        .map_err(late)?
+}
+
+async fn hear_answer(recv: &mut RecvStream) -> Result<(), Refusal> {
     let lost = |error: io::Error| {
         Refusal::new(
             Status::Failed,

@@ -7,13 +7,14 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use bytes::{Buf, Bytes, BytesMut};
 use dfcp::{RecvStream, SendStream};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::message::{self, Body, Request, Response, Wrong};
-use super::{CONNECT, MAX_HEAD, response};
+use super::{CONNECT, MAX_HEAD, end_of_head, response};
 use crate::account::{Turn, Way};
 use crate::client::Client;
 use crate::event::Event;
@@ -29,6 +30,9 @@ use crate::wire::{RESET, Tunnel};
 const IDLE_LIMIT: Duration = Duration::from_secs(60);
 /// Longest head of an answer, bytes: cookies may take more than requests do.
 const MAX_ANSWER_HEAD: usize = 64 << 10;
+/// How long the head of an answer may take from its first byte on: it may be lost several times on the way to
+/// the server, where each repeat of TCP's waits twice as long as the one before (1, 3, 7 and 15 s).
+const ANSWER_HEAD_LIMIT: Duration = Duration::from_secs(30);
 /// Longest line that tells the length of a chunk, with extensions, which are dropped.
 const MAX_CHUNK_LINE: usize = 4096;
 /// Bytes of trailers that are read, and dropped.
@@ -79,47 +83,67 @@ enum Next {
 }
 
 /// What a program or a host has said, and nobody has read yet.
-struct Reader<R> {
+struct Reader<'a, R> {
     from: R,
-    bytes: Vec<u8>,
+    bytes: BytesMut,
+    /// Whether whoever waits for it has said its last, and perhaps left: then a long silence is the end.
+    impatient: Option<&'a AtomicBool>,
 }
 
-impl<R: AsyncRead + Unpin> Reader<R> {
+impl<R: AsyncRead + Unpin> Reader<'_, R> {
     /// Waits for more; false at the end.
     async fn more(&mut self) -> io::Result<bool> {
+        loop {
+            match timeout(IDLE_LIMIT, self.read()).await {
+                Ok(read) => return read,
+                Err(late) => {
+                    if self.impatient.is_some_and(|is| is.load(Ordering::Relaxed)) {
+                        return Err(late.into());
+                    }
+                }
+            }
+        }
+    }
+
+    /// The same; may be cancelled.
+    async fn read(&mut self) -> io::Result<bool> {
         if self.bytes.is_empty() {
             // Whoever waits for the next message holds no buffer.
-            self.bytes = Vec::new();
-            self.bytes = read_some(&mut self.from, CHUNK).await?;
+            self.bytes = BytesMut::new();
+            let read = read_some(&mut self.from, CHUNK).await?;
+            // Nobody else has a part of it: it is not copied.
+            self.bytes = Bytes::from(read).into();
             return Ok(!self.bytes.is_empty());
         }
         Ok(self.from.read_buf(&mut self.bytes).await? > 0)
     }
 
     /// The next bytes, `most` of them.
-    async fn some(&mut self, most: u64) -> io::Result<Vec<u8>> {
+    async fn some(&mut self, most: u64) -> io::Result<Bytes> {
         if self.bytes.is_empty() && !self.more().await? {
-            return Ok(Vec::new());
+            return Ok(Bytes::new());
         }
         let most = usize::try_from(most)
             .unwrap_or(usize::MAX)
             .min(self.bytes.len());
-        let rest = self.bytes.split_off(most);
-        Ok(std::mem::replace(&mut self.bytes, rest))
+        Ok(self.bytes.split_to(most).freeze())
     }
 
     /// A line without its end, `most` bytes long.
-    async fn line(&mut self, most: usize) -> io::Result<Vec<u8>> {
+    async fn line(&mut self, most: usize) -> io::Result<BytesMut> {
+        let mut seen = 0;
         loop {
-            if let Some(at) = self.bytes.iter().position(|byte| *byte == b'\n') {
-                let mut line: Vec<u8> = self.bytes.drain(..=at).collect();
-                line.pop();
-                return match line.pop() {
-                    Some(b'\r') => Ok(line),
-                    _ => Err(io::ErrorKind::InvalidData.into()),
-                };
+            let end = self.bytes[seen..].iter().position(|byte| *byte == b'\n');
+            if let Some(at) = end {
+                let mut line = self.bytes.split_to(seen + at + 1);
+                if !line.ends_with(b"\r\n") {
+                    return Err(io::ErrorKind::InvalidData.into());
+                }
+                line.truncate(line.len() - 2);
+                return Ok(line);
             }
-            if self.bytes.len() > most {
+            seen = self.bytes.len();
+            if seen > most {
                 return Err(io::ErrorKind::InvalidData.into());
             }
             if !self.more().await? {
@@ -127,11 +151,62 @@ impl<R: AsyncRead + Unpin> Reader<R> {
             }
         }
     }
+
+    /// Reads the head of a message, which has `most` bytes at most and is known by `parse`; `None` at the end
+    /// before there was any of it.
+    async fn head<T>(
+        &mut self,
+        most: usize,
+        parse: impl Fn(&[u8]) -> message::Read<T>,
+    ) -> Result<Option<T>, Unread> {
+        // What has come is looked through once for an end; all of it is read again only where there is one, or
+        // it has doubled: then what is no head at all is known early.
+        let (mut seen, mut parsed) = (0, 0);
+        loop {
+            self.skip_empty_lines();
+            let len = self.bytes.len();
+            let from = usize::min(seen, len).saturating_sub(2);
+            if len >= 2 * parsed || end_of_head(&self.bytes[from..]).is_some() {
+                if let Some((head, len)) = parse(&self.bytes).map_err(Unread::Wrong)?
+                    && len <= most
+                {
+                    self.bytes.advance(len);
+                    return Ok(Some(head));
+                }
+                parsed = len;
+            }
+            seen = len;
+            if len > most {
+                return Err(Unread::TooLong);
+            }
+            match self.more().await {
+                Ok(true) => {}
+                Ok(false) if self.bytes.is_empty() => return Ok(None),
+                _ => return Err(Unread::Cut),
+            }
+        }
+    }
+
+    /// Empty lines before a message are passed over (RFC 9112 §2.2).
+    fn skip_empty_lines(&mut self) {
+        while self.bytes.starts_with(b"\r\n") || self.bytes.starts_with(b"\n") {
+            let len = 1 + usize::from(self.bytes[0] == b'\r');
+            self.bytes.advance(len);
+        }
+    }
+}
+
+/// Why there is no head.
+enum Unread {
+    Wrong(Wrong),
+    TooLong,
+    /// The connection ended in it, or broke.
+    Cut,
 }
 
 /// A program: what it says, and where it is answered.
-struct Program<R, W> {
-    read: Reader<R>,
+struct Program<'a, R, W> {
+    read: Reader<'a, R>,
     write: W,
 }
 
@@ -152,15 +227,21 @@ pub(crate) async fn serve(
     let (mut kept, mut connects) = (None, None);
     let fault = {
         let (from, write) = tcp.split();
-        let bytes = first;
-        let read = Reader { from, bytes };
+        let bytes = BytesMut::from(&first[..]);
+        drop(first);
+        let impatient = None;
+        let read = Reader {
+            from,
+            bytes,
+            impatient,
+        };
         let mut program = Program { read, write };
         let mut limit = REQUEST_LIMIT;
         loop {
             let request = match next_request(&mut program.read, limit).await {
                 Ok(Next::Request(request)) => request,
                 Ok(Next::Connect) => {
-                    connects = Some(std::mem::take(&mut program.read.bytes));
+                    connects = Some(program.read.bytes.to_vec());
                     break None;
                 }
                 Ok(Next::Nothing) => break None,
@@ -197,7 +278,7 @@ pub(crate) async fn serve(
 
 /// The next request. Its first byte may take `limit`, and all of its head ten seconds.
 async fn next_request<R: AsyncRead + Unpin>(
-    program: &mut Reader<R>,
+    program: &mut Reader<'_, R>,
     limit: Duration,
 ) -> Result<Next, Fault> {
     if program.bytes.is_empty() {
@@ -209,25 +290,22 @@ async fn next_request<R: AsyncRead + Unpin>(
         }
     }
     let head = async {
-        loop {
-            if program.bytes.starts_with(CONNECT) {
-                return Ok(Next::Connect);
+        let parse = |bytes: &[u8]| match bytes.starts_with(CONNECT) {
+            true => Ok(Some((Next::Connect, 0))),
+            false => {
+                let read = message::request(bytes)?;
+                Ok(read.map(|(request, len)| (Next::Request(Box::new(request)), len)))
             }
-            // Empty lines before a request are passed over (RFC 9112 §2.2).
-            let read = message::request(&program.bytes).map_err(Fault::Asked)?;
-            if let Some((request, len)) = read.filter(|(_, len)| *len <= MAX_HEAD) {
-                program.bytes.drain(..len);
-                return Ok(Next::Request(Box::new(request)));
-            }
-            if program.bytes.len() > MAX_HEAD {
-                return Err(Fault::Asked(Wrong {
-                    status: "431 Request Header Fields Too Large",
-                    why: "the head of its request is longer than 16 KiB",
-                }));
-            }
-            if !program.more().await? {
-                return Err(Fault::Broken);
-            }
+        };
+        match program.head(MAX_HEAD, parse).await {
+            Ok(Some(next)) => Ok(next),
+            Ok(None) => Ok(Next::Nothing),
+            Err(Unread::Wrong(wrong)) => Err(Fault::Asked(wrong)),
+            Err(Unread::TooLong) => Err(Fault::Asked(Wrong {
+                status: "431 Request Header Fields Too Large",
+                why: "the head of its request is longer than 16 KiB",
+            })),
+            Err(Unread::Cut) => Err(Fault::Broken),
         }
     };
     let late = Wrong {
@@ -241,7 +319,7 @@ async fn next_request<R: AsyncRead + Unpin>(
 /// Carries a request and its answer.
 async fn exchange<R, W>(
     client: &Client,
-    program: &mut Program<R, W>,
+    program: &mut Program<'_, R, W>,
     request: &Request,
     kept: &mut Option<Upstream>,
 ) -> Result<Ended, Fault>
@@ -293,7 +371,7 @@ fn settle(
 /// host ended before it said anything.
 async fn ask<R, W>(
     client: &Client,
-    program: &mut Program<R, W>,
+    program: &mut Program<'_, R, W>,
     request: &Request,
     tunnel: &mut Tunnel,
 ) -> Result<Option<(Ended, bool)>, Fault>
@@ -303,17 +381,25 @@ where
 {
     let (toll, Program { read, write }) = (client.toll(), program);
     let Tunnel { send, recv, .. } = tunnel;
+    let (sent, said_all) = (AtomicBool::new(false), AtomicBool::new(false));
     let mut host = Reader {
         from: recv,
-        bytes: Vec::new(),
+        bytes: BytesMut::new(),
+        impatient: Some(&said_all),
     };
-    let sent = AtomicBool::new(false);
     let answered = {
         let mut up = pin!(async {
             say(read, send, request, toll).await?;
             sent.store(true, Ordering::Relaxed);
-            // A program that breaks its connection wants no answer; one that ends its direction does.
-            while read.bytes.len() < CHUNK && read.more().await.map_err(|_| Cut::From)? {}
+            // A program that breaks its connection wants no answer. One that ends its direction may, and the
+            // host hears of that end, as without a proxy; of a program that has gone no more is seen.
+            while read.bytes.len() < CHUNK {
+                if !read.more().await.map_err(|_| Cut::From)? {
+                    said_all.store(true, Ordering::Relaxed);
+                    send.finish().map_err(|_| Cut::To)?;
+                    break;
+                }
+            }
             Ok::<_, Cut>(())
         });
         let mut down = pin!(hear(&mut host, write, request, toll));
@@ -336,13 +422,14 @@ where
         false => Ended::Last,
     };
     // What a host says that nobody asked for is no answer to the next request.
-    let persists = answer.persists && sent && host.bytes.is_empty();
+    let persists =
+        answer.persists && sent && host.bytes.is_empty() && !said_all.load(Ordering::Relaxed);
     Ok(Some((ended, persists)))
 }
 
 /// Passes a request on.
 async fn say<R: AsyncRead + Unpin>(
-    program: &mut Reader<R>,
+    program: &mut Reader<'_, R>,
     send: &mut SendStream,
     request: &Request,
     toll: Toll<'_>,
@@ -354,7 +441,7 @@ async fn say<R: AsyncRead + Unpin>(
 
 /// Passes an answer on; `None` where none came.
 async fn hear<W: AsyncWrite + Unpin>(
-    host: &mut Reader<&mut RecvStream>,
+    host: &mut Reader<'_, &mut RecvStream>,
     write: &mut W,
     request: &Request,
     toll: Toll<'_>,
@@ -364,10 +451,14 @@ async fn hear<W: AsyncWrite + Unpin>(
             return Ok(None);
         };
         pay(toll, Way::In, answer.head.len()).await?;
-        write.write_all(&answer.head).await?;
         if answer.is_interim {
+            // Programs of HTTP/1.0 know of none (RFC 9110 §15.2).
+            if !request.is_old {
+                write.write_all(&answer.head).await?;
+            }
             continue;
         }
+        write.write_all(&answer.head).await?;
         let body = (answer.body, !request.is_old);
         pass(host, write, body, (Way::In, toll)).await?;
         write.flush().await?;
@@ -375,33 +466,27 @@ async fn hear<W: AsyncWrite + Unpin>(
     }
 }
 
-/// The head of an answer; `None` at the end before there was any of it.
+/// The head of an answer; `None` at the end before there was any of it. Its first byte may take as long as the
+/// host thinks, and all of it no longer than [`ANSWER_HEAD_LIMIT`].
 async fn next_response(
-    host: &mut Reader<&mut RecvStream>,
+    host: &mut Reader<'_, &mut RecvStream>,
     request: &Request,
 ) -> Result<Option<Response>, Fault> {
-    loop {
-        if !host.bytes.is_empty() {
-            let none = |why| {
-                let refusal = Refusal::new(Status::Failed, why);
-                Fault::Refused(request.target.clone(), refusal)
-            };
-            let read = message::response(&host.bytes, request);
-            let read = read.map_err(|wrong| none(wrong.why))?;
-            if let Some((answer, len)) = read {
-                host.bytes.drain(..len);
-                return Ok(Some(answer));
-            }
-            if host.bytes.len() > MAX_ANSWER_HEAD {
-                return Err(none("the head of the host's answer is longer than 64 KiB"));
-            }
-        }
-        match host.more().await {
-            Ok(true) => {}
-            _ if host.bytes.is_empty() => return Ok(None),
-            _ => return Err(Fault::Broken),
-        }
+    let none = |why| {
+        let refusal = Refusal::new(Status::Failed, why);
+        Fault::Refused(request.target.clone(), refusal)
+    };
+    if host.bytes.is_empty() && !host.more().await.unwrap_or(false) {
+        return Ok(None);
     }
+    let head = host.head(MAX_ANSWER_HEAD, |bytes| message::response(bytes, request));
+    let late = || none("the head of the host's answer did not end within 30 s");
+    let head = timeout(ANSWER_HEAD_LIMIT, head).await.map_err(|_| late())?;
+    head.map_err(|unread| match unread {
+        Unread::Wrong(wrong) => none(wrong.why),
+        Unread::TooLong => none("the head of the host's answer is longer than 64 KiB"),
+        Unread::Cut => Fault::Broken,
+    })
 }
 
 async fn pay(toll: Toll<'_>, way: Way, bytes: usize) -> Result<(), Cut> {
@@ -414,7 +499,7 @@ async fn write_to(to: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> Result<()
 
 /// Passes a body on, with whether one of chunks goes in chunks, or as what it carries.
 async fn pass<R, W>(
-    from: &mut Reader<R>,
+    from: &mut Reader<'_, R>,
     to: &mut W,
     (body, in_chunks): (Body, bool),
     toll: (Way, Toll<'_>),
@@ -434,37 +519,88 @@ where
             pay(toll.1, toll.0, bytes.len()).await?;
             write_to(to, &bytes).await?;
         },
-        Body::Chunks => {
-            while let size @ 1.. = chunk_size(from).await? {
-                if in_chunks {
-                    write_to(to, format!("{size:x}\r\n").as_bytes()).await?;
-                }
-                pass_bytes(from, to, size, toll).await?;
-                match from.line(2).await {
-                    Ok(line) if line.is_empty() => {}
-                    _ => return Err(Cut::From),
-                }
-                if in_chunks {
-                    write_to(to, b"\r\n").await?;
-                }
-            }
-            pass_over_trailers(from).await?;
-            match in_chunks {
-                true => write_to(to, b"0\r\n\r\n").await,
-                false => Ok(()),
-            }
+        Body::Chunks => pass_chunks(from, to, in_chunks, toll).await,
+    }
+}
+
+/// Passes on what chunks carry, in chunks or not. They are made anew, of what is there before more is waited
+/// for: many small ones cost one write.
+async fn pass_chunks<R, W>(
+    from: &mut Reader<'_, R>,
+    to: &mut W,
+    in_chunks: bool,
+    (way, toll): (Way, Toll<'_>),
+) -> Result<(), Cut>
+where
+    R: AsyncRead + Unpin,
+    W: AsyncWrite + Unpin,
+{
+    let mut gathered = Vec::new();
+    loop {
+        if !from.bytes.contains(&b'\n') {
+            write_gathered(to, &mut gathered, in_chunks).await?;
         }
+        let mut left = chunk_size(from).await?;
+        if left == 0 {
+            break;
+        }
+        while left > 0 {
+            if from.bytes.is_empty() {
+                write_gathered(to, &mut gathered, in_chunks).await?;
+            }
+            let bytes = from.some(left).await.map_err(|_| Cut::From)?;
+            if bytes.is_empty() {
+                return Err(Cut::From);
+            }
+            left -= bytes.len() as u64;
+            pay(toll, way, bytes.len()).await?;
+            gathered.extend_from_slice(&bytes);
+        }
+        if from.bytes.len() < 2 {
+            write_gathered(to, &mut gathered, in_chunks).await?;
+        }
+        match from.line(2).await {
+            Ok(line) if line.is_empty() => {}
+            _ => return Err(Cut::From),
+        }
+    }
+    write_gathered(to, &mut gathered, in_chunks).await?;
+    pass_over_trailers(from).await?;
+    match in_chunks {
+        true => write_to(to, b"0\r\n\r\n").await,
+        false => Ok(()),
+    }
+}
+
+/// Writes what was gathered, if anything, and lets go of its buffer.
+async fn write_gathered<W: AsyncWrite + Unpin>(
+    to: &mut W,
+    gathered: &mut Vec<u8>,
+    in_chunks: bool,
+) -> Result<(), Cut> {
+    let bytes = std::mem::take(gathered);
+    if bytes.is_empty() {
+        return Ok(());
+    }
+    match in_chunks {
+        true => {
+            let mut chunk = format!("{:x}\r\n", bytes.len()).into_bytes();
+            chunk.extend(bytes);
+            chunk.extend(b"\r\n");
+            write_to(to, &chunk).await
+        }
+        false => write_to(to, &bytes).await,
     }
 }
 
 /// How long the next chunk is; the last has nothing.
-async fn chunk_size<R: AsyncRead + Unpin>(from: &mut Reader<R>) -> Result<u64, Cut> {
+async fn chunk_size<R: AsyncRead + Unpin>(from: &mut Reader<'_, R>) -> Result<u64, Cut> {
     let mut line = from.line(MAX_CHUNK_LINE).await.map_err(|_| Cut::From)?;
     // A line without digits would be taken for the last chunk: half of a body would look whole.
     if !line.first().is_some_and(u8::is_ascii_hexdigit) {
         return Err(Cut::From);
     }
-    line.extend(b"\r\n");
+    line.extend_from_slice(b"\r\n");
     match httparse::parse_chunk_size(&line) {
         Ok(httparse::Status::Complete((_, size))) => Ok(size),
         _ => Err(Cut::From),
@@ -472,7 +608,7 @@ async fn chunk_size<R: AsyncRead + Unpin>(from: &mut Reader<R>) -> Result<u64, C
 }
 
 /// Trailers are for who asked for them by TE, which was not passed on.
-async fn pass_over_trailers<R: AsyncRead + Unpin>(from: &mut Reader<R>) -> Result<(), Cut> {
+async fn pass_over_trailers<R: AsyncRead + Unpin>(from: &mut Reader<'_, R>) -> Result<(), Cut> {
     let mut trailers = 0;
     loop {
         let line = from.line(MAX_CHUNK_LINE).await.map_err(|_| Cut::From)?;
@@ -486,7 +622,7 @@ async fn pass_over_trailers<R: AsyncRead + Unpin>(from: &mut Reader<R>) -> Resul
 }
 
 async fn pass_bytes<R, W>(
-    from: &mut Reader<R>,
+    from: &mut Reader<'_, R>,
     to: &mut W,
     mut left: u64,
     (way, toll): (Way, Toll<'_>),

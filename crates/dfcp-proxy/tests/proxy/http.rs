@@ -130,8 +130,11 @@ async fn one_connection_asks_several_hosts_one_after_the_other() {
          3;x=y\r\nabc\r\n02\r\nde\r\n0\r\nX: y\r\n\r\n"
     );
     let (_, body) = ask(&mut tcp, chunks.as_bytes()).await;
+    // Chunks that came together go on as one.
+    let passed_on = ["5\r\nabcde\r\n", "3\r\nabc\r\n2\r\nde\r\n"];
+    let passed_on = passed_on.map(|chunks| format!("\n{chunks}0\r\n\r\n"));
     assert!(
-        body.contains("\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n"),
+        passed_on.iter().any(|chunks| body.contains(chunks)),
         "{body}"
     );
     let head = format!("HEAD http://{a}/ HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -264,4 +267,108 @@ async fn a_head_that_does_not_end_is_not_waited_for() {
         "{:?}",
         String::from_utf8_lossy(&answer)
     );
+}
+
+#[tokio::test]
+async fn a_host_hears_that_the_program_says_no_more() {
+    let world = World::new().await;
+    // It answers when it has heard the end.
+    let host = origin(|mut tcp| async move {
+        let mut heard = Vec::new();
+        hear(&mut tcp, &mut heard).await.unwrap();
+        assert_eq!(tcp.read_buf(&mut heard).await.unwrap(), 0);
+        let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+        tcp.write_all(answer).await.unwrap();
+    });
+    let host = host.await;
+    let mut tcp = TcpStream::connect(world.local).await.unwrap();
+    let get = format!("GET http://{host}/ HTTP/1.1\r\nHost: a\r\n\r\n");
+    tcp.write_all(get.as_bytes()).await.unwrap();
+    tcp.shutdown().await.unwrap();
+    let mut answer = Vec::new();
+    within(tcp.read_to_end(&mut answer)).await.unwrap();
+    assert!(answer.ends_with(b"\r\n\r\nok"), "{answer:?}");
+}
+
+#[tokio::test]
+async fn programs_of_http_1_0_get_no_interim_answers() {
+    let world = World::new().await;
+    let host = origin(|mut tcp| async move {
+        let mut heard = Vec::new();
+        hear(&mut tcp, &mut heard).await.unwrap();
+        let answer = b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n\
+            HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+        tcp.write_all(answer).await.unwrap();
+        let _ = tcp.read(&mut [0]).await;
+    });
+    let host = host.await;
+    for (minor, interim) in [(0, 0), (1, 1)] {
+        let get =
+            format!("GET http://{host}/ HTTP/1.{minor}\r\nHost: a\r\nConnection: close\r\n\r\n");
+        let answer = String::from_utf8(world.answer_to(get.as_bytes()).await).unwrap();
+        assert_eq!(answer.matches(" 103 ").count(), interim, "{answer}");
+        assert!(answer.ends_with("ok"), "{answer}");
+    }
+}
+
+/// Chunks of a byte each: with a write for every one, and with a search and a move of all that waits, a page
+/// of them took minutes.
+#[tokio::test]
+async fn many_small_chunks_are_passed_on_as_few_large_ones() {
+    let world = World::new().await;
+    let sent = bytes(3, 100_000);
+    let page = sent.clone();
+    let host = origin(move |mut tcp| {
+        let page = page.clone();
+        async move {
+            let mut heard = Vec::new();
+            hear(&mut tcp, &mut heard).await.unwrap();
+            let mut answer = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();
+            for byte in page {
+                answer.extend([b'1', b'\r', b'\n', byte, b'\r', b'\n']);
+            }
+            answer.extend(b"0\r\n\r\n");
+            tcp.write_all(&answer).await.unwrap();
+            let _ = tcp.read(&mut [0]).await;
+        }
+    });
+    let host = host.await;
+    let get = format!("GET http://{host}/ HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    let answer = world.answer_to(get.as_bytes()).await;
+    let at = answer.windows(4).position(|four| four == b"\r\n\r\n");
+    let mut rest = &answer[at.unwrap() + 4..];
+    let (mut page, mut chunks) = (Vec::new(), 0);
+    loop {
+        let end = rest.windows(2).position(|two| two == b"\r\n").unwrap();
+        let size = std::str::from_utf8(&rest[..end]).unwrap();
+        let size = usize::from_str_radix(size, 16).unwrap();
+        rest = &rest[end + 2..];
+        if size == 0 {
+            break;
+        }
+        page.extend_from_slice(&rest[..size]);
+        chunks += 1;
+        rest = &rest[size + 2..];
+    }
+    assert!(page == sent, "{} bytes", page.len());
+    assert!(chunks < sent.len() / 10, "{chunks} chunks");
+}
+
+#[tokio::test]
+async fn the_head_of_an_answer_that_does_not_end_is_not_waited_for() {
+    let world = World::new().await;
+    let host = origin(|mut tcp| async move {
+        let mut heard = Vec::new();
+        hear(&mut tcp, &mut heard).await.unwrap();
+        tcp.write_all(b"HTTP/1.1 200 OK\r\nX: ").await.unwrap();
+        // A byte now and then keeps nobody.
+        while tcp.write_all(b"y").await.is_ok() {
+            tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+        }
+    });
+    let host = host.await;
+    let get = format!("GET http://{host}/ HTTP/1.1\r\nHost: a\r\n\r\n");
+    let answer = world.answer_to(get.as_bytes()).await;
+    let answer = String::from_utf8(answer).unwrap();
+    assert!(answer.contains("did not end within"), "{answer}");
 }

@@ -3,6 +3,7 @@
 mod common;
 mod http;
 mod limits;
+mod silence;
 mod udp;
 
 use std::io::ErrorKind;
