@@ -1,5 +1,9 @@
 //! Channel names.
 
+/// Longest short message, bytes, such as a keystroke, a request or a move in a game: with all headers it takes
+/// a third of a packet.
+pub const SHORT_MESSAGE: u64 = 500;
+
 /// Which end of a connection this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
@@ -52,6 +56,12 @@ impl ChannelId {
             1 => ChannelKind::Object,
             _ => ChannelKind::Uni,
         }
+    }
+
+    /// Whether a block of so many bytes on it is a short message that somebody waits for: streams send what
+    /// they have, so it is all that was said.
+    pub fn is_message(self, block_len: u64) -> bool {
+        self.kind() != ChannelKind::Object && block_len <= SHORT_MESSAGE
     }
 
     /// Its number among channels of the same opener and kind.

@@ -14,7 +14,7 @@ mod reliability;
 mod send;
 mod solve;
 
-pub use channel::{ChannelId, ChannelKind, Role};
+pub use channel::{ChannelId, ChannelKind, Role, SHORT_MESSAGE};
 pub use credit::{Beside, Credit, MemoryBudget};
 pub use parts::{Part, Parts};
 pub use recv::{Received, RecvChannel, SymbolIn};

@@ -401,6 +401,9 @@ impl Connection {
         };
         let before = recv.readiness();
         let received = recv.on_symbol(symbol, &mut self.inc.credit)?;
+        if id.is_message(symbol.block_len) {
+            self.out.path.on_message_received(now);
+        }
         self.tell_symbols(now, symbol, received == Received::Redundant);
         match received {
             Received::Redundant => self.stats.redundant_symbols += 1,

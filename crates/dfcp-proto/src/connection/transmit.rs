@@ -89,6 +89,7 @@ impl Connection {
         out: &mut Vec<u8>,
     ) -> Option<Transmit> {
         let start = out.len();
+        self.out.path.on_time(now);
         let batch = match self.state {
             State::Connecting(_) => {
                 let syn = self.transmit_syn(now)?;
@@ -423,6 +424,9 @@ impl Connection {
         if symbol.charge > 0 {
             self.out.charged += symbol.charge;
             self.notify_writable();
+            if id.is_message(symbol.block_len) {
+                self.out.path.on_message_sent(now);
+            }
         }
         Some(())
     }

@@ -14,6 +14,33 @@ use crate::time::{Duration, Instant, Rate};
 /// a processor, so longer waits would save next to nothing.
 pub(crate) const MIN_COALESCING: Duration = Duration::from_millis(1);
 pub(crate) const MAX_COALESCING: Duration = Duration::from_millis(10);
+/// As long packets wait at most during a [`Conversation`], where each message would wait at both ends for those
+/// of others: as long as feedback waits for a second packet. Beside a download over 80 ms that is five times
+/// as many wake-ups.
+const CONVERSING_COALESCING: Duration = Duration::from_millis(2);
+/// After short messages in both directions further ones are expected for as long: the initial RTO of TCP (RFC
+/// 6298 §2.1), after which its window begins anew, too. Who types says something more often.
+const CONVERSATION: Duration = Duration::from_secs(1);
+
+/// Whether short messages come and go: somebody says something and waits for an answer. One direction alone is
+/// none, such as that in which the progress of a transfer is told.
+#[derive(Debug, Default)]
+struct Conversation {
+    said: Option<Instant>,
+    heard: Option<Instant>,
+}
+
+impl Conversation {
+    fn on_time(&mut self, now: Instant) {
+        for last in [&mut self.said, &mut self.heard] {
+            last.take_if(|at| *at + CONVERSATION <= now);
+        }
+    }
+
+    fn goes_on(&self) -> bool {
+        self.said.is_some() && self.heard.is_some()
+    }
+}
 
 /// How packets leave together once paced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +66,7 @@ pub(crate) struct PathControl {
     delivered_total: u64,
     /// `sent_total` when there was last nothing to send, though a packet might have gone.
     idle_total: u64,
+    conversation: Conversation,
 }
 
 impl PathControl {
@@ -52,6 +80,7 @@ impl PathControl {
             sent_total: 0,
             delivered_total: 0,
             idle_total: 0,
+            conversation: Conversation::default(),
         }
     }
 
@@ -113,10 +142,29 @@ impl PathControl {
         self.sent_total
     }
 
+    /// A short message leaves.
+    pub fn on_message_sent(&mut self, now: Instant) {
+        self.conversation.said = Some(now);
+    }
+
+    /// A short message came.
+    pub fn on_message_received(&mut self, now: Instant) {
+        self.conversation.heard = Some(now);
+    }
+
+    /// Time passes: a conversation may be over.
+    pub fn on_time(&mut self, now: Instant) {
+        self.conversation.on_time(now);
+    }
+
     /// Longest time that packets may wait for each other, in and out, while there are many: an eighth
-    /// of a round trip, as long as loss detection waits anyway (RFC 9002 §6.1.2).
+    /// of a round trip, as long as loss detection waits anyway (RFC 9002 §6.1.2). It is less on
+    /// long paths while short messages come and go.
     pub fn coalescing_delay(&self) -> Duration {
         let most = match self.grouping {
+            Grouping::Coalesced(most) if self.conversation.goes_on() => {
+                most.min(CONVERSING_COALESCING)
+            }
             Grouping::Coalesced(most) => most,
             Grouping::Fixed => MAX_COALESCING,
         };
@@ -230,5 +278,40 @@ impl PathControl {
             Grouping::Fixed if rate != self.pacer.rate() => self.pacer.set(now, rate, self.packet),
             Grouping::Fixed => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rate::FixedRate;
+
+    #[test]
+    fn packets_wait_for_each_other_less_while_both_sides_say_something() {
+        let ms = Duration::from_millis;
+        let rate = FixedRate::new(Rate::from_bps(50_000_000));
+        let (start, grouping) = (Instant::ZERO, Grouping::Coalesced(MAX_COALESCING));
+        let mut path = PathControl::new(start, Box::new(rate), grouping);
+        path.rtt.update(ms(80), Duration::ZERO);
+        let wait = |path: &mut PathControl, at: Duration| {
+            path.on_time(start + at);
+            path.coalescing_delay()
+        };
+        // A receiver tells how far a transfer is, five times a second.
+        for i in 0..10 {
+            path.on_message_received(start + ms(200) * i);
+            assert_eq!(wait(&mut path, ms(200) * i), ms(10));
+        }
+        // Somebody types, and sees it.
+        path.on_message_sent(start + ms(2000));
+        assert_eq!(wait(&mut path, ms(2000)), ms(2));
+        path.on_message_received(start + ms(2080));
+        assert_eq!(wait(&mut path, ms(2990)), ms(2));
+        assert_eq!(wait(&mut path, ms(3080)), ms(10));
+        // A short path lets them wait less anyway.
+        path.rtt.update(ms(4), Duration::ZERO);
+        path.on_message_sent(start + ms(4000));
+        path.on_message_received(start + ms(4000));
+        assert_eq!(wait(&mut path, ms(4000)), ms(1));
     }
 }

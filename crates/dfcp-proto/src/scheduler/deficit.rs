@@ -2,6 +2,7 @@
 //! is below what the receiver needs.
 
 use super::{BlockScheduler, BlockView};
+use crate::block::SHORT_MESSAGE;
 use crate::packet::Loss;
 use crate::time::Duration;
 
@@ -59,13 +60,11 @@ const IN_TURN: usize = 4;
 const TURN_BURSTINESS: f64 = 2.0;
 /// A margin short by less than this is left: single packets are not doubled below 1.4 % loss.
 const SLACK: f64 = 0.25;
-/// But short ones are, from [`MIN_LOSS`] on: of a keystroke or a request somebody waits for the answer, and
-/// its repair takes a third of a packet at most.
-const SHORT: u64 = 500;
-/// Standard deviations for these: all of a message's symbols are lost once in a thousand times at most, up to
-/// 20 % loss (five are sent there, three at 5 %). Each such loss delays all messages that follow within the
-/// round trip of its repair: five, of a program that says something 50 times a second.
-const SHORT_MARGIN: f64 = 3.0;
+/// But short ones are, from [`MIN_LOSS`] on: of a keystroke or a request somebody waits for the answer. All
+/// symbols of one are lost once in so many times at most. Such a loss delays all messages that follow within
+/// the round trip of its repair, eleven of a program that says something 50 times a second over 200 ms, on the
+/// way there or back: with one in 2200 that is one answer in a hundred.
+const MESSAGE_LOST: f64 = 1.0 / 2200.0;
 
 impl Default for Deficit {
     fn default() -> Self {
@@ -112,18 +111,10 @@ impl Deficit {
     }
 
     fn shortfall(&self, block: &BlockView, loss: Loss) -> Shortfall {
-        let is_message = block.bytes <= SHORT;
         let (margin, loss_rate) = match self.rule {
             Rule::Expected(_) => (0.0, loss.mean),
             Rule::Margins { bulk, .. } if !block.last => (bulk, loss.mean),
-            Rule::Margins { last, .. } if loss.cautious >= MIN_LOSS => {
-                let margin = if is_message {
-                    last.max(SHORT_MARGIN)
-                } else {
-                    last
-                };
-                (margin, loss.cautious)
-            }
+            Rule::Margins { last, .. } if loss.cautious >= MIN_LOSS => (last, loss.cautious),
             // What is in flight is expected to arrive.
             Rule::Margins { .. } => (0.0, 0.0),
         };
@@ -137,6 +128,16 @@ impl Deficit {
             burst_margin: margin * (loss.burstiness.max(1.0).sqrt() - 1.0),
             max_burst_margin: MAX_BURST_MARGIN * needed,
         }
+    }
+
+    /// Whether another copy of a short message is due: what is in flight of it may well all be lost.
+    fn wants_copy(&self, block: &BlockView, loss: Loss) -> bool {
+        let is_message = block.last && block.bytes <= SHORT_MESSAGE && block.needed == 1;
+        let by_margins = matches!(self.rule, Rule::Margins { .. });
+        is_message
+            && by_margins
+            && loss.cautious >= MIN_LOSS
+            && loss.cautious.powf(f64::from(block.in_flight)) > MESSAGE_LOST
     }
 }
 
@@ -175,16 +176,12 @@ impl BlockScheduler for Deficit {
     }
 
     fn wants_symbol(&self, block: &BlockView, loss: Loss) -> bool {
-        if is_short(block) {
+        if is_short(block) || self.wants_copy(block, loss) {
             return true;
         }
         let shortfall = self.shortfall(block, loss);
         let slack = match self.rule {
-            Rule::Margins { .. }
-                if block.last && block.in_flight >= block.needed && block.bytes > SHORT =>
-            {
-                SLACK
-            }
+            Rule::Margins { .. } if block.last && block.in_flight >= block.needed => SLACK,
             Rule::Expected(Rounding::Down) => shortfall.arrive - EPSILON,
             _ => EPSILON,
         };
@@ -307,12 +304,21 @@ mod tests {
         };
         assert_eq!(deficit(64, 1, 0.01), 1);
         assert_eq!(deficit(64, 2, 0.01), 0, "twice is enough");
-        assert_eq!(deficit(SHORT + 1, 1, 0.01), 0);
+        assert_eq!(deficit(SHORT_MESSAGE + 1, 1, 0.01), 0);
         assert_eq!(deficit(64, 1, 0.001), 0);
-        for (loss, copies) in [(0.05, 3), (0.1, 3), (0.2, 5)] {
+        // What is learnt of 5 % is below it half of the time.
+        for (loss, copies) in [
+            (0.02, 2),
+            (0.03, 3),
+            (0.045, 3),
+            (0.05, 3),
+            (0.1, 4),
+            (0.2, 5),
+        ] {
             assert_eq!(deficit(64, 0, loss), copies, "{loss}");
-            assert!(loss.powi(copies as i32) < 0.0011, "{loss}");
+            assert!(loss.powi(copies as i32) <= 1.0 / 2200.0, "{loss}");
         }
+        assert!(deficit(64, 0, 0.9) <= 100, "not without end");
     }
 
     /// Symbols sent for a block of 32 before feedback.
