@@ -43,7 +43,7 @@ enum Command {
     Cp(Box<command::cp::Args>),
     /// Makes a directory here or there like another one, sending only what differs
     Sync(Box<command::cp::SyncArgs>),
-    /// Carries TCP and UDP of other programs: SOCKS5, HTTP CONNECT, forwards
+    /// Carries TCP and UDP of other programs: SOCKS5, HTTP, forwards
     Proxy(Box<command::proxy::Args>),
     /// Runs a program whose connections are carried, without its knowing
     #[cfg(target_os = "linux")]

@@ -504,7 +504,7 @@ def main():
     parse.add_argument("--network", required=True, help="JSON: links, weights, response, error")
     parse.add_argument("--key", required=True, help="file of 64 hexadecimal digits, shared with senders")
     parse.add_argument("--openflow", type=endpoint, default=("127.0.0.1", 6653), help="where switches connect")
-    parse.add_argument("--orders", type=endpoint, default=("0.0.0.0", 4435), help="where senders ask (UDP)")
+    parse.add_argument("--orders", type=endpoint, default=("0.0.0.0", 4436), help="where senders ask (UDP)")
     options = parse.parse_args()
     if app_manager is None:
         sys.exit(f"dfcp_controller: os-ken is not installed ({MISSING}): apt-get install python3-os-ken")

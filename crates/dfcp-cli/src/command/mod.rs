@@ -14,6 +14,7 @@ pub mod rendezvous;
 pub mod run;
 pub mod send;
 pub mod serve;
+mod service;
 pub mod tun;
 
 use std::path::PathBuf;

@@ -78,7 +78,7 @@ pub struct Options {
     /// Who says how fast [default: max]
     #[arg(long, value_enum)]
     control: Option<Control>,
-    /// With --control ordered: the network controller to ask, at port 4435 unless it says another
+    /// With --control ordered: the network controller to ask, at port 4436 unless it says another
     #[arg(long, value_name = "HOST[:PORT]", value_parser = orders::host, requires = "controller_key")]
     controller: Option<Host>,
     /// File with the key that the controller has too: 64 hexadecimal digits, as `openssl rand -hex 32`

@@ -10,8 +10,8 @@ use dfcp_command::Failure;
 use crate::command::Output;
 use crate::net::{Family, Host};
 
-/// Where controllers listen, unless told otherwise.
-const PORT: u16 = 4435;
+/// Where controllers listen, unless told otherwise: a port of its own beside `dfcp rendezvous` (4435).
+const PORT: u16 = 4436;
 
 /// Longest key file that is read: the key, and white space around it.
 const KEY_FILE: u64 = 4096;

@@ -32,7 +32,7 @@ const ORDERS_MODULE: &str = include_str!("../../controller/dfcp_orders.py");
 
 /// Where the controller listens, in a namespace of its own.
 const OPENFLOW: u16 = 6653;
-const ORDERS: u16 = 4435;
+const ORDERS: u16 = 4436;
 
 /// How long switches and controller may take to come up, each step: an interpreter that starts on a
 /// busy machine.

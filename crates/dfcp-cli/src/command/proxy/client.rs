@@ -30,8 +30,8 @@ pub struct Args {
     /// The server: HOST or HOST:PORT, IPv6 addresses in brackets
     #[arg(required = true, value_name = "HOST")]
     host: Option<Host>,
-    /// Speak SOCKS5 and HTTP CONNECT to programs at this port, of this machine unless an address is
-    /// given
+    /// Speak SOCKS5 and HTTP (CONNECT, and requests for http:// URLs) to programs at this port, of this
+    /// machine unless an address is given
     #[arg(short = 'D', long, value_name = "[ADDR:]PORT")]
     socks: Vec<Place>,
     /// Carry what comes to this port here to a host that the server connects to: TCP connections, which
@@ -254,7 +254,7 @@ async fn serve(args: &Args, client: &Client, open: Ports) {
     for listener in open.socks {
         let client = client.clone();
         if let Ok(at) = listener.local_addr() {
-            say(format_args!("SOCKS5 and HTTP CONNECT at {at}"));
+            say(format_args!("SOCKS5 and HTTP at {at}"));
             if !at.ip().is_loopback() {
                 dfcp_command::tell!(
                     "dfcp: warning: whoever reaches {at} uses the server with this key"

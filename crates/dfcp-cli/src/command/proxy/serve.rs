@@ -1,11 +1,11 @@
 //! `dfcp proxy serve`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use dfcp::{Endpoint, EndpointConfig};
-use dfcp_command::{Failure, Kind, Request, Requests, interrupted, units};
+use dfcp_command::{Failure, Kind, Requests, interrupted, units};
 use dfcp_transfer::INTERRUPTED;
 use tokio::task::JoinHandle;
 
@@ -13,6 +13,7 @@ use super::Common;
 use super::desk::{Desk, Grants};
 use super::place::Place;
 use crate::command::farewell;
+use crate::command::service::{Service, attend};
 use crate::config;
 use crate::keys;
 use crate::metrics::{Exporter, Source};
@@ -60,8 +61,10 @@ impl Args {
 }
 
 /// A server that runs.
-struct Service {
+struct Running {
     args: Args,
+    /// What its settings are from, if they can be read again.
+    file: Option<PathBuf>,
     desk: Desk,
     endpoint: Endpoint,
     serving: JoinHandle<()>,
@@ -70,39 +73,26 @@ struct Service {
 /// Serves until it is told to end.
 pub async fn serve(args: Args) -> Result<(), Failure> {
     let Some(file) = args.config.clone() else {
-        let mut service = Service::start(args).await?;
+        // The terminal that it was started at may end it.
+        let mut running = Running::start(args, None).await?;
         notify::ready();
         let failure = tokio::select! {
             failure = interrupted() => failure,
-            failure = service.failed() => return Err(failure),
+            failure = running.failed() => return Err(failure),
         };
-        return Err(service.end(failure, interrupted()).await);
-    };
-    let mut requests = Requests::listen()?;
-    let mut service = Service::start(config::read(&file)?).await?;
-    notify::ready();
-    let failure = loop {
-        let request = tokio::select! {
-            request = requests.next() => request,
-            failure = service.failed() => return Err(failure),
+        let hurry = async {
+            interrupted().await;
         };
-        match request {
-            Request::Reload => service.reload(&file),
-            Request::End(failure) => break failure,
-        }
+        running.end(failure.kind, hurry).await;
+        return Err(failure);
     };
-    let hurry = async {
-        loop {
-            if let Request::End(failure) = requests.next().await {
-                return failure;
-            }
-        }
-    };
-    Err(service.end(failure, hurry).await)
+    let requests = Requests::listen()?;
+    let running = Running::start(config::read(&file)?, Some(file)).await?;
+    Err(attend(running, requests).await)
 }
 
-impl Service {
-    async fn start(args: Args) -> Result<Self, Failure> {
+impl Running {
+    async fn start(args: Args, file: Option<PathBuf>) -> Result<Self, Failure> {
         let desk = Desk::open(&args.grants, args.common.report())?;
         if let Some(failure) = desk.terms.get().nobody() {
             return Err(failure);
@@ -150,12 +140,15 @@ impl Service {
         let serving = tokio::spawn(async move { serving.serve(socket).await });
         Ok(Self {
             args,
+            file,
             desk,
             endpoint,
             serving,
         })
     }
+}
 
+impl Service for Running {
     /// Waits until it cannot serve any more.
     async fn failed(&mut self) -> Failure {
         let _ = (&mut self.serving).await;
@@ -163,7 +156,8 @@ impl Service {
     }
 
     /// Serves by what is in the file now. What is wrong changes nothing.
-    fn reload(&mut self, file: &Path) {
+    fn reload(&mut self) {
+        let Some(file) = &self.file else { return };
         let read = config::read::<Args>(file).and_then(|args| {
             let terms = self.desk.read(&args.grants)?;
             Ok((args, terms))
@@ -181,6 +175,7 @@ impl Service {
             let what = format_args!("`{names}` will count after another start");
             self.args.common.say(what);
         }
+        self.args.drain = args.drain;
         for news in self.desk.apply(terms) {
             self.args.common.say(news);
         }
@@ -190,13 +185,11 @@ impl Service {
 
     /// Ends: asked by SIGTERM, once the connections that it carries have ended, or no time is left for
     /// them, or somebody is in a `hurry`.
-    async fn end(self, failure: Failure, hurry: impl Future<Output = Failure>) -> Failure {
-        notify::stopping();
-        let (carried, limit) = (
-            self.desk.server.traffic().counts().open_connections,
-            self.args.drain,
-        );
-        if failure.kind == Kind::Terminated && carried > 0 && !limit.is_zero() {
+    async fn end(self, kind: Kind, hurry: impl Future<Output = ()>) {
+        let limit = self.args.drain;
+        notify::stopping_within(limit);
+        let carried = self.desk.server.traffic().counts().open_connections;
+        if kind == Kind::Terminated && carried > 0 && !limit.is_zero() {
             let seconds = limit.as_secs_f64();
             self.args.common.say(format_args!(
                 "ends when {carried} connections have, in {seconds} s at most"
@@ -207,11 +200,10 @@ impl Service {
             }
             tokio::select! {
                 _ = self.desk.server.drain(limit) => {}
-                _ = hurry => {}
+                () = hurry => {}
             }
         }
         farewell(&self.endpoint, INTERRUPTED, "the server ends").await;
-        failure
     }
 }
 

@@ -11,13 +11,13 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use dfcp::{Endpoint, EndpointConfig};
-use dfcp_command::{Failure, Kind, Request, Requests, block_on, fail};
+use dfcp_command::{Failure, Kind, Requests, block_on, fail};
 use dfcp_transfer::INTERRUPTED;
-use tokio::time::{Instant, sleep_until};
 
 use super::proxy::place::Place;
 use super::proxy::take_open_files;
 use super::rendezvous::Meeting;
+use super::service::{Service, attend};
 use super::{FAREWELL, farewell};
 use crate::keys;
 use crate::log::Log;
@@ -69,57 +69,14 @@ fn check(args: &Args) -> Result<(), Failure> {
 
 async fn serve(args: &Args) -> Result<(), Failure> {
     // Before anything else: whoever asks for a reload meanwhile does not end the service.
-    let mut requests = Requests::listen()?;
+    let requests = Requests::listen()?;
     let settings = Settings::read(&args.file)?;
-    let mut service = Service::start(args, settings).await?;
-    notify::ready();
-    let every = notify::watchdog();
-    let mut alive = every.map(|every| Instant::now() + every);
-    let failure = loop {
-        let request = tokio::select! {
-            request = requests.next() => request,
-            failure = service.failed() => return Err(failure),
-            () = until(alive) => {
-                notify::alive();
-                alive = every.map(|every| Instant::now() + every);
-                continue;
-            }
-        };
-        match request {
-            Request::Reload => {
-                notify::reloading();
-                service.reload();
-                notify::ready();
-            }
-            Request::End(failure) => break failure,
-        }
-    };
-    let hurry = async {
-        loop {
-            tokio::select! {
-                request = requests.next() => if let Request::End(failure) = request {
-                    return failure;
-                },
-                () = until(alive) => {
-                    notify::alive();
-                    alive = every.map(|every| Instant::now() + every);
-                }
-            }
-        }
-    };
-    service.end(failure.kind, hurry).await;
-    Err(failure)
-}
-
-async fn until(time: Option<Instant>) {
-    match time {
-        Some(time) => sleep_until(time).await,
-        None => std::future::pending().await,
-    }
+    let running = Running::start(args, settings).await?;
+    Err(attend(running, requests).await)
 }
 
 /// A service that runs.
-struct Service {
+struct Running {
     args: Args,
     settings: Settings,
     log: Log,
@@ -130,7 +87,7 @@ struct Service {
     meeting: Option<Meeting>,
 }
 
-impl Service {
+impl Running {
     async fn start(args: &Args, settings: Settings) -> Result<Self, Failure> {
         let whole = &settings.whole;
         let log = Log::start(whole.log)?;
@@ -164,7 +121,7 @@ impl Service {
             .as_ref()
             .map(|link| open_link(link, whole, log));
         let links = links.transpose()?;
-        let service = Self {
+        let running = Self {
             args: args.clone(),
             log,
             parts,
@@ -173,13 +130,13 @@ impl Service {
             meeting,
             settings,
         };
-        service.announce();
-        if let (Some(exporter), Some(endpoint)) = (exporter, &service.endpoint) {
-            exporter.announce(|line| service.say(line));
-            tokio::spawn(exporter.serve(service.source(endpoint)));
+        running.announce();
+        if let (Some(exporter), Some(endpoint)) = (exporter, &running.endpoint) {
+            exporter.announce(|line| running.say(line));
+            tokio::spawn(exporter.serve(running.source(endpoint)));
         }
-        if let Some(endpoint) = &service.endpoint {
-            let (parts, links) = (service.parts.clone(), service.links.clone());
+        if let Some(endpoint) = &running.endpoint {
+            let (parts, links) = (running.parts.clone(), running.links.clone());
             let endpoint = endpoint.clone();
             tokio::spawn(async move {
                 while let Some(incoming) = endpoint.accept().await {
@@ -188,14 +145,14 @@ impl Service {
                 parts.fail("the socket failed".to_owned());
             });
         }
-        if let Some(links) = service.links.clone() {
-            let parts = service.parts.clone();
+        if let Some(links) = running.links.clone() {
+            let parts = running.parts.clone();
             tokio::spawn(async move {
                 let why = links.run().await;
                 parts.fail(format!("the device is gone: {why}"));
             });
         }
-        Ok(service)
+        Ok(running)
     }
 
     fn say(&self, line: impl std::fmt::Display) {
@@ -254,6 +211,18 @@ impl Service {
         }
     }
 
+    /// Lets another service begin at the port while this one ends, where it has no device that the other one
+    /// could not have.
+    fn hand_over(&self) {
+        if let (Some(endpoint), None) = (&self.endpoint, &self.links)
+            && endpoint.hand_over_port().is_ok()
+        {
+            self.say("another service may begin at the port meanwhile");
+        }
+    }
+}
+
+impl Service for Running {
     /// Waits until something cannot be served any more.
     async fn failed(&mut self) -> Failure {
         let meeting = async {
@@ -300,19 +269,9 @@ impl Service {
         self.say(line);
     }
 
-    /// Lets another service begin at the port while this one ends, where it has no device that the other one
-    /// could not have.
-    fn hand_over(&self) {
-        if let (Some(endpoint), None) = (&self.endpoint, &self.links)
-            && endpoint.hand_over_port().is_ok()
-        {
-            self.say("another service may begin at the port meanwhile");
-        }
-    }
-
     /// Ends: asked by SIGTERM once what is open has ended, or no time is left for it, or somebody is in a
     /// `hurry`.
-    async fn end(self, kind: Kind, hurry: impl Future<Output = Failure>) {
+    async fn end(self, kind: Kind, hurry: impl Future<Output = ()>) {
         let limit = self.settings.whole.drain;
         notify::stopping_within(limit);
         let (carried, sessions) = self.parts.open_now();
@@ -325,7 +284,7 @@ impl Service {
             self.hand_over();
             tokio::select! {
                 () = self.parts.drain(limit) => {}
-                _ = hurry => {}
+                () = hurry => {}
             }
         }
         if let Some(meeting) = &self.meeting {
