@@ -207,7 +207,8 @@ impl Args {
                  is not known: send a file, or use --profile auto",
             ));
         }
-        self.published.check_rate(self.fixed_rate.is_some())?;
+        self.published
+            .check_rate(self.fixed_rate.map(FixedRate::rate))?;
         self.published.check_for(self.profile)?;
         Ok(published::send::Job {
             paths: &job.paths,

@@ -65,14 +65,14 @@ impl Control {
         }
     }
 
-    /// Refuses what would have no effect.
-    pub fn check(self, has_rate: bool, has_overestimate: bool) -> Result<(), Failure> {
-        if has_rate && !self.takes_rate() {
+    /// Refuses what would have no effect: a rate, or an overestimate, that the user gave.
+    pub fn check(self, rate: Option<Rate>, overestimate: Option<f64>) -> Result<(), Failure> {
+        if rate.is_some() && !self.takes_rate() {
             return Err(Failure::usage(
                 "--control probe-gap, probe-rate and marked find the rate: --fixed-rate is not for them",
             ));
         }
-        if has_overestimate && !self.estimates() {
+        if overestimate.is_some() && !self.estimates() {
             return Err(Failure::usage(
                 "--overestimate needs --control probe-gap or probe-rate",
             ));

@@ -295,12 +295,12 @@ impl Options {
         self.control.unwrap_or_default()
     }
 
-    /// Refuses a rate for who finds one, and what has no effect.
-    pub fn check_rate(&self, is_fixed: bool) -> Result<(), Failure> {
+    /// Refuses a rate that the user fixed for who finds one, and what has no effect.
+    pub fn check_rate(&self, fixed: Option<Rate>) -> Result<(), Failure> {
         if self.controller.is_some() && self.control() != Control::Ordered {
             return Err(Failure::usage("--controller needs --control ordered"));
         }
-        self.control().check(is_fixed, self.overestimate.is_some())
+        self.control().check(fixed, self.overestimate)
     }
 
     /// Refuses options that the other published profile does not know, and those that contradict each
