@@ -91,20 +91,22 @@ fn a_server_that_is_to_end_waits_for_what_it_carries() {
         let len = manager.recv(&mut buffer).unwrap();
         String::from_utf8_lossy(&buffer[..len]).into_owned()
     };
-    write(
-        &bench,
-        &bench.sender_key,
-        "permit = [\"all\"]\ndrain = \"60m\"",
-    );
+    let settings = |drain: &str| format!("permit = [\"all\"]\ndrain = \"{drain}\"");
+    write(&bench, &bench.sender_key, &settings("1ms"));
     let mut command = serve(&bench);
     command.env("NOTIFY_SOCKET", bench.path("notify"));
     let server = Receiver::start(command);
+    assert_eq!(told(), "READY=1");
+    // How long it waits is what was read last, and so long the manager is not to kill it.
+    write(&bench, &bench.sender_key, &settings("60m"));
+    server.signal(Signal::SIGHUP);
+    assert!(told().starts_with("RELOADING=1\n"));
     assert_eq!(told(), "READY=1");
     let (mut client, port) = with_socks(&bench, server.address);
     let (mut open, reply) = socks(port, CONNECT, host);
     assert!(reply == 0 && echoes(&mut open));
     server.signal(Signal::SIGTERM);
-    assert_eq!(told(), "STOPPING=1");
+    assert_eq!(told(), "STOPPING=1\nEXTEND_TIMEOUT_USEC=3605000000");
     server.says("ends when 1 connections have");
     eventually("others are refused", || socks(port, CONNECT, host).1 == 1);
     assert!(echoes(&mut open));
@@ -113,11 +115,7 @@ fn a_server_that_is_to_end_waits_for_what_it_carries() {
 
     // Nobody waits for ever: neither the server, nor who asks again.
     for (drain, signals) in [("1ms", 1), ("60m", 2)] {
-        write(
-            &bench,
-            &bench.sender_key,
-            &format!("permit = [\"all\"]\ndrain = \"{drain}\""),
-        );
+        write(&bench, &bench.sender_key, &settings(drain));
         let server = Receiver::start(serve(&bench));
         let (mut another, port) = with_socks(&bench, server.address);
         let (mut open, reply) = socks(port, CONNECT, host);
