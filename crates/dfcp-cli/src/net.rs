@@ -148,6 +148,20 @@ pub struct Listen {
     scope: u32,
 }
 
+impl Listen {
+    /// Whether a socket at `other` would be in the way.
+    pub fn overlaps(&self, other: SocketAddr) -> bool {
+        let covers = |one: IpAddr, other: IpAddr| match one {
+            IpAddr::V6(ip) if ip.is_unspecified() => true,
+            IpAddr::V4(ip) if ip.is_unspecified() => other.is_ipv4(),
+            _ => one == other,
+        };
+        let (own, others) = (self.ip.unwrap_or(Ipv6Addr::UNSPECIFIED.into()), other.ip());
+        let same_port = self.port == other.port() && self.port != 0;
+        same_port && (covers(own, others) || covers(others, own))
+    }
+}
+
 impl FromStr for Listen {
     type Err = String;
 

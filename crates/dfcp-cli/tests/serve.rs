@@ -337,6 +337,8 @@ fn files_that_serve_nothing_or_have_mistakes_start_nothing() {
             "[tun]: `client` is missing",
         ),
         ("[rendezvous]\nlisten = \"x\"", "line 5: not an address"),
+        ("[rendezvous]\nrelay-sessions = -1", "line 5: "),
+        ("[rendezvous]\nclient = \"x\"", "line 5: "),
         ("[proxy]\n[proxy]", "line 5: "),
     ] {
         write(&bench, "", sections);
@@ -345,6 +347,16 @@ fn files_that_serve_nothing_or_have_mistakes_start_nothing() {
         assert_eq!(out.status.code(), Some(2), "{sections:?}: {said}");
         assert!(said.contains(words), "{sections:?}: {said}");
     }
+    // One port for two.
+    let sections = format!("{}\n[rendezvous]\nlisten = \"5000\"", both(&bench));
+    write(&bench, "listen = \"127.0.0.1:5000\"", &sections);
+    let out = serve(&bench).arg("--check").output().unwrap();
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(2), "{said}");
+    assert!(
+        said.contains("[rendezvous] needs a port of its own"),
+        "{said}"
+    );
     // A port that is taken, said with what to do.
     let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
     let at = taken.local_addr().unwrap();
@@ -402,7 +414,10 @@ fn another_service_begins_at_the_port_of_one_that_ends() {
     };
     let (at, metrics) = (port(false), port(true));
     let above = format!("listen = \"{at}\"\nmetrics = \"{metrics}\"\ndrain = \"60m\"");
-    write(&bench, &above, &both(&bench));
+    // Where people meet the next one is, too.
+    let meet = port(false);
+    let meeting = format!("{}\n[rendezvous]\nlisten = \"{meet}\"", both(&bench));
+    write(&bench, &above, &meeting);
     let first = Receiver::start(serve(&bench));
     let (mut program, socks_port) = with_socks(&bench, at);
     let (mut open, reply) = socks(socks_port, CONNECT, host);

@@ -61,8 +61,7 @@ pub fn run(args: Args) -> ExitCode {
 }
 
 fn bind(args: &Options) -> Result<tokio::net::UdpSocket, Failure> {
-    let everywhere = (Ipv6Addr::UNSPECIFIED, DEFAULT_PORT).into();
-    let address = args.listen.unwrap_or(everywhere);
+    let address = args.address();
     let bound = std::net::UdpSocket::bind(address).or_else(|error| match address.ip() {
         // A system may have no IPv6 at all.
         IpAddr::V6(ip) if ip.is_unspecified() && error.kind() != io::ErrorKind::AddrInUse => {
@@ -176,6 +175,12 @@ impl Meeting {
 }
 
 impl Options {
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        let everywhere = (Ipv6Addr::UNSPECIFIED, DEFAULT_PORT).into();
+        self.listen.unwrap_or(everywhere)
+    }
+
     fn limits(&self) -> Option<RelayLimits> {
         self.relay.then(|| RelayLimits {
             bytes: self.relay_bytes,

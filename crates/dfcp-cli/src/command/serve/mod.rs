@@ -271,9 +271,13 @@ impl Service for Running {
 
     /// Ends: asked by SIGTERM once what is open has ended, or no time is left for it, or somebody is in a
     /// `hurry`.
-    async fn end(self, kind: Kind, hurry: impl Future<Output = ()>) {
+    async fn end(mut self, kind: Kind, hurry: impl Future<Output = ()>) {
         let limit = self.settings.whole.drain;
         notify::stopping_within(limit);
+        // Nobody answers there any more: the port is free for the next service.
+        if let Some(meeting) = self.meeting.take() {
+            self.log.of("rendezvous").say(meeting.summary());
+        }
         let (carried, sessions) = self.parts.open_now();
         self.parts.end();
         if kind == Kind::Terminated && carried + sessions > 0 && !limit.is_zero() {
@@ -286,9 +290,6 @@ impl Service for Running {
                 () = self.parts.drain(limit) => {}
                 () = hurry => {}
             }
-        }
-        if let Some(meeting) = &self.meeting {
-            self.log.of("rendezvous").say(meeting.summary());
         }
         if let Some(endpoint) = &self.endpoint {
             farewell(endpoint, INTERRUPTED, "the server ends").await;

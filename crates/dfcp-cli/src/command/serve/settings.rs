@@ -99,6 +99,15 @@ impl Settings {
         if settings.whole.metrics.is_some() && settings.names() == [RENDEZVOUS] {
             return Err(wrong("[rendezvous] alone has no metrics"));
         }
+        let port = settings.whole.listen.unwrap_or_default();
+        if let Some(meeting) = &settings.rendezvous
+            && settings.names() != [RENDEZVOUS]
+            && port.overlaps(meeting.address())
+        {
+            return Err(wrong(
+                "[rendezvous] needs a port of its own: `listen` there is the one of all others",
+            ));
+        }
         if let Some(taking) = &settings.recv {
             // A service has no directory that it was started in, and no standard output to speak of.
             let directory = taking.target.directory();
