@@ -2,28 +2,22 @@
 //! wiped when it ends.
 
 use super::keys::Secret;
-use aws_lc_rs::agreement::{PrivateKey, UnparsedPublicKey, X25519, agree};
+use super::sys;
 use snow::types::{Dh, Random};
 
 /// A key pair; none before one is set.
 #[derive(Default)]
 pub(super) struct KeyPair {
-    private: Option<PrivateKey>,
-    secret: Secret,
+    secret: Option<Secret>,
     public: [u8; 32],
 }
 
 impl KeyPair {
     /// The pair of a private key.
     pub fn of(secret: &Secret) -> Self {
-        // Any 32 bytes are a private key (RFC 7748 §5), and have a public one.
-        let private = PrivateKey::from_private_key(&X25519, &secret[..]).ok();
-        let public = private.as_ref().and_then(|k| k.compute_public_key().ok());
-        let public = public.and_then(|k| k.as_ref().try_into().ok());
         Self {
-            private,
-            secret: secret.clone(),
-            public: public.unwrap_or_default(),
+            secret: Some(secret.clone()),
+            public: sys::public_of(secret),
         }
     }
 
@@ -63,19 +57,14 @@ impl Dh for KeyPair {
     }
 
     fn privkey(&self) -> &[u8] {
-        &self.secret[..]
+        self.secret.as_ref().map_or(&[], |secret| &secret[..])
     }
 
     fn dh(&self, public: &[u8], out: &mut [u8]) -> Result<(), snow::Error> {
-        let private = self.private.as_ref().ok_or(snow::Error::Dh)?;
-        let public = public.get(..32).ok_or(snow::Error::Dh)?;
-        let peer = UnparsedPublicKey::new(&X25519, public);
-        agree(private, peer, snow::Error::Dh, |shared| {
-            out.get_mut(..32)
-                .ok_or(snow::Error::Dh)?
-                .copy_from_slice(shared);
-            Ok(())
-        })
+        let secret = self.secret.as_ref().ok_or(snow::Error::Dh)?;
+        let public = public.first_chunk().ok_or(snow::Error::Dh)?;
+        let out = out.first_chunk_mut().ok_or(snow::Error::Dh)?;
+        sys::agree(secret, public, out).ok_or(snow::Error::Dh)
     }
 }
 

@@ -10,6 +10,7 @@ mod keys;
 mod reset;
 mod seal;
 mod slots;
+mod sys;
 
 pub use handshake::{ClientHandshake, HandshakeError, Responder, SessionKeys, SynFacts, export};
 pub use keys::{KeyError, PublicKey, Secret, SecretRng, StaticKey};
