@@ -140,3 +140,37 @@ fn tfrc_takes_from_tcp_what_it_takes_in_ns2() {
         );
     }
 }
+
+/// Two Chameleon flows whose readers take less than their share (Table III of its paper: 0.051). What is
+/// read then comes evenly, 0.018; the paper's S is of throughput, which is what arrives.
+#[test]
+fn stability_is_of_what_arrives_however_it_is_read() {
+    let text = r#"
+schema = 1
+[run]
+duration = "400 s"
+sample = "1 s"
+[link.default]
+queue = { limit = "50 packets" }
+[link.first]
+between = ["source", "router"]
+rate = "10 Mbit/s"
+delay = "5 ms"
+[link.second]
+between = ["router", "sink"]
+rate = "1 Mbit/s"
+delay = "5 ms"
+[chameleon]
+oscillation_reduction = "on"
+[[flow]]
+name = "flow"
+protocol = "chameleon"
+count = 2
+from = "source"
+to = "sink"
+read_rate = "300 kbit/s"
+"#;
+    let stability = run(text, &[], 1).summary.stability;
+    let stability = stability.expect("there are samples");
+    assert!((0.045..0.08).contains(&stability), "{stability}");
+}
