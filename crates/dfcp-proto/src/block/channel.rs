@@ -79,3 +79,32 @@ impl ChannelId {
         self.kind() == ChannelKind::Stream || self.opener() != role
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The numbers of docs/spec/wire.md: they are on the wire.
+    #[test]
+    fn a_name_says_who_opened_it_and_for_what() {
+        for (opener, kind, index, number) in [
+            (Role::Client, ChannelKind::Stream, 0, 0),
+            (Role::Server, ChannelKind::Stream, 0, 1),
+            (Role::Client, ChannelKind::Object, 0, 2),
+            (Role::Server, ChannelKind::Uni, 5, 45),
+        ] {
+            let id = ChannelId::new(opener, kind, index);
+            assert_eq!(id, ChannelId(number));
+            assert_eq!((id.opener(), id.kind(), id.index()), (opener, kind, index));
+            assert!(id.is_valid());
+            let other = match opener {
+                Role::Client => Role::Server,
+                Role::Server => Role::Client,
+            };
+            let both = kind == ChannelKind::Stream;
+            assert!(id.can_send(opener) && id.can_receive(other));
+            assert_eq!((id.can_send(other), id.can_receive(opener)), (both, both));
+        }
+        assert!(!ChannelId(6).is_valid() && !ChannelId(7).is_valid());
+    }
+}

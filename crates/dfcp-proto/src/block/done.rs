@@ -53,3 +53,26 @@ impl Done {
         self.above.len()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settled_ranges_are_those_inserted_in_any_order() {
+        let mut done = Done::default();
+        done.insert(10, 20);
+        done.insert(40, 50);
+        assert_eq!((done.below(), done.reached(), done.count()), (0, 50, 2));
+        assert_eq!(done.ranges().collect::<Vec<_>>(), [(10, 20), (40, 50)]);
+        let ends = [9, 10, 19, 20, 40, 50].map(|at| done.end_at(at));
+        assert_eq!(ends, [None, Some(20), Some(20), None, Some(50), None]);
+        let within = [(0, 10), (0, 11), (11, 40), (11, 41)];
+        let within = within.map(|(start, end)| done.begins_within(start, end));
+        assert_eq!(within, [false, true, false, true]);
+        done.insert(20, 40);
+        done.insert(0, 10);
+        assert_eq!((done.below(), done.reached(), done.count()), (50, 50, 0));
+        assert_eq!([done.end_at(0), done.end_at(50)], [Some(50), None]);
+    }
+}

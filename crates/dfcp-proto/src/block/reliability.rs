@@ -182,4 +182,52 @@ mod tests {
         told.iter().for_each(|_| abandoned.on_acked());
         assert!(abandoned.is_known());
     }
+
+    #[test]
+    fn everything_but_reliable_may_give_up_and_only_deadlines_have_an_age() {
+        let age = Duration::from_millis(5);
+        assert!(!Reliability::Reliable.is_partial());
+        for (partial, deadline) in [
+            (Reliability::Unreliable, None),
+            (Reliability::Retransmissions(0), None),
+            (Reliability::Deadline(age), Some(age)),
+        ] {
+            assert!(partial.is_partial());
+            assert_eq!(partial.deadline(), deadline);
+        }
+    }
+
+    #[test]
+    fn a_skip_is_of_bytes_that_there_can_be_and_of_their_credit_or_none() {
+        for (offset, len, charged, good) in [
+            (0, 10, 0, true),
+            (5, 10, charge(10), true),
+            (5, 10, charge(10) + 1, false),
+            (5, 0, 0, false),
+            (u64::MAX - 9, 9, 0, true),
+            (u64::MAX - 9, 10, 0, false),
+            (0, 1 << 60, 0, true),
+            (0, u64::MAX, 1, false),
+        ] {
+            let skip = Skip {
+                offset,
+                len,
+                charged,
+            };
+            assert_eq!(skip.is_consistent(), good, "{skip:?}");
+        }
+    }
+
+    #[test]
+    fn what_was_given_up_adds_up() {
+        let each = |n| GivenUp {
+            freed: n,
+            blocks: 2 * n,
+            unsent: 3 * n,
+            bytes: 4 * n,
+        };
+        let mut sum = each(1);
+        sum += each(10);
+        assert_eq!(sum, each(11));
+    }
 }

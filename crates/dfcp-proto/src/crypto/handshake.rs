@@ -355,3 +355,187 @@ impl std::fmt::Debug for Responder {
         write!(f, "Responder({})", self.key.public())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::{ConnectionId, RESET_KEY_LEN};
+
+    const SLOT: u32 = 7;
+    const CID: [u8; CID_LEN] = [3; CID_LEN];
+
+    fn key(name: &str) -> StaticKey {
+        StaticKey::generate(&mut SecretRng::new(&[4; 32], name))
+    }
+
+    fn params() -> TransportParams {
+        TransportParams {
+            cid: ConnectionId([5; CID_LEN]),
+            reset_key: [6; RESET_KEY_LEN],
+            max_datagram: 1200,
+            max_data: 1,
+            max_stream_data: 1,
+            max_channels: 1,
+            idle_timeout_ms: 1,
+            schemes: 1,
+            feedback: 0,
+            receive_packets: 0,
+            round_trip_us: 0,
+            max_block_symbols: 1,
+            application: 0,
+        }
+    }
+
+    fn responder() -> Responder {
+        let mut responder = Responder::new(key("server"), SecretRng::new(&[8; 32], "responder"));
+        responder.begin(SLOT);
+        responder
+    }
+
+    fn facts<'a>(message: &'a [u8; 32], client_cid: &'a [u8]) -> SynFacts<'a> {
+        SynFacts {
+            remote: ([192, 0, 2, 1], 5000).into(),
+            client_cid,
+            message,
+            syn_size: 1200,
+            slot: SLOT,
+        }
+    }
+
+    /// What differs from `syn` in one fact each, the size of the SYN aside.
+    fn others<'a>(syn: &SynFacts<'a>, message: &'a [u8; 32], cid: &'a [u8]) -> [SynFacts<'a>; 4] {
+        [
+            SynFacts {
+                remote: ([192, 0, 2, 2], 5000).into(),
+                ..*syn
+            },
+            SynFacts {
+                remote: ([192, 0, 2, 1], 5001).into(),
+                ..*syn
+            },
+            SynFacts { message, ..*syn },
+            SynFacts {
+                client_cid: cid,
+                ..*syn
+            },
+        ]
+    }
+
+    fn client() -> ClientHandshake {
+        ClientHandshake::new(&key("client"), &CID, Secret::from([1; 32])).expect("a first message")
+    }
+
+    #[test]
+    fn both_sides_get_the_same_secrets_and_each_other_s_keys() {
+        let (client, responder) = (client(), responder());
+        let message = client.message;
+        let syn = facts(&message, &CID);
+        let synack = responder.synack(&syn, &params()).expect("an answer");
+        assert_eq!(responder.synack(&syn, &params()).expect("again"), synack);
+        let expected = Some(key("server").public());
+        let (ack, ours) = client.finish(&synack, expected, &params()).expect("good");
+        let theirs = responder.accept(&syn, &params(), &ack).expect("good");
+        assert_eq!(*ours.send, *theirs.receive);
+        assert_eq!(*ours.receive, *theirs.send);
+        assert_ne!(*ours.send, *ours.receive);
+        assert_eq!(*ours.exporter, *theirs.exporter);
+        assert_eq!(ours.peer, key("server").public());
+        assert_eq!(theirs.peer, key("client").public());
+        assert_eq!((ours.params, theirs.params), (params(), params()));
+    }
+
+    #[test]
+    fn a_handshake_whose_connection_id_was_changed_under_way_fails() {
+        let (client, responder) = (client(), responder());
+        let message = client.message;
+        let syn = facts(&message, &[9; CID_LEN]);
+        let synack = responder.synack(&syn, &params()).expect("an answer");
+        let finished = client.finish(&synack, None, &params());
+        assert!(matches!(finished, Err(HandshakeError::Noise(_))));
+    }
+
+    #[test]
+    fn another_key_than_expected_gets_nothing() {
+        let (client, responder) = (client(), responder());
+        let message = client.message;
+        let synack = responder.synack(&facts(&message, &CID), &params());
+        let (expected, found) = (key("other").public(), key("server").public());
+        let finished = client.finish(&synack.expect("an answer"), Some(expected), &params());
+        let Err(HandshakeError::WrongKey {
+            expected: e,
+            found: f,
+        }) = finished
+        else {
+            panic!("{finished:?}")
+        };
+        assert_eq!((e, f), (expected, found));
+    }
+
+    #[test]
+    fn a_retry_cookie_is_of_who_asks_from_where_and_of_two_slots() {
+        let mut responder = responder();
+        let (message, other) = ([1; 32], [2; 32]);
+        let syn = facts(&message, &CID);
+        let cookie = responder.retry_cookie(&syn).expect("the slot has begun");
+        // SYNs get smaller while no answer comes.
+        let small = SynFacts {
+            syn_size: 600,
+            ..syn
+        };
+        assert!(
+            responder.proves_address(&syn, &cookie) && responder.proves_address(&small, &cookie)
+        );
+        for wrong in others(&syn, &other, &[9; CID_LEN]) {
+            assert!(!responder.proves_address(&wrong, &cookie), "{wrong:?}");
+        }
+        assert!(!responder.proves_address(&syn, &[0; COOKIE_LEN]));
+        let at = |slot| SynFacts { slot, ..syn };
+        for (slot, good) in [(SLOT + 1, true), (SLOT + 2, false)] {
+            responder.begin(slot);
+            assert_eq!(responder.proves_address(&at(slot), &cookie), good);
+        }
+    }
+
+    #[test]
+    fn an_ack_is_expected_from_whom_the_synack_went_to() {
+        let responder = responder();
+        let (message, other) = ([1; 32], [2; 32]);
+        let syn = facts(&message, &CID);
+        let cookie = responder.cookie(&syn).expect("the slot has begun");
+        let cid = responder.connection_id(&syn).expect("the slot has begun");
+        assert!(responder.is_expected(&syn, &cookie, &cid));
+        let mapped = SynFacts {
+            remote: "[::ffff:192.0.2.1]:5000".parse().expect("an address"),
+            ..syn
+        };
+        assert!(responder.is_expected(&mapped, &cookie, &cid), "the same");
+        let resized = SynFacts {
+            syn_size: 1201,
+            ..syn
+        };
+        for wrong in others(&syn, &other, &[9; CID_LEN])
+            .into_iter()
+            .chain([resized])
+        {
+            assert!(!responder.is_expected(&wrong, &cookie, &cid), "{wrong:?}");
+        }
+        assert!(!responder.is_expected(&syn, &[0; COOKIE_LEN], &cid));
+        assert!(!responder.is_expected(&syn, &cookie, &[0; CID_LEN]));
+        // What one secret gives for one purpose is of no use for another.
+        assert_ne!(responder.retry_cookie(&syn), Some(cookie));
+    }
+
+    #[test]
+    fn nothing_comes_of_a_slot_whose_secret_was_wiped() {
+        let mut responder = responder();
+        let message = [1; 32];
+        let syn = facts(&message, &CID);
+        assert_eq!(responder.next_forget(), Some(SLOT + 2));
+        responder.forget_before(SLOT + 1);
+        assert!(responder.cookie(&syn).is_some());
+        responder.forget_before(SLOT + 2);
+        assert!(responder.cookie(&syn).is_none() && responder.connection_id(&syn).is_none());
+        assert!(responder.synack(&syn, &params()).is_err());
+        assert_eq!(responder.next_forget(), None);
+    }
+}

@@ -243,4 +243,43 @@ mod tests {
         sorted.sort();
         assert!(sorted.windows(2).all(|pair| pair[0] != pair[1]));
     }
+
+    #[test]
+    fn keys_survive_as_text_and_nothing_else_is_one() {
+        let key = StaticKey::from_str(&format!("dfcp-key-{}", "0a".repeat(32))).expect("a key");
+        assert_eq!(key.secret(), &[10; 32]);
+        assert_eq!(*key.to_text(), format!("dfcp-key-{}", "0a".repeat(32)));
+        let text = key.public().to_string();
+        assert_eq!(text.parse(), Ok(key.public()));
+        assert_eq!(format!("{:?}", key.public()), text);
+        assert_eq!(format!(" {text}\n").parse(), Ok(key.public()));
+        let digits = text.strip_prefix("dfcp-pub-").expect("says what it is");
+        for wrong in [
+            digits.to_string(),
+            format!("dfcp-key-{digits}"),
+            format!("dfcp-pub-{digits}0"),
+            format!("dfcp-pub-{}", &digits[1..]),
+            format!("dfcp-pub-g{}", &digits[1..]),
+            format!("dfcp-pub-\u{e4}{}", &digits[2..]),
+            String::new(),
+        ] {
+            assert!(wrong.parse::<PublicKey>().is_err(), "{wrong}");
+        }
+        assert!(
+            StaticKey::from_str(&text).is_err(),
+            "a public key is no secret"
+        );
+    }
+
+    #[test]
+    fn numbers_below_a_bound_are_spread_over_all_of_them() {
+        let mut rng = SecretRng::new(&[6; 32], "below");
+        let mut counts = [0; 10];
+        for _ in 0..10_000 {
+            counts[rng.below(10) as usize] += 1;
+        }
+        // 1000 each; five standard deviations are 150.
+        assert!(counts.iter().all(|n| (850..1150).contains(n)), "{counts:?}");
+        assert_eq!(rng.below(1), 0);
+    }
 }

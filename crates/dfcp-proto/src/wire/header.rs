@@ -305,3 +305,92 @@ pub fn emit_sealed_header(out: &mut Vec<u8>, cid: ConnectionId, packet_number: u
     out.extend_from_slice(&cid.0);
     out.extend_from_slice(&(packet_number as u32).to_be_bytes());
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CLIENT: ConnectionId = ConnectionId([1; CID_LEN]);
+    const SERVER: ConnectionId = ConnectionId([2; CID_LEN]);
+
+    #[test]
+    fn packets_survive_the_wire_and_shorter_ones_are_refused() {
+        let syn = Syn {
+            version: VERSION,
+            client_cid: CLIENT,
+            attempt: 3,
+            noise: [4; 32],
+            cookie: [5; COOKIE_LEN],
+        };
+        let retry = Retry {
+            client_cid: CLIENT,
+            attempt: 3,
+            cookie: [5; COOKIE_LEN],
+        };
+        let synack = SynAck {
+            version: VERSION,
+            client_cid: CLIENT,
+            attempt: 3,
+            slot: 70_000,
+            syn_size: 1200,
+            received_at: 80_000,
+            cookie: [5; COOKIE_LEN],
+            noise: b"second",
+        };
+        let ack = Ack {
+            version: VERSION,
+            server_cid: SERVER,
+            client_cid: CLIENT,
+            slot: 70_000,
+            syn_size: 1200,
+            cookie: [5; COOKIE_LEN],
+            noise_syn: [4; 32],
+            noise: b"third",
+        };
+        let token = [6; RESET_TOKEN_LEN];
+        let reset = Packet::Reset { cid: SERVER, token };
+        let versions = &[0, 0, 0, 1, 0, 0, 0, 2];
+        let version = Packet::Version {
+            client_cid: CLIENT,
+            versions,
+        };
+        let mut sealed = Vec::new();
+        emit_sealed_header(&mut sealed, SERVER, (1 << 32) + 9);
+        assert_eq!(sealed.len(), SEALED_HEADER_LEN);
+        sealed.extend_from_slice(&[0; TAG_LEN]);
+        let header = Sealed {
+            cid: SERVER,
+            packet_number: 9,
+        };
+        for (bytes, packet) in [
+            (syn.emit(0), Packet::Syn(syn)),
+            (retry.emit(), Packet::Retry(retry)),
+            (synack.emit(0), Packet::SynAck(synack)),
+            (ack.emit(), Packet::Ack(ack)),
+            (emit_reset(SERVER, token), reset),
+            (emit_version(CLIENT, &[1, 2]), version),
+            (sealed, Packet::Sealed(header)),
+        ] {
+            assert_eq!(Packet::parse(&bytes), Ok(packet));
+            for cut in 0..bytes.len() {
+                let parsed = Packet::parse(&bytes[..cut]);
+                // A list of versions may be of one.
+                let shorter =
+                    matches!(parsed, Ok(Packet::Version { versions, .. }) if versions.len() == 4);
+                assert!(shorter || parsed.is_err(), "{cut} bytes of {packet:?}");
+            }
+        }
+        assert_eq!(emit_reset(SERVER, token).len(), RESET_LEN);
+        let padded = [syn.emit(1200), synack.emit(1200)];
+        assert!(padded.iter().all(|packet| packet.len() == 1200));
+        assert_eq!(Packet::parse(&padded[1]), Ok(Packet::SynAck(synack)));
+        assert_eq!(
+            Packet::parse(&[0x44; 40]),
+            Err(WireError::UnknownType(0x44))
+        );
+        assert!(
+            Packet::parse(&emit_version(CLIENT, &[])).is_err(),
+            "no version"
+        );
+    }
+}

@@ -175,3 +175,80 @@ impl TransportParams {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::CID_LEN;
+
+    /// Every number another.
+    fn params() -> TransportParams {
+        TransportParams {
+            cid: ConnectionId([1; CID_LEN]),
+            reset_key: [2; RESET_KEY_LEN],
+            max_datagram: 1200,
+            max_data: 1 << 40,
+            max_stream_data: 70_000,
+            max_channels: 100,
+            idle_timeout_ms: 30_000,
+            schemes: 7,
+            feedback: 2,
+            receive_packets: 300,
+            round_trip_us: 50_000,
+            max_block_symbols: 8192,
+            application: 4,
+        }
+    }
+
+    #[test]
+    fn parameters_survive_the_wire() {
+        let all = params();
+        let bytes = all.emit();
+        assert_eq!(TransportParams::parse(&bytes), Ok(all.clone()));
+        assert_eq!(all.round_trip(), Some(Duration::from_millis(50)));
+        assert_eq!(all.payload(), Payload::Real);
+        let little = TransportParams {
+            application: 0,
+            round_trip_us: 0,
+            schemes: VIRTUAL_PAYLOAD,
+            ..params()
+        };
+        let short = little.emit();
+        assert_eq!(TransportParams::parse(&short), Ok(little.clone()));
+        assert_eq!(little.round_trip(), None);
+        assert_eq!(little.payload(), Payload::Virtual);
+        // Identifier, length and value of the application; a round trip of one byte instead of four.
+        assert_eq!(short.len(), bytes.len() - 3 - 3);
+    }
+
+    #[test]
+    fn what_is_unknown_is_skipped_and_what_is_missing_refused() {
+        let bytes = params().emit();
+        let with = |id: u64, value: &[u8]| {
+            let mut out = bytes.clone();
+            write_varint(&mut out, id);
+            write_varint(&mut out, value.len() as u64);
+            out.extend_from_slice(value);
+            TransportParams::parse(&out)
+        };
+        assert_eq!(with(ID_APPLICATION + 1, b"news"), Ok(params()));
+        assert_eq!(with(ID_MAX_DATAGRAM, &[0x44, 0xb0]), Ok(params()));
+        let small = Err(WireError::Invalid("max_datagram"));
+        assert_eq!(with(ID_MAX_DATAGRAM, &[0x44, 0xaf]), small);
+        assert_eq!(with(ID_CID, &[1; 7]), Err(WireError::Truncated));
+        for cut in 0..bytes.len() {
+            // Cut between two parameters, those after it count as zero.
+            if let Ok(parsed) = TransportParams::parse(&bytes[..cut]) {
+                assert_eq!(parsed.cid, params().cid);
+                assert_eq!(parsed.application, 0);
+            }
+        }
+        let id = 2 + CID_LEN;
+        let no_id = Err(WireError::Invalid("connection ID"));
+        assert_eq!(TransportParams::parse(&bytes[id..]), no_id);
+        let key = 2 + RESET_KEY_LEN;
+        let no_key = [&bytes[..id], &bytes[id + key..]].concat();
+        let refused = Err(WireError::Invalid("reset key"));
+        assert_eq!(TransportParams::parse(&no_key), refused);
+    }
+}
