@@ -349,12 +349,12 @@ fn of_files(page: &mut Page, files: &Tally) {
     page.sample(&[("status", "failed")], counts.failed);
     for (name, help, count) in [
         ("dfcp_recv_files_total", "Files put in place.", counts.files),
+        ("dfcp_recv_bytes_total", "Bytes of them.", counts.bytes),
         (
             "dfcp_recv_files_failed_total",
             "Files and directories that failed.",
             counts.files_failed,
         ),
-        ("dfcp_recv_bytes_total", "Bytes of them.", counts.bytes),
     ] {
         page.family(name, Type::Counter, help);
         page.sample(&[], count);

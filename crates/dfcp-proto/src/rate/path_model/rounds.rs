@@ -107,8 +107,8 @@ impl PathModel {
                 window.end_round();
                 let in_long_queue = !window.answers_overflow();
                 self.learn_depth(round);
-                let may_test = in_long_queue && self.loss.may_test(now) && !app_limited;
-                if self.window_does_not_heal(now, stretch) && may_test {
+                let does_not_heal = in_long_queue && self.window_does_not_heal(now, stretch);
+                if does_not_heal && self.loss.may_test(now) && !app_limited {
                     self.begin_cruise();
                     self.test_unhealed(now, stretch, feedback);
                 }
