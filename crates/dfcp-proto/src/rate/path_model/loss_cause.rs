@@ -21,6 +21,9 @@ pub(super) enum LossCause {
     /// The rate in question is beyond what the path carries: bytes per second that it delivered of
     /// it, and the share that it lost at a lower rate.
     Congestion { delivered: f64, remaining: f64 },
+    /// Less of it at a lower rate, but not so much less that the rate is all that causes it: what the path
+    /// carried, bytes per second as sent, if all that the lower rate lost is its own.
+    Both { carried: f64, remaining: f64 },
     /// Too little was sent to tell, or the path changed too much.
     Unknown,
 }
@@ -286,8 +289,30 @@ impl LossTest {
                 / f64::from(self.fast_loss.count + self.slow_loss.count);
             return Some(LossCause::Path(loss));
         }
-        let over = pairs >= MAX_PAIRS && elapsed > MAX_TIME;
-        (over || elapsed > LAST_TIME).then_some(LossCause::Unknown)
+        let most = if pairs < MIN_PAIRS {
+            LAST_OF_FEW
+        } else {
+            LAST_TIME
+        };
+        let over = pairs >= MAX_PAIRS && elapsed > MAX_TIME || elapsed > most;
+        over.then(|| self.without_verdict(error))
+    }
+
+    /// What is held after as many pairs as a test has, of which neither cause is certain, where the
+    /// difference is known but for `error`.
+    fn without_verdict(&self, error: f64) -> LossCause {
+        let remaining = self.slow_loss.mean;
+        if self.differences.count < MIN_PAIRS {
+            LossCause::Unknown
+        } else if self.differences.mean > error {
+            LossCause::Both {
+                carried: self.fast_delivery.min(self.delivered) / (1.0 - remaining),
+                remaining,
+            }
+        } else {
+            let surely = remaining - SIGNIFICANT * self.slow_loss.error();
+            LossCause::Path(surely.max(self.alarm.known))
+        }
     }
 }
 
@@ -352,13 +377,17 @@ mod tests {
         }
     }
 
-    /// Rounds of a round trip at [`RATE`] until there is an alarm, then a test: its verdict.
+    /// Rounds at [`RATE`] until there is an alarm, then a test: its verdict.
     fn verdict(path: &mut Path) -> Option<LossCause> {
+        verdict_at(path, RATE)
+    }
+
+    fn verdict_at(path: &mut Path, asked: f64) -> Option<LossCause> {
         let (mut loss, mut time) = (PathLoss::default(), 0.0);
-        let mut start = path.packet(time, RATE);
+        let mut start = path.packet(time, asked);
         let mut test: Option<LossTest> = None;
         for count in 0..400_000u64 {
-            let rate = test.as_ref().map_or(RATE, LossTest::rate);
+            let rate = test.as_ref().map_or(asked, LossTest::rate);
             time += PACKET / rate;
             let now = Instant::ZERO + Duration::from_secs_f64(time);
             let ack = path.packet(time, rate);
@@ -375,7 +404,7 @@ mod tests {
                     let delivered = round.delivered / round.seconds;
                     test = Some(LossTest::new(
                         now,
-                        RATE,
+                        asked,
                         delivered,
                         loss.alarm(now),
                         path.sent,
@@ -418,6 +447,50 @@ mod tests {
                 let capacity = delivered / (1.0 - loss);
                 assert!((capacity / RATE - 0.6).abs() < 0.12, "{capacity}");
             }
+        }
+    }
+
+    /// A policer below the rate on a path that loses two fifths by itself, at a rate of which a stretch
+    /// has few packets: neither cause is certain, but what slow stretches lost is known.
+    #[test]
+    fn a_test_of_two_causes_keeps_what_slow_stretches_lost() {
+        let asked = RATE / 10.0;
+        let mut both = 0;
+        for seed in 1..=60 {
+            let cause = verdict_at(&mut Path::new(0.76 * asked, 0.4, 1.0, seed), asked);
+            match cause {
+                Some(LossCause::Both { carried, remaining }) => {
+                    both += 1;
+                    assert!(
+                        (carried / asked - 0.76).abs() < 0.1,
+                        "seed {seed}: {cause:?}"
+                    );
+                    assert!((remaining - 0.4).abs() < 0.06, "seed {seed}: {cause:?}");
+                }
+                Some(LossCause::Path(loss)) => {
+                    assert!(loss > 0.3, "seed {seed}: {cause:?}");
+                }
+                Some(LossCause::Congestion { remaining, .. }) => {
+                    assert!((remaining - 0.4).abs() < 0.15, "seed {seed}: {cause:?}");
+                }
+                Some(LossCause::Unknown) | None => panic!("seed {seed}: {cause:?}"),
+            }
+        }
+        assert!(both > 0, "none of 60 was of both causes");
+    }
+
+    /// 500 kbit/s: three pairs of stretches take longer than ten seconds, and tell all the same.
+    #[test]
+    fn a_slow_path_is_given_the_time_that_a_test_needs() {
+        for seed in 1..=20 {
+            let asked = 500e3 / 8.0;
+            let cause = verdict_at(&mut Path::new(f64::INFINITY, 0.4, 1.0, seed), asked);
+            let known = matches!(cause, Some(LossCause::Path(loss)) if loss > 0.2);
+            let blamed = matches!(
+                cause,
+                Some(LossCause::Congestion { .. } | LossCause::Both { .. })
+            );
+            assert!(known || blamed, "seed {seed}: {cause:?}");
         }
     }
 

@@ -301,6 +301,14 @@ impl PathModel {
                 }
                 self.back_off(now);
             }
+            LossCause::Both { carried, remaining } => {
+                self.estimate = test.tested().min(carried);
+                self.loss.blame_rate(remaining);
+                if matches!(self.mode, Mode::Startup(_)) {
+                    self.begin_cruise();
+                }
+                self.hold_probes(now);
+            }
             LossCause::Unknown => self.loss.postpone(now, settled),
         }
     }

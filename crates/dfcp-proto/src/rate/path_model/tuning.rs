@@ -327,10 +327,12 @@ pub(super) mod loss_test {
     /// 2.8 for three, four, five values, this 4.0, 3.3, 3.0.
     pub const STUDENT: f64 = 2.0;
     /// A test without a verdict ends after this many pairs and seconds, whichever comes last, and after
-    /// ten times as long in any case.
+    /// ten times as long in any case; but with fewer pairs than say anything, which are some 400 packets on
+    /// a slow path, as late as it would be tried again.
     pub const MAX_PAIRS: u32 = 12;
     pub const MAX_TIME: f64 = 1.0;
     pub const LAST_TIME: f64 = 10.0;
+    pub const LAST_OF_FEW: f64 = super::loss::RETRY_AT_MOST;
     /// Rate of the slow stretches as a share of what arrives: well below it, so that a standing queue
     /// drains, and near enough to cost little.
     pub const SLOW: f64 = 0.8;
