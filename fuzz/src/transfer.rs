@@ -4,8 +4,9 @@
 #[path = "live.rs"]
 mod live;
 
+use dfcp_transfer::memory::Memory;
 use dfcp_transfer::message::{self, FromSender, Link, Reader, VERSION};
-use dfcp_transfer::offer::{Held, Offer, check_path};
+use dfcp_transfer::offer::{Offer, check_path};
 use dfcp_transfer::{Entry, Limits, Meter, OnConflict, People, Store, Wishes, serial};
 use std::collections::BTreeSet;
 use std::fs;
@@ -61,7 +62,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 pub fn offers(data: &[u8]) {
     // Messages are read whole, and what is kept of an offer counts as 640 bytes for each file.
     let watch = live::Watch::allow(4 * data.len() + (1 << 18));
-    let mut offer = Offer::new(LIMITS, &Held::default());
+    let mut offer = Offer::new(LIMITS, &Memory::default());
     block_on(async {
         let mut reader = Reader::new(data);
         while let Ok(Some(message)) = reader.next::<FromSender>().await {

@@ -45,6 +45,7 @@
 mod diary;
 mod error;
 mod ledger;
+pub mod memory;
 pub mod message;
 mod meta;
 mod meter;
@@ -84,6 +85,10 @@ use dfcp::CloseCode;
 /// Objects that a sender has on their way at a time; below what receivers let a peer open. Files that
 /// a receiver is told of in parts, or keeps open because it has parts, are no more either.
 const MAX_PENDING: usize = 128;
+/// Bytes that all sessions of a receiver may take for values of groups of files that are there in another
+/// version, the sender's and its own: half of them is what the files of one session take that are held at a
+/// time ([`MAX_PENDING`] of 256 KiB), and the more sessions there are the less each has.
+const VALUES_MEMORY: u64 = 64 << 20;
 /// Files up to this size go in packs, larger ones as parts of their own: a group of the hash tree, so
 /// that there is no smaller part to resume from.
 const MAX_SMALL: u64 = tree::MIN_GROUP;

@@ -2,9 +2,8 @@
 //! it touches its disk.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::memory::{Holding, Memory};
 use crate::message::{
     Entry, FromSender, Link, MAX_MESSAGE, Meta, People, Rejection, RejectionKind, VERSION, Wishes,
 };
@@ -162,40 +161,6 @@ impl Limits {
 /// entry with a path of 60 bytes takes.
 const HELD_FOR_FILE: u64 = 640;
 
-/// Bytes that the offers of running sessions take in memory.
-#[derive(Clone, Debug, Default)]
-pub struct Held(Arc<AtomicU64>);
-
-/// What an offer takes of them, until it is dropped.
-#[derive(Debug)]
-pub struct Holding {
-    all: Held,
-    own: u64,
-}
-
-impl Holding {
-    /// Takes `bytes` more, but no more in all than the others leave free of `most`: whoever comes next
-    /// has some, too.
-    fn grow(&mut self, bytes: u64, most: u64) -> Result<(), Rejection> {
-        self.own += bytes;
-        let all = self.all.0.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        match self.own <= most.saturating_sub(all) {
-            true => Ok(()),
-            false => Err(Rejection::new(
-                RejectionKind::Limit,
-                "the list of files is too long beside those of other senders; send less at a time, \
-                 or later; the receiver may raise --max-files",
-            )),
-        }
-    }
-}
-
-impl Drop for Holding {
-    fn drop(&mut self) {
-        self.all.0.fetch_sub(self.own, Ordering::Relaxed);
-    }
-}
-
 /// An offer that is being received.
 #[derive(Debug)]
 pub struct Offer {
@@ -219,16 +184,13 @@ pub struct Offered {
 
 impl Offer {
     /// Nothing has come yet; no more than `limits` is taken, nor than other offers leave of memory.
-    pub fn new(limits: Limits, held: &Held) -> Self {
+    pub fn new(limits: Limits, memory: &Memory) -> Self {
         Self {
             limits,
             entries: Vec::new(),
             people: People::default(),
             path_bytes: 0,
-            holding: Holding {
-                all: held.clone(),
-                own: 0,
-            },
+            holding: memory.share().nothing(),
         }
     }
 
@@ -272,7 +234,13 @@ impl Offer {
         let names = names.map(|(_, name)| 32 + name.len() + HEAP).sum::<usize>();
         let bytes = paths + links + metas + names + entries.len() * (size_of::<Entry>() + HEAP);
         let most = self.limits.files.saturating_mul(HELD_FOR_FILE);
-        self.holding.grow(bytes as u64, most)?;
+        if !self.holding.grow(bytes as u64, most) {
+            return Err(Rejection::new(
+                RejectionKind::Limit,
+                "the list of files is too long beside those of other senders; send less at a time, \
+                 or later; the receiver may raise --max-files",
+            ));
+        }
         self.entries.extend(entries);
         self.people.users.extend(people.users);
         self.people.groups.extend(people.groups);
@@ -469,7 +437,7 @@ mod tests {
     }
 
     fn check_within(entries: &[Entry], limits: Limits) -> Result<Vec<Entry>, Rejection> {
-        let mut offer = Offer::new(limits, &Held::default());
+        let mut offer = Offer::new(limits, &Memory::default());
         for message in split(entries, Wishes::default(), &People::default()) {
             let message = serde_json::to_vec(&message).unwrap();
             assert!(message.len() <= MAX_MESSAGE);
@@ -604,7 +572,7 @@ mod tests {
         };
         assert!(check(&[huge("a"), huge("b"), huge("c")]).is_err());
         assert!(
-            Offer::new(EVERYTHING, &Held::default())
+            Offer::new(EVERYTHING, &Memory::default())
                 .add(VERSION + 1, vec![], People::default())
                 .is_err()
         );
@@ -619,7 +587,7 @@ mod tests {
         assert_eq!(check(&entries).unwrap(), entries);
         assert_eq!(split(&[], Wishes::default(), &People::default()).len(), 1);
         let part: Vec<_> = (0..100_000).map(|_| file("")).collect();
-        let mut flood = Offer::new(EVERYTHING, &Held::default());
+        let mut flood = Offer::new(EVERYTHING, &Memory::default());
         let mut add = || flood.add(VERSION, part.clone(), People::default());
         let parts = (0..).take_while(|_| add().is_ok()).count();
         assert_eq!(parts, MAX_ENTRIES / part.len());
@@ -633,7 +601,7 @@ mod tests {
         };
         // As long as names may be, with as many as are taken.
         let part: Vec<Entry> = (0..100).map(|i| file(&format!("{i:0>240}"))).collect();
-        let held = Held::default();
+        let held = Memory::default();
         let grow = |offer: &mut Offer| {
             (0..100)
                 .take_while(|_| offer.add(VERSION, part.clone(), People::default()).is_ok())
@@ -642,9 +610,9 @@ mod tests {
         let mut greedy: Vec<Offer> = (0..20).map(|_| Offer::new(limits, &held)).collect();
         let parts: Vec<usize> = greedy.iter_mut().map(grow).collect();
         assert!(parts[0] > parts[1] && parts[1] > parts[2], "{parts:?}");
-        assert!(held.0.load(Ordering::Relaxed) <= limits.files * HELD_FOR_FILE + 100 * 400 * 20);
+        assert!(held.taken() <= limits.files * HELD_FOR_FILE + 100 * 400 * 20);
         drop(greedy);
-        assert_eq!(held.0.load(Ordering::Relaxed), 0);
+        assert_eq!(held.taken(), 0);
         assert_eq!(grow(&mut Offer::new(limits, &held)), parts[0]);
     }
 

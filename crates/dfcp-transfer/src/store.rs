@@ -25,13 +25,14 @@ use rustix::io::Errno;
 
 use crate::Error;
 use crate::error::advice;
+use crate::memory::Memory;
 use crate::message::{
     Entry, Exact, OnConflict, Outcome, People, Problem, ProblemKind, Rejection, RejectionKind,
     Wishes,
 };
 use crate::meta::{Keep, Known, Notes};
 use crate::name;
-use crate::offer::{Held, Limits};
+use crate::offer::Limits;
 use crate::partial::{JOURNAL, Partial};
 use crate::space::Claims;
 use crate::tenants::{Tenant, Tenants};
@@ -82,7 +83,10 @@ pub struct Store {
     senders: Senders,
     pub(crate) limits: Limits,
     pub(crate) claims: Arc<Claims>,
-    pub(crate) offers: Held,
+    /// What lists of files take of memory.
+    pub(crate) offers: Memory,
+    /// What values of groups take that are compared.
+    pub(crate) values: Memory,
     /// Who writes which file.
     tenants: Tenants,
     /// Whose partial files these are, if not the sender's of the session.
@@ -146,7 +150,8 @@ impl Store {
             senders: Senders::Nothing,
             limits: Limits::default(),
             claims: Arc::default(),
-            offers: Held::default(),
+            offers: Memory::default(),
+            values: Memory::default(),
             tenants: Tenants::default(),
             owner: None,
             wanted: None,

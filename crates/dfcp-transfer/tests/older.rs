@@ -341,3 +341,63 @@ async fn a_sender_that_knows_no_groups_is_told_that_nothing_is_there() {
     near.close(DONE, "");
     receiving.await.unwrap();
 }
+
+/// Values of groups are kept until both sides' are known. What senders have kept who never say theirs is
+/// bounded by all of them together, and whoever comes then has the file compared as a whole.
+#[tokio::test]
+async fn sessions_share_the_memory_for_values_of_groups() {
+    let mut versions = Versions::new(b"", b"");
+    versions.keep.holes = true;
+    // As many groups as a file can have, of which nothing takes room on the disk.
+    let large = |i: usize| Entry {
+        path: format!("{i}"),
+        size: 1 << 30,
+        data: Some(0),
+        mode: 0o644,
+        mtime: 2_000_000_000,
+        ..Entry::default()
+    };
+    let entries: Vec<Entry> = (0..128).map(large).collect();
+    for entry in &entries {
+        let file = fs::File::create(versions.folder.path().join("to").join(&entry.path)).unwrap();
+        file.set_len(GROUP).unwrap();
+    }
+    let store = Arc::new(versions.store());
+    let begin = async || {
+        let (endpoints, near, far) = connected().await;
+        let store = store.clone();
+        let receiving = tokio::spawn(async move {
+            let meter = Meter::start();
+            dfcp_transfer::receive(&far, store, &meter, async |_| Ok(())).await
+        });
+        let (mut control, words) = near.open_bi().await.unwrap();
+        for part in offer::split(&entries, versions.wishes, &People::default()) {
+            message::write(&mut control, &part).await.unwrap();
+        }
+        ((endpoints, near, control), receiving, Reader::new(words))
+    };
+    let next = async |words: &mut Reader<RecvStream>| loop {
+        match words.next().await.unwrap().unwrap() {
+            FromReceiver::Check { groups, .. } => return groups,
+            FromReceiver::Hold { .. } | FromReceiver::Accept { .. } => {}
+            other => panic!("{other:?}"),
+        }
+    };
+    // Each has half of what the others leave.
+    let mut silent = Vec::new();
+    for files in (0..8).map(|i| 128 >> i) {
+        let mut session = begin().await;
+        for file in 0..files {
+            assert!(next(&mut session.2).await, "{file} of {files}");
+        }
+        silent.push(session);
+    }
+    let mut late = begin().await;
+    assert!(!next(&mut late.2).await);
+    // Those that end leave theirs.
+    for ((_ends, near, _), receiving, _) in silent {
+        near.close(DONE, "");
+        receiving.await.unwrap();
+    }
+    assert!(next(&mut begin().await.2).await);
+}

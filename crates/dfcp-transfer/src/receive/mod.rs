@@ -14,9 +14,10 @@ use dfcp::{Connection, SendStream};
 use tokio::io::AsyncRead;
 
 use crate::ledger::{Ledger, Received};
+use crate::memory::Memory;
 use crate::message::{self, Entry, FromReceiver, FromSender, Reader, Rejection, Wishes};
 use crate::meter::Meter;
-use crate::offer::{self, Held, Limits, Offer};
+use crate::offer::{self, Limits, Offer};
 use crate::space::Claim;
 use crate::store::{Store, Survey};
 use crate::tenants::Tenant;
@@ -124,7 +125,7 @@ async fn open(connection: &Connection) -> Option<(SendStream, Reader)> {
 pub(crate) async fn read_offer<R: AsyncRead + Unpin>(
     reader: &mut Reader<R>,
     limits: Limits,
-    offers: &Held,
+    offers: &Memory,
 ) -> Result<(offer::Offered, Wishes), Error> {
     let mut offer = Offer::new(limits, offers);
     let mut wished = Wishes::default();

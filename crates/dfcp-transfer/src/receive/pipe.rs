@@ -9,12 +9,13 @@ use tokio::io::{AsyncWrite, AsyncWriteExt};
 use super::timed;
 use super::{CLOSING, Offered, open, read_offer, reject};
 use crate::ledger::{Received, violation};
+use crate::memory::Memory;
 use crate::message::{
     self, Entry, FromReceiver, FromSender, Hash, Outcome, Problem, ProblemKind, Reader, Rejection,
     RejectionKind,
 };
 use crate::meter::Meter;
-use crate::offer::{Held, Limits};
+use crate::offer::Limits;
 use crate::{DONE, Error};
 
 /// Receives the one file that the peer offers into `out`; `None` if it left without a word. The rest
@@ -29,7 +30,7 @@ pub async fn receive_into(
     let (mut control, mut reader) = open(connection).await?;
     let mut received = Received::default();
     let work = async {
-        let (listed, _) = read_offer(&mut reader, limits, &Held::default()).await?;
+        let (listed, _) = read_offer(&mut reader, limits, &Memory::default()).await?;
         let entries = listed.entries;
         let [entry] = &entries[..] else {
             return Err(only_one().into());

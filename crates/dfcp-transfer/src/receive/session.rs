@@ -14,6 +14,7 @@ use tokio::task::{JoinError, JoinSet};
 use super::files::{Examined, Files, Part, PartEnd, lost};
 use super::{CLOSING, Known};
 use crate::ledger::{Announced, Ledger, Received, violation};
+use crate::memory::Share;
 use crate::message::{
     FromReceiver, FromSender, Hash, Outcome, Problem, ProblemKind, Reader, Wishes,
 };
@@ -91,6 +92,8 @@ pub(super) struct Session<'a> {
     tasks: JoinSet<Event>,
     /// Held, and to be examined.
     unexamined: BTreeMap<u64, Ask>,
+    /// What values of groups may take of memory.
+    values: Share,
     /// Taken from packs that are here: what a later one has of them comes for nothing.
     packed: BTreeSet<u64>,
     /// Files without an outcome.
@@ -120,6 +123,7 @@ impl<'a> Session<'a> {
         meter.diary().offered(ledger.entries.clone());
         Self {
             connection,
+            values: files.store.values.share(),
             left: ledger.files().count(),
             ledger,
             meter,

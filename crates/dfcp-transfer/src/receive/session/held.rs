@@ -6,16 +6,17 @@ use tokio::sync::OnceCell;
 
 use super::{Event, Incoming, LISTED, Session, State};
 use crate::ledger::violation;
+use crate::memory::Holding;
 use crate::message::{FromReceiver, Hash, Outcome};
 use crate::partial::Partial;
 use crate::receive::Known;
 use crate::receive::files::Examined;
 use crate::store::{Ask, Older, Survey};
 use crate::tree::Shape;
-use crate::{Error, MAX_PENDING, MAX_SMALL};
+use crate::{Error, MAX_PENDING, MAX_SMALL, VALUES_MEMORY};
 
-/// What is known of a file that is held. The values of groups take 256 KiB of memory at most, which 128
-/// files may have at a time.
+/// What is known of a file that is held. The values of groups, 256 KiB at most of 128 files at a time, take
+/// of the memory that all sessions have for them ([`VALUES_MEMORY`]).
 #[derive(Default)]
 pub(super) struct Held {
     /// What is there.
@@ -24,6 +25,8 @@ pub(super) struct Held {
     asked_for_groups: bool,
     /// Those that it has told, from the first one on.
     values: Vec<Hash>,
+    /// The memory that they take, and those of what is there.
+    memory: Option<Holding>,
     /// Its hash, if it has told it.
     theirs: Option<Hash>,
     /// The part that the sender was told of.
@@ -85,13 +88,15 @@ impl Session<'_> {
     /// asked first, so that both sides read at the same time.
     pub(super) async fn examine_next(&mut self) -> Result<(), Error> {
         while self.states.len() < MAX_PENDING
-            && let Some(&index) = self.unexamined.keys().next()
+            && let Some((&index, &ask)) = self.unexamined.first_key_value()
             && let Ok(permit) = self.looking.clone().try_acquire_owned()
+            && let Some((ask, memory)) = self.with_memory(index, ask)
         {
-            let ask = self.unexamined.remove(&index).unwrap_or(Ask::Nothing);
+            self.unexamined.remove(&index);
             let groups = ask == Ask::Groups;
             let held = Held {
                 asked_for_groups: groups,
+                memory,
                 ..Held::default()
             };
             self.states.insert(index, State::Held(held));
@@ -108,6 +113,22 @@ impl Session<'_> {
             });
         }
         Ok(())
+    }
+
+    /// What is asked about a file, with the memory that the answer takes; `None` while that is to be had
+    /// once another file of this session needs it no more. Where other sessions have it all a file is
+    /// compared as a whole, and sent as a whole if it differs.
+    fn with_memory(&self, index: u64, ask: Ask) -> Option<(Ask, Option<Holding>)> {
+        if ask != Ask::Groups {
+            return Some((ask, None));
+        }
+        let count = Shape::new(self.files.entry(index).size).count();
+        let bytes = 2 * (count * size_of::<Hash>()) as u64;
+        match self.values.take(bytes, VALUES_MEMORY) {
+            Some(memory) => Some((Ask::Groups, Some(memory))),
+            None if self.values.is_empty() => Some((Ask::Hash, None)),
+            None => None,
+        }
     }
 
     /// From now on what comes of the file is what is missing.
@@ -170,7 +191,7 @@ impl Session<'_> {
                 .spawn(async move { Event::Finished(index, files.confirm(index).await) });
             return;
         }
-        let values = std::mem::take(&mut held.values);
+        let (values, memory) = (std::mem::take(&mut held.values), held.memory.take());
         let older = match std::mem::take(&mut held.ours) {
             Ours::Older(older) => {
                 let groups = older.has(&values);
@@ -181,7 +202,9 @@ impl Session<'_> {
         let looking = self.looking.clone();
         self.tasks.spawn(async move {
             let _permit = looking.acquire_owned().await;
-            Event::Examined(index, files.differs(index, older).await)
+            let examined = files.differs(index, older).await;
+            drop(memory);
+            Event::Examined(index, examined)
         });
     }
 
