@@ -50,7 +50,7 @@ pub fn link(mut data: &[u8]) {
         let mut bytes = vec![number as u8; len.max(4)];
         bytes[1..4].copy_from_slice(&[0; 3]);
         number = number.wrapping_add(1);
-        path.sent += 1;
+        path.settled += 1;
         path.lost += u64::from(op & 4 != 0);
         path.loss = f64::from(op >> 3) / 64.0;
         encoder.set_path(&path);

@@ -39,8 +39,8 @@ pub mod wire;
 pub use block::{BlockSizes, ChannelId, ChannelKind, Reliability, Role, SolveJob};
 pub use config::{Application, Payload, TransportConfig};
 pub use connection::{
-    ChannelError, CloseCode, Connection, ConnectionError, ConnectionStats, DatagramError, Event,
-    Read, Timer,
+    ChannelError, CloseCode, Connection, ConnectionError, ConnectionStats, Datagram, DatagramError,
+    Event, Read, Timer,
 };
 pub use crypto::{KeyError, PublicKey, SecretRng, StaticKey};
 pub use dfcp_fec::SchemeId;

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
-use dfcp::{Connection, Error};
+use dfcp::{Connection, Datagram, Error};
 use tokio::time::sleep_until;
 
 use crate::code::{Decoder, Encoder, Path, max_piece};
@@ -105,7 +104,7 @@ impl Sender<'_> {
         self.encoder.set_path(&Path {
             loss: stats.loss,
             burstiness: stats.loss_burstiness,
-            sent: stats.packets_sent,
+            settled: stats.packets_acknowledged + stats.packets_lost,
             lost: stats.packets_lost,
             delay: self.site.delay.unwrap_or(delay),
         });
@@ -117,23 +116,24 @@ impl Sender<'_> {
         }
     }
 
-    /// Datagrams of `room` bytes or one more.
-    fn batch(&mut self, now: Duration, room: u64) -> Vec<Bytes> {
+    /// Datagrams of `room` bytes or one more. Repair symbols are in no packet with what they repair.
+    fn batch(&mut self, now: Duration, room: u64) -> Vec<Datagram> {
         let peer = &self.site.peers[self.number];
         let mut queue = locked(&peer.queue);
         let (mut batch, mut bytes) = (Vec::new(), 0);
         let mut too_long = 0;
         while bytes < room && batch.len() < BATCH {
-            let mut add = |datagram: Vec<u8>| {
-                bytes += datagram.len() as u64 + OVERHEAD;
-                batch.push(Bytes::from(datagram));
-            };
             if let Some(repair) = self.encoder.repair(now) {
-                add(repair);
+                bytes += repair.len() as u64 + OVERHEAD;
+                batch.push(Datagram::apart(repair));
                 continue;
             }
             let Some(packet) = queue.pop(now) else {
                 break;
+            };
+            let mut add = |datagram: Vec<u8>| {
+                bytes += datagram.len() as u64 + OVERHEAD;
+                batch.push(Datagram::from(datagram));
             };
             if !self.encoder.push(now, &packet, self.most, &mut add) {
                 too_long += 1;

@@ -6,8 +6,8 @@ use crate::stream::{RecvStream, SendStream};
 use crate::waiting::ConnectionState;
 use bytes::Bytes;
 use dfcp_proto::{
-    Application, ChannelId, ChannelKind, CloseCode, ConnectionError, ConnectionStats, PublicKey,
-    VarInt,
+    Application, ChannelId, ChannelKind, CloseCode, ConnectionError, ConnectionStats, Datagram,
+    PublicKey, VarInt,
 };
 use std::future::poll_fn;
 use std::net::SocketAddr;
@@ -176,7 +176,7 @@ impl Connection {
             if let Some(error) = &ours.error {
                 return Poll::Ready(Err(error.clone().into()));
             }
-            let sent = connection.send_datagram(datagram.into());
+            let sent = connection.send_datagram(Vec::from(datagram));
             Poll::Ready(sent.map_err(Error::from))
         });
         match sent {
@@ -185,18 +185,22 @@ impl Connection {
         }
     }
 
-    /// Sends several messages as [`Connection::send_datagram`] does, at less cost than one by one. The
-    /// iterator is asked for them in turn; it must not use this connection.
+    /// Sends several messages as [`Connection::send_datagram`] does, at less cost than one by one. Short ones
+    /// share packets, unless they are to be [apart](Datagram::apart). The iterator is asked for them in turn;
+    /// it must not use this connection.
     ///
     /// # Errors
     /// That of the first message that is not taken; those after it are not asked for.
-    pub fn send_datagrams(&self, datagrams: impl IntoIterator<Item = Bytes>) -> Result<(), Error> {
+    pub fn send_datagrams(
+        &self,
+        datagrams: impl IntoIterator<Item = Datagram>,
+    ) -> Result<(), Error> {
         let sent = self.handle.poll(|_, connection, ours| {
             if let Some(error) = &ours.error {
                 return Poll::Ready(Err(error.clone().into()));
             }
             let mut datagrams = datagrams.into_iter();
-            let sent = datagrams.try_for_each(|next| connection.send_datagram(next.into()));
+            let sent = datagrams.try_for_each(|next| connection.send_datagram(next));
             Poll::Ready(sent.map_err(Error::from))
         });
         match sent {

@@ -88,9 +88,9 @@ pub use dfcp_proto::observe;
 pub use dfcp_proto::profile::{ChameleonParameters, CtcpParameters, ProfileName};
 pub use dfcp_proto::scheduler::FlowControl;
 pub use dfcp_proto::{
-    Application, CloseCode, ConnectionError, ConnectionStats, DatagramError, EndpointStats,
-    Profile, PublicKey, Rate, Reliability, SchemeId, StaticKey, TransportConfig, VarInt,
-    VarIntTooLarge,
+    Application, CloseCode, ConnectionError, ConnectionStats, Datagram, DatagramError,
+    EndpointStats, Profile, PublicKey, Rate, Reliability, SchemeId, StaticKey, TransportConfig,
+    VarInt, VarIntTooLarge,
 };
 pub use endpoint::{Endpoint, EndpointConfig};
 pub use error::Error;

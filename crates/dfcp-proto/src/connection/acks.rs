@@ -164,6 +164,7 @@ impl Connection {
         let rtt = self.loss_rtt();
         let mut lost = self.out.sent.detect_lost(now, rtt);
         let lost_count = lost.len() as u64;
+        self.stats.packets_acknowledged += news.acked;
         self.stats.packets_lost += lost_count;
         // After a blackout the lost packets tell of the blackout, not of the path's loss rate.
         if news.timeouts.max(self.out.pto_count) < 2 {

@@ -34,10 +34,33 @@ pub enum DatagramError {
     Payload,
 }
 
+/// A message that nothing repeats.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Datagram {
+    bytes: Vec<u8>,
+    is_apart: bool,
+}
+
+impl From<Vec<u8>> for Datagram {
+    fn from(bytes: Vec<u8>) -> Self {
+        let is_apart = false;
+        Self { bytes, is_apart }
+    }
+}
+
+impl Datagram {
+    /// One that begins a packet: whatever became of those before it, it is not lost with them, as what is
+    /// to make up for one of them must not be.
+    pub fn apart(bytes: Vec<u8>) -> Self {
+        let is_apart = true;
+        Self { bytes, is_apart }
+    }
+}
+
 /// Datagrams that wait, the oldest first.
 #[derive(Debug, Default)]
 pub(super) struct DatagramQueue {
-    waiting: VecDeque<Vec<u8>>,
+    waiting: VecDeque<Datagram>,
     held: usize,
     /// Bytes by which datagrams are ahead of symbols since both wait; within a batch.
     lead: i64,
@@ -70,8 +93,8 @@ impl DatagramQueue {
     }
 
     /// Adds a datagram, and drops the oldest until all hold at most `most` bytes; says how many.
-    fn push(&mut self, datagram: Vec<u8>, most: usize) -> u64 {
-        self.held += datagram.len() + OVERHEAD;
+    fn push(&mut self, datagram: Datagram, most: usize) -> u64 {
+        self.held += datagram.bytes.len() + OVERHEAD;
         self.waiting.push_back(datagram);
         let mut dropped = 0;
         while self.held > most && self.pop().is_some() {
@@ -81,14 +104,15 @@ impl DatagramQueue {
     }
 
     fn pop(&mut self) -> Option<Vec<u8>> {
-        let datagram = self.waiting.pop_front()?;
-        self.held -= datagram.len() + OVERHEAD;
-        Some(datagram)
+        let Datagram { bytes, .. } = self.waiting.pop_front()?;
+        self.held -= bytes.len() + OVERHEAD;
+        Some(bytes)
     }
 
-    /// The oldest, if it is no longer than `most`.
-    fn pop_within(&mut self, most: usize) -> Option<Vec<u8>> {
-        let fits = self.waiting.front().is_some_and(|next| next.len() <= most);
+    /// The oldest, if it may follow another one in a packet that has room for `most` bytes.
+    fn pop_beside(&mut self, most: usize) -> Option<Vec<u8>> {
+        let next = self.waiting.front()?;
+        let fits = next.bytes.len() <= most && !next.is_apart;
         fits.then(|| self.pop()).flatten()
     }
 }
@@ -106,7 +130,8 @@ impl Connection {
     ///
     /// # Errors
     /// [`DatagramError::TooLarge`] above [`Connection::max_datagram_size`]; closed, or virtual payload.
-    pub fn send_datagram(&mut self, datagram: Vec<u8>) -> Result<(), DatagramError> {
+    pub fn send_datagram(&mut self, datagram: impl Into<Datagram>) -> Result<(), DatagramError> {
+        let datagram = datagram.into();
         if self.config.payload == Payload::Virtual {
             return Err(DatagramError::Payload);
         }
@@ -114,7 +139,7 @@ impl Connection {
             return Err(DatagramError::Closed);
         }
         let most = self.max_datagram_size();
-        if datagram.len() > most {
+        if datagram.bytes.len() > most {
             return Err(DatagramError::TooLarge(most));
         }
         let buffer = self.config.datagram_buffer;
@@ -157,7 +182,7 @@ impl Connection {
         self.stats.datagrams_received += 1;
         let was_empty = self.inc.datagrams.is_empty();
         let buffer = self.config.datagram_buffer;
-        let dropped = self.inc.datagrams.push(datagram.to_vec(), buffer);
+        let dropped = self.inc.datagrams.push(datagram.to_vec().into(), buffer);
         self.stats.datagrams_dropped += dropped;
         if was_empty && !self.inc.datagrams.is_empty() {
             self.events.push_back(Event::Datagram);
@@ -174,7 +199,7 @@ impl Connection {
         // The path may have become narrower since they were taken.
         let most = self.max_datagram_size();
         while let Some(next) = self.out.datagrams.waiting.front()
-            && next.len() > most
+            && next.bytes.len() > most
         {
             self.out.datagrams.pop();
             self.stats.datagrams_dropped += 1;
@@ -190,11 +215,15 @@ impl Connection {
             let used = out.len() - start + TAG_LEN;
             mtu.saturating_sub(used + datagram_overhead(mtu))
         };
-        while room(out, self.mtu) > 0
-            && let Some(datagram) = self.out.datagrams.pop_within(room(out, self.mtu))
-        {
+        // The first one has room: those that have not are gone.
+        let mut next = self.out.datagrams.pop();
+        while let Some(datagram) = next {
             Frame::Datagram(&datagram).emit(out);
             self.stats.datagrams_sent += 1;
+            next = match room(out, self.mtu) {
+                0 => None,
+                room => self.out.datagrams.pop_beside(room),
+            };
         }
         let contents = Contents {
             ack_eliciting: true,

@@ -35,7 +35,7 @@ mod transmit;
 use acks::AckNews;
 use channel_map::{Channel, Channels};
 pub use channels::{ChannelError, ChunkBuffer, Read};
-pub use datagrams::DatagramError;
+pub use datagrams::{Datagram, DatagramError};
 pub use event::{CloseCode, ConnectionError, Event};
 pub(crate) use handshake::{ConnectParams, local_params};
 pub use stats::ConnectionStats;

@@ -14,6 +14,8 @@ pub struct ConnectionStats {
     pub packets_received: u64,
     /// UDP payload bytes received and authenticated.
     pub bytes_received: u64,
+    /// Packets of which the peer said that they had come; those with nothing but feedback are not told of.
+    pub packets_acknowledged: u64,
     /// Packets declared lost.
     pub packets_lost: u64,
     /// Of these, how many arrived after all.

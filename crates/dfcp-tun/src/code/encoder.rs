@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use dfcp_fec::gf256::{Kernel, Rows};
 
-use super::protection::Loss;
+use super::protection::{History, Loss};
 use super::{
     Kind, REPAIR, REPAIR_HEAD, ROW, ROWS, SOURCE_HEAD, SYMBOL_HEAD, WINDOW, coefficients, max_piece,
 };
@@ -18,9 +18,9 @@ pub struct Path {
     pub loss: f64,
     /// Variance of the losses of a long flight ÷ that of independent ones.
     pub burstiness: f64,
-    /// Packets sent, and lost, so far.
-    pub sent: u64,
-    /// See `sent`.
+    /// Packets of which it is known that they arrived or were lost, so far.
+    pub settled: u64,
+    /// Of these, the lost ones.
     pub lost: u64,
     /// How long after a packet its repair is still of use.
     pub delay: Duration,
@@ -52,9 +52,7 @@ pub struct Encoder {
     repairs: u64,
     /// When the last packets get what they lack, unless others come before.
     tail_at: Option<Duration>,
-    /// Of the path: losses known, and packets sent when the last one became known, or at the begin.
-    lost: u64,
-    lost_at: u64,
+    history: History,
 }
 
 impl fmt::Debug for Encoder {
@@ -78,8 +76,7 @@ impl Default for Encoder {
             owed: 0.0,
             repairs: 0,
             tail_at: None,
-            lost: 0,
-            lost_at: 0,
+            history: History::default(),
         }
     }
 }
@@ -96,13 +93,9 @@ impl Encoder {
 
     /// The path is like this now.
     pub fn set_path(&mut self, path: &Path) {
-        if path.lost > self.lost {
-            self.lost = path.lost;
-            self.lost_at = path.sent;
-        }
+        self.history.note(path.settled, path.lost);
         self.delay = path.delay;
-        let since = path.sent.saturating_sub(self.lost_at);
-        let loss = Loss::expected(path.loss, path.burstiness, since);
+        let loss = Loss::expected(path.loss, path.burstiness, &self.history);
         if loss.is_none() {
             // What is not repaired need not be kept.
             self.window.clear();
