@@ -150,9 +150,11 @@ pub fn quota(text: &str) -> Result<Quota, String> {
     let wrong = || format!("not BYTES/PERIOD, such as 10G/1d: {text:?}");
     let (bytes, period) = text.split_once('/').ok_or_else(wrong)?;
     let (bytes, period) = (units::count(bytes)?, units::age(period)?);
-    match period.is_zero() {
-        true => Err(wrong()),
-        false => Ok(Quota { bytes, period }),
+    match (bytes, period.is_zero()) {
+        // A key that may have nothing is better not in the list.
+        (0, _) => Err("a quota of nothing: at least one byte".to_owned()),
+        (_, true) => Err(wrong()),
+        _ => Ok(Quota { bytes, period }),
     }
 }
 
@@ -486,6 +488,14 @@ mod tests {
             "until=1969-12-31",
         ] {
             assert!(bad.parse::<KeyOptions>().is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn quotas_are_bytes_in_a_time() {
+        assert!(quota("10G/1d").is_ok() && quota("1/1s").is_ok());
+        for bad in ["0/1d", "10G", "10G/0s", "/1d", "-1/1d", "1G/", "1G/1d/1d"] {
+            assert!(quota(bad).is_err(), "{bad}");
         }
     }
 

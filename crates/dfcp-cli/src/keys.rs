@@ -37,23 +37,62 @@ fn absolute(name: &str) -> Option<PathBuf> {
         .filter(|path| path.is_absolute())
 }
 
+/// A key that may have no file yet: what cannot start is to leave none.
+pub struct Own {
+    key: StaticKey,
+    /// Where it is to be written.
+    missing: Option<PathBuf>,
+}
+
+impl Own {
+    /// The key of `path`, or the default key; a new one if that is missing.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn load(path: Option<&Path>) -> Result<Self, Failure> {
+        let path = match path {
+            Some(path) => path.to_owned(),
+            None => {
+                let path = config_file("key")?;
+                if !path.exists() {
+                    let key = dfcp::generate_key().map_err(|error| Failure::io(&path, error))?;
+                    let missing = Some(path);
+                    return Ok(Self { key, missing });
+                }
+                path
+            }
+        };
+        let (key, missing) = (load(&path)?, None);
+        Ok(Self { key, missing })
+    }
+
+    /// The key.
+    pub fn key(&self) -> &StaticKey {
+        &self.key
+    }
+
+    /// Writes its file, if there is none, and says so.
+    ///
+    /// # Errors
+    /// When it cannot be written; also when another process has made a key meanwhile.
+    pub fn keep(self) -> Result<StaticKey, Failure> {
+        if let Some(path) = &self.missing {
+            write(path, &self.key, Existing::Refuse).map_err(|failure| match path.exists() {
+                true => Failure::io(path, "another process has made it meanwhile; start again"),
+                false => failure,
+            })?;
+            dfcp_command::tell!("dfcp: made a new key, {}", path.display());
+        }
+        Ok(self.key)
+    }
+}
+
 /// Reads the key of `path`, or the default key, which is made when missing.
 pub fn load_or_create(path: Option<&Path>) -> Result<StaticKey, Failure> {
-    let path = match path {
-        Some(path) => return load(path),
-        None => config_file("key")?,
-    };
-    if path.exists() {
-        return load(&path);
-    }
-    match create(&path, Existing::Refuse) {
-        Ok(key) => {
-            dfcp_command::tell!("dfcp: made a new key, {}", path.display());
-            Ok(key)
-        }
+    match Own::load(path)?.keep() {
         // Another process may have been quicker.
-        Err(_) if path.exists() => load(&path),
-        Err(failure) => Err(failure),
+        Err(_) if path.is_none() && config_file("key")?.exists() => load(&config_file("key")?),
+        kept => kept,
     }
 }
 
@@ -92,6 +131,12 @@ pub enum Existing {
 
 /// Makes a key file, complete or not at all, readable by the owner only.
 pub fn create(path: &Path, existing: Existing) -> Result<StaticKey, Failure> {
+    let key = dfcp::generate_key().map_err(|error| Failure::io(path, error))?;
+    write(path, &key, existing)?;
+    Ok(key)
+}
+
+fn write(path: &Path, key: &StaticKey, existing: Existing) -> Result<(), Failure> {
     let failed = |error: &dyn std::fmt::Display| Failure::io(path, error);
     let directory = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -102,7 +147,6 @@ pub fn create(path: &Path, existing: Existing) -> Result<StaticKey, Failure> {
         .mode(0o700)
         .create(directory)
         .map_err(|error| failed(&error))?;
-    let key = dfcp::generate_key().map_err(|error| failed(&error))?;
     // Temporary files have mode 0600.
     let mut file = tempfile::NamedTempFile::new_in(directory).map_err(|error| failed(&error))?;
     writeln!(file, "{}", *key.to_text()).map_err(|error| failed(&error))?;
@@ -112,7 +156,7 @@ pub fn create(path: &Path, existing: Existing) -> Result<StaticKey, Failure> {
         Existing::Refuse => file.persist_noclobber(path),
     }
     .map_err(|error| failed(&error.error))?;
-    Ok(key)
+    Ok(())
 }
 
 #[cfg(test)]
@@ -133,6 +177,25 @@ mod tests {
         let new = create(&path, Existing::Replace).unwrap();
         assert_eq!(load(&path).unwrap().public(), new.public());
         assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_new_key_has_a_file_once_it_is_kept_and_leaves_that_of_others() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("deep/key");
+        let new = || Own {
+            key: dfcp::generate_key().unwrap(),
+            missing: Some(path.clone()),
+        };
+        drop(new());
+        assert!(!path.exists());
+        let kept = new().keep().unwrap();
+        assert_eq!(load(&path).unwrap().public(), kept.public());
+        let why = new().keep().unwrap_err().message;
+        assert!(why.contains("start again"), "{why}");
+        assert_eq!(load(&path).unwrap().public(), kept.public());
+        let there = Own::load(Some(&path)).unwrap();
+        assert_eq!(there.keep().unwrap().public(), kept.public());
     }
 
     #[test]

@@ -86,6 +86,15 @@ impl Server {
         tokio::spawn(attend(self.site.clone(), connection));
     }
 
+    /// Parts with the clients whose keys are not `allowed` any more. Who accepts clients is to let none of
+    /// them in again.
+    pub fn keep(&self, allowed: impl Fn(&PublicKey) -> bool) {
+        let peers = self.site.peers.iter();
+        peers
+            .filter(|peer| !allowed(&peer.key))
+            .for_each(|peer| peer.part("the key is not allowed any more"));
+    }
+
     /// Gives what the kernel sends to those that it is for. Ends with the device, and says what became of
     /// it.
     pub async fn run(&self) -> io::Error {

@@ -77,6 +77,13 @@ impl Peer {
         }
     }
 
+    /// Ends its connection, if there is one.
+    pub fn part(&self, why: &str) {
+        if let Some(connection) = &locked(&self.connection).1 {
+            connection.close(CloseCode::NO_ERROR, why);
+        }
+    }
+
     pub fn is_connected(&self) -> bool {
         locked(&self.connection).1.is_some()
     }

@@ -109,10 +109,10 @@ impl Running {
         };
         let transport = args.common.transport(exporter.as_ref())?;
         // Who cannot start needs no key.
-        let key = keys::load_or_create(args.key.as_deref())?;
+        let own = keys::Own::load(args.key.as_deref())?;
         let endpoint = args.listen.unwrap_or_default().bind(|address| {
             let terms = desk.terms.clone();
-            let config = EndpointConfig::server(key.clone(), address)
+            let config = EndpointConfig::server(own.key().clone(), address)
                 .transport(transport.clone())
                 .authorize(move |key| terms.get().allowed.contains(key));
             Endpoint::bind(config)
@@ -121,6 +121,7 @@ impl Running {
         if let Some(failure) = taken.filter(|_| !endpoint.took_over()) {
             return Err(failure);
         }
+        own.keep()?;
         announce(&args, &endpoint);
         if let Some(exporter) = exporter {
             exporter.announce(|line| args.common.say(line));

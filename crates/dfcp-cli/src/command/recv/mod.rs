@@ -217,7 +217,7 @@ async fn by_code(args: &Args, code: &Code) -> Result<u8, Failure> {
 
 fn bind(
     args: &Args,
-    key: StaticKey,
+    key: &StaticKey,
     door: &Door,
     exporter: Option<&Exporter>,
 ) -> Result<Endpoint, Failure> {
@@ -249,7 +249,7 @@ fn announce(args: &Args, endpoint: &Endpoint) {
 }
 
 async fn serve(args: &Args) -> Result<u8, Failure> {
-    let key = keys::load_or_create(args.key.as_deref())?;
+    let own = keys::Own::load(args.key.as_deref())?;
     let allowed = args.taking.allowed(&Allowed::default())?;
     let door = Door::new(allowed, &args.output)?;
     let place = args.place()?;
@@ -259,7 +259,8 @@ async fn serve(args: &Args) -> Result<u8, Failure> {
         Some(PortPlace(at)) => Some(Exporter::bind(at).await?),
         None => None,
     };
-    let endpoint = bind(args, key, &door, exporter.as_ref())?;
+    let endpoint = bind(args, own.key(), &door, exporter.as_ref())?;
+    own.keep()?;
     announce(args, &endpoint);
     if let Some(exporter) = exporter {
         exporter.announce(|line| args.output.say(line));

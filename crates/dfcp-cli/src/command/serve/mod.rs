@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use dfcp::{Endpoint, EndpointConfig};
+use dfcp::{Endpoint, EndpointConfig, StaticKey};
 use dfcp_command::{Failure, Kind, Requests, block_on, fail};
 use dfcp_transfer::INTERRUPTED;
 
@@ -107,11 +107,16 @@ impl Running {
             .map(Meeting::open)
             .transpose()?;
         let serves = settings.recv.is_some() || settings.proxy.is_some() || settings.tun.is_some();
-        let endpoint = match serves {
-            true => Some(bind(&settings, &parts, exporter.as_ref(), passed.socket)?),
+        let bound = match serves {
+            true => {
+                let own = keys::Own::load(whole.key.as_deref())?;
+                let port = (passed.socket, own.key());
+                let endpoint = bind(&settings, &parts, exporter.as_ref(), port)?;
+                Some((endpoint, own))
+            }
             false => None,
         };
-        let took_over = endpoint.as_ref().is_some_and(Endpoint::took_over);
+        let took_over = bound.as_ref().is_some_and(|bound| bound.0.took_over());
         if let Some(failure) = taken.filter(|_| !took_over) {
             return Err(failure);
         }
@@ -121,6 +126,11 @@ impl Running {
             .as_ref()
             .map(|link| open_link(link, whole, log));
         let links = links.transpose()?;
+        // Who cannot start needs no key.
+        let endpoint = match bound {
+            Some((endpoint, own)) => own.keep().map(|_| Some(endpoint))?,
+            None => None,
+        };
         let running = Self {
             args: args.clone(),
             log,
@@ -254,7 +264,7 @@ impl Service for Running {
             }
         };
         let mut fixed = self.settings.fixed(&settings);
-        let (news, others_fixed) = self.parts.apply(terms);
+        let (news, others_fixed) = self.parts.apply(terms, self.links.as_ref());
         fixed.extend(others_fixed);
         for line in news {
             self.log.warn(line);
@@ -299,12 +309,12 @@ impl Service for Running {
     }
 }
 
-/// The port of all sections, over a socket that the service manager has made, if it has.
+/// The port of all sections, over a socket that the service manager has made, if it has, with this key.
 fn bind(
     settings: &Settings,
     parts: &Arc<Parts>,
     exporter: Option<&Exporter>,
-    passed: Option<std::net::UdpSocket>,
+    (passed, key): (Option<std::net::UdpSocket>, &StaticKey),
 ) -> Result<Endpoint, Failure> {
     let transport = settings.transport()?;
     let transport = match exporter {
@@ -312,8 +322,6 @@ fn bind(
         None => transport,
     };
     let whole = &settings.whole;
-    // Who cannot start needs no key.
-    let key = keys::load_or_create(whole.key.as_deref())?;
     let links = settings
         .tun
         .as_ref()

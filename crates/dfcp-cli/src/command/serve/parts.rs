@@ -28,7 +28,7 @@ const MAX_TOLD: usize = 100;
 pub struct Parts {
     pub files: Option<Files>,
     pub desk: Option<Desk>,
-    clients: Option<Clients>,
+    clients: Option<Links>,
     log: Log,
     told: Mutex<BTreeSet<PublicKey>>,
     ending: AtomicBool,
@@ -36,10 +36,24 @@ pub struct Parts {
     gone: watch::Sender<Option<String>>,
 }
 
+/// Who may have links: those of the start, whose addresses the device has, as long as the file names them.
+struct Links {
+    first: Clients,
+    now: Mutex<Clients>,
+}
+
+impl Links {
+    fn allows(&self, key: &PublicKey) -> bool {
+        let now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
+        self.first.contains(key) && now.contains(key)
+    }
+}
+
 /// Terms of all parts that can change.
 pub struct Changes {
     files: Option<files::Terms>,
     desk: Option<Terms>,
+    clients: Option<Clients>,
 }
 
 impl Parts {
@@ -57,7 +71,10 @@ impl Parts {
         let parts = Self {
             files: files.transpose()?,
             desk: desk.transpose()?,
-            clients: clients.transpose()?,
+            clients: clients.transpose()?.map(|first| Links {
+                now: Mutex::new(first.clone()),
+                first,
+            }),
             log,
             told: Mutex::default(),
             ending: AtomicBool::new(false),
@@ -97,7 +114,7 @@ impl Parts {
             }
             Application::LINK => {
                 let clients = self.clients.as_ref();
-                clients.is_some_and(|clients| clients.contains(key))
+                clients.is_some_and(|clients| clients.allows(key))
             }
             _ => false,
         }
@@ -191,11 +208,20 @@ impl Parts {
                 .map(|(files, taking)| files.read(taking))
                 .transpose()?,
             desk: desk.map(|(desk, grants)| desk.read(grants)).transpose()?,
+            clients: settings
+                .tun
+                .as_ref()
+                .map(|link| link.guests.clients())
+                .transpose()?,
         })
     }
 
     /// Serves by these from now on. What somebody should know of it, and what waits for another start.
-    pub fn apply(&self, changes: Changes) -> (Vec<String>, Vec<&'static str>) {
+    pub fn apply(
+        &self,
+        changes: Changes,
+        links: Option<&dfcp_tun::Server>,
+    ) -> (Vec<String>, Vec<&'static str>) {
         let (mut news, mut fixed) = (Vec::new(), Vec::new());
         if let Some((files, terms)) = self.files.as_ref().zip(changes.files) {
             let (said, is_fixed) = files.apply(terms);
@@ -204,6 +230,12 @@ impl Parts {
         }
         if let Some((desk, terms)) = self.desk.as_ref().zip(changes.desk) {
             news.extend(desk.apply(terms));
+        }
+        if let Some((clients, now)) = self.clients.as_ref().zip(changes.clients) {
+            *clients.now.lock().unwrap_or_else(PoisonError::into_inner) = now;
+            if let Some(links) = links {
+                links.keep(|key| clients.allows(key));
+            }
         }
         // What was refused may be allowed now, and be refused again later.
         self.told

@@ -12,6 +12,7 @@ use dfcp_tun::{Client, ClientConfig, Net};
 use super::Common;
 use crate::command::farewell;
 use crate::command::peer::PeerOptions;
+use crate::keys;
 use crate::net::{Host, own_address_towards};
 
 /// Arguments.
@@ -38,8 +39,8 @@ pub async fn connect(args: Args) -> Result<(), Failure> {
         return Err(Failure::usage(why));
     }
     args.common.link.check()?;
-    let key = args.peer.own_key()?;
-    let own = key.public();
+    let key = keys::Own::load(args.peer.key.as_deref())?;
+    let own = key.key().public();
     let Some(server_key) = args.peer.known_key(&args.host)? else {
         let why = format!(
             "the key of {} is not known: give --peer-key with what `dfcp tun serve` prints there",
@@ -47,11 +48,12 @@ pub async fn connect(args: Args) -> Result<(), Failure> {
         );
         return Err(Failure::new(Kind::Authentication, why));
     };
-    let config = EndpointConfig::client(key).transport(args.common.transport());
+    let config = EndpointConfig::client(key.key().clone()).transport(args.common.transport());
     let endpoint = Endpoint::bind(config)?;
     let link = &args.common.link;
     let device = link.device(args.route.clone(), |line| args.common.say(line))?;
     check_way(&args).await?;
+    key.keep()?;
     let (family, name) = (args.peer.family(), args.host.clone());
     let networks = args.common.link.address.iter().map(Net::network);
     let client = Client::start(ClientConfig {

@@ -145,12 +145,12 @@ impl Guests {
 pub async fn serve(args: Args) -> Result<(), Failure> {
     args.common.link.check()?;
     let allowed = args.guests.clients()?;
-    let key = keys::load_or_create(args.key.as_deref())?;
+    let own = keys::Own::load(args.key.as_deref())?;
     let transport = args.common.transport();
     let most = args.guests.connections();
     let endpoint = args.listen.unwrap_or_default().bind(|address| {
         let allowed = allowed.clone();
-        let config = EndpointConfig::server(key.clone(), address)
+        let config = EndpointConfig::server(own.key().clone(), address)
             .transport(transport.clone())
             .max_connections(most)
             .max_per_peer(most)
@@ -161,6 +161,7 @@ pub async fn serve(args: Args) -> Result<(), Failure> {
     let config = args
         .guests
         .server_config(link, report, |line| args.common.say(line))?;
+    own.keep()?;
     announce(&args, &endpoint);
     tokio::select! {
         ended = dfcp_tun::serve(endpoint.clone(), config) => {
