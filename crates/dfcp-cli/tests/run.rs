@@ -239,6 +239,58 @@ fn sockets_are_the_programs_own() {
     assert!(said.matches(&web.to_string()).count() >= 50, "{said}");
 }
 
+/// Speaks with an echo of datagrams, from sockets that are connected and one that is not.
+const DATAGRAMS: &str = r#"
+import socket, sys
+at = (sys.argv[1], int(sys.argv[2]))
+def sock():
+    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    s.settimeout(30)
+    return s
+s = sock()
+s.connect(at)
+s.send(b"carried")
+print(s.recv(100).decode(), s.getpeername() == at)
+u = sock()
+for _ in range(3):
+    u.sendto(b"direct", at)
+    data, source = u.recvfrom(100)
+    print(data.decode(), source == at)
+"#;
+
+#[test]
+fn datagrams_of_connected_sockets_are_carried_and_of_others_somebody_hears() {
+    if !has("python3") {
+        return;
+    }
+    let near = Near::new();
+    let echo = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let at = echo.local_addr().unwrap();
+    let (tell, sources) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let mut buffer = [0; 100];
+        while let Ok((len, from)) = echo.recv_from(&mut buffer) {
+            let _ = tell.send(from);
+            let _ = echo.send_to(&buffer[..len], from);
+        }
+    });
+    let args = [&at.ip().to_string()[..], &at.port().to_string()];
+    let (code, out, said) = near.python(DATAGRAMS, &args);
+    let expected = "carried True\ndirect True\ndirect True\ndirect True\n";
+    assert_eq!((code, &out[..]), (0, expected), "{said}");
+    // Of the second socket it is said once, with where it sends.
+    let told: Vec<&str> = said
+        .lines()
+        .filter(|line| line.contains("not connected"))
+        .collect();
+    assert!(
+        told.len() == 1 && told[0].contains(&at.to_string()),
+        "{said}"
+    );
+    let sources: Vec<SocketAddr> = sources.try_iter().collect();
+    assert!(sources.len() == 4 && sources[0] != sources[1] && sources[1] == sources[3]);
+}
+
 #[test]
 fn the_programs_end_is_the_end() {
     let near = Near::new();

@@ -55,6 +55,17 @@ enum Case {
     AskIf([(u32, i32); 2]),
     /// It fails if an argument has a bit.
     FailIf(u32, i32, i32),
+    /// The same, and else it is asked about if another argument, an address in memory, is not null.
+    FailIfOrAskWith((u32, i32, i32), u32),
+}
+
+/// Fails if an argument has a bit.
+fn fail_if(a: u32, bit: i32, errno: i32) -> [sock_filter; 3] {
+    [
+        instruction(LOAD, argument(a), 0, 0),
+        instruction(IF_ANY_BIT, bit as u32, 0, 1),
+        instruction(RETURN, FAIL | errno as u32, 0, 0),
+    ]
 }
 
 impl Case {
@@ -72,12 +83,24 @@ impl Case {
                 end(ASK),
                 end(ALLOW),
             ],
-            Self::FailIf(a, bit, errno) => vec![
-                instruction(LOAD, argument(a), 0, 0),
-                instruction(IF_ANY_BIT, bit as u32, 0, 1),
-                fail(errno),
-                end(ALLOW),
-            ],
+            Self::FailIf(a, bit, errno) => {
+                let mut code = fail_if(a, bit, errno).to_vec();
+                code.push(end(ALLOW));
+                code
+            }
+            Self::FailIfOrAskWith((a, bit, errno), address) => {
+                let mut code = fail_if(a, bit, errno).to_vec();
+                code.extend([
+                    instruction(LOAD, argument(address), 0, 0),
+                    instruction(IF_EQUAL, 0, 0, 2),
+                    // The upper half.
+                    instruction(LOAD, argument(address) + 4, 0, 0),
+                    instruction(IF_EQUAL, 0, 1, 0),
+                    end(ASK),
+                    end(ALLOW),
+                ]);
+                code
+            }
         }
     }
 }
@@ -95,7 +118,7 @@ pub(crate) fn program() -> Vec<sock_filter> {
         ),
         (
             libc::SYS_sendto,
-            Case::FailIf(3, libc::MSG_FASTOPEN, unsupported),
+            Case::FailIfOrAskWith((3, libc::MSG_FASTOPEN, unsupported), 4),
         ),
         (
             libc::SYS_sendmsg,
@@ -118,7 +141,7 @@ pub(crate) fn program() -> Vec<sock_filter> {
     ];
     for (number, case) in cases {
         let case = case.code();
-        // At most six instructions.
+        // At most nine instructions.
         code.push(instruction(IF_EQUAL, number as u32, 0, case.len() as u8));
         code.extend(case);
     }
@@ -190,6 +213,11 @@ mod tests {
             assert_eq!(run(OWN, number, args), ALLOW);
             args[at] |= flag;
             assert_eq!(run(OWN, number, args), unsupported);
+        }
+        // Of datagrams those that say where they go.
+        for (at, expected) in [(0, ALLOW), (0x1234_5678, ASK), (0x1234 << 32, ASK)] {
+            let args = [3, 9, 9, 0, at, 16];
+            assert_eq!(run(OWN, libc::SYS_sendto, args), expected, "{at:x}");
         }
         let uring = run(OWN, libc::SYS_io_uring_setup, [0; 6]);
         assert_eq!(uring, fails(libc::ENOSYS));

@@ -28,6 +28,9 @@ pub enum Note {
     /// A process may not be looked into, and its connections are not carried; its number, and why. Told of
     /// the first one.
     Unseen(i32, String),
+    /// A program sends datagrams from a socket that is not connected: its process's number, and where the
+    /// first one goes, from here. Told of the first one.
+    Unconnected(i32, SocketAddr),
 }
 
 /// Carries what programs connect to; clones share it.
@@ -48,6 +51,7 @@ struct Inner {
     runtime: Handle,
     note: Box<dyn Fn(Note) + Send + Sync>,
     has_unseen: AtomicBool,
+    has_unconnected: AtomicBool,
 }
 
 impl Supervisor {
@@ -85,6 +89,7 @@ impl Supervisor {
             runtime: Handle::current(),
             note: Box::new(note),
             has_unseen: AtomicBool::new(false),
+            has_unconnected: AtomicBool::new(false),
         });
         let (weak, client) = (Arc::downgrade(&inner), inner.client.clone());
         let led = move |from| weak.upgrade().and_then(|inner| inner.table().led(from));
@@ -153,6 +158,7 @@ impl Inner {
             libc::SYS_connect => self.connect(calls, call),
             libc::SYS_getpeername => self.peer_name(calls, call).map(Some),
             libc::SYS_getsockopt => self.last_error(calls, call).map(Some),
+            libc::SYS_sendto => self.send_to(calls, call).map(Some),
             _ => Ok(Some(Answer::GoOn)),
         };
         // Of what cannot be looked at the system says what is wrong with it.
@@ -219,6 +225,29 @@ impl Inner {
             (Type::DGRAM, Some(target)) => self.lead(attempt, self.datagrams, Some(target)),
             _ => Ok(Some(Answer::GoOn)),
         }
+    }
+
+    /// `sendto` with an address: where connections would be carried, somebody should know that this is not.
+    fn send_to(&self, calls: &Calls, call: &Call) -> io::Result<Answer> {
+        let [.., at, len] = call.arguments;
+        let len = len as u32 as usize;
+        if len > address::MAX_LEN || self.has_unconnected.load(Ordering::Relaxed) {
+            return Ok(Answer::GoOn);
+        }
+        let Peer::Ip(to) = address::decode(&process::read(call.thread, at, len)?) else {
+            return Ok(Answer::GoOn);
+        };
+        let is_question = to.port() == names::PORT && self.routes.has_names();
+        if self.target(canonical(to)).is_none() && !is_question {
+            return Ok(Answer::GoOn);
+        }
+        let socket = self.socket_of(calls, call)?;
+        let is_first =
+            socket.r#type()? == Type::DGRAM && !self.has_unconnected.swap(true, Ordering::Relaxed);
+        if is_first {
+            (self.note)(Note::Unconnected(call.thread, to));
+        }
+        Ok(Answer::GoOn)
     }
 
     /// Whom a connection to `at` is for, if it is carried.
