@@ -17,7 +17,7 @@ use crate::time::{Duration, Instant};
 use crate::wire::{
     ConnectionId, Packet, RESET_LEN, Retry, SEALED_HEADER_LEN, Sealed, SynAck, TAG_LEN, emit_reset,
 };
-use handshake::Used;
+use handshake::{Answer, Used};
 use load::Load;
 use seats::Seats;
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -93,6 +93,8 @@ pub struct Endpoint {
     key: StaticKey,
     server: Option<ServerConfig>,
     responder: Responder,
+    /// What it answered last.
+    answer: Option<Answer>,
     resets: ResetSecret,
     rng: SecretRng,
     /// What the clock that strangers are shown begins with: how long this runs is not theirs to know.
@@ -140,6 +142,7 @@ impl Endpoint {
             key,
             server,
             responder,
+            answer: None,
             resets,
             clock_origin: u32::from_be_bytes(rng.fork("clock").array()),
             rng,

@@ -433,6 +433,54 @@ async fn an_object_never_passes_the_size_that_was_offered() {
     assert_eq!(received.outcomes[&1], Outcome::Done);
 }
 
+/// The word that nothing follows comes a round trip late where its packet was lost.
+#[tokio::test]
+async fn a_pack_is_done_with_its_last_byte_though_its_object_does_not_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let content = b"all that was announced";
+    let entries = [Entry {
+        path: "x".into(),
+        size: content.len() as u64,
+        ..Entry::default()
+    }];
+    let store = Arc::new(Store::open(folder.path(), OnConflict::Error).unwrap());
+    let (_endpoints, near, far) = connected().await;
+    let meter = Meter::start();
+    let send = async {
+        let (mut control, replies) = near.open_bi().await.unwrap();
+        for part in offer::split(&entries, Wishes::default(), &People::default()) {
+            message::write(&mut control, &part).await.unwrap();
+        }
+        let pack = FromSender::Pack {
+            files: vec![(0, blake3::hash(content).into())],
+        };
+        message::write(&mut control, &pack).await.unwrap();
+        // Blocks of an object leave before its end where they are full.
+        let mut object = near.open_object().await.unwrap();
+        let mut bytes = content.to_vec();
+        bytes.resize(500_000, 0);
+        let more = object.write_all(&bytes);
+        let mut replies = Reader::new(replies);
+        let summary = async {
+            while !matches!(
+                replies.next().await.unwrap(),
+                Some(FromReceiver::Summary { .. })
+            ) {}
+        };
+        // What is too much may be refused before it was taken.
+        let _ = tokio::join!(summary, more);
+        near.close(DONE, "");
+        drop(control);
+    };
+    let receive = dfcp_transfer::receive(&far, store, &meter, async |_| Ok(()));
+    let both = async { tokio::join!(send, receive) };
+    let ((), received) = tokio::time::timeout(Duration::from_secs(60), both)
+        .await
+        .expect("the receiver waits for nothing more");
+    assert_eq!(received.unwrap().outcomes[&0], Outcome::Done);
+    assert_eq!(fs::read(folder.path().join("x")).unwrap(), content);
+}
+
 #[tokio::test]
 async fn words_that_no_sender_says_end_the_session() {
     let folder = tempfile::tempdir().unwrap();

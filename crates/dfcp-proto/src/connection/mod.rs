@@ -37,7 +37,7 @@ use channel_map::{Channel, Channels};
 pub use channels::{ChannelError, ChunkBuffer, Read};
 pub use datagrams::{Datagram, DatagramError};
 pub use event::{CloseCode, ConnectionError, Event};
-pub(crate) use handshake::{ConnectParams, local_params};
+pub(crate) use handshake::{ConnectParams, TRAIN, local_params};
 pub use stats::ConnectionStats;
 
 use crate::block::{ChannelId, Cut, MemoryBudget, Reliability, Role, Skip};

@@ -3,16 +3,21 @@
 
 use super::{Endpoint, ServerConfig};
 use crate::config::{MIN_DATAGRAM, TransportConfig};
-use crate::connection::{CloseCode, Connection, Local, local_params};
+use crate::connection::{CloseCode, Connection, Local, TRAIN, local_params};
 use crate::crypto::{PublicKey, SynFacts};
 use crate::host::ConnectionHandle;
 use crate::time::{Duration, Instant};
-use crate::wire::{Ack, ConnectionId, Retry, Syn, SynAck, TransportParams, VERSION, emit_version};
+use crate::wire::{
+    Ack, COOKIE_LEN, ConnectionId, Retry, Syn, SynAck, TransportParams, VERSION, emit_version,
+};
 use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
 
 /// A cookie is good for the slot it was made in and the next: four minutes at most.
 const SLOT: Duration = Duration::from_secs(120);
+/// How often an answer serves that was computed once: for each further SYN of those that leave
+/// together. More would let anybody who asks have as many answers of our size sent as he likes.
+const REPEATS: u8 = TRAIN as u8 - 1;
 /// Refused clients that are told so at a time; before more are, the first are forgotten.
 const MAX_REFUSED: usize = 64;
 
@@ -35,6 +40,30 @@ impl Used {
         }
         self.ids.insert(id);
         self.until.push_back((now + 2 * SLOT, id));
+    }
+}
+
+/// The answer that was computed last, since the next SYN is most likely of the same client. It depends on
+/// nothing but the facts of the SYN, so it changes no answer; there is one of it, whoever asks.
+pub(super) struct Answer {
+    remote: SocketAddr,
+    client_cid: ConnectionId,
+    message: [u8; 32],
+    syn_size: u16,
+    slot: u32,
+    cookie: [u8; COOKIE_LEN],
+    noise: Vec<u8>,
+    /// How often it may still be given.
+    left: u8,
+}
+
+impl Answer {
+    fn is_for(&self, facts: &SynFacts<'_>) -> bool {
+        self.remote == facts.remote
+            && self.client_cid.0 == facts.client_cid
+            && self.message == *facts.message
+            && self.syn_size == facts.syn_size
+            && self.slot == facts.slot
     }
 }
 
@@ -92,36 +121,53 @@ impl Endpoint {
             };
             return self.reply(remote, retry.emit());
         }
-        if !self.load.admit(now, remote) {
+        if let Some(answer) = &mut self.answer
+            && answer.left > 0
+            && answer.is_for(&facts)
+        {
+            answer.left -= 1;
+        } else {
+            if !self.load.admit(now, remote) {
+                self.stats.refused += 1;
+                return;
+            }
+            self.stats.computed += 1;
+            self.answer = self.compute(&server.transport, &facts, syn);
+        }
+        let Some(answer) = &self.answer else {
             self.stats.refused += 1;
             return;
-        }
-        self.stats.computed += 1;
-        let (cid, cookie) = (
-            self.responder.connection_id(&facts).unwrap_or_default(),
-            self.responder.cookie(&facts).unwrap_or_default(),
-        );
-        let cid = ConnectionId(cid);
-        let params = self.params(&server.transport, remote, cid);
-        match self.responder.synack(&facts, &params) {
-            Ok(noise) => {
-                self.stats.syns += 1;
-                let synack = SynAck {
-                    version: VERSION,
-                    client_cid: syn.client_cid,
-                    attempt: syn.attempt,
-                    slot: facts.slot,
-                    syn_size: facts.syn_size,
-                    received_at: self
-                        .clock_origin
-                        .wrapping_add((now.as_nanos() / 1000) as u32),
-                    cookie,
-                    noise: &noise,
-                };
-                self.reply(remote, synack.emit(len));
-            }
-            Err(_) => self.stats.refused += 1,
-        }
+        };
+        let since = self.clock_origin;
+        let synack = SynAck {
+            version: VERSION,
+            client_cid: syn.client_cid,
+            attempt: syn.attempt,
+            slot: answer.slot,
+            syn_size: answer.syn_size,
+            received_at: since.wrapping_add((now.as_nanos() / 1000) as u32),
+            cookie: answer.cookie,
+            noise: &answer.noise,
+        };
+        let packet = synack.emit(len);
+        self.stats.syns += 1;
+        self.reply(remote, packet);
+    }
+
+    /// The answer to a SYN; `None` if its Noise message is none.
+    fn compute(&self, config: &TransportConfig, facts: &SynFacts<'_>, syn: &Syn) -> Option<Answer> {
+        let cid = ConnectionId(self.responder.connection_id(facts)?);
+        let params = self.params(config, facts.remote, cid);
+        Some(Answer {
+            remote: facts.remote,
+            client_cid: syn.client_cid,
+            message: syn.noise,
+            syn_size: facts.syn_size,
+            slot: facts.slot,
+            cookie: self.responder.cookie(facts)?,
+            noise: self.responder.synack(facts, &params).ok()?,
+            left: REPEATS,
+        })
     }
 
     pub(super) fn handle_ack(

@@ -41,7 +41,10 @@ pub enum Rounding {
 /// One and a half standard deviations short: one block in fifteen overshoots, by a symbol or two.
 /// Further short wastes still less, but blocks then complete noticeably later.
 const BULK_MARGIN: f64 = -1.5;
-/// Two: the last block is complete after its first flight 97 times in 100, if the loss is known.
+/// Two: the last block is complete after its first flight 97 times in 100. If the loss is not known
+/// yet, what it may be counts as well ([`Loss::doubt`]): a new connection sends 119 symbols for 105,
+/// before it has heard how many arrive; with what it may lose on average alone it would be 112. What
+/// that saves is the round trip in which somebody would wait for those that lack.
 const LAST_MARGIN: f64 = 2.0;
 /// Below this loss, redundancy ahead of feedback is off.
 const MIN_LOSS: f64 = 0.003;
@@ -88,6 +91,9 @@ struct Shortfall {
     arrive: f64,
     /// Margin, in symbols, for one symbol in flight: it grows with the square root.
     margin: f64,
+    /// The same for what is not known of the loss, of which all symbols have the same: it grows with
+    /// their number. Both are independent of each other, so their squares add.
+    doubt: f64,
     /// What bursts add to it, and the most that they add.
     burst_margin: f64,
     max_burst_margin: f64,
@@ -97,7 +103,12 @@ impl Shortfall {
     fn at(&self, in_flight: f64) -> f64 {
         let root = in_flight.sqrt();
         let bursts = (self.burst_margin * root).min(self.max_burst_margin);
-        self.needed + self.margin * root + bursts - in_flight * self.arrive
+        let margin = if self.doubt > 0.0 {
+            (self.margin * root).hypot(self.doubt * in_flight)
+        } else {
+            self.margin * root
+        };
+        self.needed + margin + bursts - in_flight * self.arrive
     }
 }
 
@@ -111,12 +122,14 @@ impl Deficit {
     }
 
     fn shortfall(&self, block: &BlockView, loss: Loss) -> Shortfall {
-        let (margin, loss_rate) = match self.rule {
-            Rule::Expected(_) => (0.0, loss.mean),
-            Rule::Margins { bulk, .. } if !block.last => (bulk, loss.mean),
-            Rule::Margins { last, .. } if loss.cautious >= MIN_LOSS => (last, loss.cautious),
+        let (margin, loss_rate, doubt) = match self.rule {
+            Rule::Expected(_) => (0.0, loss.mean, 0.0),
+            Rule::Margins { bulk, .. } if !block.last => (bulk, loss.mean, 0.0),
+            Rule::Margins { last, .. } if loss.cautious >= MIN_LOSS => {
+                (last, loss.cautious, loss.doubt())
+            }
             // What is in flight is expected to arrive.
-            Rule::Margins { .. } => (0.0, 0.0),
+            Rule::Margins { .. } => (0.0, 0.0, 0.0),
         };
         let arrive = 1.0 - loss_rate;
         let needed = f64::from(block.needed);
@@ -125,6 +138,7 @@ impl Deficit {
             needed,
             arrive,
             margin,
+            doubt,
             burst_margin: margin * (loss.burstiness.max(1.0).sqrt() - 1.0),
             max_burst_margin: MAX_BURST_MARGIN * needed,
         }
@@ -211,6 +225,7 @@ impl BlockScheduler for Deficit {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::packet::{LossEstimate, LossEstimator};
 
     fn deficit(needed: u32, in_flight: u32, last: bool, loss: f64) -> u32 {
         Deficit::default().deficit(
@@ -294,6 +309,28 @@ mod tests {
         assert_eq!(deficit(105, 105, true, 0.002), 0);
         assert_eq!(deficit(1, 1, true, 0.01), 0, "a lone packet is not doubled");
         assert_eq!(deficit(0, 0, true, 0.5), 0);
+    }
+
+    #[test]
+    fn the_last_block_gets_more_while_little_is_known_of_the_loss() {
+        let sent = |delivered| {
+            let mut seen = LossEstimator::new(LossEstimate::Counted);
+            seen.update(delivered, 0);
+            let loss = seen.estimate();
+            let block = BlockView::new(105, 105, 0, true);
+            Deficit::default().deficit(&block, loss)
+        };
+        assert_eq!(sent(0), 119);
+        // What is feared of a path shrinks as packets arrive.
+        let after = [30, 100, 200].map(sent);
+        assert!(after.is_sorted_by(|a, b| a > b), "{after:?}");
+        assert_eq!(sent(400), 105);
+        // Whatever is feared, it ends.
+        let mut seen = LossEstimator::new(LossEstimate::Counted);
+        seen.update(0, 50);
+        let block = BlockView::new(100, 100, 0, true);
+        let sent = Deficit::default().deficit(&block, seen.estimate());
+        assert!(sent < 100_000, "{sent}");
     }
 
     #[test]

@@ -101,7 +101,8 @@ fn the_blocks_of_a_message_take_turns_where_losses_come_in_bursts() {
     let loss = LossModel::GilbertElliott(loss);
     let (delays, bytes) = delays(&loss, &(300_000..=500_000), MS(200), 100);
     let late = quantile(&delays, 0.95);
-    assert!(late < RTT.mul_f64(1.85), "{late:?}");
+    // From seed to seed it is 1.6 to 1.95.
+    assert!(late < RTT.mul_f64(2.0), "{late:?}");
     assert!(bytes < 1.2, "{bytes}");
 }
 

@@ -69,6 +69,40 @@ fn a_flood_of_syns_costs_hashes_and_is_answered_with_less_than_it_sent() {
 }
 
 #[test]
+fn syns_that_leave_together_take_one_computation_and_repeats_without_end_take_many() {
+    let ask = |server: &mut Endpoint, from, attempt| {
+        let mut datagram = Syn { attempt, ..syn() }.emit(1200);
+        server.handle_datagram(START, from, 0, &mut datagram);
+        drain(server, START)
+    };
+    let mut server = server();
+    let answers: Vec<_> = (0..3)
+        .flat_map(|attempt| ask(&mut server, raw::address(1), attempt))
+        .collect();
+    assert!(answers.len() == 3 && answers.iter().all(|a| is_synack(a)));
+    assert_eq!(server.stats().computed, 1);
+    // The last one is as good as the first.
+    let mut ack = answer(&answers[2], &params()).0;
+    server.handle_datagram(START, raw::address(1), 0, &mut ack);
+    assert_eq!(server.handles().len(), 1);
+    drain(&mut server, START);
+    // Another client in between gets an answer of its own, as does who only differs in the address.
+    let before = server.stats().computed;
+    ask(&mut server, raw::address(2), 0);
+    ask(&mut server, raw::address(3), 0);
+    ask(&mut server, raw::address(2), 1);
+    assert_eq!(server.stats().computed - before, 3);
+    // Who repeats one SYN has no more answers than a few for each that is counted.
+    let mut server = self::server();
+    let answers: Vec<_> = (0..250)
+        .flat_map(|_| ask(&mut server, raw::address(1), 0))
+        .collect();
+    assert!(answers.iter().all(|a| is_synack(a)));
+    let computed = server.stats().computed;
+    assert!(3 * computed >= 250, "{computed} for {}", answers.len());
+}
+
+#[test]
 fn a_cookie_of_a_busy_server_is_good_for_its_address_and_four_minutes_at_most() {
     let slot = Duration::from_secs(120);
     for (from, later, good) in [

@@ -300,7 +300,8 @@ fn another_version_is_a_mismatch() {
     let mut pair = Pair::new(PairConfig::symmetric(lossy(0.0), 6));
     pair.connect();
     let mut first = pair.links[0].poll(pair.now + SECOND).expect("a SYN").data;
-    assert!(pair.links[0].poll(pair.now + SECOND).is_some(), "its twin");
+    // Those that left with it.
+    while pair.links[0].poll(pair.now + SECOND).is_some() {}
     let Ok(Packet::Syn(sent)) = Packet::parse(&first) else {
         panic!("{first:?}")
     };

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
-use dfcp::{IncomingObject, ObjectSummary, Progress};
+use dfcp::{IncomingObject, ObjectSummary, Progress, RecvStream};
 use tokio::sync::{OnceCell, Semaphore};
 
 use crate::ledger::{Announced, blocking, keep};
@@ -60,6 +60,26 @@ pub(super) enum PartEnd {
     Reset,
     /// The file's outcome is known.
     Settled(Result<Outcome, Problem>),
+}
+
+/// What became of the files of a pack.
+pub(super) struct Unpacked {
+    pub outcomes: Vec<(u64, Outcome)>,
+    /// The object, if all of it was there but its end.
+    pub rest: Option<RecvStream>,
+}
+
+impl From<Vec<(u64, Outcome)>> for Unpacked {
+    fn from(outcomes: Vec<(u64, Outcome)>) -> Self {
+        let rest = None;
+        Self { outcomes, rest }
+    }
+}
+
+/// Waits until the sender says that nothing follows; told to stop, it would have to answer.
+pub(super) async fn read_end(mut rest: RecvStream) {
+    // Of who sends more the rest is not wanted: dropped, the stream says so.
+    let _ = rest.read_chunk(1).await;
 }
 
 /// The connection ended before a file did.
@@ -131,16 +151,14 @@ impl Files {
         done.unwrap_or_else(Outcome::Error)
     }
 
-    /// Receives small files that come one after the other; those that are not wanted are left out.
-    pub async fn unpack(
-        self,
-        object: IncomingObject,
-        list: Vec<(u64, Hash, bool)>,
-    ) -> Vec<(u64, Outcome)> {
+    /// Receives small files that come one after the other; those that are not wanted are left out. With
+    /// their last byte they are done: that no more follows may be known a round trip later, when the
+    /// packet that says so was lost, and the sender is not to wait for that.
+    pub async fn unpack(self, object: IncomingObject, list: Vec<(u64, Hash, bool)>) -> Unpacked {
         let lost_all = |why: &str| {
             let wanted = list.iter().filter(|(_, _, wanted)| *wanted);
             let lost = wanted.map(|(i, ..)| (*i, Outcome::Error(lost(&self.entry(*i).path, why))));
-            lost.collect::<Vec<_>>()
+            Unpacked::from(lost.collect::<Vec<_>>())
         };
         let Ok(_permit) = self.gate.clone().acquire_owned().await else {
             return lost_all("the receiver ends");
@@ -167,13 +185,10 @@ impl Files {
                 }
                 (done, ready) = (next, 0);
             }
-            if done == list.len() && bytes.is_empty() {
-                match stream.read_chunk(1).await {
-                    Ok(dfcp::Chunk::End) => return outcomes,
-                    Ok(_) => break "more came than was announced".to_owned(),
-                    // Everything is there all the same.
-                    Err(_) => return outcomes,
-                }
+            if done == list.len() {
+                // What came beyond what was announced changes nothing.
+                let rest = bytes.is_empty().then_some(stream);
+                return Unpacked { outcomes, rest };
             }
             match stream.read_chunk(BATCH).await {
                 Ok(dfcp::Chunk::Data(chunk)) => {
@@ -185,12 +200,9 @@ impl Files {
             }
         };
         // Those behind what was put.
-        outcomes.extend(
-            lost_all(&failure)
-                .into_iter()
-                .filter(|(index, _)| list[done..].iter().any(|(i, ..)| i == index)),
-        );
-        outcomes
+        let lost = lost_all(&failure).outcomes.into_iter();
+        outcomes.extend(lost.filter(|(index, _)| list[done..].iter().any(|(i, ..)| i == index)));
+        Unpacked::from(outcomes)
     }
 
     /// Receives files that have no bytes.

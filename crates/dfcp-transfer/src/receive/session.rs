@@ -11,7 +11,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::sync::{OnceCell, Semaphore};
 use tokio::task::{JoinError, JoinSet};
 
-use super::files::{Examined, Files, Part, PartEnd, lost};
+use super::files::{Examined, Files, Part, PartEnd, Unpacked, lost, read_end};
 use super::{CLOSING, Known};
 use crate::ledger::{Announced, Ledger, Received, violation};
 use crate::memory::Share;
@@ -45,7 +45,9 @@ enum Announcement {
 
 /// What a task ended with.
 pub(super) enum Event {
-    Packed(Vec<(u64, Outcome)>),
+    Packed(Unpacked),
+    /// The end of a pack's object has come.
+    Ended,
     Part(u64, PartEnd),
     Examined(u64, Examined),
     Finished(u64, Outcome),
@@ -399,7 +401,8 @@ impl<'a> Session<'a> {
                         true => {
                             drop(object);
                             let put = files.put_empty(list);
-                            self.tasks.spawn(async move { Event::Packed(put.await) });
+                            self.tasks
+                                .spawn(async move { Event::Packed(put.await.into()) });
                         }
                         false => {
                             let unpacked = files.unpack(object, list);
@@ -460,9 +463,15 @@ impl<'a> Session<'a> {
 
     async fn on_done(&mut self, done: Result<Event, JoinError>) -> Result<(), Error> {
         match done.map_err(|error| Error::Task(error.to_string()))? {
-            Event::Packed(outcomes) => {
+            Event::Packed(unpacked) => {
+                if let Some(rest) = unpacked.rest {
+                    self.tasks.spawn(async move {
+                        read_end(rest).await;
+                        Event::Ended
+                    });
+                }
                 let mut done = Vec::new();
-                for (index, outcome) in outcomes {
+                for (index, outcome) in unpacked.outcomes {
                     self.packed.remove(&index);
                     match outcome == Outcome::Done && !self.is_known(index) {
                         true => done.push(index),
@@ -489,6 +498,7 @@ impl<'a> Session<'a> {
                     self.advance(index).await?;
                 }
             }
+            Event::Ended => {}
             Event::Examined(index, examined) => self.on_examined(index, examined).await?,
             Event::Finished(index, outcome) => self.settle(index, outcome).await?,
         }
@@ -544,9 +554,9 @@ impl<'a> Session<'a> {
         // Without a connection every task ends.
         while let Some(done) = self.tasks.join_next().await {
             match done {
-                Ok(Event::Packed(outcomes)) => {
+                Ok(Event::Packed(unpacked)) => {
                     let known = |outcome: &Outcome| !matches!(outcome, Outcome::Error(_));
-                    let outcomes = outcomes.into_iter().filter(|(_, o)| known(o));
+                    let outcomes = unpacked.outcomes.into_iter().filter(|(_, o)| known(o));
                     self.ledger.outcomes.extend(outcomes);
                 }
                 Ok(Event::Finished(index, outcome)) => {
