@@ -1,17 +1,15 @@
-//! Messages of the control stream: JSON objects, each after its length.
+//! Messages of the control stream: JSON objects; `frame` has how they go over a stream.
+
+mod frame;
+
+pub use frame::{MAX_MESSAGE, Reader, write};
 
 use std::fmt;
 
-use dfcp::RecvStream;
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-use crate::Error;
 use crate::source::LeftOut;
 
-/// Longest message, in bytes.
-pub const MAX_MESSAGE: usize = 64 << 10;
 /// The version of the protocol of files.
 pub const VERSION: u32 = 3;
 
@@ -496,99 +494,6 @@ fn short(mut message: String) -> String {
         message.pop();
     }
     message
-}
-
-/// Writes a message.
-///
-/// # Errors
-/// When it is too long, or the stream fails.
-pub async fn write<W: AsyncWrite + Unpin>(
-    stream: &mut W,
-    message: &impl Serialize,
-) -> Result<(), Error> {
-    let json = serde_json::to_vec(message).map_err(std::io::Error::other)?;
-    if json.len() > MAX_MESSAGE {
-        return Err(Error::protocol("a message is too long"));
-    }
-    let mut framed = (json.len() as u32).to_be_bytes().to_vec();
-    framed.extend(json);
-    Ok(stream.write_all(&framed).await?)
-}
-
-/// Reads messages.
-#[derive(Debug)]
-pub struct Reader<R = RecvStream> {
-    stream: R,
-    buffer: Vec<u8>,
-    started: bool,
-}
-
-impl<R: AsyncRead + Unpin> Reader<R> {
-    /// Reads from `stream`.
-    pub fn new(stream: R) -> Self {
-        Self {
-            stream,
-            buffer: Vec::new(),
-            started: false,
-        }
-    }
-
-    /// Whether anything has arrived.
-    pub fn has_started(&self) -> bool {
-        self.started
-    }
-
-    /// The next message; `None` at the end of the stream. May be cancelled and called again.
-    ///
-    /// # Errors
-    /// When what comes is no such message, or the stream fails.
-    pub async fn next<T: DeserializeOwned>(&mut self) -> Result<Option<T>, Error> {
-        loop {
-            if let Some(message) = self.take()? {
-                let message = serde_json::from_slice(&message)
-                    .map_err(|error| Error::Protocol(format!("not a message: {error}")))?;
-                return Ok(Some(message));
-            }
-            let mut chunk = [0; 16 << 10];
-            match self.stream.read(&mut chunk).await? {
-                0 if self.buffer.is_empty() => return Ok(None),
-                0 => return Err(Error::protocol("a message is cut short")),
-                n => self.buffer.extend_from_slice(&chunk[..n]),
-            }
-            self.started = true;
-        }
-    }
-
-    /// Some of the bytes that follow a message and are none; 0 at the end of the stream. May be
-    /// cancelled and called again.
-    ///
-    /// # Errors
-    /// When the stream fails.
-    pub async fn bytes(&mut self, out: &mut [u8]) -> Result<usize, Error> {
-        if self.buffer.is_empty() {
-            return Ok(self.stream.read(out).await?);
-        }
-        let n = self.buffer.len().min(out.len());
-        out[..n].copy_from_slice(&self.buffer[..n]);
-        self.buffer.drain(..n);
-        Ok(n)
-    }
-
-    fn take(&mut self) -> Result<Option<Vec<u8>>, Error> {
-        let Some((&length, rest)) = self.buffer.split_first_chunk() else {
-            return Ok(None);
-        };
-        let length = u32::from_be_bytes(length) as usize;
-        if length > MAX_MESSAGE {
-            return Err(Error::protocol("a message is too long"));
-        }
-        if rest.len() < length {
-            return Ok(None);
-        }
-        let message = rest[..length].to_vec();
-        self.buffer.drain(..4 + length);
-        Ok(Some(message))
-    }
 }
 
 #[cfg(test)]

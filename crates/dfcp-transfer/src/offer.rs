@@ -1,31 +1,30 @@
 //! The list of files: cut into messages by the sender, checked as a whole by the receiver before
 //! it touches its disk.
 
+mod limits;
+mod path;
+
+pub use limits::Limits;
+pub use path::{check_link, check_path};
+
 use std::collections::BTreeMap;
 
 use crate::memory::{Holding, Memory};
 use crate::message::{
     Entry, FromSender, Link, MAX_MESSAGE, Meta, People, Rejection, RejectionKind, VERSION, Wishes,
 };
-use crate::name::{self, MAX_COMPONENT};
-use crate::partial::JOURNAL;
-use crate::store::PARTIAL;
 
 /// Most entries of an offer, twice the million that people have in one tree: with paths of 100 bytes they
 /// take half a gigabyte of memory.
 const MAX_ENTRIES: usize = 2_000_000;
 /// Most bytes of all paths of an offer: about 100 for each of these.
 const MAX_PATHS: usize = 256 << 20;
-/// Longest path in bytes (`PATH_MAX` of Linux, less what we append).
-const MAX_PATH: usize = 4000;
 /// Users and groups with names: what a machine has of them that share files, many times over.
 const MAX_PEOPLE: usize = 10_000;
 /// Those in one message, with names of 32 bytes (`LOGIN_NAME_MAX` of most systems) or somewhat more.
 const LISTED_PEOPLE: usize = 500;
 /// What the allocator adds to a path.
 const HEAP: usize = 16;
-/// Most components of a path: each but the last is a directory to make, or to look for.
-const MAX_DEPTH: usize = 100;
 
 /// Cuts an offer into messages.
 pub fn split(entries: &[Entry], wishes: Wishes, people: &People) -> Vec<FromSender> {
@@ -84,82 +83,6 @@ fn cost(entry: &Entry) -> usize {
 pub(crate) fn fits(entry: &Entry) -> bool {
     cost(entry) <= MAX_MESSAGE - 200
 }
-
-/// What a receiver takes at most of one offer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Bytes of all files.
-    pub bytes: u64,
-    /// Files and directories, with those directories that are only parts of paths.
-    pub files: u64,
-    /// Whether names that begin with a dot are taken: programs look for their settings under such
-    /// names, so a file of that kind can be more than data.
-    pub hidden: bool,
-    /// Whether names with control characters, backslashes or bytes that are not UTF-8 are taken: what
-    /// lists files can stumble over them.
-    pub any_names: bool,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            bytes: 1_000_000_000_000,
-            files: 100_000,
-            hidden: false,
-            any_names: false,
-        }
-    }
-}
-
-impl Limits {
-    fn too_many(&self) -> Rejection {
-        let message = format!(
-            "more than {} files and directories are offered; the receiver may raise --max-files",
-            self.files
-        );
-        Rejection::new(RejectionKind::Limit, message)
-    }
-
-    fn check_bytes(&self, total: u64) -> Result<(), Rejection> {
-        if total <= self.bytes {
-            return Ok(());
-        }
-        let message = format!(
-            "{total} bytes are offered and {} are taken; the receiver may raise --max-bytes",
-            self.bytes
-        );
-        Err(Rejection::new(RejectionKind::Limit, message))
-    }
-
-    fn check_any_names(&self, entries: &[Entry]) -> Result<(), Rejection> {
-        let is_odd = |entry: &&Entry| !name::is_plain(&entry.path);
-        let found = entries.iter().find(is_odd).filter(|_| !self.any_names);
-        found.map_or(Ok(()), |entry| {
-            let message = format!(
-                "{} has a name with a control character, a backslash or bytes that are not UTF-8; \
-                 the receiver takes such names with --any-names",
-                entry.path
-            );
-            Err(Rejection::new(RejectionKind::Limit, message))
-        })
-    }
-
-    fn check_hidden(&self, entries: &[Entry]) -> Result<(), Rejection> {
-        let is_hidden = |entry: &&Entry| entry.path.split('/').any(|name| name.starts_with('.'));
-        let found = entries.iter().find(is_hidden).filter(|_| !self.hidden);
-        found.map_or(Ok(()), |entry| {
-            let message = format!(
-                "{} has a name that begins with a dot; the receiver takes such names with --hidden",
-                entry.path
-            );
-            Err(Rejection::new(RejectionKind::Limit, message))
-        })
-    }
-}
-
-/// Bytes that the offers of all sessions take, for each file that one may have: four times what an
-/// entry with a path of 60 bytes takes.
-const HELD_FOR_FILE: u64 = 640;
 
 /// An offer that is being received.
 #[derive(Debug)]
@@ -233,8 +156,7 @@ impl Offer {
         let names = people.users.iter().chain(&people.groups);
         let names = names.map(|(_, name)| 32 + name.len() + HEAP).sum::<usize>();
         let bytes = paths + links + metas + names + entries.len() * (size_of::<Entry>() + HEAP);
-        let most = self.limits.files.saturating_mul(HELD_FOR_FILE);
-        if !self.holding.grow(bytes as u64, most) {
+        if !self.holding.grow(bytes as u64, self.limits.held()) {
             return Err(Rejection::new(
                 RejectionKind::Limit,
                 "the list of files is too long beside those of other senders; send less at a time, \
@@ -247,9 +169,7 @@ impl Offer {
         if self.people.len() > MAX_PEOPLE {
             return Err(Rejection::offer("too many names of owners"));
         }
-        if self.entries.len() as u64 > self.limits.files {
-            return Err(self.limits.too_many());
-        }
+        self.limits.check_count(self.entries.len())?;
         match self.entries.len() > MAX_ENTRIES || self.path_bytes > MAX_PATHS {
             true => Err(Rejection::offer(
                 "more than 2,000,000 files and directories, or too long names of so many: send them \
@@ -300,23 +220,17 @@ impl Offer {
                     let message = format!("{} leads through a file", entry.path);
                     return Err(Rejection::offer(message));
                 }
-                if directories.len() as u64 > self.limits.files {
-                    return Err(self.limits.too_many());
-                }
+                self.limits.check_count(directories.len())?;
             }
         }
-        self.limits.check_bytes(total)?;
-        self.limits.check_hidden(&self.entries)?;
-        self.limits.check_any_names(&self.entries)?;
+        self.limits.check(&self.entries, total)?;
         Ok(Offered {
             entries: self.entries,
             people: self.people,
             holding: self.holding,
         })
     }
-}
 
-impl Offer {
     /// Links lead to what is offered before, or to beneath the tree that they are in.
     fn check_links(&self) -> Result<(), Rejection> {
         for (i, entry) in self.entries.iter().enumerate() {
@@ -340,71 +254,6 @@ impl Offer {
         }
         Ok(())
     }
-}
-
-/// Whether a symbolic link at `path` may lead to `to`: to somewhere beneath the first component of its
-/// own path. It may go up only at its beginning: what it goes up from is then a directory of the
-/// offer, and no other link can make it lead further.
-///
-/// # Errors
-/// Why it may not.
-pub fn check_link(path: &str, to: &str) -> Result<(), &'static str> {
-    const OUT: &str = "the symbolic link leads out of its tree";
-    let target =
-        name::decode(to).ok_or("where the symbolic link leads is not written as it must be")?;
-    if to.is_empty() || target.len() > MAX_PATH || target.as_encoded_bytes().contains(&0) {
-        return Err("the symbolic link leads nowhere");
-    }
-    if to.starts_with('/') {
-        return Err(OUT);
-    }
-    let mut above = path.matches('/').count();
-    let mut went_down = false;
-    for component in to.split('/') {
-        match component {
-            "" | "." => {}
-            ".." if went_down || above <= 1 => return Err(OUT),
-            ".." => above -= 1,
-            _ if above == 0 => return Err(OUT),
-            _ => went_down = true,
-        }
-    }
-    Ok(())
-}
-
-/// Whether a receiver may use `path`: relative, beneath its directory, and harmless to show.
-///
-/// # Errors
-/// Why it may not.
-pub fn check_path(path: &str) -> Result<(), &'static str> {
-    let name = name::decode(path).ok_or("the name is not written as it must be")?;
-    if path.is_empty() || name.len() > MAX_PATH {
-        return Err("the path is empty or longer than 4000 bytes; copy it from further down");
-    }
-    if path.starts_with('/') {
-        return Err("the path is absolute");
-    }
-    if name.as_encoded_bytes().contains(&0) {
-        return Err("the name has a null character");
-    }
-    if path.ends_with(PARTIAL) || path.ends_with(JOURNAL) {
-        return Err("names of partial files are reserved");
-    }
-    for (depth, component) in path.split('/').enumerate() {
-        match component {
-            _ if depth == MAX_DEPTH => {
-                return Err("it is more than 100 directories deep; copy it from further down");
-            }
-            "" | "." | ".." => return Err("the path has an empty, . or .. component"),
-            _ if component.len() > MAX_COMPONENT
-                && name::decode(component).is_none_or(|name| name.len() > MAX_COMPONENT) =>
-            {
-                return Err("the name is longer than 255 bytes, which few file systems hold");
-            }
-            _ => {}
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -453,57 +302,6 @@ mod tests {
             offer.add(version, entries, people)?;
         }
         offer.finish().map(|offered| offered.entries)
-    }
-
-    #[test]
-    fn hostile_paths_are_rejected() {
-        let long = "x".repeat(256);
-        for bad in [
-            "",
-            "/",
-            "/etc/passwd",
-            "..",
-            "../x",
-            "a/../../x",
-            "a/..",
-            ".",
-            "./a",
-            "a/./b",
-            "a//b",
-            "a/",
-            "a\0b",
-            "a\\b",
-            "..\\x",
-            "a\nb",
-            "\u{1b}[2J",
-            "\u{9b}x",
-            "a.dfcp-partial",
-            r"\2e\2e/x",
-            r"a\2fb",
-            r"a\00b",
-            r"\FF",
-            &long,
-            &["a"; MAX_DEPTH + 1].join("/"),
-        ] {
-            assert!(check(&[file(bad)]).is_err(), "{bad:?}");
-        }
-        for good in [
-            "a",
-            "a/b",
-            "...",
-            "..a",
-            ".hidden",
-            "ä/日本",
-            "a b",
-            "C:x",
-            "-rf",
-            r"caf\e9",
-            r"a\0ab",
-            r"a\5cb",
-            &long[1..],
-        ] {
-            assert!(check(&[file(good)]).is_ok(), "{good:?}");
-        }
     }
 
     #[test]
@@ -610,7 +408,7 @@ mod tests {
         let mut greedy: Vec<Offer> = (0..20).map(|_| Offer::new(limits, &held)).collect();
         let parts: Vec<usize> = greedy.iter_mut().map(grow).collect();
         assert!(parts[0] > parts[1] && parts[1] > parts[2], "{parts:?}");
-        assert!(held.taken() <= limits.files * HELD_FOR_FILE + 100 * 400 * 20);
+        assert!(held.taken() <= limits.held() + 100 * 400 * 20);
         drop(greedy);
         assert_eq!(held.taken(), 0);
         assert_eq!(grow(&mut Offer::new(limits, &held)), parts[0]);

@@ -1,16 +1,21 @@
 //! The sending half of a channel: bytes in, symbols out, blocks kept until acknowledged.
 
+mod block;
+mod cut;
 mod give_up;
 mod turns;
 
+pub use block::SymbolOut;
+pub use cut::{BlockSizes, Cut, Source};
+
 use super::reliability::Abandoned;
-use super::{ChannelId, ChannelKind, Reliability, charge, geometry};
+use super::{ChannelId, ChannelKind, Reliability, charge};
 use crate::config::Payload;
 use crate::rate::BlockSent;
-use crate::scheduler::{BlockView, Policy};
+use crate::scheduler::Policy;
 use crate::time::Instant;
-use crate::wire::{esi_space, symbol_overhead};
-use dfcp_fec::{BlockEncoder, FecError, SchemeId};
+use block::{RemovedBlock, SendBlock};
+use dfcp_fec::FecError;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
@@ -18,148 +23,6 @@ use std::ops::Range;
 const MAX_POOLED: usize = 16;
 /// More than the padding of any block: below one byte a symbol.
 const MAX_POOLED_PADDING: usize = 512;
-
-/// How the next blocks are to be cut.
-#[derive(Clone, Copy, Debug)]
-pub struct Cut {
-    /// Code.
-    pub scheme: SchemeId,
-    /// Source symbols of a full block.
-    pub k: u32,
-    /// Bytes of the largest frame: symbol frame header and symbol.
-    pub room: usize,
-    /// Most bytes of a symbol.
-    pub max_symbol: usize,
-    /// Whether blocks have bytes.
-    pub payload: Payload,
-}
-
-impl Cut {
-    /// Bytes of a symbol behind `header` bytes.
-    fn symbol(&self, header: usize) -> usize {
-        let room = self.room.saturating_sub(header);
-        room.min(self.max_symbol).max(1)
-    }
-
-    /// Source bytes of a full block of `channel` at `offset`: the header grows with the offset.
-    fn block_size(&self, channel: ChannelId, offset: u64) -> usize {
-        let max_k = dfcp_fec::scheme(self.scheme).max_k();
-        let k = self.k.min(max_k).max(1);
-        let worst = k as u64 * self.room as u64;
-        let header = symbol_overhead(channel.0, offset, k, worst);
-        k as usize * self.symbol(header)
-    }
-}
-
-/// The sizes of a channel's blocks as they would be cut now, for a writer that fills whole ones.
-#[derive(Clone, Copy, Debug)]
-pub struct BlockSizes {
-    channel: ChannelId,
-    cut: Cut,
-}
-
-impl BlockSizes {
-    /// Sizes of blocks on `channel`.
-    pub(crate) fn new(channel: ChannelId, cut: Cut) -> Self {
-        Self { channel, cut }
-    }
-
-    /// Bytes of the full block that starts at `offset`.
-    pub fn at(&self, offset: u64) -> usize {
-        self.cut.block_size(self.channel, offset)
-    }
-}
-
-/// What is written to a channel.
-#[derive(Clone, Copy, Debug)]
-pub enum Source<'a> {
-    /// Bytes.
-    Bytes(&'a [u8]),
-    /// So many bytes of virtual payload.
-    Length(u64),
-}
-
-impl Source<'_> {
-    /// How many bytes.
-    pub fn len(&self) -> u64 {
-        match *self {
-            Self::Bytes(bytes) => bytes.len() as u64,
-            Self::Length(len) => len,
-        }
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-}
-
-/// A symbol to send.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SymbolOut {
-    /// Block.
-    pub offset: u64,
-    /// Source bytes of the block.
-    pub block_len: u64,
-    /// Code of the block.
-    pub scheme: SchemeId,
-    /// Which symbol.
-    pub esi: u32,
-    /// Bytes of the symbol.
-    pub symbol_len: usize,
-    /// Credit to take from the peer's: not zero for a block's first symbol.
-    pub charge: u64,
-}
-
-#[derive(Debug)]
-struct SendBlock {
-    encoder: Box<dyn BlockEncoder>,
-    scheme: SchemeId,
-    len: u64,
-    needed: u32,
-    in_flight: u32,
-    next_esi: u32,
-    /// Symbols that may be sent in all.
-    max_symbols: u32,
-    /// Symbols known to have arrived.
-    arrived: u32,
-    /// When nothing more could come the peer still said that it lacked some.
-    falls_short: bool,
-    /// When the application wrote its first byte.
-    written: Instant,
-    /// When its first symbol left.
-    began: Instant,
-    /// Its place among the blocks begun.
-    number: u64,
-}
-
-impl SendBlock {
-    /// All that may be sent was sent, and what is in flight cannot complete the block, or need not.
-    fn is_spent(&self) -> bool {
-        let waits = self.needed > 0 && self.in_flight >= self.needed;
-        self.next_esi >= self.max_symbols && !waits
-    }
-
-    /// Whether there are source symbols that were not sent.
-    fn is_in_first_pass(&self) -> bool {
-        self.next_esi < self.encoder.spec().k()
-    }
-
-    fn any_symbol_is_enough(&self) -> bool {
-        let scheme = matches!(
-            self.scheme,
-            SchemeId::Arq | SchemeId::Dense | SchemeId::Rlnc
-        );
-        self.encoder.spec().k() == 1 && scheme
-    }
-}
-
-/// What is left to know of a block that is gone.
-struct RemovedBlock {
-    len: u64,
-    has_arrived: bool,
-    sent: BlockSent,
-}
 
 /// See the module's text.
 #[derive(Debug)]
@@ -312,39 +175,13 @@ impl SendChannel {
         if self.pending_len == 0 {
             return Ok(());
         }
-        let mut source = std::mem::take(&mut self.pending);
+        let source = std::mem::take(&mut self.pending);
         let len = std::mem::take(&mut self.pending_len);
         let offset = self.pending_offset;
-        let header = |k| symbol_overhead(self.id.0, offset, k, len as u64);
-        let (mut k, mut symbol) = geometry(len, cut.symbol(header(1)));
-        if header(k) > header(1) {
-            (k, symbol) = geometry(len, cut.symbol(header(k)));
-        }
-        if cut.payload == Payload::Real {
-            source.resize(k as usize * usize::from(symbol), 0);
-        }
-        let spec = super::block_spec(
-            cut.scheme,
-            self.id.0,
-            offset,
-            len as u64,
-            usize::from(symbol),
-        )?;
-        let encoder = cut.payload.code(cut.scheme).encoder(spec, source)?;
-        let block = SendBlock {
-            encoder,
-            scheme: cut.scheme,
-            len: len as u64,
-            needed: k,
-            in_flight: 0,
-            next_esi: 0,
-            max_symbols: self.reliability.max_symbols(k),
-            arrived: 0,
-            falls_short: false,
-            written: self.pending_since,
-            began: Instant::ZERO,
-            number: 0,
-        };
+        let encoder = cut.encoder(self.id, offset, (len, source))?;
+        let most = self.reliability.max_symbols(encoder.spec().k());
+        let limits = (self.pending_since, most);
+        let block = SendBlock::new(encoder, cut.scheme, len as u64, limits);
         self.blocks.insert(offset, block);
         self.unsent.insert(offset);
         self.pending_offset += len as u64;
@@ -406,7 +243,7 @@ impl SendChannel {
             return None;
         }
         let first = self.blocks.range(offset..unsent).next();
-        Some(first.map_or(0, |(_, block)| self.begun - block.number))
+        Some(first.map_or(0, |(_, block)| self.begun - block.number()))
     }
 
     /// Whether there may be something to send.
@@ -432,28 +269,22 @@ impl SendChannel {
         let Some(block) = self.blocks.get(&offset) else {
             return Ok(None);
         };
-        if self.allowance == 0 || charge(block.len) > credit || offset + block.len > self.limit {
+        let (len, charge) = (block.len(), charge(block.len()));
+        if self.allowance == 0 || charge > credit || offset + len > self.limit {
             return Ok(None);
         }
-        Ok(self.symbol(offset, charge(block.len)))
+        Ok(self.symbol(offset, charge))
     }
 
     fn symbol(&self, offset: u64, charge: u64) -> Option<SymbolOut> {
-        self.blocks.get(&offset).map(|block| SymbolOut {
-            offset,
-            block_len: block.len,
-            scheme: block.scheme,
-            esi: block.next_esi % esi_space(block.encoder.spec().k()),
-            symbol_len: block.encoder.spec().symbol_size(),
-            charge,
-        })
+        let block = self.blocks.get(&offset);
+        block.map(|block| block.next_symbol(offset, charge))
     }
 
     /// Some symbol for a probe, whether or not one is due: of the first open block.
     pub fn probe(&self) -> Option<SymbolOut> {
-        let may_send = |b: &SendBlock| b.next_esi < b.max_symbols;
         let mut open = self.blocks.iter();
-        let (&offset, _) = open.find(|(o, b)| !self.unsent.contains(o) && may_send(b))?;
+        let (&offset, _) = open.find(|(o, b)| !self.unsent.contains(o) && b.may_send())?;
         self.symbol(offset, 0)
     }
 
@@ -467,13 +298,11 @@ impl SendChannel {
     ) -> Result<(), FecError> {
         let offset = symbol.offset;
         if let Some(block) = self.blocks.get_mut(&offset) {
-            block.encoder.append_symbol(symbol.esi, out)?;
-            block.next_esi += 1;
-            block.in_flight += 1;
+            block.write_symbol(symbol.esi, out)?;
             if self.unsent.remove(&offset) {
-                self.unsent_bytes = self.unsent_bytes.saturating_sub(block.len);
+                self.unsent_bytes = self.unsent_bytes.saturating_sub(block.len());
                 self.charged += symbol.charge;
-                (block.began, block.number) = (now, self.begun);
+                block.begin(now, self.begun);
                 let is_coded = !block.any_symbol_is_enough();
                 self.begun += 1;
                 self.allowance = self.allowance.saturating_sub(1);
@@ -500,16 +329,7 @@ impl SendChannel {
         policy: Policy<'_>,
     ) {
         if let Some(block) = self.blocks.get_mut(&offset) {
-            if !was_written_off {
-                block.in_flight = block.in_flight.saturating_sub(1);
-            }
-            if arrived {
-                block.arrived += 1;
-                // The receiver's own report decides when the block is done, except where any one
-                // symbol is the whole block: reports do not reach over a thousand of those.
-                let least = u32::from(!block.any_symbol_is_enough());
-                block.needed = block.needed.saturating_sub(1).max(least);
-            }
+            block.on_settled(arrived, was_written_off);
             self.refresh(offset, policy);
         }
     }
@@ -517,10 +337,8 @@ impl SendChannel {
     /// Whether the receiver of the block at `offset` may need as few symbols as `needed`: it cannot
     /// have more than were sent.
     pub fn is_plausible(&self, offset: u64, needed: u32) -> bool {
-        self.blocks.get(&offset).is_none_or(|block| {
-            let k = block.encoder.spec().k();
-            needed >= k.saturating_sub(block.next_esi)
-        })
+        let block = self.blocks.get(&offset);
+        block.is_none_or(|block| block.is_plausible(needed))
     }
 
     /// The receiver says how many symbols it needs; zero retires the block. Returns freed bytes.
@@ -529,8 +347,7 @@ impl SendChannel {
             return self.retire(offset);
         }
         if let Some(block) = self.blocks.get_mut(&offset) {
-            block.needed = needed.min(block.encoder.spec().k() + 8);
-            block.falls_short = block.is_spent();
+            block.on_report(needed);
             self.refresh(offset, policy);
         }
         0
@@ -573,17 +390,11 @@ impl SendChannel {
     fn remove(&mut self, offset: u64) -> Option<RemovedBlock> {
         self.hungry.remove(&offset);
         self.spent.remove(&offset);
-        let block = self.blocks.remove(&offset)?;
-        let k = block.encoder.spec().k();
-        let sent = BlockSent::new(block.next_esi.into(), k.into());
+        let mut block = self.blocks.remove(&offset)?.remove();
         if self.pool.len() < MAX_POOLED {
-            self.pool.push(block.encoder.into_buffer());
+            self.pool.push(std::mem::take(&mut block.buffer));
         }
-        Some(RemovedBlock {
-            len: block.len,
-            has_arrived: block.needed == 0,
-            sent,
-        })
+        Some(block)
     }
 
     /// What the blocks took that were retired since the last call, in packets of one symbol.
@@ -593,7 +404,7 @@ impl SendChannel {
 
     /// Gives everything up; returns the bytes freed.
     pub fn abandon(&mut self) -> u64 {
-        let freed = self.blocks.values().map(|b| b.len).sum::<u64>() + self.pending_len as u64;
+        let freed = self.blocks.values().map(SendBlock::len).sum::<u64>() + self.pending_len as u64;
         self.blocks.clear();
         self.hungry.clear();
         self.spent.clear();
@@ -626,11 +437,8 @@ impl SendChannel {
 
     fn wants_symbol(&self, offset: u64, policy: Policy<'_>) -> bool {
         self.blocks.get(&offset).is_some_and(|block| {
-            let last = self.is_awaited();
-            let k = block.encoder.spec().k();
-            let view = BlockView::new(k, block.needed, block.in_flight, last);
-            let view = view.of_bytes(block.encoder.spec().source_len() as u64);
-            block.next_esi < block.max_symbols && policy.wants_symbol(&view)
+            let view = block.view(self.is_awaited());
+            block.may_send() && policy.wants_symbol(&view)
         })
     }
 

@@ -15,10 +15,7 @@ impl SendChannel {
             let Some(block) = self.blocks.get(&offset) else {
                 continue;
             };
-            // With as many symbols as it needs the block is probably complete: a report will say.
-            let enough = block.arrived >= block.encoder.spec().k();
-            let undecided = block.needed > 0 && enough && !block.falls_short;
-            if !block.is_spent() || undecided {
+            if !block.is_spent() || block.is_undecided() {
                 self.spent.extend(block.is_spent().then_some(offset));
             } else {
                 self.drop_block(offset, &mut total);
@@ -32,10 +29,10 @@ impl SendChannel {
     fn expire(&mut self, age: Duration, now: Instant, total: &mut GivenUp) {
         // Blocks are in the order in which they were written.
         while let Some((&offset, block)) = self.blocks.range_mut(self.expired_below..).next()
-            && block.written + age <= now
+            && block.expires(age) <= now
         {
             self.expired_below = offset + 1;
-            block.max_symbols = block.next_esi;
+            block.stop();
             self.hungry.remove(&offset);
             if self.unsent.contains(&offset) || block.is_spent() {
                 self.drop_block(offset, total);
@@ -96,8 +93,8 @@ impl SendChannel {
         let age = self.reliability.deadline()?;
         let pending = (self.pending_len > 0).then_some(self.pending_since);
         let first = self.blocks.range(self.expired_below..).next();
-        let first = first.map(|(_, block)| block.written);
-        first.or(pending).map(|written| written + age)
+        let first = first.map(|(_, block)| block.expires(age));
+        first.or(pending.map(|written| written + age))
     }
 
     /// Gaps to tell the peer of now.

@@ -28,7 +28,7 @@ impl SendChannel {
     /// Which block's turn it is from that at `offset` on.
     fn in_turn(&self, offset: u64, policy: Policy<'_>) -> u64 {
         let most = policy.scheduler.blocks_in_turn(policy.loss);
-        let sent = |o: &u64| self.blocks.get(o).map(|block| block.next_esi);
+        let sent = |o: &u64| self.blocks.get(o).map(SendBlock::sent);
         match most > 1 && self.is_in_first_pass(offset) {
             true => {
                 let open = self.hungry.range(offset..).take(most).copied();
@@ -53,7 +53,7 @@ impl SendChannel {
         }
         let rest = self.unsent.len() + usize::from(self.pending_len > 0);
         let half = self.block_size(cut) as u64 / 2;
-        let is_large = |o: &u64| self.blocks.get(o).is_some_and(|block| block.len >= half);
+        let is_large = |o: &u64| self.blocks.get(o).is_some_and(|block| block.len() >= half);
         let open = self.hungry.iter().rev().take(most);
         let open = open.filter(|&o| self.is_in_first_pass(*o) && is_large(o));
         (1..most).contains(&rest) && (1..most).contains(&open.count())
@@ -63,9 +63,9 @@ impl SendChannel {
     /// one has begun since.
     fn waits_since(&self, offset: u64) -> Option<Instant> {
         let block = self.blocks.get(&offset)?;
-        let is_newest = block.number + 1 == self.begun;
-        let is_covered = block.in_flight >= block.needed && self.is_awaited();
-        (is_newest && is_covered).then_some(block.began)
+        let is_newest = block.number() + 1 == self.begun;
+        let is_covered = block.is_covered() && self.is_awaited();
+        (is_newest && is_covered).then_some(block.began())
     }
 
     /// When the block began that [`Self::next_repair`] lets wait.

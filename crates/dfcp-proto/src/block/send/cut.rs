@@ -1,0 +1,101 @@
+//! How bytes become blocks: what is written to a channel, and how much of it a block takes.
+
+use crate::block::{ChannelId, block_spec, geometry};
+use crate::config::Payload;
+use crate::wire::symbol_overhead;
+use dfcp_fec::{BlockEncoder, FecError, SchemeId};
+
+/// How the next blocks are to be cut.
+#[derive(Clone, Copy, Debug)]
+pub struct Cut {
+    /// Code.
+    pub scheme: SchemeId,
+    /// Source symbols of a full block.
+    pub k: u32,
+    /// Bytes of the largest frame: symbol frame header and symbol.
+    pub room: usize,
+    /// Most bytes of a symbol.
+    pub max_symbol: usize,
+    /// Whether blocks have bytes.
+    pub payload: Payload,
+}
+
+impl Cut {
+    /// Bytes of a symbol behind `header` bytes.
+    fn symbol(&self, header: usize) -> usize {
+        let room = self.room.saturating_sub(header);
+        room.min(self.max_symbol).max(1)
+    }
+
+    /// Source bytes of a full block of `channel` at `offset`: the header grows with the offset.
+    pub fn block_size(&self, channel: ChannelId, offset: u64) -> usize {
+        let max_k = dfcp_fec::scheme(self.scheme).max_k();
+        let k = self.k.min(max_k).max(1);
+        let worst = k as u64 * self.room as u64;
+        let header = symbol_overhead(channel.0, offset, k, worst);
+        k as usize * self.symbol(header)
+    }
+
+    /// The code of a block of `channel` at `offset` that has the `len` bytes in `source`, or virtual ones.
+    pub fn encoder(
+        &self,
+        channel: ChannelId,
+        offset: u64,
+        (len, mut source): (usize, Vec<u8>),
+    ) -> Result<Box<dyn BlockEncoder>, FecError> {
+        let header = |k| symbol_overhead(channel.0, offset, k, len as u64);
+        let (mut k, mut symbol) = geometry(len, self.symbol(header(1)));
+        if header(k) > header(1) {
+            (k, symbol) = geometry(len, self.symbol(header(k)));
+        }
+        if self.payload == Payload::Real {
+            source.resize(k as usize * usize::from(symbol), 0);
+        }
+        let symbol = usize::from(symbol);
+        let spec = block_spec(self.scheme, channel.0, offset, len as u64, symbol)?;
+        self.payload.code(self.scheme).encoder(spec, source)
+    }
+}
+
+/// The sizes of a channel's blocks as they would be cut now, for a writer that fills whole ones.
+#[derive(Clone, Copy, Debug)]
+pub struct BlockSizes {
+    channel: ChannelId,
+    cut: Cut,
+}
+
+impl BlockSizes {
+    /// Sizes of blocks on `channel`.
+    pub(crate) fn new(channel: ChannelId, cut: Cut) -> Self {
+        Self { channel, cut }
+    }
+
+    /// Bytes of the full block that starts at `offset`.
+    pub fn at(&self, offset: u64) -> usize {
+        self.cut.block_size(self.channel, offset)
+    }
+}
+
+/// What is written to a channel.
+#[derive(Clone, Copy, Debug)]
+pub enum Source<'a> {
+    /// Bytes.
+    Bytes(&'a [u8]),
+    /// So many bytes of virtual payload.
+    Length(u64),
+}
+
+impl Source<'_> {
+    /// How many bytes.
+    pub fn len(&self) -> u64 {
+        match *self {
+            Self::Bytes(bytes) => bytes.len() as u64,
+            Self::Length(len) => len,
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
