@@ -131,8 +131,8 @@ fn a_copy_that_was_killed_goes_on_where_it_was() {
     let mut killed = machines.cp(&arguments).spawn().unwrap();
     let journal = machines.there("file.dfcp-journal");
     common::eventually("a quarter is there", || {
-        // 40 bytes for each of the groups of 256 KiB.
-        fs::metadata(&journal).is_ok_and(|journal| journal.len() > 40 * (size >> 20))
+        // 40 bytes for each of the groups of 64 KiB.
+        fs::metadata(&journal).is_ok_and(|journal| journal.len() > 40 * (size >> 18))
     });
     killed.kill().unwrap();
     killed.wait().unwrap();
@@ -163,9 +163,9 @@ fn of_a_file_that_changed_the_rest_comes_also_after_a_kill() {
     let mut killed = machines.cp(&arguments).spawn().unwrap();
     let journal = machines.there("file.dfcp-journal");
     common::eventually("a part of what is new is there", || {
-        // 40 bytes for each of the groups of 256 KiB: those of the second half, and some of the first.
+        // 40 bytes for each of the groups of 64 KiB: those of the second half, and some of the first.
         fs::metadata(&journal)
-            .is_ok_and(|journal| journal.len() > 40 * ((size as u64 >> 18) * 3 / 4))
+            .is_ok_and(|journal| journal.len() > 40 * ((size as u64 >> 16) * 3 / 4))
     });
     killed.kill().unwrap();
     killed.wait().unwrap();
@@ -179,7 +179,7 @@ fn of_a_file_that_changed_the_rest_comes_also_after_a_kill() {
     content[size / 2] ^= 1;
     fs::write(machines.there("file"), &content).unwrap();
     let report = machines.copies(&["there:file", "."]);
-    assert_eq!(report["moved_bytes"], 1 << 18, "{report}");
+    assert_eq!(report["moved_bytes"], 1 << 16, "{report}");
     assert!(fs::read(machines.here("file")).unwrap() == content);
     content[size / 2] ^= 1;
     fs::write(machines.here("file"), &content).unwrap();

@@ -89,9 +89,9 @@ const MAX_PENDING: usize = 128;
 /// version, the sender's and its own: half of them is what the files of one session take that are held at a
 /// time ([`MAX_PENDING`] of 256 KiB), and the more sessions there are the less each has.
 const VALUES_MEMORY: u64 = 64 << 20;
-/// Files up to this size go in packs, larger ones as parts of their own: a group of the hash tree, so
-/// that there is no smaller part to resume from.
-const MAX_SMALL: u64 = tree::MIN_GROUP;
+/// Files up to this size go in packs, larger ones as parts of their own: a quarter of a pack, so that packs
+/// are nearly full. One that a kill interrupts begins anew.
+const MAX_SMALL: u64 = MAX_PACK / 4;
 /// Bytes and files of a pack. A pack is held in memory and is lost whole if its session dies: a few
 /// blocks of the transport (183,040 bytes) make what an object costs little, more would not be less.
 const MAX_PACK: u64 = 1 << 20;

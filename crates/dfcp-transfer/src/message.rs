@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::source::LeftOut;
 
 /// The version of the protocol of files.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// A file or directory that is offered.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,13 +18,15 @@ use crate::tree::{GroupHasher, Shape, Value};
 /// Follows the name of a journal.
 pub const JOURNAL: &str = ".dfcp-journal";
 /// The first bytes of a journal.
-const MAGIC: [u8; 16] = *b"dfcp-journal-1\n\0";
+const MAGIC: [u8; 16] = *b"dfcp-journal-2\n\0";
 /// What a journal begins with: magic, the sender's key, size of the file.
 const HEADER: usize = 16 + 32 + 8;
 /// A group: its number and value.
 const LINE: usize = 8 + 32;
 /// Longest journal that is read: every group four times over, which resends would need.
 const MAX_JOURNAL: u64 = (HEADER + 4 * 4096 * LINE) as u64;
+/// Longest journal that is gone on with: what a session adds leaves it one that is read.
+const LONG_JOURNAL: u64 = MAX_JOURNAL / 2;
 /// Groups that are hashed as their bytes come, at most: two KiB each, and more than are open where blocks
 /// complete nearly in order. Others are read back.
 const MAX_RUNNING: usize = 32;
@@ -93,13 +95,7 @@ impl Partial {
             return Ok(());
         }
         // A file of another size is cut alike, or what is noted will not be found there.
-        for line in lines.chunks_exact(LINE) {
-            let (number, value) = line.split_at(8);
-            let number = u64::from_le_bytes(number.try_into().unwrap_or_default());
-            let value: Value = value.try_into().unwrap_or_default();
-            let Ok(i) = usize::try_from(number) else {
-                continue;
-            };
+        for (i, value) in lines.chunks_exact(LINE).filter_map(group_of) {
             if i >= self.shape.count() || self.groups().values[i].is_some() {
                 continue;
             }
@@ -138,19 +134,44 @@ impl Partial {
         }
     }
 
-    /// Writes the journal anew, with the groups that are there.
+    /// Has the groups noted that come, and those that are there. A journal of this part is gone on with: at
+    /// no moment does it say less than before, so that a kill while a transfer begins again loses nothing.
     ///
     /// # Errors
     /// When it cannot be written.
     pub fn start_journal(&self, mut journal: File, owner: &Value) -> io::Result<()> {
+        let header = header_of(owner, self.shape.size());
         let mut groups = self.groups();
-        let mut text = header_of(owner, self.shape.size()).to_vec();
-        for (i, value) in groups.values.iter().enumerate() {
-            if let Some(value) = value {
-                text.extend(line_of(i, value));
+        let there = groups.values.iter().enumerate();
+        let mut there: BTreeMap<usize, Value> = there
+            .filter_map(|(i, value)| Some((i, (*value)?)))
+            .collect();
+        let length = journal.metadata()?.len();
+        let whole = length.saturating_sub(length.saturating_sub(HEADER as u64) % LINE as u64);
+        let mut begins = [0; HEADER];
+        let is_ours = !there.is_empty()
+            && whole <= LONG_JOURNAL
+            && journal.read_exact_at(&mut begins, 0).is_ok()
+            && begins == header;
+        let mut text = Vec::new();
+        if is_ours {
+            let mut noted = vec![0; whole as usize - HEADER];
+            journal.read_exact_at(&mut noted, HEADER as u64)?;
+            for (i, value) in noted.chunks_exact(LINE).filter_map(group_of) {
+                if there.get(&i) == Some(&value) {
+                    there.remove(&i);
+                }
             }
+            // But for a line that was cut off.
+            journal.set_len(whole)?;
+        } else {
+            journal.set_len(0)?;
+            text.extend(header);
         }
-        journal.set_len(0)?;
+        for (i, value) in &there {
+            text.extend(line_of(*i, value));
+        }
+        journal.seek(SeekFrom::End(0))?;
         journal.write_all(&text)?;
         groups.journal = Some(journal);
         Ok(())
@@ -204,14 +225,16 @@ impl Partial {
         }
         self.file.write_all_at(bytes, at)?;
         let hashed = self.hash(bytes, &(at..end));
+        let mut whole = Vec::new();
         for i in self.count(&(at..end)) {
             let known = hashed.iter().find(|(group, _)| *group == i);
             let value = match known {
                 Some((_, value)) => *value,
                 None => self.shape.value(&self.file, i)?,
             };
-            self.note(i, value);
+            whole.push((i, value));
         }
+        self.note(&whole);
         Ok(())
     }
 
@@ -262,7 +285,7 @@ impl Partial {
                 true => self.shape.value_of_zeros(i),
                 false => self.shape.value(&self.file, i)?,
             };
-            self.note(i, value);
+            self.note(&[(i, value)]);
         }
         Ok(())
     }
@@ -287,13 +310,20 @@ impl Partial {
         whole
     }
 
-    /// A group is whole.
-    fn note(&self, i: usize, value: Value) {
+    /// These groups are whole.
+    fn note(&self, whole: &[(usize, Value)]) {
+        if whole.is_empty() {
+            return;
+        }
+        let mut lines = Vec::with_capacity(whole.len() * LINE);
         let mut groups = self.groups();
-        groups.values[i] = Some(value);
-        groups.running.remove(&i);
+        for (i, value) in whole {
+            groups.values[*i] = Some(*value);
+            groups.running.remove(i);
+            lines.extend(line_of(*i, value));
+        }
         if let Some(journal) = &mut groups.journal
-            && journal.write_all(&line_of(i, &value)).is_err()
+            && journal.write_all(&lines).is_err()
         {
             // Without a journal nothing is wrong, only less is kept.
             groups.journal = None;
@@ -325,6 +355,13 @@ fn line_of(i: usize, value: &Value) -> [u8; LINE] {
     line[..8].copy_from_slice(&(i as u64).to_le_bytes());
     line[8..].copy_from_slice(value);
     line
+}
+
+/// The group and its value that a line notes.
+fn group_of(line: &[u8]) -> Option<(usize, Value)> {
+    let (number, value) = line.split_first_chunk::<8>()?;
+    let i = usize::try_from(u64::from_le_bytes(*number)).ok()?;
+    Some((i, value.try_into().ok()?))
 }
 
 /// Some ranges of a file's bytes one after the other, as the target of an object.
@@ -383,8 +420,8 @@ mod tests {
     use crate::tenants::{Tenant, Tenants};
     use crate::tree::MIN_GROUP;
 
-    const SIZE: u64 = 3 * MIN_GROUP + 1000;
-    /// A block of the transport: no part of a group.
+    const SIZE: u64 = 16 * MIN_GROUP + 1000;
+    /// A block of the transport: no whole number of groups.
     const BLOCK: u64 = 183_040;
 
     fn content(size: u64) -> Vec<u8> {
@@ -440,6 +477,50 @@ mod tests {
             let is = partial.shape.value(&partial.file, 0).expect("read");
             assert_eq!(value, is, "{again:?}");
         }
+    }
+
+    /// A journal that cannot become shorter: what is noted there outlives a kill at any moment.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_journal_that_is_gone_on_with_never_says_less() {
+        use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+        let (bytes, owner) = (content(SIZE), [1; 32]);
+        let journal = || {
+            let sealed = memfd_create("journal", MemfdFlags::ALLOW_SEALING);
+            File::from(sealed.expect("a file in memory"))
+        };
+        let (first, file) = (journal(), empty());
+        let again = || first.try_clone().expect("a second one");
+        file.start_journal(again(), &owner).expect("begun");
+        let order = blocks();
+        put(&file, &bytes, &order[2]);
+        put(&file, &bytes, &order[0]);
+        let there = file.have();
+        assert_eq!(there.len(), 4, "two of each block");
+        fcntl_add_seals(&first, SealFlags::SHRINK).expect("sealed");
+        let length = || first.metadata().expect("it is there").len();
+        let before = length();
+        for more in [0, 1] {
+            let hold = Tenants::default().take("x", &Tenant::new([1; 32]));
+            let (disk, hold) = (file.file.try_clone().expect("open"), hold.expect("free"));
+            let next = Partial::new(disk, "x".to_owned(), SIZE, None, hold);
+            next.recover(&again(), &owner).expect("read");
+            assert_eq!(next.have().len(), there.len() + 2 * more);
+            next.start_journal(again(), &owner).expect("gone on with");
+            assert_eq!(length(), before + (2 * more * LINE) as u64);
+            if more == 0 {
+                put(&next, &bytes, &(10 * MIN_GROUP..12 * MIN_GROUP));
+            }
+        }
+        // Of another sender nothing is believed.
+        let other = journal();
+        file.start_journal(other.try_clone().expect("a second one"), &[2; 32])
+            .expect("begun");
+        let hold = Tenants::default().take("x", &Tenant::new([1; 32]));
+        let disk = file.file.try_clone().expect("open");
+        let next = Partial::new(disk, "x".to_owned(), SIZE, None, hold.expect("free"));
+        next.recover(&other, &owner).expect("read");
+        assert_eq!(next.have(), []);
     }
 
     #[test]

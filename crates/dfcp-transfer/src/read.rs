@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read};
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
 use bytes::Bytes;
@@ -13,10 +14,10 @@ use tokio::task::JoinHandle;
 use crate::message::Hash;
 use crate::source::{Source, Sources};
 use crate::sparse::ZEROS;
-use crate::tree::{MIN_GROUP, Shape, Sum, Value};
+use crate::tree::{Shape, Sum, Value};
 
-/// Bytes that are read at a time; a group has a whole number of them.
-const BUFFER: u64 = MIN_GROUP;
+/// Bytes that are read at a time: what a system call and a word to another thread cost is little beside them.
+const BUFFER: u64 = 256 << 10;
 /// Buffers between the file's thread and the network.
 const AHEAD: usize = 4;
 
@@ -69,7 +70,7 @@ pub fn sum(source: &Source) -> Result<Sum, String> {
     let file = source.open()?;
     let mut sum = Sum::new(Shape::new(source.entry.size));
     let everything = [(0, source.entry.size)];
-    let work = |chunk: Chunk<'_>| {
+    let work = |_, chunk: Chunk<'_>| {
         sum.update(chunk.bytes());
         Ok(())
     };
@@ -95,12 +96,12 @@ impl Chunk<'_> {
     }
 }
 
-/// Reads parts of a file, holes without asking the disk; no chunk is of both, nor of two groups.
+/// Reads parts of a file, holes without asking the disk; no chunk is of both. `work` gets the place of each.
 fn read_parts(
     source: &Source,
     file: &File,
     parts: &[(u64, u64)],
-    mut work: impl FnMut(Chunk<'_>) -> Result<(), String>,
+    mut work: impl FnMut(u64, Chunk<'_>) -> Result<(), String>,
 ) -> Result<(), String> {
     let whole = std::iter::once(0..source.entry.size);
     let whole: Vec<_> = whole.filter(|_| source.data.is_none()).collect();
@@ -119,12 +120,12 @@ fn read_parts(
             match ahead.peek() {
                 Some(range) if range.start <= at => {
                     let to = range.end.min(most);
-                    work(Chunk::Data(read_at(file, at, to - at)?))?;
+                    work(at, Chunk::Data(read_at(file, at, to - at)?))?;
                     at = to;
                 }
                 next => {
                     let to = next.map_or(most, |range| range.start.min(most));
-                    work(Chunk::Zeros(&ZEROS[..(to - at) as usize]))?;
+                    work(at, Chunk::Zeros(&ZEROS[..(to - at) as usize]))?;
                     at = to;
                 }
             }
@@ -158,7 +159,7 @@ pub fn missing(shape: Shape, have: &BTreeMap<u64, Value>) -> Vec<(u64, u64)> {
 }
 
 /// Ranges that follow each other, joined.
-pub fn join(ranges: impl Iterator<Item = std::ops::Range<u64>>) -> Vec<(u64, u64)> {
+pub fn join(ranges: impl Iterator<Item = Range<u64>>) -> Vec<(u64, u64)> {
     let mut joined: Vec<(u64, u64)> = Vec::new();
     for range in ranges {
         let length = range.end - range.start;
@@ -179,12 +180,41 @@ pub enum Holes {
     Sent,
 }
 
-fn give_on(give: &mpsc::Sender<Bytes>, chunk: Chunk<'_>, holes: Holes) -> Result<(), String> {
-    match chunk {
-        Chunk::Data(bytes) => send(give, bytes),
-        Chunk::Zeros(_) if holes == Holes::Told => Ok(()),
-        Chunk::Zeros(bytes) => send(give, bytes.to_vec()),
+/// Gives these ranges of a chunk.
+fn give_on(
+    give: &mpsc::Sender<Bytes>,
+    chunk: Chunk<'_>,
+    wanted: impl IntoIterator<Item = Range<usize>>,
+    holes: Holes,
+) -> Result<(), String> {
+    let bytes = match chunk {
+        Chunk::Data(bytes) => Bytes::from(bytes),
+        Chunk::Zeros(_) if holes == Holes::Told => return Ok(()),
+        Chunk::Zeros(bytes) => Bytes::copy_from_slice(bytes),
+    };
+    for range in wanted {
+        send(give, bytes.slice(range))?;
     }
+    Ok(())
+}
+
+/// Where in the bytes `range` of a file those are whose groups are not in `have`.
+fn lacking(
+    shape: Shape,
+    have: &BTreeMap<u64, Value>,
+    range: &Range<u64>,
+) -> impl Iterator<Item = Range<usize>> {
+    let groups = shape.groups(range);
+    let groups = groups.filter(|i| !have.contains_key(&(*i as u64)));
+    let parts = join(groups.map(|i| {
+        let group = shape.range(i);
+        group.start.max(range.start)..group.end.min(range.end)
+    }));
+    let start = range.start;
+    parts.into_iter().map(move |(at, length)| {
+        let from = (at - start) as usize;
+        from..from + length as usize
+    })
 }
 
 impl Reading<Summary> {
@@ -193,26 +223,19 @@ impl Reading<Summary> {
         Self::start(move |give| {
             let file = source.open()?;
             let shape = Shape::new(source.entry.size);
-            let (mut sum, mut differ) = (Sum::new(shape), Vec::new());
-            for i in 0..shape.count() {
-                let range = shape.range(i);
-                let known = have.get(&(i as u64));
-                let group = [(range.start, range.end - range.start)];
-                read_parts(&source, &file, &group, |chunk| {
-                    sum.update(chunk.bytes());
-                    match known {
-                        None => give_on(give, chunk, holes),
-                        Some(_) => Ok(()),
-                    }
-                })?;
-                if known.is_some_and(|known| sum.values()[i] != *known) {
-                    differ.push(i as u64);
-                }
-            }
+            let mut sum = Sum::new(shape);
+            let everything = [(0, shape.size())];
+            read_parts(&source, &file, &everything, |at, chunk| {
+                sum.update(chunk.bytes());
+                let range = at..at + chunk.bytes().len() as u64;
+                give_on(give, chunk, lacking(shape, &have, &range), holes)
+            })?;
             source.check(&file)?;
+            let is = |i: u64| sum.values().get(i as usize);
+            let differ = have.iter().filter(|(i, value)| is(**i) != Some(*value));
             Ok(Summary {
                 hash: sum.root().into(),
-                differ,
+                differ: differ.map(|(i, _)| *i).collect(),
             })
         })
     }
@@ -223,7 +246,10 @@ impl Reading<()> {
     pub fn parts(source: Source, parts: Vec<(u64, u64)>, holes: Holes) -> Self {
         Self::start(move |give| {
             let file = source.open()?;
-            read_parts(&source, &file, &parts, |chunk| give_on(give, chunk, holes))?;
+            read_parts(&source, &file, &parts, |_, chunk| {
+                let all = 0..chunk.bytes().len();
+                give_on(give, chunk, [all], holes)
+            })?;
             source.check(&file)
         })
     }
@@ -244,7 +270,7 @@ impl Reading<(u64, Hash)> {
                 };
                 hasher.update(&buffer[..n]);
                 size += n as u64;
-                send(give, buffer[..n].to_vec())?;
+                send(give, Bytes::copy_from_slice(&buffer[..n]))?;
             }
         })
     }
@@ -260,8 +286,8 @@ impl<T: Send + 'static> Reading<T> {
     }
 }
 
-fn send(give: &mpsc::Sender<Bytes>, chunk: Vec<u8>) -> Result<(), String> {
-    let sent = give.blocking_send(chunk.into());
+fn send(give: &mpsc::Sender<Bytes>, chunk: Bytes) -> Result<(), String> {
+    let sent = give.blocking_send(chunk);
     sent.map_err(|_| "nobody wants it any more".to_owned())
 }
 

@@ -16,8 +16,8 @@ use dfcp_transfer::{
 
 use common::connected;
 
-/// What is compared: a group of files up to 1 GiB.
-const GROUP: u64 = 256 << 10;
+/// What is compared: a group of files up to 256 MiB.
+const GROUP: u64 = 64 << 10;
 const SIZE: usize = 5_000_000;
 
 fn random(seed: u8, size: usize) -> Vec<u8> {
@@ -138,7 +138,7 @@ async fn a_file_that_grew_or_shrank_brings_what_is_new() {
     let moved = Versions::new(&new, &old).replaced().await;
     assert_eq!(moved, 300_000 + SIZE as u64 % GROUP);
     // Of a shorter one the last group comes, unless it is a whole one: see `Shape::shared`.
-    for size in [SIZE - 1, 4 * GROUP as usize, GROUP as usize + 1] {
+    for size in [SIZE - 1, 8 * GROUP as usize, 5 * GROUP as usize + 1] {
         let moved = Versions::new(&old[..size], &old).replaced().await;
         assert_eq!(moved, size as u64 % GROUP);
     }
@@ -254,14 +254,14 @@ async fn asked(words: &mut Reader<RecvStream>) -> bool {
 
 #[tokio::test]
 async fn a_sender_that_lies_about_groups_brings_no_wrong_file() {
-    let old = random(1, 3 * GROUP as usize);
+    let old = random(1, 5 * GROUP as usize);
     let versions = Versions::new(&old, &old);
     // The groups are those that are there, the hash is that of another file.
     let ((_ends, near, mut control), receiving, mut words) = offered(&versions).await;
     assert!(asked(&mut words).await);
     let mut said = vec![FromSender::Groups {
         index: 0,
-        values: vec![Hash([7; 32]); 3],
+        values: vec![Hash([7; 32]); 5],
     }];
     said.push(FromSender::Hash {
         index: 0,
@@ -307,11 +307,11 @@ async fn a_sender_that_lies_about_groups_brings_no_wrong_file() {
 
 #[tokio::test]
 async fn more_groups_than_a_file_has_end_the_session() {
-    let old = random(1, 3 * GROUP as usize);
+    let old = random(1, 5 * GROUP as usize);
     let versions = Versions::new(&old, &old);
     let ((_ends, _near, mut control), receiving, mut words) = offered(&versions).await;
     assert!(asked(&mut words).await);
-    for _ in 0..4 {
+    for _ in 0..6 {
         let values = vec![Hash([7; 32])];
         let groups = FromSender::Groups { index: 0, values };
         message::write(&mut control, &groups).await.unwrap();

@@ -82,7 +82,7 @@ pub struct Args {
     #[arg(long)]
     no_resume: bool,
     /// Where the receiver lets files be replaced: send all of a large one that it has in another version,
-    /// instead of comparing both and sending the parts (of 256 KiB, or a 4096th of the file) that differ
+    /// instead of comparing both and sending the parts (of 64 KiB, or a 4096th of the file) that differ
     #[arg(short = 'W', long)]
     whole_file: bool,
     /// Compare what the receiver has by content, also where size and time are the same

@@ -122,7 +122,7 @@ fn an_older_version_that_changes_while_it_is_copied_gives_what_it_still_has() {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::open(dir.path(), OnConflict::Overwrite).unwrap();
     let path = dir.path().join("a");
-    let (group, size) = (256 << 10, 1_000_000);
+    let (group, size) = (64 << 10, 250_000);
     let before: Vec<u8> = (0..size).map(|i: u64| (i >> 8) as u8).collect();
     fs::write(&path, &before).unwrap();
     let entry = entry("a", size, 0o644);

@@ -47,7 +47,7 @@ pub struct Choice {
     #[arg(long)]
     pub(super) no_resume: bool,
     /// Copy all of a large file that is there in another version, instead of comparing both and copying
-    /// the parts (of 256 KiB, or a 4096th of the file) that differ
+    /// the parts (of 64 KiB, or a 4096th of the file) that differ
     #[arg(short = 'W', long)]
     #[serde(default)]
     pub(super) whole_file: bool,
