@@ -16,7 +16,7 @@ use crate::message::{
 
 /// Most entries of an offer, twice the million that people have in one tree: with paths of 100 bytes they
 /// take half a gigabyte of memory.
-const MAX_ENTRIES: usize = 2_000_000;
+pub(crate) const MAX_ENTRIES: usize = 2_000_000;
 /// Most bytes of all paths of an offer: about 100 for each of these.
 const MAX_PATHS: usize = 256 << 20;
 /// Users and groups with names: what a machine has of them that share files, many times over.

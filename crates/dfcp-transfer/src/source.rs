@@ -84,8 +84,8 @@ impl Sources {
     /// Lists `paths`, directories with all that is in them.
     ///
     /// # Errors
-    /// When none of them can be read, or one has no name that can be sent. What is wrong within a
-    /// directory, or with one of several paths, is left out.
+    /// When none of them can be read, one has no name that can be sent, or all are more than an offer may
+    /// have. What is wrong within a directory, or with one of several paths, is left out.
     pub fn scan(paths: &[PathBuf]) -> Result<Self, Error> {
         Self::scan_with(paths, Scan::default())
     }
@@ -95,6 +95,11 @@ impl Sources {
     /// # Errors
     /// As there.
     pub fn scan_with(paths: &[PathBuf], how: Scan<'_>) -> Result<Self, Error> {
+        Self::scan_at_most(paths, how, offer::MAX_ENTRIES)
+    }
+
+    /// [`Sources::scan_with`] of no more than `most` files and directories.
+    fn scan_at_most(paths: &[PathBuf], how: Scan<'_>, most: usize) -> Result<Self, Error> {
         let mut walk = Walk {
             sources: Self {
                 wishes: Wishes {
@@ -106,6 +111,8 @@ impl Sources {
             how,
             above: Vec::new(),
             several: BTreeMap::new(),
+            most,
+            full: None,
         };
         let (mut names, mut failed) = (BTreeSet::new(), None);
         for path in paths {
@@ -123,6 +130,11 @@ impl Sources {
                     failed.get_or_insert(Error::File { path, reason });
                 }
                 Err(error) => return Err(error),
+            }
+            if let Some(path) = walk.full {
+                let why = "with it there are more than the 2,000,000 files and directories that can be \
+                           sent at a time: send them in parts";
+                return Err(Error::file(&path, why));
             }
         }
         match failed.filter(|_| names.is_empty()) {
@@ -245,6 +257,10 @@ struct Walk<'a> {
     above: Vec<(u64, u64)>,
     /// Files with several names, by device and number: the place of the first.
     several: BTreeMap<(u64, u64), u64>,
+    /// How many files and directories are listed at most: links to directories make any number of few.
+    most: usize,
+    /// The first one beyond that. Nothing is listed after it.
+    full: Option<PathBuf>,
 }
 
 impl Walk<'_> {
@@ -260,6 +276,10 @@ impl Walk<'_> {
     }
 
     fn add(&mut self, path: PathBuf, name: String, metadata: &Metadata) {
+        if self.sources.list.len() >= self.most {
+            self.full.get_or_insert(path);
+            return;
+        }
         let identity = (metadata.dev(), metadata.ino());
         let mut source = Source::new(path, entry_of(name, metadata));
         source.entry.directory = metadata.is_dir();
@@ -276,7 +296,9 @@ impl Walk<'_> {
             self.push(source, metadata);
             self.above.push(identity);
             for child in children {
-                self.add_child(child, &name);
+                if self.full.is_none() {
+                    self.add_child(child, &name);
+                }
             }
             self.above.pop();
             return;
@@ -514,6 +536,28 @@ mod tests {
         assert_eq!((sources.list.len(), sources.left_out.len()), (101, 1));
         assert!(sources.left_out[0].why.contains("100 directories"));
         assert_eq!(sources.bytes(), 5);
+    }
+
+    /// Links that are followed make a tree of any size out of a few directories.
+    #[test]
+    fn a_scan_has_an_end() {
+        let dir = tempfile::tempdir().unwrap();
+        for i in 0..90 {
+            let here = dir.path().join(i.to_string());
+            fs::create_dir(&here).unwrap();
+            for name in ["a", "b"] {
+                symlink(format!("../{}", i + 1), here.join(name)).unwrap();
+            }
+        }
+        let how = Scan {
+            links: Links::Follow,
+            ..Scan::default()
+        };
+        let scanned = Sources::scan_at_most(&[dir.path().join("0")], how, 1000);
+        let error = scanned.unwrap_err().to_string();
+        assert!(error.contains("in parts"), "{error}");
+        let few = Sources::scan_at_most(&[dir.path().join("80")], how, 3000).unwrap();
+        assert_eq!(few.list.len(), (1 << 10) - 1);
     }
 
     #[test]
