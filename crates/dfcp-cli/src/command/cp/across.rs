@@ -3,7 +3,7 @@
 use dfcp_command::Failure;
 
 use super::place::Place;
-use super::{Args, Choice, Fallback};
+use super::{Args, Choice, Fallback, unless_interrupted};
 
 impl Args {
     /// Has the machine of the sources copy to the other one itself, as its own ssh reaches that.
@@ -27,10 +27,12 @@ impl Args {
             ("--fallback=fail", self.fallback == Fallback::Fail),
             ("--background", self.background),
             ("--delete", self.delete),
-            ("--json", self.output.is_json()),
+            ("--json", self.output.is_json() && !self.output.events()),
+            ("--json=stream", self.output.events()),
             ("--quiet", self.output.quiet),
         ];
         words.extend(switched_on(&flags));
+        words.extend(self.shell.install_words());
         words.extend(["--expand".to_owned(), "--".to_owned()]);
         for place in &self.places {
             words.push(match place {
@@ -40,8 +42,16 @@ impl Args {
                 Place::There { host, path } => format!("{host}:{path}"),
             });
         }
-        self.shell.hand_over(host, &words).await
+        unless_interrupted(self.shell.hand_over(host, &words)).await
     }
+}
+
+/// Ends this program as a signal would when standard input ends: who started it from another machine is gone.
+pub(super) fn end_with_input() {
+    std::thread::spawn(|| {
+        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+        let _ = nix::sys::signal::kill(nix::unistd::Pid::this(), nix::sys::signal::SIGTERM);
+    });
 }
 
 impl Choice {

@@ -140,6 +140,9 @@ enum Direction<'a> {
 /// Copies.
 pub fn run(mut args: Args) -> ExitCode {
     args.output.prepare();
+    if args.expand {
+        across::end_with_input();
+    }
     let mut report = Report::new("cp");
     let contents = args.means_contents();
     args.choice.contents = matches!(contents, Ok(true));

@@ -23,6 +23,10 @@ const UNFIT: &str = "DFCP-UNFIT";
 /// Where `dfcp` is looked for after PATH, which is short for commands over ssh.
 const SEARCHED: &str = "\"$HOME/.local/bin/dfcp\" \"$HOME/.cargo/bin/dfcp\" /usr/local/bin/dfcp \
                         /opt/homebrew/bin/dfcp";
+/// Exit code where no `dfcp` was found, as shells have it of any command; `dfcp` has no such code.
+const NOT_FOUND: i32 = 127;
+/// That of ssh itself, which has said why.
+const NO_LOGIN: i32 = 255;
 /// How long an agent that is not needed any more is waited for.
 const LEAVING: Duration = Duration::from_secs(1);
 
@@ -79,8 +83,8 @@ impl Shell {
         Ok(command)
     }
 
-    /// Runs `dfcp` with these arguments at `host`: the script that finds it.
-    fn search(&self, arguments: &str) -> Result<String, Failure> {
+    /// A script that finds `dfcp` and becomes it with these arguments, or else does the other thing.
+    fn search(&self, arguments: &str, otherwise: &str) -> Result<String, Failure> {
         let mut places = match &self.remote_path {
             Some(path) => shlex::try_quote(path)
                 .map_err(|error| Failure::usage(format!("--remote-path: {error}")))?
@@ -90,21 +94,52 @@ impl Shell {
         let _ = write!(
             places,
             "; do command -v \"$p\" >/dev/null 2>&1 && exec \"$p\" {arguments}; done; \
-             echo \"{MISSING} $(uname -s) $(uname -m)\""
+             {otherwise}"
         );
         Ok(format!("for p in {places}"))
     }
 
-    /// Runs `dfcp ARGUMENTS` at `host` with this terminal, to its end.
+    /// Runs `dfcp ARGUMENTS` at `host` to its end, and installs it there if that is wanted: its exit code.
+    /// What it prints is printed here. Its standard input ends with this program.
     pub async fn hand_over(&self, host: &str, arguments: &[String]) -> Result<u8, Failure> {
         let quoted = shlex::try_join(arguments.iter().map(String::as_str))
             .map_err(|error| Failure::usage(error.to_string()))?;
-        let mut command = self.remote(host, &self.search(&quoted)?)?;
-        let status = command.status().await.map_err(|error| self.none(&error))?;
-        Ok(status
-            .code()
-            .and_then(|code| u8::try_from(code).ok())
-            .unwrap_or(Kind::Failure as u8))
+        let script = self.search(&quoted, &format!("exit {NOT_FOUND}"))?;
+        if let Some(code) = self.try_hand_over(host, &script).await? {
+            return Ok(code);
+        }
+        if let Err(machine) = self.try_agent(host).await? {
+            self.install_at(host, &machine).await?;
+        }
+        let code = self.try_hand_over(host, &script).await?;
+        code.ok_or_else(|| still_none(host))
+    }
+
+    /// The exit code, or nothing where `dfcp` is not there.
+    async fn try_hand_over(&self, host: &str, script: &str) -> Result<Option<u8>, Failure> {
+        let mut command = self.remote(host, script)?;
+        let child = command.stdin(Stdio::piped()).spawn();
+        let mut child = child.map_err(|error| self.none(&error))?;
+        // Waiting would close it.
+        let open = child.stdin.take();
+        let status = child.wait().await?;
+        drop(open);
+        match status.code() {
+            Some(NOT_FOUND) => Ok(None),
+            Some(NO_LOGIN) => Err(self.no_greeting(host, Some(NO_LOGIN))),
+            Some(code) => Ok(Some(u8::try_from(code).unwrap_or(Kind::Failure as u8))),
+            None => Err(Failure::new(
+                Kind::Failure,
+                format!("{host}: {} was ended by a signal", self.command),
+            )),
+        }
+    }
+
+    /// The options that a machine needs to install `dfcp` at the next one as this one would.
+    pub fn install_words(&self) -> impl Iterator<Item = String> {
+        let flags = [("--install", self.install), ("--yes", self.yes)];
+        let on = flags.into_iter().filter(|(_, on)| *on);
+        on.map(|(flag, _)| flag.to_owned())
     }
 
     /// Starts an agent at `host`, and installs it there if that is wanted.
@@ -113,16 +148,16 @@ impl Shell {
             Ok(agent) => Ok(agent),
             Err(machine) => {
                 self.install_at(host, &machine).await?;
-                self.try_agent(host).await?.map_err(|_| {
-                    Failure::new(Kind::Failure, format!("{host}: dfcp is still not found"))
-                })
+                let agent = self.try_agent(host).await?;
+                agent.map_err(|_| still_none(host))
             }
         }
     }
 
     /// The agent, or system and processor of a machine that has none.
     async fn try_agent(&self, host: &str) -> Result<Result<Agent, String>, Failure> {
-        let mut command = self.remote(host, &self.search("agent")?)?;
+        let missing = format!("echo \"{MISSING} $(uname -s) $(uname -m)\"");
+        let mut command = self.remote(host, &self.search("agent", &missing)?)?;
         let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -166,7 +201,7 @@ impl Shell {
     /// Why an agent said nothing: ssh's own failures have code 255, and it printed why.
     fn no_greeting(&self, host: &str, code: Option<i32>) -> Failure {
         match code {
-            Some(255) => Failure::new(
+            Some(NO_LOGIN) => Failure::new(
                 Kind::Unreachable,
                 format!(
                     "{host}: {0} could not log in; why stands above: make `{0} {host}` work first",
@@ -273,6 +308,10 @@ impl Agent {
     pub fn split(self) -> (ChildStdin, BufReader<ChildStdout>, Child) {
         (self.stdin, self.stdout, self.child)
     }
+}
+
+fn still_none(host: &str) -> Failure {
+    Failure::new(Kind::Failure, format!("{host}: dfcp is still not found"))
 }
 
 /// How the other side begins.
