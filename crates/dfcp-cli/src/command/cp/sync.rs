@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use dfcp_command::Failure;
+use dfcp_command::{Failure, Kind};
 use dfcp_transfer::{JOURNAL, Outcome, PARTIAL, Received, Store, name};
 
 use super::Choice;
@@ -51,13 +52,10 @@ impl Tidy {
         removed: &mut Vec<String>,
     ) -> Result<bool, Failure> {
         let mut empty = true;
-        let children = fs::read_dir(at).map_err(|error| Failure::io(at, error))?;
-        for child in children {
-            let child = child.map_err(|error| Failure::io(at, error))?;
-            let (place, file_name) = (child.path(), child.file_name());
-            let failed = |error| Failure::io(&place, error);
-            let name = format!("{path}/{}", name::encode(&file_name));
-            let directory = child.file_type().map_err(failed)?.is_dir();
+        for (place, directory) in children(at).map_err(|error| too_deep(at, path, error))? {
+            let failed = |error| too_deep(&place, path, error);
+            let file_name = place.file_name().unwrap_or_default();
+            let name = format!("{path}/{}", name::encode(file_name));
             let part = name.ends_with(PARTIAL) || name.ends_with(JOURNAL);
             if part || !self.choice.keeps(&name, directory) {
                 empty = false;
@@ -86,4 +84,30 @@ impl Tidy {
         }
         Ok(empty)
     }
+}
+
+/// What is in a directory, and which of it are directories. It is not held open: of as many as may be above
+/// one another a process may not have so many open.
+fn children(at: &Path) -> io::Result<Vec<(PathBuf, bool)>> {
+    let child = |child: io::Result<fs::DirEntry>| {
+        let child = child?;
+        Ok((child.path(), child.file_type()?.is_dir()))
+    };
+    fs::read_dir(at)?.map(child).collect()
+}
+
+/// A failure at a path, which is `path` in offers. Of one that is longer than the system takes only the
+/// beginning tells anything.
+fn too_deep(at: &Path, path: &str, error: io::Error) -> Failure {
+    if error.kind() != io::ErrorKind::InvalidFilename {
+        return Failure::io(at, error);
+    }
+    let mut beneath = path.splitn(3, '/');
+    let top = [beneath.next(), beneath.next()].map(Option::unwrap_or_default);
+    let message = format!(
+        "{}: what is in it has longer paths than can be removed here; remove it there (`rm -r`), and \
+         what else is to go goes next time",
+        top.join("/")
+    );
+    Failure::new(Kind::LocalIo, message)
 }
