@@ -212,6 +212,10 @@ fn what_cannot_be_done_is_said_with_its_class() {
     machines.fails(&["file", "there:no/new"], 2, "make it first");
     machines.fails(&["file", "copy"], 2, "local paths");
     machines.fails(&["", "there:"], 2, "empty name");
+    let taken = std::net::UdpSocket::bind("[::]:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let arguments = ["--port-range", &port, "file", "there:"];
+    machines.fails(&arguments, 7, "name others (--port-range)");
     let (code, _, said) = run(&mut machines.cp(&["file", "there:"]));
     assert_eq!(code, 1);
     assert!(said.contains("--install"), "{said}");

@@ -56,9 +56,13 @@ impl Side {
             }
         }
         let reason = last.map_or("no port".to_owned(), |error| error.to_string());
+        // What is to be done about it where ports were named.
+        let taken = ports.map_or(String::new(), |(first, end)| {
+            format!("; of the ports {first} to {end} none can be had: name others (--port-range)")
+        });
         Err(Failure::new(
             Kind::LocalIo,
-            format!("no UDP socket: {reason}"),
+            format!("no UDP socket: {reason}{taken}"),
         ))
     }
 
