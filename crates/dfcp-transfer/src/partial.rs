@@ -223,8 +223,9 @@ impl Partial {
         if bytes.is_empty() {
             return Ok(());
         }
-        self.file.write_all_at(bytes, at)?;
+        // Before it is written, so that a kill between that and its note is a rare one.
         let hashed = self.hash(bytes, &(at..end));
+        self.file.write_all_at(bytes, at)?;
         let mut whole = Vec::new();
         for i in self.count(&(at..end)) {
             let known = hashed.iter().find(|(group, _)| *group == i);
