@@ -8,6 +8,8 @@ mod channel;
 mod credit;
 mod done;
 mod gaps;
+#[cfg(test)]
+mod pair;
 mod parts;
 mod recv;
 mod reliability;

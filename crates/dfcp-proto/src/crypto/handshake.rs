@@ -439,9 +439,33 @@ mod tests {
         assert_eq!(*ours.receive, *theirs.send);
         assert_ne!(*ours.send, *ours.receive);
         assert_eq!(*ours.exporter, *theirs.exporter);
+        for key in [&ours.send, &ours.receive] {
+            assert_ne!(*ours.exporter, **key);
+        }
         assert_eq!(ours.peer, key("server").public());
         assert_eq!(theirs.peer, key("client").public());
         assert_eq!((ours.params, theirs.params), (params(), params()));
+    }
+
+    #[test]
+    fn every_handshake_has_secrets_of_its_own() {
+        let responder = responder();
+        let keys = [1, 2].map(|seed| {
+            let seed = Secret::from([seed; 32]);
+            let client = ClientHandshake::new(&key("client"), &CID, seed).expect("a first message");
+            let message = client.message;
+            let synack = responder.synack(&facts(&message, &CID), &params());
+            let synack = synack.expect("an answer");
+            // Behind a new ephemeral key everything is encrypted anew.
+            let finished = client.finish(&synack, None, &params()).expect("good");
+            (message, synack[..32].to_vec(), finished.1)
+        });
+        let [(message, synack, one), (other_message, other_synack, other)] = keys;
+        assert_ne!(message, other_message);
+        assert_ne!(synack, other_synack, "the server's ephemeral key");
+        assert_ne!(*one.send, *other.send);
+        assert_ne!(*one.receive, *other.receive);
+        assert_ne!(*one.exporter, *other.exporter);
     }
 
     #[test]

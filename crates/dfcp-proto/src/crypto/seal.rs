@@ -254,6 +254,21 @@ mod tests {
     }
 
     #[test]
+    fn of_many_keys_each_has_its_two_bits_and_no_others() {
+        let (mut sealer, mut opener) = (sealer(1), opener(1));
+        for number in 0..9 {
+            sealer.renew(
+                START + KEY_LIFE * number as u32,
+                number,
+                number.checked_sub(1),
+            );
+            let mut packet = seal(&mut sealer, number);
+            assert_eq!(packet[0], b'@' | (number % 4) as u8);
+            assert!(opener.open(number, &mut packet, 4).is_ok(), "key {number}");
+        }
+    }
+
+    #[test]
     fn the_previous_key_is_wiped_a_while_after_the_change() {
         let (mut sealer, mut opener) = (sealer(1), opener(1));
         let mut late = [seal(&mut sealer, 7), seal(&mut sealer, 8)];

@@ -201,6 +201,13 @@ mod tests {
     }
 
     #[test]
+    fn parameters_are_printed_without_the_reset_key() {
+        let printed = format!("{:?}", params());
+        assert!(printed.contains("max_stream_data: 70000"), "{printed}");
+        assert!(!printed.contains("reset_key"), "{printed}");
+    }
+
+    #[test]
     fn parameters_survive_the_wire() {
         let all = params();
         let bytes = all.emit();

@@ -199,6 +199,38 @@ mod tests {
     }
 
     #[test]
+    fn symbols_of_every_code_survive_the_wire_in_both_forms() {
+        use SchemeId::{Arq, Dense, Raptor, RaptorQ, Rlnc};
+        for scheme in [Arq, Dense, Raptor, RaptorQ, Rlnc] {
+            for (block, esi) in [
+                (BlockLen::Symbols { k: 1, padding: 0 }, 0xffff),
+                (BlockLen::Bytes(1 << 20), 0xff_ffff),
+            ] {
+                let header = SymbolHeader {
+                    scheme,
+                    channel: 1,
+                    offset: 2,
+                    block,
+                    esi,
+                };
+                let mut out = Vec::new();
+                header.emit(&mut out);
+                out.push(9);
+                let frame = FrameIter::new(&out).next();
+                let data = &[9][..];
+                assert_eq!(frame, Some(Ok(Frame::Symbol { header, data })));
+            }
+        }
+    }
+
+    /// Wire specification: two bytes of ESI in the short form, three in the long one.
+    #[test]
+    fn a_block_has_as_many_symbols_as_its_form_numbers() {
+        let spaces = [1, 255, 256, 257, 8192].map(esi_space);
+        assert_eq!(spaces, [1 << 16, 1 << 16, 1 << 16, 1 << 24, 1 << 24]);
+    }
+
+    #[test]
     fn padding_of_a_whole_symbol_is_no_block() {
         let block = BlockLen::Symbols { k: 2, padding: 100 };
         assert_eq!(block.bytes(100), None);

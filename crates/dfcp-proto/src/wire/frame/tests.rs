@@ -117,7 +117,8 @@ fn reports_fill_their_room() {
         Frame::emit_ack(out, head, ranges, room);
     };
     let blocks = |out: &mut Vec<u8>, room| {
-        let entries = (0..30).map(|i| (1000 + 300 * i, 70));
+        // Two bytes and one: sizes whose sum is not their product.
+        let entries = (0..30).map(|i| (1000 + 300 * i, 7));
         Frame::emit_blocks(out, 5, 1000, entries, room);
     };
     let sack = |out: &mut Vec<u8>, room| {
