@@ -116,7 +116,7 @@ impl Pair {
             self.send.on_settled(offset, arrived, false, policy);
         }
         self.report();
-        self.now = self.now + Duration::from_millis(100);
+        self.now += Duration::from_millis(100);
     }
 
     fn report(&mut self) -> u64 {
