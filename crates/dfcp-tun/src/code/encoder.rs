@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use dfcp_fec::gf256::{Kernel, Rows};
 
-use super::protection::{History, Loss};
+use super::protection::Loss;
 use super::{
     Kind, REPAIR, REPAIR_HEAD, ROW, ROWS, SOURCE_HEAD, SYMBOL_HEAD, WINDOW, coefficients, max_piece,
 };
@@ -52,7 +52,9 @@ pub struct Encoder {
     repairs: u64,
     /// When the last packets get what they lack, unless others come before.
     tail_at: Option<Duration>,
-    history: History,
+    /// Of the path: losses known, and packets settled when the last one became known, or at the begin.
+    lost: u64,
+    lost_at: u64,
 }
 
 impl fmt::Debug for Encoder {
@@ -76,7 +78,8 @@ impl Default for Encoder {
             owed: 0.0,
             repairs: 0,
             tail_at: None,
-            history: History::default(),
+            lost: 0,
+            lost_at: 0,
         }
     }
 }
@@ -93,9 +96,13 @@ impl Encoder {
 
     /// The path is like this now.
     pub fn set_path(&mut self, path: &Path) {
-        self.history.note(path.settled, path.lost);
+        if path.lost > self.lost {
+            self.lost = path.lost;
+            self.lost_at = path.settled;
+        }
         self.delay = path.delay;
-        let loss = Loss::expected(path.loss, path.burstiness, &self.history);
+        let since = path.settled.saturating_sub(self.lost_at);
+        let loss = Loss::expected(path.loss, path.burstiness, since);
         if loss.is_none() {
             // What is not repaired need not be kept.
             self.window.clear();

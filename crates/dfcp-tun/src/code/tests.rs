@@ -172,7 +172,7 @@ fn thin_flows_are_repaired_in_time() {
     for (seed, gap) in [(6, 20), (7, 1000)] {
         let outcome = carry(&mut Link::new(seed, 0.05, 1.0), 20_000, MS(gap), MS(50));
         assert!(outcome.residual < 4e-4, "seed {seed}: {}", outcome.residual);
-        assert!(outcome.overhead < 3.5, "seed {seed}: {}", outcome.overhead);
+        assert!(outcome.overhead < 3.1, "seed {seed}: {}", outcome.overhead);
     }
 }
 
@@ -222,8 +222,8 @@ impl Transport {
 }
 
 /// A flow of `rate` small packets a second over a path of 50 ms that has lost nothing for long, and then
-/// loses the share `loss` for `seconds`: of that time the share of packets that never came, and datagrams for
-/// each packet less one.
+/// loses the share `loss` for `seconds`: of that time the share of packets that did not come within 50 ms, and
+/// datagrams for each packet less one.
 fn begins_to_lose(seed: u64, rate: u32, loss: f64, seconds: u32) -> (f64, f64) {
     let (mut encoder, mut decoder) = (Encoder::default(), Decoder::default());
     let mut transport = Transport::new(MS(50));
@@ -258,16 +258,18 @@ fn begins_to_lose(seed: u64, rate: u32, loss: f64, seconds: u32) -> (f64, f64) {
         for datagram in out {
             transmit(now, datagram, &mut transport);
         }
-        came.retain(|number, at| {
-            assert!(*at <= gap * *number + MS(50), "{number} came late");
-            *number >= clean
-        });
+        // One that a chain of repair symbols brings later is of no use either.
+        came.retain(|number, at| *number >= clean && *at <= gap * *number + MS(50));
     }
     let count = f64::from(rate * seconds);
     let missing = count - came.len() as f64;
     (missing / count, sent as f64 / count - 1.0)
 }
 
+/// What this guards is that repair symbols are back with the first losses after a time without any, although
+/// the transport's estimate is slow. Here each datagram is lost by itself: it would not notice if repair symbols
+/// shared a packet with what they repair and were lost with it, as they once were. The packets are the
+/// transport's, and so is the test of that (`Datagram::apart`).
 #[test]
 fn thin_flows_are_soon_repaired_when_their_path_begins_to_lose() {
     for (seed, rate) in [(21, 5), (22, 50), (23, 500)] {
