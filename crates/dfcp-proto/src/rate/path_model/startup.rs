@@ -50,15 +50,16 @@ struct Hold {
 
 impl Hold {
     /// The hold of a train, if the longest gap between its arrivals is one: a bottleneck serves evenly,
-    /// each part of the bytes in as large a part of the time.
+    /// each part of the bytes in as large a part of the time. A gap of the sender's is none.
     fn of(train: &Stretch, gap: &(AckPoint, AckPoint), packet: f64) -> Option<Self> {
         let (before, after) = gap;
         let carried = Stretch::between(before, after, packet);
-        let (time, bytes) = (carried.seconds / train.seconds, carried.sent / train.sent);
+        let seconds = beyond_sending(before, after);
+        let (time, bytes) = (seconds / train.seconds, carried.sent / train.sent);
         (time > HELD + bytes).then(|| Self {
             released_at: after.received_at.as_secs_f64(),
             delay: before.one_way_delay(),
-            seconds: carried.seconds,
+            seconds,
         })
     }
 
@@ -66,6 +67,13 @@ impl Hold {
     fn delayed(&self, ack: &AckPoint) -> bool {
         ack.received_at.as_secs_f64() - ack.one_way_delay() + self.delay < self.released_at
     }
+}
+
+/// Time between two arrivals beyond that between their sending, seconds.
+fn beyond_sending(before: &AckPoint, after: &AckPoint) -> f64 {
+    let gap = after.received_at.saturating_sub(before.received_at);
+    gap.saturating_sub(after.sent_at.saturating_since(before.sent_at))
+        .as_secs_f64()
 }
 
 /// What start-up knows.
@@ -196,11 +204,7 @@ impl PathModel {
             .samples
             .before(self.rtt)
             .and_then(|from| self.samples.longest_gap(&from));
-        pair.map_or(0.0, |(before, after)| {
-            let gap = after.received_at.saturating_sub(before.received_at);
-            gap.saturating_sub(after.sent_at.saturating_since(before.sent_at))
-                .as_secs_f64()
-        })
+        pair.map_or(0.0, |(before, after)| beyond_sending(&before, &after))
     }
 
     /// A search goes on if the delay that ended it would not end it with the jitter that is known now,
@@ -347,6 +351,14 @@ mod tests {
         AckPoint::new(at, Instant::ZERO, 1500 * n, 1500 * n)
     }
 
+    /// A packet that takes 20 ms and arrives at that time, the next each tenth of a millisecond.
+    fn sent_at(millis: f64) -> AckPoint {
+        let number = (millis * 10.0).round() as u64 + 1;
+        let mut ack = arrives(number, millis);
+        ack.sent_at = Instant::ZERO + Duration::from_secs_f64(1.0 + (millis - 20.0) / 1e3);
+        ack
+    }
+
     /// The hold that a train shows which arrives at these times, milliseconds.
     fn hold(arrivals: &[f64]) -> Option<Hold> {
         let mut samples = Samples::default();
@@ -370,6 +382,14 @@ mod tests {
         );
         let mut held = vec![0.0, 0.1, 0.2];
         held.extend((0..10).map(|n| 50.0 + f64::from(n) * 0.1));
+        let flights: Vec<_> = held.iter().map(|&millis| sent_at(millis)).collect();
+        let train = Stretch::between(&flights[0], &flights[12], PACKET);
+        let gap = (flights[2], flights[3]);
+        let paused = Hold::of(&train, &gap, PACKET);
+        assert!(
+            paused.is_none(),
+            "the sender waited as long between two flights"
+        );
         let hold = hold(&held).expect("50 ms without a packet, and ten at once");
         assert!(hold.delayed(&arrives(14, 50.3)));
         let mut later = arrives(15, 60.0);
