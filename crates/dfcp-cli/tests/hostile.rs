@@ -7,6 +7,7 @@ use std::io::Write;
 
 use common::{Bench, Receiver, bytes};
 use dfcp::{Connection, Endpoint, EndpointConfig, Progress, PublicKey, RecvStream, SendStream};
+use dfcp_transfer::message::VERSION;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 
@@ -49,7 +50,7 @@ impl Sender {
     async fn offer(&mut self, paths: &[&str]) {
         let entry = |path| json!({"path": path, "size": 3, "mode": 420, "mtime": 0});
         let entries: Vec<_> = paths.iter().map(entry).collect();
-        self.say(json!({"type": "offer", "version": 3, "entries": entries, "more": false}))
+        self.say(json!({"type": "offer", "version": VERSION, "entries": entries, "more": false}))
             .await;
     }
 

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use dfcp::{Connection, Endpoint, EndpointConfig, RecvStream, SendStream};
+use dfcp_transfer::message::VERSION;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 
@@ -46,7 +47,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 fn offer(names: impl Iterator<Item = String>, size: u64, more: bool) -> Value {
     let entry = |path: String| json!({"path": path, "size": size, "mode": 420, "mtime": 0});
     let entries: Vec<_> = names.map(entry).collect();
-    json!({"type": "offer", "version": 3, "entries": entries, "more": more})
+    json!({"type": "offer", "version": VERSION, "entries": entries, "more": more})
 }
 
 /// Lists of files that never end, or that no disk holds.
