@@ -10,7 +10,11 @@ use dfcp_sim::scenario::Document;
 /// Share of the path's limit that one transfer reaches.
 fn share(document: &Document) -> f64 {
     let scenario = document.scenario().expect("valid");
-    let report = dfcp_sim::run(&scenario).expect("can be built");
+    share_of(&dfcp_sim::run(&scenario).expect("can be built"))
+}
+
+/// The same of a report.
+fn share_of(report: &RunReport) -> f64 {
     let flow = &report.flows[0];
     flow.goodput_bps / flow.limit_bps.expect("the path has a limit")
 }
@@ -94,9 +98,7 @@ fn a_short_queue_costs_start_up_little() {
     // Ten seconds from the first packet on. With groups of 2 ms it had 0.82 of the limit.
     let (duration, warmup) = (("run.duration", "\"10 s\""), ("run.warmup", "\"0 s\""));
     for seed in ["103", "104"] {
-        let report = run("queue4", &[duration, warmup, ("run.seed", seed)]);
-        let flow = &report.flows[0];
-        let share = flow.goodput_bps / flow.limit_bps.expect("the path has a limit");
+        let share = share_of(&run("queue4", &[duration, warmup, ("run.seed", seed)]));
         assert!(share > 0.87, "seed {seed}: {share:.3} of the limit");
     }
 }
@@ -106,9 +108,7 @@ fn what_a_policers_bucket_lets_pass_is_not_taken_for_the_bottleneck() {
     // Delay that wanders and 15 % of loss beside: a first train of 160 Mbit/s passed, of which the path
     // carries 25, and a test of that rate took ten seconds. Runs of a minute had 0.51 to 0.68 of the limit.
     for seed in ["56", "59", "60"] {
-        let report = run("cn-home", &[("run.seed", seed)]);
-        let flow = &report.flows[0];
-        let share = flow.goodput_bps / flow.limit_bps.expect("the path has a limit");
+        let share = share_of(&run("cn-home", &[("run.seed", seed)]));
         assert!(share > 0.75, "seed {seed}: {share:.3} of the limit");
     }
 }
@@ -118,9 +118,7 @@ fn a_loss_test_without_a_verdict_does_not_end_the_transfer() {
     // 42 % lost, a policer, and a delay that wanders. On these seeds a test could not tell the two causes of
     // loss apart, and the loss of the path then took the rate down to nothing: 0.06, 0.01 and 0.02 of the limit.
     for seed in ["51", "71", "154"] {
-        let report = run("cn-us", &[("run.seed", seed)]);
-        let flow = &report.flows[0];
-        let share = flow.goodput_bps / flow.limit_bps.expect("the path has a limit");
+        let share = share_of(&run("cn-us", &[("run.seed", seed)]));
         assert!(share > 0.4, "seed {seed}: {share:.3} of the limit");
     }
 }
@@ -322,7 +320,7 @@ fn random_paths_are_used_within_thirty_round_trips() {
     // The last four, with bursts longer than a window, once stopped for seconds at a time.
     for seed in (1..=30).chain([102, 110, 226, 291]) {
         let (text, least) = random_path(seed);
-        let share_of = |run: u64| {
+        let share_in = |run: u64| {
             let mut document = Document::parse(&text, "random.toml").expect("valid");
             let seed = seed + 1000 * run;
             document.set("run.seed", &seed.to_string()).expect("a seed");
@@ -330,11 +328,11 @@ fn random_paths_are_used_within_thirty_round_trips() {
         };
         // Where a burst swallows all that is in flight, or jitter hides the rate for some cycles of probes,
         // one of them more or less decides a run: then the median of five counts.
-        let first = share_of(0);
+        let first = share_in(0);
         if first > least {
             continue;
         }
-        let mut shares: Vec<f64> = (1..5).map(share_of).chain([first]).collect();
+        let mut shares: Vec<f64> = (1..5).map(share_in).chain([first]).collect();
         shares.sort_by(f64::total_cmp);
         assert!(
             shares[2] > least,
