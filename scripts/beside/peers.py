@@ -54,11 +54,17 @@ class Peer:
         return [], Way(there)
 
     def set_control(self):
-        try:
-            with open("/proc/sys/net/ipv4/tcp_congestion_control", "w") as setting:
-                setting.write(self.control)
-        except OSError as error:
-            raise Failed(f"congestion control {self.control}: {error}") from error
+        """An attribute of this host's routes: whatever the kernel's default is, and whoever opens the connection.
+
+        A namespace's own default (`net.ipv4.tcp_congestion_control`) may only be a control that its kernel allows to
+        everybody, which is no more than Reno and the kernel's default."""
+        for family in ("-4", "-6"):
+            shown = subprocess.run(["ip", family, "route", "show"], capture_output=True, text=True)
+            for route in shown.stdout.splitlines():
+                change = ["ip", family, "route", "change", *route.split(), "congctl", self.control]
+                changed = subprocess.run(change, capture_output=True, text=True)
+                if changed.returncode:
+                    raise Failed(f"congestion control {self.control} on {route}: {changed.stderr.strip()}")
 
 
 def target_port(spec):
