@@ -84,6 +84,13 @@ impl Cruise {
         self.echoes_until = self.echoes_until.max(until);
     }
 
+    /// A probe that was interrupted shows nothing, and is to be sent again.
+    pub(super) fn repeat_probe(&mut self) {
+        if let Some(probe) = self.probe.take_if(|probe| !probe.measured) {
+            self.first_probe = probe.excess;
+        }
+    }
+
     /// What was estimated before is more than the network wants.
     pub(super) fn forget_high(&mut self) {
         self.high = 0.0;

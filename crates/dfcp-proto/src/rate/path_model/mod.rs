@@ -525,8 +525,11 @@ impl RateController for PathModel {
         let window = match &self.mode {
             Mode::Startup(_) => self.startup_window(),
             Mode::Competitive(window) => window.window(),
+            // A probe that asks for more than the window has room for anyway.
             Mode::Cruise(_) | Mode::LossTest(..) | Mode::Yield(_) => {
-                self.estimate * self.window_time() + bounds::SPARE_WINDOW * self.packet
+                let room = (self.gain / tuning::cruise::MAX_GROWTH).max(1.0);
+                let rate = self.estimate * room;
+                rate * self.window_time() + bounds::SPARE_WINDOW * self.packet
             }
         };
         (window + self.blind) as u64

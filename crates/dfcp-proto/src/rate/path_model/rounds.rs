@@ -73,9 +73,23 @@ impl PathModel {
         let some = stretch.delivered >= SPARSE * self.packet;
         let is_sparse = some && SPARSE * arriving < self.estimate * (1.0 - self.loss.mean);
         if had_outage && !is_sparse {
-            return;
+            return self.end_flood(&stretch);
         }
         self.learn_loss(now, &round, &stretch, feedback, app_limited);
+    }
+
+    /// A link that holds packets back in every round has outages all the time: a search that loses more
+    /// than is known in a long queue, while no more arrives than before, is over all the same.
+    fn end_flood(&mut self, round: &Stretch) {
+        let growing = matches!(&self.mode, Mode::Startup(search) if search.is_growing());
+        let is_known = self.loss.explains(round.loss(), round.packets);
+        if matches!(self.mode, Mode::Startup(_))
+            && !growing
+            && !is_known
+            && self.is_long(self.queue())
+        {
+            self.begin_cruise();
+        }
     }
 
     /// A full queue loses some of what comes; only an outage loses everything for a while, or holds
@@ -265,6 +279,7 @@ impl PathModel {
         self.mode = *before;
         if let Mode::Cruise(cruise) = &mut self.mode {
             cruise.ignore_until(now + Duration::from_secs_f64(settled));
+            cruise.repeat_probe();
         }
         let Some(cause) = cause.filter(|_| !ends_early) else {
             let (since, rate) = (now, test.tested());

@@ -200,11 +200,22 @@ impl PathModel {
     /// sending, seconds: what arrives just after it may have been held back, all of it, and shows no
     /// standing queue.
     fn longest_hold(&self) -> f64 {
-        let pair = self
-            .samples
-            .before(self.rtt)
-            .and_then(|from| self.samples.longest_gap(&from));
-        pair.map_or(0.0, |(before, after)| beyond_sending(&before, &after))
+        self.longest_gap()
+            .map_or(0.0, |(before, after)| beyond_sending(&before, &after))
+    }
+
+    /// The neighbours with the longest time between their arrivals in the last round trip of them.
+    fn longest_gap(&self) -> Option<(AckPoint, AckPoint)> {
+        let from = self.samples.before(self.rtt).or(self.samples.first())?;
+        self.samples.longest_gap(&from)
+    }
+
+    /// The last packet before the path held others back, if it did in the last round trip and has taken no
+    /// longer since to pass them on.
+    fn hold_before(&self, last: &AckPoint) -> Option<(AckPoint, Hold)> {
+        let gap = self.longest_gap()?;
+        let train = Stretch::between(&gap.0, last, self.packet);
+        Hold::of(&train, &gap, self.packet).map(|hold| (gap.0, hold))
     }
 
     /// A search goes on if the delay that ended it would not end it with the jitter that is known now,
@@ -269,16 +280,21 @@ impl PathModel {
             && from.sent_total <= train
             && last.received_at > from.received_at
         {
+            let spread = (last.received_at - from.received_at).as_secs_f64();
+            let sent_over = last.sent_at.saturating_since(from.sent_at).as_secs_f64();
+            // What was held back arrives together, faster than the path carried it: then the rate is
+            // that from before the hold on.
+            let held = self.hold_before(last);
+            search.hold = held.map(|(_, hold)| hold).or(search.hold);
+            let from = match held {
+                Some((before, _)) if before.received_at < from.received_at => before,
+                _ => from,
+            };
             let train = Stretch::between(&from, last, self.packet);
-            let gap = self.samples.longest_gap(&from);
-            let hold = gap.and_then(|gap| Hold::of(&train, &gap, self.packet));
-            search.hold = hold.or(search.hold);
             let arrived = train.delivered / (1.0 - self.loss.mean);
             let most = search.most_carried(&from, self.packet) * arrived;
             let rate = train.sent.min(most) / train.seconds;
             search.best = search.best.max(rate);
-            let spread = (last.received_at - from.received_at).as_secs_f64();
-            let sent_over = last.sent_at.saturating_since(from.sent_at).as_secs_f64();
             let varies = TIMER_ERROR + LONG_JITTERS * self.delay.jitter();
             let drawn_apart = spread > DISPERSED * sent_over + varies;
             search.dispersed |= drawn_apart && search.shows_queue(last);
