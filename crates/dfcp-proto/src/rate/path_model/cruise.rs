@@ -84,6 +84,11 @@ impl Cruise {
         self.echoes_until = self.echoes_until.max(until);
     }
 
+    /// The pacing gain of a probe that is sent now.
+    pub(super) fn probe_gain(&self, now: Instant) -> Option<f64> {
+        self.probe.and_then(|probe| probe.pacing_gain(now))
+    }
+
     /// A probe that was interrupted shows nothing, and is to be sent again.
     pub(super) fn repeat_probe(&mut self) {
         if let Some(probe) = self.probe.take_if(|probe| !probe.measured) {
@@ -292,7 +297,7 @@ impl PathModel {
     fn probe_bandwidth(&mut self, now: Instant) {
         if !self.is_long(self.queue())
             && let Mode::Cruise(cruise) = &self.mode
-            && let Some(gain) = cruise.probe.and_then(|p| p.pacing_gain(now))
+            && let Some(gain) = cruise.probe_gain(now)
         {
             self.gain = gain;
         }

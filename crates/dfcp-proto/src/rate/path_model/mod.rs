@@ -425,6 +425,11 @@ impl PathModel {
         }
     }
 
+    /// Bytes that may be in flight at `gain` times the estimated rate.
+    fn estimated_window(&self, gain: f64) -> f64 {
+        gain * self.estimate * self.window_time() + bounds::SPARE_WINDOW * self.packet
+    }
+
     /// Seconds of data that may be in flight: the smoothed round trip and half of it again, or the
     /// highest of late. A window too small for a path that got longer or holds packets back would
     /// make gaps, and gaps pass for a slow bottleneck. Feedback comes a few milliseconds late, and
@@ -525,12 +530,13 @@ impl RateController for PathModel {
         let window = match &self.mode {
             Mode::Startup(_) => self.startup_window(),
             Mode::Competitive(window) => window.window(),
-            // A probe that asks for more than the window has room for anyway.
-            Mode::Cruise(_) | Mode::LossTest(..) | Mode::Yield(_) => {
-                let room = (self.gain / tuning::cruise::MAX_GROWTH).max(1.0);
-                let rate = self.estimate * room;
-                rate * self.window_time() + bounds::SPARE_WINDOW * self.packet
+            Mode::Cruise(cruise) => {
+                // A probe that asks for more than the window has room for anyway.
+                let asked = cruise.probe_gain(self.now).unwrap_or(1.0);
+                let room = (asked / tuning::cruise::MAX_GROWTH).max(1.0);
+                self.estimated_window(room)
             }
+            Mode::LossTest(..) | Mode::Yield(_) => self.estimated_window(1.0),
         };
         (window + self.blind) as u64
     }
