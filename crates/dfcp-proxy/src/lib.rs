@@ -50,6 +50,7 @@ pub use traffic::{Counts, Traffic};
 pub use transparent::{Interception, listen_transparent};
 #[cfg(target_os = "linux")]
 pub use udp::InterceptedUdp;
+pub use udp::{Packet, UdpPort};
 
 use std::time::Duration;
 

@@ -80,8 +80,7 @@ impl Target {
 
 impl Target {
     /// Its address, if its host is one.
-    #[cfg(target_os = "linux")]
-    pub(crate) fn address(&self) -> Option<SocketAddr> {
+    pub fn address(&self) -> Option<SocketAddr> {
         match self.host {
             Host::Ip(ip) => Some(SocketAddr::new(ip, self.port)),
             Host::Name(_) => None,

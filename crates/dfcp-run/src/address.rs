@@ -59,32 +59,32 @@ pub(crate) fn canonical(at: SocketAddr) -> SocketAddr {
     SocketAddr::new(at.ip().to_canonical(), at.port())
 }
 
+/// What [`decode`] reads.
+pub(crate) fn encode(at: SocketAddr) -> Vec<u8> {
+    let mut out = Vec::with_capacity(28);
+    let family = match at {
+        SocketAddr::V4(_) => libc::AF_INET,
+        SocketAddr::V6(_) => libc::AF_INET6,
+    };
+    out.extend((family as u16).to_ne_bytes());
+    out.extend(at.port().to_be_bytes());
+    match at {
+        SocketAddr::V4(at) => {
+            out.extend(at.ip().octets());
+            out.extend([0; 8]);
+        }
+        SocketAddr::V6(at) => {
+            out.extend(at.flowinfo().to_be_bytes());
+            out.extend(at.ip().octets());
+            out.extend(at.scope_id().to_ne_bytes());
+        }
+    }
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// What [`decode`] reads.
-    fn encode(at: SocketAddr) -> Vec<u8> {
-        let mut out = Vec::with_capacity(28);
-        let family = match at {
-            SocketAddr::V4(_) => libc::AF_INET,
-            SocketAddr::V6(_) => libc::AF_INET6,
-        };
-        out.extend((family as u16).to_ne_bytes());
-        out.extend(at.port().to_be_bytes());
-        match at {
-            SocketAddr::V4(at) => {
-                out.extend(at.ip().octets());
-                out.extend([0; 8]);
-            }
-            SocketAddr::V6(at) => {
-                out.extend(at.flowinfo().to_be_bytes());
-                out.extend(at.ip().octets());
-                out.extend(at.scope_id().to_ne_bytes());
-            }
-        }
-        out
-    }
 
     #[test]
     fn addresses_are_read_as_they_are_written_and_parts_of_them_are_none() {

@@ -53,19 +53,10 @@ enum Case {
     Fail(i32),
     /// It is asked about if both arguments are these.
     AskIf([(u32, i32); 2]),
-    /// It fails if an argument has a bit.
-    FailIf(u32, i32, i32),
-    /// The same, and else it is asked about if another argument, an address in memory, is not null.
-    FailIfOrAskWith((u32, i32, i32), u32),
-}
-
-/// Fails if an argument has a bit.
-fn fail_if(a: u32, bit: i32, errno: i32) -> [sock_filter; 3] {
-    [
-        instruction(LOAD, argument(a), 0, 0),
-        instruction(IF_ANY_BIT, bit as u32, 0, 1),
-        instruction(RETURN, FAIL | errno as u32, 0, 0),
-    ]
+    /// It is asked about if an argument, an address in memory, is not null.
+    AskWith(u32),
+    /// It fails if an argument has a bit, and else this.
+    FailIf((u32, i32, i32), &'static Case),
 }
 
 impl Case {
@@ -83,22 +74,22 @@ impl Case {
                 end(ASK),
                 end(ALLOW),
             ],
-            Self::FailIf(a, bit, errno) => {
-                let mut code = fail_if(a, bit, errno).to_vec();
-                code.push(end(ALLOW));
-                code
-            }
-            Self::FailIfOrAskWith((a, bit, errno), address) => {
-                let mut code = fail_if(a, bit, errno).to_vec();
-                code.extend([
-                    instruction(LOAD, argument(address), 0, 0),
-                    instruction(IF_EQUAL, 0, 0, 2),
-                    // The upper half.
-                    instruction(LOAD, argument(address) + 4, 0, 0),
-                    instruction(IF_EQUAL, 0, 1, 0),
-                    end(ASK),
-                    end(ALLOW),
-                ]);
+            Self::AskWith(address) => vec![
+                instruction(LOAD, argument(address), 0, 0),
+                instruction(IF_EQUAL, 0, 0, 2),
+                // The upper half.
+                instruction(LOAD, argument(address) + 4, 0, 0),
+                instruction(IF_EQUAL, 0, 1, 0),
+                end(ASK),
+                end(ALLOW),
+            ],
+            Self::FailIf((a, bit, errno), otherwise) => {
+                let mut code = vec![
+                    instruction(LOAD, argument(a), 0, 0),
+                    instruction(IF_ANY_BIT, bit as u32, 0, 1),
+                    fail(errno),
+                ];
+                code.extend(otherwise.code());
                 code
             }
         }
@@ -118,16 +109,19 @@ pub(crate) fn program() -> Vec<sock_filter> {
         ),
         (
             libc::SYS_sendto,
-            Case::FailIfOrAskWith((3, libc::MSG_FASTOPEN, unsupported), 4),
+            Case::FailIf((3, libc::MSG_FASTOPEN, unsupported), &Case::AskWith(4)),
         ),
         (
             libc::SYS_sendmsg,
-            Case::FailIf(2, libc::MSG_FASTOPEN, unsupported),
+            Case::FailIf((2, libc::MSG_FASTOPEN, unsupported), &Case::Ask),
         ),
         (
             libc::SYS_sendmmsg,
-            Case::FailIf(3, libc::MSG_FASTOPEN, unsupported),
+            Case::FailIf((3, libc::MSG_FASTOPEN, unsupported), &Case::Ask),
         ),
+        (libc::SYS_recvfrom, Case::AskWith(4)),
+        (libc::SYS_recvmsg, Case::Ask),
+        (libc::SYS_recvmmsg, Case::Ask),
         (libc::SYS_io_uring_setup, Case::Fail(libc::ENOSYS)),
     ];
     let allow = instruction(RETURN, ALLOW, 0, 0);
@@ -210,14 +204,20 @@ mod tests {
         ] {
             let mut args = [0; 6];
             args[at] = libc::MSG_NOSIGNAL as u64;
-            assert_eq!(run(OWN, number, args), ALLOW);
+            let addressed = if number == libc::SYS_sendto {
+                ALLOW
+            } else {
+                ASK
+            };
+            assert_eq!(run(OWN, number, args), addressed);
             args[at] |= flag;
             assert_eq!(run(OWN, number, args), unsupported);
         }
-        // Of datagrams those that say where they go.
+        // Of datagrams those that say where they go, or ask where they come from.
         for (at, expected) in [(0, ALLOW), (0x1234_5678, ASK), (0x1234 << 32, ASK)] {
             let args = [3, 9, 9, 0, at, 16];
             assert_eq!(run(OWN, libc::SYS_sendto, args), expected, "{at:x}");
+            assert_eq!(run(OWN, libc::SYS_recvfrom, args), expected, "{at:x}");
         }
         let uring = run(OWN, libc::SYS_io_uring_setup, [0; 6]);
         assert_eq!(uring, fails(libc::ENOSYS));

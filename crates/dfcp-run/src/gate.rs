@@ -30,7 +30,7 @@ const MOMENT: Duration = Duration::from_millis(1);
 struct Side {
     at: SocketAddr,
     refuses: SocketAddr,
-    _sockets: [Socket; 3],
+    sockets: [Socket; 3],
 }
 
 impl Side {
@@ -45,7 +45,7 @@ impl Side {
         Ok(Self {
             at: address(Ok(at))?,
             refuses: address(closed.local_addr())?,
-            _sockets: [gate, only, closed],
+            sockets: [gate, only, closed],
         })
     }
 }
@@ -80,6 +80,11 @@ impl Gate {
             v4: Side::open((Ipv4Addr::LOCALHOST, 0).into())?,
             v6: Side::open((Ipv6Addr::LOCALHOST, 0).into()).ok(),
         })
+    }
+
+    /// Of what network this machine's addresses are, if the system says.
+    pub fn network(&self) -> Option<u64> {
+        sys::network_of(self.v4.sockets[0].as_fd())
     }
 
     /// The side for a socket that wants to connect to `to`.

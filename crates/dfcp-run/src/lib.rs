@@ -21,11 +21,14 @@
 #![deny(unsafe_code)]
 
 mod address;
+mod datagrams;
 mod filter;
 mod gate;
+mod message;
 mod names;
 mod process;
 mod program;
+mod relays;
 mod routes;
 mod supervisor;
 mod sys;

@@ -101,8 +101,7 @@ impl Names {
     }
 
     /// Answers questions that come to `socket`. Does not end.
-    pub async fn serve(self: Arc<Self>, socket: UdpSocket) {
-        let socket = Arc::new(socket);
+    pub async fn serve(self: Arc<Self>, socket: Arc<UdpSocket>) {
         let mut buffer = [0; MAX_QUESTION];
         loop {
             // An error is what somebody said of an earlier answer.

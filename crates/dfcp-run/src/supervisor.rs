@@ -1,22 +1,24 @@
 //! Answers the calls of programs.
 
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dfcp_proxy::{Client, Dialed, Host, Status, Target};
 use socket2::{Protocol, Socket, Type};
-use tokio::net::{TcpStream, UdpSocket};
+use tokio::net::TcpStream;
 use tokio::runtime::Handle;
 use tokio::time::sleep;
 
 use crate::address::{self, Peer, canonical};
-use crate::gate::{Gate, is_under_way, reached_by};
+use crate::datagrams::is_udp;
+use crate::gate::{Gate, is_under_way};
 use crate::names::{self, Names};
 use crate::process;
 use crate::program::start;
+use crate::relays::{Port, Relays};
 use crate::routes::Routes;
 use crate::sys::{self, Answer, Call, Calls};
 use crate::table::{Entry, State, Table};
@@ -28,30 +30,30 @@ pub enum Note {
     /// A process may not be looked into, and its connections are not carried; its number, and why. Told of
     /// the first one.
     Unseen(i32, String),
-    /// A program sends datagrams from a socket that is not connected: its process's number, and where the
-    /// first one goes, from here. Told of the first one.
-    Unconnected(i32, SocketAddr),
+    /// A program sends datagrams that are not of UDP, such as those of `ping`: its process's number, and
+    /// where the first one goes, from here. Told of the first one.
+    Foreign(i32, SocketAddr),
 }
 
 /// Carries what programs connect to; clones share it.
 #[derive(Clone)]
 pub struct Supervisor(Arc<Inner>);
 
-struct Inner {
+pub(crate) struct Inner {
     client: Client,
-    routes: Arc<Routes>,
+    pub routes: Arc<Routes>,
     names: Arc<Names>,
     gate: Gate,
+    pub relays: Arc<Relays>,
     table: Mutex<Table>,
-    /// Where datagrams are taken, and questions for names.
-    datagrams: SocketAddr,
-    questions: SocketAddr,
     /// Of what network this machine's addresses are.
-    network: Option<u64>,
-    runtime: Handle,
-    note: Box<dyn Fn(Note) + Send + Sync>,
+    pub network: Option<u64>,
+    pub runtime: Handle,
+    pub note: Box<dyn Fn(Note) + Send + Sync>,
     has_unseen: AtomicBool,
-    has_unconnected: AtomicBool,
+    pub has_foreign: AtomicBool,
+    /// Whether there was a datagram with an address that is carried.
+    pub has_unconnected: AtomicBool,
 }
 
 impl Supervisor {
@@ -65,35 +67,26 @@ impl Supervisor {
         routes: Routes,
         note: impl Fn(Note) + Send + Sync + 'static,
     ) -> io::Result<Self> {
-        let local = || {
-            let socket = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
-            socket.set_nonblocking(true)?;
-            let socket = UdpSocket::from_std(socket)?;
-            let at = socket.local_addr()?;
-            io::Result::Ok((socket, at))
-        };
-        let ((datagrams, datagrams_at), (questions, questions_at)) = (local()?, local()?);
-        let network = sys::network_of(std::os::fd::AsFd::as_fd(&questions));
+        let gate = Gate::open()?;
         let routes = Arc::new(routes);
         let names = Arc::new(Names::new(routes.clone()));
-        tokio::spawn(names.clone().serve(questions));
+        let relays = Arc::new(Relays::new(names.clone()));
+        let (carrier, port) = (client.clone(), Port(relays.clone()));
+        tokio::spawn(async move { carrier.serve_datagrams(port).await });
         let inner = Arc::new(Inner {
             client,
             routes,
             names,
-            gate: Gate::open()?,
+            network: gate.network(),
+            gate,
+            relays,
             table: Mutex::default(),
-            datagrams: datagrams_at,
-            questions: questions_at,
-            network,
             runtime: Handle::current(),
             note: Box::new(note),
             has_unseen: AtomicBool::new(false),
+            has_foreign: AtomicBool::new(false),
             has_unconnected: AtomicBool::new(false),
         });
-        let (weak, client) = (Arc::downgrade(&inner), inner.client.clone());
-        let led = move |from| weak.upgrade().and_then(|inner| inner.table().led(from));
-        tokio::spawn(async move { client.forward_udp_by(datagrams, led).await });
         Ok(Self(inner))
     }
 
@@ -123,6 +116,9 @@ impl Supervisor {
     }
 }
 
+/// What a program hears where the system gave no number: its own of input and output that failed.
+pub(crate) const UNKNOWN: i32 = libc::EIO;
+
 /// What a program hears of an attempt that the server made, as if it had made it itself.
 fn error_of(status: Status) -> i32 {
     match status {
@@ -138,17 +134,17 @@ fn error_of(status: Status) -> i32 {
 }
 
 /// A socket that a program connects.
-struct Attempt {
-    socket: Socket,
+pub(crate) struct Attempt {
+    pub socket: Socket,
     /// The kernel's number of it.
-    cookie: u64,
+    pub cookie: u64,
     /// What the program gave.
-    given: Vec<u8>,
-    to: SocketAddr,
+    pub given: Vec<u8>,
+    pub to: SocketAddr,
 }
 
 impl Inner {
-    fn table(&self) -> MutexGuard<'_, Table> {
+    pub fn table(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -158,7 +154,12 @@ impl Inner {
             libc::SYS_connect => self.connect(calls, call),
             libc::SYS_getpeername => self.peer_name(calls, call).map(Some),
             libc::SYS_getsockopt => self.last_error(calls, call).map(Some),
-            libc::SYS_sendto => self.send_to(calls, call).map(Some),
+            libc::SYS_sendto | libc::SYS_sendmsg | libc::SYS_sendmmsg => {
+                self.send(calls, call).map(Some)
+            }
+            libc::SYS_recvfrom | libc::SYS_recvmsg | libc::SYS_recvmmsg => {
+                self.receive(calls, call)
+            }
             _ => Ok(Some(Answer::GoOn)),
         };
         // Of what cannot be looked at the system says what is wrong with it.
@@ -166,7 +167,7 @@ impl Inner {
     }
 
     /// A copy of the socket that is a call's first argument.
-    fn socket_of(&self, calls: &Calls, call: &Call) -> io::Result<Socket> {
+    pub fn socket_of(&self, calls: &Calls, call: &Call) -> io::Result<Socket> {
         let found = process::socket(call, call.arguments[0]);
         let socket = found.inspect_err(|error| self.unseen(call, error))?;
         // Else the thread may be another one by now.
@@ -201,57 +202,32 @@ impl Inner {
             }
             _ => return Ok(Some(Answer::GoOn)),
         };
-        let target = self.target(canonical(to));
-        let may_ask = to.port() == names::PORT && self.routes.has_names();
-        if target.is_none() && !may_ask {
+        let (target, way) = (self.target(canonical(to)), self.way(to));
+        if target.is_none() && way.is_none() {
             return Ok(Some(Answer::GoOn));
         }
         let socket = self.socket_of(calls, call)?;
         if sys::network_of(std::os::fd::AsFd::as_fd(&socket)) != self.network {
             return Ok(Some(Answer::GoOn));
         }
-        let (kind, cookie) = (socket.r#type()?, socket.cookie()?);
+        let cookie = socket.cookie()?;
         let attempt = Attempt {
             socket,
             cookie,
             given,
             to,
         };
-        match (kind, target) {
-            (Type::STREAM, Some(target)) if is_tcp(&attempt.socket)? => {
+        match (target, way) {
+            (Some(target), _) if is_tcp(&attempt.socket)? => {
                 self.connect_stream(calls, call, attempt, target)
             }
-            (Type::DGRAM, _) if may_ask => self.lead(attempt, self.questions, None),
-            (Type::DGRAM, Some(target)) => self.lead(attempt, self.datagrams, Some(target)),
+            (_, Some(way)) if is_udp(&attempt.socket)? => self.lead(attempt, way),
             _ => Ok(Some(Answer::GoOn)),
         }
     }
 
-    /// `sendto` with an address: where connections would be carried, somebody should know that this is not.
-    fn send_to(&self, calls: &Calls, call: &Call) -> io::Result<Answer> {
-        let [.., at, len] = call.arguments;
-        let len = len as u32 as usize;
-        if len > address::MAX_LEN || self.has_unconnected.load(Ordering::Relaxed) {
-            return Ok(Answer::GoOn);
-        }
-        let Peer::Ip(to) = address::decode(&process::read(call.thread, at, len)?) else {
-            return Ok(Answer::GoOn);
-        };
-        let is_question = to.port() == names::PORT && self.routes.has_names();
-        if self.target(canonical(to)).is_none() && !is_question {
-            return Ok(Answer::GoOn);
-        }
-        let socket = self.socket_of(calls, call)?;
-        let is_first =
-            socket.r#type()? == Type::DGRAM && !self.has_unconnected.swap(true, Ordering::Relaxed);
-        if is_first {
-            (self.note)(Note::Unconnected(call.thread, to));
-        }
-        Ok(Answer::GoOn)
-    }
-
     /// Whom a connection to `at` is for, if it is carried.
-    fn target(&self, at: SocketAddr) -> Option<Target> {
+    pub fn target(&self, at: SocketAddr) -> Option<Target> {
         if let Some(name) = self.names.of(at.ip()) {
             return Some(Target {
                 host: Host::Name(name.to_string()),
@@ -374,32 +350,6 @@ impl Inner {
         Ok((dialed, tcp))
     }
 
-    /// Has a socket of UDP send to a port here, which knows by its source whom that is for.
-    fn lead(
-        &self,
-        attempt: Attempt,
-        port: SocketAddr,
-        target: Option<Target>,
-    ) -> io::Result<Option<Answer>> {
-        let socket = &attempt.socket;
-        if let Err(error) = socket.connect(&reached_by(socket, port)?.into()) {
-            let errno = error.raw_os_error().unwrap_or(libc::ENETUNREACH);
-            return Ok(Some(Answer::Failed(errno)));
-        }
-        let source = socket.local_addr()?.as_socket();
-        let mut table = self.table();
-        if let (Some(target), Some(source)) = (target, source) {
-            table.lead(canonical(source), target);
-        }
-        table.put(
-            attempt.cookie,
-            Entry::new(attempt.given, State::Open, Vec::new()),
-        );
-        // When it is closed nobody tells.
-        table.is_over(attempt.cookie);
-        Ok(Some(Answer::Done))
-    }
-
     /// `getpeername`: whom the program connected to, and not where that led.
     fn peer_name(&self, calls: &Calls, call: &Call) -> io::Result<Answer> {
         if self.table().is_empty() {
@@ -409,7 +359,7 @@ impl Inner {
         let Some(peer) = socket.peer_addr()?.as_socket().map(canonical) else {
             return Ok(Answer::GoOn);
         };
-        if !self.gate.is(peer) && peer != self.datagrams && peer != self.questions {
+        if !self.gate.is(peer) && self.relays.host_of(peer).is_none() {
             return Ok(Answer::GoOn);
         }
         let Some(given) = self.given(socket.cookie()?) else {
@@ -447,7 +397,7 @@ impl Inner {
 
 /// Whether `socket` is of TCP alone: that of several paths (MPTCP) has connections of its own kind.
 fn is_tcp(socket: &Socket) -> io::Result<bool> {
-    Ok(socket.protocol()? == Some(Protocol::TCP))
+    Ok(socket.r#type()? == Type::STREAM && socket.protocol()? == Some(Protocol::TCP))
 }
 
 /// Gives a program what it asked for at an address, with the length at another, where it has written how much

@@ -9,6 +9,8 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use libc::{c_int, c_ulong, c_void, sock_filter};
+use socket2::Socket;
+use tokio::io::unix::AsyncFd;
 
 // linux/seccomp.h; not all of it is in `libc`.
 const SET_MODE_FILTER: libc::c_uint = 1;
@@ -62,6 +64,8 @@ pub(crate) enum Answer {
     GoOn,
     /// It has succeeded.
     Done,
+    /// It has succeeded, with this number.
+    Returned(usize),
     /// It has failed with this number.
     Failed(i32),
 }
@@ -123,6 +127,7 @@ impl Calls {
         let (value, error, flags) = match answer {
             Answer::GoOn => (0, 0, CONTINUE),
             Answer::Done => (0, 0, 0),
+            Answer::Returned(value) => (value as i64, 0, 0),
             Answer::Failed(errno) => (0, -errno, 0),
         };
         let mut raw = RawAnswer {
@@ -227,6 +232,98 @@ pub(crate) fn network_of(socket: BorrowedFd<'_>) -> Option<u64> {
         )
     };
     (done == 0).then_some(cookie)
+}
+
+/// Sends a message as `sendmsg` does: to an address as the system writes it, with what is said beside it.
+///
+/// # Errors
+/// What the system says.
+pub(crate) fn send(
+    socket: BorrowedFd<'_>,
+    name: &[u8],
+    payload: &[u8],
+    control: &[u8],
+    flags: c_int,
+) -> io::Result<usize> {
+    let mut part = libc::iovec {
+        iov_base: payload.as_ptr().cast_mut().cast(),
+        iov_len: payload.len(),
+    };
+    // SAFETY: of numbers and pointers, for which nothing but zeros is a value.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    if !name.is_empty() {
+        message.msg_name = name.as_ptr().cast_mut().cast();
+        message.msg_namelen = name.len() as libc::socklen_t;
+    }
+    message.msg_iov = &raw mut part;
+    message.msg_iovlen = 1;
+    if !control.is_empty() {
+        message.msg_control = control.as_ptr().cast_mut().cast();
+        message.msg_controllen = control.len() as _;
+    }
+    // SAFETY: what the message points to is only read, and outlives the call.
+    let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, flags) };
+    usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+}
+
+/// A message that came.
+#[derive(Debug)]
+pub(crate) struct Received {
+    /// What there was room for.
+    pub payload: Vec<u8>,
+    /// How long it is, as the call says.
+    pub len: usize,
+    /// Whom it is from, as the system writes it.
+    pub name: Vec<u8>,
+    pub control: Vec<u8>,
+    pub flags: c_int,
+}
+
+/// Receives a message as `recvmsg` does, with room for so much of it and of what is said beside it.
+///
+/// # Errors
+/// What the system says.
+pub(crate) fn receive(
+    socket: BorrowedFd<'_>,
+    (payload, control): (usize, usize),
+    flags: c_int,
+) -> io::Result<Received> {
+    let (mut payload, mut control) = (vec![0_u8; payload], vec![0_u8; control]);
+    let mut name = vec![0_u8; size_of::<libc::sockaddr_storage>()];
+    let mut part = libc::iovec {
+        iov_base: payload.as_mut_ptr().cast(),
+        iov_len: payload.len(),
+    };
+    // SAFETY: as in `send`.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_name = name.as_mut_ptr().cast();
+    message.msg_namelen = name.len() as libc::socklen_t;
+    message.msg_iov = &raw mut part;
+    message.msg_iovlen = 1;
+    message.msg_control = control.as_mut_ptr().cast();
+    message.msg_controllen = control.len() as _;
+    // SAFETY: all that the message points to is ours, has the lengths that it says, and outlives the call.
+    let came = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, flags) };
+    let len = usize::try_from(came).map_err(|_| io::Error::last_os_error())?;
+    payload.truncate(len);
+    name.truncate(message.msg_namelen as usize);
+    control.truncate(message.msg_controllen as usize);
+    Ok(Received {
+        payload,
+        len,
+        name,
+        control,
+        flags: message.msg_flags,
+    })
+}
+
+/// Watches for what comes to a socket, which may be one that waits. Call within a tokio runtime.
+///
+/// # Errors
+/// What the system says.
+pub(crate) fn watched(socket: Socket) -> io::Result<AsyncFd<Socket>> {
+    // SAFETY: `Socket` owns its descriptor, which nobody replaces or closes while it is watched.
+    Ok(unsafe { AsyncFd::register(socket)? })
 }
 
 /// Has `connect` of a socket of TCP connect, instead of waiting for what is sent first.

@@ -2,9 +2,6 @@
 //! socket share and no other one gets.
 
 use std::collections::{HashMap, VecDeque};
-use std::net::SocketAddr;
-
-use dfcp_proxy::Target;
 
 /// Sockets that are remembered beyond the end of what was carried for them: a program may ask late how it
 /// ended. Some hundred bytes each.
@@ -17,12 +14,14 @@ pub(crate) enum State {
     Open,
     /// With the number of the error.
     Failed(i32),
+    /// It is of UDP, and has sent something that is carried.
+    Datagrams,
 }
 
 /// A socket that a program connected.
 #[derive(Debug)]
 pub(crate) struct Entry {
-    /// The address that the program gave.
+    /// The address that the program connected to; of one that is not connected nothing.
     pub given: Vec<u8>,
     pub state: State,
     /// Calls that wait for how it ends.
@@ -45,9 +44,6 @@ pub(crate) struct Table {
     entries: HashMap<u64, Entry>,
     /// Those that are over, the oldest first.
     over: VecDeque<u64>,
-    /// Where datagrams go that come from an address.
-    datagrams: HashMap<SocketAddr, Target>,
-    sources: VecDeque<SocketAddr>,
 }
 
 impl Table {
@@ -81,23 +77,6 @@ impl Table {
             self.entries.remove(&oldest);
         }
     }
-
-    /// Datagrams from `source` are for `target` from now on.
-    pub fn lead(&mut self, source: SocketAddr, target: Target) {
-        if self.datagrams.insert(source, target).is_none() {
-            self.sources.push_back(source);
-        }
-        if self.sources.len() > KEPT
-            && let Some(oldest) = self.sources.pop_front()
-        {
-            self.datagrams.remove(&oldest);
-        }
-    }
-
-    /// Whom datagrams from `source` are for.
-    pub fn led(&self, source: SocketAddr) -> Option<Target> {
-        self.datagrams.get(&source).cloned()
-    }
 }
 
 #[cfg(test)]
@@ -127,18 +106,5 @@ mod tests {
         table.forget(many);
         assert!(table.get(many).is_none());
         assert_eq!(table.entries.len(), KEPT + 1);
-    }
-
-    #[test]
-    fn only_the_last_sources_of_datagrams_are_remembered() {
-        let mut table = Table::default();
-        let target = |port| Target::from(SocketAddr::from(([192, 0, 2, 1], port)));
-        let source = |port| SocketAddr::from(([127, 0, 0, 1], port));
-        for port in 1..=(KEPT as u16 + 1) {
-            table.lead(source(port), target(port));
-            table.lead(source(port), target(port + 1));
-        }
-        assert_eq!(table.led(source(1)), None);
-        assert_eq!(table.led(source(2)), Some(target(3)));
     }
 }

@@ -130,15 +130,14 @@ async fn supervise(args: &Args, rules: RuleOptions, client: &Client) -> Result<E
     let common = args.common.clone();
     let note = move |note: Note| {
         match note {
-        Note::Unseen(process, why) => common.say(format_args!(
-            "process {process} may not be looked into ({why}): what it connects to is not carried"
-        )),
-        Note::Unconnected(process, to) => common.say(format_args!(
-            "process {process} sends datagrams to {to} from a socket that is not connected: these, and \
-             others like them, are not carried and go from here"
-        )),
-        _ => {}
-    }
+            Note::Unseen(process, why) => common.say(format_args!(
+                "process {process} may not be looked into ({why}): what it connects to is not carried"
+            )),
+            Note::Foreign(process, to) => common.say(format_args!(
+                "process {process} sends datagrams to {to} that are not of UDP, as ping does: such go from here"
+            )),
+            _ => {}
+        }
     };
     let supervisor = Supervisor::new(client.clone(), Routes::new(rules.carry, rules.direct), note)?;
     for Forward { place, target, .. } in args.remote.clone() {

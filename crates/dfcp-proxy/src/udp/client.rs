@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::future::pending;
+use std::hash::Hash;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -144,32 +145,34 @@ pub(crate) async fn serve_program(client: Client, mut tcp: TcpStream) {
 }
 
 /// Where datagrams of several sources come to.
-pub(super) trait Port: Send + Sync + 'static {
+pub trait UdpPort: Send + Sync + 'static {
+    /// Whom datagrams are from; each has an association of its own.
+    type Source: Clone + Eq + Hash + Send + Sync + 'static;
+
     /// The next one with whom it is for, and whom it is from. May be cancelled.
-    fn receive(&self) -> impl Future<Output = io::Result<(Packet, SocketAddr)>> + Send;
+    fn receive(&self) -> impl Future<Output = io::Result<(Packet, Self::Source)>> + Send;
 
-    /// Hands an answer to a source, or loses it where there is no room.
-    fn answer(&self, packet: &Packet, to: SocketAddr);
+    /// Hands an answer, with whom it is from, to a source, or loses it where there is no room.
+    fn answer(&self, packet: &Packet, to: &Self::Source);
 }
 
-/// One of which it is known whom datagrams are for by where they come from.
-struct Forwarded<T> {
+/// One whose datagrams are all for the same host.
+struct Forwarded {
     socket: UdpSocket,
-    target: T,
+    target: Target,
 }
 
-impl<T: Fn(SocketAddr) -> Option<Target> + Send + Sync + 'static> Port for Forwarded<T> {
+impl UdpPort for Forwarded {
+    type Source = SocketAddr;
+
     async fn receive(&self) -> io::Result<(Packet, SocketAddr)> {
-        loop {
-            let (payload, from) = receive(&self.socket).await?;
-            if let Some(host) = (self.target)(from) {
-                return Ok((Packet { host, payload }, from));
-            }
-        }
+        let (payload, from) = receive(&self.socket).await?;
+        let host = self.target.clone();
+        Ok((Packet { host, payload }, from))
     }
 
-    fn answer(&self, packet: &Packet, to: SocketAddr) {
-        send_now(&self.socket, &packet.payload, to);
+    fn answer(&self, packet: &Packet, to: &SocketAddr) {
+        send_now(&self.socket, &packet.payload, *to);
     }
 }
 
@@ -177,30 +180,14 @@ impl Client {
     /// Carries the datagrams that come to `socket` to `target`, and the answers back, each source by
     /// itself. Does not end.
     pub async fn forward_udp(&self, socket: UdpSocket, target: Target) {
-        self.forward_udp_by(socket, move |_| Some(target.clone()))
-            .await;
+        self.serve_datagrams(Forwarded { socket, target }).await;
     }
 
-    /// Carries the datagrams that come to `socket` to whom `target` says by their source, and the answers
-    /// back, each source by itself; those of others are dropped. Does not end.
-    pub async fn forward_udp_by(
-        &self,
-        socket: UdpSocket,
-        target: impl Fn(SocketAddr) -> Option<Target> + Send + Sync + 'static,
-    ) {
-        self.serve_port(Forwarded { socket, target }).await;
-    }
-
-    /// Carries datagrams that the firewall leads to `port` to where they were going, and the answers back.
-    /// Does not end.
-    #[cfg(target_os = "linux")]
-    pub async fn serve_intercepted_udp(&self, port: super::InterceptedUdp) {
-        self.serve_port(port).await;
-    }
-
-    async fn serve_port(&self, port: impl Port) {
+    /// Carries the datagrams that come to `port` to whom they are for, and the answers back, each source by
+    /// itself. Does not end.
+    pub async fn serve_datagrams<P: UdpPort>(&self, port: P) {
         let port = Arc::new(port);
-        let mut sources: HashMap<SocketAddr, (Instant, mpsc::Sender<Packet>)> = HashMap::new();
+        let mut sources: HashMap<P::Source, (Instant, mpsc::Sender<Packet>)> = HashMap::new();
         let mut flows = JoinSet::new();
         loop {
             let (packet, from) = tokio::select! {
@@ -224,12 +211,12 @@ impl Client {
             };
             if sources.len() >= SOURCES && !sources.contains_key(&from) {
                 let oldest = sources.iter().min_by_key(|(_, (last, _))| *last);
-                if let Some(source) = oldest.map(|(source, _)| *source) {
+                if let Some(source) = oldest.map(|(source, _)| source.clone()) {
                     // Its task ends with its queue.
                     sources.remove(&source);
                 }
             }
-            let (last, queue) = sources.entry(from).or_insert_with(|| {
+            let (last, queue) = sources.entry(from.clone()).or_insert_with(|| {
                 let (queue, waiting) = mpsc::channel(WAITING);
                 let flow = Flow::new(self.clone());
                 flows.spawn(carry_source(flow, port.clone(), from, waiting));
@@ -242,12 +229,12 @@ impl Client {
 }
 
 /// Carries what one source sends, until its association ends.
-async fn carry_source(
+async fn carry_source<P: UdpPort>(
     mut flow: Flow,
-    port: Arc<impl Port>,
-    source: SocketAddr,
+    port: Arc<P>,
+    source: P::Source,
     mut waiting: mpsc::Receiver<Packet>,
-) -> SocketAddr {
+) -> P::Source {
     loop {
         tokio::select! {
             packet = waiting.recv() => {
@@ -258,7 +245,7 @@ async fn carry_source(
                 }
             }
             packet = flow.next() => match packet {
-                Some(packet) => port.answer(&packet, source),
+                Some(packet) => port.answer(&packet, &source),
                 None => return source,
             },
         }

@@ -7,6 +7,7 @@ mod server;
 #[cfg(target_os = "linux")]
 mod transparent;
 
+pub use client::UdpPort;
 pub(crate) use client::serve_program;
 pub(crate) use server::{Exit, serve};
 #[cfg(target_os = "linux")]
@@ -45,14 +46,16 @@ const LONGEST: usize = 65_536;
 
 /// A datagram, and the host that it is for or from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Packet {
+pub struct Packet {
+    /// The host.
     pub host: Target,
+    /// What is in it.
     pub payload: Bytes,
 }
 
 impl Packet {
     /// Reads a host and what is for it; `None` if it is none.
-    pub fn decode(mut bytes: Bytes) -> Option<Self> {
+    pub(crate) fn decode(mut bytes: Bytes) -> Option<Self> {
         let (host, len) = Target::decode(&bytes).ok()??;
         bytes.advance(len);
         let payload = bytes;

@@ -16,7 +16,7 @@ use socket2::{Protocol, Type};
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
 
-use super::{Packet, RECEIVED, client::Port};
+use super::{Packet, RECEIVED, UdpPort};
 use crate::dial::is_here;
 use crate::transparent::{canonical, transparent};
 
@@ -98,7 +98,9 @@ impl InterceptedUdp {
     }
 }
 
-impl Port for InterceptedUdp {
+impl UdpPort for InterceptedUdp {
+    type Source = SocketAddr;
+
     async fn receive(&self) -> io::Result<(Packet, SocketAddr)> {
         loop {
             if let Some((payload, to, from)) = self.next().await?
@@ -110,7 +112,7 @@ impl Port for InterceptedUdp {
         }
     }
 
-    fn answer(&self, packet: &Packet, to: SocketAddr) {
+    fn answer(&self, packet: &Packet, to: &SocketAddr) {
         let Some(from) = packet.host.address() else {
             return;
         };
@@ -125,7 +127,7 @@ impl Port for InterceptedUdp {
             };
             memory.answering.insert(from, socket);
         }
-        let _ = memory.answering[&from].send_to(&packet.payload, to);
+        let _ = memory.answering[&from].send_to(&packet.payload, *to);
     }
 }
 

@@ -295,7 +295,7 @@ async fn serve(args: &Args, client: &Client, open: Ports) {
         if let Ok(at) = port.local_addr() {
             say(format_args!("taking datagrams of TPROXY at {at}"));
         }
-        ports.spawn(async move { client.serve_intercepted_udp(port).await });
+        ports.spawn(async move { client.serve_datagrams(port).await });
     }
     for Forward { place, target, .. } in args.remote.clone() {
         let client = client.clone();
