@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use dfcp_fec::gf256::{Kernel, Rows};
 
-use super::protection::Loss;
+use super::protection::{Loss, PRIOR};
 use super::{
     Kind, REPAIR, REPAIR_HEAD, ROW, ROWS, SOURCE_HEAD, SYMBOL_HEAD, WINDOW, coefficients, max_piece,
 };
@@ -25,6 +25,10 @@ pub struct Path {
     /// How long after a packet its repair is still of use.
     pub delay: Duration,
 }
+
+/// Packets after which the transport's estimate has followed a change, to within a twentieth: it remembers a
+/// thousand, weighted by their age (e^−3). Until then what was lost since the change says more.
+const FOLLOWED: u64 = 3000;
 
 /// A source symbol in the window.
 #[derive(Clone, Copy, Debug)]
@@ -55,6 +59,9 @@ pub struct Encoder {
     /// Of the path: losses known, and packets settled when the last one became known, or at the begin.
     lost: u64,
     lost_at: u64,
+    settled: u64,
+    /// Losses known, and packets settled, before the first loss after a time without.
+    began: (u64, u64),
 }
 
 impl fmt::Debug for Encoder {
@@ -80,6 +87,8 @@ impl Default for Encoder {
             tail_at: None,
             lost: 0,
             lost_at: 0,
+            settled: 0,
+            began: (0, 0),
         }
     }
 }
@@ -97,12 +106,23 @@ impl Encoder {
     /// The path is like this now.
     pub fn set_path(&mut self, path: &Path) {
         if path.lost > self.lost {
+            if path.settled.saturating_sub(self.lost_at) >= FOLLOWED {
+                self.began = (self.lost, self.settled);
+            }
             self.lost = path.lost;
             self.lost_at = path.settled;
         }
+        self.settled = path.settled;
         self.delay = path.delay;
         let since = path.settled.saturating_sub(self.lost_at);
-        let loss = Loss::expected(path.loss, path.burstiness, since);
+        let (lost, of) = self.began;
+        let lost = path.lost.saturating_sub(lost);
+        let of = path.settled.saturating_sub(of);
+        let mean = match of < FOLLOWED {
+            true => path.loss.max(lost as f64 / (of as f64 + PRIOR)),
+            false => path.loss,
+        };
+        let loss = Loss::expected(mean, path.burstiness, since);
         if loss.is_none() {
             // What is not repaired need not be kept.
             self.window.clear();

@@ -11,7 +11,7 @@ const MEMORY: u64 = 30_000;
 /// A path of which nothing is known, or that has just lost a packet, may well lose 3 %: the first of many
 /// losses must not be the one that a new connection of TCP takes for its limit. So many packets without a
 /// loss halve that, and for all [`MEMORY`] it costs 0.6 % of them.
-const PRIOR: f64 = 32.0;
+pub(super) const PRIOR: f64 = 32.0;
 
 /// Above this the path is no longer one for real-time packets; the window would be all repairs.
 const MAX_LOSS: f64 = 0.5;
