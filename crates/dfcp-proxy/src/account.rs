@@ -8,6 +8,7 @@ use std::time::Duration;
 use dfcp::{PublicKey, Rate};
 use tokio::time::{Instant, sleep_until};
 
+use crate::dial::Questions;
 use crate::event::{Event, Report};
 use crate::relay::CHUNK;
 use crate::server::LimitsOf;
@@ -89,6 +90,8 @@ pub(crate) struct Account {
     report: Report,
     /// Bytes out and in, of all time.
     carried: [AtomicU64; 2],
+    /// Its questions for names.
+    pub questions: Questions,
     state: Mutex<State>,
 }
 
@@ -161,6 +164,7 @@ impl Account {
         Self {
             key,
             report,
+            questions: Questions::default(),
             carried,
             state,
         }

@@ -12,7 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
-use crate::dial;
+use crate::dial::{self, Questions};
 use crate::door::Door;
 use crate::event::{Event, Report};
 use crate::known::{FastOpen, Known};
@@ -275,7 +275,7 @@ impl Client {
         };
         // Whoever runs the client named it.
         let rules = Rules::new(vec![Rule::of(Network::All)], Vec::new());
-        match dial::dial(&target, &rules).await {
+        match dial::dial(&target, &rules, &Questions::default()).await {
             Ok(tcp) if tunnel.confirm().await.is_ok() => {
                 self.carry_tcp(tcp, tunnel, Vec::new(), target).await;
             }

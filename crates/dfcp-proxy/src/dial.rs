@@ -2,11 +2,13 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::TcpStream;
-use tokio::task::JoinSet;
+use tokio::sync::Semaphore;
+use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::{sleep, timeout};
 
 use crate::rules::Rules;
@@ -21,13 +23,50 @@ const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 /// Addresses of a name that are tried.
 const MAX_ADDRESSES: usize = 8;
 
+/// Questions for names that one asker may have open at once. The system's resolver takes a thread for each, for
+/// half a minute where no name server answers, and of threads for such there are 512 (tokio): who asks for
+/// names of dead zones should not keep all others from theirs.
+const QUESTIONS: usize = 128;
+
+/// The questions for names of one asker. Clones share their number.
+#[derive(Clone, Debug)]
+pub(crate) struct Questions(Arc<Semaphore>);
+
+impl Default for Questions {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(QUESTIONS)))
+    }
+}
+
+impl Questions {
+    /// Has `question` answered on another thread, when it is its turn. That goes on, and counts, if nobody waits
+    /// for the answer any more.
+    async fn ask<T: Send + 'static>(
+        &self,
+        question: impl FnOnce() -> io::Result<T> + Send + 'static,
+    ) -> io::Result<T> {
+        let turn = self.0.clone().acquire_owned().await;
+        let turn = turn.map_err(io::Error::other)?;
+        let asked = spawn_blocking(move || {
+            let answer = question();
+            drop(turn);
+            answer
+        });
+        asked.await?
+    }
+}
+
 /// Connects to `target`.
 ///
 /// # Errors
 /// Why there is no connection.
-pub(crate) async fn dial(target: &Target, rules: &Rules) -> Result<TcpStream, Refusal> {
+pub(crate) async fn dial(
+    target: &Target,
+    rules: &Rules,
+    questions: &Questions,
+) -> Result<TcpStream, Refusal> {
     let attempt = async {
-        let addresses = resolve(target).await?;
+        let addresses = resolve(target, questions).await?;
         let allowed: Vec<_> = addresses.into_iter().filter(|a| rules.allow(*a)).collect();
         match allowed.is_empty() {
             true => Err(forbidden(target)),
@@ -53,17 +92,21 @@ pub(crate) fn prepare(stream: &TcpStream) {
 }
 
 /// The addresses of `target`.
-pub(crate) async fn resolve(target: &Target) -> Result<Vec<SocketAddr>, Refusal> {
+pub(crate) async fn resolve(
+    target: &Target,
+    questions: &Questions,
+) -> Result<Vec<SocketAddr>, Refusal> {
     let name = match &target.host {
         Host::Ip(ip) => return Ok(vec![SocketAddr::new(*ip, target.port)]),
-        Host::Name(name) => name.as_str(),
+        Host::Name(name) => name.clone(),
     };
-    let found = tokio::net::lookup_host((name, target.port)).await;
+    let asked = (name.clone(), target.port);
+    let found = questions.ask(move || Ok(asked.to_socket_addrs()?.collect::<Vec<_>>()));
     let unknown = |why: String| {
         let message = format!("the server knows no address of {name}{why}");
         Refusal::new(Status::HostUnreachable, message)
     };
-    let addresses: Vec<_> = found.map_err(|e| unknown(format!(": {e}")))?.collect();
+    let addresses = found.await.map_err(|e| unknown(format!(": {e}")))?;
     match addresses.is_empty() {
         true => Err(unknown(String::new())),
         false => Ok(addresses),
@@ -168,6 +211,30 @@ mod tests {
         assert_eq!(take_turns(vec![a, b, c]), [a, c, b]);
         assert_eq!(take_turns(vec![c, a, b]), [c, a, b]);
         assert_eq!(take_turns(vec![a; 20]).len(), MAX_ADDRESSES);
+    }
+
+    #[tokio::test]
+    async fn who_asks_for_dead_names_keeps_nobody_else_from_theirs() {
+        let (hostile, other) = (Questions::default(), Questions::default());
+        let (answer, silent) = std::sync::mpsc::channel::<()>();
+        let silent = Arc::new(std::sync::Mutex::new(silent));
+        let mut asked = JoinSet::new();
+        for _ in 0..1000 {
+            let (hostile, silent) = (hostile.clone(), silent.clone());
+            let wait = move || Ok(silent.lock().map(|silent| silent.recv().is_err()).is_ok());
+            asked.spawn(async move { hostile.ask(wait).await });
+        }
+        while hostile.0.available_permits() > 0 {
+            tokio::task::yield_now().await;
+        }
+        let found = timeout(Duration::from_secs(60), other.ask(|| Ok(7))).await;
+        // What is given up by who asked still counts: its thread is busy.
+        asked.abort_all();
+        while asked.join_next().await.is_some() {}
+        let left = hostile.0.available_permits();
+        drop(answer);
+        assert_eq!((found.unwrap().unwrap(), left), (7, 0));
+        assert!(hostile.ask(|| Ok(true)).await.unwrap());
     }
 
     #[test]

@@ -218,7 +218,7 @@ impl Inner {
         let done = match self.stream(&client.account) {
             Ok(place) => match request {
                 Request::Listen { id, bind } => self.listen(client, &mut tunnel, id, &bind).await,
-                _ => match dial(&target, &self.settings().rules).await {
+                _ => match dial(&target, &self.settings().rules, &client.account.questions).await {
                     Ok(tcp) => return self.carry(tcp, tunnel, target, place).await,
                     Err(refusal) => Err(refusal),
                 },
@@ -236,7 +236,8 @@ impl Inner {
     async fn associate(self: &Arc<Self>, client: &Visitor, id: u32, mut tunnel: Tunnel) {
         let opened = self.check_open().and_then(|()| {
             let place = client.account.association()?;
-            Ok((place, Exit::open(self)?))
+            let questions = client.account.questions.clone();
+            Ok((place, Exit::open(self, questions)?))
         });
         let (place, exit) = match opened {
             Ok(opened) => opened,

@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep};
 
 use super::{Association, Packet, receive, send_now};
 use crate::account::{Account, Way};
-use crate::dial::{forbidden, is_here, resolve};
+use crate::dial::{Questions, forbidden, is_here, resolve};
 use crate::event::Event;
 use crate::rules::Rules;
 use crate::server::{Inner, Settings};
@@ -57,6 +57,7 @@ pub(crate) struct Exit {
     /// What was sent to; only these may answer (RFC 4787 §5, address-dependent filtering).
     spoken_to: HashSet<IpAddr>,
     names: HashMap<Target, Name>,
+    questions: Questions,
     lookups: JoinSet<Found>,
     /// Hosts of which a refusal was reported: one for each.
     told: HashSet<Target>,
@@ -87,11 +88,11 @@ pub(crate) async fn serve(mut association: Association, mut exit: Exit, account:
 }
 
 impl Exit {
-    /// One for a client of a server.
+    /// One for a client of a server, which asks for names so.
     ///
     /// # Errors
     /// When there is no socket for it.
-    pub fn open(server: &Arc<Inner>) -> Result<Self, Refusal> {
+    pub fn open(server: &Arc<Inner>, questions: Questions) -> Result<Self, Refusal> {
         let (socket, has_v6) =
             bind().map_err(|error| Refusal::of(&error, "no socket for datagrams"))?;
         Ok(Self {
@@ -102,6 +103,7 @@ impl Exit {
             judged: HashMap::new(),
             spoken_to: HashSet::new(),
             names: HashMap::new(),
+            questions,
             lookups: JoinSet::new(),
             told: HashSet::new(),
         })
@@ -129,9 +131,9 @@ impl Exit {
                     self.names.clear();
                 }
                 self.names.insert(host.clone(), Name::Asked(vec![payload]));
-                let settings = self.settings.clone();
+                let (settings, questions) = (self.settings.clone(), self.questions.clone());
                 self.lookups.spawn(async move {
-                    let found = find(&host, &settings.rules).await;
+                    let found = find(&host, &settings.rules, &questions).await;
                     (host, found)
                 });
             }
@@ -227,8 +229,8 @@ fn judge(rules: &Rules, address: SocketAddr) -> Result<bool, Refusal> {
 }
 
 /// The first address of a name that the rules allow.
-async fn find(host: &Target, rules: &Rules) -> Result<SocketAddr, Refusal> {
-    let addresses = resolve(host).await?;
+async fn find(host: &Target, rules: &Rules, questions: &Questions) -> Result<SocketAddr, Refusal> {
+    let addresses = resolve(host, questions).await?;
     let allowed = addresses.into_iter().find(|address| rules.allow(*address));
     allowed.ok_or_else(|| forbidden(host))
 }
