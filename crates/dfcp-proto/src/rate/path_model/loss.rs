@@ -174,6 +174,16 @@ impl PathLoss {
         self.quiet_until.is_none_or(|until| now >= until)
     }
 
+    /// Mean loss of the last rounds.
+    pub(super) fn recent(&self) -> f64 {
+        self.recent
+    }
+
+    /// Whether as many rounds as an alarm looks at were seen since it was looked at afresh.
+    pub(super) fn is_certain(&self) -> bool {
+        self.rounds >= ALARM_ROUNDS
+    }
+
     /// Looks at the next rounds afresh.
     pub(super) fn begin_again(&mut self) {
         self.rounds = 0.0;

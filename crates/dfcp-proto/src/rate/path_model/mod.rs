@@ -45,7 +45,7 @@ use loss::{PathLoss, Stretch};
 use loss_cause::LossTest;
 pub use marks::MarkResponse;
 use marks::Marks;
-use rounds::{Round, Unhealed};
+use rounds::{Round, Unhealed, Within};
 use samples::Samples;
 use shallow::{BufferEstimate, RateCap};
 use startup::{FirstFlight, Search};
@@ -92,6 +92,7 @@ pub struct PathModel {
     usual_gap: f64,
     /// Since when a long queue loses more than the path does by itself.
     unhealed: Option<Unhealed>,
+    within: Option<Within>,
     /// Bytes lost so far.
     lost: f64,
     /// Bytes that may be in flight beyond the window while nothing is acknowledged.
@@ -145,6 +146,7 @@ impl Default for PathModel {
             steady_since: 0,
             usual_gap: 0.0,
             unhealed: None,
+            within: None,
             lost: 0.0,
             blind: 0.0,
             yields: false,

@@ -36,6 +36,19 @@ pub(super) struct Unhealed {
     pub(super) rate: f64,
 }
 
+/// Loss of a sender that its rate does not limit, since it came within what it sends.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Within {
+    since: Instant,
+    /// The estimate before.
+    rate: f64,
+    /// What was sent and lost then.
+    sent: f64,
+    loss: f64,
+    /// Less did not heal it.
+    in_vain: bool,
+}
+
 impl PathModel {
     /// Once per round trip: the loss of the round, marks, and the probes.
     pub(super) fn end_round(&mut self, now: Instant, last: AckPoint, feedback: &Feedback<'_>) {
@@ -154,7 +167,7 @@ impl PathModel {
         let may_doubt = matches!(self.mode, Mode::Cruise(_)) && !self.is_long(queue);
         let doubtful = may_doubt && self.loss.is_doubtful(now);
         if app_limited {
-            self.come_within_use(stretch);
+            self.come_within_use(now, stretch);
         }
         if !self.loss.is_excessive() && !doubtful {
             self.unhealed.take_if(|_| self.loss.is_judged());
@@ -205,13 +218,52 @@ impl PathModel {
     /// buffer or the receiver's credit instead. Where a fifth and more is lost, the estimate comes below
     /// what was sent until it is the limit again; for less, a live stream is not slowed down. Who
     /// overloads a path sends more than half of the estimate, as none is believed that is more than twice
-    /// of what was delivered; who sends less learns nothing of it.
-    fn come_within_use(&mut self, round: &Stretch) {
-        let sent = round.sent / round.seconds;
-        let floods = self.loss.is_flood() && sent > self.estimate / bounds::MAX_CLAIM;
-        if floods && matches!(self.mode, Mode::Cruise(_)) {
-            self.estimate = self.estimate.min(loss_test::SLOW * sent);
+    /// of what was delivered; who sends less learns nothing of it. Where less does not heal it, the path loses
+    /// it by itself: who sends in bursts is idle in every round, and no test would end what takes its rate down.
+    fn come_within_use(&mut self, now: Instant, round: &Stretch) {
+        if !self.loss.is_excessive() {
+            self.within.take_if(|_| self.loss.is_judged());
+            return;
         }
+        let (sent, loss) = (round.sent / round.seconds, self.loss.recent());
+        let floods = self.loss.is_flood() && sent > self.estimate / bounds::MAX_CLAIM;
+        if !floods || !matches!(self.mode, Mode::Cruise(_)) {
+            return;
+        }
+        let begins = Within {
+            since: now,
+            rate: self.estimate,
+            sent,
+            loss,
+            in_vain: false,
+        };
+        let within = self.within.unwrap_or(begins);
+        if within.in_vain {
+            return;
+        }
+        let heals = HEALING_LOOPS * self.settled(self.queue());
+        let is_over = now.saturating_since(within.since).as_secs_f64() > heals;
+        let is_less = sent < (1.0 + loss_test::SLOW) / 2.0 * within.sent;
+        if is_over && is_less && self.loss.is_certain() {
+            // What the same bottleneck would lose of what is sent now.
+            let healed = 1.0 - (1.0 - within.loss) * within.sent / sent;
+            if loss > (within.loss + healed) / 2.0 {
+                self.estimate = self.estimate.max(within.rate);
+                self.within = Some(Within {
+                    in_vain: true,
+                    ..within
+                });
+                return;
+            }
+            self.within = None;
+        }
+        if self.within.is_none() {
+            self.within = Some(begins);
+            self.loss.begin_again();
+        }
+        let sent = self.within.map_or(sent, |within| within.sent);
+        let most = loss_test::SLOW * sent / self.gain.max(1.0);
+        self.estimate = self.estimate.min(most);
     }
 
     /// Whether what a long queue loses is lost at lower rates as well.
