@@ -230,3 +230,12 @@ pub const FAREWELL: Duration = Duration::from_secs(1);
 pub async fn farewell(endpoint: &Endpoint, code: dfcp::CloseCode, reason: &str) {
     let _ = tokio::time::timeout(FAREWELL, endpoint.close(code, reason)).await;
 }
+
+/// The same of a client, with how it ended.
+pub async fn leave(endpoint: &Endpoint, result: &Result<(), Failure>) {
+    let code = match result {
+        Err(failure) if failure.kind.is_interruption() => dfcp_transfer::INTERRUPTED,
+        _ => dfcp::CloseCode::NO_ERROR,
+    };
+    farewell(endpoint, code, "the client ends").await;
+}

@@ -1,9 +1,12 @@
 //! Which receiver is meant, and with which key it is asked.
 
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
 
-use dfcp::{PublicKey, StaticKey};
-use dfcp_command::Failure;
+use dfcp::{ConnectionError, Error, PublicKey, StaticKey};
+use dfcp_command::{Failure, Kind};
+use dfcp_proxy::{Down, Resolve};
 
 use crate::keys;
 use crate::known_hosts::KnownHosts;
@@ -30,6 +33,37 @@ pub struct PeerOptions {
 }
 
 impl PeerOptions {
+    /// Finds the addresses of `host` that may be used, as often as it is asked.
+    pub fn resolver(&self, host: &Host) -> Resolve {
+        let (family, name) = (self.family(), host.clone());
+        Arc::new(move || {
+            let name = name.clone();
+            Box::pin(async move {
+                let found = name.resolve(family).await;
+                found.map_err(|failure| failure.message)
+            })
+        })
+    }
+
+    /// Why the two sides do not get together, and what to do: the known key of `host`, and the command there
+    /// that takes this side's.
+    pub fn explain(&self, why: Down, host: &Host, known: &PublicKey, admits: &str) -> Failure {
+        let message = match why {
+            Down::Connection(ConnectionError::Refused) => {
+                format!("the server does not know this key; there: {admits}")
+            }
+            Down::Connection(ConnectionError::WrongKey { found }) if self.peer_key.is_none() => {
+                match self.known_hosts() {
+                    Ok(file) => return file.changed(host, known, &found),
+                    Err(failure) => return failure,
+                }
+            }
+            Down::Connection(error) => return Failure::from(Error::Connection(error)),
+            why => why.to_string(),
+        };
+        Failure::new(Kind::Authentication, message)
+    }
+
     /// Which addresses may be used.
     pub fn family(&self) -> Family {
         match (self.ipv4, self.ipv6) {
@@ -67,4 +101,14 @@ impl PeerOptions {
             None => self.known_hosts()?.find(host),
         }
     }
+}
+
+/// Why there was no first connection to a server, and what to do; `serve` should run there.
+pub fn no_contact(why: &Down, host: &Host, limit: Duration, serve: &str) -> Failure {
+    let seconds = limit.as_secs_f64();
+    let message = format!(
+        "{host}: {why}; gave up after {seconds} s (--timeout). Is `{serve}` running there, and UDP let through? \
+         `dfcp doctor {host}` says more"
+    );
+    Failure::new(Kind::Unreachable, message)
 }

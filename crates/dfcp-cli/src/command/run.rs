@@ -18,8 +18,8 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::farewell;
-use super::peer::PeerOptions;
-use super::proxy::client::{explain, introduce, no_contact, resolver};
+use super::peer::{PeerOptions, no_contact};
+use super::proxy::client::{SERVE, admits, introduce};
 use super::proxy::place::Forward;
 use super::proxy::{Common, take_open_files};
 use crate::config;
@@ -96,7 +96,7 @@ async fn carry(args: Args) -> Result<ExitCode, Failure> {
     };
     let client = Client::start(ClientConfig {
         endpoint: endpoint.clone(),
-        resolve: resolver(&args.peer, &args.host),
+        resolve: args.peer.resolver(&args.host),
         server_key,
         fast_open: FastOpen::Never,
         report: args.common.report(),
@@ -109,9 +109,9 @@ async fn carry(args: Args) -> Result<ExitCode, Failure> {
         // A wrong key is why there is no connection.
         biased;
         why = client.turned_away() => {
-            Err(explain(why, &args.peer, &args.host, [&own, &server_key]))
+            Err(args.peer.explain(why, &args.host, &server_key, &admits(&own)))
         }
-        met = client.ready(limit) => met.map_err(|why| no_contact(&why, &args.host, limit)),
+        met = client.ready(limit) => met.map_err(|why| no_contact(&why, &args.host, limit, SERVE)),
         failure = dfcp_command::interrupted() => Err(failure),
     };
     let ended = match met {

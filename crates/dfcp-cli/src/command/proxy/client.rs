@@ -4,14 +4,12 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
-use dfcp::{CloseCode, ConnectionError, Endpoint, EndpointConfig, Error, PublicKey};
+use dfcp::{CloseCode, Endpoint, EndpointConfig, PublicKey};
 use dfcp_command::{Failure, Kind, interrupted};
-use dfcp_proxy::{Broken, Client, ClientConfig, Down, FastOpen, Resolve, Status, Target};
+use dfcp_proxy::{Broken, Client, ClientConfig, FastOpen, Status, Target};
 #[cfg(target_os = "linux")]
 use dfcp_proxy::{InterceptedUdp, Interception, listen_transparent};
-use dfcp_transfer::INTERRUPTED;
 use tokio::net::{TcpListener, UdpSocket};
 use tokio::task::JoinSet;
 
@@ -19,8 +17,8 @@ use super::Common;
 #[cfg(target_os = "linux")]
 use super::place::Intercept;
 use super::place::{Forward, Place};
-use crate::command::farewell;
-use crate::command::peer::PeerOptions;
+use crate::command::leave;
+use crate::command::peer::{PeerOptions, no_contact};
 use crate::known_hosts;
 use crate::net::{Host, cannot_listen};
 
@@ -138,7 +136,7 @@ pub async fn carry(args: Args) -> Result<(), Failure> {
     };
     let client = Client::start(ClientConfig {
         endpoint: endpoint.clone(),
-        resolve: resolver(&args.peer, &host),
+        resolve: args.peer.resolver(&host),
         server_key,
         fast_open: args.fast_open.into(),
         // A connection of its own is the program's that started this.
@@ -162,7 +160,7 @@ pub async fn carry(args: Args) -> Result<(), Failure> {
                 // told that somebody is, before it is known that the server lets this side in.
                 let limit = args.common.timeout;
                 let met = client.ready(limit).await;
-                met.map_err(|why| no_contact(&why, &host, limit))?;
+                met.map_err(|why| no_contact(&why, &host, limit, SERVE))?;
                 serve(&args, &client, ports).await;
                 Ok(())
             }
@@ -171,15 +169,11 @@ pub async fn carry(args: Args) -> Result<(), Failure> {
     let result = tokio::select! {
         // A wrong key is why nothing is carried.
         biased;
-        why = client.turned_away() => Err(explain(why, &args.peer, &host, [&own, &server_key])),
+        why = client.turned_away() => Err(args.peer.explain(why, &host, &server_key, &admits(&own))),
         result = carried => result,
         failure = interrupted() => Err(failure),
     };
-    let code = match &result {
-        Err(failure) if failure.kind.is_interruption() => INTERRUPTED,
-        _ => CloseCode::NO_ERROR,
-    };
-    farewell(&endpoint, code, "the client ends").await;
+    leave(&endpoint, &result).await;
     result
 }
 
@@ -304,17 +298,11 @@ async fn serve(args: &Args, client: &Client, open: Ports) {
     ports.join_all().await;
 }
 
-/// Finds the addresses of `host`, each time anew.
-pub(in crate::command) fn resolver(peer: &PeerOptions, host: &Host) -> Resolve {
-    let (family, name) = (peer.family(), host.clone());
-    Arc::new(move || {
-        let name = name.clone();
-        Box::pin(async move {
-            name.resolve(family)
-                .await
-                .map_err(|failure| failure.message)
-        })
-    })
+/// What runs at the server, and with what it takes a key.
+pub(in crate::command) const SERVE: &str = "dfcp proxy serve";
+
+pub(in crate::command) fn admits(key: &PublicKey) -> String {
+    format!("{SERVE} --allow {key}")
 }
 
 /// Asks a person about a server whose key is not known, and remembers it.
@@ -357,37 +345,4 @@ fn failed(broken: Broken, target: &Target) -> Failure {
         }
         broken => Failure::new(Kind::Failure, broken.to_string()),
     }
-}
-
-/// Why there was no first connection to the server, and what to do.
-pub(in crate::command) fn no_contact(why: &Down, host: &Host, limit: Duration) -> Failure {
-    let seconds = limit.as_secs_f64();
-    let message = format!(
-        "{host}: {why}; gave up after {seconds} s (--timeout). Is `dfcp proxy serve` running there, and \
-         UDP let through? `dfcp doctor {host}` says more"
-    );
-    Failure::new(Kind::Unreachable, message)
-}
-
-/// Why the two sides do not get together, and what to do; of keys, this side's and the server's.
-pub(in crate::command) fn explain(
-    why: Down,
-    peer: &PeerOptions,
-    host: &Host,
-    [own, known]: [&PublicKey; 2],
-) -> Failure {
-    let message = match why {
-        Down::Connection(ConnectionError::Refused) => {
-            format!("the server does not know this key; there: dfcp proxy serve --allow {own}")
-        }
-        Down::Connection(ConnectionError::WrongKey { found }) if peer.peer_key.is_none() => {
-            match peer.known_hosts() {
-                Ok(file) => return file.changed(host, known, &found),
-                Err(failure) => return failure,
-            }
-        }
-        Down::Connection(error) => return Failure::from(Error::Connection(error)),
-        why => why.to_string(),
-    };
-    Failure::new(Kind::Authentication, message)
 }

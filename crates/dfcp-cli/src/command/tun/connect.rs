@@ -1,17 +1,13 @@
 //! `dfcp tun connect HOST`.
 
-use std::sync::Arc;
-use std::time::Duration;
-
-use dfcp::{CloseCode, ConnectionError, Endpoint, EndpointConfig, Error, PublicKey};
+use dfcp::{Endpoint, EndpointConfig};
 use dfcp_command::{Failure, Kind, interrupted};
-use dfcp_proxy::{Down, Remote};
-use dfcp_transfer::INTERRUPTED;
+use dfcp_proxy::Remote;
 use dfcp_tun::{Client, ClientConfig, Net};
 
 use super::Common;
-use crate::command::farewell;
-use crate::command::peer::PeerOptions;
+use crate::command::leave;
+use crate::command::peer::{PeerOptions, no_contact};
 use crate::keys;
 use crate::net::{Host, own_address_towards};
 
@@ -54,20 +50,13 @@ pub async fn connect(args: Args) -> Result<(), Failure> {
     let device = link.device(args.route.clone(), |line| args.common.say(line))?;
     check_way(&args).await?;
     key.keep()?;
-    let (family, name) = (args.peer.family(), args.host.clone());
     let networks = args.common.link.address.iter().map(Net::network);
     let client = Client::start(ClientConfig {
         device,
         mtu: link.mtu(),
         remote: Remote {
             endpoint: endpoint.clone(),
-            resolve: Arc::new(move || {
-                let name = name.clone();
-                Box::pin(async move {
-                    let found = name.resolve(family).await;
-                    found.map_err(|failure| failure.message)
-                })
-            }),
+            resolve: args.peer.resolver(&args.host),
             key: server_key,
         },
         addresses: args.common.link.address.clone(),
@@ -80,7 +69,7 @@ pub async fn connect(args: Args) -> Result<(), Failure> {
         let limit = args.common.timeout;
         let met = async {
             let met = client.ready(limit).await;
-            met.map_err(|why| no_contact(&why, &args.host, limit))?;
+            met.map_err(|why| no_contact(&why, &args.host, limit, "dfcp tun serve"))?;
             std::future::pending().await
         };
         tokio::select! {
@@ -92,16 +81,15 @@ pub async fn connect(args: Args) -> Result<(), Failure> {
     };
     let result: Result<(), Failure> = tokio::select! {
         biased;
-        why = client.turned_away() => Err(explain(why, &args, &own, &server_key)),
+        why = client.turned_away() => {
+            let admits = format!("dfcp tun serve --client {own}=NET");
+            Err(args.peer.explain(why, &args.host, &server_key, &admits))
+        }
         result = carried => result,
         failure = interrupted() => Err(failure),
     };
     args.common.say(client.stats());
-    let code = match &result {
-        Err(failure) if failure.kind.is_interruption() => INTERRUPTED,
-        _ => CloseCode::NO_ERROR,
-    };
-    farewell(&endpoint, code, "the client ends").await;
+    leave(&endpoint, &result).await;
     result
 }
 
@@ -120,32 +108,4 @@ async fn check_way(args: &Args) -> Result<(), Failure> {
              `ip route add {ip} via GATEWAY`"
         ))),
     }
-}
-
-/// Why there was no first connection to the server, and what to do.
-fn no_contact(why: &Down, host: &Host, limit: Duration) -> Failure {
-    let seconds = limit.as_secs_f64();
-    let message = format!(
-        "{host}: {why}; gave up after {seconds} s (--timeout). Is `dfcp tun serve` running there, and UDP \
-         let through? `dfcp doctor {host}` says more"
-    );
-    Failure::new(Kind::Unreachable, message)
-}
-
-/// Why the two sides do not get together, and what to do.
-fn explain(why: Down, args: &Args, own: &PublicKey, known: &PublicKey) -> Failure {
-    let message = match why {
-        Down::Connection(ConnectionError::Refused) => {
-            format!("the server does not know this key; there: dfcp tun serve --client {own}=NET")
-        }
-        Down::Connection(ConnectionError::WrongKey { found }) if args.peer.peer_key.is_none() => {
-            match args.peer.known_hosts() {
-                Ok(file) => return file.changed(&args.host, known, &found),
-                Err(failure) => return failure,
-            }
-        }
-        Down::Connection(error) => return Failure::from(Error::Connection(error)),
-        why => why.to_string(),
-    };
-    Failure::new(Kind::Authentication, message)
 }
