@@ -261,6 +261,94 @@ mod tests {
         assert!(all.iter().all(|credit| credit.window() >= MIB));
     }
 
+    #[test]
+    fn what_streams_may_be_ahead_of_their_readers_is_divided_among_them() {
+        let mut credit = Credit::new(16 * MIB, MemoryBudget::new(64 * MIB, 1));
+        let (mut first, mut second) = (0, 0);
+        assert_eq!(credit.room_ahead(first), 4 * MIB);
+        credit.set_ahead(&mut first, 4 * MIB);
+        assert_eq!(first, 4 * MIB);
+        // One stream's own does not count against it.
+        assert_eq!(
+            (credit.room_ahead(first), credit.room_ahead(0)),
+            (4 * MIB, 2 * MIB)
+        );
+        credit.set_ahead(&mut second, 2 * MIB);
+        assert_eq!(
+            (credit.room_ahead(first), credit.room_ahead(second)),
+            (3 * MIB, 2 * MIB)
+        );
+        credit.set_ahead(&mut first, 7 * MIB);
+        assert_eq!(
+            (credit.room_ahead(second), credit.room_ahead(0)),
+            (MIB / 2, 0)
+        );
+        credit.set_ahead(&mut first, 0);
+        assert_eq!(credit.room_ahead(0), 3 * MIB);
+    }
+
+    #[test]
+    fn ranges_that_are_kept_lessen_what_is_granted_and_nothing_is_taken_back() {
+        let mut credit = Credit::new(4 * MIB, MemoryBudget::new(64 * MIB, 1));
+        assert_eq!((credit.reserved(), credit.grant()), (4 * MIB, 4 * MIB));
+        credit.used = MIB;
+        credit.freed = MIB;
+        credit.ranges = 1000;
+        assert_eq!(credit.grantable(), 5 * MIB - 64_000);
+        credit.ranges = 1 << 20;
+        assert_eq!((credit.grantable(), credit.grant()), (MIB, 4 * MIB));
+    }
+
+    /// A quarter of the credit, here 1 MiB.
+    #[test]
+    fn what_is_held_beside_blocks_is_bounded_and_buffers_make_way() {
+        let mut credit = Credit::new(4 * MIB, MemoryBudget::new(64 * MIB, 1));
+        assert!(credit.has_room_beside(MIB) && !credit.has_room_beside(MIB + 1));
+        let part = Beside {
+            excess: 300_000,
+            stuck: 200_000,
+        };
+        credit.hold(part);
+        assert!(credit.has_room_beside(MIB - 500_000));
+        assert!(!credit.has_room_beside(MIB + 1 - 500_000));
+        credit.recycle(vec![0; (MIB - 500_000) as usize + 1]);
+        assert_eq!(credit.pooled(), 0, "one byte too many");
+        credit.recycle(vec![0; 300_000]);
+        credit.recycle(vec![0; 200_000]);
+        assert!(credit.has_room_beside(MIB - 1_000_000));
+        assert_eq!(credit.pooled(), 500_000, "they fit");
+        assert!(credit.has_room_beside(MIB - 800_000));
+        assert_eq!(credit.pooled(), 300_000, "as many went as had to");
+        credit.let_go(part);
+        assert!(credit.has_room_beside(MIB) && credit.pooled() == 0);
+    }
+
+    #[test]
+    fn blocks_that_do_not_get_solved_may_hold_a_quarter_of_the_credit() {
+        let mut credit = Credit::new(4 * MIB, MemoryBudget::new(64 * MIB, 1));
+        let stuck = |stuck| Beside { excess: MIB, stuck };
+        credit.hold(stuck(MIB));
+        assert!(!credit.is_stuck());
+        credit.hold(stuck(1));
+        assert!(credit.is_stuck());
+        credit.let_go(stuck(1));
+        assert!(!credit.is_stuck());
+    }
+
+    #[test]
+    fn a_buffer_is_used_again_unless_it_is_far_too_large() {
+        let mut credit = Credit::new(4 * MIB, MemoryBudget::new(64 * MIB, 1));
+        for (len, capacity) in [(10_000, 40_000), (9_999, 0)] {
+            credit.recycle(Vec::with_capacity(40_000));
+            assert_eq!(credit.buffer(len).capacity(), capacity);
+            assert_eq!(credit.buffer(len).capacity(), 0, "each once");
+        }
+        for _ in 0..2 * MAX_POOLED {
+            credit.recycle(Vec::with_capacity(100));
+        }
+        assert_eq!(credit.pool.len(), MAX_POOLED);
+    }
+
     /// What waits above a hole is read when the hole is filled: it must not be in the way of that.
     #[test]
     fn a_hole_is_filled_though_others_have_taken_the_room_since() {

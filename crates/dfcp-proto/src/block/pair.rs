@@ -1,5 +1,8 @@
 //! Both halves of a channel against each other, with nothing between them but losses.
 
+mod receiver;
+mod turns;
+
 use super::credit::MemoryBudget;
 use super::*;
 use crate::config::{Payload, TransportConfig};

@@ -1,0 +1,206 @@
+//! Which block gets the next symbol: several in turn where losses come in bursts, and the last one's spare
+//! symbols when a burst is over.
+
+use super::*;
+
+/// Bytes of a full block: 16 symbols of 900.
+const FULL: usize = 14_400;
+
+/// The last `most` blocks take turns, and what is waited for gets `spare` symbols more than it lacks.
+#[derive(Debug)]
+struct InTurn {
+    most: usize,
+    spare: u32,
+}
+
+impl BlockScheduler for InTurn {
+    fn deficit(&self, block: &BlockView, _loss: Loss) -> u32 {
+        let spare = if block.last { self.spare } else { 0 };
+        (block.needed + spare).saturating_sub(block.in_flight)
+    }
+
+    fn blocks_in_turn(&self, _loss: Loss) -> usize {
+        self.most
+    }
+}
+
+fn policy(scheduler: &InTurn) -> Policy<'_> {
+    Policy {
+        scheduler,
+        loss: Loss::known(0.0),
+    }
+}
+
+fn pair(kind: ChannelKind) -> Pair {
+    Pair::new(kind, SchemeId::Dense, Reliability::Reliable)
+}
+
+/// The blocks, by number, of all symbols that leave, as a connection picks them when none waits any more.
+fn order(pair: &mut Pair, scheduler: &InTurn) -> Vec<u64> {
+    let (policy, cut) = (policy(scheduler), pair.cut);
+    let size = cut.block_size(pair.id, 0) as u64;
+    let mut blocks = Vec::new();
+    loop {
+        let send = &mut pair.send;
+        let new = |send: &mut SendChannel| send.next_new(&cut, u64::MAX).expect("a good block");
+        let early = send.begins_early(policy, &cut).then(|| new(send)).flatten();
+        let repair = early.or_else(|| send.next_repair(policy, pair.now));
+        let Some(symbol) = repair.or_else(|| new(send)) else {
+            return blocks;
+        };
+        let written = send.write_symbol(pair.now, &symbol, &mut Vec::new(), policy);
+        written.expect("a good symbol");
+        blocks.push(symbol.offset / size);
+        assert!(blocks.len() < 1000, "it goes on for ever");
+    }
+}
+
+/// `blocks`, each `symbols` times in turn.
+fn in_turn(blocks: std::ops::Range<u64>, symbols: usize) -> Vec<u64> {
+    (0..symbols).flat_map(|_| blocks.clone()).collect()
+}
+
+/// `blocks`, one after the other.
+fn one_by_one(blocks: std::ops::Range<u64>) -> Vec<u64> {
+    blocks.flat_map(|block| [block; 16]).collect()
+}
+
+const FOUR: InTurn = InTurn { most: 4, spare: 0 };
+
+#[test]
+fn the_last_blocks_take_turns_where_losses_come_in_bursts() {
+    let alone = InTurn { most: 1, spare: 0 };
+    for kind in [ChannelKind::Stream, ChannelKind::Object] {
+        let mut three = pair(kind);
+        three.write(&bytes(3 * FULL));
+        three.send.finish();
+        assert_eq!(order(&mut three, &FOUR), in_turn(0..3, 16));
+
+        let mut three = pair(kind);
+        three.write(&bytes(3 * FULL));
+        three.send.finish();
+        assert_eq!(order(&mut three, &alone), one_by_one(0..3));
+    }
+    let mut eight = pair(ChannelKind::Stream);
+    eight.write(&bytes(8 * FULL));
+    let expected = [one_by_one(0..4), in_turn(4..8, 16)].concat();
+    assert_eq!(order(&mut eight, &FOUR), expected, "the last four only");
+
+    let mut goes_on = pair(ChannelKind::Object);
+    goes_on.write(&bytes(3 * FULL));
+    assert_eq!(order(&mut goes_on, &FOUR), one_by_one(0..3), "more follow");
+}
+
+#[test]
+fn what_is_left_of_a_stream_takes_its_turn_too() {
+    let mut pair = pair(ChannelKind::Stream);
+    pair.write(&bytes(2 * FULL + 2700));
+    let expected = [in_turn(0..3, 3), in_turn(0..2, 13)].concat();
+    assert_eq!(order(&mut pair, &FOUR), expected);
+}
+
+#[test]
+fn nothing_begins_early_behind_a_message() {
+    for len in [FULL / 2 - 1, FULL / 2] {
+        let mut pair = pair(ChannelKind::Stream);
+        let policy = policy(&FOUR);
+        pair.write(&bytes(len));
+        assert!(
+            !pair.send.begins_early(policy, &pair.cut),
+            "nothing is open"
+        );
+        let first = pair.send.next_new(&pair.cut, u64::MAX);
+        let first = first.expect("a good block").expect("what there is");
+        let written = pair
+            .send
+            .write_symbol(START, &first, &mut Vec::new(), policy);
+        written.expect("a good symbol");
+        pair.write(&bytes(FULL));
+        let early = pair.send.begins_early(policy, &pair.cut);
+        assert_eq!(early, len >= FULL / 2, "{len}");
+    }
+}
+
+#[test]
+fn what_was_lost_comes_before_new_blocks_begin() {
+    let mut pair = pair(ChannelKind::Stream);
+    pair.write(&bytes(FULL));
+    assert_eq!(order(&mut pair, &FOUR), [0; 16]);
+    for _ in 0..2 {
+        pair.send.on_settled(0, false, false, policy(&FOUR));
+    }
+    pair.write(&bytes(2 * FULL));
+    let expected = [vec![0, 0], in_turn(1..3, 16)].concat();
+    assert_eq!(order(&mut pair, &FOUR), expected);
+    // Repairs do not take turns: the first block is the first that is read.
+    for block in [0, 0, 1, 1, 2, 2] {
+        let offset = block * FULL as u64;
+        pair.send.on_settled(offset, false, false, policy(&FOUR));
+    }
+    assert_eq!(order(&mut pair, &FOUR), [0, 0, 1, 1, 2, 2]);
+}
+
+#[test]
+fn spare_symbols_of_the_newest_block_wait_for_the_end_of_a_burst() {
+    let spare = InTurn { most: 1, spare: 2 };
+    let policy = policy(&spare);
+    let mut pair = pair(ChannelKind::Stream);
+    pair.write(&bytes(2 * FULL));
+    let before = START - Duration::from_millis(1);
+    let repairs = |pair: &mut Pair, settled| {
+        let mut blocks = Vec::new();
+        while let Some(symbol) = pair.send.next_repair(policy, settled) {
+            let written = pair
+                .send
+                .write_symbol(START, &symbol, &mut Vec::new(), policy);
+            written.expect("a good symbol");
+            blocks.push(symbol.offset / FULL as u64);
+        }
+        blocks
+    };
+    let begin = |pair: &mut Pair| {
+        let new = pair.send.next_new(&pair.cut, u64::MAX);
+        let symbol = new.expect("a good block").expect("it waits");
+        let written = pair
+            .send
+            .write_symbol(START, &symbol, &mut Vec::new(), policy);
+        written.expect("a good symbol");
+    };
+    begin(&mut pair);
+    assert_eq!(repairs(&mut pair, before), [0; 15], "another one follows");
+    assert_eq!(pair.send.waiting_since(before), None);
+    begin(&mut pair);
+    // Now the first one is waited for too, and began long enough ago.
+    assert_eq!(repairs(&mut pair, before), [&[0; 2][..], &[1; 15]].concat());
+    assert_eq!(pair.send.waiting_since(before), Some(START));
+    assert_eq!(pair.send.waiting_since(START), None);
+    // What is known to be lost does not wait.
+    pair.send.on_settled(FULL as u64, false, false, policy);
+    assert_eq!(repairs(&mut pair, before), [1]);
+    assert_eq!(repairs(&mut pair, START), [1, 1]);
+    assert_eq!(pair.send.waiting_since(before), None, "nothing is left");
+}
+
+#[test]
+fn an_end_makes_blocks_waited_for_that_were_not() {
+    let spare = InTurn { most: 1, spare: 2 };
+    let mut pair = pair(ChannelKind::Object);
+    pair.write(&bytes(2 * FULL));
+    assert_eq!(order(&mut pair, &spare), one_by_one(0..2));
+    pair.send.finish();
+    assert!(!pair.send.is_active());
+    pair.send.refresh_all(policy(&spare));
+    assert!(pair.send.is_active());
+    assert_eq!(order(&mut pair, &spare), [0, 0, 1, 1]);
+
+    // Of blocks of one symbol only the last: all that is in flight would go twice.
+    let mut single = pair_of_single_symbols();
+    single.write(&bytes(2700));
+    assert_eq!(order(&mut single, &spare), [0, 1, 2, 2, 2]);
+}
+
+fn pair_of_single_symbols() -> Pair {
+    let mut pair = Pair::new(ChannelKind::Stream, SchemeId::Arq, Reliability::Reliable);
+    pair.cut.k = 1;
+    pair
+}
