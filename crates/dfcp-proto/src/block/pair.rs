@@ -1,6 +1,8 @@
 //! Both halves of a channel against each other, with nothing between them but losses.
 
 mod receiver;
+mod sender;
+mod settled;
 mod turns;
 
 use super::credit::MemoryBudget;

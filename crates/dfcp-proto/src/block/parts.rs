@@ -169,4 +169,66 @@ mod tests {
         }
         assert!(parts.bytes <= MAX_BYTES && parts.begun.len() < 1000);
     }
+
+    #[test]
+    fn copies_and_parts_of_another_symbol_are_told_apart() {
+        let mut parts = Parts::default();
+        // A copy between others changes nothing.
+        assert_eq!(parts.push(NAME, part(0, &[0, 1, 2])), Ok(None));
+        assert_eq!(parts.push(NAME, part(6, &[6, 7, 8, 9])), Ok(None));
+        assert_eq!(parts.push(NAME, part(6, &[6, 7, 8, 9])), Ok(None));
+        let whole = parts.push(NAME, part(3, &[3, 4, 5])).expect("fits");
+        assert_eq!(whole, Some((0..10).collect()));
+        // One of a longer symbol begins it anew.
+        let longer = |at, data| Part {
+            symbol_len: 12,
+            ..part(at, data)
+        };
+        assert_eq!(parts.push(NAME, part(0, &[0; 8])), Ok(None));
+        assert_eq!(parts.push(NAME, longer(8, &[1; 4])), Ok(None));
+        assert_eq!(parts.bytes, 12);
+        let whole = parts.push(NAME, longer(0, &[2; 8])).expect("fits");
+        assert_eq!(whole, Some([&[2; 8][..], &[1; 4]].concat()));
+        // One that begins where another did and is longer is of another symbol, too.
+        assert_eq!(parts.push(NAME, part(0, &[3; 4])), Ok(None));
+        assert_eq!(parts.push(NAME, part(0, &[4; 6])), Ok(None));
+        let whole = parts.push(NAME, part(6, &[5; 4])).expect("fits");
+        assert_eq!(whole, Some([&[4; 6][..], &[5; 4]].concat()));
+    }
+
+    #[test]
+    fn the_oldest_is_dropped_when_there_is_no_room_and_no_sooner() {
+        let mut parts = Parts::default();
+        let long = |at| Part {
+            symbol_len: 1 << 15,
+            ..part(at, &[1])
+        };
+        for esi in 0..8 {
+            assert_eq!(parts.push((2, 0, esi), long(0)), Ok(None));
+        }
+        assert_eq!((parts.bytes, parts.symbols.len()), (MAX_BYTES, 8));
+        assert_eq!(parts.push((2, 0, 8), long(0)), Ok(None));
+        assert!(!parts.symbols.contains_key(&(2, 0, 0)));
+        assert_eq!(parts.symbols.len(), 8);
+        let longest = |symbol_len| Part {
+            symbol_len,
+            ..part(0, &[1])
+        };
+        assert_eq!(parts.push(NAME, longest(65_535)), Ok(None));
+        let refused = parts.push(NAME, longest(65_536));
+        assert_eq!(refused, Err(CloseCode::PROTOCOL), "no datagram is as long");
+    }
+
+    #[test]
+    fn names_of_finished_symbols_are_forgotten_behind_one_that_never_ends() {
+        let mut parts = Parts::default();
+        assert_eq!(parts.push((2, 0, 0), part(0, &[1])), Ok(None));
+        for esi in 1..1000 {
+            let name = (2, 0, esi);
+            assert_eq!(parts.push(name, part(0, &[1; 5])), Ok(None));
+            assert!(parts.push(name, part(5, &[2; 5])).expect("fits").is_some());
+            assert!(parts.begun.len() <= 70, "{}", parts.begun.len());
+        }
+        assert_eq!(parts.symbols.len(), 1);
+    }
 }

@@ -169,6 +169,8 @@ fn a_block_that_solving_alone_can_prove_is_not_reported_complete_before() {
         assert_eq!((job.offset, job.bytes()), (0, data.len() as u64));
         assert_eq!(pair.recv.report(), (0, vec![(0, 1)]), "at work");
         assert_eq!(push(&mut pair, last + 1), Ok(Received::Redundant));
+        assert_eq!(job.symbol_size(), 900);
+        assert!(job.symbol_operations() >= u64::from(K), "{job:?}");
         job.run();
         let cost = job.estimated_time();
         let wasted = job.wasted();
