@@ -206,4 +206,29 @@ mod tests {
         diary.said(&FromSender::Stream { index: u64::MAX });
         assert_eq!(diary.begun(), None);
     }
+
+    #[test]
+    fn a_file_in_many_parts_is_under_way_once_and_what_was_there_of_it_is_kept() {
+        let diary = Diary::default();
+        let entry = |path: &str| Entry {
+            path: path.to_owned(),
+            size: 100,
+            ..Entry::default()
+        };
+        diary.offered(Arc::new(vec![entry("a"), entry("b")]));
+        let part = |index, length| FromSender::Part {
+            index,
+            extents: vec![(0, length)],
+        };
+        diary.said(&FromSender::Resume { index: 0 });
+        diary.said(&part(0, 10));
+        diary.said(&part(1, 60));
+        diary.said(&part(0, 20));
+        assert_eq!(diary.begun().as_deref(), Some("b"), "the last that began");
+        diary.settled(1, &Outcome::Done);
+        assert_eq!(diary.begun().as_deref(), Some("a"));
+        assert_eq!(diary.kept(), 0, "the whole of it was sent");
+        diary.settled(0, &Outcome::Done);
+        assert_eq!((diary.begun(), diary.kept()), (None, 70));
+    }
 }

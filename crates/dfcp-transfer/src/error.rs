@@ -119,4 +119,22 @@ mod tests {
             Error::Io(error) if error.kind() == io::ErrorKind::StorageFull
         ));
     }
+
+    #[test]
+    fn what_can_be_done_about_it_is_said() {
+        for (kind, word) in [
+            (io::ErrorKind::InvalidFilename, "rename"),
+            (io::ErrorKind::StorageFull, "make room"),
+            (io::ErrorKind::QuotaExceeded, "make room"),
+            (io::ErrorKind::ReadOnlyFilesystem, "another directory"),
+            (io::ErrorKind::PermissionDenied, "permissions"),
+        ] {
+            let advice = advice(&kind.into());
+            assert!(
+                advice.starts_with(": ") && advice.contains(word),
+                "{advice}"
+            );
+        }
+        assert_eq!(advice(&io::ErrorKind::BrokenPipe.into()), "");
+    }
 }

@@ -506,4 +506,50 @@ mod tests {
         assert_eq!(known.owner((0, 7), Owners::Numbers), Some((0, 7)));
         assert_eq!(known.owner((0, 7), Owners::Receiver), None);
     }
+
+    #[test]
+    fn a_name_stands_for_the_number_that_it_has_here() {
+        let root = Known::new(&People {
+            users: vec![(7, "nobody-has-this-name".into()), (8, "x".into())],
+            groups: vec![],
+        });
+        let numbers = |name: &str| match name {
+            "x" => Some(1008),
+            _ => None,
+        };
+        let names = root.people.users.clone();
+        let find = |id| root.find((false, id), &names, numbers);
+        // A name that nobody has here, one that somebody has, one that was not told.
+        assert_eq!([7, 8, 9].map(find), [7, 1008, 9]);
+        // Each is looked up once.
+        let again = root.find((false, 8), &names, |_| panic!("it is known"));
+        assert_eq!(again, 1008);
+        assert_eq!(root.find((true, 8), &[], numbers), 8, "a group is no user");
+    }
+
+    #[test]
+    fn reasons_are_told_once_with_how_many_they_are_of() {
+        let notes = Notes::default();
+        notes.add("a", "no room".into());
+        notes.add("b", "no leave".into());
+        notes.add("c", "no room".into());
+        notes.add("d", "no room".into());
+        let told: Vec<_> = notes.take().into_iter().map(|n| (n.path, n.why)).collect();
+        assert_eq!(
+            told,
+            [
+                ("b".into(), "no leave".into()),
+                ("a".into(), "no room (and so of 2 more)".into())
+            ]
+        );
+        assert_eq!(notes.take(), []);
+        // However many reasons a sender invents.
+        for i in 0..2 * MAX_NOTES {
+            notes.add("a", format!("{i:05}"));
+        }
+        notes.add("b", "00000".into());
+        let told = notes.take();
+        assert_eq!(told.len(), MAX_NOTES);
+        assert_eq!(told[0].why, "00000 (and so of 1 more)");
+    }
 }

@@ -443,4 +443,78 @@ mod tests {
             assert!(limit(&[file(odd)], Limits::default()), "{odd}");
         }
     }
+
+    /// A receiver keeps the list while it asks somebody: texts of any kind are counted.
+    #[test]
+    fn what_a_list_says_beside_paths_counts_as_well() {
+        // A session alone may have half of 64,000 bytes.
+        let limits = Limits {
+            files: 100,
+            ..EVERYTHING
+        };
+        let taken = |entry: Entry, people: People| {
+            let mut offer = Offer::new(limits, &Memory::default());
+            offer.add(VERSION, vec![entry], people).is_ok()
+        };
+        for (length, fits) in [(30_000, true), (32_000, false)] {
+            let text = "x".repeat(length);
+            let meta = |name: &str, value: &str| Entry {
+                meta: Some(Box::new(Meta {
+                    attributes: vec![(name.into(), value.into())],
+                    ..Meta::default()
+                })),
+                ..file("x")
+            };
+            let nobody = People::default;
+            assert_eq!(taken(file(&text), nobody()), fits);
+            assert_eq!(taken(meta("user.x", &text), nobody()), fits);
+            assert_eq!(taken(meta(&text, "value"), nobody()), fits);
+            let link = Entry {
+                link: Some(Link::Symbolic(text.clone())),
+                ..file("x")
+            };
+            assert_eq!(taken(link, nobody()), fits);
+            for groups in [false, true] {
+                let name = vec![(1, text.clone())];
+                let people = match groups {
+                    true => People {
+                        groups: name,
+                        ..nobody()
+                    },
+                    false => People {
+                        users: name,
+                        ..nobody()
+                    },
+                };
+                assert_eq!(taken(file("x"), people), fits);
+            }
+        }
+        // Many short ones take what lists of them take.
+        let many = |n| Entry {
+            meta: Some(Box::new(Meta {
+                attributes: vec![("a".into(), "b".into()); n],
+                ..Meta::default()
+            })),
+            ..file("x")
+        };
+        assert!(taken(many(100), People::default()));
+        assert!(!taken(many(700), People::default()));
+    }
+
+    #[test]
+    fn an_entry_with_long_attributes_has_a_message_of_its_own_or_none() {
+        let with = |length: usize| Entry {
+            meta: Some(Box::new(Meta {
+                attributes: vec![("user.x".into(), "\"".repeat(length))],
+                ..Meta::default()
+            })),
+            ..file("x")
+        };
+        assert!(fits(&with(32_000)) && !fits(&with(32_700)));
+        let mut entries = [with(32_000), with(32_000), with(100)];
+        for (i, entry) in entries.iter_mut().enumerate() {
+            entry.path = i.to_string();
+        }
+        assert_eq!(check(&entries).unwrap().len(), 3);
+    }
 }

@@ -303,3 +303,103 @@ fn reason(error: io::Error) -> String {
         _ => error.to_string(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_file_that_shrinks_while_it_is_read_is_said_to_have_changed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x");
+        // More than is read ahead.
+        let size = 2 * (AHEAD as u64 + 2) * BUFFER;
+        std::fs::write(&path, vec![1; size as usize]).unwrap();
+        let source = Sources::scan(std::slice::from_ref(&path))
+            .unwrap()
+            .list
+            .remove(0);
+        let mut reading = Reading::whole(source.clone(), BTreeMap::new(), Holes::Sent);
+        assert!(reading.chunks.recv().await.is_some());
+        File::options()
+            .write(true)
+            .open(&path)
+            .unwrap()
+            .set_len(100)
+            .unwrap();
+        while reading.chunks.recv().await.is_some() {}
+        let why = reading.end.await.unwrap().unwrap_err();
+        assert_eq!(why, crate::source::CHANGED);
+        // Nor is it read again.
+        assert_eq!(sum(&source).unwrap_err(), crate::source::CHANGED);
+    }
+
+    #[tokio::test]
+    async fn of_a_file_comes_what_is_missing_and_what_is_there_but_differs_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x");
+        let content: Vec<u8> = (0..1_000_000_u32).map(|i| (i >> 9) as u8).collect();
+        std::fs::write(&path, &content).unwrap();
+        let source = Sources::scan(&[path]).unwrap().list.remove(0);
+        let whole = sum(&source).unwrap();
+        let (shape, values) = (Shape::new(source.entry.size), whole.values());
+        // Two groups that are right, one that is not.
+        let have = BTreeMap::from([(1, values[1]), (2, values[2]), (5, values[4])]);
+        let mut reading = Reading::whole(source, have.clone(), Holes::Sent);
+        let mut came = Vec::new();
+        while let Some(chunk) = reading.chunks.recv().await {
+            came.extend_from_slice(&chunk);
+        }
+        let expected: Vec<u8> = missing(shape, &have)
+            .into_iter()
+            .flat_map(|(at, length)| &content[at as usize..(at + length) as usize])
+            .copied()
+            .collect();
+        assert!(came == expected);
+        assert_eq!(came.len() as u64, 1_000_000 - 3 * (64 << 10));
+        let summary = reading.end.await.unwrap().unwrap();
+        assert_eq!(summary.hash, blake3::hash(&content).into());
+        assert_eq!(summary.differ, [5]);
+    }
+
+    /// A pipe that is interrupted once, and then ends or breaks.
+    struct Pipe {
+        bytes: &'static [u8],
+        interrupted: bool,
+        breaks: bool,
+    }
+
+    impl Read for Pipe {
+        fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+            if !std::mem::replace(&mut self.interrupted, true) {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
+            match self.bytes.read(&mut out[..3])? {
+                0 if self.breaks => Err(io::ErrorKind::BrokenPipe.into()),
+                n => Ok(n),
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_pipe_is_read_to_its_end() {
+        for breaks in [false, true] {
+            let bytes = b"all that is said";
+            let mut reading = Reading::pipe(Pipe {
+                bytes,
+                interrupted: false,
+                breaks,
+            });
+            let mut came = Vec::new();
+            while let Some(chunk) = reading.chunks.recv().await {
+                came.extend_from_slice(&chunk);
+            }
+            assert_eq!(came, bytes);
+            let end = reading.end.await.unwrap();
+            match breaks {
+                false => assert_eq!(end, Ok((16, blake3::hash(bytes).into()))),
+                true => assert!(end.unwrap_err().contains("broken pipe")),
+            }
+        }
+    }
+}

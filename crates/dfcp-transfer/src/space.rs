@@ -193,4 +193,23 @@ mod tests {
         drop(again);
         assert!(store.claim(&entries, &[], &Progress::default()).is_ok());
     }
+
+    #[test]
+    fn a_stream_has_what_the_user_allows_and_the_disk_has_beyond_its_reserve() {
+        let dir = tempfile::tempdir().unwrap();
+        let with = |bytes| {
+            let store = Store::open(dir.path(), OnConflict::Error).unwrap();
+            store.with_limits(crate::Limits {
+                bytes,
+                ..crate::Limits::default()
+            })
+        };
+        assert_eq!(with(1000).room(), 1000);
+        let store = with(u64::MAX);
+        let (space, room) = (store.space().unwrap(), store.room());
+        let reserve = (space.total / RESERVE_PART).min(MOST_RESERVE);
+        // Others use this disk too.
+        let expected = space.free.saturating_sub(reserve);
+        assert!(room.abs_diff(expected) < reserve / 2, "{room}, {expected}");
+    }
 }

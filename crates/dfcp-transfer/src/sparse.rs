@@ -222,4 +222,27 @@ mod tests {
         whole.write_all_at(&[1; 100_000], 0).unwrap();
         assert_eq!(data_of(&whole, 100_000), None);
     }
+
+    #[test]
+    fn what_is_beside_a_hole_or_a_copy_stays() {
+        const SIZE: usize = 1 << 20;
+        let (ones, twos) = (tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap());
+        ones.write_all_at(&vec![1; SIZE], 0).unwrap();
+        twos.write_all_at(&vec![2; SIZE], 0).unwrap();
+        let bytes = || {
+            let mut bytes = vec![9; SIZE];
+            ones.read_exact_at(&mut bytes, 0).unwrap();
+            bytes
+        };
+        let mut expected = vec![1; SIZE];
+        // Neither begins nor ends where a block of the disk does.
+        let (start, end) = (100_001, 600_002);
+        make_hole(&ones, &(start as u64..end as u64)).unwrap();
+        expected[start..end].fill(0);
+        assert!(bytes() == expected);
+        let (start, end) = (300_003, 700_004);
+        copy(&twos, &ones, &(start as u64..end as u64), None).unwrap();
+        expected[start..end].fill(2);
+        assert!(bytes() == expected);
+    }
 }

@@ -102,3 +102,46 @@ impl<R: AsyncRead + Unpin> Reader<R> {
         Ok(Some(message))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_message_that_is_too_long_is_refused_by_its_length_alone() {
+        let text = "x".repeat(MAX_MESSAGE - 2);
+        let mut longest = Vec::new();
+        write(&mut longest, &text).await.unwrap();
+        let mut reader = Reader::new(&longest[..]);
+        assert_eq!(reader.next::<String>().await.unwrap(), Some(text.clone()));
+        assert_eq!(reader.next::<String>().await.unwrap(), None);
+        assert!(write(&mut Vec::new(), &(text + "x")).await.is_err());
+        for length in [MAX_MESSAGE as u32 + 1, u32::MAX] {
+            // Nothing of it has come, and nothing of it will.
+            let (mut sender, receiver) = tokio::io::duplex(16);
+            sender.write_all(&length.to_be_bytes()).await.unwrap();
+            let refused = Reader::new(receiver).next::<String>().await;
+            assert!(matches!(refused, Err(Error::Protocol(_))), "{refused:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn bytes_that_follow_a_message_are_none_of_it() {
+        let mut stream = Vec::new();
+        write(&mut stream, &"word").await.unwrap();
+        stream.extend(b"bytes");
+        let mut reader = Reader::new(&stream[..]);
+        assert!(!reader.has_started());
+        assert_eq!(reader.next::<String>().await.unwrap().unwrap(), "word");
+        assert!(reader.has_started());
+        let mut out = [0; 3];
+        assert_eq!(reader.bytes(&mut out).await.unwrap(), 3);
+        assert_eq!(&out, b"byt");
+        assert_eq!(reader.bytes(&mut out).await.unwrap(), 2);
+        assert_eq!(&out[..2], b"es");
+        assert_eq!(reader.bytes(&mut out).await.unwrap(), 0);
+        // A message that is cut short is none.
+        let mut reader = Reader::new(&stream[..5]);
+        assert!(reader.next::<String>().await.is_err());
+    }
+}

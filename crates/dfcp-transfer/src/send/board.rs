@@ -339,4 +339,22 @@ mod tests {
             assert_eq!(board.state().take(&sources).is_some(), waits);
         }
     }
+
+    /// A pack counts until something is known of each of its files, whatever was known before it left.
+    #[test]
+    fn what_is_known_already_does_not_count_as_on_its_way() {
+        let mut unsettled = Unsettled::default();
+        for index in [1, 63, 64, 130] {
+            unsettled.settle(index);
+            assert!(unsettled.is_settled(index) && !unsettled.is_settled(index + 1));
+        }
+        unsettled.sent(&[1, 63, 64, 130]);
+        assert!(unsettled.left.is_empty());
+        unsettled.sent(&[1, 2, 3]);
+        unsettled.heard(2);
+        unsettled.heard(2);
+        assert_eq!(unsettled.left.len(), 1, "of one nothing is known");
+        unsettled.settle(3);
+        assert!(unsettled.left.is_empty() && unsettled.packs.is_empty());
+    }
 }

@@ -244,3 +244,85 @@ async fn without_a_word_there_is_no_session() {
     let (received, _) = bench.play(async |_| {}).await;
     assert!(received.is_none());
 }
+
+#[tokio::test]
+async fn a_file_that_shrinks_while_it_is_read_leaves_the_next_in_step() {
+    let bench = Bench::new(OnConflict::Error);
+    // More than is read ahead.
+    let size = 2 * (AHEAD + 2) * CHUNK + 5;
+    let paths = [
+        bench.write("large", &random(size)),
+        bench.write("small", b"small"),
+    ];
+    let sources = Sources::scan(&paths).unwrap();
+    let (near, far) = duplex(PIPE);
+    let (replies, out) = split(near);
+    let meter = Meter::start();
+    let script = async {
+        let (far, _out) = split(far);
+        let mut reader = Reader::new(far);
+        assert!(matches!(
+            reader.next().await.unwrap(),
+            Some(FromSender::Offer { .. })
+        ));
+        let mut content = async |index, size| {
+            let said: Option<FromSender> = reader.next().await.unwrap();
+            assert_eq!(said, Some(FromSender::Content { index }));
+            if index == 0 {
+                let file = File::options().write(true).open(&paths[0]).unwrap();
+                file.set_len(100).unwrap();
+            }
+            let mut bytes = vec![0; size];
+            let mut at = 0;
+            while at < size {
+                at += reader.bytes(&mut bytes[at..]).await.unwrap();
+            }
+            (bytes, reader.next::<FromSender>().await.unwrap().unwrap())
+        };
+        let (bytes, word) = content(0, size).await;
+        assert!(
+            matches!(word, FromSender::Failed { index: 0, .. }),
+            "{word:?}"
+        );
+        // What had been read, and zeros.
+        assert!(bytes[..100] == random(size)[..100] && bytes[size - CHUNK..] == [0; CHUNK]);
+        let (bytes, word) = content(1, 5).await;
+        assert_eq!((&bytes[..], word), (&b"small"[..], sent(1, b"small")));
+    };
+    let (sent, ()) = tokio::join!(send(replies, out, &sources, &meter), script);
+    assert!(sent.is_err(), "nobody said what became of them");
+    let progress = meter.progress().bytes();
+    assert!(progress <= meter.total(), "{progress}");
+}
+
+#[tokio::test]
+async fn a_file_that_cannot_be_read_is_the_sender_s_problem() {
+    let bench = Bench::new(OnConflict::Error);
+    let (received, _) = bench
+        .play(async |out| {
+            message::write(out, &offer_of(&["x", "y"], 4))
+                .await
+                .unwrap();
+            message::write(out, &FromSender::Content { index: 0 })
+                .await
+                .unwrap();
+            out.write_all(b"some").await.unwrap();
+            let failed = |index| FromSender::Failed {
+                index,
+                message: "the disk is broken".into(),
+            };
+            message::write(out, &failed(0)).await.unwrap();
+            message::write(out, &failed(1)).await.unwrap();
+        })
+        .await;
+    let received = received.unwrap();
+    assert!(received.failure.is_none(), "{received:?}");
+    for index in [0, 1] {
+        let Outcome::Error(problem) = &received.outcomes[&index] else {
+            panic!("{received:?}");
+        };
+        assert_eq!(problem.kind, ProblemKind::Source);
+        assert!(problem.message.contains("the disk is broken"));
+    }
+    assert!(bench.received("x").is_none() && bench.received("y").is_none());
+}

@@ -159,3 +159,88 @@ fn an_older_version_that_changes_while_it_is_copied_gives_what_it_still_has() {
     };
     assert_eq!(partial.have(), []);
 }
+
+#[test]
+fn a_file_that_came_meanwhile_is_no_conflict_if_it_is_the_same() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), OnConflict::Error).unwrap();
+    for (content, is_same) in [("x", true), ("y", false), ("xx", false)] {
+        let Begin::Receive(partial) = store
+            .begin(&entry("a", 1, 0o644), &tenant(), How::Small)
+            .unwrap()
+        else {
+            panic!("it is free")
+        };
+        std::os::unix::fs::FileExt::write_all_at(&partial.file, b"x", 0).unwrap();
+        fs::write(dir.path().join("a"), content).unwrap();
+        let outcome = store.finish(&partial, &entry("a", 1, 0o644));
+        assert_eq!(outcome.is_ok(), is_same, "{content}");
+        assert_eq!(fs::read(dir.path().join("a")).unwrap(), content.as_bytes());
+        assert_eq!(dir.path().join("a.dfcp-partial").exists(), !is_same);
+        fs::remove_file(dir.path().join("a")).unwrap();
+    }
+}
+
+#[test]
+fn senders_decide_about_taken_names_as_far_as_they_are_let() {
+    use OnConflict::{Error, Newer, Overwrite, Rename, Skip};
+    let dir = tempfile::tempdir().unwrap();
+    let everything = [Error, Skip, Rename, Overwrite, Newer];
+    for (senders, may) in [
+        (Senders::Nothing, &[Error][..]),
+        (Senders::Additions, &[Error, Skip, Rename]),
+        (Senders::Everything, &everything),
+    ] {
+        let store = Store::open(dir.path(), Error).unwrap();
+        let store = store.with_senders_deciding(senders);
+        let session = |on_conflict| {
+            let wishes = Wishes {
+                on_conflict,
+                ..Wishes::default()
+            };
+            store.for_session(wishes, &People::default())
+        };
+        assert_eq!(session(None).unwrap().on_conflict, Error);
+        for wish in everything {
+            match session(Some(wish)) {
+                Ok(session) => assert!(session.on_conflict == wish && may.contains(&wish)),
+                Err(no) => assert!(no.kind == RejectionKind::Limit && !may.contains(&wish)),
+            }
+        }
+    }
+}
+
+/// Files can come to a name between the look at what is there and the first byte.
+#[test]
+fn what_is_there_when_a_file_begins_decides_once_more() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("file"), "12345").unwrap();
+    fs::create_dir(dir.path().join("directory")).unwrap();
+    let begins = |on_conflict, name: &str, size| {
+        let store = Store::open(dir.path(), on_conflict).unwrap();
+        match store.begin(&entry(name, size, 0o644), &tenant(), How::Small) {
+            Ok(Begin::Receive(_)) => "it comes",
+            Ok(Begin::Settled(Outcome::Skipped)) => "skipped",
+            Err(problem) if problem.kind == ProblemKind::Conflict => "conflict",
+            other => panic!("{other:?}"),
+        }
+    };
+    for (on_conflict, same, other, directory) in [
+        // One of the same size may be the same.
+        (OnConflict::Error, "it comes", "conflict", "conflict"),
+        (OnConflict::Skip, "skipped", "skipped", "skipped"),
+        (OnConflict::Rename, "it comes", "it comes", "it comes"),
+        (OnConflict::Overwrite, "it comes", "it comes", "conflict"),
+        (OnConflict::Newer, "it comes", "it comes", "conflict"),
+    ] {
+        assert_eq!(begins(on_conflict, "file", 5), same, "{on_conflict:?}");
+        assert_eq!(begins(on_conflict, "file", 6), other, "{on_conflict:?}");
+        assert_eq!(
+            begins(on_conflict, "directory", 5),
+            directory,
+            "{on_conflict:?}"
+        );
+        assert_eq!(begins(on_conflict, "free", 5), "it comes");
+    }
+    assert_eq!(fs::read(dir.path().join("file")).unwrap(), b"12345");
+}

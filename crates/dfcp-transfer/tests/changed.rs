@@ -1,0 +1,77 @@
+//! Files that change at the sender after they were listed.
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use dfcp_transfer::{DONE, Meter, OnConflict, Outcome, ProblemKind, Sources, Store};
+
+use common::connected;
+
+/// Lists a file of `size` bytes between two others, has it changed, and sends all three; what is said of it.
+async fn changed(size: usize, change: impl FnOnce(&Path)) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let paths = ["a", "b", "c"].map(|name| folder.path().join(name));
+    for path in &paths {
+        fs::write(path, vec![7; size]).unwrap();
+    }
+    let sources = Arc::new(Sources::scan(&paths).unwrap());
+    change(&paths[1]);
+    let to = folder.path().join("to");
+    let store = Arc::new(Store::open(&to, OnConflict::Error).unwrap());
+    let (_endpoints, near, far) = connected().await;
+    let [sending, receiving] = [Meter::start(), Meter::start()];
+    let send = async {
+        let sent = dfcp_transfer::send(&near, &sources, &sending).await;
+        near.close(DONE, "");
+        sent.unwrap()
+    };
+    let receive = dfcp_transfer::receive(&far, store, &receiving, async |_| Ok(()));
+    let (sent, received) = tokio::join!(send, receive);
+    let received = received.unwrap();
+    assert!(received.failure.is_none(), "{received:?}");
+    assert_eq!(sent.outcomes, received.outcomes);
+    assert!(!to.join("b").exists());
+    for (index, name) in [(0, "a"), (2, "c")] {
+        assert_eq!(sent.outcomes[&index], Outcome::Done, "{name}");
+        assert_eq!(fs::read(to.join(name)).unwrap(), vec![7; size]);
+    }
+    match &sent.outcomes[&1] {
+        Outcome::Error(problem) if problem.kind == ProblemKind::Source => problem.message.clone(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_is_another_one_by_now_fails_and_the_others_arrive() {
+    // In a pack, and alone.
+    for size in [1000, 600_000] {
+        let resize = |to: usize| {
+            move |path: &Path| {
+                let file = fs::File::options().write(true).open(path).unwrap();
+                file.set_len(to as u64).unwrap();
+            }
+        };
+        for to in [0, size / 2, size + 1] {
+            let why = changed(size, resize(to)).await;
+            assert!(why.contains("changed"), "{size} to {to}: {why}");
+        }
+        // As long as before, but written since.
+        let why = changed(size, |path| {
+            let file = fs::File::options().append(true).open(path).unwrap();
+            let later = std::time::SystemTime::now() + std::time::Duration::from_secs(100);
+            file.set_modified(later).unwrap();
+        });
+        let why = why.await;
+        assert!(why.contains("changed"), "{size}: {why}");
+        let why = changed(size, |path| fs::remove_file(path).unwrap()).await;
+        assert!(why.contains("removed"), "{size}: {why}");
+        let why = changed(size, |path| {
+            fs::remove_file(path).unwrap();
+            fs::create_dir(path).unwrap();
+        });
+        assert!(!why.await.is_empty(), "{size}: a directory");
+    }
+}

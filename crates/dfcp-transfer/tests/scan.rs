@@ -1,0 +1,141 @@
+//! What of a tree is listed, and what of it is not, with a reason.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+
+use dfcp_transfer::{Keep, Link, Links, Privileges, Scan, Sources};
+
+fn make(path: &Path) {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, "x").unwrap();
+}
+
+fn paths(sources: &Sources) -> Vec<&str> {
+    let each = sources.list.iter().map(|source| source.entry.path.as_str());
+    each.collect()
+}
+
+#[test]
+fn what_a_filter_does_not_agree_to_is_neither_listed_nor_looked_into() {
+    let folder = tempfile::tempdir().unwrap();
+    let tree = folder.path().join("t");
+    for name in ["keep/a", "keep/skip", "skip/a", "b", "c"] {
+        make(&tree.join(name));
+    }
+    let filter = |path: &str, directory: bool| {
+        let named = path.ends_with("keep") || path.ends_with("/skip") && !path.contains("keep");
+        assert_eq!(directory, path == "t" || named, "{path}");
+        assert!(!path.starts_with("t/skip/"), "it is not looked into");
+        !path.ends_with("skip") && path != "t/c"
+    };
+    let how = Scan {
+        filter: Some(&filter),
+        ..Scan::default()
+    };
+    let sources = Sources::scan_with(std::slice::from_ref(&tree), how).unwrap();
+    assert_eq!(paths(&sources), ["t", "t/b", "t/keep", "t/keep/a"]);
+    assert_eq!(sources.left_out, [], "it was wished so");
+    let nothing = Scan {
+        filter: Some(&|_, _| false),
+        ..Scan::default()
+    };
+    let sources = Sources::scan_with(&[tree], nothing).unwrap();
+    assert_eq!(sources.list.len(), 0);
+}
+
+#[test]
+fn links_are_left_out_kept_or_followed() {
+    let folder = tempfile::tempdir().unwrap();
+    let tree = folder.path().join("t");
+    make(&tree.join("d/a"));
+    make(&folder.path().join("outside"));
+    symlink("d", tree.join("inner")).unwrap();
+    symlink("../outside", tree.join("outer")).unwrap();
+    symlink("nowhere", tree.join("dangling")).unwrap();
+    symlink("..", tree.join("d/up")).unwrap();
+    fs::hard_link(tree.join("d/a"), tree.join("z")).unwrap();
+    let scan = |links| {
+        let how = Scan {
+            links,
+            ..Scan::default()
+        };
+        let sources = Sources::scan_with(std::slice::from_ref(&tree), how).unwrap();
+        let mut left_out: Vec<_> = sources
+            .left_out
+            .iter()
+            .map(|left| {
+                left.path
+                    .strip_prefix(tree.to_str().unwrap())
+                    .unwrap()
+                    .to_owned()
+            })
+            .collect();
+        left_out.sort();
+        (sources, left_out)
+    };
+    let (sources, left_out) = scan(Links::LeaveOut);
+    assert_eq!(paths(&sources), ["t", "t/d", "t/d/a", "t/z"]);
+    assert_eq!(left_out, ["/d/up", "/dangling", "/inner", "/outer"]);
+    // The second name of a file is that: no bytes of it go.
+    assert_eq!(sources.list[3].entry.link, Some(Link::Hard(2)));
+    assert_eq!(sources.bytes(), 1);
+
+    let (sources, left_out) = scan(Links::Keep);
+    let all = [
+        "t",
+        "t/d",
+        "t/d/a",
+        "t/d/up",
+        "t/dangling",
+        "t/inner",
+        "t/z",
+    ];
+    let mut listed = paths(&sources);
+    listed.sort_unstable();
+    assert_eq!(listed, all);
+    assert_eq!(left_out, ["/outer"], "it leads out");
+
+    let (sources, left_out) = scan(Links::Follow);
+    let mut listed = paths(&sources);
+    listed.sort_unstable();
+    let all = [
+        "t",
+        "t/d",
+        "t/d/a",
+        "t/inner",
+        "t/inner/a",
+        "t/outer",
+        "t/z",
+    ];
+    assert_eq!(listed, all);
+    // A way back has no end.
+    assert_eq!(left_out, ["/d/up", "/dangling", "/inner/up"]);
+}
+
+#[test]
+fn privileges_that_do_not_arrive_are_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x");
+    make(&path);
+    let said = |mode, privileges, modes| {
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        let how = Scan {
+            privileges,
+            keep: Keep {
+                modes,
+                ..Keep::default()
+            },
+            ..Scan::default()
+        };
+        let sources = Sources::scan_with(std::slice::from_ref(&path), how).unwrap();
+        assert_eq!(sources.list.len(), 1, "it is sent all the same");
+        sources.left_out.len()
+    };
+    for mode in [0o4755, 0o2755, 0o6755] {
+        assert_eq!(said(mode, Privileges::LeftOut, false), 1);
+        assert_eq!(said(mode, Privileges::Dropped, false), 0);
+        assert_eq!(said(mode, Privileges::LeftOut, true), 0);
+    }
+    assert_eq!(said(0o1755, Privileges::LeftOut, false), 0);
+}
