@@ -212,6 +212,7 @@ fn what_is_too_old_gets_nothing_more_but_may_still_arrive() {
         (1, 0),
         "it cannot arrive"
     );
+    assert_eq!(pair.send.unsent_bytes(), 100, "what has not begun");
     // Of what comes later one block has begun and lacks nearly all; the rest is a block by now or none.
     settle(&mut pair, FULL, 1, true);
     let given_up = pair.send.give_up(later);
@@ -221,6 +222,7 @@ fn what_is_too_old_gets_nothing_more_but_may_still_arrive() {
         (None, 0)
     );
     assert_eq!(pair.send.size(), 2 * FULL + 100);
+    assert_eq!(pair.send.give_up(later + age), GivenUp::default(), "once");
     let told: Vec<_> = pair
         .send
         .tell_skips()
@@ -288,4 +290,34 @@ fn virtual_payload_is_counted_like_bytes() {
     assert_eq!((symbols, pair.send.unsent_bytes()), (34, 0));
     assert_eq!(pair.recv.skip(usize::MAX, &mut pair.credit), 30_000);
     assert_eq!(pair.credit.used, pair.credit.freed);
+}
+
+#[test]
+fn a_channel_is_acknowledged_when_all_of_it_is_and_its_end() {
+    let mut pair = pair(SchemeId::Dense, Reliability::Reliable);
+    assert!(!pair.send.is_active() && !pair.send.is_finished());
+    pair.write(&bytes(100));
+    assert!(pair.send.is_active(), "a stream sends what it has");
+    pair.send.fin_acked = true;
+    assert!(!pair.send.is_acknowledged());
+    pair.send.finish();
+    assert!(pair.send.is_finished() && !pair.send.is_abandoned());
+    assert!(!pair.send.is_acknowledged(), "nothing was sent");
+    assert_eq!(send(&mut pair), [0]);
+    assert!(!pair.send.is_acknowledged(), "nobody has it");
+    pair.send.on_done_below(100);
+    pair.send.fin_acked = false;
+    assert!(!pair.send.is_acknowledged(), "it may go on");
+    pair.send.fin_acked = true;
+    assert!(pair.send.is_acknowledged());
+}
+
+#[test]
+fn an_abandoned_channel_frees_all_that_was_written() {
+    let mut pair = pair(SchemeId::Dense, Reliability::Reliable);
+    pair.write(&bytes(2 * FULL as usize + 100));
+    pair.next().expect("it is there");
+    assert_eq!(pair.send.abandon(), 2 * FULL + 100);
+    assert!(pair.send.is_abandoned() && !pair.send.is_active());
+    assert!(pair.next().is_none());
 }

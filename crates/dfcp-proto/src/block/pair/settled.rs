@@ -34,7 +34,9 @@ fn nothing_comes_or_is_given_up_beyond_the_end() {
         let mut pair = pair(kind);
         assert_eq!(arrive(&mut pair, 0), Ok(Received::Complete));
         assert_eq!(pair.recv.on_fin(299), Err(CloseCode::PROTOCOL));
+        assert_eq!(pair.recv.final_size(), None);
         assert_eq!(pair.recv.on_fin(900), Ok(()));
+        assert_eq!(pair.recv.final_size(), Some(900));
         assert_eq!(arrive(&mut pair, 601), Err(CloseCode::PROTOCOL));
         assert_eq!(skip(&mut pair, 601, 300, 0), Err(CloseCode::PROTOCOL));
         assert_eq!(arrive(&mut pair, 600), Ok(Received::Complete));

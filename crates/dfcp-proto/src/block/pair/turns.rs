@@ -141,6 +141,31 @@ fn what_was_lost_comes_before_new_blocks_begin() {
 }
 
 #[test]
+fn what_was_lost_comes_before_the_first_symbols_of_later_blocks() {
+    let mut pair = pair(ChannelKind::Stream);
+    let (policy, cut) = (policy(&FOUR), pair.cut);
+    pair.write(&bytes(3 * FULL));
+    for block in [0; 16].into_iter().chain([1, 2]) {
+        let lowest = pair.send.next_repair(policy, START);
+        let symbol = lowest.filter(|_| block == 0).or_else(|| {
+            let new = pair.send.next_new(&cut, u64::MAX);
+            new.expect("a good block")
+        });
+        let symbol = symbol.expect("it waits");
+        assert_eq!(symbol.offset, block * FULL as u64);
+        let written = pair
+            .send
+            .write_symbol(START, &symbol, &mut Vec::new(), policy);
+        written.expect("a good symbol");
+    }
+    for _ in 0..2 {
+        pair.send.on_settled(0, false, false, policy);
+    }
+    let expected = [vec![0, 0], in_turn(1..3, 15)].concat();
+    assert_eq!(order(&mut pair, &FOUR), expected);
+}
+
+#[test]
 fn spare_symbols_of_the_newest_block_wait_for_the_end_of_a_burst() {
     let spare = InTurn { most: 1, spare: 2 };
     let policy = policy(&spare);

@@ -99,3 +99,45 @@ impl Source<'_> {
         self.len() == 0
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::block::{ChannelKind, Role};
+
+    #[test]
+    fn a_block_of_any_length_fits_into_packets_and_a_full_one_has_k_symbols() {
+        let id = ChannelId::new(Role::Client, ChannelKind::Object, 70);
+        for (scheme, k) in [
+            (SchemeId::Dense, 1),
+            (SchemeId::Dense, 20),
+            (SchemeId::RaptorQ, 128),
+            (SchemeId::RaptorQ, 1000),
+        ] {
+            for room in [300, 1171, 1452] {
+                let cut = Cut {
+                    scheme,
+                    k,
+                    room,
+                    max_symbol: 9000,
+                    payload: Payload::Virtual,
+                };
+                // The header grows with the offset.
+                for offset in [0, 1 << 14, 1 << 40] {
+                    let full = cut.block_size(id, offset);
+                    for len in [1, room / 2, full / 3, full - 1, full] {
+                        let encoder = cut.encoder(id, offset, (len.max(1), Vec::new()));
+                        let spec = encoder.expect("a good block").spec();
+                        let header = symbol_overhead(id.0, offset, spec.k(), len as u64);
+                        let packet = header + spec.symbol_size();
+                        assert!(packet <= room, "{cut:?} at {offset}: {len}, {packet}");
+                        assert!(len < full || spec.k() == k, "{cut:?} at {offset}: {spec:?}");
+                    }
+                    // Nothing is left in a packet that would hold a byte more of each symbol.
+                    let most = full / k as usize + symbol_overhead(id.0, offset, k, full as u64);
+                    assert!(most + 2 >= room, "{cut:?} at {offset}: {most}");
+                }
+            }
+        }
+    }
+}
