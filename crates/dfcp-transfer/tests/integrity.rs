@@ -97,24 +97,21 @@ impl Bench {
             let progress = Progress::default();
             // The receiver may have seen enough before the end.
             let _ = near.send_object(file, size, &progress, |_| {}).await;
-            match &last {
-                Some(last) => {
-                    message::write(&mut control, last).await.unwrap();
-                    control.finish().unwrap();
-                    let mut replies = Reader::new(replies);
-                    let is_last = |reply: &FromReceiver| {
-                        matches!(
-                            reply,
-                            FromReceiver::Summary { .. } | FromReceiver::Reject(_)
-                        )
-                    };
-                    while let Ok(Some(reply)) = replies.next().await {
-                        if is_last(&reply) {
-                            break;
-                        }
+            if let Some(last) = &last {
+                message::write(&mut control, last).await.unwrap();
+                control.finish().unwrap();
+                let mut replies = Reader::new(replies);
+                let is_last = |reply: &FromReceiver| {
+                    matches!(
+                        reply,
+                        FromReceiver::Summary { .. } | FromReceiver::Reject(_)
+                    )
+                };
+                while let Ok(Some(reply)) = replies.next().await {
+                    if is_last(&reply) {
+                        break;
                     }
                 }
-                None => {}
             }
             near.close(DONE, "");
         };
