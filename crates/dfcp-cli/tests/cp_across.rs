@@ -101,6 +101,24 @@ fn a_machine_without_the_program_or_none_at_all_is_no_success() {
 }
 
 #[test]
+fn the_progress_of_a_copy_elsewhere_is_shown_here() {
+    let machines = three(true);
+    machines.write(&machines.there("a file"), 3_000_000);
+    let shown = ["--progress=always", "-b", "8M", "there:a file", "other:"];
+    let (code, _, said) = copy(&machines, &shown);
+    assert_eq!(code, 0, "{said}");
+    let moving = |line: &str| line.starts_with("dfcp: ") && line.contains("bit/s eta ");
+    assert!(said.lines().any(moving), "{said}");
+    assert!(!said.contains("DFCP-PROGRESS"), "{said}");
+    // What else is said there is still heard.
+    machines.write(&machines.there("dir/file"), 1000);
+    let (code, _, said) = copy(&machines, &["--progress=always", "there:dir", "other:"]);
+    assert!(code == 2 && said.contains("-r"), "{code}: {said}");
+    let (code, _, said) = copy(&machines, &["-q", "there:a file", "other:again"]);
+    assert_eq!((code, said.as_str()), (0, ""));
+}
+
+#[test]
 fn a_copy_ends_with_who_asked_for_it() {
     let machines = three(true);
     machines.write(&machines.there("file"), 30_000_000);

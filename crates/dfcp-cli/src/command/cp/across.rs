@@ -3,6 +3,8 @@
 use dfcp_command::Failure;
 
 use super::place::Place;
+use crate::progress::Relay;
+
 use super::{Args, Choice, Fallback, unless_interrupted};
 
 impl Args {
@@ -23,6 +25,7 @@ impl Args {
         option("port-range", ports);
         let seconds = self.output.timeout().as_secs_f64();
         option("timeout", Some(format!("{seconds}s")));
+        let show = self.output.progress();
         let flags = [
             ("--fallback=fail", self.fallback == Fallback::Fail),
             ("--background", self.background),
@@ -30,6 +33,7 @@ impl Args {
             ("--json", self.output.is_json() && !self.output.events()),
             ("--json=stream", self.output.events()),
             ("--quiet", self.output.quiet),
+            ("--progress=relayed", Relay::wanted(show).is_some()),
         ];
         words.extend(switched_on(&flags));
         words.extend(self.shell.install_words());
@@ -42,7 +46,7 @@ impl Args {
                 Place::There { host, path } => format!("{host}:{path}"),
             });
         }
-        unless_interrupted(self.shell.hand_over(host, &words)).await
+        unless_interrupted(self.shell.hand_over(host, &words, show)).await
     }
 }
 

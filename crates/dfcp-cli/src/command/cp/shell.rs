@@ -12,6 +12,7 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
 use super::control::GREETING;
 use crate::ask;
+use crate::progress::{Relay, Show};
 
 /// Most bytes that a login may print before the agent's greeting.
 const MAX_NOISE: u64 = 64 << 10;
@@ -100,28 +101,56 @@ impl Shell {
     }
 
     /// Runs `dfcp ARGUMENTS` at `host` to its end, and installs it there if that is wanted: its exit code.
-    /// What it prints is printed here. Its standard input ends with this program.
-    pub async fn hand_over(&self, host: &str, arguments: &[String]) -> Result<u8, Failure> {
+    /// What it prints is printed here, its progress shown as `show` says. Its standard input ends with this
+    /// program.
+    pub async fn hand_over(
+        &self,
+        host: &str,
+        arguments: &[String],
+        show: Show,
+    ) -> Result<u8, Failure> {
         let quoted = shlex::try_join(arguments.iter().map(String::as_str))
             .map_err(|error| Failure::usage(error.to_string()))?;
         let script = self.search(&quoted, &format!("exit {NOT_FOUND}"))?;
-        if let Some(code) = self.try_hand_over(host, &script).await? {
+        if let Some(code) = self.try_hand_over(host, &script, show).await? {
             return Ok(code);
         }
         if let Err(machine) = self.try_agent(host).await? {
             self.install_at(host, &machine).await?;
         }
-        let code = self.try_hand_over(host, &script).await?;
+        let code = self.try_hand_over(host, &script, show).await?;
         code.ok_or_else(|| still_none(host))
     }
 
     /// The exit code, or nothing where `dfcp` is not there.
-    async fn try_hand_over(&self, host: &str, script: &str) -> Result<Option<u8>, Failure> {
+    async fn try_hand_over(
+        &self,
+        host: &str,
+        script: &str,
+        show: Show,
+    ) -> Result<Option<u8>, Failure> {
         let mut command = self.remote(host, script)?;
+        let relay = Relay::wanted(show);
+        if relay.is_some() {
+            command.stderr(Stdio::piped());
+        }
         let child = command.stdin(Stdio::piped()).spawn();
         let mut child = child.map_err(|error| self.none(&error))?;
         // Waiting would close it.
         let open = child.stdin.take();
+        if let (Some(relay), Some(told)) = (relay, child.stderr.take()) {
+            // Until nobody there has it any more. ssh keeps it for a connection that others share, so its own
+            // end counts as well.
+            let told = relay.run(BufReader::new(told));
+            tokio::pin!(told);
+            tokio::select! {
+                biased;
+                told = &mut told => told?,
+                _ = child.wait() => {
+                    let _ = tokio::time::timeout(LEAVING, told).await;
+                }
+            }
+        }
         let status = child.wait().await?;
         drop(open);
         match status.code() {
