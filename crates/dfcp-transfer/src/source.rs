@@ -1,5 +1,7 @@
 //! The sender's files.
 
+mod maze;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, Metadata};
 use std::ops::Range;
@@ -13,6 +15,7 @@ use crate::meta::{self, Keep, Owners};
 use crate::name;
 use crate::offer::{self, check_link, check_path};
 use crate::sparse;
+use maze::Maze;
 
 /// A file or directory to send.
 #[derive(Clone, Debug)]
@@ -111,6 +114,7 @@ impl Sources {
             how,
             above: Vec::new(),
             several: BTreeMap::new(),
+            maze: Maze::default(),
             most,
             full: None,
         };
@@ -131,10 +135,8 @@ impl Sources {
                 }
                 Err(error) => return Err(error),
             }
-            if let Some(path) = walk.full {
-                let why = "with it there are more than the 2,000,000 files and directories that can be \
-                           sent at a time: send them in parts";
-                return Err(Error::file(&path, why));
+            if let Some(error) = walk.full {
+                return Err(error);
             }
         }
         match failed.filter(|_| names.is_empty()) {
@@ -257,10 +259,11 @@ struct Walk<'a> {
     above: Vec<(u64, u64)>,
     /// Files with several names, by device and number: the place of the first.
     several: BTreeMap<(u64, u64), u64>,
-    /// How many files and directories are listed at most: links to directories make any number of few.
+    maze: Maze,
+    /// How many files and directories are listed or left out at most.
     most: usize,
-    /// The first one beyond that. Nothing is listed after it.
-    full: Option<PathBuf>,
+    /// Why nothing more is listed.
+    full: Option<Error>,
 }
 
 impl Walk<'_> {
@@ -276,8 +279,10 @@ impl Walk<'_> {
     }
 
     fn add(&mut self, path: PathBuf, name: String, metadata: &Metadata) {
-        if self.sources.list.len() >= self.most {
-            self.full.get_or_insert(path);
+        if self.sources.list.len() + self.sources.left_out.len() >= self.most {
+            let why = "with it there are more than the 2,000,000 files and directories that can be sent \
+                       at a time: send them in parts";
+            self.full = Some(Error::file(&path, why));
             return;
         }
         let identity = (metadata.dev(), metadata.ino());
@@ -287,6 +292,10 @@ impl Walk<'_> {
             if self.above.contains(&identity) {
                 let why = "a symbolic link back to a directory that it is in";
                 return self.leave_out(&source.path, why);
+            }
+            if let Err(why) = self.maze.list(identity) {
+                self.full = Some(Error::file(&source.path, why));
+                return;
             }
             let children = match list_directory(&source.path) {
                 Ok(children) => children,
@@ -365,6 +374,13 @@ impl Walk<'_> {
         }
         if metadata.is_symlink() {
             return self.add_link(path, name, &metadata);
+        }
+        if self.how.links == Links::Follow
+            && metadata.is_dir()
+            && let Ok(link) = fs::symlink_metadata(&path)
+            && link.is_symlink()
+        {
+            self.maze.link((link.dev(), link.ino()));
         }
         match metadata.is_file() || metadata.is_dir() {
             true => self.add(path, name, &metadata),
@@ -536,6 +552,33 @@ mod tests {
         assert_eq!((sources.list.len(), sources.left_out.len()), (101, 1));
         assert!(sources.left_out[0].why.contains("100 directories"));
         assert_eq!(sources.bytes(), 5);
+    }
+
+    /// Directories full of links to each other: as many ways through them as orders of them.
+    #[test]
+    fn links_that_lead_around_are_told_of_soon() {
+        let dir = tempfile::tempdir().unwrap();
+        for (i, j) in (0..12).flat_map(|i| (0..12).map(move |j| (i, j))) {
+            let here = dir.path().join(i.to_string());
+            fs::create_dir_all(&here).unwrap();
+            symlink(format!("../{j}"), here.join(j.to_string())).unwrap();
+        }
+        let how = Scan {
+            links: Links::Follow,
+            ..Scan::default()
+        };
+        let scan = |paths: &[PathBuf]| Sources::scan_with(paths, how);
+        let error = scan(&[dir.path().to_owned()]).unwrap_err().to_string();
+        assert!(error.contains("lead around among 13"), "{error}");
+        // What many links lead to is sent as often.
+        let (one, tags) = (dir.path().join("one"), dir.path().join("tags"));
+        fs::create_dir(&one).unwrap();
+        fs::create_dir(&tags).unwrap();
+        fs::write(one.join("file"), "").unwrap();
+        for i in 0..300 {
+            symlink("../one", tags.join(i.to_string())).unwrap();
+        }
+        assert_eq!(scan(&[tags]).unwrap().list.len(), 601);
     }
 
     /// Links that are followed make a tree of any size out of a few directories.

@@ -1,0 +1,42 @@
+//! Links that are followed make a tree of any size out of a few directories that lead to each other.
+
+use std::collections::BTreeSet;
+
+use crate::offer::Limits;
+
+/// Device and number of a file.
+type Identity = (u64, u64);
+
+/// Counts directories as they are listed, and tells when links lead around among them.
+#[derive(Debug, Default)]
+pub(super) struct Maze {
+    directories: BTreeSet<Identity>,
+    /// Links that lead to directories.
+    links: BTreeSet<Identity>,
+    listed: u64,
+}
+
+impl Maze {
+    /// A link that leads to a directory.
+    pub(super) fn link(&mut self, link: Identity) {
+        self.links.insert(link);
+    }
+
+    /// A directory is listed. Why not, if they are more by now than each link makes that leads to all of them:
+    /// then some came again by the same link, behind different ones. So many as a receiver takes by default
+    /// are no harm.
+    pub(super) fn list(&mut self, directory: Identity) -> Result<(), String> {
+        self.directories.insert(directory);
+        self.listed += 1;
+        let (directories, links) = (self.directories.len() as u64, self.links.len() as u64);
+        let most = directories.saturating_mul(1 + links);
+        match self.listed > most.max(Limits::default().files) {
+            false => Ok(()),
+            true => Err(format!(
+                "symbolic links lead around among {directories} directories, which became {} so far and \
+                 might never end: without -L links are not followed, -l keeps them as links",
+                self.listed
+            )),
+        }
+    }
+}
