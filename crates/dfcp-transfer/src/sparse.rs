@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
+use std::sync::LazyLock;
 
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
@@ -18,8 +19,8 @@ const MAX_RANGES: usize = 1 << 20;
 pub(crate) const LISTED: usize = 1024;
 /// Bytes that are looked at, or written, at a time.
 const BUFFER: usize = 256 << 10;
-/// What holes read as.
-pub(crate) static ZEROS: [u8; BUFFER] = [0; BUFFER];
+/// What holes read as. Not a part of the program's file, which would be so much larger.
+pub(crate) static ZEROS: LazyLock<Box<[u8]>> = LazyLock::new(|| vec![0; BUFFER].into());
 
 /// The ranges of a file of `size` bytes that are in no hole; `None` if it has no holes, or the file
 /// system does not tell.
