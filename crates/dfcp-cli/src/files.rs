@@ -181,19 +181,9 @@ impl Target {
 
     /// Programs look for much in a home directory: what is put there may be more than a file.
     fn check_home(&self) -> Result<(), Failure> {
-        let home = std::env::var_os("HOME").map(PathBuf::from);
-        let own = || {
-            nix::unistd::User::from_uid(nix::unistd::geteuid())
-                .ok()??
-                .dir
-                .into()
-        };
-        let Some(home) = home.or_else(own) else {
+        let Some(home) = home_in(&self.output_dir).filter(|_| !self.allow_home) else {
             return Ok(());
         };
-        if self.allow_home || !contains(&self.output_dir, &home) {
-            return Ok(());
-        }
         let what = format!(
             "files would go straight into your home directory, {}, or around it",
             home.display()
@@ -205,6 +195,18 @@ impl Target {
             "{what}: name a folder for them, dfcp recv -o FOLDER, or say --allow-home"
         )))
     }
+}
+
+/// The home directory, if it is `directory` or lies in it.
+pub fn home_in(directory: &Path) -> Option<PathBuf> {
+    let home = std::env::var_os("HOME").map(PathBuf::from);
+    let own = || {
+        nix::unistd::User::from_uid(nix::unistd::geteuid())
+            .ok()??
+            .dir
+            .into()
+    };
+    home.or_else(own).filter(|home| contains(directory, home))
 }
 
 /// Whether `inner` is `outer` or lies in it. What is not there contains nothing.

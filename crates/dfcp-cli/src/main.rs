@@ -79,7 +79,7 @@ fn main() -> ExitCode {
     }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => return refuse(&error),
+        Err(error) => return refuse(&with_hint(error)),
     };
     match cli.command {
         Command::Send(args) => command::send::run(*args),
@@ -100,6 +100,36 @@ fn main() -> ExitCode {
         Command::Completions(args) => command::manual::completions(&args, Cli::command()),
         Command::Manual(args) => command::manual::manual(&args, Cli::command()),
     }
+}
+
+/// What copying programs call otherwise, and what it is here.
+fn hint(option: &str) -> Option<&'static str> {
+    Some(match option {
+        "-P" => {
+            "ssh's port is -e 'ssh -p PORT'; progress is shown, and parts are kept, in any case"
+        }
+        "-i" | "-J" | "-o" | "-F" => "options of ssh stand in -e, as in -e 'ssh -J HOST'",
+        "-v" => "what happens is said without -v",
+        "-z" | "-C" => "nothing is compressed here; leave it out",
+        "-p" | "-t" => "times are kept in any case, modes by -a",
+        _ => return None,
+    })
+}
+
+/// The error, with advice for who knows `scp` and `rsync`.
+fn with_hint(mut error: clap::Error) -> clap::Error {
+    use clap::error::{ContextKind, ContextValue, ErrorKind};
+    let copying = std::env::args().nth(1);
+    let copying = matches!(copying.as_deref(), Some("cp" | "sync"));
+    if copying
+        && error.kind() == ErrorKind::UnknownArgument
+        && let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg)
+        && let Some(hint) = hint(option)
+    {
+        let hint = ContextValue::StyledStrs(vec![hint.into()]);
+        error.insert(ContextKind::Suggested, hint);
+    }
+    error
 }
 
 /// Says what is wrong with the command line, or what was asked for instead of a command. Who reads

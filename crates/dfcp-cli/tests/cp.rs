@@ -370,6 +370,45 @@ fn sync_makes_a_directory_like_another_and_sends_only_what_differs() {
 }
 
 #[test]
+fn a_file_that_is_taken_for_a_host_is_told_of() {
+    let machines = Machines::new("");
+    let content = machines.write(&machines.here("12:30.log"), 10);
+    machines.fails(&["12:30.log", "there:log"], 5, "./12:30.log");
+    machines.copies(&["./12:30.log", "there:log"]);
+    assert!(fs::read(machines.there("log")).unwrap() == content);
+}
+
+/// A target without a path is the home directory, and who forgot the path would lose what is in it.
+#[test]
+fn a_home_directory_is_not_cleared_by_mistake() {
+    let machines = Machines::new("");
+    machines.write(&machines.here("tree/new"), 10);
+    machines.write(&machines.there("letters"), 10);
+    let sync = |arguments: &[&str]| {
+        let mut command = machines.sync();
+        run(command.args(arguments))
+    };
+    for target in ["there:", "there:.", "there:.."] {
+        let (code, report, said) = sync(&["--delete", "tree", target]);
+        assert_eq!(code, 2, "{said}");
+        let message = report["error"]["message"].as_str().unwrap();
+        assert!(message.contains("--allow-home"), "{message}");
+    }
+    assert!(machines.there("letters").exists() && !machines.there("new").exists());
+    // The other way, where the home directory of this side is meant.
+    let mut back = machines.sync();
+    back.env("HOME", machines.dir.path());
+    let (code, _, said) = run(back.args(["--delete", "there:.", "."]));
+    assert!(code == 2 && machines.here("tree/new").exists(), "{said}");
+    // What takes nothing away goes there, and whoever says so clears it.
+    assert_eq!(sync(&["tree", "there:"]).0, 0);
+    assert!(machines.there("letters").exists() && machines.there("new").exists());
+    let (code, _, said) = sync(&["--delete", "--allow-home", "tree", "there:"]);
+    assert_eq!(code, 0, "{said}");
+    assert!(!machines.there("letters").exists());
+}
+
+#[test]
 fn files_and_directories_take_each_others_places_with_delete_only() {
     let machines = Machines::new("");
     let source = |path: &str| machines.here("tree").join(path);

@@ -119,6 +119,15 @@ fn usage_and_local_mistakes() {
         assert_eq!(report["role"], wrong[0]);
         assert!(!said.is_empty());
     }
+    // Who knows scp and rsync is told what their options are here.
+    for (option, advice) in [("-P", "ssh -p"), ("-avz", "without -v"), ("-p", "-a")] {
+        let output = bench.program().args(["cp", option, "x", "h:"]).output();
+        let said = String::from_utf8(output.unwrap().stderr).unwrap();
+        assert!(
+            said.contains(advice) && said.contains("SRC... DST"),
+            "{said}"
+        );
+    }
     let (code, report, _) = run(bench.sender().arg(bench.path("none")).arg("127.0.0.1"));
     assert_eq!((code, &report["error"]["kind"]), (7, &"local_io".into()));
     let key = bench.path("sender.key");

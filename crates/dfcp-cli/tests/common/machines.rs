@@ -51,13 +51,25 @@ impl Machines {
 
     /// `dfcp cp` in this machine's directory.
     pub fn cp(&self, arguments: &[&str]) -> Command {
+        let mut command = self.program("cp");
+        command.args(arguments);
+        command
+    }
+
+    /// `dfcp sync` in this machine's directory.
+    pub fn sync(&self) -> Command {
+        let mut command = self.program("sync");
+        command.args(["--remote-path", PROGRAM]);
+        command
+    }
+
+    fn program(&self, name: &str) -> Command {
         let mut command = Command::new(PROGRAM);
         command
             .current_dir(self.dir.path())
             .env_remove("SSH_CONNECTION")
             .env("XDG_STATE_HOME", self.dir.path().join("state"))
-            .args(["cp", "--json", "-e", "./shell"])
-            .args(arguments)
+            .args([name, "--json", "-e", "./shell"])
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());

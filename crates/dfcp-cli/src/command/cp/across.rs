@@ -74,6 +74,7 @@ impl Choice {
             ("-A", self.kept.acls),
             ("--owner", self.kept.owner),
             ("--numeric-owner", self.kept.numeric_owner),
+            ("--allow-home", self.allow_home),
         ];
         words.extend(switched_on(&flags));
         if let Some(value) = clap::ValueEnum::to_possible_value(&self.on_conflict) {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use dfcp::{Connection, Rate};
 use dfcp_command::{Failure, Kind, block_on};
-use dfcp_transfer::{DONE, FAILED, Meter, Received, Sources, Store};
+use dfcp_transfer::{DONE, FAILED, Meter, Received, Sources, Store, name};
 use tokio::io::{Stdin, Stdout, stdin, stdout};
 
 use super::choice::Aim;
@@ -208,9 +208,13 @@ fn prepare(job: &Job, (key, port): (String, u16)) -> Result<(Ready, Task), Failu
             let looked_for = name.as_ref().map_or(&names[..], std::slice::from_ref);
             ready.there = target::has_any(&directory, looked_for);
             (ready.name, ready.goes_on) = (name.clone(), goes_on);
+            let root = |name: &str| directory.join(name::decode(name).unwrap_or_default());
+            if let Some(name) = name.as_ref().filter(|_| *delete) {
+                choice.check_home(&root(name))?;
+            }
             let store = Arc::new(choice.store(&directory, *delete)?);
             let tidy = name.filter(|_| *delete).map(|name| Tidy {
-                root: directory.join(dfcp_transfer::name::decode(&name).unwrap_or_default()),
+                root: root(&name),
                 name,
                 choice: choice.clone(),
                 store: store.clone(),

@@ -59,6 +59,10 @@ pub struct Choice {
     /// Whether it is what is in a directory that is copied, as `dir/.` means.
     #[arg(skip)]
     pub(super) contents: bool,
+    /// Whether what the source has not may be removed from a home directory.
+    #[arg(skip)]
+    #[serde(default)]
+    pub(super) allow_home: bool,
 }
 
 impl Choice {
@@ -135,6 +139,20 @@ impl Choice {
         };
         let store = store.kept_for(OWNER).with_limits(limits);
         Ok(store.keeping(self.received()))
+    }
+
+    /// Fails where removing from `root` what the source has not would clear a home directory: that is what a
+    /// target without a path means.
+    pub fn check_home(&self, root: &Path) -> Result<(), Failure> {
+        match files::home_in(root).filter(|_| !self.allow_home) {
+            None => Ok(()),
+            Some(home) => Err(Failure::usage(format!(
+                "--delete would remove all that SRC has not from {}, which is, or has in it, the home \
+                 directory {}: name a directory for the copy, or say --allow-home",
+                root.display(),
+                home.display()
+            ))),
+        }
     }
 
     /// Lists what is to be sent.

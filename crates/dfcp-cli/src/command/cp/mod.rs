@@ -47,6 +47,7 @@ use unfinished::Unfinished;
 
 /// Arguments.
 #[derive(Clone, Debug, clap::Args)]
+#[command(override_usage = "dfcp cp [OPTIONS] SRC... DST")]
 pub struct Args {
     /// Files and directories, PATH here or [USER@]HOST:PATH; and last where to: a directory, or the new
     /// name of the one thing copied
@@ -103,10 +104,14 @@ fn ports(text: &str) -> Result<(u16, u16), String> {
 
 /// Arguments of `dfcp sync`.
 #[derive(Clone, Debug, clap::Args)]
+#[command(override_usage = "dfcp sync [OPTIONS] SRC DST")]
 pub struct SyncArgs {
     /// Remove what is in DST and not in SRC, if all else went well; what --exclude names stays
     #[arg(long)]
     delete: bool,
+    /// Let --delete clear a home directory, or one that it lies in, of what is not in SRC
+    #[arg(long, requires = "delete")]
+    allow_home: bool,
     #[command(flatten)]
     cp: Args,
 }
@@ -117,6 +122,7 @@ pub fn run_sync(args: SyncArgs) -> ExitCode {
     cp.choice.recursive = true;
     cp.choice.links |= !cp.choice.copy_links;
     cp.choice.sync = true;
+    cp.choice.allow_home = args.allow_home;
     cp.delete = args.delete;
     run(cp)
 }
@@ -153,7 +159,7 @@ pub fn run(mut args: Args) -> ExitCode {
     let failure = match result {
         Ok(Some(code)) => return ExitCode::from(code),
         Ok(None) => None,
-        Err(failure) => Some(failure),
+        Err(failure) => Some(args.with_hint(failure)),
     };
     let plan = report.plan.as_ref().filter(|_| !args.output.is_json());
     let shown = plan.map_or(Ok(()), |plan| say_all(&plan.lines()));
@@ -162,6 +168,22 @@ pub fn run(mut args: Args) -> ExitCode {
 }
 
 impl Args {
+    /// The failure, with advice where what was taken for a host with a path is a file's name.
+    fn with_hint(&self, mut failure: Failure) -> Failure {
+        let mut places = self.places.iter();
+        let file = places.find_map(|place| match place {
+            Place::Here(_) => None,
+            Place::There { host, path } => {
+                let text = format!("{host}:{path}");
+                Path::new(&text).exists().then_some(text)
+            }
+        });
+        if let Some(file) = file {
+            failure.message += &format!("; {file} is a file here, too: ./{file} names that");
+        }
+        failure
+    }
+
     /// Whether what is in a directory is to be copied into the target, and not the directory.
     fn means_contents(&self) -> Result<bool, Failure> {
         let sources = self
@@ -388,6 +410,10 @@ async fn start(args: &Args, way: Direction<'_>, report: &mut Report) -> Result<(
                 unfinished,
                 goes_on,
             } = args.choice.resolve(target, names.as_deref())?;
+            let root = |name: &str| directory.join(name::decode(name).unwrap_or_default());
+            if let Some(name) = name.as_ref().filter(|_| args.delete) {
+                args.choice.check_home(&root(name))?;
+            }
             if goes_on {
                 args.output.say(choice::goes_on(&target.to_string_lossy()));
             }
@@ -415,7 +441,7 @@ async fn start(args: &Args, way: Direction<'_>, report: &mut Report) -> Result<(
             unfinished.iter().for_each(Unfinished::end);
             if let Some(name) = name.filter(|_| delete) {
                 let tidy = sync::Tidy {
-                    root: directory.join(name::decode(&name).unwrap_or_default()),
+                    root: root(&name),
                     name,
                     choice: args.choice.clone(),
                     store,

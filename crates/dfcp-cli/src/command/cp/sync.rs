@@ -86,14 +86,16 @@ impl Tidy {
     }
 }
 
-/// What is in a directory, and which of it are directories. It is not held open: of as many as may be above
+/// What is in a directory, by name, and which of it are directories. It is not held open: of as many as may be above
 /// one another a process may not have so many open.
 fn children(at: &Path) -> io::Result<Vec<(PathBuf, bool)>> {
     let child = |child: io::Result<fs::DirEntry>| {
         let child = child?;
         Ok((child.path(), child.file_type()?.is_dir()))
     };
-    fs::read_dir(at)?.map(child).collect()
+    let mut children: Vec<_> = fs::read_dir(at)?.map(child).collect::<io::Result<_>>()?;
+    children.sort();
+    Ok(children)
 }
 
 /// A failure at a path, which is `path` in offers. Of one that is longer than the system takes only the
