@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read};
+use std::mem;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
-use bytes::Bytes;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
@@ -70,7 +70,7 @@ pub fn sum(source: &Source) -> Result<Sum, String> {
     let file = source.open()?;
     let mut sum = Sum::new(Shape::new(source.entry.size));
     let everything = [(0, source.entry.size)];
-    let work = |_, chunk: Chunk<'_>| {
+    let work = |_, chunk: &mut Chunk<'_>| {
         sum.update(chunk.bytes());
         Ok(())
     };
@@ -81,8 +81,8 @@ pub fn sum(source: &Source) -> Result<Sum, String> {
 
 /// Bytes of a file.
 enum Chunk<'a> {
-    /// Data.
-    Data(Vec<u8>),
+    /// Data, in a buffer that is read into again.
+    Data(&'a mut Vec<u8>),
     /// In a hole.
     Zeros(&'a [u8]),
 }
@@ -101,8 +101,9 @@ fn read_parts(
     source: &Source,
     file: &File,
     parts: &[(u64, u64)],
-    mut work: impl FnMut(u64, Chunk<'_>) -> Result<(), String>,
+    mut work: impl FnMut(u64, &mut Chunk<'_>) -> Result<(), String>,
 ) -> Result<(), String> {
+    let mut buffer = Vec::new();
     let whole = std::iter::once(0..source.entry.size);
     let whole: Vec<_> = whole.filter(|_| source.data.is_none()).collect();
     let data = source.data.as_deref().unwrap_or(&whole);
@@ -120,12 +121,14 @@ fn read_parts(
             match ahead.peek() {
                 Some(range) if range.start <= at => {
                     let to = range.end.min(most);
-                    work(at, Chunk::Data(read_at(file, at, to - at)?))?;
+                    buffer.resize((to - at) as usize, 0);
+                    file.read_exact_at(&mut buffer, at).map_err(reason)?;
+                    work(at, &mut Chunk::Data(&mut buffer))?;
                     at = to;
                 }
                 next => {
                     let to = next.map_or(most, |range| range.start.min(most));
-                    work(at, Chunk::Zeros(&ZEROS[..(to - at) as usize]))?;
+                    work(at, &mut Chunk::Zeros(&ZEROS[..(to - at) as usize]))?;
                     at = to;
                 }
             }
@@ -138,7 +141,9 @@ fn read_parts(
 #[derive(Debug)]
 pub struct Reading<T> {
     /// Bytes of the parts that are missing at the receiver, in order.
-    pub chunks: mpsc::Receiver<Bytes>,
+    pub chunks: mpsc::Receiver<Vec<u8>>,
+    /// Takes used buffers for the next chunks.
+    pub used: std::sync::mpsc::Sender<Vec<u8>>,
     /// Ends with what is known of the file then, or why it is not what was offered.
     pub end: JoinHandle<Result<T, String>>,
 }
@@ -180,22 +185,52 @@ pub enum Holes {
     Sent,
 }
 
-/// Gives these ranges of a chunk.
-fn give_on(
-    give: &mpsc::Sender<Bytes>,
-    chunk: Chunk<'_>,
-    wanted: impl IntoIterator<Item = Range<usize>>,
-    holes: Holes,
-) -> Result<(), String> {
-    let bytes = match chunk {
-        Chunk::Data(bytes) => Bytes::from(bytes),
-        Chunk::Zeros(_) if holes == Holes::Told => return Ok(()),
-        Chunk::Zeros(bytes) => Bytes::copy_from_slice(bytes),
-    };
-    for range in wanted {
-        send(give, bytes.slice(range))?;
+/// Where chunks go, and where their buffers come back from: a new one would have to be cleared, and a large
+/// one costs a page fault every 4 KiB.
+struct Outlet {
+    chunks: mpsc::Sender<Vec<u8>>,
+    used: std::sync::mpsc::Receiver<Vec<u8>>,
+}
+
+impl Outlet {
+    /// A buffer, with whatever was in it.
+    fn buffer(&self) -> Vec<u8> {
+        self.used.try_recv().unwrap_or_default()
     }
-    Ok(())
+
+    /// Waits until there is room for it.
+    fn send(&self, chunk: Vec<u8>) -> Result<(), String> {
+        let sent = self.chunks.blocking_send(chunk);
+        sent.map_err(|_| "nobody wants it any more".to_owned())
+    }
+
+    /// Sends a copy.
+    fn copy(&self, bytes: &[u8]) -> Result<(), String> {
+        let mut chunk = self.buffer();
+        chunk.clear();
+        chunk.extend_from_slice(bytes);
+        self.send(chunk)
+    }
+
+    /// Sends these ranges of a chunk, which do not overlap.
+    fn give_on(
+        &self,
+        chunk: &mut Chunk<'_>,
+        wanted: impl IntoIterator<Item = Range<usize>>,
+        holes: Holes,
+    ) -> Result<(), String> {
+        for range in wanted {
+            match &mut *chunk {
+                Chunk::Data(buffer) if range.len() == buffer.len() => {
+                    self.send(mem::replace(*buffer, self.buffer()))?;
+                    break;
+                }
+                Chunk::Zeros(_) if holes == Holes::Told => {}
+                chunk => self.copy(&chunk.bytes()[range])?,
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Where in the bytes `range` of a file those are whose groups are not in `have`.
@@ -220,7 +255,7 @@ fn lacking(
 impl Reading<Summary> {
     /// Reads all of the file, and gives what a receiver misses that has `have`.
     pub fn whole(source: Source, have: BTreeMap<u64, Value>, holes: Holes) -> Self {
-        Self::start(move |give| {
+        Self::start(move |outlet| {
             let file = source.open()?;
             let shape = Shape::new(source.entry.size);
             let mut sum = Sum::new(shape);
@@ -228,7 +263,7 @@ impl Reading<Summary> {
             read_parts(&source, &file, &everything, |at, chunk| {
                 sum.update(chunk.bytes());
                 let range = at..at + chunk.bytes().len() as u64;
-                give_on(give, chunk, lacking(shape, &have, &range), holes)
+                outlet.give_on(chunk, lacking(shape, &have, &range), holes)
             })?;
             source.check(&file)?;
             let is = |i: u64| sum.values().get(i as usize);
@@ -244,11 +279,11 @@ impl Reading<Summary> {
 impl Reading<()> {
     /// Reads parts of the file.
     pub fn parts(source: Source, parts: Vec<(u64, u64)>, holes: Holes) -> Self {
-        Self::start(move |give| {
+        Self::start(move |outlet| {
             let file = source.open()?;
             read_parts(&source, &file, &parts, |_, chunk| {
                 let all = 0..chunk.bytes().len();
-                give_on(give, chunk, [all], holes)
+                outlet.give_on(chunk, [all], holes)
             })?;
             source.check(&file)
         })
@@ -258,7 +293,7 @@ impl Reading<()> {
 impl Reading<(u64, Hash)> {
     /// Reads a pipe to its end, as it gives.
     pub fn pipe(mut pipe: impl Read + Send + 'static) -> Self {
-        Self::start(move |give| {
+        Self::start(move |outlet| {
             let (mut hasher, mut size) = (blake3::Hasher::new(), 0);
             let mut buffer = vec![0; BUFFER as usize];
             loop {
@@ -270,31 +305,23 @@ impl Reading<(u64, Hash)> {
                 };
                 hasher.update(&buffer[..n]);
                 size += n as u64;
-                send(give, Bytes::copy_from_slice(&buffer[..n]))?;
+                outlet.copy(&buffer[..n])?;
             }
         })
     }
 }
 
 impl<T: Send + 'static> Reading<T> {
-    fn start(
-        work: impl FnOnce(&mpsc::Sender<Bytes>) -> Result<T, String> + Send + 'static,
-    ) -> Self {
+    fn start(work: impl FnOnce(&Outlet) -> Result<T, String> + Send + 'static) -> Self {
         let (give, chunks) = mpsc::channel(AHEAD);
-        let end = tokio::task::spawn_blocking(move || work(&give));
-        Self { chunks, end }
+        let (used, again) = std::sync::mpsc::channel();
+        let outlet = Outlet {
+            chunks: give,
+            used: again,
+        };
+        let end = tokio::task::spawn_blocking(move || work(&outlet));
+        Self { chunks, used, end }
     }
-}
-
-fn send(give: &mpsc::Sender<Bytes>, chunk: Bytes) -> Result<(), String> {
-    let sent = give.blocking_send(chunk);
-    sent.map_err(|_| "nobody wants it any more".to_owned())
-}
-
-fn read_at(file: &File, at: u64, length: u64) -> Result<Vec<u8>, String> {
-    let mut chunk = vec![0; length as usize];
-    file.read_exact_at(&mut chunk, at).map_err(reason)?;
-    Ok(chunk)
 }
 
 fn reason(error: io::Error) -> String {

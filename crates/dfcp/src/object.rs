@@ -174,21 +174,13 @@ impl Connection {
 }
 
 impl SendStream {
-    /// Writes all of `buffer`, as a block without copying it if it is one; then it is a used buffer.
+    /// [`SendStream::write_buffer`] whose bytes `progress` counts.
     async fn send_buffer(
         &mut self,
         buffer: &mut Vec<u8>,
         progress: &Progress,
     ) -> Result<(), Error> {
-        let len = buffer.len();
-        let mut done = poll_fn(|context| self.poll_send_block(context, buffer)).await?;
-        progress.add(done as u64);
-        while done < len {
-            let n = poll_fn(|context| self.poll_send(context, &buffer[done..])).await?;
-            done += n;
-            progress.add(n as u64);
-        }
-        Ok(())
+        self.write_each(buffer, |bytes| progress.add(bytes)).await
     }
 
     /// [`SendStream::delivered`] for what is worth nothing in parts.

@@ -94,21 +94,39 @@ impl SendStream {
     /// [`finish`](SendStream::finish), [`Error::Connection`].
     pub async fn write_chunk(&mut self, bytes: Bytes) -> Result<(), Error> {
         let shared = match bytes.try_into_mut() {
-            Ok(owned) => {
-                let mut block = Vec::from(owned);
-                let len = block.len();
-                let taken = poll_fn(|context| self.poll_send_block(context, &mut block)).await?;
-                if taken == len {
-                    return Ok(());
-                }
-                Bytes::from(block).slice(taken..)
-            }
+            Ok(owned) => return self.write_buffer(&mut Vec::from(owned)).await,
             Err(shared) => shared,
         };
         let mut rest = &shared[..];
         while !rest.is_empty() {
             let n = poll_fn(|context| self.poll_send(context, rest)).await?;
             rest = &rest[n..];
+        }
+        Ok(())
+    }
+
+    /// [`SendStream::write_chunk`] for who uses the buffer again. A full block is taken as it is, and a used
+    /// buffer left in its place; what is left in `buffer` has no meaning.
+    ///
+    /// # Errors
+    /// As for [`SendStream::write_chunk`].
+    pub async fn write_buffer(&mut self, buffer: &mut Vec<u8>) -> Result<(), Error> {
+        self.write_each(buffer, |_| {}).await
+    }
+
+    /// [`SendStream::write_buffer`] that tells how many bytes were written each time.
+    pub(crate) async fn write_each(
+        &mut self,
+        buffer: &mut Vec<u8>,
+        mut written: impl FnMut(u64),
+    ) -> Result<(), Error> {
+        let len = buffer.len();
+        let mut done = poll_fn(|context| self.poll_send_block(context, buffer)).await?;
+        written(done as u64);
+        while done < len {
+            let n = poll_fn(|context| self.poll_send(context, &buffer[done..])).await?;
+            done += n;
+            written(n as u64);
         }
         Ok(())
     }

@@ -270,11 +270,13 @@ impl Objects {
     async fn send_stream(&self, index: u64) -> Result<(), Error> {
         let mut object = self.open(FromSender::Stream { index }).await?;
         let mut reading = Reading::pipe(std::io::stdin());
-        while let Some(chunk) = reading.chunks.recv().await {
-            match object.write_chunk(chunk).await {
+        while let Some(mut chunk) = reading.chunks.recv().await {
+            match object.write_buffer(&mut chunk).await {
                 Err(dfcp::Error::Reset(_)) => return Ok(()),
                 written => written?,
             }
+            // The reader may have ended already.
+            let _ = reading.used.send(chunk);
         }
         let read = reading.end.await;
         match read.unwrap_or_else(|error| Err(error.to_string())) {
@@ -308,13 +310,15 @@ impl Objects {
             let extents = extents.to_vec();
             let mut object = self.open(FromSender::Part { index, extents }).await?;
             while left > 0
-                && let Some(chunk) = reading.chunks.recv().await
+                && let Some(mut chunk) = reading.chunks.recv().await
             {
                 left = left.saturating_sub(chunk.len() as u64);
-                match object.write_chunk(chunk).await {
+                match object.write_buffer(&mut chunk).await {
                     Err(dfcp::Error::Reset(_)) => return Ok(None),
                     written => written?,
                 }
+                // The reader may have ended already.
+                let _ = reading.used.send(chunk);
             }
             if left > 0 {
                 // The reader says why.
