@@ -179,8 +179,11 @@ impl Connection {
         while batch.datagrams < max_segments
             && !batch.ended
             && let Some((id, symbol)) = self.next_symbol(now)
-            && batch.has_room_for(self.datagram_size(id, &symbol))
-            && let Some(size) = self.transmit_symbol(now, id, &symbol, out)
+            && let size = self.datagram_size(id, &symbol)
+            && batch.has_room_for(size)
+            && self
+                .transmit_symbol(now, id, (&symbol, size), out)
+                .is_some()
         {
             batch.push(size);
             self.out.probes_due = self.out.probes_due.saturating_sub(1);
@@ -332,21 +335,20 @@ impl Connection {
         None
     }
 
-    /// Seals one symbol into `out`, or the next part of one that a datagram cannot hold; `None` if the
-    /// code failed, which ends the batch.
+    /// Seals one symbol into `out`, as a datagram of this size, or the next part of one that a datagram
+    /// cannot hold; `None` if the code failed, which ends the batch.
     fn transmit_symbol(
         &mut self,
         now: Instant,
         id: ChannelId,
-        symbol: &SymbolOut,
+        (symbol, size): (&SymbolOut, Size),
         out: &mut Vec<u8>,
-    ) -> Option<Size> {
+    ) -> Option<()> {
         if self.out.split.is_none()
             && let Some(part) = self.part_len(id, symbol)
         {
             self.begin_split(now, id, symbol, part)?;
         }
-        let size = self.datagram_size(id, symbol);
         let start = out.len();
         let pn = self.begin_packet(now, out);
         self.emit_symbol_head(id, symbol, out);
@@ -377,7 +379,7 @@ impl Connection {
         };
         self.finish_packet(now, pn, start, out, contents);
         self.out.path.on_data_sent(now, size.total() as u64);
-        Some(size)
+        Some(())
     }
 
     /// Everything before the symbol.

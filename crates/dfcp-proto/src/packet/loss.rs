@@ -56,7 +56,11 @@ impl Loss {
 
 /// Exponentially forgetting estimate of the packet loss probability.
 #[derive(Clone, Debug)]
-pub struct LossEstimator(State);
+pub struct LossEstimator {
+    state: State,
+    /// What comes of it: every packet asks for it, only news change it.
+    latest: Loss,
+}
 
 #[derive(Clone, Debug)]
 enum State {
@@ -169,7 +173,7 @@ fn burstiness(probability: f64, mean_burst: f64) -> f64 {
 impl LossEstimator {
     /// An estimator that has seen nothing.
     pub fn new(estimate: LossEstimate) -> Self {
-        Self(match estimate {
+        let state = match estimate {
             // One success seen stands for the handshake that had to work before.
             LossEstimate::Counted => State::Counted {
                 delivered: 1.0,
@@ -182,7 +186,9 @@ impl LossEstimator {
                 p: 0.0,
                 weight: if weight > 0.0 { weight.min(1.0) } else { 0.0 },
             },
-        })
+        };
+        let latest = state.estimate();
+        Self { state, latest }
     }
 
     /// Notes which packets were lost, in ascending order, before [`Self::update`] counts them. A packet
@@ -193,7 +199,7 @@ impl LossEstimator {
             last_lost,
             after_loss,
             ..
-        } = &mut self.0
+        } = &mut self.state
         {
             for packet in packets {
                 let goes_on = last_lost.is_some_and(|last| last.next == packet.number);
@@ -204,12 +210,13 @@ impl LossEstimator {
                 *last_lost = Some(packet);
             }
         }
+        self.latest = self.state.estimate();
     }
 
     /// Counts packets that arrived and packets that were lost.
     pub fn update(&mut self, arrived: u64, missing: u64) {
-        let memory = MEMORY * self.burstiness().min(MAX_MEMORY_FACTOR);
-        match &mut self.0 {
+        let memory = MEMORY * self.latest.burstiness.min(MAX_MEMORY_FACTOR);
+        match &mut self.state {
             State::Counted {
                 delivered,
                 lost,
@@ -231,11 +238,12 @@ impl LossEstimator {
                 *p = *p * keep(arrived) * lost + 1.0 - lost;
             }
         }
+        self.latest = self.state.estimate();
     }
 
     /// A loss turned out to be a late arrival.
     pub fn undo_loss(&mut self) {
-        match &mut self.0 {
+        match &mut self.state {
             State::Counted {
                 delivered,
                 lost,
@@ -248,12 +256,25 @@ impl LossEstimator {
             }
             State::Smoothed { p, weight } => *p = (*p - *weight).max(0.0),
         }
+        self.latest = self.state.estimate();
     }
 
     /// The estimate with its uncertainty.
     pub fn estimate(&self) -> Loss {
+        self.latest
+    }
+
+    /// Loss probability, below 1.
+    pub fn probability(&self) -> f64 {
+        self.latest.mean
+    }
+}
+
+impl State {
+    /// See [`LossEstimator::estimate`].
+    fn estimate(&self) -> Loss {
         let mean = self.probability();
-        match &self.0 {
+        match self {
             State::Counted {
                 delivered,
                 lost,
@@ -276,7 +297,7 @@ impl LossEstimator {
 
     /// See [`Loss::burstiness`].
     fn burstiness(&self) -> f64 {
-        match &self.0 {
+        match self {
             // Nobody said which packets were lost.
             State::Counted {
                 last_lost: None, ..
@@ -291,9 +312,8 @@ impl LossEstimator {
         }
     }
 
-    /// Loss probability, below 1.
-    pub fn probability(&self) -> f64 {
-        let p = match &self.0 {
+    fn probability(&self) -> f64 {
+        let p = match self {
             State::Counted {
                 delivered, lost, ..
             } => lost / (lost + delivered).max(1.0),

@@ -204,6 +204,8 @@ impl BlockScheduler for Deficit {
 
     fn hold(&self, loss: Loss, rtt: Duration) -> Duration {
         match self.rule {
+            // The usual answer, with each packet.
+            _ if loss.burst_time.is_zero() => Duration::ZERO,
             Rule::Margins { .. } => loss.burst_time.mul_f64(LONG_BURST).min(rtt / MAX_HOLD),
             Rule::Expected(_) => Duration::ZERO,
         }

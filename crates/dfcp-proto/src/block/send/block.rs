@@ -5,7 +5,7 @@ use crate::rate::BlockSent;
 use crate::scheduler::BlockView;
 use crate::time::{Duration, Instant};
 use crate::wire::esi_space;
-use dfcp_fec::{BlockEncoder, FecError, SchemeId};
+use dfcp_fec::{BlockEncoder, BlockSpec, FecError, SchemeId};
 
 /// A symbol to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +38,8 @@ pub struct RemovedBlock {
 #[derive(Debug)]
 pub struct SendBlock {
     encoder: Box<dyn BlockEncoder>,
+    /// The encoder's, which lies elsewhere in memory: asked for several times with each packet.
+    spec: BlockSpec,
     scheme: SchemeId,
     len: u64,
     needed: u32,
@@ -66,9 +68,11 @@ impl SendBlock {
         len: u64,
         (written, max_symbols): (Instant, u32),
     ) -> Self {
+        let spec = encoder.spec();
         Self {
-            needed: encoder.spec().k(),
+            needed: spec.k(),
             encoder,
+            spec,
             scheme,
             len,
             in_flight: 0,
@@ -84,7 +88,7 @@ impl SendBlock {
 
     /// Source symbols.
     fn k(&self) -> u32 {
-        self.encoder.spec().k()
+        self.spec.k()
     }
 
     /// Source bytes.
@@ -124,7 +128,7 @@ impl SendBlock {
             block_len: self.len,
             scheme: self.scheme,
             esi: self.next_esi % esi_space(self.k()),
-            symbol_len: self.encoder.spec().symbol_size(),
+            symbol_len: self.spec.symbol_size(),
             charge,
         }
     }
@@ -166,7 +170,7 @@ impl SendBlock {
     /// What a scheduler may know of it; `last` if nothing follows.
     pub fn view(&self, last: bool) -> BlockView {
         let view = BlockView::new(self.k(), self.needed, self.in_flight, last);
-        view.of_bytes(self.encoder.spec().source_len() as u64)
+        view.of_bytes(self.spec.source_len() as u64)
     }
 
     /// Whether a further symbol may be sent.
