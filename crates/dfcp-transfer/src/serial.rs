@@ -23,6 +23,7 @@ use crate::offer;
 use crate::receive::{prepare, read_offer, rejection};
 use crate::send::{Reply, Sent, read_replies};
 use crate::source::{Source, Sources};
+use crate::sparse::ZEROS;
 use crate::store::{Begin, How, Store};
 use crate::tenants::Tenant;
 
@@ -115,7 +116,7 @@ async fn send_one<W: AsyncWrite + Unpin>(
     }
     // The receiver counts on as many bytes as were offered.
     while left > 0 {
-        let zeros = &[0; CHUNK][..CHUNK.min(usize::try_from(left).unwrap_or(CHUNK))];
+        let zeros = &ZEROS[..ZEROS.len().min(usize::try_from(left).unwrap_or(CHUNK))];
         stream.write_all(zeros).await?;
         left -= zeros.len() as u64;
     }
