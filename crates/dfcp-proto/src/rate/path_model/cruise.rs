@@ -288,8 +288,10 @@ impl PathModel {
         };
         let found = carried * self.loss.carried_share();
         // The estimate may have followed what arrived already.
-        if may_begin && found > (1.0 + probe.excess / 2.0) * probe.estimate {
-            *probe = begin((2.0 * probe.excess).min(MAX_PROBE));
+        if found > (1.0 + probe.excess / 2.0) * probe.estimate {
+            // Another one, as soon as it may begin.
+            cruise.first_probe = (2.0 * probe.excess).min(MAX_PROBE);
+            cruise.probe = None;
         }
         self.estimate = found;
     }
