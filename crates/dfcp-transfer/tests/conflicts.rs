@@ -156,6 +156,20 @@ async fn skipped_files_are_left_as_they_are_whatever_they_are() {
 }
 
 #[tokio::test]
+async fn both_names_of_a_file_are_skipped_where_both_are_taken() {
+    let bench = Bench::new();
+    write(&bench.here("a"), b"new", at(0));
+    fs::hard_link(bench.here("a"), bench.here("b")).unwrap();
+    for name in ["a", "b"] {
+        write(&bench.there(name), b"older", at(-1000));
+    }
+    let outcomes = bench.send(bench.store(OnConflict::Skip)).await;
+    let skipped = ["a", "b"].map(|name| (name.to_owned(), Outcome::Skipped));
+    assert_eq!(outcomes, skipped.into());
+    assert_eq!(fs::read(bench.there("b")).unwrap(), b"older");
+}
+
+#[tokio::test]
 async fn a_file_that_is_to_be_renamed_finds_a_free_name() {
     for size in SIZES {
         let bench = Bench::new();

@@ -43,6 +43,10 @@ impl Store {
         if let Some(Link::Hard(to)) = entry.link
             && (!placed(to) || self.on_conflict == OnConflict::Rename)
         {
+            // The first name may have been skipped as well.
+            if self.on_conflict == OnConflict::Skip && dir.symlink_metadata(name).is_ok() {
+                return Ok(Outcome::Skipped);
+            }
             let why = "the file that it is another name of is not in its place";
             return Err(failed(io::Error::other(why)));
         }
