@@ -81,7 +81,7 @@ fn a_link_that_holds_packets_back_neither_ends_start_up_nor_is_flooded() {
     );
     let dropped = drops.iter().sum::<u64>() as f64 / runs;
     // Of some 15,000 packets that the path carries in this time. Halfway from what it was when a train that
-    // was held back told the rate, 1240, to 410.
+    // was held back told the rate, 1240, to some 400.
     assert!(
         dropped < 825.0,
         "{dropped:.0} packets dropped on average, seeds {seeds:?}: {drops:?}"

@@ -267,9 +267,9 @@ fn begins_to_lose(seed: u64, rate: u32, loss: f64, seconds: u32) -> (f64, f64) {
 }
 
 /// What this guards is that repair symbols are back with the first losses after a time without any, and soon as
-/// many as are needed, although the transport's estimate is slow. Here each datagram is lost by itself: it would not notice if repair symbols
-/// shared a packet with what they repair and were lost with it, as they once were. The packets are the
-/// transport's, and so is the test of that (`Datagram::apart`).
+/// many as are needed, although the transport's estimate is slow. Here each datagram is lost by itself: it would
+/// not notice if repair symbols shared a packet with what they repair and were lost with it, as they once were.
+/// The packets are the transport's, and so is the test of that (`Datagram::apart`).
 #[test]
 fn thin_flows_are_soon_repaired_when_their_path_begins_to_lose() {
     for (seed, rate) in [(21, 5), (22, 50), (23, 500), (32, 500)] {

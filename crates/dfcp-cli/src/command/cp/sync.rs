@@ -86,8 +86,8 @@ impl Tidy {
     }
 }
 
-/// What is in a directory, by name, and which of it are directories. It is not held open: of as many as may be above
-/// one another a process may not have so many open.
+/// What is in a directory, by name, and which of it are directories. It is not held open: of as many as may
+/// be above one another a process may not have so many open.
 fn children(at: &Path) -> io::Result<Vec<(PathBuf, bool)>> {
     let child = |child: io::Result<fs::DirEntry>| {
         let child = child?;

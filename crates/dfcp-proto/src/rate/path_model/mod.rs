@@ -92,6 +92,7 @@ pub struct PathModel {
     usual_gap: f64,
     /// Since when a long queue loses more than the path does by itself.
     unhealed: Option<Unhealed>,
+    /// Loss of a sender that its rate does not limit.
     within: Option<Within>,
     /// Bytes lost so far.
     lost: f64,
