@@ -511,7 +511,7 @@ impl RateController for PathModel {
 
     fn pacing_rate(&self) -> Rate {
         let mut rate = match &self.mode {
-            Mode::Startup(search) if !search.dispersed => self.search_rate(),
+            Mode::Startup(search) if search.bottleneck.is_none() => self.search_rate(),
             Mode::Startup(_) | Mode::Cruise(_) | Mode::Yield(_) => self.estimate * self.gain,
             Mode::LossTest(test, _) => test.rate(),
             Mode::Competitive(window) => {

@@ -82,7 +82,9 @@ pub(super) struct Search {
     /// Highest service rate seen, bytes per second.
     pub(super) best: f64,
     /// What was sent close together arrived further apart.
-    pub(super) dispersed: bool,
+    dispersed: bool,
+    /// Highest rate that was seen when that showed, bytes per second, until the path carries more.
+    pub(super) bottleneck: Option<f64>,
     stale_rounds: u32,
     best_at_round: f64,
     /// Highest delivery rate of a round, bytes per second, and rounds since one raised it.
@@ -109,8 +111,11 @@ impl Search {
         self.flat_rounds < FLAT_ROUNDS
     }
 
-    /// Takes what a round delivered, bytes per second.
+    /// Takes what a round delivered, bytes per second. What draws packets apart and then carries more for a
+    /// round trip is no bottleneck, but a path of varying delay.
     fn deliver(&mut self, rate: f64) {
+        self.bottleneck
+            .take_if(|bottleneck| rate > BEST_GROWTH * *bottleneck);
         if rate > GROWTH * self.delivery {
             (self.delivery, self.flat_rounds) = (rate, 0);
         } else {
@@ -161,7 +166,7 @@ impl PathModel {
         self.mode = Mode::Startup(search);
         self.met |= search.dispersed;
         self.estimate = search.best;
-        self.gain = if search.dispersed {
+        self.gain = if search.bottleneck.is_some() {
             SEEN_GAIN
         } else {
             SEARCH_GAIN
@@ -242,6 +247,7 @@ impl PathModel {
             self.mode = Mode::Startup(Search {
                 best: search.best.max(self.estimate),
                 dispersed: false,
+                bottleneck: None,
                 stale_rounds: 0,
                 flat_rounds: 0,
                 ..search
@@ -297,7 +303,10 @@ impl PathModel {
             search.best = search.best.max(rate);
             let varies = TIMER_ERROR + LONG_JITTERS * self.delay.jitter();
             let drawn_apart = spread > DISPERSED * sent_over + varies;
-            search.dispersed |= drawn_apart && search.shows_queue(last);
+            if drawn_apart && search.shows_queue(last) {
+                search.dispersed = true;
+                search.bottleneck.get_or_insert(search.best);
+            }
         }
         if search.hold.is_some_and(|hold| hold.seconds > self.rtt)
             && let Some(delivered) = self.delivered.best()
@@ -385,6 +394,18 @@ mod tests {
         let train = Stretch::between(&from, &last, PACKET);
         let gap = samples.longest_gap(&from)?;
         Hold::of(&train, &gap, PACKET)
+    }
+
+    #[test]
+    fn a_rate_that_a_round_trip_exceeds_was_no_bottleneck() {
+        let mut search = Search {
+            bottleneck: Some(1e6),
+            ..Search::default()
+        };
+        search.deliver(1.05e6);
+        assert!(search.bottleneck.is_some(), "as much as a bottleneck gives");
+        search.deliver(1.2e6);
+        assert!(search.bottleneck.is_none(), "a fifth more came through");
     }
 
     #[test]
