@@ -236,6 +236,13 @@ impl PathModel {
         else {
             return;
         };
+        // What the path held back explains a delay as long as that, and came faster than it is carried.
+        let held = self.hold_before(&last);
+        let limit = limit + held.map_or(0.0, |(_, hold)| hold.seconds);
+        let from = match held {
+            Some((before, _)) if before.received_at < from.received_at => before,
+            _ => from,
+        };
         // By the receiver's clock: feedback may come in bunches, too.
         let arrived = Stretch::between(&from, &last, self.packet);
         let more = arrived.delivered / arrived.seconds > MAX_CLAIM * self.estimate;
