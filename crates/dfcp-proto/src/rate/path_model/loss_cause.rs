@@ -160,6 +160,11 @@ impl LossTest {
         self.asked
     }
 
+    /// The rate of fast stretches, bytes per second.
+    pub(super) fn fastest(&self) -> f64 {
+        self.fast
+    }
+
     /// The rate to send at, bytes per second.
     pub(super) fn rate(&self) -> f64 {
         match self.sending.pace {

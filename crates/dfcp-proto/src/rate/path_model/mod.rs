@@ -539,7 +539,11 @@ impl RateController for PathModel {
                 let room = (asked / tuning::cruise::MAX_GROWTH).max(1.0);
                 self.estimated_window(room)
             }
-            Mode::LossTest(..) | Mode::Yield(_) => self.estimated_window(1.0),
+            // Else the window would slow fast stretches down.
+            Mode::LossTest(test, _) => {
+                self.estimated_window((test.fastest() / self.estimate).max(1.0))
+            }
+            Mode::Yield(_) => self.estimated_window(1.0),
         };
         (window + self.blind) as u64
     }
