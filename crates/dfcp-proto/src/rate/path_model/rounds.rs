@@ -5,7 +5,7 @@ use super::loss_cause::{LossCause, LossTest};
 use super::shallow::{BufferEstimate, LossByQueue, Overflow, RateCap};
 use super::startup::Search;
 use super::tuning::cruise::{MAX_PROBE_GAIN, PROBING};
-use super::tuning::loss::HEALING_LOOPS;
+use super::tuning::loss::{HEALING_LOOPS, MOST_OF_ROUND};
 use super::tuning::queue::{MIN_TARGET, MIN_VISIBLE, OVERSHOOT, RECOVERY, VISIBLE_PACKETS};
 use super::tuning::spans::{GAP_SHARE, GAPS, SILENT_SHARE, SPARSE};
 use super::tuning::{bounds, loss_test, startup};
@@ -94,6 +94,9 @@ impl PathModel {
     /// A link that holds packets back in every round has outages all the time: a search that loses more
     /// than is known in a long queue, while no more arrives than before, is over all the same.
     fn end_flood(&mut self, round: &Stretch) {
+        if round.loss() > MOST_OF_ROUND && self.search_again(round) {
+            return;
+        }
         let growing = matches!(&self.mode, Mode::Startup(search) if search.is_growing());
         let is_known = self.loss.explains(round.loss(), round.packets);
         if matches!(self.mode, Mode::Startup(_))
