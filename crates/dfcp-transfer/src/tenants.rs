@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
@@ -17,15 +17,18 @@ const LETTING_GO: Duration = Duration::from_secs(5);
 pub struct Tenant {
     /// The sender's key.
     pub owner: Value,
+    /// When it began.
+    since: Instant,
     /// Told when another session of the same sender wants what this one has.
     pub evicted: Notify,
 }
 
 impl Tenant {
-    /// A session of this sender.
+    /// A session of this sender that begins now.
     pub fn new(owner: Value) -> Arc<Self> {
         Arc::new(Self {
             owner,
+            since: Instant::now(),
             evicted: Notify::new(),
         })
     }
@@ -49,12 +52,17 @@ pub struct Hold {
 }
 
 impl Tenants {
-    /// Takes the file `name` for `tenant`, from another session of the same sender if need be, which
-    /// ends by that. `None` if somebody else has it.
+    /// Takes the file `name` for `tenant`, from an earlier session of the same sender if need be, which
+    /// ends by that. `None` if somebody else has it, or a later session: then `tenant` ends.
     pub fn take(&self, name: &str, tenant: &Arc<Tenant>) -> Option<Hold> {
         let mut files = self.files();
         if let Some(other) = files.get(name) {
             if other.owner != tenant.owner || Arc::ptr_eq(other, tenant) {
+                return None;
+            }
+            if other.since > tenant.since {
+                // What the sender of this one said before it was killed comes late.
+                tenant.evicted.notify_one();
                 return None;
             }
             other.evicted.notify_one();
@@ -106,5 +114,12 @@ mod tests {
             waiting.join().unwrap()
         });
         assert!(taken.is_some());
+        // What is still read of the first one takes nothing back.
+        assert!(tenants.take("x", &first).is_none());
+        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        runtime.unwrap().block_on(first.evicted.notified());
+        let told = std::pin::pin!(second.evicted.notified());
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        assert!(told.poll(&mut context).is_pending());
     }
 }

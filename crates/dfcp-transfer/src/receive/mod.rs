@@ -67,6 +67,8 @@ pub async fn receive(
     meter: &Meter,
     consent: impl AsyncFnOnce(Offered) -> Result<(), Rejection>,
 ) -> Option<Received> {
+    // Of two sessions of a sender the one that begins later goes on, however long either is looked at.
+    let tenant = Tenant::new(store.owner.unwrap_or(connection.peer().0));
     let (mut control, mut reader) = open(connection).await?;
     let agree = async {
         let (listed, wishes) = read_offer(&mut reader, store.limits, &store.offers).await?;
@@ -92,7 +94,6 @@ pub async fn receive(
         }
     };
     meter.expect(offered.bytes);
-    let tenant = Tenant::new(store.owner.unwrap_or(connection.peer().0));
     let ledger = Ledger::new(store, entries, control);
     let mut session = Session::new(connection, ledger, meter, (tenant, wishes));
     let result = match wishes.dry_run {
