@@ -136,7 +136,10 @@ fn with_hint(mut error: clap::Error) -> clap::Error {
 /// JSON gets an object in any case.
 fn refuse(error: &clap::Error) -> ExitCode {
     // What is wrong goes to standard error: there is nobody else to tell if that cannot be written.
-    if let (Err(why), false) = (error.print(), error.use_stderr()) {
+    // Of help, a reader that went away has what it wanted.
+    if let (Err(why), false) = (error.print(), error.use_stderr())
+        && why.kind() != std::io::ErrorKind::BrokenPipe
+    {
         let message = format!("standard output cannot be written: {why}");
         return dfcp_command::fail(&Failure::new(Kind::LocalIo, message));
     }
@@ -159,7 +162,7 @@ fn refuse(error: &clap::Error) -> ExitCode {
             false => dfcp_command::print_json(&report),
         };
         if let Err(failure) = printed {
-            return dfcp_command::fail(&failure);
+            dfcp_command::fail(&failure);
         }
     }
     ExitCode::from(error.exit_code() as u8)

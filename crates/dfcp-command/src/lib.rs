@@ -40,10 +40,11 @@ pub const DEFAULT_PORT: u16 = 4433;
 /// Prints a line of JSON on standard output.
 ///
 /// # Errors
-/// When it cannot be written, as [`print()`].
+/// When it cannot be written, also because its reader went away: a program that lacks the last line
+/// knows nothing.
 pub fn print_json(value: &impl serde::Serialize) -> Result<(), Failure> {
     let json = serde_json::to_string(value).map_err(std::io::Error::other)?;
-    print(text::printable_json(&json))
+    write_out(text::printable_json(&json)).map_err(|error| unwritten(&error))
 }
 
 /// The same for a program whose output is all that it is for: it ends where that cannot be written.
@@ -60,17 +61,25 @@ pub fn print_json_or_end(value: &impl serde::Serialize) {
 /// # Errors
 /// When they cannot be written.
 pub fn print(lines: impl std::fmt::Display) -> Result<(), Failure> {
-    use std::io::Write;
-    let mut out = std::io::stdout();
-    match writeln!(out, "{lines}").and_then(|()| out.flush()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(Failure::new(
-            Kind::LocalIo,
-            format!(
-                "standard output cannot be written: {error}; give it room, or send it elsewhere"
-            ),
-        )),
+    match write_out(lines) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(unwritten(&error)),
         _ => Ok(()),
     }
+}
+
+fn write_out(lines: impl std::fmt::Display) -> std::io::Result<()> {
+    use std::io::Write;
+    let mut out = std::io::stdout();
+    writeln!(out, "{lines}").and_then(|()| out.flush())
+}
+
+fn unwritten(error: &std::io::Error) -> Failure {
+    let advice = match error.kind() {
+        std::io::ErrorKind::BrokenPipe => "whoever read it has ended",
+        _ => "give it room, or send it elsewhere",
+    };
+    let message = format!("standard output cannot be written: {error}; {advice}");
+    Failure::new(Kind::LocalIo, message)
 }
 
 /// Prints a failure that happened before there was anything to report.

@@ -116,8 +116,9 @@ impl Diagnosis {
             dfcp_command::tell!("dfcp: {}", printable(&error.message));
         }
         match printed {
-            Err(failure) => dfcp_command::fail(&failure),
-            Ok(()) => ExitCode::from(self.exit_code),
+            // What went wrong before that is the better answer.
+            Err(failure) if self.exit_code == 0 => dfcp_command::fail(&failure),
+            Err(_) | Ok(()) => ExitCode::from(self.exit_code),
         }
     }
 }
