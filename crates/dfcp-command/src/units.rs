@@ -30,15 +30,41 @@ pub fn count(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Bits per second, at least 1.
+/// Bits per second, at least 1; also as they are shown, `20 Mbit/s`.
 pub fn rate(text: &str) -> Result<Rate, String> {
-    match count(text)? {
+    let number = ["bit/s", "bit", "bps"]
+        .iter()
+        .find_map(|unit| text.strip_suffix(unit));
+    let number = number.unwrap_or(text);
+    if let Some(bytes) = number
+        .strip_suffix("/s")
+        .unwrap_or(number)
+        .strip_suffix('B')
+    {
+        let what = count(bytes).map_or_else(
+            |_| "eight times as many".into(),
+            |bytes| format!("{text} are {}", Rate::from_bps(bytes.saturating_mul(8))),
+        );
+        return Err(format!("rates are in bits per second: {what}"));
+    }
+    match count(number)? {
         0 => Err("a rate must be above zero".into()),
         bps => Ok(Rate::from_bps(bps)),
     }
 }
 
-/// A time with a unit (`us`, `ms`, `s`, `m`); a bare number means seconds.
+/// What may be taken of a path at most. Below a kilobit per second, at which one packet takes ten seconds,
+/// the unit was forgotten.
+pub fn limit(text: &str) -> Result<Rate, String> {
+    match rate(text)? {
+        limit if limit.as_bps() < 1000 => Err(format!(
+            "{limit} takes longer than ten seconds for one packet; 20M is 20 Mbit/s"
+        )),
+        limit => Ok(limit),
+    }
+}
+
+/// A time with a unit (`us`, `ms`, `s`, `m`, `h`); a bare number means seconds.
 pub fn duration(text: &str) -> Result<Duration, String> {
     let (number, suffix) = split(text)?;
     let seconds = match suffix {
@@ -46,7 +72,8 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         "ms" => number / 1e3,
         "" | "s" => number,
         "m" => number * 60.0,
-        _ => return Err(format!("unknown unit {suffix:?}: use us, ms, s or m")),
+        "h" => number * 3600.0,
+        _ => return Err(format!("unknown unit {suffix:?}: use us, ms, s, m or h")),
     };
     match seconds {
         0.0..=86400.0 => Ok(Duration::from_secs_f64(seconds)),
@@ -150,6 +177,7 @@ mod tests {
     fn durations_and_shares() {
         assert_eq!(duration("60ms"), Ok(Duration::from_millis(60)));
         assert_eq!(duration("2"), Ok(Duration::from_secs(2)));
+        assert_eq!(duration("1.5h"), duration("90m"));
         assert_eq!(patience("60ms"), duration("60ms"));
         assert!(patience("0").is_err() && patience("0ms").is_err());
         assert!(duration("1d").is_err() && duration("99999m").is_err());
@@ -179,5 +207,22 @@ mod tests {
     fn a_rate_is_not_zero() {
         assert_eq!(rate("20M"), Ok(Rate::from_bps(20_000_000)));
         assert!(rate("0").is_err());
+        for same in ["20Mbit/s", "20 Mbit/s", "20Mbps", "20000k", "20000000bit/s"] {
+            assert_eq!(rate(same), rate("20M"), "{same}");
+        }
+        for bytes in ["2.5MB", "2.5MB/s", "2.5 MB/s"] {
+            let why = rate(bytes).unwrap_err();
+            assert!(why.ends_with("20.00 Mbit/s"), "{why}");
+        }
+        for bad in ["B", "xB/s", "bit/s", "/s", "20M/s"] {
+            assert!(rate(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_limit_without_its_unit_is_not_taken() {
+        assert_eq!(limit("1k"), rate("1k"));
+        let why = limit("20").unwrap_err();
+        assert!(why.contains("20M is"), "{why}");
     }
 }

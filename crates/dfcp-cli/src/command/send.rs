@@ -46,7 +46,7 @@ pub struct Args {
     #[command(flatten)]
     peer: PeerOptions,
     /// Take this much of the path at most, such as 20M; as fast as the path allows below it
-    #[arg(short, long, value_name = "BITS", value_parser = units::rate, conflicts_with = "fixed_rate")]
+    #[arg(short, long, value_name = "BITS", value_parser = units::limit, conflicts_with = "fixed_rate")]
     bwlimit: Option<Rate>,
     /// Take only what everybody else leaves of the path
     #[arg(long, conflicts_with = "fixed_rate")]

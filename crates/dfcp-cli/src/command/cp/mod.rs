@@ -59,7 +59,7 @@ pub struct Args {
     #[command(flatten)]
     shell: Shell,
     /// Take this much of the path at most, such as 20M
-    #[arg(short, long, value_name = "BITS", value_parser = units::rate)]
+    #[arg(short, long, value_name = "BITS", value_parser = units::limit)]
     bwlimit: Option<Rate>,
     /// Take only what everybody else leaves of the path
     #[arg(long)]
