@@ -228,11 +228,11 @@ fn an_agent_of_another_version_or_none_at_all_is_told_from_one_that_works() {
         ("exit 2", "did not start"),
         ("yes noise | head -c 1000000", "did not start"),
         (
-            "echo DFCP-AGENT 3; printf '\\0\\377\\377\\377\\377'",
+            "echo DFCP-AGENT 4; printf '\\0\\377\\377\\377\\377'",
             "frame",
         ),
-        ("echo DFCP-AGENT 3", "without a word"),
-        ("echo DFCP-AGENT 3; exec sleep 10", "says nothing"),
+        ("echo DFCP-AGENT 4", "without a word"),
+        ("echo DFCP-AGENT 4; exec sleep 10", "says nothing"),
     ] {
         let machines = Machines::new("");
         machines.write(&machines.here("file"), 10);

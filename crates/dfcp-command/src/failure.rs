@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::Path;
 use std::process::ExitCode;
 
-use dfcp::{ConnectionError, Error, published};
+use dfcp::{CloseCode, ConnectionError, Error, published};
 use serde::{Deserialize, Serialize};
 
 /// Classes of failure; each is an exit code.
@@ -25,6 +25,8 @@ pub enum Kind {
     Integrity = 6,
     /// A local file or directory failed, on either side.
     LocalIo = 7,
+    /// It would take away more than whoever asked for it has probably meant.
+    WouldRemove = 8,
     /// Its terminal or its session went away (SIGHUP): 128 and the signal, as with shells.
     HungUp = 129,
     /// The user ended it (SIGINT).
@@ -108,6 +110,11 @@ impl From<ConnectionError> for Failure {
             ConnectionError::PeerClosed { reason, .. } if !reason.is_empty() => {
                 Self::new(kind, format!("the other side ended the transfer: {reason}"))
             }
+            // As a receiver does that has had its one session.
+            ConnectionError::PeerClosed {
+                code: CloseCode::NO_ERROR,
+                ..
+            } => Self::new(kind, "the other side is ending, and takes nothing more"),
             error => Self::new(kind, error.to_string()),
         }
     }

@@ -75,8 +75,11 @@ impl Choice {
             ("--owner", self.kept.owner),
             ("--numeric-owner", self.kept.numeric_owner),
             ("--allow-home", self.allow_home),
+            ("--allow-empty", self.removal.allow_empty),
         ];
         words.extend(switched_on(&flags));
+        let most = self.removal.max_delete;
+        words.extend(most.map(|most| format!("--max-delete={most}")));
         if let Some(value) = clap::ValueEnum::to_possible_value(&self.on_conflict) {
             words.push(format!("--on-conflict={}", value.get_name()));
         }

@@ -63,6 +63,23 @@ pub struct Choice {
     #[arg(skip)]
     #[serde(default)]
     pub(super) allow_home: bool,
+    /// How much of the target that the source has not may be removed.
+    #[arg(skip)]
+    #[serde(default)]
+    pub(super) removal: Removal,
+}
+
+/// How much `dfcp sync --delete` may remove.
+#[derive(Clone, Debug, Default, clap::Args, Serialize, Deserialize)]
+pub struct Removal {
+    /// Let --delete clear DST also where SRC has no file in it, as the mount point of a disk that is not
+    /// mounted has none
+    #[arg(long, requires = "delete")]
+    pub(super) allow_empty: bool,
+    /// Remove nothing, with exit code 8, where --delete would remove more files and directories than so
+    /// many; a file does not take the place of a directory then, nor the reverse
+    #[arg(long, value_name = "N", requires = "delete")]
+    pub(super) max_delete: Option<usize>,
 }
 
 impl Choice {
@@ -127,7 +144,8 @@ impl Choice {
         };
         let store = store.map_err(files::failure)?;
         let choice = self.clone();
-        let store = match delete {
+        // What takes the place of another goes before all of it can be counted.
+        let store = match delete && self.removal.max_delete.is_none() {
             true => store.swapping(move |path, directory| choice.keeps(path, directory)),
             false => store,
         };
@@ -169,8 +187,10 @@ impl Choice {
         if self.sync
             && let Some(other) = paths.iter().find(|path| !path.is_dir())
         {
-            let shown = other.display();
-            return Err(Failure::usage(format!("{shown}: not a directory")));
+            return Err(match std::fs::metadata(other) {
+                Ok(_) => Failure::usage(format!("{}: not a directory", other.display())),
+                Err(error) => Failure::io(other, error),
+            });
         }
         let links = match (self.keeps_links(), self.copy_links) {
             (_, true) => Links::Follow,

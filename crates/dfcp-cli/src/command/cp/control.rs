@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 /// First line of an agent; the number is the version of what follows.
-pub const GREETING: &str = "DFCP-AGENT 3";
+pub const GREETING: &str = "DFCP-AGENT 4";
 /// Longest frame: a list of many paths.
 const MAX_FRAME: u32 = 16 << 20;
 

@@ -113,6 +113,8 @@ pub struct SyncArgs {
     #[arg(long, requires = "delete")]
     allow_home: bool,
     #[command(flatten)]
+    removal: choice::Removal,
+    #[command(flatten)]
     cp: Args,
 }
 
@@ -123,6 +125,7 @@ pub fn run_sync(args: SyncArgs) -> ExitCode {
     cp.choice.links |= !cp.choice.copy_links;
     cp.choice.sync = true;
     cp.choice.allow_home = args.allow_home;
+    cp.choice.removal = args.removal;
     cp.delete = args.delete;
     run(cp)
 }

@@ -10,6 +10,7 @@ use dfcp_command::{Failure, Kind};
 use dfcp_transfer::{JOURNAL, Outcome, PARTIAL, Received, Store, name};
 
 use super::Choice;
+use super::choice::Removal;
 
 /// What is removed where.
 #[derive(Clone, Debug)]
@@ -37,9 +38,51 @@ impl Tidy {
         if whole && (!self.choice.dry_run || self.root.is_dir()) {
             let entries = received.entries.iter();
             let offered = entries.map(|entry| (entry.path.as_str(), entry.directory));
-            self.tidy(&self.root, &self.name, &offered.collect(), &mut removed)?;
+            let offered = offered.collect();
+            self.check_amount(&offered, &removed)?;
+            self.tidy(&self.root, &self.name, &offered, &mut removed)?;
         }
         Ok(removed)
+    }
+
+    /// Fails where more would go than whoever asked for it has probably meant, beside what is `removed`.
+    fn check_amount(
+        &self,
+        offered: &BTreeMap<&str, bool>,
+        removed: &[String],
+    ) -> Result<(), Failure> {
+        let Removal {
+            allow_empty,
+            max_delete,
+        } = self.choice.removal;
+        // Of a disk that is not mounted, or a tree of such, there are directories at most.
+        let empty = offered.values().all(|directory| *directory);
+        if max_delete.is_none() && (allow_empty || !empty) {
+            return Ok(());
+        }
+        let mut all = removed.to_vec();
+        let mut look = self.clone();
+        look.choice.dry_run = true;
+        look.tidy(&self.root, &self.name, offered, &mut all)?;
+        let count = match all.len() {
+            1 => "the one file or directory that it has not".to_owned(),
+            n => format!("{n} files and directories that it has not"),
+        };
+        let why = match max_delete {
+            _ if all.is_empty() => return Ok(()),
+            _ if empty && !allow_empty => format!(
+                "the source has no file in it, and --delete would remove {count} from {}: is a disk \
+                 not mounted? --allow-empty removes them",
+                self.root.display()
+            ),
+            Some(most) if all.len() > most => format!(
+                "--delete would remove {count} from {}, more than --max-delete {most}: \
+                 nothing was removed",
+                self.root.display()
+            ),
+            _ => return Ok(()),
+        };
+        Err(Failure::new(Kind::WouldRemove, why))
     }
 
     /// Goes through a directory; whether it is empty at the end. Of what was `offered` it says whether
