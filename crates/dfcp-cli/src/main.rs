@@ -42,6 +42,9 @@ enum Command {
     /// Copies files to and from machines that ssh reaches
     Cp(Box<command::cp::Args>),
     /// Makes a directory here or there like another one, sending only what differs
+    ///
+    /// DST itself becomes like SRC, with or without a slash at the end of either, where rsync without a
+    /// slash at SRC makes DST/SRC.
     Sync(Box<command::cp::SyncArgs>),
     /// Carries TCP and UDP of other programs: SOCKS5, HTTP, forwards
     Proxy(Box<command::proxy::Args>),

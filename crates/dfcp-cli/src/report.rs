@@ -1,6 +1,6 @@
 //! What a session was like: one JSON object, or a few lines for people.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -453,7 +453,11 @@ impl Report {
 
     /// For people.
     pub fn lines(&self) -> Vec<String> {
-        let mut lines: Vec<_> = self.problems.iter().map(|p| p.message.clone()).collect();
+        // One thing may keep all that is beneath it from its place.
+        let mut said = BTreeSet::new();
+        let problems = self.problems.iter().map(|problem| &problem.message);
+        let problems = problems.filter(|message| said.insert(*message));
+        let mut lines: Vec<_> = problems.cloned().collect();
         let left_out = self.left_out.iter();
         lines.extend(left_out.map(|left| format!("left out {}: {}", left.path, left.why)));
         if let Some(error) = &self.error
@@ -480,6 +484,25 @@ pub fn cpu_seconds() -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_in_the_way_of_many_files_is_told_once() {
+        let problem = |path: &str| FileProblem {
+            path: path.to_owned(),
+            kind: Kind::LocalIo,
+            message: "tree is a file here".to_owned(),
+        };
+        let mut report = Report {
+            problems: vec![problem("tree/a"), problem("tree/b")],
+            ..Report::new("cp")
+        };
+        report.conclude(None);
+        let expected = [
+            "tree is a file here",
+            "2 files failed, the first one: tree is a file here",
+        ];
+        assert_eq!(report.lines(), expected);
+    }
 
     #[test]
     fn the_summary_tells_what_came_from_what_was_there() {
