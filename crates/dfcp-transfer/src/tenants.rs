@@ -2,8 +2,9 @@
 //! from one whose sender was killed or moved, and which would wait a minute to notice.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::sync::Notify;
 
@@ -12,15 +13,20 @@ use crate::tree::Value;
 /// How long a session may take to let go of its files: what it still writes.
 const LETTING_GO: Duration = Duration::from_secs(5);
 
+/// Sessions that have begun.
+static BEGUN: AtomicU64 = AtomicU64::new(0);
+
 /// A session that writes.
 #[derive(Debug)]
 pub struct Tenant {
     /// The sender's key.
     pub owner: Value,
-    /// When it began.
-    since: Instant,
+    /// How many began before it.
+    number: u64,
     /// Told when another session of the same sender wants what this one has.
     pub evicted: Notify,
+    /// Whether it was told.
+    over: AtomicBool,
 }
 
 impl Tenant {
@@ -28,9 +34,16 @@ impl Tenant {
     pub fn new(owner: Value) -> Arc<Self> {
         Arc::new(Self {
             owner,
-            since: Instant::now(),
+            number: BEGUN.fetch_add(1, Ordering::Relaxed),
             evicted: Notify::new(),
+            over: AtomicBool::new(false),
         })
+    }
+
+    /// Ends it: it takes no more files, whatever of it is still being read.
+    fn evict(&self) {
+        self.over.store(true, Ordering::Release);
+        self.evicted.notify_one();
     }
 }
 
@@ -56,16 +69,19 @@ impl Tenants {
     /// ends by that. `None` if somebody else has it, or a later session: then `tenant` ends.
     pub fn take(&self, name: &str, tenant: &Arc<Tenant>) -> Option<Hold> {
         let mut files = self.files();
+        if tenant.over.load(Ordering::Acquire) {
+            return None;
+        }
         if let Some(other) = files.get(name) {
             if other.owner != tenant.owner || Arc::ptr_eq(other, tenant) {
                 return None;
             }
-            if other.since > tenant.since {
+            if other.number > tenant.number {
                 // What the sender of this one said before it was killed comes late.
-                tenant.evicted.notify_one();
+                tenant.evict();
                 return None;
             }
-            other.evicted.notify_one();
+            other.evict();
             let is_taken = |files: &mut BTreeMap<_, _>| files.contains_key(name);
             let waited = self.0.freed.wait_timeout_while(files, LETTING_GO, is_taken);
             files = waited.unwrap_or_else(PoisonError::into_inner).0;
@@ -114,7 +130,16 @@ mod tests {
             waiting.join().unwrap()
         });
         assert!(taken.is_some());
-        // What is still read of the first one takes nothing back.
+        // What is still read of the first one takes nothing more.
+        assert!(tenants.take("z", &first).is_none());
+        assert!(tenants.take("z", &second).is_some());
+    }
+
+    #[test]
+    fn what_was_said_before_a_session_takes_nothing_from_it() {
+        let tenants = Tenants::default();
+        let [first, second] = [(); 2].map(|()| Tenant::new([1; 32]));
+        let _hold = tenants.take("x", &second).unwrap();
         assert!(tenants.take("x", &first).is_none());
         let runtime = tokio::runtime::Builder::new_current_thread().build();
         runtime.unwrap().block_on(first.evicted.notified());
