@@ -31,6 +31,33 @@ fn three(with_program: bool) -> Machines {
     machines
 }
 
+/// As ssh does, which says nothing of what it cannot print.
+#[test]
+fn output_that_is_lost_here_makes_its_exit_code() {
+    let machines = three(true);
+    let shell = fs::read_to_string(machines.here("shell")).unwrap();
+    let relaying = shell.replace(
+        "exec sh -c \"$2\"",
+        "sh -c \"$2\" | (trap '' PIPE; cat 2>&-; true)",
+    );
+    fs::write(machines.here("shell"), relaying).unwrap();
+    machines.write(&machines.there("file"), 1000);
+    let mut outputs = vec![std::process::Stdio::from(std::io::pipe().unwrap().1)];
+    let full = fs::File::options().write(true).open("/dev/full");
+    outputs.extend(full.ok().map(Into::into));
+    for output in outputs {
+        let copied = machines
+            .cp(&["there:file", "other:"])
+            .stdout(output)
+            .output();
+        let copied = copied.unwrap();
+        let said = String::from_utf8_lossy(&copied.stderr);
+        assert_eq!(copied.status.code(), Some(7), "{said}");
+        assert!(said.contains("standard output"), "{said}");
+        assert!(at_other(&machines, "file").exists());
+    }
+}
+
 fn copy(machines: &Machines, arguments: &[&str]) -> (i32, Value, String) {
     run(&mut machines.cp(arguments))
 }

@@ -73,7 +73,8 @@ fn write_out(lines: impl std::fmt::Display) -> std::io::Result<()> {
     writeln!(out, "{lines}").and_then(|()| out.flush())
 }
 
-fn unwritten(error: &std::io::Error) -> Failure {
+/// What is said where standard output cannot be written.
+pub fn unwritten(error: &std::io::Error) -> Failure {
     let advice = match error.kind() {
         std::io::ErrorKind::BrokenPipe => "whoever read it has ended",
         _ => "give it room, or send it elsewhere",

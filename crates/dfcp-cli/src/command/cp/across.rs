@@ -1,6 +1,8 @@
 //! Copies between two other machines: the first of them runs the same command.
 
-use dfcp_command::Failure;
+use std::io::ErrorKind;
+
+use dfcp_command::{Failure, fail, unwritten};
 
 use super::place::Place;
 use crate::progress::Relay;
@@ -46,7 +48,18 @@ impl Args {
                 Place::There { host, path } => format!("{host}:{path}"),
             });
         }
-        unless_interrupted(self.shell.hand_over(host, &words, show)).await
+        let handed = unless_interrupted(self.shell.hand_over(host, &words, show)).await?;
+        match handed.printed {
+            Err(error) if self.output.is_json() || error.kind() != ErrorKind::BrokenPipe => {
+                let failure = unwritten(&error);
+                fail(&failure);
+                Ok(match handed.code {
+                    0 => failure.kind as u8,
+                    code => code,
+                })
+            }
+            _ => Ok(handed.code),
+        }
     }
 }
 

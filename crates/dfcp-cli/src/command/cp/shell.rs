@@ -1,13 +1,14 @@
 //! Starting an agent on another machine through the user's own ssh.
 
 use std::fmt::Write as _;
+use std::io;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
 use dfcp_command::text::printable;
 use dfcp_command::{Failure, Kind};
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
 use super::control::GREETING;
@@ -30,6 +31,15 @@ const NOT_FOUND: i32 = 127;
 const NO_LOGIN: i32 = 255;
 /// How long an agent that is not needed any more is waited for.
 const LEAVING: Duration = Duration::from_secs(1);
+
+/// How a command ended that another machine ran.
+#[derive(Debug)]
+pub struct Handed {
+    /// Its exit code.
+    pub code: u8,
+    /// Whether all that it printed could be printed here.
+    pub printed: io::Result<()>,
+}
 
 /// How other machines are reached, and what is run there.
 #[derive(Clone, Debug, clap::Args)]
@@ -61,6 +71,23 @@ pub struct Agent {
     pub stdin: ChildStdin,
     /// From it.
     pub stdout: BufReader<ChildStdout>,
+}
+
+/// Prints what comes. After a failure the rest is read all the same: who says it is not to wait.
+async fn print_all(mut from: ChildStdout) -> io::Result<()> {
+    let (mut to, mut buffer, mut printed) = (tokio::io::stdout(), [0; 8192], Ok(()));
+    loop {
+        let come = match from.read(&mut buffer).await? {
+            0 => return printed,
+            n => &buffer[..n],
+        };
+        if printed.is_ok() {
+            printed = to.write_all(come).await;
+        }
+        if printed.is_ok() {
+            printed = to.flush().await;
+        }
+    }
 }
 
 impl Shell {
@@ -100,7 +127,7 @@ impl Shell {
         Ok(format!("for p in {places}"))
     }
 
-    /// Runs `dfcp ARGUMENTS` at `host` to its end, and installs it there if that is wanted: its exit code.
+    /// Runs `dfcp ARGUMENTS` at `host` to its end, and installs it there if that is wanted: how it ended.
     /// What it prints is printed here, its progress shown as `show` says. Its standard input ends with this
     /// program.
     pub async fn hand_over(
@@ -108,36 +135,38 @@ impl Shell {
         host: &str,
         arguments: &[String],
         show: Show,
-    ) -> Result<u8, Failure> {
+    ) -> Result<Handed, Failure> {
         let quoted = shlex::try_join(arguments.iter().map(String::as_str))
             .map_err(|error| Failure::usage(error.to_string()))?;
         let script = self.search(&quoted, &format!("exit {NOT_FOUND}"))?;
-        if let Some(code) = self.try_hand_over(host, &script, show).await? {
-            return Ok(code);
+        if let Some(handed) = self.try_hand_over(host, &script, show).await? {
+            return Ok(handed);
         }
         if let Err(machine) = self.try_agent(host).await? {
             self.install_at(host, &machine).await?;
         }
-        let code = self.try_hand_over(host, &script, show).await?;
-        code.ok_or_else(|| still_none(host))
+        let handed = self.try_hand_over(host, &script, show).await?;
+        handed.ok_or_else(|| still_none(host))
     }
 
-    /// The exit code, or nothing where `dfcp` is not there.
+    /// How it ended, or nothing where `dfcp` is not there.
     async fn try_hand_over(
         &self,
         host: &str,
         script: &str,
         show: Show,
-    ) -> Result<Option<u8>, Failure> {
+    ) -> Result<Option<Handed>, Failure> {
         let mut command = self.remote(host, script)?;
+        // ssh says nothing of what it cannot print.
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let relay = Relay::wanted(show);
         if relay.is_some() {
             command.stderr(Stdio::piped());
         }
-        let child = command.stdin(Stdio::piped()).spawn();
-        let mut child = child.map_err(|error| self.none(&error))?;
+        let mut child = command.spawn().map_err(|error| self.none(&error))?;
         // Waiting would close it.
         let open = child.stdin.take();
+        let printing = child.stdout.take().map(|out| tokio::spawn(print_all(out)));
         if let (Some(relay), Some(told)) = (relay, child.stderr.take()) {
             // Until nobody there has it any more. ssh keeps it for a connection that others share, so its own
             // end counts as well.
@@ -153,10 +182,17 @@ impl Shell {
         }
         let status = child.wait().await?;
         drop(open);
+        let printed = match printing {
+            Some(printing) => printing.await.map_err(io::Error::other)?,
+            None => Ok(()),
+        };
         match status.code() {
             Some(NOT_FOUND) => Ok(None),
             Some(NO_LOGIN) => Err(self.no_greeting(host, Some(NO_LOGIN))),
-            Some(code) => Ok(Some(u8::try_from(code).unwrap_or(Kind::Failure as u8))),
+            Some(code) => Ok(Some(Handed {
+                code: u8::try_from(code).unwrap_or(Kind::Failure as u8),
+                printed,
+            })),
             None => Err(Failure::new(
                 Kind::Failure,
                 format!("{host}: {} was ended by a signal", self.command),
