@@ -554,12 +554,14 @@ fn conflict(path: &str) -> Problem {
     Problem::new(ProblemKind::Conflict, message)
 }
 
-/// [`conflict`], unless what is there is a directory.
+/// The conflict with something that is not replaced in any case.
 fn conflict_with(there: &cap_std::fs::Metadata, path: &str) -> Problem {
-    match there.is_dir() {
-        true => conflict_of_kinds(path),
-        false => conflict(path),
+    if there.is_dir() {
+        return conflict_of_kinds(path);
     }
+    let message =
+        format!("{path} is a device, a pipe or a socket, which stays; name another target");
+    Problem::new(ProblemKind::Conflict, message)
 }
 
 /// A file is where a directory is to be, or the reverse.

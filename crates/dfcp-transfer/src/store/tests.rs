@@ -46,6 +46,21 @@ fn what_is_linked_to_the_name_of_a_partial_file_is_left_alone() {
 }
 
 #[test]
+fn what_is_no_file_stays_and_is_said_to_be_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let pipe = dir.path().join("pipe");
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let store = Store::open(dir.path(), OnConflict::Overwrite).unwrap();
+    let problem = receive(&store, &entry("pipe", 1, 0o644), b"x").unwrap_err();
+    assert!(
+        problem.message.contains("pipe or a socket"),
+        "{}",
+        problem.message
+    );
+    assert!(!fs::symlink_metadata(&pipe).unwrap().is_file());
+}
+
+#[test]
 fn a_partial_file_of_another_user_is_not_continued() {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::open(dir.path(), OnConflict::Error).unwrap();
