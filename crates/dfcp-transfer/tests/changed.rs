@@ -6,9 +6,9 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use dfcp_transfer::{DONE, Meter, OnConflict, Outcome, ProblemKind, Sources, Store};
+use dfcp_transfer::{OnConflict, Outcome, ProblemKind, Sources, Store};
 
-use common::connected;
+use common::transfer;
 
 /// Lists a file of `size` bytes between two others, has it changed, and sends all three; what is said of it.
 async fn changed(size: usize, change: impl FnOnce(&Path)) -> String {
@@ -20,25 +20,14 @@ async fn changed(size: usize, change: impl FnOnce(&Path)) -> String {
     let sources = Arc::new(Sources::scan(&paths).unwrap());
     change(&paths[1]);
     let to = folder.path().join("to");
-    let store = Arc::new(Store::open(&to, OnConflict::Error).unwrap());
-    let (_endpoints, near, far) = connected().await;
-    let [sending, receiving] = [Meter::start(), Meter::start()];
-    let send = async {
-        let sent = dfcp_transfer::send(&near, &sources, &sending).await;
-        near.close(DONE, "");
-        sent.unwrap()
-    };
-    let receive = dfcp_transfer::receive(&far, store, &receiving, async |_| Ok(()));
-    let (sent, received) = tokio::join!(send, receive);
-    let received = received.unwrap();
-    assert!(received.failure.is_none(), "{received:?}");
-    assert_eq!(sent.outcomes, received.outcomes);
+    let ended = transfer(&sources, Store::open(&to, OnConflict::Error).unwrap()).await;
+    let outcomes = ended.outcomes();
     assert!(!to.join("b").exists());
     for (index, name) in [(0, "a"), (2, "c")] {
-        assert_eq!(sent.outcomes[&index], Outcome::Done, "{name}");
+        assert_eq!(outcomes[&index], Outcome::Done, "{name}");
         assert_eq!(fs::read(to.join(name)).unwrap(), vec![7; size]);
     }
-    match &sent.outcomes[&1] {
+    match &outcomes[&1] {
         Outcome::Error(problem) if problem.kind == ProblemKind::Source => problem.message.clone(),
         other => panic!("{other:?}"),
     }

@@ -9,12 +9,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use dfcp_transfer::{
-    DONE, Links, Meter, OnConflict, Outcome, ProblemKind, Scan, Sources, Store, Wishes,
-};
+use dfcp_transfer::{Links, OnConflict, Outcome, ProblemKind, Scan, Sources, Store, Wishes};
 use tempfile::TempDir;
 
-use common::connected;
+use common::transfer;
 
 /// Of files that go with others in a pack, and alone.
 const SIZES: [usize; 2] = [100, 500_000];
@@ -63,21 +61,12 @@ impl Bench {
         let mut sources = Sources::scan_with(&paths, how).unwrap();
         sources.wishes = self.wishes;
         let sources = Arc::new(sources);
-        let (_endpoints, near, far) = connected().await;
-        let [sending, receiving] = [Meter::start(), Meter::start()];
-        let send = async {
-            let sent = dfcp_transfer::send(&near, &sources, &sending).await;
-            near.close(DONE, "");
-            sent.unwrap()
-        };
-        let receive = dfcp_transfer::receive(&far, Arc::new(store), &receiving, async |_| Ok(()));
-        let (sent, received) = tokio::join!(send, receive);
-        let received = received.unwrap();
-        assert!(received.failure.is_none(), "{received:?}");
-        assert_eq!(sent.outcomes, received.outcomes);
-        let path = |i: u64| received.entries[i as usize].path.clone();
-        let outcomes = sent.outcomes.into_iter();
-        outcomes.map(|(i, outcome)| (path(i), outcome)).collect()
+        let ended = transfer(&sources, store).await;
+        let path = |i: u64| ended.received.entries[i as usize].path.clone();
+        let outcomes = ended.outcomes().iter();
+        outcomes
+            .map(|(i, outcome)| (path(*i), outcome.clone()))
+            .collect()
     }
 
     async fn send_one(&self, on_conflict: OnConflict) -> Outcome {

@@ -15,7 +15,7 @@ use dfcp_transfer::{
 use tempfile::TempDir;
 use tokio::io::AsyncWriteExt;
 
-use common::connected;
+use common::{connected, transfer};
 
 const SIZE: u64 = 3_000_000;
 
@@ -46,9 +46,9 @@ impl Bench {
     }
 
     /// Partial files are for who has them by this, whatever the key of the session.
-    fn store(&self) -> Arc<Store> {
+    fn store(&self) -> Store {
         let store = Store::open(&self.folder.path().join("to"), OnConflict::Error).unwrap();
-        Arc::new(store.kept_for(*blake3::hash(&self.key).as_bytes()))
+        store.kept_for(*blake3::hash(&self.key).as_bytes())
     }
 
     fn sources(&self) -> Arc<Sources> {
@@ -57,22 +57,14 @@ impl Bench {
 
     /// An honest sender; bytes that came, and that were there.
     async fn send(&self) -> (u64, u64) {
-        let sources = self.sources();
-        let (_endpoints, near, far) = connected().await;
-        let [sending, receiving] = [Meter::start(), Meter::start()];
-        let send = async {
-            let sent = dfcp_transfer::send(&near, &sources, &sending).await;
-            near.close(DONE, "");
-            sent.unwrap()
-        };
-        let receive = dfcp_transfer::receive(&far, self.store(), &receiving, async |_| Ok(()));
-        let (sent, received) = tokio::join!(send, receive);
-        assert_eq!(sent.outcomes[&0], Outcome::Done, "{received:?}");
+        let ended = transfer(&self.sources(), self.store()).await;
+        assert_eq!(ended.outcomes()[&0], Outcome::Done, "{:?}", ended.received);
         assert!(fs::read(self.there("x")).unwrap() == self.content);
         let names = fs::read_dir(self.there("")).unwrap().count();
         assert_eq!(names, 1, "nothing is left beside it");
-        assert_eq!(sending.diary().kept(), receiving.diary().kept());
-        (receiving.progress().bytes(), receiving.diary().kept())
+        let kept = ended.receiving.diary().kept();
+        assert_eq!(ended.sending.diary().kept(), kept);
+        (ended.receiving.progress().bytes(), kept)
     }
 
     /// A sender that says that all comes, sends `content` and says `last` of it; without that it is gone.
@@ -115,7 +107,8 @@ impl Bench {
             }
             near.close(DONE, "");
         };
-        let receive = dfcp_transfer::receive(&far, self.store(), &meter, async |_| Ok(()));
+        let receive =
+            dfcp_transfer::receive(&far, Arc::new(self.store()), &meter, async |_| Ok(()));
         let ((), received) = tokio::join!(send, receive);
         assert!(!self.there("x").exists());
         received.unwrap()

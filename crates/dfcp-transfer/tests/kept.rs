@@ -11,11 +11,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use dfcp_transfer::{
-    DONE, Error, Keep, LeftOut, Limits, Links, Meter, OnConflict, Outcome, Owners, Received, Scan,
-    Sent, Sources, Store,
+    Error, Keep, LeftOut, Limits, Links, OnConflict, Outcome, Owners, Received, Scan, Sent,
+    Sources, Store,
 };
-
-use common::connected;
 
 /// Sends `from` with what is kept of it there, to a receiver that keeps and allows what it does; with
 /// the bytes that went over the network.
@@ -27,17 +25,8 @@ async fn transfer(from: &Path, sent: Keep, store: Store) -> (Result<Sent, Error>
     };
     let sources = Arc::new(Sources::scan_with(&[from.to_owned()], how).unwrap());
     assert_eq!(sources.left_out, []);
-    let (_endpoints, near, far) = connected().await;
-    let [sending, receiving] = [Meter::start(), Meter::start()];
-    let send = async {
-        let sent = dfcp_transfer::send(&near, &sources, &sending).await;
-        let bytes = near.stats().bytes_sent;
-        near.close(DONE, "");
-        (sent, bytes)
-    };
-    let receive = dfcp_transfer::receive(&far, Arc::new(store), &receiving, async |_| Ok(()));
-    let ((sent, bytes), received) = tokio::join!(send, receive);
-    (sent, received.unwrap(), bytes)
+    let ended = common::transfer(&sources, store).await;
+    (ended.sent, ended.received, ended.bytes_sent)
 }
 
 fn store(to: &Path) -> Store {

@@ -14,7 +14,7 @@ use dfcp_transfer::{
     Store, Wishes, offer,
 };
 
-use common::connected;
+use common::{connected, transfer};
 
 /// What is compared: a group of files up to 256 MiB.
 const GROUP: u64 = 64 << 10;
@@ -81,19 +81,8 @@ impl Versions {
         let mut sources = Sources::scan_with(&[self.here()], how).unwrap();
         sources.wishes = self.wishes;
         let sources = Arc::new(sources);
-        let (_endpoints, near, far) = connected().await;
-        let [sending, receiving] = [Meter::start(), Meter::start()];
-        let send = async {
-            let sent = dfcp_transfer::send(&near, &sources, &sending).await;
-            near.close(DONE, "");
-            sent.unwrap()
-        };
-        let receive =
-            dfcp_transfer::receive(&far, Arc::new(self.store()), &receiving, async |_| Ok(()));
-        let (sent, received) = tokio::join!(send, receive);
-        let received = received.unwrap();
-        assert!(received.failure.is_none(), "{received:?}");
-        assert_eq!(sent.outcomes, received.outcomes);
+        let ended = transfer(&sources, self.store()).await;
+        let (sending, receiving) = (&ended.sending, &ended.receiving);
         let names = fs::read_dir(self.folder.path().join("to")).unwrap().count();
         assert_eq!(names, 1, "nothing is left");
         let kept = receiving.diary().kept();
@@ -101,7 +90,7 @@ impl Versions {
         assert!(!sending.diary().is_comparing() && !receiving.diary().is_comparing());
         let moved = receiving.progress().bytes();
         assert!(moved <= sending.total(), "{moved} of {}", sending.total());
-        (sent.outcomes[&0].clone(), moved, kept)
+        (ended.outcomes()[&0].clone(), moved, kept)
     }
 
     /// The file comes, and is what it is at the sender; bytes that came.

@@ -24,18 +24,9 @@ async fn transfer(
     on_conflict: OnConflict,
 ) -> (Result<Sent, Error>, Received, u64) {
     let sources = Arc::new(Sources::scan(paths).unwrap());
-    let store = Arc::new(Store::open(to, on_conflict).unwrap());
-    let (_endpoints, near, far) = connected().await;
-    let meter = Meter::start();
-    let sending = Meter::start();
-    let send = async {
-        let sent = dfcp_transfer::send(&near, &sources, &sending).await;
-        near.close(DONE, "");
-        sent
-    };
-    let receive = dfcp_transfer::receive(&far, store, &meter, async |_| Ok(()));
-    let (sent, received) = tokio::join!(send, receive);
-    (sent, received.unwrap(), meter.progress().bytes())
+    let ended = common::transfer(&sources, Store::open(to, on_conflict).unwrap()).await;
+    let bytes = ended.receiving.progress().bytes();
+    (ended.sent, ended.received, bytes)
 }
 
 #[tokio::test]
@@ -78,18 +69,10 @@ async fn no_more_arrives_than_is_said_to_come() {
     // One pack brings what is missing and what is there: the sender does not wait to hear of that.
     fs::remove_file(to.join("tree/7")).unwrap();
     let sources = Arc::new(Sources::scan(&paths).unwrap());
-    let store = Arc::new(Store::open(&to, OnConflict::Overwrite).unwrap());
-    let (_endpoints, near, far) = connected().await;
-    let [sending, receiving] = [Meter::start(), Meter::start()];
-    let send = async {
-        let sent = dfcp_transfer::send(&near, &sources, &sending).await;
-        near.close(DONE, "");
-        sent
-    };
-    let receive = dfcp_transfer::receive(&far, store, &receiving, async |_| Ok(()));
-    let (sent, _) = tokio::join!(send, receive);
-    sent.unwrap();
-    for meter in [sending, receiving] {
+    let store = Store::open(&to, OnConflict::Overwrite).unwrap();
+    let ended = common::transfer(&sources, store).await;
+    ended.sent.unwrap();
+    for meter in [ended.sending, ended.receiving] {
         let (bytes, total) = (meter.progress().bytes(), meter.total());
         assert!(3000 <= bytes && bytes <= total, "{bytes} of {total}");
     }
@@ -177,17 +160,8 @@ async fn send_links(from: &Path, to: &Path) -> Vec<(String, Outcome)> {
     };
     let sources = Sources::scan_with(&[from.to_owned()], how);
     let sources = Arc::new(sources.unwrap());
-    let store = Arc::new(Store::open(to, OnConflict::Overwrite).unwrap());
-    let (_endpoints, near, far) = connected().await;
-    let meter = Meter::start();
-    let (sent, _) = tokio::join!(
-        async {
-            let sent = dfcp_transfer::send(&near, &sources, &meter).await;
-            near.close(DONE, "");
-            sent
-        },
-        dfcp_transfer::receive(&far, store, &meter, async |_| Ok(()))
-    );
+    let store = Store::open(to, OnConflict::Overwrite).unwrap();
+    let sent = common::transfer(&sources, store).await.sent;
     let name = |(i, outcome)| (sources.list[i as usize].entry.path.clone(), outcome);
     sent.unwrap().outcomes.into_iter().map(name).collect()
 }
@@ -591,21 +565,13 @@ async fn a_target_that_vanished_fails_every_file_and_ends() {
         fs::write(tree.join(format!("{i}")), vec![1; 5000]).unwrap();
     }
     let to = folder.path().join("received");
-    let store = Arc::new(Store::open(&to, OnConflict::Error).unwrap());
+    let store = Store::open(&to, OnConflict::Error).unwrap();
     fs::remove_dir(&to).unwrap();
     let sources = Arc::new(Sources::scan(&[tree]).unwrap());
-    let (_endpoints, near, far) = connected().await;
-    let meter = Meter::start();
-    let sending = Meter::start();
-    let send = async {
-        let sent = dfcp_transfer::send(&near, &sources, &sending).await;
-        near.close(DONE, "");
-        sent.unwrap()
-    };
-    let receive = dfcp_transfer::receive(&far, store, &meter, async |_| Ok(()));
-    let (sent, received) = tokio::join!(send, receive);
+    let ended = common::transfer(&sources, store).await;
+    let sent = ended.sent.unwrap();
     let failed = |outcome: &Outcome| matches!(outcome, Outcome::Error(problem) if problem.kind == ProblemKind::Target);
     assert_eq!(sent.outcomes.len(), 6001);
     assert!(sent.outcomes.values().all(failed));
-    assert_eq!(received.unwrap().outcomes, sent.outcomes);
+    assert_eq!(ended.received.outcomes, sent.outcomes);
 }
