@@ -528,6 +528,38 @@ mod tests {
     }
 
     #[test]
+    fn what_cannot_be_set_is_told_of_by_its_kind() {
+        let file = tempfile::tempfile().unwrap();
+        let known = Known::default();
+        let taking = Taking {
+            keep: Keep {
+                attributes: true,
+                acls: true,
+                ..Keep::default()
+            },
+            exact: Exact::default(),
+            known: &known,
+        };
+        // Neither is one anywhere: a name with nothing behind its namespace, a list of a wrong version.
+        for (name, value, kind) in [
+            ("user.", "x", "extended attribute"),
+            (ACLS[0], "nonsense", "access control list"),
+        ] {
+            let meta = Meta {
+                attributes: vec![(name.into(), value.into())],
+                ..Meta::default()
+            };
+            let mut told = Vec::new();
+            taking.write(&file, Some(&meta), |why| told.push(why));
+            let expected = format!("its {kind} {name}: ");
+            assert!(
+                told.len() == 1 && told[0].starts_with(&expected),
+                "{told:?}"
+            );
+        }
+    }
+
+    #[test]
     fn reasons_are_told_once_with_how_many_they_are_of() {
         let notes = Notes::default();
         notes.add("a", "no room".into());

@@ -517,4 +517,35 @@ mod tests {
         }
         assert_eq!(check(&entries).unwrap().len(), 3);
     }
+
+    #[test]
+    fn names_of_owners_arrive_with_the_list() {
+        let named = |names: &[(u32, &str)]| -> Vec<_> {
+            names.iter().map(|(id, n)| (*id, (*n).to_owned())).collect()
+        };
+        let many: Vec<_> = (0..3000).map(|id| (id, format!("user{id}"))).collect();
+        for (users, groups) in [
+            (named(&[(1000, "ada")]), Vec::new()),
+            (Vec::new(), named(&[(50, "staff"), (60, "games")])),
+            (named(&[(1000, "ada")]), named(&[(50, "staff")])),
+            (many, Vec::new()),
+        ] {
+            let people = People { users, groups };
+            let mut offer = Offer::new(EVERYTHING, &Memory::default());
+            for message in split(&[file("a")], Wishes::default(), &people) {
+                let message = serde_json::to_vec(&message).unwrap();
+                let FromSender::Offer {
+                    version,
+                    entries,
+                    people,
+                    ..
+                } = serde_json::from_slice(&message).unwrap()
+                else {
+                    panic!("not an offer")
+                };
+                offer.add(version, entries, people).unwrap();
+            }
+            assert_eq!(offer.finish().unwrap().people, people);
+        }
+    }
 }

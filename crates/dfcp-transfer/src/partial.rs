@@ -507,6 +507,8 @@ mod tests {
             let next = Partial::new(disk, "x".to_owned(), SIZE, None, hold);
             next.recover(&again(), &owner).expect("read");
             assert_eq!(next.have().len(), there.len() + 2 * more);
+            let groups = (there.len() + 2 * more) as u64;
+            assert_eq!(next.bytes_there(), groups * MIN_GROUP);
             next.start_journal(again(), &owner).expect("gone on with");
             assert_eq!(length(), before + (2 * more * LINE) as u64);
             if more == 0 {

@@ -246,4 +246,30 @@ mod tests {
         expected[start..end].fill(2);
         assert!(bytes() == expected);
     }
+
+    #[test]
+    fn what_is_written_sparsely_is_what_was_to_be_written() {
+        let file = tempfile::tempfile().unwrap();
+        let bytes = [&[0; 8192][..], &[1; 8192], &[0; 8192], &[2; 100]].concat();
+        write_sparsely(&file, &bytes).unwrap();
+        let mut read = vec![9; bytes.len()];
+        file.read_exact_at(&mut read, 0).unwrap();
+        assert!(read == bytes);
+        assert_eq!(file.metadata().unwrap().len(), bytes.len() as u64);
+    }
+
+    /// Between file systems the system does not copy.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn bytes_are_copied_from_another_file_system_too() {
+        use rustix::fs::{MemfdFlags, memfd_create};
+        let memory = File::from(memfd_create("copied", MemfdFlags::empty()).unwrap());
+        let disk = tempfile::tempfile().unwrap();
+        let content: Vec<u8> = (0..2 * BUFFER + 5).map(|i| (i >> 8) as u8).collect();
+        memory.write_all_at(&content, 0).unwrap();
+        copy(&memory, &disk, &(0..content.len() as u64), None).unwrap();
+        let mut copied = vec![9; content.len()];
+        disk.read_exact_at(&mut copied, 0).unwrap();
+        assert!(copied == content);
+    }
 }

@@ -121,6 +121,10 @@ mod tests {
         assert!(tenants.take("x", &other).is_none());
         assert!(tenants.take("x", &first).is_none());
         assert!(tenants.take("y", &other).is_some());
+        // Nor was it told to end.
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        let told = std::pin::pin!(first.evicted.notified()).poll(&mut context);
+        assert!(told.is_pending());
         let taken = std::thread::scope(|scope| {
             let waiting = scope.spawn(|| tenants.take("x", &second));
             // As a session does that is told to end.

@@ -6,9 +6,11 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use dfcp_transfer::{OnConflict, Outcome, ProblemKind, Sources, Store};
+use dfcp::Chunk;
+use dfcp_transfer::message::{self, FromReceiver, FromSender, Reader};
+use dfcp_transfer::{DONE, Meter, OnConflict, Outcome, ProblemKind, Sources, Store};
 
-use common::transfer;
+use common::{connected, transfer};
 
 /// Lists a file of `size` bytes between two others, has it changed, and sends all three; what is said of it.
 async fn changed(size: usize, change: impl FnOnce(&Path)) -> String {
@@ -63,4 +65,47 @@ async fn a_file_that_is_another_one_by_now_fails_and_the_others_arrive() {
         });
         assert!(!why.await.is_empty(), "{size}: a directory");
     }
+}
+
+/// It is broken off, and not brought to an end as if that were all of it.
+#[tokio::test]
+async fn a_file_that_shrinks_while_it_is_sent_is_given_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x");
+    // More than the 32 MiB each that sender and receiver hold of what nobody reads yet.
+    fs::write(&path, vec![7; 80 << 20]).unwrap();
+    let file = fs::File::options().write(true).open(&path).unwrap();
+    let sources = Arc::new(Sources::scan(&[path]).unwrap());
+    let (_endpoints, near, far) = connected().await;
+    let meter = Meter::start();
+    let receive = async {
+        let (mut control, words) = far.accept_bi().await.unwrap();
+        let accept = FromReceiver::Accept {
+            asked_ms: 0,
+            holes: false,
+        };
+        message::write(&mut control, &accept).await.unwrap();
+        let object = far.accept_object().await.unwrap();
+        file.set_len(1000).unwrap();
+        let mut stream = object.in_order().unwrap();
+        let ended = loop {
+            match stream.read_chunk(1 << 20).await {
+                Ok(Chunk::Data(_)) => {}
+                ended => break ended,
+            }
+        };
+        assert!(matches!(ended, Err(dfcp::Error::Reset(_))), "{ended:?}");
+        let mut words = Reader::new(words);
+        let why = loop {
+            match words.next().await.unwrap().unwrap() {
+                FromSender::Failed { index: 0, message } => break message,
+                FromSender::Sent { .. } => panic!("it was not"),
+                _ => {}
+            }
+        };
+        assert!(why.contains("changed"), "{why}");
+        far.close(DONE, "");
+    };
+    let (sent, ()) = tokio::join!(dfcp_transfer::send(&near, &sources, &meter), receive);
+    assert!(sent.is_err(), "nobody said what became of it");
 }

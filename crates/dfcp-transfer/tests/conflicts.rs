@@ -158,6 +158,26 @@ async fn both_names_of_a_file_are_skipped_where_both_are_taken() {
     assert_eq!(fs::read(bench.there("b")).unwrap(), b"older");
 }
 
+/// Under its own name there is another file, which the link would be of.
+#[tokio::test]
+async fn a_second_name_is_not_given_to_what_has_the_first_one_already() {
+    let bench = Bench::new();
+    write(&bench.here("a"), b"new", at(0));
+    fs::hard_link(bench.here("a"), bench.here("b")).unwrap();
+    write(&bench.there("a"), b"older", at(-1000));
+    for on_conflict in [OnConflict::Rename, OnConflict::Error] {
+        let outcomes = bench.send(bench.store(on_conflict)).await;
+        assert_eq!(
+            outcomes["a"] == Outcome::Done,
+            on_conflict == OnConflict::Rename
+        );
+        assert!(is(&outcomes["b"], ProblemKind::Target), "{outcomes:?}");
+        assert!(!bench.there("b").exists());
+        assert_eq!(fs::read(bench.there("a")).unwrap(), b"older");
+    }
+    assert_eq!(fs::read(bench.there("a.1")).unwrap(), b"new");
+}
+
 #[tokio::test]
 async fn a_file_that_is_to_be_renamed_finds_a_free_name() {
     for size in SIZES {

@@ -169,6 +169,23 @@ async fn what_broke_off_goes_on_where_it_was() {
     assert_eq!(moved + kept, SIZE);
 }
 
+/// The file has changed since then, and has the time that it had.
+#[tokio::test]
+async fn what_broke_off_goes_on_with_what_is_the_same() {
+    let bench = Bench::new();
+    let mut before = bench.content.clone();
+    before[100_000] ^= 1;
+    before[1_000_000] ^= 1;
+    bench.lie(&before[..2_000_000], None).await;
+    let (moved, kept) = bench.send().await;
+    assert_eq!(moved + kept, SIZE);
+    // All but the two groups, and what was not whole.
+    assert!(
+        (2_000_000 - 4 * (64 << 10)..2_000_000 - 2 * (64 << 10)).contains(&kept),
+        "{kept}"
+    );
+}
+
 #[tokio::test]
 async fn what_somebody_else_began_is_not_gone_on_with() {
     let mut bench = Bench::new();

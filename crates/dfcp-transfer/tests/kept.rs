@@ -390,3 +390,40 @@ async fn owners_come_only_where_they_are_asked_for() {
         assert_eq!(mode & 0o7777, 0o666, "whatever the umask says");
     }
 }
+
+/// Whether a file comes, or is there already.
+#[tokio::test]
+async fn an_owner_that_is_not_taken_is_told_of_each_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("file");
+    fs::write(&path, "content").unwrap();
+    let owners = Keep {
+        owners: Owners::Numbers,
+        ..Keep::default()
+    };
+    for outcome in [Outcome::Done, Outcome::There] {
+        let (sent, ..) = transfer(&path, owners, store(&folder.path().join("to"))).await;
+        let sent = sent.unwrap();
+        assert_eq!(sent.outcomes[&0], outcome);
+        assert!(whys(&sent.left_out).contains("--owner"), "{outcome:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_link_has_no_attributes_of_what_it_leads_to() {
+    let folder = tempfile::tempdir().unwrap();
+    let tree = folder.path().join("tree");
+    fs::create_dir(&tree).unwrap();
+    std::os::unix::fs::symlink("nowhere", tree.join("link")).unwrap();
+    let attributes = Keep {
+        attributes: true,
+        acls: true,
+        ..Keep::default()
+    };
+    let to = folder.path().join("to");
+    // Nothing of it is left out, either.
+    let (sent, ..) = transfer(&tree, attributes, store(&to).keeping(attributes)).await;
+    assert_eq!(sent.unwrap().outcomes[&1], Outcome::Done);
+    let link = fs::read_link(to.join("tree/link")).unwrap();
+    assert_eq!(link, Path::new("nowhere"));
+}

@@ -139,3 +139,23 @@ fn privileges_that_do_not_arrive_are_said() {
     }
     assert_eq!(said(0o1755, Privileges::LeftOut, false), 0);
 }
+
+#[test]
+fn what_is_named_is_called_so_whatever_it_leads_to() {
+    let folder = tempfile::tempdir().unwrap();
+    make(&folder.path().join("real/a"));
+    symlink("real", folder.path().join("alias")).unwrap();
+    symlink("real/a", folder.path().join("short")).unwrap();
+    let listed = |name: &str| {
+        let sources = Sources::scan(&[folder.path().join(name)]).unwrap();
+        paths(&sources)
+            .into_iter()
+            .map(ToOwned::to_owned)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(listed("alias"), ["alias", "alias/a"]);
+    assert_eq!(listed("short"), ["short"]);
+    // The directory itself is meant.
+    assert_eq!(listed("alias/."), ["real", "real/a"]);
+    assert_eq!(listed("real/../real/."), ["real", "real/a"]);
+}

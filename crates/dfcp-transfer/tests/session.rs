@@ -62,16 +62,17 @@ async fn no_more_arrives_than_is_said_to_come() {
     }
     let to = folder.path().join("received");
     let paths = [tree.clone()];
-    transfer(&paths, &to, OnConflict::Overwrite)
-        .await
-        .0
-        .unwrap();
+    let (sent, received, _) = transfer(&paths, &to, OnConflict::Overwrite).await;
+    assert_eq!(sent.unwrap().outcomes, received.outcomes);
     // One pack brings what is missing and what is there: the sender does not wait to hear of that.
     fs::remove_file(to.join("tree/7")).unwrap();
     let sources = Arc::new(Sources::scan(&paths).unwrap());
     let store = Store::open(&to, OnConflict::Overwrite).unwrap();
     let ended = common::transfer(&sources, store).await;
-    ended.sent.unwrap();
+    let there = |outcome: &&Outcome| **outcome == Outcome::There;
+    let outcomes = ended.outcomes();
+    assert_eq!(outcomes.len(), 200);
+    assert_eq!(outcomes.values().filter(there).count(), 199);
     for meter in [ended.sending, ended.receiving] {
         let (bytes, total) = (meter.progress().bytes(), meter.total());
         assert!(3000 <= bytes && bytes <= total, "{bytes} of {total}");
@@ -570,7 +571,10 @@ async fn a_target_that_vanished_fails_every_file_and_ends() {
     let sources = Arc::new(Sources::scan(&[tree]).unwrap());
     let ended = common::transfer(&sources, store).await;
     let sent = ended.sent.unwrap();
-    let failed = |outcome: &Outcome| matches!(outcome, Outcome::Error(problem) if problem.kind == ProblemKind::Target);
+    let failed = |outcome: &Outcome| {
+        matches!(outcome, Outcome::Error(problem)
+            if problem.kind == ProblemKind::Target && problem.message.contains("was removed while"))
+    };
     assert_eq!(sent.outcomes.len(), 6001);
     assert!(sent.outcomes.values().all(failed));
     assert_eq!(ended.received.outcomes, sent.outcomes);

@@ -357,4 +357,22 @@ mod tests {
         unsettled.settle(3);
         assert!(unsettled.left.is_empty() && unsettled.packs.is_empty());
     }
+
+    #[test]
+    fn a_stream_comes_in_its_turn_and_by_itself() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = ["a", "b", "c", "d"].map(|name| folder.path().join(name));
+        for file in &files {
+            std::fs::write(file, "content").unwrap();
+        }
+        let mut sources = Sources::scan(&files).unwrap();
+        sources.list[2].entry.stream = true;
+        let sources = Arc::new(sources);
+        let board = Board::new(&sources);
+        let take = || board.state().take(&sources);
+        assert!(matches!(take(), Some(Work::Pack(files)) if files == [0, 1]));
+        assert!(matches!(take(), Some(Work::Stream(2))));
+        assert!(matches!(take(), Some(Work::Pack(files)) if files == [3]));
+        assert!(take().is_none());
+    }
 }

@@ -340,4 +340,19 @@ mod tests {
             assert_eq!(replies, heard);
         }
     }
+
+    #[test]
+    fn what_a_receiver_has_of_one_file_it_has_of_no_other() {
+        let mut heard = Heard::default();
+        let hash = |i| (i, Hash([7; 32]));
+        let size = 5 * crate::tree::MIN_GROUP;
+        let mut have = |index, i, more| heard.have((index, size), vec![hash(i)], more).unwrap();
+        assert!(have(0, 1, true).is_none());
+        assert!(have(1, 2, true).is_none());
+        let Some(Reply::Have(1, groups, bytes)) = have(1, 3, false) else {
+            panic!("it is whole")
+        };
+        assert_eq!(groups, [hash(2), hash(3)]);
+        assert_eq!(bytes, 2 * crate::tree::MIN_GROUP);
+    }
 }

@@ -46,6 +46,10 @@ impl Bench {
             send(replies, out, sources, &sending),
             self.receive(far, &meter),
         );
+        if sent.is_ok() {
+            let [near, far] = [&sending, &meter].map(|meter| meter.diary().done());
+            assert_eq!(near, far, "both hear of the same files");
+        }
         (sent, received.unwrap())
     }
 
@@ -217,7 +221,7 @@ async fn what_breaks_the_protocol_ends_the_session() {
     let scripts = [
         vec![content(0)],
         vec![offer_of(&["../x"], 0)],
-        vec![offer_of(&["x"], 0), content(1)],
+        vec![offer_of(&["x"], 0), content(1), sent(0, b"")],
         vec![offer_of(&["x"], 0), sent(0, b"")],
         vec![offer_of(&["x"], 0), content(0), content(0)],
         vec![offer_of(&["x"], 0), content(0), sent(1, b"")],

@@ -40,3 +40,24 @@ impl Maze {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn directories_are_listed_in_any_number_and_again_as_often_as_links_lead_to_them() {
+        let many = Limits::default().files + 10;
+        let mut maze = Maze::default();
+        for i in 0..many {
+            maze.list((1, i)).unwrap();
+        }
+        let error = maze.list((1, 0)).unwrap_err();
+        assert!(error.contains("lead around"), "{error}");
+        maze.link((2, 0));
+        for i in 1..many {
+            maze.list((1, i)).unwrap();
+        }
+        maze.list((1, 0)).unwrap_err();
+    }
+}

@@ -259,3 +259,53 @@ fn what_is_there_when_a_file_begins_decides_once_more() {
     }
     assert_eq!(fs::read(dir.path().join("file")).unwrap(), b"12345");
 }
+
+#[test]
+fn whether_the_name_of_a_stream_is_taken_is_known_before_it_begins() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("a"), "as it was").unwrap();
+    let stream = Entry {
+        stream: true,
+        ..entry("a", 0, 0o644)
+    };
+    let known = |on_conflict| {
+        let store = Store::open(dir.path(), on_conflict).unwrap();
+        let survey = store.survey(std::slice::from_ref(&stream), Wishes::default());
+        survey.into_iter().map(|(_, survey)| survey).next()
+    };
+    let skipped = Survey::Settled(Outcome::Skipped);
+    assert_eq!(known(OnConflict::Skip), Some(skipped));
+    assert!(matches!(
+        known(OnConflict::Error),
+        Some(Survey::Settled(Outcome::Error(problem))) if problem.kind == ProblemKind::Conflict
+    ));
+    for on_conflict in [OnConflict::Overwrite, OnConflict::Rename] {
+        assert_eq!(known(on_conflict), None, "{on_conflict:?}");
+    }
+}
+
+/// A link can take the place of a file after it was looked at.
+#[test]
+fn what_a_link_leads_to_is_not_read() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("other"), "12345").unwrap();
+    std::os::unix::fs::symlink("other", dir.path().join("a")).unwrap();
+    let store = Store::open(dir.path(), OnConflict::Error).unwrap();
+    let hash = |name: &str| store.hash_there(&entry(name, 5, 0o644));
+    assert!(hash("other").is_some() && hash("a").is_none());
+    // Nor is what cannot be the file that is offered.
+    assert!(store.hash_there(&entry("other", 6, 0o644)).is_none());
+}
+
+#[test]
+fn an_owner_that_cannot_be_given_is_told_of() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), OnConflict::Error).unwrap();
+    let denied = || Err(io::Error::from(io::ErrorKind::PermissionDenied));
+    for (name, changed) in [("a", denied()), ("b", Ok(())), ("c", denied())] {
+        store.note_owner(&entry(name, 1, 0o644), changed);
+    }
+    let told = store.notes.take();
+    assert_eq!((told.len(), &*told[0].path), (1, "a"), "{told:?}");
+    assert!(told[0].why.contains("owner") && told[0].why.contains("1 more"));
+}
