@@ -320,6 +320,8 @@ mod tests {
             "../../x",
             "x/../../y",
             "x/..",
+            "./..",
+            "././../x",
             "a\0b",
         ] {
             assert!(!symbolic("tree/l", bad), "{bad:?}");
@@ -328,6 +330,7 @@ mod tests {
             assert!(symbolic("tree/l", good), "{good:?}");
         }
         assert!(symbolic("tree/a/b/l", "../../x") && !symbolic("tree/a/b/l", "../../../x"));
+        assert!(symbolic("tree/a/b/l", "./..//./../x"));
         assert!(!symbolic("l", "x"), "it is in no tree");
         // Nothing goes through a link, and it has no bytes.
         let up = link("t/a", Link::Symbolic("b".into()));
@@ -369,6 +372,12 @@ mod tests {
             ..file(path)
         };
         assert!(check(&[huge("a"), huge("b"), huge("c")]).is_err());
+        let with_data = |data| Entry {
+            size: 5,
+            data: Some(data),
+            ..file("a")
+        };
+        assert!(check(&[with_data(5)]).is_ok() && check(&[with_data(6)]).is_err());
         assert!(
             Offer::new(EVERYTHING, &Memory::default())
                 .add(VERSION + 1, vec![], People::default())

@@ -427,3 +427,29 @@ async fn a_link_has_no_attributes_of_what_it_leads_to() {
     let link = fs::read_link(to.join("tree/link")).unwrap();
     assert_eq!(link, Path::new("nowhere"));
 }
+
+/// Without it everybody could remove everybody's files.
+#[tokio::test]
+async fn a_directory_that_only_owners_may_remove_from_stays_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let tree = folder.path().join("tree");
+    fs::create_dir(&tree).unwrap();
+    fs::write(tree.join("file"), "content").unwrap();
+    for path in [&tree, &tree.join("file")] {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o1777)).unwrap();
+    }
+    let to = folder.path().join("to");
+    let modes = |name: &str| fs::metadata(to.join(name)).unwrap().mode() & 0o7777;
+    let keep = Keep {
+        modes: true,
+        ..Keep::default()
+    };
+    let (sent, ..) = transfer(&tree, keep, store(&to).keeping(keep)).await;
+    sent.unwrap();
+    assert_eq!(modes("tree"), 0o1777);
+    assert_eq!(modes("tree/file"), 0o777, "of a file it says nothing");
+    fs::remove_dir_all(&to).unwrap();
+    let (sent, ..) = transfer(&tree, Keep::default(), store(&to)).await;
+    sent.unwrap();
+    assert_eq!(modes("tree") & 0o7000, 0, "unless modes are kept");
+}

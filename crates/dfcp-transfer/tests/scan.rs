@@ -1,7 +1,7 @@
 //! What of a tree is listed, and what of it is not, with a reason.
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 
 use dfcp_transfer::{Keep, Link, Links, Privileges, Scan, Sources};
@@ -158,4 +158,17 @@ fn what_is_named_is_called_so_whatever_it_leads_to() {
     // The directory itself is meant.
     assert_eq!(listed("alias/."), ["real", "real/a"]);
     assert_eq!(listed("real/../real/."), ["real", "real/a"]);
+}
+
+#[test]
+fn a_pipe_is_a_stream_that_has_no_size_yet() {
+    let sources = Sources::pipe("name").unwrap();
+    assert_eq!(paths(&sources), ["name"]);
+    let entry = &sources.list[0].entry;
+    assert!(entry.stream && entry.is_file() && entry.size == 0);
+    let time = fs::metadata("/dev/stdin").map_or(0, |pipe| pipe.mtime());
+    assert_eq!(entry.mtime, time);
+    for bad in ["", "a/../b", "/a", ".."] {
+        assert!(Sources::pipe(bad).is_err(), "{bad:?}");
+    }
 }

@@ -218,7 +218,13 @@ async fn a_session_that_breaks_off_keeps_what_arrived() {
 #[tokio::test]
 async fn what_breaks_the_protocol_ends_the_session() {
     let content = |index| FromSender::Content { index };
+    let failed = |index| FromSender::Failed {
+        index,
+        message: "the disk is broken".into(),
+    };
     let scripts = [
+        vec![offer_of(&["x"], 0), failed(1)],
+        vec![offer_of(&["x"], 0), content(0), failed(1)],
         vec![content(0)],
         vec![offer_of(&["../x"], 0)],
         vec![offer_of(&["x"], 0), content(1), sent(0, b"")],
