@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use dfcp::{Connection, ConnectionError, Endpoint, Error, PublicKey};
+use dfcp::{CloseCode, Connection, ConnectionError, Endpoint, Error, PublicKey};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -22,6 +22,11 @@ const ATTEMPT_LIMIT: Duration = Duration::from_secs(10);
 /// Between attempts at first, and at most; twice as long after each (RFC 8085 §3.1.3 wants back-off).
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// How long probes stay unanswered until the server is asked whether it makes another connection: as long as
+/// WireGuard waits for an answer (its paper, §6.1: Rekey-Timeout).
+const SILENCE: Duration = Duration::from_secs(5);
+/// How often it is looked whether a silent connection is heard again, as its probes are apart.
+const LOOK: Duration = Duration::from_millis(250);
 
 /// Why there is no connection.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -119,12 +124,17 @@ impl Link {
                 State::Down(why, since) if waited || since.elapsed() < FIRST_PAUSE => {
                     return Err(why.clone());
                 }
-                State::Down(..) => self.wanted.notify_one(),
+                State::Down(..) => self.want(),
             }
             waited = true;
             let ended = |_| Down::Connection(ConnectionError::LocallyClosed);
             state.changed().await.map_err(ended)?;
         }
+    }
+
+    /// Somebody waits for a connection: the pause before the next attempt ends.
+    pub fn want(&self) {
+        self.wanted.notify_one();
     }
 
     /// The connection, however long it takes; `None` once there will be no more.
@@ -190,24 +200,7 @@ async fn keep(
         let start = Instant::now();
         let why = match attempt(&server).await {
             Ok(connection) => {
-                let up = |admitted| State::Up {
-                    connection: connection.clone(),
-                    admitted,
-                };
-                state.send_replace(up(false));
-                let announce = async {
-                    if is_let_in(&connection).await
-                        && let Some(remote) = connection.remote_address()
-                    {
-                        state.send_replace(up(true));
-                        report(Event::Connected(remote));
-                    }
-                    pending().await
-                };
-                let why = tokio::select! {
-                    why = connection.closed() => Down::Connection(why),
-                    why = announce => why,
-                };
+                let why = hold(&server, &state, &report, connection).await;
                 told = None;
                 if !why.is_final() {
                     report(Event::Lost(why.to_string()));
@@ -238,6 +231,82 @@ async fn keep(
     }
 }
 
+/// Has the connection be the one that is used until it ends, or one after another: the server is asked for
+/// another when this one is silent, so that a server which began anew is found before the silence has lasted
+/// as long as an outage of the path may. Says why the last one ended.
+async fn hold(
+    server: &Remote,
+    state: &watch::Sender<State>,
+    report: &Report,
+    mut connection: Connection,
+) -> Down {
+    loop {
+        let up = |admitted| State::Up {
+            connection: connection.clone(),
+            admitted,
+        };
+        state.send_replace(up(false));
+        let announce = async {
+            if is_let_in(&connection).await
+                && let Some(remote) = connection.remote_address()
+            {
+                state.send_replace(up(true));
+                report(Event::Connected(remote));
+            }
+            pending().await
+        };
+        let next = tokio::select! {
+            why = connection.closed() => return Down::Connection(why),
+            why = announce => return why,
+            next = successor(server, &connection) => next,
+        };
+        let silent = ConnectionError::TimedOut;
+        report(Event::Lost(silent.to_string()));
+        let old = std::mem::replace(&mut connection, next);
+        old.close(CloseCode::NO_ERROR, "a newer connection has this key");
+    }
+}
+
+/// Another connection to the server, once that answers an attempt but nothing of `connection`.
+async fn successor(server: &Remote, connection: &Connection) -> Connection {
+    loop {
+        silence(connection).await;
+        let heard = connection.stats().packets_received;
+        let speaks = async {
+            while connection.stats().packets_received == heard {
+                sleep(LOOK).await;
+            }
+        };
+        let next = tokio::select! {
+            next = attempt(server) => next,
+            () = speaks => continue,
+        };
+        let Ok(next) = next else {
+            continue;
+        };
+        // After an outage of the path both are answered: the probes of the old one are a quarter of a second
+        // apart, or a round trip.
+        sleep(FIRST_PAUSE + 2 * next.stats().rtt).await;
+        if connection.stats().packets_received == heard {
+            return next;
+        }
+        next.close(CloseCode::NO_ERROR, "the earlier connection goes on");
+    }
+}
+
+/// Waits until probes have stayed unanswered for [`SILENCE`].
+async fn silence(connection: &Connection) {
+    let mut before = connection.stats();
+    loop {
+        sleep(SILENCE).await;
+        let now = connection.stats();
+        if now.packets_received == before.packets_received && now.probes > before.probes {
+            return;
+        }
+        before = now;
+    }
+}
+
 /// Whether the server takes this side's key, which it says a round trip after the handshake: it resets a
 /// stream that asks for nothing, or closes the connection.
 async fn is_let_in(connection: &Connection) -> bool {
@@ -261,5 +330,53 @@ async fn attempt(server: &Remote) -> Result<Connection, Down> {
     match timeout(ATTEMPT_LIMIT, connect).await {
         Ok(ended) => ended,
         Err(_) => Err(Down::Connection(ConnectionError::Unreachable)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dfcp::EndpointConfig;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    /// How many attempts are made in a minute, long after the first one, where `wants` says how often
+    /// somebody wants a connection.
+    async fn attempts(wants: Option<Duration>) -> usize {
+        let key = || dfcp::generate_key().unwrap();
+        let made = Arc::new(AtomicUsize::new(0));
+        let counted = made.clone();
+        let remote = Remote {
+            endpoint: Endpoint::bind(EndpointConfig::client(key())).unwrap(),
+            resolve: Arc::new(move || {
+                counted.fetch_add(1, Ordering::Relaxed);
+                Box::pin(async { Err("nobody has this name".to_owned()) })
+            }),
+            key: key().public(),
+        };
+        let (link, keep) = Link::start(remote, Arc::new(|_| {}));
+        let kept = tokio::spawn(keep);
+        let minute = Duration::from_secs(60);
+        sleep(5 * minute).await;
+        let before = made.load(Ordering::Relaxed);
+        let _ = timeout(minute, async {
+            let Some(every) = wants else {
+                return pending().await;
+            };
+            loop {
+                link.want();
+                sleep(every).await;
+            }
+        })
+        .await;
+        kept.abort();
+        made.load(Ordering::Relaxed) - before
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_wants_a_connection_waits_no_longer_than_the_first_pause() {
+        let seldom = attempts(None).await;
+        assert!((1..=2).contains(&seldom), "{seldom} without anybody");
+        let often = attempts(Some(Duration::from_millis(100))).await;
+        assert!((55..=61).contains(&often), "{often} in 60 s");
     }
 }

@@ -108,8 +108,16 @@ impl Client {
                 self.link.replaced(&connection).await;
             }
         };
+        // Whoever sends packets notices every second without a link.
+        let wanted = async {
+            loop {
+                self.site.peers[0].missed.notified().await;
+                self.link.want();
+            }
+        };
         tokio::select! {
             () = carry => io::Error::other("the endpoint was closed"),
+            () = wanted => io::Error::other("nobody sends"),
             error = self.site.forward() => error,
             () = self.site.tell(self.tell) => io::Error::other("nobody listens"),
         }

@@ -42,6 +42,8 @@ pub(crate) struct Peer {
     pub queue: Mutex<Queue>,
     /// The queue has packets.
     pub ready: Notify,
+    /// There was a packet for it, and no connection.
+    pub missed: Notify,
     pub stats: Mutex<Stats>,
     /// The connection that carries its packets, and which one that is.
     connection: Mutex<(u64, Option<Connection>)>,
@@ -53,6 +55,7 @@ impl Peer {
             key,
             queue: Mutex::default(),
             ready: Notify::new(),
+            missed: Notify::new(),
             stats: Mutex::default(),
             connection: Mutex::default(),
         }
@@ -219,6 +222,7 @@ impl Site {
         let peer = &self.peers[number];
         if !peer.is_connected() {
             locked(&peer.stats).unconnected += 1;
+            peer.missed.notify_one();
             return None;
         }
         header.clamp_mss(packet, self.mtu());

@@ -75,6 +75,8 @@ pub struct Plan {
     pub stranger: bool,
     /// How long packets take each way between client and server.
     pub delay: Duration,
+    /// How long silence may last, at both sides.
+    pub timeout: Duration,
 }
 
 impl Default for Plan {
@@ -86,6 +88,7 @@ impl Default for Plan {
             fast_open: FastOpen::Never,
             stranger: false,
             delay: Duration::ZERO,
+            timeout: Duration::from_secs(60),
         }
     }
 }
@@ -97,10 +100,16 @@ pub struct World {
     pub handle: Server,
     pub client: Client,
     pub client_endpoint: Endpoint,
+    /// Where packets of the client go, if they take a while.
+    path: Arc<Mutex<SocketAddr>>,
     /// The port that speaks SOCKS5 and HTTP.
     pub local: SocketAddr,
     pub events: Events,
     pub there: Events,
+}
+
+fn transport(plan: &Plan) -> TransportConfig {
+    dfcp_proxy::transport(TransportConfig::default().idle_timeout(plan.timeout))
 }
 
 fn serve(
@@ -112,7 +121,7 @@ fn serve(
 ) -> (Endpoint, Server) {
     let friend = friend.public();
     let config = EndpointConfig::server(key, at)
-        .transport(dfcp_proxy::transport(TransportConfig::default()))
+        .transport(transport(plan))
         .authorize(move |key| *key == friend);
     let endpoint = Endpoint::bind(config).unwrap();
     let config = ServerConfig {
@@ -143,11 +152,11 @@ impl World {
         let (events, there) = (Events::default(), Events::default());
         let friend = if plan.stranger { &other } else { &client_key };
         let (server, handle) = serve(loopback(), server_key.clone(), friend, &plan, &there);
-        let transport = dfcp_proxy::transport(TransportConfig::default());
-        let endpoint = EndpointConfig::client(client_key.clone()).transport(transport);
+        let endpoint = EndpointConfig::client(client_key.clone()).transport(transport(&plan));
+        let path = Arc::new(Mutex::new(server.local_addr()));
         let at = match plan.delay {
             Duration::ZERO => server.local_addr(),
-            delay => long_path(server.local_addr(), delay).await,
+            delay => long_path(path.clone(), delay).await,
         };
         let client_endpoint = Endpoint::bind(endpoint).unwrap();
         let client = Client::start(ClientConfig {
@@ -168,6 +177,7 @@ impl World {
             handle,
             client,
             client_endpoint,
+            path,
             local,
             events,
             there,
@@ -195,6 +205,14 @@ impl World {
         within(again).await;
         let (key, plan) = (self.server_key.clone(), Plan::default());
         (self.server, self.handle) = serve(at, key, &self.client_key, &plan, &self.there);
+    }
+
+    /// Another server takes the server's place, which knows nothing of it, as a machine does that has its
+    /// address and key. For worlds with a delay.
+    pub fn replace_server(&mut self, plan: &Plan) {
+        let (key, friend) = (self.server_key.clone(), &self.client_key);
+        (self.server, self.handle) = serve(loopback(), key, friend, plan, &self.there);
+        *self.path.lock().unwrap() = self.server.local_addr();
     }
 
     /// Whether a key was wrong.
@@ -239,20 +257,25 @@ impl World {
     }
 }
 
-/// A port from which packets take so long to `to`, and back.
-async fn long_path(to: SocketAddr, delay: Duration) -> SocketAddr {
+/// A port from which packets take so long to `path`, and back. What comes from elsewhere is dropped.
+async fn long_path(path: Arc<Mutex<SocketAddr>>, delay: Duration) -> SocketAddr {
     let bind = || async { Arc::new(UdpSocket::bind(loopback()).await.unwrap()) };
     let (near, far) = (bind().await, bind().await);
     let at = near.local_addr().unwrap();
     tokio::spawn(async move {
-        let (mut client, mut there, mut back) = (to, [0; 65_535], [0; 65_535]);
+        let (mut client, mut there, mut back) = (loopback(), [0; 65_535], [0; 65_535]);
         loop {
             let (socket, to, bytes) = tokio::select! {
                 Ok((len, from)) = near.recv_from(&mut there) => {
                     client = from;
-                    (far.clone(), to, there[..len].to_vec())
+                    (far.clone(), *path.lock().unwrap(), there[..len].to_vec())
                 }
-                Ok((len, _)) = far.recv_from(&mut back) => (near.clone(), client, back[..len].to_vec()),
+                Ok((len, from)) = far.recv_from(&mut back) => {
+                    if from != *path.lock().unwrap() {
+                        continue;
+                    }
+                    (near.clone(), client, back[..len].to_vec())
+                }
             };
             tokio::spawn(async move {
                 tokio::time::sleep(delay).await;

@@ -3,7 +3,9 @@
 use std::io::ErrorKind;
 use std::sync::Arc;
 
-use super::common::{Events, loopback, within};
+use std::time::Duration;
+
+use super::common::{Events, Plan, World, connect_request, echo, loopback, within};
 use dfcp::{Endpoint, EndpointConfig, TransportConfig};
 use dfcp_proxy::{Client, ClientConfig, FastOpen};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -49,4 +51,27 @@ async fn an_answer_that_never_comes_is_not_waited_for() {
     let error = within(tcp.read_to_end(&mut heard)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ConnectionReset);
     events.find("does not answer").await;
+}
+
+/// A server that another one has replaced, whose word that it knows nothing is not believed: the client asks
+/// for a connection long before the silence has lasted for the timeout.
+#[tokio::test]
+async fn a_silent_connection_is_replaced_where_the_server_makes_another() {
+    let plan = || Plan {
+        delay: Duration::from_millis(1),
+        timeout: Duration::from_secs(3600),
+        ..Plan::default()
+    };
+    let (mut world, host) = (World::with(plan()).await, echo().await);
+    let mut open = world.connect(host).await;
+    open.write_all(b"x").await.unwrap();
+    within(open.read_exact(&mut [0])).await.unwrap();
+    world.replace_server(&plan());
+    open.write_all(b"x").await.unwrap();
+    let error = within(open.read(&mut [0])).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+    let (mut tcp, reply) = within(world.socks(&connect_request(host))).await;
+    assert_eq!(reply, 0);
+    tcp.write_all(b"y").await.unwrap();
+    within(tcp.read_exact(&mut [0])).await.unwrap();
 }
