@@ -54,6 +54,9 @@ pub(crate) enum Body {
     Rest,
 }
 
+/// What a head ends with, after its last line.
+const END: &[u8] = b"\r\n";
+
 /// A request for a proxy, as it goes on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Request {
@@ -79,6 +82,20 @@ pub(crate) struct Response {
     pub is_interim: bool,
     /// The host may be asked more over the same connection.
     pub persists: bool,
+    /// The program was told that no further request is read after this answer.
+    pub closes: bool,
+}
+
+impl Response {
+    /// Tells the program so.
+    pub fn close(&mut self) {
+        if !self.closes {
+            self.closes = true;
+            self.head.truncate(self.head.len() - END.len());
+            put(&mut self.head, "Connection", b"close");
+            self.head.extend(END);
+        }
+    }
 }
 
 /// What was read of a head: its message and its length, or that there is not all of it yet.
@@ -185,17 +202,18 @@ pub(crate) fn response(bytes: &[u8], to: &Request) -> Read<Response> {
     }
     if !is_interim {
         head.extend(format!("Via: 1.{minor} {PSEUDONYM}\r\n").as_bytes());
-        if !to.persists || body == Body::Rest {
-            put(&mut head, "Connection", b"close");
-        }
     }
-    head.extend(b"\r\n");
-    let response = Response {
+    head.extend(END);
+    let mut response = Response {
         head,
         body,
         is_interim,
         persists,
+        closes: false,
     };
+    if !is_interim && (!to.persists || body == Body::Rest) {
+        response.close();
+    }
     Ok(Some((response, len)))
 }
 

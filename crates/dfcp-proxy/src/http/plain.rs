@@ -402,8 +402,7 @@ where
             }
             Ok::<_, Cut>(())
         });
-        let mut down = pin!(hear(&mut host, write, request, toll));
-        // An answer may come before all of the request is there, and is the last then.
+        let mut down = pin!(hear(&mut host, write, (request, &sent), toll));
         tokio::select! {
             answered = &mut down => answered,
             said = &mut up => match said {
@@ -417,9 +416,9 @@ where
     let Some(answer) = answered? else {
         return Ok(None);
     };
-    let ended = match request.persists && answer.body != Body::Rest && sent {
-        true => Ended::Whole,
-        false => Ended::Last,
+    let ended = match answer.closes {
+        true => Ended::Last,
+        false => Ended::Whole,
     };
     // What a host says that nobody asked for is no answer to the next request.
     let persists =
@@ -439,17 +438,22 @@ async fn say<R: AsyncRead + Unpin>(
     pass(program, send, (request.body, true), (Way::Out, toll)).await
 }
 
-/// Passes an answer on; `None` where none came.
+/// Passes an answer on to a request of which all may be `sent`; `None` where none came.
 async fn hear<W: AsyncWrite + Unpin>(
     host: &mut Reader<'_, &mut RecvStream>,
     write: &mut W,
-    request: &Request,
+    (request, sent): (&Request, &AtomicBool),
     toll: Toll<'_>,
 ) -> Result<Option<Response>, Fault> {
     loop {
-        let Some(answer) = next_response(host, request).await? else {
+        let Some(mut answer) = next_response(host, request).await? else {
             return Ok(None);
         };
+        // An answer that comes before all of the request is there is the last: who made it may leave the rest
+        // away, and what follows is another request or that.
+        if !answer.is_interim && !sent.load(Ordering::Relaxed) {
+            answer.close();
+        }
         pay(toll, Way::In, answer.head.len()).await?;
         if answer.is_interim {
             // Programs of HTTP/1.0 know of none (RFC 9110 §15.2).

@@ -372,3 +372,26 @@ async fn the_head_of_an_answer_that_does_not_end_is_not_waited_for() {
     let answer = String::from_utf8(answer).unwrap();
     assert!(answer.contains("did not end within"), "{answer}");
 }
+
+/// A host that wants no body says so before there is any; whether the program leaves it away then is not seen,
+/// so its connection ends, and the program is told not to ask on it again.
+#[tokio::test]
+async fn an_answer_before_the_body_says_that_the_connection_ends() {
+    let host = origin(|mut tcp| async move {
+        let mut heard = Vec::new();
+        while !heard.ends_with(b"\r\n\r\n") && tcp.read_buf(&mut heard).await.unwrap_or(0) > 0 {}
+        let answer = b"HTTP/1.1 417 Expectation Failed\r\nContent-Length: 3\r\n\r\nno\n";
+        tcp.write_all(answer).await.unwrap();
+        let _ = tcp.read_buf(&mut heard).await;
+    })
+    .await;
+    let world = World::new().await;
+    let request = format!(
+        "POST http://{host}/ HTTP/1.1\r\nHost: {host}\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n"
+    );
+    let answer = world.answer_to(request.as_bytes()).await;
+    let answer = String::from_utf8(answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 417 "), "{answer}");
+    assert!(answer.contains("\r\nConnection: close\r\n"), "{answer}");
+    assert!(answer.ends_with("\r\n\r\nno\n"), "{answer}");
+}
