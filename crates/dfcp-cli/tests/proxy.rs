@@ -188,6 +188,26 @@ fn standard_input_and_output_are_a_connection() {
     assert!(out.stdout.ends_with(&page), "{} bytes", out.stdout.len());
 }
 
+/// ssh ends its ProxyCommand by SIGHUP after each session, and its user would see what that says.
+#[test]
+fn a_connection_of_standard_input_that_ssh_ends_says_nothing() {
+    let bench = Bench::new();
+    let server = server(&bench, &["--permit", "all"]);
+    let host = TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = host.local_addr().unwrap().to_string();
+    let mut command = client(&bench, server.address, &["-W", &at]);
+    let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
+    let (mut there, _) = host.accept().unwrap();
+    child.stdin.as_mut().unwrap().write_all(b"hello").unwrap();
+    there.read_exact(&mut [0; 5]).unwrap();
+    let process = nix::unistd::Pid::from_raw(child.id() as i32);
+    nix::sys::signal::kill(process, nix::sys::signal::Signal::SIGHUP).unwrap();
+    assert!(wait(&mut child).success());
+    let mut said = String::new();
+    child.stderr.unwrap().read_to_string(&mut said).unwrap();
+    assert_eq!(said, "");
+}
+
 #[test]
 fn standard_output_that_takes_nothing_is_a_failure_of_this_machine() {
     let bench = Bench::new();

@@ -171,7 +171,11 @@ pub async fn carry(args: Args) -> Result<(), Failure> {
         biased;
         why = client.turned_away() => Err(args.peer.explain(why, &host, &server_key, &admits(&own))),
         result = carried => result,
-        failure = interrupted() => Err(failure),
+        failure = interrupted() => match (&args.stdio, failure.kind) {
+            // So ssh ends its ProxyCommand when its session is over.
+            (Some(_), Kind::HungUp) => Ok(()),
+            _ => Err(failure),
+        },
     };
     leave(&endpoint, &result).await;
     result
