@@ -2,6 +2,7 @@
 //! `tracing`: JSON, a line for each event, or journald's own protocol, where each event has fields.
 
 use std::fmt::Display;
+use std::process::ExitCode;
 
 use dfcp_command::text::printable;
 use dfcp_command::{Failure, Kind};
@@ -96,6 +97,16 @@ impl Log {
     /// Says something that somebody should look at.
     pub fn warn(self, message: impl Display) {
         self.tell(Level::Warning, &Fields::default(), message);
+    }
+
+    /// Tells why the process ends; its exit code.
+    pub fn end(self, failure: &Failure) -> ExitCode {
+        let level = match failure.kind.is_interruption() {
+            true => Level::Info,
+            false => Level::Error,
+        };
+        self.tell(level, &Fields::default(), &failure.message);
+        failure.exit_code()
     }
 
     /// Tells of an event.

@@ -312,6 +312,22 @@ fn a_log_of_json_has_an_object_for_each_event() {
 }
 
 #[test]
+fn a_log_of_json_has_what_the_service_ends_with() {
+    let bench = Bench::new();
+    let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let listen = taken.local_addr().unwrap().to_string();
+    let above = format!("log = \"json\"\nlisten = {listen:?}");
+    write(&bench, &above, &both(&bench));
+    let out = serve(&bench).output().unwrap();
+    assert_eq!(out.status.code(), Some(7));
+    let said = String::from_utf8(out.stderr).unwrap();
+    let last = said.lines().last().unwrap();
+    let event: Value = serde_json::from_str(last).unwrap_or_else(|_| panic!("{said}"));
+    assert_eq!(event["level"], "ERROR");
+    assert!(event["message"].as_str().unwrap().contains(&listen));
+}
+
+#[test]
 fn files_that_serve_nothing_or_have_mistakes_start_nothing() {
     let bench = Bench::new();
     for (sections, words) in [

@@ -47,18 +47,17 @@ pub struct Args {
 
 /// Serves until it is told to end.
 pub fn run(args: Args) -> ExitCode {
+    let done = |()| ExitCode::SUCCESS;
+    let ask = |settings: Settings| health::ask(&settings.whole);
     let result = match (args.check, args.health) {
-        (true, _) => check(&args),
-        (_, true) => Settings::read(&args.file).and_then(|settings| health::ask(&settings.whole)),
+        (true, _) => check(&args).map(done),
+        (_, true) => Settings::read(&args.file).and_then(ask).map(done),
         _ => {
             take_open_files();
             block_on(serve(&args))
         }
     };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => fail(&failure),
-    }
+    result.unwrap_or_else(|failure| fail(&failure))
 }
 
 fn check(args: &Args) -> Result<(), Failure> {
@@ -67,12 +66,18 @@ fn check(args: &Args) -> Result<(), Failure> {
     dfcp_command::print(format_args!("{}: [{names}]", args.file.display()))
 }
 
-async fn serve(args: &Args) -> Result<(), Failure> {
+/// # Errors
+/// Those from before there is a log: later ones are told there, as whoever reads it expects.
+async fn serve(args: &Args) -> Result<ExitCode, Failure> {
     // Before anything else: whoever asks for a reload meanwhile does not end the service.
     let requests = Requests::listen()?;
     let settings = Settings::read(&args.file)?;
-    let running = Running::start(args, settings).await?;
-    Err(attend(running, requests).await)
+    let log = Log::start(settings.whole.log)?;
+    let ended = match Running::start(args, settings, log).await {
+        Ok(running) => attend(running, requests).await,
+        Err(failure) => failure,
+    };
+    Ok(log.end(&ended))
 }
 
 /// A service that runs.
@@ -88,9 +93,8 @@ struct Running {
 }
 
 impl Running {
-    async fn start(args: &Args, settings: Settings) -> Result<Self, Failure> {
+    async fn start(args: &Args, settings: Settings, log: Log) -> Result<Self, Failure> {
         let whole = &settings.whole;
-        let log = Log::start(whole.log)?;
         let passed = Passed::take()?;
         let parts = Arc::new(Parts::open(&settings, log)?);
         let (exporter, taken) = match (passed.metrics, whole.metrics) {
