@@ -98,7 +98,14 @@ pub fn load_or_create(path: Option<&Path>) -> Result<StaticKey, Failure> {
 
 /// Reads a key file that nobody else may read.
 pub fn load(path: &Path) -> Result<StaticKey, Failure> {
-    let file = File::open(path).map_err(|error| Failure::io(path, error))?;
+    let file = File::open(path).map_err(|error| match error.kind() {
+        // A path that is mistyped makes no key; only the usual one is made by itself.
+        std::io::ErrorKind::NotFound => Failure::io(
+            path,
+            format_args!("{error}; `dfcp keygen --out {}` makes one", path.display()),
+        ),
+        _ => Failure::io(path, error),
+    })?;
     let metadata = file.metadata().map_err(|error| Failure::io(path, error))?;
     // ssh's rule: only the owner's own files are held to this.
     let ours = metadata.uid() == nix::unistd::getuid().as_raw();

@@ -123,6 +123,25 @@ fn a_key_is_shown_with_its_phrase() {
     assert_eq!(lines[1].split('-').count(), 6);
 }
 
+#[test]
+fn a_key_file_that_is_not_there_is_named_with_what_makes_it() {
+    let bench = Bench::new();
+    let key = bench.path("none.key");
+    let show = || {
+        let mut show = bench.program();
+        show.args(["key", "show", "--key"]).arg(&key);
+        show.output().unwrap()
+    };
+    let out = show();
+    assert_eq!(out.status.code(), Some(7));
+    let advice = format!("`dfcp keygen --out {}`", key.display());
+    let said = String::from_utf8(out.stderr).unwrap();
+    assert!(said.contains(&advice), "{said}");
+    let mut advised = bench.program();
+    let made = advised.args(["keygen", "--out"]).arg(&key).output();
+    assert!(made.unwrap().status.success() && show().status.success());
+}
+
 /// A receiver at a terminal of its own.
 struct Terminal {
     keyboard: File,

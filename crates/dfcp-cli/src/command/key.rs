@@ -16,7 +16,7 @@ pub struct Args {
 #[derive(Clone, Debug, clap::Subcommand)]
 enum Command {
     /// Prints the public half of this side's key, and the same in words; makes the key if there is
-    /// none
+    /// none and no file is named
     Show {
         /// Key file [default: $XDG_CONFIG_HOME/dfcp/key or ~/.config/dfcp/key]
         #[arg(long, value_name = "FILE")]
