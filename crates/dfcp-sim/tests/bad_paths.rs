@@ -131,6 +131,19 @@ fn a_loss_test_without_a_verdict_does_not_end_the_transfer() {
 }
 
 #[test]
+fn much_loss_and_a_policer_do_not_keep_start_up_down() {
+    let warmup = ("run.warmup", "\"0 s\"");
+    // The window held the fast stretches of a loss test to the slow ones' rate: 0.17 of the limit.
+    let duration = ("run.duration", "\"30 s\"");
+    let share = share_of(&run("cn-us", &[duration, warmup, ("run.seed", "701")]));
+    assert!(share > 0.5, "seed 701: {share:.3} of the limit");
+    // A rate of a policer's full bucket left in bursts, and each round had a gap that hid its loss: 0.15.
+    let duration = ("run.duration", "\"12 s\"");
+    let share = share_of(&run("cn-us", &[duration, warmup, ("run.seed", "713")]));
+    assert!(share > 0.3, "seed 713: {share:.3} of the limit");
+}
+
+#[test]
 fn start_up_ends_though_the_receivers_credit_limits_the_sender() {
     // Round trips and queues of 8 to 35 MB, and a window of the receiver of 32 MiB.
     for (rate, rtt) in [("300 Mbit/s", "600 ms"), ("350 Mbit/s", "400 ms")] {
