@@ -286,8 +286,13 @@ mod tests {
     }
 
     fn check_within(entries: &[Entry], limits: Limits) -> Result<Vec<Entry>, Rejection> {
+        pass_on(entries, &People::default(), limits).map(|offered| offered.entries)
+    }
+
+    /// What a receiver makes of an offer's messages.
+    fn pass_on(entries: &[Entry], people: &People, limits: Limits) -> Result<Offered, Rejection> {
         let mut offer = Offer::new(limits, &Memory::default());
-        for message in split(entries, Wishes::default(), &People::default()) {
+        for message in split(entries, Wishes::default(), people) {
             let message = serde_json::to_vec(&message).unwrap();
             assert!(message.len() <= MAX_MESSAGE);
             let FromSender::Offer {
@@ -301,7 +306,7 @@ mod tests {
             };
             offer.add(version, entries, people)?;
         }
-        offer.finish().map(|offered| offered.entries)
+        offer.finish()
     }
 
     #[test]
@@ -540,21 +545,8 @@ mod tests {
             (many, Vec::new()),
         ] {
             let people = People { users, groups };
-            let mut offer = Offer::new(EVERYTHING, &Memory::default());
-            for message in split(&[file("a")], Wishes::default(), &people) {
-                let message = serde_json::to_vec(&message).unwrap();
-                let FromSender::Offer {
-                    version,
-                    entries,
-                    people,
-                    ..
-                } = serde_json::from_slice(&message).unwrap()
-                else {
-                    panic!("not an offer")
-                };
-                offer.add(version, entries, people).unwrap();
-            }
-            assert_eq!(offer.finish().unwrap().people, people);
+            let offered = pass_on(&[file("a")], &people, EVERYTHING).unwrap();
+            assert_eq!(offered.people, people);
         }
     }
 }

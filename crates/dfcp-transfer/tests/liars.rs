@@ -6,13 +6,13 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use dfcp_transfer::message::{self, FromReceiver, FromSender, Reader};
+use dfcp_transfer::message::{self, FromSender};
 use dfcp_transfer::{
     DONE, Entry, Meter, OnConflict, Outcome, People, ProblemKind, Received, Store, Wishes, offer,
 };
 use tokio::io::AsyncWriteExt;
 
-use common::connected;
+use common::{connected, hear_out};
 
 /// A sender that offers these, says `first`, sends `content` as an object and says `last`.
 async fn receive(
@@ -35,15 +35,7 @@ async fn receive(
         if let Some(last) = &last {
             message::write(&mut control, last).await.unwrap();
         }
-        let mut replies = Reader::new(replies);
-        while let Ok(Some(reply)) = replies.next().await {
-            if matches!(
-                reply,
-                FromReceiver::Summary { .. } | FromReceiver::Reject(_)
-            ) {
-                break;
-            }
-        }
+        hear_out(replies).await;
         near.close(DONE, "");
     };
     let receive = dfcp_transfer::receive(&far, store, &meter, async |_| Ok(()));

@@ -7,14 +7,14 @@ use std::io::Cursor;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use dfcp_transfer::message::{self, FromReceiver, FromSender, Reader};
+use dfcp_transfer::message::{self, FromSender};
 use dfcp_transfer::{
     DONE, Entry, Error, Limits, Meter, Outcome, People, ProblemKind, Received, RejectionKind, Sent,
     Sources, Wishes, offer,
 };
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
-use common::connected;
+use common::{connected, hear_out};
 
 async fn into_pipe(
     paths: &[PathBuf],
@@ -120,18 +120,7 @@ async fn said(
             }
             let _ = message::write(&mut control, &after).await;
         };
-        let told = async {
-            let mut replies = Reader::new(replies);
-            while let Ok(Some(reply)) = replies.next().await {
-                if matches!(
-                    reply,
-                    FromReceiver::Summary { .. } | FromReceiver::Reject(_)
-                ) {
-                    break;
-                }
-            }
-        };
-        tokio::join!(rest, told);
+        tokio::join!(rest, hear_out(replies));
         near.close(DONE, "");
     };
     let mut out = Cursor::new(Vec::new());

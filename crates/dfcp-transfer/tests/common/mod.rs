@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use dfcp::{Connection, Endpoint, EndpointConfig};
+use dfcp::{Connection, Endpoint, EndpointConfig, RecvStream};
+use dfcp_transfer::message::{FromReceiver, Reader};
 use dfcp_transfer::{DONE, Error, Meter, Outcome, Received, Sent, Sources, Store};
 
 /// Two endpoints and the connection between them, seen from both ends.
@@ -56,5 +57,18 @@ impl Transfer {
         assert!(received.failure.is_none(), "{received:?}");
         assert_eq!(sent.outcomes, received.outcomes);
         &sent.outcomes
+    }
+}
+
+/// Hears a receiver until it has said the last word.
+pub async fn hear_out(replies: RecvStream) {
+    let mut replies = Reader::new(replies);
+    while let Ok(Some(reply)) = replies.next().await {
+        if matches!(
+            reply,
+            FromReceiver::Summary { .. } | FromReceiver::Reject(_)
+        ) {
+            break;
+        }
     }
 }

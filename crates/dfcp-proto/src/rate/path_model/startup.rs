@@ -69,6 +69,14 @@ impl Hold {
     }
 }
 
+/// Where a stretch of arrivals begins that a hold precedes: before the hold, if that is earlier.
+fn before_hold(from: AckPoint, held: Option<(AckPoint, Hold)>) -> AckPoint {
+    match held {
+        Some((before, _)) if before.received_at < from.received_at => before,
+        _ => from,
+    }
+}
+
 /// Time between two arrivals beyond that between their sending, seconds.
 fn beyond_sending(before: &AckPoint, after: &AckPoint) -> f64 {
     let gap = after.received_at.saturating_sub(before.received_at);
@@ -227,7 +235,6 @@ impl PathModel {
     /// the queue is not long, and the path delivers so much more than the search had found that half
     /// as much would not be believed the other way round.
     pub(super) fn resume_search(&mut self) {
-        let limit = self.ending_queue();
         let long = self.is_long(self.queue());
         let Some((from, last)) = self
             .samples
@@ -238,11 +245,8 @@ impl PathModel {
         };
         // What the path held back explains a delay as long as that, and came faster than it is carried.
         let held = self.hold_before(&last);
-        let limit = limit + held.map_or(0.0, |(_, hold)| hold.seconds);
-        let from = match held {
-            Some((before, _)) if before.received_at < from.received_at => before,
-            _ => from,
-        };
+        let limit = self.ending_queue() + held.map_or(0.0, |(_, hold)| hold.seconds);
+        let from = before_hold(from, held);
         // By the receiver's clock: feedback may come in bunches, too.
         let arrived = Stretch::between(&from, &last, self.packet);
         let more = arrived.delivered / arrived.seconds > MAX_CLAIM * self.estimate;
@@ -299,10 +303,7 @@ impl PathModel {
             // that from before the hold on.
             let held = self.hold_before(last);
             search.hold = held.map(|(_, hold)| hold).or(search.hold);
-            let from = match held {
-                Some((before, _)) if before.received_at < from.received_at => before,
-                _ => from,
-            };
+            let from = before_hold(from, held);
             let train = Stretch::between(&from, last, self.packet);
             let arrived = train.delivered / (1.0 - self.loss.mean);
             let most = search.most_carried(&from, self.packet) * arrived;
