@@ -20,6 +20,7 @@ mod progress;
 mod published;
 mod report;
 mod tally;
+mod unfinished;
 
 use std::process::ExitCode;
 

@@ -500,17 +500,31 @@ fn costs_of_kills(seed: u64, kills: u32, sizes: &[u64]) -> Vec<(u64, u64)> {
 #[test]
 #[ignore = "takes minutes"]
 fn kills_cost_little() {
+    // Many small ones, and as many bytes in large ones.
+    cost_little(&mixed());
+}
+
+/// The same with `kills_of_small` for a tree without large files.
+#[test]
+#[ignore = "takes minutes"]
+fn kills_of_small_files_cost_little() {
+    let sizes: Vec<u64> = (0..1000).map(|i| 50 + i * 20).collect();
+    cost_little(&sizes);
+}
+
+fn mixed() -> Vec<u64> {
+    let size = |i: u64| match i % 30 {
+        0 => 300_000 + i * 10_000,
+        _ => 50 + i * 150,
+    };
+    (0..300).map(size).collect()
+}
+
+fn cost_little(sizes: &[u64]) {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
     let seed = number("SEED").unwrap_or(std::process::id().into());
     let kills = number("KILLS").unwrap_or(300) as u32;
-    // Many small ones, and as many bytes in large ones.
-    let sizes: Vec<u64> = (0..300)
-        .map(|i: u64| match i % 30 {
-            0 => 300_000 + i * 10_000,
-            _ => 50 + i * 150,
-        })
-        .collect();
-    let mut costs = costs_of_kills(seed, kills, &sizes);
+    let mut costs = costs_of_kills(seed, kills, sizes);
     costs.sort_by_key(|(there, lost)| lost * 1_000_000 / (there + 1));
     let (there, lost): (Vec<u64>, Vec<u64>) = costs.iter().copied().unzip();
     let share = |there: u64, lost: u64| 1.0 - lost as f64 / there.max(1) as f64;
@@ -522,9 +536,55 @@ fn kills_cost_little() {
     );
     let under = costs.iter().filter(|(there, lost)| lost * 20 > *there);
     eprintln!("{} kept less than 0.95", under.count());
-    // Of little that is there a pack that leaves before the receiver has answered is a large share.
+    // Of little that is there a group that is not whole is a large share.
     let [there, lost] = [there, lost].map(|all| all.iter().sum::<u64>());
     assert!(lost * 50 <= there, "seed {seed}: {lost} of {there}");
+}
+
+/// Whoever was killed, the same command asks what is there before anything leaves.
+#[test]
+fn small_files_that_came_before_a_kill_do_not_come_again() {
+    for victim in ["sender", "receiver"] {
+        let bench = Bench::new();
+        let content: BTreeMap<_, _> = (0..500)
+            .map(|i: u64| (format!("tree/{}/{i}", i % 7), 50 + i * 20))
+            .collect();
+        for (name, size) in &content {
+            bench.write(name, *size as usize);
+        }
+        let total: u64 = content.values().sum();
+        let mut receiver = bench.receiver(&[]);
+        let send = |receiver: &Receiver| {
+            let mut sender = bench.sender();
+            sender.arg(bench.path("tree"));
+            sender.arg(receiver.address.to_string());
+            sender
+        };
+        let mut sender = send(&receiver);
+        let sender = sender.args(["--fixed-rate", "20M"]).spawn().unwrap();
+        eventually("a third of it comes", || {
+            bytes_there(&bench, &content).0 >= total / 3
+        });
+        if victim == "receiver" {
+            receiver.kill();
+        }
+        kill(sender);
+        if victim == "receiver" {
+            receiver = bench.receiver(&[]);
+        }
+        // A receiver that still runs may write some more.
+        let there = bytes_there(&bench, &content).0;
+        let (code, report, _) = run(&mut send(&receiver));
+        assert_eq!(code, 0, "{report}");
+        let moved = report["moved_bytes"].as_u64().unwrap();
+        assert!(moved <= total - there, "{victim}, {there}: {report}");
+        for (name, size) in &content {
+            bench.assert_received(name, &bytes(name, *size as usize));
+        }
+        // Once it is whole there is nothing to remember.
+        let notes = fs::read_dir(bench.path("state/dfcp/unfinished")).unwrap();
+        assert_eq!(notes.count(), 0, "{victim}");
+    }
 }
 
 /// As many as one likes: `KILLS=5000 cargo test -p dfcp-cli --test resume -- --ignored`.

@@ -28,6 +28,7 @@ use crate::progress::Bar;
 use crate::published;
 use crate::published::options::{Options, no_keys};
 use crate::report::{Attempts, Report};
+use crate::unfinished::Unfinished;
 
 /// Arguments.
 #[derive(Clone, Debug, clap::Args)]
@@ -458,10 +459,6 @@ async fn transfer(
     (earlier, asked): (&mut Attempts, &mut Duration),
 ) -> Result<(), Ended> {
     let mut sources = args.sources(&job.paths)?;
-    if earlier.is_some() {
-        sources.expected = Expected::Something;
-    }
-    let sources = Arc::new(sources);
     report.left_out.clone_from(&sources.left_out);
     let key = args.peer.own_key()?;
     let (own, static_key) = (key.public(), key.clone());
@@ -484,6 +481,12 @@ async fn transfer(
         }
     };
     report.add_buffers(endpoint.socket_buffers());
+    let unfinished = Unfinished::sent(&job.paths, &connection.peer());
+    if earlier.is_some() || unfinished.as_ref().is_some_and(Unfinished::broke_off) {
+        sources.expected = Expected::Something;
+    }
+    let sources = Arc::new(sources);
+    unfinished.iter().for_each(Unfinished::begin);
     let meter = Meter::start();
     let bar = Bar::start(&args.output, &connection, remote, &meter);
     let result = tokio::select! {
@@ -514,6 +517,9 @@ async fn transfer(
     let (entries, mut outcomes) = (sources.entries(), sent.outcomes);
     earlier.own(&entries, &mut outcomes);
     report.add_outcomes(&entries, &outcomes);
+    if failure.is_none() && report.problems.is_empty() {
+        unfinished.iter().for_each(Unfinished::end);
+    }
     earlier.note_arrived(&entries, meter.diary().done().into_iter());
     report.left_out.extend(sent.left_out);
     report.add_time(start, *asked, sent.steady_bps);

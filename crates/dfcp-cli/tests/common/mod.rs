@@ -146,6 +146,7 @@ fn program(home: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_dfcp"));
     command
         .env("XDG_CONFIG_HOME", home.join("config"))
+        .env("XDG_STATE_HOME", home.join("state"))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());

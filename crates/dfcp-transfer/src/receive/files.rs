@@ -10,11 +10,10 @@ use crate::message::{Entry, Hash, Outcome, Problem, ProblemKind, Wishes};
 use crate::partial::{Extents, Partial};
 use crate::store::{Ask, Begin, Folder, How, Older, Store};
 use crate::tenants::Tenant;
-use crate::tree::Value;
+use crate::tree::{MIN_GROUP, Value};
 
-/// Bytes of a pack that are put on the disk together. With what arrives meanwhile and the largest
-/// file of a pack, a pack takes three times as much of memory at most.
-const BATCH: usize = 256 << 10;
+/// Bytes of a pack that are put on the disk together: what a kill costs of a large file, too.
+const BATCH: usize = MIN_GROUP as usize;
 
 /// What all files of a session share.
 #[derive(Clone)]

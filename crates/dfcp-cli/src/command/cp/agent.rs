@@ -17,8 +17,8 @@ use super::reach::{self, HEAD_START, Side};
 use super::sync::Tidy;
 use super::target;
 use super::tunnel::Tunnel;
-use super::unfinished::Unfinished;
 use crate::command::farewell;
+use crate::unfinished::Unfinished;
 
 /// How long the asking side may take to choose a connection.
 const CHOICE_LIMIT: Duration = Duration::from_secs(60);

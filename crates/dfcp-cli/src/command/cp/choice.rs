@@ -9,9 +9,9 @@ use dfcp_transfer::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::unfinished::Unfinished;
 use super::{filter, target};
 use crate::files::{self, OnConflict};
+use crate::unfinished::Unfinished;
 
 /// What is copied, and how what is there is treated.
 #[derive(Clone, Debug, Default, clap::Args, Serialize, Deserialize)]

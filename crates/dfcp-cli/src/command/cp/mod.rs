@@ -16,7 +16,6 @@ mod shell;
 mod sync;
 mod target;
 mod tunnel;
-mod unfinished;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -36,6 +35,7 @@ use super::{Output, farewell};
 use crate::files::{self, OnConflict};
 use crate::progress::Bar;
 use crate::report::Report;
+use crate::unfinished::Unfinished;
 use choice::{Aim, Choice};
 use control::{Job, Work};
 use link::{Joined, Link};
@@ -43,7 +43,6 @@ use place::Place;
 use plan::Plan;
 use reach::Side;
 use shell::Shell;
-use unfinished::Unfinished;
 
 /// Arguments.
 #[derive(Clone, Debug, clap::Args)]
