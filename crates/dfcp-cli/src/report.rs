@@ -1,6 +1,6 @@
 //! What a session was like: one JSON object, or a few lines for people.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -453,13 +453,22 @@ impl Report {
 
     /// For people.
     pub fn lines(&self) -> Vec<String> {
-        // One thing may keep all that is beneath it from its place.
-        let mut said = BTreeSet::new();
-        let problems = self.problems.iter().map(|problem| &problem.message);
-        let problems = problems.filter(|message| said.insert(*message));
-        let mut lines: Vec<_> = problems.cloned().collect();
-        let left_out = self.left_out.iter();
-        lines.extend(left_out.map(|left| format!("left out {}: {}", left.path, left.why)));
+        let problems = self.problems.iter().map(|problem| {
+            let FileProblem { path, message, .. } = problem;
+            // `receiver: NAME: no space`, with or without the first.
+            let reason = message.replacen(&format!("{path}: "), "", 1);
+            (path.as_str(), reason, message.clone())
+        });
+        let mut lines = by_reason(problems, |count, first, reason| {
+            format!("{count} files (--json names them), the first one {first}: {reason}")
+        });
+        let left_out = self.left_out.iter().map(|left| {
+            let line = format!("left out {}: {}", left.path, left.why);
+            (left.path.as_str(), left.why.clone(), line)
+        });
+        lines.extend(by_reason(left_out, |count, first, why| {
+            format!("left out {count} things (--json names them), the first one {first}: {why}")
+        }));
         if let Some(error) = &self.error
             && !lines.contains(&error.message)
         {
@@ -470,6 +479,38 @@ impl Report {
         }
         lines
     }
+}
+
+/// So many things with the same reason have a line each; of more there is one line, and JSON has them all.
+const MANY: usize = 10;
+
+/// Lines about things, each with its path, its reason and its line; `sum` is the line of many with the
+/// same reason: how many, the first path, the reason.
+fn by_reason<'a>(
+    things: impl Iterator<Item = (&'a str, String, String)>,
+    sum: impl Fn(usize, &str, &str) -> String,
+) -> Vec<String> {
+    let (mut places, mut reasons) = (BTreeMap::new(), Vec::new());
+    for (path, reason, line) in things {
+        let next = reasons.len();
+        let place = *places.entry(reason).or_insert(next);
+        if place == next {
+            reasons.push((path, 0, Vec::new()));
+        }
+        let (_, count, lines) = &mut reasons[place];
+        *count += 1;
+        // One thing may keep all that is beneath it from its place.
+        if lines.len() <= MANY && !lines.contains(&line) {
+            lines.push(line);
+        }
+    }
+    for (reason, place) in &places {
+        let (path, count, lines) = &mut reasons[*place];
+        if lines.len() > MANY {
+            *lines = vec![sum(*count, path, reason)];
+        }
+    }
+    reasons.into_iter().flat_map(|(.., lines)| lines).collect()
 }
 
 /// Processor time that this process has used.
@@ -502,6 +543,40 @@ mod tests {
             "2 files failed, the first one: tree is a file here",
         ];
         assert_eq!(report.lines(), expected);
+    }
+
+    #[test]
+    fn many_things_with_the_same_reason_have_one_line() {
+        let problem = |path: &str, why: &str| FileProblem {
+            path: path.to_owned(),
+            kind: Kind::LocalIo,
+            message: format!("receiver: {path}: {why}"),
+        };
+        let left = |path: &str| LeftOut {
+            path: path.to_owned(),
+            why: "a symbolic link".to_owned(),
+        };
+        let mut report = Report {
+            problems: (0..300)
+                .map(|i| problem(&format!("tree/{i}"), "no space"))
+                .collect(),
+            left_out: (0..11).map(|i| left(&format!("links/{i}"))).collect(),
+            ..Report::new("send")
+        };
+        report
+            .problems
+            .insert(7, problem("tree/odd", "not allowed"));
+        report.conclude(None);
+        let expected = [
+            "300 files (--json names them), the first one tree/0: receiver: no space",
+            "receiver: tree/odd: not allowed",
+            "left out 11 things (--json names them), the first one links/0: a symbolic link",
+            "301 files failed, the first one: receiver: tree/0: no space",
+        ];
+        assert_eq!(report.lines(), expected);
+        report.problems.truncate(MANY);
+        report.conclude(None);
+        assert_eq!(report.lines().len(), MANY + 2);
     }
 
     #[test]
