@@ -34,6 +34,26 @@ pub fn find(name: &str) -> Option<PathBuf> {
     candidates.into_iter().find(|path| is_program(path))
 }
 
+/// What people who are where this program was started type for the program `name`: what stands beside
+/// this one need not be in `PATH`, as after a build.
+pub fn typed(name: &str) -> String {
+    let Some(program) = find(name) else {
+        return name.to_owned();
+    };
+    let path = env::var_os("PATH").unwrap_or_default();
+    let mut known = env::split_paths(&path).map(|directory| directory.join(name));
+    let first = known.find(|path| is_program(path));
+    let same = |other: PathBuf| other.canonicalize().ok() == program.canonicalize().ok();
+    if first.is_some_and(same) {
+        return name.to_owned();
+    }
+    let here = env::current_dir().ok();
+    match here.and_then(|here| program.strip_prefix(here).ok()) {
+        Some(below) => format!("./{}", below.display()),
+        None => program.display().to_string(),
+    }
+}
+
 /// The sentence that says where a program was looked for.
 pub fn looked_for(name: &str) -> String {
     let own = own_directories();

@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
@@ -59,6 +60,52 @@ fn a_demo_that_cannot_run_says_why() {
     let (code, report) = run(command.args(["demo", "--json"]));
     assert!(
         code == 1 && report["error"]["message"].is_string(),
+        "{report}"
+    );
+}
+
+#[test]
+fn a_demo_of_nothing_is_refused_with_what_to_give_instead() {
+    for (arguments, code, words) in [
+        (["--loss", "100%"], 2, "nothing arrives"),
+        (["--queue", "0"], 2, "none passes"),
+        (["--size", "0"], 2, "nothing to send"),
+        // It would fill the disk first.
+        (["--size", "15000T"], 1, "smaller --size"),
+    ] {
+        let (ended, report) = demo(&arguments);
+        let message = report["error"]["message"].as_str().unwrap();
+        assert!(ended == code && message.contains(words), "{report}");
+    }
+}
+
+/// After `make demo` nothing is in `PATH` yet, and what is shown at the end is typed as it stands there.
+#[test]
+fn the_next_commands_can_be_typed_as_they_are_shown() {
+    let program = common::dfcp();
+    let folder = program.parent().unwrap();
+    let path = std::env::var("PATH").unwrap();
+    let with_it = format!("{}:{path}", folder.display());
+    let shown = |path: &str, folder: &Path| {
+        let mut demo = common::lab();
+        demo.args(["demo", "--no-tcp", "--rtt", "20ms", "--size", "100k"]);
+        let output = demo.env("PATH", path).current_dir(folder).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let elsewhere = shown(&path, Path::new("/"));
+    let whole = format!("{} demo --loss 20%", program.display()).replacen('/', "./", 1);
+    assert!(elsewhere.contains(&whole), "{whole}: {elsewhere}");
+    assert!(shown(&path, folder).contains("   ./dfcp demo --loss 20%"));
+    assert!(shown(&with_it, folder).contains("   dfcp demo --loss 20%"));
+}
+
+/// The sender's reasons are those of networks: a firewall is not what is in the way here.
+#[test]
+fn a_path_that_nobody_gets_across_is_called_that() {
+    let (code, report) = demo(&["--loss", "99%", "--size", "1M"]);
+    let message = report["error"]["message"].as_str().unwrap();
+    assert!(
+        code == 1 && message.contains("99 % lost each way"),
         "{report}"
     );
 }

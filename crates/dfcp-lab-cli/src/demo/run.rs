@@ -4,7 +4,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use dfcp::Rate;
-use dfcp_command::{Failure, Kind, Profile, block_on, fail, interrupted, print_json_or_end, units};
+use dfcp_command::{
+    Failure, Kind, Profile, beside, block_on, fail, interrupted, print_json_or_end, units,
+};
 use serde::Serialize;
 
 use super::path::PathConfig;
@@ -118,12 +120,38 @@ impl Args {
         }
     }
 
+    /// Refuses paths and sizes that nothing can come of.
+    fn check(&self) -> Result<(), Failure> {
+        let why = match (self.loss, self.queue, self.size) {
+            (1.0, ..) => "with --loss 100% nothing arrives: give less, such as --loss 20%",
+            (_, Some(0), _) => {
+                "with --queue 0 no packet waits for the path, and none passes: 1 or more"
+            }
+            (.., 0) => "--size 0 is nothing to send: give some bytes, such as --size 1M",
+            _ => return Ok(()),
+        };
+        Err(Failure::usage(why))
+    }
+
+    /// What to expect of a transfer that takes longer than people wait for a demo.
+    fn patience(&self) -> Option<String> {
+        let minutes = self.size as f64 * 8.0 / self.limit_bps().max(1.0) / 60.0;
+        let less = self.limit_bps() / 8.0 * DEMO.as_secs_f64();
+        (minutes >= 1.0).then(|| {
+            let size = units::bytes(less as u64);
+            format!("this takes {minutes:.0} min at best; --size {less:.0} ({size}) takes {DEMO:?}")
+        })
+    }
+
     /// Long enough for everything but a transfer that stands still.
     fn time_limit(&self) -> Duration {
         let ideal = self.size as f64 * 8.0 / self.limit_bps().max(1.0);
         Duration::from_secs_f64((30.0 + 20.0 * ideal).min(86_400.0))
     }
 }
+
+/// What a demo may take, so that people see its end.
+const DEMO: Duration = Duration::from_secs(20);
 
 /// Share of a full packet that UDP carries.
 const UDP_SHARE: f64 = 1472.0 / 1500.0;
@@ -161,6 +189,9 @@ enum Tcp {
 
 /// Runs the demo.
 pub fn run(args: Args) -> ExitCode {
+    if let Err(failure) = args.check() {
+        return failed(&args, &failure);
+    }
     let path = args.path();
     let load = Load {
         size: args.size,
@@ -169,6 +200,7 @@ pub fn run(args: Args) -> ExitCode {
     };
     if !args.json {
         say(&heading(&args));
+        args.patience().iter().for_each(|line| say(line));
         say(&picture::columns());
     }
     let mut live = Live::new(!args.json, args.limit_bps());
@@ -212,7 +244,9 @@ fn conclude(args: &Args, transfer: &Transfer, tcp: Option<&Tcp>) {
     for line in picture::verdict(args.size, &lines) {
         say(&line);
     }
-    say("Your own files: dfcp cp FILE... HOST:    A worse path: dfcp demo --loss 20%");
+    let dfcp = beside::typed("dfcp");
+    say(&format!("Your own files: {dfcp} cp FILE... HOST:"));
+    say(&format!("A worse path:   {dfcp} demo --loss 20%"));
 }
 
 /// A reader that went away is no reason to panic.

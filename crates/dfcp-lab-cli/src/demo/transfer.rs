@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use dfcp_command::{Failure, Kind, Profile, beside};
+use dfcp_command::{Failure, Kind, Profile, beside, units};
 use dfcp_lab::path::relay::Relay;
 use dfcp_sim::Seed;
 use serde::{Deserialize, Serialize};
@@ -74,6 +74,7 @@ struct Report {
 
 #[derive(Deserialize)]
 struct Reason {
+    kind: Kind,
     message: String,
 }
 
@@ -103,7 +104,16 @@ pub async fn run(
     let network = path.network().map_err(failure)?;
     let relay = Relay::start(network, address)?;
     let sender = bench.start_sender(relay.client_addr(), &load.options)?;
-    let both = async { tokio::try_join!(report("sender", sender), report("receiver", receiver)) };
+    let sent = async {
+        report("sender", sender).await.map_err(|failure| {
+            match failure.kind {
+                // It gives reasons of networks, and does not know this one.
+                Kind::Unreachable => unreached(path),
+                _ => failure,
+            }
+        })
+    };
+    let both = async { tokio::try_join!(sent, report("receiver", receiver)) };
     let watch = async {
         let mut ticks = tokio::time::interval(INTERVAL);
         loop {
@@ -141,6 +151,18 @@ fn failure(error: impl std::fmt::Display) -> Failure {
     Failure::new(Kind::Failure, format!("{error:#}"))
 }
 
+/// The two ends did not find each other, or lost each other.
+fn unreached(path: &PathConfig) -> Failure {
+    failure(format_args!(
+        "sender and receiver did not reach each other: {}, {:?} round trip and {} % lost each way are \
+         too bad a path. The sender gives up after some seconds without an answer; give less --loss or \
+         --rtt, or more --rate",
+        path.rate,
+        path.rtt,
+        path.loss * 100.0
+    ))
+}
+
 /// Files and keys of a transfer.
 struct Bench {
     dir: TempDir,
@@ -157,6 +179,7 @@ impl Bench {
     async fn new(seed: u64, load: &Load) -> Result<Self, Failure> {
         let program = beside::find("dfcp").ok_or_else(absent)?;
         let dir = tempfile::Builder::new().prefix("dfcp-demo-").tempdir()?;
+        check_room(dir.path(), load.size)?;
         let keys = match load.profile.sealed() {
             Some(_) => {
                 let [send, recv] = ["send", "recv"].map(|name| dir.path().join(name));
@@ -227,7 +250,9 @@ impl Bench {
             .arg("--quiet")
             .args(options)
             .arg(self.dir.path().join(FILE))
-            .arg(to.to_string());
+            .arg(to.to_string())
+            // What it says is in its report too.
+            .stderr(Stdio::piped());
         Ok(command.spawn()?)
     }
 
@@ -252,6 +277,26 @@ impl Bench {
                 n => hasher.update(&buffer[..n]),
             };
         }
+    }
+}
+
+/// Refuses what would fill the disk: the file is there twice.
+fn check_room(directory: &Path, size: u64) -> Result<(), Failure> {
+    let room = nix::sys::statvfs::statvfs(directory).map_err(std::io::Error::from)?;
+    #[allow(clippy::useless_conversion)] // other types on other platforms
+    let room = u64::from(room.blocks_available()) * u64::from(room.fragment_size());
+    match size > room / 2 {
+        false => Ok(()),
+        true => Err(Failure::new(
+            Kind::LocalIo,
+            format!(
+                "{}: has room for {}, and the demo's {} are there twice: give a smaller --size, or a \
+                 larger disk by TMPDIR",
+                std::env::temp_dir().display(),
+                units::bytes(room),
+                units::bytes(size)
+            ),
+        )),
     }
 }
 
@@ -281,13 +326,17 @@ async fn keygen(program: &Path, path: &Path) -> Result<String, Failure> {
 async fn report(name: &str, child: Child) -> Result<Report, Failure> {
     let output = child.wait_with_output().await?;
     let report: Report = serde_json::from_slice(&output.stdout).map_err(|_| {
+        let said = String::from_utf8_lossy(&output.stderr);
+        let status = output.status;
         failure(format!(
-            "the {name} ended without a report: {}",
-            output.status
+            "the {name} ended without a report: {status} {said}"
         ))
     })?;
     match &report.error {
-        Some(reason) => Err(failure(format!("{name}: {}", reason.message))),
+        Some(reason) => {
+            let message = format!("{name}: {}", reason.message);
+            Err(Failure::new(reason.kind, message))
+        }
         None => Ok(report),
     }
 }
