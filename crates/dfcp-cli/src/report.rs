@@ -1,6 +1,6 @@
 //! What a session was like: one JSON object, or a few lines for people.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -499,7 +499,6 @@ fn by_reason<'a>(
         }
         let (_, count, lines) = &mut reasons[place];
         *count += 1;
-        // One thing may keep all that is beneath it from its place.
         if lines.len() <= MANY && !lines.contains(&line) {
             lines.push(line);
         }
@@ -510,7 +509,10 @@ fn by_reason<'a>(
             *lines = vec![sum(*count, path, reason)];
         }
     }
-    reasons.into_iter().flat_map(|(.., lines)| lines).collect()
+    // One thing may keep all that is beneath it from its place.
+    let mut said = BTreeSet::new();
+    let lines = reasons.into_iter().flat_map(|(.., lines)| lines);
+    lines.filter(|line| said.insert(line.clone())).collect()
 }
 
 /// Processor time that this process has used.
@@ -531,16 +533,16 @@ mod tests {
         let problem = |path: &str| FileProblem {
             path: path.to_owned(),
             kind: Kind::LocalIo,
-            message: "tree is a file here".to_owned(),
+            message: "tree: it is a file here".to_owned(),
         };
         let mut report = Report {
-            problems: vec![problem("tree/a"), problem("tree/b")],
+            problems: vec![problem("tree/a"), problem("tree/b"), problem("tree")],
             ..Report::new("cp")
         };
         report.conclude(None);
         let expected = [
-            "tree is a file here",
-            "2 files failed, the first one: tree is a file here",
+            "tree: it is a file here",
+            "3 files failed, the first one: tree: it is a file here",
         ];
         assert_eq!(report.lines(), expected);
     }

@@ -40,7 +40,7 @@ impl Obstacle {
             ),
             Self::Refused => format!(
                 "{host} is there, but no receiver listens at UDP port {port}: start `dfcp recv` there, \
-                 or name its port as HOST:PORT"
+                 or name its port as HOST:PORT; where one runs a firewall there rejects what comes"
             ),
             Self::UdpOnly => format!(
                 "{host} answers over TCP, not at UDP port {port}: UDP is blocked on the way or no \
