@@ -235,8 +235,13 @@ pub enum Announced {
 impl Announced {
     /// It could not be read.
     pub fn failed(message: &str) -> Self {
-        Self::Failed(message.chars().take(MAX_REASON).collect())
+        Self::Failed(reason(message))
     }
+}
+
+/// As much of a reason as is kept.
+pub fn reason(message: &str) -> String {
+    message.chars().take(MAX_REASON).collect()
 }
 
 /// The sender did what it must not.

@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 
 use crate::Error;
 use crate::ledger::{Announced, Ledger, Received, blocking, compare};
-use crate::ledger::{finish, keep, violation};
+use crate::ledger::{finish, keep, reason, violation};
 use crate::message::{
     self, Entry, FromReceiver, FromSender, Hash, Outcome, People, Problem, ProblemKind, Reader,
     Wishes,
@@ -268,7 +268,7 @@ impl Incoming {
         match reader.next().await {
             Ok(Some(FromSender::Content { index })) if index == self.index => {}
             Ok(Some(FromSender::Failed { index, message })) if index == self.index => {
-                let problem = Problem::new(ProblemKind::Source, message);
+                let problem = Problem::new(ProblemKind::Source, reason(&message));
                 return (Outcome::Error(problem), None);
             }
             Ok(Some(_)) => return self.lost(violation("files out of turn")),

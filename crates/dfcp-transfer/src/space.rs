@@ -1,7 +1,10 @@
 //! Room on the receiver's disk. An offer is held against what is free before its first byte is
 //! written, and so is what sessions that are running still have to bring.
 
+use std::fs::File;
 use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use dfcp::Progress;
@@ -23,6 +26,19 @@ const RESERVE_PART: u64 = 20;
 pub(crate) struct Claim {
     bytes: u64,
     progress: Progress,
+    /// Bytes of all that is offered, but for what comes of streams.
+    offered: u64,
+    /// Bytes of streams that have come. `bytes` has none of them.
+    streamed: AtomicU64,
+}
+
+impl Claim {
+    /// Bytes that are still to come.
+    fn outstanding(&self) -> u64 {
+        let streamed = self.streamed.load(Ordering::Relaxed);
+        let came = self.progress.bytes().saturating_sub(streamed);
+        self.bytes.saturating_sub(came)
+    }
 }
 
 /// The claims of sessions that are running.
@@ -37,10 +53,14 @@ struct Space {
 }
 
 impl Space {
+    fn reserve(self) -> u64 {
+        (self.total / RESERVE_PART).min(MOST_RESERVE)
+    }
+
     /// What stays free when `outstanding` and `needed` more bytes are written, as a reserve and
     /// what was asked for; an error says what is missing.
     fn check(self, outstanding: u64, needed: u64) -> Result<(), Rejection> {
-        let reserve = (self.total / RESERVE_PART).min(MOST_RESERVE);
+        let reserve = self.reserve();
         let usable = self
             .free
             .saturating_sub(reserve)
@@ -79,28 +99,33 @@ impl Store {
         let bytes = all.saturating_sub(there);
         let mut claims = self.claims.0.lock().unwrap_or_else(PoisonError::into_inner);
         claims.retain(|claim| claim.strong_count() > 0);
-        let running = claims.iter().filter_map(Weak::upgrade);
-        let outstanding = running
-            .map(|claim| claim.bytes.saturating_sub(claim.progress.bytes()))
-            .fold(0, u64::saturating_add);
-        space.check(outstanding, bytes)?;
+        space.check(outstanding(&claims), bytes)?;
+        let sizes = entries.iter().map(|entry| entry.size);
         let claim = Arc::new(Claim {
             bytes,
             progress: progress.clone(),
+            offered: sizes.fold(0, u64::saturating_add),
+            streamed: AtomicU64::new(0),
         });
         claims.push(Arc::downgrade(&claim));
         Ok(claim)
     }
 
-    /// Bytes that a file of unknown size may have: what the user takes of a session, and the disk has.
-    pub(crate) fn room(&self) -> u64 {
-        let space = self.space().map_or(u64::MAX, |space| match space.total {
+    /// Bytes that streams of a session may have in all: what the user takes of it, but for its files.
+    pub(crate) fn most_streamed(&self, claim: &Claim) -> u64 {
+        self.limits.bytes.saturating_sub(claim.offered)
+    }
+
+    /// Bytes that the disk has for what nobody claimed, beyond what stays free.
+    fn room(&self) -> u64 {
+        let claims = self.claims.0.lock().unwrap_or_else(PoisonError::into_inner);
+        self.space().map_or(u64::MAX, |space| match space.total {
             0 => u64::MAX,
-            total => space
+            _ => space
                 .free
-                .saturating_sub((total / RESERVE_PART).min(MOST_RESERVE)),
-        });
-        space.min(self.limits.bytes)
+                .saturating_sub(space.reserve())
+                .saturating_sub(outstanding(&claims)),
+        })
     }
 
     /// Bytes that an entry may take of the disk.
@@ -145,6 +170,41 @@ impl Store {
     }
 }
 
+fn outstanding(claims: &[Weak<Claim>]) -> u64 {
+    let running = claims.iter().filter_map(Weak::upgrade);
+    let each = running.map(|claim| claim.outstanding());
+    each.fold(0, u64::saturating_add)
+}
+
+/// A file of unknown size, which nothing was claimed for: each of its bytes has to find room.
+#[derive(Debug)]
+pub(crate) struct Streamed {
+    pub file: File,
+    pub store: Arc<Store>,
+    pub claim: Arc<Claim>,
+}
+
+impl dfcp::WriteAt for Streamed {
+    fn write_all_at(&mut self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        let more = bytes.len() as u64;
+        let all = self.claim.streamed.fetch_add(more, Ordering::Relaxed);
+        let most = self.store.most_streamed(&self.claim);
+        if all.saturating_add(more) > most {
+            let why = format!("no more than {most} bytes of streams are taken of a session");
+            return Err(io::Error::other(why));
+        }
+        if more > self.store.room() {
+            let why = "no space left but for what stays free and for other transfers";
+            return Err(io::Error::new(io::ErrorKind::StorageFull, why));
+        }
+        FileExt::write_all_at(&self.file, bytes, offset)
+    }
+
+    fn read_exact_at(&mut self, out: &mut [u8], offset: u64) -> io::Result<()> {
+        FileExt::read_exact_at(&self.file, out, offset)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -173,7 +233,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::open(dir.path(), OnConflict::Error).unwrap();
         let space = store.space().unwrap();
-        let reserve = (space.total / RESERVE_PART).min(MOST_RESERVE);
+        let reserve = space.reserve();
         // Others use this disk too: two of these do not fit, one does by far.
         let most = (space.free - reserve) / 3 * 2;
         let entries = [Entry {
@@ -195,21 +255,31 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_has_what_the_user_allows_and_the_disk_has_beyond_its_reserve() {
+    fn a_stream_has_what_the_disk_has_beyond_its_reserve_and_what_others_bring() {
         let dir = tempfile::tempdir().unwrap();
-        let with = |bytes| {
-            let store = Store::open(dir.path(), OnConflict::Error).unwrap();
-            store.with_limits(crate::Limits {
-                bytes,
-                ..crate::Limits::default()
-            })
-        };
-        assert_eq!(with(1000).room(), 1000);
-        let store = with(u64::MAX);
-        let (space, room) = (store.space().unwrap(), store.room());
-        let reserve = (space.total / RESERVE_PART).min(MOST_RESERVE);
+        let store = Store::open(dir.path(), OnConflict::Error).unwrap();
+        let space = store.space().unwrap();
+        let reserve = space.reserve();
+        let free = space.free.saturating_sub(reserve);
         // Others use this disk too.
-        let expected = space.free.saturating_sub(reserve);
-        assert!(room.abs_diff(expected) < reserve / 2, "{room}, {expected}");
+        let is_about = |expected: u64| {
+            let room = store.room();
+            assert!(room.abs_diff(expected) < free / 8, "{room}, {expected}");
+        };
+        is_about(free);
+        let progress = Progress::default();
+        let entry = Entry {
+            path: "x".into(),
+            size: free / 2,
+            ..Entry::default()
+        };
+        let claim = store.claim(&[entry], &[], &progress).unwrap();
+        is_about(free - free / 2);
+        // What comes of streams makes what is yet to come of files no less.
+        progress.add(free / 2);
+        claim.streamed.fetch_add(free / 4, Ordering::Relaxed);
+        is_about(free - free / 4);
+        drop(claim);
+        is_about(free);
     }
 }

@@ -6,21 +6,27 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use dfcp_transfer::message::{self, FromSender};
+use dfcp_transfer::message::{self, FromReceiver, FromSender, Reader};
 use dfcp_transfer::{
-    DONE, Entry, Meter, OnConflict, Outcome, People, ProblemKind, Received, Store, Wishes, offer,
+    DONE, Entry, INTERRUPTED, Limits, Meter, OnConflict, Outcome, People, ProblemKind, Received,
+    Store, Wishes, offer,
 };
 use tokio::io::AsyncWriteExt;
 
-use common::{connected, hear_out};
+use common::connected;
 
-/// A sender that offers these, says `first`, sends `content` as an object and says `last`.
-async fn receive(
-    to: &Path,
-    entries: &[Entry],
-    (first, content, last): (FromSender, &[u8], Option<FromSender>),
-) -> Received {
-    let store = Arc::new(Store::open(to, OnConflict::Error).unwrap());
+/// What a sender says, sends as an object, and says then.
+type Said<'a> = (FromSender, &'a [u8], Option<FromSender>);
+
+/// A sender that offers these, and says and sends this.
+async fn receive(to: &Path, entries: &[Entry], said: Said<'_>) -> Received {
+    let store = Store::open(to, OnConflict::Error).unwrap();
+    receive_all(store, entries, &[said]).await
+}
+
+/// The same of several objects, of which each begins when something is known of the one before.
+async fn receive_all(store: Store, entries: &[Entry], script: &[Said<'_>]) -> Received {
+    let store = Arc::new(store);
     let (_endpoints, near, far) = connected().await;
     let meter = Meter::start();
     let send = async {
@@ -28,14 +34,25 @@ async fn receive(
         for part in offer::split(entries, Wishes::default(), &People::default()) {
             message::write(&mut control, &part).await.unwrap();
         }
-        message::write(&mut control, &first).await.unwrap();
-        let mut object = near.open_object().await.unwrap();
-        object.write_all(content).await.unwrap();
-        object.finish().unwrap();
-        if let Some(last) = &last {
-            message::write(&mut control, last).await.unwrap();
+        let mut replies = Reader::new(replies);
+        for (place, (first, content, last)) in script.iter().enumerate() {
+            message::write(&mut control, first).await.unwrap();
+            let mut object = near.open_object().await.unwrap();
+            // The receiver may want no more of it.
+            let _ = object.write_all(content).await;
+            let _ = object.finish();
+            if let Some(last) = last {
+                message::write(&mut control, last).await.unwrap();
+            }
+            let is_last = place + 1 == script.len();
+            while let Ok(Some(reply)) = replies.next().await {
+                let of_file = matches!(reply, FromReceiver::File { .. });
+                let is_over = matches!(reply, FromReceiver::Summary { .. });
+                if is_over || (of_file && !is_last) {
+                    break;
+                }
+            }
         }
-        hear_out(replies).await;
         near.close(DONE, "");
     };
     let receive = dfcp_transfer::receive(&far, store, &meter, async |_| Ok(()));
@@ -89,6 +106,56 @@ async fn a_stream_gets_its_name_if_it_is_what_the_sender_read() {
 }
 
 #[tokio::test]
+async fn streams_and_files_together_bring_no_more_than_a_session_may() {
+    const EACH: u64 = 200_000;
+    let entry = |path: &str, size| Entry {
+        path: path.into(),
+        mode: 0o644,
+        size,
+        stream: size == 0,
+        ..Entry::default()
+    };
+    let content = vec![7; EACH as usize];
+    let sent = |index, size| FromSender::Sent {
+        index,
+        size,
+        blake3: blake3::hash(&vec![7; size as usize]).into(),
+    };
+    // A stream beside a file, and beside another stream.
+    for (entries, limit, comes) in [
+        ([entry("file", EACH), entry("y", 0)], 2 * EACH, true),
+        ([entry("file", EACH), entry("y", 0)], 2 * EACH - 1, false),
+        ([entry("x", 0), entry("y", 0)], 2 * EACH, true),
+        ([entry("x", 0), entry("y", 0)], 2 * EACH - 1, false),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let limits = Limits {
+            bytes: limit,
+            ..Limits::default()
+        };
+        let store = Store::open(folder.path(), OnConflict::Error).unwrap();
+        let first = match entries[0].stream {
+            true => FromSender::Stream { index: 0 },
+            false => FromSender::Part {
+                index: 0,
+                extents: vec![(0, EACH)],
+            },
+        };
+        let second = FromSender::Stream { index: 1 };
+        let script = [
+            (first, &content[..], Some(sent(0, EACH))),
+            (second, &content[..], Some(sent(1, EACH))),
+        ];
+        let received = receive_all(store.with_limits(limits), &entries, &script).await;
+        assert_eq!(received.outcomes[&0], Outcome::Done, "{received:?}");
+        let is_done = received.outcomes[&1] == Outcome::Done;
+        assert!(is_done == comes && folder.path().join("y").exists() == comes);
+        let beyond = is(&received.outcomes[&1], ProblemKind::Target);
+        assert_eq!(beyond, !comes, "{received:?}");
+    }
+}
+
+#[tokio::test]
 async fn of_a_pack_that_ends_early_the_files_that_came_are_kept() {
     const SIZE: usize = 200_000;
     let files: Vec<Vec<u8>> = (0..4).map(|i| vec![i; SIZE]).collect();
@@ -116,4 +183,105 @@ async fn of_a_pack_that_ends_early_the_files_that_came_are_kept() {
         }
         assert!(there == (*i < 2).then(|| files[*i as usize].clone()), "{i}");
     }
+}
+
+/// It would count twice among what is left, which nothing would be then.
+#[tokio::test]
+async fn a_file_that_is_twice_in_a_pack_is_one_file() {
+    let files = ["x", "y"].map(|path| Entry {
+        path: path.into(),
+        size: 5,
+        mode: 0o644,
+        ..Entry::default()
+    });
+    let hash = blake3::hash(b"hello").into();
+    for (count, pack) in [(1, &[0, 0][..]), (2, &[1, 0, 1])] {
+        let folder = tempfile::tempdir().unwrap();
+        let first = FromSender::Pack {
+            files: pack.iter().map(|&i| (i, hash)).collect(),
+        };
+        let content = b"hello".repeat(pack.len());
+        let received = receive(folder.path(), &files[..count], (first, &content, None)).await;
+        assert_eq!(received.outcomes.len(), count);
+        let is_done = |outcome: &Outcome| *outcome == Outcome::Done;
+        assert!(received.outcomes.values().all(is_done), "{received:?}");
+        for file in &files[..count] {
+            assert_eq!(fs::read(folder.path().join(&file.path)).unwrap(), b"hello");
+        }
+    }
+}
+
+/// A sender that goes away once something of the content has come.
+async fn broken_off(
+    to: &Path,
+    entries: &[Entry],
+    (first, content): (FromSender, &[u8]),
+) -> Received {
+    let store = Arc::new(Store::open(to, OnConflict::Error).unwrap());
+    let (_endpoints, near, far) = connected().await;
+    let meter = Meter::start();
+    let send = async {
+        let (mut control, _replies) = near.open_bi().await.unwrap();
+        for part in offer::split(entries, Wishes::default(), &People::default()) {
+            message::write(&mut control, &part).await.unwrap();
+        }
+        message::write(&mut control, &first).await.unwrap();
+        let mut object = near.open_object().await.unwrap();
+        object.write_all(content).await.unwrap();
+        while meter.progress().bytes() == 0 {
+            tokio::task::yield_now().await;
+        }
+        near.close(INTERRUPTED, "");
+    };
+    let receive = dfcp_transfer::receive(&far, store, &meter, async |_| Ok(()));
+    tokio::join!(send, receive).1.unwrap()
+}
+
+#[tokio::test]
+async fn what_is_in_its_place_is_told_whenever_the_connection_ends() {
+    const COUNT: u64 = 250;
+    const SIZE: usize = 4000;
+    let entries: Vec<Entry> = (0..COUNT)
+        .map(|i| Entry {
+            path: format!("{i}"),
+            size: SIZE as u64,
+            mode: 0o644,
+            ..Entry::default()
+        })
+        .collect();
+    let hash = blake3::hash(&[7; SIZE]).into();
+    let pack = FromSender::Pack {
+        files: (0..COUNT).map(|i| (i, hash)).collect(),
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let content = vec![7; SIZE * COUNT as usize];
+    let received = broken_off(folder.path(), &entries, (pack, &content)).await;
+    for i in 0..COUNT {
+        let there = folder.path().join(i.to_string()).exists();
+        let outcome = received.outcomes.get(&i);
+        assert_eq!(there, outcome == Some(&Outcome::Done), "{i}: {outcome:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_part_that_is_left_of_a_file_is_named_whenever_the_connection_ends() {
+    const SIZE: u64 = 20_000_000;
+    let entry = Entry {
+        path: "x".into(),
+        size: SIZE,
+        mode: 0o644,
+        ..Entry::default()
+    };
+    let part = FromSender::Part {
+        index: 0,
+        extents: vec![(0, SIZE)],
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let received = broken_off(folder.path(), &[entry], (part, &[7; 1_000_000])).await;
+    let Some(Outcome::Error(problem)) = received.outcomes.get(&0) else {
+        panic!("{received:?}")
+    };
+    assert_eq!(problem.kind, ProblemKind::Connection);
+    let name = "x.dfcp-partial";
+    assert!(problem.message.contains(name) && folder.path().join(name).exists());
 }

@@ -8,6 +8,7 @@ use tokio::sync::{OnceCell, Semaphore};
 use crate::ledger::{Announced, blocking, keep};
 use crate::message::{Entry, Hash, Outcome, Problem, ProblemKind, Wishes};
 use crate::partial::{Extents, Partial};
+use crate::space::{Claim, Streamed};
 use crate::store::{Ask, Begin, Folder, How, Older, Store};
 use crate::tenants::Tenant;
 use crate::tree::{MIN_GROUP, Value};
@@ -24,6 +25,8 @@ pub(super) struct Files {
     pub tenant: Arc<Tenant>,
     pub wishes: Wishes,
     pub gate: Arc<Semaphore>,
+    /// What it has of the disk.
+    pub claim: Arc<Claim>,
     /// Ends with the session: nobody wants any more what takes long to find out.
     pub session: Weak<()>,
 }
@@ -321,13 +324,10 @@ impl Files {
             return PartEnd::Reset;
         };
         let (files, offered) = (self.clone(), entry.clone());
-        let begun = blocking(move || {
-            let begun = files.store.begin(&offered, &files.tenant, How::Small)?;
-            Ok((begun, files.store.room()))
-        });
-        let (partial, most) = match begun.await {
-            Ok((Begin::Receive(partial), most)) => (Arc::new(partial), most),
-            Ok((Begin::Settled(outcome), _)) => return PartEnd::Settled(Ok(outcome)),
+        let begun = blocking(move || files.store.begin(&offered, &files.tenant, How::Small));
+        let partial = match begun.await {
+            Ok(Begin::Receive(partial)) => Arc::new(partial),
+            Ok(Begin::Settled(outcome)) => return PartEnd::Settled(Ok(outcome)),
             Err(problem) => return PartEnd::Settled(Err(problem)),
         };
         let end = |kind, why: String| {
@@ -338,7 +338,13 @@ impl Files {
             Err(error) => return end(ProblemKind::Target, error.to_string()),
         };
         let _ = slot.set(partial);
-        match object.recv_object(file, most, &self.progress).await {
+        let most = self.store.most_streamed(&self.claim);
+        let target = Streamed {
+            file,
+            store: self.store.clone(),
+            claim: self.claim.clone(),
+        };
+        match object.recv_object(target, most, &self.progress).await {
             Ok(summary) => PartEnd::Summed(summary),
             Err(dfcp::Error::Reset(_)) => PartEnd::Reset,
             Err(dfcp::Error::Io(error)) => end(ProblemKind::Target, format!("receiver: {error}")),

@@ -83,7 +83,7 @@ pub async fn receive(
         let (known, claim) = prepare(&store, &entries, wishes, meter).await?;
         Ok::<_, Error>((store, entries, known, (offered, wishes), (claim, held)))
     };
-    let (store, entries, known, (offered, wishes), _held) = match agree.await {
+    let (store, entries, known, (offered, wishes), (claim, _held)) = match agree.await {
         Ok(agreed) => agreed,
         Err(failure) => {
             reject(connection, &mut control, &failure).await;
@@ -95,7 +95,7 @@ pub async fn receive(
     };
     meter.expect(offered.bytes);
     let ledger = Ledger::new(store, entries, control);
-    let mut session = Session::new(connection, ledger, meter, (tenant, wishes));
+    let mut session = Session::new(connection, ledger, meter, (tenant, wishes, claim));
     let result = match wishes.dry_run {
         true => session.run_dry(known).await,
         false => session.run(&mut reader, known).await,

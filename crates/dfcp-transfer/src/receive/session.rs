@@ -20,6 +20,8 @@ use crate::message::{
 };
 use crate::meter::Meter;
 use crate::partial::Partial;
+use crate::space::Claim;
+use crate::sparse;
 use crate::store::Ask;
 use crate::tenants::Tenant;
 use crate::{DONE, Error, FAILED, MAX_PACK, MAX_PACK_FILES, MAX_PENDING, TAKEN_OVER};
@@ -29,8 +31,9 @@ use held::Held;
 const MAX_ACTIVE: usize = 8;
 /// How often the sender hears how much has arrived, at most: as often as a progress bar is drawn.
 const TELLING: Duration = Duration::from_millis(200);
-/// Objects of a file and lists of its holes that have not been dealt with: a million of holes.
-const MAX_HOLES: usize = 1024;
+/// Lists of holes that have not been dealt with: 1 MiB. More wait until a disk that is slower than the network
+/// has made these.
+const MAX_HOLES: usize = 64;
 /// Numbers and hashes in a message: an eighth of what fits, or so.
 const LISTED: usize = 512;
 
@@ -49,6 +52,7 @@ pub(super) enum Event {
     /// The end of a pack's object has come.
     Ended,
     Part(u64, PartEnd),
+    Holes(u64, PartEnd),
     Examined(u64, Examined),
     Finished(u64, Outcome),
 }
@@ -96,6 +100,8 @@ pub(super) struct Session<'a> {
     unexamined: BTreeMap<u64, Ask>,
     /// What values of groups may take of memory.
     values: Share,
+    /// Lists of holes that have not been dealt with.
+    holes: usize,
     /// Taken from packs that are here: what a later one has of them comes for nothing.
     packed: BTreeSet<u64>,
     /// Files without an outcome.
@@ -110,7 +116,7 @@ impl<'a> Session<'a> {
         connection: &'a Connection,
         ledger: Ledger<SendStream>,
         meter: &'a Meter,
-        (tenant, wishes): (Arc<Tenant>, Wishes),
+        (tenant, wishes, claim): (Arc<Tenant>, Wishes, Arc<Claim>),
     ) -> Self {
         let alive = Arc::new(());
         let files = Files {
@@ -120,6 +126,7 @@ impl<'a> Session<'a> {
             tenant,
             wishes,
             gate: Arc::new(Semaphore::new(MAX_ACTIVE)),
+            claim,
             session: Arc::downgrade(&alive),
         };
         meter.diary().offered(ledger.entries.clone());
@@ -136,6 +143,7 @@ impl<'a> Session<'a> {
             come: VecDeque::new(),
             tasks: JoinSet::new(),
             unexamined: BTreeMap::new(),
+            holes: 0,
             packed: BTreeSet::new(),
             told: 0,
             alive,
@@ -157,7 +165,7 @@ impl<'a> Session<'a> {
         while self.left > 0 {
             self.examine_next().await?;
             tokio::select! {
-                message = reader.next(), if control_open => match message? {
+                message = reader.next(), if control_open && self.holes < MAX_HOLES => match message? {
                     Some(message) => self.on_message(message).await?,
                     None => control_open = false,
                 },
@@ -309,10 +317,11 @@ impl<'a> Session<'a> {
             return Ok(());
         };
         incoming.holes = incoming.holes.saturating_add(bytes);
-        if incoming.holes > size.saturating_mul(2) || incoming.objects > MAX_HOLES {
+        if incoming.holes > size.saturating_mul(2) {
             return Err(violation("holes again and again"));
         }
         self.meter.spare(bytes);
+        self.holes += 1;
         let (files, partial) = (self.files.clone(), incoming.partial.clone());
         self.tasks.spawn(async move {
             let part = Part {
@@ -320,7 +329,7 @@ impl<'a> Session<'a> {
                 extents,
                 partial,
             };
-            Event::Part(index, files.take_holes(part).await)
+            Event::Holes(index, files.take_holes(part).await)
         });
         Ok(())
     }
@@ -331,6 +340,9 @@ impl<'a> Session<'a> {
         let entry = self.files.entry(index);
         if entry.stream {
             return Err(violation("parts of a stream"));
+        }
+        if extents.len() > sparse::LISTED {
+            return Err(violation("more parts than a message names"));
         }
         let mut bytes = 0_u64;
         for &(offset, length) in extents {
@@ -382,14 +394,12 @@ impl<'a> Session<'a> {
             let files = self.files.clone();
             match announced {
                 Announcement::Pack(list) => {
-                    // What is settled or held comes for nothing.
-                    let list = list
-                        .into_iter()
-                        .map(|(i, hash)| (i, hash, !self.is_known(i)));
-                    let list = list.collect::<Vec<_>>();
+                    // What is settled, held or named twice comes for nothing.
+                    let mut taken = BTreeSet::new();
+                    let mut is_wanted = |i| !self.is_known(i) && taken.insert(i);
+                    let list = list.into_iter();
+                    let list: Vec<_> = list.map(|(i, hash)| (i, hash, is_wanted(i))).collect();
                     // Dropped, the object tells the sender to stop.
-                    let taken = list.iter().filter(|(_, _, wanted)| *wanted);
-                    let taken: BTreeSet<u64> = taken.map(|(i, ..)| *i).collect();
                     if taken.is_empty() {
                         continue;
                     }
@@ -484,23 +494,31 @@ impl<'a> Session<'a> {
                 }
                 self.ledger.settle_done(done.into_iter()).await?;
             }
-            Event::Part(index, end) => {
-                if let Some(State::Incoming(incoming)) = self.states.get_mut(&index) {
-                    incoming.objects -= 1;
-                    match end {
-                        // The sender gave it up, and says why.
-                        PartEnd::Whole | PartEnd::Reset => {}
-                        PartEnd::Summed(summary) => incoming.summary = Some(summary),
-                        PartEnd::Settled(end) => {
-                            incoming.end.get_or_insert(end);
-                        }
-                    }
-                    self.advance(index).await?;
-                }
+            Event::Holes(index, end) => {
+                self.holes -= 1;
+                self.on_part(index, end).await?;
             }
+            Event::Part(index, end) => self.on_part(index, end).await?,
             Event::Ended => {}
             Event::Examined(index, examined) => self.on_examined(index, examined).await?,
             Event::Finished(index, outcome) => self.settle(index, outcome).await?,
+        }
+        Ok(())
+    }
+
+    /// An object of a file, or a list of its holes, has been dealt with.
+    async fn on_part(&mut self, index: u64, end: PartEnd) -> Result<(), Error> {
+        if let Some(State::Incoming(incoming)) = self.states.get_mut(&index) {
+            incoming.objects -= 1;
+            match end {
+                // The sender gave it up, and says why.
+                PartEnd::Whole | PartEnd::Reset => {}
+                PartEnd::Summed(summary) => incoming.summary = Some(summary),
+                PartEnd::Settled(end) => {
+                    incoming.end.get_or_insert(end);
+                }
+            }
+            self.advance(index).await?;
         }
         Ok(())
     }

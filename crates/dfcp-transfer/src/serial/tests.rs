@@ -336,3 +336,31 @@ async fn a_file_that_cannot_be_read_is_the_sender_s_problem() {
     }
     assert!(bench.received("x").is_none() && bench.received("y").is_none());
 }
+
+/// Reasons are kept for each file that is offered, and there may be many.
+#[tokio::test]
+async fn of_a_reason_no_more_is_kept_than_a_person_reads() {
+    let bench = Bench::new(OnConflict::Error);
+    let failed = |index| FromSender::Failed {
+        index,
+        message: "x".repeat(60_000),
+    };
+    let (received, _) = bench
+        .play(async |out| {
+            message::write(out, &offer_of(&["x", "y"], 4))
+                .await
+                .unwrap();
+            message::write(out, &failed(0)).await.unwrap();
+            let content = FromSender::Content { index: 1 };
+            message::write(out, &content).await.unwrap();
+            out.write_all(b"some").await.unwrap();
+            message::write(out, &failed(1)).await.unwrap();
+        })
+        .await;
+    for outcome in received.unwrap().outcomes.values() {
+        let Outcome::Error(problem) = outcome else {
+            panic!("{outcome:?}")
+        };
+        assert!(problem.message.starts_with("xx") && problem.message.len() < 1000);
+    }
+}

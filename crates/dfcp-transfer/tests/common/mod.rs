@@ -4,16 +4,25 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use dfcp::{Connection, Endpoint, EndpointConfig, RecvStream};
+use dfcp::{Connection, Endpoint, EndpointConfig, RecvStream, TransportConfig};
 use dfcp_transfer::message::{FromReceiver, Reader};
 use dfcp_transfer::{DONE, Error, Meter, Outcome, Received, Sent, Sources, Store};
 
 /// Two endpoints and the connection between them, seen from both ends.
 pub async fn connected() -> ([Endpoint; 2], Connection, Connection) {
+    connected_with(&TransportConfig::default()).await
+}
+
+/// The same, with this at both ends.
+pub async fn connected_with(
+    transport: &TransportConfig,
+) -> ([Endpoint; 2], Connection, Connection) {
     let key = || dfcp::generate_key().unwrap();
     let address = "127.0.0.1:0".parse().unwrap();
-    let server = Endpoint::bind(EndpointConfig::server(key(), address)).unwrap();
-    let client = Endpoint::bind(EndpointConfig::client(key())).unwrap();
+    let server = EndpointConfig::server(key(), address).transport(transport.clone());
+    let server = Endpoint::bind(server).unwrap();
+    let client = EndpointConfig::client(key()).transport(transport.clone());
+    let client = Endpoint::bind(client).unwrap();
     let connect = client.connect(server.local_addr(), Some(server.public_key()));
     let (near, far) = tokio::join!(connect, server.accept());
     ([client, server], near.unwrap(), far.unwrap().accept())
