@@ -1,27 +1,35 @@
 //! Targets of `dfcp-transfer`, replayed by its tests: what a hostile sender says, and a whole session
-//! with one, over one stream of bytes.
+//! with one, over one stream of bytes and with objects.
 
 #[path = "live.rs"]
 mod live;
 
+use dfcp::{Connection, Endpoint, EndpointConfig};
 use dfcp_transfer::memory::Memory;
-use dfcp_transfer::message::{self, FromSender, Link, Reader, VERSION};
+use dfcp_transfer::message::{self, FromReceiver, FromSender, Link, Reader, VERSION};
 use dfcp_transfer::offer::{Offer, check_path};
-use dfcp_transfer::{Entry, Limits, Meter, OnConflict, People, Store, Wishes, serial};
+use dfcp_transfer::{
+    Entry, Error, Keep, Limits, Meter, OnConflict, Outcome, People, Store, Wishes, offer, serial,
+};
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::AsyncWriteExt;
 
 /// The body of a target.
 pub type Body = fn(&[u8]);
 
 /// The targets by name.
-pub const TARGETS: [(&str, Body); 2] = [
+pub const TARGETS: [(&str, Body); 3] = [
     ("offers", offers),
     ("session", |data| {
         session(data);
+    }),
+    ("objects", |data| {
+        objects(data);
     }),
 ];
 
@@ -192,38 +200,234 @@ fn bytes_beneath(directory: &Path) -> u64 {
         .sum()
 }
 
+/// A directory to receive in, with something in it, and another one beside it.
+struct Place(tempfile::TempDir);
+
+impl Place {
+    fn new() -> Self {
+        let place = Self(tempfile::tempdir().expect("a directory"));
+        let (root, outside) = (place.root(), place.0.path().join("outside"));
+        fs::create_dir(&root).expect("it is new");
+        fs::create_dir(&outside).expect("it is new");
+        fs::write(root.join("there"), BEFORE).expect("writable");
+        fs::write(outside.join("x"), BEFORE).expect("writable");
+        #[cfg(unix)]
+        std::os::unix::fs::symlink("../outside", root.join("link")).expect("a link");
+        place
+    }
+
+    fn root(&self) -> PathBuf {
+        self.0.path().join("received")
+    }
+
+    fn store(&self, limits: Limits) -> Store {
+        let store = Store::open(&self.root(), OnConflict::Error).expect("a directory");
+        store.with_limits(limits)
+    }
+
+    /// Nothing outside the directory has changed, and what was in it is there; bytes that came into it.
+    fn check(&self) -> u64 {
+        let names: BTreeSet<_> = fs::read_dir(self.0.path())
+            .expect("a directory")
+            .map(|entry| entry.expect("readable").file_name())
+            .collect();
+        assert_eq!(names, BTreeSet::from(["outside".into(), "received".into()]));
+        let outside = self.0.path().join("outside");
+        assert_eq!(bytes_beneath(&outside), BEFORE.len() as u64);
+        assert_eq!(fs::read(outside.join("x")).expect("it stays"), BEFORE);
+        let root = self.root();
+        assert_eq!(fs::read(root.join("there")).expect("it stays"), BEFORE);
+        bytes_beneath(&root) - BEFORE.len() as u64
+    }
+}
+
 /// A whole session with a hostile sender: nothing outside the directory changes, what was in it stays,
 /// and no more bytes come into it than were offered. Gives how many came.
 pub fn session(data: &[u8]) -> u64 {
-    let place = tempfile::tempdir().expect("a directory");
-    let root = place.path().join("received");
-    let outside = place.path().join("outside");
-    fs::create_dir(&root).expect("it is new");
-    fs::create_dir(&outside).expect("it is new");
-    fs::write(root.join("there"), BEFORE).expect("writable");
-    fs::write(outside.join("x"), BEFORE).expect("writable");
-    #[cfg(unix)]
-    std::os::unix::fs::symlink("../outside", root.join("link")).expect("a link");
+    let place = Place::new();
     let offered = block_on(async {
         let (said, offered) = script(&mut Input(data)).await;
-        let store = Store::open(&root, OnConflict::Error).expect("a directory");
-        let store = Arc::new(store.with_limits(LIMITS));
+        let store = Arc::new(place.store(LIMITS));
         let meter = Meter::start();
         serial::receive(&said[..], Vec::new(), store, &meter).await;
         offered
     });
-    let names: BTreeSet<_> = fs::read_dir(place.path())
-        .expect("a directory")
-        .map(|entry| entry.expect("readable").file_name())
-        .collect();
-    assert_eq!(names, BTreeSet::from(["outside".into(), "received".into()]));
-    assert_eq!(bytes_beneath(&outside), BEFORE.len() as u64);
-    assert_eq!(fs::read(outside.join("x")).expect("it stays"), BEFORE);
-    assert_eq!(fs::read(root.join("there")).expect("it stays"), BEFORE);
-    let received = bytes_beneath(&root) - BEFORE.len() as u64;
+    let received = place.check();
     assert!(
         received <= offered.min(LIMITS.bytes),
         "{received} of {offered} bytes"
     );
     received
+}
+
+/// What a session with objects may bring.
+const SESSION: Limits = Limits {
+    bytes: 1 << 20,
+    ..LIMITS
+};
+/// Sizes of files that are offered, the first one of a stream: in packs, at their edge and beyond.
+const SIZES: [u64; 8] = [0, 0, 1, 100, 5000, 70_000, 262_144, 300_000];
+
+/// A whole session with a hostile sender over a connection: as [`session`], no task panics, no more comes
+/// than a session may bring, and of what is in its place that is told. Gives how many files that are.
+pub fn objects(data: &[u8]) -> usize {
+    let place = Place::new();
+    let input = &mut Input(data);
+    let kinds: Vec<u8> = (0..=input.byte() % 8).map(|_| input.byte() % 8).collect();
+    let entry = |(i, kind): (usize, &u8)| Entry {
+        path: i.to_string(),
+        size: SIZES[usize::from(*kind)],
+        stream: *kind == 0,
+        mode: 0o644,
+        ..Entry::default()
+    };
+    let entries: Vec<_> = kinds.iter().enumerate().map(entry).collect();
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().build().expect("a runtime");
+    let received = runtime.block_on(async {
+        let keep = Keep {
+            holes: true,
+            ..Keep::default()
+        };
+        let store = Arc::new(place.store(SESSION).keeping(keep));
+        let (_endpoints, near, far) = connected().await;
+        let meter = Meter::start();
+        let play = async {
+            // The receiver ends it as soon as something is wrong.
+            let _ = play(&near, &entries, input).await;
+            near.close(dfcp_transfer::DONE, "");
+        };
+        let receive = dfcp_transfer::receive(&far, store, &meter, async |_| Ok(()));
+        tokio::join!(play, receive).1
+    });
+    drop(runtime);
+    assert!(place.check() <= SESSION.bytes);
+    let Some(received) = received else { return 0 };
+    assert!(
+        !matches!(received.failure, Some(Error::Task(_))),
+        "{received:?}"
+    );
+    let is_there = |i: &usize| place.root().join(i.to_string()).exists();
+    let there: Vec<_> = (0..entries.len()).filter(is_there).collect();
+    for i in &there {
+        let outcome = received.outcomes.get(&(*i as u64));
+        assert_eq!(outcome, Some(&Outcome::Done), "{i}: {received:?}");
+    }
+    there.len()
+}
+
+async fn connected() -> ([Endpoint; 2], Connection, Connection) {
+    let key = || dfcp::generate_key().expect("a key");
+    let address = "127.0.0.1:0".parse().expect("an address");
+    let server = Endpoint::bind(EndpointConfig::server(key(), address)).expect("a port");
+    let client = Endpoint::bind(EndpointConfig::client(key())).expect("a port");
+    let connect = client.connect(server.local_addr(), Some(server.public_key()));
+    let (near, far) = tokio::join!(connect, server.accept());
+    let (near, far) = (near.expect("connected"), far.expect("connected"));
+    ([client, server], near, far.accept())
+}
+
+/// Every file of an offer has its number in all its bytes.
+fn content(entries: &[Entry], index: u64) -> Vec<u8> {
+    let size = entries.get(index as usize).map_or(0, |entry| entry.size);
+    vec![index as u8; size as usize]
+}
+
+async fn play(near: &Connection, entries: &[Entry], input: &mut Input<'_>) -> Result<(), Error> {
+    let (mut control, replies) = near.open_bi().await?;
+    for part in offer::split(entries, Wishes::default(), &People::default()) {
+        message::write(&mut control, &part).await?;
+    }
+    let mut objects = Vec::new();
+    // A datagram and a task each: more of them take time and find no more.
+    for _ in 0..24 {
+        if input.0.is_empty() {
+            break;
+        }
+        let what = input.byte();
+        // One more than there are.
+        let index = u64::from(input.byte()) % (entries.len() as u64 + 1);
+        let whole = content(entries, index);
+        let (size, hash) = (whole.len() as u64, blake3::hash(&whole).into());
+        let mut bytes = None;
+        let said = match what % 10 {
+            0 | 1 => {
+                let others = input.byte() % 4;
+                let others = (0..others).map(|_| u64::from(input.byte()) % entries.len() as u64);
+                let files: Vec<u64> = std::iter::once(index).chain(others).collect();
+                let all: Vec<_> = files.iter().map(|i| content(entries, *i)).collect();
+                bytes = Some(all.concat());
+                let hashes = all.iter().map(|file| blake3::hash(file).into());
+                FromSender::Pack {
+                    files: files.into_iter().zip(hashes).collect(),
+                }
+            }
+            2 | 3 => {
+                let extents = extents(size, input);
+                let length: u64 = extents.iter().map(|(_, length)| length).sum();
+                bytes = Some(vec![index as u8; length.min(SESSION.bytes) as usize]);
+                FromSender::Part { index, extents }
+            }
+            4 => {
+                let length = usize::from(input.byte()) << (input.byte() % 16);
+                bytes = Some(vec![index as u8; length.min(SESSION.bytes as usize)]);
+                FromSender::Stream { index }
+            }
+            5 => FromSender::Holes {
+                index,
+                extents: extents(size, input),
+            },
+            6 => FromSender::Failed {
+                index,
+                message: "gone".into(),
+            },
+            7 if what & 16 == 0 => FromSender::Resume { index },
+            7 => FromSender::Hash {
+                index,
+                blake3: hash,
+            },
+            _ => FromSender::Sent {
+                index,
+                size,
+                blake3: hash,
+            },
+        };
+        // Some are announced and do not come, some come and were not announced, some end early.
+        if what & 32 == 0 || what & 64 == 0 {
+            message::write(&mut control, &said).await?;
+        }
+        if let Some(mut bytes) = bytes.filter(|_| what & 32 == 0 || what & 64 != 0) {
+            if what & 128 != 0 {
+                bytes.truncate(bytes.len() / 2);
+            }
+            let mut object = near.open_object().await?;
+            let _ = object.write_all(&bytes).await;
+            let _ = object.finish();
+            objects.push(object);
+        }
+    }
+    for index in 0..entries.len() as u64 {
+        let message = String::new();
+        message::write(&mut control, &FromSender::Failed { index, message }).await?;
+    }
+    control.finish()?;
+    let mut replies = Reader::new(replies);
+    // A session that waits for something that does not come says nothing any more.
+    let patience = Duration::from_millis(50);
+    while let Ok(reply) = tokio::time::timeout(patience, replies.next()).await {
+        if matches!(reply?, None | Some(FromReceiver::Summary { .. })) {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn extents(size: u64, input: &mut Input<'_>) -> Vec<(u64, u64)> {
+    let mut one = || match input.byte() % 4 {
+        0 => (0, size),
+        1 => (0, size / 2),
+        2 => (size / 2, size - size / 2),
+        _ => (u64::from(input.byte()) << 8, u64::from(input.byte()) << 4),
+    };
+    (0..1 + size % 3).map(|_| one()).collect()
 }
