@@ -584,4 +584,70 @@ mod tests {
         assert_eq!(told.len(), MAX_NOTES);
         assert_eq!(told[0].why, "00000 (and so of 1 more)");
     }
+
+    /// Those of the same kind that were not offered go where the sender says that it has said all.
+    #[test]
+    fn attributes_go_only_if_all_of_their_kind_were_said() {
+        let file = tempfile::tempfile().unwrap();
+        let set = |name: &str| rustix::fs::fsetxattr(&file, name, b"x", XattrFlags::empty());
+        if set("user.offered").is_err() || set("user.other").is_err() {
+            eprintln!("skipped: this file system has no attributes");
+            return;
+        }
+        let known = Known::default();
+        let changes = |user, attributes, incomplete| {
+            let taking = Taking {
+                keep: Keep {
+                    attributes,
+                    ..Keep::default()
+                },
+                exact: Exact {
+                    user,
+                    acls: true,
+                    trusted: true,
+                },
+                known: &known,
+            };
+            let meta = Meta {
+                attributes: vec![("user.offered".into(), "x".into())],
+                incomplete,
+                ..Meta::default()
+            };
+            taking.changes(&file, Some(&meta))
+        };
+        assert_eq!(changes(true, true, false), [Change::Xattrs]);
+        for (exact, kept, incomplete) in [
+            (false, true, false),
+            (true, true, true),
+            (true, false, false),
+        ] {
+            assert_eq!(changes(exact, kept, incomplete), []);
+        }
+    }
+
+    #[test]
+    fn what_is_not_taken_is_told_with_what_would_take_it() {
+        let known = Known::default();
+        let refusal = |name: &str, attributes| {
+            let keep = Keep {
+                attributes,
+                ..Keep::default()
+            };
+            let taking = Taking {
+                keep,
+                exact: Exact::default(),
+                known: &known,
+            };
+            taking.refusal(name)
+        };
+        assert_eq!(refusal("user.x", true), None);
+        for (name, attributes, word) in [
+            ("user.x", false, "-X"),
+            ("security.x", true, "security.x"),
+            (ACLS[0], true, "-A"),
+        ] {
+            let why = refusal(name, attributes).unwrap();
+            assert!(why.contains(word), "{why}");
+        }
+    }
 }

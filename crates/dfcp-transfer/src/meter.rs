@@ -128,6 +128,7 @@ mod tests {
         meter.progress().add(1);
         let tenth = meter.samples().tenth.map(|tenth| tenth.bytes);
         assert_eq!(tenth, Some(100));
+        assert_eq!(meter.steady_bps(), None, "nothing came since");
         meter.progress().add(900);
         assert!(meter.steady_bps().is_some());
     }

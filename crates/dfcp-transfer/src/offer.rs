@@ -383,11 +383,54 @@ mod tests {
             ..file("a")
         };
         assert!(check(&[with_data(5)]).is_ok() && check(&[with_data(6)]).is_err());
-        assert!(
-            Offer::new(EVERYTHING, &Memory::default())
-                .add(VERSION + 1, vec![], People::default())
-                .is_err()
-        );
+        for (version, older) in [
+            (0, "sender's dfcp is older"),
+            (VERSION - 1, "sender's dfcp is older"),
+            (VERSION + 1, "receiver's dfcp is older"),
+        ] {
+            let mut offer = Offer::new(EVERYTHING, &Memory::default());
+            let refused = offer.add(version, vec![], People::default()).unwrap_err();
+            assert!(refused.message.contains(older), "{refused}");
+        }
+    }
+
+    /// Each part fits into a message, which `pass_on` asserts, whatever makes the entries long.
+    #[test]
+    fn entries_of_any_kind_fit_into_messages() {
+        // Quotes take two bytes of JSON each.
+        let component = "\"".repeat(250);
+        let long = [&*component; 15].join("/");
+        let attributes = |count: usize, value: usize| Meta {
+            attributes: vec![("user.x".into(), "\"".repeat(value)); count],
+            owner: Some((u32::MAX, u32::MAX)),
+            incomplete: true,
+        };
+        for each in [
+            file(""),
+            Entry {
+                link: Some(Link::Symbolic(long[..3000].into())),
+                ..file("")
+            },
+            Entry {
+                meta: Some(Box::new(attributes(1, 20_000))),
+                ..file("")
+            },
+            Entry {
+                meta: Some(Box::new(attributes(100, 1))),
+                ..file("")
+            },
+        ] {
+            for path in ["d".to_owned(), long.clone()] {
+                let of = |i| Entry {
+                    path: format!("{path}/{i}"),
+                    mtime: i64::MIN,
+                    ..each.clone()
+                };
+                let entries: Vec<_> = (0..300).map(of).collect();
+                assert!(entries.iter().all(fits));
+                assert_eq!(check(&entries).unwrap(), entries);
+            }
+        }
     }
 
     #[test]
@@ -403,6 +446,47 @@ mod tests {
         let mut add = || flood.add(VERSION, part.clone(), People::default());
         let parts = (0..).take_while(|_| add().is_ok()).count();
         assert_eq!(parts, MAX_ENTRIES / part.len());
+    }
+
+    #[test]
+    fn what_an_offer_takes_of_memory_counts_whatever_it_is_made_of() {
+        let limits = Limits {
+            files: 10_000,
+            ..EVERYTHING
+        };
+        // Two strings and their place in a list for an attribute, a string for each of the others: 48 bytes and
+        // 24 on 64-bit machines, whatever is in them. Half of the memory is for one offer.
+        let most = |each: u64| (limits.held() / 2 / each) as usize;
+        let attributes = Entry {
+            meta: Some(Box::new(Meta {
+                attributes: vec![("user.x".into(), String::new()); 1000],
+                ..Meta::default()
+            })),
+            ..file("x")
+        };
+        let link = Entry {
+            link: Some(Link::Symbolic("x".repeat(4000))),
+            ..file("x")
+        };
+        let people = |users: usize| People {
+            users: vec![(7, "x".repeat(4000)); users],
+            ..People::default()
+        };
+        for (entries, people, each) in [
+            (vec![attributes], people(0), 48_000),
+            (vec![link], people(0), 4000),
+            (vec![file(&"x".repeat(4000))], people(0), 4000),
+            (vec![], people(1), 4000),
+        ] {
+            let mut offer = Offer::new(limits, &Memory::default());
+            let mut add = || offer.add(VERSION, entries.clone(), people.clone()).is_ok();
+            let count = (0..10_000).take_while(|_| add()).count();
+            assert!(
+                (1..most(each)).contains(&count),
+                "{count} of {}",
+                most(each)
+            );
+        }
     }
 
     #[test]

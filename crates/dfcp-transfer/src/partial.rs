@@ -177,11 +177,6 @@ impl Partial {
         Ok(())
     }
 
-    /// Whether a journal was begun.
-    pub fn has_journal(&self) -> bool {
-        self.groups().journal.is_some()
-    }
-
     /// The groups that are there, with their values.
     pub fn have(&self) -> Vec<(u64, Value)> {
         let groups = self.groups();
@@ -536,5 +531,38 @@ mod tests {
         let (_, value) = partial.have()[0];
         let is = partial.shape.value(&partial.file, 0).expect("read");
         assert_eq!(value, is);
+    }
+
+    #[test]
+    fn a_journal_that_is_too_long_is_not_read() {
+        let (bytes, owner) = (content(SIZE), [1; 32]);
+        let (journal, file) = (tempfile::tempfile().expect("a file"), empty());
+        let again = || journal.try_clone().expect("a second one");
+        file.start_journal(again(), &owner).expect("begun");
+        put(&file, &bytes, &(0..2 * MIN_GROUP));
+        for (length, there) in [(0, 2), (MAX_JOURNAL, 2), (MAX_JOURNAL + 1, 0)] {
+            if length > 0 {
+                journal.set_len(length).expect("longer");
+            }
+            let hold = Tenants::default().take("x", &Tenant::new(owner));
+            let disk = file.file.try_clone().expect("open");
+            let next = Partial::new(disk, "x".to_owned(), SIZE, None, hold.expect("free"));
+            next.recover(&again(), &owner).expect("read");
+            assert_eq!(next.have().len(), there, "{length}");
+        }
+    }
+
+    /// Reading them back would cost a disk as much as writing.
+    #[test]
+    fn bytes_that_come_in_order_are_not_read_back() {
+        let bytes = content(SIZE);
+        let folder = tempfile::tempdir().expect("a directory");
+        let file = File::create(folder.path().join("x")).expect("a file to write to");
+        let hold = Tenants::default().take("x", &Tenant::new([1; 32]));
+        let partial = Partial::new(file, "x".to_owned(), SIZE, None, hold.expect("free"));
+        blocks()
+            .iter()
+            .for_each(|range| put(&partial, &bytes, range));
+        assert_eq!(partial.root(), Some(blake3::hash(&bytes)));
     }
 }

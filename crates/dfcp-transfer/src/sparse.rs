@@ -94,6 +94,11 @@ pub(crate) fn make_hole(file: &File, range: &Range<u64>) -> io::Result<()> {
             made => return Ok(made?),
         }
     }
+    write_zeros(file, range)
+}
+
+/// What file systems without holes get: `range` as zeros, as far as there are bytes.
+fn write_zeros(file: &File, range: &Range<u64>) -> io::Result<()> {
     let mut buffer = vec![0; BUFFER];
     let mut at = range.start;
     while at < range.end {
@@ -237,10 +242,20 @@ mod tests {
         };
         let mut expected = vec![1; SIZE];
         // Neither begins nor ends where a block of the disk does.
-        let (start, end) = (100_001, 600_002);
-        make_hole(&ones, &(start as u64..end as u64)).unwrap();
-        expected[start..end].fill(0);
-        assert!(bytes() == expected);
+        for (make, start, end) in [
+            (make_hole as fn(&File, &Range<u64>) -> _, 100_001, 300_002),
+            (write_zeros, 200_001, 600_002),
+        ] {
+            make(&ones, &(start as u64..end as u64)).unwrap();
+            expected[start..end].fill(0);
+            assert!(bytes() == expected);
+        }
+        write_zeros(&ones, &(SIZE as u64..2 * SIZE as u64)).unwrap();
+        assert_eq!(
+            ones.metadata().unwrap().len(),
+            SIZE as u64,
+            "it is no longer"
+        );
         let (start, end) = (300_003, 700_004);
         copy(&twos, &ones, &(start as u64..end as u64), None).unwrap();
         expected[start..end].fill(2);
@@ -271,5 +286,32 @@ mod tests {
         let mut copied = vec![9; content.len()];
         disk.read_exact_at(&mut copied, 0).unwrap();
         assert!(copied == content);
+    }
+
+    #[test]
+    fn holes_that_are_not_worth_a_word_are_data() {
+        let (file, size) = (tempfile::tempfile().unwrap(), 4 << 20);
+        // Edges of holes are blocks of the disk, of 64 KiB at most.
+        let at = [0, 1 << 20, (1 << 20) + 2 * MIN_HOLE, 3 << 20];
+        file.set_len(size).unwrap();
+        for at in at {
+            file.write_all_at(&[1; MIN_HOLE as usize], at).unwrap();
+        }
+        let Some(data) = data_of(&file, size) else {
+            eprintln!("skipped: this file system tells of no holes");
+            return;
+        };
+        let told = |start| start..start + MIN_HOLE;
+        assert_eq!(data, at.map(told));
+        // Shorter ones at the beginning, between data and at the end, if blocks are short enough for any.
+        let less = MIN_HOLE - 4096;
+        let file = tempfile::tempfile().unwrap();
+        let size = (3 << 20) + MIN_HOLE + less;
+        file.set_len(size).unwrap();
+        for at in [less, less + 2 * MIN_HOLE - 4096, 3 << 20] {
+            file.write_all_at(&[1; MIN_HOLE as usize], at).unwrap();
+        }
+        let end = less + 3 * MIN_HOLE - 4096;
+        assert_eq!(data_of(&file, size).unwrap(), [0..end, 3 << 20..size]);
     }
 }

@@ -487,9 +487,7 @@ impl Store {
 
     /// Removes what is noted of a partial file.
     pub(crate) fn discard_journal(&self, partial: &Partial) {
-        if partial.has_journal()
-            && let Some(name) = partial.name.strip_suffix(PARTIAL)
-        {
+        if let Some(name) = partial.name.strip_suffix(PARTIAL) {
             let _ = self
                 .dir
                 .remove_file(name::path(&format!("{name}{JOURNAL}")));

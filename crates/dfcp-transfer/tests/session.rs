@@ -579,3 +579,30 @@ async fn a_target_that_vanished_fails_every_file_and_ends() {
     assert!(sent.outcomes.values().all(failed));
     assert_eq!(ended.received.outcomes, sent.outcomes);
 }
+
+/// It is no part of how long a transfer took.
+#[tokio::test]
+async fn both_ends_know_how_long_a_person_was_asked() {
+    const ASKED: Duration = Duration::from_millis(30);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x");
+    fs::write(&path, "content").unwrap();
+    let sources = Arc::new(Sources::scan(&[path]).unwrap());
+    let store = Store::open(&folder.path().join("to"), OnConflict::Error).unwrap();
+    let (_endpoints, near, far) = connected().await;
+    let [sending, receiving] = [Meter::start(), Meter::start()];
+    let consent = async |_| {
+        tokio::time::sleep(ASKED).await;
+        Ok(())
+    };
+    let send = async {
+        let sent = dfcp_transfer::send(&near, &sources, &sending).await;
+        near.close(DONE, "");
+        sent.unwrap()
+    };
+    let receive = dfcp_transfer::receive(&far, Arc::new(store), &receiving, consent);
+    tokio::join!(send, receive);
+    for meter in [sending, receiving] {
+        assert!(meter.diary().asked() >= ASKED);
+    }
+}

@@ -128,4 +128,19 @@ mod tests {
             assert!(check_path(good).is_ok(), "{good:?}");
         }
     }
+
+    #[test]
+    fn paths_and_links_are_as_long_as_systems_take_them() {
+        // Components of 255 bytes, and a last one that makes it `length`.
+        let path = |length: usize| {
+            let start = "x".repeat(255) + "/";
+            start.repeat(15) + &"x".repeat(length - 15 * 256)
+        };
+        for (length, is_taken) in [(MAX_PATH, true), (MAX_PATH + 1, false)] {
+            assert_eq!(path(length).len(), length);
+            assert_eq!(check_path(&path(length)).is_ok(), is_taken);
+            assert_eq!(check_link("tree/l", &path(length)).is_ok(), is_taken);
+        }
+        assert!(check_path(&["a"; MAX_DEPTH].join("/")).is_ok());
+    }
 }

@@ -375,4 +375,28 @@ mod tests {
         assert!(matches!(take(), Some(Work::Pack(files)) if files == [3]));
         assert!(take().is_none());
     }
+
+    /// docs/spec/files.md: those up to 256 KiB come in packs, and are never gone on with.
+    #[test]
+    fn the_largest_small_file_comes_in_a_pack() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = ["a", "b"].map(|name| folder.path().join(name));
+        files
+            .iter()
+            .for_each(|file| std::fs::write(file, "").unwrap());
+        let mut sources = Sources::scan(&files).unwrap();
+        sources.list[0].entry.size = MAX_SMALL;
+        sources.list[1].entry.size = MAX_SMALL + 1;
+        let sources = Arc::new(sources);
+        let board = Board::new(&sources);
+        let take = || board.state().take(&sources);
+        let is_small = |work| matches!(work, Some(Work::Pack(files)) if files == [0]);
+        assert!(is_small(take()));
+        assert!(matches!(take(), Some(Work::File(1, ..))));
+        for index in [0, 1] {
+            board.on_reply(Reply::Have(index, Vec::new(), 0));
+        }
+        assert!(matches!(take(), Some(Work::File(1, Some(_), _))));
+        assert!(is_small(take()));
+    }
 }

@@ -355,4 +355,16 @@ mod tests {
         assert_eq!(groups, [hash(2), hash(3)]);
         assert_eq!(bytes, 2 * crate::tree::MIN_GROUP);
     }
+
+    #[test]
+    fn nobody_has_more_of_a_file_than_there_is() {
+        let hash = |i| (i, Hash([7; 32]));
+        let size = 3 * crate::tree::MIN_GROUP;
+        let have = |groups: &[u64]| {
+            let groups = groups.iter().map(|i| hash(*i)).collect();
+            Heard::default().have((0, size), groups, false).is_ok()
+        };
+        assert!(have(&[]) && have(&[2]) && have(&[0, 1, 2]));
+        assert!(!have(&[3]) && !have(&[0, u64::MAX]) && !have(&[0, 1, 2, 2]));
+    }
 }

@@ -1,6 +1,9 @@
 use super::*;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::sync::Barrier;
+
+use crate::message::Change;
 
 fn entry(path: &str, size: u64, mode: u32) -> Entry {
     Entry {
@@ -30,8 +33,20 @@ fn modes_are_within_the_umask_and_give_no_privileges() {
     let mut store = Store::open(dir.path(), OnConflict::Error).unwrap();
     store.umask = 0o027;
     receive(&store, &entry("a", 1, 0o6777), b"x").unwrap();
-    let mode = fs::metadata(dir.path().join("a")).unwrap().mode();
-    assert_eq!(mode & 0o7777, 0o750);
+    let mode = |name: &str| fs::metadata(dir.path().join(name)).unwrap().mode() & 0o7777;
+    assert_eq!(mode("a"), 0o750);
+    // Small ones have theirs from the beginning, where the umask of this process counts as well.
+    for (name, offered, expected) in [
+        ("b", 0o6777, 0o750),
+        ("c", 0o604, 0o600),
+        ("d", 0o440, 0o440),
+    ] {
+        let small = entry(name, 1, offered);
+        store
+            .put(&small, b"x", &tenant(), &mut Folder::default())
+            .unwrap();
+        assert_eq!(mode(name), expected, "{name}");
+    }
 }
 
 #[test]
@@ -308,4 +323,101 @@ fn an_owner_that_cannot_be_given_is_told_of() {
     let told = store.notes.take();
     assert_eq!((told.len(), &*told[0].path), (1, "a"), "{told:?}");
     assert!(told[0].why.contains("owner") && told[0].why.contains("1 more"));
+}
+
+#[test]
+fn a_small_file_that_gets_no_name_leaves_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("a"), "other").unwrap();
+    for on_conflict in [OnConflict::Error, OnConflict::Skip] {
+        let store = Store::open(dir.path(), on_conflict).unwrap();
+        let small = entry("a", 5, 0o644);
+        let put = store.put(&small, b"bytes", &tenant(), &mut Folder::default());
+        match on_conflict {
+            OnConflict::Skip => assert_eq!(put.unwrap(), Outcome::Skipped),
+            _ => assert_eq!(put.unwrap_err().kind, ProblemKind::Conflict),
+        }
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+        assert_eq!(fs::read(dir.path().join("a")).unwrap(), b"other");
+    }
+}
+
+/// The receiver of a copy that was broken off lives on for some seconds.
+#[test]
+fn a_partial_file_that_another_process_has_is_waited_for_by_copies_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.dfcp-partial");
+    for is_copy in [false, true] {
+        let other = fs::File::create(&path).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        other.try_lock().unwrap();
+        let mut store = Store::open(dir.path(), OnConflict::Error).unwrap();
+        if is_copy {
+            store = store.kept_for([1; 32]);
+        }
+        let begin = || store.begin(&entry("a", 1, 0o644), &tenant(), How::Small);
+        std::thread::scope(|scope| {
+            let mut held = Some(other);
+            if is_copy {
+                let other = held.take();
+                scope.spawn(move || {
+                    std::thread::park_timeout(Duration::from_millis(300));
+                    drop(other);
+                });
+            }
+            match begin() {
+                Ok(Begin::Receive(_)) => assert!(is_copy),
+                Err(problem) => assert!(!is_copy && problem.kind == ProblemKind::Target),
+                Ok(settled) => panic!("{settled:?}"),
+            }
+            drop(held);
+        });
+        fs::remove_file(&path).unwrap();
+    }
+}
+
+#[test]
+fn only_what_is_offered_and_kept_is_a_difference() {
+    use cap_std::fs::MetadataExt as _;
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("a"), "x").unwrap();
+    let there = cap_std::fs::Dir::open_ambient_dir(dir.path(), cap_std::ambient_authority());
+    let there = there.unwrap().metadata("a").unwrap();
+    let offered = |owner| Entry {
+        meta: Some(Box::new(crate::message::Meta {
+            owner,
+            ..Default::default()
+        })),
+        mtime: 1,
+        ..entry("a", 1, 0o600)
+    };
+    use crate::meta::Owners::{Ignored, Numbers, Receiver};
+    let (me, other) = ((there.uid(), there.gid()), (there.uid() + 7, there.gid()));
+    for (owners, modes, owner, refused, changes) in [
+        // Neither mode nor time are kept of what is there, and an owner only where that was asked for.
+        (Receiver, false, None, false, &[][..]),
+        (Receiver, false, Some(me), true, &[]),
+        (Ignored, false, Some(other), false, &[]),
+        (Numbers, false, None, false, &[]),
+        (Numbers, false, Some(me), false, &[]),
+        (Numbers, false, Some(other), false, &[Change::Owner]),
+        (
+            Numbers,
+            true,
+            Some(me),
+            false,
+            &[Change::Mode, Change::Time],
+        ),
+    ] {
+        let store = Store::open(dir.path(), OnConflict::Error).unwrap();
+        let store = store.keeping(Keep {
+            owners,
+            modes,
+            ..Keep::default()
+        });
+        let open = || panic!("nothing is said of its attributes");
+        let found = store.differences(&there, &offered(owner), open);
+        assert_eq!((found.refused, &found.changes[..]), (refused, changes));
+        assert_eq!(found.are_none(), !refused && changes.is_empty());
+    }
 }
