@@ -4,5 +4,5 @@
 mod bodies;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
-    bodies::objects(data);
+    bodies::objects(data, bodies::PATIENCE);
 });

@@ -29,7 +29,7 @@ pub const TARGETS: [(&str, Body); 3] = [
         session(data);
     }),
     ("objects", |data| {
-        objects(data);
+        objects(data, PATIENCE);
     }),
 ];
 
@@ -265,12 +265,15 @@ const SESSION: Limits = Limits {
     bytes: 1 << 20,
     ..LIMITS
 };
+/// How long a fuzzer waits for the end of a session: that it waits itself for what does not come is usual.
+pub const PATIENCE: Duration = Duration::from_millis(50);
 /// Sizes of files that are offered, the first one of a stream: in packs, at their edge and beyond.
 const SIZES: [u64; 8] = [0, 0, 1, 100, 5000, 70_000, 262_144, 300_000];
 
 /// A whole session with a hostile sender over a connection: as [`session`], no task panics, no more comes
-/// than a session may bring, and of what is in its place that is told. Gives how many files that are.
-pub fn objects(data: &[u8]) -> usize {
+/// than a session may bring, and of what is in its place that is told. Gives how many files that are. A
+/// session of which nothing was heard for `patience` ends.
+pub fn objects(data: &[u8], patience: Duration) -> usize {
     let place = Place::new();
     let input = &mut Input(data);
     let kinds: Vec<u8> = (0..=input.byte() % 8).map(|_| input.byte() % 8).collect();
@@ -294,7 +297,7 @@ pub fn objects(data: &[u8]) -> usize {
         let meter = Meter::start();
         let play = async {
             // The receiver ends it as soon as something is wrong.
-            let _ = play(&near, &entries, input).await;
+            let _ = play(&near, &entries, input, patience).await;
             near.close(dfcp_transfer::DONE, "");
         };
         let receive = dfcp_transfer::receive(&far, store, &meter, async |_| Ok(()));
@@ -333,7 +336,12 @@ fn content(entries: &[Entry], index: u64) -> Vec<u8> {
     vec![index as u8; size as usize]
 }
 
-async fn play(near: &Connection, entries: &[Entry], input: &mut Input<'_>) -> Result<(), Error> {
+async fn play(
+    near: &Connection,
+    entries: &[Entry],
+    input: &mut Input<'_>,
+    patience: Duration,
+) -> Result<(), Error> {
     let (mut control, replies) = near.open_bi().await?;
     for part in offer::split(entries, Wishes::default(), &People::default()) {
         message::write(&mut control, &part).await?;
@@ -413,7 +421,6 @@ async fn play(near: &Connection, entries: &[Entry], input: &mut Input<'_>) -> Re
     control.finish()?;
     let mut replies = Reader::new(replies);
     // A session that waits for something that does not come says nothing any more.
-    let patience = Duration::from_millis(50);
     while let Ok(reply) = tokio::time::timeout(patience, replies.next()).await {
         if matches!(reply?, None | Some(FromReceiver::Summary { .. })) {
             break;

@@ -57,16 +57,24 @@ impl Space {
         (self.total / RESERVE_PART).min(MOST_RESERVE)
     }
 
+    /// Bytes that are free beyond the reserve and what is `outstanding`.
+    fn room(self, outstanding: u64) -> u64 {
+        // Some file systems do not tell their size.
+        match self.total {
+            0 => u64::MAX,
+            _ => self
+                .free
+                .saturating_sub(self.reserve())
+                .saturating_sub(outstanding),
+        }
+    }
+
     /// What stays free when `outstanding` and `needed` more bytes are written, as a reserve and
     /// what was asked for; an error says what is missing.
     fn check(self, outstanding: u64, needed: u64) -> Result<(), Rejection> {
         let reserve = self.reserve();
-        let usable = self
-            .free
-            .saturating_sub(reserve)
-            .saturating_sub(outstanding);
-        // Some file systems do not tell their size; who sends nothing but names needs no room.
-        if self.total == 0 || needed == 0 || needed <= usable {
+        // Who sends nothing but names needs no room.
+        if needed == 0 || needed <= self.room(outstanding) {
             return Ok(());
         }
         let message = format!(
@@ -119,13 +127,8 @@ impl Store {
     /// Bytes that the disk has for what nobody claimed, beyond what stays free.
     fn room(&self) -> u64 {
         let claims = self.claims.0.lock().unwrap_or_else(PoisonError::into_inner);
-        self.space().map_or(u64::MAX, |space| match space.total {
-            0 => u64::MAX,
-            _ => space
-                .free
-                .saturating_sub(space.reserve())
-                .saturating_sub(outstanding(&claims)),
-        })
+        let space = self.space();
+        space.map_or(u64::MAX, |space| space.room(outstanding(&claims)))
     }
 
     /// Bytes that an entry may take of the disk.
@@ -225,6 +228,8 @@ mod tests {
         // What others are still to bring is not free.
         assert!(fits(1000 * GB, 11 * GB, 4 * GB, 6 * GB));
         assert!(!fits(1000 * GB, 11 * GB, 5 * GB, 6 * GB));
+        let untold = Space { total: 0, free: 0 };
+        assert_eq!(untold.room(5), u64::MAX, "it tells nothing");
         assert!(!fits(2000, 50, 0, 1) && fits(2000, 50, 0, 0) && fits(0, 0, 0, 1));
     }
 

@@ -66,6 +66,4 @@ fn the_corpus_and_changes_of_it_are_survived() {
 fn a_session_of_the_corpus_brings_a_file() {
     let seeds = corpus("session");
     assert!(seeds.iter().any(|seed| bodies::session(seed) == 3));
-    let seeds = corpus("objects");
-    assert!(seeds.iter().any(|seed| bodies::objects(seed) == 2));
 }

@@ -285,3 +285,35 @@ async fn the_part_that_is_left_of_a_file_is_named_whenever_the_connection_ends()
     let name = "x.dfcp-partial";
     assert!(problem.message.contains(name) && folder.path().join(name).exists());
 }
+
+/// Whoever reads what became of the files would look for it in vain, and send it again.
+#[tokio::test]
+async fn a_file_that_came_is_not_lost_because_its_sender_says_so() {
+    const SIZE: usize = 250_000;
+    let entry = |i: u64| Entry {
+        path: i.to_string(),
+        size: SIZE as u64,
+        mode: 0o644,
+        ..Entry::default()
+    };
+    let entries: Vec<_> = (0..4).map(entry).collect();
+    let hash = blake3::hash(&[7; SIZE]).into();
+    let pack = FromSender::Pack {
+        files: (0..4).map(|i| (i, hash)).collect(),
+    };
+    let gone = FromSender::Failed {
+        index: 3,
+        message: "gone".into(),
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let said = (pack, &vec![7; 4 * SIZE][..], Some(gone));
+    let received = receive(folder.path(), &entries, said).await;
+    for i in 0..4 {
+        let there = folder.path().join(i.to_string()).exists();
+        assert_eq!(
+            there,
+            received.outcomes[&i] == Outcome::Done,
+            "{received:?}"
+        );
+    }
+}

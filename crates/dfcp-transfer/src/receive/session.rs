@@ -461,6 +461,8 @@ impl<'a> Session<'a> {
             }
             // What was said before the sender knew that something is there.
             (None, Announced::Sent { .. }) if self.unexamined.contains_key(&index) => Ok(()),
+            // What is in its place soon is not told as lost.
+            (None, Announced::Failed(_)) if self.packed.contains(&index) => Ok(()),
             // It cannot be read, whatever is there of it.
             (None | Some(State::Held(_)), Announced::Failed(message)) => {
                 let problem = Problem::new(ProblemKind::Source, message);
