@@ -404,6 +404,42 @@ mod tests {
         }
     }
 
+    /// When the last of so many pieces has been paid for in each of two connections of a key with 1 MB/s.
+    async fn two_pay(pieces: usize, turn: Turn) -> (Duration, usize) {
+        let key = dfcp::generate_key().expect("random bytes").public();
+        let limits = Limits {
+            rate: Some(Rate::from_bps(8_000_000)),
+            ..Limits::default()
+        };
+        let account = Account::new(key, limits, Arc::new(|_| {}));
+        let (start, piece) = (Instant::now(), account.piece());
+        let connection = || async {
+            for _ in 0..pieces {
+                account.pay(Way::In, piece, turn).await.expect("no quota");
+            }
+        };
+        // What goes the other way has a rate of its own.
+        let other = account.pay(Way::Out, 10_000_000, Turn::First);
+        let (_, _, paid) = tokio::join!(connection(), connection(), other);
+        paid.expect("no quota");
+        (start.elapsed(), 2 * pieces * piece)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn connections_of_a_key_share_its_rate_and_small_ones_may_be_a_second_ahead() {
+        for (turn, burst) in [(Turn::Last, BURST), (Turn::First, SMALL_BURST)] {
+            let (took, bytes) = two_pay(50, turn).await;
+            // At 1 MB/s; the last piece leaves without waiting, and the timer has milliseconds.
+            let last = Duration::from_micros((bytes - CHUNK) as u64) - burst;
+            let late = took.checked_sub(last);
+            let late = late.unwrap_or_else(|| panic!("{took:?} instead of {last:?}, {turn:?}"));
+            assert!(
+                late < Duration::from_millis(5),
+                "{late:?} too late, {turn:?}"
+            );
+        }
+    }
+
     #[test]
     fn a_quota_comes_back_after_its_period() {
         let key = dfcp::generate_key().expect("random bytes").public();

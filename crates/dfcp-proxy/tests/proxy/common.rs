@@ -11,8 +11,8 @@ use dfcp_proxy::{
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 
-/// Longer than anything here takes on a machine that is alive.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Longer than anything here takes on a machine that is alive, however busy: what hangs is found all the same.
+const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Waits, but not for ever.
 pub async fn within<T>(future: impl Future<Output = T>) -> T {

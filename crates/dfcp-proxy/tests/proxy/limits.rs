@@ -35,8 +35,8 @@ async fn round_trip(world: &World, host: SocketAddr, len: usize) -> Duration {
 
 #[tokio::test]
 async fn a_key_is_slowed_to_its_rate_over_all_its_connections() {
-    const EACH: usize = 500_000;
-    let rate = Some(Rate::from_bps(16_000_000));
+    const EACH: usize = 1_000_000;
+    let rate = Some(Rate::from_bps(8_000_000));
     let world = world(Limits {
         rate,
         ..Limits::default()
@@ -47,11 +47,12 @@ async fn a_key_is_slowed_to_its_rate_over_all_its_connections() {
         round_trip(&world, host, EACH),
         round_trip(&world, host, EACH)
     );
-    // 1 MB each way at 2 MB/s; 100 ms of it and a piece of 64 KiB go at once.
-    let least = (2 * EACH - 200_000 - 65_536) as f64 / 2e6;
+    // 2 MB each way at 1 MB/s. A connection may be a second ahead that has sent little since it last paused,
+    // which on a busy machine is each of them at any time, and the last piece of 64 KiB leaves without waiting.
+    let least = (2 * EACH - 65_536) as f64 / 1e6 - 1.0;
     let took = start.elapsed().as_secs_f64();
     assert!(took > least, "{took} s, {least} at least");
-    world.there.find("is slowed to its 16000000 bit/s").await;
+    world.there.find("is slowed to its 8000000 bit/s").await;
 }
 
 #[tokio::test]
