@@ -74,6 +74,10 @@ enum Command {
     /// The other side of `dfcp cp`, started by it
     #[command(hide = true)]
     Agent,
+    /// What is left of `dfcp run` where its program left others behind
+    #[cfg(target_os = "linux")]
+    #[command(hide = true)]
+    LeftBehind,
 }
 
 fn main() -> ExitCode {
@@ -96,6 +100,8 @@ fn main() -> ExitCode {
         Command::Tun(args) => command::tun::run(args),
         Command::Serve(args) => command::serve::run(args),
         Command::Agent => command::cp::agent::run(),
+        #[cfg(target_os = "linux")]
+        Command::LeftBehind => command::run::left_behind(),
         Command::Doctor(args) => command::doctor::run(args),
         Command::Probe(args) => command::doctor::run_probe(args),
         Command::Rendezvous(args) => command::rendezvous::run(args),

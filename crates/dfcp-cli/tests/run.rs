@@ -393,6 +393,53 @@ fn the_programs_end_is_the_end() {
     assert!(said.contains("--allow dfcp-pub-"), "{said}");
 }
 
+/// Waits until a process has ended, and says then how calls fare that were stopped at before.
+const LEFT_BEHIND: &str = r#"
+import socket, sys, time
+process, port = sys.argv[1], int(sys.argv[2])
+def is_there():
+    try:
+        return open(f"/proc/{process}/stat").read().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+while is_there():
+    time.sleep(0.01)
+here, there = socket.socketpair()
+here.sendmsg([b"a message"])
+print(there.recvmsg(100)[0].decode(), flush=True)
+web = socket.create_connection(("127.0.0.1", port))
+web.sendall(b"say")
+print(len(web.makefile("rb").read()), flush=True)
+"#;
+
+/// The process that `dfcp run` of this bench left, if there is one.
+fn keeper(bench: &Bench) -> bool {
+    let home = bench.path("config").into_os_string().into_encoded_bytes();
+    let processes = std::fs::read_dir("/proc").unwrap().map_while(Result::ok);
+    processes.map(|process| process.path()).any(|process| {
+        let read = |file| std::fs::read(process.join(file)).unwrap_or_default();
+        let environment = read("environ");
+        read("cmdline") == b"dfcp\0left-behind\0"
+            && environment.windows(home.len()).any(|part| part == home)
+    })
+}
+
+#[test]
+fn what_a_program_leaves_behind_goes_on_without_it() {
+    if !has("python3") {
+        return;
+    }
+    let (near, web) = (Near::new(), web("127.0.0.1:0"));
+    let leave = "python3 -c \"$1\" $PPID $2 &";
+    let port = web.port().to_string();
+    // Its output ends when what was left behind has.
+    let (code, out, said) = outcome(near.run(&["sh", "-c", leave, "sh", LEFT_BEHIND, &port]));
+    assert_eq!(code, 0, "{said}");
+    assert_eq!(String::from_utf8(out).unwrap(), "a message\n100000\n");
+    assert!(said.contains("the program left others behind"), "{said}");
+    eventually("the end of who looked after it", || !keeper(&near.bench));
+}
+
 #[test]
 fn a_server_that_comes_back_is_used_again() {
     if !has("python3") {

@@ -13,6 +13,7 @@
 //! it would, whether the program waits for it or polls.
 //!
 //! * [`Supervisor`]: starts programs, and carries what they connect to; [`Program`]: what a file is;
+//!   [`let_go_on`]: for processes that outlive it, since a filter of calls is never taken off;
 //! * [`Routes`]: what is carried, and what is left alone;
 //! * names are resolved at the far end: the supervisor answers questions of DNS by addresses that stand for
 //!   names.
@@ -36,4 +37,4 @@ mod table;
 
 pub use program::Program;
 pub use routes::{Route, Routes};
-pub use supervisor::{Note, Supervisor};
+pub use supervisor::{Note, Supervisor, let_go_on};

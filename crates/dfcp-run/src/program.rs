@@ -22,7 +22,7 @@ pub(crate) fn start(mut command: Command) -> io::Result<(Child, Calls)> {
         let (pid, listener) = (i32::from_ne_bytes([a, b, c, d]), i32::from_ne_bytes(rest));
         let calls = process::file(pid, listener)?;
         here.write_all(&[1])?;
-        io::Result::Ok(Calls::from(calls))
+        Calls::of(calls)
     });
     let child = command.spawn();
     // Its end of the channel goes, too: nobody waits for a process that did not come about.

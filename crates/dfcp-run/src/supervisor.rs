@@ -2,9 +2,12 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
 
 use dfcp_proxy::{Client, Dialed, Host, Status, Target};
 use socket2::{Protocol, Socket, Type};
@@ -35,9 +38,21 @@ pub enum Note {
     Foreign(i32, SocketAddr),
 }
 
+/// How long what ends with its program may take to do so, as what it has started.
+const LAST_MOMENT: Duration = Duration::from_secs(1);
+
 /// Carries what programs connect to; clones share it.
 #[derive(Clone)]
-pub struct Supervisor(Arc<Inner>);
+pub struct Supervisor {
+    inner: Arc<Inner>,
+    started: Arc<Mutex<Vec<Started>>>,
+}
+
+/// Where the calls of a program come from, and of whatever it starts, and who answers them.
+struct Started {
+    calls: Arc<Calls>,
+    answers: JoinHandle<()>,
+}
 
 pub(crate) struct Inner {
     client: Client,
@@ -87,33 +102,71 @@ impl Supervisor {
             has_foreign: AtomicBool::new(false),
             has_unconnected: AtomicBool::new(false),
         });
-        Ok(Self(inner))
+        let started = Arc::default();
+        Ok(Self { inner, started })
     }
 
     /// Whether names are resolved by the far end.
     pub fn resolves(&self) -> bool {
-        self.0.routes.has_names()
+        self.inner.routes.has_names()
     }
 
-    /// Starts a program, whose connections, and those of whatever it starts, are carried as long as this
-    /// process lives.
+    /// Starts a program, whose connections, and those of whatever it starts, are carried until
+    /// [`Supervisor::leave`].
     ///
     /// # Errors
     /// When it cannot be started, or the system knows no supervision.
     pub fn start(&self, command: Command) -> io::Result<Child> {
         let (child, calls) = start(command)?;
-        let (inner, calls) = (self.0.clone(), Arc::new(calls));
+        let (inner, calls) = (self.inner.clone(), Arc::new(calls));
+        let asked = calls.clone();
         let answer = move || {
-            while let Some(call) = calls.next() {
-                if let Some(answer) = inner.decide(&calls, &call) {
-                    calls.answer(call.id, answer);
+            while let Some(call) = asked.next() {
+                if let Some(answer) = inner.decide(&asked, &call) {
+                    asked.answer(call.id, answer);
                 }
             }
         };
         let named = std::thread::Builder::new().name("calls".into());
-        named.spawn(answer)?;
+        let answers = named.spawn(answer)?;
+        self.started().push(Started { calls, answers });
         Ok(child)
     }
+
+    /// Answers no more calls. Those of processes that were left behind wait for somebody who does, or fail
+    /// once nobody has the files any more that are returned: they are for [`let_go_on`]. Waits a moment for
+    /// those that are about to end; not for an async context.
+    ///
+    /// # Errors
+    /// When there are no open files left.
+    pub fn leave(&self) -> io::Result<Vec<OwnedFd>> {
+        let mut left = Vec::new();
+        for Started { calls, answers } in std::mem::take(&mut *self.started()) {
+            let is_over = calls.is_over(LAST_MOMENT);
+            calls.stop();
+            let _ = answers.join();
+            if !is_over {
+                left.push(calls.let_go()?);
+            }
+        }
+        Ok(left)
+    }
+
+    fn started(&self) -> MutexGuard<'_, Vec<Started>> {
+        self.started.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Lets the calls of processes that were left behind go on as if nobody had asked, until they have ended.
+///
+/// # Errors
+/// When there are no open files left.
+pub fn let_go_on(listener: OwnedFd) -> io::Result<()> {
+    let calls = Calls::of(listener)?;
+    while let Some(call) = calls.next() {
+        calls.answer(call.id, Answer::GoOn);
+    }
+    Ok(())
 }
 
 /// What a program hears where the system gave no number: its own of input and output that failed.

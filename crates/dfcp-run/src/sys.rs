@@ -2,11 +2,15 @@
 
 #![allow(unsafe_code)]
 
+use std::collections::BTreeSet;
 use std::io;
+use std::net::Shutdown;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use libc::{c_int, c_ulong, c_void, sock_filter};
 use socket2::Socket;
@@ -72,38 +76,101 @@ pub(crate) enum Answer {
 
 /// Where calls come from.
 #[derive(Debug)]
-pub(crate) struct Calls(OwnedFd);
+pub(crate) struct Calls {
+    listener: OwnedFd,
+    /// Those that have no answer yet.
+    open: Mutex<BTreeSet<u64>>,
+    /// What is shut down at the one end is heard at the other by who waits for a call.
+    stop: (UnixStream, UnixStream),
+}
 
 impl Calls {
-    /// Waits for the next one; `None` when no program is left that could make one.
+    /// Those of a listener.
+    ///
+    /// # Errors
+    /// When there are no open files left.
+    pub fn of(listener: OwnedFd) -> io::Result<Self> {
+        Ok(Self {
+            listener,
+            open: Mutex::default(),
+            stop: UnixStream::pair()?,
+        })
+    }
+
+    /// Waits for the next one; `None` when no program is left that could make one, or after [`Calls::stop`].
     pub fn next(&self) -> Option<Call> {
         loop {
+            if !self.wait() {
+                return None;
+            }
             match self.receive() {
-                Ok(call) => return Some(call),
+                Ok(call) => {
+                    self.open().insert(call.id);
+                    return Some(call);
+                }
                 // Whoever made it was interrupted, or this thread was.
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::NotFound && !self.is_over() => {}
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(_) => return None,
             }
         }
     }
 
-    /// Whether nobody is left who could call.
-    fn is_over(&self) -> bool {
+    /// Waits until there is a call; false if there will be none.
+    fn wait(&self) -> bool {
+        let watched = [self.listener.as_raw_fd(), self.stop.1.as_raw_fd()];
+        let mut polls = watched.map(|fd| libc::pollfd {
+            fd,
+            events: libc::POLLIN,
+            revents: 0,
+        });
+        loop {
+            // SAFETY: two structures are read and written, which outlive the call.
+            let ready = unsafe { libc::poll(polls.as_mut_ptr(), 2, -1) };
+            let [listener, stop] = polls.map(|poll| poll.revents);
+            match ready {
+                _ if ready > 0 => return stop == 0 && listener & libc::POLLIN != 0,
+                _ if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => {}
+                _ => return false,
+            }
+        }
+    }
+
+    /// Has nobody wait for calls any more.
+    pub fn stop(&self) {
+        // A pair that was never closed shuts down.
+        let _ = self.stop.0.shutdown(Shutdown::Both);
+    }
+
+    /// Whether nobody is left who could call, after `limit` at most.
+    pub fn is_over(&self, limit: Duration) -> bool {
         let mut poll = libc::pollfd {
-            fd: self.0.as_raw_fd(),
+            fd: self.listener.as_raw_fd(),
             events: 0,
             revents: 0,
         };
+        let limit = limit.as_millis().try_into().unwrap_or(c_int::MAX);
         // SAFETY: one structure is read and written, which outlives the call.
-        unsafe { libc::poll(&raw mut poll, 1, 0) > 0 && poll.revents & libc::POLLHUP != 0 }
+        unsafe { libc::poll(&raw mut poll, 1, limit) > 0 && poll.revents & libc::POLLHUP != 0 }
+    }
+
+    /// Lets all calls go on that wait, and hands out where others come from.
+    pub fn let_go(&self) -> io::Result<OwnedFd> {
+        let open = std::mem::take(&mut *self.open());
+        open.into_iter()
+            .for_each(|id| self.answer(id, Answer::GoOn));
+        self.listener.try_clone()
+    }
+
+    fn open(&self) -> MutexGuard<'_, BTreeSet<u64>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn receive(&self) -> io::Result<Call> {
         let mut raw = RawCall::default();
         // SAFETY: the request reads and writes one `struct seccomp_notif`, all bytes zero before, whose size
         // is in the request's number, and which outlives the call.
-        let done = unsafe { libc::ioctl(self.0.as_raw_fd(), RECEIVE as _, &raw mut raw) };
+        let done = unsafe { libc::ioctl(self.listener.as_raw_fd(), RECEIVE as _, &raw mut raw) };
         if done < 0 {
             return Err(io::Error::last_os_error());
         }
@@ -119,11 +186,12 @@ impl Calls {
     pub fn waits(&self, call: &Call) -> bool {
         let mut id = call.id;
         // SAFETY: the request reads one number of 64 bits, which outlives the call.
-        unsafe { libc::ioctl(self.0.as_raw_fd(), IS_VALID as _, &raw mut id) == 0 }
+        unsafe { libc::ioctl(self.listener.as_raw_fd(), IS_VALID as _, &raw mut id) == 0 }
     }
 
     /// Answers a call. Whoever does not hear it was interrupted, or has ended.
     pub fn answer(&self, id: u64, answer: Answer) {
+        self.open().remove(&id);
         let (value, error, flags) = match answer {
             Answer::GoOn => (0, 0, CONTINUE),
             Answer::Done => (0, 0, 0),
@@ -137,13 +205,7 @@ impl Calls {
             flags,
         };
         // SAFETY: the request reads one `struct seccomp_notif_resp`, which outlives the call.
-        unsafe { libc::ioctl(self.0.as_raw_fd(), SEND as _, &raw mut raw) };
-    }
-}
-
-impl From<OwnedFd> for Calls {
-    fn from(fd: OwnedFd) -> Self {
-        Self(fd)
+        unsafe { libc::ioctl(self.listener.as_raw_fd(), SEND as _, &raw mut raw) };
     }
 }
 

@@ -2,15 +2,16 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::os::unix::process::ExitStatusExt;
+use std::os::fd::AsFd;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ExitCode, ExitStatus};
+use std::process::{Child, ExitCode, ExitStatus, Stdio};
 use std::time::Duration;
 
 use dfcp::{CloseCode, Endpoint, EndpointConfig};
 use dfcp_command::{Failure, Kind, block_on, fail};
 use dfcp_proxy::{Client, ClientConfig, FastOpen, Target};
-use dfcp_run::{Note, Program, Route, Routes, Supervisor};
+use dfcp_run::{Note, Program, Route, Routes, Supervisor, let_go_on};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tokio::signal::unix::{SignalKind, signal};
@@ -118,15 +119,59 @@ async fn carry(args: Args) -> Result<ExitCode, Failure> {
         Ok(()) => supervise(&args, rules, &client).await,
         Err(failure) => Err(failure),
     };
-    if ended.is_ok() {
-        let _ = timeout(DRAIN, client.traffic().idle()).await;
-    }
+    let ended = match ended {
+        Ok((code, supervisor)) => {
+            let _ = timeout(DRAIN, client.traffic().idle()).await;
+            if let Err(error) = leave(&args, supervisor).await {
+                args.common.say(format_args!(
+                    "what the program left behind can connect no more, as nobody looks after it: {error}"
+                ));
+            }
+            Ok(code)
+        }
+        Err(failure) => Err(failure),
+    };
     farewell(&endpoint, CloseCode::NO_ERROR, "the program ended").await;
     ended
 }
 
-/// Starts the program and waits for its end.
-async fn supervise(args: &Args, rules: RuleOptions, client: &Client) -> Result<ExitCode, Failure> {
+/// Has a process of its own look after those that the program left behind, if it did: nobody can take the filter
+/// off them, and what it stops would fail without an answer, down to messages between them.
+async fn leave(args: &Args, supervisor: Supervisor) -> io::Result<()> {
+    let left = tokio::task::spawn_blocking(move || supervisor.leave()).await;
+    for listener in left?? {
+        let mut keeper = std::process::Command::new("/proc/self/exe");
+        keeper
+            .arg0("dfcp")
+            .arg("left-behind")
+            .current_dir("/")
+            .process_group(0)
+            .stdin(Stdio::from(listener))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        keeper.spawn()?;
+        args.common.say(
+            "the program left others behind: what they connect to from now on, they connect to from here",
+        );
+    }
+    Ok(())
+}
+
+/// Looks after what a program left behind, to its end. Where its calls come from is standard input.
+pub fn left_behind() -> ExitCode {
+    let listener = io::stdin().as_fd().try_clone_to_owned();
+    match listener.and_then(let_go_on) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(&error.into()),
+    }
+}
+
+/// Starts the program and waits for its end. Says who still answers for what it left behind.
+async fn supervise(
+    args: &Args,
+    rules: RuleOptions,
+    client: &Client,
+) -> Result<(ExitCode, Supervisor), Failure> {
     let common = args.common.clone();
     let note = move |note: Note| {
         match note {
@@ -157,11 +202,14 @@ async fn supervise(args: &Args, rules: RuleOptions, client: &Client) -> Result<E
     let mut signals = Signals::listen()?;
     let child = match supervisor.start(command) {
         Ok(child) => child,
-        Err(error) => return cannot_start(Path::new(name), &error),
+        Err(error) => {
+            let code = cannot_start(Path::new(name), &error)?;
+            return Ok((code, supervisor));
+        }
     };
     take_open_files();
     let status = signals.pass_on(child).await?;
-    Ok(ExitCode::from(code(status)))
+    Ok((ExitCode::from(code(status)), supervisor))
 }
 
 /// Says of programs what will not be as they are used to.
