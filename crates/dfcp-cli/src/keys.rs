@@ -76,12 +76,20 @@ impl Own {
     /// # Errors
     /// When it cannot be written; also when another process has made a key meanwhile.
     pub fn keep(self) -> Result<StaticKey, Failure> {
+        self.keep_and_tell(|line| dfcp_command::tell!("dfcp: {line}"))
+    }
+
+    /// The same for who says what happens in another way.
+    ///
+    /// # Errors
+    /// As [`Own::keep`].
+    pub fn keep_and_tell(self, tell: impl FnOnce(String)) -> Result<StaticKey, Failure> {
         if let Some(path) = &self.missing {
             write(path, &self.key, Existing::Refuse).map_err(|failure| match path.exists() {
                 true => Failure::io(path, "another process has made it meanwhile; start again"),
                 false => failure,
             })?;
-            dfcp_command::tell!("dfcp: made a new key, {}", path.display());
+            tell(format!("made a new key, {}", path.display()));
         }
         Ok(self.key)
     }

@@ -5,7 +5,7 @@
 mod common;
 
 use std::fs;
-use std::io::{ErrorKind, Read};
+use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::net::UnixDatagram;
 use std::process::Command;
@@ -309,6 +309,24 @@ fn a_log_of_json_has_an_object_for_each_event() {
     assert_eq!(event["status"], "done");
     let report: Value = serde_json::from_str(event["report"].as_str().unwrap()).unwrap();
     assert_eq!(report["files"], 1);
+}
+
+#[test]
+fn a_log_of_json_has_the_key_that_the_service_has_made_for_itself() {
+    let bench = Bench::new();
+    let text = format!("listen = \"127.0.0.1:0\"\nlog = \"json\"\n{}", both(&bench));
+    fs::write(bench.path("serve.toml"), text).unwrap();
+    let mut child = serve(&bench).spawn().unwrap();
+    let said = BufReader::new(child.stderr.take().unwrap()).lines();
+    let mut messages = said.map_while(Result::ok).map(|line| {
+        let event: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line}"));
+        event["message"].as_str().unwrap().to_owned()
+    });
+    let first = messages.next().unwrap();
+    assert!(first.starts_with("made a new key, "), "{first}");
+    assert!(messages.any(|message| message.starts_with("to use it")));
+    child.kill().unwrap();
+    wait(&mut child);
 }
 
 #[test]

@@ -132,7 +132,14 @@ impl Running {
         let links = links.transpose()?;
         // Who cannot start needs no key.
         let endpoint = match bound {
-            Some((endpoint, own)) => own.keep().map(|_| Some(endpoint))?,
+            Some((endpoint, own)) => {
+                own.keep_and_tell(|line| {
+                    if !whole.quiet {
+                        log.say(line);
+                    }
+                })?;
+                Some(endpoint)
+            }
             None => None,
         };
         let running = Self {
