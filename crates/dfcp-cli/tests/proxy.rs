@@ -195,8 +195,21 @@ fn a_connection_of_standard_input_that_ssh_ends_says_nothing() {
     let server = server(&bench, &["--permit", "all"]);
     let host = TcpListener::bind("127.0.0.1:0").unwrap();
     let at = host.local_addr().unwrap().to_string();
-    let mut command = client(&bench, server.address, &["-W", &at]);
-    let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
+    let program = client(&bench, server.address, &["-W", &at]);
+    // Under nohup SIGHUP is ignored, and children inherit that.
+    let mut command = Command::new("env");
+    command
+        .arg("--default-signal=HUP")
+        .arg(program.get_program())
+        .args(program.get_args())
+        .envs(
+            program
+                .get_envs()
+                .filter_map(|(name, value)| Some((name, value?))),
+        )
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
     let (mut there, _) = host.accept().unwrap();
     child.stdin.as_mut().unwrap().write_all(b"hello").unwrap();
     there.read_exact(&mut [0; 5]).unwrap();
