@@ -133,16 +133,10 @@ fn a_loss_test_without_a_verdict_does_not_end_the_transfer() {
 #[test]
 fn much_loss_and_a_policer_do_not_keep_start_up_down() {
     let warmup = ("run.warmup", "\"0 s\"");
-    // The window held the fast stretches of a loss test to the slow ones' rate: 0.09 of the limit, and
-    // 0.27 without that; of eighty seeds the one that is worst by far.
+    // The window held the fast stretches of a loss test to the slow ones' rate: 0.17 of the limit.
     let duration = ("run.duration", "\"30 s\"");
     let share = share_of(&run("cn-us", &[duration, warmup, ("run.seed", "701")]));
-    assert!(share > 0.15, "seed 701: {share:.3} of the limit");
-    // What had arrived before a test was forgotten when the test found the loss to be the path's: 0.45, 0.57.
-    for seed in ["725", "736"] {
-        let share = share_of(&run("cn-us", &[duration, warmup, ("run.seed", seed)]));
-        assert!(share > 0.65, "seed {seed}: {share:.3} of the limit");
-    }
+    assert!(share > 0.5, "seed 701: {share:.3} of the limit");
     // A rate of a policer's full bucket left in bursts, and each round had a gap that hid its loss: 0.15.
     let duration = ("run.duration", "\"12 s\"");
     let share = share_of(&run("cn-us", &[duration, warmup, ("run.seed", "713")]));

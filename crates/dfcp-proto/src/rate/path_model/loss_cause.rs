@@ -118,8 +118,6 @@ pub(super) struct LossTest {
     neighbour: Option<f64>,
     differences: Moments,
     packets: f64,
-    /// The most that a round trip delivered before the test, bytes per second.
-    best: f64,
     /// Delivery rate before the test, and the mean of the fast stretches, bytes per second.
     delivered: f64,
     fast_delivery: f64,
@@ -150,23 +148,11 @@ impl LossTest {
             neighbour: Some(alarm.seen),
             differences: Moments::default(),
             packets: 0.0,
-            best: 0.0,
             delivered,
             fast_delivery: delivered,
             fast_loss: Moments::default(),
             slow_loss: Moments::default(),
         }
-    }
-
-    /// The same, of a path of which a round trip delivered up to `best` bytes per second of late.
-    pub(super) fn with_best(self, best: f64) -> Self {
-        Self { best, ..self }
-    }
-
-    /// What the path was seen to carry if it loses a share of `loss` at any rate, bytes per second: the
-    /// rate that was tested, or more that arrived before that loss was taken for congestion.
-    pub(super) fn carried(&self, loss: f64) -> f64 {
-        self.asked.max(self.best / (1.0 - loss))
     }
 
     /// The rate that is tested, bytes per second.

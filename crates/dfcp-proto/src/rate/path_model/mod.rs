@@ -46,7 +46,7 @@ use loss_cause::LossTest;
 pub use marks::MarkResponse;
 use marks::Marks;
 use rounds::{Round, Unhealed, Within};
-use samples::{Samples, silence_between};
+use samples::Samples;
 use shallow::{BufferEstimate, RateCap};
 use startup::{FirstFlight, Search};
 use tuning::{bounds, queue, spans};
@@ -318,15 +318,7 @@ impl PathModel {
     /// Whether the path was gone for a part of the last span that tells.
     fn was_silent(&self) -> bool {
         let span = self.rate_span();
-        let silence = self
-            .samples
-            .silence(span, self.long_gap(span), self.arriving());
-        Self::had_outage(silence, span)
-    }
-
-    /// What arrives of what the path is thought to carry, bytes per second.
-    fn arriving(&self) -> f64 {
-        self.estimate * (1.0 - self.loss.mean)
+        Self::had_outage(self.samples.silence(span, self.long_gap(span)), span)
     }
 
     fn on_sample(&mut self, feedback: &Feedback<'_>, ack: AckPoint) {
@@ -335,8 +327,9 @@ impl PathModel {
             between = Some(Stretch::between(&previous, &ack, self.packet));
             let gap = ack.received_at.saturating_sub(previous.received_at);
             let gap = gap.as_secs_f64();
-            self.round.silence +=
-                silence_between(&previous, &ack, self.long_gap(self.rtt), self.arriving());
+            if gap > self.long_gap(self.rtt) {
+                self.round.silence += gap;
+            }
             self.usual_gap += (gap - self.usual_gap) * spans::GAP_WEIGHT;
         }
         let now = feedback.now;

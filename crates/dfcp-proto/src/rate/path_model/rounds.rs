@@ -308,7 +308,6 @@ impl PathModel {
         let rate = self.cap.map_or(rate, |cap| rate.min(cap.rate(now)));
         let sent_total = self.samples.last().map_or(0, |s| s.sent_total) + feedback.bytes_in_flight;
         let test = LossTest::new(now, rate, delivered, self.loss.alarm(now), sent_total);
-        let test = test.with_best(self.delivered.best().unwrap_or(0.0));
         let before = std::mem::replace(&mut self.mode, Mode::Startup(Search::default()));
         self.mode = Mode::LossTest(test, Box::new(before));
     }
@@ -346,7 +345,7 @@ impl PathModel {
         match cause {
             LossCause::Path(loss) => {
                 self.loss.verify(now, loss);
-                self.estimate = test.carried(loss);
+                self.estimate = test.tested();
                 self.buffer = BufferEstimate::default();
                 let early = self.delivered.intervals <= startup::MAX_ROUND_TRIPS;
                 let searching = !self.met && early && matches!(self.mode, Mode::Cruise(_));

@@ -14,20 +14,6 @@ struct Sample {
     delay: f64,
 }
 
-/// Time without arrivals between neighbours, seconds, if it was longer than `gap` and `rate` bytes a second
-/// arrive: bytes that arrived meanwhile, whose acknowledgements were lost, took their time.
-pub(super) fn silence_between(earlier: &AckPoint, later: &AckPoint, gap: f64, rate: f64) -> f64 {
-    let between = later.received_at.saturating_sub(earlier.received_at);
-    let between = between.as_secs_f64();
-    if between <= gap {
-        return 0.0;
-    }
-    let delivered = later
-        .delivered_total
-        .saturating_sub(earlier.delivered_total) as f64;
-    (between - delivered / rate.max(f64::EPSILON)).max(0.0)
-}
-
 /// Samples in order of arrival.
 #[derive(Debug, Default)]
 pub(super) struct Samples {
@@ -96,18 +82,22 @@ impl Samples {
     }
 
     /// Time without arrivals in gaps longer than `gap`, seconds, in the last `span` seconds and the
-    /// gap before them, where `rate` bytes a second arrive.
-    pub(super) fn silence(&self, span: f64, gap: f64, rate: f64) -> f64 {
+    /// gap before them.
+    pub(super) fn silence(&self, span: f64, gap: f64) -> f64 {
         let Some(last) = self.last() else { return 0.0 };
         let from = last
             .received_at
             .saturating_sub(Duration::from_secs_f64(span));
-        let mut later = last;
+        let mut later = last.received_at;
         let mut silence = 0.0;
         for sample in self.list.iter().rev().skip(1) {
-            silence += silence_between(&sample.ack, &later, gap, rate);
-            later = sample.ack;
-            if later.received_at <= from {
+            let at = sample.ack.received_at;
+            let between = later.saturating_sub(at).as_secs_f64();
+            if between > gap {
+                silence += between;
+            }
+            later = at;
+            if at <= from {
                 break;
             }
         }
@@ -137,49 +127,5 @@ impl Samples {
             .rev()
             .take_while(|s| s.ack.received_at >= from)
             .fold(f64::INFINITY, |least, s| least.min(s.delay))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const PACKET: u64 = 1500;
-    /// Bytes per second, with a packet and its acknowledgement every millisecond.
-    const RATE: f64 = 1.5e6;
-
-    fn arrival(ms: u64, delivered: u64) -> AckPoint {
-        let at = Duration::from_millis(ms);
-        AckPoint::new(at, Instant::ZERO + at, ms * PACKET, delivered * PACKET)
-    }
-
-    fn silence(list: &[AckPoint]) -> f64 {
-        let mut samples = Samples::default();
-        for ack in list {
-            samples.push(*ack, 0.0, 1.0);
-        }
-        samples.silence(1.0, 0.01, RATE)
-    }
-
-    #[test]
-    fn a_path_that_delivers_nothing_for_a_while_is_silent() {
-        let outage = [
-            arrival(0, 0),
-            arrival(1, 1),
-            arrival(101, 2),
-            arrival(102, 3),
-        ];
-        assert!((silence(&outage) - 0.099).abs() < 1e-6);
-    }
-
-    #[test]
-    fn lost_acknowledgements_are_no_silence() {
-        let lost = [
-            arrival(0, 0),
-            arrival(1, 1),
-            arrival(101, 101),
-            arrival(102, 102),
-        ];
-        assert!(silence(&lost) < 1e-6);
     }
 }
