@@ -64,9 +64,17 @@ fn file(size: u64) -> Entry {
     }
 }
 
+/// The words that a file is all there.
+fn sent(index: u64, content: &[u8]) -> FromSender {
+    FromSender::Sent {
+        index,
+        size: content.len() as u64,
+        blake3: blake3::hash(content).into(),
+    }
+}
+
 #[tokio::test]
 async fn more_parts_than_a_message_names_end_the_session() {
-    let hash = blake3::hash(&[7; LISTED as usize]).into();
     for (count, is_welcome) in [(LISTED, true), (LISTED + 1, false)] {
         let files = [file(LISTED)];
         let received = session(&files, async |near, control, replies| {
@@ -77,12 +85,7 @@ async fn more_parts_than_a_message_names_end_the_session() {
             let mut object = near.open_object().await?;
             object.write_all(&[7; LISTED as usize]).await?;
             object.finish()?;
-            let sent = FromSender::Sent {
-                index: 0,
-                size: LISTED,
-                blake3: hash,
-            };
-            message::write(control, &sent).await?;
+            message::write(control, &sent(0, &[7; LISTED as usize])).await?;
             hear_out(replies).await;
             Ok(())
         });
@@ -150,14 +153,8 @@ async fn no_more_files_are_under_way_than_a_sender_has() {
                 let extents = vec![(0, 1000)];
                 message::write(control, &FromSender::Holes { index, extents }).await?;
             }
-            let zeros = blake3::hash(&[0; 1000]).into();
             for index in 0..count {
-                let sent = FromSender::Sent {
-                    index,
-                    size: 1000,
-                    blake3: zeros,
-                };
-                message::write(control, &sent).await?;
+                message::write(control, &sent(index, &[0; 1000])).await?;
             }
             hear_out(replies).await;
             Ok(())
@@ -216,12 +213,7 @@ async fn a_file_comes_twice_at_most() {
                 object.write_all(&[7; SIZE as usize]).await?;
                 object.finish()?;
             }
-            let sent = FromSender::Sent {
-                index: 0,
-                size: SIZE,
-                blake3: blake3::hash(&[7; SIZE as usize]).into(),
-            };
-            message::write(control, &sent).await?;
+            message::write(control, &sent(0, &[7; SIZE as usize])).await?;
             hear_out(replies).await;
             Ok(())
         });
