@@ -560,7 +560,10 @@ impl Connection {
                 ecn,
             })
         });
-        self.out.path.count_sent(size.into());
+        // What asks for no acknowledgement is never known to have arrived: counted, it would pass for lost.
+        if contents.ack_eliciting {
+            self.out.path.count_sent(size.into());
+        }
         if let Some(moved) = &mut self.out.moved {
             moved.on_sent(u64::from(size));
         }

@@ -1,10 +1,10 @@
 //! Parts of an application's own, beside those that profiles here are made of.
 
-use crate::common::{SECOND, lossy, transfer};
+use crate::common::{Flow, SECOND, established, lossy, run_flows, transfer};
 use dfcp_proto::feedback::{Arrival, FIRST_PRIVATE, FeedbackPolicy};
-use dfcp_proto::rate::PathReport;
-use dfcp_proto::{ChannelKind, Duration, Instant, Profile, TransportConfig};
-use dfcp_sim::PairConfig;
+use dfcp_proto::rate::{Feedback, FixedRate, PathReport, RateController};
+use dfcp_proto::{ChannelKind, Duration, Instant, Profile, Rate, TransportConfig};
+use dfcp_sim::{PairConfig, Side};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -79,4 +79,65 @@ fn feedback_of_ones_own_is_given_by_a_receiver_that_knows_it() {
         assert_eq!(packets > 600, knows, "{packets} packets, seed {seed}");
         assert_eq!(packets == 0, !knows, "{packets} packets, seed {seed}");
     }
+}
+
+/// A fixed rate that remembers what it was told last: bytes sent, and those of them that arrived.
+#[derive(Debug)]
+struct Recorder {
+    rate: FixedRate,
+    sent: Arc<AtomicU64>,
+    delivered: Arc<AtomicU64>,
+}
+
+impl RateController for Recorder {
+    fn on_established(&mut self, now: Instant, rtt: Duration, packet_size: u64) {
+        self.rate.on_established(now, rtt, packet_size);
+    }
+
+    fn on_feedback(&mut self, feedback: &Feedback<'_>) {
+        self.rate.on_feedback(feedback);
+        if let Some(newest) = feedback.newest {
+            self.sent.store(newest.sent_total, Ordering::Relaxed);
+            let delivered = newest.delivered_total;
+            self.delivered.store(delivered, Ordering::Relaxed);
+        }
+    }
+
+    fn pacing_rate(&self) -> Rate {
+        self.rate.pacing_rate()
+    }
+
+    fn window(&self) -> u64 {
+        self.rate.window()
+    }
+
+    fn initial_burst(&self) -> u64 {
+        self.rate.initial_burst()
+    }
+}
+
+#[test]
+fn acknowledgements_of_what_comes_do_not_pass_for_lost() {
+    let (sent, delivered) = (Arc::<AtomicU64>::default(), Arc::<AtomicU64>::default());
+    let seed = 63;
+    let (told, arrived) = (sent.clone(), delivered.clone());
+    let profile = Profile::auto().with_rate(move || {
+        Box::new(Recorder {
+            rate: FixedRate::new(Rate::from_bps(1_000_000)),
+            sent: told.clone(),
+            delivered: arrived.clone(),
+        })
+    });
+    let config = PairConfig {
+        client: TransportConfig::default().profile(profile),
+        ..PairConfig::symmetric(lossy(0.0), seed)
+    };
+    let mut pair = established(config);
+    // Each packet that comes is acknowledged beside few packets of the client's own.
+    let mut flows = [(Side::Server, 4_000_000), (Side::Client, 100_000)]
+        .map(|(side, size)| Flow::open(&mut pair, side, ChannelKind::Stream, size));
+    assert!(run_flows(&mut pair, &mut flows, 20 * SECOND), "seed {seed}");
+    let [sent, delivered] = [sent, delivered].map(|bytes| bytes.load(Ordering::Relaxed));
+    assert!(sent > 100_000, "seed {seed}: {sent}");
+    assert_eq!(sent, delivered, "seed {seed}: no packet was lost");
 }
