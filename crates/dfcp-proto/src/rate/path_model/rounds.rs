@@ -225,7 +225,7 @@ impl PathModel {
     /// it by itself: who sends in bursts is idle in every round, and no test would end what takes its rate down.
     fn come_within_use(&mut self, now: Instant, round: &Stretch) {
         if !self.loss.is_excessive() {
-            self.within.take_if(|_| self.loss.is_judged());
+            self.within.take_if(|_| self.loss.is_certain());
             return;
         }
         let (sent, loss) = (round.sent / round.seconds, self.loss.recent());
@@ -233,9 +233,13 @@ impl PathModel {
         if !floods || !matches!(self.mode, Mode::Cruise(_)) {
             return;
         }
+        // A step that chance made look like one that heals is undone with the next that does not.
+        let before = self
+            .within
+            .map_or(self.estimate, |within| within.rate.max(self.estimate));
         let begins = Within {
             since: now,
-            rate: self.estimate,
+            rate: before,
             sent,
             loss,
             in_vain: false,
