@@ -94,17 +94,17 @@ impl Simulation {
 
     /// An empty buffer for a packet; those of packets that were dropped come back here.
     pub fn take_buffer(&mut self) -> Vec<u8> {
-        self.buffers.take()
+        self.ends.buffers.take()
     }
 
     /// Takes back the buffer of a packet that left.
     pub fn give_buffer(&mut self, buffer: Vec<u8>) {
-        self.buffers.give(buffer);
+        self.ends.buffers.give(buffer);
     }
 
     /// A packet reached the host outside.
     pub(super) fn leave(&mut self, packet: &NetPacket) {
-        if let Body::Datagram(bytes) = self.cargo.take(packet) {
+        if let Body::Datagram(bytes) = self.ends.cargo.take(packet) {
             let packet = ExternalPacket {
                 flow: packet.flow,
                 direction: packet.direction,

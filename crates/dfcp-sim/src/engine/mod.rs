@@ -131,7 +131,7 @@ struct Route {
     direction: Direction,
 }
 
-/// No seat, in [`Simulation::paced`].
+/// No seat, in [`Ends::paced`].
 const NO_SEAT: u32 = u32::MAX;
 
 /// Packets that a sender paced by its first link has there: one in the transmitter and one behind
@@ -189,16 +189,18 @@ pub enum End {
     Received,
 }
 
-/// What becomes of packets that do not just pass.
-struct Ending<'a> {
-    seats: &'a mut [Seat],
-    paced: &'a [u32],
-    counters: &'a mut [FlowCounters],
-    cargo: &'a mut Cargo,
-    buffers: &'a mut Buffers,
+/// Where packets begin and end, so also what becomes of those that links do not just pass on.
+struct Ends {
+    /// Source and sink of each flow in turn, then relays.
+    seats: Vec<Seat>,
+    /// By the hop behind a first link that paces a seat: which.
+    paced: Vec<u32>,
+    counters: Vec<FlowCounters>,
+    cargo: Cargo,
+    buffers: Buffers,
 }
 
-impl Fate<NetPacket> for Ending<'_> {
+impl Fate<NetPacket> for Ends {
     fn departed(&mut self, packet: &NetPacket) {
         let seat = self.paced[packet.hop as usize];
         if seat != NO_SEAT {
@@ -229,11 +231,8 @@ pub struct Simulation {
     now: Instant,
     schedule: Schedule,
     links: Vec<Link<NetPacket>>,
-    /// Source and sink of each flow in turn, then relays.
-    seats: Vec<Seat>,
+    ends: Ends,
     hops: Vec<Hop>,
-    /// By the hop behind a first link that paces a seat: which.
-    paced: Vec<u32>,
     /// Latest last.
     script: Vec<(Instant, Act)>,
     next_sample: Option<Instant>,
@@ -241,11 +240,8 @@ pub struct Simulation {
     /// Packets in and dropped at each watched link when it was last sampled.
     sampled: Vec<(u64, u64)>,
     flows: Vec<FlowInfo>,
-    counters: Vec<FlowCounters>,
     /// When the warm-up ended, and the counters then.
     warm: (Instant, Vec<FlowCounters>),
-    cargo: Cargo,
-    buffers: Buffers,
     controller: Option<Controller>,
     events: u64,
     observer: Option<Observer>,
@@ -275,7 +271,7 @@ impl Simulation {
     pub fn counters(&self, flow: FlowId) -> FlowCounters {
         FlowCounters {
             delivered: self.sink(flow).progress().delivered,
-            ..self.counters[flow.0 as usize]
+            ..self.ends.counters[flow.0 as usize]
         }
     }
 
@@ -291,12 +287,12 @@ impl Simulation {
 
     /// A flow's sending end.
     pub fn source(&self, flow: FlowId) -> &dyn Agent {
-        &*self.seats[2 * flow.0 as usize].agent
+        &*self.ends.seats[2 * flow.0 as usize].agent
     }
 
     /// A flow's receiving end.
     pub fn sink(&self, flow: FlowId) -> &dyn Agent {
-        &*self.seats[2 * flow.0 as usize + 1].agent
+        &*self.ends.seats[2 * flow.0 as usize + 1].agent
     }
 
     /// A link.
@@ -331,7 +327,7 @@ impl Simulation {
     pub fn run_until(&mut self, end: Instant) {
         if !self.started {
             self.started = true;
-            (0..self.seats.len()).for_each(|seat| self.pump(seat));
+            (0..self.ends.seats.len()).for_each(|seat| self.pump(seat));
         }
         while let Some((at, component)) = self.schedule.peek() {
             if at > end {
@@ -342,7 +338,7 @@ impl Simulation {
             let component = component as usize;
             if component < self.links.len() {
                 self.deliver(component);
-            } else if component < self.links.len() + self.seats.len() {
+            } else if component < self.links.len() + self.ends.seats.len() {
                 self.wake(component - self.links.len());
             } else {
                 self.act();
@@ -353,14 +349,7 @@ impl Simulation {
 
     /// A link has a packet at its end, or had until it was lost.
     fn deliver(&mut self, link: usize) {
-        let mut fate = Ending {
-            seats: &mut self.seats,
-            paced: &self.paced,
-            counters: &mut self.counters,
-            cargo: &mut self.cargo,
-            buffers: &mut self.buffers,
-        };
-        let delivered = self.links[link].poll_with(self.now, &mut fate);
+        let delivered = self.links[link].poll_with(self.now, &mut self.ends);
         self.schedule.set(link as u32, self.links[link].poll_at());
         if let Some((_, packet)) = delivered {
             self.forward(packet);
@@ -372,15 +361,8 @@ impl Simulation {
         match self.hops[packet.hop as usize] {
             Hop::Link(link) => {
                 packet.hop += 1;
-                let mut fate = Ending {
-                    seats: &mut self.seats,
-                    paced: &self.paced,
-                    counters: &mut self.counters,
-                    cargo: &mut self.cargo,
-                    buffers: &mut self.buffers,
-                };
                 let next = &mut self.links[link as usize];
-                next.send_with(self.now, packet, &mut fate);
+                next.send_with(self.now, packet, &mut self.ends);
                 self.schedule.set(link, next.poll_at());
             }
             Hop::Agent(seat) => self.arrive(seat as usize, &packet),
@@ -391,21 +373,21 @@ impl Simulation {
         // The agent that sends backwards is the sink: it receives what goes forward.
         let at_end = self.is_end(seat);
         if at_end && packet.direction == Direction::Forward {
-            let counters = &mut self.counters[packet.flow.0 as usize];
+            let counters = &mut self.ends.counters[packet.flow.0 as usize];
             counters.packets_arrived += 1;
             counters.bytes_arrived += u64::from(packet.size);
         }
         self.show(seat, packet, End::Received);
-        if self.seats[seat].outside {
+        if self.ends.seats[seat].outside {
             return self.leave(packet);
         }
         let arrival = Arrival {
             size: packet.size,
             ecn: packet.ecn,
-            body: self.cargo.take(packet),
+            body: self.ends.cargo.take(packet),
         };
-        let agent = &mut self.seats[seat].agent;
-        agent.receive(self.now, arrival, &mut self.buffers);
+        let agent = &mut self.ends.seats[seat].agent;
+        agent.receive(self.now, arrival, &mut self.ends.buffers);
         self.pump(seat);
         if self.controller.is_some() && at_end && packet.direction == Direction::Forward {
             self.watch(packet.flow);
@@ -425,15 +407,15 @@ impl Simulation {
             observer(PacketEvent {
                 at: self.now,
                 end,
-                host: &*self.seats[seat].agent,
+                host: &*self.ends.seats[seat].agent,
                 packet,
-                body: self.cargo.get(packet.slot),
+                body: self.ends.cargo.get(packet.slot),
             });
         }
     }
 
     fn wake(&mut self, seat: usize) {
-        self.seats[seat].agent.timeout(self.now);
+        self.ends.seats[seat].agent.timeout(self.now);
         self.pump(seat);
     }
 
@@ -443,14 +425,14 @@ impl Simulation {
             if let Some(free) = self.held_until(seat) {
                 break Some(free);
             }
-            let agent = &mut self.seats[seat].agent;
-            match agent.poll_transmit(self.now, &mut self.buffers) {
+            let agent = &mut self.ends.seats[seat].agent;
+            match agent.poll_transmit(self.now, &mut self.ends.buffers) {
                 Some(outgoing) => self.inject(seat, outgoing),
                 None => break None,
             }
         };
         let component = (self.links.len() + seat) as u32;
-        let wake = self.seats[seat].agent.poll_timeout();
+        let wake = self.ends.seats[seat].agent.poll_timeout();
         // While it is held back, what it would send now waits.
         let wake = wake.filter(|&at| held.is_none() || at > self.now);
         let wake = wake.into_iter().chain(held).min();
@@ -461,23 +443,16 @@ impl Simulation {
     /// When the first link may take another packet of this sender; `None` for now.
     #[inline]
     fn held_until(&mut self, seat: usize) -> Option<Instant> {
-        if self.seats[seat].first_link < AT_FIRST_LINK {
+        if self.ends.seats[seat].first_link < AT_FIRST_LINK {
             return None;
         }
-        let Hop::Link(link) = self.hops[self.seats[seat].routes[0].start as usize] else {
+        let Hop::Link(link) = self.hops[self.ends.seats[seat].routes[0].start as usize] else {
             return None;
         };
-        let mut fate = Ending {
-            seats: &mut self.seats,
-            paced: &self.paced,
-            counters: &mut self.counters,
-            cargo: &mut self.cargo,
-            buffers: &mut self.buffers,
-        };
         let link = &mut self.links[link as usize];
-        link.run(self.now, &mut fate);
+        link.run(self.now, &mut self.ends);
         let next = link.next_departure();
-        next.filter(|_| self.seats[seat].first_link >= AT_FIRST_LINK)
+        next.filter(|_| self.ends.seats[seat].first_link >= AT_FIRST_LINK)
     }
 
     fn inject(&mut self, seat: usize, outgoing: Outgoing) {
@@ -499,10 +474,10 @@ impl Simulation {
             ref mut first_link,
             pace,
             ..
-        } = self.seats[seat];
+        } = self.ends.seats[seat];
         *first_link += u32::from(pace == Pace::FirstLink && route == 0);
         let Route { start, direction } = routes[usize::from(route)];
-        let counters = &mut self.counters[flow.0 as usize];
+        let counters = &mut self.ends.counters[flow.0 as usize];
         match direction {
             _ if !at_end => {}
             Direction::Forward => {
@@ -518,7 +493,7 @@ impl Simulation {
         packet.hop = start;
         packet.priority = priority;
         packet.tag = tag;
-        packet.slot = self.cargo.put(body);
+        packet.slot = self.ends.cargo.put(body);
         self.show(seat, &packet, End::Sent);
         self.forward(packet);
     }

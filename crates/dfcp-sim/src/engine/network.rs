@@ -11,7 +11,7 @@ use super::schedule::{MAX_COMPONENTS, Schedule};
 use super::script::Act;
 use super::tcp::{TcpConfig, TcpSink, TcpSource};
 use super::udp::{IP_UDP_HEADER, UdpConfig, UdpPattern, UdpSink, UdpSource};
-use super::{Direction, FlowCounters, Hop, HopId, NO_SEAT, Route, Samples, Seat, Simulation};
+use super::{Direction, Ends, FlowCounters, Hop, HopId, NO_SEAT, Route, Samples, Seat, Simulation};
 use crate::coded::{self, CodedConfig, Relaying};
 use crate::link::{Link, LinkConfig, LinkConfigError, LinkRate};
 use crate::packet::FlowId;
@@ -260,17 +260,19 @@ impl Network {
             schedule: Schedule::new(links.len() + builder.seats.len() + 1),
             next_sample: (!samples.interval.is_zero()).then(|| Instant::ZERO + samples.interval),
             links,
-            paced: builder.paced(),
-            seats: builder.seats,
+            ends: Ends {
+                paced: builder.paced(),
+                seats: builder.seats,
+                counters: vec![FlowCounters::default(); flows],
+                cargo: Cargo::default(),
+                buffers: Buffers::default(),
+            },
             hops: builder.hops,
             script,
             sampled: vec![(0, 0); samples.links.len()],
             samples,
             flows: builder.flows,
-            counters: vec![FlowCounters::default(); flows],
             warm: (Instant::ZERO, vec![FlowCounters::default(); flows]),
-            cargo: Cargo::default(),
-            buffers: Buffers::default(),
             controller,
             events: 0,
             observer: None,

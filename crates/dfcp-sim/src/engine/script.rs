@@ -2,7 +2,7 @@
 //! controller hears and orders.
 
 use super::controller::{Capacity, Controller};
-use super::{Ending, LinkId, LinkSample, Simulation};
+use super::{LinkId, LinkSample, Simulation};
 use crate::link::LinkConfig;
 use crate::packet::FlowId;
 use dfcp_proto::Rate;
@@ -51,15 +51,8 @@ impl Simulation {
     }
 
     fn set_link(&mut self, id: LinkId, config: LinkConfig) {
-        let mut fate = Ending {
-            seats: &mut self.seats,
-            paced: &self.paced,
-            counters: &mut self.counters,
-            cargo: &mut self.cargo,
-            buffers: &mut self.buffers,
-        };
         let link = &mut self.links[id.0 as usize];
-        link.set_config_with(self.now, config, &mut fate);
+        link.set_config_with(self.now, config, &mut self.ends);
         self.schedule.set(id.0, link.poll_at());
     }
 
@@ -100,7 +93,7 @@ impl Simulation {
 
     fn order(&mut self, flow: FlowId, rate: Rate) {
         let seat = 2 * flow.0 as usize;
-        self.seats[seat].agent.order_rate(self.now, rate);
+        self.ends.seats[seat].agent.order_rate(self.now, rate);
         self.pump(seat);
     }
 
@@ -121,7 +114,7 @@ impl Simulation {
 
     /// Notes when the script goes on.
     pub(super) fn plan(&mut self) {
-        let component = (self.links.len() + self.seats.len()) as u32;
+        let component = (self.links.len() + self.ends.seats.len()) as u32;
         let next = self.script.last().map(|(at, _)| *at);
         let next = next.into_iter().chain(self.next_sample).min();
         self.schedule.set(component, None);
@@ -150,15 +143,8 @@ impl Simulation {
     }
 
     fn end_warm_up(&mut self) {
-        let mut fate = Ending {
-            seats: &mut self.seats,
-            paced: &self.paced,
-            counters: &mut self.counters,
-            cargo: &mut self.cargo,
-            buffers: &mut self.buffers,
-        };
         for link in &mut self.links {
-            link.run(self.now, &mut fate);
+            link.run(self.now, &mut self.ends);
             link.reset_stats(self.now);
         }
         self.sampled.fill((0, 0));
