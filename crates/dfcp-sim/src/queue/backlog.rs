@@ -132,28 +132,15 @@ impl<P, T> Backlog<P, T> {
         self.front(class).is_none()
     }
 
-    pub(super) fn packets(&self) -> usize {
-        self.packets
-    }
-
-    pub(super) fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
-    /// The packets of a class.
-    pub(super) fn iter(&self, class: usize) -> impl Iterator<Item = &Queued<P>> {
-        let line = self.lines.get(class);
-        line.into_iter().flat_map(Line::iter)
+    /// Packets and bytes.
+    pub(super) fn total(&self) -> (usize, u64) {
+        (self.packets, self.bytes)
     }
 
     /// All packets, class by class.
-    pub(super) fn iter_all(&self) -> impl Iterator<Item = &Queued<P>> {
-        self.lines.iter().flat_map(Line::iter)
-    }
-}
-
-impl<P, T> Line<P, T> {
-    fn iter(&self) -> impl Iterator<Item = &Queued<P>> {
-        self.items.iter().map(|(item, _)| item)
+    #[cfg(test)]
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Queued<P>> {
+        let items = self.lines.iter().flat_map(|line| &line.items);
+        items.map(|(item, _)| item)
     }
 }

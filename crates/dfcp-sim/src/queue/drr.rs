@@ -44,10 +44,6 @@ impl<P: Packet> Drr<P> {
             .dequeue(|class| quantum * u64::from(classes.weight(class)))
     }
 
-    pub(super) fn classes(&self) -> &Classes {
-        &self.classes
-    }
-
     pub(super) fn backlog(&self) -> &Backlog<P> {
         self.robin.backlog()
     }

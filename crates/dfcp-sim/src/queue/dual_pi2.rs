@@ -222,6 +222,7 @@ impl<P: Packet> DualPi2<P> {
         self.low_latency.bytes() + self.classic.bytes()
     }
 
+    #[cfg(test)]
     pub(super) fn iter(&self) -> impl Iterator<Item = &Queued<P>> {
         self.low_latency.iter().chain(self.classic.iter())
     }

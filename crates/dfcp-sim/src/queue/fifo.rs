@@ -69,6 +69,7 @@ impl<P> Fifo<P> {
         self.bytes
     }
 
+    #[cfg(test)]
     pub(super) fn iter(&self) -> impl Iterator<Item = &Queued<P>> {
         self.line.iter()
     }

@@ -17,7 +17,7 @@
 
 use dfcp_proto::{Instant, Rate};
 
-use crate::packet::{DropCause, FlowId, Packet, Priority, Queued};
+use crate::packet::{DropCause, Packet, Priority, Queued};
 use crate::random::Random;
 
 mod backlog;
@@ -252,41 +252,30 @@ impl<P: Packet> Queue<P> {
 
     /// Packets in the queue.
     pub fn packets(&self) -> usize {
-        let control = self.control.as_ref().map_or(0, |control| control.packets());
-        control + self.data_packets()
-    }
-
-    fn data_packets(&self) -> usize {
-        match &self.state {
-            State::Fifo(fifo)
-            | State::Red(fifo, _)
-            | State::CoDel(fifo, ..)
-            | State::Pie(fifo, _) => fifo.packets(),
-            State::Drr(drr) => drr.backlog().packets(),
-            State::Wfq(wfq) => wfq.backlog().packets(),
-            State::Sfq(sfq) => sfq.backlog().packets(),
-            State::FqCoDel(fq) => fq.backlog().packets(),
-            State::DualPi2(dual) => dual.packets(),
-        }
+        self.length().0
     }
 
     /// Bytes in the queue, framing included.
     pub fn bytes(&self) -> u64 {
-        let control = self.control.as_ref().map_or(0, |control| control.bytes());
-        control + self.data_bytes()
+        self.length().1
     }
 
-    fn data_bytes(&self) -> u64 {
-        match &self.state {
+    #[inline]
+    fn length(&self) -> (usize, u64) {
+        let data = match &self.state {
             State::Fifo(fifo)
             | State::Red(fifo, _)
             | State::CoDel(fifo, ..)
-            | State::Pie(fifo, _) => fifo.bytes(),
-            State::Drr(drr) => drr.backlog().bytes(),
-            State::Wfq(wfq) => wfq.backlog().bytes(),
-            State::Sfq(sfq) => sfq.backlog().bytes(),
-            State::FqCoDel(fq) => fq.backlog().bytes(),
-            State::DualPi2(dual) => dual.bytes(),
+            | State::Pie(fifo, _) => (fifo.packets(), fifo.bytes()),
+            State::Drr(drr) => drr.backlog().total(),
+            State::Wfq(wfq) => wfq.backlog().total(),
+            State::Sfq(sfq) => sfq.backlog().total(),
+            State::FqCoDel(fq) => fq.backlog().total(),
+            State::DualPi2(dual) => (dual.packets(), dual.bytes()),
+        };
+        match &self.control {
+            Some(control) => (data.0 + control.packets(), data.1 + control.bytes()),
+            None => data,
         }
     }
 
@@ -295,46 +284,8 @@ impl<P: Packet> Queue<P> {
         self.packets() == 0
     }
 
-    /// Packets of a flow in the queue; counted by looking at each, so for statistics only.
-    pub fn packets_of(&self, flow: FlowId) -> usize {
-        let control = self.control.as_ref();
-        control.map_or(0, |control| count(control.iter(), flow)) + self.data_packets_of(flow)
-    }
-
-    fn data_packets_of(&self, flow: FlowId) -> usize {
-        match &self.state {
-            State::Fifo(fifo)
-            | State::Red(fifo, _)
-            | State::CoDel(fifo, ..)
-            | State::Pie(fifo, _) => count(fifo.iter(), flow),
-            State::Drr(drr) => {
-                let class = drr.classes().find(flow);
-                class.map_or(0, |class| count(drr.backlog().iter(class), flow))
-            }
-            State::Wfq(wfq) => {
-                let class = wfq.classes().find(flow);
-                class.map_or(0, |class| count(wfq.backlog().iter(class), flow))
-            }
-            State::Sfq(sfq) => count(sfq.backlog().iter_all(), flow),
-            State::FqCoDel(fq) => count(fq.backlog().iter(fq.bucket_of(flow)), flow),
-            State::DualPi2(dual) => count(dual.iter(), flow),
-        }
-    }
-
     /// Packets marked CE so far instead of dropped.
     pub fn marked(&self) -> u64 {
         self.marked
     }
-
-    /// The average queue that RED keeps, packets; `None` for other disciplines.
-    pub fn red_average(&self) -> Option<f64> {
-        match &self.state {
-            State::Red(_, red) => Some(red.average()),
-            _ => None,
-        }
-    }
-}
-
-fn count<'a, P: Packet + 'a>(items: impl Iterator<Item = &'a Queued<P>>, flow: FlowId) -> usize {
-    items.filter(|item| item.packet.flow() == flow).count()
 }

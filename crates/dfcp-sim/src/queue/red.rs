@@ -74,6 +74,7 @@ impl Red {
         self.idle_since = Some(now);
     }
 
+    #[cfg(test)]
     pub(super) fn average(&self) -> f64 {
         self.average
     }

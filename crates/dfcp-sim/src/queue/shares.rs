@@ -67,6 +67,7 @@ impl Classes {
     }
 
     /// The class of a flow, if it has one by now.
+    #[cfg(test)]
     pub(super) fn find(&self, flow: FlowId) -> Option<usize> {
         let class = self.0.class_of.get(flow.0 as usize)?;
         class.map(|class| class as usize)

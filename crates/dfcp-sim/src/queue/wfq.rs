@@ -113,10 +113,6 @@ impl<P: Packet> Wfq<P> {
         self.heads.set(class, tag);
     }
 
-    pub(super) fn classes(&self) -> &Classes {
-        &self.classes
-    }
-
     pub(super) fn backlog(&self) -> &Backlog<P, Virtual> {
         &self.backlog
     }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use dfcp_proto::{Duration, Instant, Rate};
 
 use super::*;
-use crate::packet::Ecn;
+use crate::packet::{Ecn, FlowId};
 use crate::random::Seed;
 
 mod codel;
@@ -16,6 +16,34 @@ mod invariants;
 mod pi;
 mod priority;
 mod red;
+
+impl<P: Packet> Queue<P> {
+    /// Packets of a flow in the queue.
+    fn packets_of(&self, flow: FlowId) -> usize {
+        let of_flow = |item: &&Queued<P>| item.packet.flow() == flow;
+        let control = self.control.iter().flat_map(|control| control.iter());
+        let data = match &self.state {
+            State::Fifo(fifo)
+            | State::Red(fifo, _)
+            | State::CoDel(fifo, ..)
+            | State::Pie(fifo, _) => fifo.iter().filter(of_flow).count(),
+            State::Drr(drr) => drr.backlog().iter().filter(of_flow).count(),
+            State::Wfq(wfq) => wfq.backlog().iter().filter(of_flow).count(),
+            State::Sfq(sfq) => sfq.backlog().iter().filter(of_flow).count(),
+            State::FqCoDel(fq) => fq.backlog().iter().filter(of_flow).count(),
+            State::DualPi2(dual) => dual.iter().filter(of_flow).count(),
+        };
+        control.filter(of_flow).count() + data
+    }
+
+    /// The average queue that RED keeps, packets; `None` for other disciplines.
+    fn red_average(&self) -> Option<f64> {
+        match &self.state {
+            State::Red(_, red) => Some(red.average()),
+            _ => None,
+        }
+    }
+}
 
 /// A packet that is its name only.
 #[derive(Clone, Debug, PartialEq, Eq)]
