@@ -226,19 +226,7 @@ pub(super) struct Count(pub u64, pub u64);
 impl<T: TryFrom<u64> + Copy + Into<u64>> Codec<T> for Count {
     fn read(&self, node: &Node) -> Result<T, Fault> {
         match node.value {
-            Value::Integer(number) => u64::try_from(number)
-                .ok()
-                .filter(|number| (self.0..=self.1).contains(number))
-                .and_then(|number| T::try_from(number).ok())
-                .map_or_else(
-                    || {
-                        fault(
-                            node,
-                            format!("{node} is not within {} to {}", self.0, self.1),
-                        )
-                    },
-                    Ok,
-                ),
+            Value::Integer(number) => within(node, number.try_into().ok(), [self.0, self.1], ""),
             _ => fault(
                 node,
                 format!("{node} should be a whole number such as {}", self.0),
@@ -249,6 +237,19 @@ impl<T: TryFrom<u64> + Copy + Into<u64>> Codec<T> for Count {
     fn write(&self, value: &T) -> Option<Value> {
         i64::try_from((*value).into()).ok().map(Value::Integer)
     }
+}
+
+/// A number that is there and within bounds.
+fn within<T: TryFrom<u64>>(
+    node: &Node,
+    number: Option<u64>,
+    [least, most]: [u64; 2],
+    unit: &str,
+) -> Result<T, Fault> {
+    let number = number.filter(|number| (least..=most).contains(number));
+    let number = number.and_then(|number| T::try_from(number).ok());
+    let wrong = || format!("{node} is not within {least} to {most}{unit}");
+    number.ok_or_else(|| Fault::new(node.place, wrong()))
 }
 
 /// A length of time.
@@ -300,19 +301,7 @@ pub(super) struct Bytes(pub u64, pub u64);
 impl<T: TryFrom<u64> + Copy + Into<u64>> Codec<T> for Bytes {
     fn read(&self, node: &Node) -> Result<T, Fault> {
         let bytes = quantity(node, units::SIZE, "1500 B")?;
-        (self.0..=self.1)
-            .contains(&bytes)
-            .then(|| T::try_from(bytes).ok())
-            .flatten()
-            .map_or_else(
-                || {
-                    fault(
-                        node,
-                        format!("{node} is not within {} to {} B", self.0, self.1),
-                    )
-                },
-                Ok,
-            )
+        within(node, Some(bytes), [self.0, self.1], " B")
     }
 
     fn write(&self, value: &T) -> Option<Value> {
@@ -365,11 +354,9 @@ impl<T: Copy + PartialEq> Codec<T> for RateOrWord<'_, T> {
         {
             return Ok(*value);
         }
-        BitRate.read(node).map(self.of).map_err(|mut fault| {
+        BitRate.read(node).map(self.of).map_err(|fault| {
             let words: Vec<_> = self.words.iter().map(|(name, _)| *name).collect();
-            let words = words.join("\", \"");
-            fault.message = format!("{}; or one of \"{words}\"", fault.message);
-            fault
+            fault.and(&format!("; or one of \"{}\"", words.join("\", \"")))
         })
     }
 
@@ -388,13 +375,10 @@ impl<T, C: Codec<T>> Codec<Option<T>> for OrWord<C> {
     fn read(&self, node: &Node) -> Result<Option<T>, Fault> {
         match &node.value {
             Value::String(word) if word == self.0 => Ok(None),
-            _ => match self.1.read(node) {
-                Ok(value) => Ok(Some(value)),
-                Err(mut fault) => {
-                    fault.message = format!("{}; or write \"{}\"", fault.message, self.0);
-                    Err(fault)
-                }
-            },
+            _ => {
+                let or = format!("; or write \"{}\"", self.0);
+                self.1.read(node).map(Some).map_err(|fault| fault.and(&or))
+            }
         }
     }
 
@@ -436,14 +420,7 @@ impl<T, C: Codec<T>> Codec<Vec<T>> for ListOf<C> {
         match value.len() {
             0 => None,
             1 => written.next(),
-            _ => Some(Value::Array(
-                written
-                    .map(|value| Node {
-                        value,
-                        place: Place::default(),
-                    })
-                    .collect(),
-            )),
+            _ => Some(written.collect()),
         }
     }
 }
@@ -464,6 +441,11 @@ impl<T: Section> Codec<T> for Nested<T> {
 /// The fault of a node.
 pub(super) fn fault<T>(node: &Node, message: impl Into<String>) -> Result<T, Fault> {
     Err(Fault::new(node.place, message))
+}
+
+/// What was made of a node; its fault where that makes no sense.
+pub(super) fn valid<T>(node: &Node, checked: Result<T, impl ToString>) -> Result<T, Fault> {
+    checked.map_err(|why| Fault::new(node.place, why.to_string()))
 }
 
 /// Reads a quantity in one family of units; `example` is what would be right.

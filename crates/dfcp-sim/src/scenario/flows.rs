@@ -574,34 +574,34 @@ fn transport(root: &Table, settings: &FlowSettings, node: &Node) -> Result<Trans
         ProtocolName::Dfcp => Transport::Published(published),
         ProtocolName::RcUdp => Transport::RcUdp(rc_udp),
         ProtocolName::UdpCbr | ProtocolName::UdpOnOff => {
-            let UdpSettings {
-                packet,
-                on,
-                off,
-                lengths,
-                ..
-            } = udp;
-            let bursts = protocol == ProtocolName::UdpOnOff;
-            let wrong = |why: &str| Err(Fault::new(node.place_of(key), why));
-            let Some(rate) = udp.rate else {
-                return wrong(
-                    "UDP traffic needs a rate: write for example udp.rate = \"10 Mbit/s\"",
-                );
-            };
-            if bursts && (on.is_zero() || off.is_zero()) {
-                return wrong("`on` and `off` must be longer than zero");
-            }
-            let pattern = if bursts {
-                UdpPattern::OnOff { on, off, lengths }
-            } else {
-                UdpPattern::Constant
-            };
-            Transport::Udp(UdpConfig {
-                rate,
-                packet,
-                pattern,
-            })
+            let config = udp_config(udp, protocol == ProtocolName::UdpOnOff);
+            Transport::Udp(config.map_err(|why| Fault::new(node.place_of(key), why))?)
         }
+    })
+}
+
+/// Constant traffic, or in bursts.
+fn udp_config(settings: UdpSettings, bursts: bool) -> Result<UdpConfig, &'static str> {
+    let UdpSettings {
+        rate,
+        packet,
+        on,
+        off,
+        lengths,
+    } = settings;
+    let rate =
+        rate.ok_or("UDP traffic needs a rate: write for example udp.rate = \"10 Mbit/s\"")?;
+    let pattern = match bursts {
+        true if on.is_zero() || off.is_zero() => {
+            return Err("`on` and `off` must be longer than zero");
+        }
+        true => UdpPattern::OnOff { on, off, lengths },
+        false => UdpPattern::Constant,
+    };
+    Ok(UdpConfig {
+        rate,
+        packet,
+        pattern,
     })
 }
 

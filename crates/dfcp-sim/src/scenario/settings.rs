@@ -6,7 +6,7 @@ use super::fields::{
     Codec, Count, Fields, ListOf, Number, OneOf, OrWord, PROBABILITY, Section, Time,
 };
 use super::model::*;
-use super::tree::{Fault, Node, Place, Value};
+use super::tree::{Fault, Node, Value};
 use crate::random::Seed;
 use crate::topology::{self, Graph};
 
@@ -237,10 +237,4 @@ impl Codec<usize> for Size {
     fn write(&self, value: &usize) -> Option<Value> {
         Count(1, self.0).write(&(*value as u64))
     }
-}
-
-/// A value that nobody wrote.
-fn unwritten(value: Value) -> Node {
-    let place = Place::default();
-    Node { value, place }
 }

@@ -27,6 +27,12 @@ impl Fault {
         let message = message.into();
         Self { place, message }
     }
+
+    /// The fault with more to say.
+    pub fn and(mut self, more: &str) -> Self {
+        self.message.push_str(more);
+        self
+    }
 }
 
 /// A value and its place. Equality is of values.
@@ -105,12 +111,25 @@ impl Table {
 
     /// Sets a key to something that nobody wrote.
     pub fn put(&mut self, key: &str, value: Value) {
-        let place = Place::default();
         self.set(Entry {
             key: key.to_owned(),
-            place,
-            node: Node { value, place },
+            place: Place::default(),
+            node: value.into(),
         });
+    }
+}
+
+/// A value that nobody wrote.
+impl From<Value> for Node {
+    fn from(value: Value) -> Self {
+        let place = Place::default();
+        Self { value, place }
+    }
+}
+
+impl FromIterator<Value> for Value {
+    fn from_iter<T: IntoIterator<Item = Value>>(values: T) -> Self {
+        Self::Array(values.into_iter().map(Node::from).collect())
     }
 }
 

@@ -64,9 +64,8 @@ impl Codec<Vec<(Instant, f64)>> for Skew {
             [] => None,
             [(Instant::ZERO, ppm)] => PPM.write(ppm),
             items => {
-                let item =
-                    |&(at, ppm)| super::unwritten(Value::Table(SkewFrom { at, ppm }.write()));
-                Some(Value::Array(items.iter().map(item).collect()))
+                let item = |&(at, ppm)| Value::Table(SkewFrom { at, ppm }.write());
+                Some(items.iter().map(item).collect())
             }
         }
     }
@@ -96,9 +95,8 @@ impl Codec<Vec<(Instant, i64)>> for Steps {
     }
 
     fn write(&self, value: &Vec<(Instant, i64)>) -> Option<Value> {
-        let item = |&(at, by)| super::unwritten(Value::Table(Step { at, by }.write()));
-        let items = value.iter().map(item).collect();
-        (!value.is_empty()).then_some(Value::Array(items))
+        let item = |&(at, by)| Value::Table(Step { at, by }.write());
+        (!value.is_empty()).then(|| value.iter().map(item).collect())
     }
 }
 

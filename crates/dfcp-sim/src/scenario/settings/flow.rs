@@ -255,9 +255,8 @@ impl Codec<ReadingRates> for Reading {
             [] => rate.write(&None),
             [(Instant::ZERO, single)] => rate.write(single),
             steps => {
-                let step =
-                    |&(at, rate)| super::unwritten(Value::Table(ReadingStep { at, rate }.write()));
-                Some(Value::Array(steps.iter().map(step).collect()))
+                let step = |&(at, rate)| Value::Table(ReadingStep { at, rate }.write());
+                Some(steps.iter().map(step).collect())
             }
         }
     }
@@ -381,10 +380,7 @@ impl<T: Copy + PartialOrd, C: Codec<T>> Uniform<C, T> {
         // ListOf writes a list of one as a single value; a range has two.
         let items = self.1.iter().filter_map(|value| self.0.write(value));
         let mut table = Table::default();
-        table.put(
-            "uniform",
-            Value::Array(items.map(super::unwritten).collect()),
-        );
+        table.put("uniform", items.collect());
         Some(Value::Table(table))
     }
 }

@@ -3,9 +3,9 @@
 use dfcp_proto::Duration;
 
 use super::outage::{no_windows, windows};
-use crate::link::{Jitter, JitterModel, Windows};
+use crate::link::{Jitter, JitterModel};
 use crate::scenario::fields::{
-    Codec, Fields, ListOf, Nested, Number, Optional, PROBABILITY, Section, Time, fault,
+    Codec, Fields, ListOf, Nested, Number, PROBABILITY, Section, Time, fault, valid,
 };
 use crate::scenario::tree::{Fault, Node, Value};
 
@@ -21,10 +21,8 @@ impl Codec<Jitter> for JitterSum {
     }
 
     fn write(&self, value: &Jitter) -> Option<Value> {
-        let models = value.models().to_vec();
-        ListOf(Model)
-            .write(&models)
-            .or_else(|| Time.write(&Duration::ZERO))
+        let none = || Time.write(&Duration::ZERO);
+        ListOf(Model).write(&value.models().to_vec()).or_else(none)
     }
 }
 
@@ -41,155 +39,90 @@ impl Codec<JitterModel> for Model {
         let Value::Table(table) = &node.value else {
             return Time.read(node).map(JitterModel::Uniform);
         };
-        let model = if table.get("late").is_some() {
-            Late::default().read(node, "jitter")?.model()
-        } else if table.get("spike").is_some() {
-            Spike::default().read(node, "jitter")?.model()
-        } else {
-            match Single::default().read(node, "jitter")?.model() {
-                Some(model) => model,
-                None => return fault(node, format!("it needs one distribution: {RIGHT}")),
-            }
-        };
-        match model.validate() {
-            Ok(()) => Ok(model),
-            Err(why) => fault(node, why.to_string()),
+        let is_stated = |(key, _): &(&str, JitterModel)| table.get(key).is_some();
+        let stated: Vec<_> = blanks().into_iter().filter(is_stated).collect();
+        let none = JitterModel::Uniform(Duration::ZERO);
+        let blank = stated.first().map_or(none, |&(_, blank)| blank);
+        let model = blank.read(node, "jitter")?;
+        if stated.len() != 1 {
+            return fault(node, format!("it needs one distribution: {RIGHT}"));
         }
+        valid(node, model.validate()).map(|()| model)
     }
 
     fn write(&self, value: &JitterModel) -> Option<Value> {
-        let single = Single::default();
-        Some(Value::Table(match *value {
-            JitterModel::Uniform(below) => return Time.write(&below),
-            JitterModel::Exponential(mean) => Single {
-                exponential: Some(mean),
-                ..single
-            }
-            .write(),
-            JitterModel::Gamma { mean, shape } => Single {
-                gamma: Some(Gamma { mean, shape }),
-                ..single
-            }
-            .write(),
-            JitterModel::WiFi(mean) => Single {
-                wifi: Some(mean),
-                ..single
-            }
-            .write(),
-            JitterModel::Late { delay, share } => Late { delay, share }.write(),
-            JitterModel::Spike { below, windows } => Spike { below, windows }.write(),
-        }))
+        match value {
+            JitterModel::Uniform(below) => Time.write(below),
+            model => Some(Value::Table(model.write())),
+        }
     }
 }
 
-/// Distributions with one parameter, of which one is stated.
-#[derive(Clone, Default)]
-struct Single {
-    uniform: Option<Duration>,
-    exponential: Option<Duration>,
-    gamma: Option<Gamma>,
-    wifi: Option<Duration>,
+/// Each model, with the key that says that it is this one.
+fn blanks() -> [(&'static str, JitterModel); 6] {
+    let (below, windows) = (Duration::ZERO, no_windows());
+    let (delay, share) = (Duration::ZERO, 0.0);
+    let (mean, shape) = (Duration::ZERO, 1.0); // exponential
+    [
+        ("late", JitterModel::Late { delay, share }),
+        ("spike", JitterModel::Spike { below, windows }),
+        ("uniform", JitterModel::Uniform(below)),
+        ("exponential", JitterModel::Exponential(mean)),
+        ("gamma", JitterModel::Gamma { mean, shape }),
+        ("wifi", JitterModel::WiFi(mean)),
+    ]
 }
 
-impl Section for Single {
+impl Section for JitterModel {
     fn fields(&mut self, f: &mut Fields<'_>) {
-        f.item("uniform", &mut self.uniform, Optional(Time));
-        f.item("exponential", &mut self.exponential, Optional(Time));
-        let gamma = Nested(Gamma::default(), "gamma");
-        f.item("gamma", &mut self.gamma, Optional(gamma));
-        f.item("wifi", &mut self.wifi, Optional(Time));
+        match self {
+            Self::Late { delay, share } => {
+                f.item("late", delay, Time);
+                f.item("share", share, PROBABILITY);
+                return;
+            }
+            Self::Spike {
+                below,
+                windows: when,
+            } => {
+                f.item("spike", below, Time);
+                return windows(f, when);
+            }
+            _ => {}
+        }
+        match self {
+            Self::Uniform(below) => f.item("uniform", below, Time),
+            _ => f.known("uniform"),
+        }
+        match self {
+            Self::Exponential(mean) => f.item("exponential", mean, Time),
+            _ => f.known("exponential"),
+        }
+        match self {
+            Self::Gamma { mean, shape } => {
+                let mut gamma = Gamma(*mean, *shape);
+                let blank = gamma.clone();
+                f.item("gamma", &mut gamma, Nested(blank, "gamma"));
+                (*mean, *shape) = (gamma.0, gamma.1);
+            }
+            _ => f.known("gamma"),
+        }
+        match self {
+            Self::WiFi(mean) => f.item("wifi", mean, Time),
+            _ => f.known("wifi"),
+        }
         f.known("late");
         f.known("spike");
     }
 }
 
-impl Single {
-    fn model(&self) -> Option<JitterModel> {
-        match (self.uniform, self.exponential, &self.gamma, self.wifi) {
-            (Some(below), None, None, None) => Some(JitterModel::Uniform(below)),
-            (None, Some(mean), None, None) => Some(JitterModel::Exponential(mean)),
-            (None, None, Some(Gamma { mean, shape }), None) => Some(JitterModel::Gamma {
-                mean: *mean,
-                shape: *shape,
-            }),
-            (None, None, None, Some(mean)) => Some(JitterModel::WiFi(mean)),
-            _ => None,
-        }
-    }
-}
-
+/// Mean and shape.
 #[derive(Clone)]
-struct Gamma {
-    mean: Duration,
-    shape: f64,
-}
-
-impl Default for Gamma {
-    /// Exponential.
-    fn default() -> Self {
-        Self {
-            mean: Duration::ZERO,
-            shape: 1.0,
-        }
-    }
-}
+struct Gamma(Duration, f64);
 
 impl Section for Gamma {
     fn fields(&mut self, f: &mut Fields<'_>) {
-        f.item("mean", &mut self.mean, Time);
-        f.item("shape", &mut self.shape, Number(0.01, 1000.0));
-    }
-}
-
-#[derive(Clone, Default)]
-struct Late {
-    delay: Duration,
-    share: f64,
-}
-
-impl Section for Late {
-    fn fields(&mut self, f: &mut Fields<'_>) {
-        f.item("late", &mut self.delay, Time);
-        f.item("share", &mut self.share, PROBABILITY);
-    }
-}
-
-impl Late {
-    fn model(&self) -> JitterModel {
-        JitterModel::Late {
-            delay: self.delay,
-            share: self.share,
-        }
-    }
-}
-
-#[derive(Clone)]
-struct Spike {
-    below: Duration,
-    windows: Windows,
-}
-
-impl Default for Spike {
-    fn default() -> Self {
-        Self {
-            below: Duration::ZERO,
-            windows: no_windows(),
-        }
-    }
-}
-
-impl Section for Spike {
-    fn fields(&mut self, f: &mut Fields<'_>) {
-        f.item("spike", &mut self.below, Time);
-        windows(f, &mut self.windows);
-    }
-}
-
-impl Spike {
-    fn model(&self) -> JitterModel {
-        JitterModel::Spike {
-            below: self.below,
-            windows: self.windows,
-        }
+        f.item("mean", &mut self.0, Time);
+        f.item("shape", &mut self.1, Number(0.01, 1000.0));
     }
 }

@@ -12,53 +12,68 @@ use crate::scenario::tree::{Fault, Node, Value};
 /// `grants`.
 pub(super) const GRANTS: OrWord<Checked<Grants>> = OrWord(
     NONE,
-    Checked(Grants {
-        every: Duration::ZERO,
-        packets: None,
-        bytes: None,
-    }),
+    Checked {
+        blank: Grants {
+            every: Duration::ZERO,
+            packets: None,
+            bytes: None,
+        },
+        what: "`grants`",
+        right: "{ every = \"4 ms\", packets = 64 }",
+        check: |grants| grants.validate().map_err(|why| why.to_string()),
+    },
 );
 
 /// `shaper` and `policer`.
 pub(super) const BUCKET: OrWord<Checked<TokenBucket>> = OrWord(
     NONE,
-    Checked(TokenBucket {
-        rate: Rate::ZERO,
-        burst: 0,
-    }),
+    Checked {
+        blank: TokenBucket {
+            rate: Rate::ZERO,
+            burst: 0,
+        },
+        what: "a token bucket",
+        right: "{ rate = \"5 Mbit/s\", burst = \"16 kB\" }",
+        check: |bucket| bucket.validate().map_err(|why| why.to_string()),
+    },
 );
 
 /// `wander`.
 pub(super) const WANDER: OrWord<Checked<Wander>> = OrWord(
     NONE,
-    Checked(Wander {
-        range: Duration::ZERO,
-        step: Duration::ZERO,
-    }),
+    Checked {
+        blank: Wander {
+            range: Duration::ZERO,
+            step: Duration::ZERO,
+        },
+        what: "`wander`",
+        right: "{ range = \"200 ms\", step = \"1 s\" }",
+        check: |wander| wander.validate().map_err(|why| why.to_string()),
+    },
 );
 
-/// A table whose values must make sense together. It holds the values of keys that are not there.
-pub(super) struct Checked<T>(T);
-
-/// A section that can say what is wrong with it.
-pub(super) trait Check: Section {
-    /// What it is called, and what would be right.
-    const WORDS: (&'static str, &'static str);
-
-    fn check(&self) -> Result<(), String>;
+/// A table whose values must make sense together.
+pub(super) struct Checked<T> {
+    /// The values of keys that are not there.
+    blank: T,
+    /// What it is called.
+    what: &'static str,
+    /// What would be right.
+    right: &'static str,
+    check: fn(&T) -> Result<(), String>,
 }
 
-impl<T: Check> Codec<T> for Checked<T> {
+impl<T: Section> Codec<T> for Checked<T> {
     fn read(&self, node: &Node) -> Result<T, Fault> {
-        let (what, right) = T::WORDS;
+        let right = self.right;
         let Value::Table(_) = node.value else {
             return fault(
                 node,
                 format!("{node} is no table: write for example {right}"),
             );
         };
-        let read = self.0.clone().read(node, what)?;
-        match read.check() {
+        let read = self.blank.clone().read(node, self.what)?;
+        match (self.check)(&read) {
             Ok(()) => Ok(read),
             Err(why) => fault(node, format!("{why}: write for example {right}")),
         }
@@ -77,14 +92,6 @@ impl Section for Grants {
     }
 }
 
-impl Check for Grants {
-    const WORDS: (&'static str, &'static str) = ("`grants`", "{ every = \"4 ms\", packets = 64 }");
-
-    fn check(&self) -> Result<(), String> {
-        self.validate().map_err(|why| why.to_string())
-    }
-}
-
 impl Section for TokenBucket {
     fn fields(&mut self, f: &mut Fields<'_>) {
         f.item("rate", &mut self.rate, BitRate);
@@ -92,29 +99,9 @@ impl Section for TokenBucket {
     }
 }
 
-impl Check for TokenBucket {
-    const WORDS: (&'static str, &'static str) = (
-        "a token bucket",
-        "{ rate = \"5 Mbit/s\", burst = \"16 kB\" }",
-    );
-
-    fn check(&self) -> Result<(), String> {
-        self.validate().map_err(|why| why.to_string())
-    }
-}
-
 impl Section for Wander {
     fn fields(&mut self, f: &mut Fields<'_>) {
         f.item("range", &mut self.range, Time);
         f.item("step", &mut self.step, Time);
-    }
-}
-
-impl Check for Wander {
-    const WORDS: (&'static str, &'static str) =
-        ("`wander`", "{ range = \"200 ms\", step = \"1 s\" }");
-
-    fn check(&self) -> Result<(), String> {
-        self.validate().map_err(|why| why.to_string())
     }
 }

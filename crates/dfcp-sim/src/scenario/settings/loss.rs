@@ -8,9 +8,9 @@ use dfcp_proto::Duration;
 
 use crate::link::{GilbertElliott, LossModel, TimedGilbertElliott};
 use crate::scenario::fields::{
-    Codec, Fields, Flag, Number, Optional, PROBABILITY, Section, Text, Time, fault,
+    Codec, Fields, Flag, Number, Optional, PROBABILITY, Section, Text, Time, fault, valid,
 };
-use crate::scenario::tree::{Fault, Node, Place, Value};
+use crate::scenario::tree::{Fault, Node, Value};
 
 /// Loss as the file describes it.
 #[derive(Clone, Debug)]
@@ -89,8 +89,7 @@ impl Codec<LossSettings> for Loss {
             LossSettings::Marks(marks) => Value::Table(marks.write()),
             LossSettings::Any(models) => {
                 let written = models.iter().filter_map(|model| self.write(model));
-                let place = Place::default();
-                Value::Array(written.map(|value| Node { value, place }).collect())
+                written.collect()
             }
         })
     }
@@ -124,10 +123,7 @@ impl Bursts {
             burst: None,
         };
         let bursts = blank.read(node, "loss")?;
-        match bursts.model() {
-            Ok(_) => Ok(bursts),
-            Err(why) => fault(node, why),
-        }
+        valid(node, bursts.model()).map(|_| bursts)
     }
 
     fn model(&self) -> Result<LossModel, String> {

@@ -6,7 +6,7 @@ use dfcp_proto::Duration;
 use super::flow::Uniform;
 use crate::link::{Outage, Spread, Windows};
 use crate::scenario::fields::{
-    Codec, Count, Fields, ListOf, OneOf, Optional, PROBABILITY, Section, Time, fault,
+    Codec, Count, Fields, ListOf, OneOf, Optional, PROBABILITY, Section, Time, fault, valid,
 };
 use crate::scenario::tree::{Fault, Node, Value};
 
@@ -49,12 +49,10 @@ impl Codec<Spread> for SpreadLaw {
                 let (least, most) = Uniform(Time, Vec::new()).read(node)?;
                 Ok(Spread::Uniform(least, most))
             }
-            _ => OneOf(&SPREADS).read(node).map_err(|mut fault| {
-                fault
-                    .message
-                    .push_str(" Or write { uniform = [\"1 s\", \"5 s\"] }.");
-                fault
-            }),
+            _ => {
+                let more = " Or write { uniform = [\"1 s\", \"5 s\"] }.";
+                OneOf(&SPREADS).read(node).map_err(|fault| fault.and(more))
+            }
         }
     }
 
@@ -104,10 +102,7 @@ impl Codec<Outage> for OutageTable {
             );
         }
         let outage = settings.outage();
-        match outage.validate() {
-            Ok(()) => Ok(outage),
-            Err(why) => fault(node, why.to_string()),
-        }
+        valid(node, outage.validate()).map(|()| outage)
     }
 
     fn write(&self, value: &Outage) -> Option<Value> {

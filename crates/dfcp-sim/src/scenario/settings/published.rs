@@ -100,12 +100,10 @@ impl Codec<Sending> for SendingRule {
                 let fixed = Fixed(0.1).read(node, "sending")?;
                 Ok(Sending::Fixed { extra: fixed.0 })
             }
-            _ => OneOf(&SENDING).read(node).map_err(|mut fault| {
-                fault
-                    .message
-                    .push_str(" Or write { fixed = 0.1 } for a redundancy that is sent.");
-                fault
-            }),
+            _ => {
+                let more = " Or write { fixed = 0.1 } for a redundancy that is sent.";
+                OneOf(&SENDING).read(node).map_err(|fault| fault.and(more))
+            }
         }
     }
 
@@ -169,11 +167,8 @@ impl Codec<Degrees> for Distribution {
                 delta_millionths: (delta * MILLION).round() as u32,
             });
         }
-        OneOf(&PLAIN).read(node).map_err(|mut fault| {
-            let more = " Or write { robust-soliton = { c = 0.03, delta = 0.5 } }.";
-            fault.message.push_str(more);
-            fault
-        })
+        let more = " Or write { robust-soliton = { c = 0.03, delta = 0.5 } }.";
+        OneOf(&PLAIN).read(node).map_err(|fault| fault.and(more))
     }
 
     fn write(&self, value: &Degrees) -> Option<Value> {
@@ -201,11 +196,8 @@ const LDPC_DEGREE: Count = Count(1, MAX_LDPC_DEGREE as u64);
 impl Codec<LdpcDegrees> for LdpcDegree {
     fn read(&self, node: &Node) -> Result<LdpcDegrees, Fault> {
         let Value::Table(table) = &node.value else {
-            let degree = LDPC_DEGREE.read(node).map_err(|mut fault| {
-                let more = "; or write degrees and weights: { 3 = 6, 5 = 3 }";
-                fault.message.push_str(more);
-                fault
-            });
+            let more = "; or write degrees and weights: { 3 = 6, 5 = 3 }";
+            let degree = LDPC_DEGREE.read(node).map_err(|fault| fault.and(more));
             return degree.map(LdpcDegrees::Constant);
         };
         if !(1..=MAX_LDPC_DEGREES).contains(&table.0.len()) {

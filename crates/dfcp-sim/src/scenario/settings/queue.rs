@@ -223,12 +223,7 @@ impl Codec<LimitSettings> for LimitQuantity {
         } else {
             quantity(node, units::PACKETS, "1000 packets")
                 .map(|packets| Fixed(Limit::packets(packets)))
-                .map_err(|mut fault| {
-                    fault
-                        .message
-                        .push_str(", \"150 kB\", \"0.1 bdp\" or \"unlimited\"");
-                    fault
-                })
+                .map_err(|fault| fault.and(", \"150 kB\", \"0.1 bdp\" or \"unlimited\""))
         }
     }
 

@@ -92,11 +92,8 @@ impl Section for TcpSettings {
         let headers = [("exact", Sizes::Wire), ("flat", FLAT)];
         let delayed = Nested(DelayedAck::default(), "delayed_ack");
         f.item("mss", &mut self.mss, OrWord("path", Bytes(1, 65_000)));
-        f.item(
-            "initial_window",
-            &mut tcp.initial_window,
-            Count(1, 1_000_000),
-        );
+        let window = Count(1, 1_000_000);
+        f.item("initial_window", &mut tcp.initial_window, window);
         let ssthresh = OrWord("unlimited", Count(2, 1 << 30));
         f.item("initial_ssthresh", &mut tcp.initial_ssthresh, ssthresh);
         f.item("rto_initial", &mut tcp.rto_initial, Time);
@@ -226,23 +223,18 @@ impl Section for DfcpSpec {
         f.item("reliability", &mut self.reliability, ReliabilityLaw);
         f.item("payload", &mut self.payload, OneOf(&PAYLOADS));
         f.item("mtu", &mut self.mtu, Bytes(1280, 9000));
-        f.item(
-            "receive_budget",
-            &mut self.receive_budget,
-            Bytes(1 << 20, 1 << 40),
-        );
-        f.item(
-            "send_buffer",
-            &mut self.send_buffer,
-            Bytes(1 << 20, 1 << 40),
-        );
-        f.item(
-            "coding_rate",
-            &mut self.coding_rate,
-            OrWord("unlimited", BitRate),
-        );
+        let buffer = || Bytes(1 << 20, 1 << 40);
+        f.item("receive_budget", &mut self.receive_budget, buffer());
+        f.item("send_buffer", &mut self.send_buffer, buffer());
+        let rate = OrWord("unlimited", BitRate);
+        f.item("coding_rate", &mut self.coding_rate, rate);
     }
 }
+
+const RELIABILITIES: [(&str, Reliability); 2] = [
+    ("reliable", Reliability::Reliable),
+    ("unreliable", Reliability::Unreliable),
+];
 
 /// `"reliable"`, `"unreliable"`, `{ deadline = time }` or `{ retransmissions = count }`.
 struct ReliabilityLaw;
@@ -264,11 +256,7 @@ impl Section for ReliabilityLimits {
 impl Codec<Reliability> for ReliabilityLaw {
     fn read(&self, node: &Node) -> Result<Reliability, Fault> {
         let Value::Table(_) = &node.value else {
-            return OneOf(&[
-                ("reliable", Reliability::Reliable),
-                ("unreliable", Reliability::Unreliable),
-            ])
-            .read(node);
+            return OneOf(&RELIABILITIES).read(node);
         };
         let limits = ReliabilityLimits::default().read(node, "reliability")?;
         match (limits.deadline, limits.retransmissions) {
@@ -285,8 +273,9 @@ impl Codec<Reliability> for ReliabilityLaw {
     fn write(&self, value: &Reliability) -> Option<Value> {
         let mut limits = ReliabilityLimits::default();
         match *value {
-            Reliability::Reliable => return Some(Value::String("reliable".to_owned())),
-            Reliability::Unreliable => return Some(Value::String("unreliable".to_owned())),
+            Reliability::Reliable | Reliability::Unreliable => {
+                return OneOf(&RELIABILITIES).write(value);
+            }
             Reliability::Deadline(age) => limits.deadline = Some(age),
             Reliability::Retransmissions(count) => limits.retransmissions = Some(count),
         }
@@ -330,6 +319,11 @@ impl Section for UdpSettings {
     }
 }
 
+const LENGTHS: [(&str, Lengths); 2] = [
+    ("constant", Lengths::Constant),
+    ("exponential", Lengths::Exponential),
+];
+
 /// `"constant"`, `"exponential"` or `{ pareto = shape }`.
 struct LengthsLaw;
 
@@ -348,19 +342,14 @@ impl Codec<Lengths> for LengthsLaw {
             Value::Table(_) => Pareto(1.5)
                 .read(node, "distribution")
                 .map(|pareto| Lengths::Pareto(pareto.0)),
-            _ => OneOf(&[
-                ("constant", Lengths::Constant),
-                ("exponential", Lengths::Exponential),
-            ])
-            .read(node),
+            _ => OneOf(&LENGTHS).read(node),
         }
     }
 
     fn write(&self, value: &Lengths) -> Option<Value> {
-        Some(match value {
-            Lengths::Constant => Value::String("constant".to_owned()),
-            Lengths::Exponential => Value::String("exponential".to_owned()),
-            Lengths::Pareto(shape) => Value::Table(Pareto(*shape).write()),
-        })
+        match value {
+            Lengths::Pareto(shape) => Some(Value::Table(Pareto(*shape).write())),
+            word => OneOf(&LENGTHS).write(word),
+        }
     }
 }
