@@ -80,10 +80,8 @@ pub struct Exact {
     pub acls: bool,
 }
 
-impl Exact {
-    fn is_default(&self) -> bool {
-        *self == Self::default()
-    }
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 impl Meta {
@@ -148,7 +146,7 @@ pub enum FromSender {
         /// Whether another part follows.
         more: bool,
         /// In the first part: how the sender would have it.
-        #[serde(default, skip_serializing_if = "Wishes::is_default")]
+        #[serde(default, skip_serializing_if = "is_default")]
         wishes: Wishes,
         /// Names of owners.
         #[serde(default, skip_serializing_if = "People::is_empty")]
@@ -242,7 +240,7 @@ pub struct Wishes {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_conflict: Option<OnConflict>,
     /// Have no other attributes of these kinds than the entries say.
-    #[serde(skip_serializing_if = "Exact::is_default")]
+    #[serde(skip_serializing_if = "is_default")]
     pub exact: Exact,
 }
 
@@ -266,12 +264,6 @@ impl OnConflict {
     /// Whether what is there may be replaced.
     pub fn replaces(self) -> bool {
         matches!(self, Self::Overwrite | Self::Newer)
-    }
-}
-
-impl Wishes {
-    fn is_default(&self) -> bool {
-        *self == Self::default()
     }
 }
 
@@ -305,11 +297,6 @@ impl<'de> Deserialize<'de> for Hash {
     }
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref)] // serde asks for a reference
-fn is_zero(n: &u64) -> bool {
-    *n == 0
-}
-
 /// From receiver to sender.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
@@ -317,7 +304,7 @@ pub enum FromReceiver {
     /// The offer is welcome.
     Accept {
         /// How long a person was asked about it, milliseconds: no time of the path's.
-        #[serde(default, skip_serializing_if = "is_zero")]
+        #[serde(default, skip_serializing_if = "is_default")]
         asked_ms: u64,
         /// Whether holes are taken as such.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]

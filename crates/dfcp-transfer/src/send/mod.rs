@@ -172,8 +172,14 @@ struct Heard {
 }
 
 impl Heard {
-    fn outcome(&mut self, index: u64, outcome: Outcome) -> Result<(), Error> {
-        once(self.sent.outcomes.insert(index, outcome).is_none())
+    /// What became of a file of `size` bytes.
+    fn outcome(&mut self, (index, size): (u64, u64), outcome: Outcome) -> Result<Reply, Error> {
+        let known = self.sent.outcomes.insert(index, outcome.clone());
+        once(known.is_none())?;
+        Ok(match outcome {
+            Outcome::There => Reply::There(index, size),
+            outcome => Reply::Settled(index, outcome),
+        })
     }
 
     /// Groups that are there of a file of `size` bytes; what they mean once the list is whole.
@@ -224,10 +230,12 @@ pub(crate) async fn read_replies<R: AsyncRead + Unpin>(
     mut on_reply: impl FnMut(Reply),
 ) -> Result<Sent, Error> {
     let mut heard = Heard::default();
-    let find = |index: u64| {
+    // A file with its size.
+    let find = |index: u64| -> Result<(u64, u64), Error> {
         let source = usize::try_from(index).ok();
         let source = source.and_then(|i| sources.list.get(i));
-        source.ok_or_else(|| violation("speaks of files that are not"))
+        let source = source.ok_or_else(|| violation("speaks of files that are not"))?;
+        Ok((index, source.entry.size))
     };
     let each = |(first, count): (u64, u64)| first..first.saturating_add(count);
     while let Some(reply) = replies.next().await? {
@@ -245,28 +253,20 @@ pub(crate) async fn read_replies<R: AsyncRead + Unpin>(
                 outcome,
                 changes,
             } => {
-                find(index)?;
+                let file = find(index)?;
                 if !changes.is_empty() {
                     heard.sent.changes.insert(index, changes);
                 }
-                heard.outcome(index, outcome.clone())?;
-                on_reply(match outcome {
-                    Outcome::There => Reply::There(index, find(index)?.entry.size),
-                    outcome => Reply::Settled(index, outcome),
-                });
+                on_reply(heard.outcome(file, outcome)?);
             }
             FromReceiver::There { ranges } => {
                 for index in ranges.into_iter().flat_map(each) {
-                    let size = find(index)?.entry.size;
-                    heard.outcome(index, Outcome::There)?;
-                    on_reply(Reply::There(index, size));
+                    on_reply(heard.outcome(find(index)?, Outcome::There)?);
                 }
             }
             FromReceiver::Done { ranges } => {
                 for index in ranges.into_iter().flat_map(each) {
-                    find(index)?;
-                    heard.outcome(index, Outcome::Done)?;
-                    on_reply(Reply::Settled(index, Outcome::Done));
+                    on_reply(heard.outcome(find(index)?, Outcome::Done)?);
                 }
             }
             FromReceiver::LeftOut(left_out) => {
@@ -292,8 +292,7 @@ pub(crate) async fn read_replies<R: AsyncRead + Unpin>(
                 groups,
                 more,
             } => {
-                let size = find(index)?.entry.size;
-                if let Some(reply) = heard.have((index, size), groups, more)? {
+                if let Some(reply) = heard.have(find(index)?, groups, more)? {
                     on_reply(reply);
                 }
             }
