@@ -184,6 +184,20 @@ impl Server {
         allows
     }
 
+    fn open(&mut self, now: Instant, opening: Opening) -> Response {
+        let (seen, relay) = (opening.address, self.config.relay);
+        let is_new = !self.numbers.is_open(&opening.session);
+        let Some(number) = self.numbers.open(now, opening, &mut self.rng) else {
+            return Response::Busy;
+        };
+        self.stats.opened += u64::from(is_new);
+        Response::Opened {
+            number,
+            seen,
+            relay,
+        }
+    }
+
     fn answer(&mut self, now: Instant, from: SocketAddr, request: Request) -> Answer {
         let cost = match &request {
             Request::Find { .. } => cost::FIND,
@@ -199,24 +213,14 @@ impl Server {
                 owner,
                 number,
             } => {
+                let address = from;
                 let opening = Opening {
                     session,
                     owner,
                     number,
-                    address: from,
+                    address,
                 };
-                let is_new = !self.numbers.is_open(&session);
-                match self.numbers.open(now, opening, &mut self.rng) {
-                    Some(number) => {
-                        self.stats.opened += u64::from(is_new);
-                        Answer::Here(Response::Opened {
-                            number,
-                            seen: from,
-                            relay: self.config.relay,
-                        })
-                    }
-                    None => Answer::Here(Response::Busy),
-                }
+                Answer::Here(self.open(now, opening))
             }
             Request::Find { number } => Answer::Here(match self.numbers.find(number) {
                 Ok(session) => Response::Found {
@@ -257,10 +261,9 @@ impl Server {
                 sender,
             } => {
                 let is_open = self.numbers.is_open(&session);
-                match self.relays.join(now, from, token, sender, is_open) {
-                    Some(ready) => Answer::Here(Response::Joined { ready }),
-                    None => Answer::Here(Response::Busy),
-                }
+                let joined = self.relays.join(now, from, token, sender, is_open);
+                let joined = joined.map(|ready| Response::Joined { ready });
+                Answer::Here(joined.unwrap_or(Response::Busy))
             }
             Request::Close {
                 session,
