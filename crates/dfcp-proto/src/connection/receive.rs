@@ -11,7 +11,7 @@ use crate::packet::{ReportIn, decode_packet_number};
 use crate::rate::PathReport;
 use crate::time::{Duration, Instant};
 use crate::wire::{
-    Frame, FrameIter, Packet, SEALED_HEADER_LEN, Sealed, SymbolHeader, virtual_symbol_len,
+    Frame, FrameIter, Packet, SEALED_HEADER_LEN, Sealed, SymbolHeader, VarInt, virtual_symbol_len,
 };
 use std::net::SocketAddr;
 
@@ -27,6 +27,17 @@ struct Said {
     part: Option<(usize, usize)>,
     /// SACK: of the path, for the rate controller that hears of the ACK.
     path: Option<PathReport>,
+}
+
+/// A protected packet that was opened.
+struct Opened<'a> {
+    number: u64,
+    /// Whether no later one came before.
+    newest: bool,
+    size: u64,
+    remote: SocketAddr,
+    ecn: u8,
+    frames: &'a [u8],
 }
 
 impl Connection {
@@ -61,43 +72,14 @@ impl Connection {
         header: Sealed,
         datagram: &mut [u8],
     ) {
-        let size = datagram.len() as u64;
-        let pn = decode_packet_number(self.inc.received.largest(), header.packet_number);
-        let Some(opener) = &mut self.opener else {
+        let Some(packet) = self.open_sealed(now, (remote, ecn), header, datagram) else {
             return;
         };
-        let Ok(plaintext) = opener.open(pn, datagram, SEALED_HEADER_LEN) else {
-            self.stats.forged += 1;
-            return;
-        };
-        let newest = self.inc.received.largest().is_none_or(|l| pn > l);
-        if !self.inc.received.insert(pn) {
-            self.stats.duplicates += 1;
-            return;
-        }
-        self.stats.packets_received += 1;
-        self.stats.bytes_received += size;
-        if self.observer.listens() {
-            let frames = FrameIter::new(plaintext).flatten();
-            let elided: u64 = frames.map(|frame| self.elided(&frame)).sum();
-            let packet = PacketInfo {
-                kind: PacketKind::Sealed,
-                number: Some(pn),
-                size: size + elided,
-                ecn,
-            };
-            self.observer.tell(now, || Observation::Received(packet));
-        }
-        self.inc.last_heard = now;
-        let late = 3 * self.pto();
-        if let Some(opener) = &mut self.opener {
-            opener.retire(now, late);
-        }
         match &mut self.state {
             State::Established => {}
             State::Closing { due, .. } => {
                 *due = (*due).max(1);
-                if is_close(plaintext) {
+                if is_close(packet.frames) {
                     // The peer has closed too, or answers: nobody waits for another CLOSE.
                     self.state = State::Closed;
                 }
@@ -111,7 +93,7 @@ impl Connection {
             _ => return,
         }
         self.on_confirmed(now);
-        if newest {
+        if packet.newest {
             self.inc.largest_at = now;
             // Only the newest packet may move the peer: a delayed one would move it back. Servers
             // stay where they are (RFC 9000 §9): who could copy their packets would lead us away.
@@ -123,12 +105,72 @@ impl Connection {
             self.inc.ce += 1;
             self.stats.ce_received += 1;
         }
-        let plaintext: &[u8] = plaintext;
+        self.on_frames(now, &packet);
+    }
+
+    /// Opens a packet in place and counts it, unless it is forged or was there before.
+    fn open_sealed<'a>(
+        &mut self,
+        now: Instant,
+        (remote, ecn): (SocketAddr, u8),
+        header: Sealed,
+        datagram: &'a mut [u8],
+    ) -> Option<Opened<'a>> {
+        let size = datagram.len() as u64;
+        let number = decode_packet_number(self.inc.received.largest(), header.packet_number);
+        let opener = self.opener.as_mut()?;
+        let Ok(frames) = opener.open(number, datagram, SEALED_HEADER_LEN) else {
+            self.stats.forged += 1;
+            return None;
+        };
+        let newest = self.inc.received.largest().is_none_or(|l| number > l);
+        if !self.inc.received.insert(number) {
+            self.stats.duplicates += 1;
+            return None;
+        }
+        self.stats.packets_received += 1;
+        self.stats.bytes_received += size;
+        if self.observer.listens() {
+            let frames = FrameIter::new(frames).flatten();
+            let elided: u64 = frames.map(|frame| self.elided(&frame)).sum();
+            let packet = PacketInfo {
+                kind: PacketKind::Sealed,
+                number: Some(number),
+                size: size + elided,
+                ecn,
+            };
+            self.observer.tell(now, || Observation::Received(packet));
+        }
+        self.inc.last_heard = now;
+        let late = 3 * self.pto();
+        if let Some(opener) = &mut self.opener {
+            opener.retire(now, late);
+        }
+        Some(Opened {
+            number,
+            newest,
+            size,
+            remote,
+            ecn,
+            frames,
+        })
+    }
+
+    /// Takes what is in a packet of an established connection.
+    fn on_frames(&mut self, now: Instant, packet: &Opened<'_>) {
+        let &Opened {
+            number: pn,
+            size,
+            remote,
+            ecn,
+            frames,
+            ..
+        } = packet;
         let (mut eliciting, mut elided) = (false, 0);
         let (mut immediate, mut symbol) = (false, false);
         let (mut head, mut report) = (None, None);
         let mut said = Said::default();
-        for frame in FrameIter::new(plaintext) {
+        for frame in FrameIter::new(frames) {
             let Ok(frame) = frame else {
                 return self.violation(now, CloseCode::PROTOCOL);
             };
@@ -247,17 +289,7 @@ impl Connection {
                 charged,
             } => {
                 let id = self.known(channel)?;
-                let Some(recv) = self.channels.receiver(id) else {
-                    return Ok(());
-                };
-                // After a STOP of ours it says what credit is left to free.
-                let news = recv.ended().is_none();
-                recv.end(code, Some(charged), &mut self.inc.credit);
-                if news {
-                    self.events.push_back(Event::Reset { channel: id, code });
-                }
-                self.inc.policy.on_urgent(now);
-                self.drop_discarded(id);
+                self.on_reset(now, id, code, charged);
             }
             Frame::Stop { channel, code } => {
                 let id = self.known(channel)?;
@@ -282,6 +314,20 @@ impl Connection {
             Frame::Close { code, reason } => self.on_close(now, CloseCode(code), reason),
         }
         Ok(())
+    }
+
+    fn on_reset(&mut self, now: Instant, id: ChannelId, code: VarInt, charged: u64) {
+        let Some(recv) = self.channels.receiver(id) else {
+            return;
+        };
+        // After a STOP of ours it says what credit is left to free.
+        let news = recv.ended().is_none();
+        recv.end(code, Some(charged), &mut self.inc.credit);
+        if news {
+            self.events.push_back(Event::Reset { channel: id, code });
+        }
+        self.inc.policy.on_urgent(now);
+        self.drop_discarded(id);
     }
 
     /// A symbol, or the part of one that the frame before said it is.
