@@ -2,6 +2,8 @@
 //! send them for URLs without TLS. One connection of a program may ask for one thing after the other, of
 //! several hosts; each answer has ended before the next request is read on.
 
+mod body;
+
 use std::io;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,9 +15,9 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::message::{self, Body, Request, Response, Wrong};
+use super::message::{self, Request, Response, Wrong};
 use super::{CONNECT, MAX_HEAD, end_of_head, response};
-use crate::account::{Turn, Way};
+use crate::account::Way;
 use crate::client::Client;
 use crate::event::Event;
 use crate::local::{REQUEST_LIMIT, part};
@@ -24,6 +26,7 @@ use crate::status::{Refusal, Status};
 use crate::target::Target;
 use crate::traffic::Kind;
 use crate::wire::{RESET, Tunnel};
+use body::{Cut, pass, pay, write_to};
 
 /// How long a program's connection is kept between requests: browsers keep theirs for a minute or more,
 /// and who waits costs a socket.
@@ -33,11 +36,6 @@ const MAX_ANSWER_HEAD: usize = 64 << 10;
 /// How long the head of an answer may take from its first byte on: it may be lost several times on the way to
 /// the server, where each repeat of TCP's waits twice as long as the one before (1, 3, 7 and 15 s).
 const ANSWER_HEAD_LIMIT: Duration = Duration::from_secs(30);
-/// Longest line that tells the length of a chunk, with extensions, which are dropped.
-const MAX_CHUNK_LINE: usize = 4096;
-/// Bytes of trailers that are read, and dropped.
-const MAX_TRAILERS: usize = 16 << 10;
-
 /// How an exchange went.
 enum Ended {
     /// A further request may come.
@@ -60,12 +58,6 @@ impl From<io::Error> for Fault {
     fn from(_: io::Error) -> Self {
         Self::Broken
     }
-}
-
-/// Which side ended a body before its time.
-enum Cut {
-    From,
-    To,
 }
 
 impl From<Cut> for Fault {
@@ -491,158 +483,4 @@ async fn next_response(
         Unread::TooLong => none("the head of the host's answer is longer than 64 KiB"),
         Unread::Cut => Fault::Broken,
     })
-}
-
-async fn pay(toll: Toll<'_>, way: Way, bytes: usize) -> Result<(), Cut> {
-    toll.pay(way, bytes, Turn::First).await.map_err(|_| Cut::To)
-}
-
-async fn write_to(to: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> Result<(), Cut> {
-    to.write_all(bytes).await.map_err(|_| Cut::To)
-}
-
-/// Passes a body on, with whether one of chunks goes in chunks, or as what it carries.
-async fn pass<R, W>(
-    from: &mut Reader<'_, R>,
-    to: &mut W,
-    (body, in_chunks): (Body, bool),
-    toll: (Way, Toll<'_>),
-) -> Result<(), Cut>
-where
-    R: AsyncRead + Unpin,
-    W: AsyncWrite + Unpin,
-{
-    match body {
-        Body::Nothing => Ok(()),
-        Body::Bytes(n) => pass_bytes(from, to, n, toll).await,
-        Body::Rest => loop {
-            let bytes = from.some(u64::MAX).await.map_err(|_| Cut::From)?;
-            if bytes.is_empty() {
-                return Ok(());
-            }
-            pay(toll.1, toll.0, bytes.len()).await?;
-            write_to(to, &bytes).await?;
-        },
-        Body::Chunks => pass_chunks(from, to, in_chunks, toll).await,
-    }
-}
-
-/// Passes on what chunks carry, in chunks or not. They are made anew, of what is there before more is waited
-/// for: many small ones cost one write.
-async fn pass_chunks<R, W>(
-    from: &mut Reader<'_, R>,
-    to: &mut W,
-    in_chunks: bool,
-    (way, toll): (Way, Toll<'_>),
-) -> Result<(), Cut>
-where
-    R: AsyncRead + Unpin,
-    W: AsyncWrite + Unpin,
-{
-    let mut gathered = Vec::new();
-    loop {
-        if !from.bytes.contains(&b'\n') {
-            write_gathered(to, &mut gathered, in_chunks).await?;
-        }
-        let mut left = chunk_size(from).await?;
-        if left == 0 {
-            break;
-        }
-        while left > 0 {
-            if from.bytes.is_empty() {
-                write_gathered(to, &mut gathered, in_chunks).await?;
-            }
-            let bytes = from.some(left).await.map_err(|_| Cut::From)?;
-            if bytes.is_empty() {
-                return Err(Cut::From);
-            }
-            left -= bytes.len() as u64;
-            pay(toll, way, bytes.len()).await?;
-            gathered.extend_from_slice(&bytes);
-        }
-        if from.bytes.len() < 2 {
-            write_gathered(to, &mut gathered, in_chunks).await?;
-        }
-        match from.line(2).await {
-            Ok(line) if line.is_empty() => {}
-            _ => return Err(Cut::From),
-        }
-    }
-    write_gathered(to, &mut gathered, in_chunks).await?;
-    pass_over_trailers(from).await?;
-    match in_chunks {
-        true => write_to(to, b"0\r\n\r\n").await,
-        false => Ok(()),
-    }
-}
-
-/// Writes what was gathered, if anything, and lets go of its buffer.
-async fn write_gathered<W: AsyncWrite + Unpin>(
-    to: &mut W,
-    gathered: &mut Vec<u8>,
-    in_chunks: bool,
-) -> Result<(), Cut> {
-    let bytes = std::mem::take(gathered);
-    if bytes.is_empty() {
-        return Ok(());
-    }
-    match in_chunks {
-        true => {
-            let mut chunk = format!("{:x}\r\n", bytes.len()).into_bytes();
-            chunk.extend(bytes);
-            chunk.extend(b"\r\n");
-            write_to(to, &chunk).await
-        }
-        false => write_to(to, &bytes).await,
-    }
-}
-
-/// How long the next chunk is; the last has nothing.
-async fn chunk_size<R: AsyncRead + Unpin>(from: &mut Reader<'_, R>) -> Result<u64, Cut> {
-    let mut line = from.line(MAX_CHUNK_LINE).await.map_err(|_| Cut::From)?;
-    // A line without digits would be taken for the last chunk: half of a body would look whole.
-    if !line.first().is_some_and(u8::is_ascii_hexdigit) {
-        return Err(Cut::From);
-    }
-    line.extend_from_slice(b"\r\n");
-    match httparse::parse_chunk_size(&line) {
-        Ok(httparse::Status::Complete((_, size))) => Ok(size),
-        _ => Err(Cut::From),
-    }
-}
-
-/// Trailers are for who asked for them by TE, which was not passed on.
-async fn pass_over_trailers<R: AsyncRead + Unpin>(from: &mut Reader<'_, R>) -> Result<(), Cut> {
-    let mut trailers = 0;
-    loop {
-        let line = from.line(MAX_CHUNK_LINE).await.map_err(|_| Cut::From)?;
-        trailers += line.len();
-        match line.is_empty() {
-            true => return Ok(()),
-            false if trailers > MAX_TRAILERS => return Err(Cut::From),
-            false => {}
-        }
-    }
-}
-
-async fn pass_bytes<R, W>(
-    from: &mut Reader<'_, R>,
-    to: &mut W,
-    mut left: u64,
-    (way, toll): (Way, Toll<'_>),
-) -> Result<(), Cut>
-where
-    R: AsyncRead + Unpin,
-    W: AsyncWrite + Unpin,
-{
-    while left > 0 {
-        let bytes = from.some(left).await.map_err(|_| Cut::From)?;
-        if bytes.is_empty() {
-            return Err(Cut::From);
-        }
-        left -= bytes.len() as u64;
-        pay(toll, way, bytes.len()).await?;
-        write_to(to, &bytes).await?;
-    }
-    Ok(())
 }
