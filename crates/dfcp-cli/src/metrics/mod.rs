@@ -17,6 +17,14 @@ use crate::net::cannot_listen;
 use crate::tally::Tally;
 use text::{Page, Type};
 
+/// Families of one number each: name, what it says, number.
+macro_rules! counters {
+    ($page:ident: $($name:literal, $help:literal, $count:expr;)*) => {$(
+        $page.family($name, Type::Counter, $help);
+        $page.sample(&[], $count);
+    )*};
+}
+
 /// Where what is counted can be asked for, bound before anything else is begun.
 pub struct Exporter {
     port: Port,
@@ -160,62 +168,19 @@ fn page(transport: &Metrics, source: &Source) -> String {
 
 fn of_transport(page: &mut Page, transport: &Metrics) {
     let all = transport.counters();
-    for (name, help, count) in [
-        (
-            "dfcp_connections_begun_total",
-            "Connections begun, by either side.",
-            all.begun,
-        ),
-        (
-            "dfcp_connections_established_total",
-            "Connections whose handshake was completed.",
-            all.established,
-        ),
-        ("dfcp_packets_sent_total", "Packets sent.", all.packets_sent),
-        (
-            "dfcp_packets_received_total",
-            "Packets received.",
-            all.packets_received,
-        ),
-        (
-            "dfcp_packets_lost_total",
-            "Packets sent and taken for lost.",
-            all.packets_lost,
-        ),
-        (
-            "dfcp_packets_marked_total",
-            "Packets received with a mark of congestion.",
-            all.marked_received,
-        ),
-        ("dfcp_sent_bytes_total", "Bytes sent.", all.bytes_sent),
-        (
-            "dfcp_received_bytes_total",
-            "Bytes received.",
-            all.bytes_received,
-        ),
-        (
-            "dfcp_lost_bytes_total",
-            "Bytes sent and taken for lost.",
-            all.bytes_lost,
-        ),
-        (
-            "dfcp_symbol_bytes_total",
-            "Bytes of symbols received.",
-            all.symbol_bytes,
-        ),
-        (
-            "dfcp_redundant_symbol_bytes_total",
-            "Of these, bytes that taught nothing.",
-            all.redundant_bytes,
-        ),
-        (
-            "dfcp_goodput_bytes_total",
-            "Bytes of blocks that became whole here.",
-            all.block_bytes,
-        ),
-    ] {
-        page.family(name, Type::Counter, help);
-        page.sample(&[], count);
+    counters! { page:
+        "dfcp_connections_begun_total", "Connections begun, by either side.", all.begun;
+        "dfcp_connections_established_total", "Connections whose handshake was completed.", all.established;
+        "dfcp_packets_sent_total", "Packets sent.", all.packets_sent;
+        "dfcp_packets_received_total", "Packets received.", all.packets_received;
+        "dfcp_packets_lost_total", "Packets sent and taken for lost.", all.packets_lost;
+        "dfcp_packets_marked_total", "Packets received with a mark of congestion.", all.marked_received;
+        "dfcp_sent_bytes_total", "Bytes sent.", all.bytes_sent;
+        "dfcp_received_bytes_total", "Bytes received.", all.bytes_received;
+        "dfcp_lost_bytes_total", "Bytes sent and taken for lost.", all.bytes_lost;
+        "dfcp_symbol_bytes_total", "Bytes of symbols received.", all.symbol_bytes;
+        "dfcp_redundant_symbol_bytes_total", "Of these, bytes that taught nothing.", all.redundant_bytes;
+        "dfcp_goodput_bytes_total", "Bytes of blocks that became whole here.", all.block_bytes;
     }
     page.family(
         "dfcp_connections_ended_total",
@@ -258,25 +223,10 @@ fn of_endpoint(page: &mut Page, endpoint: &Endpoint) {
     ] {
         page.sample(&[("reason", reason)], count);
     }
-    for (name, help, count) in [
-        (
-            "dfcp_handshakes_answered_total",
-            "Handshakes answered.",
-            stats.syns,
-        ),
-        (
-            "dfcp_handshakes_retried_total",
-            "Handshakes that were to come again with a cookie.",
-            stats.retries,
-        ),
-        (
-            "dfcp_handshakes_computed_total",
-            "Packets of handshakes that took public-key arithmetic.",
-            stats.computed,
-        ),
-    ] {
-        page.family(name, Type::Counter, help);
-        page.sample(&[], count);
+    counters! { page:
+        "dfcp_handshakes_answered_total", "Handshakes answered.", stats.syns;
+        "dfcp_handshakes_retried_total", "Handshakes that were to come again with a cookie.", stats.retries;
+        "dfcp_handshakes_computed_total", "Packets of handshakes that took public-key arithmetic.", stats.computed;
     }
 }
 
@@ -347,17 +297,10 @@ fn of_files(page: &mut Page, files: &Tally) {
     );
     page.sample(&[("status", "done")], counts.done);
     page.sample(&[("status", "failed")], counts.failed);
-    for (name, help, count) in [
-        ("dfcp_recv_files_total", "Files put in place.", counts.files),
-        ("dfcp_recv_bytes_total", "Bytes of them.", counts.bytes),
-        (
-            "dfcp_recv_files_failed_total",
-            "Files and directories that failed.",
-            counts.files_failed,
-        ),
-    ] {
-        page.family(name, Type::Counter, help);
-        page.sample(&[], count);
+    counters! { page:
+        "dfcp_recv_files_total", "Files put in place.", counts.files;
+        "dfcp_recv_bytes_total", "Bytes of them.", counts.bytes;
+        "dfcp_recv_files_failed_total", "Files and directories that failed.", counts.files_failed;
     }
     page.family(
         "dfcp_recv_refused_total",
