@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 use std::time::Duration;
 
-use dfcp::{Endpoint, Error};
+use dfcp::{Endpoint, Error, PublicKey};
 use dfcp_command::{DEFAULT_PORT, Failure, Kind};
 
 /// A receiver as the user names it: `host`, `host:port`, `[address]` or `[address]:port`.
@@ -285,6 +285,24 @@ pub fn cannot_listen(address: SocketAddr, error: &io::Error) -> Failure {
     };
     let message = format!("cannot listen on {address}: {error}{advice}");
     Failure::new(Kind::LocalIo, message)
+}
+
+/// Says where an endpoint listens, with which key, what is to be done with both (the host, as others most
+/// likely name it, and the key go in), and what the system's buffers are too small for.
+pub fn announce(
+    endpoint: &Endpoint,
+    say: impl Fn(&dyn fmt::Display),
+    lines: impl FnOnce(&str, &PublicKey) -> Vec<String>,
+) {
+    let (local, key) = (endpoint.local_addr(), endpoint.public_key());
+    say(&format_args!("listening on {local}"));
+    say(&format_args!("public key {key}"));
+    for line in lines(&reached_at(local), &key) {
+        say(&line);
+    }
+    if let Some(shortfall) = endpoint.socket_buffers().shortfall() {
+        say(&shortfall);
+    }
 }
 
 /// How others most likely name what listens at `local`.

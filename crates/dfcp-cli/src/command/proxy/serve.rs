@@ -1,5 +1,6 @@
 //! `dfcp proxy serve`.
 
+use std::fmt::Display;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -122,7 +123,11 @@ impl Running {
             return Err(failure);
         }
         own.keep()?;
-        announce(&args, &endpoint);
+        let say = |line: &dyn Display| args.common.say(line);
+        net::announce(&endpoint, say, |host, key| {
+            let line = format!("to use it: dfcp proxy --socks 1080 {host} --peer-key {key}");
+            vec![line]
+        });
         if let Some(exporter) = exporter {
             exporter.announce(|line| args.common.say(line));
             let ending = desk.server.clone();
@@ -205,18 +210,5 @@ impl Service for Running {
             }
         }
         farewell(&self.endpoint, INTERRUPTED, "the server ends").await;
-    }
-}
-
-fn announce(args: &Args, endpoint: &Endpoint) {
-    let (local, key) = (endpoint.local_addr(), endpoint.public_key());
-    let host = net::reached_at(local);
-    args.common.say(format_args!("listening on {local}"));
-    args.common.say(format_args!("public key {key}"));
-    args.common.say(format_args!(
-        "to use it: dfcp proxy --socks 1080 {host} --peer-key {key}"
-    ));
-    if let Some(shortfall) = endpoint.socket_buffers().shortfall() {
-        args.common.say(shortfall);
     }
 }

@@ -2,6 +2,7 @@
 
 mod session;
 
+use std::fmt::Display;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -234,20 +235,6 @@ fn bind(
     })
 }
 
-fn announce(args: &Args, endpoint: &Endpoint) {
-    let (local, key) = (endpoint.local_addr(), endpoint.public_key());
-    let host = net::reached_at(local);
-    args.output.say(format_args!("listening on {local}"));
-    args.output.say(format_args!("public key {key}"));
-    args.output.say(format_args!("in words {}", phrase(&key)));
-    args.output.say(format_args!(
-        "to send: dfcp send PATH... {host} --peer-key {key}"
-    ));
-    if let Some(shortfall) = endpoint.socket_buffers().shortfall() {
-        args.output.say(shortfall);
-    }
-}
-
 async fn serve(args: &Args) -> Result<u8, Failure> {
     let own = keys::Own::load(args.key.as_deref())?;
     let allowed = args.taking.allowed(&Allowed::default())?;
@@ -261,7 +248,13 @@ async fn serve(args: &Args) -> Result<u8, Failure> {
     };
     let endpoint = bind(args, own.key(), &door, exporter.as_ref())?;
     own.keep()?;
-    announce(args, &endpoint);
+    let say = |line: &dyn Display| args.output.say(line);
+    net::announce(&endpoint, say, |host, key| {
+        vec![
+            format!("in words {}", phrase(key)),
+            format!("to send: dfcp send PATH... {host} --peer-key {key}"),
+        ]
+    });
     if let Some(exporter) = exporter {
         exporter.announce(|line| args.output.say(line));
         let source = Source {

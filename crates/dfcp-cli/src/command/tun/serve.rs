@@ -1,5 +1,6 @@
 //! `dfcp tun serve`.
 
+use std::fmt::Display;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -162,7 +163,10 @@ pub async fn serve(args: Args) -> Result<(), Failure> {
         .guests
         .server_config(link, report, |line| args.common.say(line))?;
     own.keep()?;
-    announce(&args, &endpoint);
+    let say = |line: &dyn Display| args.common.say(line);
+    net::announce(&endpoint, say, |host, key| {
+        args.guests.invitations(link, host, key)
+    });
     tokio::select! {
         ended = dfcp_tun::serve(endpoint.clone(), config) => {
             let why = match ended {
@@ -175,18 +179,5 @@ pub async fn serve(args: Args) -> Result<(), Failure> {
             farewell(&endpoint, INTERRUPTED, "the server ends").await;
             Err(failure)
         }
-    }
-}
-
-fn announce(args: &Args, endpoint: &Endpoint) {
-    let (local, key) = (endpoint.local_addr(), endpoint.public_key());
-    let host = net::reached_at(local);
-    args.common.say(format_args!("listening on {local}"));
-    args.common.say(format_args!("public key {key}"));
-    for line in args.guests.invitations(&args.common.link, &host, &key) {
-        args.common.say(line);
-    }
-    if let Some(shortfall) = endpoint.socket_buffers().shortfall() {
-        args.common.say(shortfall);
     }
 }
