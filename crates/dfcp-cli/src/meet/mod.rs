@@ -131,6 +131,22 @@ pub async fn resolve(
     }
 }
 
+fn gone(why: Gone, named: &str) -> String {
+    match why {
+        Gone::Unknown => {
+            return format!(
+                "no sender has this number{named}: the code is wrong or long over; ask for it again"
+            );
+        }
+        Gone::Expired => {
+            "the code has expired: ten minutes are over, or its sender has left; ask for a new one"
+        }
+        Gone::Used => "the code was used already: each is good once; ask for a new one",
+        Gone::Dead => "the code is dead: too many wrong ones were tried; ask for a new one",
+    }
+    .to_owned()
+}
+
 /// Why there is no meeting, in words, with what to do about it.
 pub fn explain(failure: dfcp_meet::Failure, server: Option<&Server>) -> Failure {
     use dfcp_meet::Failure as Why;
@@ -146,26 +162,7 @@ pub fn explain(failure: dfcp_meet::Failure, server: Option<&Server>) -> Failure 
                 }
             ),
         ),
-        Why::Gone(why) => (
-            Kind::Authentication,
-            match why {
-                Gone::Unknown => format!(
-                    "no sender has this number{named}: the code is wrong or long over; ask for it \
-                     again"
-                ),
-                Gone::Expired => {
-                    "the code has expired: ten minutes are over, or its sender has left; ask for a \
-                     new one"
-                        .into()
-                }
-                Gone::Used => {
-                    "the code was used already: each is good once; ask for a new one".into()
-                }
-                Gone::Dead => {
-                    "the code is dead: too many wrong ones were tried; ask for a new one".into()
-                }
-            },
-        ),
+        Why::Gone(why) => (Kind::Authentication, gone(why, &named)),
         Why::NotFound => (
             Kind::Unreachable,
             match server {

@@ -366,94 +366,109 @@ async fn start(args: &Args, way: Direction<'_>, report: &mut Report) -> Result<(
             paths,
             host,
             target,
-        } => {
-            let paths = match args.expand {
-                true => agent::expand_here(&paths)?,
-                false => paths,
-            };
-            let mut sources = args.choice.scan(&paths)?;
-            let delete = args.may_delete(&sources.left_out);
-            let work = Work::Receive {
-                path: target.to_owned(),
-                several: paths.len() > 1,
-                choice: args.choice.clone(),
-                delete,
-                names: target::names(&sources),
-            };
-            let (link, ready) = unless_interrupted(Link::open(args, &side, host, work)).await?;
-            sources.expected = target::expected(ready.there);
-            if let Some(name) = &ready.name {
-                target::rename(&mut sources, name);
-            }
-            if ready.goes_on {
-                args.output.say(choice::goes_on(target));
-            }
-            let mut link = unless_interrupted(link.connect(args, &side, &ready)).await?;
-            report.via = Some(link.via());
-            push(args, &side, &mut link, sources, report).await?;
-            if delete {
-                let removed = link.removed(args.output.timeout());
-                let removed = unless_interrupted(removed).await?;
-                args.tell_removed(removed, report);
-            }
-            Ok(())
-        }
+        } => start_push(args, &side, (paths, host, target), report).await,
         Direction::Pull {
             host,
             paths,
             target,
-        } => {
-            let several =
-                paths.len() > 1 || paths.iter().any(|path| path.contains(['*', '?', '[']));
-            let names = (!several).then(|| target::last_names(&paths));
-            let Aim {
-                directory,
-                name,
-                unfinished,
-                goes_on,
-            } = args.choice.resolve(target, names.as_deref())?;
-            let root = |name: &str| directory.join(name::decode(name).unwrap_or_default());
-            if let Some(name) = name.as_ref().filter(|_| args.delete) {
-                args.choice.check_home(&root(name))?;
-            }
-            if goes_on {
-                args.output.say(choice::goes_on(&target.to_string_lossy()));
-            }
-            let wanted = target::wanted(&paths, name.as_deref(), &args.choice);
-            let names = match &name {
-                Some(name) => vec![name.clone()],
-                None => target::last_names(&paths),
-            };
-            let work = Work::Send {
-                paths,
-                choice: args.choice.clone(),
-                name: name.clone(),
-                there: target::has_any(&directory, &names),
-            };
-            let (link, ready) = unless_interrupted(Link::open(args, &side, host, work)).await?;
-            report.left_out.clone_from(&ready.left_out);
-            let delete = args.may_delete(&ready.left_out);
-            let store = args.choice.store(&directory, delete)?.wanting(wanted);
-            let store = Arc::new(store);
-            let mut link = unless_interrupted(link.connect(args, &side, &ready)).await?;
-            report.via = Some(link.via());
-            let unfinished = unfinished.filter(|_| !args.choice.dry_run);
-            unfinished.iter().for_each(Unfinished::begin);
-            let received = pull(args, &side, &mut link, store.clone(), report).await?;
-            unfinished.iter().for_each(Unfinished::end);
-            if let Some(name) = name.filter(|_| delete) {
-                let tidy = sync::Tidy {
-                    root: root(&name),
-                    name,
-                    choice: args.choice.clone(),
-                    store,
-                };
-                args.tell_removed(tidy.after(&received)?, report);
-            }
-            Ok(())
-        }
+        } => start_pull(args, &side, (host, paths, target), report).await,
         Direction::Across { .. } => Ok(()),
     }
+}
+
+/// Copies `paths` of this machine to `target` at `host`.
+async fn start_push(
+    args: &Args,
+    side: &Side,
+    (paths, host, target): (Vec<PathBuf>, &str, &str),
+    report: &mut Report,
+) -> Result<(), Failure> {
+    let paths = match args.expand {
+        true => agent::expand_here(&paths)?,
+        false => paths,
+    };
+    let mut sources = args.choice.scan(&paths)?;
+    let delete = args.may_delete(&sources.left_out);
+    let work = Work::Receive {
+        path: target.to_owned(),
+        several: paths.len() > 1,
+        choice: args.choice.clone(),
+        delete,
+        names: target::names(&sources),
+    };
+    let (link, ready) = unless_interrupted(Link::open(args, side, host, work)).await?;
+    sources.expected = target::expected(ready.there);
+    if let Some(name) = &ready.name {
+        target::rename(&mut sources, name);
+    }
+    if ready.goes_on {
+        args.output.say(choice::goes_on(target));
+    }
+    let mut link = unless_interrupted(link.connect(args, side, &ready)).await?;
+    report.via = Some(link.via());
+    push(args, side, &mut link, sources, report).await?;
+    if delete {
+        let removed = link.removed(args.output.timeout());
+        let removed = unless_interrupted(removed).await?;
+        args.tell_removed(removed, report);
+    }
+    Ok(())
+}
+
+/// Copies `paths` at `host` to `target` of this machine.
+async fn start_pull(
+    args: &Args,
+    side: &Side,
+    (host, paths, target): (&str, Vec<String>, &Path),
+    report: &mut Report,
+) -> Result<(), Failure> {
+    let several = paths.len() > 1 || paths.iter().any(|path| path.contains(['*', '?', '[']));
+    let names = (!several).then(|| target::last_names(&paths));
+    let Aim {
+        directory,
+        name,
+        unfinished,
+        goes_on,
+    } = args.choice.resolve(target, names.as_deref())?;
+    let root = |name: &str| directory.join(name::decode(name).unwrap_or_default());
+    if let Some(name) = name.as_ref().filter(|_| args.delete) {
+        args.choice.check_home(&root(name))?;
+    }
+    if goes_on {
+        args.output.say(choice::goes_on(&target.to_string_lossy()));
+    }
+    let wanted = target::wanted(&paths, name.as_deref(), &args.choice);
+    let names = match &name {
+        Some(name) => vec![name.clone()],
+        None => target::last_names(&paths),
+    };
+    let work = Work::Send {
+        paths,
+        choice: args.choice.clone(),
+        name: name.clone(),
+        there: target::has_any(&directory, &names),
+    };
+    let (link, ready) = unless_interrupted(Link::open(args, side, host, work)).await?;
+    report.left_out.clone_from(&ready.left_out);
+    let delete = args.may_delete(&ready.left_out);
+    let store = args.choice.store(&directory, delete)?.wanting(wanted);
+    let store = Arc::new(store);
+    let mut link = unless_interrupted(link.connect(args, side, &ready)).await?;
+    report.via = Some(link.via());
+    let unfinished = unfinished.filter(|_| !args.choice.dry_run);
+    unfinished.iter().for_each(Unfinished::begin);
+    let received = pull(args, side, &mut link, store.clone(), report).await?;
+    unfinished.iter().for_each(Unfinished::end);
+    if let Some(name) = name.filter(|_| delete) {
+        let tidy = sync::Tidy {
+            root: root(&name),
+            name,
+            choice: args.choice.clone(),
+            store,
+        };
+        args.tell_removed(tidy.after(&received)?, report);
+    }
+    Ok(())
 }
 
 fn say_all(lines: &[String]) -> Result<(), Failure> {
