@@ -1,0 +1,181 @@
+//! What is kept of files beside their content.
+
+use super::*;
+
+#[test]
+fn lists_are_read_as_linux_writes_them_and_damaged_ones_too() {
+    let mut acl = vec![2, 0, 0, 0];
+    for (tag, id) in [
+        (1_u16, u32::MAX),
+        (2, 1000),
+        (4, u32::MAX),
+        (8, 50),
+        (16, u32::MAX),
+    ] {
+        acl.extend(tag.to_le_bytes());
+        acl.extend(7_u16.to_le_bytes());
+        acl.extend(id.to_le_bytes());
+    }
+    let ids: Vec<_> = named(&acl).map(|(_, id)| id).collect();
+    assert_eq!(ids, [1000, 50]);
+    let known = Known::default();
+    for cut in 0..=acl.len() {
+        assert_eq!(known.acl(&acl[..cut], Owners::Names), &acl[..cut]);
+    }
+}
+
+#[test]
+fn a_name_never_makes_a_superuser() {
+    let people = People {
+        users: vec![(1234, "root".into())],
+        groups: vec![],
+    };
+    let known = Known::new(&people);
+    assert_eq!(known.owner((1234, 0), Owners::Names), Some((1234, 0)));
+    assert_eq!(known.owner((0, 7), Owners::Numbers), Some((0, 7)));
+    assert_eq!(known.owner((0, 7), Owners::Receiver), None);
+}
+
+#[test]
+fn a_name_stands_for_the_number_that_it_has_here() {
+    let root = Known::new(&People {
+        users: vec![(7, "nobody-has-this-name".into()), (8, "x".into())],
+        groups: vec![],
+    });
+    let numbers = |name: &str| match name {
+        "x" => Some(1008),
+        _ => None,
+    };
+    let names = root.people.users.clone();
+    let find = |id| root.find((false, id), &names, numbers);
+    // A name that nobody has here, one that somebody has, one that was not told.
+    assert_eq!([7, 8, 9].map(find), [7, 1008, 9]);
+    // Each is looked up once.
+    let again = root.find((false, 8), &names, |_| panic!("it is known"));
+    assert_eq!(again, 1008);
+    assert_eq!(root.find((true, 8), &[], numbers), 8, "a group is no user");
+}
+
+#[test]
+fn what_cannot_be_set_is_told_of_by_its_kind() {
+    let file = tempfile::tempfile().unwrap();
+    let known = Known::default();
+    let taking = Taking {
+        keep: Keep {
+            attributes: true,
+            acls: true,
+            ..Keep::default()
+        },
+        exact: Exact::default(),
+        known: &known,
+    };
+    // Neither is one anywhere: a name with nothing behind its namespace, a list of a wrong version.
+    for (name, value, kind) in [
+        ("user.", "x", "extended attribute"),
+        (ACLS[0], "nonsense", "access control list"),
+    ] {
+        let meta = Meta {
+            attributes: vec![(name.into(), value.into())],
+            ..Meta::default()
+        };
+        let mut told = Vec::new();
+        taking.write(&file, Some(&meta), |why| told.push(why));
+        let expected = format!("its {kind} {name}: ");
+        assert!(
+            told.len() == 1 && told[0].starts_with(&expected),
+            "{told:?}"
+        );
+    }
+}
+
+#[test]
+fn reasons_are_told_once_with_how_many_they_are_of() {
+    let notes = Notes::default();
+    notes.add("a", "no room".into());
+    notes.add("b", "no leave".into());
+    notes.add("c", "no room".into());
+    notes.add("d", "no room".into());
+    let told: Vec<_> = notes.take().into_iter().map(|n| (n.path, n.why)).collect();
+    assert_eq!(
+        told,
+        [
+            ("b".into(), "no leave".into()),
+            ("a".into(), "no room (and so of 2 more)".into())
+        ]
+    );
+    assert_eq!(notes.take(), []);
+    // However many reasons a sender invents.
+    for i in 0..2 * MAX_NOTES {
+        notes.add("a", format!("{i:05}"));
+    }
+    notes.add("b", "00000".into());
+    let told = notes.take();
+    assert_eq!(told.len(), MAX_NOTES);
+    assert_eq!(told[0].why, "00000 (and so of 1 more)");
+}
+
+/// Those of the same kind that were not offered go where the sender says that it has said all.
+#[test]
+fn attributes_go_only_if_all_of_their_kind_were_said() {
+    let file = tempfile::tempfile().unwrap();
+    let set = |name: &str| rustix::fs::fsetxattr(&file, name, b"x", XattrFlags::empty());
+    if set("user.offered").is_err() || set("user.other").is_err() {
+        eprintln!("skipped: this file system has no attributes");
+        return;
+    }
+    let known = Known::default();
+    let changes = |user, attributes, incomplete| {
+        let taking = Taking {
+            keep: Keep {
+                attributes,
+                ..Keep::default()
+            },
+            exact: Exact {
+                user,
+                acls: true,
+                trusted: true,
+            },
+            known: &known,
+        };
+        let meta = Meta {
+            attributes: vec![("user.offered".into(), "x".into())],
+            incomplete,
+            ..Meta::default()
+        };
+        taking.changes(&file, Some(&meta))
+    };
+    assert_eq!(changes(true, true, false), [Change::Xattrs]);
+    for (exact, kept, incomplete) in [
+        (false, true, false),
+        (true, true, true),
+        (true, false, false),
+    ] {
+        assert_eq!(changes(exact, kept, incomplete), []);
+    }
+}
+
+#[test]
+fn what_is_not_taken_is_told_with_what_would_take_it() {
+    let known = Known::default();
+    let refusal = |name: &str, attributes| {
+        let keep = Keep {
+            attributes,
+            ..Keep::default()
+        };
+        let taking = Taking {
+            keep,
+            exact: Exact::default(),
+            known: &known,
+        };
+        taking.refusal(name)
+    };
+    assert_eq!(refusal("user.x", true), None);
+    for (name, attributes, word) in [
+        ("user.x", false, "-X"),
+        ("security.x", true, "security.x"),
+        (ACLS[0], true, "-A"),
+    ] {
+        let why = refusal(name, attributes).unwrap();
+        assert!(why.contains(word), "{why}");
+    }
+}
