@@ -17,10 +17,6 @@ pub struct Metric<T> {
 }
 
 impl<T> Metric<T> {
-    const fn new(name: &'static str, kind: Kind, get: fn(&T) -> Cell) -> Self {
-        Self { name, kind, get }
-    }
-
     fn column(&self) -> Column {
         Column {
             name: self.name.to_owned(),
@@ -29,114 +25,87 @@ impl<T> Metric<T> {
     }
 }
 
+macro_rules! kinds {
+    ($($name:ident $kind:ident),*) => {$(
+        const fn $name<T>(name: &'static str, get: fn(&T) -> Cell) -> Metric<T> {
+            let kind = Kind::$kind;
+            Metric { name, kind, get }
+        }
+    )*};
+}
+
+kinds!(text Text, integer Integer, real Real, flag Flag);
+
 /// Figures of a flow.
 pub const FLOW: &[Metric<FlowReport>] = &[
-    Metric::new("flow", Kind::Text, |flow| flow.name.as_str().into()),
-    Metric::new("class", Kind::Text, |flow| flow.class.as_str().into()),
-    Metric::new("protocol", Kind::Text, |flow| flow.protocol.as_str().into()),
-    Metric::new("start_s", Kind::Real, |flow| flow.start_s.into()),
-    Metric::new("goodput_bps", Kind::Real, |flow| flow.goodput_bps.into()),
-    Metric::new("limit_bps", Kind::Real, |flow| flow.limit_bps.into()),
-    Metric::new("share", Kind::Real, |flow| flow.share().into()),
-    Metric::new("throughput_bps", Kind::Real, |flow| {
-        flow.throughput_bps.into()
-    }),
-    Metric::new("fct_s", Kind::Real, |flow| flow.fct_s.into()),
-    Metric::new("bytes", Kind::Integer, |flow| flow.bytes.into()),
-    Metric::new("bytes_sent", Kind::Integer, |flow| flow.bytes_sent.into()),
-    Metric::new("packets_sent", Kind::Integer, |flow| {
-        flow.packets_sent.into()
-    }),
-    Metric::new("packets_retransmitted", Kind::Integer, |flow| {
+    text("flow", |flow| flow.name.as_str().into()),
+    text("class", |flow| flow.class.as_str().into()),
+    text("protocol", |flow| flow.protocol.as_str().into()),
+    real("start_s", |flow| flow.start_s.into()),
+    real("goodput_bps", |flow| flow.goodput_bps.into()),
+    real("limit_bps", |flow| flow.limit_bps.into()),
+    real("share", |flow| flow.share().into()),
+    real("throughput_bps", |flow| flow.throughput_bps.into()),
+    real("fct_s", |flow| flow.fct_s.into()),
+    integer("bytes", |flow| flow.bytes.into()),
+    integer("bytes_sent", |flow| flow.bytes_sent.into()),
+    integer("packets_sent", |flow| flow.packets_sent.into()),
+    integer("packets_retransmitted", |flow| {
         flow.packets_retransmitted.into()
     }),
-    Metric::new("spurious_losses", Kind::Integer, |flow| {
-        flow.spurious_losses.into()
-    }),
-    Metric::new("receiver_drops", Kind::Integer, |flow| {
-        flow.receiver_drops.into()
-    }),
-    Metric::new("loss", Kind::Real, |flow| flow.loss.into()),
-    Metric::new("overhead", Kind::Real, |flow| flow.overhead.into()),
-    Metric::new("rtt_mean_s", Kind::Real, |flow| flow.rtt_mean_s.into()),
-    Metric::new("dropped_full", Kind::Integer, |flow| flow.drops.full.into()),
-    Metric::new("dropped_early", Kind::Integer, |flow| {
-        flow.drops.early.into()
-    }),
-    Metric::new("dropped_loss", Kind::Integer, |flow| flow.drops.loss.into()),
-    Metric::new("dropped_mtu", Kind::Integer, |flow| flow.drops.mtu.into()),
-    Metric::new("dropped_policed", Kind::Integer, |flow| {
-        flow.drops.policed.into()
-    }),
-    Metric::new("convergence_s", Kind::Real, |flow| {
-        flow.convergence_s.into()
-    }),
-    Metric::new("finished", Kind::Flag, |flow| flow.finished.into()),
-    Metric::new("bytes_missing", Kind::Integer, |flow| {
-        flow.bytes_missing.into()
-    }),
-    Metric::new("excess", Kind::Real, |flow| flow.excess.into()),
-    Metric::new("block_time_s", Kind::Real, |flow| flow.block_time_s.into()),
+    integer("spurious_losses", |flow| flow.spurious_losses.into()),
+    integer("receiver_drops", |flow| flow.receiver_drops.into()),
+    real("loss", |flow| flow.loss.into()),
+    real("overhead", |flow| flow.overhead.into()),
+    real("rtt_mean_s", |flow| flow.rtt_mean_s.into()),
+    integer("dropped_full", |flow| flow.drops.full.into()),
+    integer("dropped_early", |flow| flow.drops.early.into()),
+    integer("dropped_loss", |flow| flow.drops.loss.into()),
+    integer("dropped_mtu", |flow| flow.drops.mtu.into()),
+    integer("dropped_policed", |flow| flow.drops.policed.into()),
+    real("convergence_s", |flow| flow.convergence_s.into()),
+    flag("finished", |flow| flow.finished.into()),
+    integer("bytes_missing", |flow| flow.bytes_missing.into()),
+    real("excess", |flow| flow.excess.into()),
+    real("block_time_s", |flow| flow.block_time_s.into()),
 ];
 
 /// Figures of a link.
 pub const LINK: &[Metric<LinkReport>] = &[
-    Metric::new("link", Kind::Text, |link| link.name.as_str().into()),
-    Metric::new("utilisation", Kind::Real, |link| link.utilisation.into()),
-    Metric::new("packets", Kind::Integer, |link| link.packets.into()),
-    Metric::new("drop_rate", Kind::Real, |link| link.drop_rate.into()),
-    Metric::new("dropped_full", Kind::Integer, |link| link.drops.full.into()),
-    Metric::new("dropped_early", Kind::Integer, |link| {
-        link.drops.early.into()
-    }),
-    Metric::new("dropped_loss", Kind::Integer, |link| link.drops.loss.into()),
-    Metric::new("dropped_mtu", Kind::Integer, |link| link.drops.mtu.into()),
-    Metric::new("dropped_policed", Kind::Integer, |link| {
-        link.drops.policed.into()
-    }),
-    Metric::new("marked", Kind::Integer, |link| link.marked.into()),
-    Metric::new("queue_mean_packets", Kind::Real, |link| {
-        link.queue.mean_packets.into()
-    }),
-    Metric::new("queue_mean_bytes", Kind::Real, |link| {
-        link.queue.mean_bytes.into()
-    }),
-    Metric::new("queue_p50_packets", Kind::Real, |link| {
-        link.queue.p50_packets.into()
-    }),
-    Metric::new("queue_p95_packets", Kind::Real, |link| {
-        link.queue.p95_packets.into()
-    }),
-    Metric::new("queue_p99_packets", Kind::Real, |link| {
-        link.queue.p99_packets.into()
-    }),
-    Metric::new("queue_max_packets", Kind::Integer, |link| {
-        link.queue.max_packets.into()
-    }),
-    Metric::new("sojourn_mean_s", Kind::Real, |link| {
-        link.queue.sojourn_mean_s.into()
-    }),
-    Metric::new("sojourn_p95_s", Kind::Real, |link| {
-        link.queue.sojourn_p95_s.into()
-    }),
-    Metric::new("sojourn_max_s", Kind::Real, |link| {
-        link.queue.sojourn_max_s.into()
-    }),
+    text("link", |link| link.name.as_str().into()),
+    real("utilisation", |link| link.utilisation.into()),
+    integer("packets", |link| link.packets.into()),
+    real("drop_rate", |link| link.drop_rate.into()),
+    integer("dropped_full", |link| link.drops.full.into()),
+    integer("dropped_early", |link| link.drops.early.into()),
+    integer("dropped_loss", |link| link.drops.loss.into()),
+    integer("dropped_mtu", |link| link.drops.mtu.into()),
+    integer("dropped_policed", |link| link.drops.policed.into()),
+    integer("marked", |link| link.marked.into()),
+    real("queue_mean_packets", |link| link.queue.mean_packets.into()),
+    real("queue_mean_bytes", |link| link.queue.mean_bytes.into()),
+    real("queue_p50_packets", |link| link.queue.p50_packets.into()),
+    real("queue_p95_packets", |link| link.queue.p95_packets.into()),
+    real("queue_p99_packets", |link| link.queue.p99_packets.into()),
+    integer("queue_max_packets", |link| link.queue.max_packets.into()),
+    real("sojourn_mean_s", |link| link.queue.sojourn_mean_s.into()),
+    real("sojourn_p95_s", |link| link.queue.sojourn_p95_s.into()),
+    real("sojourn_max_s", |link| link.queue.sojourn_max_s.into()),
 ];
 
 /// Figures of a run that its flows' rows repeat, so that one table suffices to plot them.
 const RUN_IN_FLOWS: &[Metric<RunSummary>] = &[
-    Metric::new("jain", Kind::Real, |run| run.jain.into()),
-    Metric::new("utilisation", Kind::Real, |run| run.utilisation.into()),
-    Metric::new("stability", Kind::Real, |run| run.stability.into()),
-    Metric::new("friendliness", Kind::Real, |run| run.friendliness.into()),
-    Metric::new("simulated_s", Kind::Real, |run| run.simulated_s.into()),
+    real("jain", |run| run.jain.into()),
+    real("utilisation", |run| run.utilisation.into()),
+    real("stability", |run| run.stability.into()),
+    real("friendliness", |run| run.friendliness.into()),
+    real("simulated_s", |run| run.simulated_s.into()),
 ];
 
 /// Further figures of a run.
 const RUN_ALONE: &[Metric<RunSummary>] = &[
-    Metric::new("events", Kind::Integer, |run| run.events.into()),
-    Metric::new("packets", Kind::Integer, |run| run.packets.into()),
+    integer("events", |run| run.events.into()),
+    integer("packets", |run| run.packets.into()),
 ];
 
 /// The columns of tables of flows.
