@@ -41,40 +41,24 @@ pub(super) const AVX2: Kernel = Kernel {
     sum: sum_avx2,
 };
 
-#[target_feature(enable = "avx512f,avx512bw,gfni")]
-unsafe fn gfni_avx512(op: &Op) {
-    // SAFETY: passed on from the caller; the instructions are enabled here.
-    unsafe { strip::run::<GfniAvx512>(op) }
+/// A function whose whole body may use these instructions.
+macro_rules! with_features {
+    ($($name:ident($op:ident) = $module:ident::run::<$isa:ident>, $features:literal;)*) => {$(
+        #[target_feature(enable = $features)]
+        unsafe fn $name(op: &$op) {
+            // SAFETY: passed on from the caller; the instructions are enabled here.
+            unsafe { $module::run::<$isa>(op) }
+        }
+    )*};
 }
 
-#[target_feature(enable = "avx512f,avx512bw")]
-unsafe fn avx512(op: &Op) {
-    // SAFETY: passed on from the caller; the instructions are enabled here.
-    unsafe { strip::run::<Avx512>(op) }
-}
-
-#[target_feature(enable = "avx2,gfni")]
-unsafe fn gfni_avx2(op: &Op) {
-    // SAFETY: passed on from the caller; the instructions are enabled here.
-    unsafe { strip::run::<GfniAvx2>(op) }
-}
-
-#[target_feature(enable = "avx2")]
-unsafe fn avx2(op: &Op) {
-    // SAFETY: passed on from the caller; the instructions are enabled here.
-    unsafe { strip::run::<Avx2>(op) }
-}
-
-#[target_feature(enable = "avx512f,avx512bw")]
-unsafe fn sum_avx512(op: &Sum) {
-    // SAFETY: passed on from the caller; the instructions are enabled here.
-    unsafe { sum::run::<Avx512>(op) }
-}
-
-#[target_feature(enable = "avx2")]
-unsafe fn sum_avx2(op: &Sum) {
-    // SAFETY: passed on from the caller; the instructions are enabled here.
-    unsafe { sum::run::<Avx2>(op) }
+with_features! {
+    gfni_avx512(Op) = strip::run::<GfniAvx512>, "avx512f,avx512bw,gfni";
+    avx512(Op) = strip::run::<Avx512>, "avx512f,avx512bw";
+    gfni_avx2(Op) = strip::run::<GfniAvx2>, "avx2,gfni";
+    avx2(Op) = strip::run::<Avx2>, "avx2";
+    sum_avx512(Sum) = sum::run::<Avx512>, "avx512f,avx512bw";
+    sum_avx2(Sum) = sum::run::<Avx2>, "avx2";
 }
 
 struct GfniAvx512;
