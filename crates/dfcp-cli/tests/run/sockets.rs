@@ -1,0 +1,191 @@
+//! Sockets and datagrams of programs, with all calls that there are for them.
+
+use std::net::SocketAddr;
+
+use super::{Near, has, web};
+
+/// Sockets that are copied, handed on and asked about.
+const SOCKETS: &str = r#"
+import asyncio, os, select, socket, subprocess, sys, threading
+host, port = sys.argv[1], int(sys.argv[2])
+def page(s):
+    s.sendall(b"GET / HTTP/1.0\r\n\r\n")
+    got = b""
+    while True:
+        part = s.recv(65536)
+        if not part:
+            return len(got.split(b"\r\n\r\n", 1)[1])
+        got += part
+s = socket.create_connection((host, port))
+assert s.getpeername() == (host, port), s.getpeername()
+assert page(os.dup and s.dup()) == 100000
+# IPv6 sockets to IPv4 hosts; a socket of another thread; limits of time.
+s = socket.socket(socket.AF_INET6)
+s.settimeout(30)
+s.connect(("::ffff:" + host, port))
+assert s.getpeername()[:2] == ("::ffff:" + host, port)
+assert page(s) == 100000
+got = []
+t = threading.Thread(target=lambda: got.append(page(socket.create_connection((host, port)))))
+t.start(); t.join()
+assert got == [100000]
+# Copied while it connects, registered before it does, used by a child.
+s = socket.socket()
+s.setblocking(False)
+epoll = select.epoll()
+copy = s.dup()
+s.connect_ex((host, port))
+epoll.register(copy, select.EPOLLOUT)
+s.close()
+assert epoll.poll(30)
+assert copy.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0
+copy.setblocking(True)
+pid = os.fork()
+if pid == 0:
+    os._exit(0 if page(copy) == 100000 else 1)
+copy.close()
+assert os.waitpid(pid, 0)[1] == 0
+# A program with nothing of the environment, and no open files.
+child = ("import socket\ns = socket.create_connection(%r)\ns.sendall(b'abc')\n"
+         "n = 0\nwhile True:\n  p = s.recv(65536)\n  if not p: break\n  n += len(p)\nprint(n)") % ((host, port),)
+out = subprocess.run([sys.executable, "-c", child], env={}, close_fds=True, capture_output=True)
+assert out.stdout.strip() == b"100000", out
+async def many():
+    async def one():
+        reader, writer = await asyncio.open_connection(host, port)
+        assert writer.get_extra_info("peername") == (host, port)
+        writer.write(b"GET / HTTP/1.0\r\n\r\n")
+        got = await reader.read()
+        writer.close()
+        return len(got) > 100000
+    return all(await asyncio.gather(*[one() for _ in range(50)]))
+assert asyncio.run(many())
+print("done")
+"#;
+
+#[test]
+fn sockets_are_the_programs_own() {
+    if !has("python3") {
+        return;
+    }
+    let (near, web) = (Near::new(), web("127.0.0.1:0"));
+    let args = [&web.ip().to_string()[..], &web.port().to_string()];
+    let (code, out, said) = near.python(SOCKETS, &args);
+    assert_eq!((code, out.trim()), (0, "done"), "{said}");
+    // And they were carried: here this would work without.
+    assert!(said.matches(&web.to_string()).count() >= 50, "{said}");
+}
+
+/// Speaks with two echoes of datagrams, from all kinds of sockets and with all calls.
+const DATAGRAMS: &str = r#"
+import asyncio, errno, os, select, signal, socket, sys, threading, time
+one, two, name = ((host, int(port)) for host, port in zip(sys.argv[1::2], sys.argv[2::2]))
+def sock(family=socket.AF_INET):
+    s = socket.socket(family, socket.SOCK_DGRAM)
+    s.settimeout(30)
+    return s
+# Connected: each call says whom it is from.
+s = sock()
+s.connect(one)
+s.send(b"connected")
+assert s.recvfrom(100) == (b"connected", one) and s.getpeername() == one
+s.sendto(b"with its address", one)
+assert s.recv(100) == b"with its address"
+# Not connected: one socket, two hosts and a name.
+u = sock()
+for _ in range(3):
+    for at in (one, two, name):
+        u.sendto(b"not connected", at)
+        assert u.recvfrom(100) == (b"not connected", socket.getaddrinfo(*at)[0][4])
+assert u.getsockname()[0] == "0.0.0.0"
+# Messages in parts, with what is said beside them.
+u.setsockopt(socket.IPPROTO_IP, socket.IP_RECVTOS, 1)
+u.sendmsg([b"in ", b"parts"], [(socket.IPPROTO_IP, socket.IP_TOS, b"\x08\0\0\0")], 0, one)
+data, beside, flags, source = u.recvmsg(100, 100)
+assert (data, source, flags) == (b"in parts", one, 0) and len(beside) == 1, (data, beside, source)
+u.sendto(b"0123456789", two)
+assert u.recvfrom(100, socket.MSG_PEEK) == (b"0123456789", two)
+parts = [bytearray(3), bytearray(4)]
+size, _, flags, source = u.recvmsg_into(parts)
+assert (size, source) == (7, two) and flags & socket.MSG_TRUNC and parts == [b"012", b"3456"]
+# Long ones.
+u.sendto(bytes(40000), one)
+assert u.recvfrom(65536) == (bytes(40000), one)
+# One of IPv6 to a host of IPv4.
+six = sock(socket.AF_INET6)
+six.sendto(b"mapped", ("::ffff:" + one[0], one[1]))
+data, source = six.recvfrom(100)
+assert (data, source[:2]) == (b"mapped", ("::ffff:" + one[0], one[1]))
+# Those who do not wait, who wait for a while, and who are called away.
+u.setblocking(False)
+try: u.recvfrom(100); assert False
+except BlockingIOError: pass
+u.setblocking(True)
+u.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, (0).to_bytes(8, "little") + (200000).to_bytes(8, "little"))
+try: u.recvfrom(100); assert False
+except BlockingIOError: pass
+class Away(Exception): pass
+def away(*_): raise Away
+signal.signal(signal.SIGUSR1, away)
+w = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+w.sendto(b"first", one)
+assert w.recvfrom(100) == (b"first", one)
+me = threading.get_ident()
+threading.Timer(0.3, lambda: signal.pthread_kill(me, signal.SIGUSR1)).start()
+try: w.recvfrom(100); assert False
+except Away: pass
+threading.Timer(0.3, lambda: w.sendto(b"second", two)).start()
+assert w.recvfrom(100) == (b"second", two)
+async def main():
+    done = asyncio.get_running_loop().create_future()
+    class Speaks(asyncio.DatagramProtocol):
+        def connection_made(self, transport): transport.sendto(b"asynchronous", one)
+        def datagram_received(self, data, source): done.set_result((data, source))
+    await asyncio.get_running_loop().create_datagram_endpoint(Speaks, local_addr=("0.0.0.0", 0))
+    assert await asyncio.wait_for(done, 30) == (b"asynchronous", one)
+asyncio.run(main())
+# What is for this machine is not carried, also beside what is.
+here = sock()
+here.bind(("127.0.0.2", 0))
+b = sock()
+b.bind(("127.0.0.3", 0))
+for at in (one, here.getsockname()):
+    b.sendto(b"bound", at)
+    if at != one: here.sendto(*here.recvfrom(100))
+    assert b.recvfrom(100) == (b"bound", at)
+print("done")
+"#;
+
+/// Answers datagrams with themselves, and tells whom they are from.
+fn echo(at: &str) -> (SocketAddr, std::sync::mpsc::Receiver<SocketAddr>) {
+    let echo = std::net::UdpSocket::bind(at).unwrap();
+    let at = echo.local_addr().unwrap();
+    let (tell, sources) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let mut buffer = [0; 65_536];
+        while let Ok((len, from)) = echo.recv_from(&mut buffer) {
+            let _ = tell.send(from);
+            let _ = echo.send_to(&buffer[..len], from);
+        }
+    });
+    (at, sources)
+}
+
+#[test]
+fn datagrams_are_carried_whatever_calls_bring_them() {
+    if !has("python3") {
+        return;
+    }
+    let near = Near::new();
+    // At a second address, so that 127.0.0.2 stays here.
+    let ((one, ones), (two, twos)) = (echo("127.0.0.1:0"), echo("127.0.0.1:0"));
+    let ports = [one.port().to_string(), two.port().to_string()];
+    let ip = "127.0.0.1";
+    let args = [ip, &ports[0], ip, &ports[1], "127.0.0.1", &ports[0]];
+    let (code, out, said) = near.python(DATAGRAMS, &args);
+    assert_eq!((code, out.trim()), (0, "done"), "{said}");
+    assert!(!said.contains("go from here"), "{said}");
+    // Both were spoken to from the same port: what a socket sends is one association.
+    let (ones, twos): (Vec<_>, Vec<_>) = (ones.try_iter().collect(), twos.try_iter().collect());
+    assert!(ones.contains(&twos[0]), "{ones:?} {twos:?}");
+}
