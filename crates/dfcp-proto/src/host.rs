@@ -164,73 +164,37 @@ pub trait Solve: fmt::Debug + Send + 'static {
     fn run(&mut self);
 }
 
+/// Methods that are those of the type itself, by the names behind `=`.
+macro_rules! forward {
+    ($(fn $name:ident($this:ident: $receiver:ty $(, $arg:ident: $type:ty)*) $(-> $out:ty)? = $own:ident;)*) => {$(
+        fn $name($this: $receiver $(, $arg: $type)*) $(-> $out)? {
+            Self::$own($this $(, $arg)*)
+        }
+    )*};
+}
+
 /// Makes a [`Core`] of an endpoint that has the methods.
 macro_rules! core {
     ($wire:ident, $handle_datagram:ident) => {
         impl Core for $wire::Endpoint {
             type Connection = $wire::Connection;
 
-            fn handle_datagram(
-                &mut self,
-                now: Instant,
-                remote: SocketAddr,
-                ecn: u8,
-                datagram: &mut [u8],
-            ) -> Option<ConnectionHandle> {
-                self.$handle_datagram(now, remote, ecn, datagram)
-            }
-
-            fn handle_timeout(&mut self, now: Instant) {
-                self.handle_timeout(now);
-            }
-
-            fn poll_timeout(&self) -> Option<Instant> {
-                self.poll_timeout()
-            }
-
-            fn poll_transmit(
-                &mut self,
-                now: Instant,
-                max_segments: usize,
-                out: &mut Vec<u8>,
-            ) -> Option<Transmit> {
-                self.poll_transmit(now, max_segments, out)
-            }
-
-            fn coalescing_delay(&self) -> Duration {
-                self.coalescing_delay()
-            }
-
-            fn accept(&mut self) -> Option<ConnectionHandle> {
-                self.accept()
-            }
-
-            fn connection(&mut self, handle: ConnectionHandle) -> Option<&mut Self::Connection> {
-                self.connection(handle)
-            }
-
-            fn peek(&self, handle: ConnectionHandle) -> Option<&Self::Connection> {
-                self.peek(handle)
-            }
-
-            fn poll_news(&mut self) -> Option<(ConnectionHandle, &mut Self::Connection)> {
-                self.poll_news()
-            }
-
-            fn forget(&mut self, handle: ConnectionHandle) {
-                self.forget(handle);
-            }
-
-            fn lend(&mut self, handle: ConnectionHandle) -> Option<Box<Self::Connection>> {
-                self.lend(handle)
-            }
-
-            fn learn(&mut self, handle: ConnectionHandle, connection: &Self::Connection) {
-                self.learn(handle, connection);
-            }
-
-            fn take_back(&mut self, handle: ConnectionHandle, connection: Box<Self::Connection>) {
-                self.take_back(handle, connection);
+            forward! {
+                fn handle_datagram(self: &mut Self, now: Instant, remote: SocketAddr, ecn: u8, datagram: &mut [u8])
+                    -> Option<ConnectionHandle> = $handle_datagram;
+                fn handle_timeout(self: &mut Self, now: Instant) = handle_timeout;
+                fn poll_timeout(self: &Self) -> Option<Instant> = poll_timeout;
+                fn poll_transmit(self: &mut Self, now: Instant, max_segments: usize, out: &mut Vec<u8>)
+                    -> Option<Transmit> = poll_transmit;
+                fn coalescing_delay(self: &Self) -> Duration = coalescing_delay;
+                fn accept(self: &mut Self) -> Option<ConnectionHandle> = accept;
+                fn connection(self: &mut Self, handle: ConnectionHandle) -> Option<&mut Self::Connection> = connection;
+                fn peek(self: &Self, handle: ConnectionHandle) -> Option<&Self::Connection> = peek;
+                fn poll_news(self: &mut Self) -> Option<(ConnectionHandle, &mut Self::Connection)> = poll_news;
+                fn forget(self: &mut Self, handle: ConnectionHandle) = forget;
+                fn lend(self: &mut Self, handle: ConnectionHandle) -> Option<Box<Self::Connection>> = lend;
+                fn learn(self: &mut Self, handle: ConnectionHandle, connection: &Self::Connection) = learn;
+                fn take_back(self: &mut Self, handle: ConnectionHandle, connection: Box<Self::Connection>) = take_back;
             }
         }
 
@@ -238,57 +202,24 @@ macro_rules! core {
             type Event = $wire::Event;
             type SolveJob = $wire::SolveJob;
 
-            fn poll_event(&mut self) -> Option<Self::Event> {
-                self.poll_event()
-            }
-
-            fn take_solve_job(&mut self) -> Option<Self::SolveJob> {
-                self.take_solve_job()
-            }
-
-            fn finish_solve(&mut self, now: Instant, job: Self::SolveJob) {
-                self.finish_solve(now, job);
-            }
-
-            fn handle_datagram(
-                &mut self,
-                now: Instant,
-                remote: SocketAddr,
-                ecn: u8,
-                datagram: &mut [u8],
-            ) {
-                self.handle_datagram(now, remote, ecn, datagram);
-            }
-
-            fn handle_timeout(&mut self, now: Instant) {
-                self.handle_timeout(now);
-            }
-
-            fn poll_timeout(&self) -> Option<Instant> {
-                self.next_timeout()
-            }
-
-            fn poll_transmit(
-                &mut self,
-                now: Instant,
-                max_segments: usize,
-                out: &mut Vec<u8>,
-            ) -> Option<Transmit> {
-                self.poll_transmit(now, max_segments, out)
-            }
-
-            fn coalescing_delay(&self) -> Duration {
-                self.patience()
+            forward! {
+                fn poll_event(self: &mut Self) -> Option<Self::Event> = poll_event;
+                fn take_solve_job(self: &mut Self) -> Option<Self::SolveJob> = take_solve_job;
+                fn finish_solve(self: &mut Self, now: Instant, job: Self::SolveJob) = finish_solve;
+                fn handle_datagram(self: &mut Self, now: Instant, remote: SocketAddr, ecn: u8, datagram: &mut [u8])
+                    = handle_datagram;
+                fn handle_timeout(self: &mut Self, now: Instant) = handle_timeout;
+                fn poll_timeout(self: &Self) -> Option<Instant> = next_timeout;
+                fn poll_transmit(self: &mut Self, now: Instant, max_segments: usize, out: &mut Vec<u8>)
+                    -> Option<Transmit> = poll_transmit;
+                fn coalescing_delay(self: &Self) -> Duration = patience;
             }
         }
 
         impl Solve for $wire::SolveJob {
-            fn estimated_time(&self) -> Duration {
-                self.estimated_time()
-            }
-
-            fn run(&mut self) {
-                self.run();
+            forward! {
+                fn estimated_time(self: &Self) -> Duration = estimated_time;
+                fn run(self: &mut Self) = run;
             }
         }
     };
