@@ -153,6 +153,40 @@ struct SwitchPort {
     place: Place,
 }
 
+/// The path's ends of all cables: those of hosts, then those of switches, which are on a host of their own.
+fn open_ports(
+    scenario: &Scenario,
+    hosts: &[Host],
+    (switches, switch_ports): (&Host, &[SwitchPort]),
+    classify: &Arc<dyn Classify>,
+) -> Result<Vec<Box<dyn Port>>, LabError> {
+    let mut ports: Vec<Box<dyn Port>> = Vec::new();
+    let mut open = |device: u32, mac: [u8; 6]| {
+        let config = CableConfig {
+            device,
+            host: ports.len(),
+            mac,
+            flows: Arc::clone(classify),
+            // Switches hand on what they get: nobody behind them would complete it.
+            checksums: Checksums::Computed,
+        };
+        let port = CablePort::open(config).map_err(system("the path's end of a cable"))?;
+        ports.push(Box::new(port));
+        Ok::<_, LabError>(())
+    };
+    for host in hosts {
+        open(
+            plug_in(host, mtu(scenario)).map_err(system("a host's cable"))?,
+            host.mac(),
+        )?;
+    }
+    for port in switch_ports {
+        let device = plug_in_switch(switches, &port.name, mtu(scenario));
+        open(device.map_err(system("a switch's cable"))?, switches.mac())?;
+    }
+    Ok(ports)
+}
+
 impl Lab {
     /// As [`Lab::start`], with the scenario's routers as switches under a controller.
     ///
@@ -184,30 +218,7 @@ impl Lab {
             hops: hops.clone(),
             places,
         });
-        let mut ports: Vec<Box<dyn Port>> = Vec::new();
-        let mut open = |device: u32, mac: [u8; 6]| {
-            let config = CableConfig {
-                device,
-                host: ports.len(),
-                mac,
-                flows: Arc::clone(&classify),
-                // Switches hand on what they get: nobody behind them would complete it.
-                checksums: Checksums::Computed,
-            };
-            let port = CablePort::open(config).map_err(system("the path's end of a cable"))?;
-            ports.push(Box::new(port));
-            Ok::<_, LabError>(())
-        };
-        for host in &hosts {
-            open(
-                plug_in(host, mtu(scenario)).map_err(system("a host's cable"))?,
-                host.mac(),
-            )?;
-        }
-        for port in &switch_ports {
-            let device = plug_in_switch(&host, &port.name, mtu(scenario));
-            open(device.map_err(system("a switch's cable"))?, host.mac())?;
-        }
+        let ports = open_ports(scenario, &hosts, (&host, &switch_ports), &classify)?;
         for (number, other) in hosts.iter().enumerate() {
             join_controller(&host, other, number).map_err(system("a controller's cable"))?;
         }
