@@ -520,6 +520,16 @@ async fn transfer(
     earlier.note_arrived(&entries, meter.diary().done().into_iter());
     report.left_out.extend(sent.left_out);
     report.add_time(start, *asked, sent.steady_bps);
+    part(&endpoint, connection, code, failure).await
+}
+
+/// Ends the connection, with the reason where there was a failure.
+async fn part(
+    endpoint: &Endpoint,
+    connection: Connection,
+    code: CloseCode,
+    failure: Option<Ended>,
+) -> Result<(), Ended> {
     let reason = failure
         .as_ref()
         .map_or(String::new(), |ended| ended.failure.to_string());
@@ -532,7 +542,7 @@ async fn transfer(
             Ok(())
         }
         Some(ended) => {
-            farewell(&endpoint, code, &reason).await;
+            farewell(endpoint, code, &reason).await;
             Err(ended)
         }
     }

@@ -152,12 +152,18 @@ impl Running {
             settings,
         };
         running.announce();
-        if let (Some(exporter), Some(endpoint)) = (exporter, &running.endpoint) {
-            exporter.announce(|line| running.say(line));
-            tokio::spawn(exporter.serve(running.source(endpoint)));
+        running.begin(exporter);
+        Ok(running)
+    }
+
+    /// Has all of it at work.
+    fn begin(&self, exporter: Option<Exporter>) {
+        if let (Some(exporter), Some(endpoint)) = (exporter, &self.endpoint) {
+            exporter.announce(|line| self.say(line));
+            tokio::spawn(exporter.serve(self.source(endpoint)));
         }
-        if let Some(endpoint) = &running.endpoint {
-            let (parts, links) = (running.parts.clone(), running.links.clone());
+        if let Some(endpoint) = &self.endpoint {
+            let (parts, links) = (self.parts.clone(), self.links.clone());
             let endpoint = endpoint.clone();
             tokio::spawn(async move {
                 while let Some(incoming) = endpoint.accept().await {
@@ -166,14 +172,13 @@ impl Running {
                 parts.fail("the socket failed".to_owned());
             });
         }
-        if let Some(links) = running.links.clone() {
-            let parts = running.parts.clone();
+        if let Some(links) = self.links.clone() {
+            let parts = self.parts.clone();
             tokio::spawn(async move {
                 let why = links.run().await;
                 parts.fail(format!("the device is gone: {why}"));
             });
         }
-        Ok(running)
     }
 
     fn say(&self, line: impl std::fmt::Display) {
