@@ -28,7 +28,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use dfcp_command::{Failure, Kind};
 
 #[derive(Parser)]
-#[command(name = "dfcp", version, about, after_help = lab::HELP)]
+#[command(name = "dfcp", version, about, after_help = lab::HELP, after_long_help = long_help())]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -112,6 +112,13 @@ fn main() -> ExitCode {
     }
 }
 
+/// What stands at the end of `--help`.
+fn long_help() -> String {
+    let row = |(code, meaning)| format!("\n  {code:<14} {meaning}");
+    let codes: String = dfcp_command::EXIT_CODES.map(row).concat();
+    format!("{}\n\nExit codes:{codes}", lab::HELP)
+}
+
 /// What copying programs call otherwise, and what it is here.
 fn hint(option: &str) -> Option<&'static str> {
     Some(match option {
@@ -155,17 +162,8 @@ fn refuse(error: &clap::Error) -> ExitCode {
     }
     let wants_json = std::env::args().any(|arg| arg == "--json" || arg.starts_with("--json="));
     if error.use_stderr() && wants_json {
-        let role = std::env::args().nth(1);
-        let mut report = report::Report::new(match role.as_deref() {
-            Some("recv") => "recv",
-            Some("cp" | "sync") => "cp",
-            Some("doctor") => "doctor",
-            Some("probe") => "probe",
-            _ => "send",
-        });
-        let text = error.to_string();
-        let message = text.lines().next().unwrap_or_default();
-        let message = message.strip_prefix("error: ").unwrap_or(message);
+        let mut report = report::Report::new(role());
+        let message = in_one_line(&error.to_string());
         report.conclude(Some(Failure::usage(message)));
         let printed = match std::env::args().any(|arg| arg == "--json=stream") {
             true => progress::print_end(&report),
@@ -176,4 +174,41 @@ fn refuse(error: &clap::Error) -> ExitCode {
         }
     }
     ExitCode::from(error.exit_code() as u8)
+}
+
+/// What reports call the command that was asked for.
+fn role() -> &'static str {
+    let asked = std::env::args().nth(1).unwrap_or_default();
+    let named = [
+        "send",
+        "recv",
+        "cp",
+        "proxy",
+        "run",
+        "tun",
+        "serve",
+        "doctor",
+        "probe",
+        "rendezvous",
+        "keygen",
+        "key",
+        "completions",
+    ];
+    match asked.as_str() {
+        "sync" => "cp",
+        _ => named
+            .into_iter()
+            .find(|name| *name == asked)
+            .unwrap_or("dfcp"),
+    }
+}
+
+/// What is wrong, and the advice after it, without the usage.
+fn in_one_line(text: &str) -> String {
+    let lines = text.lines().map(str::trim);
+    let said =
+        lines.take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"));
+    let said: Vec<_> = said.filter(|line| !line.is_empty()).collect();
+    let said = said.join(" ");
+    said.strip_prefix("error: ").unwrap_or(&said).to_owned()
 }

@@ -5,7 +5,8 @@
 //! (left out, conflicts) and `cp`; 4 here (wrong key), in `closed` (unknown and refused ones, a receiver
 //! that nobody may send to) and `codes` (wrong, used, expired); 5 here, in `probe` (refused, no route), `cp`
 //! (UDP blocked) and `nat` (no path between two sides of a code); 6 in `hostile`; 7 here, in `closed` (a
-//! disk too small for the offer) and `screen` (standard output); 129, 130, 143 here and in `cp_again`.
+//! disk too small for the offer) and `screen` (standard output); 8 in `sync_guard`; 129, 130, 143 here and
+//! in `cp_again`.
 
 mod common;
 
@@ -118,6 +119,21 @@ fn usage_and_local_mistakes() {
         assert_eq!(report["error"]["kind"], "usage", "{report}");
         assert_eq!(report["role"], wrong[0]);
         assert!(!said.is_empty());
+    }
+    // All that is said is in it, and who was asked.
+    for (wrong, role, words) in [
+        (&["cp", "--json"][..], "cp", "SRC"),
+        (&["cp", "--json", "-P", "22", "x", "h:"], "cp", "ssh -p"),
+        (&["serve", "--json", "x"], "serve", "--json"),
+        (&["no-such-command", "--json"], "dfcp", "no-such-command"),
+    ] {
+        let (code, report, _) = run(bench.program().args(wrong));
+        assert_eq!((code, &report["role"]), (2, &role.into()), "{report}");
+        let message = report["error"]["message"].as_str().unwrap();
+        assert!(
+            message.contains(words) && !message.contains("Usage"),
+            "{message}"
+        );
     }
     // Who knows scp and rsync is told what their options are here.
     for (option, advice) in [("-P", "ssh -p"), ("-avz", "without -v"), ("-p", "-a")] {

@@ -42,6 +42,42 @@ impl Kind {
     }
 }
 
+/// What each exit code means, in the words of README.md.
+pub const EXIT_CODES: [(&str, &str); 10] = [
+    ("0", "everything arrived and was verified"),
+    ("1", "failure; also an offer beyond what the receiver takes"),
+    ("2", "usage"),
+    (
+        "3",
+        "some of the files failed, or something was left out (left_out in the JSON says what and why)",
+    ),
+    (
+        "4",
+        "authentication: unknown, wrong or refused key; a receiver that nobody may send to; a code that \
+         is wrong, used or expired",
+    ),
+    (
+        "5",
+        "unreachable, UDP blocked, the path went silent, or no path between the two sides of a code",
+    ),
+    ("6", "integrity"),
+    (
+        "7",
+        "local input or output: disk full or too small for the offer, not writable, source changed, \
+         standard output not writable (of JSON also: its reader gone)",
+    ),
+    (
+        "8",
+        "sync --delete would have removed more than was probably meant, and removed nothing: \
+         --allow-empty, --max-delete",
+    ),
+    (
+        "129, 130, 143",
+        "ended by a signal: the terminal or session went away (SIGHUP; not under nohup), Ctrl-C (SIGINT), \
+         a request to terminate (SIGTERM)",
+    ),
+];
+
 /// A failure.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Failure {

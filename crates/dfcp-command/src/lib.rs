@@ -27,7 +27,7 @@ pub mod profile;
 pub mod text;
 pub mod units;
 
-pub use failure::{Failure, Kind};
+pub use failure::{EXIT_CODES, Failure, Kind};
 pub use profile::Profile;
 
 use std::process::ExitCode;

@@ -5,7 +5,7 @@ mod maze;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, Metadata};
 use std::ops::Range;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -486,7 +486,14 @@ impl Source {
         );
         let same =
             metadata.len() == self.entry.size && time == (self.entry.mtime, self.entry.mtime_nanos);
-        same.then_some(()).ok_or_else(|| CHANGED.into())
+        if !same {
+            return Err(CHANGED.into());
+        }
+        // Files of /proc and of some network file systems have content, and no size.
+        match self.entry.size == 0 && file.read_at(&mut [0], 0).is_ok_and(|n| n > 0) {
+            true => Err(SIZELESS.into()),
+            false => Ok(()),
+        }
     }
 
     /// Looks where the file has data. What cannot be found out is data.
@@ -503,6 +510,8 @@ impl Source {
 
 pub(crate) const CHANGED: &str =
     "it changed while it was being sent; copy it again when nobody writes to it";
+const SIZELESS: &str = "it has content, but says that its size is 0, as files of /proc do; `dfcp send - HOST --name NAME` \
+     sends what can be read of it";
 
 #[cfg(test)]
 mod tests {
@@ -614,5 +623,17 @@ mod tests {
         fs::write(&path, "1234").unwrap();
         sources.list[0].check(&file).unwrap_err();
         sources.list[0].open().unwrap_err();
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_file_that_hides_its_size_is_not_taken_for_an_empty_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let empty = dir.path().join("empty");
+        fs::write(&empty, "").unwrap();
+        let sources = Sources::scan(&[PathBuf::from("/proc/version"), empty]).unwrap();
+        let why = sources.list[0].open().unwrap_err();
+        assert!(why.contains("size is 0"), "{why}");
+        sources.list[1].open().unwrap();
     }
 }
