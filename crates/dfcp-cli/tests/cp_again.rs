@@ -189,3 +189,98 @@ fn of_a_file_that_changed_the_rest_comes_also_after_a_kill() {
         (&size.into(), &0.into())
     );
 }
+
+/// The other machine counts logins, lets nobody in while there is a file `down`, and knows its agent.
+fn watched() -> Machines {
+    use std::os::unix::fs::PermissionsExt;
+    let machines = Machines::new("echo >> logins; test ! -e down || exit 255");
+    let program = machines.there("program");
+    let script = format!("#!/bin/sh\necho $$ > agent\nexec {PROGRAM} \"$@\"\n");
+    fs::write(&program, script).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    machines
+}
+
+fn agent(machines: &Machines) -> nix::unistd::Pid {
+    let agent = fs::read_to_string(machines.there("agent")).unwrap();
+    nix::unistd::Pid::from_raw(agent.trim().parse().unwrap())
+}
+
+#[test]
+fn with_retry_a_copy_goes_on_by_itself_when_the_other_side_was_killed() {
+    use nix::sys::signal::{Signal, kill};
+    let machines = watched();
+    let program = machines.there("program");
+    let program = ["--remote-path", program.to_str().unwrap()];
+    let size: u64 = 60_000_000;
+    let push = machines.write(&machines.here("push/file"), size as usize);
+    let pull = machines.write(&machines.there("pull/file"), size as usize);
+    for (source, target, made, content) in [
+        ("push", "there:copy", machines.there("copy"), push),
+        ("there:pull", "copy", machines.here("copy"), pull),
+    ] {
+        let _ = fs::remove_file(machines.there("logins"));
+        let arguments = ["-r", source, target, "-b", "100M", "--retry", "1m"];
+        let child = machines.cp(&arguments).args(program).spawn().unwrap();
+        let journal = made.join("file.dfcp-journal");
+        common::eventually("a quarter is there", || {
+            // 40 bytes for each of the groups of 64 KiB.
+            fs::metadata(&journal).is_ok_and(|journal| journal.len() > 40 * (size >> 18))
+        });
+        // Nor can it be reached for a while.
+        let logins = || fs::read(machines.there("logins")).unwrap().len();
+        fs::write(machines.there("down"), "").unwrap();
+        kill(agent(&machines), Signal::SIGKILL).unwrap();
+        common::eventually("it tries to log in", || logins() > 1);
+        fs::remove_file(machines.there("down")).unwrap();
+        let (code, report, said) = common::finish(child);
+        assert_eq!(code, 0, "{said}");
+        assert!(said.contains("trying again"), "{said}");
+        assert!(report["attempts"].as_u64().unwrap() >= 3, "{report}");
+        assert_eq!(report["files"], 1, "{report}");
+        let moved = report["moved_bytes"].as_u64().unwrap();
+        assert!(moved < size + size / 5, "{report}");
+        assert!(fs::read(made.join("file")).unwrap() == content);
+        assert!(!made.join(source.trim_start_matches("there:")).exists());
+    }
+    // What could not even begin is not tried again.
+    fs::write(machines.there("down"), "").unwrap();
+    let arguments = ["push/file", "there:", "--retry", "1m"];
+    let (code, report, said) = run(machines.cp(&arguments).args(program));
+    assert_eq!((code, &report["attempts"]), (5, &1.into()), "{said}");
+}
+
+/// The other machine was suspended, and takes its time to notice that this side has given it up.
+#[test]
+fn with_retry_a_copy_waits_for_the_attempt_before_to_be_given_up() {
+    use nix::sys::signal::{Signal, kill};
+    let machines = watched();
+    let content = machines.write(&machines.here("file"), 20_000_000);
+    let program = machines.there("program");
+    let arguments = [
+        "file",
+        "there:",
+        "-b",
+        "40M",
+        "--retry",
+        "1m",
+        "--timeout",
+        "2s",
+    ];
+    let mut command = machines.cp(&arguments);
+    command.args(["--remote-path", program.to_str().unwrap()]);
+    let child = command.spawn().unwrap();
+    let journal = machines.there("file.dfcp-journal");
+    common::eventually("some of it is there", || {
+        fs::metadata(&journal).is_ok_and(|journal| journal.len() > 1000)
+    });
+    let first = agent(&machines);
+    kill(first, Signal::SIGSTOP).unwrap();
+    let logins = || fs::read(machines.there("logins")).unwrap().len();
+    common::eventually("the second attempt meets the first", || logins() > 2);
+    kill(first, Signal::SIGCONT).unwrap();
+    let (code, _, said) = common::finish(child);
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains("has not given up"), "{said}");
+    assert!(fs::read(machines.there("file")).unwrap() == content);
+}

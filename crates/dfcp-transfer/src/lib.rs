@@ -78,7 +78,7 @@ pub use partial::JOURNAL;
 pub use receive::{Offered, receive, receive_into};
 pub use send::{Sent, send};
 pub use source::{Expected, Filter, LeftOut, Links, Privileges, Scan, Source, Sources};
-pub use store::{PARTIAL, Senders, Store};
+pub use store::{BUSY, PARTIAL, Senders, Store};
 
 use dfcp::CloseCode;
 

@@ -73,7 +73,7 @@ pub(crate) enum How<'a> {
 }
 
 /// Somebody else has a partial file.
-const BUSY: &str = "another transfer is writing it";
+pub const BUSY: &str = "another transfer is writing it";
 
 /// A directory that files are received in.
 #[derive(Clone, Debug)]

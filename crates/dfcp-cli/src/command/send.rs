@@ -376,7 +376,7 @@ impl<E: Into<Failure>> From<E> for Ended {
 }
 
 /// Between attempts: long enough not to be a burden, short beside what a person waits.
-const RETRY_PAUSE: Duration = Duration::from_secs(2);
+pub const RETRY_PAUSE: Duration = Duration::from_secs(2);
 
 /// Sends the files, and tries again if that is wanted and may help.
 async fn attempts(

@@ -27,6 +27,8 @@ impl Args {
         option("port-range", ports);
         let seconds = self.output.timeout().as_secs_f64();
         option("timeout", Some(format!("{seconds}s")));
+        let retry = self.retry.map(|time| format!("{}s", time.as_secs_f64()));
+        option("retry", retry);
         let show = self.output.progress();
         let flags = [
             ("--fallback=fail", self.fallback == Fallback::Fail),

@@ -3,6 +3,7 @@
 //! reached, and over ssh's pipe where UDP does not get through.
 
 mod across;
+mod again;
 pub mod agent;
 mod choice;
 mod control;
@@ -36,6 +37,7 @@ use crate::files::{self, OnConflict};
 use crate::progress::Bar;
 use crate::report::Report;
 use crate::unfinished::Unfinished;
+use again::Told;
 use choice::{Aim, Choice};
 use control::{Job, Work};
 use link::{Joined, Link};
@@ -63,6 +65,10 @@ pub struct Args {
     /// Take only what everybody else leaves of the path
     #[arg(long)]
     background: bool,
+    /// When the path falls silent or the other side is gone after it has begun, log in again for so long,
+    /// such as 10m, and go on where it was
+    #[arg(long, value_name = "TIME", value_parser = units::duration)]
+    retry: Option<Duration>,
     /// UDP ports that the other side may use, as 5000-5010
     #[arg(long, value_name = "FIRST-LAST", value_parser = ports)]
     port_range: Option<(u16, u16)>,
@@ -151,13 +157,14 @@ pub fn run(mut args: Args) -> ExitCode {
     if args.expand {
         across::end_with_input();
     }
-    let mut report = Report::new("cp");
+    let mut told = Told::new();
     let contents = args.means_contents();
     args.choice.contents = matches!(contents, Ok(true));
     let result = contents.and_then(|_| args.way()).and_then(|way| match way {
         Direction::Across { host } => block_on(args.across(host)).map(Some),
-        way => block_on(start(&args, way, &mut report)).map(|()| None),
+        _ => block_on(again::attempts(&args, &mut told)).map(|()| None),
     });
+    let mut report = told.report;
     let failure = match result {
         Ok(Some(code)) => return ExitCode::from(code),
         Ok(None) => None,
@@ -354,7 +361,7 @@ async fn unless_interrupted<T>(
 const SAME_SIGNAL: Duration = Duration::from_millis(50);
 
 /// Starts the agent and copies.
-async fn start(args: &Args, way: Direction<'_>, report: &mut Report) -> Result<(), Failure> {
+async fn start(args: &Args, way: Direction<'_>, told: &mut Told) -> Result<(), Failure> {
     let transport = args.output.observed(transport(
         args.output.timeout(),
         args.bwlimit,
@@ -366,12 +373,12 @@ async fn start(args: &Args, way: Direction<'_>, report: &mut Report) -> Result<(
             paths,
             host,
             target,
-        } => start_push(args, &side, (paths, host, target), report).await,
+        } => start_push(args, &side, (paths, host, target), told).await,
         Direction::Pull {
             host,
             paths,
             target,
-        } => start_pull(args, &side, (host, paths, target), report).await,
+        } => start_pull(args, &side, (host, paths, target), told).await,
         Direction::Across { .. } => Ok(()),
     }
 }
@@ -381,7 +388,7 @@ async fn start_push(
     args: &Args,
     side: &Side,
     (paths, host, target): (Vec<PathBuf>, &str, &str),
-    report: &mut Report,
+    told: &mut Told,
 ) -> Result<(), Failure> {
     let paths = match args.expand {
         true => agent::expand_here(&paths)?,
@@ -405,12 +412,12 @@ async fn start_push(
         args.output.say(choice::goes_on(target));
     }
     let mut link = unless_interrupted(link.connect(args, side, &ready)).await?;
-    report.via = Some(link.via());
-    push(args, side, &mut link, sources, report).await?;
+    told.report.via = Some(link.via());
+    push(args, side, &mut link, sources, told).await?;
     if delete {
         let removed = link.removed(args.output.timeout());
         let removed = unless_interrupted(removed).await?;
-        args.tell_removed(removed, report);
+        args.tell_removed(removed, &mut told.report);
     }
     Ok(())
 }
@@ -420,7 +427,7 @@ async fn start_pull(
     args: &Args,
     side: &Side,
     (host, paths, target): (&str, Vec<String>, &Path),
-    report: &mut Report,
+    told: &mut Told,
 ) -> Result<(), Failure> {
     let several = paths.len() > 1 || paths.iter().any(|path| path.contains(['*', '?', '[']));
     let names = (!several).then(|| target::last_names(&paths));
@@ -449,15 +456,15 @@ async fn start_pull(
         there: target::has_any(&directory, &names),
     };
     let (link, ready) = unless_interrupted(Link::open(args, side, host, work)).await?;
-    report.left_out.clone_from(&ready.left_out);
+    told.report.left_out.clone_from(&ready.left_out);
     let delete = args.may_delete(&ready.left_out);
     let store = args.choice.store(&directory, delete)?.wanting(wanted);
     let store = Arc::new(store);
     let mut link = unless_interrupted(link.connect(args, side, &ready)).await?;
-    report.via = Some(link.via());
+    told.report.via = Some(link.via());
     let unfinished = unfinished.filter(|_| !args.choice.dry_run);
     unfinished.iter().for_each(Unfinished::begin);
-    let received = pull(args, side, &mut link, store.clone(), report).await?;
+    let received = pull(args, side, &mut link, store.clone(), told).await?;
     unfinished.iter().for_each(Unfinished::end);
     if let Some(name) = name.filter(|_| delete) {
         let tidy = sync::Tidy {
@@ -466,7 +473,7 @@ async fn start_pull(
             choice: args.choice.clone(),
             store,
         };
-        args.tell_removed(tidy.after(&received)?, report);
+        args.tell_removed(tidy.after(&received)?, &mut told.report);
     }
     Ok(())
 }
@@ -485,7 +492,7 @@ async fn push(
     side: &Side,
     link: &mut Joined,
     sources: Sources,
-    report: &mut Report,
+    Told { report, earlier }: &mut Told,
 ) -> Result<(), Failure> {
     report.left_out.clone_from(&sources.left_out);
     let connection = &link.connection.clone();
@@ -512,7 +519,10 @@ async fn push(
     };
     report.moved_bytes = meter.progress().bytes();
     report.kept_bytes = meter.diary().kept();
-    args.add_outcomes(&sources.entries(), (&sent.outcomes, &sent.changes), report);
+    let (entries, mut outcomes) = (sources.entries(), sent.outcomes);
+    earlier.own(&entries, &mut outcomes);
+    args.add_outcomes(&entries, (&outcomes, &sent.changes), report);
+    earlier.note_arrived(&entries, meter.diary().done().into_iter());
     report.left_out.extend(sent.left_out);
     report.add_time(start, meter.diary().asked(), sent.steady_bps);
     let reason = failure.as_ref().map_or(String::new(), ToString::to_string);
@@ -534,7 +544,7 @@ async fn pull(
     side: &Side,
     link: &mut Joined,
     store: Arc<Store>,
-    report: &mut Report,
+    Told { report, earlier }: &mut Told,
 ) -> Result<Received, Failure> {
     let connection = &link.connection.clone();
     let start = Instant::now();
@@ -560,8 +570,12 @@ async fn pull(
     };
     report.moved_bytes = meter.progress().bytes();
     report.kept_bytes = meter.diary().kept();
+    earlier.own(&received.entries, &mut received.outcomes);
     let outcomes = (&received.outcomes, &received.changes);
     args.add_outcomes(&received.entries, outcomes, report);
+    let done = received.outcomes.iter();
+    let done = done.filter(|(_, outcome)| **outcome == Outcome::Done);
+    earlier.note_arrived(&received.entries, done.map(|(place, _)| *place));
     report.left_out.append(&mut received.left_out);
     report.add_time(start, Duration::ZERO, meter.steady_bps());
     farewell(&side.endpoint, DONE, "").await;
