@@ -255,11 +255,12 @@ fn with_retry_a_copy_goes_on_by_itself_when_the_other_side_was_killed() {
 fn with_retry_a_copy_waits_for_the_attempt_before_to_be_given_up() {
     use nix::sys::signal::{Signal, kill};
     let machines = watched();
-    let content = machines.write(&machines.here("file"), 20_000_000);
+    let content = machines.write(&machines.here("tree/file"), 20_000_000);
     let program = machines.there("program");
     let arguments = [
-        "file",
-        "there:",
+        "-r",
+        "tree",
+        "there:new",
         "-b",
         "40M",
         "--retry",
@@ -270,7 +271,7 @@ fn with_retry_a_copy_waits_for_the_attempt_before_to_be_given_up() {
     let mut command = machines.cp(&arguments);
     command.args(["--remote-path", program.to_str().unwrap()]);
     let child = command.spawn().unwrap();
-    let journal = machines.there("file.dfcp-journal");
+    let journal = machines.there("new/file.dfcp-journal");
     common::eventually("some of it is there", || {
         fs::metadata(&journal).is_ok_and(|journal| journal.len() > 1000)
     });
@@ -282,5 +283,6 @@ fn with_retry_a_copy_waits_for_the_attempt_before_to_be_given_up() {
     let (code, _, said) = common::finish(child);
     assert_eq!(code, 0, "{said}");
     assert!(said.contains("has not given up"), "{said}");
-    assert!(fs::read(machines.there("file")).unwrap() == content);
+    assert!(fs::read(machines.there("new/file")).unwrap() == content);
+    assert!(!machines.there("new/tree").exists());
 }

@@ -347,11 +347,9 @@ async fn transfer(connection: &Connection, task: Task) -> Ended {
             let agreed = async |_| Ok(());
             unfinished.iter().for_each(Unfinished::begin);
             let received = dfcp_transfer::receive(connection, store, &meter, agreed).await;
-            let ended = received.as_ref().is_some_and(|r| r.failure.is_none());
-            unfinished
-                .iter()
-                .filter(|_| ended)
-                .for_each(Unfinished::end);
+            if received.as_ref().is_some_and(super::sync::is_whole) {
+                unfinished.iter().for_each(Unfinished::end);
+            }
             // Whoever waits for it hears also that there was nothing to remove.
             let tidy = tidy.map(|tidy| (tidy, received.unwrap_or_default()));
             Ended { done: true, tidy }

@@ -465,7 +465,9 @@ async fn start_pull(
     let unfinished = unfinished.filter(|_| !args.choice.dry_run);
     unfinished.iter().for_each(Unfinished::begin);
     let received = pull(args, side, &mut link, store.clone(), told).await?;
-    unfinished.iter().for_each(Unfinished::end);
+    if sync::is_whole(&received) {
+        unfinished.iter().for_each(Unfinished::end);
+    }
     if let Some(name) = name.filter(|_| delete) {
         let tidy = sync::Tidy {
             root: root(&name),

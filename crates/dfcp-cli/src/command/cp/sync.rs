@@ -29,8 +29,7 @@ impl Tidy {
     /// Removes what is beneath the root and was not offered; nothing if not everything arrived. Parts of
     /// files stay. The paths that are gone.
     pub fn after(&self, received: &Received) -> Result<Vec<String>, Failure> {
-        let whole = received.failure.is_none()
-            && !received.outcomes.values().any(|outcome| matches!(outcome, Outcome::Error(_)))
+        let whole = is_whole(received)
             // A list without the root says nothing of what is in it.
             && received.entries.iter().any(|entry| entry.directory && entry.path == self.name);
         let mut removed = self.store.swapped();
@@ -127,6 +126,12 @@ impl Tidy {
         }
         Ok(empty)
     }
+}
+
+/// Whether all that was offered is there.
+pub fn is_whole(received: &Received) -> bool {
+    let mut outcomes = received.outcomes.values();
+    received.failure.is_none() && !outcomes.any(|outcome| matches!(outcome, Outcome::Error(_)))
 }
 
 /// What is in a directory, by name, and which of it are directories. It is not held open: of as many as may
