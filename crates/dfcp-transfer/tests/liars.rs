@@ -211,6 +211,33 @@ async fn a_file_that_is_twice_in_a_pack_is_one_file() {
     }
 }
 
+/// What is in its place already is not lost with the rest of its pack, which names it again.
+#[tokio::test]
+async fn a_file_is_not_lost_with_a_pack_that_names_it_again() {
+    // As much as is put in its place together.
+    let content = vec![7; 1 << 17];
+    let files = ["x", "y"].map(|path| Entry {
+        path: path.into(),
+        size: content.len() as u64,
+        mode: 0o644,
+        ..Entry::default()
+    });
+    let hash = blake3::hash(&content).into();
+    for (count, pack) in [(1, &[0, 0][..]), (2, &[0, 0, 1]), (2, &[0, 1, 0])] {
+        let folder = tempfile::tempdir().unwrap();
+        let first = FromSender::Pack {
+            files: pack.iter().map(|&i| (i, hash)).collect(),
+        };
+        let said = (first, &content[..], None);
+        let received = receive(folder.path(), &files[..count], said).await;
+        assert_eq!(received.outcomes.len(), count, "{pack:?}");
+        assert_eq!(received.outcomes[&0], Outcome::Done, "{pack:?}");
+        assert!(fs::read(folder.path().join("x")).unwrap() == content);
+        let lost = received.outcomes.get(&1);
+        assert!(lost.is_none_or(|outcome| is(outcome, ProblemKind::Connection)));
+    }
+}
+
 /// A sender that goes away once something of the content has come.
 async fn broken_off(
     to: &Path,

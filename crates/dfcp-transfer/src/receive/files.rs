@@ -157,17 +157,18 @@ impl Files {
     /// their last byte they are done: that no more follows may be known a round trip later, when the
     /// packet that says so was lost, and the sender is not to wait for that.
     pub async fn unpack(self, object: IncomingObject, list: Vec<(u64, Hash, bool)>) -> Unpacked {
-        let lost_all = |why: &str| {
+        // What of these is wanted does not come any more.
+        let all_lost = |list: &[(u64, Hash, bool)], why: &str| {
             let wanted = list.iter().filter(|(_, _, wanted)| *wanted);
             let lost = wanted.map(|(i, ..)| (*i, Outcome::Error(lost(&self.entry(*i).path, why))));
-            Unpacked::from(lost.collect::<Vec<_>>())
+            lost.collect::<Vec<_>>()
         };
         let Ok(_permit) = self.gate.clone().acquire_owned().await else {
-            return lost_all("the receiver ends");
+            return all_lost(&list, "the receiver ends").into();
         };
         let mut stream = match object.in_order() {
             Ok(stream) => stream,
-            Err(error) => return lost_all(&error.to_string()),
+            Err(error) => return all_lost(&list, &error.to_string()).into(),
         };
         let (mut bytes, mut outcomes) = (Vec::new(), Vec::new());
         // Files of the pack whose bytes are complete, from `done` to `next`, and their length.
@@ -202,8 +203,7 @@ impl Files {
             }
         };
         // Those behind what was put.
-        let lost = lost_all(&failure).outcomes.into_iter();
-        outcomes.extend(lost.filter(|(index, _)| list[done..].iter().any(|(i, ..)| i == index)));
+        outcomes.extend(all_lost(&list[done..], &failure));
         Unpacked::from(outcomes)
     }
 

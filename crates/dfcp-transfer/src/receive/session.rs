@@ -484,7 +484,10 @@ impl<'a> Session<'a> {
                 }
                 let mut done = Vec::new();
                 for (index, outcome) in unpacked.outcomes {
-                    self.packed.remove(&index);
+                    // Each file of a pack counts once, whatever is said of it.
+                    if !self.packed.remove(&index) {
+                        continue;
+                    }
                     match outcome == Outcome::Done && !self.is_known(index) {
                         true => done.push(index),
                         false => self.settle(index, outcome).await?,
