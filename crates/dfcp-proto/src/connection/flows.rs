@@ -42,6 +42,8 @@ pub(super) struct Outgoing {
     pub receive_window: Option<u64>,
     /// The peer moved, and has not shown yet that it receives at its new address.
     pub moved: Option<Moved>,
+    /// Bytes sent to addresses of the peer before they were validated, in all.
+    pub unproven: u64,
     /// What comes back of feedback.
     pub reverse: ReversePath,
     pub pto_count: u32,
@@ -89,6 +91,7 @@ impl Outgoing {
             feedback: profile.feedback.make(),
             receive_window: None,
             moved: None,
+            unproven: 0,
             reverse: ReversePath::default(),
             pto_count: 0,
             probes_due: 0,

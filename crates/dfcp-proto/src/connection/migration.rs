@@ -3,7 +3,8 @@
 //! Whoever owns a session can send its packets from somebody else's address, and acknowledge what
 //! the server sent there without having seen it: packet numbers can be guessed. Eight random bytes
 //! cannot. Until they come back, an address gets at most three times what came from it, of whatever
-//! kind, and beside that a bounded number of challenges.
+//! kind, and beside that a bounded number of challenges, paid for by what came from wherever else: who
+//! moves to and fro makes the server send no more than three times what it sends itself.
 
 use super::transmit::{Batch, Contents};
 use super::{Connection, Control};
@@ -96,19 +97,26 @@ impl Connection {
         self.out.moved.as_ref().is_some_and(Moved::is_muted)
     }
 
+    /// Whether one more challenge may go beyond what the new address earned.
+    fn may_spare(&self, moved: &Moved) -> bool {
+        let earned = 3 * self.stats.bytes_received;
+        moved.spare < MAX_SPARE && self.out.unproven + CHALLENGE_LEN <= earned
+    }
+
     /// When to send it one all the same; never once all were sent.
     pub(super) fn spare_time(&self) -> Option<Instant> {
-        let moved = self.out.moved.filter(|moved| moved.spare < MAX_SPARE)?;
+        let moved = self.out.moved.filter(|moved| self.may_spare(moved))?;
         Some(self.out.last_sent + self.pto() * (1 << moved.spare))
     }
 
     /// Nothing was acknowledged: whether all that may go out is a challenge.
     pub(super) fn ask_again(&mut self) -> bool {
         let fenced = self.is_fenced();
+        let may_spare = self.out.moved.is_some_and(|moved| self.may_spare(&moved));
         if let Some(moved) = &mut self.out.moved {
             if !moved.is_muted() {
                 moved.due = true;
-            } else if moved.spare < MAX_SPARE {
+            } else if may_spare {
                 moved.due = true;
                 moved.spare += 1;
             }

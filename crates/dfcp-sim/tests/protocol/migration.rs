@@ -175,6 +175,38 @@ fn nothing_at_all_passes_three_times_what_came() {
     }
 }
 
+/// Each move has challenges beyond what it earned, but together they are paid for by what came.
+#[test]
+fn who_moves_to_and_fro_gets_no_more_than_three_times_what_it_sends() {
+    for wait in [1, 300, 10_000] {
+        let (mut raw, _) = settled();
+        let (home, elsewhere) = (raw.address, address(99));
+        let (mut received, mut gone) = (0, 0);
+        for turn in 0..20 {
+            for (place, wait) in [(elsewhere, MS(wait)), (home, MS(1))] {
+                raw.address = place;
+                let mut packet = raw.seal(&[1]);
+                received += packet.len();
+                raw.deliver(&mut packet);
+                let until = raw.now + wait;
+                while raw.now < until {
+                    let due = raw.server.poll_timeout().unwrap_or(until);
+                    raw.now = due.clamp(raw.now + MS(1), until);
+                    let now = raw.now;
+                    raw.server.handle_timeout(now);
+                    let bytes = sent(&mut raw);
+                    gone += if place == elsewhere { bytes } else { 0 };
+                }
+            }
+            assert!(
+                gone <= 3 * received,
+                "turn {turn}, {wait} ms: {gone} bytes for {received}"
+            );
+        }
+        assert!(gone > 0, "{wait} ms: the address is asked");
+    }
+}
+
 #[test]
 fn a_peer_that_only_receives_or_only_sends_goes_on_after_an_outage() {
     for from in [Side::Server, Side::Client] {
