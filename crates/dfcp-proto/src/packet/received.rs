@@ -17,6 +17,10 @@ const REPORTS: u8 = 12;
 /// out of order. Beyond it the oldest go unreported.
 const MAX_RANGES: usize = 2048;
 
+/// Largest packet number (RFC 9000 §12.3). Who leaves out as many as a header can say, 2³¹, gets here with as
+/// many packets, in some hours.
+const MAX_PACKET_NUMBER: u64 = (1 << 62) - 1;
+
 /// Packet numbers received.
 #[derive(Clone, Debug, Default)]
 pub struct ReceivedPackets {
@@ -37,7 +41,7 @@ struct News {
 impl ReceivedPackets {
     /// Records `pn`; false if it was received before or is too old to know (a replay).
     pub fn insert(&mut self, pn: u64) -> bool {
-        if !self.seen.insert(pn) {
+        if pn > MAX_PACKET_NUMBER || !self.seen.insert(pn) {
             return false;
         }
         // Nearly always the packet after the last one.
@@ -147,7 +151,7 @@ impl Seen {
 /// The full packet number whose low 32 bits are `truncated`, nearest to the one expected next
 /// (RFC 9000 Appendix A.3).
 pub fn decode_packet_number(largest: Option<u64>, truncated: u32) -> u64 {
-    let expected = largest.map_or(0, |l| l + 1);
+    let expected = largest.map_or(0, |l| l.min(MAX_PACKET_NUMBER) + 1);
     let (window, half) = (1u64 << 32, 1u64 << 31);
     let candidate = (expected & !(window - 1)) | u64::from(truncated);
     if candidate + half <= expected {
@@ -228,6 +232,20 @@ mod tests {
         let second = received.news(60);
         let all: std::collections::BTreeSet<_> = first.iter().chain(&second).collect();
         assert_eq!(all.len(), 100);
+    }
+
+    /// Numbers that leap as far as they can reach the end; nobody may end an endpoint by that.
+    #[test]
+    fn packet_numbers_end_where_they_have_to() {
+        let mut received = ReceivedPackets::default();
+        assert!(received.insert(MAX_PACKET_NUMBER));
+        for beyond in [MAX_PACKET_NUMBER + 1, u64::MAX - (1 << 31), u64::MAX] {
+            assert!(!received.insert(beyond), "{beyond}");
+            for truncated in [0, 1 << 31, u32::MAX] {
+                decode_packet_number(Some(beyond), truncated);
+            }
+        }
+        assert_eq!(received.largest(), Some(MAX_PACKET_NUMBER));
     }
 
     #[test]
