@@ -36,6 +36,8 @@ struct Bucket {
 #[derive(Debug, Default)]
 pub(super) struct Limits {
     buckets: BTreeMap<Prefix, Bucket>,
+    /// When those that are full again were last forgotten.
+    swept: Option<Instant>,
 }
 
 impl Limits {
@@ -43,10 +45,7 @@ impl Limits {
     pub fn take(&mut self, now: Instant, ip: IpAddr, cost: u32) -> bool {
         let prefix = Prefix::of(ip);
         if !self.buckets.contains_key(&prefix) && self.buckets.len() >= MAX_PREFIXES {
-            // Those that are full again are as good as forgotten.
-            let refilled = REFILL * FULL;
-            self.buckets
-                .retain(|_, bucket| now.saturating_since(bucket.since) < refilled);
+            self.sweep(now);
             if self.buckets.len() >= MAX_PREFIXES {
                 return false;
             }
@@ -69,6 +68,21 @@ impl Limits {
             bucket.tokens -= cost;
         }
         has
+    }
+
+    /// Forgets those that are full again. It looks at all of them, and packets of forged prefixes come at any
+    /// rate: no more often than a token comes back.
+    fn sweep(&mut self, now: Instant) {
+        if self
+            .swept
+            .is_some_and(|at| now.saturating_since(at) < REFILL)
+        {
+            return;
+        }
+        self.swept = Some(now);
+        let refilled = REFILL * FULL;
+        self.buckets
+            .retain(|_, bucket| now.saturating_since(bucket.since) < refilled);
     }
 }
 
@@ -108,5 +122,21 @@ mod tests {
         assert_eq!(limits.buckets.len(), MAX_PREFIXES);
         let later = Instant::ZERO + Duration::from_secs(61);
         assert!(limits.take(later, ip(70_000), 1));
+    }
+
+    /// A full table is searched now and then, not for each packet of a forged prefix.
+    #[test]
+    fn others_come_in_when_the_table_is_searched_again() {
+        let mut limits = Limits::default();
+        let ip = |i: u32| IpAddr::from(std::net::Ipv4Addr::from(i << 8));
+        let at = |millis| Instant::ZERO + Duration::from_millis(millis);
+        for i in 0..MAX_PREFIXES as u32 {
+            assert!(limits.take(at(if i < 10 { 0 } else { 1000 }), ip(i), 1));
+        }
+        let new = ip(70_000);
+        assert!(!limits.take(at(59_900), new, 1), "all have asked of late");
+        assert!(!limits.take(at(60_100), new, 1), "searched just before");
+        assert!(limits.take(at(60_400), new, 1), "ten are full again");
+        assert!(limits.take(at(60_401), ip(70_001), 1), "there is room");
     }
 }
