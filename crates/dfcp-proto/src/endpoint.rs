@@ -37,7 +37,7 @@ pub struct ServerConfig {
     pub authorize: Authorize,
     /// Connections at once; further clients are not answered.
     pub max_connections: usize,
-    /// Of these, for one key, and for one network: an IPv4 address or an IPv6 /64.
+    /// Of these, for one key, and for one network: an IPv4 address or an IPv6 /64. An IPv6 /48 has twice as many.
     pub max_per_peer: usize,
     /// Bytes that all connections together may make the endpoint hold of what they receive, at
     /// least 1 MiB for each of `max_connections`. Half of it is divided among these, the other half

@@ -26,6 +26,18 @@ pub(crate) fn network(address: SocketAddr) -> u64 {
     }
 }
 
+/// What one customer may have of IPv6: a /48, the most that RFC 6177 knows of. It counts as two of those
+/// that one has at least.
+pub(crate) fn site(address: SocketAddr) -> Option<u64> {
+    match address.ip().to_canonical() {
+        IpAddr::V4(_) => None,
+        IpAddr::V6(ip) => Some((u128::from(ip) >> 80) as u64),
+    }
+}
+
+/// Networks that a site counts as.
+pub(crate) const NETWORKS_OF_SITE: usize = 2;
+
 /// Bytes of packets that leave together, at most: segmentation offload is one large UDP datagram to
 /// the system.
 pub const MAX_BATCH: usize = 65_000;

@@ -99,7 +99,7 @@ impl EndpointConfig {
     }
 
     /// Of the accepted connections, for one key, and for one network (an IPv4 address, an IPv6 /64): a
-    /// quarter unless set, and eight where that is less.
+    /// quarter unless set, and eight where that is less. An IPv6 /48 has twice as many.
     pub fn max_per_peer(mut self, max: usize) -> Self {
         self.max_per_peer = Some(max);
         self

@@ -4,7 +4,7 @@
 //!
 //! Times are whole seconds on the endpoint's clock: what is counted ends with each.
 
-use crate::host::network;
+use crate::host::{NETWORKS_OF_SITE, network, site};
 use crate::time::{Duration, Instant};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -13,8 +13,9 @@ use std::net::SocketAddr;
 const FREE: u32 = 100;
 /// And for all who proved their address: 30 % of a core.
 const MOST: u32 = 1000;
-/// Of these, for one network.
+/// Of these, for one network, and for one site.
 const MOST_OF_NETWORK: u32 = 100;
+const MOST_OF_SITE: u32 = NETWORKS_OF_SITE as u32 * MOST_OF_NETWORK;
 
 /// See the module's text.
 #[derive(Debug, Default)]
@@ -25,6 +26,7 @@ pub(super) struct Load {
     was_high: bool,
     /// By network, at most as many as were computed.
     networks: BTreeMap<u64, u32>,
+    sites: BTreeMap<u64, u32>,
 }
 
 impl Load {
@@ -35,6 +37,7 @@ impl Load {
             self.second = second;
             self.computed = 0;
             self.networks.clear();
+            self.sites.clear();
         }
     }
 
@@ -50,10 +53,16 @@ impl Load {
         let high = self.is_high(now);
         let network = network(remote);
         let used = self.networks.get(&network).copied().unwrap_or_default();
-        if self.computed >= MOST || high && used >= MOST_OF_NETWORK {
+        let site = site(remote);
+        let of_site = site.and_then(|site| self.sites.get(&site)).copied();
+        let of_site = of_site.unwrap_or_default();
+        if self.computed >= MOST || high && (used >= MOST_OF_NETWORK || of_site >= MOST_OF_SITE) {
             return false;
         }
         self.networks.insert(network, used + 1);
+        if let Some(site) = site {
+            self.sites.insert(site, of_site + 1);
+        }
         self.computed += 1;
         true
     }
@@ -87,6 +96,20 @@ mod tests {
         assert!(load.is_high(next), "it does not end at once");
         assert!(load.admit(next, address(1, 1)));
         assert!(!load.is_high(start + Duration::from_secs(3)));
+    }
+
+    #[test]
+    fn a_site_of_ipv6_has_no_more_than_two_networks() {
+        let (mut load, now) = (Load::default(), Instant::from_nanos(1));
+        let admitted = |load: &mut Load, site: u16| {
+            let asks = (0..5000).map(|i| {
+                let ip = [0x2001, 0xdb8, site, i % 50, 0, 0, 0, i];
+                load.admit(now, SocketAddr::from((ip, 1)))
+            });
+            asks.filter(|&admitted| admitted).count()
+        };
+        assert_eq!(admitted(&mut load, 1), 200);
+        assert_eq!(admitted(&mut load, 2), 200, "others have theirs");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! key from many addresses nor many keys from one network. Everything here costs a look-up.
 
 use crate::crypto::PublicKey;
-use crate::host::{ConnectionHandle, network};
+use crate::host::{ConnectionHandle, NETWORKS_OF_SITE, network, site};
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::net::SocketAddr;
@@ -12,13 +12,14 @@ use std::net::SocketAddr;
 pub(super) struct Seats {
     most: usize,
     most_of_one: usize,
-    taken: HashMap<ConnectionHandle, (PublicKey, u64)>,
+    taken: HashMap<ConnectionHandle, (PublicKey, SocketAddr)>,
     keys: HashMap<PublicKey, usize>,
     networks: HashMap<u64, usize>,
+    sites: HashMap<u64, usize>,
 }
 
 impl Seats {
-    /// `most` in all, and `most_of_one` for a key and for a network.
+    /// `most` in all, and `most_of_one` for a key and for a network; twice that for a site.
     pub fn new(most: usize, most_of_one: usize) -> Self {
         Self {
             most,
@@ -29,8 +30,11 @@ impl Seats {
 
     /// Whether somebody at `remote` finds a place, whoever he is.
     pub fn has_room_for(&self, remote: SocketAddr) -> bool {
-        let own = self.networks.get(&network(remote));
-        self.taken.len() < self.most && own.is_none_or(|&own| own < self.most_of_one)
+        let own = self.networks.get(&network(remote)).copied();
+        let of_site = site(remote).and_then(|site| self.sites.get(&site)).copied();
+        self.taken.len() < self.most
+            && own.unwrap_or(0) < self.most_of_one
+            && of_site.unwrap_or(0) < NETWORKS_OF_SITE * self.most_of_one
     }
 
     /// Whether this key has fewer than it may.
@@ -40,17 +44,22 @@ impl Seats {
 
     /// A place is taken; it is counted for where its connection came from, wherever that goes.
     pub fn take(&mut self, handle: ConnectionHandle, key: PublicKey, remote: SocketAddr) {
-        let network = network(remote);
-        self.taken.insert(handle, (key, network));
+        self.taken.insert(handle, (key, remote));
         *self.keys.entry(key).or_default() += 1;
-        *self.networks.entry(network).or_default() += 1;
+        *self.networks.entry(network(remote)).or_default() += 1;
+        if let Some(site) = site(remote) {
+            *self.sites.entry(site).or_default() += 1;
+        }
     }
 
     /// It is free again, if it was taken.
     pub fn leave(&mut self, handle: ConnectionHandle) {
-        if let Some((key, network)) = self.taken.remove(&handle) {
+        if let Some((key, remote)) = self.taken.remove(&handle) {
             decrease(&mut self.keys, key);
-            decrease(&mut self.networks, network);
+            decrease(&mut self.networks, network(remote));
+            site(remote)
+                .into_iter()
+                .for_each(|site| decrease(&mut self.sites, site));
         }
     }
 }
@@ -61,5 +70,35 @@ fn decrease<K: Hash + Eq>(counts: &mut HashMap<K, usize>, key: K) {
         if *count == 0 {
             counts.remove(&key);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_has_many_networks_of_a_site_leaves_others_a_place() {
+        let mut seats = Seats::new(64, 16);
+        let address = |text: &str| SocketAddr::new(text.parse().expect("an address"), 1);
+        let mut taken = Vec::new();
+        for network in 0..16 {
+            for host in 0..16 {
+                let remote = address(&format!("2001:db8:1:{network:x}::{host:x}"));
+                if seats.has_room_for(remote) {
+                    let handle = ConnectionHandle(taken.len() as u64);
+                    let key = PublicKey([taken.len() as u8; 32]);
+                    seats.take(handle, key, remote);
+                    taken.push(handle);
+                }
+            }
+        }
+        assert_eq!(taken.len(), 32, "two networks of one site");
+        assert!(seats.has_room_for(address("2001:db8:2::1")));
+        assert!(seats.has_room_for(address("192.0.2.1")));
+        seats.leave(taken[0]);
+        assert!(seats.has_room_for(address("2001:db8:1:ff::1")));
+        taken.iter().for_each(|handle| seats.leave(*handle));
+        assert!(seats.networks.is_empty() && seats.sites.is_empty());
     }
 }
