@@ -62,12 +62,22 @@ fn is_global_v4(ip: Ipv4Addr) -> bool {
     !special
 }
 
-fn is_global_v6(ip: Ipv6Addr) -> bool {
+/// The IPv4 address that a network with NAT64 makes of this one on the way (RFC 6052).
+fn translated(ip: Ipv6Addr) -> Option<Ipv4Addr> {
     match ip.segments() {
-        // Translated to IPv4 on the way (NAT64, RFC 6052): as that is.
         [0x64, 0xff9b, 0, 0, 0, 0, high, low] => {
-            is_global_v4(Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low)))
+            let bits = u32::from(high) << 16 | u32::from(low);
+            Some(Ipv4Addr::from_bits(bits))
         }
+        _ => None,
+    }
+}
+
+fn is_global_v6(ip: Ipv6Addr) -> bool {
+    if let Some(ip) = translated(ip) {
+        return is_global_v4(ip);
+    }
+    match ip.segments() {
         [0x2001, second, ..] if second < 0x200 => false, // protocols, among them Teredo
         [0x2001, 0xdb8, ..] => false,                    // documentation
         [0x2002, ..] => false,                           // 6to4: IPv4 addresses, also private ones
@@ -244,7 +254,15 @@ impl Rules {
     /// Whether nothing refuses `address` and one of the permissions that `count` is for it.
     fn permit(&self, address: SocketAddr, count: impl Fn(&Rule) -> bool) -> bool {
         let canonical = SocketAddr::new(address.ip().to_canonical(), address.port());
-        let refused = self.refused.iter().any(|rule| rule.matches(canonical));
+        // What is refused is refused in every shape.
+        let behind = match canonical.ip() {
+            IpAddr::V6(ip) => translated(ip),
+            IpAddr::V4(_) => None,
+        };
+        let behind = behind.map(|ip| SocketAddr::new(ip.into(), canonical.port()));
+        let refuses =
+            |rule: &Rule| rule.matches(canonical) || behind.is_some_and(|to| rule.matches(to));
+        let refused = self.refused.iter().any(refuses);
         let permits = |rule: &Rule| count(rule) && rule.matches(canonical);
         !refused && self.permitted.iter().any(permits)
     }
@@ -348,6 +366,23 @@ mod tests {
             ("[::1]:8010", true),
             ("[::1]:8011", false),
             ("127.0.0.1:8000", false),
+        ] {
+            assert_eq!(allows(&rules, address), allowed, "{address}");
+        }
+    }
+
+    /// A network that translates them (NAT64) leads to the same hosts.
+    #[test]
+    fn refused_ipv4_addresses_are_refused_in_every_shape() {
+        let rules = rules(&["all"], &["10.0.0.0/8", "8.8.8.8:53"]);
+        for (address, allowed) in [
+            ("10.1.2.3:80", false),
+            ("[::ffff:10.1.2.3]:80", false),
+            ("[64:ff9b::10.1.2.3]:80", false),
+            ("[64:ff9b::8.8.8.8]:53", false),
+            ("[64:ff9b::8.8.8.8]:80", true),
+            ("[64:ff9b::11.1.2.3]:80", true),
+            ("[2001:db8::10.1.2.3]:80", true),
         ] {
             assert_eq!(allows(&rules, address), allowed, "{address}");
         }
