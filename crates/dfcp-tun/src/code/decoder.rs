@@ -42,11 +42,11 @@ impl std::ops::Add for Counts {
 
     fn add(self, other: Self) -> Self {
         Self {
-            arrived: self.arrived + other.arrived,
-            recovered: self.recovered + other.recovered,
-            lost: self.lost + other.lost,
-            repairs: self.repairs + other.repairs,
-            malformed: self.malformed + other.malformed,
+            arrived: self.arrived.saturating_add(other.arrived),
+            recovered: self.recovered.saturating_add(other.recovered),
+            lost: self.lost.saturating_add(other.lost),
+            repairs: self.repairs.saturating_add(other.repairs),
+            malformed: self.malformed.saturating_add(other.malformed),
         }
     }
 }
@@ -235,7 +235,8 @@ impl Decoder {
         if ahead as usize >= SPAN {
             // Nothing before it matters any more.
             self.lose(self.span);
-            self.counts.lost += u64::from(ahead);
+            // Two billion for each datagram, if a peer says so: that has no end in a number.
+            self.counts.lost = self.counts.lost.saturating_add(ahead.into());
             self.known = [false; SPAN];
             self.span = 1;
         } else {
@@ -257,7 +258,7 @@ impl Decoder {
             if self.known[slot(number)] {
                 continue;
             }
-            self.counts.lost += 1;
+            self.counts.lost = self.counts.lost.saturating_add(1);
             if let Some(i) = self.active.iter().position(|e| e.pivot == number) {
                 let equation = self.active.swap_remove(i);
                 self.free.push(equation.slot);
@@ -401,5 +402,23 @@ impl Decoder {
         {
             deliver(&[head, tail].concat());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A datagram of a peer says that two billion packets were lost before it, and an hour has billions of such.
+    #[test]
+    fn what_a_peer_says_is_lost_is_counted_to_the_end_and_no_further() {
+        let mut decoder = Decoder::default();
+        decoder.counts.lost = u64::MAX - 1;
+        for number in [1_u32 << 30, 1 << 31, 3 << 30] {
+            let datagram = [&[0][..], &number.to_be_bytes(), b"packet"].concat();
+            decoder.handle(&datagram, &mut |_| ());
+        }
+        let counts = decoder.counts() + decoder.counts();
+        assert_eq!((counts.lost, counts.arrived), (u64::MAX, 6));
     }
 }
