@@ -122,7 +122,11 @@ impl Diary {
         }
         match message {
             FromSender::Pack { files } => {
-                state.begun.extend(files.last().map(|(index, _)| *index));
+                if let Some((last, _)) = files.last()
+                    && !state.begun.contains(last)
+                {
+                    state.begun.push(*last);
+                }
                 if listening {
                     state.hashes.extend(files.iter().copied());
                 }
@@ -204,6 +208,20 @@ mod tests {
     fn numbers_beyond_the_offer_name_nothing() {
         let diary = Diary::default();
         diary.said(&FromSender::Stream { index: u64::MAX });
+        assert_eq!(diary.begun(), None);
+    }
+
+    /// Packs of files that are in their places already cost a sender nothing but their announcements.
+    #[test]
+    fn what_is_announced_again_and_again_is_remembered_once() {
+        let diary = Diary::default();
+        for _ in 0..1000 {
+            diary.said(&FromSender::Pack {
+                files: vec![(0, Hash([7; 32]))],
+            });
+            assert_eq!(diary.state().begun, [0]);
+        }
+        diary.settled(0, &Outcome::Done);
         assert_eq!(diary.begun(), None);
     }
 

@@ -13,7 +13,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::tenants::Hold;
-use crate::tree::{GroupHasher, Shape, Value};
+use crate::tree::{GroupHasher, Shape, Value, check};
 
 /// Follows the name of a journal.
 pub const JOURNAL: &str = ".dfcp-journal";
@@ -80,8 +80,13 @@ impl Partial {
     /// Finds the groups that are there: those whose bytes have the value that `journal` gives.
     ///
     /// # Errors
-    /// When the journal cannot be read or written.
-    pub fn recover(&self, journal: &File, owner: &Value) -> io::Result<()> {
+    /// When the journal cannot be read or written, or `go_on` says that nobody wants to know any more.
+    pub fn recover(
+        &self,
+        journal: &File,
+        owner: &Value,
+        go_on: impl Fn() -> bool,
+    ) -> io::Result<()> {
         let length = journal.metadata()?.len();
         if length > MAX_JOURNAL {
             return Ok(());
@@ -99,14 +104,16 @@ impl Partial {
             if i >= self.shape.count() || self.groups().values[i].is_some() {
                 continue;
             }
-            self.find(i, value);
+            self.find(i, value, &go_on);
+            check(&go_on)?;
         }
         Ok(())
     }
 
     /// Group `i` is there if its bytes, read back, have this value. What cannot be read is not there.
-    fn find(&self, i: usize, value: Value) {
-        if self.shape.value(&self.file, i).is_ok_and(|is| is == value) {
+    fn find(&self, i: usize, value: Value, go_on: impl Fn() -> bool) {
+        let found = self.shape.value_while(&self.file, i, go_on);
+        if found.is_ok_and(|is| is == value) {
             let mut groups = self.groups();
             groups.values[i] = Some(value);
             groups.left[i] = 0;
@@ -129,7 +136,7 @@ impl Partial {
             let range = self.shape.range(i);
             self.forget(&range);
             if crate::sparse::copy(older, &self.file, &range, data).is_ok() {
-                self.find(i, value);
+                self.find(i, value, &go_on);
             }
         }
     }
@@ -263,11 +270,12 @@ impl Partial {
         ended
     }
 
-    /// Makes `range`, which was checked, a hole; notes the groups that are whole by that.
+    /// Makes `range`, which was checked, a hole; notes the groups that are whole by that. A few words make
+    /// one of any size, whose zeros take hours to hash: `go_on` says whether anybody wants to know.
     ///
     /// # Errors
-    /// When the file cannot be changed, or read back.
-    pub fn hole(&self, range: &Range<u64>) -> io::Result<()> {
+    /// When the file cannot be changed, or read back, or nobody wants it any more.
+    pub fn hole(&self, range: &Range<u64>, go_on: impl Fn() -> bool) -> io::Result<()> {
         // What is written later makes a file longer; without anything there is only the hole.
         if self.file.metadata()?.len() < self.shape.size() {
             self.file.set_len(self.shape.size())?;
@@ -278,8 +286,8 @@ impl Partial {
         for i in self.count(range) {
             let group = self.shape.range(i);
             let value = match range.start <= group.start && group.end <= range.end {
-                true => self.shape.value_of_zeros(i),
-                false => self.shape.value(&self.file, i)?,
+                true => self.shape.value_of_zeros(i, &go_on)?,
+                false => self.shape.value_while(&self.file, i, &go_on)?,
             };
             self.note(&[(i, value)]);
         }
@@ -500,7 +508,7 @@ mod tests {
             let hold = Tenants::default().take("x", &Tenant::new([1; 32]));
             let (disk, hold) = (file.file.try_clone().expect("open"), hold.expect("free"));
             let next = Partial::new(disk, "x".to_owned(), SIZE, None, hold);
-            next.recover(&again(), &owner).expect("read");
+            next.recover(&again(), &owner, || true).expect("read");
             assert_eq!(next.have().len(), there.len() + 2 * more);
             let groups = (there.len() + 2 * more) as u64;
             assert_eq!(next.bytes_there(), groups * MIN_GROUP);
@@ -517,7 +525,7 @@ mod tests {
         let hold = Tenants::default().take("x", &Tenant::new([1; 32]));
         let disk = file.file.try_clone().expect("open");
         let next = Partial::new(disk, "x".to_owned(), SIZE, None, hold.expect("free"));
-        next.recover(&other, &owner).expect("read");
+        next.recover(&other, &owner, || true).expect("read");
         assert_eq!(next.have(), []);
     }
 
@@ -526,11 +534,28 @@ mod tests {
         let bytes = content(SIZE);
         let (partial, some) = (empty(), MIN_GROUP / 4);
         put(&partial, &bytes, &(0..some));
-        partial.hole(&(0..some / 2)).expect("a hole");
+        partial.hole(&(0..some / 2), || true).expect("a hole");
         put(&partial, &bytes, &(some..MIN_GROUP));
         let (_, value) = partial.have()[0];
         let is = partial.shape.value(&partial.file, 0).expect("read");
         assert_eq!(value, is);
+    }
+
+    /// What takes long is for nobody when its session is over, and nothing of it is told as lost.
+    #[test]
+    fn a_session_that_is_over_reads_no_further() {
+        let (bytes, owner) = (content(SIZE), [1; 32]);
+        let (journal, file) = (tempfile::tempfile().expect("a file"), empty());
+        let again = || journal.try_clone().expect("a second one");
+        file.start_journal(again(), &owner).expect("begun");
+        put(&file, &bytes, &(0..2 * MIN_GROUP));
+        let hold = Tenants::default().take("x", &Tenant::new(owner));
+        let disk = file.file.try_clone().expect("open");
+        let next = Partial::new(disk, "x".to_owned(), SIZE, None, hold.expect("free"));
+        assert!(next.recover(&again(), &owner, || false).is_err());
+        assert_eq!(next.have(), []);
+        assert!(next.hole(&(0..SIZE), || false).is_err());
+        assert_eq!(next.have(), []);
     }
 
     #[test]
@@ -547,7 +572,7 @@ mod tests {
             let hold = Tenants::default().take("x", &Tenant::new(owner));
             let disk = file.file.try_clone().expect("open");
             let next = Partial::new(disk, "x".to_owned(), SIZE, None, hold.expect("free"));
-            next.recover(&again(), &owner).expect("read");
+            next.recover(&again(), &owner, || true).expect("read");
             assert_eq!(next.have().len(), there, "{length}");
         }
     }

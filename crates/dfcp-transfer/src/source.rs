@@ -170,13 +170,15 @@ impl Sources {
 
     /// Bytes of all files.
     pub fn bytes(&self) -> u64 {
-        self.list.iter().map(|source| source.entry.size).sum()
+        let each = self.list.iter().map(|source| source.entry.size);
+        each.fold(0, u64::saturating_add)
     }
 
     /// Bytes of all files but for holes, which need not come.
     pub(crate) fn data_bytes(&self) -> u64 {
         let each = self.list.iter().map(|source| &source.entry);
-        each.map(|entry| entry.data.unwrap_or(entry.size)).sum()
+        each.map(|entry| entry.data.unwrap_or(entry.size))
+            .fold(0, u64::saturating_add)
     }
 
     /// The names of those whose files these are, as far as their numbers are sent.
@@ -610,6 +612,19 @@ mod tests {
         assert!(error.contains("in parts"), "{error}");
         let few = Sources::scan_at_most(&[dir.path().join("80")], how, 3000).unwrap();
         assert_eq!(few.list.len(), (1 << 10) - 1);
+    }
+
+    /// Whoever may write to one of the directories that are sent makes files of any size, all of them holes.
+    #[test]
+    fn files_of_more_bytes_than_there_are_numbers_end_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x");
+        fs::write(&path, "").unwrap();
+        let mut sources = Sources::scan(&[path]).unwrap();
+        sources.list[0].entry.size = i64::MAX as u64;
+        sources.list = vec![sources.list[0].clone(); 3];
+        assert_eq!(sources.bytes(), u64::MAX);
+        assert_eq!(sources.data_bytes(), u64::MAX);
     }
 
     #[test]

@@ -131,10 +131,11 @@ impl Store {
         space.map_or(u64::MAX, |space| space.room(outstanding(&claims)))
     }
 
-    /// Bytes that an entry may take of the disk.
+    /// Bytes that an entry may take of the disk. Files of packs come with all their bytes, which nobody
+    /// counts against what they say of holes.
     pub(crate) fn room_for(&self, entry: &Entry) -> u64 {
         match entry.data {
-            Some(data) if self.keep.holes => data.min(entry.size),
+            Some(data) if self.keep.holes && entry.size > crate::MAX_PACK => data.min(entry.size),
             _ => entry.size,
         }
     }
@@ -257,6 +258,31 @@ mod tests {
         assert!(store.claim(&entries, &[], &Progress::default()).is_err());
         drop(again);
         assert!(store.claim(&entries, &[], &Progress::default()).is_ok());
+    }
+
+    /// Files of packs come with all their bytes, whatever they say of holes, and a sender that says there is
+    /// nothing else would have the reserve, and what others are still to bring.
+    #[test]
+    fn small_files_need_room_for_all_their_bytes() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path(), OnConflict::Error).unwrap();
+        let keep = crate::Keep {
+            holes: true,
+            ..crate::Keep::default()
+        };
+        let store = store.keeping(keep);
+        for (size, room) in [
+            (1, 1),
+            (crate::MAX_PACK, crate::MAX_PACK),
+            (crate::MAX_PACK + 1, 0),
+        ] {
+            let entry = Entry {
+                size,
+                data: Some(0),
+                ..Entry::default()
+            };
+            assert_eq!(store.room_for(&entry), room);
+        }
     }
 
     #[test]

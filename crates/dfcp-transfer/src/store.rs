@@ -15,7 +15,7 @@ mod swap;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
@@ -66,8 +66,8 @@ pub(crate) enum How<'a> {
     Small,
     /// Nothing that is wanted.
     Anew,
-    /// Perhaps a part.
-    Resume,
+    /// Perhaps a part, which is read as long as this session lasts.
+    Resume(&'a Weak<()>),
     /// Perhaps a part, and an older version that has these groups.
     Over(&'a Older, &'a [(usize, Value)]),
 }
@@ -329,7 +329,7 @@ impl Store {
         match how {
             // What is there is of no use, and neither is what is said of it.
             How::Small => partial.file.set_len(0).map_err(failed)?,
-            How::Anew | How::Resume | How::Over(..) => self
+            How::Anew | How::Resume(_) | How::Over(..) => self
                 .prepare(&mut partial, entry, tenant, how)
                 .map_err(failed)?,
         }
@@ -350,9 +350,14 @@ impl Store {
             // Without one a transfer works as well; it only cannot be resumed.
             Err(_) => return partial.file.set_len(0),
         };
-        if let How::Resume | How::Over(..) = how {
+        let session = match how {
+            How::Resume(session) => Some(session),
+            How::Over(older, _) => Some(&older.session),
+            How::Small | How::Anew => None,
+        };
+        if let Some(session) = session {
             partial.file.set_len(entry.size)?;
-            partial.recover(&journal, &tenant.owner)?;
+            partial.recover(&journal, &tenant.owner, || session.strong_count() > 0)?;
         }
         if let How::Over(older, wanted) = how {
             older.give(partial, wanted);
@@ -501,7 +506,7 @@ impl Store {
         if !there.metadata()?.is_file() || there.metadata()?.len() != size {
             return Ok(false);
         }
-        Ok(hash(&there)? == hash(&partial.file)?)
+        Ok(hash(&there, || true)? == hash(&partial.file, || true)?)
     }
 }
 

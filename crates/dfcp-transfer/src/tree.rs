@@ -27,6 +27,14 @@ const BUFFER: u64 = 256 << 10;
 /// The chaining value of a group; of a file that is one group, its hash.
 pub type Value = [u8; 32];
 
+/// An error once nobody wants any more what takes long to find out.
+pub(crate) fn check(go_on: impl Fn() -> bool) -> io::Result<()> {
+    match go_on() {
+        true => Ok(()),
+        false => Err(io::Error::other("the session is over")),
+    }
+}
+
 /// How a file of some size is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
@@ -90,11 +98,20 @@ impl Shape {
     /// # Errors
     /// When it cannot be read, or is shorter.
     pub fn value(self, file: &File, i: usize) -> io::Result<Value> {
+        self.value_while(file, i, || true)
+    }
+
+    /// The same as long as `go_on` says so.
+    ///
+    /// # Errors
+    /// When it cannot be read, or is shorter, or nobody wants it any more.
+    pub fn value_while(self, file: &File, i: usize, go_on: impl Fn() -> bool) -> io::Result<Value> {
         let range = self.range(i);
         let mut hasher = self.hasher(i);
         let mut buffer = vec![0; BUFFER.min(range.end - range.start) as usize];
         let mut at = range.start;
         while at < range.end {
+            check(&go_on)?;
             let n = BUFFER.min(range.end - at) as usize;
             file.read_exact_at(&mut buffer[..n], at)?;
             hasher.update(&buffer[..n]);
@@ -104,16 +121,20 @@ impl Shape {
     }
 
     /// The value of group `i` of a file that has nothing but zeros there.
-    pub fn value_of_zeros(self, i: usize) -> Value {
+    ///
+    /// # Errors
+    /// When `go_on` says that nobody wants it any more.
+    pub fn value_of_zeros(self, i: usize, go_on: impl Fn() -> bool) -> io::Result<Value> {
         let range = self.range(i);
         let mut hasher = self.hasher(i);
         let mut left = range.end - range.start;
         while left > 0 {
+            check(&go_on)?;
             let n = left.min(ZEROS.len() as u64);
             hasher.update(&ZEROS[..n as usize]);
             left -= n;
         }
-        hasher.finish()
+        Ok(hasher.finish())
     }
 
     /// The hash of the whole file, from the values of all its groups.

@@ -7,9 +7,13 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use dfcp_transfer::{Keep, OnConflict, Outcome, Scan, Sources, Store};
+use dfcp_transfer::message::{self, FromReceiver, FromSender, Reader};
+use dfcp_transfer::{
+    DONE, Entry, Keep, Limits, Meter, OnConflict, Outcome, People, Scan, Sources, Store, Wishes,
+    offer,
+};
 
-use common::{Transfer, transfer};
+use common::{Transfer, connected, transfer};
 
 const HOLES: Keep = Keep {
     owners: dfcp_transfer::Owners::Receiver,
@@ -104,4 +108,58 @@ async fn holes_do_not_count_among_what_is_to_come() {
     for meter in [ended.sending, ended.receiving] {
         assert_eq!(meter.total(), came + 1000);
     }
+}
+
+/// A few words make a file of any size, whose zeros take hours to hash.
+#[tokio::test]
+async fn nothing_goes_on_with_holes_of_a_sender_that_has_gone() {
+    const SIZE: u64 = 8 << 40;
+    let folder = tempfile::tempdir().unwrap();
+    let limits = Limits {
+        bytes: SIZE,
+        ..Limits::default()
+    };
+    let store = Store::open(folder.path(), OnConflict::Error).unwrap();
+    let store = Arc::new(store.keeping(HOLES).with_limits(limits));
+    let (_endpoints, near, far) = connected().await;
+    let entry = Entry {
+        path: "x".into(),
+        size: SIZE,
+        mode: 0o644,
+        data: Some(0),
+        ..Entry::default()
+    };
+    let send = async {
+        let (mut control, replies) = near.open_bi().await.unwrap();
+        for part in offer::split(&[entry], Wishes::default(), &People::default()) {
+            message::write(&mut control, &part).await.unwrap();
+        }
+        let holes = FromSender::Holes {
+            index: 0,
+            extents: vec![(0, SIZE)],
+        };
+        message::write(&mut control, &holes).await.unwrap();
+        let mut replies = Reader::new(replies);
+        let accepted = replies.next().await.unwrap();
+        assert!(matches!(accepted, Some(FromReceiver::Accept { .. })));
+        let partial = folder.path().join("x.dfcp-partial");
+        let begun = async {
+            while !fs::metadata(&partial).is_ok_and(|file| file.len() > 0) {
+                tokio::task::yield_now().await;
+            }
+        };
+        let begins = tokio::select! {
+            () = begun => true,
+            told = replies.next::<FromReceiver>() => {
+                eprintln!("skipped: this file system has no such files: {told:?}");
+                false
+            }
+        };
+        near.close(DONE, "");
+        begins
+    };
+    let meter = Meter::start();
+    let receive = dfcp_transfer::receive(&far, store, &meter, async |_| Ok(()));
+    let (begins, received) = tokio::join!(send, receive);
+    assert_eq!(received.unwrap().failure.is_some(), begins);
 }

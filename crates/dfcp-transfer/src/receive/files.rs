@@ -101,13 +101,16 @@ impl Files {
         let work = move || {
             let there = match asked {
                 Ask::Nothing => None,
-                Ask::Hash => files.store.hash_there(&entry).map(Examined::Same),
+                Ask::Hash => files
+                    .store
+                    .hash_there(&entry, &files.session)
+                    .map(Examined::Same),
                 Ask::Groups => files
                     .store
                     .older(&entry, &files.session)
                     .map(Examined::Older),
             };
-            Ok(there.unwrap_or_else(|| files.open_parts(&entry, How::Resume)))
+            Ok(there.unwrap_or_else(|| files.open_parts(&entry, How::Resume(&files.session))))
         };
         let examined = blocking(work).await;
         examined.unwrap_or_else(|problem| Examined::Settled(Outcome::Error(problem)))
@@ -126,7 +129,7 @@ impl Files {
             }
             let how = match &older {
                 Some((older, groups)) if !groups.is_empty() => How::Over(older, groups),
-                _ => How::Resume,
+                _ => How::Resume(&files.session),
             };
             Ok(files.open_parts(&entry, how))
         };
@@ -135,7 +138,8 @@ impl Files {
     }
 
     fn open_parts(&self, entry: &Entry, how: How<'_>) -> Examined {
-        if entry.size <= crate::MAX_SMALL || self.wishes.anew {
+        let is_over = self.session.strong_count() == 0;
+        if entry.size <= crate::MAX_SMALL || self.wishes.anew || is_over {
             return Examined::Nothing;
         }
         match self.store.begin(entry, &self.tenant, how) {
@@ -272,10 +276,11 @@ impl Files {
             Ok(partial) => partial,
             Err(end) => return PartEnd::Settled(end),
         };
-        let path = self.entry(part.index).path.clone();
+        let (path, session) = (self.entry(part.index).path.clone(), self.session);
         let work = move || {
             for &(offset, length) in &part.extents {
-                let made = partial.hole(&(offset..offset + length));
+                let go_on = || session.strong_count() > 0;
+                let made = partial.hole(&(offset..offset + length), go_on);
                 made.map_err(|error| crate::store::target(&path, error))?;
             }
             Ok(())

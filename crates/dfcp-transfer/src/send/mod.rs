@@ -10,7 +10,7 @@ mod objects;
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::pending;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use dfcp::{Connection, SendStream};
 use tokio::io::AsyncRead;
@@ -73,12 +73,14 @@ pub async fn send(
         }
         tokio::try_join!(objects.send_all(), write_all(control, said, meter))
     };
-    let mut told = 0;
+    let (mut told, start) = (0, Instant::now());
     let replies = read_replies(Reader::new(replies), sources, |reply| {
         match &reply {
-            Reply::Progress(bytes) if *bytes > told => {
-                meter.progress().add(bytes - told);
-                told = *bytes;
+            Reply::Progress(bytes) => {
+                // No more has arrived than was sent, whatever a receiver says.
+                let bytes = (*bytes).min(connection.stats().bytes_sent);
+                meter.progress().add(bytes.saturating_sub(told));
+                told = told.max(bytes);
             }
             Reply::There(index, bytes) => {
                 meter.spare(*bytes);
@@ -90,7 +92,8 @@ pub async fn send(
                 meter.spare(*bytes);
             }
             Reply::Accepted { holes, asked } => {
-                meter.diary().asks(*asked);
+                // Nor has anybody been asked for longer than this takes.
+                meter.diary().asks((*asked).min(start.elapsed()));
                 if *holes == Holes::Told {
                     meter.spare(sources.bytes() - sources.data_bytes());
                 }

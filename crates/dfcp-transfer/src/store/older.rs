@@ -25,7 +25,7 @@ pub(crate) struct Older {
     /// Whether it has the size that is offered.
     alike: bool,
     /// Ends with the session.
-    session: Weak<()>,
+    pub(super) session: Weak<()>,
 }
 
 impl Store {

@@ -2,6 +2,7 @@
 //! where these do not tell.
 
 use std::io::{self, Read};
+use std::sync::Weak;
 
 use cap_std::fs::{Dir, MetadataExt as _, OpenOptions, OpenOptionsExt};
 use nix::fcntl::OFlag;
@@ -10,6 +11,7 @@ use super::{Store, conflict, conflict_with};
 use crate::message::{Change, Entry, OnConflict, Outcome, Wishes};
 use crate::name;
 use crate::partial::JOURNAL;
+use crate::tree::check;
 
 /// What is known of a file before anything of it has come.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -117,14 +119,14 @@ impl Store {
         }
     }
 
-    /// The hash of the file that is there, if it has the size of `entry`.
-    pub(crate) fn hash_there(&self, entry: &Entry) -> Option<blake3::Hash> {
+    /// The hash of the file that is there, if it has the size of `entry`. Ends early with its session.
+    pub(crate) fn hash_there(&self, entry: &Entry, session: &Weak<()>) -> Option<blake3::Hash> {
         let file = self.open_there(entry).ok()?;
         let metadata = file.metadata().ok()?;
         if !metadata.is_file() || metadata.len() != entry.size {
             return None;
         }
-        hash(&file).ok()
+        hash(&file, || session.strong_count() > 0).ok()
     }
 
     /// The file that is there is the one that is offered, so it gets the time that was offered: the
@@ -147,12 +149,13 @@ impl Store {
     }
 }
 
-/// The hash of a file, which is read from its beginning.
-pub(super) fn hash(mut file: &std::fs::File) -> io::Result<blake3::Hash> {
+/// The hash of a file, which is read from its beginning as long as `go_on` says so.
+pub(super) fn hash(mut file: &std::fs::File, go_on: impl Fn() -> bool) -> io::Result<blake3::Hash> {
     io::Seek::rewind(&mut file)?;
     let mut hasher = blake3::Hasher::new();
     let mut buffer = vec![0; 256 << 10];
     loop {
+        check(&go_on)?;
         match file.read(&mut buffer)? {
             0 => return Ok(hasher.finalize()),
             n => hasher.update(&buffer[..n]),
