@@ -48,6 +48,11 @@ impl Done {
         self.above.iter().map(|(&start, &end)| (start, end))
     }
 
+    /// Forgets them: nothing more settles.
+    pub fn clear_above(&mut self) {
+        self.above.clear();
+    }
+
     /// How many there are.
     pub fn count(&self) -> usize {
         self.above.len()

@@ -485,6 +485,8 @@ impl RecvChannel {
         self.blocks.clear();
         self.ready.clear();
         self.gaps.clear();
+        // Else the credit would count them after the channel is gone.
+        self.done.clear_above();
         self.count_ranges(credit);
         credit.set_ahead(&mut self.ahead, 0);
         self.solvable.clear();

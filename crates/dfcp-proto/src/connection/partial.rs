@@ -1,6 +1,5 @@
 //! Partial reliability: giving blocks up, telling the peer, and hearing of it.
 
-use super::receive::TOUCHED_REPORTS;
 use super::{CloseCode, Connection, Control, Event};
 use crate::block::{ChannelId, GivenUp, RecvChannel, SendChannel, Skip};
 use crate::time::{Duration, Instant};
@@ -8,6 +7,10 @@ use crate::time::{Duration, Instant};
 /// Longest time that a gap waits to be told with others; a quarter of a round trip if that is
 /// shorter. Control frames are not paced, so there must be few packets of them.
 const MAX_TELL_DELAY: Duration = Duration::from_millis(20);
+
+/// Settled ranges above holes of all channels beside which gaps that cost no credit are taken: as many as
+/// a single channel may have, some 4 MB.
+const MAX_RANGES: u64 = 1 << 16;
 
 impl Connection {
     /// Gives up what may not be sent any more, and tells the peer what is due to be told.
@@ -74,7 +77,7 @@ impl Connection {
         if !id.can_receive(self.role) {
             return Err(CloseCode::PROTOCOL);
         }
-        self.inc.touched.insert(id, TOUCHED_REPORTS);
+        self.touch(id);
         let Some(recv) = self.channels.receiver(id) else {
             self.stats.skips_ignored += 1;
             return Ok(());
@@ -83,6 +86,10 @@ impl Connection {
         if !recv.on_skip(skip, &mut self.inc.credit)? {
             self.stats.skips_ignored += 1;
             return Ok(());
+        }
+        // No credit bounds gaps of what was never sent, and each is kept.
+        if skip.charged == 0 && self.inc.credit.ranges > MAX_RANGES {
+            return Err(CloseCode::LIMIT);
         }
         self.stats.skips_received += 1;
         self.stats.bytes_skipped += recv.missing() - missing;

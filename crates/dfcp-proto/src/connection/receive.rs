@@ -18,7 +18,7 @@ use std::net::SocketAddr;
 /// Congestion Experienced (RFC 3168).
 const ECN_CE: u8 = 0b11;
 /// Reports that name a channel after its last symbol.
-pub(super) const TOUCHED_REPORTS: u8 = 4;
+const TOUCHED_REPORTS: u8 = 4;
 
 /// What frames of a packet say about one that follows in it.
 #[derive(Debug, Default)]
@@ -200,6 +200,10 @@ impl Connection {
             let number = pn;
             self.on_report_packet(now, ReportIn { number, size, left });
         }
+        // Each answer is remembered until something after it is acknowledged.
+        if self.out.sent.is_excessive() {
+            return self.violation(now, CloseCode::LIMIT);
+        }
         self.stats.bytes_received += elided;
         if let Some(moved) = self.out.moved.as_mut().filter(|_| remote == self.remote) {
             moved.on_received(size + elided);
@@ -348,7 +352,7 @@ impl Connection {
         let whole;
         if let Some((symbol_len, at)) = part {
             let id = self.known(header.channel)?;
-            self.inc.touched.insert(id, TOUCHED_REPORTS);
+            self.touch(id);
             let name = (header.channel, header.offset, header.esi);
             let part = Part {
                 symbol_len,
@@ -388,6 +392,16 @@ impl Connection {
             due: true,
         };
         self.tell_closed(now, error);
+    }
+
+    /// Has the next reports name a channel. Any that ever was may be named again at no cost, and work on
+    /// packets and reports grows with how many wait: of those that are over no more join than this.
+    pub(super) fn touch(&mut self, id: ChannelId) {
+        let touched = &mut self.inc.touched;
+        let has_room = (touched.len() as u64) < 4 * self.config.max_channels;
+        if has_room || touched.contains_key(&id) || self.channels.peek_receiver(id).is_some() {
+            touched.insert(id, TOUCHED_REPORTS);
+        }
     }
 
     /// The channel a frame names; opens it, and those below it, if the peer may.
@@ -439,7 +453,7 @@ impl Connection {
             return Err(CloseCode::PROTOCOL);
         }
         self.stats.symbols_received += 1;
-        self.inc.touched.insert(id, TOUCHED_REPORTS);
+        self.touch(id);
         let Some(recv) = self.channels.receiver(id) else {
             self.stats.redundant_symbols += 1;
             self.tell_symbols(now, symbol, true);
@@ -497,7 +511,7 @@ impl Connection {
 
     fn on_fin(&mut self, now: Instant, channel: u64, size: u64) -> Result<(), CloseCode> {
         let id = self.known(channel)?;
-        self.inc.touched.insert(id, TOUCHED_REPORTS);
+        self.touch(id);
         let Some(recv) = self.channels.receiver(id) else {
             return Ok(());
         };
