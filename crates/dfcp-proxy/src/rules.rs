@@ -73,6 +73,17 @@ fn translated(ip: Ipv6Addr) -> Option<Ipv4Addr> {
     }
 }
 
+/// The IPv4 address that this one may lead to where a network is set up so: besides the former, a translator's
+/// local prefix (RFC 8215), 6to4 (RFC 3056 §2) and compatible addresses (RFC 4291 §2.5.5.1).
+fn embedded(ip: Ipv6Addr) -> Option<Ipv4Addr> {
+    let (high, low) = match ip.segments() {
+        [0x64, 0xff9b, 1, .., high, low] | [0, 0, 0, 0, 0, 0, high, low] => (high, low),
+        [0x2002, high, low, ..] => (high, low),
+        _ => return translated(ip),
+    };
+    Some(Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low)))
+}
+
 fn is_global_v6(ip: Ipv6Addr) -> bool {
     if let Some(ip) = translated(ip) {
         return is_global_v4(ip);
@@ -256,7 +267,7 @@ impl Rules {
         let canonical = SocketAddr::new(address.ip().to_canonical(), address.port());
         // What is refused is refused in every shape.
         let behind = match canonical.ip() {
-            IpAddr::V6(ip) => translated(ip),
+            IpAddr::V6(ip) => embedded(ip),
             IpAddr::V4(_) => None,
         };
         let behind = behind.map(|ip| SocketAddr::new(ip.into(), canonical.port()));
@@ -383,6 +394,11 @@ mod tests {
             ("[64:ff9b::8.8.8.8]:80", true),
             ("[64:ff9b::11.1.2.3]:80", true),
             ("[2001:db8::10.1.2.3]:80", true),
+            ("[64:ff9b:1::10.1.2.3]:80", false),
+            ("[2002:a01:203::1]:80", false),
+            ("[2002:b01:203::1]:80", true),
+            ("[::10.1.2.3]:80", false),
+            ("[::1]:80", true),
         ] {
             assert_eq!(allows(&rules, address), allowed, "{address}");
         }
