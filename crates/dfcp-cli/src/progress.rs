@@ -336,7 +336,7 @@ impl Shown {
             let _ = print_json(&Event::Offer {
                 remote: self.remote,
                 files: entries.iter().filter(|entry| entry.is_file()).count(),
-                bytes: entries.iter().map(|entry| entry.size).sum(),
+                bytes: (entries.iter()).fold(0, |sum: u64, entry| sum.saturating_add(entry.size)),
             });
         }
         while let Ok(settled) = files.try_recv() {

@@ -409,7 +409,7 @@ impl Decoder {
 mod tests {
     use super::*;
 
-    /// A datagram of a peer says that two billion packets were lost before it, and an hour has billions of such.
+    /// A datagram of a peer says that two billion packets were lost before it, and a session may have billions of such.
     #[test]
     fn what_a_peer_says_is_lost_is_counted_to_the_end_and_no_further() {
         let mut decoder = Decoder::default();

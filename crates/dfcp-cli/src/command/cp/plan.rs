@@ -79,7 +79,7 @@ impl Plan {
             })
         });
         Self {
-            bytes: send.iter().map(|planned| planned.size).sum(),
+            bytes: (send.iter()).fold(0, |sum: u64, planned| sum.saturating_add(planned.size)),
             send,
             change: change.collect(),
             remove: Vec::new(),
