@@ -83,6 +83,8 @@ pub fn migration(data: &[u8]) {
     let victim = address(9);
     let (mut received, mut sent, mut newest) = (0, 0, 0);
     let mut asked = [0; PATH_DATA_LEN];
+    // Of all visits together.
+    let mut to_victim = 0;
     for _ in 0..200 {
         if input.is_empty() {
             break;
@@ -144,8 +146,16 @@ pub fn migration(data: &[u8]) {
         assert!(!connection.is_validated(), "the victim answered nothing");
         let now = raw.now;
         let gone = drain(&mut raw.server, now);
-        sent += gone.iter().map(|packet| packet.len() as u64).sum::<u64>();
+        let gone = gone.iter().map(|packet| packet.len() as u64).sum::<u64>();
+        (sent, to_victim) = (sent + gone, to_victim + gone);
         let most = 3 * received + SPARE * CHALLENGE;
         assert!(sent <= most, "{sent} bytes to the victim for {received}");
+        // What a visit earned and left is less than a challenge.
+        let all = raw.connection().stats().bytes_received;
+        let most = 3 * all + CHALLENGE;
+        assert!(
+            to_victim <= most,
+            "{to_victim} bytes to the victim for {all}"
+        );
     }
 }
