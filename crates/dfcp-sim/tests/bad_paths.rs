@@ -102,11 +102,33 @@ fn run(path: &str, settings: &[(&str, &str)]) -> RunReport {
 
 #[test]
 fn a_short_queue_costs_start_up_little() {
-    // Ten seconds from the first packet on. With groups of 2 ms it had 0.82 of the limit.
+    // Ten seconds from the first packet on. With groups of 2 ms it had 0.82 of the limit, and 0.90 while what
+    // a loss test had sent too fast was taken for what the path carries, and its loss for a new one.
     let (duration, warmup) = (("run.duration", "\"10 s\""), ("run.warmup", "\"0 s\""));
     for seed in ["103", "104"] {
         let share = share_of(&run("queue4", &[duration, warmup, ("run.seed", seed)]));
-        assert!(share > 0.87, "seed {seed}: {share:.3} of the limit");
+        assert!(share > 0.91, "seed {seed}: {share:.3} of the limit");
+    }
+}
+
+#[test]
+fn nobody_is_given_way_to_where_the_path_leaves_no_window() {
+    // 42 % lost at any rate: a delay that wanders is no queue that others fill, beside whom this sender was as
+    // slow as a CUBIC window (0.81, 0.78 and 0.75 of the limit).
+    for seed in ["24", "25", "26"] {
+        let share = share_of(&run("cn-us", &[("run.seed", seed)]));
+        assert!(share > 0.84, "seed {seed}: {share:.3} of the limit");
+    }
+}
+
+#[test]
+fn a_policer_that_refuses_bursts_is_sent_even_flights() {
+    // The first flight left at the rate of the handshake's pair, and so did the next two, of which the bucket of
+    // 25 kB passed a quarter: 0.52, 0.52 and 0.48 of the limit in the first ten seconds.
+    let (duration, warmup) = (("run.duration", "\"10 s\""), ("run.warmup", "\"0 s\""));
+    for seed in ["702", "703", "812"] {
+        let share = share_of(&run("cn-home", &[duration, warmup, ("run.seed", seed)]));
+        assert!(share > 0.57, "seed {seed}: {share:.3} of the limit");
     }
 }
 

@@ -49,8 +49,8 @@ pub(super) struct Cruise {
     drain_until: Option<Instant>,
     /// Until when what we measure is what a drain or a loss test made of it.
     echoes_until: Instant,
-    /// Since when a long queue loses more than is known, and the least that was delivered in the first loop
-    /// of control of that, bytes per second.
+    /// Since when a long queue loses more than is known, and the least that was delivered in the first round
+    /// trip of that, bytes per second.
     losing: Option<(Instant, f64)>,
     last: Option<Instant>,
     /// The highest estimate of the last [`PROBE_LOOPS`], which sinks to the present one within as
@@ -187,7 +187,14 @@ impl PathModel {
         // What arrives together after it was held back came no faster than it was sent.
         let carried = flow.served.min(flow.offered);
         let undecided = self.loss.is_excessive() && !self.loss.may_test(now);
-        let growth = if undecided { 1.0 } else { MAX_GROWTH };
+        // What a test sent beyond the path's capacity, to find out, is no capacity.
+        let shows_test = self.samples.before(self.rate_span());
+        let shows_test = shows_test.is_some_and(|from| self.sent_by_test(&from));
+        let growth = if undecided || shows_test {
+            1.0
+        } else {
+            MAX_GROWTH
+        };
         let most = self.estimate.max(carried.min(self.estimate * growth));
         if !busy {
             self.estimate = most;
@@ -218,11 +225,12 @@ impl PathModel {
         }
     }
 
-    /// What was served, but loss in a long queue takes the estimate only to what is delivered a loop of
-    /// control after it began, which the path carries, until it is known whether less heals it.
+    /// What was served, but loss in a long queue takes the estimate only to what is delivered in the round
+    /// trip after it began, which the path carries and which was sent before anything answered the loss,
+    /// until it is known whether less heals it.
     fn bear_loss(&mut self, now: Instant, flow: Flow, queue: f64) -> f64 {
         let is_loss = self.is_long(queue) && !self.loss.explains(flow.lost, flow.packets);
-        let (settled, estimate) = (self.settled(queue), self.estimate);
+        let (answered, estimate) = (self.rtt + queue, self.estimate);
         let Mode::Cruise(cruise) = &mut self.mode else {
             return flow.served;
         };
@@ -231,7 +239,7 @@ impl PathModel {
             return flow.served;
         }
         let losing = cruise.losing.get_or_insert((now, estimate));
-        if now.saturating_since(losing.0).as_secs_f64() < settled {
+        if now.saturating_since(losing.0).as_secs_f64() < answered {
             losing.1 = losing.1.min(flow.served);
         }
         flow.served.max(losing.1.min(estimate))
@@ -353,7 +361,13 @@ impl PathModel {
             if self.yields {
                 return self.begin_to_yield(now);
             }
-            return self.begin_competing(now, test.served, test.queue);
+            if !self.loss.leaves_no_window() {
+                return self.begin_competing(now, test.served, test.queue);
+            }
+            // Nobody there can fill a queue: the delay is the path's.
+            self.delay.set_floor(self.delay.floor() + queue);
+            self.estimate = self.estimate.max(test.served);
+            return;
         }
         if let Mode::Cruise(cruise) = &mut self.mode {
             cruise.owner_test = owner.is_none().then_some(test);

@@ -130,6 +130,12 @@ impl PathLoss {
         self.mean.max(self.remaining)
     }
 
+    /// Whether a test has shown that the path loses so much at any rate that no sender that answers loss keeps
+    /// a queue there.
+    pub(super) fn leaves_no_window(&self) -> bool {
+        self.verified > NO_WINDOW
+    }
+
     fn explained_by_path(&self) -> f64 {
         let known = self.verified.max(self.mean);
         known + tolerance(known)

@@ -165,6 +165,11 @@ impl LossTest {
         self.fast
     }
 
+    /// Bytes sent, in all, when the test last sent.
+    pub(super) fn sent_until(&self) -> u64 {
+        self.sending.to
+    }
+
     /// The rate to send at, bytes per second.
     pub(super) fn rate(&self) -> f64 {
         match self.sending.pace {

@@ -86,6 +86,8 @@ pub struct PathModel {
     marks: Marks,
     /// Whether the bottleneck showed itself yet: by a queue, or by spreading what was sent.
     met: bool,
+    /// A round trip of start-up lost most of what was sent: a burst may have passed what refuses others.
+    refuses_bursts: bool,
     /// Value of `delivered.intervals` when start-up ended.
     steady_since: u32,
     /// Mean time between arrivals that were reported, seconds.
@@ -94,6 +96,8 @@ pub struct PathModel {
     unhealed: Option<Unhealed>,
     /// Loss of a sender that its rate does not limit.
     within: Option<Within>,
+    /// Bytes sent, in all, before the last verdict of a loss test that blamed the rate.
+    blamed_until: u64,
     /// Bytes lost so far.
     lost: f64,
     /// Bytes that may be in flight beyond the window while nothing is acknowledged.
@@ -144,10 +148,12 @@ impl Default for PathModel {
             probe_held_until: None,
             marks: Marks::default(),
             met: false,
+            refuses_bursts: false,
             steady_since: 0,
             usual_gap: 0.0,
             unhealed: None,
             within: None,
+            blamed_until: 0,
             lost: 0.0,
             blind: 0.0,
             yields: false,
@@ -511,8 +517,8 @@ impl RateController for PathModel {
 
     fn pacing_rate(&self) -> Rate {
         let mut rate = match &self.mode {
-            Mode::Startup(search) if search.bottleneck.is_none() => self.search_rate(),
-            Mode::Startup(_) | Mode::Cruise(_) | Mode::Yield(_) => self.estimate * self.gain,
+            Mode::Startup(search) => self.startup_rate(search),
+            Mode::Cruise(_) | Mode::Yield(_) => self.estimate * self.gain,
             Mode::LossTest(test, _) => test.rate(),
             Mode::Competitive(window) => {
                 let paced =

@@ -88,7 +88,16 @@ impl PathModel {
         if had_outage && !is_sparse {
             return self.end_flood(&stretch);
         }
+        if self.sent_by_test(&start) {
+            return self.learn_depth(&round);
+        }
         self.learn_loss(now, &round, &stretch, feedback, app_limited);
+    }
+
+    /// Whether a packet was sent before the verdict of a loss test that blamed the rate: what the test sent
+    /// beyond that says nothing of what was sent since.
+    pub(super) fn sent_by_test(&self, ack: &AckPoint) -> bool {
+        ack.sent_total < self.blamed_until
     }
 
     /// A link that holds packets back in every round has outages all the time: a search that loses more
@@ -353,7 +362,10 @@ impl PathModel {
                 self.buffer = BufferEstimate::default();
                 let early = self.delivered.intervals <= startup::MAX_ROUND_TRIPS;
                 let searching = !self.met && early && matches!(self.mode, Mode::Cruise(_));
-                if searching || matches!(self.mode, Mode::Startup(_)) {
+                let flat = matches!(&self.mode, Mode::Startup(search) if !search.is_growing());
+                if flat {
+                    self.begin_cruise();
+                } else if searching || matches!(self.mode, Mode::Startup(_)) {
                     // Only loss had stopped the search, and it is the path's own.
                     self.mode = Mode::Startup(Search::from(self.estimate));
                 }
@@ -367,6 +379,7 @@ impl PathModel {
                 }
                 self.estimate = delivered / (1.0 - self.loss.mean);
                 self.loss.blame_rate(remaining);
+                self.blamed_until = test.sent_until();
                 self.delay.set_floor(0.0);
                 if !matches!(self.mode, Mode::Competitive(_)) {
                     let carried = delivered / (1.0 - remaining);
@@ -378,6 +391,7 @@ impl PathModel {
             LossCause::Both { carried, remaining } => {
                 self.estimate = test.tested().min(carried);
                 self.loss.blame_rate(remaining);
+                self.blamed_until = test.sent_until();
                 if matches!(self.mode, Mode::Startup(_)) {
                     self.begin_cruise();
                 }

@@ -2,7 +2,7 @@
 
 use super::loss::{Stretch, tolerance};
 use super::tuning::bounds::MAX_CLAIM;
-use super::tuning::loss::LEAST_ROUND;
+use super::tuning::loss::{LEAST_ROUND, MOST_OF_ROUND};
 use super::tuning::queue::LONG_JITTERS;
 use super::tuning::startup::*;
 use super::{Mode, PathModel};
@@ -337,6 +337,14 @@ impl PathModel {
                 self.begin_cruise();
             }
         }
+        if let Some(round) = round
+            && round.packets >= LEAST_ROUND
+            && round.loss() > MOST_OF_ROUND
+            && matches!(self.mode, Mode::Startup(_))
+        {
+            self.refuses_bursts = true;
+            self.search_again(round);
+        }
     }
 
     /// Takes what the handshake's packet pair showed, bytes per second. Jitter and other traffic draw
@@ -360,6 +368,19 @@ impl PathModel {
         }
         let most = 2.0 * self.startup_window() / self.rtt;
         (self.estimate * self.gain).clamp(first, most)
+    }
+
+    /// Bytes per second while the bottleneck is looked for. What lets a burst through that its bucket holds
+    /// may refuse the rest of a flight: once most of one was lost, they leave over a round trip each.
+    pub(super) fn startup_rate(&self, search: &Search) -> f64 {
+        let rate = match search.bottleneck {
+            None => self.search_rate(),
+            Some(_) => self.estimate * self.gain,
+        };
+        match self.refuses_bursts {
+            true => rate.min(self.startup_window() / self.rtt),
+            false => rate,
+        }
     }
 
     /// Bytes in flight before the bottleneck is known.

@@ -303,6 +303,10 @@ pub(super) mod loss {
     /// controllers in use, makes up for as much and no more.
     pub const DOUBTED: f64 = 0.2;
     pub const DOUBTED_AFTER: Duration = Duration::from_secs(30);
+    /// Loss at which Reno's window, √(3 ÷ 2p) packets (Mathis et al. 1997), is four, the least for which three
+    /// duplicate acknowledgements repair a loss (RFC 5681 §3.2): beyond it a sender that answers loss lives by
+    /// its timeouts, and CUBIC's window is Reno's when that small (RFC 9438 §4.3).
+    pub const NO_WINDOW: f64 = 1.5 / 16.0;
     /// Packets of the shortest round that says anything: one lost is a sixteenth.
     pub const LEAST_ROUND: f64 = 16.0;
     /// Loops of control in which loss of our own making heals: the first sees the overload, with the
