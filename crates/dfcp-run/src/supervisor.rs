@@ -215,8 +215,7 @@ impl Inner {
             }
             _ => Ok(Some(Answer::GoOn)),
         };
-        // Of what cannot be looked at the system says what is wrong with it.
-        decided.unwrap_or(Some(Answer::GoOn))
+        decided.unwrap_or_else(|error| Some(without(call.number, &error)))
     }
 
     /// A copy of the socket that is a call's first argument.
@@ -448,6 +447,23 @@ impl Inner {
     }
 }
 
+/// What becomes of a call that nothing could be done about. Of what cannot be looked at the system says what is
+/// wrong with it; but what this process has no files or ports left for fails, for it would go where it should be
+/// carried to, and not be carried.
+fn without(number: libc::c_long, error: &io::Error) -> Answer {
+    let is_sent = matches!(
+        number,
+        libc::SYS_connect | libc::SYS_sendto | libc::SYS_sendmsg | libc::SYS_sendmmsg
+    );
+    match error.raw_os_error() {
+        Some(libc::EMFILE | libc::ENFILE | libc::EADDRINUSE | libc::EADDRNOTAVAIL) if is_sent => {
+            Answer::Failed(libc::ENOBUFS)
+        }
+        Some(errno @ (libc::ENOMEM | libc::ENOBUFS)) if is_sent => Answer::Failed(errno),
+        _ => Answer::GoOn,
+    }
+}
+
 /// Whether `socket` is of TCP alone: that of several paths (MPTCP) has connections of its own kind.
 fn is_tcp(socket: &Socket) -> io::Result<bool> {
     Ok(socket.r#type()? == Type::STREAM && socket.protocol()? == Some(Protocol::TCP))
@@ -461,4 +477,24 @@ fn put(call: &Call, (at, len_at): (u64, u64), bytes: &[u8]) -> io::Result<()> {
     process::write(call.thread, at, &bytes[..bytes.len().min(room)])?;
     let len = (bytes.len() as u32).to_ne_bytes();
     process::write(call.thread, len_at, &len)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_there_are_no_files_for_does_not_go_around() {
+        let without = |number, errno| without(number, &io::Error::from_raw_os_error(errno));
+        for number in [libc::SYS_connect, libc::SYS_sendto, libc::SYS_sendmmsg] {
+            for errno in [libc::EMFILE, libc::ENFILE, libc::ENOBUFS] {
+                assert_eq!(without(number, errno), Answer::Failed(libc::ENOBUFS));
+            }
+            // What the system will say itself, and what nobody may look into.
+            for errno in [libc::EBADF, libc::EFAULT, libc::EPERM, libc::ESRCH] {
+                assert_eq!(without(number, errno), Answer::GoOn);
+            }
+        }
+        assert_eq!(without(libc::SYS_recvmsg, libc::EMFILE), Answer::GoOn);
+    }
 }
