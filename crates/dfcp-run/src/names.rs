@@ -1,11 +1,13 @@
 //! Names, which are resolved where connections are made: whoever asks for one gets an address that stands for
 //! it (RFC 1035; addresses of 198.18.0.0/15, which no host has, RFC 2544).
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use tokio::net::{UdpSocket, lookup_host};
+use tokio::sync::Semaphore;
 
 use crate::routes::Routes;
 
@@ -27,6 +29,17 @@ const COUNT: u32 = 1 << 17;
 /// How long programs may remember an answer, seconds: it is true as long as this process lives, unless
 /// [`COUNT`] others were asked for.
 const TTL: u32 = 60;
+/// After which an address that was told, or connected to, may stand for another name: who has remembered it as
+/// long as that has as long again to connect. One that stood for another name sooner would lead a program to a
+/// host that somebody else has chosen, such as a page that asks for many names.
+const KEPT: Duration = Duration::from_secs(2 * TTL as u64);
+
+/// Longest answer: the most that programs without extensions read (RFC 1035 §2.3.4).
+const MAX_ANSWER: usize = 512;
+
+/// Names that are looked for here at once: each takes a thread, for half a minute where no name server answers,
+/// and of these there are 512 (tokio), which others need, too. Questions beyond that are lost, and asked again.
+const LOOKED_FOR: usize = 128;
 
 /// Longest question that is read: 512 bytes are the longest of UDP without extensions (RFC 1035 §2.3.4),
 /// which add some options.
@@ -40,39 +53,80 @@ const INTERNET: u16 = 1;
 
 // Answers without records (RFC 1035 §4.1.1).
 const FORMAT_ERROR: u8 = 1;
+const SERVER_FAILURE: u8 = 2;
 const NO_SUCH_NAME: u8 = 3;
 const NOT_IMPLEMENTED: u8 = 4;
 
 /// Names by their addresses, and the other way round.
 #[derive(Debug, Default)]
 struct Pool {
-    names: HashMap<u32, Arc<str>>,
+    names: HashMap<u32, Used>,
     numbers: HashMap<Arc<str>, u32>,
-    next: u32,
+    /// Numbers by their last use, the oldest first.
+    order: BTreeMap<u64, u32>,
+    uses: u64,
+}
+
+/// A name, and when its address was last told or connected to.
+#[derive(Debug)]
+struct Used {
+    name: Arc<str>,
+    at: Instant,
+    place: u64,
 }
 
 impl Pool {
-    /// The address of `name`; there is always one, if need be that of the name that got its own first.
-    fn address(&mut self, name: &str) -> Ipv4Addr {
+    /// The address of `name`, if need be that of the name that was used longest ago; none if that was just now.
+    fn address(&mut self, name: &str, now: Instant) -> Option<Ipv4Addr> {
         let number = match self.numbers.get(name) {
             Some(number) => *number,
             None => {
-                // The network's first address is none of a host.
-                self.next = self.next % (COUNT - 1) + 1;
+                let number = self.free(now)?;
                 let name: Arc<str> = name.into();
-                if let Some(before) = self.names.insert(self.next, name.clone()) {
-                    self.numbers.remove(&before);
-                }
-                self.numbers.insert(name, self.next);
-                self.next
+                self.numbers.insert(name.clone(), number);
+                let (at, place) = (now, 0);
+                self.names.insert(number, Used { name, at, place });
+                number
             }
         };
-        Ipv4Addr::from_bits(FIRST + number)
+        self.use_now(number, now);
+        Some(Ipv4Addr::from_bits(FIRST + number))
     }
 
-    fn name(&self, ip: Ipv4Addr) -> Option<Arc<str>> {
+    /// A number that stands for nothing, or no more.
+    fn free(&mut self, now: Instant) -> Option<u32> {
+        // The network's first address is none of a host.
+        let next = self.names.len() as u32 + 1;
+        if next < COUNT {
+            return Some(next);
+        }
+        let (_, oldest) = self.order.first_key_value()?;
+        let oldest = *oldest;
+        let used = self.names.get(&oldest)?;
+        if now.saturating_duration_since(used.at) < KEPT {
+            return None;
+        }
+        self.order.remove(&used.place);
+        self.numbers.remove(&used.name);
+        Some(oldest)
+    }
+
+    fn use_now(&mut self, number: u32, now: Instant) {
+        let Some(used) = self.names.get_mut(&number) else {
+            return;
+        };
+        self.order.remove(&used.place);
+        self.uses += 1;
+        (used.at, used.place) = (now, self.uses);
+        self.order.insert(self.uses, number);
+    }
+
+    /// The name that an address stands for, which somebody wants to reach.
+    fn name(&mut self, ip: Ipv4Addr, now: Instant) -> Option<Arc<str>> {
         let number = ip.to_bits().checked_sub(FIRST)?;
-        self.names.get(&number).cloned()
+        let name = self.names.get(&number)?.name.clone();
+        self.use_now(number, now);
+        Some(name)
     }
 }
 
@@ -80,18 +134,22 @@ impl Pool {
 pub(crate) struct Names {
     routes: Arc<Routes>,
     pool: Mutex<Pool>,
+    looking: Semaphore,
 }
 
 impl Names {
     pub fn new(routes: Arc<Routes>) -> Self {
-        let pool = Mutex::default();
-        Self { routes, pool }
+        Self {
+            routes,
+            pool: Mutex::default(),
+            looking: Semaphore::new(LOOKED_FOR),
+        }
     }
 
     /// The name that `ip` stands for.
     pub fn of(&self, ip: IpAddr) -> Option<Arc<str>> {
         match ip {
-            IpAddr::V4(ip) => self.pool().name(ip),
+            IpAddr::V4(ip) => self.pool().name(ip, Instant::now()),
             IpAddr::V6(_) => None,
         }
     }
@@ -121,6 +179,9 @@ impl Names {
 
     /// The answer to a message, unless that is none to answer.
     async fn answer(&self, message: &[u8]) -> Option<Vec<u8>> {
+        if message.get(2).is_some_and(|flags| flags & IS_ANSWER != 0) {
+            return None;
+        }
         let question = match Question::read(message) {
             Ok(question) => question,
             Err(code) => return refusal(message, code),
@@ -131,12 +192,17 @@ impl Names {
                 None => return refusal(message, NO_SUCH_NAME),
             },
             Question { kind, name, .. } if self.routes.carries_name(name) => match *kind {
-                A => vec![self.pool().address(name).octets().to_vec()],
+                A => match self.pool().address(name, Instant::now()) {
+                    Some(ip) => vec![ip.octets().to_vec()],
+                    None => return refusal(message, SERVER_FAILURE),
+                },
                 // There is such a name, with nothing of that kind.
                 _ => Vec::new(),
             },
             Question { name, kind, .. } => {
+                let turn = self.looking.try_acquire().ok()?;
                 let found = lookup_host((name.as_str(), 0)).await;
+                drop(turn);
                 let Ok(found) = found else {
                     return refusal(message, NO_SUCH_NAME);
                 };
@@ -174,6 +240,10 @@ struct Question {
 
 /// Length of a message's head.
 const HEAD: usize = 12;
+/// In the third byte of that.
+const IS_ANSWER: u8 = 0x80;
+/// What a record has before its bytes, where its name is that of the question.
+const RECORD: usize = 12;
 
 impl Question {
     /// Reads a message.
@@ -231,8 +301,14 @@ impl Question {
         }
     }
 
-    /// The answer to `message`, whose question this is.
+    /// The answer to `message`, whose question this is: with the first records, as many as it has room for.
     fn answered(&self, message: &[u8], records: &[Vec<u8>]) -> Vec<u8> {
+        let mut room = MAX_ANSWER.saturating_sub(self.end);
+        let fits = |record: &&Vec<u8>| {
+            let left = room.checked_sub(RECORD + record.len());
+            left.map(|left| room = left).is_some()
+        };
+        let records: Vec<_> = records.iter().take_while(fits).collect();
         let mut out = head(message, 0, 1, records.len() as u16);
         out.extend(&message[HEAD..self.end]);
         for record in records {
@@ -258,10 +334,9 @@ fn head(message: &[u8], code: u8, questions: u16, records: u16) -> Vec<u8> {
     out
 }
 
-/// An answer without anything, to what has a head and is no answer itself.
+/// An answer without anything, to what has a head.
 fn refusal(message: &[u8], code: u8) -> Option<Vec<u8>> {
-    let asks = message.len() >= HEAD && message[2] & 0x80 == 0;
-    if !asks {
+    if message.len() < HEAD {
         return None;
     }
     match Question::read(message) {
@@ -372,27 +447,64 @@ mod tests {
             let answer = names.answer(&wrong).await.unwrap();
             assert_eq!(read(&answer).0, code, "{at}");
         }
-        let mut answer = whole.clone();
-        answer[2] |= 0x80;
-        answer[5] = 2;
-        assert_eq!(names.answer(&answer).await, None);
+        // What is an answer itself, also to one question.
+        for questions in [1, 2] {
+            let mut answer = whole.clone();
+            answer[2] |= 0x80;
+            answer[5] = questions;
+            assert_eq!(names.answer(&answer).await, None);
+        }
         let root = message("", A);
         assert_eq!(read(&names.answer(&root).await.unwrap()).0, NO_SUCH_NAME);
     }
 
+    /// Whoever can make a program ask for names would choose where its connections go.
     #[test]
-    fn addresses_are_used_again_when_there_are_no_others() {
-        let mut pool = Pool::default();
-        let first = pool.address("first");
-        for n in 0..COUNT - 2 {
-            pool.address(&n.to_string());
+    fn addresses_are_used_again_when_there_are_no_others_and_nobody_counts_on_them() {
+        let (mut pool, start) = (Pool::default(), Instant::now());
+        let first = pool.address("first", start).unwrap();
+        let second = pool.address("second", start).unwrap();
+        for n in 0..COUNT - 3 {
+            assert!(pool.address(&n.to_string(), start).is_some());
         }
-        assert_eq!(pool.address("first"), first);
-        assert_eq!(pool.address("one more"), first);
-        assert_eq!(pool.name(first).as_deref(), Some("one more"));
-        assert_ne!(pool.address("first"), first);
+        // All were told just now.
+        let (soon, late) = (start + KEPT - Duration::from_secs(1), start + KEPT);
+        assert_eq!(pool.address("one more", soon), None);
+        assert_eq!(pool.name(first, soon).as_deref(), Some("first"));
+        // The first one was connected to since.
+        assert_eq!(pool.address("one more", late), Some(second));
+        assert_eq!(pool.name(second, late).as_deref(), Some("one more"));
+        assert_eq!(pool.address("first", late), Some(first));
+        assert_ne!(pool.address("second", late), Some(second));
         assert_eq!(pool.names.len(), pool.numbers.len());
-        assert_eq!(pool.name(Ipv4Addr::new(198, 20, 0, 0)), None);
-        assert_eq!(pool.name(Ipv4Addr::new(198, 18, 0, 0)), None);
+        assert_eq!(pool.names.len(), pool.order.len());
+        assert_eq!(pool.name(Ipv4Addr::new(198, 20, 0, 0), late), None);
+        assert_eq!(pool.name(Ipv4Addr::new(198, 18, 0, 0), late), None);
+    }
+
+    /// A name server may say more than programs read, or than a datagram has room for.
+    #[tokio::test]
+    async fn an_answer_is_as_long_as_programs_read_whatever_a_name_server_says() {
+        let message = message("a.example.org", AAAA);
+        let question = Question::read(&message).unwrap();
+        for (count, told) in [(0, 0), (3, 3), (17, 17), (18, 17), (10_000, 17)] {
+            let answer = question.answered(&message, &vec![vec![7; 16]; count]);
+            assert!(answer.len() <= 512, "{}", answer.len());
+            assert_eq!(read(&answer), (0, vec![vec![7; 16]; told]));
+        }
+    }
+
+    /// They would take all threads that look for names of others, and more.
+    #[tokio::test]
+    async fn no_more_names_are_looked_for_at_once_than_there_are_threads_for() {
+        let names = names(&["*.example.org"], &[]);
+        let asked = message("localhost", A);
+        let all = names.looking.try_acquire_many(LOOKED_FOR as u32).unwrap();
+        assert_eq!(names.answer(&asked).await, None);
+        // Of what is carried nobody is asked.
+        let carried = names.answer(&message("a.example.org", A)).await;
+        assert_eq!(read(&carried.unwrap()).1.len(), 1);
+        drop(all);
+        assert!(names.answer(&asked).await.is_some());
     }
 }

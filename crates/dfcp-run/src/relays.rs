@@ -46,6 +46,7 @@ type Came = (Packet, Speaker);
 
 struct Relay {
     socket: Arc<UdpSocket>,
+    way: Way,
     used: Instant,
     reads: JoinHandle<()>,
 }
@@ -63,9 +64,13 @@ impl Table {
             return;
         }
         let oldest = self.relays.iter().min_by_key(|(_, relay)| relay.used);
-        if let Some(host) = oldest.map(|(host, _)| *host)
-            && let Some(relay) = self.relays.remove(&host)
-        {
+        if let Some(host) = oldest.map(|(host, _)| *host) {
+            self.remove(host);
+        }
+    }
+
+    fn remove(&mut self, host: SocketAddr) {
+        if let Some(relay) = self.relays.remove(&host) {
             relay.reads.abort();
             self.hosts.retain(|_, of| *of != host);
         }
@@ -117,6 +122,16 @@ impl Relays {
     /// When this machine has no ports left.
     pub fn toward(self: &Arc<Self>, host: SocketAddr, way: Way) -> io::Result<SocketAddr> {
         let host = canonical(host);
+        let mut table = self.table();
+        if table
+            .relays
+            .get(&host)
+            .is_some_and(|relay| relay.way != way)
+        {
+            // The address stands for another name now.
+            table.remove(host);
+        }
+        drop(table);
         self.relay(host, way)?.local_addr()
     }
 
@@ -130,7 +145,7 @@ impl Relays {
         let socket = Arc::new(bind(host)?);
         table.make_room();
         table.hosts.insert(socket.local_addr()?, host);
-        let reads = match way {
+        let reads = match way.clone() {
             Way::Questions => self.runtime.spawn(self.names.clone().serve(socket.clone())),
             Way::Carried(target) => {
                 let (relays, socket) = (self.clone(), socket.clone());
@@ -139,6 +154,7 @@ impl Relays {
         };
         let relay = Relay {
             socket: socket.clone(),
+            way,
             used: Instant::now(),
             reads,
         };
@@ -210,5 +226,34 @@ impl UdpPort for Port {
             // Or loses it where there is no room.
             let _ = socket2::SockRef::from(&*relay).send_to(&packet.payload, &to.from.into());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::routes::Routes;
+
+    /// Addresses that stand for names stand for others when there are no more.
+    #[tokio::test]
+    async fn what_is_sent_to_an_address_goes_to_the_name_that_it_stands_for_now() {
+        let names = Names::new(Arc::new(Routes::new(Vec::new(), Vec::new())));
+        let relays = Arc::new(Relays::new(Arc::new(names)));
+        let (host, port) = ("198.18.0.7:443".parse().unwrap(), Port(relays.clone()));
+        let program = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        for name in [
+            "first.example:443",
+            "first.example:443",
+            "second.example:443",
+        ] {
+            let target: Target = name.parse().unwrap();
+            let at = relays.toward(host, Way::Carried(target.clone())).unwrap();
+            assert_eq!(relays.host_of(at), Some(host));
+            program.send_to(b"x", at).unwrap();
+            let (packet, _) = port.receive().await.unwrap();
+            assert_eq!(packet.host, target);
+        }
+        assert_eq!(relays.table().relays.len(), 1);
+        assert_eq!(relays.table().hosts.len(), 1);
     }
 }
