@@ -121,7 +121,8 @@ impl Message {
     pub fn payload(&self, call: &Call) -> io::Result<Vec<u8>> {
         let mut out = Vec::new();
         for (at, len) in &self.parts {
-            if out.len() + len > LONGEST {
+            // Whatever a program writes there.
+            if *len > LONGEST - out.len() {
                 return Err(io::Error::from_raw_os_error(libc::EMSGSIZE));
             }
             out.extend(process::read(call.thread, *at, *len)?);
@@ -211,6 +212,32 @@ mod tests {
         out.extend(what);
         out.resize(out.len().next_multiple_of(8), 0);
         out
+    }
+
+    /// A sum of lengths that is none would end all programs' connections.
+    #[test]
+    fn lengths_that_no_message_has_are_refused() {
+        let (bytes, own) = ([7_u8; 8], std::process::id() as i32);
+        let at = bytes.as_ptr() as u64;
+        let call = Call {
+            id: 0,
+            thread: own,
+            number: libc::SYS_sendmsg,
+            arguments: [0; 6],
+        };
+        for (len, is_sent) in [(4, true), (LONGEST, false), (usize::MAX, false)] {
+            let message = Message {
+                name: (0, 0),
+                parts: vec![(at, 4), (at + 4, len)],
+                control: (0, 0),
+                results: Results::Header(0),
+            };
+            assert!(message.len() <= LONGEST);
+            match message.payload(&call) {
+                Ok(payload) => assert!(is_sent && payload == bytes),
+                Err(error) => assert_eq!(error.raw_os_error(), Some(libc::EMSGSIZE), "{len}"),
+            }
+        }
     }
 
     #[test]

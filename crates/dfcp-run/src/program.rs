@@ -65,6 +65,8 @@ impl Program {
             }
             _ => Some(PathBuf::from(name)),
         };
+        // Whoever opens a pipe waits for somebody at its other end.
+        let found = found.filter(|path| path.metadata().is_ok_and(|metadata| metadata.is_file()));
         let file = found.and_then(|path| File::open(path).ok());
         let mode = file.as_ref().and_then(|file| file.metadata().ok());
         let mode = mode.map_or(0, |metadata| metadata.permissions().mode());
@@ -106,6 +108,15 @@ mod tests {
         let shell = Program::look_at(Path::new("sh"), "/nowhere:/bin:/usr/bin");
         assert_eq!(shell, own);
         assert_eq!(Program::look_at(Path::new("/nowhere/x"), ""), own);
+        let pipe = std::env::temp_dir().join(format!("dfcp-run-pipe-{}", std::process::id()));
+        let made = Command::new("mkfifo").arg(&pipe).status();
+        assert!(made.unwrap().success());
+        let (looked, looks) = std::sync::mpsc::channel();
+        let there = pipe.clone();
+        std::thread::spawn(move || looked.send(Program::look_at(&there, "")));
+        let looked = looks.recv_timeout(std::time::Duration::from_secs(60));
+        std::fs::remove_file(&pipe).unwrap();
+        assert_eq!(looked, Ok(own), "nobody writes to it");
         let mut head = [0; 20];
         head[..5].copy_from_slice(b"\x7fELF\x01");
         head[MACHINE] = 3; // a 386
