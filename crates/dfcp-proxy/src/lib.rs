@@ -18,6 +18,7 @@ mod client;
 mod dial;
 mod door;
 mod event;
+mod here;
 mod http;
 mod known;
 mod link;
@@ -36,8 +37,8 @@ mod wire;
 
 pub use account::{Limits, Quota};
 pub use client::{Client, ClientConfig, Dialed};
-pub use dial::is_here;
 pub use event::{Event, Report};
+pub use here::is_here;
 pub use known::FastOpen;
 pub use link::{Down, Link, Remote, Resolve};
 pub use relay::Broken;

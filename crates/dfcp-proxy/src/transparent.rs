@@ -7,9 +7,9 @@ use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::client::Client;
-use crate::dial::is_here;
 use crate::door::Door;
 use crate::event::Event;
+use crate::here::is_here;
 
 /// How connections were led here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,8 +14,9 @@ use tokio::time::{Instant, sleep};
 
 use super::{Association, Packet, receive, send_now};
 use crate::account::{Account, Way};
-use crate::dial::{Questions, forbidden, is_here, resolve};
+use crate::dial::{Questions, forbidden, resolve};
 use crate::event::Event;
+use crate::here::is_here;
 use crate::rules::Rules;
 use crate::server::{Inner, Settings};
 use crate::status::{Refusal, Status};

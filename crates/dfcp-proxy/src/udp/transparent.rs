@@ -17,7 +17,7 @@ use tokio::io::Interest;
 use tokio::net::UdpSocket;
 
 use super::{Packet, RECEIVED, UdpPort};
-use crate::dial::is_here;
+use crate::here::is_here;
 use crate::transparent::{canonical, transparent};
 
 /// Hosts whose answers have a socket here; beyond that they begin anew.
