@@ -249,4 +249,77 @@ mod tests {
         diary.settled(0, &Outcome::Done);
         assert_eq!((diary.begun(), diary.kept()), (None, 70));
     }
+
+    #[test]
+    fn files_are_compared_until_it_is_known_what_is_there_of_them() {
+        let diary = Diary::default();
+        for end in [
+            |diary: &Diary| diary.compared(3),
+            |diary: &Diary| {
+                diary.settled(3, &Outcome::There);
+            },
+        ] {
+            assert!(!diary.is_comparing());
+            diary.compares(3);
+            diary.compares(4);
+            end(&diary);
+            assert!(diary.is_comparing(), "the other one still is");
+            diary.compared(4);
+        }
+        assert!(!diary.is_comparing());
+    }
+
+    #[test]
+    fn holes_are_sent_in_words_and_of_what_fails_nothing_is_kept() {
+        let entry = Entry {
+            size: 100,
+            ..Entry::default()
+        };
+        for (outcome, kept) in [(Outcome::Done, 25), (Outcome::Skipped, 0)] {
+            let diary = Diary::default();
+            let mut told = diary.listen();
+            diary.offered(Arc::new(vec![entry.clone()]));
+            diary.said(&FromSender::Resume { index: 0 });
+            diary.said(&FromSender::Part {
+                index: 0,
+                extents: vec![(0, 5), (10, 10)],
+            });
+            diary.said(&FromSender::Holes {
+                index: 0,
+                extents: vec![(20, 60)],
+            });
+            diary.said(&FromSender::Sent {
+                index: 0,
+                size: 100,
+                blake3: Hash([7; 32]),
+            });
+            diary.settled(0, &outcome);
+            assert_eq!(diary.kept(), kept);
+            assert_eq!(diary.done().contains(&0), outcome == Outcome::Done);
+            let settled = told.try_recv().unwrap();
+            assert_eq!(
+                (settled.hash, settled.outcome),
+                (Some(Hash([7; 32])), outcome)
+            );
+        }
+    }
+
+    #[test]
+    fn what_comes_of_a_stream_is_under_way() {
+        let diary = Diary::default();
+        let entry = Entry {
+            path: "a".to_owned(),
+            ..Entry::default()
+        };
+        diary.offered(Arc::new(vec![entry]));
+        for _ in 0..2 {
+            diary.said(&FromSender::Stream { index: 0 });
+            assert_eq!(diary.begun().as_deref(), Some("a"));
+        }
+        assert_eq!(diary.entries().len(), 1);
+        diary.asks(Duration::from_secs(7));
+        assert_eq!(diary.asked(), Duration::from_secs(7));
+        diary.settled(0, &Outcome::Done);
+        assert_eq!(diary.begun(), None);
+    }
 }

@@ -304,3 +304,63 @@ pub async fn blocking<T: Send + 'static>(
     let done = tokio::task::spawn_blocking(work).await;
     done.unwrap_or_else(|error| Err(Problem::new(ProblemKind::Target, error.to_string())))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::OnConflict;
+    use crate::message::Reader;
+
+    #[test]
+    fn only_what_was_sent_and_offered_has_arrived() {
+        let entry = Entry {
+            size: 5,
+            ..Entry::default()
+        };
+        let verdict = |size, hash, said, word| {
+            let arrived = ObjectSummary {
+                size,
+                hash: [hash; 32],
+            };
+            let word = Announced::Sent {
+                size: said,
+                hash: Hash([word; 32]),
+            };
+            compare(&entry, arrived, &word).map_err(|problem| problem.kind)
+        };
+        assert_eq!(verdict(5, 7, 5, 7), Ok(()));
+        let wrong = Err(ProblemKind::Integrity);
+        assert_eq!(verdict(5, 7, 5, 8), wrong);
+        assert_eq!(verdict(4, 7, 5, 7), wrong);
+        assert_eq!(verdict(5, 7, 4, 7), wrong);
+        // Both agree, about another file than was offered.
+        assert_eq!(verdict(4, 7, 4, 7), wrong);
+        let arrived = ObjectSummary {
+            size: 5,
+            hash: [7; 32],
+        };
+        let failed = compare(&entry, arrived, &Announced::failed("gone")).unwrap_err();
+        assert_eq!(
+            (failed.kind, &*failed.message),
+            (ProblemKind::Source, "gone")
+        );
+    }
+
+    #[tokio::test]
+    async fn files_that_are_done_are_told_together() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Arc::new(Store::open(dir.path(), OnConflict::Error).unwrap());
+        let entries = Arc::new(vec![Entry::default(); 10]);
+        let mut ledger = Ledger::new(store, entries, Vec::new());
+        ledger.settle_done([].into_iter()).await.unwrap();
+        assert!(ledger.control.is_empty(), "there is nothing to say");
+        let done = [1, 2, 3, 5, 7, 6, 9];
+        ledger.settle_done(done.into_iter()).await.unwrap();
+        let mut said = Reader::new(&ledger.control[..]);
+        let ranges = vec![(1, 3), (5, 1), (7, 1), (6, 1), (9, 1)];
+        let expected = FromReceiver::Done { ranges };
+        assert_eq!(said.next::<FromReceiver>().await.unwrap(), Some(expected));
+        let known: Vec<u64> = ledger.outcomes.keys().copied().collect();
+        assert_eq!(known, [1, 2, 3, 5, 6, 7, 9]);
+    }
+}

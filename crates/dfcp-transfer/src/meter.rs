@@ -132,4 +132,21 @@ mod tests {
         meter.progress().add(900);
         assert!(meter.steady_bps().is_some());
     }
+
+    #[test]
+    fn what_is_to_come_is_what_was_offered_less_what_is_there() {
+        let meter = Meter::start();
+        meter.progress().add(5);
+        assert_eq!(meter.total(), 0, "nobody knows yet");
+        meter.expect(1000);
+        meter.spare(300);
+        assert_eq!(meter.total(), 700);
+        // What came in vain came all the same.
+        meter.progress().add(995);
+        assert_eq!(meter.total(), 1000);
+        meter.spare(u64::MAX);
+        assert_eq!(meter.total(), 1000);
+        meter.expect(0);
+        assert_eq!(meter.total(), 0, "nobody knows");
+    }
 }

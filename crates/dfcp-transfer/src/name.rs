@@ -123,6 +123,9 @@ mod tests {
     #[test]
     fn what_stands_beside_a_long_name_fits() {
         assert_eq!(beside("d/a", ".part"), "d/a.part");
+        let longest = "x".repeat(250);
+        assert_eq!(beside(&longest, ".part"), longest.clone() + ".part");
+        assert_eq!(beside(&(longest + "x"), ".part").len(), 64 + 5);
         let long = format!("d/{}", "x".repeat(255));
         let other = beside(&long, ".part");
         assert_eq!(other.len(), "d/".len() + 64 + ".part".len());

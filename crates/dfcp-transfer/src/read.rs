@@ -429,4 +429,103 @@ mod tests {
             }
         }
     }
+
+    /// All that comes of `reading`.
+    async fn all<T>(reading: &mut Reading<T>) -> Vec<u8> {
+        let mut came = Vec::new();
+        while let Some(chunk) = reading.chunks.recv().await {
+            came.extend_from_slice(&chunk);
+            // As the network does; the reader may have ended.
+            let _ = reading.used.send(chunk);
+        }
+        came
+    }
+
+    /// Where data begins and ends anywhere, beside borders of groups and of what is read at a time.
+    #[tokio::test]
+    async fn of_parts_of_a_file_comes_what_is_in_them_and_holes_only_where_they_are_zeros() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x");
+        let size = 4 * BUFFER + 1000;
+        let data = [100..300_001, BUFFER * 2..BUFFER * 2 + 5, 800_000..size - 10];
+        let is_data = |at: u64| data.iter().any(|range| range.contains(&at));
+        let content: Vec<u8> = (0..size)
+            .map(|at| {
+                if is_data(at) {
+                    1 + (at >> 9) as u8 % 250
+                } else {
+                    0
+                }
+            })
+            .collect();
+        std::fs::write(&path, &content).unwrap();
+        let mut source = Sources::scan(&[path]).unwrap().list.remove(0);
+        source.data = Some(data.clone().into());
+        let bytes = |parts: &[(u64, u64)], holes| {
+            let places = parts.iter().flat_map(|&(at, length)| at..at + length);
+            let wanted = places.filter(|at| holes == Holes::Sent || is_data(*at));
+            wanted.map(|at| content[at as usize]).collect::<Vec<u8>>()
+        };
+        for parts in [
+            vec![(0, size)],
+            vec![(0, 100), (100, 1), (300_000, 2)],
+            vec![(50, 100), (290_000, 300_000), (size - 11, 11)],
+            vec![(700_000, 1), (BUFFER * 4 - 1, 2)],
+            vec![(BUFFER, BUFFER), (3 * BUFFER, 1)],
+            vec![(400_000, 10)],
+        ] {
+            for holes in [Holes::Sent, Holes::Told] {
+                let mut reading = Reading::parts(source.clone(), parts.clone(), holes);
+                let came = all(&mut reading).await;
+                reading.end.await.unwrap().unwrap();
+                assert!(came == bytes(&parts, holes), "{parts:?} {holes:?}");
+            }
+        }
+        let (shape, sum) = (Shape::new(size), sum(&source).unwrap());
+        assert_eq!(sum.root(), blake3::hash(&content));
+        let have = [0, 1, 7, 12].map(|i| (i as u64, sum.values()[i]));
+        let have = BTreeMap::from(have);
+        for holes in [Holes::Sent, Holes::Told] {
+            let mut reading = Reading::whole(source.clone(), have.clone(), holes);
+            let came = all(&mut reading).await;
+            let summary = reading.end.await.unwrap().unwrap();
+            assert_eq!(summary.hash, blake3::hash(&content).into());
+            assert!(summary.differ.is_empty());
+            assert!(came == bytes(&missing(shape, &have), holes), "{holes:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_missing_is_told_in_few_parts() {
+        let group = crate::tree::MIN_GROUP;
+        let shape = Shape::new(5 * group + 7);
+        let lacks = |there: &[u64]| {
+            let have = there.iter().map(|i| (*i, [7; 32])).collect();
+            missing(shape, &have)
+        };
+        assert_eq!(lacks(&[]), [(0, 5 * group + 7)]);
+        assert_eq!(lacks(&[0, 1, 2, 3, 4, 5]), []);
+        assert_eq!(lacks(&[0, 3]), [(group, 2 * group), (4 * group, group + 7)]);
+        assert_eq!(lacks(&[5]), [(0, 5 * group)]);
+    }
+
+    /// Of a pack those come that can be read as they were offered.
+    #[test]
+    fn a_file_that_fails_takes_no_bytes_of_a_pack() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = ["a", "b", "c", "d"].map(|name| folder.path().join(name));
+        for (i, file) in (1..).zip(&files) {
+            std::fs::write(file, vec![i; 100]).unwrap();
+        }
+        let mut sources = Sources::scan(&files).unwrap();
+        std::fs::remove_file(&files[1]).unwrap();
+        // Shorter than was offered, with the time that was.
+        sources.list[2].entry.size = 101;
+        let pack = Pack::read(&sources, &[0, 1, 2, 3]);
+        let hash = |i: u8| Hash::from(blake3::hash(&[i; 100]));
+        assert_eq!(pack.files, [(0, hash(1)), (3, hash(4))]);
+        assert_eq!(pack.bytes, [[1; 100], [4; 100]].concat());
+        let failed: Vec<u64> = pack.failed.iter().map(|(i, _)| *i).collect();
+        assert_eq!(failed, [1, 2]);
+    }
 }

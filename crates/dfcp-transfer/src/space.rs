@@ -313,4 +313,74 @@ mod tests {
         drop(claim);
         is_about(free);
     }
+
+    /// What is there needs no room, and of what is there in part only the rest.
+    #[test]
+    fn what_is_there_is_not_claimed() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path(), OnConflict::Error).unwrap();
+        let size = 10 << 20;
+        let entry = |path: &str| Entry {
+            path: path.into(),
+            size,
+            ..Entry::default()
+        };
+        let entries = ["a", "b", "c", "d"].map(entry);
+        let partial = dir.path().join("d.dfcp-partial");
+        let write = |bytes: usize| {
+            let file = File::create(&partial).unwrap();
+            // Nothing that a file system makes shorter.
+            let mut content = vec![0; bytes];
+            blake3::Hasher::new().finalize_xof().fill(&mut content);
+            FileExt::write_all_at(&file, &content, 0).unwrap();
+            file.sync_all().unwrap();
+            512 * std::os::unix::fs::MetadataExt::blocks(&file.metadata().unwrap())
+        };
+        let there = write(4 << 20);
+        let ask = crate::store::Ask::Nothing;
+        for (survey, left) in [
+            (Survey::Absent, size),
+            (Survey::There(Vec::new()), 0),
+            (Survey::Settled(crate::Outcome::Skipped), 0),
+            (Survey::Examine(ask), size - there),
+        ] {
+            let known = [(3, survey)];
+            let claim = store.claim(&entries, &known, &Progress::default()).unwrap();
+            assert_eq!(claim.outstanding(), 3 * size + left, "{known:?}");
+        }
+        // More than all of it is not there.
+        assert!(write(11 << 20) > size);
+        let known = [(3, Survey::Examine(ask))];
+        let claim = store.claim(&entries, &known, &Progress::default()).unwrap();
+        assert_eq!(claim.outstanding(), 3 * size);
+    }
+
+    #[test]
+    fn streams_bring_what_files_leave_of_the_limit_to_the_byte() {
+        use dfcp::WriteAt;
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path(), OnConflict::Error).unwrap();
+        let store = store.with_limits(crate::Limits {
+            bytes: 1000,
+            ..crate::Limits::default()
+        });
+        let entries = [300, 600].map(|size| Entry {
+            size,
+            ..Entry::default()
+        });
+        let claim = store.claim(&entries, &[], &Progress::default()).unwrap();
+        assert_eq!(store.most_streamed(&claim), 100);
+        let mut streams = [(); 2].map(|()| Streamed {
+            file: tempfile::tempfile().unwrap(),
+            store: Arc::new(store.clone()),
+            claim: claim.clone(),
+        });
+        streams[0].write_all_at(&[7; 60], 40).unwrap();
+        streams[1].write_all_at(&[7; 40], 0).unwrap();
+        streams[1].write_all_at(&[7; 1], 40).unwrap_err();
+        let mut read = [0; 60];
+        streams[0].read_exact_at(&mut read, 40).unwrap();
+        assert_eq!(read, [7; 60]);
+        assert_eq!(streams[1].file.metadata().unwrap().len(), 40);
+    }
 }

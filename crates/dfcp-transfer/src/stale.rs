@@ -118,6 +118,17 @@ mod tests {
         make("received/.dfcp-partial", 0o600, true);
         make("received/linked.dfcp-partial", 0o600, true);
         fs::hard_link(root.join("linked.dfcp-partial"), root.join("name")).unwrap();
+        make("received/deep/old.dfcp-journal", 0o600, true);
+        let later = make("received/later.dfcp-partial", 0o600, false);
+        later
+            .set_modified(SystemTime::UNIX_EPOCH + 100_000 * DAY)
+            .unwrap();
+        make("received/theirs.dfcp-partial", 0o600, true);
+        // Only the superuser can give files away.
+        let theirs = root.join("theirs.dfcp-partial");
+        if std::os::unix::fs::chown(&theirs, Some(65_534), None).is_err() {
+            fs::remove_file(&theirs).unwrap();
+        }
         let busy = make("received/busy.dfcp-partial", 0o600, true);
         busy.try_lock().unwrap();
         make("outside/x.dfcp-partial", 0o600, true);
@@ -128,7 +139,12 @@ mod tests {
         let store = Store::open(&root, OnConflict::Error).unwrap();
         let mut removed = store.remove_stale(7 * DAY);
         removed.sort();
-        assert_eq!(removed, ["deep/er/old.dfcp-partial", "old.dfcp-partial"]);
+        let old = [
+            "deep/er/old.dfcp-partial",
+            "deep/old.dfcp-journal",
+            "old.dfcp-partial",
+        ];
+        assert_eq!(removed, old);
         assert!(removed.iter().all(|name| !root.join(name).exists()));
         assert!(target.exists() && root.join("new.dfcp-partial").exists());
         drop(busy);

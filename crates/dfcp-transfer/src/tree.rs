@@ -277,4 +277,53 @@ mod tests {
             }
         }
     }
+
+    /// Whoever may replace a file learns of no more of it than whole groups, unless he has all of it.
+    #[test]
+    fn versions_of_other_sizes_share_whole_groups_alone() {
+        let shape = Shape::new(3 * MIN_GROUP + 100);
+        for (size, shared) in [
+            (0, 0),
+            (MIN_GROUP - 1, 0),
+            (MIN_GROUP, 1),
+            (2 * MIN_GROUP - 1, 1),
+            (3 * MIN_GROUP + 99, 3),
+            (3 * MIN_GROUP + 100, 4),
+            (3 * MIN_GROUP + 101, 3),
+            (u64::MAX, 3),
+        ] {
+            assert_eq!(shape.shared(size), shared, "{size}");
+        }
+    }
+
+    #[test]
+    fn zeros_have_the_value_that_they_have_when_they_are_read() {
+        for size in [1, MIN_GROUP, 2 * MIN_GROUP + 1, 4097 * MIN_GROUP] {
+            let (shape, file) = (Shape::new(size), tempfile::tempfile().unwrap());
+            file.set_len(size).unwrap();
+            for i in [0, shape.count() - 1] {
+                let read = shape.value(&file, i).unwrap();
+                assert_eq!(shape.value_of_zeros(i, || true).unwrap(), read, "{size}");
+            }
+            shape.value_of_zeros(0, || false).unwrap_err();
+            shape.value_while(&file, 0, || false).unwrap_err();
+            // What was cut off has no value.
+            file.set_len(size - 1).unwrap();
+            shape.value(&file, shape.count() - 1).unwrap_err();
+        }
+    }
+
+    #[test]
+    fn the_groups_that_bytes_touch_are_those_that_have_some_of_them() {
+        let shape = Shape::new(4 * MIN_GROUP);
+        for (bytes, groups) in [
+            (0..1, 0..1),
+            (0..MIN_GROUP, 0..1),
+            (MIN_GROUP - 1..MIN_GROUP + 1, 0..2),
+            (MIN_GROUP..MIN_GROUP + 1, 1..2),
+            (2 * MIN_GROUP..4 * MIN_GROUP, 2..4),
+        ] {
+            assert_eq!(shape.groups(&bytes), groups, "{bytes:?}");
+        }
+    }
 }

@@ -179,3 +179,99 @@ fn what_is_not_taken_is_told_with_what_would_take_it() {
         assert!(why.contains(word), "{why}");
     }
 }
+
+/// Names go along of all whose numbers do: of owners, and of those in access control lists.
+#[test]
+fn whoever_is_named_by_number_is_named_by_name() {
+    let mut acl = vec![2, 0, 0, 0];
+    for (tag, id) in [(2_u16, 0_u32), (8, 0), (2, u32::MAX - 5)] {
+        acl.extend(tag.to_le_bytes());
+        acl.extend(7_u16.to_le_bytes());
+        acl.extend(id.to_le_bytes());
+    }
+    let acl = name::encode(OsStr::from_bytes(&acl));
+    let of = |owner, attribute: &str| {
+        let meta = Meta {
+            owner,
+            attributes: vec![(attribute.to_owned(), acl.clone())],
+            ..Meta::default()
+        };
+        let entry = Entry {
+            meta: Some(Box::new(meta)),
+            ..Entry::default()
+        };
+        let found = people([&entry, &Entry::default()].into_iter());
+        let ids = |all: &[(u32, String)]| all.iter().map(|(id, _)| *id).collect::<Vec<_>>();
+        assert!(found.users.iter().all(|(_, name)| name == "root"));
+        (ids(&found.users), ids(&found.groups))
+    };
+    assert_eq!(of(None, "user.x"), (vec![], vec![]));
+    assert_eq!(of(Some((0, u32::MAX - 5)), "user.x"), (vec![0], vec![]));
+    assert_eq!(of(Some((u32::MAX - 5, 0)), "user.x"), (vec![], vec![0]));
+    for list in ACLS {
+        assert_eq!(of(None, list), (vec![0], vec![0]));
+    }
+}
+
+/// A list that names people is read with the numbers that they have here.
+#[test]
+fn access_control_lists_mean_the_same_people_here() {
+    let list = |user: u32, group: u32| {
+        let mut acl = vec![2, 0, 0, 0];
+        for (tag, id) in [(1_u16, 77), (2, user), (8, group), (16, 77)] {
+            acl.extend(tag.to_le_bytes());
+            acl.extend(6_u16.to_le_bytes());
+            acl.extend(id.to_le_bytes());
+        }
+        acl
+    };
+    let known = Known::default();
+    known.found.lock().unwrap().extend([
+        ((false, 77), 1077),
+        ((true, 77), 2077),
+        ((false, 78), 1078),
+        ((true, 78), 2078),
+    ]);
+    assert_eq!(known.acl(&list(78, 77), Owners::Names), list(1078, 2077));
+    assert_eq!(known.acl(&list(77, 78), Owners::Receiver), list(1077, 2078));
+    assert_eq!(known.acl(&list(78, 77), Owners::Numbers), list(78, 77));
+}
+
+/// Nothing is asked of a file of which nothing was said, and nothing kept.
+#[test]
+fn a_file_is_looked_at_if_something_of_it_may_change() {
+    let known = Known::default();
+    let silent = |keep: (bool, bool), exact: (bool, bool, bool), meta: Option<&Meta>| {
+        let taking = Taking {
+            keep: Keep {
+                attributes: keep.0,
+                acls: keep.1,
+                ..Keep::default()
+            },
+            exact: Exact {
+                user: exact.0,
+                trusted: exact.1,
+                acls: exact.2,
+            },
+            known: &known,
+        };
+        taking.says_nothing(meta)
+    };
+    let some = Meta {
+        attributes: vec![("user.x".into(), "y".into())],
+        ..Meta::default()
+    };
+    let none = Meta::default();
+    let nothing = (false, false, false);
+    assert!(silent((true, true), nothing, None));
+    assert!(silent((true, true), nothing, Some(&none)));
+    assert!(!silent((false, false), nothing, Some(&some)));
+    for (exact, attributes, acls) in [
+        ((true, false, false), true, false),
+        ((false, true, false), true, false),
+        ((false, false, true), false, true),
+    ] {
+        assert!(!silent((attributes, acls), exact, None), "{exact:?}");
+        assert!(silent((!attributes, !acls), exact, None), "{exact:?}");
+    }
+}

@@ -375,3 +375,72 @@ fn names_of_owners_arrive_with_the_list() {
         assert_eq!(offered.people, people);
     }
 }
+
+#[test]
+fn sizes_are_those_of_files() {
+    let sized = |size, entry: Entry| check(&[Entry { size, ..entry }]).is_ok();
+    let most = i64::MAX as u64;
+    assert!(sized(most, file("a")) && !sized(most + 1, file("a")));
+    let stream = Entry {
+        stream: true,
+        ..file("a")
+    };
+    for other in [directory("a"), stream] {
+        assert!(sized(0, other.clone()) && !sized(1, other));
+    }
+    // Together they are no more than one may be.
+    let two = |last| {
+        let of = |path, size| Entry { size, ..file(path) };
+        check(&[of("a", most - 5), of("b", last)]).is_ok()
+    };
+    assert!(two(5) && !two(6));
+}
+
+#[test]
+fn as_many_people_have_names_as_share_files() {
+    let named = |count: usize| vec![(7, String::new()); count];
+    for (users, groups, is_taken) in [
+        (MAX_PEOPLE, 0, true),
+        (0, MAX_PEOPLE, true),
+        (MAX_PEOPLE, 1, false),
+        (1, MAX_PEOPLE, false),
+    ] {
+        let people = People {
+            users: named(users),
+            groups: named(groups),
+        };
+        let taken = pass_on(&[file("a")], &people, EVERYTHING);
+        assert_eq!(taken.is_ok(), is_taken, "{users} {groups}");
+    }
+}
+
+/// A part without files is a part, too: what the sender would have it is in the first one.
+#[test]
+fn names_alone_begin_an_offer() {
+    let mut offer = Offer::new(EVERYTHING, &Memory::default());
+    assert!(offer.is_empty());
+    let people = People {
+        users: vec![(7, "ada".into())],
+        ..People::default()
+    };
+    offer.add(VERSION, vec![], people.clone()).unwrap();
+    assert!(!offer.is_empty());
+    let mut offer = Offer::new(EVERYTHING, &Memory::default());
+    offer
+        .add(VERSION, vec![file("a")], People::default())
+        .unwrap();
+    assert!(!offer.is_empty());
+    let parts = split(
+        &[file("a")],
+        Wishes {
+            anew: true,
+            ..Wishes::default()
+        },
+        &people,
+    );
+    let told = parts.iter().map(|part| match part {
+        FromSender::Offer { more, wishes, .. } => (*more, wishes.anew),
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(told.collect::<Vec<_>>(), [(true, true), (false, false)]);
+}

@@ -399,4 +399,93 @@ mod tests {
         assert!(matches!(take(), Some(Work::File(1, Some(_), _))));
         assert!(is_small(take()));
     }
+
+    /// docs/spec/files.md: what leaves before the receiver has agreed may be for nothing, so it is little.
+    #[test]
+    fn few_objects_leave_before_the_receiver_has_agreed() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        std::fs::write(&file, "content").unwrap();
+        let mut sources = Sources::scan(&[file]).unwrap();
+        let each = sources.list.pop().unwrap();
+        // Four of them are a pack.
+        sources.list = vec![each; 4 * (MAX_BLIND + 2)];
+        for source in &mut sources.list {
+            source.entry.size = MAX_SMALL;
+        }
+        let sources = Arc::new(sources);
+        let board = Board::new(&sources);
+        let take = || match board.state().take(&sources) {
+            Some(Work::Pack(files)) => files.len(),
+            Some(other) => panic!("{other:?}"),
+            None => 0,
+        };
+        let blind: Vec<_> = (0..MAX_BLIND + 1).map(|_| take()).collect();
+        assert_eq!(blind, [4, 4, 4, 4, 0]);
+        board.on_reply(Reply::Accepted {
+            holes: Holes::Sent,
+            asked: Duration::ZERO,
+        });
+        assert_eq!([take(), take(), take()], [4, 4, 0]);
+    }
+
+    /// Whether holes come as zeros the receiver decides, and says so when it agrees.
+    #[test]
+    fn a_file_with_holes_waits_for_the_receiver_to_agree() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = ["a", "b"].map(|name| folder.path().join(name));
+        for file in &files {
+            std::fs::write(file, "").unwrap();
+        }
+        for (taken, holes) in [
+            (Holes::Told, true),
+            (Holes::Sent, true),
+            (Holes::Sent, false),
+        ] {
+            let mut sources = Sources::scan(&files).unwrap();
+            sources.list[1].entry.size = MAX_SMALL + 1;
+            sources.list[1].data = holes.then(|| Arc::from([0..1, 2..3]));
+            let sources = Arc::new(sources);
+            let board = Board::new(&sources);
+            let take = || board.state().take(&sources);
+            assert!(matches!(take(), Some(Work::Pack(files)) if files == [0]));
+            if holes {
+                assert!(take().is_none());
+                board.on_reply(Reply::Accepted {
+                    holes: taken,
+                    asked: Duration::ZERO,
+                });
+            }
+            assert!(matches!(take(), Some(Work::File(1, None, how)) if how == taken));
+        }
+    }
+
+    #[tokio::test]
+    async fn of_what_is_there_or_settled_nothing_more_is_sent() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = ["a", "b", "c", "d"].map(|name| folder.path().join(name));
+        for file in &files {
+            std::fs::write(file, "content").unwrap();
+        }
+        let mut sources = Sources::scan(&files).unwrap();
+        sources.list[0].entry.size = MAX_SMALL + 1;
+        let sources = Arc::new(sources);
+        let board = Board::new(&sources);
+        let take = || board.state().take(&sources);
+        assert!(matches!(take(), Some(Work::File(0, ..))));
+        let sending = tokio::spawn(std::future::pending::<()>());
+        board.runs(0, sending.abort_handle());
+        board.on_reply(Reply::There(1, 7));
+        board.on_reply(Reply::Settled(2, Outcome::Skipped));
+        assert!(matches!(take(), Some(Work::Pack(files)) if files == [3]));
+        assert!(take().is_none());
+        // What is being sent of a file ends when its outcome is known.
+        board.on_reply(Reply::Settled(0, Outcome::Skipped));
+        assert!(sending.await.unwrap_err().is_cancelled());
+        // What is asked is answered before more is sent.
+        board.on_reply(Reply::Have(3, Vec::new(), 0));
+        board.on_reply(Reply::Check(0, Asked::Groups));
+        assert!(matches!(take(), Some(Work::Hash(0, Asked::Groups))));
+        assert!(matches!(take(), Some(Work::Pack(files)) if files == [3]));
+    }
 }

@@ -369,4 +369,130 @@ mod tests {
         assert!(have(&[]) && have(&[2]) && have(&[0, 1, 2]));
         assert!(!have(&[3]) && !have(&[0, u64::MAX]) && !have(&[0, 1, 2, 2]));
     }
+
+    /// What a receiver that says this makes of two files.
+    async fn heard(said: &[FromReceiver]) -> (Result<Sent, Error>, Vec<Reply>) {
+        let folder = tempfile::tempdir().unwrap();
+        let files = ["a", "b"].map(|name| folder.path().join(name));
+        for file in &files {
+            std::fs::write(file, "content").unwrap();
+        }
+        let sources = Sources::scan(&files).unwrap();
+        let (mut bytes, mut replies) = (Vec::new(), Vec::new());
+        for reply in said {
+            message::write(&mut bytes, reply).await.unwrap();
+        }
+        let ended = read_replies(Reader::new(&bytes[..]), &sources, |reply| {
+            replies.push(reply)
+        });
+        (ended.await, replies)
+    }
+
+    const END: FromReceiver = FromReceiver::Summary {
+        steady_bps: Some(7),
+    };
+
+    #[tokio::test]
+    async fn what_a_receiver_says_of_files_that_are_not_ends_the_session() {
+        let file = |index| FromReceiver::File {
+            index,
+            outcome: Outcome::Done,
+            changes: Vec::new(),
+        };
+        let have = |index| FromReceiver::Have {
+            index,
+            groups: Vec::new(),
+            more: false,
+        };
+        let check = |index| FromReceiver::Check {
+            index,
+            groups: false,
+        };
+        let hold = |index| FromReceiver::Hold { files: vec![index] };
+        let there = |index| FromReceiver::There {
+            ranges: vec![(index, 1)],
+        };
+        let done = |index| FromReceiver::Done {
+            ranges: vec![(index, 1)],
+        };
+        let all: [&dyn Fn(u64) -> FromReceiver; 6] = [&file, &have, &check, &hold, &there, &done];
+        for say in all {
+            let (ended, replies) = heard(&[say(1), END]).await;
+            assert_eq!((ended.unwrap().steady_bps, replies.len()), (Some(7), 1));
+            for index in [2, u64::MAX - 1] {
+                let (ended, replies) = heard(&[say(index), END]).await;
+                let failure = ended.unwrap_err().to_string();
+                assert!(failure.contains("files that are not"), "{failure}");
+                assert!(replies.is_empty());
+            }
+        }
+        // Nor is more than one of them said at a time.
+        let ranges = vec![(0, u64::MAX)];
+        let (ended, replies) = heard(&[FromReceiver::Done { ranges }, END]).await;
+        assert!(ended.is_err());
+        assert_eq!(replies.len(), 2);
+    }
+
+    #[tokio::test]
+    async fn what_became_of_a_file_is_said_once() {
+        let done = |ranges: &[(u64, u64)]| FromReceiver::Done {
+            ranges: ranges.to_vec(),
+        };
+        let there = |ranges: &[(u64, u64)]| FromReceiver::There {
+            ranges: ranges.to_vec(),
+        };
+        let (ended, replies) = heard(&[done(&[(1, 1)]), there(&[(0, 1)]), END]).await;
+        let outcomes = BTreeMap::from([(0, Outcome::There), (1, Outcome::Done)]);
+        assert_eq!(ended.unwrap().outcomes, outcomes);
+        assert!(matches!(
+            replies[..],
+            [Reply::Settled(1, Outcome::Done), Reply::There(0, 7)]
+        ));
+        for twice in [
+            [done(&[(0, 2)]), there(&[(1, 1)])],
+            [there(&[(0, 1)]), done(&[(0, 1)])],
+        ] {
+            let (ended, _) = heard(&[&twice[..], &[END]].concat()).await;
+            assert!(ended.unwrap_err().to_string().contains("twice"));
+        }
+        let (ended, _) = heard(&[done(&[(0, 2)])]).await;
+        assert!(ended.unwrap_err().to_string().contains("early"));
+    }
+
+    #[tokio::test]
+    async fn what_was_not_kept_is_told_as_far_as_a_person_reads() {
+        let left_out = |i: usize| {
+            FromReceiver::LeftOut(LeftOut {
+                path: i.to_string(),
+                why: String::new(),
+            })
+        };
+        for (count, is_taken) in [(MAX_LEFT_OUT, true), (MAX_LEFT_OUT + 1, false)] {
+            let said = (0..count).map(left_out).chain([END]);
+            let (ended, _) = heard(&said.collect::<Vec<_>>()).await;
+            match ended {
+                Ok(sent) => assert!(is_taken && sent.left_out.len() == count),
+                Err(failure) => assert!(!is_taken && failure.to_string().contains("too much")),
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_receiver_agrees_or_says_why_not() {
+        for (holes, how) in [(true, Holes::Told), (false, Holes::Sent)] {
+            let accept = FromReceiver::Accept {
+                asked_ms: 1500,
+                holes,
+            };
+            let (ended, replies) = heard(&[accept, END]).await;
+            ended.unwrap();
+            let [Reply::Accepted { holes, asked }] = replies[..] else {
+                panic!("{replies:?}")
+            };
+            assert_eq!((holes, asked), (how, Duration::from_millis(1500)));
+        }
+        let no = crate::Rejection::offer("no");
+        let (ended, _) = heard(&[FromReceiver::Reject(no.clone()), END]).await;
+        assert!(matches!(ended, Err(Error::Rejected(why)) if why == no));
+    }
 }

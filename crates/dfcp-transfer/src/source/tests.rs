@@ -134,3 +134,57 @@ fn a_file_that_hides_its_size_is_not_taken_for_an_empty_one() {
     assert!(why.contains("size is 0"), "{why}");
     sources.list[1].open().unwrap();
 }
+
+/// Somebody may write as many bytes as there were; the time tells.
+#[test]
+fn a_change_that_keeps_the_size_is_noticed_by_the_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("x");
+    fs::write(&path, "12345").unwrap();
+    let file = File::options().write(true).open(&path).unwrap();
+    let time = |seconds, nanos| {
+        let time = std::time::UNIX_EPOCH + std::time::Duration::new(seconds, nanos);
+        file.set_modified(time).unwrap();
+    };
+    time(1_000_000_000, 500);
+    let source = Sources::scan(std::slice::from_ref(&path))
+        .unwrap()
+        .list
+        .remove(0);
+    assert_eq!(
+        (source.entry.mtime, source.entry.mtime_nanos),
+        (1_000_000_000, 500)
+    );
+    source.open().unwrap();
+    for (seconds, nanos) in [(1_000_000_000, 501), (1_000_000_001, 500)] {
+        time(seconds, nanos);
+        assert_eq!(source.open().unwrap_err(), CHANGED);
+    }
+    time(1_000_000_000, 500);
+    source.open().unwrap();
+    fs::remove_file(&path).unwrap();
+    let why = source.open().unwrap_err();
+    assert!(why.contains("removed"), "{why}");
+    fs::create_dir(&path).unwrap();
+    let why = source.open().unwrap_err();
+    assert!(why.contains("no file any more"), "{why}");
+}
+
+#[test]
+fn no_more_is_listed_than_an_offer_may_have() {
+    let dir = tempfile::tempdir().unwrap();
+    let tree = dir.path().join("t");
+    fs::create_dir(&tree).unwrap();
+    fs::write(tree.join("a"), "").unwrap();
+    symlink("a", tree.join("b")).unwrap();
+    fs::write(tree.join("c"), "").unwrap();
+    let scan = |most| Sources::scan_at_most(std::slice::from_ref(&tree), Scan::default(), most);
+    // What is left out is told of, and counts.
+    let all = scan(4).unwrap();
+    assert_eq!((all.list.len(), all.left_out.len()), (3, 1));
+    let error = scan(3).unwrap_err().to_string();
+    assert!(
+        error.contains("in parts") && error.contains("t/c"),
+        "{error}"
+    );
+}

@@ -427,3 +427,171 @@ fn only_what_is_offered_and_kept_is_a_difference() {
         assert_eq!(found.are_none(), !refused && changes.is_empty());
     }
 }
+
+/// Only of who may replace a file it is compared group by group, and only where that can save something.
+#[test]
+fn an_older_version_is_looked_at_where_it_can_be_of_use() {
+    let dir = tempfile::tempdir().unwrap();
+    let (group, large) = (crate::tree::MIN_GROUP, crate::MAX_SMALL + 1);
+    for (name, size) in [("group", group), ("less", group - 1), ("large", large)] {
+        let file = fs::File::create(dir.path().join(name)).unwrap();
+        file.set_len(size).unwrap();
+    }
+    fs::create_dir(dir.path().join("directory")).unwrap();
+    let asked = |on_conflict, offered: Entry, wishes: Wishes| {
+        let store = Store::open(dir.path(), on_conflict).unwrap();
+        let survey = store.survey(&[offered], wishes).into_iter().next();
+        survey.map(|(_, survey)| survey)
+    };
+    let nobody = Wishes::default();
+    let whole = Wishes {
+        whole: true,
+        ..nobody
+    };
+    let anew = Wishes {
+        anew: true,
+        ..nobody
+    };
+    let ask = |ask| Some(Survey::Examine(ask));
+    use OnConflict::{Overwrite, Rename};
+    for (on_conflict, name, size, wishes, expected) in [
+        (Overwrite, "group", large, nobody, ask(Ask::Groups)),
+        (Overwrite, "less", large, nobody, ask(Ask::Nothing)),
+        (Overwrite, "group", large - 1, nobody, ask(Ask::Nothing)),
+        (Overwrite, "group", group, nobody, ask(Ask::Hash)),
+        (Overwrite, "large", large, nobody, ask(Ask::Groups)),
+        (Overwrite, "large", large, whole, ask(Ask::Hash)),
+        (Overwrite, "large", large, anew, ask(Ask::Hash)),
+        (Rename, "large", large, nobody, ask(Ask::Hash)),
+        (Rename, "group", large, nobody, ask(Ask::Nothing)),
+        (Rename, "directory", large, nobody, ask(Ask::Nothing)),
+        (Overwrite, "free", large, nobody, None),
+    ] {
+        let offered = entry(name, size, 0o644);
+        let is = asked(on_conflict, offered, wishes);
+        assert_eq!(is, expected, "{on_conflict:?} {name} {size}");
+    }
+}
+
+/// A journal says that there is a part; who wants all of it anew is not told, and a stream has none.
+#[test]
+fn a_part_that_is_there_is_looked_at_unless_nobody_wants_it() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir(dir.path().join("d")).unwrap();
+    fs::write(dir.path().join("d/a.dfcp-journal"), "").unwrap();
+    let store = Store::open(dir.path(), OnConflict::Error).unwrap();
+    let offered = entry("d/a", 1 << 20, 0o644);
+    let stream = Entry {
+        stream: true,
+        ..offered.clone()
+    };
+    let anew = Wishes {
+        anew: true,
+        ..Wishes::default()
+    };
+    let nobody = Wishes::default();
+    let known = |offered: &Entry, wishes| store.survey(std::slice::from_ref(offered), wishes);
+    assert_eq!(
+        known(&offered, nobody),
+        [(0, Survey::Examine(Ask::Nothing))]
+    );
+    assert_eq!(known(&offered, anew), []);
+    assert_eq!(known(&stream, nobody), []);
+    let absent = Store::open_to_look(&dir.path().join("none/x"), OnConflict::Error).unwrap();
+    assert_eq!(absent.survey(&[offered], nobody), []);
+    assert!(!dir.path().join("none").exists());
+}
+
+/// Times are compared to the nanosecond.
+#[test]
+fn what_was_changed_at_the_same_time_or_later_is_not_older() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a");
+    let store = Store::open(dir.path(), OnConflict::Newer).unwrap();
+    fs::write(&path, "other").unwrap();
+    let (seconds, nanos) = (1_000_000_000, 500);
+    let time = std::time::UNIX_EPOCH + Duration::new(1_000_000_000, nanos);
+    let file = fs::File::options().write(true).open(&path).unwrap();
+    file.set_modified(time).unwrap();
+    for (mtime, mtime_nanos, stays) in [
+        (seconds, nanos - 1, true),
+        (seconds, nanos, true),
+        (seconds, nanos + 1, false),
+        (seconds - 1, nanos + 1, true),
+        (seconds + 1, 0, false),
+    ] {
+        let offered = Entry {
+            mtime,
+            mtime_nanos,
+            ..entry("a", 7, 0o644)
+        };
+        let known = store.survey(&[offered], Wishes::default());
+        let expected = match stays {
+            true => Survey::Settled(Outcome::Skipped),
+            false => Survey::Examine(Ask::Nothing),
+        };
+        assert_eq!(known, [(0, expected)], "{mtime} {mtime_nanos}");
+    }
+}
+
+/// A part that is for one sender is of no use to another, and one without a journal to nobody.
+#[test]
+fn what_is_there_of_a_file_is_used_as_its_sender_wants() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), OnConflict::Error).unwrap();
+    let size = 5 * crate::tree::MIN_GROUP;
+    let offered = entry("a", size, 0o644);
+    let session = Arc::new(());
+    let alive = Arc::downgrade(&session);
+    let begin = |how: How<'_>| match store.begin(&offered, &tenant(), how).unwrap() {
+        Begin::Receive(partial) => partial,
+        Begin::Settled(outcome) => panic!("{outcome:?}"),
+    };
+    let write = |partial: &Partial| {
+        let bytes = vec![7; crate::tree::MIN_GROUP as usize];
+        partial.write(&bytes, 0).unwrap();
+    };
+    let partial = begin(How::Anew);
+    assert_eq!(partial.file.metadata().unwrap().len(), 0);
+    write(&partial);
+    drop(partial);
+    let resumed = begin(How::Resume(&alive));
+    assert_eq!(resumed.have().len(), 1);
+    assert_eq!(resumed.file.metadata().unwrap().len(), size);
+    drop(resumed);
+    // Begun anew, what was there is gone, and so is what was noted of it.
+    drop(begin(How::Anew));
+    let resumed = begin(How::Resume(&alive));
+    assert_eq!(resumed.have(), []);
+    assert_eq!(resumed.file.metadata().unwrap().len(), 0);
+    write(&resumed);
+    drop(resumed);
+    fs::remove_file(dir.path().join("a.dfcp-journal")).unwrap();
+    assert_eq!(begin(How::Resume(&alive)).have(), []);
+    // What cannot be a journal does not keep a file from coming.
+    fs::remove_file(dir.path().join("a.dfcp-journal")).unwrap();
+    fs::create_dir(dir.path().join("a.dfcp-journal")).unwrap();
+    let partial = begin(How::Resume(&alive));
+    write(&partial);
+    assert_eq!(partial.have().len(), 1);
+}
+
+#[test]
+fn what_was_put_in_its_place_leaves_no_journal() {
+    let dir = tempfile::tempdir().unwrap();
+    let long = "x".repeat(250);
+    for name in ["a", &long] {
+        let store = Store::open(dir.path(), OnConflict::Error).unwrap();
+        let offered = entry(name, 1, 0o644);
+        let Begin::Receive(partial) = store.begin(&offered, &tenant(), How::Anew).unwrap() else {
+            panic!("it is free")
+        };
+        partial.write(b"x", 0).unwrap();
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
+        assert_eq!(store.finish(&partial, &offered).unwrap(), Outcome::Done);
+        let left = fs::read_dir(dir.path()).unwrap();
+        let left: Vec<_> = left.map(|file| file.unwrap().file_name()).collect();
+        assert_eq!(left, [name]);
+        fs::remove_file(dir.path().join(name)).unwrap();
+    }
+}
