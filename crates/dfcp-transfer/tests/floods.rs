@@ -223,3 +223,139 @@ async fn a_file_comes_twice_at_most() {
         assert_eq!(is_done, is_welcome, "{received:?}");
     }
 }
+
+#[tokio::test]
+async fn holes_are_said_twice_at_most() {
+    const SIZE: u64 = 100_000;
+    for (times, is_welcome) in [(2, true), (3, false)] {
+        let files = [file(SIZE)];
+        let received = session(&files, async |_, control, replies| {
+            for _ in 0..times {
+                let extents = vec![(0, SIZE)];
+                message::write(control, &FromSender::Holes { index: 0, extents }).await?;
+            }
+            message::write(control, &sent(0, &[0; SIZE as usize])).await?;
+            hear_out(replies).await;
+            Ok(())
+        });
+        let received = received.await;
+        assert_eq!(received.failure.is_none(), is_welcome, "{received:?}");
+        let is_done = received.outcomes.get(&0) == Some(&Outcome::Done);
+        assert_eq!(is_done, is_welcome, "{received:?}");
+    }
+}
+
+#[tokio::test]
+async fn no_more_objects_are_announced_than_may_be_on_their_way() {
+    for (count, is_welcome) in [(128, true), (129, false)] {
+        let one = |i: u64| Entry {
+            path: i.to_string(),
+            ..file(1)
+        };
+        let files: Vec<_> = (0..count).map(one).collect();
+        let received = session(&files, async |near, control, replies| {
+            for index in 0..count {
+                let extents = vec![(0, 1)];
+                message::write(control, &FromSender::Part { index, extents }).await?;
+            }
+            // An object that comes before its word would be paired with an earlier one.
+            if is_welcome {
+                for index in 0..count {
+                    let mut object = near.open_object().await?;
+                    object.write_all(&[7]).await?;
+                    object.finish()?;
+                    message::write(control, &sent(index, &[7])).await?;
+                }
+            }
+            hear_out(replies).await;
+            Ok(())
+        });
+        let received = received.await;
+        assert_eq!(received.failure.is_none(), is_welcome, "{received:?}");
+        let is_done = |outcome: &Outcome| *outcome == Outcome::Done;
+        let done = received.outcomes.values().filter(|o| is_done(o)).count();
+        assert_eq!(done as u64 == count, is_welcome);
+    }
+}
+
+/// What is said of a file has to fit what was offered of it.
+#[tokio::test]
+async fn words_of_another_kind_of_file_end_the_session() {
+    let directory = Entry {
+        path: "directory".into(),
+        directory: true,
+        ..file(0)
+    };
+    let stream = Entry {
+        path: "stream".into(),
+        stream: true,
+        ..file(0)
+    };
+    let files = [file(1000), stream, directory];
+    let hash = blake3::hash(b"x").into();
+    let part = |index, extents: &[(u64, u64)]| FromSender::Part {
+        index,
+        extents: extents.to_vec(),
+    };
+    let holes = |index, extents: &[(u64, u64)]| FromSender::Holes {
+        index,
+        extents: extents.to_vec(),
+    };
+    let pack = |index| FromSender::Pack {
+        files: vec![(index, hash)],
+    };
+    let message = String::new();
+    let mut all = vec![
+        vec![part(1, &[])],
+        vec![holes(1, &[])],
+        vec![pack(1)],
+        vec![FromSender::Stream { index: 0 }],
+        vec![
+            FromSender::Stream { index: 1 },
+            FromSender::Stream { index: 1 },
+        ],
+        // Beyond the end, at once, in all, or by more than there are numbers.
+        vec![part(0, &[(999, 2)])],
+        vec![part(0, &[(0, 600), (0, 600)])],
+        vec![part(0, &[(u64::MAX, 1)])],
+        vec![part(0, &[(1, u64::MAX)])],
+        vec![holes(0, &[(1000, 1)])],
+        vec![FromSender::Content { index: 0 }],
+    ];
+    for index in [2, 3, u64::MAX] {
+        all.extend([
+            vec![part(index, &[])],
+            vec![holes(index, &[])],
+            vec![pack(index)],
+            vec![FromSender::Stream { index }],
+            vec![FromSender::Resume { index }],
+            vec![FromSender::Hash {
+                index,
+                blake3: hash,
+            }],
+            vec![FromSender::Groups {
+                index,
+                values: Vec::new(),
+            }],
+            vec![FromSender::Failed {
+                index,
+                message: message.clone(),
+            }],
+            vec![sent(index, b"x")],
+        ]);
+    }
+    for words in all {
+        let received = session(&files, async |_, control, replies| {
+            for word in &words {
+                message::write(control, word).await?;
+            }
+            hear_out(replies).await;
+            Ok(())
+        });
+        let failure = received.await.failure;
+        assert!(
+            matches!(failure, Some(Error::Protocol(_))),
+            "{words:?}: {failure:?}"
+        );
+    }
+}
