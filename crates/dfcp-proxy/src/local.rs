@@ -1,4 +1,4 @@
-//! A program at the local port: SOCKS5 or HTTP, told apart by the first byte.
+//! A program at the local port: SOCKS 5, SOCKS 4 or HTTP, told apart by the first byte.
 
 use std::io;
 use std::time::Duration;
@@ -17,13 +17,12 @@ use crate::{http, socks, udp};
 pub(crate) const REQUEST_LIMIT: Duration = Duration::from_secs(10);
 /// How long a program that was refused may take to read that (RFC 1928 §6: no more than 10 s).
 const FAREWELL_LIMIT: Duration = Duration::from_secs(2);
-/// First byte of a request of SOCKS 4.
-const SOCKS4: u8 = 4;
 
 /// What a program speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Speech {
     Socks,
+    Socks4,
     Http,
 }
 
@@ -32,6 +31,7 @@ impl Speech {
     fn answer(self, outcome: Result<(), &Refusal>) -> Vec<u8> {
         match self {
             Self::Socks => socks::answer(outcome),
+            Self::Socks4 => socks::v4::answer(outcome),
             Self::Http => http::answer(outcome),
         }
     }
@@ -171,12 +171,9 @@ async fn listen(inbox: &mut Inbox<'_>) -> Result<Asked, Mistake> {
     }
     match inbox.bytes.first() {
         Some(&socks::VERSION) => socks::wish(inbox).await,
-        Some(&SOCKS4) => Err(Mistake::new(
-            "it speaks SOCKS 4; SOCKS 5 is known",
-            socks::REFUSED_4,
-        )),
+        Some(&socks::v4::VERSION) => socks::v4::wish(inbox).await,
         Some(byte) if byte.is_ascii_alphabetic() => http::wish(inbox).await,
-        _ => Err(Mistake::silent("it speaks neither SOCKS5 nor HTTP")),
+        _ => Err(Mistake::silent("it speaks neither SOCKS nor HTTP")),
     }
 }
 

@@ -1,5 +1,7 @@
 //! SOCKS5 (RFC 1928) as far as a program asks for a connection, or to send datagrams. Names are resolved at the far end.
 
+pub(crate) mod v4;
+
 use std::net::SocketAddr;
 
 use bytes::{Buf, Bytes};
@@ -24,9 +26,6 @@ const UDP_ASSOCIATE: u8 = 3;
 const GENERAL_FAILURE: u8 = 1;
 const UNKNOWN_COMMAND: u8 = 7;
 const UNKNOWN_ADDRESS: u8 = 8;
-
-/// The reply of SOCKS 4 to those who speak it: rejected.
-pub(crate) const REFUSED_4: [u8; 8] = [0, 91, 0, 0, 0, 0, 0, 0];
 
 /// A reply. The address that the far end connects from is not told: it may be a private one.
 fn reply(code: u8) -> Vec<u8> {
