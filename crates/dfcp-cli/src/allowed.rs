@@ -220,6 +220,18 @@ impl Allowed {
         self.anyone || self.keys.contains(key) || self.listed(key).is_some()
     }
 
+    /// Why `key` is not allowed, for who keeps the lists.
+    pub fn why_not(&self, key: &PublicKey) -> String {
+        let has_it = |path: &&PathBuf| {
+            let list = read_list(path);
+            list.is_ok_and(|list| list.keys.iter().any(|(listed, _)| listed == key))
+        };
+        match self.files.iter().find(has_it) {
+            Some(path) => format!("`until=` of its line in {} is over", path.display()),
+            None => "no list of keys has it".to_owned(),
+        }
+    }
+
     /// What is said of `key`, where it is allowed.
     pub fn options(&self, key: &PublicKey) -> KeyOptions {
         self.listed(key).unwrap_or_default()

@@ -1,7 +1,6 @@
 //! A receiver's door: who comes in, who is asked about, who is turned away and how he learns why.
 
-use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use dfcp::{Connection, PublicKey, RecvStream};
 use dfcp_command::text::printable;
@@ -14,12 +13,11 @@ use crate::ask::{Answer, Asker, Stranger};
 use crate::command::Output;
 use crate::phrase::phrase;
 use crate::probe::far::Instrument;
+use crate::refusals::Refusals;
 use crate::tally::Refused;
 
 /// Strangers that may be connected at a time, asked about or not.
 const MAX_STRANGERS: usize = 8;
-/// Keys whose refusal is told; whoever makes more of them only fills the screen.
-const MAX_TOLD: usize = 100;
 
 /// How a receiver may be told to take files from `key`.
 pub fn invitation(key: &PublicKey) -> String {
@@ -33,7 +31,7 @@ pub struct Door {
     asker: Option<Asker>,
     instrument: Instrument,
     strangers: Arc<Semaphore>,
-    told: Arc<Mutex<BTreeSet<PublicKey>>>,
+    refusals: Arc<Refusals>,
     output: Output,
 }
 
@@ -83,7 +81,7 @@ impl Door {
             asker,
             instrument: Instrument::default(),
             strangers: Arc::new(Semaphore::new(MAX_STRANGERS)),
-            told: Arc::default(),
+            refusals: Arc::default(),
             output: output.clone(),
         }
     }
@@ -128,11 +126,11 @@ impl Door {
 
     /// Says that `key` was refused and what would allow it, once.
     fn tell(&self, key: &PublicKey) {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        if told.len() < MAX_TOLD && told.insert(*key) {
+        if self.refusals.is_news(key) {
             self.output.say(format_args!(
-                "refused {key} ({}); to take files from it: {}",
+                "refused {key} ({}): {}; to take files from it: {}",
                 phrase(key),
+                self.allowed().why_not(key),
                 invitation(key)
             ));
         }

@@ -18,6 +18,7 @@ mod phrase;
 mod probe;
 mod progress;
 mod published;
+mod refusals;
 mod report;
 mod tally;
 mod unfinished;

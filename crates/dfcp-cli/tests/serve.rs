@@ -148,6 +148,51 @@ fn what_is_not_served_is_said_to_who_may_come_and_others_are_refused() {
 }
 
 #[test]
+fn a_key_whose_time_is_over_is_refused_and_the_log_says_that_it_is_its_time() {
+    let bench = Bench::new();
+    let list = bench.path("list");
+    let until = |day: &str| {
+        let line = format!("until={day} {} anna\n", bench.sender_key);
+        fs::write(&list, line).unwrap();
+    };
+    until("2020-02-29");
+    let why = format!("`until=` of its line in {} is over", list.display());
+    let own = |command: &[&str]| {
+        let mut program = bench.program();
+        program
+            .args(command)
+            .args(["--listen", "127.0.0.1:0", "--allow"])
+            .arg(&list)
+            .args(["--key".as_ref(), bench.path("receiver.key").as_os_str()]);
+        program
+    };
+    let sections = format!(
+        "[recv]\noutput-dir = {:?}\nallow = [{list:?}]\n[proxy]\nallow = [{list:?}]",
+        bench.path("received")
+    );
+    write(&bench, "", &sections);
+    for command in [serve(&bench), own(&["proxy", "serve"])] {
+        until("2020-02-29");
+        let server = Receiver::start(command);
+        let proxied = client(&bench, server.address, &["--socks", "0"])
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&proxied.stderr);
+        assert_eq!(proxied.status.code(), Some(4), "{said}");
+        server.says(&why);
+        // A later day counts at once.
+        until("9999-12-31");
+        let (mut program, _) = with_socks(&bench, server.address);
+        program.kill().unwrap();
+        wait(&mut program);
+    }
+    until("2020-02-29");
+    let receiver = bench.receiver(&["--allow", list.to_str().unwrap()]);
+    assert_eq!(send(&bench, "a", receiver.address).0, 4);
+    receiver.says(&why);
+}
+
+#[test]
 fn one_bad_line_changes_nothing_and_a_good_file_all_that_can_change() {
     let (bench, host) = (Bench::new(), echo());
     let into = bench.path("received");

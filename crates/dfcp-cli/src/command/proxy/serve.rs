@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dfcp::{Endpoint, EndpointConfig};
+use dfcp::{Endpoint, EndpointConfig, PublicKey};
 use dfcp_command::{Failure, Kind, Requests, interrupted, units};
 use dfcp_transfer::INTERRUPTED;
 use tokio::task::JoinHandle;
@@ -20,6 +20,8 @@ use crate::keys;
 use crate::metrics::{Exporter, Source};
 use crate::net::{self, Listen};
 use crate::notify;
+use crate::phrase::phrase;
+use crate::refusals::Refusals;
 
 /// Arguments.
 #[derive(Clone, Debug, clap::Args)]
@@ -69,6 +71,7 @@ struct Running {
     desk: Desk,
     endpoint: Endpoint,
     serving: JoinHandle<()>,
+    refusals: Arc<Refusals>,
 }
 
 /// Serves until it is told to end.
@@ -111,11 +114,22 @@ impl Running {
         let transport = args.common.transport(exporter.as_ref())?;
         // Who cannot start needs no key.
         let own = keys::Own::load(args.key.as_deref())?;
+        let refusals = Arc::new(Refusals::default());
         let endpoint = args.listen.unwrap_or_default().bind(|address| {
-            let terms = desk.terms.clone();
+            let (terms, common) = (desk.terms.clone(), args.common.clone());
+            let refusals = refusals.clone();
+            let opens_to = move |key: &PublicKey| {
+                let terms = terms.get();
+                let opens = terms.allowed.contains(key);
+                if !opens && refusals.is_news(key) {
+                    let why = terms.allowed.why_not(key);
+                    common.say(format_args!("refused {key} ({}): {why}", phrase(key)));
+                }
+                opens
+            };
             let config = EndpointConfig::server(own.key().clone(), address)
                 .transport(transport.clone())
-                .authorize(move |key| terms.get().allowed.contains(key));
+                .authorize(opens_to);
             Endpoint::bind(config)
         })?;
         // Only who leaves the other port as well leaves that.
@@ -150,6 +164,7 @@ impl Running {
             desk,
             endpoint,
             serving,
+            refusals,
         })
     }
 }
@@ -182,6 +197,7 @@ impl Service for Running {
             self.args.common.say(what);
         }
         self.args.drain = args.drain;
+        self.refusals.begin_anew();
         for news in self.desk.apply(terms) {
             self.args.common.say(news);
         }

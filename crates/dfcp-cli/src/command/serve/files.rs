@@ -70,6 +70,11 @@ impl Files {
         self.0.door.allowed().contains(key)
     }
 
+    /// Why `key` may not send.
+    pub fn why_not(&self, key: &PublicKey) -> String {
+        self.0.door.allowed().why_not(key)
+    }
+
     /// Why nobody may, if that is so.
     pub fn nobody(&self) -> Option<String> {
         self.0.door.allowed().nobody()

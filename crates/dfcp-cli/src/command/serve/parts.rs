@@ -1,6 +1,5 @@
 //! What a service is made of: who is served by which part, and what changes while it runs.
 
-use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -15,14 +14,13 @@ use tokio::sync::watch;
 use super::Whole;
 use super::files::{self, Files};
 use super::settings::Settings;
+use crate::allowed::Allowed;
 use crate::command::proxy::desk::{Desk, Terms};
 use crate::command::proxy::is_single;
 use crate::command::tun::is_detail;
 use crate::log::{Fields, Level, Log};
 use crate::phrase::phrase;
-
-/// Keys whose refusal is told; whoever makes more of them only fills the log.
-const MAX_TOLD: usize = 100;
+use crate::refusals::Refusals;
 
 /// See the module's text.
 pub struct Parts {
@@ -30,7 +28,7 @@ pub struct Parts {
     pub desk: Option<Desk>,
     clients: Option<Links>,
     log: Log,
-    told: Mutex<BTreeSet<PublicKey>>,
+    refusals: Refusals,
     ending: AtomicBool,
     /// Why it cannot go on.
     gone: watch::Sender<Option<String>>,
@@ -76,7 +74,7 @@ impl Parts {
                 first,
             }),
             log,
-            told: Mutex::default(),
+            refusals: Refusals::default(),
             ending: AtomicBool::new(false),
             gone: watch::Sender::default(),
         };
@@ -135,7 +133,7 @@ impl Parts {
             .iter()
             .any(|(application, _)| self.allows(*application, key));
         if !opens {
-            self.tell_refused(key, "no list of keys has it");
+            self.tell_refused(key, &self.why_not(key));
         }
         opens
     }
@@ -182,10 +180,19 @@ impl Parts {
         }
     }
 
+    /// Why no section has `key`: of those that had it once, if any did.
+    fn why_not(&self, key: &PublicKey) -> String {
+        let files = self.files.as_ref().map(|files| files.why_not(key));
+        let terms = self.desk.as_ref().map(|desk| desk.terms.get());
+        let desk = terms.map(|terms| terms.allowed.why_not(key));
+        let unknown = Allowed::default().why_not(key);
+        let mut reasons = files.into_iter().chain(desk);
+        reasons.find(|why| *why != unknown).unwrap_or(unknown)
+    }
+
     /// Says that `key` was refused, and why, once.
     fn tell_refused(&self, key: &PublicKey, why: &str) {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        if told.len() < MAX_TOLD && told.insert(*key) {
+        if self.refusals.is_news(key) {
             let fields = Fields {
                 peer: Some(key.to_string()),
                 status: Some("refused"),
@@ -237,11 +244,7 @@ impl Parts {
                 links.keep(|key| clients.allows(key));
             }
         }
-        // What was refused may be allowed now, and be refused again later.
-        self.told
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clear();
+        self.refusals.begin_anew();
         (news, fixed)
     }
 
