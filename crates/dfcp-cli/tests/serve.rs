@@ -217,6 +217,24 @@ fn one_bad_line_changes_nothing_and_a_good_file_all_that_can_change() {
     assert_eq!(checked.status.code(), Some(2), "{said}");
     assert!(said.contains("serve.toml line 9: "), "{said}");
 
+    // A file that is gone, is none, or is empty.
+    let file = bench.path("serve.toml");
+    for broken in ["gone", "directory", "empty"] {
+        fs::remove_file(&file).unwrap();
+        match broken {
+            "directory" => fs::create_dir(&file).unwrap(),
+            "empty" => fs::write(&file, "").unwrap(),
+            _ => {}
+        }
+        server.signal(Signal::SIGHUP);
+        server.says("nothing is changed: ");
+        if file.is_dir() {
+            fs::remove_dir(&file).unwrap();
+        }
+        fs::write(&file, "").unwrap();
+        assert!(echoes(&mut open), "{broken}");
+    }
+
     // Nobody may send any more, who may use the proxy; limits count from the next session on.
     let nobody = both(&bench).replacen(&bench.sender_key, &bench.receiver_key, 1);
     write(&bench, "timeout = \"9s\"", &nobody);
@@ -460,19 +478,30 @@ fn a_port_that_the_service_manager_made_counts_instead_of_its_own() {
     let port = UdpSocket::bind("127.0.0.1:0").unwrap();
     let at = port.local_addr().unwrap();
     // As sd_listen_fds(3) has it: descriptors from 3 on, for the process that is named.
-    let mut command = Command::new("sh");
-    command
-        .args([
-            "-c",
-            "exec 3<&0 0</dev/null; LISTEN_PID=$$ LISTEN_FDS=1 exec \"$0\" serve \"$1\"",
-        ])
-        .arg(env!("CARGO_BIN_EXE_dfcp"))
-        .arg(bench.path("serve.toml"))
-        .env("XDG_CONFIG_HOME", bench.path("config"))
-        .stdin(std::os::fd::OwnedFd::from(port))
-        .stdout(std::process::Stdio::piped())
-        .stderr(std::process::Stdio::piped());
-    let server = Receiver::start(command);
+    let passed = |sockets: &str| {
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", &format!("{sockets} exec \"$0\" serve \"$1\"")])
+            .arg(env!("CARGO_BIN_EXE_dfcp"))
+            .arg(bench.path("serve.toml"))
+            .env("XDG_CONFIG_HOME", bench.path("config"))
+            .stdin(std::os::fd::OwnedFd::from(port.try_clone().unwrap()))
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::piped());
+        command
+    };
+    // More than there is a use for, and fewer than are said.
+    for sockets in [
+        "exec 3<&0 4<&0 0</dev/null; LISTEN_PID=$$ LISTEN_FDS=2",
+        "exec 3<&0 0</dev/null; LISTEN_PID=$$ LISTEN_FDS=2",
+    ] {
+        let out = passed(sockets).output().unwrap();
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert_eq!(out.status.code(), Some(2), "{sockets}: {said}");
+        assert!(said.contains("one ListenDatagram="), "{sockets}: {said}");
+    }
+    let one = "exec 3<&0 0</dev/null; LISTEN_PID=$$ LISTEN_FDS=1";
+    let server = Receiver::start(passed(one));
     assert_eq!(server.address, at);
     assert_eq!(send(&bench, "a", at).0, 0);
 }
