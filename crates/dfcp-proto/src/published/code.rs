@@ -276,10 +276,13 @@ impl Decoder {
     }
 
     /// Whether the block is known now.
-    pub fn solve(&mut self) -> bool {
+    ///
+    /// # Errors
+    /// [`FecError::Unsolvable`] where its symbols have failed so often that they were chosen to.
+    pub fn solve(&mut self) -> Result<bool, FecError> {
         match self {
-            Self::Raptor(decoder) => decoder.solve(),
-            Self::RaptorQ(decoder) => decoder.solve().unwrap_or(false),
+            Self::Raptor(decoder) => Ok(decoder.solve()),
+            Self::RaptorQ(decoder) => decoder.solve(),
         }
     }
 

@@ -65,6 +65,9 @@ pub enum Error {
     /// More or less than the message that the connection was opened for.
     #[error("the message has another length than was agreed on")]
     Message,
+    /// A block failed to decode more often than chance explains.
+    #[error("the peer sends blocks that cannot be decoded")]
+    Unsolvable,
     /// The connection is closed for this call.
     #[error("the connection is closed")]
     Closed,

@@ -7,6 +7,7 @@
 use super::code::Code;
 use super::config::{Acknowledge, Codec, Config, Moment};
 use super::data::Message;
+use super::recv::RECORD;
 use crate::config::Payload;
 use crate::wire::{Reader, WireError};
 use dfcp_fec::raptor::{Degrees, LdpcDegrees, MAX_LDPC_DEGREES, RaptorParameters, State};
@@ -83,6 +84,13 @@ pub(super) struct Offer {
 
 /// What a receiver spends on each byte of a block: its symbols, the intermediate ones, the graph.
 const DECODER_BYTES: u64 = 3;
+/// And on what it notes of each block of the window, of which one packet can make it note all: two records
+/// (what holds them doubles as it grows) of up to 128 bytes.
+const BLOCK_RECORD: u64 = 256;
+/// Most blocks of a window: with ACKs off a packet can give up a whole one, a few nanoseconds for each block. The
+/// papers have up to 10,000.
+const MAX_WINDOW: u32 = 1 << 16;
+const _: () = assert!(2 * RECORD as u64 <= BLOCK_RECORD);
 
 impl Offer {
     /// What `config` asks for, with `initial` as the state of SYN.
@@ -137,14 +145,17 @@ impl Offer {
         if self.payload != config.payload {
             return Err(Refusal::Payload);
         }
-        // Sizes need no memory to speak of.
-        if self.payload == Payload::Real {
-            let room = config.receive_budget / (block * DECODER_BYTES);
-            if room == 0 {
-                return Err(Refusal::Memory);
-            }
-            self.window = self.window.min(u32::try_from(room).unwrap_or(u32::MAX));
+        // Sizes need no memory but for the records.
+        let symbols = match self.payload {
+            Payload::Real => block * DECODER_BYTES,
+            Payload::Virtual => 0,
+        };
+        let room = config.receive_budget / (symbols + BLOCK_RECORD);
+        if room == 0 {
+            return Err(Refusal::Memory);
         }
+        let room = u32::try_from(room).unwrap_or(u32::MAX);
+        self.window = self.window.min(room).min(MAX_WINDOW);
         Ok(self)
     }
 

@@ -106,6 +106,9 @@ impl Connection {
     pub fn finish_solve(&mut self, now: Instant, job: SolveJob) {
         if let Some(halves) = &mut self.halves {
             halves.receiver.finish_solve(now, job);
+            if halves.receiver.is_unsolvable() {
+                return self.fail(now, Error::Unsolvable);
+            }
         }
         self.after_data(now);
     }

@@ -110,9 +110,9 @@ fn the_window_is_lowered_to_the_receive_budget_and_only_lowering_is_an_answer() 
     let offer = Offer::new(&config, initial()).expect("within limits");
     assert_eq!(
         u64::from(offer.window),
-        config.receive_budget / (3 * 63_536)
+        config.receive_budget / (3 * 63_536 + 256)
     );
-    config.receive_budget = 30 * 63_536;
+    config.receive_budget = 10 * (3 * 63_536 + 256);
     let settled = offer.clone().fit(&config).expect("ten blocks have room");
     assert_eq!(settled.window, 10);
     assert!(offer.allows(&settled) && !settled.allows(&offer));
@@ -121,8 +121,34 @@ fn the_window_is_lowered_to_the_receive_budget_and_only_lowering_is_an_answer() 
         ..settled
     };
     assert!(!offer.allows(&other));
-    config.receive_budget = 3 * 63_536 - 1;
+    config.receive_budget = 3 * 63_536 + 255;
     assert_eq!(offer.fit(&config), Err(Refusal::Memory));
+}
+
+/// One packet of the last block of a window makes a receiver note all of them.
+#[test]
+fn a_window_of_next_to_nothing_costs_no_more_than_the_budget() {
+    let config = config();
+    let mut offer = Offer::new(&config, initial()).expect("within limits");
+    offer.code = Code::RaptorQ {
+        k: 1,
+        symbol_size: 1,
+    };
+    offer.window = u32::MAX;
+    for payload in [Payload::Real, Payload::Virtual] {
+        let config = Config {
+            payload,
+            ..config.clone()
+        };
+        let offer = Offer {
+            payload,
+            ..offer.clone()
+        };
+        let settled = offer.fit(&config).expect("lowered");
+        let records = u64::from(settled.window) * RECORD as u64;
+        assert!(2 * records <= config.receive_budget, "{records}");
+        assert!(settled.window >= 10_000, "the papers' window");
+    }
 }
 
 #[test]

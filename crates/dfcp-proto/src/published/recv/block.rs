@@ -67,6 +67,12 @@ pub(super) struct Seen {
 const MIN_PLACES: usize = 16;
 
 impl Seen {
+    /// Whether a packet was there before.
+    pub fn contains(&self, state: State) -> bool {
+        let key = state.words()[0];
+        !self.places.is_empty() && self.places[Self::place(&self.places, key)] == key
+    }
+
     /// Takes a packet; false if it was there before.
     pub fn insert(&mut self, state: State) -> bool {
         if 8 * self.count as usize >= 7 * self.places.len() {
@@ -81,17 +87,26 @@ impl Seen {
         new
     }
 
-    fn put(places: &mut [u32], key: u32) -> bool {
+    /// Where a packet is, or would be; some places are free.
+    fn place(places: &[u32], key: u32) -> usize {
         let mask = places.len() - 1;
         let mut place = (key.wrapping_mul(0x9e37_79b1) >> 7) as usize & mask;
-        while places[place] != 0 {
-            if places[place] == key {
-                return false;
-            }
+        while places[place] != 0 && places[place] != key {
             place = (place + 1) & mask;
         }
+        place
+    }
+
+    fn put(places: &mut [u32], key: u32) -> bool {
+        let place = Self::place(places, key);
+        let new = places[place] == 0;
         places[place] = key;
-        true
+        new
+    }
+
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        self.count as usize
     }
 
     /// Gives the memory back.
@@ -109,8 +124,9 @@ mod tests {
         let state = |n: u32| State::new(n * 7919 + 2, 8, 16).expect("valid");
         let mut seen = Seen::default();
         for n in 0..500 {
+            assert!(!seen.contains(state(n)));
             assert!(seen.insert(state(n)));
-            assert!(!seen.insert(state(n / 2)));
+            assert!(!seen.insert(state(n / 2)) && seen.contains(state(n / 2)));
         }
     }
 }

@@ -101,6 +101,19 @@ impl Receiver {
         self.total.is_some_and(|total| self.base >= total)
     }
 
+    /// As if all blocks below had been read.
+    #[cfg(test)]
+    pub fn start_at(&mut self, block: u32) {
+        (self.base, self.decoded, self.announced) = (block, block, block);
+        self.limit = self.room();
+    }
+
+    /// Packets that are noted of the blocks kept.
+    #[cfg(test)]
+    pub fn packets_noted(&self) -> usize {
+        self.ring.iter().map(|block| block.seen.len()).sum()
+    }
+
     #[cfg(test)]
     pub fn blocks_kept(&self) -> usize {
         self.ring.len()

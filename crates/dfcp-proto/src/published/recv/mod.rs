@@ -20,10 +20,13 @@ use super::data::{
 use crate::config::Payload;
 use crate::time::{Duration, Instant};
 use block::{Block, Phase};
+use dfcp_fec::FecError;
 use dfcp_fec::raptor::State;
 use report::Arrivals;
 use std::collections::VecDeque;
 
+/// Bytes of what is noted of a block before its first packet.
+pub(super) const RECORD: usize = std::mem::size_of::<Block>();
 /// Answers that wait for `poll_ack`; the oldest gives way.
 const MAX_ANSWERS: usize = 1024;
 /// A block is acknowledged at most once in this time, unless the sender asks.
@@ -68,7 +71,7 @@ pub struct SolveJob {
     decoder: Box<Decoder>,
     /// The packet that completed it.
     state: State,
-    solved: bool,
+    solved: Result<bool, FecError>,
 }
 
 impl SolveJob {
@@ -116,6 +119,8 @@ pub(super) struct Receiver {
     /// Blocks in all, once known.
     total: Option<u32>,
     spare: Vec<Vec<u8>>,
+    /// A block has failed more often than chance explains.
+    is_unsolvable: bool,
     stats: ReceiverStats,
 }
 
@@ -137,6 +142,7 @@ impl Receiver {
             old_acked_at: None,
             total: None,
             spare: Vec::new(),
+            is_unsolvable: false,
             stats: ReceiverStats::default(),
             settled: settled.clone(),
         }
@@ -151,7 +157,9 @@ impl Receiver {
 
     /// A data packet arrived. `ecn` is its codepoint, `payload` what follows the header.
     pub fn on_data(&mut self, now: Instant, ecn: u8, header: &DataHeader, payload: &[u8]) {
-        let Some(content) = self.parse(header, payload) else {
+        // There is no block of the highest number: what follows the last one has a number, too.
+        let content = self.parse(header, payload);
+        let Some(content) = content.filter(|_| header.block < u32::MAX) else {
             self.stats.malformed += 1;
             return;
         };
@@ -264,7 +272,7 @@ impl Receiver {
             self.stats.malformed += 1;
             return Collected::Missing(needed - block.symbols, block.extra > 0);
         }
-        if !block.seen.insert(header.state) {
+        if block.seen.contains(header.state) {
             self.stats.duplicates += 1;
             return Collected::Missing(needed - block.symbols, block.extra > 0);
         }
@@ -295,6 +303,8 @@ impl Receiver {
                 return Collected::Missing(needed - block.symbols, block.extra > 0);
             }
         }
+        // Noted last: what the decoder has no room for is not noted either.
+        block.seen.insert(header.state);
         block.symbols = block.symbols.saturating_add(content.symbols).min(needed);
         if block.symbols == needed {
             Collected::Enough
@@ -319,7 +329,7 @@ impl Receiver {
             block: header.block,
             decoder,
             state: header.state,
-            solved: false,
+            solved: Ok(false),
         });
         // Having been wrong about this block once, it is not promised again.
         if self.settled.moment == Moment::Received && !again {
@@ -351,6 +361,11 @@ impl Receiver {
         self.jobs.pop_front()
     }
 
+    /// Whether a block has failed more often than chance explains: more symbols of it would only be work.
+    pub fn is_unsolvable(&self) -> bool {
+        self.is_unsolvable
+    }
+
     /// Takes a solved job back.
     pub fn finish_solve(&mut self, now: Instant, job: SolveJob) {
         let SolveJob {
@@ -374,8 +389,9 @@ impl Receiver {
         if !matches!(block.phase, Phase::Solving) {
             return;
         }
-        if !solved {
+        if !matches!(solved, Ok(true)) {
             self.stats.decode_failures += 1;
+            self.is_unsolvable |= solved.is_err();
             let more = u32::from(self.settled.symbols_per_packet);
             block.extra = block.extra.saturating_add(more);
             block.phase = Phase::Collecting(Some(decoder));

@@ -1,5 +1,6 @@
 //! A peer that lies: no panic, no hang, bounded memory.
 
+use super::super::code::PacketName;
 use super::*;
 
 fn state(random: &mut Random, known: &[State]) -> State {
@@ -144,4 +145,118 @@ fn data_that_lies_neither_crashes_a_receiver_nor_fills_it() {
             );
         }
     }
+}
+
+/// A packet of symbols that say nothing, of a block and with a state.
+fn packet(receiver: &mut Receiver, now: Instant, block: u32, state: State, payload: &[u8]) {
+    let header = DataHeader {
+        block,
+        state,
+        echo: false,
+        short: false,
+    };
+    receiver.on_data(now, 0, &header, payload);
+}
+
+fn solve(receiver: &mut Receiver, now: Instant) {
+    while let Some(mut job) = receiver.take_solve_job() {
+        job.run();
+        receiver.finish_solve(now, job);
+    }
+}
+
+#[test]
+fn the_last_numbers_of_blocks_end_nothing() {
+    for seed in 0..100 {
+        let mut random = Random(seed);
+        let settled = modes(&mut random);
+        let length = match settled.payload {
+            Payload::Virtual => 6,
+            Payload::Real => 16,
+        };
+        let mut receiver = Receiver::new(BEGIN, &settled);
+        receiver.start_at(u32::MAX - 40);
+        let mut now = BEGIN;
+        for _ in 0..500 {
+            now += Duration::from_millis(1);
+            let block = u32::MAX - (random.next() % 60) as u32;
+            let payload = vec![1; length];
+            let state = state(&mut random, &[]);
+            packet(&mut receiver, now, block, state, &payload);
+            solve(&mut receiver, now);
+            if random.chance(0.1) {
+                receiver.finish_at(u32::MAX);
+            }
+            while receiver.poll_ack().is_some() {}
+            receiver.read(now, &mut [0; 5000]);
+            receiver.read_virtual(now);
+            receiver.handle_timeout(now);
+        }
+    }
+}
+
+#[test]
+fn of_a_block_that_is_full_no_further_packets_are_noted() {
+    let settled = Settled {
+        completion: Completion::Structure,
+        redundancy: Redundancy {
+            epsilon: 50.0,
+            sending: Sending::Rateless,
+        },
+        ..real(4, Sending::Rateless)
+    };
+    let mut receiver = Receiver::new(BEGIN, &settled);
+    for n in 0..100_000 {
+        packet(&mut receiver, BEGIN, 0, State::from_seed(n), &[0; 16]);
+    }
+    // Twice the code's 2100 nodes, and 256.
+    let noted = receiver.packets_noted();
+    assert!((2000..=4456).contains(&noted), "{noted} of 100,000");
+}
+
+#[test]
+fn symbols_that_were_chosen_never_to_suffice_are_given_up() {
+    const K: u32 = 10;
+    let code = Code::RaptorQ {
+        k: K,
+        symbol_size: 4,
+    };
+    let coder = Coder::new(&code).expect("within limits");
+    let state = |esi: u32| {
+        let words = code.words(
+            State::from_seed(1),
+            PacketName {
+                block: 0,
+                index: esi,
+                symbols: 1,
+                useful: 4 * K,
+            },
+        );
+        assert_eq!(code.useful(words, 0), Ok(Some(4 * K)));
+        words
+    };
+    // One symbol in a hundred and more adds nothing to nine others: whoever chooses takes those.
+    let nine = K..2 * K - 1;
+    let adds_nothing = |esi: &u32| {
+        let decoder = coder.decoder(Payload::Real, (0, K), Vec::new());
+        let mut decoder = decoder.expect("a block");
+        for esi in nine.clone().chain([*esi]) {
+            decoder.push(state(esi), 1, &[0; 4]).expect("fits");
+        }
+        decoder.solve() == Ok(false)
+    };
+    let chosen = nine.clone().chain((2 * K..).filter(adds_nothing).take(71));
+    let settled = Settled {
+        coder: Some(coder.clone()),
+        code: code.clone(),
+        payload: Payload::Real,
+        symbols_per_packet: 1,
+        ..settled(4, Sending::Rateless)
+    };
+    let mut receiver = Receiver::new(BEGIN, &settled);
+    for esi in chosen {
+        packet(&mut receiver, BEGIN, 0, state(esi), &[0; 4]);
+        solve(&mut receiver, BEGIN);
+    }
+    assert!(receiver.is_unsolvable(), "{:?}", receiver.stats());
 }
