@@ -124,9 +124,9 @@ fn nobody_is_given_way_to_where_the_path_leaves_no_window() {
 #[test]
 fn a_policer_that_refuses_bursts_is_sent_even_flights() {
     // The first flight left at the rate of the handshake's pair, and so did the next two, of which the bucket of
-    // 25 kB passed a quarter: 0.52, 0.52 and 0.48 of the limit in the first ten seconds.
+    // 25 kB passed a quarter: 0.52, 0.52 and 0.13 of the limit in the first ten seconds.
     let (duration, warmup) = (("run.duration", "\"10 s\""), ("run.warmup", "\"0 s\""));
-    for seed in ["702", "703", "812"] {
+    for seed in ["702", "703", "819"] {
         let share = share_of(&run("cn-home", &[duration, warmup, ("run.seed", seed)]));
         assert!(share > 0.57, "seed {seed}: {share:.3} of the limit");
     }
