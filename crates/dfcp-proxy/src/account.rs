@@ -17,7 +17,8 @@ use crate::status::{Refusal, Status};
 /// What a key may have, over all its connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Streams at once, each of which is a connection, a listener or an association.
+    /// Streams at once, each of which is a connection, a listener or an association. Connections that come to
+    /// listeners have half of them at most: whoever reaches the port opens those, and the key's own go on.
     pub streams: u64,
     /// Of these, associations of UDP: each takes a socket of the server for minutes.
     pub associations: u64,
@@ -98,7 +99,8 @@ pub(crate) struct Account {
 struct State {
     limits: Limits,
     streams: u64,
-    associations: u64,
+    /// How many of them each [`Use`] has.
+    uses: [u64; 3],
     buckets: [Bucket; 2],
     spent: u64,
     /// When the quota's period began; none has if nothing was carried.
@@ -153,7 +155,7 @@ impl Account {
         let state = Mutex::new(State {
             limits,
             streams: 0,
-            associations: 0,
+            uses: [0; 3],
             buckets: [Bucket::default(); 2],
             spent: 0,
             since: None,
@@ -170,20 +172,11 @@ impl Account {
         }
     }
 
-    /// A stream, until it is dropped.
+    /// A stream for `what`, until it is dropped.
     ///
     /// # Errors
     /// That the key may have none now.
-    pub fn stream(self: &Arc<Self>) -> Result<Place, Refusal> {
-        self.place(0)
-    }
-
-    /// The same of one that stands for an association.
-    pub fn association(self: &Arc<Self>) -> Result<Place, Refusal> {
-        self.place(1)
-    }
-
-    fn place(self: &Arc<Self>, associations: u64) -> Result<Place, Refusal> {
+    pub fn place(self: &Arc<Self>, what: Use) -> Result<Place, Refusal> {
         let mut state = self.state();
         let full = |count: u64, what: &str| {
             let message = format!("this key has {count} {what} already, and may have no more");
@@ -192,18 +185,23 @@ impl Account {
         if state.streams >= state.limits.streams {
             return full(state.streams, "streams");
         }
-        if state.associations + associations > state.limits.associations {
-            return full(state.associations, "associations");
+        let few = match what {
+            Use::Own => None,
+            Use::Association => Some((state.limits.associations, "associations")),
+            Use::Came => Some((state.limits.streams / 2, "connections from its listeners")),
+        };
+        let count = *state.count(what);
+        if let Some((most, name)) = few
+            && count >= most
+        {
+            return full(count, name);
         }
         self.spend(&mut state, Instant::now(), 0)?;
         state.streams += 1;
-        state.associations += associations;
+        *state.count(what) += 1;
         drop(state);
         let account = self.clone();
-        Ok(Place {
-            account,
-            associations,
-        })
+        Ok(Place { account, what })
     }
 
     /// Counts bytes of a connection, and waits as long as the key's rate wants.
@@ -297,6 +295,11 @@ impl Account {
 }
 
 impl State {
+    /// How many streams are for this.
+    fn count(&mut self, what: Use) -> &mut u64 {
+        &mut self.uses[what as usize]
+    }
+
     /// Counts `bytes` against the quota. What goes beyond it is refused, and counted no more.
     fn spend(&mut self, now: Instant, bytes: u64) -> Result<(), Refusal> {
         let Some(quota) = self.limits.quota else {
@@ -352,10 +355,21 @@ impl Bucket {
 /// No connection waits longer for its turn: by then its program has given up.
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 
+/// What a stream is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Use {
+    /// A connection or a listener that the key asked for.
+    Own,
+    /// An association.
+    Association,
+    /// A connection that came to a listener.
+    Came,
+}
+
 /// One of the streams that a key may have.
 pub(crate) struct Place {
     account: Arc<Account>,
-    associations: u64,
+    what: Use,
 }
 
 impl Place {
@@ -369,7 +383,7 @@ impl Drop for Place {
     fn drop(&mut self) {
         let mut state = self.account.state();
         state.streams -= 1;
-        state.associations -= self.associations;
+        *state.count(self.what) -= 1;
     }
 }
 

@@ -10,7 +10,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use crate::account::{Account, Accounts, Limits, Place};
+use crate::account::{Account, Accounts, Limits, Place, Use};
 use crate::dial::dial;
 use crate::door::Door;
 use crate::event::{Event, Report};
@@ -177,9 +177,9 @@ impl Inner {
     ///
     /// # Errors
     /// That there is none now.
-    fn stream(&self, account: &Arc<Account>) -> Result<Place, Refusal> {
+    fn place(&self, account: &Arc<Account>, what: Use) -> Result<Place, Refusal> {
         self.check_open()?;
-        account.stream()
+        account.place(what)
     }
 
     fn check_open(&self) -> Result<(), Refusal> {
@@ -215,7 +215,7 @@ impl Inner {
             }
             Request::Accepted { .. } => return tunnel.reset(MALFORMED),
         };
-        let done = match self.stream(&client.account) {
+        let done = match self.place(&client.account, Use::Own) {
             Ok(place) => match request {
                 Request::Listen { id, bind } => self.listen(client, &mut tunnel, id, &bind).await,
                 _ => match dial(&target, &self.settings().rules, &client.account.questions).await {
@@ -234,8 +234,8 @@ impl Inner {
 
     /// Carries datagrams until the client ends the stream, or sends none for long.
     async fn associate(self: &Arc<Self>, client: &Visitor, id: u32, mut tunnel: Tunnel) {
-        let opened = self.check_open().and_then(|()| {
-            let place = client.account.association()?;
+        let opened = self.place(&client.account, Use::Association);
+        let opened = opened.and_then(|place| {
             let questions = client.account.questions.clone();
             Ok((place, Exit::open(self, questions)?))
         });
@@ -340,7 +340,7 @@ impl Inner {
                 refusal,
             })
         };
-        let place = match self.stream(&client.account) {
+        let place = match self.place(&client.account, Use::Came) {
             Ok(place) => place,
             Err(refusal) => {
                 let _ = tcp.set_zero_linger();

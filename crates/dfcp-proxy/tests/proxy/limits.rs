@@ -4,10 +4,11 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use dfcp::Rate;
-use dfcp_proxy::{Limits, Quota};
+use dfcp_proxy::{Limits, Quota, Target};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
-use crate::common::{Plan, World, bytes, connect_request, echo, origin, within};
+use crate::common::{Plan, World, bytes, connect_request, echo, loopback, origin, rules, within};
 
 async fn world(limits: Limits) -> World {
     let plan = Plan {
@@ -83,4 +84,44 @@ async fn a_key_that_has_carried_what_it_may_is_cut_off_and_refused() {
         .there
         .find(&format!("is refused: this key {words}"))
         .await;
+}
+
+/// Whoever reaches the port of a listener opens streams of the client's.
+#[tokio::test]
+async fn strangers_at_a_listener_leave_streams_to_the_client() {
+    const STREAMS: u64 = 8;
+    let plan = Plan {
+        listen: Some(rules(&["127.0.0.1/32"])),
+        limits: Limits {
+            streams: STREAMS,
+            ..Limits::default()
+        },
+        ..Plan::default()
+    };
+    let (world, host) = (World::with(plan).await, echo().await);
+    let (client, bind) = (world.client.clone(), Target::from(loopback()));
+    tokio::spawn(async move { client.reverse(bind, host.into()).await });
+    let listening = world.events.find("the server listens at").await;
+    let at = listening.split(' ').nth(4).unwrap();
+    // They stay for as long as they are let.
+    let mut strangers = Vec::new();
+    for _ in 0..2 * STREAMS {
+        // Who is refused at once may see that before the connection is there.
+        strangers.extend(TcpStream::connect(at).await);
+    }
+    world.there.find("and may have no more").await;
+    // The listener has one, they have half of all.
+    let mut own = Vec::new();
+    for _ in 0..STREAMS / 2 - 1 {
+        own.push(world.connect(host).await);
+    }
+    assert_eq!(world.socks(&connect_request(host)).await.1, 1);
+    let carried = async |tcp: &mut TcpStream| {
+        tcp.write_all(b"in").await.is_ok() && tcp.read_exact(&mut [0; 2]).await.is_ok()
+    };
+    let mut served = 0;
+    for mut stranger in strangers {
+        served += u64::from(within(carried(&mut stranger)).await);
+    }
+    assert_eq!(served, STREAMS / 2);
 }
