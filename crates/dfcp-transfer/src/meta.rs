@@ -13,7 +13,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use nix::unistd::{Gid, Group, Uid, User};
 use rustix::fs::XattrFlags;
@@ -233,46 +233,55 @@ fn tag_at(acl: &[u8], at: usize) -> Option<Tag> {
 /// What the numbers of a sender are here.
 #[derive(Debug, Default)]
 pub(crate) struct Known {
-    people: People,
-    found: Mutex<BTreeMap<(bool, u32), u32>>,
+    users: Names,
+    groups: Names,
+}
+
+/// Names by numbers, with what they mean here once that was looked for: an offer has millions of numbers, and of
+/// most no name was told.
+#[derive(Debug, Default)]
+struct Names(BTreeMap<u32, (String, OnceLock<Option<u32>>)>);
+
+impl Names {
+    /// Of names that were told twice the first counts.
+    fn of(told: &[(u32, String)]) -> Self {
+        let last_first = told.iter().rev();
+        Self(
+            last_first
+                .map(|(id, name)| (*id, (name.clone(), OnceLock::new())))
+                .collect(),
+        )
+    }
+
+    /// What `id` is here, where `look` says whose a name is.
+    fn find(&self, id: u32, look: impl FnOnce(&str) -> Option<u32>) -> u32 {
+        if id == 0 {
+            return 0;
+        }
+        let named = self.0.get(&id);
+        let here = named.and_then(|(name, here)| *here.get_or_init(|| look(name)));
+        // A name that means the superuser here means somebody else there.
+        here.filter(|here| *here != 0).unwrap_or(id)
+    }
 }
 
 impl Known {
     /// Numbers whose names the sender told.
     pub fn new(people: &People) -> Self {
         Self {
-            people: people.clone(),
-            found: Mutex::default(),
+            users: Names::of(&people.users),
+            groups: Names::of(&people.groups),
         }
     }
 
     fn user(&self, id: u32) -> u32 {
         let look = |name: &str| Some(User::from_name(name).ok()??.uid.as_raw());
-        self.find((false, id), &self.people.users, look)
+        self.users.find(id, look)
     }
 
     fn group(&self, id: u32) -> u32 {
         let look = |name: &str| Some(Group::from_name(name).ok()??.gid.as_raw());
-        self.find((true, id), &self.people.groups, look)
-    }
-
-    fn find(
-        &self,
-        key: (bool, u32),
-        names: &[(u32, String)],
-        look: impl FnOnce(&str) -> Option<u32>,
-    ) -> u32 {
-        let id = key.1;
-        if id == 0 {
-            return 0;
-        }
-        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
-        *found.entry(key).or_insert_with(|| {
-            let name = names.iter().find(|(of, _)| *of == id);
-            let here = name.and_then(|(_, name)| look(name));
-            // A name that means the superuser here means somebody else there.
-            here.filter(|here| *here != 0).unwrap_or(id)
-        })
+        self.groups.find(id, look)
     }
 
     /// Whose a file becomes that belongs to `owner` at the sender.

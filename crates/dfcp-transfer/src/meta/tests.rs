@@ -46,14 +46,13 @@ fn a_name_stands_for_the_number_that_it_has_here() {
         "x" => Some(1008),
         _ => None,
     };
-    let names = root.people.users.clone();
-    let find = |id| root.find((false, id), &names, numbers);
+    let find = |id| root.users.find(id, numbers);
     // A name that nobody has here, one that somebody has, one that was not told.
     assert_eq!([7, 8, 9].map(find), [7, 1008, 9]);
     // Each is looked up once.
-    let again = root.find((false, 8), &names, |_| panic!("it is known"));
-    assert_eq!(again, 1008);
-    assert_eq!(root.find((true, 8), &[], numbers), 8, "a group is no user");
+    let again = |id| root.users.find(id, |_| panic!("it is known"));
+    assert_eq!([7, 8].map(again), [7, 1008]);
+    assert_eq!(root.groups.find(8, numbers), 8, "a group is no user");
 }
 
 #[test]
@@ -225,13 +224,14 @@ fn access_control_lists_mean_the_same_people_here() {
         }
         acl
     };
-    let known = Known::default();
-    known.found.lock().unwrap().extend([
-        ((false, 77), 1077),
-        ((true, 77), 2077),
-        ((false, 78), 1078),
-        ((true, 78), 2078),
-    ]);
+    let here = |plus: u32| {
+        let names = [77, 78].map(|id| (id, (String::new(), OnceLock::from(Some(id + plus)))));
+        Names(BTreeMap::from(names))
+    };
+    let known = Known {
+        users: here(1000),
+        groups: here(2000),
+    };
     assert_eq!(known.acl(&list(78, 77), Owners::Names), list(1078, 2077));
     assert_eq!(known.acl(&list(77, 78), Owners::Receiver), list(1077, 2078));
     assert_eq!(known.acl(&list(78, 77), Owners::Numbers), list(78, 77));
