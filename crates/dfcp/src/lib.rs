@@ -67,6 +67,7 @@ mod driver;
 mod endpoint;
 mod error;
 mod handover;
+mod inbox;
 mod incoming;
 mod line;
 mod object;

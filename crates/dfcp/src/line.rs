@@ -8,6 +8,7 @@
 
 use crate::driver::{Outgoing, Progress};
 use crate::error::Error;
+use crate::inbox::Inbox;
 use crate::shared::{ConnectionOf, JobOf, Locked, Shared, WaitList, Waiting};
 use crate::socket::Train;
 use crate::sync::{Mutex, MutexGuard, Notify, yield_now};
@@ -16,7 +17,6 @@ use dfcp_proto::{ConnectionHandle, Duration, Instant};
 use std::fmt;
 use std::future::poll_fn;
 use std::mem;
-use std::net::SocketAddr;
 use std::ops::{Deref, Range};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, TryLockError};
@@ -25,43 +25,8 @@ use std::task::Poll;
 /// Blocks that take at least this long to rebuild go to another thread: being told and telling take
 /// some 20 µs, and packets that wait meanwhile are counted late.
 const WORTH_A_THREAD: Duration = Duration::from_micros(200);
-/// Bytes of packets that wait for all tasks of an endpoint, at most: as many as its socket is asked to
-/// hold. What comes then is lost, as in a full socket.
-const MAX_WAITING: usize = 4 << 20;
-/// Those that wait for one task in any case: a batch of one system call.
-const OWN_WAITING: usize = 64 << 10;
 /// The soonest that a line is woken by time.
 const SHORTEST: Duration = Duration::from_micros(20);
-
-/// A packet that arrived, and where in the inbox its bytes are.
-#[derive(Debug)]
-struct Arrived {
-    at: Instant,
-    remote: SocketAddr,
-    ecn: u8,
-    bytes: Range<usize>,
-}
-
-/// Packets that wait for their connection's task.
-#[derive(Debug, Default)]
-struct Inbox {
-    packets: Vec<Arrived>,
-    bytes: Vec<u8>,
-}
-
-impl Inbox {
-    fn push(&mut self, at: Instant, remote: SocketAddr, ecn: u8, packet: &[u8]) {
-        let start = self.bytes.len();
-        self.bytes.extend_from_slice(packet);
-        let bytes = start..self.bytes.len();
-        self.packets.push(Arrived {
-            at,
-            remote,
-            ecn,
-            bytes,
-        });
-    }
-}
 
 /// Everything behind a connection's lock.
 #[derive(Debug)]
@@ -106,7 +71,7 @@ impl<W: Waiting> Drop for Line<W> {
     fn drop(&mut self) {
         // What came too late waits no longer.
         let inbox = self.inbox.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let late = inbox.bytes.len();
+        let late = inbox.held();
         self.shared.waiting.fetch_sub(late, Ordering::Relaxed);
     }
 }
@@ -173,10 +138,10 @@ impl<W: Waiting> Line<W> {
             return;
         }
         for packet in packets {
-            let len = packet.len();
-            let all = self.shared.waiting.fetch_add(len, Ordering::Relaxed);
-            if all > MAX_WAITING && inbox.bytes.len() > OWN_WAITING {
-                self.shared.waiting.fetch_sub(len, Ordering::Relaxed);
+            let cost = Inbox::cost(packet);
+            let waiting = self.shared.waiting.fetch_add(cost, Ordering::Relaxed);
+            if !inbox.has_room(waiting) {
+                self.shared.waiting.fetch_sub(cost, Ordering::Relaxed);
                 break;
             }
             inbox.push(at, remote, ecn, packet);
@@ -352,7 +317,7 @@ impl<W: Waiting> Line<W> {
     fn take_in(self: &Arc<Self>) {
         let mut state = self.lock();
         let mut arrived = mem::take(&mut *self.inbox());
-        let taken = arrived.bytes.len();
+        let taken = arrived.held();
         self.shared.waiting.fetch_sub(taken, Ordering::Relaxed);
         for packet in mem::take(&mut arrived.packets) {
             state.latest = state.latest.max(packet.at);

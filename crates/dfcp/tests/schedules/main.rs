@@ -22,6 +22,8 @@ mod core;
 mod driver;
 #[path = "../../src/error.rs"]
 mod error;
+#[path = "../../src/inbox.rs"]
+mod inbox;
 #[path = "../../src/line.rs"]
 mod line;
 mod queues;
