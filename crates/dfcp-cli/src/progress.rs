@@ -106,17 +106,43 @@ pub fn print_end(report: &Report) -> Result<(), dfcp_command::Failure> {
     print_json(&Event::End(report))
 }
 
+/// How far the attempts before this one were, of a transfer that is tried again.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Before {
+    /// Bytes that had arrived, and those that were to.
+    pub bytes: u64,
+    pub total: u64,
+    /// What they cost.
+    pub wire_bytes: u64,
+}
+
+impl Before {
+    /// How far all of it is, where an attempt has so many bytes of those that it is to bring. What is
+    /// there already becomes known file by file: until then it is no less than there was.
+    pub fn and(self, bytes: u64, total: u64) -> (u64, u64) {
+        if self.total == 0 {
+            return (bytes, total);
+        }
+        let left = match total {
+            0 => self.total,
+            total => total.saturating_sub(bytes),
+        };
+        let there = self.total.saturating_sub(left).max(self.bytes);
+        (there, self.total)
+    }
+}
+
 /// A session that is shown, until this is dropped.
 #[derive(Debug)]
 pub struct Bar(Option<(AbortHandle, Arc<Mutex<Shown>>)>);
 
 impl Bar {
-    /// Shows how `meter` advances, as far as that is wanted.
+    /// Shows how `meter` advances after what there was before, as far as that is wanted.
     pub fn start(
         output: &Output,
         connection: &Connection,
         remote: SocketAddr,
-        meter: &Arc<Meter>,
+        (meter, before): (&Arc<Meter>, Before),
     ) -> Self {
         let connection = connection.clone();
         let cost = move || {
@@ -128,13 +154,13 @@ impl Bar {
                 wire_bytes: report.wire_bytes.max(report.wire_bytes_received),
             }
         };
-        Self::show(output, Some(remote), meter, cost)
+        Self::show(output, Some(remote), (meter, before), cost)
     }
 
     /// The same for a connection of DFCP as published.
     pub fn start_published(output: &Output, monitor: &Monitor, meter: &Arc<Meter>) -> Self {
         let monitor = monitor.clone();
-        Self::show(output, None, meter, move || {
+        Self::show(output, None, (meter, Before::default()), move || {
             monitor.stats().map_or(Cost::default(), |stats| Cost {
                 rtt_ms: stats.srtt.unwrap_or_default().as_secs_f64() * 1e3,
                 loss: stats.loss,
@@ -146,7 +172,7 @@ impl Bar {
     fn show(
         output: &Output,
         remote: Option<SocketAddr>,
-        meter: &Arc<Meter>,
+        (meter, before): (&Arc<Meter>, Before),
         cost: impl Fn() -> Cost + Send + 'static,
     ) -> Self {
         let screen = Screen::wanted(output.progress());
@@ -158,6 +184,7 @@ impl Bar {
             files: output.events().then(|| meter.diary().listen()),
             remote,
             meter: meter.clone(),
+            before,
             cost: Box::new(cost),
             samples: VecDeque::new(),
             offered: false,
@@ -251,6 +278,7 @@ struct Shown {
     files: Option<UnboundedReceiver<Settled>>,
     remote: Option<SocketAddr>,
     meter: Arc<Meter>,
+    before: Before,
     cost: Box<dyn Fn() -> Cost + Send>,
     /// How many bytes there were when.
     samples: VecDeque<(Instant, u64)>,
@@ -279,7 +307,9 @@ impl Shown {
             _ if total > 0 && left == 0 => Phase::Verifying,
             _ => Phase::Moving,
         };
-        let cost = (self.cost)();
+        let (bytes, total) = self.before.and(bytes, total);
+        let mut cost = (self.cost)();
+        cost.wire_bytes += self.before.wire_bytes;
         if let Some(screen) = &self.screen {
             let line = Line {
                 phase,
@@ -358,5 +388,26 @@ impl Shown {
                 message,
             });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_tried_again_goes_on_from_what_is_there() {
+        assert_eq!(Before::default().and(3, 10), (3, 10));
+        let before = Before {
+            bytes: 60,
+            total: 100,
+            wire_bytes: 0,
+        };
+        // Nothing is known; all of it may be to come; what is there is known, a little less than thought.
+        let states = [(0, 0), (0, 100), (0, 45), (10, 45), (45, 45)];
+        let shown = states.map(|(bytes, total)| before.and(bytes, total).0);
+        assert_eq!(shown, [60, 60, 60, 65, 100]);
+        // What was sent in vain, or came on top, is no more than all of it.
+        assert_eq!(before.and(200, 200), (100, 100));
     }
 }

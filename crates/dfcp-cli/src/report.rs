@@ -1,5 +1,7 @@
 //! What a session was like: one JSON object, or a few lines for people.
 
+mod attempts;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -11,6 +13,7 @@ use dfcp_transfer::{Entry, LeftOut, Meter, Outcome, Received};
 use serde::Serialize;
 
 use crate::files;
+pub use attempts::Attempts;
 
 /// Bytes on the wire per byte from which on names, keys and headers are most of it.
 const MEANINGLESS: f64 = 10.0;
@@ -136,55 +139,6 @@ pub struct FileProblem {
     pub kind: Kind,
     /// In words.
     pub message: String,
-}
-
-/// Attempts at a transfer that ended before all was there.
-#[derive(Clone, Debug, Default)]
-pub struct Attempts {
-    /// When the first one began.
-    began: Option<Instant>,
-    /// How long people were asked.
-    asked: Duration,
-    /// Sums.
-    figures: Box<Report>,
-    /// What these attempts brought, by its place at the receiver, with its size.
-    arrived: BTreeMap<String, u64>,
-}
-
-impl Attempts {
-    /// Whether there were any.
-    pub fn is_some(&self) -> bool {
-        self.began.is_some()
-    }
-
-    /// Notes an attempt since `start`, what it brought, and how long a person was asked meanwhile.
-    pub fn note(&mut self, report: &Report, start: Instant, asked: Duration) {
-        self.began.get_or_insert(start);
-        self.asked += asked;
-        let mut sum = report.clone();
-        // Its time is a part of the whole.
-        sum.add_figures(&self.figures);
-        *self.figures = sum;
-    }
-
-    /// Notes those entries of an offer that came to their places.
-    pub fn note_arrived(&mut self, entries: &[Entry], places: impl Iterator<Item = u64>) {
-        let entries = places.filter_map(|place| entries.get(usize::try_from(place).ok()?));
-        self.arrived
-            .extend(entries.map(|entry| (entry.path.clone(), entry.size)));
-    }
-
-    /// What was there because one of these attempts had brought it has come in this transfer.
-    pub fn own(&self, entries: &[Entry], outcomes: &mut BTreeMap<u64, Outcome>) {
-        for (index, outcome) in outcomes {
-            let entry = usize::try_from(*index).ok().and_then(|i| entries.get(i));
-            if *outcome == Outcome::There
-                && entry.is_some_and(|e| self.arrived.contains_key(&e.path))
-            {
-                *outcome = Outcome::Done;
-            }
-        }
-    }
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // serde asks for a reference

@@ -250,6 +250,47 @@ fn with_retry_a_copy_goes_on_by_itself_when_the_other_side_was_killed() {
     assert_eq!((code, &report["attempts"]), (5, &1.into()), "{said}");
 }
 
+/// Percentages that lines of progress begin with.
+fn shares(said: &str) -> Vec<u32> {
+    let shares = said.lines().filter_map(|line| {
+        let (before, _) = line.split_once('%')?;
+        before.rsplit(' ').next()?.parse().ok()
+    });
+    shares.collect()
+}
+
+#[test]
+fn with_retry_the_bar_goes_on_from_what_is_there() {
+    use nix::sys::signal::{Signal, kill};
+    let machines = watched();
+    let program = machines.there("program");
+    let size: usize = 60_000_000;
+    machines.write(&machines.here("push"), size);
+    machines.write(&machines.there("pull"), size);
+    for (source, target, made) in [
+        ("push", "there:", machines.there("push")),
+        ("there:pull", ".", machines.here("pull")),
+    ] {
+        let mut copy = machines.cp(&[source, target, "-b", "100M", "--retry", "1m"]);
+        copy.args(["--progress", "always", "--remote-path"])
+            .arg(&program);
+        let child = copy.spawn().unwrap();
+        let journal = PathBuf::from(format!("{}.dfcp-journal", made.display()));
+        common::eventually("half of it is there", || {
+            // 40 bytes for each of the groups of 64 KiB.
+            fs::metadata(&journal).is_ok_and(|journal| journal.len() > 40 * (size as u64 >> 17))
+        });
+        kill(agent(&machines), Signal::SIGKILL).unwrap();
+        let (code, _, said) = common::finish(child);
+        assert_eq!(code, 0, "{said}");
+        let (before, after) = said.split_once("trying again").expect(&said);
+        let (before, after) = (shares(before), shares(after));
+        assert!(!before.is_empty() && !after.is_empty(), "{said}");
+        assert!(after[0] >= *before.last().unwrap(), "{said}");
+        assert!(after[0] >= 40 && after.is_sorted(), "{said}");
+    }
+}
+
 /// The other machine was suspended, and takes its time to notice that this side has given it up.
 #[test]
 fn with_retry_a_copy_waits_for_the_attempt_before_to_be_given_up() {

@@ -485,7 +485,12 @@ async fn transfer(
     let sources = Arc::new(sources);
     unfinished.iter().for_each(Unfinished::begin);
     let meter = Meter::start();
-    let bar = Bar::start(&args.output, &connection, remote, &meter);
+    let bar = Bar::start(
+        &args.output,
+        &connection,
+        remote,
+        (&meter, earlier.before()),
+    );
     let result = tokio::select! {
         result = dfcp_transfer::send(&connection, &sources, &meter) => {
             result.map_err(|error| match error {
@@ -508,6 +513,7 @@ async fn transfer(
         }
         Err(ended) => (FAILED, Sent::default(), Some(ended)),
     };
+    earlier.note_reached(&meter);
     report.moved_bytes = meter.progress().bytes();
     report.kept_bytes = meter.diary().kept();
     *asked += meter.diary().asked();

@@ -502,7 +502,8 @@ async fn push(
     let start = Instant::now();
     let meter = Meter::start();
     let remote = connection.remote_address();
-    let bar = remote.map(|remote| Bar::start(&args.output, connection, remote, &meter));
+    let bar = remote
+        .map(|remote| Bar::start(&args.output, connection, remote, (&meter, earlier.before())));
     let result = tokio::select! {
         biased;
         failure = interrupted() => Err(failure),
@@ -519,6 +520,7 @@ async fn push(
         Ok(sent) => (DONE, sent, None),
         Err(failure) => (code_of(&failure), Sent::default(), Some(failure)),
     };
+    earlier.note_reached(&meter);
     report.moved_bytes = meter.progress().bytes();
     report.kept_bytes = meter.diary().kept();
     let (entries, mut outcomes) = (sources.entries(), sent.outcomes);
@@ -552,7 +554,8 @@ async fn pull(
     let start = Instant::now();
     let meter = Meter::start();
     let remote = connection.remote_address();
-    let bar = remote.map(|remote| Bar::start(&args.output, connection, remote, &meter));
+    let bar = remote
+        .map(|remote| Bar::start(&args.output, connection, remote, (&meter, earlier.before())));
     let agreed = async |_| Ok(());
     let received = tokio::select! {
         biased;
@@ -560,18 +563,19 @@ async fn pull(
             farewell(&side.endpoint, INTERRUPTED, "interrupted").await;
             return Err(failure);
         }
-        received = dfcp_transfer::receive(connection, store, &meter, agreed) => received,
-        failure = link.agent_ended() => return Err(failure),
+        received = dfcp_transfer::receive(connection, store, &meter, agreed) => {
+            received.ok_or_else(|| Failure::new(Kind::Unreachable, "the other side is gone"))
+        }
+        failure = link.agent_ended() => Err(failure),
     };
     drop(bar);
     if let Some(remote) = remote {
         report.add_connection(connection, remote);
     }
-    let Some(mut received) = received else {
-        return Err(Failure::new(Kind::Unreachable, "the other side is gone"));
-    };
+    earlier.note_reached(&meter);
     report.moved_bytes = meter.progress().bytes();
     report.kept_bytes = meter.diary().kept();
+    let mut received = received?;
     earlier.own(&received.entries, &mut received.outcomes);
     let outcomes = (&received.outcomes, &received.changes);
     args.add_outcomes(&received.entries, outcomes, report);

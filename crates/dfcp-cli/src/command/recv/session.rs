@@ -9,7 +9,7 @@ use dfcp_transfer::{FAILED, Limits, Meter, RejectionKind, Store};
 
 use crate::command::Output;
 use crate::door::Door;
-use crate::progress::Bar;
+use crate::progress::{Bar, Before};
 use crate::report::Report;
 use crate::tally::Refused;
 
@@ -58,7 +58,12 @@ pub async fn session(
         offered.store(true, Ordering::Relaxed);
         door.consent(&guest, &connection, offer).await?;
         // No bar is drawn over a question.
-        bar = Some(Bar::start(&output, &connection, remote, &meter));
+        bar = Some(Bar::start(
+            &output,
+            &connection,
+            remote,
+            (&meter, Before::default()),
+        ));
         Ok(())
     };
     let received = async {
