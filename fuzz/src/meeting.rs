@@ -49,6 +49,7 @@ impl Trio {
             local: vec![at(SENDER)],
             server: Some(at(SERVER)),
             lan: true,
+            lifetime: dfcp_meet::LIFETIME,
         };
         let mut server = Server::new(config, rng("server"), now);
         let ask = Request::Find { number: 1 }.encode(0, &[0; 16]);

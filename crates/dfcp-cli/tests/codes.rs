@@ -147,6 +147,33 @@ fn a_code_whose_sender_left_is_over() {
 }
 
 #[test]
+fn a_code_that_nobody_used_in_time_is_over_on_both_sides() {
+    let (bench, _server, named) = meeting(&[]);
+    let mut args = strs(&named);
+    args.extend(["--code-time", "1500ms"]);
+    let file = bench.write("x", 1000);
+    let (sender, code) = offer(&bench, None, &args, &file);
+    let (exit, report, said) = sender.end();
+    assert!(said.contains("within 1.5 s: dfcp recv"), "{said}");
+    assert_eq!((exit, &report["exit_code"]), (4, &4.into()), "{report}");
+    assert!(message(&report).contains("has expired"), "{report}");
+    assert!(message(&report).contains("send again"), "{report}");
+    let (exit, report, _) = claim(&bench, None, &strs(&named), &code).end();
+    assert_eq!((exit, &report["exit_code"]), (4, &4.into()), "{report}");
+    assert!(message(&report).contains("has expired"), "{report}");
+    assert!(message(&report).contains("ask for a new one"), "{report}");
+    assert!(!bench.path("received/x").exists());
+    // Nobody keeps a code for longer than servers do, and no person types one in no time.
+    for time in ["11m", "0", "soon"] {
+        let args = ["--no-lan", "--code-time", time];
+        let mut command = common::meeting::program_in(None, &bench.path("sender"));
+        command.args(["send", "--json"]).args(args).arg(&file);
+        let (exit, report, _) = common::run(&mut command);
+        assert_eq!(exit, 2, "{time}: {report}");
+    }
+}
+
+#[test]
 fn who_finds_nobody_is_told_what_to_do() {
     let bench = Bench::new();
     let end = |args: &[&str]| {

@@ -43,6 +43,8 @@ pub struct OfferConfig {
     pub server: Option<SocketAddr>,
     /// Whether the local network is told of the offer: without that a server is needed.
     pub lan: bool,
+    /// How long the code is good, at most [`LIFETIME`].
+    pub lifetime: Duration,
 }
 
 enum Stage {
@@ -157,6 +159,11 @@ impl Offer {
     pub fn withdraw(&mut self) {
         self.close(Gone::Expired);
         self.over = true;
+    }
+
+    /// Servers keep no code for longer than [`LIFETIME`].
+    fn lifetime(&self) -> Duration {
+        self.config.lifetime.min(LIFETIME)
     }
 
     fn choose_number(&mut self) {
@@ -448,7 +455,7 @@ impl Machine for Offer {
                 true => approach.on_timeout(step),
                 false => None,
             });
-        } else if now.saturating_since(self.began) >= LIFETIME {
+        } else if now.saturating_since(self.began) >= self.lifetime() {
             return self.end(Event::Failed(Failure::Gone(Gone::Expired)));
         }
         if self.over || self.standing == Standing::Without {
@@ -479,7 +486,7 @@ impl Machine for Offer {
         }
         let ends = match &self.approach {
             Some(approach) => approach.timeout(),
-            None => self.began + LIFETIME,
+            None => self.began + self.lifetime(),
         };
         Some(match self.standing {
             Standing::Without => ends,

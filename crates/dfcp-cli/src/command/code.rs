@@ -8,7 +8,7 @@ use dfcp::{Connection, Endpoint, EndpointConfig, PublicKey, StaticKey};
 use dfcp_command::{Failure, Kind, interrupted, units};
 use dfcp_meet::code::Words;
 use dfcp_meet::wire::Gone;
-use dfcp_meet::{Claim, ClaimConfig, Code, Event, Offer, OfferConfig};
+use dfcp_meet::{Claim, ClaimConfig, Code, Event, LIFETIME, Offer, OfferConfig};
 
 use super::Output;
 use crate::meet::{self, Announcement, Clock, MeetingOptions, Port, Search, Server};
@@ -19,6 +19,8 @@ use crate::phrase::WORDS;
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 /// How long the receiver waits for it: it learns of the path up to as much earlier.
 const ARRIVAL_LIMIT: Duration = Duration::from_secs(20);
+/// Less is a mistake: a code is read out, typed, and two machines find each other.
+const MIN_LIFETIME: Duration = Duration::from_secs(1);
 /// Between two times that the receiver is told which path was taken.
 const NOTICE_GAP: Duration = Duration::from_millis(40);
 
@@ -54,12 +56,40 @@ pub fn split_host(paths: &mut Vec<PathBuf>, host_is_meant: bool) -> Result<Optio
     }
 }
 
+/// How long a code is good, on a command line.
+///
+/// # Errors
+/// When it is no time, or none that a code can have.
+pub fn lifetime(text: &str) -> Result<Duration, String> {
+    match units::duration(text)? {
+        time if time < MIN_LIFETIME => Err(format!(
+            "{} is too short to say a code and type it, which takes some seconds",
+            in_words(time)
+        )),
+        time if time > LIFETIME => {
+            Err("a code is good for ten minutes at most, since servers keep none longer".into())
+        }
+        time => Ok(time),
+    }
+}
+
+/// As people say it.
+fn in_words(time: Duration) -> String {
+    match (time.as_secs(), time.subsec_nanos()) {
+        (600, 0) => "ten minutes".to_owned(),
+        (60, 0) => "a minute".to_owned(),
+        (s, 0) if s > 60 && s % 60 == 0 => format!("{} minutes", s / 60),
+        _ => format!("{} s", time.as_secs_f64()),
+    }
+}
+
 /// What an offer by code needs.
 pub struct Sending<'a> {
     /// Where to meet.
     pub options: &'a MeetingOptions,
-    /// Words of the code.
+    /// Words of the code, and how long it is good.
     pub words: usize,
+    pub lifetime: Duration,
     /// Addresses to use.
     pub family: Family,
     /// This side's key.
@@ -90,6 +120,7 @@ pub async fn send(
         local: port.own_addresses(),
         server: meet::resolve(server.as_ref(), job.family).await?,
         lan: job.options.lan(),
+        lifetime: job.lifetime,
     };
     let mut offer = Offer::new(config_of_offer, rng, clock.now());
     let mut told = Told {
@@ -252,7 +283,8 @@ impl Told<'_> {
         let server = self.server.as_ref();
         let named = server.map_or(String::new(), |server| format!(" --rendezvous {server}"));
         // Without it nothing can come of this: it is shown even to those who want little said.
-        dfcp_command::tell!("dfcp: on the other side, within ten minutes: dfcp recv {code}{named}");
+        let time = in_words(self.job.lifetime);
+        dfcp_command::tell!("dfcp: on the other side, within {time}: dfcp recv {code}{named}");
         if server.is_none() {
             self.job.output.say(
                 "no rendezvous server is named (--rendezvous): only the local network is searched",
@@ -263,12 +295,14 @@ impl Told<'_> {
 
     fn why(&self, failure: dfcp_meet::Failure) -> Failure {
         let sentence = match failure {
-            dfcp_meet::Failure::Gone(Gone::Expired) => {
-                "nobody came within ten minutes: the code has expired; send again for a new one"
-            }
+            dfcp_meet::Failure::Gone(Gone::Expired) => format!(
+                "nobody came within {}: the code has expired, nothing was sent; send again for a new one",
+                in_words(self.job.lifetime)
+            ),
             dfcp_meet::Failure::Gone(Gone::Dead) => {
                 "too many wrong codes were tried: this one is dead, nothing was sent; send again \
                  for a new one"
+                    .to_owned()
             }
             failure => return meet::explain(failure, self.server.as_ref()),
         };

@@ -44,6 +44,9 @@ pub struct Args {
     /// Words of a code, from 2 to 8; two are 16 bits, which three guesses are allowed for
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(2..=8))]
     words: u8,
+    /// How long a code is good, ten minutes at most
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = code::lifetime)]
+    code_time: Duration,
     #[command(flatten)]
     peer: PeerOptions,
     /// Take this much of the path at most, such as 20M; as fast as the path allows below it
@@ -328,6 +331,7 @@ impl Args {
         code::Sending {
             options: &self.meet,
             words: usize::from(self.words),
+            lifetime: self.code_time,
             family: self.peer.family(),
             key,
             bytes,

@@ -139,7 +139,8 @@ fn gone(why: Gone, named: &str) -> String {
             );
         }
         Gone::Expired => {
-            "the code has expired: ten minutes are over, or its sender has left; ask for a new one"
+            "the code has expired: its time is over (ten minutes at most), or its sender has left; ask \
+             for a new one"
         }
         Gone::Used => "the code was used already: each is good once; ask for a new one",
         Gone::Dead => "the code is dead: too many wrong ones were tried; ask for a new one",

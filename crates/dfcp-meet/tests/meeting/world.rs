@@ -148,6 +148,7 @@ impl World {
             local: vec![address(host)],
             server: self.server.as_ref().map(|_| address(SERVER)),
             lan,
+            lifetime: dfcp_meet::LIFETIME,
         };
         let rng = self.rng.fork(host);
         let offer = Offer::new(config, rng, self.now);
