@@ -133,7 +133,7 @@ impl Parts {
             .iter()
             .any(|(application, _)| self.allows(*application, key));
         if !opens {
-            self.tell_refused(key, &self.why_not(key));
+            self.tell_refused(key, || self.why_not(key));
         }
         opens
     }
@@ -166,7 +166,7 @@ impl Parts {
         if !self.allows(application, &key) {
             let what = ALL.iter().find(|(known, _)| *known == application);
             let what = what.map_or("this", |(_, what)| what);
-            self.tell_refused(&key, &format!("it may not use {what}"));
+            self.tell_refused(&key, || format!("it may not use {what}"));
             if let (Application::FILES, Some(files)) = (application, &self.files) {
                 files.refused();
             }
@@ -191,14 +191,14 @@ impl Parts {
     }
 
     /// Says that `key` was refused, and why, once.
-    fn tell_refused(&self, key: &PublicKey, why: &str) {
+    fn tell_refused(&self, key: &PublicKey, why: impl FnOnce() -> String) {
         if self.refusals.is_news(key) {
             let fields = Fields {
                 peer: Some(key.to_string()),
                 status: Some("refused"),
                 ..Fields::default()
             };
-            let line = format!("refused {key} ({}): {why}", phrase(key));
+            let line = format!("refused {key} ({}): {}", phrase(key), why());
             self.log.tell(Level::Warning, &fields, line);
         }
     }
