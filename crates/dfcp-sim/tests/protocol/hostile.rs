@@ -149,7 +149,7 @@ fn send_zeros(raw: &mut RawClient, scheme: SchemeId, (offset, k): (u64, u64), es
     }
 }
 
-/// Repair symbols for K = 10 that never make up the block, found as `dfcp-fec/tests/chosen.rs` does.
+/// Repair symbols for K = 10 that never make up the block, found as `dfcp-fec/tests/codes/chosen.rs` does.
 const DEFICIENT: [u32; 60] = [
     10, 11, 12, 13, 14, 15, 16, 17, 18, 476, 601, 858, 1131, 1411, 1772, 2209, 2225, 2616, 2658,
     3001, 3067, 3720, 3922, 4050, 4198, 5078, 5218, 5476, 6134, 6784, 6948, 7401, 7504, 7516, 7578,

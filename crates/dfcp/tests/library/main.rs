@@ -4,6 +4,8 @@ mod connections;
 mod endpoints;
 mod objects;
 mod observers;
+mod published;
+mod sockets;
 mod streams;
 
 use dfcp::{Connection, Endpoint, EndpointConfig, generate_key};
