@@ -40,51 +40,27 @@ fn by_sockets(address: SocketAddr) -> io::Result<bool> {
 /// Linux' routes, by rtnetlink(7).
 #[cfg(target_os = "linux")]
 mod routes {
-    use std::io;
     use std::net::IpAddr;
 
-    use netlink_packet_core::{NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload};
-    use netlink_packet_route::route::{RouteAttribute, RouteMessage, RouteType};
-    use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
-    use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+    use dfcp_netlink::route::{RouteAttribute, RouteMessage, RouteType};
+    use dfcp_netlink::{Netlink, RouteNetlinkMessage, family};
 
     /// Whether the way to `ip` ends here; `None` where there is none, or it cannot be asked for, as in a sandbox
     /// without such sockets.
     pub fn ask(ip: IpAddr) -> Option<bool> {
-        let answer = look_up(ip).ok()?;
-        let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(&answer).ok()?;
-        match answer.payload {
-            NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewRoute(route)) => {
+        let mut message = RouteMessage::default();
+        message.header.address_family = family(ip);
+        message.header.destination_prefix_length = if ip.is_ipv4() { 32 } else { 128 };
+        message.attributes = vec![RouteAttribute::Destination(ip.into())];
+        let message = RouteNetlinkMessage::GetRoute(message);
+        let answer = Netlink::open().and_then(|netlink| netlink.ask(message));
+        match answer.ok()? {
+            RouteNetlinkMessage::NewRoute(route) => {
                 let kind = route.header.kind;
                 Some(matches!(kind, RouteType::Local | RouteType::Anycast))
             }
             _ => None,
         }
-    }
-
-    fn look_up(ip: IpAddr) -> io::Result<Vec<u8>> {
-        let mut message = RouteMessage::default();
-        (
-            message.header.address_family,
-            message.header.destination_prefix_length,
-        ) = match ip {
-            IpAddr::V4(_) => (AddressFamily::Inet, 32),
-            IpAddr::V6(_) => (AddressFamily::Inet6, 128),
-        };
-        message.attributes = vec![RouteAttribute::Destination(ip.into())];
-        let mut header = NetlinkHeader::default();
-        header.flags = NLM_F_REQUEST;
-        let message = RouteNetlinkMessage::GetRoute(message);
-        let mut message = NetlinkMessage::new(header, NetlinkPayload::from(message));
-        message.finalize();
-        let mut bytes = vec![0; message.buffer_len()];
-        message.serialize(&mut bytes);
-        let mut socket = Socket::new(NETLINK_ROUTE)?;
-        socket.bind_auto()?;
-        socket.connect(&SocketAddr::new(0, 0))?;
-        // The kernel answers within the call.
-        socket.send(&bytes, 0)?;
-        Ok(socket.recv_from_full()?.0)
     }
 }
 

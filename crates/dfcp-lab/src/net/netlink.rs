@@ -5,21 +5,13 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-use netlink_packet_core::{
-    NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage,
-    NetlinkPayload,
-};
-use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage};
-use netlink_packet_route::link::{
+use dfcp_netlink::link::{
     InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage,
 };
-use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
-use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+use dfcp_netlink::{NLM_F_CREATE, NLM_F_EXCL, RouteNetlinkMessage};
 
 /// A connection to the kernel about one network namespace: the one of the thread that opened it.
-pub(crate) struct Netlink {
-    socket: Socket,
-}
+pub(crate) struct Netlink(dfcp_netlink::Netlink);
 
 /// An end of a cable.
 #[derive(Clone, Debug)]
@@ -53,10 +45,7 @@ pub(crate) enum Segmentation {
 impl Netlink {
     /// Opens it for this thread's namespace.
     pub fn open() -> io::Result<Self> {
-        let mut socket = Socket::new(NETLINK_ROUTE)?;
-        socket.bind_auto()?;
-        socket.connect(&SocketAddr::new(0, 0))?;
-        Ok(Self { socket })
+        dfcp_netlink::Netlink::open().map(Self)
     }
 
     /// Makes a cable.
@@ -73,7 +62,8 @@ impl Netlink {
             LinkInfo::Data(InfoData::Veth(peer)),
         ]));
         let flags = NLM_F_CREATE | NLM_F_EXCL;
-        self.request(RouteNetlinkMessage::NewLink(message), flags)
+        self.0
+            .change(RouteNetlinkMessage::NewLink(message), flags)
             .map_err(|error| match error.raw_os_error() {
                 Some(libc::EOPNOTSUPP) => io::Error::new(
                     io::ErrorKind::Unsupported,
@@ -98,50 +88,13 @@ impl Netlink {
         message.header.flags = flags;
         message.header.change_mask = flags;
         message.attributes.push(LinkAttribute::IfName(name.into()));
-        self.request(RouteNetlinkMessage::SetLink(message), 0)
+        self.0.change(RouteNetlinkMessage::SetLink(message), 0)
     }
 
     /// Gives a device an address whose network is `prefix_len` bits.
     pub fn add_address(&self, name: &str, address: IpAddr, prefix_len: u8) -> io::Result<()> {
-        let mut message = AddressMessage::default();
-        message.header.family = match address {
-            IpAddr::V4(_) => AddressFamily::Inet,
-            IpAddr::V6(_) => AddressFamily::Inet6,
-        };
-        message.header.prefix_len = prefix_len;
-        // Nobody else can have it: it is of use at once.
-        message.header.flags = AddressHeaderFlags::Nodad;
-        message.header.index = nix::net::if_::if_nametoindex(name)?;
-        message.attributes = vec![
-            AddressAttribute::Local(address),
-            AddressAttribute::Address(address),
-        ];
-        let flags = NLM_F_CREATE | NLM_F_EXCL;
-        self.request(RouteNetlinkMessage::NewAddress(message), flags)
-    }
-
-    /// Sends a request and waits for the kernel's answer.
-    fn request(&self, message: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
-        let mut header = NetlinkHeader::default();
-        header.flags = NLM_F_REQUEST | NLM_F_ACK | flags;
-        let mut message = NetlinkMessage::new(header, NetlinkPayload::from(message));
-        message.finalize();
-        let mut bytes = vec![0; message.buffer_len()];
-        message.serialize(&mut bytes);
-        self.socket.send(&bytes, 0)?;
-        let (answer, _) = self.socket.recv_from_full()?;
-        let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(&answer)
-            .map_err(|error| io::Error::other(error.to_string()))?;
-        match answer.payload {
-            NetlinkPayload::Error(error) => match error.code {
-                None => Ok(()),
-                Some(_) => Err(error.to_io()),
-            },
-            other => Err(io::Error::other(format!(
-                "the kernel answers with message {}",
-                other.message_type()
-            ))),
-        }
+        let device = nix::net::if_::if_nametoindex(name)?;
+        self.0.add_address(device, address, prefix_len)
     }
 }
 

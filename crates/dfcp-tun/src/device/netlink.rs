@@ -2,42 +2,26 @@
 //! installed.
 
 use std::io;
-use std::net::IpAddr;
 
-use netlink_packet_core::{
-    NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage,
-    NetlinkPayload,
-};
-use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage};
-use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
-use netlink_packet_route::route::{
+use dfcp_netlink::link::{LinkAttribute, LinkFlags, LinkMessage};
+use dfcp_netlink::route::{
     RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
 };
-use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
-use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+use dfcp_netlink::{NLM_F_CREATE, NLM_F_EXCL, RouteNetlinkMessage, family};
 
 use crate::nets::Net;
 
 /// A connection to the kernel about one device, in the namespace of the thread that opens it.
 pub struct Netlink {
-    socket: Socket,
+    kernel: dfcp_netlink::Netlink,
     device: u32,
-}
-
-fn family(ip: IpAddr) -> AddressFamily {
-    match ip {
-        IpAddr::V4(_) => AddressFamily::Inet,
-        IpAddr::V6(_) => AddressFamily::Inet6,
-    }
 }
 
 impl Netlink {
     /// Opens it for the device with this index.
     pub fn open(device: u32) -> io::Result<Self> {
-        let mut socket = Socket::new(NETLINK_ROUTE)?;
-        socket.bind_auto()?;
-        socket.connect(&SocketAddr::new(0, 0))?;
-        Ok(Self { socket, device })
+        let kernel = dfcp_netlink::Netlink::open()?;
+        Ok(Self { kernel, device })
     }
 
     /// Sets the device's MTU.
@@ -45,7 +29,7 @@ impl Netlink {
         let mut message = LinkMessage::default();
         message.header.index = self.device;
         message.attributes.push(LinkAttribute::Mtu(mtu as u32));
-        self.request(RouteNetlinkMessage::SetLink(message), 0)
+        self.kernel.change(RouteNetlinkMessage::SetLink(message), 0)
     }
 
     /// Switches the device on.
@@ -54,23 +38,12 @@ impl Netlink {
         message.header.index = self.device;
         message.header.flags = LinkFlags::Up;
         message.header.change_mask = LinkFlags::Up;
-        self.request(RouteNetlinkMessage::SetLink(message), 0)
+        self.kernel.change(RouteNetlinkMessage::SetLink(message), 0)
     }
 
     /// Gives the device an address; its network is routed to it.
     pub fn add_address(&self, net: Net) -> io::Result<()> {
-        let mut message = AddressMessage::default();
-        message.header.family = family(net.ip);
-        message.header.prefix_len = net.len;
-        // There is nobody on the link to ask whether they have it.
-        message.header.flags = AddressHeaderFlags::Nodad;
-        message.header.index = self.device;
-        message.attributes = vec![
-            AddressAttribute::Local(net.ip),
-            AddressAttribute::Address(net.ip),
-        ];
-        let flags = NLM_F_CREATE | NLM_F_EXCL;
-        self.request(RouteNetlinkMessage::NewAddress(message), flags)
+        self.kernel.add_address(self.device, net.ip, net.len)
     }
 
     /// Routes a network to the device.
@@ -90,28 +63,7 @@ impl Netlink {
                 .push(RouteAttribute::Destination(first.into()));
         }
         let flags = NLM_F_CREATE | NLM_F_EXCL;
-        self.request(RouteNetlinkMessage::NewRoute(message), flags)
-    }
-
-    /// Sends a request and waits for the kernel's answer.
-    fn request(&self, message: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
-        let mut header = NetlinkHeader::default();
-        header.flags = NLM_F_REQUEST | NLM_F_ACK | flags;
-        let mut message = NetlinkMessage::new(header, NetlinkPayload::from(message));
-        message.finalize();
-        let mut bytes = vec![0; message.buffer_len()];
-        message.serialize(&mut bytes);
-        self.socket.send(&bytes, 0)?;
-        let (answer, _) = self.socket.recv_from_full()?;
-        let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(&answer)
-            .map_err(|error| io::Error::other(error.to_string()))?;
-        match answer.payload {
-            NetlinkPayload::Error(error) if error.code.is_none() => Ok(()),
-            NetlinkPayload::Error(error) => Err(error.to_io()),
-            other => Err(io::Error::other(format!(
-                "the kernel answers with message {}",
-                other.message_type()
-            ))),
-        }
+        self.kernel
+            .change(RouteNetlinkMessage::NewRoute(message), flags)
     }
 }
