@@ -6,6 +6,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use dfcp_proto::wire::checksum::{fold, word_sum};
 use dfcp_sim::Ecn;
 
 const TCP: u8 = 6;
@@ -90,7 +91,7 @@ impl Header {
             IpAddr::V4(_) => packet.get(12..20),
             IpAddr::V6(_) => packet.get(8..40),
         };
-        sum(addresses.unwrap_or_default()) + u32::from(self.protocol) + len as u32
+        word_sum(addresses.unwrap_or_default()) + u32::from(self.protocol) + len as u32
     }
 }
 
@@ -99,23 +100,6 @@ fn ports(packet: &[u8], protocol: u8, transport: usize) -> Option<(u16, u16)> {
     let [a, b, c, d] = *bytes;
     matches!(protocol, TCP | UDP | DFCP)
         .then(|| (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])))
-}
-
-/// The sum of 16-bit words, not folded.
-fn sum(bytes: &[u8]) -> u32 {
-    let words = bytes.chunks_exact(2);
-    let last = words.remainder().first().map_or(0, |b| u32::from(*b) << 8);
-    words
-        .map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])))
-        .sum::<u32>()
-        + last
-}
-
-fn fold(mut sum: u32) -> u16 {
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    sum as u16
 }
 
 fn put(packet: &mut [u8], at: usize, value: u16) {
@@ -133,7 +117,7 @@ pub(super) fn complete_checksum(packet: &mut [u8]) {
         return;
     };
     // The field holds the sum of what lies outside: it is part of what is summed.
-    let total = fold(sum(packet.get(start..).unwrap_or_default()));
+    let total = fold(word_sum(packet.get(start..).unwrap_or_default()));
     let checksum = match !total {
         // Zero means "none" in UDP (RFC 768).
         0 if header.protocol == UDP => 0xffff,
@@ -159,7 +143,7 @@ pub(super) fn set_ecn(packet: &mut [u8], ecn: Ecn) {
 fn write_ipv4_checksum(packet: &mut [u8]) {
     let len = usize::from(packet[0] & 0xf) * 4;
     put(packet, 10, 0);
-    let checksum = !fold(sum(packet.get(..len).unwrap_or_default()));
+    let checksum = !fold(word_sum(packet.get(..len).unwrap_or_default()));
     put(packet, 10, checksum);
 }
 
@@ -304,12 +288,12 @@ mod tests {
         complete_checksum(&mut packet);
         let header = Header::parse(&packet).unwrap();
         let ip = match header.source {
-            IpAddr::V4(_) => fold(sum(&packet[..20])) == 0xffff,
+            IpAddr::V4(_) => fold(word_sum(&packet[..20])) == 0xffff,
             IpAddr::V6(_) => true,
         };
         let transport = &packet[header.transport..];
         let pseudo = header.pseudo_sum(&packet, transport.len());
-        ip && fold(sum(transport) + pseudo) == 0xffff
+        ip && fold(word_sum(transport) + pseudo) == 0xffff
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! Reading is total: any bytes give a packet that obeys every rule of docs/spec/published.md, or
 //! say which one they break.
 
+use crate::wire::checksum::{fold, word_sum};
 use crate::wire::{Reader, WireError};
 use dfcp_fec::raptor::State;
 use std::net::IpAddr;
@@ -205,8 +206,8 @@ impl PseudoHeader {
 
     fn sum(&self, len: usize) -> u32 {
         let address = |address: IpAddr| match address.to_canonical() {
-            IpAddr::V4(a) => sum(&a.octets()),
-            IpAddr::V6(a) => sum(&a.octets()),
+            IpAddr::V4(a) => word_sum(&a.octets()),
+            IpAddr::V6(a) => word_sum(&a.octets()),
         };
         let carrier = match *self {
             Self::Udp => UDP,
@@ -219,23 +220,10 @@ impl PseudoHeader {
     }
 }
 
-/// Sum of 16-bit words, the last one padded with zeros. At most 124 bytes are summed at once, so
-/// 32 bits hold it.
-fn sum(bytes: &[u8]) -> u32 {
-    let words = bytes.chunks(2);
-    words
-        .map(|w| u32::from(w[0]) << 8 | w.get(1).map_or(0, |&b| b.into()))
-        .sum()
-}
-
 /// Internet checksum (RFC 1071) of a packet; 0 if the checksum in it is right.
 fn checksum(packet: &[u8], header_len: usize, pseudo: &PseudoHeader) -> u16 {
     let covered = &packet[..packet.len().min(header_len + CHECKSUM_PREFIX)];
-    let mut total = pseudo.sum(packet.len().min(usize::from(u16::MAX))) + sum(covered);
-    while total > 0xffff {
-        total = (total & 0xffff) + (total >> 16);
-    }
-    !(total as u16)
+    !fold(pseudo.sum(packet.len().min(usize::from(u16::MAX))) + word_sum(covered))
 }
 
 impl Header {

@@ -3,6 +3,7 @@
 //! Specified in `docs/spec/wire.md`. Parsing is total: any byte string gives a value or a
 //! [`WireError`], never a panic, and borrows from the datagram instead of copying it.
 
+pub mod checksum;
 mod codec;
 mod frame;
 mod header;
