@@ -4,17 +4,14 @@
 //!
 //! A session has one attempt, whatever ways lead to it, so that a typing error costs one guess.
 
-use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use dfcp_proto::{Duration, Instant, PublicKey, SecretRng};
 
-use crate::approach::{Approach, Step};
 use crate::code::Code;
-use crate::link::Link;
 use crate::machine::{Datagram, Event, Failure, Machine};
-use crate::offer::introduction;
-use crate::pake::{Candidate, CandidateKind, Exchange, Keys, Run, Side};
+use crate::pake::{Exchange, Introduction, Keys, Run, Side};
+use crate::party::Party;
 use crate::wire::{Body, Id, Letter, PAKE_LEN, Packet, Request, Response};
 
 /// Sessions of one number that are tried. Each may be an impostor's, who gets one guess.
@@ -82,46 +79,45 @@ enum Standing {
 
 /// See the module's text.
 pub struct Claim {
-    config: ClaimConfig,
-    rng: SecretRng,
-    link: Option<Link>,
+    code: Code,
+    lan: bool,
+    party: Party,
     standing: Standing,
     began: Instant,
     again_at: Instant,
     gap: Duration,
     guesses: Vec<Guess>,
-    approach: Option<Approach>,
-    over: bool,
-    out: VecDeque<Datagram>,
-    events: VecDeque<Event>,
 }
 
 impl Claim {
     /// Begins the search.
-    pub fn new(config: ClaimConfig, mut rng: SecretRng, now: Instant) -> Self {
-        let link = config.server.map(|server| Link::new(server, &mut rng));
+    pub fn new(config: ClaimConfig, rng: SecretRng, now: Instant) -> Self {
+        let ClaimConfig {
+            code,
+            key,
+            local,
+            server,
+            lan,
+        } = config;
+        let party = Party::new(Side::Receiver, key, local, server, rng);
         Self {
-            standing: match link {
+            code,
+            lan,
+            standing: match party.link {
                 Some(_) => Standing::Asked,
                 None => Standing::Not(None),
             },
-            link,
+            party,
             began: now,
             again_at: now,
             gap: AGAIN[0],
             guesses: Vec::new(),
-            approach: None,
-            over: false,
-            out: VecDeque::new(),
-            events: VecDeque::new(),
-            config,
-            rng,
         }
     }
 
     /// A session with the number of the code is on the local network, at one of these addresses.
     pub fn found_locally(&mut self, now: Instant, session: Id, addresses: &[SocketAddr]) {
-        if self.over || self.approach.is_some() {
+        if self.party.over || self.party.has_met() {
             return;
         }
         if let Some(at) = self.guess(now, session) {
@@ -144,14 +140,14 @@ impl Claim {
         if known.is_some() || self.guesses.len() == MAX_SESSIONS {
             return known;
         }
-        let attempt: Id = self.rng.array();
+        let attempt: Id = self.party.rng.array();
         let run = Run {
             side: Side::Receiver,
             session: &session,
             attempt: &attempt,
-            words: &self.config.code.words,
+            words: &self.code.words,
         };
-        let exchange = Exchange::start(run, &mut self.rng);
+        let exchange = Exchange::start(run, &mut self.party.rng);
         let hello = exchange.message();
         self.guesses.push(Guess {
             session,
@@ -177,11 +173,12 @@ impl Claim {
         let letter = Letter { attempt, body }.encode();
         for way in &guess.direct {
             let datagram = Packet::direct(&guess.session, &letter);
-            self.out.push_back((*way, datagram));
+            self.party.out.push_back((*way, datagram));
         }
-        if let (Some(link), true) = (&self.link, guess.by_server) {
+        if let (Some(link), true) = (&self.party.link, guess.by_server) {
             let session = guess.session;
-            self.out
+            self.party
+                .out
                 .push_back(link.request(&Request::Send { session, letter }));
         }
     }
@@ -194,29 +191,36 @@ impl Claim {
             Standing::Found => self.guesses.iter().any(doubts),
             Standing::Not(_) => false,
         };
-        if let (Some(link), true) = (&self.link, asks) {
-            let number = self.config.code.number;
-            self.out.push_back(link.request(&Request::Find { number }));
+        if let (Some(link), true) = (&self.party.link, asks) {
+            let number = self.code.number;
+            self.party
+                .out
+                .push_back(link.request(&Request::Find { number }));
         }
         (0..self.guesses.len()).for_each(|at| self.say(at));
     }
 
     fn end(&mut self, event: Event) {
-        if !self.over {
-            self.over = true;
-            self.events.push_back(event);
+        if !self.party.over {
+            self.party.over = true;
+            self.party.events.push_back(event);
+        }
+    }
+
+    fn end_if(&mut self, event: Option<Event>) {
+        if let Some(event) = event {
+            self.end(event);
         }
     }
 
     fn on_response(&mut self, now: Instant, response: Response) {
-        let Some(link) = &mut self.link else { return };
+        let Some(link) = &mut self.party.link else {
+            return;
+        };
         match response {
             Response::Cookie(cookie) => match link.take_cookie(now, cookie) {
-                true if self.approach.is_none() => self.say_all(now),
-                true => self.step(now, |approach, step| {
-                    approach.ask_again(step);
-                    None
-                }),
+                true if !self.party.has_met() => self.say_all(now),
+                true => self.party.ask_again(now),
                 false => {}
             },
             Response::Found {
@@ -225,7 +229,7 @@ impl Claim {
                 relay,
             } => {
                 (link.seen, link.relay) = (Some(seen), relay);
-                if self.standing == Standing::Asked && self.approach.is_none() {
+                if self.standing == Standing::Asked && !self.party.has_met() {
                     self.standing = Standing::Found;
                     if let Some(at) = self.guess(now, session) {
                         self.guesses[at].by_server = true;
@@ -248,36 +252,15 @@ impl Claim {
             }
             Response::Answer { session, letter } => self.on_letter(now, None, session, &letter),
             Response::Joined { ready } => {
-                let found = self.approach.as_mut().zip(self.link.as_ref());
-                let found = found.and_then(|(approach, link)| approach.on_joined(ready, link));
-                if let Some(event) = found {
-                    self.end(event);
-                }
+                let found = self.party.on_joined(ready);
+                self.end_if(found);
             }
             _ => {}
         }
     }
 
-    fn step(&mut self, now: Instant, act: impl FnOnce(&mut Approach, Step<'_>) -> Option<Event>) {
-        let Some(approach) = &mut self.approach else {
-            return;
-        };
-        let event = act(
-            approach,
-            Step {
-                now,
-                link: self.link.as_mut(),
-                rng: &mut self.rng,
-                out: &mut self.out,
-            },
-        );
-        if let Some(event) = event {
-            self.end(event);
-        }
-    }
-
     fn on_letter(&mut self, now: Instant, from: Option<SocketAddr>, session: Id, letter: &[u8]) {
-        if self.approach.is_some() {
+        if self.party.has_met() {
             return;
         }
         let Some(Letter { attempt, body }) = Letter::parse(letter) else {
@@ -287,7 +270,7 @@ impl Claim {
         let Some(at) = self.guesses.iter().position(is_it) else {
             return;
         };
-        let introduction = introduction(self.config.key, &self.config.local, self.link.as_ref());
+        let introduction = self.party.introduction();
         let guess = &mut self.guesses[at];
         match (&mut guess.stage, body) {
             (Stage::Hello(exchange, _), Body::Answer(answer)) => {
@@ -307,7 +290,7 @@ impl Claim {
                 if let Some(peer) = keys.open(&sealed) {
                     let stage = std::mem::replace(&mut guess.stage, Stage::Over(Failure::Silent));
                     if let Stage::Proof(keys, _) = stage {
-                        self.meet(now, from, session, keys, peer.key, peer.candidates);
+                        self.meet(now, from, session, keys, peer);
                     }
                 }
             }
@@ -325,22 +308,15 @@ impl Claim {
         from: Option<SocketAddr>,
         session: Id,
         keys: Keys,
-        peer: PublicKey,
-        mut candidates: Vec<Candidate>,
+        peer: Introduction,
     ) {
-        self.events.push_back(Event::Met(peer));
-        if let Some(address) = from {
-            let kind = CandidateKind::Local;
-            candidates.insert(0, Candidate { address, kind });
-        }
-        let approach = Approach::start(Side::Receiver, session, keys, &candidates, now);
-        self.approach = Some(approach);
+        self.party.meet(now, session, keys, from, peer);
         self.on_timeout(now);
     }
 
     /// Until when something else than what is known may still turn up.
     fn search_ends(&self) -> Instant {
-        let lan = match self.config.lan {
+        let lan = match self.lan {
             true => self.began + LAN_WINDOW,
             false => self.began,
         };
@@ -372,7 +348,7 @@ impl Claim {
     }
 
     fn give_up_if_over(&mut self, now: Instant) {
-        if self.over || self.approach.is_some() || now < self.deadline() {
+        if self.party.over || self.party.has_met() || now < self.deadline() {
             return;
         }
         let refusals = self.guesses.iter().filter_map(|guess| match guess.stage {
@@ -394,12 +370,12 @@ impl Claim {
 
 impl Machine for Claim {
     fn handle(&mut self, now: Instant, from: SocketAddr, datagram: &[u8]) {
-        if self.over {
+        if self.party.over {
             return;
         }
         match Packet::parse(datagram) {
             Some(Packet::Response(nonce, response)) => {
-                let link = self.link.as_ref();
+                let link = self.party.link.as_ref();
                 if link.is_some_and(|link| link.is_genuine(from, nonce, &response)) {
                     self.on_response(now, response);
                     self.give_up_if_over(now);
@@ -409,24 +385,23 @@ impl Machine for Claim {
                 self.on_letter(now, Some(from), session, &letter);
             }
             Some(Packet::Probe(probe)) => {
-                self.step(now, |approach, step| approach.on_probe(from, &probe, step));
+                let found = self.party.on_probe(now, from, &probe);
+                self.end_if(found);
             }
             None => {}
         }
     }
 
     fn on_timeout(&mut self, now: Instant) {
-        if self.over {
+        if self.party.over {
             return;
         }
-        if self.approach.is_some() {
-            return self.step(now, |approach, step| match approach.timeout() <= step.now {
-                true => approach.on_timeout(step),
-                false => None,
-            });
+        if self.party.has_met() {
+            let found = self.party.on_timeout(now);
+            return self.end_if(found);
         }
         self.give_up_if_over(now);
-        if !self.over && now >= self.again_at {
+        if !self.party.over && now >= self.again_at {
             self.again_at = now + self.gap;
             self.gap = (self.gap * 2).min(AGAIN[1]);
             self.say_all(now);
@@ -434,18 +409,15 @@ impl Machine for Claim {
     }
 
     fn transmit(&mut self) -> Option<Datagram> {
-        self.out.pop_front()
+        self.party.out.pop_front()
     }
 
     fn timeout(&self) -> Option<Instant> {
-        match &self.approach {
-            _ if self.over => None,
-            Some(approach) => Some(approach.timeout()),
-            None => Some(self.again_at.min(self.deadline())),
-        }
+        let searches = self.again_at.min(self.deadline());
+        (!self.party.over).then(|| self.party.timeout().unwrap_or(searches))
     }
 
     fn event(&mut self) -> Option<Event> {
-        self.events.pop_front()
+        self.party.events.pop_front()
     }
 }

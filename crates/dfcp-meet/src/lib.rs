@@ -13,7 +13,8 @@
 //! - [`code`]: the code as people say it; [`wire`]: datagrams;
 //! - [`pake`]: from the words to keys, and what is sealed under them;
 //! - [`punch`]: probes between two sockets; [`approach`]: probes first, then the server's relay;
-//! - [`offer`], [`claim`]: the two sides; [`link`]: what both have to do with a server;
+//! - [`offer`], [`claim`]: the two sides; `party`: what they have alike; [`link`]: what both have to do with a
+//!   server;
 //! - [`server`]: the server, its limits and its relay.
 
 #![forbid(unsafe_code)]
@@ -25,6 +26,7 @@ pub mod link;
 pub mod machine;
 pub mod offer;
 pub mod pake;
+mod party;
 pub mod punch;
 pub mod server;
 pub mod wire;

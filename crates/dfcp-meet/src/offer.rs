@@ -6,11 +6,10 @@ use std::net::SocketAddr;
 
 use dfcp_proto::{Duration, Instant, PublicKey, SecretRng};
 
-use crate::approach::{Approach, Step};
 use crate::code::Words;
-use crate::link::Link;
 use crate::machine::{Datagram, Event, Failure, Machine};
-use crate::pake::{Candidate, CandidateKind, Exchange, Introduction, Keys, Run, Side};
+use crate::pake::{Exchange, Introduction, Keys, Run, Side};
+use crate::party::Party;
 use crate::wire::{Allowance, Body, Gone, Id, Letter, PAKE_LEN, Packet, Request, Response, Ticket};
 use crate::{LIFETIME, MAX_GUESSES};
 
@@ -83,13 +82,14 @@ enum Standing {
 
 /// See the module's text.
 pub struct Offer {
-    config: OfferConfig,
-    rng: SecretRng,
+    words: Words,
+    lan: bool,
+    lifetime: Duration,
+    party: Party,
     session: Id,
     owner: Id,
     /// Zero until it is known.
     number: u32,
-    link: Option<Link>,
     standing: Standing,
     /// When the server answered last, and whether it was said that it does no more.
     heard: Instant,
@@ -101,10 +101,6 @@ pub struct Offer {
     /// Attempts of the second that began then.
     rate: (Instant, u32),
     guesses_left: u8,
-    approach: Option<Approach>,
-    over: bool,
-    out: VecDeque<Datagram>,
-    events: VecDeque<Event>,
 }
 
 /// Numbers that an offer without a server chooses among: two digits are said quickly, and few
@@ -113,17 +109,29 @@ const OWN_NUMBERS: u64 = 99;
 
 impl Offer {
     /// Opens the offer.
-    pub fn new(config: OfferConfig, mut rng: SecretRng, now: Instant) -> Self {
-        let link = config.server.map(|server| Link::new(server, &mut rng));
+    pub fn new(config: OfferConfig, rng: SecretRng, now: Instant) -> Self {
+        let OfferConfig {
+            words,
+            key,
+            local,
+            server,
+            lan,
+            lifetime,
+        } = config;
+        let mut party = Party::new(Side::Sender, key, local, server, rng);
         let mut offer = Self {
-            session: rng.array(),
-            owner: rng.array(),
+            words,
+            lan,
+            // Servers keep no code for longer.
+            lifetime: lifetime.min(LIFETIME),
+            session: party.rng.array(),
+            owner: party.rng.array(),
             number: 0,
-            standing: match link {
+            standing: match party.link {
                 Some(_) => Standing::Asked,
                 None => Standing::Without,
             },
-            link,
+            party,
             heard: now,
             lost: false,
             began: now,
@@ -132,14 +140,8 @@ impl Offer {
             attempts: VecDeque::new(),
             rate: (now, 0),
             guesses_left: MAX_GUESSES,
-            approach: None,
-            over: false,
-            out: VecDeque::new(),
-            events: VecDeque::new(),
-            config,
-            rng,
         };
-        if offer.link.is_none() {
+        if offer.party.link.is_none() {
             offer.choose_number();
         }
         offer
@@ -152,27 +154,22 @@ impl Offer {
 
     /// What the server relays, as far as it has said.
     pub fn relay(&self) -> Option<Allowance> {
-        self.link.as_ref().and_then(|link| link.relay)
+        self.party.link.as_ref().and_then(|link| link.relay)
     }
 
     /// Says goodbye to the server: the code is not good any more. For a driver that gives up.
     pub fn withdraw(&mut self) {
         self.close(Gone::Expired);
-        self.over = true;
-    }
-
-    /// Servers keep no code for longer than [`LIFETIME`].
-    fn lifetime(&self) -> Duration {
-        self.config.lifetime.min(LIFETIME)
+        self.party.over = true;
     }
 
     fn choose_number(&mut self) {
-        self.number = 1 + self.rng.below(OWN_NUMBERS) as u32;
-        self.events.push_back(Event::Ready(self.number));
+        self.number = 1 + self.party.rng.below(OWN_NUMBERS) as u32;
+        self.party.events.push_back(Event::Ready(self.number));
     }
 
     fn close(&mut self, why: Gone) {
-        if let (Some(link), Standing::Open) = (&self.link, self.standing) {
+        if let (Some(link), Standing::Open) = (&self.party.link, self.standing) {
             let (session, owner) = (self.session, self.owner);
             let close = link.request(&Request::Close {
                 session,
@@ -180,25 +177,31 @@ impl Offer {
                 why,
             });
             // Nobody answers it. Twice, for one may be lost; forgotten codes end by themselves.
-            self.out.extend([close.clone(), close]);
+            self.party.out.extend([close.clone(), close]);
         }
     }
 
     fn end(&mut self, event: Event) {
-        if !self.over {
+        if !self.party.over {
             let why = match &event {
                 Event::Failed(Failure::Gone(why)) => *why,
                 _ => Gone::Used,
             };
             self.close(why);
-            self.over = true;
-            self.events.push_back(event);
+            self.party.over = true;
+            self.party.events.push_back(event);
+        }
+    }
+
+    fn end_if(&mut self, event: Option<Event>) {
+        if let Some(event) = event {
+            self.end(event);
         }
     }
 
     fn ask(&mut self, now: Instant) {
-        if let Some(link) = &self.link {
-            self.out.push_back(link.request(&Request::Open {
+        if let Some(link) = &self.party.link {
+            self.party.out.push_back(link.request(&Request::Open {
                 session: self.session,
                 owner: self.owner,
                 number: self.number,
@@ -213,10 +216,10 @@ impl Offer {
 
     fn without_server(&mut self, failure: Failure) {
         self.standing = Standing::Without;
-        self.link = None;
-        match self.config.lan {
+        self.party.link = None;
+        match self.lan {
             true => {
-                self.events.push_back(Event::WithoutServer(failure));
+                self.party.events.push_back(Event::WithoutServer(failure));
                 self.choose_number();
             }
             false => self.end(Event::Failed(failure)),
@@ -224,15 +227,14 @@ impl Offer {
     }
 
     fn on_response(&mut self, now: Instant, response: Response) {
-        let Some(link) = &mut self.link else { return };
+        let Some(link) = &mut self.party.link else {
+            return;
+        };
         match response {
             Response::Cookie(cookie) if link.take_cookie(now, cookie) => {
                 self.ask_gap = ASK[0];
                 self.ask(now);
-                self.step(now, |approach, step| {
-                    approach.ask_again(step);
-                    None
-                });
+                self.party.ask_again(now);
             }
             Response::Opened {
                 number,
@@ -242,11 +244,11 @@ impl Offer {
                 (link.seen, link.relay) = (Some(seen), relay);
                 self.heard = now;
                 if std::mem::take(&mut self.lost) {
-                    self.events.push_back(Event::ServerBack);
+                    self.party.events.push_back(Event::ServerBack);
                 }
                 if self.standing == Standing::Asked && number > 0 {
                     (self.standing, self.number) = (Standing::Open, number);
-                    self.events.push_back(Event::Ready(number));
+                    self.party.events.push_back(Event::Ready(number));
                 }
                 self.ask_gap = REFRESH;
                 self.ask_at = now + REFRESH;
@@ -258,37 +260,16 @@ impl Offer {
                 self.on_letter(now, Way::Server(ticket), &letter)
             }
             Response::Joined { ready } => {
-                let found = self.approach.as_mut().zip(self.link.as_ref());
-                let found = found.and_then(|(approach, link)| approach.on_joined(ready, link));
-                if let Some(event) = found {
-                    self.end(event);
-                }
+                let found = self.party.on_joined(ready);
+                self.end_if(found);
             }
             _ => {}
         }
     }
 
-    fn step(&mut self, now: Instant, act: impl FnOnce(&mut Approach, Step<'_>) -> Option<Event>) {
-        let Some(approach) = &mut self.approach else {
-            return;
-        };
-        let event = act(
-            approach,
-            Step {
-                now,
-                link: self.link.as_mut(),
-                rng: &mut self.rng,
-                out: &mut self.out,
-            },
-        );
-        if let Some(event) = event {
-            self.end(event);
-        }
-    }
-
     fn say(&mut self, way: Way, attempt: Id, body: Body) {
         let letter = Letter { attempt, body }.encode();
-        let datagram = match (way, &self.link) {
+        let datagram = match (way, &self.party.link) {
             (Way::Direct(to), _) => (to, Packet::direct(&self.session, &letter)),
             (Way::Server(ticket), Some(link)) => link.request(&Request::Reply {
                 session: self.session,
@@ -297,7 +278,7 @@ impl Offer {
             }),
             (Way::Server(_), None) => return,
         };
-        self.out.push_back(datagram);
+        self.party.out.push_back(datagram);
     }
 
     fn on_letter(&mut self, now: Instant, way: Way, letter: &[u8]) {
@@ -319,7 +300,7 @@ impl Offer {
             }
             return;
         }
-        if self.approach.is_some() {
+        if self.party.has_met() {
             return self.say(way, id, Body::Refused(Gone::Used));
         }
         if now.saturating_since(self.rate.0) >= Duration::from_secs(1) {
@@ -333,9 +314,9 @@ impl Offer {
             side: Side::Sender,
             session: &self.session,
             attempt: &id,
-            words: &self.config.words,
+            words: &self.words,
         };
-        let exchange = Exchange::start(run, &mut self.rng);
+        let exchange = Exchange::start(run, &mut self.party.rng);
         let answer = exchange.message();
         let Some(keys) = exchange.finish(&hello) else {
             return;
@@ -353,7 +334,7 @@ impl Offer {
     }
 
     fn on_proof(&mut self, now: Instant, way: Way, id: Id, sealed: &[u8]) {
-        let is_met = self.approach.is_some();
+        let is_met = self.party.has_met();
         let Some(attempt) = self.attempts.iter_mut().find(|attempt| attempt.id == id) else {
             return;
         };
@@ -363,11 +344,13 @@ impl Offer {
             Stage::Answered(_) if is_met => Body::Refused(Gone::Used),
             // The guess counts before anything is said about it.
             Stage::Answered(keys) => match keys.open(sealed) {
-                Some(peer) => return self.meet(now, way, id, &peer),
+                Some(peer) => return self.meet(now, way, id, peer),
                 None => {
                     self.guesses_left = self.guesses_left.saturating_sub(1);
                     attempt.stage = Stage::Wrong(self.guesses_left);
-                    self.events.push_back(Event::WrongGuess(self.guesses_left));
+                    self.party
+                        .events
+                        .push_back(Event::WrongGuess(self.guesses_left));
                     Body::Wrong(self.guesses_left)
                 }
             },
@@ -379,8 +362,8 @@ impl Offer {
     }
 
     /// Somebody knew the words: from here on the code is used.
-    fn meet(&mut self, now: Instant, way: Way, id: Id, peer: &Introduction) {
-        let own = introduction(self.config.key, &self.config.local, self.link.as_ref());
+    fn meet(&mut self, now: Instant, way: Way, id: Id, peer: Introduction) {
+        let own = self.party.introduction();
         let Some(attempt) = self.attempts.iter_mut().find(|attempt| attempt.id == id) else {
             return;
         };
@@ -390,48 +373,25 @@ impl Offer {
         let welcome = keys.seal(&own);
         attempt.stage = Stage::Welcome(welcome.clone());
         self.say(way, id, Body::Welcome(welcome));
-        self.events.push_back(Event::Met(peer.key));
-        let mut candidates = peer.candidates.clone();
-        if let Way::Direct(address) = way {
-            let kind = CandidateKind::Local;
-            candidates.insert(0, Candidate { address, kind });
-        }
-        let session = self.session;
-        let approach = Approach::start(Side::Sender, session, keys, &candidates, now);
-        self.approach = Some(approach);
+        let from = match way {
+            Way::Direct(address) => Some(address),
+            Way::Server(_) => None,
+        };
+        self.party.meet(now, self.session, keys, from, peer);
         // Its keys are of no use any more.
         self.attempts.retain(|attempt| attempt.id == id);
         self.on_timeout(now);
     }
 }
 
-/// What a side says of itself.
-pub(crate) fn introduction(
-    key: PublicKey,
-    local: &[SocketAddr],
-    link: Option<&Link>,
-) -> Introduction {
-    let seen = link.and_then(|link| link.seen);
-    let candidate = |address, kind| Candidate { address, kind };
-    let seen = seen.map(|address| candidate(address, CandidateKind::Seen));
-    let local = local.iter().copied();
-    let local = local.map(|address| candidate(address, CandidateKind::Local));
-    // The server's sight first: if there are too many, it is the last that may be left out.
-    let candidates = seen.into_iter().chain(local);
-    Introduction {
-        key,
-        candidates: candidates.take(crate::pake::MAX_CANDIDATES).collect(),
-    }
-}
-
 impl Machine for Offer {
     fn handle(&mut self, now: Instant, from: SocketAddr, datagram: &[u8]) {
-        if self.over {
+        if self.party.over {
             return;
         }
         match Packet::parse(datagram) {
             Some(Packet::Response(nonce, response)) => {
-                let link = self.link.as_ref();
+                let link = self.party.link.as_ref();
                 if link.is_some_and(|link| link.is_genuine(from, nonce, &response)) {
                     self.on_response(now, response);
                 }
@@ -440,25 +400,24 @@ impl Machine for Offer {
                 self.on_letter(now, Way::Direct(from), &letter);
             }
             Some(Packet::Probe(probe)) => {
-                self.step(now, |approach, step| approach.on_probe(from, &probe, step));
+                let found = self.party.on_probe(now, from, &probe);
+                self.end_if(found);
             }
             _ => {}
         }
     }
 
     fn on_timeout(&mut self, now: Instant) {
-        if self.over {
+        if self.party.over {
             return;
         }
-        if self.approach.is_some() {
-            self.step(now, |approach, step| match approach.timeout() <= step.now {
-                true => approach.on_timeout(step),
-                false => None,
-            });
-        } else if now.saturating_since(self.began) >= self.lifetime() {
+        if self.party.has_met() {
+            let found = self.party.on_timeout(now);
+            self.end_if(found);
+        } else if now.saturating_since(self.began) >= self.lifetime {
             return self.end(Event::Failed(Failure::Gone(Gone::Expired)));
         }
-        if self.over || self.standing == Standing::Without {
+        if self.party.over || self.standing == Standing::Without {
             return;
         }
         let waited = now.saturating_since(self.began);
@@ -468,26 +427,24 @@ impl Machine for Offer {
         if now >= self.ask_at {
             // Who has met needs it no more, or hears of it by the path that is not found.
             let silence = now.saturating_since(self.heard);
-            if silence >= LOST && !self.lost && self.approach.is_none() {
+            if silence >= LOST && !self.lost && !self.party.has_met() {
                 self.lost = true;
-                self.events.push_back(Event::ServerLost);
+                self.party.events.push_back(Event::ServerLost);
             }
             self.ask(now);
         }
     }
 
     fn transmit(&mut self) -> Option<Datagram> {
-        self.out.pop_front()
+        self.party.out.pop_front()
     }
 
     fn timeout(&self) -> Option<Instant> {
-        if self.over {
+        if self.party.over {
             return None;
         }
-        let ends = match &self.approach {
-            Some(approach) => approach.timeout(),
-            None => self.began + self.lifetime(),
-        };
+        let expires = self.began + self.lifetime;
+        let ends = self.party.timeout().unwrap_or(expires);
         Some(match self.standing {
             Standing::Without => ends,
             Standing::Open => ends.min(self.ask_at),
@@ -496,6 +453,6 @@ impl Machine for Offer {
     }
 
     fn event(&mut self) -> Option<Event> {
-        self.events.pop_front()
+        self.party.events.pop_front()
     }
 }
