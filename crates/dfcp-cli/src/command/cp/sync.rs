@@ -84,23 +84,38 @@ impl Tidy {
         Err(Failure::new(Kind::WouldRemove, why))
     }
 
-    /// Goes through a directory; whether it is empty at the end. Of what was `offered` it says whether
-    /// it is a directory.
+    /// Goes through a directory and all beneath it. Of what was `offered` it says whether it is a directory.
+    /// A path has room for two thousand directories, more than a thread's stack may have room for.
     fn tidy(
         &self,
         at: &Path,
         path: &str,
         offered: &BTreeMap<&str, bool>,
         removed: &mut Vec<String>,
-    ) -> Result<bool, Failure> {
-        let mut empty = true;
-        for (place, directory) in children(at).map_err(|error| too_deep(at, path, error))? {
-            let failed = |error| too_deep(&place, path, error);
+    ) -> Result<(), Failure> {
+        let mut levels = vec![Level::open(at.to_owned(), path.to_owned(), true)?];
+        while let Some(level) = levels.last_mut() {
+            let Some((place, directory)) = level.children.next() else {
+                let done = levels.pop().expect("there is a last one");
+                let Some(above) = levels.last_mut() else {
+                    break;
+                };
+                if done.stays {
+                    above.stays = true;
+                    continue;
+                }
+                if !self.choice.dry_run {
+                    let failed = |error| too_deep(&done.at, &above.path, error);
+                    fs::remove_dir(&done.at).map_err(failed)?;
+                }
+                removed.push(done.path);
+                continue;
+            };
             let file_name = place.file_name().unwrap_or_default();
-            let name = format!("{path}/{}", name::encode(file_name));
+            let name = format!("{}/{}", level.path, name::encode(file_name));
             let part = name.ends_with(PARTIAL) || name.ends_with(JOURNAL);
             if part || !self.choice.keeps(&name, directory) {
-                empty = false;
+                level.stays = true;
                 continue;
             }
             let offered_as = offered.get(name.as_str());
@@ -108,23 +123,40 @@ impl Tidy {
             let differs = self.choice.dry_run && offered_as.is_some_and(|is| *is != directory);
             let stays = offered_as.is_some() && !differs;
             if directory {
-                let emptied = self.tidy(&place, &name, offered, removed)?;
-                if stays || !emptied {
-                    empty = false;
-                    continue;
-                }
-                if !self.choice.dry_run {
-                    fs::remove_dir(&place).map_err(failed)?;
-                }
+                levels.push(Level::open(place, name, stays)?);
             } else if stays {
-                empty = false;
-                continue;
-            } else if !self.choice.dry_run {
-                fs::remove_file(&place).map_err(failed)?;
+                level.stays = true;
+            } else {
+                if !self.choice.dry_run {
+                    let failed = |error| too_deep(&place, &level.path, error);
+                    fs::remove_file(&place).map_err(failed)?;
+                }
+                removed.push(name);
             }
-            removed.push(name);
         }
-        Ok(empty)
+        Ok(())
+    }
+}
+
+/// A directory that is gone through.
+struct Level {
+    at: PathBuf,
+    /// The same in offers.
+    path: String,
+    children: std::vec::IntoIter<(PathBuf, bool)>,
+    /// Whether it, or something in it, stays.
+    stays: bool,
+}
+
+impl Level {
+    fn open(at: PathBuf, path: String, stays: bool) -> Result<Self, Failure> {
+        let children = children(&at).map_err(|error| too_deep(&at, &path, error))?;
+        Ok(Self {
+            at,
+            path,
+            children: children.into_iter(),
+            stays,
+        })
     }
 }
 
