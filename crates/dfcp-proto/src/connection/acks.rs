@@ -6,7 +6,7 @@ use crate::block::{ChannelId, SendChannel};
 use crate::config::MIN_DATAGRAM;
 use crate::observe::Observation;
 use crate::packet::{ReportIn, SentPacket, SymbolRef};
-use crate::rate::{AckPoint, PathReport};
+use crate::rate::{AckPoint, FateInGroups, PathReport};
 use crate::scheduler::Room;
 use crate::time::{Duration, Instant};
 use crate::wire::{AckHead, AckRanges, BlockReport, SackReport};
@@ -25,6 +25,8 @@ pub(super) struct AckNews {
     acked: u64,
     /// Of these, how many had been declared lost.
     spurious: u64,
+    /// Of those acknowledged, the ones that left in groups.
+    groups: FateInGroups,
     /// Of those acknowledged, how many could be marked.
     markable: u64,
     /// Packets that arrived marked.
@@ -50,6 +52,7 @@ impl Connection {
             .on_ack(now, head.largest, ranges)
             .ok_or(CloseCode::PROTOCOL)?;
         let policy = self.out.redundancy.policy();
+        let mut groups = FateInGroups::default();
         for (pn, packet) in &outcome.acked {
             if usize::from(packet.size) > MIN_DATAGRAM {
                 self.out.black_hole.on_large_acked();
@@ -57,6 +60,9 @@ impl Connection {
                 self.out.black_hole.on_small_acked(*pn);
             }
             self.out.path.on_delivered(packet.size.into());
+            if let Some(fate) = groups.at(packet.place) {
+                fate.acked += 1;
+            }
             if let Some(symbol) = packet.symbol {
                 let id = ChannelId(symbol.channel);
                 if let Some(send) = self.channels.sender(id) {
@@ -70,6 +76,7 @@ impl Connection {
         let mut news = AckNews {
             acked: outcome.acked.len() as u64,
             spurious: outcome.spurious,
+            groups,
             markable: outcome.acked.iter().filter(|(_, p)| p.ect).count() as u64,
             path,
             ..AckNews::default()
@@ -139,13 +146,15 @@ impl Connection {
 
     /// Finds lost packets, and tells the rate controller everything that this moment taught.
     pub(super) fn on_news(&mut self, now: Instant, news: &AckNews) {
-        let lost = self.detect_losses(now, news);
+        let mut groups = news.groups;
+        let lost = self.detect_losses(now, news, &mut groups);
         let in_flight = self.out.sent.bytes_in_flight();
         self.out.path.on_feedback(now, |feedback| {
             feedback.newest = news.newest;
             feedback.acked_packets = news.acked;
             feedback.spurious_packets = news.spurious;
             feedback.lost_packets = lost;
+            feedback.groups = groups;
             feedback.ce_packets = news.marked;
             feedback.ect_packets = news.markable;
             feedback.silence = news.silence;
@@ -159,8 +168,8 @@ impl Connection {
         }
     }
 
-    /// Puts back what lost packets carried; says how many were found.
-    fn detect_losses(&mut self, now: Instant, news: &AckNews) -> u64 {
+    /// Puts back what lost packets carried; says how many were found, and adds those of `groups`.
+    fn detect_losses(&mut self, now: Instant, news: &AckNews, groups: &mut FateInGroups) -> u64 {
         let rtt = self.loss_rtt();
         let mut lost = self.out.sent.detect_lost(now, rtt);
         let lost_count = lost.len() as u64;
@@ -180,6 +189,9 @@ impl Connection {
                 .update(news.acked - news.spurious, lost_count);
         }
         for (number, packet) in &lost {
+            if let Some(fate) = groups.at(packet.place) {
+                fate.lost += 1;
+            }
             let (number, bytes) = (Some(*number), packet.size.into());
             self.observer.tell(now, || Observation::Lost {
                 number,

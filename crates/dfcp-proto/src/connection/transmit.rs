@@ -580,6 +580,7 @@ impl Connection {
             size,
             sent_total: self.out.path.sent_total(),
             ect: self.out.path.rate().ecn() != Codepoint::NotCapable,
+            place: self.out.path.place(),
             symbol: contents.symbol,
             control: contents.control,
             ack_eliciting: contents.ack_eliciting,

@@ -14,7 +14,7 @@ mod sent;
 pub use arrival::ArrivalClock;
 pub use loss::{Loss, LossEstimator, LostPacket};
 pub use mtu::{BlackHole, MtuSearch};
-pub use pacer::Pacer;
+pub use pacer::{Pacer, Place};
 pub use received::{ReceivedPackets, decode_packet_number};
 pub use reverse::{ReportIn, ReversePath};
 pub use rtt::RttEstimator;

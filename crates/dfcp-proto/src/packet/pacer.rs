@@ -13,6 +13,18 @@ const MAX_SYSTEM_CALLS: u64 = 2;
 const LATENESS: Duration = Duration::from_millis(3);
 const LATE_GROUPS: u64 = 3;
 
+/// Where a packet leaves in its group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Place {
+    /// Packets leave one by one.
+    #[default]
+    Alone,
+    /// Among the first half.
+    Front,
+    /// Behind the first half: a queue that has no room for all loses these.
+    Back,
+}
+
 /// Token bucket; tokens are bytes.
 #[derive(Clone, Debug)]
 pub struct Pacer {
@@ -90,6 +102,16 @@ impl Pacer {
     /// Counts `bytes` as sent.
     pub fn consume(&mut self, bytes: u64) {
         self.tokens -= bytes as f64;
+    }
+
+    /// Where a packet is in its group that leaves now.
+    pub fn place(&self) -> Place {
+        let group = self.group();
+        match 2.0 * self.tokens <= group as f64 {
+            _ if group <= self.packet => Place::Alone,
+            false => Place::Front,
+            true => Place::Back,
+        }
     }
 
     /// `bytes` more may go at once.

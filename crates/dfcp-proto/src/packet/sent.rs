@@ -3,6 +3,7 @@
 //! [`LossRules`].
 
 use super::loss::LostPacket;
+use super::pacer::Place;
 use super::reordering::ReorderingWindow;
 use super::rules::{LossRules, Reordering, Unanswered};
 use crate::time::{Duration, Instant};
@@ -30,6 +31,8 @@ pub struct SentPacket<C> {
     pub sent_total: u64,
     /// Whether it could be marked.
     pub ect: bool,
+    /// Where it was in its group.
+    pub place: Place,
     /// The symbol inside, if any.
     pub symbol: Option<SymbolRef>,
     /// Control frames to send again if it is lost.
@@ -166,6 +169,7 @@ impl<C> SentPackets<C> {
             size: packet.size,
             sent_total: packet.sent_total,
             ect: packet.ect,
+            place: packet.place,
             symbol: packet.symbol,
             control: packet.control,
             written_off: false,
@@ -181,6 +185,7 @@ impl<C> SentPackets<C> {
             size: 0,
             sent_total: 0,
             ect: false,
+            place: Place::Alone,
             symbol: None,
             control: Vec::new(),
             written_off: false,
@@ -454,6 +459,8 @@ pub struct NewPacket<C> {
     pub sent_total: u64,
     /// Whether its IP header says that it can be marked.
     pub ect: bool,
+    /// Where it is in its group.
+    pub place: Place,
     /// The symbol inside.
     pub symbol: Option<SymbolRef>,
     /// Control frames inside.
@@ -478,6 +485,7 @@ mod tests {
                 size: 1000,
                 sent_total: 1000 * (ms + 1),
                 ect: false,
+                place: Place::Alone,
                 symbol: Some(SymbolRef {
                     channel: 2,
                     offset: ms,

@@ -6,7 +6,7 @@
 
 use super::{AckPoint, BlockSent, Feedback, RateController};
 use crate::observe::PathMetrics;
-use crate::packet::{Pacer, RttEstimator};
+use crate::packet::{Pacer, Place, RttEstimator};
 use crate::time::{Duration, Instant, Rate};
 
 /// Bounds of [`PathControl::coalescing_delay`]. Below the first one, wake-ups cost more than all that
@@ -189,6 +189,11 @@ impl PathControl {
             Some(at) => at <= now,
             None => !self.is_paced() || self.pacer.available(now) >= self.packet,
         }
+    }
+
+    /// Where a packet that leaves now is in its group.
+    pub fn place(&self) -> Place {
+        self.pacer.place()
     }
 
     /// When the next packets may leave; `None` while the rate is zero.

@@ -40,7 +40,7 @@ pub use tfrc::{
 };
 pub use tokens::{BackOff, MinRtt, TokenParameters, Tokens};
 
-use crate::packet::RttEstimator;
+use crate::packet::{Place, RttEstimator};
 use crate::time::{Duration, Instant, Rate};
 use std::fmt::Debug;
 
@@ -187,6 +187,8 @@ pub struct Feedback<'a> {
     pub spurious_packets: u64,
     /// Packets declared lost.
     pub lost_packets: u64,
+    /// Of those acknowledged and lost, the ones that left in groups.
+    pub groups: FateInGroups,
     /// Packets that arrived marked Congestion Experienced.
     pub ce_packets: u64,
     /// Of those acknowledged for the first time, how many could be marked: what `ce_packets` is a part
@@ -217,6 +219,7 @@ impl<'a> Feedback<'a> {
             acked_packets: 0,
             spurious_packets: 0,
             lost_packets: 0,
+            groups: FateInGroups::default(),
             ce_packets: 0,
             ect_packets: 0,
             silence: Duration::ZERO,
@@ -225,6 +228,35 @@ impl<'a> Feedback<'a> {
             idle_total: 0,
             path: None,
             rtt,
+        }
+    }
+}
+
+/// What became of packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Fate {
+    /// Acknowledged.
+    pub acked: u64,
+    /// Declared lost.
+    pub lost: u64,
+}
+
+/// What became of packets that left in groups.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FateInGroups {
+    /// Of the first half of a group.
+    pub front: Fate,
+    /// Of what left behind it.
+    pub back: Fate,
+}
+
+impl FateInGroups {
+    /// Packets that left at this place; `None` if it is no group's.
+    pub fn at(&mut self, place: Place) -> Option<&mut Fate> {
+        match place {
+            Place::Alone => None,
+            Place::Front => Some(&mut self.front),
+            Place::Back => Some(&mut self.back),
         }
     }
 }

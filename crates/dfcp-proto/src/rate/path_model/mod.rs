@@ -47,7 +47,7 @@ pub use marks::MarkResponse;
 use marks::Marks;
 use rounds::{Round, Unhealed, Within};
 use samples::Samples;
-use shallow::{BufferEstimate, RateCap};
+use shallow::{BufferEstimate, GroupRoom, RateCap};
 use startup::{FirstFlight, Search};
 use tuning::{bounds, queue, spans};
 use yielding::{Yield, Yielded};
@@ -78,6 +78,7 @@ pub struct PathModel {
     /// Multiplies the queue target after marks or excess loss; recovers slowly.
     target_scale: f64,
     buffer: BufferEstimate,
+    groups: GroupRoom,
     cap: Option<RateCap>,
     /// Gain of probes while the queue is empty: doubles every round trip, but not before the time
     /// after it, when the path said no.
@@ -143,6 +144,7 @@ impl Default for PathModel {
             variation: ServiceVariation::default(),
             target_scale: 1.0,
             buffer: BufferEstimate::default(),
+            groups: GroupRoom::default(),
             cap: None,
             probe_gain: 1.0,
             probe_held_until: None,
@@ -218,7 +220,9 @@ impl PathModel {
                 (queue::GROUP_TARGETS * self.target()).min(queue::GROUP_HELD * self.buffer.seconds)
             }
         };
-        longest.min(self.marks.longest_group())
+        longest
+            .min(self.groups.room())
+            .min(self.marks.longest_group())
     }
 
     /// A standing queue from which on the bottleneck is busy.
@@ -491,6 +495,9 @@ impl RateController for PathModel {
         self.round.marked += feedback.ce_packets;
         self.round.acked += feedback.acked_packets;
         self.lost += feedback.lost_packets as f64 * self.packet;
+        if matches!(self.mode, Mode::Cruise(_)) {
+            self.groups.add(feedback.groups);
+        }
         let Some(newest) = feedback.newest else {
             return;
         };

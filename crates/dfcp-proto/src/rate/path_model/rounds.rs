@@ -156,6 +156,7 @@ impl PathModel {
             Mode::Cruise(_) => {
                 let is_shared = self.is_shared(now, round);
                 self.learn_depth(round);
+                self.learn_group(now, round);
                 if is_shared {
                     if let Some(short) = round.queue.short_loss() {
                         self.loss.explain_by_queue(short);
@@ -206,6 +207,14 @@ impl PathModel {
         let own = OVERSHOOT * self.target() + self.packet_time(1.0);
         let holds = longest > MIN_TARGET && !self.is_long(longest) && !self.is_noisy(now);
         holds && longest > own && round.queue.is_overflow() && self.queue() > self.busy_from()
+    }
+
+    /// Shorter groups, if more of them is lost than of what leaves first.
+    fn learn_group(&mut self, now: Instant, round: &Round) {
+        let elapsed = now.saturating_since(round.began).as_secs_f64();
+        let group = self.group();
+        let deviation = |packets| self.loss.deviation(packets);
+        self.groups.end_round(group, elapsed, deviation);
     }
 
     /// What the queue holds, if it overflowed in the round.

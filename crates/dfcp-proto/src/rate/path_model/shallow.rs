@@ -3,6 +3,7 @@
 
 use super::tuning::loss::CERTAIN;
 use super::tuning::shallow::*;
+use crate::rate::FateInGroups;
 use crate::time::Instant;
 
 /// Packets and losses of a round, apart for long queues and short ones. A queue that overflows loses
@@ -56,6 +57,7 @@ impl Delays {
     }
 }
 
+/// Packets, or bytes of so many.
 #[derive(Clone, Copy, Debug, Default)]
 struct Fate {
     acked: f64,
@@ -63,8 +65,21 @@ struct Fate {
 }
 
 impl Fate {
+    fn add(&mut self, fate: crate::rate::Fate) {
+        self.acked += fate.acked as f64;
+        self.lost += fate.lost as f64;
+    }
+
     fn packets(self) -> f64 {
         self.acked + self.lost
+    }
+
+    /// Whether these lost more than `others` beyond chance, given the standard deviation of the loss of so
+    /// many packets.
+    fn lost_more_than(self, others: Self, deviation: impl Fn(f64) -> f64) -> bool {
+        let elsewhere = others.lost / others.packets().max(1.0);
+        let chance = CERTAIN * deviation(self.packets()).hypot(deviation(others.packets()));
+        self.lost > (elsewhere + OVERFLOW + chance) * self.packets() + 1.0
     }
 
     fn fade(self) -> Self {
@@ -197,6 +212,51 @@ impl BufferEstimate {
     }
 }
 
+/// How long a group of packets may be for the queue to have room for all of it. A queue that has not loses
+/// what is behind in a group more often than what is in front, at any rate; what the path loses by itself
+/// it loses at any place.
+#[derive(Debug)]
+pub(super) struct GroupRoom {
+    front: Fate,
+    back: Fate,
+    /// What is known to be too long, seconds.
+    seconds: f64,
+}
+
+impl Default for GroupRoom {
+    fn default() -> Self {
+        Self {
+            front: Fate::default(),
+            back: Fate::default(),
+            seconds: DEEPEST,
+        }
+    }
+}
+
+impl GroupRoom {
+    /// Longest group, seconds.
+    pub(super) fn room(&self) -> f64 {
+        self.seconds
+    }
+
+    /// What became of packets that left in groups.
+    pub(super) fn add(&mut self, groups: FateInGroups) {
+        self.front.add(groups.front);
+        self.back.add(groups.back);
+    }
+
+    /// A round of `elapsed` seconds is over, with groups of `group` seconds.
+    pub(super) fn end_round(&mut self, group: f64, elapsed: f64, deviation: impl Fn(f64) -> f64) {
+        self.seconds = (self.seconds * (elapsed / DOUBLED).exp2()).min(DEEPEST);
+        let is_known = self.front.packets() > SHORT_PACKETS;
+        if is_known && self.back.lost_more_than(self.front, deviation) {
+            self.seconds = group / 2.0;
+            (self.front, self.back) = (Fate::default(), Fate::default());
+        }
+        (self.front, self.back) = (self.front.fade(), self.back.fade());
+    }
+}
+
 /// The rate that a path without a visible queue carried when it refused more: a little below it,
 /// then at it for a while, then ever faster above, as CUBIC does with windows (RFC 9438 §4.2).
 #[derive(Clone, Copy, Debug)]
@@ -289,6 +349,41 @@ mod tests {
             buffer.end_round(0.0, Overflow::None, 0.1);
         }
         assert!(buffer.seconds > 0.02);
+    }
+
+    /// What groups may be long, in seconds, after rounds of a millisecond with groups of as much in which
+    /// `fate` became of the packets of either half.
+    fn room_after(rounds: u32, fate: impl Fn(u32) -> [crate::rate::Fate; 2]) -> f64 {
+        let deviation = |packets: f64| (0.05 * 0.95 / packets).sqrt();
+        let mut groups = GroupRoom::default();
+        for round in 0..rounds {
+            let [front, back] = fate(round);
+            groups.add(FateInGroups { front, back });
+            groups.end_round(groups.room().min(0.001), 0.001, deviation);
+        }
+        groups.room()
+    }
+
+    #[test]
+    fn groups_that_lose_their_ends_become_shorter_and_others_stay() {
+        let fate = |acked, lost| crate::rate::Fate { acked, lost };
+        // The path's own loss: one packet in 21, anywhere.
+        let even = |_| [fate(20, 1), fate(20, 1)];
+        assert_eq!(room_after(1000, even), DEEPEST);
+        // In bursts that take either half.
+        let bursts = |round: u32| match round % 12 {
+            0 => [fate(15, 6), fate(21, 0)],
+            6 => [fate(21, 0), fate(15, 6)],
+            _ => [fate(21, 0); 2],
+        };
+        assert_eq!(room_after(1000, bursts), DEEPEST);
+        let ends = |_| [fate(20, 1), fate(14, 7)];
+        let short = room_after(30, ends);
+        assert!(short < 0.0005);
+        // Longer ones are tried again after a while: twice as long in ten seconds.
+        let then = |round| if round < 30 { ends(round) } else { even(round) };
+        let again = room_after(10_030, then) / short;
+        assert!((again - 2.0).abs() < 0.1, "{again}");
     }
 
     /// Rounds of 64 packets whose queue goes from 4 to 12 ms in 16 rounds and falls, as CUBIC's does; a
