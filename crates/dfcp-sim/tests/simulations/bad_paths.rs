@@ -137,6 +137,35 @@ fn groups_become_as_short_as_a_queue_beside_loss_has_room_for() {
     }
 }
 
+/// An overflow of a short queue is answered as CUBIC answers it, but no loss of the path while that queue is
+/// empty: where bursts followed one another, this had a fifth of the limit for ten seconds.
+#[test]
+fn after_an_overflow_losses_without_a_queue_cut_no_window() {
+    let text = r#"
+        schema = 1
+        title = "bursts on a long path with a short queue"
+        [run]
+        seed = 2
+        duration = "16 s"
+        warmup = "8 s"
+        [topology]
+        kind = "dumbbell"
+        rtt = "62.6 ms"
+        [link.default]
+        rate = "unlimited"
+        [link.bottleneck]
+        rate = "469.22 Mbit/s"
+        queue = { limit = "162 packets" }
+        loss = { share = 0.0026, burst = 27.3 }
+        reverse = { loss = 0.0 }
+        [[flow]]
+        name = "transfer"
+        protocol = "auto"
+    "#;
+    let share = share(&Document::parse(text, "bursts.toml").expect("valid"));
+    assert!(share > 0.7, "{share:.3} of the limit");
+}
+
 #[test]
 fn nobody_is_given_way_to_where_the_path_leaves_no_window() {
     // 42 % lost at any rate: a delay that wanders is no queue that others fill, beside whom this sender was as

@@ -3,7 +3,7 @@
 use super::cubic::{CubicWindow, Lost, WindowPath};
 use super::elasticity::QueueOwner;
 use super::tuning::cubic::{DECREASE, TRIAL_LOOPS};
-use super::tuning::queue::RANGE;
+use super::tuning::queue::{HELD_SHARE, RANGE};
 use super::{Mode, PathModel};
 use crate::rate::{AckPoint, Feedback};
 use crate::time::Instant;
@@ -45,9 +45,14 @@ impl PathModel {
             self.variation.update(now, flow, path.settled);
             self.estimate = flow.served;
         }
-        let packets = feedback.lost_packets;
+        let is_overflow = self.round.queue.longest > HELD_SHARE * self.buffer.seconds;
         let Mode::Competitive(window) = &mut self.mode else {
             return;
+        };
+        // A queue that is known to overflow, and is not half full, does not.
+        let packets = match window.answers_overflow() && !is_overflow {
+            true => 0,
+            false => feedback.lost_packets,
         };
         let lost = Lost {
             packets,

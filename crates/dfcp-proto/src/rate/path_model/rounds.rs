@@ -6,7 +6,9 @@ use super::shallow::{BufferEstimate, LossByQueue, Overflow, RateCap};
 use super::startup::Search;
 use super::tuning::cruise::{MAX_PROBE_GAIN, PROBING};
 use super::tuning::loss::{HEALING_LOOPS, MOST_OF_ROUND};
-use super::tuning::queue::{MIN_TARGET, MIN_VISIBLE, OVERSHOOT, RECOVERY, VISIBLE_PACKETS};
+use super::tuning::queue::{
+    GROUP_HELD, GROUP_TARGETS, MIN_TARGET, MIN_VISIBLE, OVERSHOOT, RECOVERY, VISIBLE_PACKETS,
+};
 use super::tuning::spans::{GAP_SHARE, GAPS, SILENT_SHARE, SPARSE};
 use super::tuning::{bounds, loss_test, startup};
 use super::{Mode, PathModel};
@@ -209,10 +211,14 @@ impl PathModel {
         holds && longest > own && round.queue.is_overflow() && self.queue() > self.busy_from()
     }
 
-    /// Shorter groups, if more of them is lost than of what leaves first.
+    /// Shorter groups, if more of them is lost than of what leaves first. Where it is known what the queue holds,
+    /// they are short enough for it, and others may fill it.
     fn learn_group(&mut self, now: Instant, round: &Round) {
         let elapsed = now.saturating_since(round.began).as_secs_f64();
-        let group = self.group();
+        let group = match GROUP_HELD * self.buffer.seconds < GROUP_TARGETS * self.fair_target() {
+            true => None,
+            false => Some(self.group()),
+        };
         let deviation = |packets| self.loss.deviation(packets);
         self.groups.end_round(group, elapsed, deviation);
     }

@@ -245,11 +245,17 @@ impl GroupRoom {
         self.back.add(groups.back);
     }
 
-    /// A round of `elapsed` seconds is over, with groups of `group` seconds.
-    pub(super) fn end_round(&mut self, group: f64, elapsed: f64, deviation: impl Fn(f64) -> f64) {
+    /// A round of `elapsed` seconds is over, with groups of `group` seconds, if they are to be judged.
+    pub(super) fn end_round(
+        &mut self,
+        group: Option<f64>,
+        elapsed: f64,
+        deviation: impl Fn(f64) -> f64,
+    ) {
         self.seconds = (self.seconds * (elapsed / DOUBLED).exp2()).min(DEEPEST);
         let is_known = self.front.packets() > SHORT_PACKETS;
-        if is_known && self.back.lost_more_than(self.front, deviation) {
+        let group = group.filter(|_| is_known && self.back.lost_more_than(self.front, deviation));
+        if let Some(group) = group {
             self.seconds = group / 2.0;
             (self.front, self.back) = (Fate::default(), Fate::default());
         }
@@ -359,7 +365,7 @@ mod tests {
         for round in 0..rounds {
             let [front, back] = fate(round);
             groups.add(FateInGroups { front, back });
-            groups.end_round(groups.room().min(0.001), 0.001, deviation);
+            groups.end_round(Some(groups.room().min(0.001)), 0.001, deviation);
         }
         groups.room()
     }
