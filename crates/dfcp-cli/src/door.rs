@@ -11,7 +11,6 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::allowed::Allowed;
 use crate::ask::{Answer, Asker, Stranger};
 use crate::command::Output;
-use crate::phrase::phrase;
 use crate::probe::far::Instrument;
 use crate::refusals::Refusals;
 use crate::tally::Refused;
@@ -126,13 +125,12 @@ impl Door {
 
     /// Says that `key` was refused and what would allow it, once.
     fn tell(&self, key: &PublicKey) {
-        if self.refusals.is_news(key) {
-            self.output.say(format_args!(
-                "refused {key} ({}): {}; to take files from it: {}",
-                phrase(key),
-                self.allowed().why_not(key),
-                invitation(key)
-            ));
+        let why = || {
+            let why = self.allowed().why_not(key);
+            format!("{why}; to take files from it: {}", invitation(key))
+        };
+        if let Some(line) = self.refusals.news(key, why) {
+            self.output.say(line);
         }
     }
 

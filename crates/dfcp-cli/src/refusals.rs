@@ -6,6 +6,8 @@ use std::sync::{Mutex, PoisonError};
 
 use dfcp::PublicKey;
 
+use crate::phrase::phrase;
+
 /// Keys whose refusal is told; whoever makes more of them only fills the log.
 const MAX_TOLD: usize = 100;
 
@@ -14,10 +16,13 @@ const MAX_TOLD: usize = 100;
 pub struct Refusals(Mutex<BTreeSet<PublicKey>>);
 
 impl Refusals {
-    /// Whether it is to be told that `key` is refused.
-    pub fn is_news(&self, key: &PublicKey) -> bool {
-        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        told.len() < MAX_TOLD && told.insert(*key)
+    /// That `key` is refused, and why, if it is to be told.
+    pub fn news(&self, key: &PublicKey, why: impl FnOnce() -> String) -> Option<String> {
+        let is_news = {
+            let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            told.len() < MAX_TOLD && told.insert(*key)
+        };
+        is_news.then(|| format!("refused {key} ({}): {}", phrase(key), why()))
     }
 
     /// What was refused may be allowed now, and be refused again later.
@@ -36,8 +41,8 @@ mod tests {
         let refusals = Refusals::default();
         let told = |count| {
             let keys = (0..count).map(|_| dfcp::generate_key().unwrap().public());
-            keys.filter(|key| refusals.is_news(key) && !refusals.is_news(key))
-                .count()
+            let is_news = |key: &PublicKey| refusals.news(key, String::new).is_some();
+            keys.filter(|key| is_news(key) && !is_news(key)).count()
         };
         assert_eq!(told(2 * MAX_TOLD), MAX_TOLD);
         refusals.begin_anew();

@@ -12,6 +12,10 @@ use crate::keys;
 use crate::known_hosts::KnownHosts;
 use crate::net::{Family, Host};
 
+/// What the other side means that refuses this side's key. It does not say which of both.
+pub const NOT_TAKEN: &str =
+    "does not take this key: it does not know it, or the day in `until=` of its line there is over";
+
 /// Options of the subcommands that go to a receiver, or to a server.
 #[derive(Clone, Debug, clap::Args)]
 pub struct PeerOptions {
@@ -50,7 +54,7 @@ impl PeerOptions {
     pub fn explain(&self, why: Down, host: &Host, known: &PublicKey, admits: &str) -> Failure {
         let message = match why {
             Down::Connection(ConnectionError::Refused) => {
-                format!("the server does not know this key; there: {admits}")
+                format!("the server {NOT_TAKEN}; there: {admits}")
             }
             Down::Connection(ConnectionError::WrongKey { found }) if self.peer_key.is_none() => {
                 match self.known_hosts() {

@@ -143,6 +143,9 @@ fn what_is_not_served_is_said_to_who_may_come_and_others_are_refused() {
     server.says("no list of keys has it");
 }
 
+/// What whoever has a key whose time is over may be told: the other side does not say that it is that.
+const OVER: &str = "the day in `until=` of its line there is over";
+
 #[test]
 fn a_key_whose_time_is_over_is_refused_and_the_log_says_that_it_is_its_time() {
     let bench = Bench::new();
@@ -175,6 +178,7 @@ fn a_key_whose_time_is_over_is_refused_and_the_log_says_that_it_is_its_time() {
             .unwrap();
         let said = String::from_utf8_lossy(&proxied.stderr);
         assert_eq!(proxied.status.code(), Some(4), "{said}");
+        assert!(said.contains(OVER), "{said}");
         server.says(&why);
         // A later day counts at once.
         until("9999-12-31");
@@ -184,7 +188,8 @@ fn a_key_whose_time_is_over_is_refused_and_the_log_says_that_it_is_its_time() {
     }
     until("2020-02-29");
     let receiver = bench.receiver(&["--allow", list.to_str().unwrap()]);
-    assert_eq!(send(&bench, "a", receiver.address).0, 4);
+    let (code, _, said) = send(&bench, "a", receiver.address);
+    assert!(code == 4 && said.contains(OVER), "{said}");
     receiver.says(&why);
 }
 

@@ -203,6 +203,26 @@ fn a_client_has_its_own_addresses_only() {
 }
 
 #[test]
+fn a_key_that_no_client_has_is_told_at_the_server() {
+    privileged(|| {
+        let sites = Sites::new(0.0);
+        let mut server = sites.server(&[]);
+        let stranger = ["connect", "192.0.2.2", "--address", "10.9.0.3/24"];
+        let known = ["--peer-key", &sites.bench.receiver_key];
+        let args = [&stranger[..], &known].concat();
+        let mut client = sites.command(&sites.near, "receiver.key", &args);
+        let ended = client.output().unwrap();
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(4), "{said}");
+        let line = server.says("no --client names it");
+        assert!(
+            line.contains(&format!("refused {}", sites.bench.receiver_key)),
+            "{line}"
+        );
+    });
+}
+
+#[test]
 fn a_server_that_was_restarted_is_found_again() {
     privileged(|| {
         let sites = Sites::new(0.0);
@@ -415,7 +435,7 @@ fn one_service_has_files_a_proxy_and_links() {
         // Whose key goes is parted from, and keeps what else it may.
         sites.settings(&[other], &above, tun);
         signal(&service, Signal::SIGHUP);
-        client.says("the server does not know this key");
+        client.says("the server does not take this key");
         assert!(echoes(&mut open));
         assert_eq!(sites.send("b"), 0);
         assert!(!is_answered(&asker, 1, 100));

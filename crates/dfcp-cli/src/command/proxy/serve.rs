@@ -20,7 +20,6 @@ use crate::keys;
 use crate::metrics::{Exporter, Source};
 use crate::net::{self, Listen};
 use crate::notify;
-use crate::phrase::phrase;
 use crate::refusals::Refusals;
 
 /// Arguments.
@@ -121,9 +120,8 @@ impl Running {
             let opens_to = move |key: &PublicKey| {
                 let terms = terms.get();
                 let opens = terms.allowed.contains(key);
-                if !opens && refusals.is_news(key) {
-                    let why = terms.allowed.why_not(key);
-                    common.say(format_args!("refused {key} ({}): {why}", phrase(key)));
+                if !opens && let Some(line) = refusals.news(key, || terms.allowed.why_not(key)) {
+                    common.say(line);
                 }
                 opens
             };

@@ -7,6 +7,7 @@ use dfcp::{Connection, ConnectionError, Endpoint, Error, PublicKey};
 use dfcp_command::{Failure, Kind};
 
 use super::Args;
+use crate::command::peer::NOT_TAKEN;
 use crate::door::invitation;
 use crate::files;
 use crate::known_hosts::{self, KnownHosts};
@@ -75,10 +76,7 @@ fn silent(host: &Host, why: Obstacle) -> Failure {
 pub(super) fn refused_or(error: Error, own: &PublicKey) -> Failure {
     match error {
         Error::Connection(ConnectionError::Refused) => {
-            let message = format!(
-                "the receiver does not know this key; there: {}",
-                invitation(own)
-            );
+            let message = format!("the receiver {NOT_TAKEN}; there: {}", invitation(own));
             Failure::new(Kind::Authentication, message)
         }
         error => files::broken(error),

@@ -19,7 +19,6 @@ use crate::command::proxy::desk::{Desk, Terms};
 use crate::command::proxy::is_single;
 use crate::command::tun::is_detail;
 use crate::log::{Fields, Level, Log};
-use crate::phrase::phrase;
 use crate::refusals::Refusals;
 
 /// See the module's text.
@@ -192,13 +191,12 @@ impl Parts {
 
     /// Says that `key` was refused, and why, once.
     fn tell_refused(&self, key: &PublicKey, why: impl FnOnce() -> String) {
-        if self.refusals.is_news(key) {
+        if let Some(line) = self.refusals.news(key, why) {
             let fields = Fields {
                 peer: Some(key.to_string()),
                 status: Some("refused"),
                 ..Fields::default()
             };
-            let line = format!("refused {key} ({}): {}", phrase(key), why());
             self.log.tell(Level::Warning, &fields, line);
         }
     }

@@ -13,6 +13,7 @@ use super::{Common, LinkOptions};
 use crate::command::farewell;
 use crate::keys;
 use crate::net::{self, Listen};
+use crate::refusals::Refusals;
 
 /// Connections for each client: one, and a second that replaces it.
 const CONNECTIONS: usize = 2;
@@ -150,12 +151,21 @@ pub async fn serve(args: Args) -> Result<(), Failure> {
     let transport = args.common.transport();
     let most = args.guests.connections();
     let endpoint = args.listen.unwrap_or_default().bind(|address| {
-        let allowed = allowed.clone();
+        let (allowed, common) = (allowed.clone(), args.common.clone());
+        let refusals = Refusals::default();
+        let opens_to = move |key: &PublicKey| {
+            let opens = allowed.contains(key);
+            let unknown = || "no --client names it".to_owned();
+            if !opens && let Some(line) = refusals.news(key, unknown) {
+                common.say(line);
+            }
+            opens
+        };
         let config = EndpointConfig::server(own.key().clone(), address)
             .transport(transport.clone())
             .max_connections(most)
             .max_per_peer(most)
-            .authorize(move |key| allowed.contains(key));
+            .authorize(opens_to);
         Endpoint::bind(config)
     })?;
     let (link, report) = (&args.common.link, args.common.report());
