@@ -4,19 +4,19 @@
 use std::fs::{DirBuilder, File};
 use std::io::{self, Read, Write};
 use std::net::IpAddr;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::PathBuf;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use dfcp::{PublicKey, Rate};
 use dfcp_command::{Failure, Kind, units};
 use dfcp_proxy::Quota;
 
+use crate::key_list::{ListFile, check_safe};
 use crate::keys::config_file;
 
-/// Longest list of keys that is read.
-const MAX_LIST: u64 = 1 << 20;
 /// The list that counts when the command line has none.
 const LIST: &str = "authorized_keys";
 
@@ -164,7 +164,7 @@ pub struct Allowed {
     anyone: bool,
     keys: Vec<PublicKey>,
     /// Read for each client, so that what is added counts at once.
-    files: Vec<PathBuf>,
+    files: Vec<Arc<ListFile>>,
     /// Whether they were named on the command line: then there is no doubt about others.
     named: bool,
 }
@@ -201,16 +201,21 @@ impl Allowed {
             match who {
                 Who::Key(key) => allowed.keys.push(*key),
                 Who::File(path) => {
-                    if !before.files.contains(path) {
-                        read_list(path).map_err(|why| Failure::new(Kind::Authentication, why))?;
+                    let known = before.files.iter().find(|file| file.path == *path);
+                    let file = known
+                        .cloned()
+                        .unwrap_or_else(|| ListFile::new(path.clone()));
+                    if known.is_none() {
+                        let read = file.read();
+                        read.map_err(|why| Failure::new(Kind::Authentication, why))?;
                     }
-                    allowed.files.push(path.clone());
+                    allowed.files.push(file);
                 }
             }
         }
         if named.is_empty() {
             // Without a home there is no list.
-            allowed.files.extend(config_file(LIST));
+            allowed.files.extend(config_file(LIST).map(ListFile::new));
         }
         Ok(allowed)
     }
@@ -222,12 +227,12 @@ impl Allowed {
 
     /// Why `key` is not allowed, for who keeps the lists.
     pub fn why_not(&self, key: &PublicKey) -> String {
-        let has_it = |path: &&PathBuf| {
-            let list = read_list(path);
+        let has_it = |file: &&Arc<ListFile>| {
+            let list = file.read();
             list.is_ok_and(|list| list.keys.iter().any(|(listed, _)| listed == key))
         };
         match self.files.iter().find(has_it) {
-            Some(path) => format!("`until=` of its line in {} is over", path.display()),
+            Some(file) => format!("`until=` of its line in {} is over", file.path.display()),
             None => "no list of keys has it".to_owned(),
         }
     }
@@ -239,10 +244,10 @@ impl Allowed {
 
     /// What the lists say of `key`, if they have it.
     fn listed(&self, key: &PublicKey) -> Option<KeyOptions> {
-        let find = |path: &PathBuf| {
-            let list = read_list(path).ok()?;
-            let entry = list.keys.into_iter().find(|(listed, _)| listed == key);
-            let options = entry.map(|(_, options)| options);
+        let find = |file: &Arc<ListFile>| {
+            let list = file.read().ok()?;
+            let entry = list.keys.iter().find(|(listed, _)| listed == key);
+            let options = entry.map(|(_, options)| *options);
             options.filter(|options| !options.is_over())
         };
         self.files.iter().find_map(find)
@@ -250,13 +255,13 @@ impl Allowed {
 
     /// Lines of the lists that allow nobody though they were meant to, and why.
     pub fn mistakes(&self) -> Vec<String> {
-        let lists = self.files.iter().filter_map(|path| read_list(path).ok());
-        lists.flat_map(|list| list.mistakes).collect()
+        let lists = self.files.iter().filter_map(|file| file.read().ok());
+        lists.flat_map(|list| list.mistakes.clone()).collect()
     }
 
     /// Why files allow nobody.
     fn unusable(&self) -> Vec<String> {
-        let reasons = self.files.iter().filter_map(|path| read_list(path).err());
+        let reasons = self.files.iter().filter_map(|file| file.read().err());
         reasons.collect()
     }
 
@@ -284,7 +289,7 @@ impl Allowed {
         }
         let mut reasons = Vec::new();
         for file in &self.files {
-            match read_list(file) {
+            match file.read() {
                 Ok(_) => return None,
                 Err(reason) => reasons.push(reason),
             }
@@ -300,7 +305,7 @@ impl Allowed {
         let path = config_file(LIST)?;
         let refused = |why| Failure::new(Kind::Authentication, why);
         if path.exists() {
-            check(&path).map_err(refused)?;
+            check_safe(&path).map_err(refused)?;
         }
         let add = || {
             if let Some(parent) = path.parent() {
@@ -323,86 +328,6 @@ impl Allowed {
         };
         add().map_err(|error: io::Error| Failure::io(&path, error))?;
         Ok(path)
-    }
-}
-
-/// What is in a file.
-struct List {
-    keys: Vec<(PublicKey, KeyOptions)>,
-    mistakes: Vec<String>,
-}
-
-/// The keys of a list: the first word of each line that is one, or the second after options; the rest is
-/// comment. A line whose options are not understood allows nobody.
-fn read_list(path: &Path) -> Result<List, String> {
-    let file = check(path)?;
-    let mut text = String::new();
-    file.take(MAX_LIST)
-        .read_to_string(&mut text)
-        .map_err(|error| format!("{}: {error}", path.display()))?;
-    let (mut keys, mut mistakes) = (Vec::<(PublicKey, KeyOptions)>::new(), Vec::new());
-    for (line, number) in text.lines().zip(1..) {
-        let mut words = line.split_whitespace();
-        let (first, second) = (words.next().unwrap_or("#"), words.next());
-        if first.starts_with('#') {
-            continue;
-        }
-        let entry = match (
-            first.parse::<PublicKey>(),
-            second.and_then(|second| second.parse().ok()),
-        ) {
-            (Ok(key), _) => Ok((key, KeyOptions::default())),
-            (Err(_), Some(key)) => first.parse().map(|options| (key, options)),
-            // A comment, unless it was to be a key.
-            (Err(error), None) if first.starts_with("dfcp-pub-") => Err(error.to_string()),
-            (Err(_), None) => continue,
-        };
-        let entry =
-            entry.and_then(
-                |(key, options)| match keys.iter().any(|(listed, _)| *listed == key) {
-                    true => Err("the key is on a line above, which counts".to_owned()),
-                    false => Ok((key, options)),
-                },
-            );
-        match entry {
-            Ok(entry) => keys.push(entry),
-            Err(why) => mistakes.push(format!("{} line {number}: {why}", path.display())),
-        }
-    }
-    match (keys.is_empty(), mistakes.first()) {
-        (true, Some(mistake)) => Err(mistake.clone()),
-        (true, None) => Err(format!("{} has no key in it", path.display())),
-        (false, _) => Ok(List { keys, mistakes }),
-    }
-}
-
-/// Opens a list that nobody else can have written.
-fn check(path: &Path) -> Result<File, String> {
-    let name = path.display();
-    let file = File::open(path).map_err(|error| match error.kind() {
-        // Whoever writes a word without a directory may have meant a key.
-        io::ErrorKind::NotFound if path.components().count() == 1 => {
-            format!(
-                "{name} is neither a key, which begins with dfcp-pub-, nor a file that is there"
-            )
-        }
-        io::ErrorKind::NotFound => format!("{name} is not there"),
-        _ => format!("{name}: {error}"),
-    })?;
-    let metadata = file
-        .metadata()
-        .map_err(|error| format!("{name}: {error}"))?;
-    let owner = metadata.uid();
-    if owner != 0 && owner != nix::unistd::geteuid().as_raw() {
-        return Err(format!("{name} belongs to another user, who may change it"));
-    }
-    match metadata.mode() & 0o022 {
-        0 => Ok(file),
-        _ => Err(format!(
-            "others may write {name} (mode {:04o}), so it allows nobody; look at what is in it, \
-             then chmod go-w {name}",
-            metadata.mode() & 0o7777
-        )),
     }
 }
 

@@ -6,6 +6,7 @@ mod command;
 mod config;
 mod door;
 mod files;
+mod key_list;
 mod keys;
 mod known_hosts;
 mod lab;

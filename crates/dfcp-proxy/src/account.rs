@@ -9,7 +9,7 @@ use dfcp::{PublicKey, Rate};
 use tokio::time::{Instant, sleep_until};
 
 use crate::dial::Questions;
-use crate::event::{Event, Report};
+use crate::event::{Event, Recurring, Report};
 use crate::relay::CHUNK;
 use crate::server::LimitsOf;
 use crate::status::{Refusal, Status};
@@ -58,8 +58,6 @@ const SMALL_BURST: Duration = Duration::from_secs(1);
 /// Smallest piece that is read of a connection whose key has a rate, bytes: a system call for three
 /// packets or more.
 const SMALLEST_PIECE: usize = 4 << 10;
-/// That a key is slowed is told once, until it has not been for so long.
-const RECOVERED: Duration = Duration::from_secs(60);
 
 /// Which way bytes go, as seen from here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,7 +105,7 @@ struct State {
     since: Option<Instant>,
     /// That the quota is used up was told.
     told: bool,
-    last_slowed: Option<Instant>,
+    slowed: Recurring,
 }
 
 impl Accounts {
@@ -160,7 +158,7 @@ impl Account {
             spent: 0,
             since: None,
             told: false,
-            last_slowed: None,
+            slowed: Recurring::default(),
         });
         let carried = Default::default();
         Self {
@@ -280,9 +278,8 @@ impl Account {
     }
 
     fn slowed(&self, state: &mut State, now: Instant) {
-        let before = state.last_slowed.replace(now);
         if let Some(rate) = state.limits.rate
-            && before.is_none_or(|before| now.duration_since(before) > RECOVERED)
+            && state.slowed.is_news(now)
         {
             let peer = self.key;
             (self.report)(Event::Slowed { peer, rate });

@@ -3,14 +3,32 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use dfcp::{PublicKey, Rate};
+use tokio::time::Instant;
 
 use crate::status::{Refusal, Status};
 use crate::target::Target;
 
 /// Takes events; called where it must not block.
 pub type Report = Arc<dyn Fn(Event) + Send + Sync>;
+
+/// What recurs is told once, until it has not been for so long: near a limit each connection that ends lets one
+/// other in, and the next one meets it again.
+const RECOVERED: Duration = Duration::from_secs(60);
+
+/// When something that recurs was so last.
+#[derive(Debug, Default)]
+pub(crate) struct Recurring(Option<Instant>);
+
+impl Recurring {
+    /// Whether it is worth telling that it is so at `now`.
+    pub fn is_news(&mut self, now: Instant) -> bool {
+        let before = self.0.replace(now);
+        before.is_none_or(|before| now.duration_since(before) > RECOVERED)
+    }
+}
 
 /// Something that happened. `Display` puts it in words.
 #[derive(Clone, Debug)]
@@ -74,6 +92,8 @@ pub enum Event {
     Unassociated(Refusal),
     /// A local port takes nobody just now, as when there are too many open files.
     Stuck(String),
+    /// A server refuses its clients something that it lacks just now, as open files.
+    Lacking(String),
 }
 
 impl Event {
@@ -114,6 +134,23 @@ impl fmt::Display for Event {
                 write!(f, "datagrams of a program are not carried: {refusal}")
             }
             Self::Stuck(why) => write!(f, "a local port takes nobody now: {why}"),
+            Self::Lacking(why) => write!(f, "clients are refused connections now: {why}"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_goes_on_for_long_is_told_once() {
+        let (mut stuck, mut now) = (Recurring::default(), Instant::now());
+        assert!(stuck.is_news(now));
+        for _ in 0..10_000 {
+            now += RECOVERED / 600;
+            assert!(!stuck.is_news(now));
+        }
+        assert!(stuck.is_news(now + 2 * RECOVERED));
     }
 }

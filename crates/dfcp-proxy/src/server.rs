@@ -1,19 +1,19 @@
 //! The server: connects to where its rules allow, and listens where it may.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use dfcp::{Application, CloseCode, Connection, Endpoint, PublicKey, RecvStream, SendStream};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::account::{Account, Accounts, Limits, Place, Use};
 use crate::dial::dial;
 use crate::door::Door;
-use crate::event::{Event, Report};
+use crate::event::{Event, Recurring, Report};
 use crate::relay::{Broken, Carriage, Toll, relay};
 use crate::rules::Rules;
 use crate::status::{Refusal, Status};
@@ -54,6 +54,8 @@ pub(crate) struct Inner {
     report: Report,
     accounts: Accounts,
     traffic: Traffic,
+    /// The system lacks something that clients want, such as open files.
+    lacking: Mutex<Recurring>,
     /// Nobody new is served any more.
     ending: watch::Sender<bool>,
 }
@@ -67,6 +69,7 @@ impl Server {
             accounts: Accounts::new(config.report.clone()),
             report: config.report,
             traffic: Traffic::default(),
+            lacking: Mutex::default(),
             ending: watch::Sender::new(false),
         }))
     }
@@ -167,6 +170,20 @@ impl Inner {
         (self.report)(event);
     }
 
+    /// Tells once of what the system lacked, if that is why a client was refused something which its key may
+    /// have.
+    fn check_lack<T>(&self, given: Result<T, Refusal>) -> Result<T, Refusal> {
+        if let Err(refusal) = &given
+            && refusal.status == Status::Limit
+        {
+            let mut lacking = self.lacking.lock().unwrap_or_else(PoisonError::into_inner);
+            if lacking.is_news(Instant::now()) {
+                self.tell(Event::Lacking(refusal.message.clone()));
+            }
+        }
+        given
+    }
+
     /// What counts now.
     pub fn settings(&self) -> Arc<Settings> {
         let settings = self.settings.read();
@@ -217,11 +234,17 @@ impl Inner {
         };
         let done = match self.place(&client.account, Use::Own) {
             Ok(place) => match request {
-                Request::Listen { id, bind } => self.listen(client, &mut tunnel, id, &bind).await,
-                _ => match dial(&target, &self.settings().rules, &client.account.questions).await {
-                    Ok(tcp) => return self.carry(tcp, tunnel, target, place).await,
-                    Err(refusal) => Err(refusal),
-                },
+                Request::Listen { id, bind } => {
+                    self.check_lack(self.listen(client, &mut tunnel, id, &bind).await)
+                }
+                _ => {
+                    let settings = self.settings();
+                    let dialed = dial(&target, &settings.rules, &client.account.questions).await;
+                    match self.check_lack(dialed) {
+                        Ok(tcp) => return self.carry(tcp, tunnel, target, place).await,
+                        Err(refusal) => Err(refusal),
+                    }
+                }
             },
             Err(refusal) => Err(refusal),
         };
@@ -237,7 +260,7 @@ impl Inner {
         let opened = self.place(&client.account, Use::Association);
         let opened = opened.and_then(|place| {
             let questions = client.account.questions.clone();
-            Ok((place, Exit::open(self, questions)?))
+            Ok((place, self.check_lack(Exit::open(self, questions))?))
         });
         let (place, exit) = match opened {
             Ok(opened) => opened,

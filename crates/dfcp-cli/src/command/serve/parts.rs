@@ -354,7 +354,7 @@ fn tell(log: Log, event: &Event) {
             fields.status = Some(refusal.status.word());
         }
         Event::Unassociated(refusal) => fields.status = Some(refusal.status.word()),
-        Event::Stuck(_) => level = Level::Warning,
+        Event::Stuck(_) | Event::Lacking(_) => level = Level::Warning,
         _ => {}
     }
     log.tell(level, &fields, event);
