@@ -12,6 +12,8 @@ pub(crate) enum Peer {
     Ip(SocketAddr),
     /// A path, of a socket of this machine.
     Path(Vec<u8>),
+    /// None: a socket is to be connected no more.
+    Nobody,
     /// Something else.
     Other,
 }
@@ -49,6 +51,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Peer {
             let path = rest.split(|byte| *byte == 0).next()?;
             Some(Peer::Path(path.to_vec()))
         }
+        libc::AF_UNSPEC => Some(Peer::Nobody),
         _ => None,
     };
     read().unwrap_or(Peer::Other)
@@ -102,7 +105,7 @@ mod tests {
         let mut path = (libc::AF_UNIX as u16).to_ne_bytes().to_vec();
         path.extend(b"/run/x\0junk");
         assert_eq!(decode(&path), Peer::Path(b"/run/x".to_vec()));
-        assert_eq!(decode(&[0; 16]), Peer::Other);
+        assert_eq!(decode(&[0; 16]), Peer::Nobody);
         assert_eq!(
             canonical("[::ffff:10.0.0.1]:1".parse().unwrap()),
             "10.0.0.1:1".parse().unwrap()

@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use dfcp_proxy::{Client, Dialed, Host, Status, Target};
-use socket2::{Protocol, Socket, Type};
+use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::TcpStream;
 use tokio::runtime::Handle;
 use tokio::time::sleep;
@@ -188,6 +188,8 @@ fn error_of(status: Status) -> i32 {
 
 /// A socket that a program connects.
 pub(crate) struct Attempt {
+    /// The number of its call.
+    pub id: u64,
     pub socket: Socket,
     /// The kernel's number of it.
     pub cookie: u64,
@@ -245,6 +247,7 @@ impl Inner {
         let given = given.inspect_err(|error| self.unseen(call, error))?;
         let to = match address::decode(&given) {
             Peer::Ip(to) => to,
+            Peer::Nobody => return self.part(calls, call).map(Some),
             Peer::Path(path) if self.routes.has_names() => {
                 let is_service = names::SERVICES.contains(&&path[..]);
                 return Ok(Some(match is_service {
@@ -262,20 +265,46 @@ impl Inner {
         if sys::network_of(std::os::fd::AsFd::as_fd(&socket)) != self.network {
             return Ok(Some(Answer::GoOn));
         }
+        // Of another family the system says that it is.
+        let is_own_kind = socket.domain()? == Domain::for_address(to);
         let cookie = socket.cookie()?;
         let attempt = Attempt {
+            id: call.id,
             socket,
             cookie,
             given,
             to,
         };
         match (target, way) {
-            (Some(target), _) if is_tcp(&attempt.socket)? => {
+            (Some(target), _) if is_own_kind && is_tcp(&attempt.socket)? => {
                 self.connect_stream(calls, call, attempt, target)
             }
-            (_, Some(way)) if is_udp(&attempt.socket)? => self.lead(attempt, way),
+            // Those of IPv6 send to IPv4, too.
+            (_, Some(way)) if (is_own_kind || to.is_ipv4()) && is_udp(&attempt.socket)? => {
+                self.lead(attempt, way)
+            }
             _ => Ok(Some(Answer::GoOn)),
         }
+    }
+
+    /// A socket is to be connected no more, or was connecting: what its program connects it to next has nothing
+    /// to do with that.
+    fn part(&self, calls: &Calls, call: &Call) -> io::Result<Answer> {
+        if self.table().is_empty() {
+            return Ok(Answer::GoOn);
+        }
+        let socket = self.socket_of(calls, call)?;
+        if is_tcp(&socket)? {
+            let cookie = socket.cookie()?;
+            let mut table = self.table();
+            let entry = table.get(cookie);
+            let waiting = entry.map_or_else(Vec::new, |entry| std::mem::take(&mut entry.waiting));
+            table.forget(cookie);
+            for id in waiting {
+                calls.answer(id, Answer::Failed(libc::ECONNABORTED));
+            }
+        }
+        Ok(Answer::GoOn)
     }
 
     /// Whom a connection to `at` is for, if it is carried.
@@ -301,13 +330,17 @@ impl Inner {
         let waits = !socket.nonblocking()?;
         let mut table = self.table();
         let before = match table.get(*cookie) {
-            Some(entry) if entry.state == State::Connecting => {
+            Some(entry) if matches!(entry.state, State::Connecting(_)) => {
                 if !waits {
                     return Ok(Some(Answer::Failed(libc::EALREADY)));
                 }
                 entry.waiting.push(call.id);
                 self.give_up_in_time(calls, call.id, socket);
                 return Ok(None);
+            }
+            // A call that a signal interrupts is begun again, also where its answer was just on its way.
+            Some(entry) if entry.state == State::Open && entry.given == attempt.given => {
+                return Ok(Some(Answer::Done));
             }
             entry => entry.map(|entry| entry.state),
         };
@@ -329,7 +362,11 @@ impl Inner {
         }
         let waiting = waits.then_some(call.id);
         let waiting = waiting.into_iter().collect();
-        let entry = Entry::new(attempt.given.clone(), State::Connecting, waiting);
+        let entry = Entry::new(
+            attempt.given.clone(),
+            State::Connecting(attempt.id),
+            waiting,
+        );
         table.put(*cookie, entry);
         drop(table);
         if waits {
@@ -354,48 +391,64 @@ impl Inner {
 
     async fn establish(&self, calls: &Calls, attempt: Attempt, target: Target) {
         let opened = self.open(&attempt, target).await;
-        let Attempt {
-            socket, cookie, to, ..
-        } = attempt;
         let state = match &opened {
             Ok(_) => State::Open,
             Err(errno) => State::Failed(*errno),
         };
-        let waiting = {
-            let mut table = self.table();
-            let Some(entry) = table.get(cookie) else {
-                return;
-            };
-            entry.state = state;
-            let waiting = std::mem::take(&mut entry.waiting);
-            if let State::Failed(_) = state {
-                self.gate.refuse(&socket, to);
-            }
-            if !waiting.is_empty() {
-                // Who waits has heard it then, and the system is told that it has.
-                let _ = self.gate.knock(&socket, to);
-                if let State::Failed(_) = state {
-                    table.forget(cookie);
-                }
-            }
-            waiting
-        };
-        let answer = match state {
-            State::Failed(errno) => Answer::Failed(errno),
-            _ => Answer::Done,
-        };
-        waiting.into_iter().for_each(|id| calls.answer(id, answer));
-        // What is left of it is the program's.
-        drop(socket);
+        let cookie = attempt.cookie;
+        if !self.settle(calls, attempt, state) {
+            return;
+        }
         if let Ok((dialed, tcp)) = opened {
             dialed.carry(tcp).await;
         }
         self.table().is_over(cookie);
     }
 
+    /// Lets a socket know how its attempt ended; whether its program still wants to. What is left of it then is
+    /// the program's.
+    fn settle(&self, calls: &Calls, attempt: Attempt, state: State) -> bool {
+        let Attempt { socket, to, .. } = &attempt;
+        let mut table = self.table();
+        let entry = table.get(attempt.cookie);
+        let Some(entry) = entry.filter(|entry| entry.state == State::Connecting(attempt.id)) else {
+            return false;
+        };
+        entry.state = state;
+        let waiting = std::mem::take(&mut entry.waiting);
+        let answer = match state {
+            State::Failed(errno) => {
+                self.gate.refuse(socket, *to);
+                Answer::Failed(errno)
+            }
+            _ => Answer::Done,
+        };
+        let mut heard = false;
+        for id in waiting {
+            heard |= calls.answer(id, answer);
+        }
+        // Whoever was interrupted asks again, or polls. After an answer the system is told that there was one, before
+        // the program's next call about this socket is looked at.
+        if heard {
+            let _ = self.gate.knock(socket, *to);
+            if let State::Failed(_) = state {
+                table.forget(attempt.cookie);
+            }
+        }
+        true
+    }
+
     async fn open(&self, attempt: &Attempt, target: Target) -> Result<(Dialed, TcpStream), i32> {
         let dialed = self.client.dial(target).await;
         let dialed = dialed.map_err(|refusal| error_of(refusal.status))?;
+        let is_wanted = {
+            let mut table = self.table();
+            let entry = table.get(attempt.cookie);
+            entry.is_some_and(|entry| entry.state == State::Connecting(attempt.id))
+        };
+        if !is_wanted {
+            return Err(libc::ECONNABORTED);
+        }
         let tcp = self.gate.let_in(&attempt.socket, attempt.to).await;
         // The program gave up, or there are no open files left.
         let tcp = tcp.map_err(|error| error.raw_os_error().unwrap_or(libc::ETIMEDOUT))?;
@@ -473,7 +526,8 @@ fn is_tcp(socket: &Socket) -> io::Result<bool> {
 /// there is room for.
 fn put(call: &Call, (at, len_at): (u64, u64), bytes: &[u8]) -> io::Result<()> {
     let room = process::read(call.thread, len_at, 4)?;
-    let room = u32::from_ne_bytes([room[0], room[1], room[2], room[3]]) as usize;
+    let room = i32::from_ne_bytes([room[0], room[1], room[2], room[3]]);
+    let room = usize::try_from(room).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?;
     process::write(call.thread, at, &bytes[..bytes.len().min(room)])?;
     let len = (bytes.len() as u32).to_ne_bytes();
     process::write(call.thread, len_at, &len)

@@ -157,8 +157,9 @@ impl Calls {
     /// Lets all calls go on that wait, and hands out where others come from.
     pub fn let_go(&self) -> io::Result<OwnedFd> {
         let open = std::mem::take(&mut *self.open());
-        open.into_iter()
-            .for_each(|id| self.answer(id, Answer::GoOn));
+        for id in open {
+            self.answer(id, Answer::GoOn);
+        }
         self.listener.try_clone()
     }
 
@@ -189,8 +190,8 @@ impl Calls {
         unsafe { libc::ioctl(self.listener.as_raw_fd(), IS_VALID as _, &raw mut id) == 0 }
     }
 
-    /// Answers a call. Whoever does not hear it was interrupted, or has ended.
-    pub fn answer(&self, id: u64, answer: Answer) {
+    /// Answers a call; whether it still waits: it may have been interrupted, or have ended.
+    pub fn answer(&self, id: u64, answer: Answer) -> bool {
         self.open().remove(&id);
         let (value, error, flags) = match answer {
             Answer::GoOn => (0, 0, CONTINUE),
@@ -205,7 +206,7 @@ impl Calls {
             flags,
         };
         // SAFETY: the request reads one `struct seccomp_notif_resp`, which outlives the call.
-        unsafe { libc::ioctl(self.listener.as_raw_fd(), SEND as _, &raw mut raw) };
+        unsafe { libc::ioctl(self.listener.as_raw_fd(), SEND as _, &raw mut raw) == 0 }
     }
 }
 

@@ -10,7 +10,8 @@ const KEPT: usize = 4096;
 /// How far a connection is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    Connecting,
+    /// By the call with this number.
+    Connecting(u64),
     Open,
     /// With the number of the error.
     Failed(i32),

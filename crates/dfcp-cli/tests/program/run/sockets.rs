@@ -1,8 +1,12 @@
 //! Sockets and datagrams of programs, with all calls that there are for them.
 
 use std::net::SocketAddr;
+use std::process::Command;
 
-use super::{Near, has, web};
+use socket2::{Domain, Socket, Type};
+
+use super::{Near, has, outcome, web};
+use crate::common::proxying;
 
 /// Sockets that are copied, handed on and asked about.
 const SOCKETS: &str = r#"
@@ -74,6 +78,56 @@ fn sockets_are_the_programs_own() {
     assert_eq!((code, out.trim()), (0, "done"), "{said}");
     // And they were carried: here this would work without.
     assert!(said.matches(&web.to_string()).count() >= 50, "{said}");
+}
+
+/// Connects sockets again that were connected, or connecting, and in the midst of signals.
+const ANEW: &str = r#"
+import ctypes, errno, select, signal, socket, sys
+at = (sys.argv[1], int(sys.argv[2]))
+libc = ctypes.CDLL(None, use_errno=True)
+def part(s):
+    nobody = bytes(16) # AF_UNSPEC
+    assert libc.connect(s.fileno(), nobody, len(nobody)) == 0, ctypes.get_errno()
+def has_page(s):
+    s.sendall(b"GET / HTTP/1.0\r\n\r\n")
+    return len(s.makefile("rb").read()) > 100000
+# Who is asked third has no answer while the first two are not taken.
+full = socket.create_server(("127.0.0.1", 0), backlog=0)
+def connecting(at):
+    s = socket.socket()
+    s.setblocking(False)
+    assert s.connect_ex(at) == errno.EINPROGRESS
+    return s
+waiting = [connecting(full.getsockname()) for _ in range(4)]
+s = waiting[3]
+part(s)
+assert s.connect_ex(at) == errno.EINPROGRESS
+assert select.select([], [s], [], 30)[1]
+assert s.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0
+s.setblocking(True)
+assert has_page(s)
+part(s)
+s.connect(at)
+assert s.getpeername() == at and has_page(s)
+# The kernel begins a call again that a signal interrupted, and how it ends is told then.
+signal.signal(signal.SIGALRM, lambda *_: None)
+signal.siginterrupt(signal.SIGALRM, False)
+signal.setitimer(signal.ITIMER_REAL, 0.0005, 0.0005)
+for _ in range(200):
+    socket.create_connection(at).close()
+signal.setitimer(signal.ITIMER_REAL, 0, 0)
+print("done")
+"#;
+
+#[test]
+fn sockets_are_connected_again_and_in_the_midst_of_signals() {
+    if !has("python3") {
+        return;
+    }
+    let (near, web) = (Near::new(), web("127.0.0.1:0"));
+    let args = [&web.ip().to_string()[..], &web.port().to_string()];
+    let (code, out, said) = near.python(ANEW, &args);
+    assert_eq!((code, out.trim()), (0, "done"), "{said}");
 }
 
 /// Speaks with two echoes of datagrams, from all kinds of sockets and with all calls.
@@ -188,4 +242,35 @@ fn datagrams_are_carried_whatever_calls_bring_them() {
     // Both were spoken to from the same port: what a socket sends is one association.
     let (ones, twos): (Vec<_>, Vec<_>) = (ones.try_iter().collect(), twos.try_iter().collect());
     assert!(ones.contains(&twos[0]), "{ones:?} {twos:?}");
+}
+
+/// What a program of C hears of its calls, which Python's own do not show, is what it hears without `dfcp run`.
+#[test]
+fn calls_end_as_they_do_without() {
+    if !has("cc") {
+        return;
+    }
+    let near = Near::new();
+    let program = near.bench.path("calls");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/program/run/calls.c");
+    let mut compiler = Command::new("cc");
+    compiler.args(["-w", "-O1", "-o"]).arg(&program).arg(source);
+    assert!(compiler.status().unwrap().success());
+    // At a port that is bound, and where nobody listens, nobody else can listen meanwhile.
+    let closed = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+    closed.bind(&any.into()).unwrap();
+    let nobody = closed.local_addr().unwrap().as_socket().unwrap();
+    let ((one, _), (two, _)) = (echo("127.0.0.1:0"), echo("127.0.0.1:0"));
+    let ports = [proxying::echo(), nobody, one, two].map(|at| at.port().to_string());
+    let alone = Command::new(&program).args(&ports).output().unwrap();
+    assert!(alone.status.success());
+    let ports = ports.each_ref().map(String::as_str);
+    let (code, out, said) = outcome(near.run(&[&[program.to_str().unwrap()][..], &ports].concat()));
+    let lines = |out: Vec<u8>| String::from_utf8(out).unwrap();
+    assert_eq!((code, lines(out)), (0, lines(alone.stdout)), "{said}");
+    assert!(
+        said.contains(&format!("connected to 127.0.0.1:{}", ports[0])),
+        "{said}"
+    );
 }
