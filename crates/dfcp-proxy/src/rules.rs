@@ -74,10 +74,11 @@ fn translated(ip: Ipv6Addr) -> Option<Ipv4Addr> {
 }
 
 /// The IPv4 address that this one may lead to where a network is set up so: besides the former, a translator's
-/// local prefix (RFC 8215), 6to4 (RFC 3056 §2) and compatible addresses (RFC 4291 §2.5.5.1).
+/// local prefix (RFC 8215), those of stateless translators (RFC 2765 §2.1, `::ffff:0:0:0/96`), 6to4 (RFC 3056 §2)
+/// and compatible addresses (RFC 4291 §2.5.5.1).
 fn embedded(ip: Ipv6Addr) -> Option<Ipv4Addr> {
     let (high, low) = match ip.segments() {
-        [0x64, 0xff9b, 1, .., high, low] | [0, 0, 0, 0, 0, 0, high, low] => (high, low),
+        [0x64, 0xff9b, 1, .., high, low] | [0, 0, 0, 0, 0xffff | 0, 0, high, low] => (high, low),
         [0x2002, high, low, ..] => (high, low),
         _ => return translated(ip),
     };
@@ -398,6 +399,8 @@ mod tests {
             ("[2002:a01:203::1]:80", false),
             ("[2002:b01:203::1]:80", true),
             ("[::10.1.2.3]:80", false),
+            ("[::ffff:0:10.1.2.3]:80", false),
+            ("[::ffff:0:11.1.2.3]:80", true),
             ("[::1]:80", true),
         ] {
             assert_eq!(allows(&rules, address), allowed, "{address}");
