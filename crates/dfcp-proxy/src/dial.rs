@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -112,12 +112,21 @@ pub(crate) async fn resolve(
         Host::Name(name) => name.clone(),
     };
     let asked = (name.clone(), target.port);
-    let found = questions.ask(move || Ok(asked.to_socket_addrs()?.collect::<Vec<_>>()));
+    let found = questions.ask(move || match asked.to_socket_addrs() {
+        Ok(found) => Ok(found.collect::<Vec<_>>()),
+        // That there are no open files to ask with, the resolver tells as a name that is not known.
+        Err(error) => Err(UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))
+            .err()
+            .unwrap_or(error)),
+    });
     let unknown = |why: String| {
         let message = format!("the server knows no address of {name}{why}");
         Refusal::new(Status::HostUnreachable, message)
     };
-    let addresses = found.await.map_err(|e| unknown(format!(": {e}")))?;
+    let addresses = found.await.map_err(|error| match Status::of(&error) {
+        Status::Limit => Refusal::of(&error, target),
+        _ => unknown(format!(": {error}")),
+    })?;
     match addresses.is_empty() {
         true => Err(unknown(String::new())),
         false => Ok(addresses),

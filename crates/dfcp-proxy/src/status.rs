@@ -90,7 +90,7 @@ impl Status {
     }
 
     /// What an attempt of the system ended with.
-    fn of(error: &io::Error) -> Self {
+    pub(crate) fn of(error: &io::Error) -> Self {
         if let Some(ENFILE | EMFILE) = error.raw_os_error() {
             return Self::Limit;
         }

@@ -407,6 +407,16 @@ fn a_server_without_open_files_refuses_and_goes_on_when_there_are_some() {
                 "clients are refused connections now: no socket for datagrams: Too many open files",
             );
         }
+        // Nor is a name unknown that cannot be asked for: 4 would say that.
+        let mut asks = TcpStream::connect(port).unwrap();
+        let name = [
+            &b"\x05\x01\0\x05\x01\0\x03\x09localhost"[..],
+            &web.port().to_be_bytes(),
+        ];
+        asks.write_all(&name.concat()).unwrap();
+        let mut reply = [0; 4];
+        asks.read_exact(&mut reply).unwrap();
+        assert_eq!(reply[2..], [5, 1]);
         // A client whose key stands in a list that cannot be opened now is not turned away.
         let (mut other, _) = with_socks(&bench, server.address);
         other.kill().unwrap();
