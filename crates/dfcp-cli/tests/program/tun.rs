@@ -418,6 +418,7 @@ fn one_service_has_files_a_proxy_and_links() {
             sites.bench.sender_key
         );
         assert!(page.contains(&connected), "{page}");
+        proxying::check_documented(&page);
 
         // Who is new has an address when the service starts again; all else goes on.
         let tun = "address = [\"10.9.0.1/24\", \"fd09::1/64\"]";

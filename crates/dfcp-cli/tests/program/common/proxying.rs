@@ -76,6 +76,44 @@ pub fn metrics_in(line: &str) -> SocketAddr {
     url.strip_suffix("/metrics").unwrap().parse().unwrap()
 }
 
+/// Checks that the dashboard asks for no families but those of the metrics `page`, and that all of these are in
+/// the manual: there some have their last words alone, after one that has the first ones.
+pub fn check_documented(page: &str) {
+    let typed = page.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+    let families: Vec<(&str, &str)> = typed.filter_map(|line| line.split_once(' ')).collect();
+    let packaging = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/grafana.json");
+    let dashboard = std::fs::read_to_string(packaging).unwrap();
+    let of_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let asked = dashboard.split(|c: char| !of_name(c));
+    let asked = asked.filter(|word| word.starts_with("dfcp_") || word.starts_with("process_"));
+    let mut count = 0;
+    for name in asked {
+        let is_it = |(family, kind): &(&str, &str)| match *kind {
+            "summary" => ["_sum", "_count"]
+                .map(|part| format!("{family}{part}"))
+                .contains(&name.to_owned()),
+            _ => name == *family,
+        };
+        assert!(families.iter().any(is_it), "the dashboard asks for {name}");
+        count += 1;
+    }
+    assert!(count > 20, "{count}");
+    let manual = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/proxy.md");
+    let manual = std::fs::read_to_string(manual).unwrap();
+    let table = manual.lines().filter(|line| line.starts_with("| `"));
+    let named: Vec<&str> = table
+        .flat_map(|line| line.split('`').skip(1).step_by(2))
+        .filter_map(|name| name.split('{').next())
+        .collect();
+    for (family, _) in families {
+        let is_it = |name: &&str| match name.strip_prefix('_') {
+            Some(_) => family.ends_with(*name),
+            None => name.starts_with(family),
+        };
+        assert!(named.iter().any(is_it), "the manual does not have {family}");
+    }
+}
+
 /// A client with a port for SOCKS5.
 pub fn with_socks(bench: &Bench, server: SocketAddr) -> (Child, SocketAddr) {
     // Refusals are to be seen, of hosts that were reached just before, too.
