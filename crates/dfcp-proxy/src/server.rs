@@ -257,6 +257,9 @@ impl Inner {
 
     /// Carries datagrams until the client ends the stream, or sends none for long.
     async fn associate(self: &Arc<Self>, client: &Visitor, id: u32, mut tunnel: Tunnel) {
+        if client.routes.has(id) {
+            return tunnel.reset(MALFORMED);
+        }
         let opened = self.place(&client.account, Use::Association);
         let opened = opened.and_then(|place| {
             let questions = client.account.questions.clone();

@@ -170,6 +170,11 @@ impl Routes {
         ))
     }
 
+    /// Whether an association has this number.
+    pub fn has(&self, id: u32) -> bool {
+        self.table().open.contains_key(&id)
+    }
+
     fn table(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use dfcp::{CloseCode, Endpoint, EndpointConfig, StaticKey, TransportConfig};
+use dfcp::{CloseCode, Connection, Endpoint, EndpointConfig, StaticKey, TransportConfig};
 use dfcp_proxy::{
     Client, ClientConfig, Down, Event, FastOpen, Limits, Rules, Server, ServerConfig, Settings,
 };
@@ -182,6 +182,15 @@ impl World {
             events,
             there,
         }
+    }
+
+    /// A connection to the server with the client's key, for who speaks otherwise than the client.
+    pub async fn another_connection(&self) -> Connection {
+        let config = EndpointConfig::client(self.client_key.clone());
+        let config = config.transport(transport(&Plan::default()));
+        let endpoint = Endpoint::bind(config).unwrap();
+        let (at, key) = (self.server.local_addr(), self.server_key.public());
+        within(endpoint.connect(at, key)).await.unwrap()
     }
 
     /// The server ends as a process does that is killed, and another one is started in its place.
