@@ -3,7 +3,9 @@
 //! are replayed by the tests of dfcp-transfer, that in `tun.rs` by those of dfcp-tun.
 
 use dfcp_fec::{BlockSpec, SchemeId, scheme};
-use dfcp_proto::wire::{Frame, FrameIter, Packet, TransportParams, emit_reset, emit_version};
+use dfcp_proto::wire::{
+    Frame, FrameIter, Packet, TransportParams, VIRTUAL_PAYLOAD, emit_reset, emit_version,
+};
 use dfcp_proto::{ChannelId, ChannelKind, Duration, Event, Instant};
 use dfcp_sim::{LinkConfig, Pair, PairConfig, Side};
 
@@ -256,13 +258,41 @@ fn check_work(raw: &raw::RawClient) {
     );
 }
 
-/// Any frames from an authenticated peer: the connection may close, never panic, hold more than it
+/// What a client says of itself, of which the input chooses any numbers. It takes real symbols, since the
+/// server refuses who does not.
+fn params_of(input: &mut Input<'_>) -> TransportParams {
+    let mut params = raw::params();
+    let chosen = input.number();
+    let numbers = [
+        &mut params.max_datagram,
+        &mut params.max_data,
+        &mut params.max_stream_data,
+        &mut params.max_channels,
+        &mut params.idle_timeout_ms,
+        &mut params.schemes,
+        &mut params.feedback,
+        &mut params.receive_packets,
+        &mut params.round_trip_us,
+        &mut params.max_block_symbols,
+        &mut params.application,
+    ];
+    for (i, number) in numbers.into_iter().enumerate() {
+        if chosen >> i & 1 == 1 {
+            *number = input.wide() >> 2; // what a varint holds
+        }
+    }
+    params.max_datagram = params.max_datagram.max(1200);
+    params.schemes &= !VIRTUAL_PAYLOAD;
+    params
+}
+
+/// Any transport parameters and frames from an authenticated peer: the connection may close, never panic, hold more than it
 /// may, or work more than what came is worth.
 pub fn sealed_frames(data: &[u8]) {
     let mut input = Input(data);
     let server = raw::small_server(BUDGET);
     let watch = live::Watch::allow(MAY_HOLD);
-    let mut raw = raw::RawClient::connect_with(server, &raw::params());
+    let mut raw = raw::RawClient::connect_with(server, &params_of(&mut input));
     for kind in [ChannelKind::Stream, ChannelKind::Object] {
         if let Some(id) = raw.connection().open(kind) {
             let now = raw.now;
