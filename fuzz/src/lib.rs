@@ -153,7 +153,7 @@ pub fn params(data: &[u8]) {
 }
 
 /// Two connections with 20,000 bytes under way, what 64 strangers said, and the pair itself.
-const PAIR_HOLDS: usize = 4 << 20;
+const PAIR_HOLDS: usize = 1 << 20;
 
 /// Strangers' datagrams, captured and changed ones among them, into both ends of a connection that
 /// moves data: nothing closes, and the data arrive.

@@ -58,12 +58,16 @@ const NAMES: [&str; 16] = [
     "a//b",
     "a.dfcp-partial",
 ];
+/// What a session holds of files of 50 kB, and one of two endpoints and objects of a mebibyte.
+const SESSION_HOLDS: usize = 1 << 18;
+const OBJECTS_HOLD: usize = 16 << 20;
 const BEFORE: &[u8] = b"what was there";
 
-fn block_on<T>(future: impl Future<Output = T>) -> T {
+/// Runs a body whose threads are all watched.
+fn block_on<T>(watch: &live::Watch, future: impl Future<Output = T>) -> T {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
-    let runtime = runtime.enable_time().build().expect("a runtime");
-    runtime.block_on(future)
+    let runtime = runtime.on_thread_start(watch.joiner()).enable_all();
+    runtime.build().expect("a runtime").block_on(future)
 }
 
 /// Any bytes as messages, and all offers among them as one: what is accepted is within limits.
@@ -71,7 +75,7 @@ pub fn offers(data: &[u8]) {
     // Messages are read whole, and what is kept of an offer counts as 640 bytes for each file.
     let watch = live::Watch::allow(4 * data.len() + (1 << 18));
     let mut offer = Offer::new(LIMITS, &Memory::default());
-    block_on(async {
+    block_on(&watch, async {
         let mut reader = Reader::new(data);
         while let Ok(Some(message)) = reader.next::<FromSender>().await {
             watch.check();
@@ -244,14 +248,16 @@ impl Place {
 /// A whole session with a hostile sender: nothing outside the directory changes, what was in it stays,
 /// and no more bytes come into it than were offered. Gives how many came.
 pub fn session(data: &[u8]) -> u64 {
+    let watch = live::Watch::allow(SESSION_HOLDS);
     let place = Place::new();
-    let offered = block_on(async {
+    let offered = block_on(&watch, async {
         let (said, offered) = script(&mut Input(data)).await;
         let store = Arc::new(place.store(LIMITS));
         let meter = Meter::start();
         serial::receive(&said[..], Vec::new(), store, &meter).await;
         offered
     });
+    watch.check();
     let received = place.check();
     assert!(
         received <= offered.min(LIMITS.bytes),
@@ -274,6 +280,7 @@ const SIZES: [u64; 8] = [0, 0, 1, 100, 5000, 70_000, 262_144, 300_000];
 /// than a session may bring, and of what is in its place that is told. Gives how many files that are. A
 /// session of which nothing was heard for `patience` ends.
 pub fn objects(data: &[u8], patience: Duration) -> usize {
+    let watch = live::Watch::allow(OBJECTS_HOLD);
     let place = Place::new();
     let input = &mut Input(data);
     let kinds: Vec<u8> = (0..=input.byte() % 8).map(|_| input.byte() % 8).collect();
@@ -285,9 +292,7 @@ pub fn objects(data: &[u8], patience: Duration) -> usize {
         ..Entry::default()
     };
     let entries: Vec<_> = kinds.iter().enumerate().map(entry).collect();
-    let mut runtime = tokio::runtime::Builder::new_current_thread();
-    let runtime = runtime.enable_all().build().expect("a runtime");
-    let received = runtime.block_on(async {
+    let received = block_on(&watch, async {
         let keep = Keep {
             holes: true,
             ..Keep::default()
@@ -303,7 +308,7 @@ pub fn objects(data: &[u8], patience: Duration) -> usize {
         let receive = dfcp_transfer::receive(&far, store, &meter, async |_| Ok(()));
         tokio::join!(play, receive).1
     });
-    drop(runtime);
+    watch.check();
     assert!(place.check() <= SESSION.bytes);
     let Some(received) = received else { return 0 };
     assert!(
