@@ -1,5 +1,6 @@
 //! IP packets, as far as a link looks into them: addresses, the flow, ECN, the MSS of TCP's SYN.
 
+use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 const TCP: u8 = 6;
@@ -30,6 +31,36 @@ pub fn parse(packet: &[u8]) -> Option<Header> {
         6 => parse_v6(packet),
         _ => None,
     }
+}
+
+/// Why a peer's packet is not for the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// It is no packet.
+    Malformed,
+    /// It is from an address that the peer does not have.
+    Forbidden,
+}
+
+/// What the kernel gets of a peer's packet: the same, where `may_be_from` says so of its source, with the MSS
+/// of a SYN [lowered](Header::clamp_mss).
+///
+/// # Errors
+/// Why it gets nothing.
+pub fn admit(
+    packet: &[u8],
+    mtu: impl FnOnce() -> usize,
+    may_be_from: impl FnOnce(IpAddr) -> bool,
+) -> Result<Cow<'_, [u8]>, Refused> {
+    let header = parse(packet).ok_or(Refused::Malformed)?;
+    if !may_be_from(header.source) {
+        return Err(Refused::Forbidden);
+    }
+    let mut packet = Cow::Borrowed(packet);
+    if header.is_syn(&packet) {
+        header.clamp_mss(packet.to_mut(), mtu());
+    }
+    Ok(packet)
 }
 
 fn word(bytes: &[u8], at: usize) -> Option<u16> {

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::future::pending;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
-use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -15,7 +14,7 @@ use tokio::time::{Instant, sleep};
 use crate::device::{Device, MAX_PACKET};
 use crate::event::{Event, Report};
 use crate::nets::Table;
-use crate::packet::{self, Header};
+use crate::packet::{self, Header, Refused};
 use crate::queue::Queue;
 use crate::stats::Stats;
 
@@ -243,35 +242,17 @@ impl Site {
 
     /// Gives the kernel a packet of a peer, if the peer may send it.
     pub fn deliver(&self, number: usize, packet: &[u8]) {
-        let peer = &self.peers[number];
-        let Some(header) = packet::parse(packet) else {
-            locked(&peer.stats).malformed += 1;
-            return;
-        };
-        if !self.may_be_from(number, header.source) {
-            locked(&peer.stats).forbidden += 1;
-            return;
-        }
-        let written = match header.is_syn(packet) {
-            true => {
-                let mut packet = packet.to_vec();
-                header.clamp_mss(&mut packet, self.mtu());
-                self.device.write(&packet)
-            }
-            false => self.device.write(packet),
-        };
-        let mut stats = locked(&peer.stats);
+        let may_be_from = |source| self.table.owner(source) == Some(number);
+        let admitted = packet::admit(packet, || self.mtu(), may_be_from);
+        let written = admitted.map(|packet| self.device.write(&packet));
+        let mut stats = locked(&self.peers[number].stats);
         match written {
-            Ok(()) => {
+            Ok(Ok(())) => {
                 stats.packets_in += 1;
                 stats.bytes_in += packet.len() as u64;
             }
-            Err(_) => stats.malformed += 1,
+            Ok(Err(_)) | Err(Refused::Malformed) => stats.malformed += 1,
+            Err(Refused::Forbidden) => stats.forbidden += 1,
         }
-    }
-
-    /// Whether the peer may send from `source`.
-    fn may_be_from(&self, number: usize, source: IpAddr) -> bool {
-        self.table.owner(source) == Some(number)
     }
 }
