@@ -1,2 +1,2 @@
 #![no_main]
-libfuzzer_sys::fuzz_target!(|data: &[u8]| dfcp_fuzz::hostile::handshake(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| dfcp_fuzz::handshake::handshake(data));

@@ -1,10 +1,10 @@
-//! Handshakes that are tampered with, and the owner of a session who aims its server at a victim.
+//! The owner of a session who aims its server at a victim.
 
 use super::live::Watch;
-use super::raw::{self, RawClient, address, answer, ask, drain, params};
+use super::raw::{RawClient, address, drain};
 use super::{Input, check_work};
 use dfcp_proto::wire::{AckHead, Frame, PATH_DATA_LEN};
-use dfcp_proto::{ChannelKind, Duration, Instant};
+use dfcp_proto::{ChannelKind, Duration};
 
 /// Bytes of a packet with nothing but a challenge: header, frame, tag.
 const CHALLENGE: u64 = 9 + 1 + PATH_DATA_LEN as u64 + 16;
@@ -12,64 +12,6 @@ const CHALLENGE: u64 = 9 + 1 + PATH_DATA_LEN as u64 + 16;
 const SERVER_HOLDS: usize = 1 << 20;
 /// Challenges that may go beyond three times what came.
 const SPARE: u64 = 16;
-
-/// Changes a packet in up to eight places.
-fn tamper(input: &mut Input<'_>, packet: &mut Vec<u8>) {
-    for _ in 0..input.byte() % 8 {
-        let at = input.number();
-        match input.byte() % 4 {
-            0 => packet.truncate(at),
-            1 => packet.extend_from_within(..at.min(packet.len()) / 2),
-            _ if packet.is_empty() => {}
-            _ => {
-                let at = at % packet.len();
-                packet[at] ^= input.byte();
-            }
-        }
-    }
-}
-
-/// Tampered SYNs and ACKs: nobody comes in but by an ACK that is as it was made, from where its SYN
-/// came from, and nobody is answered with more than he sent.
-pub fn handshake(data: &[u8]) {
-    let mut input = Input(data);
-    let watch = Watch::allow(SERVER_HOLDS);
-    let mut server = raw::server();
-    let mut now = Instant::from_nanos(1_000_000_000);
-    let from = address(1);
-    let synack = ask(&mut server, now, from);
-    let (ack, _) = answer(&synack, &params());
-    let mut is_in = false;
-    for _ in 0..24 {
-        if input.is_empty() {
-            break;
-        }
-        let op = input.byte();
-        let mut packet = match op & 1 {
-            0 => raw::syn().emit(1200 + input.number() % 300),
-            _ => ack.clone(),
-        };
-        tamper(&mut input, &mut packet);
-        let sender = address(1 + op % 3 / 2);
-        let genuine = packet.starts_with(&ack) && sender == from;
-        server.handle_datagram(now, sender, 0, &mut packet.clone());
-        let answers = drain(&mut server, now);
-        let answered: usize = answers.iter().map(Vec::len).sum();
-        assert!(answers.len() <= 8, "{} answers to a packet", answers.len());
-        watch.check();
-        if server.accept().is_some() {
-            assert!(
-                genuine && !is_in,
-                "somebody came in by another ACK, or twice"
-            );
-            is_in = true;
-        } else if !genuine && !is_in {
-            assert!(answered <= packet.len(), "{answered} for {}", packet.len());
-        }
-        now += Duration::from_millis(u64::from(op) * 50);
-        server.handle_timeout(now);
-    }
-}
 
 /// Whoever owns a session sends from a victim's address whatever he likes, and hears nothing of what
 /// goes there: it is never validated, and gets three times what came and a few challenges at most.

@@ -9,6 +9,7 @@ use dfcp_proto::wire::{
 use dfcp_proto::{ChannelId, ChannelKind, Duration, Event, Instant};
 use dfcp_sim::{LinkConfig, Pair, PairConfig, Side};
 
+pub mod handshake;
 pub mod hostile;
 pub mod live;
 pub mod published;
@@ -34,7 +35,7 @@ pub const TARGETS: [(&str, Body); 14] = [
     ("raptor", raptor::decoder),
     ("rate", rate::feedback),
     ("rlnc", rlnc::vectors),
-    ("handshake", hostile::handshake),
+    ("handshake", handshake::handshake),
     ("migration", hostile::migration),
     ("resets", resets::resets),
     ("solves", solves::solves),

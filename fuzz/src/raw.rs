@@ -29,6 +29,15 @@ pub fn server_with(
     transport: TransportConfig,
     authorize: impl Fn(&PublicKey) -> bool + Send + Sync + 'static,
 ) -> Endpoint {
+    server_of(transport, authorize, [5; 32])
+}
+
+/// One whose secrets come from `seed`, as a restarted one's are new.
+pub fn server_of(
+    transport: TransportConfig,
+    authorize: impl Fn(&PublicKey) -> bool + Send + Sync + 'static,
+    seed: [u8; 32],
+) -> Endpoint {
     let config = ServerConfig {
         transport: Arc::new(transport),
         authorize: Arc::new(authorize),
@@ -36,7 +45,7 @@ pub fn server_with(
         max_per_peer: 8,
         memory: 128 << 20,
     };
-    Endpoint::new(key("server"), Some(config), [5; 32])
+    Endpoint::new(key("server"), Some(config), seed)
 }
 
 /// A server that takes everyone, two at a time, and holds `memory` bytes of what they send.
@@ -51,20 +60,23 @@ pub fn small_server(memory: u64) -> Endpoint {
     Endpoint::new(key("server"), Some(config), [5; 32])
 }
 
-/// Everything that an endpoint wants to send at `now`, one datagram each.
-pub fn drain(endpoint: &mut Endpoint, now: Instant) -> Vec<Vec<u8>> {
+/// Everything that an endpoint wants to send at `now`, one datagram each, and where it goes.
+pub fn drain_to(endpoint: &mut Endpoint, now: Instant) -> Vec<(SocketAddr, Vec<u8>)> {
     let mut out = Vec::new();
     let mut buffer = Vec::new();
     while let Some(t) = endpoint.poll_transmit(now, 8, &mut buffer) {
-        out.extend(
-            buffer
-                .chunks(t.segment_size.unwrap_or(t.size))
-                .map(<[u8]>::to_vec),
-        );
+        let datagrams = buffer.chunks(t.segment_size.unwrap_or(t.size));
+        out.extend(datagrams.map(|datagram| (t.destination, datagram.to_vec())));
         buffer.clear();
         assert!(out.len() < 100_000, "an endless burst");
     }
     out
+}
+
+/// The same, wherever it goes.
+pub fn drain(endpoint: &mut Endpoint, now: Instant) -> Vec<Vec<u8>> {
+    let sent = drain_to(endpoint, now).into_iter();
+    sent.map(|(_, datagram)| datagram).collect()
 }
 
 pub const CID: ConnectionId = ConnectionId([0xc1; CID_LEN]);
