@@ -16,6 +16,7 @@ pub mod published;
 pub mod raptor;
 pub mod rate;
 pub mod raw;
+pub mod receiver;
 pub mod resets;
 pub mod rlnc;
 pub mod solves;
@@ -24,7 +25,7 @@ pub mod solves;
 pub type Body = fn(&[u8]);
 
 /// A target by name, for the replay.
-pub const TARGETS: [(&str, Body); 14] = [
+pub const TARGETS: [(&str, Body); 15] = [
     ("packet", packet),
     ("frames", frames),
     ("params", params),
@@ -37,6 +38,7 @@ pub const TARGETS: [(&str, Body); 14] = [
     ("rlnc", rlnc::vectors),
     ("handshake", handshake::handshake),
     ("migration", hostile::migration),
+    ("receiver", receiver::feedback),
     ("resets", resets::resets),
     ("solves", solves::solves),
 ];

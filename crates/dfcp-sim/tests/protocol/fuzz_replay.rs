@@ -43,6 +43,7 @@ fn mutated_inputs_are_survived() {
                 | "published"
                 | "handshake"
                 | "migration"
+                | "receiver"
                 | "resets"
                 | "solves"
         ) {
