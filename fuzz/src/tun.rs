@@ -155,7 +155,7 @@ fn give(table: &Table<usize>, came: &[u8]) -> bool {
     true
 }
 
-/// Packets over a path that loses and doubles what the input says, and datagrams of any bytes of a hostile
+/// Packets over a path that loses, doubles and delays what the input says, and datagrams of any bytes of a hostile
 /// peer among them. As long as nothing was forged, what comes out is what went in, once, and all of which
 /// no datagram was lost; whatever comes, the kernel gets nothing from addresses that the peer does not
 /// have, and what is held is bounded.
@@ -175,6 +175,7 @@ pub fn link(mut data: &[u8]) {
     let (mut now, mut path) = (Duration::ZERO, Path::default());
     (path.burstiness, path.delay) = (1.0, Duration::from_millis(50));
     let mut sent: Vec<Sent> = Vec::new();
+    let mut held = Vec::new();
     for _ in 0..200 {
         if input.is_empty() {
             break;
@@ -203,12 +204,21 @@ pub fn link(mut data: &[u8]) {
         encoder.push(now, bytes, most, &mut |datagram| datagrams.push(datagram));
         let pieces = datagrams.len();
         datagrams.extend(std::iter::from_fn(|| encoder.repair(now)).take(8));
-        let mut arrived = 0;
-        for (i, datagram) in datagrams.iter().enumerate() {
+        let (mut arrived, late) = (0, std::mem::take(&mut held));
+        let mut arrive = Vec::new();
+        for (i, datagram) in datagrams.into_iter().enumerate() {
             let fate = byte(input);
             let times = [0, 1, 1, 2][usize::from(fate & 3)];
+            if fate & 4 != 0 && times > 0 {
+                held.push(datagram); // the next packet overtakes it
+                continue;
+            }
             arrived += usize::from(i < pieces && times > 0);
-            for _ in 0..times {
+            arrive.push((datagram, times));
+        }
+        arrive.extend(late.into_iter().map(|datagram| (datagram, 1)));
+        for (datagram, times) in &arrive {
+            for _ in 0..*times {
                 decoder.handle(datagram, &mut |bytes| {
                     let is_given = give(&table, bytes);
                     if forges {
