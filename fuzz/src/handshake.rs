@@ -242,7 +242,8 @@ impl World {
         attempt.delivered = attempt.up.len();
         let (from, answered) = (attempt.address, self.down.len());
         news.iter().for_each(|packet| self.say(from, packet));
-        for (to, mut packet) in self.down[answered..].to_vec() {
+        let answers = self.down[answered..].to_vec();
+        for (to, mut packet) in answers {
             if to == from {
                 self.tell(&mut packet);
             }

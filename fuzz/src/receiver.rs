@@ -126,7 +126,7 @@ pub fn feedback(data: &[u8]) {
             // Everything arrived at once, or when the input says so.
             0..=3 => {
                 let count = usize::from(input.byte());
-                let clock = receiver.raw.now.as_nanos() as u64 / 1000;
+                let clock = receiver.raw.now.as_nanos() / 1000;
                 let (at, delay) = match op >> 4 & 3 {
                     0 => (clock, 0),
                     1 => (clock / 1000, 0),
