@@ -36,9 +36,12 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// Ends by a signal that a program heard.
+    pub const INTERRUPTIONS: [Self; 3] = [Self::HungUp, Self::Interrupted, Self::Terminated];
+
     /// Whether a signal ended it.
     pub fn is_interruption(self) -> bool {
-        matches!(self, Self::HungUp | Self::Interrupted | Self::Terminated)
+        Self::INTERRUPTIONS.contains(&self)
     }
 }
 

@@ -1,12 +1,11 @@
 //! `dfcp cp` with a remote shell of the test's own, which runs what ssh would run on another machine
-//! with another home, and with a real sshd where there is one.
+//! with another home.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
-use crate::common;
 use crate::common::machines::{Machines, PROGRAM};
 use crate::common::run;
 use serde_json::Value;
@@ -510,81 +509,4 @@ fn what_is_in_a_directory_goes_into_the_target_as_with_cp() {
     let (code, _, said) = run(&mut command);
     assert_eq!(code, 3, "{said}");
     assert!(machines.here("back/a").exists());
-}
-
-/// A server of its own on loopback, with a key that logs in.
-struct Sshd(Child);
-
-impl Drop for Sshd {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-#[test]
-fn a_real_ssh_carries_it() {
-    let sshd = Path::new("/usr/sbin/sshd");
-    if !(sshd.exists() && nix::unistd::geteuid().is_root()) {
-        eprintln!("skipped: needs /usr/sbin/sshd and root");
-        return;
-    }
-    let machines = Machines::new("");
-    let content = machines.write(&machines.here("file"), 1_000_000);
-    let at = |name: &str| machines.here(name).display().to_string();
-    for key in ["host_key", "user_key"] {
-        let made = Command::new("ssh-keygen")
-            .args(["-q", "-t", "ed25519", "-N", "", "-f", &at(key)])
-            .status();
-        assert!(made.unwrap().success());
-    }
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
-    drop(listener);
-    fs::create_dir_all("/run/sshd").unwrap();
-    let server = Command::new(sshd)
-        .args(["-D", "-e", "-f", "/dev/null", "-h", &at("host_key")])
-        .args(["-p", &port.to_string(), "-o", "ListenAddress=127.0.0.1"])
-        .args([
-            "-o",
-            "PidFile=none",
-            "-o",
-            "StrictModes=no",
-            "-o",
-            "UsePAM=no",
-        ])
-        .args(["-o", "PermitRootLogin=yes"])
-        .args(["-o", &format!("AuthorizedKeysFile={}", at("user_key.pub"))])
-        .stderr(Stdio::null())
-        .spawn();
-    let _server = Sshd(server.unwrap());
-    common::eventually("sshd listens", || {
-        std::net::TcpStream::connect(("127.0.0.1", port)).is_ok()
-    });
-    let ssh = format!(
-        "ssh -F none -p {port} -i {} -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null \
-         -o LogLevel=ERROR -o BatchMode=yes",
-        at("user_key")
-    );
-    let target = format!("root@127.0.0.1:{}", at("copy of it"));
-    let mut command = Command::new(PROGRAM);
-    command
-        .current_dir(machines.dir.path())
-        .args([
-            "cp",
-            "--json",
-            "-e",
-            &ssh,
-            "--remote-path",
-            PROGRAM,
-            "file",
-            &target,
-        ])
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    let (code, report, said) = run(&mut command);
-    assert_eq!(code, 0, "{said}");
-    assert_eq!(report["via"], "udp");
-    assert_eq!(fs::read(machines.here("copy of it")).unwrap(), content);
 }

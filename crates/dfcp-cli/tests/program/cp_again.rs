@@ -190,7 +190,7 @@ fn of_a_file_that_changed_the_rest_comes_also_after_a_kill() {
 }
 
 /// The other machine counts logins, lets nobody in while there is a file `down`, and knows its agent.
-fn watched() -> Machines {
+pub(super) fn watched() -> Machines {
     use std::os::unix::fs::PermissionsExt;
     let machines = Machines::new("echo >> logins; test ! -e down || exit 255");
     let program = machines.there("program");
@@ -200,7 +200,7 @@ fn watched() -> Machines {
     machines
 }
 
-fn agent(machines: &Machines) -> nix::unistd::Pid {
+pub(super) fn agent(machines: &Machines) -> nix::unistd::Pid {
     let agent = fs::read_to_string(machines.there("agent")).unwrap();
     nix::unistd::Pid::from_raw(agent.trim().parse().unwrap())
 }

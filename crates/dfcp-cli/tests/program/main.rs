@@ -6,6 +6,7 @@ mod common;
 mod cp;
 mod cp_across;
 mod cp_again;
+mod cp_ssh;
 mod failures;
 mod hand_on;
 mod hostile;

@@ -10,7 +10,7 @@ use tokio::process::{Child, ChildStdin, ChildStdout};
 
 use super::control::{self, FromAgent, Ready, ToAgent, Work};
 use super::reach::{self, Side};
-use super::shell::Agent;
+use super::shell::{self, Agent};
 use super::tunnel::Tunnel;
 use super::{Args, Fallback};
 
@@ -94,9 +94,7 @@ impl Joined {
         }
         // What it said before it ended may still be on its way.
         tokio::time::sleep(GRACE).await;
-        let code = code.map_or("unknown".to_owned(), |code| code.to_string());
-        let message = format!("{}: dfcp ended there, exit code {code}", self.host);
-        Failure::new(Kind::Unreachable, message)
+        shell::ended(&self.host, code)
     }
 }
 

@@ -111,7 +111,8 @@ impl Shell {
         Ok(command)
     }
 
-    /// A script that finds `dfcp` and becomes it with these arguments, or else does the other thing.
+    /// A script that finds `dfcp` and runs it with these arguments, or else does the other thing. It waits for
+    /// it: of a program that a signal ends ssh says no more than of its own failures, and `sh` makes it a code.
     fn search(&self, arguments: &str, otherwise: &str) -> Result<String, Failure> {
         let mut places = match &self.remote_path {
             Some(path) => shlex::try_quote(path)
@@ -121,8 +122,8 @@ impl Shell {
         };
         let _ = write!(
             places,
-            "; do command -v \"$p\" >/dev/null 2>&1 && exec \"$p\" {arguments}; done; \
-             {otherwise}"
+            "; do command -v \"$p\" >/dev/null 2>&1 && {{ \"$p\" {arguments}; exit; }}; \
+             done; {otherwise}"
         );
         Ok(format!("for p in {places}"))
     }
@@ -189,6 +190,10 @@ impl Shell {
         match status.code() {
             Some(NOT_FOUND) => Ok(None),
             Some(NO_LOGIN) => Err(self.no_greeting(host, Some(NO_LOGIN))),
+            // What could not say so itself, as after SIGKILL.
+            Some(code @ 129..) if !Kind::INTERRUPTIONS.iter().any(|kind| *kind as i32 == code) => {
+                Err(ended(host, Some(code)))
+            }
             Some(code) => Ok(Some(Handed {
                 code: u8::try_from(code).unwrap_or(Kind::Failure as u8),
                 printed,
@@ -373,6 +378,17 @@ impl Agent {
     pub fn split(self) -> (ChildStdin, BufReader<ChildStdout>, Child) {
         (self.stdin, self.stdout, self.child)
     }
+}
+
+/// An agent, or a copy elsewhere, that ended when nobody told it to. Of signals `sh` makes codes.
+pub fn ended(host: &str, code: Option<i32>) -> Failure {
+    let how = match code {
+        Some(code @ 129..NO_LOGIN) => format!("by signal {}", code - 128),
+        Some(code) => format!("with exit code {code}"),
+        None => "without an exit code".to_owned(),
+    };
+    let message = format!("{host}: dfcp ended there {how}");
+    Failure::new(Kind::Unreachable, message)
 }
 
 fn still_none(host: &str) -> Failure {
