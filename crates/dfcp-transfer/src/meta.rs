@@ -230,6 +230,47 @@ fn tag_at(acl: &[u8], at: usize) -> Option<Tag> {
     }
 }
 
+/// What of `mode` holds without the access control list `acl`. With it, the group's bits are the list's mask, the
+/// most that anybody named in it may do; the group may do what its own entry says of that.
+fn without(acl: &[u8], mode: u32) -> u32 {
+    const GROUP: [u8; 2] = [4, 0];
+    let entries = places(acl.len()).filter_map(|at| acl.get(at..at + 4));
+    let mut group = entries.filter(|entry| entry[..2] == GROUP);
+    let bits = group.next().map_or(7, |entry| u32::from(entry[2] & 7));
+    mode & !(0o070 & !(bits << 3))
+}
+
+/// The mode to offer of the file at `path` whose list is not.
+pub(crate) fn mode_without_list(path: &Path, mode: u32) -> u32 {
+    // Most files have none, and are asked for no more than that.
+    let Ok(length) = rustix::fs::getxattr_query(path, ACLS[0]) else {
+        return mode;
+    };
+    let mut acl = vec![0; length];
+    match rustix::fs::getxattr(path, ACLS[0], &mut acl) {
+        Ok(_) => without(&acl, mode),
+        // It has changed meanwhile.
+        Err(_) => mode & !0o070,
+    }
+}
+
+impl Meta {
+    /// The list of who may do what, where it was offered.
+    pub(crate) fn acl(&self) -> Option<&str> {
+        let mut acls = self.attributes.iter().filter(|(name, _)| name == ACLS[0]);
+        acls.next().map(|(_, value)| value.as_str())
+    }
+}
+
+/// The mode of what is offered before it has its list, which brings the mask: some receivers do not take lists.
+pub(crate) fn mode_before_list(entry: &Entry) -> u32 {
+    let acl = entry.meta.as_ref().and_then(|meta| meta.acl());
+    match acl.and_then(name::decode) {
+        Some(acl) => without(acl.as_bytes(), entry.mode),
+        None => entry.mode,
+    }
+}
+
 /// What the numbers of a sender are here.
 #[derive(Debug, Default)]
 pub(crate) struct Known {

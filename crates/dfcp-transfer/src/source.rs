@@ -354,6 +354,10 @@ impl Walk<'_> {
                 self.leave_out(&source.path, why);
             }
         }
+        let entry = &mut source.entry;
+        if entry.meta.as_ref().is_none_or(|meta| meta.acl().is_none()) && !metadata.is_symlink() {
+            entry.mode = meta::mode_without_list(&source.path, entry.mode);
+        }
         self.sources.list.push(source);
     }
 

@@ -9,12 +9,14 @@ use nix::unistd::{Gid, Uid};
 use rustix::fs::{Mode, Timespec, Timestamps, UTIME_OMIT};
 
 use super::{Store, target};
-use crate::message::{Change, Entry, Problem};
-use crate::meta::{Owners, Taking};
+use crate::message::{Change, Entry, Meta, Problem};
+use crate::meta::{self, Owners, Taking};
 use crate::name;
 
 /// Bits of a mode that are taken over, whatever is kept.
 pub(super) const MODE: u32 = 0o777;
+/// What the group of a file may do.
+const GROUP: u32 = 0o070;
 /// Only its owner may remove a file from such a directory.
 const STICKY: u32 = 0o1000;
 /// What is made in such a directory has its group: it stays as it is there.
@@ -44,10 +46,11 @@ impl Differences {
 impl Store {
     /// The mode that what is offered gets, but for what makes programs run as somebody else.
     pub(super) fn mode_of(&self, entry: &Entry) -> u32 {
+        let mode = meta::mode_before_list(entry);
         match self.keep.modes {
-            true if entry.directory => entry.mode & (MODE | STICKY),
-            true => entry.mode & MODE,
-            false => entry.mode & MODE & !self.umask,
+            true if entry.directory => mode & (MODE | STICKY),
+            true => mode & MODE,
+            false => mode & MODE & !self.umask,
         }
     }
 
@@ -216,7 +219,12 @@ impl Store {
         if self.keep.modes {
             let (mode, lost) = self.whole_mode(entry, (there.mode(), owner));
             found.refused |= lost != 0;
-            if mode != there.mode() & 0o7777 {
+            // They are the mask of a list, which is compared below.
+            let by_list = match meta.and_then(Meta::acl) {
+                Some(_) if self.keep.acls => GROUP,
+                _ => 0,
+            };
+            if (mode ^ there.mode()) & 0o7777 & !by_list != 0 {
                 found.changes.push(Change::Mode);
             }
             let time = (there.mtime(), there.mtime_nsec());

@@ -452,3 +452,82 @@ async fn a_directory_that_only_owners_may_remove_from_stays_one() {
     sent.unwrap();
     assert_eq!(modes("tree") & 0o7000, 0, "unless modes are kept");
 }
+
+/// By a list, the group's bits of a mode are its mask: the most that anybody named in it may do. Without the
+/// list they would let the group do that.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn without_its_access_control_list_a_file_lets_its_group_do_no_more() {
+    const LIST: &str = "system.posix_acl_access";
+    let folder = tempfile::tempdir().unwrap();
+    let tree = folder.path().join("tree");
+    fs::create_dir(&tree).unwrap();
+    // rw-, somebody rwx, group r--, mask rwx, others nothing.
+    let mut list = vec![2, 0, 0, 0];
+    for (tag, bits, id) in [
+        (1_u16, 6_u16, u32::MAX),
+        (2, 7, 4242),
+        (4, 4, u32::MAX),
+        (16, 7, u32::MAX),
+        (32, 0, u32::MAX),
+    ] {
+        list.extend(tag.to_le_bytes());
+        list.extend(bits.to_le_bytes());
+        list.extend(id.to_le_bytes());
+    }
+    for (name, size) in [("small", 10), ("large", 3_000_000)] {
+        let path = tree.join(name);
+        fs::write(&path, vec![1; size]).unwrap();
+        match rustix::fs::setxattr(&path, LIST, &list, rustix::fs::XattrFlags::empty()) {
+            Err(rustix::io::Errno::NOTSUP) => return eprintln!("skipped: no lists here"),
+            set => set.unwrap(),
+        }
+    }
+    let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
+    assert_eq!(mode(&tree.join("small")), 0o670);
+    let keep = |modes, acls| Keep {
+        modes,
+        acls,
+        ..Keep::default()
+    };
+    for (name, sender, receiver, wanted, told) in [
+        (
+            "copied",
+            keep(false, false),
+            keep(false, false),
+            0o640,
+            false,
+        ),
+        (
+            "archived",
+            keep(true, false),
+            keep(true, false),
+            0o640,
+            false,
+        ),
+        ("refused", keep(true, true), keep(true, false), 0o640, true),
+        ("kept", keep(true, true), keep(true, true), 0o670, false),
+    ] {
+        let to = folder.path().join(name);
+        let (sent, ..) = transfer(&tree, sender, store(&to).keeping(receiver)).await;
+        let sent = sent.unwrap();
+        assert_eq!(whys(&sent.left_out).contains("-A"), told, "{name}");
+        for file in ["small", "large"] {
+            let file = to.join("tree").join(file);
+            assert_eq!(mode(&file), wanted, "{name}: {}", file.display());
+            let mut found = [0; 100];
+            let found = rustix::fs::getxattr(&file, LIST, &mut found).unwrap_or(0);
+            assert_eq!(found > 0, wanted == 0o670, "{name}");
+        }
+    }
+    // What is there with its list is not touched again.
+    let touched = |path: &Path| {
+        let metadata = fs::metadata(path).unwrap();
+        (metadata.ctime(), metadata.ctime_nsec())
+    };
+    let kept = folder.path().join("kept");
+    let before = touched(&kept.join("tree/small"));
+    let again = store(&kept).keeping(keep(true, true));
+    transfer(&tree, keep(true, true), again).await.0.unwrap();
+    assert_eq!(touched(&kept.join("tree/small")), before);
+}
