@@ -326,3 +326,43 @@ fn with_retry_a_copy_waits_for_the_attempt_before_to_be_given_up() {
     assert!(fs::read(machines.there("new/file")).unwrap() == content);
     assert!(!machines.there("new/tree").exists());
 }
+
+/// A laptop gets another address from its network while it copies.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_copy_goes_on_when_the_address_here_changes() {
+    use crate::common::namespace::{Namespace, privileged};
+    privileged("true", || {
+        let [home, away] = [Namespace::new(), Namespace::new()];
+        home.cable(("eth0", "10.7.0.1/24"), &away, ("eth0", "10.7.0.2/24"));
+        let into = |host: &Namespace| format!("nsenter -n -t {}", host.place().unwrap());
+        let machines = Machines::new(&format!("exec {} sh -c \"$2\"", into(&away)));
+        let size = 12_000_000;
+        let push = machines.write(&machines.here("push"), size);
+        let pull = machines.write(&machines.there("pull"), size);
+        for (source, target, made, content, address) in [
+            ("push", "there:", machines.there("push"), push, 1),
+            ("there:pull", ".", machines.here("pull"), pull, 3),
+        ] {
+            let copy = machines.cp(&[source, target, "-b", "30M", "--remote-path", PROGRAM]);
+            let mut inside = Command::new("nsenter");
+            inside.args(into(&home).split(' ').skip(1));
+            inside.arg(copy.get_program()).args(copy.get_args());
+            inside.env("XDG_STATE_HOME", machines.here("state"));
+            let inside = inside.current_dir(machines.dir.path()).stdin(Stdio::null());
+            let child = inside.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+            let child = child.unwrap();
+            let journal = PathBuf::from(format!("{}.dfcp-journal", made.display()));
+            common::eventually("some of it is there", || {
+                fs::metadata(&journal).is_ok_and(|journal| journal.len() > 1000)
+            });
+            home.run(&format!(
+                "ip addr del 10.7.0.{address}/24 dev eth0\nip addr add 10.7.0.{}/24 dev eth0",
+                address + 2
+            ));
+            let (code, report, said) = common::finish(child);
+            assert_eq!((code, &report["via"]), (0, &"udp".into()), "{said}");
+            assert!(fs::read(made).unwrap() == content);
+        }
+    });
+}
