@@ -436,14 +436,11 @@ fn named(path: &Path) -> Result<(String, Metadata), Error> {
     Ok((name, metadata))
 }
 
-fn list_directory(directory: &Path) -> Result<Vec<PathBuf>, Error> {
-    let list = || -> std::io::Result<Vec<_>> {
-        let paths = fs::read_dir(directory)?.map(|child| Ok(child?.path()));
-        let mut paths: Vec<_> = paths.collect::<std::io::Result<_>>()?;
-        paths.sort();
-        Ok(paths)
-    };
-    list().map_err(|error| Error::file(directory, error))
+fn list_directory(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let paths = fs::read_dir(directory)?.map(|child| Ok(child?.path()));
+    let mut paths: Vec<_> = paths.collect::<std::io::Result<_>>()?;
+    paths.sort();
+    Ok(paths)
 }
 
 /// The name that `path` is offered under: its last component, also where that is `.` or `..`.

@@ -172,3 +172,32 @@ fn a_pipe_is_a_stream_that_has_no_size_yet() {
         assert!(Sources::pipe(bad).is_err(), "{bad:?}");
     }
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_directory_that_may_not_be_read_is_left_out_with_the_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let tree = folder.path().join("tree");
+    for name in ["a", "b", "c"] {
+        fs::create_dir_all(tree.join(name)).unwrap();
+        fs::write(tree.join(name).join("file"), name).unwrap();
+    }
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let closed = tree.join("b");
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o000)).unwrap();
+    // Of this thread; the superuser reads everything.
+    let before = nix::unistd::setfsuid(nix::unistd::Uid::from_raw(65534));
+    let sources = Sources::scan(std::slice::from_ref(&tree));
+    nix::unistd::setfsuid(before);
+    let sources = sources.unwrap();
+    let paths: Vec<_> = sources.entries().into_iter().map(|it| it.path).collect();
+    assert_eq!(
+        paths,
+        ["tree", "tree/a", "tree/a/file", "tree/c", "tree/c/file"]
+    );
+    let [left] = &sources.left_out[..] else {
+        panic!("{:?}", sources.left_out);
+    };
+    assert_eq!(left.path, closed.display().to_string());
+    assert!(left.why.starts_with("Permission denied"), "{}", left.why);
+}
