@@ -10,11 +10,10 @@ use dfcp_proto::{ChannelId, ChannelKind, Duration};
 /// encoders are made of, and a mebibyte for records of packets and what this body holds.
 const SEND_BUFFER: u64 = 1 << 20;
 const MAY_HOLD: usize = 3 * SEND_BUFFER as usize + (1 << 20);
-/// Once start-up is over no claim makes more than five times what is delivered (docs/spec/auto.md). In start-up
-/// the arrivals are the receiver's word: the whole send buffer, 712 packets, may leave for a few
-/// acknowledgements; the rest is for repairs and silence.
-const CLAIM: u64 = 5;
-const AT_FIRST: u64 = 1000;
+/// No claim makes more than five times what is delivered (docs/spec/auto.md). Before a round trip is known three
+/// times that may be in flight beyond the first 128 packets, and as much again in four timeouts.
+const CLAIM: u64 = 6;
+const AT_FIRST: u64 = 2 * 128 + 64;
 
 /// Time that a run of the body takes on its own clock, before the end that says nothing more.
 const LONGEST: Duration = Duration::from_secs(2);

@@ -412,6 +412,45 @@ fn claims_do_not_raise_the_rate_beyond_what_arrives() {
     }
 }
 
+/// The first packets arrived at once, says the receiver, and those after them late: start-up is over, with
+/// any rate. What may be in flight follows what arrived by the sender's own clock, in silence as well.
+#[test]
+fn before_a_round_trip_is_known_no_claim_opens_the_window() {
+    let mut control = PathModel::new();
+    let (start, rtt) = (
+        Instant::from_nanos(1_000_000_000),
+        Duration::from_millis(20),
+    );
+    control.on_established(start, rtt, PACKET);
+    let mut estimator = RttEstimator::default();
+    estimator.update(rtt, Duration::ZERO);
+    let first = control.window();
+    for count in 1..=32 {
+        let sent = count * PACKET;
+        control.on_sent(start, sent);
+        let claim = match count {
+            0..=24 => Duration::from_nanos(count),
+            _ => Duration::from_millis(40 + count),
+        };
+        let mut feedback = Feedback::new(start + rtt + Duration::from_micros(count), &estimator);
+        feedback.newest = Some(AckPoint::new(claim, start, sent, sent));
+        feedback.acked_packets = 1;
+        control.on_feedback(&feedback);
+        let window = control.window();
+        assert!(
+            window <= first + 3 * sent,
+            "{} packets after {count}",
+            window / PACKET
+        );
+    }
+    // Then it says nothing more: each of the first timeouts lets a quarter go.
+    for count in 1..=4 {
+        control.on_timeout(start + rtt * (3 * count), count);
+    }
+    let (window, most) = (control.window() / PACKET, 2 * (first / PACKET + 3 * 32));
+    assert!(window <= most, "{window} packets in silence");
+}
+
 /// A queue that others fill marks the first packets already, before start-up has seen a rate.
 #[test]
 fn a_mark_on_the_first_packet_leaves_a_rate() {

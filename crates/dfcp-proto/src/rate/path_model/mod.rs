@@ -438,6 +438,15 @@ impl PathModel {
         }
     }
 
+    /// A window of what is estimated. Before the deliveries of a round trip are known by this side's clock, the
+    /// estimate is the receiver's word alone.
+    fn believed(&self, window: f64) -> f64 {
+        match self.delivered.intervals {
+            0 => window.min(self.startup_window()),
+            _ => window,
+        }
+    }
+
     /// Bytes that may be in flight at `gain` times the estimated rate.
     fn estimated_window(&self, gain: f64) -> f64 {
         gain * self.estimate * self.window_time() + bounds::SPARE_WINDOW * self.packet
@@ -474,7 +483,7 @@ impl RateController for PathModel {
     }
 
     fn on_timeout(&mut self, _now: Instant, count: u32) {
-        let window = self.estimate * self.window_time();
+        let window = self.believed(self.estimate * self.window_time());
         self.blind += if count <= bounds::BLIND_TIMEOUTS {
             bounds::BLIND_SHARE * window.max(tuning::startup::INITIAL_WINDOW * self.packet)
         } else {
@@ -558,7 +567,7 @@ impl RateController for PathModel {
             }
             Mode::Yield(_) => self.estimated_window(1.0),
         };
-        (window + self.blind) as u64
+        (self.believed(window) + self.blind) as u64
     }
 
     fn initial_burst(&self) -> u64 {
