@@ -48,6 +48,8 @@ pub(super) struct Outgoing {
     pub reverse: ReversePath,
     pub pto_count: u32,
     pub probes_due: u8,
+    /// Probes in a row that were answered, with nothing else to send afterwards.
+    pub vain_probes: u32,
     /// Since when something is in flight and nothing was acknowledged.
     pub waiting_since: Instant,
     pub last_sent: Instant,
@@ -95,6 +97,7 @@ impl Outgoing {
             reverse: ReversePath::default(),
             pto_count: 0,
             probes_due: 0,
+            vain_probes: 0,
             waiting_since: now,
             last_sent: now,
             last_eliciting: 0,

@@ -34,14 +34,17 @@ impl Connection {
         if self.is_muted() {
             return self.spare_time();
         }
+        let spread = |doublings: u32| {
+            let most = MAX_PROBE_INTERVAL.max(pto);
+            (pto * (1 << doublings.min(6))).min(most)
+        };
         let wait = match self.out.pto_count {
+            // What is waited for is not lost, as answers come: a stream that is not read.
+            0 if !in_flight && self.out.vain_probes > 0 => spread(self.out.vain_probes),
             // Twice the round trip at most (RFC 8985 §7.2): until many samples were taken, the
             // variation is a guess that makes it three times.
             0 if rtt.is_measured() => pto.min(2 * rtt.smoothed() + self.max_ack_delay()),
-            count => {
-                let doublings = count.saturating_sub(DATA_PROBES).min(6);
-                (pto * (1 << doublings)).min(MAX_PROBE_INTERVAL.max(pto))
-            }
+            count => spread(count.saturating_sub(DATA_PROBES)),
         };
         let (last, path) = (self.out.last_sent, &self.out.path);
         // Who is held back by a bound waits for the pacer, not for an answer.
@@ -56,6 +59,7 @@ impl Connection {
     /// passes where large ones do not; and in an outage with that alone.
     pub(super) fn on_probe_timeout(&mut self, now: Instant) {
         self.out.pto_count += 1;
+        self.out.vain_probes += u32::from(!self.out.sent.any_in_flight());
         if !self.ask_again() {
             self.out.probes_due = (DATA_PROBES + 1).saturating_sub(self.out.pto_count) as u8;
             if self.out.pto_count > 1 || self.out.black_hole.is_suspected() {

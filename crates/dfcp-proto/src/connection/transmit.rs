@@ -379,6 +379,9 @@ impl Connection {
         };
         self.finish_packet(now, pn, start, out, contents);
         self.out.path.on_data_sent(now, size.total() as u64);
+        if self.out.probes_due == 0 {
+            self.out.vain_probes = 0;
+        }
         Some(())
     }
 

@@ -125,6 +125,35 @@ fn the_sender_never_passes_the_reader_by_more_than_the_window() {
     );
 }
 
+/// Whoever waits for a reader asks now and then, as a credit may have been lost, and not at the pace of round
+/// trips: that was three hundred packets a second on a local network, for as long as nobody read.
+#[test]
+fn a_stream_that_waits_for_its_reader_costs_little_and_goes_on_at_once() {
+    let config = PairConfig::symmetric(link(100, 2), 21);
+    let mut pair = established(config);
+    let mut flow = stream(&mut pair, 40 * MIB);
+    pair.run_until(5 * SECOND, |pair| {
+        flow.write(pair);
+        false
+    });
+    let sent = |pair: &mut Pair| pair.connection(Side::Client).stats().packets_sent;
+    let before = sent(&mut pair);
+    pair.run_until(10 * SECOND, |_| false);
+    let asked = sent(&mut pair) - before;
+    assert!(
+        (10..=120).contains(&asked),
+        "{asked} packets in ten seconds"
+    );
+    let begun = pair.now;
+    assert!(run_flows(
+        &mut pair,
+        std::slice::from_mut(&mut flow),
+        30 * SECOND
+    ));
+    let took = pair.now.saturating_since(begun);
+    assert!(took < 4 * SECOND, "{took:?} for 40 MiB at 100 Mbit/s");
+}
+
 #[test]
 fn a_stream_that_nobody_reads_does_not_stop_another() {
     for (seed, loss) in [(6, 0.0), (7, 0.2)] {
