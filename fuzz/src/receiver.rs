@@ -8,11 +8,11 @@ use dfcp_proto::{ChannelId, ChannelKind, Duration};
 
 /// Bytes that a connection keeps of what it sends; at most twice as many beside for the symbols that its
 /// encoders are made of, and a mebibyte for records of packets and what this body holds.
-const SEND_BUFFER: u64 = 1 << 20;
+const SEND_BUFFER: u64 = 1 << 23;
 const MAY_HOLD: usize = 3 * SEND_BUFFER as usize + (1 << 20);
-/// No claim makes more than five times what is delivered (docs/spec/auto.md). Before a round trip is known three
+/// No claim makes more than five times what is delivered (docs/spec/auto.md). Before a round trip is known twelve
 /// times that may be in flight beyond the first 128 packets, and as much again in four timeouts.
-const CLAIM: u64 = 6;
+const CLAIM: u64 = 24;
 const AT_FIRST: u64 = 2 * 128 + 64;
 
 /// Time that a run of the body takes on its own clock, before the end that says nothing more.

@@ -438,12 +438,12 @@ impl PathModel {
         }
     }
 
-    /// A window of what is estimated. Before the deliveries of a round trip are known by this side's clock, the
-    /// estimate is the receiver's word alone.
-    fn believed(&self, window: f64) -> f64 {
+    /// Bytes in flight beyond which a window is not believed. Before the deliveries of a round trip are known by
+    /// this side's clock, the estimate is the receiver's word alone.
+    fn most_in_flight(&self) -> f64 {
         match self.delivered.intervals {
-            0 => window.min(self.startup_window()),
-            _ => window,
+            0 => self.delivered_window(bounds::EARLY_CLAIM * bounds::WINDOW_ROUND_TRIPS),
+            _ => f64::INFINITY,
         }
     }
 
@@ -483,7 +483,8 @@ impl RateController for PathModel {
     }
 
     fn on_timeout(&mut self, _now: Instant, count: u32) {
-        let window = self.believed(self.estimate * self.window_time());
+        let window = self.estimate * self.window_time();
+        let window = window.min(self.most_in_flight());
         self.blind += if count <= bounds::BLIND_TIMEOUTS {
             bounds::BLIND_SHARE * window.max(tuning::startup::INITIAL_WINDOW * self.packet)
         } else {
@@ -567,7 +568,7 @@ impl RateController for PathModel {
             }
             Mode::Yield(_) => self.estimated_window(1.0),
         };
-        (self.believed(window) + self.blind) as u64
+        (window.min(self.most_in_flight()) + self.blind) as u64
     }
 
     fn initial_burst(&self) -> u64 {

@@ -385,9 +385,14 @@ impl PathModel {
 
     /// Bytes in flight before the bottleneck is known.
     pub(super) fn startup_window(&self) -> f64 {
+        self.delivered_window(3.0)
+    }
+
+    /// The first flight, and so many times what was delivered.
+    pub(super) fn delivered_window(&self, times: f64) -> f64 {
         let delivered = self.samples.last().map_or(0, |ack| ack.delivered_total);
         // What was lost leaves the flight, but not this count.
-        self.first.packets * self.packet + (3.0 * delivered as f64 - self.lost).max(0.0)
+        self.first.packets * self.packet + (times * delivered as f64 - self.lost).max(0.0)
     }
 }
 
