@@ -412,8 +412,8 @@ fn claims_do_not_raise_the_rate_beyond_what_arrives() {
     }
 }
 
-/// The first packets arrived at once, says the receiver, and those after them late: start-up is over, with
-/// any rate. What may be in flight follows what arrived by the sender's own clock, in silence as well.
+/// The first packets arrived at once, says the receiver, and those after them late. What may be in flight
+/// follows what arrived by the sender's own clock, in the silence after that as well.
 #[test]
 fn before_a_round_trip_is_known_no_claim_opens_the_window() {
     let mut control = PathModel::new();

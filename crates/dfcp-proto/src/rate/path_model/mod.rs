@@ -483,8 +483,7 @@ impl RateController for PathModel {
     }
 
     fn on_timeout(&mut self, _now: Instant, count: u32) {
-        let window = self.estimate * self.window_time();
-        let window = window.min(self.most_in_flight());
+        let window = (self.estimate * self.window_time()).min(self.most_in_flight());
         self.blind += if count <= bounds::BLIND_TIMEOUTS {
             bounds::BLIND_SHARE * window.max(tuning::startup::INITIAL_WINDOW * self.packet)
         } else {

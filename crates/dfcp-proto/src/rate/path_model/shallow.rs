@@ -57,7 +57,7 @@ impl Delays {
     }
 }
 
-/// Packets, or bytes of so many.
+/// What became of packets, some of which are counted by their bytes.
 #[derive(Clone, Copy, Debug, Default)]
 struct Fate {
     acked: f64,
@@ -74,12 +74,9 @@ impl Fate {
         self.acked + self.lost
     }
 
-    /// Whether these lost more than `others` beyond chance, given the standard deviation of the loss of so
-    /// many packets.
-    fn lost_more_than(self, others: Self, deviation: impl Fn(f64) -> f64) -> bool {
-        let elsewhere = others.lost / others.packets().max(1.0);
-        let chance = CERTAIN * deviation(self.packets()).hypot(deviation(others.packets()));
-        self.lost > (elsewhere + OVERFLOW + chance) * self.packets() + 1.0
+    /// Whether more than this share is lost, beyond what chance may add to it.
+    fn lost_more_than(self, share: f64, chance: f64) -> bool {
+        self.lost > (share + OVERFLOW + chance) * self.packets() + 1.0
     }
 
     fn fade(self) -> Self {
@@ -177,7 +174,7 @@ impl LossByQueue {
         } else {
             0.0
         };
-        long.lost > (elsewhere + OVERFLOW + chance) * long.packets() + 1.0
+        long.lost_more_than(elsewhere, chance)
     }
 }
 
@@ -186,6 +183,11 @@ impl LossByQueue {
 pub(super) enum Overflow {
     Seen,
     None,
+}
+
+/// What is left of the knowledge that no more than `seconds` of a queue are free, `elapsed` seconds later.
+fn forget(seconds: f64, elapsed: f64) -> f64 {
+    (seconds * (elapsed / DOUBLED).exp2()).min(DEEPEST)
 }
 
 /// What the queue holds.
@@ -205,7 +207,7 @@ impl BufferEstimate {
     /// A round of `elapsed` seconds is over, in which the queue was `longest` seconds long, and whether it
     /// overflowed.
     pub(super) fn end_round(&mut self, longest: f64, overflowed: Overflow, elapsed: f64) {
-        self.seconds = (self.seconds * (elapsed / DOUBLED).exp2()).min(DEEPEST);
+        self.seconds = forget(self.seconds, elapsed);
         if overflowed == Overflow::Seen {
             self.seconds = longest;
         }
@@ -219,7 +221,7 @@ impl BufferEstimate {
 pub(super) struct GroupRoom {
     front: Fate,
     back: Fate,
-    /// What is known to be too long, seconds.
+    /// The longest that may be, seconds; grows slowly, as what a queue holds does.
     seconds: f64,
 }
 
@@ -252,14 +254,19 @@ impl GroupRoom {
         elapsed: f64,
         deviation: impl Fn(f64) -> f64,
     ) {
-        self.seconds = (self.seconds * (elapsed / DOUBLED).exp2()).min(DEEPEST);
-        let is_known = self.front.packets() > SHORT_PACKETS;
-        let group = group.filter(|_| is_known && self.back.lost_more_than(self.front, deviation));
-        if let Some(group) = group {
-            self.seconds = group / 2.0;
-            (self.front, self.back) = (Fate::default(), Fate::default());
+        self.seconds = forget(self.seconds, elapsed);
+        let (front, back) = (self.front, self.back);
+        (self.front, self.back) = (front.fade(), back.fade());
+        let Some(group) = group.filter(|_| front.packets() > SHORT_PACKETS) else {
+            return;
+        };
+        let chance = CERTAIN * deviation(back.packets()).hypot(deviation(front.packets()));
+        if back.lost_more_than(front.lost / front.packets(), chance) {
+            *self = Self {
+                seconds: group / 2.0,
+                ..Self::default()
+            };
         }
-        (self.front, self.back) = (self.front.fade(), self.back.fade());
     }
 }
 
