@@ -231,6 +231,9 @@ impl PathModel {
     fn bear_loss(&mut self, now: Instant, flow: Flow, queue: f64) -> f64 {
         let is_loss = self.is_long(queue) && !self.loss.explains(flow.lost, flow.packets);
         let (answered, estimate) = (self.rtt + queue, self.estimate);
+        if is_loss && self.loss.is_untested() {
+            self.before_loss.get_or_insert(estimate);
+        }
         let Mode::Cruise(cruise) = &mut self.mode else {
             return flow.served;
         };

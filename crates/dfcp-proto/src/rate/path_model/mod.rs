@@ -95,6 +95,8 @@ pub struct PathModel {
     usual_gap: f64,
     /// Since when a long queue loses more than the path does by itself.
     unhealed: Option<Unhealed>,
+    /// The estimate before loss that no test has judged yet took it down, bytes per second.
+    before_loss: Option<f64>,
     /// Loss of a sender that its rate does not limit.
     within: Option<Within>,
     /// Bytes sent, in all, before the last verdict of a loss test that blamed the rate.
@@ -154,6 +156,7 @@ impl Default for PathModel {
             steady_since: 0,
             usual_gap: 0.0,
             unhealed: None,
+            before_loss: None,
             within: None,
             blamed_until: 0,
             lost: 0.0,
@@ -387,6 +390,9 @@ impl PathModel {
             if search.best <= 0.0 {
                 // Ended before it saw a rate: what was sent in the first round trip.
                 self.estimate = self.first.packets * self.packet / self.rtt;
+            }
+            if self.loss.is_untested() && self.loss.carried_share() < 1.0 {
+                self.before_loss.get_or_insert(self.estimate);
             }
         }
         let growing = matches!(&self.mode, Mode::Startup(search) if search.is_growing());

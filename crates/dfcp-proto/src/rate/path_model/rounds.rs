@@ -186,6 +186,7 @@ impl PathModel {
         }
         if !self.loss.is_excessive() && !doubtful {
             self.unhealed.take_if(|_| self.loss.is_judged());
+            self.before_loss.take_if(|_| self.loss.is_judged());
         } else if self.is_long(queue) && matches!(self.mode, Mode::Cruise(_)) {
             self.begin_unhealed(now);
             if (self.does_not_heal(now, queue) || self.loss.is_untested()) && may_test {
@@ -370,10 +371,13 @@ impl PathModel {
             return self.loss.begin_again();
         };
         self.unhealed = None;
+        let before_loss = self.before_loss.take();
         match cause {
             LossCause::Path(loss) => {
                 self.loss.verify(now, loss);
-                self.estimate = test.tested();
+                // As long as nobody knew, what was delivered passed for all that the path carries.
+                let carried = test.tested() / (1.0 - loss);
+                self.estimate = test.tested().max(carried.min(before_loss.unwrap_or(0.0)));
                 self.buffer = BufferEstimate::default();
                 let early = self.delivered.intervals <= startup::MAX_ROUND_TRIPS;
                 let searching = !self.met && early && matches!(self.mode, Mode::Cruise(_));
