@@ -136,6 +136,11 @@ impl Decoder {
         }
         self.count = count.unwrap_or(limit);
         self.packets.push(Packet { state, symbols });
+        if self.symbols.capacity() - self.symbols.len() < payload.len() {
+            // More than the usual: room for all that may come, and no more.
+            let all = (self.code.n() + limit as usize) * size;
+            self.symbols.reserve_exact(all - self.symbols.len());
+        }
         self.symbols.extend_from_slice(payload);
         Ok(())
     }

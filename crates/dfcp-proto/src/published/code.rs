@@ -13,6 +13,22 @@ const OFFSETS: [u32; 3] = [2, 8, 16];
 /// S2 says the block modulo this: what is in flight at once has words of its own.
 const BLOCKS: u32 = 1 << 24;
 
+/// What a receiver spends on each byte of a block's intermediate symbols: these, and twice as many
+/// received ones.
+const DECODER_BYTES: u64 = 3;
+/// Symbols beyond that which a block takes before it is given up.
+const RETRY_SYMBOLS: u64 = 256;
+/// Bytes that a RaptorQ decoder notes of a symbol: an entry in each of two B-trees, whose nodes may be half
+/// empty (27 bytes each), and a place in a hash table that is at least 7/16 full.
+const SYMBOL_NOTE: u64 = 64;
+/// Bytes that are noted of a packet: 16 in a list that doubles, 13 and 4 in two hash tables as full as that.
+const PACKET_NOTE: u64 = 72;
+/// Packets of a block that may be as small as they like.
+pub(super) const FREE_PACKETS: u64 = 16;
+/// Least bytes of a RaptorQ symbol. A solve takes some 4 µs for each symbol, whatever its size: with fewer
+/// bytes a sender of 100 Mbit/s would keep a processor busy.
+const MIN_RAPTORQ_SYMBOL: u16 = 64;
+
 /// A code and its numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -72,6 +88,42 @@ impl Code {
                 }
             }
         }
+    }
+
+    /// Whether its symbols are so small that blocks cost more to solve than to send.
+    pub(super) fn is_too_fine(&self) -> bool {
+        matches!(self, Self::RaptorQ { symbol_size, .. } if *symbol_size < MIN_RAPTORQ_SYMBOL)
+    }
+
+    /// Intermediate symbols of a full block.
+    fn intermediate(&self) -> u32 {
+        match self {
+            Self::Raptor(code) => code.n,
+            Self::RaptorQ { k, .. } => *k,
+        }
+    }
+
+    /// Bytes of a full block's intermediate symbols.
+    pub(super) fn coded_bytes(&self) -> u64 {
+        u64::from(self.intermediate()) * u64::from(self.symbol_size())
+    }
+
+    /// Most symbols that a decoder takes of a block: those of [`raptor::Decoder::limit`].
+    pub(super) fn most_symbols(&self) -> u64 {
+        2 * u64::from(self.intermediate()) + 256
+    }
+
+    /// What a receiver spends on a block: its symbols and the intermediate ones, whatever comes; with
+    /// RaptorQ also what is noted of each symbol; and of each packet up to [`FREE_PACKETS`]. What further
+    /// packets cost is small beside their bytes.
+    pub(super) fn block_memory(&self) -> u64 {
+        let symbols = self.coded_bytes() * DECODER_BYTES;
+        let size = u64::from(self.symbol_size());
+        let notes = match self {
+            Self::Raptor(_) => RETRY_SYMBOLS * size,
+            Self::RaptorQ { k, .. } => (u64::from(*k) + RETRY_SYMBOLS) * SYMBOL_NOTE,
+        };
+        symbols + notes + FREE_PACKETS * PACKET_NOTE
     }
 
     /// Source symbols of a block with `useful` bytes.
@@ -272,6 +324,15 @@ impl Decoder {
                 }
                 Ok(())
             }
+        }
+    }
+
+    /// Bytes of memory held now.
+    #[cfg(test)]
+    pub fn memory(&self) -> usize {
+        match self {
+            Self::Raptor(decoder) => decoder.memory(),
+            Self::RaptorQ(decoder) => decoder.memory(),
         }
     }
 

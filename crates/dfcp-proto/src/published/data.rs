@@ -3,7 +3,7 @@
 //! Virtual payload (simulation) is [`VIRTUAL_BYTES`] long whatever it stands for: u16 symbols,
 //! u32 useful bytes of the block, both big endian.
 
-use super::code::{Code, Coder, PacketName};
+use super::code::{Code, Coder, FREE_PACKETS, PacketName};
 use super::config::{Acknowledge, Codec, Completion, LastPacket, Moment, Redundancy};
 pub(super) use super::header::Report;
 use crate::config::Payload;
@@ -62,13 +62,14 @@ impl Settled {
         self.code.k() * u32::from(self.code.symbol_size())
     }
 
-    /// Bytes of a block's intermediate symbols.
-    pub fn coded_bytes(&self) -> usize {
-        let symbols = match &self.code {
-            Code::Raptor(code) => code.n,
-            code => code.k(),
-        };
-        symbols as usize * usize::from(self.code.symbol_size())
+    /// Most packets of a block that are noted. A sender that fills its packets needs fewer, though they be a
+    /// quarter as long as ours or as a kilobyte; with less in each, what is noted of them would cost more
+    /// than the block.
+    pub fn most_packets(&self) -> u64 {
+        let symbol = u64::from(self.code.symbol_size());
+        let least = (self.payload_bytes() as u64).min(1024) / 4;
+        let bytes = self.code.most_symbols() * symbol;
+        FREE_PACKETS + bytes.div_ceil(least.max(symbol))
     }
 
     /// How a block that is not full is filled up.

@@ -26,6 +26,8 @@ const RAPTORQ: u8 = 3;
 const MAX_BLOCK: u64 = 1 << 26;
 /// Most redundancy, millionths.
 const MAX_EPSILON: u32 = 100_000_000;
+/// The same where blocks have bytes: no decoder takes more than twice a block and some symbols.
+const MAX_REAL_EPSILON: u32 = 1_000_000;
 
 /// Why a SYN is refused; the payload of RST.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,9 +84,7 @@ pub(super) struct Offer {
     pub message: Option<Message>,
 }
 
-/// What a receiver spends on each byte of a block: its symbols, the intermediate ones, the graph.
-const DECODER_BYTES: u64 = 3;
-/// And on what it notes of each block of the window, of which one packet can make it note all: two records
+/// What a receiver spends, beside [`Code::block_memory`], on what it notes of each block of the window, of which one packet can make it note all: two records
 /// (what holds them doubles as it grows) of up to 128 bytes.
 const BLOCK_RECORD: u64 = 256;
 /// Most blocks of a window: with ACKs off a packet can give up a whole one, a few nanoseconds for each block. The
@@ -131,12 +131,17 @@ impl Offer {
     /// Why it refuses.
     pub fn fit(mut self, config: &Config) -> Result<Self, Refusal> {
         let code = &self.code;
-        let block = code.block_bytes();
         let numbers = code.check().is_ok()
-            && block <= MAX_BLOCK
+            && code.block_bytes() <= MAX_BLOCK
             && self.window >= 1
             && self.epsilon <= MAX_EPSILON;
         if !numbers {
+            return Err(Refusal::Limits);
+        }
+        // Sizes alone cost next to nothing.
+        let costly = self.payload == Payload::Real
+            && (code.is_too_fine() || self.epsilon > MAX_REAL_EPSILON);
+        if costly {
             return Err(Refusal::Limits);
         }
         if self.message.is_some_and(|m| !m.agrees_with(code)) {
@@ -147,7 +152,7 @@ impl Offer {
         }
         // Sizes need no memory but for the records.
         let symbols = match self.payload {
-            Payload::Real => block * DECODER_BYTES,
+            Payload::Real => code.block_memory(),
             Payload::Virtual => 0,
         };
         let room = config.receive_budget / (symbols + BLOCK_RECORD);

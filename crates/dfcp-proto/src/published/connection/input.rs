@@ -212,6 +212,9 @@ impl Connection {
             });
             stats.malformed += after.malformed - before.malformed;
             stats.beyond_window += after.beyond_window - before.beyond_window;
+            if receiver.is_unsolvable() {
+                return self.fail(now, Error::Unsolvable);
+            }
         }
         self.after_data(now);
     }

@@ -108,11 +108,10 @@ fn several_ldpc_degrees_follow_the_payload() {
 fn the_window_is_lowered_to_the_receive_budget_and_only_lowering_is_an_answer() {
     let mut config = config();
     let offer = Offer::new(&config, initial()).expect("within limits");
-    assert_eq!(
-        u64::from(offer.window),
-        config.receive_budget / (3 * 63_536 + 256)
-    );
-    config.receive_budget = 10 * (3 * 63_536 + 256);
+    // Three times the intermediate symbols, 256 more of them, 16 packets of 72 bytes, the record.
+    let block = 3 * 65_536 + 256 + 16 * 72 + 256;
+    assert_eq!(u64::from(offer.window), config.receive_budget / block);
+    config.receive_budget = 10 * block;
     let settled = offer.clone().fit(&config).expect("ten blocks have room");
     assert_eq!(settled.window, 10);
     assert!(offer.allows(&settled) && !settled.allows(&offer));
@@ -121,7 +120,7 @@ fn the_window_is_lowered_to_the_receive_budget_and_only_lowering_is_an_answer() 
         ..settled
     };
     assert!(!offer.allows(&other));
-    config.receive_budget = 3 * 63_536 + 255;
+    config.receive_budget = block - 1;
     assert_eq!(offer.fit(&config), Err(Refusal::Memory));
 }
 
@@ -132,7 +131,7 @@ fn a_window_of_next_to_nothing_costs_no_more_than_the_budget() {
     let mut offer = Offer::new(&config, initial()).expect("within limits");
     offer.code = Code::RaptorQ {
         k: 1,
-        symbol_size: 1,
+        symbol_size: 64,
     };
     offer.window = u32::MAX;
     for payload in [Payload::Real, Payload::Virtual] {
@@ -232,6 +231,33 @@ fn rc_udps_parameters_are_carried_and_blocks_that_do_not_make_up_the_message_ref
     assert!(stream.message.is_none() && !offer.allows(&stream) && !stream.allows(&offer));
     let too_long = Config::rc_udp(Some(u64::MAX));
     assert_eq!(Offer::new(&too_long, initial()), Err(Refusal::Message));
+}
+
+#[test]
+fn symbols_too_small_to_be_worth_solving_are_refused_where_they_have_bytes() {
+    let config = config();
+    let good = Offer::new(&config, initial()).expect("within limits");
+    let (k, with) = (8192, |symbol_size, payload| Offer {
+        code: Code::RaptorQ {
+            k: 8192,
+            symbol_size,
+        },
+        payload,
+        ..good.clone()
+    });
+    assert_eq!(with(63, Payload::Real).fit(&config), Err(Refusal::Limits));
+    let fits = with(64, Payload::Real).fit(&config).expect("is taken");
+    assert_eq!(fits.code.k(), k);
+    let virtual_config = Config {
+        payload: Payload::Virtual,
+        ..config.clone()
+    };
+    assert!(with(1, Payload::Virtual).fit(&virtual_config).is_ok());
+    let greedy = Offer {
+        epsilon: 1_000_001,
+        ..good
+    };
+    assert_eq!(greedy.fit(&config), Err(Refusal::Limits));
 }
 
 #[test]

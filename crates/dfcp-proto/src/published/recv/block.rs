@@ -45,6 +45,17 @@ impl Block {
         }
     }
 
+    /// Bytes of memory held now, beside the record itself.
+    #[cfg(test)]
+    pub fn memory(&self) -> usize {
+        let symbols = match &self.phase {
+            Phase::Collecting(Some(decoder)) => decoder.memory(),
+            Phase::Complete(bytes) => bytes.capacity(),
+            _ => 0,
+        };
+        symbols + self.seen.memory()
+    }
+
     pub fn is_complete(&self) -> bool {
         matches!(self.phase, Phase::Complete(_))
     }
@@ -104,9 +115,13 @@ impl Seen {
         new
     }
 
+    pub fn len(&self) -> u32 {
+        self.count
+    }
+
     #[cfg(test)]
-    pub fn len(&self) -> usize {
-        self.count as usize
+    pub fn memory(&self) -> usize {
+        self.places.capacity() * size_of::<u32>()
     }
 
     /// Gives the memory back.

@@ -110,8 +110,14 @@ impl Receiver {
 
     /// Packets that are noted of the blocks kept.
     #[cfg(test)]
-    pub fn packets_noted(&self) -> usize {
+    pub fn packets_noted(&self) -> u32 {
         self.ring.iter().map(|block| block.seen.len()).sum()
+    }
+
+    /// Bytes of memory that blocks hold now.
+    #[cfg(test)]
+    pub fn memory(&self) -> usize {
+        self.ring.iter().map(Block::memory).sum()
     }
 
     #[cfg(test)]

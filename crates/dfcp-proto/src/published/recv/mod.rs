@@ -121,6 +121,8 @@ pub(super) struct Receiver {
     spare: Vec<Vec<u8>>,
     /// A block has failed more often than chance explains.
     is_unsolvable: bool,
+    /// Packets of a block that are noted.
+    most_packets: u64,
     stats: ReceiverStats,
 }
 
@@ -143,6 +145,10 @@ impl Receiver {
             total: None,
             spare: Vec::new(),
             is_unsolvable: false,
+            most_packets: match settled.payload {
+                Payload::Real => settled.most_packets(),
+                Payload::Virtual => u64::MAX,
+            },
             stats: ReceiverStats::default(),
             settled: settled.clone(),
         }
@@ -276,6 +282,10 @@ impl Receiver {
             self.stats.duplicates += 1;
             return Collected::Missing(needed - block.symbols, block.extra > 0);
         }
+        if u64::from(block.seen.len()) >= self.most_packets {
+            self.stats.malformed += 1;
+            return Collected::Missing(needed - block.symbols, block.extra > 0);
+        }
         if block.symbols == 0 {
             let k = self.settled.code.symbols_of(block.useful);
             let payload = match self.settled.rebuilds() {
@@ -298,8 +308,11 @@ impl Receiver {
                 true => content.bytes,
                 false => &[],
             };
-            if decoder.push(header.state, content.symbols, bytes).is_err() {
+            if let Err(error) = decoder.push(header.state, content.symbols, bytes) {
                 self.stats.malformed += 1;
+                // It failed before, and no more symbols will ever be taken.
+                let is_full = matches!(error, FecError::Full { .. });
+                self.is_unsolvable |= is_full && block.extra > 0;
                 return Collected::Missing(needed - block.symbols, block.extra > 0);
             }
         }
@@ -361,7 +374,8 @@ impl Receiver {
         self.jobs.pop_front()
     }
 
-    /// Whether a block has failed more often than chance explains: more symbols of it would only be work.
+    /// Whether a block has failed more often than chance explains, or with all symbols that it takes: more of
+    /// them would only be work.
     pub fn is_unsolvable(&self) -> bool {
         self.is_unsolvable
     }

@@ -46,7 +46,7 @@ impl Input {
             payload: settled.payload,
             padding: settled.padding(),
             block: settled.block_bytes().into(),
-            capacity: settled.coded_bytes(),
+            capacity: settled.code.coded_bytes() as usize,
             buffer: settled.send_buffer,
             total: settled.message.map_or(u64::MAX, |m| m.bytes),
             written: 0,

@@ -300,8 +300,9 @@ impl Sender {
         if at < block.have_at || matches!(self.settled.redundancy.sending, Sending::Fixed { .. }) {
             return;
         }
-        let missing = self.settled.packets(missing);
+        // More than the whole block is nonsense, which would be sent to the end of time.
         let needed = self.settled.packets_needed(block.useful);
+        let missing = self.settled.packets(missing).min(needed);
         block.have = needed.saturating_sub(missing);
         block.have_at = at;
         block.silences = 0;

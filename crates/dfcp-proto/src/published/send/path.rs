@@ -51,6 +51,8 @@ pub(super) struct Path {
     sent_packets: u64,
     until_echo: u32,
     newest: Newest,
+    /// Bytes known to have arrived.
+    delivered: u64,
     last_sent: Instant,
     heard: Instant,
     /// When the latest of the packets answered left.
@@ -77,6 +79,7 @@ impl Path {
             sent_packets: 0,
             until_echo: 0,
             newest: Newest::default(),
+            delivered: 0,
             last_sent: now,
             heard: now,
             answered: now,
@@ -230,7 +233,9 @@ impl Path {
             report: *report,
         };
         self.per_arrival.update(sent, acked);
-        self.control.set_delivered(report.bytes);
+        // No more than was sent by then, whatever the receiver says or the network doubles.
+        self.delivered = report.bytes.clamp(self.delivered, echoed.sent_bytes);
+        self.control.set_delivered(self.delivered);
         let received_at = Duration::from_nanos(report.clock);
         let (sent_at, sent_bytes) = (echoed.sent_at, echoed.sent_bytes);
         let point = self.control.ack_point(received_at, sent_at, sent_bytes);
