@@ -9,6 +9,7 @@ use dfcp_proto::wire::{
 use dfcp_proto::{ChannelId, ChannelKind, Duration, Event, Instant};
 use dfcp_sim::{LinkConfig, Pair, PairConfig, Side};
 
+pub mod answers;
 pub mod handshake;
 pub mod hostile;
 pub mod live;
@@ -25,7 +26,8 @@ pub mod solves;
 pub type Body = fn(&[u8]);
 
 /// A target by name, for the replay.
-pub const TARGETS: [(&str, Body); 15] = [
+pub const TARGETS: [(&str, Body); 16] = [
+    ("answers", answers::answers),
     ("packet", packet),
     ("frames", frames),
     ("params", params),

@@ -23,6 +23,8 @@ mod http;
 mod known;
 mod link;
 mod local;
+#[doc(hidden)]
+pub mod parse;
 mod relay;
 mod rules;
 mod server;

@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
@@ -82,21 +82,26 @@ impl From<io::Error> for Mistake {
     }
 }
 
+/// A program's connection.
+pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
+
 /// What a program has said and nobody has read yet.
 pub(crate) struct Inbox<'a> {
-    tcp: &'a mut TcpStream,
+    stream: &'a mut dyn Stream,
     pub bytes: Vec<u8>,
 }
 
 impl<'a> Inbox<'a> {
     /// Of a program that has said these bytes.
-    pub fn new(tcp: &'a mut TcpStream, bytes: Vec<u8>) -> Self {
-        Self { tcp, bytes }
+    pub fn new(stream: &'a mut dyn Stream, bytes: Vec<u8>) -> Self {
+        Self { stream, bytes }
     }
 
     /// Waits for more.
     pub async fn more(&mut self) -> Result<(), Mistake> {
-        match self.tcp.read_buf(&mut self.bytes).await? {
+        match self.stream.read_buf(&mut self.bytes).await? {
             0 => Err(Mistake::silent("it left")),
             _ => Ok(()),
         }
@@ -112,7 +117,7 @@ impl<'a> Inbox<'a> {
     }
 
     pub async fn say(&mut self, answer: &[u8]) -> Result<(), Mistake> {
-        Ok(self.tcp.write_all(answer).await?)
+        Ok(self.stream.write_all(answer).await?)
     }
 }
 
@@ -165,7 +170,8 @@ pub(crate) async fn serve(client: Client, mut tcp: TcpStream) {
     }
 }
 
-async fn listen(inbox: &mut Inbox<'_>) -> Result<Asked, Mistake> {
+/// Reads what a program asks for.
+pub(crate) async fn listen(inbox: &mut Inbox<'_>) -> Result<Asked, Mistake> {
     if inbox.bytes.is_empty() {
         inbox.more().await?;
     }

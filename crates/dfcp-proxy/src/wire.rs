@@ -5,7 +5,7 @@ use std::io;
 use std::time::Duration;
 
 use dfcp::{Connection, RecvStream, SendStream, VarInt};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
 use crate::status::{Refusal, Status};
@@ -67,7 +67,7 @@ impl Request {
     }
 
     /// Reads what the peer asks for; the error says what is wrong.
-    pub async fn read(recv: &mut RecvStream) -> io::Result<Self> {
+    pub async fn read(recv: &mut (impl AsyncRead + Unpin)) -> io::Result<Self> {
         let kind = recv.read_u8().await?;
         let id = match kind {
             CONNECT => 0,
@@ -90,7 +90,7 @@ fn malformed(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
-async fn read_target(recv: &mut RecvStream) -> io::Result<Target> {
+async fn read_target(recv: &mut (impl AsyncRead + Unpin)) -> io::Result<Target> {
     let mut bytes = vec![0; 2];
     recv.read_exact(&mut bytes).await?;
     let len = Target::encoded_len(bytes[0], bytes[1]);
@@ -175,7 +175,8 @@ pub(crate) async fn read_answer(recv: &mut RecvStream) -> Result<(), Refusal> {
         .map_err(late)?
 }
 
-async fn hear_answer(recv: &mut RecvStream) -> Result<(), Refusal> {
+/// The same, whenever it comes.
+pub(crate) async fn hear_answer(recv: &mut (impl AsyncRead + Unpin)) -> Result<(), Refusal> {
     let lost = |error: io::Error| {
         Refusal::new(
             Status::Failed,

@@ -4,6 +4,8 @@
 mod message;
 pub(crate) mod plain;
 
+pub(crate) use message::request;
+
 use crate::local::{Asked, Inbox, Mistake, Speech, Wish};
 use crate::status::Refusal;
 use crate::target::Target;

@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::{Buf, Bytes};
 use dfcp::Connection;
 use socket2::SockRef;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::UdpSocket;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -254,6 +254,14 @@ impl Association {
     }
 }
 
+/// Reads a datagram with its length before it.
+pub(crate) async fn read_long(recv: &mut (impl AsyncRead + Unpin)) -> io::Result<Bytes> {
+    let len = recv.read_u16().await?;
+    let mut bytes = vec![0; len.into()];
+    recv.read_exact(&mut bytes).await?;
+    Ok(bytes.into())
+}
+
 /// Carries what is too long for a datagram, each with its length before it, both ways, until one side
 /// ends. Returns why the other side would not, if so.
 async fn carry_long(
@@ -271,10 +279,8 @@ async fn carry_long(
             read_answer(&mut recv).await.map_err(Some)?;
         }
         loop {
-            let len = recv.read_u16().await.map_err(|_| None)?;
-            let mut bytes = vec![0; len.into()];
-            recv.read_exact(&mut bytes).await.map_err(|_| None)?;
-            let _ = taker.try_send(bytes.into());
+            let bytes = read_long(&mut recv).await.map_err(|_| None)?;
+            let _ = taker.try_send(bytes);
         }
     };
     let go = async {

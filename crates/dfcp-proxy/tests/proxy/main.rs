@@ -1,6 +1,7 @@
 //! Programs, a client, a server and hosts on loopback: what a program notices of the proxy.
 
 mod common;
+mod fuzz_replay;
 mod hostile;
 mod http;
 mod limits;
