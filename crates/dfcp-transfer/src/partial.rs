@@ -100,20 +100,24 @@ impl Partial {
             return Ok(());
         }
         // A file of another size is cut alike, or what is noted will not be found there.
+        let mut noted: BTreeMap<usize, Vec<Value>> = BTreeMap::new();
         for (i, value) in lines.chunks_exact(LINE).filter_map(group_of) {
-            if i >= self.shape.count() || self.groups().values[i].is_some() {
-                continue;
+            if i < self.shape.count() && self.groups().values[i].is_none() {
+                noted.entry(i).or_default().push(value);
             }
-            self.find(i, value, &go_on);
+        }
+        // Each is read once, however often a sender had it noted: it may have a quarter of a gigabyte.
+        for (i, values) in noted {
+            self.find(i, &values, &go_on);
             check(&go_on)?;
         }
         Ok(())
     }
 
-    /// Group `i` is there if its bytes, read back, have this value. What cannot be read is not there.
-    fn find(&self, i: usize, value: Value, go_on: impl Fn() -> bool) {
+    /// Group `i` is there if its bytes, read back, have one of these values. What cannot be read is not there.
+    fn find(&self, i: usize, values: &[Value], go_on: impl Fn() -> bool) {
         let found = self.shape.value_while(&self.file, i, go_on);
-        if found.is_ok_and(|is| is == value) {
+        if let Some(value) = found.ok().filter(|found| values.contains(found)) {
             let mut groups = self.groups();
             groups.values[i] = Some(value);
             groups.left[i] = 0;
@@ -136,7 +140,7 @@ impl Partial {
             let range = self.shape.range(i);
             self.forget(&range);
             if crate::sparse::copy(older, &self.file, &range, data).is_ok() {
-                self.find(i, value, &go_on);
+                self.find(i, &[value], &go_on);
             }
         }
     }

@@ -164,6 +164,32 @@ fn a_journal_that_is_too_long_is_not_read() {
     }
 }
 
+/// A sender that has a group noted again and again would have it read as often.
+#[test]
+fn a_group_that_was_noted_often_is_read_once() {
+    let (bytes, owner) = (content(SIZE), [1; 32]);
+    let (journal, file) = (tempfile::tempfile().expect("a file"), empty());
+    let again = || journal.try_clone().expect("a second one");
+    file.start_journal(again(), &owner).expect("begun");
+    put(&file, &bytes, &(0..MIN_GROUP));
+    let asked = |there: &[u8]| {
+        journal.write_all_at(there, HEADER as u64).expect("noted");
+        let (next, asked) = (reopened(&file), std::cell::Cell::new(0));
+        let go_on = || {
+            asked.set(asked.get() + 1);
+            true
+        };
+        next.recover(&again(), &owner, go_on).expect("read");
+        assert_eq!(next.have().len(), 1);
+        asked.get()
+    };
+    let (_, value) = file.have()[0];
+    let right = line_of(0, &value);
+    let once = asked(&right);
+    let wrong = line_of(0, &[7; 32]).repeat(1000);
+    assert_eq!(asked(&[&wrong[..], &right].concat()), once);
+}
+
 /// Reading them back would cost a disk as much as writing.
 #[test]
 fn bytes_that_come_in_order_are_not_read_back() {
