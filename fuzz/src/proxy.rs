@@ -234,10 +234,10 @@ pub fn parsers(data: &[u8]) {
             }
         }
         _ => {
-            if let Ok(Some((target, head, len))) = parse::url(said) {
-                assert!(len <= said.len());
-                check(&target);
-                check_head(&head);
+            if let Ok(Some(request)) = parse::url(said) {
+                assert!(request.length <= said.len());
+                check(&request.target);
+                check_head(&request.head);
             }
         }
     }

@@ -40,13 +40,28 @@ pub async fn program(
     }
 }
 
-/// Reads the head of a request for a URL: whom it is for, what is sent there, and its length.
+/// The head of a request for a URL.
+#[derive(Debug)]
+pub struct Head {
+    /// Whom it is for.
+    pub target: Target,
+    /// What is sent there.
+    pub head: Vec<u8>,
+    /// Bytes that it took.
+    pub length: usize,
+}
+
+/// Reads the head of a request for a URL, if all of it is there.
 ///
 /// # Errors
 /// It is none.
-pub fn url(bytes: &[u8]) -> Result<Option<(Target, Vec<u8>, usize)>, &'static str> {
+pub fn url(bytes: &[u8]) -> Result<Option<Head>, &'static str> {
     let read = http::request(bytes).map_err(|wrong| wrong.why)?;
-    Ok(read.map(|(request, len)| (request.target, request.head, len)))
+    Ok(read.map(|(request, length)| Head {
+        target: request.target,
+        head: request.head,
+        length,
+    }))
 }
 
 /// Reads what a stream is for, and gives the bytes that say it.
