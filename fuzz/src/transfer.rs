@@ -9,7 +9,8 @@ use dfcp_transfer::memory::Memory;
 use dfcp_transfer::message::{self, FromReceiver, FromSender, Link, Reader, VERSION};
 use dfcp_transfer::offer::{Offer, check_path};
 use dfcp_transfer::{
-    Entry, Error, Keep, Limits, Meter, OnConflict, Outcome, People, Store, Wishes, offer, serial,
+    Entry, Error, Keep, Limits, Meta, Meter, OnConflict, Outcome, Owners, People, Store, Wishes,
+    offer, serial,
 };
 use std::collections::BTreeSet;
 use std::fs;
@@ -283,19 +284,23 @@ pub fn objects(data: &[u8], patience: Duration) -> usize {
     let watch = live::Watch::allow(OBJECTS_HOLD);
     let place = Place::new();
     let input = &mut Input(data);
-    let kinds: Vec<u8> = (0..=input.byte() % 8).map(|_| input.byte() % 8).collect();
+    let kinds: Vec<u8> = (0..=input.byte() % 8).map(|_| input.byte()).collect();
     let entry = |(i, kind): (usize, &u8)| Entry {
         path: i.to_string(),
-        size: SIZES[usize::from(*kind)],
-        stream: *kind == 0,
-        mode: 0o644,
+        size: SIZES[usize::from(*kind % 8)],
+        stream: *kind % 8 == 0,
+        mode: if kind & 0x80 == 0 { 0o644 } else { 0o6755 },
+        meta: belongings(*kind >> 3 & 15),
         ..Entry::default()
     };
     let entries: Vec<_> = kinds.iter().enumerate().map(entry).collect();
     let received = block_on(&watch, async {
         let keep = Keep {
             holes: true,
-            ..Keep::default()
+            owners: Owners::Numbers,
+            attributes: true,
+            acls: true,
+            modes: false,
         };
         let store = Arc::new(place.store(SESSION).keeping(keep));
         let (_endpoints, near, far) = connected().await;
@@ -320,8 +325,44 @@ pub fn objects(data: &[u8], patience: Duration) -> usize {
     for i in &there {
         let outcome = received.outcomes.get(&(*i as u64));
         assert_eq!(outcome, Some(&Outcome::Done), "{i}: {received:?}");
+        check_rights(&place.root().join(i.to_string()));
     }
     there.len()
+}
+
+/// Attributes that a sender gives its files: those that are taken along, such that nobody may set, none, and an
+/// access control list that is cut short.
+const ATTRIBUTES: [(&str, &str); 8] = [
+    ("user.a", "b"),
+    ("user.", "c"),
+    ("security.capability", "d"),
+    ("security.selinux", "e"),
+    ("trusted.f", "g"),
+    ("", "h"),
+    ("system.posix_acl_access", "i"),
+    ("system.j", "k"),
+];
+
+/// What else a sender says of a file.
+fn belongings(pick: u8) -> Option<Box<Meta>> {
+    let (name, value) = ATTRIBUTES[usize::from(pick % 8)];
+    (pick != 0).then(|| {
+        Box::new(Meta {
+            owner: (pick & 8 != 0).then(|| (u32::from(pick), u32::MAX)),
+            attributes: vec![(name.to_owned(), value.to_owned())],
+            ..Meta::default()
+        })
+    })
+}
+
+/// Nobody's file has rights of others by what a sender said.
+fn check_rights(path: &Path) {
+    let mode = path.symlink_metadata().expect("it is there").mode();
+    assert_eq!(mode & 0o6000, 0, "{path:?}: {mode:o}");
+    for name in ["security.capability", "security.selinux", "system.j"] {
+        let value = rustix::fs::getxattr(path, name, &mut [0; 64]);
+        assert!(value.is_err(), "{path:?}: {name}");
+    }
 }
 
 async fn connected() -> ([Endpoint; 2], Connection, Connection) {
