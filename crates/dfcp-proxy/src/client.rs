@@ -67,6 +67,8 @@ struct Inner {
     report: Report,
     /// Where connections go that come to listeners at the server.
     reverse: Mutex<BTreeMap<u32, Target>>,
+    /// The names of these: whoever reaches such a listener has them asked for.
+    questions: Questions,
     next_listener: AtomicU32,
     next_association: AtomicU32,
     routes: Arc<Routes>,
@@ -97,6 +99,7 @@ impl Client {
             known: Known::default(),
             report: config.report,
             reverse: Mutex::default(),
+            questions: Questions::default(),
             next_listener: AtomicU32::new(0),
             next_association: AtomicU32::new(0),
             routes: Arc::new(Routes::new(traffic.clone())),
@@ -275,7 +278,7 @@ impl Client {
         };
         // Whoever runs the client named it.
         let rules = Rules::new(vec![Rule::of(Network::All)], Vec::new());
-        match dial::dial(&target, &rules, &Questions::default()).await {
+        match dial::dial(&target, &rules, &self.0.questions).await {
             Ok(tcp) if tunnel.confirm().await.is_ok() => {
                 self.carry_tcp(tcp, tunnel, Vec::new(), target).await;
             }

@@ -33,6 +33,7 @@ mod serve;
 mod service;
 #[cfg(target_os = "linux")]
 mod siege;
+mod slow_names;
 mod sync_deep;
 mod sync_guard;
 mod transfer;
