@@ -1,8 +1,9 @@
 //! As much of HTTP/1.1 as a scraper needs: GET and HEAD, a connection for each.
 
 use std::collections::VecDeque;
+use std::fs::File;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -49,12 +50,42 @@ impl Answer {
     }
 }
 
+/// Open files for when there are no more, which is when somebody looks: one for the request, and one in which
+/// the system lists what is open.
+#[derive(Clone)]
+struct Spare(Arc<Mutex<Vec<File>>>);
+
+impl Spare {
+    fn new() -> Self {
+        let spare = Self(Arc::default());
+        spare.fill();
+        spare
+    }
+
+    fn fill(&self) {
+        let mut files = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        while files.len() < 2 {
+            match File::open("/dev/null") {
+                Ok(file) => files.push(file),
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// Closes them; false if there are none.
+    fn free(&self) -> bool {
+        let files = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        !files.is_empty()
+    }
+}
+
 /// Answers at `listener`. Does not end.
 pub async fn serve(
     listener: TcpListener,
     answer: Arc<impl Fn(&str) -> Answer + Send + Sync + 'static>,
 ) {
     let mut open: VecDeque<AbortHandle> = VecDeque::new();
+    let spare = Spare::new();
     loop {
         match listener.accept().await {
             Ok((tcp, _)) => {
@@ -64,14 +95,19 @@ pub async fn serve(
                 {
                     oldest.abort();
                 }
-                let answer = answer.clone();
+                let (answer, spare) = (answer.clone(), spare.clone());
                 let request = tokio::spawn(async move {
                     // Whoever is too slow, or leaves, gets nothing.
                     let _ = timeout(LIMIT, converse(tcp, &*answer)).await;
+                    spare.fill();
                 });
                 open.push_back(request.abort_handle());
             }
-            Err(_) => sleep(STUCK_PAUSE).await,
+            Err(_) if spare.free() => {}
+            Err(_) => {
+                sleep(STUCK_PAUSE).await;
+                spare.fill();
+            }
         }
     }
 }

@@ -373,12 +373,13 @@ fn a_server_without_open_files_refuses_and_goes_on_when_there_are_some() {
         .args(["-c", "ulimit -n 40 && exec \"$0\" \"$@\""])
         .arg(bench.program().get_program())
         .args(["proxy", "serve", "--listen", "127.0.0.1:0"])
-        .args(["--permit", "all", "--allow"])
+        .args(["--metrics", "0", "--permit", "all", "--allow"])
         .arg(&list)
         .arg("--key")
         .arg(bench.path("receiver.key"))
         .stderr(Stdio::piped());
     let server = Receiver::start(command);
+    let metrics = metrics_in(&server.says("metrics at"));
     let mut child = client(
         &bench,
         server.address,
@@ -406,6 +407,11 @@ fn a_server_without_open_files_refuses_and_goes_on_when_there_are_some() {
             server.says(
                 "clients are refused connections now: no socket for datagrams: Too many open files",
             );
+        }
+        // That is when somebody looks, as often as they like.
+        for _ in 0..3 {
+            let page = http(metrics, b"GET /metrics HTTP/1.1\r\n\r\n");
+            assert!(page.contains("\nprocess_open_fds "), "{page}");
         }
         // Nor is a name unknown that cannot be asked for: 4 would say that.
         let mut asks = TcpStream::connect(port).unwrap();

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command};
 
-use super::Bench;
+use super::{Bench, PATIENCE};
 
 /// SOCKS5's command for a connection (RFC 1928 §4).
 pub const CONNECT: u8 = 1;
@@ -64,6 +64,7 @@ pub fn socks(port: SocketAddr, command: u8, to: SocketAddr) -> (TcpStream, u8) {
 /// The answer to a request at a port for metrics.
 pub fn http(at: SocketAddr, request: &[u8]) -> String {
     let mut tcp = TcpStream::connect(at).unwrap();
+    tcp.set_read_timeout(Some(PATIENCE)).unwrap();
     tcp.write_all(request).unwrap();
     let mut answer = String::new();
     tcp.read_to_string(&mut answer).unwrap();
