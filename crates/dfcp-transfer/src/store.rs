@@ -273,8 +273,8 @@ impl Store {
             self.make_way_for_directories(path)?;
             self.dir.create_dir_all(name::path(path))
         };
-        created().map_err(|error| match self.file_in_the_way(path) {
-            Some(file) => conflict_of_kinds(&file),
+        created().map_err(|error| match self.in_the_way(path) {
+            Some((there, at)) => conflict_with(&there, &at),
             None => target(path, error),
         })
     }
@@ -557,9 +557,9 @@ fn conflict(path: &str) -> Problem {
     Problem::new(ProblemKind::Conflict, message)
 }
 
-/// The conflict with something that is not replaced in any case.
+/// The conflict with something that is not replaced in any case, or not by a directory.
 fn conflict_with(there: &cap_std::fs::Metadata, path: &str) -> Problem {
-    if there.is_dir() {
+    if there.is_dir() || there.is_file() || there.is_symlink() {
         return conflict_of_kinds(path);
     }
     let message =

@@ -209,6 +209,28 @@ fn what_cannot_be_done_is_said_with_its_class() {
     machines.fails(&["there:file", "there:shell", "two"], 2, "two/ makes it");
     machines.fails(&["file", "there:no/new"], 2, "make it first");
     machines.fails(&["file", "copy"], 2, "local paths");
+    // What is there and is no directory is not told as missing.
+    machines.write(&machines.there("plain"), 10);
+    nix::unistd::mkfifo(&machines.there("fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let stays = "is a device, a pipe or a socket, which stays; name another target";
+    machines.fails(&["-r", "tree", "there:/dev/null"], 7, stays);
+    machines.fails(&["-r", "tree", "there:fifo"], 7, stays);
+    machines.fails(&["file", "there:fifo"], 7, stays);
+    machines.fails(
+        &["-r", "tree", "there:plain/new"],
+        2,
+        "plain: not a directory",
+    );
+    machines.fails(&["file", "there:fifo/new/x"], 2, "fifo: not a directory");
+    let several = ["file", "shell", "there:plain/new"];
+    machines.fails(&several, 2, "plain: not a directory");
+    machines.fails(&["file", "there:plain/new/"], 2, "plain: not a directory");
+    let mut sync = machines.sync();
+    let (code, _, said) = run(sync.args(["tree", "there:plain/new"]));
+    assert!(
+        code == 2 && said.contains("plain: not a directory"),
+        "{said}"
+    );
     machines.fails(&["", "there:"], 2, "empty name");
     let taken = std::net::UdpSocket::bind("[::]:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();

@@ -5,6 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use cap_std::fs::Metadata;
+
 use super::Store;
 use crate::name;
 
@@ -48,7 +50,7 @@ impl Store {
 
     /// Whether something else may take its name: a device, a pipe or a socket is there for a purpose,
     /// and a directory has content of its own.
-    pub(super) fn is_replaceable(&self, there: &cap_std::fs::Metadata) -> bool {
+    pub(super) fn is_replaceable(&self, there: &Metadata) -> bool {
         there.is_file() || there.is_symlink() || (there.is_dir() && self.swap.is_some())
     }
 
@@ -99,9 +101,12 @@ impl Store {
 
     /// Removes a file that is at `path` or above it.
     pub(super) fn make_way_for_directories(&self, path: &str) -> io::Result<()> {
-        let Some((swap, file)) = self.swap.as_ref().zip(self.file_in_the_way(path)) else {
+        let Some((swap, (there, file))) = self.swap.as_ref().zip(self.in_the_way(path)) else {
             return Ok(());
         };
+        if !self.is_replaceable(&there) {
+            return Ok(());
+        }
         if !(swap.may_go)(&file, false) {
             return Err(io::Error::other(format!(
                 "{file} stays there, which is excluded"
@@ -113,17 +118,16 @@ impl Store {
         Ok(())
     }
 
-    /// The file or dangling link that keeps the directory `path` from being made.
-    pub(super) fn file_in_the_way(&self, path: &str) -> Option<String> {
+    /// What keeps the directory `path` from being made, and where: it is neither a directory nor leads to
+    /// one.
+    pub(super) fn in_the_way(&self, path: &str) -> Option<(Metadata, String)> {
         let ends = path.match_indices('/').map(|(at, _)| at);
-        let above = ends.chain([path.len()]).map(|end| &path[..end]);
-        let is_file = |path: &&str| {
+        let mut above = ends.chain([path.len()]).map(|end| &path[..end]);
+        above.find_map(|path| {
             let place = name::path(path);
-            let there = self.dir.symlink_metadata(&place);
-            there.is_ok_and(|there| there.is_file() || there.is_symlink())
-                && !self.dir.is_dir(&place)
-        };
-        above.into_iter().find(is_file).map(ToOwned::to_owned)
+            let there = self.dir.symlink_metadata(&place).ok()?;
+            (!self.dir.is_dir(&place)).then(|| (there, path.to_owned()))
+        })
     }
 }
 

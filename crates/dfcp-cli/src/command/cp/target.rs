@@ -1,5 +1,6 @@
 //! What a target means, as cp and scp have it.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use dfcp_command::Failure;
@@ -18,17 +19,11 @@ pub fn resolve(path: &Path, several: bool) -> Result<Target, Failure> {
         return Ok((path.into(), None));
     }
     let directory = path.as_os_str().as_encoded_bytes().ends_with(b"/");
-    // Without the slash, at which a file of the name would not be found.
-    let is_free = path.components().as_path().symlink_metadata().is_err();
-    if directory && is_free {
+    if directory && in_the_way(path).is_none() {
         return Ok((path.into(), None));
     }
-    if several && is_free {
-        let message = format!("{shown}: no such directory; {shown}/ makes it");
-        return Err(Failure::usage(message));
-    }
     if several || directory {
-        return Err(Failure::usage(format!("{shown}: not a directory")));
+        return Err(no_directory(path, format_args!("{shown}/ makes it")));
     }
     let parent = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -36,12 +31,25 @@ pub fn resolve(path: &Path, several: bool) -> Result<Target, Failure> {
     };
     match path.file_name().map(name::encode) {
         Some(name) if parent.is_dir() => Ok((parent.into(), Some(name))),
-        Some(_) => Err(Failure::usage(format!(
-            "{}: no such directory; make it first",
-            parent.display()
-        ))),
+        Some(_) => Err(no_directory(parent, "make it first")),
         None => Err(Failure::usage(format!("{shown}: not a name for a file"))),
     }
+}
+
+/// What is at `path` or above it and is no directory.
+fn in_the_way(path: &Path) -> Option<&Path> {
+    // Without a slash at the end, at which a file of the name would not be found.
+    let mut above = path.ancestors().map(|path| path.components().as_path());
+    let there = above.find(|path| path.symlink_metadata().is_ok())?;
+    (!there.is_dir()).then_some(there)
+}
+
+/// The failure where `path` should be a directory and is none, with advice where nothing is there.
+fn no_directory(path: &Path, advice: impl fmt::Display) -> Failure {
+    Failure::usage(match in_the_way(path) {
+        Some(there) => format!("{}: not a directory", there.display()),
+        None => format!("{}: no such directory; {advice}", path.display()),
+    })
 }
 
 /// A target that is itself to become the copy, whether it is there or not.
@@ -52,7 +60,7 @@ pub fn exactly(path: &Path) -> Result<Target, Failure> {
     };
     let shown = path.display();
     if whole.exists() && !whole.is_dir() {
-        return Err(Failure::usage(format!("{shown}: not a directory")));
+        return Err(no_directory(path, ""));
     }
     let parent = match whole.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -60,10 +68,7 @@ pub fn exactly(path: &Path) -> Result<Target, Failure> {
     };
     match whole.file_name().map(name::encode) {
         Some(name) if parent.is_dir() => Ok((parent.into(), Some(name))),
-        Some(_) => Err(Failure::usage(format!(
-            "{}: no such directory; make it first",
-            parent.display()
-        ))),
+        Some(_) => Err(no_directory(parent, "make it first")),
         None => Err(Failure::usage(format!(
             "{shown}: not a name for a directory"
         ))),
