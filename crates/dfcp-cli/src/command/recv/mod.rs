@@ -29,7 +29,7 @@ use crate::phrase::phrase;
 use crate::published;
 use crate::published::options::{Common, no_keys};
 use crate::report::Report;
-pub use session::{Place, session};
+pub use session::{Ending, Place, session};
 
 /// Whom files are taken from, and where they go.
 #[derive(Clone, Debug, clap::Args)]
@@ -199,7 +199,7 @@ async fn by_code(args: &Args, code: &Code) -> Result<u8, Failure> {
     let incoming = code::arrival(&endpoint).await?;
     let session = session(
         incoming.accept(),
-        (place, door),
+        (place, door, Ending::default()),
         args.output.clone(),
         report,
     );
@@ -273,6 +273,7 @@ async fn serve(args: &Args) -> Result<u8, Failure> {
         );
     }
     notify::ready();
+    let ending = Ending::default();
     let mut sessions = JoinSet::new();
     let failure = loop {
         tokio::select! {
@@ -291,7 +292,7 @@ async fn serve(args: &Args) -> Result<u8, Failure> {
                     incoming.refuse();
                     continue;
                 }
-                let place = (place.clone(), door.clone());
+                let place = (place.clone(), door.clone(), ending.clone());
                 sessions.spawn(session(incoming.accept(), place, args.output.clone(), report));
             }
             Some(ended) = sessions.join_next() => {
@@ -305,9 +306,11 @@ async fn serve(args: &Args) -> Result<u8, Failure> {
         }
     };
     notify::stopping();
+    let failure = ending.get_or_init(|| failure).clone();
     farewell(&endpoint, INTERRUPTED, &failure.message).await;
-    let reported = !sessions.is_empty();
-    while sessions.join_next().await.is_some() {}
+    // One that had not begun says nothing.
+    let reports = sessions.join_all().await;
+    let reported = reports.iter().any(Option::is_some);
     match reported {
         true => Ok(failure.kind as u8),
         false => Err(failure),

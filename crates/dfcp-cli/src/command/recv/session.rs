@@ -1,10 +1,11 @@
 //! A session of a receiver: what one connection brings.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use dfcp::{Connection, RecvStream};
+use dfcp_command::Failure;
 use dfcp_transfer::{FAILED, Limits, Meter, RejectionKind, Store};
 
 use crate::command::Output;
@@ -22,6 +23,9 @@ pub enum Place {
     Pipe(Limits),
 }
 
+/// Why this side ends its sessions, once it does.
+pub type Ending = Arc<OnceLock<Failure>>;
+
 /// The stream by which a session begins that measures the path instead of offering files.
 async fn asked_to_measure(connection: &Connection, offered: &AtomicBool) -> Option<RecvStream> {
     loop {
@@ -36,7 +40,7 @@ async fn asked_to_measure(connection: &Connection, offered: &AtomicBool) -> Opti
 /// Runs a session and reports on it; the exit code, unless the client left without a word.
 pub async fn session(
     connection: Connection,
-    (place, door): (Place, Door),
+    (place, door, ending): (Place, Door, Ending),
     output: Output,
     mut report: Report,
 ) -> Option<u8> {
@@ -103,6 +107,11 @@ pub async fn session(
     report.add_connection(&connection, remote);
     report.moved_bytes = meter.progress().bytes();
     report.kept_bytes = meter.diary().kept();
+    let broke_off = received.failure.is_some();
     report.add_received(received, start, &meter);
+    // Else it would only be said that the connection was closed here.
+    if let Some(why) = ending.get().filter(|_| broke_off) {
+        report.conclude(Some(why.clone()));
+    }
     Some(output.report(&report))
 }

@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use super::Whole;
 use crate::allowed::Allowed;
 use crate::command::Output;
-use crate::command::recv::{Place, Taking, session};
+use crate::command::recv::{Ending, Place, Taking, session};
 use crate::door::Door;
 use crate::log::Log;
 use crate::report::Report;
@@ -92,7 +92,8 @@ impl Files {
             let _leave = Leave(&inner.open, number);
             let place = Place::Directory(locked(&inner.store).clone());
             let (door, output) = (inner.door.clone(), inner.output.clone());
-            session(connection, (place, door), output, Report::new("recv")).await;
+            let place = (place, door, Ending::default());
+            session(connection, place, output, Report::new("recv")).await;
         });
     }
 
