@@ -127,10 +127,23 @@ fn hint(option: &str) -> Option<&'static str> {
         "-P" => {
             "ssh's port is -e 'ssh -p PORT'; progress is shown, and parts are kept, in any case"
         }
-        "-i" | "-J" | "-o" | "-F" => "options of ssh stand in -e, as in -e 'ssh -J HOST'",
-        "-v" => "what happens is said without -v",
-        "-z" | "-C" => "nothing is compressed here; leave it out",
-        "-p" | "-t" => "times are kept in any case, modes by -a",
+        "-i" | "-J" | "-o" | "-F" | "-4" | "-6" => {
+            "options of ssh stand in -e, as in -e 'ssh -J HOST'"
+        }
+        "-v" | "--verbose" | "--stats" | "--info" => "what happens is said in any case",
+        "-z" | "-C" | "--compress" => "nothing is compressed here; leave it out",
+        "-p" | "-t" | "--perms" | "--times" => "times are kept in any case, modes by -a",
+        "-H" | "-S" | "--hard-links" | "--sparse" => {
+            "hard links and holes are kept in any case; leave it out"
+        }
+        "--partial" | "--partial-dir" => "parts are kept in any case; leave it out",
+        "-u" | "--update" => "--on-conflict newer leaves what is newer there as it is",
+        "--ignore-existing" => "--on-conflict skip leaves what is there as it is",
+        "--delete" => "`dfcp sync --delete SRC DST` removes what is not in SRC",
+        "--delete-before" | "--delete-during" | "--delete-after" | "--del" => {
+            "dfcp sync has --delete: what SRC has not goes when all else went well"
+        }
+        "--rsync-path" => "--remote-path names the program there",
         _ => return None,
     })
 }

@@ -209,6 +209,8 @@ fn what_cannot_be_done_is_said_with_its_class() {
     machines.fails(&["there:file", "there:shell", "two"], 2, "two/ makes it");
     machines.fails(&["file", "there:no/new"], 2, "make it first");
     machines.fails(&["file", "copy"], 2, "local paths");
+    let long = format!("there:{}", "x".repeat(300));
+    machines.fails(&["file", &long], 7, "too long");
     // What is there and is no directory is not told as missing.
     machines.write(&machines.there("plain"), 10);
     nix::unistd::mkfifo(&machines.there("fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();

@@ -135,7 +135,15 @@ fn usage_and_local_mistakes() {
         );
     }
     // Who knows scp and rsync is told what their options are here.
-    for (option, advice) in [("-P", "ssh -p"), ("-avz", "without -v"), ("-p", "-a")] {
+    for (option, advice) in [
+        ("-P", "ssh -p"),
+        ("-avz", "said in any case"),
+        ("-p", "-a"),
+        ("-H", "hard links"),
+        ("--partial", "kept in any case"),
+        ("--update", "--on-conflict newer"),
+        ("--delete", "dfcp sync --delete"),
+    ] {
         let output = bench.program().args(["cp", option, "x", "h:"]).output();
         let said = String::from_utf8(output.unwrap().stderr).unwrap();
         assert!(

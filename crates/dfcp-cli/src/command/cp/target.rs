@@ -1,6 +1,7 @@
 //! What a target means, as cp and scp have it.
 
 use std::fmt;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use dfcp_command::Failure;
@@ -25,14 +26,27 @@ pub fn resolve(path: &Path, several: bool) -> Result<Target, Failure> {
     if several || directory {
         return Err(no_directory(path, format_args!("{shown}/ makes it")));
     }
+    by_name(path, "file")
+}
+
+/// The name that something of this kind is to get, in a directory that is there.
+fn by_name(path: &Path, kind: &str) -> Result<Target, Failure> {
     let parent = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
-    match path.file_name().map(name::encode) {
-        Some(name) if parent.is_dir() => Ok((parent.into(), Some(name))),
-        Some(_) => Err(no_directory(parent, "make it first")),
-        None => Err(Failure::usage(format!("{shown}: not a name for a file"))),
+    let Some(name) = path.file_name().map(name::encode) else {
+        let message = format!("{}: not a name for a {kind}", path.display());
+        return Err(Failure::usage(message));
+    };
+    if !parent.is_dir() {
+        return Err(no_directory(parent, "make it first"));
+    }
+    match path.symlink_metadata() {
+        Err(error) if error.kind() == io::ErrorKind::InvalidFilename => {
+            Err(Failure::io(path, error))
+        }
+        _ => Ok((parent.into(), Some(name))),
     }
 }
 
@@ -58,21 +72,10 @@ pub fn exactly(path: &Path) -> Result<Target, Failure> {
         Ok(whole) => whole,
         Err(_) => path.to_owned(),
     };
-    let shown = path.display();
     if whole.exists() && !whole.is_dir() {
         return Err(no_directory(path, ""));
     }
-    let parent = match whole.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    match whole.file_name().map(name::encode) {
-        Some(name) if parent.is_dir() => Ok((parent.into(), Some(name))),
-        Some(_) => Err(no_directory(parent, "make it first")),
-        None => Err(Failure::usage(format!(
-            "{shown}: not a name for a directory"
-        ))),
-    }
+    by_name(&whole, "directory")
 }
 
 /// Whether a source means what is in a directory instead of the directory, as cp reads it: `dir/.`,
