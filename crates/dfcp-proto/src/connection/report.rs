@@ -10,6 +10,9 @@ use crate::wire::{AckHead, Frame, SackReport, TAG_LEN};
 
 /// Largest share of a report packet that ACK ranges may take.
 const ACK_ROOM: usize = 600;
+/// Where the sender wants few reports, one repeats as many ranges as it has new ones, so that losing another
+/// report costs nothing, and so many of a path that hardly loses: a tenth of its bytes.
+const REPEATED_AT_LEAST: usize = 4;
 /// Bytes of the shortest range.
 const LEAST_RANGE: usize = 2;
 /// Bytes of a SACK frame with at least one pair.
@@ -150,7 +153,12 @@ impl Connection {
             delay_us: micros(now.saturating_since(self.inc.largest_at)),
             ce: self.inc.ce,
         };
-        let news = self.inc.received.news(ACK_ROOM / LEAST_RANGE);
+        let mut most = ACK_ROOM / LEAST_RANGE;
+        if self.inc.policy.is_limited() {
+            // Longer reports would be fewer ones.
+            most = most.min(2 * self.inc.received.unreported() + REPEATED_AT_LEAST);
+        }
+        let news = self.inc.received.news(most);
         let said = Frame::emit_ack(out, head, news.iter().copied(), ACK_ROOM);
         self.inc.received.on_reported(&news[..said]);
         Frame::MaxData(self.inc.credit.grant()).emit(out);

@@ -101,6 +101,11 @@ pub trait FeedbackPolicy: Debug + Send {
     /// `None`: as much as comes.
     fn on_limit(&mut self, _bytes_per_second: Option<u64>) {}
 
+    /// Whether the sender said that its way back carries less than this policy would send.
+    fn is_limited(&self) -> bool {
+        false
+    }
+
     /// Feedback left in a packet, of which it took `size` bytes with what every packet has.
     fn on_sent(&mut self, now: Instant, size: u64);
 }

@@ -145,6 +145,10 @@ impl FeedbackPolicy for Timed {
         self.limit = bytes_per_second;
     }
 
+    fn is_limited(&self) -> bool {
+        self.limit.is_some()
+    }
+
     fn due(&self) -> Option<Instant> {
         let urgent = self.repeats > 0;
         let allowed = self.allowed().filter(|_| !urgent);

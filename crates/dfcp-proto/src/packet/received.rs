@@ -70,24 +70,33 @@ impl ReceivedPackets {
         self.ranges.last_key_value().map(|(_, range)| range.end)
     }
 
+    /// Ranges that no report has named yet.
+    pub fn unreported(&self) -> usize {
+        let each = self.ranges.values();
+        each.filter(|range| range.due == REPORTS).count()
+    }
+
     /// Ranges (low, high) for a report, newest first: that of the largest number, and at most
-    /// `most` in all of those that were reported least.
+    /// `most` in all of those that were reported least; of equals the newest.
     pub fn news(&self, most: usize) -> Vec<(u64, u64)> {
         let mut waiting = [0; REPORTS as usize + 1];
         let each = self.ranges.values();
         each.for_each(|range| waiting[usize::from(range.due)] += 1);
-        let (mut least, mut count) = (usize::from(REPORTS), 0);
-        for due in (1..waiting.len()).rev() {
-            count += waiting[due];
-            if count > most {
-                break;
-            }
-            least = due;
+        // There is room for all that are still to be in more reports than `least`, and for so many of these.
+        let (mut least, mut room) = (usize::from(REPORTS), most);
+        while least > 0 && waiting[least] <= room {
+            room -= waiting[least];
+            least -= 1;
         }
         let newest = self.largest();
         let descending = self.ranges.iter().rev();
-        descending
-            .filter(|(_, range)| usize::from(range.due) >= least || Some(range.end) == newest)
+        let chosen = descending.filter(|(_, range)| {
+            let due = usize::from(range.due);
+            let fits = due == least && due > 0 && room > 0;
+            room -= usize::from(fits);
+            due > least || fits || Some(range.end) == newest
+        });
+        chosen
             .map(|(&low, range)| (low, range.end))
             .take(most.max(1))
             .collect()
@@ -218,6 +227,24 @@ mod tests {
         }
         assert_eq!(said, u32::from(REPORTS));
         assert!(received.ranges.len() < 20, "{}", received.ranges.len());
+    }
+
+    #[test]
+    fn ranges_that_wait_keep_no_newer_ones_from_being_repeated() {
+        let mut received = ReceivedPackets::default();
+        let mut said = 0;
+        // Forty new ranges for each report, of which twelve reports have more than fits into one.
+        for report in 0..200 {
+            (0..40).for_each(|i| {
+                received.insert(2 * (40 * report + i));
+            });
+            let news = received.news(300);
+            assert!(news.len() <= 300);
+            // One of the hundredth report.
+            said += u32::from(news.contains(&(2 * 40 * 100, 2 * 40 * 100)));
+            received.on_reported(&news);
+        }
+        assert!(said >= 6, "said {said} times");
     }
 
     #[test]

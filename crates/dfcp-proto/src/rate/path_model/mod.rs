@@ -468,7 +468,9 @@ impl PathModel {
         let smoothed = self.smoothed_rtt.clamp(self.rtt, most) + self.target();
         let smoothed = bounds::WINDOW_ROUND_TRIPS * smoothed;
         let high = self.high_rtt.get().min(most) + self.target();
-        smoothed.max(high) + bounds::LATE_FEEDBACK
+        // Where reports are lost, or few, the next one may be several gaps away.
+        let gap = (spans::GAPS * self.usual_gap).min(bounds::LONGEST_GAP);
+        smoothed.max(high) + gap.max(bounds::LATE_FEEDBACK)
     }
 }
 

@@ -113,6 +113,9 @@ pub(super) mod bounds {
     pub const MAX_HELD: f64 = 0.250;
     /// What feedback may come late: ten of its least intervals.
     pub const LATE_FEEDBACK: f64 = 0.010;
+    /// The window covers no longer gaps between acknowledged packets: reports are held back no longer than this
+    /// where the way back is narrow (`packet/reverse.rs`).
+    pub const LONGEST_GAP: f64 = 0.100;
     /// An estimate above this multiple of what was delivered is not believed, and for so many round
     /// trips after start-up, which multiplied the rate while it was measured, above the second.
     pub const MAX_CLAIM: f64 = 2.0;
