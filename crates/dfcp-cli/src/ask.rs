@@ -124,6 +124,12 @@ pub fn agrees(question: &str) -> bool {
     ask().unwrap_or(false)
 }
 
+/// The same within a runtime, which goes on listening, to Ctrl-C first of all.
+pub async fn agrees_meanwhile(question: String) -> bool {
+    let answer = tokio::task::spawn_blocking(move || agrees(&question));
+    answer.await.unwrap_or(false)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

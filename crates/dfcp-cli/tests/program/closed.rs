@@ -1,16 +1,14 @@
 //! A receiver takes files from those only that it was told of, and as much as it was told to take.
 
 use std::fs::{self, File};
-use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
-use std::sync::mpsc;
+use std::process::Command;
 use std::time::{Duration, SystemTime};
 
 use crate::common::proxying::{http, metrics_in};
+use crate::common::terminal::Terminal;
 use crate::common::{Bench, Receiver, bytes, eventually, finish, run};
-use nix::pty::openpty;
 use serde_json::Value;
 
 /// The list of keys that a receiver of `bench` looks at by itself.
@@ -140,69 +138,20 @@ fn a_key_file_that_is_not_there_is_named_with_what_makes_it() {
     assert!(made.unwrap().status.success() && show().status.success());
 }
 
-/// A receiver at a terminal of its own.
-struct Terminal {
-    keyboard: File,
-    screen: mpsc::Receiver<Vec<u8>>,
-    seen: String,
-}
-
-impl Terminal {
-    fn new(command: &mut Command) -> Self {
-        let pty = openpty(None, None).unwrap();
-        command.stdin(Stdio::from(pty.slave.try_clone().unwrap()));
-        command.stderr(Stdio::from(pty.slave));
-        let keyboard = File::from(pty.master);
-        let mut output = keyboard.try_clone().unwrap();
-        let (show, screen) = mpsc::channel();
-        std::thread::spawn(move || {
-            let mut buffer = [0; 4096];
-            while let Ok(n @ 1..) = output.read(&mut buffer) {
-                eprint!("{}", String::from_utf8_lossy(&buffer[..n]));
-                let _ = show.send(buffer[..n].to_vec());
-            }
-        });
-        Self {
-            keyboard,
-            screen,
-            seen: String::new(),
-        }
-    }
-
-    /// One with a receiver at it, and the address on which that listens.
-    fn with_receiver(bench: &Bench) -> (Self, std::process::Child, String) {
-        let mut command = bench.recv(&["--progress=never"]);
-        let mut terminal = Self::new(&mut command);
-        let receiver = command.spawn().unwrap();
-        terminal.wait_for("listening on ");
-        let address = terminal.wait_for("\n").trim().to_owned();
-        (terminal, receiver, address)
-    }
-
-    /// What is shown up to `words`, which it waits for.
-    fn wait_for(&mut self, words: &str) -> String {
-        loop {
-            if let Some(at) = self.seen.find(words) {
-                let rest = self.seen.split_off(at + words.len());
-                return std::mem::replace(&mut self.seen, rest);
-            }
-            let more = self.screen.recv_timeout(Duration::from_secs(30));
-            let more = more.unwrap_or_else(|_| panic!("never: {words}: {}", self.seen));
-            self.seen += &String::from_utf8_lossy(&more);
-        }
-    }
-
-    fn type_line(&mut self, line: &str) {
-        self.keyboard
-            .write_all(format!("{line}\n").as_bytes())
-            .unwrap();
-    }
+/// A receiver at a terminal, and the address on which it listens.
+fn receiver_at_a_terminal(bench: &Bench) -> (Terminal, std::process::Child, String) {
+    let mut command = bench.recv(&["--progress=never"]);
+    let mut terminal = Terminal::new(&mut command);
+    let receiver = command.spawn().unwrap();
+    terminal.wait_for("listening on ");
+    let address = terminal.wait_for("\n").trim().to_owned();
+    (terminal, receiver, address)
 }
 
 #[test]
 fn at_a_terminal_strangers_are_asked_about() {
     let bench = Bench::new();
-    let (mut terminal, mut receiver, address) = Terminal::with_receiver(&bench);
+    let (mut terminal, mut receiver, address) = receiver_at_a_terminal(&bench);
     let mut send = |name: &str, answer: Option<&str>| {
         let file = bench.write(name, 300_000);
         let sender = bench.sender().arg(&file).arg(&address).spawn().unwrap();
@@ -237,7 +186,7 @@ fn at_a_terminal_strangers_are_asked_about() {
 #[test]
 fn a_sender_that_leaves_takes_its_question_with_it() {
     let bench = Bench::new();
-    let (mut terminal, mut receiver, address) = Terminal::with_receiver(&bench);
+    let (mut terminal, mut receiver, address) = receiver_at_a_terminal(&bench);
     let file = bench.write("x", 1000);
     let mut sender = bench.sender();
     let mut sender = sender.arg(&file).arg(&address).spawn().unwrap();

@@ -7,7 +7,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::common::machines::{Machines, PROGRAM};
-use crate::common::run;
+use crate::common::terminal::Terminal;
+use crate::common::{finish, run};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
 
 #[test]
@@ -280,6 +283,20 @@ fn the_program_is_installed_where_it_is_missing() {
     }
     assert_eq!(fs::read(machines.there("file")).unwrap(), content);
     assert!(machines.there(".local/bin/dfcp").exists());
+}
+
+#[test]
+fn the_question_before_an_installation_can_be_interrupted() {
+    let machines = Machines::new("");
+    machines.write(&machines.here("file"), 1000);
+    let mut command = machines.cp(&["file", "there:", "--install"]);
+    let mut terminal = Terminal::new(&mut command);
+    let copy = command.spawn().unwrap();
+    terminal.wait_for("(y, N)? ");
+    kill(Pid::from_raw(copy.id() as i32), Signal::SIGINT).unwrap();
+    let (code, report, _) = finish(copy);
+    assert_eq!(code, 130, "{report}");
+    assert!(!machines.there(".local").exists());
 }
 
 #[test]

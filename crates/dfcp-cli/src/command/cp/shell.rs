@@ -310,9 +310,10 @@ impl Shell {
         }
         let agreed = self.yes
             || ask::is_possible()
-                && ask::agrees(&format!(
+                && ask::agrees_meanwhile(format!(
                     "{host} has no dfcp. Copy this program to its ~/.local/bin"
-                ));
+                ))
+                .await;
         if !agreed {
             return Err(missing("not installed (--yes agrees without a question)"));
         }

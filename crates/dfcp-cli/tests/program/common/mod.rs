@@ -7,6 +7,7 @@ pub mod meeting;
 #[cfg(target_os = "linux")]
 pub mod namespace;
 pub mod proxying;
+pub mod terminal;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
