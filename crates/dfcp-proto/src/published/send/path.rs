@@ -234,7 +234,7 @@ impl Path {
         };
         self.per_arrival.update(sent, acked);
         // No more than was sent by then, whatever the receiver says or the network doubles.
-        self.delivered = report.bytes.clamp(self.delivered, echoed.sent_bytes);
+        self.delivered = report.bytes.min(echoed.sent_bytes).max(self.delivered);
         self.control.set_delivered(self.delivered);
         let received_at = Duration::from_nanos(report.clock);
         let (sent_at, sent_bytes) = (echoed.sent_at, echoed.sent_bytes);
