@@ -110,7 +110,7 @@ impl Code {
 
     /// Most symbols that a decoder takes of a block: those of [`raptor::Decoder::limit`].
     pub(super) fn most_symbols(&self) -> u64 {
-        2 * u64::from(self.intermediate()) + 256
+        2 * u64::from(self.intermediate()) + RETRY_SYMBOLS
     }
 
     /// What a receiver spends on a block: its symbols and the intermediate ones, whatever comes; with
