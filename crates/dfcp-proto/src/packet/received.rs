@@ -233,15 +233,19 @@ mod tests {
     fn ranges_that_wait_keep_no_newer_ones_from_being_repeated() {
         let mut received = ReceivedPackets::default();
         let mut said = 0;
-        // Forty new ranges for each report, of which twelve reports have more than fits into one.
+        // Once more than fits into a report, then five ranges for each.
+        let mut next = 0;
         for report in 0..200 {
-            (0..40).for_each(|i| {
-                received.insert(2 * (40 * report + i));
+            let until = next + if report == 0 { 400 } else { 5 };
+            (next..until).for_each(|range| {
+                received.insert(2 * range);
             });
+            next = until;
             let news = received.news(300);
             assert!(news.len() <= 300);
-            // One of the hundredth report.
-            said += u32::from(news.contains(&(2 * 40 * 100, 2 * 40 * 100)));
+            // The first of the hundredth report.
+            let range = 2 * (400 + 5 * 99);
+            said += u32::from(news.contains(&(range, range)));
             received.on_reported(&news);
         }
         assert!(said >= 6, "said {said} times");
