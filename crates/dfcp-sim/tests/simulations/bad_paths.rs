@@ -32,7 +32,7 @@ fn what_varies_by_itself_does_not_stop_the_sender() {
         ("jitter30-free", 0.93),
         ("late20", 0.93),
         ("queue4", 0.93),
-        ("outage50", 0.88),
+        ("outage50", 0.93),
         ("wifi-suspend", 0.93),
         // More in flight than half of the send buffer.
         ("geo-loss", 0.88),
@@ -410,6 +410,29 @@ fn a_sender_that_its_buffer_limits_does_not_flood() {
         let lost = report.links[0].drop_rate;
         assert!(lost < 0.1, "seed {seed}: {lost:.3} dropped");
     }
+}
+
+/// What an outage takes in one stretch of a loss test its neighbour keeps: a queue of four packets that overflowed
+/// looked like the path's own loss, and was flooded with three times of what it carries.
+#[test]
+fn an_outage_in_a_loss_test_does_not_hide_that_the_queue_overflows() {
+    let settings = [
+        ("link.bottleneck.rate", "5.8 Mbit/s"),
+        ("topology.rtt", "26.5 ms"),
+        ("link.bottleneck.queue.limit", "4 packets"),
+        ("link.bottleneck.outage.every", "744 ms"),
+        ("link.bottleneck.outage.length", "205 ms"),
+        ("run.duration", "15 s"),
+    ];
+    let mut dropped = 0.0;
+    for seed in ["301", "302", "303", "304"] {
+        let report = run("outage50", &[&settings[..], &[("run.seed", seed)]].concat());
+        let share = share_of(&report);
+        assert!(share > 0.8, "seed {seed}: {share:.3} of the limit");
+        dropped += report.links[0].drop_rate / 4.0;
+    }
+    // Outages take 0.28.
+    assert!(dropped < 0.38, "{dropped:.3} of all packets dropped");
 }
 
 /// A path of random parts: rate, round trip, queue, and one to three of loss in bursts, jitter and

@@ -8,6 +8,7 @@
 
 use super::tuning::loss::*;
 use super::tuning::loss_test::STRETCH_PACKETS;
+use super::tuning::spans::SILENT_SHARE;
 use crate::rate::AckPoint;
 use crate::time::{Duration, Instant};
 
@@ -37,6 +38,21 @@ impl Stretch {
             delivered,
             packets: (sent / packet).max(1.0),
             seconds: time.as_secs_f64().max(1e-6),
+        }
+    }
+
+    /// The same without an outage of `seconds` that lost `lost` bytes, if that is so long that a round with it
+    /// would teach nothing.
+    pub(super) fn present(self, lost: f64, seconds: f64, packet: f64) -> Self {
+        if seconds <= SILENT_SHARE * self.seconds {
+            return self;
+        }
+        let sent = (self.sent - lost).max(self.delivered);
+        Self {
+            sent,
+            packets: (sent / packet).max(1.0),
+            seconds: (self.seconds - seconds).max(1e-6),
+            ..self
         }
     }
 

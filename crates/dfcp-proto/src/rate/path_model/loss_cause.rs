@@ -114,6 +114,8 @@ pub(super) struct LossTest {
     pending: VecDeque<Planned>,
     /// First acknowledged packet of the stretch that is being judged.
     first: Option<AckPoint>,
+    /// Bytes that outages have lost since then, and for how many seconds these were sent.
+    away: (f64, f64),
     /// Loss and delivery rate of the fast stretch before.
     neighbour: Option<f64>,
     differences: Moments,
@@ -145,6 +147,7 @@ impl LossTest {
             sending: Planned::new(Pace::Slow, slow, sent_total),
             pending: VecDeque::new(),
             first: None,
+            away: (0.0, 0.0),
             neighbour: Some(alarm.seen),
             differences: Moments::default(),
             packets: 0.0,
@@ -193,6 +196,17 @@ impl LossTest {
         self.sending = Planned::new(pace, rate, sent_total);
     }
 
+    /// Between two packets that were acknowledged one after the other the path was gone. What an outage loses is
+    /// lost at any rate, but only in the stretch that it meets: neighbours do not share it.
+    pub(super) fn on_outage(&mut self, from: &AckPoint, to: &AckPoint) {
+        if self.first.is_some() {
+            let sent = to.sent_total.saturating_sub(from.sent_total);
+            let delivered = to.delivered_total.saturating_sub(from.delivered_total);
+            self.away.0 += sent.saturating_sub(delivered) as f64;
+            self.away.1 += to.sent_at.saturating_since(from.sent_at).as_secs_f64();
+        }
+    }
+
     /// A packet was acknowledged: the cause, once it is known.
     pub(super) fn on_ack(
         &mut self,
@@ -210,7 +224,8 @@ impl LossTest {
             }
             self.pending.pop_front();
             self.first = Some(last);
-            let stretch = Stretch::between(&first, &last, packet);
+            let (lost, seconds) = std::mem::take(&mut self.away);
+            let stretch = Stretch::between(&first, &last, packet).present(lost, seconds, packet);
             if stretch.packets < STRETCH_PACKETS / 2.0 {
                 continue;
             }

@@ -63,7 +63,7 @@ pub struct PathModel {
     estimate: f64,
     gain: f64,
     packet: f64,
-    /// Least round trip lately, the smoothed and the highest one, seconds.
+    /// Least round trip lately, the smoothed and the highest one, outages included, seconds.
     rtt: f64,
     smoothed_rtt: f64,
     high_rtt: HighRoundTrip,
@@ -335,13 +335,22 @@ impl PathModel {
     }
 
     fn on_sample(&mut self, feedback: &Feedback<'_>, ack: AckPoint) {
-        let mut between = None;
+        let (mut between, mut away) = (None, 0.0);
         if let Some(previous) = self.samples.last() {
-            between = Some(Stretch::between(&previous, &ack, self.packet));
+            let stretch = Stretch::between(&previous, &ack, self.packet);
+            between = Some(stretch);
             let gap = ack.received_at.saturating_sub(previous.received_at);
             let gap = gap.as_secs_f64();
             if gap > self.long_gap(self.rtt) {
                 self.round.silence += gap;
+                if let Mode::LossTest(test, _) = &mut self.mode {
+                    test.on_outage(&previous, &ack);
+                }
+            }
+            // Where only a small probe passes, it is large packets that the path does not carry any more.
+            let passes = stretch.delivered > self.packet / 2.0;
+            if passes && feedback.idle_total < previous.sent_total {
+                away = gap;
             }
             self.usual_gap += (gap - self.usual_gap) * spans::GAP_WEIGHT;
         }
@@ -350,8 +359,10 @@ impl PathModel {
         let grain = self.packet_time(1.0);
         let delay = self.delay.update(now, &ack, latest.as_secs_f64(), grain);
         self.smoothed_rtt = feedback.rtt.smoothed().as_secs_f64();
-        self.high_rtt.update(now, latest);
         self.rtt = self.delay.round_trip().max(bounds::LEAST_ROUND_TRIP);
+        // What an outage loses has no round trip, but is in flight for as long.
+        let away = Duration::from_secs_f64(self.rtt + away);
+        self.high_rtt.update(now, latest.max(away));
         let keep = 2.0 * self.rate_span().max(self.span()) + 0.05;
         self.samples.push(ack, delay, keep);
         let span = self.span();
@@ -459,7 +470,7 @@ impl PathModel {
     }
 
     /// Seconds of data that may be in flight: the smoothed round trip and half of it again, or the
-    /// highest of late. A window too small for a path that got longer or holds packets back would
+    /// highest of late, outages included. A window too small for a path that got longer or holds packets back would
     /// make gaps, and gaps pass for a slow bottleneck. Feedback comes a few milliseconds late, and
     /// loss is noticed an eighth late. Round trips count up to a bound: a window that grew with the
     /// queue that it makes would know no end on a link that nearly stands still.
