@@ -149,6 +149,7 @@ impl Connection {
         let mut groups = news.groups;
         let lost = self.detect_losses(now, news, &mut groups);
         let in_flight = self.out.sent.bytes_in_flight();
+        let lateness = self.out.sent.lateness();
         self.out.path.on_feedback(now, |feedback| {
             feedback.newest = news.newest;
             feedback.acked_packets = news.acked;
@@ -159,6 +160,7 @@ impl Connection {
             feedback.ect_packets = news.markable;
             feedback.silence = news.silence;
             feedback.timeouts = news.timeouts;
+            feedback.lateness = lateness;
             feedback.bytes_in_flight = in_flight;
             feedback.path = news.path;
         });

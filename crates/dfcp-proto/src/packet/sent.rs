@@ -298,6 +298,11 @@ impl<C> SentPackets<C> {
         lost
     }
 
+    /// How much later than packets that were sent after them others arrive; zero where they keep their order.
+    pub fn lateness(&self) -> Duration {
+        self.reordering.get(Duration::MAX).unwrap_or_default()
+    }
+
     /// The packet `pn`, which [`Self::detect_lost`] has just found, with the one after it: no sooner
     /// after it than `at_least`, as packets that leave in a group pass the path one after the other.
     pub fn with_next(&self, pn: u64, at_least: Duration) -> LostPacket {

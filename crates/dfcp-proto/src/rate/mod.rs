@@ -200,6 +200,9 @@ pub struct Feedback<'a> {
     /// Probe timeouts in a row that this ends: three and more are persistent congestion, if everything
     /// before was lost (RFC 9002 §7.6), or an outage.
     pub timeouts: u32,
+    /// How much later than a packet that was sent after them others arrive (the 99th percentile); zero where packets
+    /// keep their order.
+    pub lateness: Duration,
     /// UDP payload bytes in flight after this.
     pub bytes_in_flight: u64,
     /// Bytes sent when the sender last had nothing to send though it was allowed to.
@@ -224,6 +227,7 @@ impl<'a> Feedback<'a> {
             ect_packets: 0,
             silence: Duration::ZERO,
             timeouts: 0,
+            lateness: Duration::ZERO,
             bytes_in_flight: 0,
             idle_total: 0,
             path: None,

@@ -134,7 +134,8 @@ impl PathModel {
         if let Some(flow) = flow.filter(|_| busy) {
             self.variation.update(now, flow, self.settled(queue));
         }
-        if busy || flow.is_none() || self.nears_others(now) {
+        // A link that holds packets back in every round trip says nothing against more, either.
+        if busy || least.is_none() || self.nears_others(now) {
             self.probe_gain = 1.0;
         }
         let want = (self.target() - queue) / (LAW * self.rtt.max(LEAST_LOOP));

@@ -69,16 +69,18 @@ struct Planned {
     /// Bytes sent, in all, before and with it.
     from: u64,
     to: u64,
+    /// The same before the part that is judged.
+    judged_from: u64,
 }
 
 impl Planned {
     fn new(pace: Pace, rate: f64, sent_total: u64) -> Self {
-        let (from, to) = (sent_total, sent_total);
         Self {
             pace,
             rate,
-            from,
-            to,
+            from: sent_total,
+            to: sent_total,
+            judged_from: sent_total,
         }
     }
 }
@@ -112,7 +114,7 @@ pub(super) struct LossTest {
     /// The stretch that is being sent, and those not judged yet.
     sending: Planned,
     pending: VecDeque<Planned>,
-    /// First acknowledged packet of the stretch that is being judged.
+    /// First acknowledged packet of the part that is being judged.
     first: Option<AckPoint>,
     /// Bytes that outages have lost since then, and for how many seconds these were sent.
     away: (f64, f64),
@@ -181,11 +183,15 @@ impl LossTest {
         }
     }
 
-    /// Bytes were sent, `sent_total` in all: changes the pace after a stretch of `length` seconds.
-    pub(super) fn on_sent(&mut self, sent_total: u64, length: f64, packet: f64) {
+    /// Bytes were sent, `sent_total` in all: changes the pace after a stretch of `length` seconds, and as many more as
+    /// packets may be late.
+    pub(super) fn on_sent(&mut self, sent_total: u64, length: f64, late: f64, packet: f64) {
         let bytes = (self.rate() * length).max(STRETCH_PACKETS * packet) as u64;
+        // What is late counts as lost where a stretch ends and as delivered in the next one, more of it of a fast
+        // stretch: by then as much is late as at the end.
+        self.sending.judged_from = self.sending.from + (self.rate() * late) as u64;
         self.sending.to = sent_total;
-        if sent_total < self.sending.from + bytes {
+        if sent_total < self.sending.judged_from + bytes {
             return;
         }
         self.pending.push_back(self.sending);
@@ -214,16 +220,16 @@ impl LossTest {
         last: AckPoint,
         packet: f64,
     ) -> Option<LossCause> {
-        while let Some(&planned) = self.pending.front() {
-            if last.sent_total < planned.from {
+        loop {
+            let planned = *self.pending.front().unwrap_or(&self.sending);
+            if last.sent_total < planned.judged_from {
                 break;
             }
             let first = *self.first.get_or_insert(last);
-            if last.sent_total < planned.to {
+            if last.sent_total < planned.to || self.pending.pop_front().is_none() {
                 break;
             }
-            self.pending.pop_front();
-            self.first = Some(last);
+            self.first = None;
             let (lost, seconds) = std::mem::take(&mut self.away);
             let stretch = Stretch::between(&first, &last, packet).present(lost, seconds, packet);
             if stretch.packets < STRETCH_PACKETS / 2.0 {
@@ -417,7 +423,7 @@ mod tests {
             let now = Instant::ZERO + Duration::from_secs_f64(time);
             let ack = path.packet(time, rate);
             if let Some(test) = &mut test {
-                test.on_sent(path.sent, 0.05, PACKET);
+                test.on_sent(path.sent, 0.05, 0.0, PACKET);
                 if let Some(cause) = test.on_ack(now, ack, PACKET) {
                     return Some(cause);
                 }

@@ -93,6 +93,8 @@ pub struct PathModel {
     steady_since: u32,
     /// Mean time between arrivals that were reported, seconds.
     usual_gap: f64,
+    /// How much later than packets that were sent after them others arrive, seconds.
+    lateness: f64,
     /// Since when a long queue loses more than the path does by itself.
     unhealed: Option<Unhealed>,
     /// The estimate before loss that no test has judged yet took it down, bytes per second.
@@ -155,6 +157,7 @@ impl Default for PathModel {
             refuses_bursts: false,
             steady_since: 0,
             usual_gap: 0.0,
+            lateness: 0.0,
             unhealed: None,
             before_loss: None,
             within: None,
@@ -514,12 +517,13 @@ impl RateController for PathModel {
         // What a link holds back for longer arrives with the next stretch.
         let length = self.round_trip_span().max(self.jitter_span());
         if let Mode::LossTest(test, _) = &mut self.mode {
-            test.on_sent(sent_total, length, self.packet);
+            test.on_sent(sent_total, length, self.lateness, self.packet);
         }
     }
 
     fn on_feedback(&mut self, feedback: &Feedback<'_>) {
         self.now = feedback.now;
+        self.lateness = feedback.lateness.as_secs_f64().min(spans::MOST);
         self.round.marked += feedback.ce_packets;
         self.round.acked += feedback.acked_packets;
         self.lost += feedback.lost_packets as f64 * self.packet;
