@@ -4,6 +4,8 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
+use nix::unistd::Pid;
+
 use crate::common;
 use crate::common::machines::{Machines, PROGRAM};
 use crate::common::run;
@@ -189,10 +191,11 @@ fn of_a_file_that_changed_the_rest_comes_also_after_a_kill() {
     );
 }
 
-/// The other machine counts logins, lets nobody in while there is a file `down`, and knows its agent.
+/// The other machine counts logins, lets nobody in while there is a file `down`, and knows its agent and
+/// what stands for the ssh that runs it.
 pub(super) fn watched() -> Machines {
     use std::os::unix::fs::PermissionsExt;
-    let machines = Machines::new("echo >> logins; test ! -e down || exit 255");
+    let machines = Machines::new("echo >> logins; test ! -e down || exit 255; echo $$ > login");
     let program = machines.there("program");
     let script = format!("#!/bin/sh\necho $$ > agent\nexec {PROGRAM} \"$@\"\n");
     fs::write(&program, script).unwrap();
@@ -200,9 +203,17 @@ pub(super) fn watched() -> Machines {
     machines
 }
 
-pub(super) fn agent(machines: &Machines) -> nix::unistd::Pid {
-    let agent = fs::read_to_string(machines.there("agent")).unwrap();
-    nix::unistd::Pid::from_raw(agent.trim().parse().unwrap())
+pub(super) fn agent(machines: &Machines) -> Pid {
+    process(machines, "agent")
+}
+
+fn login(machines: &Machines) -> Pid {
+    process(machines, "login")
+}
+
+fn process(machines: &Machines, name: &str) -> Pid {
+    let process = fs::read_to_string(machines.there(name)).unwrap();
+    Pid::from_raw(process.trim().parse().unwrap())
 }
 
 #[test]
@@ -247,6 +258,44 @@ fn with_retry_a_copy_goes_on_by_itself_when_the_other_side_was_killed() {
     let arguments = ["push/file", "there:", "--retry", "1m"];
     let (code, report, said) = run(machines.cp(&arguments).args(program));
     assert_eq!((code, &report["attempts"]), (5, &1.into()), "{said}");
+}
+
+/// Of the two, the other machine's ssh would have said that the agent is gone.
+#[test]
+fn an_agent_that_ends_together_with_ssh_is_missed_and_one_that_outlives_it_goes_on() {
+    use nix::sys::signal::{Signal, kill};
+    let machines = watched();
+    let program = machines.there("program");
+    let content = machines.write(&machines.here("file"), 1_000_000);
+    let there = machines.there("file");
+    // The limit of a path that went silent is far beyond what this test waits for.
+    let arguments = ["file", "there:", "-b", "1M", "--timeout", "10m"];
+    let end_ssh = |retry: &[&str], with_agent: bool| {
+        let mut copy = machines.cp(&arguments);
+        copy.args(retry).arg("--remote-path").arg(&program);
+        let child = copy.spawn().unwrap();
+        let partial = machines.there("file.dfcp-partial");
+        common::eventually("it has begun", || partial.exists());
+        kill(login(&machines), Signal::SIGKILL).unwrap();
+        if with_agent {
+            kill(agent(&machines), Signal::SIGKILL).unwrap();
+        }
+        common::finish(child)
+    };
+    let (code, report, said) = end_ssh(&[], true);
+    assert_eq!(code, 5, "{said}");
+    let message = report["error"]["message"].as_str().unwrap();
+    assert!(message.contains("ssh has ended"), "{message}");
+    fs::remove_file(machines.there("file.dfcp-partial")).unwrap();
+    let (code, report, said) = end_ssh(&["--retry", "1m"], true);
+    assert_eq!((code, &report["attempts"]), (0, &2.into()), "{said}");
+    assert!(said.contains("trying again"), "{said}");
+    assert!(fs::read(&there).unwrap() == content);
+    fs::remove_file(&there).unwrap();
+    let (code, _, said) = end_ssh(&[], false);
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains("going on over UDP"), "{said}");
+    assert!(fs::read(&there).unwrap() == content);
 }
 
 /// Percentages that lines of progress begin with.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use dfcp::{Connection, Rate};
 use dfcp_command::{Failure, Kind, block_on};
@@ -12,6 +12,7 @@ use tokio::io::{Stdin, Stdout, stdin, stdout};
 
 use super::choice::Aim;
 use super::control::{self, FromAgent, GREETING, Job, Ready, ToAgent, Work};
+use super::heard::Heard;
 use super::pattern;
 use super::reach::{self, HEAD_START, Side};
 use super::sync::Tidy;
@@ -29,12 +30,6 @@ enum Task {
     Receive(Arc<Store>, Option<Tidy>, Option<Unfinished>),
 }
 
-/// How long the other side may be silent once ssh is gone: pings come every two seconds.
-const SILENCE: Duration = Duration::from_secs(5);
-
-/// How often it is looked whether it is.
-const LOOKING: Duration = Duration::from_millis(200);
-
 /// What a connection stands on.
 enum Way {
     /// The pipe says when ssh, or who started it, is gone.
@@ -49,14 +44,7 @@ impl Way {
         match self {
             Self::Udp(pipe, _) => {
                 while let Ok(Some(_)) = control::read(pipe).await {}
-                let (mut seen, mut since) = (0, Instant::now());
-                while since.elapsed() < SILENCE {
-                    let received = connection.stats().packets_received;
-                    if received != seen {
-                        (seen, since) = (received, Instant::now());
-                    }
-                    tokio::time::sleep(LOOKING).await;
-                }
+                Heard::of(connection).end().await;
             }
             Self::Pipe(tunnel) => tunnel.ended().await,
         }

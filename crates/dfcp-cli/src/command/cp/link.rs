@@ -9,10 +9,12 @@ use tokio::io::BufReader;
 use tokio::process::{Child, ChildStdin, ChildStdout};
 
 use super::control::{self, FromAgent, Ready, ToAgent, Work};
+use super::heard::{Heard, SILENCE};
 use super::reach::{self, Side};
 use super::shell::{self, Agent};
 use super::tunnel::Tunnel;
 use super::{Args, Fallback};
+use crate::command::Output;
 
 /// What ssh exits with when its own connection fails.
 const SSH_FAILED: i32 = 255;
@@ -81,20 +83,34 @@ impl Joined {
         }
     }
 
-    /// Waits for an agent that ends early. When ssh itself breaks over UDP, the agent goes on.
-    pub async fn agent_ended(&mut self) -> Failure {
-        let code = self
-            .shell
-            .wait()
-            .await
-            .ok()
-            .and_then(|status| status.code());
+    /// Waits for an agent that ends early. When ssh itself breaks over UDP, the agent may go on.
+    pub async fn agent_ended(&mut self, output: &Output) -> Failure {
+        let mut heard = Heard::of(&self.connection);
+        let code = loop {
+            tokio::select! {
+                status = self.shell.wait() => break status.ok().and_then(|status| status.code()),
+                () = heard.look() => {}
+            }
+        };
         if matches!(self.way, Way::Udp(..)) && code.is_none_or(|code| code == SSH_FAILED) {
-            return std::future::pending().await;
+            return self.agent_fell_silent(heard, output).await;
         }
         // What it said before it ended may still be on its way.
         tokio::time::sleep(GRACE).await;
         shell::ended(&self.host, code)
+    }
+
+    /// Waits, without an ssh that would say so, for the end of an agent that goes on over UDP.
+    async fn agent_fell_silent(&self, mut heard: Heard, output: &Output) -> Failure {
+        let host = &self.host;
+        output.say(format_args!("{host}: ssh has ended; going on over UDP"));
+        // The path that broke ssh may come back within the transport's own limit.
+        if heard.silence() >= SILENCE {
+            return std::future::pending().await;
+        }
+        heard.end().await;
+        let message = format!("{host}: ssh has ended, and dfcp there has been silent since");
+        Failure::new(Kind::Unreachable, message)
     }
 }
 

@@ -8,6 +8,7 @@ pub mod agent;
 mod choice;
 mod control;
 mod filter;
+mod heard;
 mod link;
 mod pattern;
 mod place;
@@ -510,7 +511,7 @@ async fn push(
         sent = dfcp_transfer::send(connection, &sources, &meter) => {
             sent.map_err(files::failure)
         }
-        failure = link.agent_ended() => Err(failure),
+        failure = link.agent_ended(&args.output) => Err(failure),
     };
     drop(bar);
     if let Some(remote) = remote {
@@ -566,7 +567,7 @@ async fn pull(
         received = dfcp_transfer::receive(connection, store, &meter, agreed) => {
             received.ok_or_else(|| Failure::new(Kind::Unreachable, "the other side is gone"))
         }
-        failure = link.agent_ended() => Err(failure),
+        failure = link.agent_ended(&args.output) => Err(failure),
     };
     drop(bar);
     if let Some(remote) = remote {
