@@ -40,7 +40,7 @@ pub fn server_of(
 ) -> Endpoint {
     let config = ServerConfig {
         transport: Arc::new(transport),
-        authorize: Arc::new(authorize),
+        authorize: Arc::new(move |key| authorize(key).into()),
         max_connections: 8,
         max_per_peer: 8,
         memory: 128 << 20,
@@ -52,7 +52,7 @@ pub fn server_of(
 pub fn small_server(memory: u64) -> Endpoint {
     let config = ServerConfig {
         transport: Arc::new(TransportConfig::default()),
-        authorize: Arc::new(|_| true),
+        authorize: Arc::new(|_| true.into()),
         max_connections: 2,
         max_per_peer: 2,
         memory,

@@ -10,7 +10,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use dfcp::{PublicKey, Rate};
+use dfcp::{Admission, PublicKey, Rate};
 use dfcp_command::{Failure, Kind, units};
 use dfcp_proxy::Quota;
 
@@ -225,13 +225,27 @@ impl Allowed {
         self.anyone || self.keys.contains(key) || self.listed(key).is_some()
     }
 
-    /// Why `key` is not allowed, for who keeps the lists.
-    pub fn why_not(&self, key: &PublicKey) -> String {
+    /// What becomes of a client with `key`.
+    pub fn admission(&self, key: &PublicKey) -> Admission {
+        match (self.contains(key), self.file_of(key)) {
+            (true, _) => Admission::Welcome,
+            (false, None) => Admission::Unknown,
+            (false, Some(_)) => Admission::Expired,
+        }
+    }
+
+    /// The list that has `key`, allowed or not.
+    fn file_of(&self, key: &PublicKey) -> Option<&ListFile> {
         let has_it = |file: &&Arc<ListFile>| {
             let list = file.read();
             list.is_ok_and(|list| list.keys.iter().any(|(listed, _)| listed == key))
         };
-        match self.files.iter().find(has_it) {
+        self.files.iter().find(has_it).map(Arc::as_ref)
+    }
+
+    /// Why `key` is not allowed, for who keeps the lists.
+    pub fn why_not(&self, key: &PublicKey) -> String {
+        match self.file_of(key) {
             Some(file) => format!("`until=` of its line in {} is over", file.path.display()),
             None => "no list of keys has it".to_owned(),
         }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, PoisonError, RwLock};
 
-use dfcp::{Connection, PublicKey, RecvStream};
+use dfcp::{Admission, Connection, PublicKey, RecvStream};
 use dfcp_command::text::printable;
 use dfcp_command::{Failure, Kind};
 use dfcp_transfer::{Offered, Rejection, RejectionKind};
@@ -11,6 +11,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::allowed::Allowed;
 use crate::ask::{Answer, Asker, Stranger};
 use crate::command::Output;
+use crate::command::peer::OVER;
 use crate::probe::far::Instrument;
 use crate::refusals::Refusals;
 use crate::tally::Refused;
@@ -98,12 +99,15 @@ impl Door {
     }
 
     /// Whether `key` may connect.
-    pub fn opens_to(&self, key: &PublicKey) -> bool {
-        let opens = self.asker.is_some() || self.allowed().contains(key);
-        if !opens {
+    pub fn admission(&self, key: &PublicKey) -> Admission {
+        let admission = match self.asker {
+            Some(_) => Admission::Welcome,
+            None => self.allowed().admission(key),
+        };
+        if admission != Admission::Welcome {
             self.refused(key);
         }
-        opens
+        admission
     }
 
     /// Who has come in; `None` if there are too many strangers already.
@@ -200,7 +204,10 @@ impl Door {
 
     fn unknown(&self, key: &PublicKey) -> Rejection {
         self.refused(key);
-        let why = format!("it does not know this key; there: {}", invitation(key));
+        let why = match self.allowed().admission(key) {
+            Admission::Expired => format!("it {OVER}"),
+            _ => format!("it does not know this key; there: {}", invitation(key)),
+        };
         Rejection::new(RejectionKind::Key, why)
     }
 }

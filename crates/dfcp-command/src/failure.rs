@@ -141,7 +141,9 @@ impl From<Error> for Failure {
 impl From<ConnectionError> for Failure {
     fn from(error: ConnectionError) -> Self {
         let kind = match &error {
-            ConnectionError::Refused | ConnectionError::WrongKey { .. } => Kind::Authentication,
+            ConnectionError::Refused
+            | ConnectionError::Expired
+            | ConnectionError::WrongKey { .. } => Kind::Authentication,
             ConnectionError::Unreachable | ConnectionError::TimedOut => Kind::Unreachable,
             _ => Kind::Failure,
         };

@@ -26,7 +26,28 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 /// Whether a client's key is welcome.
-pub type Authorize = Arc<dyn Fn(&PublicKey) -> bool + Send + Sync>;
+pub type Authorize = Arc<dyn Fn(&PublicKey) -> Admission + Send + Sync>;
+
+/// What becomes of a client that has proved its key. It hears which it is, and nobody else does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Admission {
+    /// It is let in.
+    Welcome,
+    /// The key is not known.
+    Unknown,
+    /// The key was welcome for a time that is over.
+    Expired,
+}
+
+impl From<bool> for Admission {
+    /// Who is not welcome is unknown.
+    fn from(is_welcome: bool) -> Self {
+        match is_welcome {
+            true => Self::Welcome,
+            false => Self::Unknown,
+        }
+    }
+}
 
 /// How an endpoint takes connections.
 #[derive(Clone)]

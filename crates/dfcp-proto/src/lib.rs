@@ -44,7 +44,7 @@ pub use connection::{
 };
 pub use crypto::{KeyError, PublicKey, SecretRng, StaticKey};
 pub use dfcp_fec::SchemeId;
-pub use endpoint::{Endpoint, EndpointStats, ServerConfig};
+pub use endpoint::{Admission, Endpoint, EndpointStats, ServerConfig};
 pub use host::{ConnectionHandle, Priority, Transmit};
 pub use profile::Profile;
 pub use time::{Duration, Instant, Rate};

@@ -147,7 +147,7 @@ fn a_steady_transfer_does_not_allocate_for_packets() {
     let transport = Arc::new(TransportConfig::default());
     let config = ServerConfig {
         transport: transport.clone(),
-        authorize: Arc::new(|_| true),
+        authorize: Arc::new(|_| true.into()),
         max_connections: 1,
         max_per_peer: 1,
         memory: 128 << 20,

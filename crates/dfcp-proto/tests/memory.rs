@@ -126,7 +126,7 @@ fn hand_over(server: &mut Endpoint, client: &mut RawClient) {
 fn peers_that_send_all_they_may_never_pass_the_budget_and_leave_others_their_share() {
     let config = ServerConfig {
         transport: Arc::new(TransportConfig::default()),
-        authorize: Arc::new(|_| true),
+        authorize: Arc::new(|_| true.into()),
         max_connections: CONNECTIONS,
         max_per_peer: CONNECTIONS,
         memory: BUDGET as u64,

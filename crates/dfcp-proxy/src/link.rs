@@ -52,6 +52,7 @@ impl Down {
         matches!(
             error,
             ConnectionError::Refused
+                | ConnectionError::Expired
                 | ConnectionError::NotOffered { .. }
                 | ConnectionError::WrongKey { .. }
                 | ConnectionError::LocallyClosed

@@ -71,7 +71,7 @@ impl World {
         let transport = Arc::new(TransportConfig::default().payload(payload));
         let server = ServerConfig {
             transport: transport.clone(),
-            authorize: Arc::new(|_: &PublicKey| true),
+            authorize: Arc::new(|_: &PublicKey| true.into()),
             max_connections: 1 + idle,
             max_per_peer: 1 + idle,
             memory: u64::MAX,

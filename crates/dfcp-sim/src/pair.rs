@@ -55,7 +55,7 @@ impl Pair {
         let transports = [Arc::new(config.client), Arc::new(config.server)];
         let server = ServerConfig {
             transport: transports[1].clone(),
-            authorize: Arc::new(|_: &PublicKey| true),
+            authorize: Arc::new(|_: &PublicKey| true.into()),
             max_connections: 64,
             max_per_peer: 64,
             memory: 128 << 20,

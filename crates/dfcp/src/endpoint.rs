@@ -7,7 +7,8 @@ use crate::shared::Shared;
 use crate::socket::{Layer, Socket, SocketBuffers, canonical};
 use crate::waiting::ConnectionState;
 use dfcp_proto::{
-    CloseCode, ConnectionError, EndpointStats, PublicKey, ServerConfig, StaticKey, TransportConfig,
+    Admission, CloseCode, ConnectionError, EndpointStats, PublicKey, ServerConfig, StaticKey,
+    TransportConfig,
 };
 use std::fmt;
 use std::io;
@@ -30,7 +31,7 @@ pub struct EndpointConfig {
     key: StaticKey,
     transport: TransportConfig,
     server: bool,
-    authorize: Arc<dyn Fn(&PublicKey) -> bool + Send + Sync>,
+    authorize: Arc<dyn Fn(&PublicKey) -> Admission + Send + Sync>,
     max_connections: usize,
     max_per_peer: Option<usize>,
     memory: Option<u64>,
@@ -46,7 +47,7 @@ impl EndpointConfig {
             key,
             transport: TransportConfig::default(),
             server: false,
-            authorize: Arc::new(|_| true),
+            authorize: Arc::new(|_| Admission::Welcome),
             max_connections: 64,
             max_per_peer: None,
             memory: None,
@@ -86,9 +87,13 @@ impl EndpointConfig {
     }
 
     /// Which clients are welcome; all, unless set. Asked with the key that the client proved, in the
-    /// task that serves the socket: it must not block. [`Incoming`] is for decisions that take time.
-    pub fn authorize(mut self, f: impl Fn(&PublicKey) -> bool + Send + Sync + 'static) -> Self {
-        self.authorize = Arc::new(f);
+    /// task that serves the socket: it must not block. [`Incoming`] is for decisions that take time. With an
+    /// [`Admission`] in place of a `bool` a client learns that its key was welcome once.
+    pub fn authorize<A: Into<Admission>>(
+        mut self,
+        f: impl Fn(&PublicKey) -> A + Send + Sync + 'static,
+    ) -> Self {
+        self.authorize = Arc::new(move |key| f(key).into());
         self
     }
 

@@ -63,6 +63,14 @@ impl Incoming {
         drop(self);
     }
 
+    /// The same, where the key was accepted for a time that is over:
+    /// [`ConnectionError::Expired`](crate::ConnectionError::Expired).
+    pub fn expired(mut self) {
+        if let Some(connection) = self.connection.take() {
+            connection.close(CloseCode::EXPIRED, "the key's time is over");
+        }
+    }
+
     /// Closes the connection since the client is there for something else than is served: it learns
     /// [`ConnectionError::NotOffered`](crate::ConnectionError::NotOffered) with `what` is.
     pub fn not_offered(mut self, what: &str) {

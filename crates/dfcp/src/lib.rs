@@ -89,7 +89,7 @@ pub use dfcp_proto::observe;
 pub use dfcp_proto::profile::{ChameleonParameters, CtcpParameters, ProfileName};
 pub use dfcp_proto::scheduler::FlowControl;
 pub use dfcp_proto::{
-    Application, CloseCode, ConnectionError, ConnectionStats, Datagram, DatagramError,
+    Admission, Application, CloseCode, ConnectionError, ConnectionStats, Datagram, DatagramError,
     EndpointStats, Profile, PublicKey, Rate, Reliability, SchemeId, StaticKey, TransportConfig,
     VarInt, VarIntTooLarge,
 };

@@ -10,7 +10,7 @@ use dfcp_command::{Failure, Kind, block_on, interrupted, print_json, units};
 use dfcp_transfer::INTERRUPTED;
 use serde::Serialize;
 
-use super::peer::PeerOptions;
+use super::peer::{OVER, PeerOptions};
 use super::{farewell, transport};
 use crate::door::invitation;
 use crate::net::Host;
@@ -235,6 +235,10 @@ async fn reach(
             Ok((connection, remote))
         }
         Ok(Err(Error::Connection(ConnectionError::Refused))) => Err(stranger(own)),
+        Ok(Err(Error::Connection(ConnectionError::Expired))) => Err(Failure::new(
+            Kind::Authentication,
+            format!("it answers, so UDP gets through, but {OVER}"),
+        )),
         Ok(Err(error)) => Err(error.into()),
         Err(_) => Err(Failure::new(Kind::Unreachable, "no answer")),
     }

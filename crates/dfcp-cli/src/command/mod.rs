@@ -6,7 +6,7 @@ pub mod doctor;
 pub mod key;
 pub mod keygen;
 pub mod manual;
-mod peer;
+pub mod peer;
 pub mod proxy;
 pub mod recv;
 pub mod rendezvous;

@@ -12,9 +12,10 @@ use crate::keys;
 use crate::known_hosts::KnownHosts;
 use crate::net::{Family, Host};
 
-/// What the other side means that refuses this side's key. It does not say which of both.
-pub const NOT_TAKEN: &str =
-    "does not take this key: it does not know it, or the day in `until=` of its line there is over";
+/// What the other side does that does not know this side's key, and that had it in a list.
+pub const NOT_TAKEN: &str = "does not take this key";
+pub const OVER: &str =
+    "does not take this key any more: the day in `until=` of its line there is over";
 
 /// Options of the subcommands that go to a receiver, or to a server.
 #[derive(Clone, Debug, clap::Args)]
@@ -56,6 +57,7 @@ impl PeerOptions {
             Down::Connection(ConnectionError::Refused) => {
                 format!("the server {NOT_TAKEN}; there: {admits}")
             }
+            Down::Connection(ConnectionError::Expired) => format!("the server {OVER}"),
             Down::Connection(ConnectionError::WrongKey { found }) if self.peer_key.is_none() => {
                 match self.known_hosts() {
                     Ok(file) => return file.changed(host, known, &found),

@@ -143,7 +143,7 @@ fn what_is_not_served_is_said_to_who_may_come_and_others_are_refused() {
     server.says("no list of keys has it");
 }
 
-/// What whoever has a key whose time is over may be told: the other side does not say that it is that.
+/// What whoever has a key whose time is over is told, and who has one that no list has is not.
 const OVER: &str = "the day in `until=` of its line there is over";
 
 #[test]
@@ -191,6 +191,11 @@ fn a_key_whose_time_is_over_is_refused_and_the_log_says_that_it_is_its_time() {
     let (code, _, said) = send(&bench, "a", receiver.address);
     assert!(code == 4 && said.contains(OVER), "{said}");
     receiver.says(&why);
+    // Who never had a line there does not hear of one.
+    fs::write(&list, format!("until=2020-02-29 {}\n", bench.receiver_key)).unwrap();
+    let (code, _, said) = send(&bench, "a", receiver.address);
+    assert!(code == 4 && !said.contains("until="), "{said}");
+    assert!(said.contains("does not take this key;"), "{said}");
 }
 
 #[test]

@@ -24,6 +24,8 @@ impl CloseCode {
     pub const UNSOLVABLE: Self = Self::from_u32(5);
     /// The application that the client is here for is not served.
     pub const NOT_OFFERED: Self = Self::from_u32(6);
+    /// The peer's key was welcome for a time that is over.
+    pub const EXPIRED: Self = Self::from_u32(7);
 
     /// The first one of the application.
     const APPLICATION: u32 = 256;
@@ -54,6 +56,7 @@ impl fmt::Display for CloseCode {
             Self::LIMIT => "too many things at once",
             Self::UNSOLVABLE => "blocks that cannot be decoded",
             Self::NOT_OFFERED => "not offered here",
+            Self::EXPIRED => "not accepted any more",
             other => {
                 return match other.application_number() {
                     Some(number) => write!(f, "application code {number}"),
@@ -96,6 +99,9 @@ pub enum ConnectionError {
     /// The peer does not accept our key.
     #[error("the peer does not accept this key")]
     Refused,
+    /// The peer accepted our key for a time that is over.
+    #[error("the peer does not accept this key any more: its time is over")]
+    Expired,
     /// The peer serves other applications than the one that this side is there for.
     #[error("the other side does not offer this{}{reason}", if reason.is_empty() { "" } else { ": " })]
     NotOffered {

@@ -381,6 +381,7 @@ impl Connection {
         let reason = || String::from_utf8_lossy(reason).into_owned();
         let error = match code {
             CloseCode::REFUSED => ConnectionError::Refused,
+            CloseCode::EXPIRED => ConnectionError::Expired,
             CloseCode::NOT_OFFERED => ConnectionError::NotOffered { reason: reason() },
             code => ConnectionError::PeerClosed {
                 code,

@@ -1,7 +1,7 @@
 //! Handshakes of clients: SYN and ACK answered from nothing but the secret of a slot, until a client
 //! has proven its key and finds a place.
 
-use super::{Endpoint, ServerConfig};
+use super::{Admission, Endpoint, ServerConfig};
 use crate::config::{MIN_DATAGRAM, TransportConfig};
 use crate::connection::{CloseCode, Connection, Local, TRAIN, local_params};
 use crate::crypto::{PublicKey, SynFacts};
@@ -241,9 +241,12 @@ impl Endpoint {
         peer: &PublicKey,
         remote: SocketAddr,
     ) -> Option<(CloseCode, &'static str)> {
-        if !(server.authorize)(peer) {
-            Some((CloseCode::REFUSED, "key not accepted"))
-        } else if !self.seats.admits(peer) {
+        match (server.authorize)(peer) {
+            Admission::Welcome => {}
+            Admission::Unknown => return Some((CloseCode::REFUSED, "key not accepted")),
+            Admission::Expired => return Some((CloseCode::EXPIRED, "the key's time is over")),
+        }
+        if !self.seats.admits(peer) {
             Some((CloseCode::LIMIT, "too many connections with this key"))
         } else if !self.seats.has_room_for(remote) {
             Some((

@@ -99,7 +99,7 @@ pub(super) fn pair(
     let client = Arc::new(config.client.clone().payload(payload));
     let server = ServerConfig {
         transport: Arc::new(config.server.clone().payload(payload)),
-        authorize: Arc::new(|_: &PublicKey| true),
+        authorize: Arc::new(|_: &PublicKey| true.into()),
         max_connections: 1,
         max_per_peer: 1,
         memory: u64::MAX,

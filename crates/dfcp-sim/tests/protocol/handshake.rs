@@ -4,8 +4,8 @@ use crate::common::raw::{self, answer, ask, drain, params, server, server_with, 
 use crate::common::{Flow, MS, SECOND, established, lossy, run_flows};
 use dfcp_proto::wire::{Packet, Syn, VERSION};
 use dfcp_proto::{
-    ChannelKind, CloseCode, ConnectionError, Duration, Endpoint, Event, Instant, PublicKey,
-    ServerConfig, TransportConfig,
+    Admission, ChannelKind, CloseCode, ConnectionError, Duration, Endpoint, Event, Instant,
+    PublicKey, ServerConfig, TransportConfig,
 };
 use dfcp_sim::{LinkConfig, Pair, PairConfig, Side};
 use std::net::SocketAddr;
@@ -155,10 +155,19 @@ fn another_key_than_expected_is_an_error_that_names_it() {
 
 #[test]
 fn an_unwelcome_client_is_told_and_forgotten() {
+    for (admission, error) in [
+        (Admission::Unknown, ConnectionError::Refused),
+        (Admission::Expired, ConnectionError::Expired),
+    ] {
+        is_told_and_forgotten(admission, &error);
+    }
+}
+
+fn is_told_and_forgotten(admission: Admission, error: &ConnectionError) {
     let mut pair = Pair::new(PairConfig::symmetric(lossy(0.0), 2));
     let server = ServerConfig {
         transport: Arc::new(TransportConfig::default()),
-        authorize: Arc::new(|_| false),
+        authorize: Arc::new(move |_| admission),
         max_connections: 4,
         max_per_peer: 4,
         memory: 128 << 20,
@@ -168,11 +177,7 @@ fn an_unwelcome_client_is_told_and_forgotten() {
         pair.hosts[0].events.clear();
         pair.connect();
         pair.run_until(20 * SECOND, |pair| closed(pair, Side::Client).is_some());
-        assert_eq!(
-            closed(&pair, Side::Client),
-            Some(&ConnectionError::Refused),
-            "round {round}"
-        );
+        assert_eq!(closed(&pair, Side::Client), Some(error), "round {round}");
         assert!(pair.hosts[1].connection.is_none(), "nothing to accept");
         pair.run_until(20 * SECOND, |_| false);
         assert_eq!(
@@ -188,7 +193,7 @@ fn who_finds_no_place_is_told() {
     let mut pair = Pair::new(PairConfig::symmetric(lossy(0.0), 2));
     let server = ServerConfig {
         transport: Arc::new(TransportConfig::default()),
-        authorize: Arc::new(|_| true),
+        authorize: Arc::new(|_| true.into()),
         max_connections: 1,
         max_per_peer: 2,
         memory: 128 << 20,
@@ -462,7 +467,7 @@ fn one_peer_gets_its_part_of_the_connections_only() {
     let address = |a, b, port| SocketAddr::from(([10, 9, a, b], port));
     let config = |authorize: fn(&PublicKey) -> bool| ServerConfig {
         transport: Arc::new(TransportConfig::default()),
-        authorize: Arc::new(authorize),
+        authorize: Arc::new(move |key| authorize(key).into()),
         max_connections: 32,
         max_per_peer: 8,
         memory: 128 << 20,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dfcp::{Endpoint, EndpointConfig, PublicKey};
+use dfcp::{Admission, Endpoint, EndpointConfig, PublicKey};
 use dfcp_command::{Failure, Kind, Requests, interrupted, units};
 use dfcp_transfer::INTERRUPTED;
 use tokio::task::JoinHandle;
@@ -119,11 +119,13 @@ impl Running {
             let refusals = refusals.clone();
             let opens_to = move |key: &PublicKey| {
                 let terms = terms.get();
-                let opens = terms.allowed.contains(key);
-                if !opens && let Some(line) = refusals.news(key, || terms.allowed.why_not(key)) {
+                let admission = terms.allowed.admission(key);
+                if admission != Admission::Welcome
+                    && let Some(line) = refusals.news(key, || terms.allowed.why_not(key))
+                {
                     common.say(line);
                 }
-                opens
+                admission
             };
             let config = EndpointConfig::server(own.key().clone(), address)
                 .transport(transport.clone())

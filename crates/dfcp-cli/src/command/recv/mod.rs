@@ -230,7 +230,7 @@ fn bind(
         let door = door.clone();
         let config = EndpointConfig::server(key.clone(), address)
             .transport(transport.clone())
-            .authorize(move |key| door.opens_to(key));
+            .authorize(move |key| door.admission(key));
         Endpoint::bind(config)
     })
 }

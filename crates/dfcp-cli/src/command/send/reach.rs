@@ -7,7 +7,7 @@ use dfcp::{Connection, ConnectionError, Endpoint, Error, PublicKey};
 use dfcp_command::{Failure, Kind};
 
 use super::Args;
-use crate::command::peer::NOT_TAKEN;
+use crate::command::peer::{NOT_TAKEN, OVER};
 use crate::door::invitation;
 use crate::files;
 use crate::known_hosts::{self, KnownHosts};
@@ -78,6 +78,9 @@ pub(super) fn refused_or(error: Error, own: &PublicKey) -> Failure {
         Error::Connection(ConnectionError::Refused) => {
             let message = format!("the receiver {NOT_TAKEN}; there: {}", invitation(own));
             Failure::new(Kind::Authentication, message)
+        }
+        Error::Connection(ConnectionError::Expired) => {
+            Failure::new(Kind::Authentication, format!("the receiver {OVER}"))
         }
         error => files::broken(error),
     }

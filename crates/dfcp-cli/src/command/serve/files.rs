@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use dfcp::{CloseCode, Connection, PublicKey};
+use dfcp::{Admission, CloseCode, Connection, PublicKey};
 use dfcp_command::Failure;
 use dfcp_transfer::Store;
 use tokio::sync::watch;
@@ -66,8 +66,8 @@ impl Files {
     }
 
     /// Whether `key` may send.
-    pub fn allows(&self, key: &PublicKey) -> bool {
-        self.0.door.allowed().contains(key)
+    pub fn admission(&self, key: &PublicKey) -> Admission {
+        self.0.door.allowed().admission(key)
     }
 
     /// Why `key` may not send.
@@ -114,7 +114,7 @@ impl Files {
         let news = allowed.news(|why| format!("nobody may send: {why}"));
         self.0.door.open_to(allowed);
         for connection in self.0.open.borrow().values() {
-            if !self.allows(&connection.peer()) {
+            if self.admission(&connection.peer()) != Admission::Welcome {
                 connection.close(CloseCode::NO_ERROR, "the key is not allowed any more");
             }
         }

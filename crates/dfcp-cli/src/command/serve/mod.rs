@@ -348,7 +348,7 @@ fn bind(
             .transport(transport.clone())
             // Links have places of their own.
             .max_connections(whole.max_connections as usize + links)
-            .authorize(move |key| parts.opens_to(key))
+            .authorize(move |key| parts.admission(key))
     };
     match passed {
         Some(socket) => {

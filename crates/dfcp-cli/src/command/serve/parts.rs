@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use dfcp::{Application, Incoming, PublicKey};
+use dfcp::{Admission, Application, Incoming, PublicKey};
 use dfcp_command::Failure;
 use dfcp_proxy::{Event, Report};
 use dfcp_transfer::INTERRUPTED;
@@ -103,18 +103,23 @@ impl Parts {
     }
 
     fn allows(&self, application: Application, key: &PublicKey) -> bool {
-        match application {
-            Application::FILES => self.files.as_ref().is_some_and(|files| files.allows(key)),
+        self.admission_to(application, key) == Admission::Welcome
+    }
+
+    fn admission_to(&self, application: Application, key: &PublicKey) -> Admission {
+        let admission = match application {
+            Application::FILES => self.files.as_ref().map(|files| files.admission(key)),
             Application::PROXY => {
                 let desk = self.desk.as_ref();
-                desk.is_some_and(|desk| desk.terms.get().allowed.contains(key))
+                desk.map(|desk| desk.terms.get().allowed.admission(key))
             }
             Application::LINK => {
                 let clients = self.clients.as_ref();
-                clients.is_some_and(|clients| clients.allows(key))
+                clients.map(|clients| clients.allows(key).into())
             }
-            _ => false,
-        }
+            _ => None,
+        };
+        admission.unwrap_or(Admission::Unknown)
     }
 
     fn offers(&self, application: Application) -> bool {
@@ -127,14 +132,19 @@ impl Parts {
     }
 
     /// Whether `key` may use anything here.
-    pub fn opens_to(&self, key: &PublicKey) -> bool {
-        let opens = ALL
-            .iter()
-            .any(|(application, _)| self.allows(*application, key));
-        if !opens {
+    pub fn admission(&self, key: &PublicKey) -> Admission {
+        let parts = ALL.iter();
+        let each: Vec<_> = parts
+            .map(|(application, _)| self.admission_to(*application, key))
+            .collect();
+        let best = [Admission::Welcome, Admission::Expired]
+            .into_iter()
+            .find(|admission| each.contains(admission))
+            .unwrap_or(Admission::Unknown);
+        if best != Admission::Welcome {
             self.tell_refused(key, || self.why_not(key));
         }
-        opens
+        best
     }
 
     /// Gives a client to the part that it is for.
@@ -169,7 +179,10 @@ impl Parts {
             if let (Application::FILES, Some(files)) = (application, &self.files) {
                 files.refused();
             }
-            return incoming.refuse();
+            return match self.admission_to(application, &key) {
+                Admission::Expired => incoming.expired(),
+                _ => incoming.refuse(),
+            };
         }
         match (application, &self.files, &self.desk, links) {
             (Application::FILES, Some(files), ..) => files.take(incoming.accept()),
