@@ -275,6 +275,16 @@ fn what_is_wrong_is_said_with_an_exit_code() {
         (&["-L", "x"], 2, "not [ADDRESS:]PORT:HOST:PORT"),
         (&["-L", &taken_udp], 7, "another program has that port"),
         (&["-L", "5353:a:0/udp"], 2, "not a port: \"0\""),
+        (
+            &["-L", "7001:a:1/udp", "-L", "7001:a:1", "-L", "7001:b:1"],
+            2,
+            "127.0.0.1:7001 is named twice",
+        ),
+        (
+            &["-R", "*:7001:a:1", "-R", "7001:b:1"],
+            2,
+            "[::]:7001 and 127.0.0.1:7001 are one port",
+        ),
         (&["--timeout", "0", "-W", "a:1"], 2, "a time above zero"),
         (&["-W", "http://a:80"], 2, "write a:80"),
         (

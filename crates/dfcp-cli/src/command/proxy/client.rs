@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use super::Common;
 #[cfg(target_os = "linux")]
 use super::place::Intercept;
-use super::place::{Forward, Place};
+use super::place::{Forward, Place, same_port};
 use crate::command::leave;
 use crate::command::peer::{PeerOptions, no_contact};
 use crate::known_hosts;
@@ -122,6 +122,16 @@ pub async fn carry(args: Args) -> Result<(), Failure> {
         let why = "-R carries TCP connections only; -L carries datagrams, too";
         return Err(Failure::usage(why));
     }
+    for (places, whose) in [(args.taken_here(), "here"), (args.taken_there(), "there")] {
+        if let Some((one, other)) = same_port(&places) {
+            let both = match one == other {
+                true => format!("{one} is named twice"),
+                false => format!("{one} and {other} are one port"),
+            };
+            let why = format!("{both}: a port {whose} leads to one place; name another port");
+            return Err(Failure::usage(why));
+        }
+    }
     // Whoever cannot have a port need not connect.
     let ports = Ports::open(&args).await?;
     let key = args.peer.own_key()?;
@@ -182,6 +192,27 @@ pub async fn carry(args: Args) -> Result<(), Failure> {
 }
 
 impl Args {
+    /// The ports that programs come to, and whether for datagrams.
+    fn taken_here(&self) -> Vec<(SocketAddr, bool)> {
+        let socks = self.socks.iter().map(|place| (place.0, false));
+        let forwards = self.local.iter();
+        let here = socks.chain(forwards.map(|forward| (forward.place, forward.udp)));
+        #[cfg(target_os = "linux")]
+        let here = {
+            let redirect = self.redirect.iter().map(|place| (place.0, false));
+            let tproxy = self.tproxy.iter();
+            let tproxy = tproxy.map(|intercept| (intercept.place, intercept.udp));
+            here.chain(redirect).chain(tproxy)
+        };
+        here.collect()
+    }
+
+    /// Those that the server is to listen at.
+    fn taken_there(&self) -> Vec<(SocketAddr, bool)> {
+        let remote = self.remote.iter();
+        remote.map(|forward| (forward.place, false)).collect()
+    }
+
     fn carries_nothing(&self) -> bool {
         let carries = self.socks.len() + self.local.len() + self.remote.len();
         #[cfg(target_os = "linux")]

@@ -119,9 +119,47 @@ impl FromStr for Forward {
     }
 }
 
+/// Two of these that are the same port, of datagrams (`true`) or of connections: all addresses have that of
+/// each. What is chosen by the system (0) is another one each time.
+pub fn same_port(places: &[(SocketAddr, bool)]) -> Option<(SocketAddr, SocketAddr)> {
+    let overlap = |a: IpAddr, b: IpAddr| a == b || a.is_unspecified() || b.is_unspecified();
+    places.iter().enumerate().find_map(|(i, &(one, udp))| {
+        let before = places[..i].iter().find(|&&(other, udp_too)| {
+            let same = one.port() == other.port() && udp == udp_too && one.port() != 0;
+            same && overlap(one.ip(), other.ip())
+        });
+        before.map(|&(other, _)| (other, one))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ports_that_are_named_twice_are_found() {
+        let same = |places: &[(&str, bool)]| {
+            let places = places.iter().map(|&(at, udp)| (at.parse().unwrap(), udp));
+            let found = same_port(&places.collect::<Vec<_>>());
+            found.map(|(one, other)| format!("{one} {other}"))
+        };
+        let fine = [
+            ("127.0.0.1:1", false),
+            ("127.0.0.1:1", true),
+            ("127.0.0.2:1", false),
+            ("[::1]:1", false),
+            ("127.0.0.1:0", false),
+            ("127.0.0.1:0", false),
+        ];
+        assert_eq!(same(&fine), None);
+        for (at, udp) in [("127.0.0.1:1", false), ("127.0.0.1:1", true)] {
+            let twice = [&fine[..], &[(at, udp)]].concat();
+            let found = same(&twice);
+            assert_eq!(found.as_deref(), Some("127.0.0.1:1 127.0.0.1:1"));
+        }
+        let all = [("[::]:5", false), ("127.0.0.1:5", false)];
+        assert_eq!(same(&all).as_deref(), Some("[::]:5 127.0.0.1:5"));
+    }
 
     #[test]
     fn forwards_are_read_as_ssh_reads_them() {
