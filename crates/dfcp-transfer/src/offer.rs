@@ -79,6 +79,15 @@ fn cost(entry: &Entry) -> usize {
     250 + 2 * (entry.path.len() + link + meta)
 }
 
+/// Bytes of a message that these take at most.
+pub(crate) fn most_bytes(entries: &[Entry], people: &People) -> u64 {
+    let names = people.users.iter().chain(&people.groups);
+    // A number of 32 bits, quotes, brackets and commas, and escapes.
+    let names = names.map(|(_, name)| 16 + 2 * name.len()).sum::<usize>();
+    // What says of a part that it is one, with its wishes.
+    (entries.iter().map(cost).sum::<usize>() + names + 200) as u64
+}
+
 /// Whether an entry fits into a message.
 pub(crate) fn fits(entry: &Entry) -> bool {
     cost(entry) <= MAX_MESSAGE - 200
@@ -91,6 +100,8 @@ pub struct Offer {
     entries: Vec<Entry>,
     people: People,
     path_bytes: usize,
+    /// Bytes of all files so far.
+    offered: u64,
     holding: Holding,
 }
 
@@ -113,6 +124,7 @@ impl Offer {
             entries: Vec::new(),
             people: People::default(),
             path_bytes: 0,
+            offered: 0,
             holding: memory.share().nothing(),
         }
     }
@@ -141,6 +153,9 @@ impl Offer {
                 "version {version} of the protocol of files is not known here, {VERSION} is: {who}"
             )));
         }
+        let sizes = entries.iter().map(|entry| entry.size);
+        self.offered = sizes.fold(self.offered, u64::saturating_add);
+        self.limits.check_bytes(self.offered)?;
         let paths = entries.iter().map(|entry| entry.path.len()).sum::<usize>();
         self.path_bytes += paths;
         let link = |entry: &Entry| match &entry.link {
@@ -155,7 +170,14 @@ impl Offer {
         let metas = metas.map(|meta| each(meta)).sum::<usize>();
         let names = people.users.iter().chain(&people.groups);
         let names = names.map(|(_, name)| 32 + name.len() + HEAP).sum::<usize>();
-        let bytes = paths + links + metas + names + entries.len() * (size_of::<Entry>() + HEAP);
+        // Room for further entries counts as well; a list that doubled as it grows would have twice as much.
+        let (had, needed) = (self.entries.capacity(), self.entries.len() + entries.len());
+        let capacity = match needed > had {
+            true => needed.max(had + had / 8),
+            false => had,
+        };
+        let list = (capacity - had) * size_of::<Entry>() + entries.len() * HEAP;
+        let bytes = paths + links + metas + names + list;
         if !self.holding.grow(bytes as u64, self.limits.held()) {
             return Err(Rejection::new(
                 RejectionKind::Limit,
@@ -163,6 +185,7 @@ impl Offer {
                  or later; the receiver may raise --max-files",
             ));
         }
+        self.entries.reserve_exact(capacity - self.entries.len());
         self.entries.extend(entries);
         self.people.users.extend(people.users);
         self.people.groups.extend(people.groups);

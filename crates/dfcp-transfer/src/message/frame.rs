@@ -33,6 +33,8 @@ pub struct Reader<R = RecvStream> {
     stream: R,
     buffer: Vec<u8>,
     started: bool,
+    /// Bytes of whole messages that were read.
+    taken: u64,
 }
 
 impl<R: AsyncRead + Unpin> Reader<R> {
@@ -42,12 +44,18 @@ impl<R: AsyncRead + Unpin> Reader<R> {
             stream,
             buffer: Vec::new(),
             started: false,
+            taken: 0,
         }
     }
 
     /// Whether anything has arrived.
     pub fn has_started(&self) -> bool {
         self.started
+    }
+
+    /// Bytes of the messages that were read so far.
+    pub fn bytes_of_messages(&self) -> u64 {
+        self.taken
     }
 
     /// The next message; `None` at the end of the stream. May be cancelled and called again.
@@ -99,6 +107,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
         }
         let message = rest[..length].to_vec();
         self.buffer.drain(..4 + length);
+        self.taken += length as u64;
         Ok(Some(message))
     }
 }

@@ -58,7 +58,7 @@ impl Limits {
         Rejection::new(RejectionKind::Limit, message)
     }
 
-    fn check_bytes(&self, total: u64) -> Result<(), Rejection> {
+    pub(super) fn check_bytes(&self, total: u64) -> Result<(), Rejection> {
         if total <= self.bytes {
             return Ok(());
         }

@@ -232,6 +232,28 @@ fn what_an_offer_takes_of_memory_counts_whatever_it_is_made_of() {
 }
 
 #[test]
+fn the_room_that_a_list_keeps_for_more_counts_as_well() {
+    let memory = Memory::default();
+    let mut offer = Offer::new(EVERYTHING, &memory);
+    for i in 0..20_000 {
+        let one = vec![file(&format!("{i}"))];
+        offer.add(VERSION, one, People::default()).unwrap();
+        let list = offer.entries.capacity() * size_of::<Entry>();
+        assert!(
+            memory.taken() >= list as u64,
+            "{} of {list}",
+            memory.taken()
+        );
+    }
+    let entries = 20_000 * size_of::<Entry>() as u64;
+    assert!(
+        memory.taken() < entries * 3 / 2,
+        "{} for {entries}",
+        memory.taken()
+    );
+}
+
+#[test]
 fn offers_share_the_memory_that_there_is_for_them() {
     let limits = Limits {
         files: 10_000,

@@ -5,23 +5,21 @@
 //! does not end the session.
 
 mod files;
+mod listing;
 mod pipe;
 mod session;
 
 use std::sync::Arc;
 
-use dfcp::{Connection, SendStream};
-use tokio::io::AsyncRead;
-
 use crate::ledger::{Ledger, Received};
-use crate::memory::Memory;
-use crate::message::{self, Entry, FromReceiver, FromSender, Reader, Rejection, Wishes};
+use crate::message::{self, Entry, FromReceiver, Reader, Rejection, Wishes};
 use crate::meter::Meter;
-use crate::offer::{self, Limits, Offer};
 use crate::space::Claim;
 use crate::store::{Store, Survey};
 use crate::tenants::Tenant;
 use crate::{Error, FAILED};
+use dfcp::{Connection, SendStream};
+pub(crate) use listing::read_offer;
 pub use pipe::receive_into;
 use session::Session;
 
@@ -120,39 +118,6 @@ async fn open(connection: &Connection) -> Option<(SendStream, Reader)> {
     };
     let (control, stream) = opened.ok()?;
     Some((control, Reader::new(stream)))
-}
-
-/// Reads an offer and checks it.
-pub(crate) async fn read_offer<R: AsyncRead + Unpin>(
-    reader: &mut Reader<R>,
-    limits: Limits,
-    offers: &Memory,
-) -> Result<(offer::Offered, Wishes), Error> {
-    let mut offer = Offer::new(limits, offers);
-    let mut wished = Wishes::default();
-    loop {
-        let part = tokio::time::timeout(PATIENCE, reader.next()).await;
-        match part
-            .map_err(|_| Error::protocol("the sender takes too long to say what it offers"))??
-        {
-            Some(FromSender::Offer {
-                version,
-                entries,
-                more,
-                wishes,
-                people,
-            }) => {
-                if offer.is_empty() {
-                    wished = wishes;
-                }
-                offer.add(version, entries, people)?;
-                if !more {
-                    return Ok((offer.finish()?, wished));
-                }
-            }
-            _ => return Err(Error::protocol("the sender offers no files")),
-        }
-    }
 }
 
 /// Looks at what is there of the offer, and claims room on the disk for the rest.
