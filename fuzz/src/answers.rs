@@ -88,6 +88,7 @@ impl Attack {
             port: PORT,
             config: config.clone(),
             max_connections: 1,
+            memory: u64::MAX,
         };
         let mut receiver = Endpoint::new(Some(listen), 2);
         let mut sender = Endpoint::new(None, 1);

@@ -1,9 +1,9 @@
-//! What many peers together can make an endpoint hold. One test, for the count is global.
+//! What many peers together can make an endpoint hold. One test at a time, for the count is global.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use dfcp_proto::wire::{BlockLen, ConnectionId, Frame, SymbolHeader};
 use dfcp_proto::{
@@ -15,7 +15,12 @@ use raw::RawClient;
 #[allow(dead_code)]
 mod raw;
 
+#[path = "memory/published.rs"]
+mod published;
+
 static LIVE: AtomicUsize = AtomicUsize::new(0);
+/// Who counts.
+static COUNTS: Mutex<()> = Mutex::new(());
 
 struct Counting;
 
@@ -124,6 +129,7 @@ fn hand_over(server: &mut Endpoint, client: &mut RawClient) {
 
 #[test]
 fn peers_that_send_all_they_may_never_pass_the_budget_and_leave_others_their_share() {
+    let _alone = COUNTS.lock().unwrap_or_else(PoisonError::into_inner);
     let config = ServerConfig {
         transport: Arc::new(TransportConfig::default()),
         authorize: Arc::new(|_| true.into()),

@@ -53,6 +53,7 @@ impl PublishedPair {
             port: PORT,
             config: configs[1].clone(),
             max_connections: config.max_connections,
+            memory: u64::MAX,
         };
         let endpoint =
             |side: Side, listen| Endpoint::new(listen, seed.stream(side.name()).next_u64());

@@ -157,9 +157,9 @@ pub(super) fn sink(job: &DfcpJob) -> Result<Received, String> {
             Protocol::Published(config) => {
                 let bind = SocketAddr::new(job.own, 0);
                 let port = job.server.port();
-                // The network is the lab's.
+                // The network is the lab's, and so are the peers: windows are those of the simulator.
                 let config = published::EndpointConfig::server(bind, port, config.server);
-                let config = config.own_network(true);
+                let config = config.own_network(true).memory(u64::MAX);
                 let endpoint = published::Endpoint::bind(config).map_err(text)?;
                 print_line(&Ready { ready: true });
                 let take = take_published(&endpoint, &mut meter);

@@ -47,6 +47,54 @@ impl MemoryBudget {
     }
 }
 
+/// What one connection has of the budget: its floor, and what it borrowed.
+#[derive(Debug)]
+pub struct Lease {
+    budget: Arc<MemoryBudget>,
+    floor: u64,
+    /// Beyond the floor.
+    borrowed: u64,
+}
+
+impl Lease {
+    /// Nothing borrowed yet; with a floor of `most`, if that is less.
+    pub fn new(budget: Arc<MemoryBudget>, most: u64) -> Self {
+        Self {
+            floor: budget.floor(most),
+            budget,
+            borrowed: 0,
+        }
+    }
+
+    /// What is set aside.
+    pub fn reserved(&self) -> u64 {
+        self.floor + self.borrowed
+    }
+
+    /// What it may have now: its floor, and half of what the others leave.
+    pub fn room(&self) -> u64 {
+        let lent = self.budget.lent.load(Ordering::Relaxed) - self.borrowed;
+        self.floor + self.budget.lendable.saturating_sub(lent) / 2
+    }
+
+    /// Has `bytes` set aside instead, or its floor if they are less.
+    pub fn resize(&mut self, bytes: u64) {
+        let borrowed = bytes.saturating_sub(self.floor);
+        let lent = &self.budget.lent;
+        lent.fetch_add(borrowed, Ordering::Relaxed);
+        lent.fetch_sub(
+            std::mem::replace(&mut self.borrowed, borrowed),
+            Ordering::Relaxed,
+        );
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.resize(0);
+    }
+}
+
 /// Bytes held beside the charge of a block, or of all.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Beside {
@@ -74,10 +122,7 @@ pub struct Credit {
     ahead: u64,
     /// Most that may be used and not freed.
     most: u64,
-    floor: u64,
-    budget: Arc<MemoryBudget>,
-    /// Of the budget, beyond the floor.
-    borrowed: u64,
+    lease: Lease,
     pool: Vec<Vec<u8>>,
 }
 
@@ -85,18 +130,16 @@ impl Credit {
     /// Credit of at most `most` at a time. A peer that was told of the floor only, before there was
     /// a connection, hears of the rest in reports.
     pub fn new(most: u64, budget: Arc<MemoryBudget>) -> Self {
-        let floor = budget.floor(most);
+        let lease = Lease::new(budget, most);
         Self {
-            granted: floor,
+            granted: lease.reserved(),
             used: 0,
             freed: 0,
             beside: Beside::default(),
             ranges: 0,
             ahead: 0,
             most,
-            floor,
-            budget,
-            borrowed: 0,
+            lease,
             pool: Vec::new(),
         }
     }
@@ -108,14 +151,12 @@ impl Credit {
 
     /// What is set aside for this connection.
     pub fn reserved(&self) -> u64 {
-        self.floor + self.borrowed
+        self.lease.reserved()
     }
 
     /// What would be granted now.
     pub fn grantable(&self) -> u64 {
-        let lent = self.budget.lent.load(Ordering::Relaxed) - self.borrowed;
-        let free = self.budget.lendable.saturating_sub(lent);
-        let window = (self.floor + free / 2).min(self.most);
+        let window = self.lease.room().min(self.most);
         self.freed + window.saturating_sub(self.ranges * RANGE)
     }
 
@@ -135,17 +176,8 @@ impl Credit {
     /// Grants it, and says how much that is in all.
     pub fn grant(&mut self) -> u64 {
         self.granted = self.granted.max(self.grantable());
-        self.borrow(self.window().saturating_sub(self.floor));
+        self.lease.resize(self.window());
         self.granted
-    }
-
-    fn borrow(&mut self, bytes: u64) {
-        let lent = &self.budget.lent;
-        lent.fetch_add(bytes, Ordering::Relaxed);
-        lent.fetch_sub(
-            std::mem::replace(&mut self.borrowed, bytes),
-            Ordering::Relaxed,
-        );
     }
 
     /// Whether `excess` more bytes may be held beside the blocks; buffers make way.
@@ -200,12 +232,6 @@ impl Credit {
         if self.pool.len() < MAX_POOLED && self.held() + self.pooled() + bytes <= room {
             self.pool.push(buffer);
         }
-    }
-}
-
-impl Drop for Credit {
-    fn drop(&mut self) {
-        self.borrow(0);
     }
 }
 

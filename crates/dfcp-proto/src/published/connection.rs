@@ -18,7 +18,7 @@ use super::recv::Receiver;
 pub use super::recv::SolveJob;
 use super::send::Sender;
 use super::state::{End, FIRST_TIMEOUT, Input, Machine, RETRIES, Segment, State, Step, Timer};
-use crate::block::Role;
+use crate::block::{Lease, Role};
 use crate::observe::{Ending, Observation, Observer};
 use crate::time::{Duration, Instant, Rate};
 use dfcp_fec::raptor;
@@ -142,6 +142,8 @@ pub(super) struct Birth {
     pub offer: Offer,
     /// Where this direction's generator states start.
     pub initial: raptor::State,
+    /// Memory that is set aside for what will be received.
+    pub lease: Lease,
 }
 
 /// The two halves of the data transfer, once connected.
@@ -354,6 +356,7 @@ impl Connection {
             self.abort(self.last_heard);
         }
         self.halves = None;
+        self.birth.lease.resize(0);
         self.stash = None;
         self.events.clear();
     }

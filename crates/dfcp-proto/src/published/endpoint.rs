@@ -13,6 +13,7 @@ use super::connection::{Birth, Connection, Error, Incoming};
 use super::header::{Header, HeaderError, Kind, PseudoHeader, seal};
 use super::negotiation::{Offer, Refusal};
 use super::state::State;
+use crate::block::{Lease, MemoryBudget};
 use crate::crypto::SecretRng;
 use crate::host::{ConnectionHandle, Priority, Transmit};
 use crate::time::{Duration, Instant};
@@ -33,6 +34,11 @@ pub struct Listen {
     /// Most connections at once. Half-open ones do not count, so that nobody who only writes SYNs takes
     /// a place.
     pub max_connections: usize,
+    /// Bytes of memory that all connections together may take for what they receive, at least 1 MiB for
+    /// each of `max_connections`. Half of it is divided among these, the other half lent as they come: to
+    /// each at most half of what is left, up to [`Config::receive_budget`], until it ends. A connection
+    /// whose block is larger than what there is for it is refused.
+    pub memory: u64,
 }
 
 /// Counters of an endpoint.
@@ -96,6 +102,7 @@ pub struct Endpoint {
     accepted: VecDeque<ConnectionHandle>,
     /// Connections that peers have established and the application has not forgotten.
     taken: BTreeSet<ConnectionHandle>,
+    memory: Arc<MemoryBudget>,
     replies: VecDeque<(SocketAddr, Vec<u8>)>,
     resets: (Instant, u32),
     stats: EndpointStats,
@@ -107,8 +114,13 @@ impl Endpoint {
     pub fn new(listen: Option<Listen>, seed: u64) -> Self {
         let mut key = [0; 32];
         key[..8].copy_from_slice(&seed.to_le_bytes());
+        // Who only connects chooses himself how many there are.
+        let shared = |l: &Listen| MemoryBudget::new(l.memory, l.max_connections);
+        let memory = listen.as_ref();
+        let memory = memory.map_or(MemoryBudget::new(u64::MAX, 1), shared);
         Self {
             listen,
+            memory,
             local: None,
             rng: SecretRng::new(&key, "published endpoint"),
             table: Table::default(),
@@ -144,7 +156,10 @@ impl Endpoint {
     ) -> Result<ConnectionHandle, Error> {
         let describe = |refusal: Refusal| Refusal::describe(refusal as u8).to_owned();
         let initial = self.draw_state();
-        let offer = Offer::new(&config, initial).map_err(|r| Error::Parameters(describe(r)))?;
+        let mut lease = Lease::new(self.memory.clone(), config.receive_budget);
+        let offer = Offer::new(&config, initial).and_then(|o| o.fit_within(&config, lease.room()));
+        let offer = offer.map_err(|r| Error::Parameters(describe(r)))?;
+        lease.resize(offer.memory());
         let local_port = self.draw_port(remote, port);
         let local_port = local_port.ok_or_else(|| Error::Parameters("no port is free".into()))?;
         let birth = Birth {
@@ -155,6 +170,7 @@ impl Endpoint {
             config,
             offer,
             initial,
+            lease,
         };
         Ok(self.table.insert(Connection::connect(now, birth)))
     }
@@ -268,8 +284,10 @@ impl Endpoint {
             return;
         };
         let header = &syn.header;
+        let mut lease = Lease::new(self.memory.clone(), listen.config.receive_budget);
         let offer = Offer::parse(syn.payload, header.state);
-        let offer = match offer.and_then(|(offer, _)| offer.fit(&listen.config)) {
+        let fitted = offer.and_then(|(o, _)| o.fit_within(&listen.config, lease.room()));
+        let offer = match fitted {
             Ok(offer) => offer,
             Err(refusal) => {
                 self.stats.bad_parameters += 1;
@@ -279,6 +297,9 @@ impl Endpoint {
         if !self.make_room() {
             return self.reset(now, remote, header, Some(Refusal::Busy));
         }
+        // What the SYNACK says will not be taken back, so it counts from now on. A flood of SYNs leaves
+        // those who come their floor.
+        lease.resize(offer.memory());
         let birth = Birth {
             remote,
             local_port: header.destination,
@@ -287,6 +308,7 @@ impl Endpoint {
             config: listen.config,
             offer,
             initial: self.draw_state(),
+            lease,
         };
         let connection = Connection::accept(now, birth, syn);
         let handle = self.table.insert(connection);

@@ -40,7 +40,7 @@ pub(super) enum Refusal {
     Memory = 3,
     /// Bytes against sizes only.
     Payload = 4,
-    /// Too many connections.
+    /// Too many connections, or they leave no memory for a block.
     Busy = 5,
     /// The blocks do not make up the message.
     Message = 6,
@@ -129,7 +129,15 @@ impl Offer {
     ///
     /// # Errors
     /// Why it refuses.
-    pub fn fit(mut self, config: &Config) -> Result<Self, Refusal> {
+    pub fn fit(self, config: &Config) -> Result<Self, Refusal> {
+        self.fit_within(config, config.receive_budget)
+    }
+
+    /// The same with `bytes` of memory at most for what is received.
+    ///
+    /// # Errors
+    /// Why it refuses.
+    pub fn fit_within(mut self, config: &Config, bytes: u64) -> Result<Self, Refusal> {
         let code = &self.code;
         let numbers = code.check().is_ok()
             && code.block_bytes() <= MAX_BLOCK
@@ -150,18 +158,30 @@ impl Offer {
         if self.payload != config.payload {
             return Err(Refusal::Payload);
         }
-        // Sizes need no memory but for the records.
-        let symbols = match self.payload {
-            Payload::Real => code.block_memory(),
-            Payload::Virtual => 0,
-        };
-        let room = config.receive_budget / (symbols + BLOCK_RECORD);
+        let room = bytes.min(config.receive_budget) / self.block_memory();
         if room == 0 {
-            return Err(Refusal::Memory);
+            return Err(match config.receive_budget >= self.block_memory() {
+                true => Refusal::Busy,
+                false => Refusal::Memory,
+            });
         }
         let room = u32::try_from(room).unwrap_or(u32::MAX);
         self.window = self.window.min(room).min(MAX_WINDOW);
         Ok(self)
+    }
+
+    /// What a receiver spends on a block. Sizes need no memory but for the records.
+    fn block_memory(&self) -> u64 {
+        let symbols = match self.payload {
+            Payload::Real => self.code.block_memory(),
+            Payload::Virtual => 0,
+        };
+        symbols + BLOCK_RECORD
+    }
+
+    /// What a receiver spends on a whole window.
+    pub fn memory(&self) -> u64 {
+        self.block_memory().saturating_mul(self.window.into())
     }
 
     /// Appends the payload. `answered` is the state of the SYN that a SYNACK answers.

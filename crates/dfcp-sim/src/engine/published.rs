@@ -90,6 +90,7 @@ pub(super) fn pair(
         port: PORT,
         config: Arc::new(config.server.clone()),
         max_connections: 1,
+        memory: u64::MAX,
     };
     let plan = Plan {
         start: flow.start,

@@ -165,6 +165,7 @@ fn a_peer_that_lost_its_memory_ends_the_connection() {
         port: dfcp_sim::published_pair::PORT,
         config: std::sync::Arc::new(small()),
         max_connections: 4,
+        memory: u64::MAX,
     };
     pair.hosts[1].endpoint = dfcp_proto::published::Endpoint::new(Some(listen), 99);
     pair.hosts[1].connection = None;

@@ -169,6 +169,7 @@ fn over_ip_the_checksum_covers_the_addresses() {
         port: PORT,
         config: config.clone(),
         max_connections: 4,
+        memory: u64::MAX,
     };
     let mut client = Endpoint::new(None, 1).over_ip(client_ip);
     let mut server = Endpoint::new(Some(listen), 2).over_ip(server_ip);
@@ -245,6 +246,7 @@ fn over_ip_endpoints_of_one_address_leave_each_others_connections_alone() {
         port,
         config: config.clone(),
         max_connections: 4,
+        memory: u64::MAX,
     };
     let servers =
         [(PORT, 3), (PORT + 1, 4)].map(|(port, seed)| Endpoint::new(Some(listen(port)), seed));

@@ -42,6 +42,7 @@ fn server_with(max_connections: usize, seed: u64) -> Endpoint {
         port: PORT,
         config: Arc::new(small()),
         max_connections,
+        memory: u64::MAX,
     };
     Endpoint::new(Some(listen), seed)
 }

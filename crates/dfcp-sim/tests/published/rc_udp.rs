@@ -81,6 +81,7 @@ fn answer(config: &Config, change: impl FnOnce(&mut Vec<u8>)) -> (Header, Vec<u8
         port: PORT,
         config: Arc::new(Config::default()),
         max_connections: 8,
+        memory: u64::MAX,
     };
     let mut server = Endpoint::new(Some(listen), 1);
     server.handle_packet(Instant::ZERO, remote, 0, &syn);

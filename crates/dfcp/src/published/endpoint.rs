@@ -15,6 +15,10 @@ use std::sync::Arc;
 /// DFCP port to listen at unless there is a reason for another.
 pub const PORT: u16 = 4433;
 
+/// What all connections may hold: four times the receive budget that a connection has by default, so that
+/// one alone has all of it (its floor and half of a half).
+const MEMORY: u64 = 768 << 20;
+
 /// How an endpoint is set up.
 #[derive(Clone, Debug)]
 pub struct EndpointConfig {
@@ -22,6 +26,7 @@ pub struct EndpointConfig {
     config: Config,
     listen: Option<u16>,
     max_connections: usize,
+    memory: u64,
     keep_alive: Option<Duration>,
     own_network: bool,
 }
@@ -35,6 +40,7 @@ impl EndpointConfig {
             config,
             listen: None,
             max_connections: 64,
+            memory: MEMORY,
             keep_alive: Some(crate::KEEP_ALIVE),
             own_network: false,
         }
@@ -48,10 +54,18 @@ impl EndpointConfig {
         }
     }
 
-    /// Accepted connections at once, half-open ones included. Each may hold
-    /// [`Config::receive_budget`] bytes.
+    /// Accepted connections at once. Each may hold [`Config::receive_budget`] bytes, and all together
+    /// [`EndpointConfig::memory`].
     pub fn max_connections(mut self, max: usize) -> Self {
         self.max_connections = max;
+        self
+    }
+
+    /// Bytes that the connections of an endpoint that accepts may hold together of what they receive
+    /// (768 MiB): half is divided among [`EndpointConfig::max_connections`], 1 MiB each at least, and each
+    /// gets at most half of what is left of the other half, for as long as it lasts.
+    pub fn memory(mut self, bytes: u64) -> Self {
+        self.memory = bytes;
         self
     }
 
@@ -124,6 +138,7 @@ impl Endpoint {
             port,
             config: transport.clone(),
             max_connections: config.max_connections,
+            memory: config.memory,
         });
         let seed = crate::os_seed()?;
         let seed = seed.first_chunk().map_or(0, |&s| u64::from_le_bytes(s));

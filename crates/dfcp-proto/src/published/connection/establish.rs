@@ -29,6 +29,8 @@ impl Connection {
             ..settled
         };
         let receiver = Receiver::new(now, &received);
+        // The peer may have lowered the window.
+        self.birth.lease.resize(self.birth.offer.memory());
         self.halves = Some(Box::new(Halves { sender, receiver }));
         self.unproven = None;
         self.last_heard = now;
