@@ -127,6 +127,9 @@ mod tests {
         Ok(())
     }
 
+    /// The bytes of the next part, with a file or without.
+    type Drip<'a> = &'a dyn Fn(&[Entry]) -> Vec<u8>;
+
     #[tokio::test(start_paused = true)]
     async fn parts_that_drip_do_not_keep_a_session_open() {
         let files = entries(400);
@@ -135,7 +138,7 @@ mod tests {
             json.resize(MAX_MESSAGE, b' ');
             [&(json.len() as u32).to_be_bytes()[..], &json].concat()
         };
-        let drips: [&dyn Fn(&[Entry]) -> Vec<u8>; 3] = [
+        let drips: [Drip<'_>; 3] = [
             &|_| framed(&part(&[], true)),
             &|one| framed(&part(one, true)),
             &|one| padded(&part(one, true)),
