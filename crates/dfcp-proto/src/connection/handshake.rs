@@ -210,7 +210,7 @@ pub(crate) fn local_params(
         max_data: config.receive_budget,
         max_stream_data: config.initial_stream_window,
         max_channels: config.max_channels,
-        idle_timeout_ms: config.idle_timeout.as_millis() as u64,
+        idle_timeout_ms: u64::try_from(config.idle_timeout.as_millis()).unwrap_or(u64::MAX),
         schemes: config.schemes | payload,
         feedback: config.profile.feedback.make().number(),
         receive_packets: config.receive_window().into(),
@@ -456,5 +456,23 @@ impl Connection {
         self.events.clear();
         self.close(now, code, reason);
         self.events.retain(|e| !matches!(e, Event::Closed(_)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_timeout_longer_than_can_be_said_is_not_said_as_a_short_one() {
+        // 2⁶⁴ ms and 384 more.
+        let time = Duration::from_secs(18_446_744_073_709_552);
+        let config = TransportConfig::default().idle_timeout(time);
+        let remote = SocketAddr::from(([127, 0, 0, 1], 1));
+        let cid = ConnectionId([0; crate::wire::CID_LEN]);
+        let reset_key = [0; size_of::<ResetKey>()];
+        let said = local_params(&config, remote, cid, reset_key).emit();
+        let heard = TransportParams::parse(&said).expect("as it was said");
+        assert!(heard.idle_timeout_ms > 1 << 60, "{}", heard.idle_timeout_ms);
     }
 }

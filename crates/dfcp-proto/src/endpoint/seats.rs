@@ -34,7 +34,7 @@ impl Seats {
         let of_site = site(remote).and_then(|site| self.sites.get(&site)).copied();
         self.taken.len() < self.most
             && own.unwrap_or(0) < self.most_of_one
-            && of_site.unwrap_or(0) < NETWORKS_OF_SITE * self.most_of_one
+            && of_site.unwrap_or(0) < self.most_of_one.saturating_mul(NETWORKS_OF_SITE)
     }
 
     /// Whether this key has fewer than it may.
@@ -76,6 +76,18 @@ fn decrease<K: Hash + Eq>(counts: &mut HashMap<K, usize>, key: K) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Without a limit, as users say it.
+    #[test]
+    fn as_many_as_there_are_numbers_may_come() {
+        let mut seats = Seats::new(usize::MAX, usize::MAX);
+        for (i, ip) in ["192.0.2.1", "2001:db8:1::1"].into_iter().enumerate() {
+            let remote = SocketAddr::new(ip.parse().expect("an address"), 1);
+            assert!(seats.has_room_for(remote));
+            seats.take(ConnectionHandle(i as u64), PublicKey([7; 32]), remote);
+            assert!(seats.has_room_for(remote) && seats.admits(&PublicKey([7; 32])));
+        }
+    }
 
     #[test]
     fn who_has_many_networks_of_a_site_leaves_others_a_place() {
