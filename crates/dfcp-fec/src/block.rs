@@ -127,4 +127,10 @@ pub trait BlockDecoder: Send + Debug {
 
     /// Bytes of memory held now.
     fn memory(&self) -> usize;
+
+    /// Bytes that [`solve`](Self::solve) takes besides while it runs, rather more than less; 0 if they are
+    /// few beside the block.
+    fn solve_memory(&self) -> usize {
+        0
+    }
 }

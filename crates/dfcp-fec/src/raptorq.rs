@@ -35,6 +35,15 @@ pub(crate) fn solve_operations(k: u32, complete: bool) -> u64 {
     }
 }
 
+/// Copies of all symbols that a solve may hold at a time: as packets, as the right side of its equations
+/// with rows of its own beside, and as the block that it makes.
+const SOLVE_COPIES: usize = 4;
+/// Bytes of its matrix, and of what it notes, for each symbol: 3070 with K = 8192, whether the symbols were
+/// chosen at random, in runs or in steps, and a tenth more (`tests/allocations.rs`).
+const SOLVE_NOTES: usize = 3400;
+/// Bytes that it takes whatever K is.
+const SOLVE_BASE: usize = 72 << 10;
+
 /// Failed solves that a block may have. Symbols can be chosen so that they never suffice, and each
 /// attempt costs milliseconds. By chance 1 % of blocks fail with K symbols and a hundredth of these with
 /// each further one, so that four failures of one block in a row have a chance of 10⁻¹⁶.
@@ -321,11 +330,18 @@ impl BlockDecoder for RaptorQDecoder {
         self.buffer
     }
 
-    /// While [`solve`](BlockDecoder::solve) runs, the crate holds several copies of all symbols besides.
     fn memory(&self) -> usize {
         size_of::<Self>()
             + self.buffer.capacity()
             + self.present.memory()
             + (self.repairs.len() + self.lodgers.len()) * size_of::<(u32, usize)>()
+    }
+
+    /// The crate makes copies of all symbols, and a matrix.
+    fn solve_memory(&self) -> usize {
+        match self.is_complete() {
+            true => 0,
+            false => SOLVE_COPIES * self.buffer.len() + self.received() * SOLVE_NOTES + SOLVE_BASE,
+        }
     }
 }

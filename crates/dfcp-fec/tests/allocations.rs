@@ -1,5 +1,5 @@
-//! The dense code allocates per block, never per symbol. Each thread counts its own allocations: the
-//! harness's main thread allocates while the test runs.
+//! The dense code allocates per block, never per symbol, and a solve of RaptorQ no more than it says. Each
+//! thread counts its own allocations: the harness's main thread allocates while a test runs.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -9,6 +9,13 @@ use dfcp_fec::{BlockSpec, SchemeId, scheme};
 thread_local! {
     // Without a destructor and constant at first: reading it allocates nothing.
     static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
+    static LIVE: Cell<isize> = const { Cell::new(0) };
+    static PEAK: Cell<isize> = const { Cell::new(0) };
+}
+
+fn count(bytes: isize) {
+    LIVE.set(LIVE.get() + bytes);
+    PEAK.set(PEAK.get().max(LIVE.get()));
 }
 
 struct Counting;
@@ -17,10 +24,12 @@ struct Counting;
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        count(layout.size() as isize);
         // SAFETY: the caller's.
         unsafe { System.alloc(layout) }
     }
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        count(-(layout.size() as isize));
         // SAFETY: the caller's.
         unsafe { System.dealloc(at, layout) }
     }
@@ -73,4 +82,80 @@ fn dense_allocates_per_block_only() {
     );
     assert!(counted(|| assert!(decoder.solve().unwrap())) <= 8, "solve");
     assert!(decoder.into_buffer() == vec![3; spec.source_len()]);
+}
+
+/// Bytes that `work` holds at most beyond what was held before.
+fn peak(work: impl FnOnce()) -> usize {
+    let before = LIVE.get();
+    PEAK.set(before);
+    work();
+    (PEAK.get() - before) as usize
+}
+
+/// ESIs that a sender may choose.
+fn choices(k: u32) -> Vec<(&'static str, Vec<u32>)> {
+    // xorshift32 (Marsaglia 2003).
+    let mut state = 0x9e37_79b9_u32;
+    let mut random = move || {
+        state ^= state << 13;
+        state ^= state >> 17;
+        state ^= state << 5;
+        state & 0xff_ffff
+    };
+    let some = k / 10 + 1;
+    vec![
+        ("a tenth lost", (some..k + some).collect()),
+        ("repair symbols only", (k..2 * k).collect()),
+        ("many more than needed", (k..2 * k + 300).collect()),
+        (
+            "in steps of 256",
+            (0..k)
+                .map(|i| k + (i << 8) % 0xff_0000 + (i >> 12))
+                .collect(),
+        ),
+        (
+            "at random",
+            (0..k + 50).map(|_| k + random() % 0xf0_0000).collect(),
+        ),
+        (
+            "half at random",
+            (0..k / 2)
+                .chain((k / 2..k).map(|_| k + random() % 0xf0_0000))
+                .collect(),
+        ),
+    ]
+}
+
+#[test]
+fn a_solve_of_raptorq_takes_no_more_memory_than_it_says() {
+    for (k, size) in [
+        (1, 64),
+        (10, 1280),
+        (64, 1280),
+        (300, 256),
+        (1000, 1280),
+        (8192, 256),
+        (8192, 8),
+    ] {
+        for (name, esis) in choices(k) {
+            let spec = BlockSpec::new(k, size, 0).unwrap();
+            let mut decoder = scheme(SchemeId::RaptorQ).decoder(spec, Vec::new()).unwrap();
+            for esi in esis {
+                decoder.push(esi, &vec![7; size as usize]).unwrap();
+            }
+            let (said, operations) = (decoder.solve_memory(), decoder.solve_operations());
+            let took = peak(|| {
+                let _ = decoder.solve();
+            });
+            println!("K = {k}, T = {size}, {name}: {took} of {said} bytes");
+            assert!(
+                took <= said,
+                "K = {k}, T = {size}, {name}: {took} of {said} bytes"
+            );
+            assert!(
+                k < 1000 || operations == 0 || said < 4 * took,
+                "{said} is said of {took}"
+            );
+        }
+    }
 }

@@ -172,6 +172,9 @@ pub trait Solve: fmt::Debug + Send + 'static {
     /// About how long [`run`](Self::run) takes.
     fn estimated_time(&self) -> Duration;
 
+    /// Bytes of memory that [`run`](Self::run) takes beside the block, rather more than less.
+    fn memory(&self) -> usize;
+
     /// Does the work.
     fn run(&mut self);
 }
@@ -231,6 +234,7 @@ macro_rules! core {
         impl Solve for $wire::SolveJob {
             forward! {
                 fn estimated_time(self: &Self) -> Duration = estimated_time;
+                fn memory(self: &Self) -> usize = memory;
                 fn run(self: &mut Self) = run;
             }
         }

@@ -12,6 +12,9 @@ use std::sync::Arc;
 
 /// Most blocks that are rebuilt at a time.
 const MAX_PARALLEL: usize = 4;
+/// Bytes that those may take beside what their blocks are charged with, unless one alone takes more: one of
+/// RaptorQ's largest of full packets (K = 8192, 1200 bytes, 67 MB), or four of 2 MB.
+pub(crate) const MEMORY: usize = 64 << 20;
 
 /// Blocks to be rebuilt, no more than the connections have room for. Connections take turns, so that
 /// one with many does not hold up the others.
@@ -72,20 +75,32 @@ pub(crate) async fn run<W: Waiting>(shared: Arc<Shared<W>>) {
     let width = cores.min(MAX_PARALLEL);
     let waiting = shared.jobs().waiting.clone();
     let mut running = JoinSet::new();
+    // What those that run take, and one that waits until there is memory for it.
+    let (mut taken, mut large) = (0_usize, None);
     while !shared.has_ended() {
         while running.len() < width {
-            let Some((line, mut job)) = shared.jobs().pop() else {
+            let next = large.take().or_else(|| shared.jobs().pop());
+            let Some((line, mut job)) = next else {
                 break;
             };
+            let memory = job.memory();
+            if taken > 0 && taken.saturating_add(memory) > MEMORY {
+                large = Some((line, job));
+                break;
+            }
+            taken = taken.saturating_add(memory);
             running.spawn_blocking(move || {
                 job.run();
-                (line, job)
+                (line, job, memory)
             });
         }
         tokio::select! {
             () = waiting.notified() => {}
             Some(done) = running.join_next() => match done {
-                Ok((line, job)) => line.finish_solve(job),
+                Ok((line, job, memory)) => {
+                    taken = taken.saturating_sub(memory);
+                    line.finish_solve(job);
+                }
                 Err(_) => return,
             },
         }

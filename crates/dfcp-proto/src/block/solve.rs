@@ -82,6 +82,11 @@ impl SolveJob {
         self.cost
     }
 
+    /// Bytes of memory that [`SolveJob::run`] takes beside the block, rather more than less.
+    pub fn memory(&self) -> usize {
+        self.decoder.solve_memory()
+    }
+
     /// What was spent in vain, if the block is not complete.
     pub(crate) fn wasted(&self) -> Duration {
         match self.solved {

@@ -336,6 +336,15 @@ impl Decoder {
         }
     }
 
+    /// Bytes that solving takes besides.
+    pub fn solve_memory(&self) -> usize {
+        match self {
+            // Within what a block is charged with.
+            Self::Raptor(_) => 0,
+            Self::RaptorQ(decoder) => decoder.solve_memory(),
+        }
+    }
+
     /// Whether the block is known now.
     ///
     /// # Errors

@@ -3,6 +3,7 @@
 use crate::shared::{News, WaitList, Waiting};
 use dfcp_proto::host::{Core, CoreConnection, Priority, Solve, Transmit};
 use dfcp_proto::{ConnectionHandle, Duration, Instant};
+use std::cell::Cell;
 use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -38,6 +39,28 @@ impl Counters {
     }
 }
 
+std::thread_local! {
+    /// Blocks that are being rebuilt in this schedule, all of whose tasks share a thread.
+    static RUNNING: Cell<usize> = const { Cell::new(0) };
+}
+
+/// While a block is being rebuilt.
+struct Running;
+
+impl Running {
+    fn start() -> Self {
+        RUNNING.set(RUNNING.get() + 1);
+        Self
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        RUNNING.set(RUNNING.get() - 1);
+    }
+}
+
+/// A block that takes most of the memory for such.
 #[derive(Debug)]
 pub(crate) struct Block;
 
@@ -46,7 +69,19 @@ impl Solve for Block {
         Duration::from_secs(1)
     }
 
-    fn run(&mut self) {}
+    fn memory(&self) -> usize {
+        crate::solver::MEMORY / 2 + 1
+    }
+
+    fn run(&mut self) {
+        let _running = Running::start();
+        assert_eq!(
+            RUNNING.get(),
+            1,
+            "two take more memory than there is for them"
+        );
+        shuttle::thread::yield_now();
+    }
 }
 
 impl CoreConnection for Counters {

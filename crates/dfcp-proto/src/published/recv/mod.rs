@@ -80,6 +80,11 @@ impl SolveJob {
         Duration::from_millis(1)
     }
 
+    /// Bytes of memory that [`SolveJob::run`] takes beside the block, rather more than less.
+    pub fn memory(&self) -> usize {
+        self.decoder.solve_memory()
+    }
+
     /// Does the work.
     pub fn run(&mut self) {
         self.solved = self.decoder.solve();
