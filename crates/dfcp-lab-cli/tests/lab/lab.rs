@@ -294,14 +294,18 @@ fn figures_of_a_paper_are_measured_beside_the_simulator_and_go_on_where_they_wer
     for point in points {
         // A transfer cannot take less than the handshake and the way there.
         let rtt = point["at"].as_f64().unwrap();
-        assert!(point["real"].as_f64().unwrap() > 1.5 * rtt, "{point}");
         assert!(point["simulated"].as_f64().unwrap() > 1.5 * rtt, "{point}");
+        let real = point["real"].as_f64();
+        assert!(real.is_none_or(|real| real > 1.5 * rtt), "{point}");
     }
+    // On a busy machine a transfer may not end in its time, which leaves its point empty.
+    let measured = points.iter().filter(|point| point["real"].is_number());
+    assert!(measured.count() > 4, "{errors} {summary}");
     assert!(read("fig-21a.svg").contains("real"));
     let page = read("README.md");
     assert!(page.contains("real ÷ simulated"), "{page}");
     // What is done on a true path is not run again, and shows the same.
-    let is_true = |point: &Value| point.get("untrue").is_none();
+    let is_true = |point: &Value| point.get("untrue").is_none() && point["real"].is_number();
     let late = points.iter().filter(|point| !is_true(point)).count();
     let errors = figures();
     assert!(
