@@ -28,15 +28,16 @@ use std::sync::Arc;
 /// Whether a client's key is welcome.
 pub type Authorize = Arc<dyn Fn(&PublicKey) -> Admission + Send + Sync>;
 
-/// What becomes of a client that has proved its key. It hears which it is, and nobody else does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What becomes of a client that has proved its key. It hears which it is, and nobody else does. Of several
+/// the greatest counts: who is welcome somewhere is let in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Admission {
-    /// It is let in.
-    Welcome,
     /// The key is not known.
     Unknown,
     /// The key was welcome for a time that is over.
     Expired,
+    /// It is let in.
+    Welcome,
 }
 
 impl From<bool> for Admission {

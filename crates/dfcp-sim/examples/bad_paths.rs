@@ -5,7 +5,7 @@
 //! [--path NAME,…] [--duration SECONDS] [--traces FOLDER] [--file FILE]`
 //!
 //! For each path: the limit; goodput ÷ limit, the least and the median of the seeds and then each;
-//! bytes on the wire ÷ the least that would have done; queueing delay at the bottleneck, mean and
+//! bytes on the wire ÷ the least that would have done (the most of the seeds); queueing delay at the bottleneck, mean and
 //! 95th percentile (median and worst of the seeds); packets dropped at full queues; repairs that
 //! nobody needed, as a share of the packets sent (the connection's spurious losses).
 

@@ -120,9 +120,10 @@ impl FromStr for Forward {
 }
 
 /// Two of these that are the same port, of datagrams (`true`) or of connections: all addresses have that of
-/// each. What is chosen by the system (0) is another one each time.
+/// each of their family, and those of IPv6 that of IPv4, too. What is chosen by the system (0) is another one each time.
 pub fn same_port(places: &[(SocketAddr, bool)]) -> Option<(SocketAddr, SocketAddr)> {
-    let overlap = |a: IpAddr, b: IpAddr| a == b || a.is_unspecified() || b.is_unspecified();
+    let covers = |a: IpAddr, b: IpAddr| a.is_unspecified() && (a.is_ipv6() || b.is_ipv4());
+    let overlap = |a, b| a == b || covers(a, b) || covers(b, a);
     places.iter().enumerate().find_map(|(i, &(one, udp))| {
         let before = places[..i].iter().find(|&&(other, udp_too)| {
             let same = one.port() == other.port() && udp == udp_too && one.port() != 0;
@@ -148,6 +149,8 @@ mod tests {
             ("127.0.0.1:1", true),
             ("127.0.0.2:1", false),
             ("[::1]:1", false),
+            ("0.0.0.0:2", false),
+            ("[::1]:2", false),
             ("127.0.0.1:0", false),
             ("127.0.0.1:0", false),
         ];

@@ -134,13 +134,8 @@ impl Parts {
     /// Whether `key` may use anything here.
     pub fn admission(&self, key: &PublicKey) -> Admission {
         let parts = ALL.iter();
-        let each: Vec<_> = parts
-            .map(|(application, _)| self.admission_to(*application, key))
-            .collect();
-        let best = [Admission::Welcome, Admission::Expired]
-            .into_iter()
-            .find(|admission| each.contains(admission))
-            .unwrap_or(Admission::Unknown);
+        let each = parts.map(|(application, _)| self.admission_to(*application, key));
+        let best = each.max().unwrap_or(Admission::Unknown);
         if best != Admission::Welcome {
             self.tell_refused(key, || self.why_not(key));
         }

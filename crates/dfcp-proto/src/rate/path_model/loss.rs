@@ -6,11 +6,12 @@
 //! compares two rates. Without a verdict nothing changes: rates do not fall for loss that a lower rate
 //! does not heal.
 
+use super::PathModel;
 use super::tuning::loss::*;
 use super::tuning::loss_test::STRETCH_PACKETS;
-use super::tuning::spans::SILENT_SHARE;
 use crate::rate::AckPoint;
 use crate::time::{Duration, Instant};
+use std::ops::AddAssign;
 
 /// Loss beyond the known that is worth a test: a hundredth, and an eighth of what is known. Less costs
 /// less than the test, and could hardly be told from chance.
@@ -41,17 +42,16 @@ impl Stretch {
         }
     }
 
-    /// The same without an outage of `seconds` that lost `lost` bytes, if that is so long that a round with it
-    /// would teach nothing.
-    pub(super) fn present(self, lost: f64, seconds: f64, packet: f64) -> Self {
-        if seconds <= SILENT_SHARE * self.seconds {
+    /// The same without what outages took, if that is so long that a round with it would teach nothing.
+    pub(super) fn without(self, away: Outage, packet: f64) -> Self {
+        if !PathModel::had_outage(away.seconds, self.seconds) {
             return self;
         }
-        let sent = (self.sent - lost).max(self.delivered);
+        let sent = (self.sent - away.lost).max(self.delivered);
         Self {
             sent,
             packets: (sent / packet).max(1.0),
-            seconds: (self.seconds - seconds).max(1e-6),
+            seconds: (self.seconds - away.seconds).max(1e-6),
             ..self
         }
     }
@@ -59,6 +59,32 @@ impl Stretch {
     /// Share lost.
     pub(super) fn loss(&self) -> f64 {
         (1.0 - self.delivered / self.sent.max(1.0)).clamp(0.0, 0.99)
+    }
+}
+
+/// What outages took: bytes, and for how many seconds these were sent.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Outage {
+    lost: f64,
+    seconds: f64,
+}
+
+impl Outage {
+    /// The path was gone between two packets that were acknowledged one after the other.
+    pub(super) fn between(from: &AckPoint, to: &AckPoint) -> Self {
+        let sent = to.sent_total.saturating_sub(from.sent_total);
+        let delivered = to.delivered_total.saturating_sub(from.delivered_total);
+        Self {
+            lost: sent.saturating_sub(delivered) as f64,
+            seconds: to.sent_at.saturating_since(from.sent_at).as_secs_f64(),
+        }
+    }
+}
+
+impl AddAssign for Outage {
+    fn add_assign(&mut self, other: Self) {
+        self.lost += other.lost;
+        self.seconds += other.seconds;
     }
 }
 

@@ -6,7 +6,7 @@
 //! the mean can be trusted (a paired t-test, decided sequentially). A burst of any length can
 //! therefore spoil a pair but not the verdict.
 
-use super::loss::{Alarm, Stretch, tolerance};
+use super::loss::{Alarm, Outage, Stretch, tolerance};
 use super::tuning::loss::CERTAIN;
 use super::tuning::loss_test::*;
 use crate::rate::AckPoint;
@@ -116,8 +116,8 @@ pub(super) struct LossTest {
     pending: VecDeque<Planned>,
     /// First acknowledged packet of the part that is being judged.
     first: Option<AckPoint>,
-    /// Bytes that outages have lost since then, and for how many seconds these were sent.
-    away: (f64, f64),
+    /// What outages took since then.
+    away: Outage,
     /// Loss and delivery rate of the fast stretch before.
     neighbour: Option<f64>,
     differences: Moments,
@@ -149,7 +149,7 @@ impl LossTest {
             sending: Planned::new(Pace::Slow, slow, sent_total),
             pending: VecDeque::new(),
             first: None,
-            away: (0.0, 0.0),
+            away: Outage::default(),
             neighbour: Some(alarm.seen),
             differences: Moments::default(),
             packets: 0.0,
@@ -202,14 +202,11 @@ impl LossTest {
         self.sending = Planned::new(pace, rate, sent_total);
     }
 
-    /// Between two packets that were acknowledged one after the other the path was gone. What an outage loses is
-    /// lost at any rate, but only in the stretch that it meets: neighbours do not share it.
-    pub(super) fn on_outage(&mut self, from: &AckPoint, to: &AckPoint) {
+    /// The path was gone. What an outage loses is lost at any rate, but only in the stretch that it meets:
+    /// neighbours do not share it.
+    pub(super) fn on_outage(&mut self, outage: Outage) {
         if self.first.is_some() {
-            let sent = to.sent_total.saturating_sub(from.sent_total);
-            let delivered = to.delivered_total.saturating_sub(from.delivered_total);
-            self.away.0 += sent.saturating_sub(delivered) as f64;
-            self.away.1 += to.sent_at.saturating_since(from.sent_at).as_secs_f64();
+            self.away += outage;
         }
     }
 
@@ -230,8 +227,8 @@ impl LossTest {
                 break;
             }
             self.first = None;
-            let (lost, seconds) = std::mem::take(&mut self.away);
-            let stretch = Stretch::between(&first, &last, packet).present(lost, seconds, packet);
+            let away = std::mem::take(&mut self.away);
+            let stretch = Stretch::between(&first, &last, packet).without(away, packet);
             if stretch.packets < STRETCH_PACKETS / 2.0 {
                 continue;
             }

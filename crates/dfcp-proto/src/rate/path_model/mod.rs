@@ -41,7 +41,7 @@ use cruise::Cruise;
 use cubic::CubicWindow;
 use delay::{DelayEstimator, HighRoundTrip};
 use elasticity::{Flow, ServiceVariation};
-use loss::{PathLoss, Stretch};
+use loss::{Outage, PathLoss, Stretch};
 use loss_cause::LossTest;
 pub use marks::MarkResponse;
 use marks::Marks;
@@ -347,7 +347,7 @@ impl PathModel {
             if gap > self.long_gap(self.rtt) {
                 self.round.silence += gap;
                 if let Mode::LossTest(test, _) = &mut self.mode {
-                    test.on_outage(&previous, &ack);
+                    test.on_outage(Outage::between(&previous, &ack));
                 }
             }
             // Where only a small probe passes, it is large packets that the path does not carry any more.
@@ -514,6 +514,9 @@ impl RateController for PathModel {
     }
 
     fn on_sent(&mut self, _now: Instant, sent_total: u64) {
+        if !matches!(self.mode, Mode::LossTest(..)) {
+            return;
+        }
         // What a link holds back for longer arrives with the next stretch.
         let length = self.round_trip_span().max(self.jitter_span());
         if let Mode::LossTest(test, _) = &mut self.mode {
