@@ -96,6 +96,7 @@ pub fn params() -> TransportParams {
         round_trip_us: 0,
         max_block_symbols: 8192,
         application: 0,
+        synack_size: 0,
     }
 }
 

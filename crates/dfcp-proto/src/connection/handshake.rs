@@ -217,6 +217,7 @@ pub(crate) fn local_params(
         round_trip_us: 0,
         max_block_symbols: config.max_block_symbols.into(),
         application: config.application.map_or(0, Application::number),
+        synack_size: 0,
     }
 }
 
@@ -349,6 +350,7 @@ impl Connection {
         let rtt = now.saturating_since(sent);
         // The server kept no state that would tell.
         side.params.round_trip_us = rtt.as_micros() as u64;
+        side.params.synack_size = datagram_len as u64;
         let outcome = ClientHandshake::new(&side.key, &self.local_cid.0, side.seed.clone())
             .and_then(|h| h.finish(synack.noise, side.expected, &side.params));
         let (reply, session) = match outcome {
@@ -384,9 +386,7 @@ impl Connection {
             half: PairHalf::of(synack),
         });
         self.out.path.rtt.update(rtt, Duration::ZERO);
-        let mtu = usize::from(synack.syn_size)
-            .min(datagram_len)
-            .max(MIN_DATAGRAM);
+        let mtu = usize::from(synack.syn_size).max(MIN_DATAGRAM);
         self.establish(now, session, mtu);
     }
 

@@ -383,6 +383,7 @@ mod tests {
             round_trip_us: 0,
             max_block_symbols: 1,
             application: 0,
+            synack_size: 0,
         }
     }
 

@@ -149,7 +149,9 @@ impl Endpoint {
             cookie: answer.cookie,
             noise: &answer.noise,
         };
-        let packet = synack.emit(len);
+        // What answers the first SYN shows that the way back carries packets of its size. Others are
+        // short: twelve of full size that wait on a way back of 16 kbit/s take eight seconds.
+        let packet = synack.emit(if syn.attempt == 0 { len } else { 0 });
         self.stats.syns += 1;
         self.reply(remote, packet);
     }
@@ -212,7 +214,9 @@ impl Endpoint {
         let peer = session.peer;
         let refusal = self.refusal(&server, &peer, remote);
         let rng = self.rng.fork("connection");
-        let mtu = usize::from(ack.syn_size);
+        // The way back carries what the client says arrived there.
+        let arrived = session.params.synack_size.min(ack.syn_size.into()) as usize;
+        let mtu = arrived.max(MIN_DATAGRAM);
         let local = Local {
             config: server.transport,
             cid,

@@ -59,7 +59,7 @@ pub struct Retry {
     pub cookie: [u8; COOKIE_LEN],
 }
 
-/// The server's stateless answer, padded to the size of the SYN it answers.
+/// The server's stateless answer, padded to the size of the SYN if that is the client's first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SynAck<'a> {
     /// Version of the SYN.

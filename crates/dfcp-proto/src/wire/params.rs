@@ -38,6 +38,8 @@ pub struct TransportParams {
     pub max_block_symbols: u64,
     /// What a client is here for, by the number of the application; 0 says nothing.
     pub application: u64,
+    /// Size of the SYNACK that a client took, bytes: packets of that size arrive there. 0 says nothing.
+    pub synack_size: u64,
 }
 
 /// The bit of [`TransportParams::schemes`] that only simulated networks know.
@@ -56,6 +58,7 @@ const ID_RECEIVE_PACKETS: u64 = 9;
 const ID_ROUND_TRIP: u64 = 10;
 const ID_MAX_BLOCK_SYMBOLS: u64 = 11;
 const ID_APPLICATION: u64 = 12;
+const ID_SYNACK_SIZE: u64 = 13;
 
 /// Without the token, which is a secret.
 impl fmt::Debug for TransportParams {
@@ -101,7 +104,10 @@ impl TransportParams {
             write_varint(&mut out, bytes.len() as u64);
             out.extend_from_slice(bytes);
         }
-        let said = (self.application > 0).then_some((ID_APPLICATION, self.application));
+        let optional = [
+            (ID_APPLICATION, self.application),
+            (ID_SYNACK_SIZE, self.synack_size),
+        ];
         for (id, value) in [
             (ID_MAX_DATAGRAM, self.max_datagram),
             (ID_MAX_DATA, self.max_data),
@@ -115,8 +121,7 @@ impl TransportParams {
             (ID_MAX_BLOCK_SYMBOLS, self.max_block_symbols),
         ]
         .into_iter()
-        // Where nothing is said the handshake is as long as it was before there was this one.
-        .chain(said)
+        .chain(optional.into_iter().filter(|(_, value)| *value > 0))
         {
             write_varint(&mut out, id);
             write_varint(&mut out, super::varint_len(value) as u64);
@@ -129,14 +134,14 @@ impl TransportParams {
     pub fn parse(bytes: &[u8]) -> Result<Self, WireError> {
         let mut r = Reader::new(bytes);
         let (mut cid, mut reset_key) = (None, None);
-        let mut numbers = [0u64; 13];
+        let mut numbers = [0u64; 14];
         while !r.is_empty() {
             let id = r.varint()?;
             let mut value = Reader::new(r.var_bytes()?);
             match id {
                 ID_CID => cid = Some(ConnectionId(value.array()?)),
                 ID_RESET_KEY => reset_key = Some(value.array()?),
-                ID_MAX_DATAGRAM..=ID_APPLICATION => numbers[id as usize] = value.varint()?,
+                ID_MAX_DATAGRAM..=ID_SYNACK_SIZE => numbers[id as usize] = value.varint()?,
                 _ => {}
             }
         }
@@ -154,6 +159,7 @@ impl TransportParams {
             round_trip_us,
             max_block_symbols,
             application,
+            synack_size,
         ] = numbers;
         if max_datagram < 1200 {
             return Err(WireError::Invalid("max_datagram"));
@@ -172,6 +178,7 @@ impl TransportParams {
             round_trip_us,
             max_block_symbols,
             application,
+            synack_size,
         })
     }
 }
@@ -197,6 +204,7 @@ mod tests {
             round_trip_us: 50_000,
             max_block_symbols: 8192,
             application: 4,
+            synack_size: 1472,
         }
     }
 
@@ -216,6 +224,7 @@ mod tests {
         assert_eq!(all.payload(), Payload::Real);
         let little = TransportParams {
             application: 0,
+            synack_size: 0,
             round_trip_us: 0,
             schemes: VIRTUAL_PAYLOAD,
             ..params()
@@ -224,8 +233,9 @@ mod tests {
         assert_eq!(TransportParams::parse(&short), Ok(little.clone()));
         assert_eq!(little.round_trip(), None);
         assert_eq!(little.payload(), Payload::Virtual);
-        // Identifier, length and value of the application; a round trip of one byte instead of four.
-        assert_eq!(short.len(), bytes.len() - 3 - 3);
+        // Identifier, length and value of the application and of the SYNACK's size; a round trip of one
+        // byte instead of four.
+        assert_eq!(short.len(), bytes.len() - 3 - 4 - 3);
     }
 
     #[test]
@@ -238,7 +248,7 @@ mod tests {
             out.extend_from_slice(value);
             TransportParams::parse(&out)
         };
-        assert_eq!(with(ID_APPLICATION + 1, b"news"), Ok(params()));
+        assert_eq!(with(ID_SYNACK_SIZE + 1, b"news"), Ok(params()));
         assert_eq!(with(ID_MAX_DATAGRAM, &[0x44, 0xb0]), Ok(params()));
         let small = Err(WireError::Invalid("max_datagram"));
         assert_eq!(with(ID_MAX_DATAGRAM, &[0x44, 0xaf]), small);
@@ -247,7 +257,7 @@ mod tests {
             // Cut between two parameters, those after it count as zero.
             if let Ok(parsed) = TransportParams::parse(&bytes[..cut]) {
                 assert_eq!(parsed.cid, params().cid);
-                assert_eq!(parsed.application, 0);
+                assert_eq!(parsed.synack_size, 0);
             }
         }
         let id = 2 + CID_LEN;

@@ -533,6 +533,21 @@ fn a_path_with_small_packets_connects_and_grows_when_it_can() {
     }
 }
 
+/// An answer of full size does not arrive there, and the short ones say nothing of what does.
+#[test]
+fn a_way_back_with_smaller_packets_does_not_make_those_on_the_way_out_small() {
+    let mut pair = Pair::new(PairConfig::symmetric(lossy(0.0), 9));
+    pair.hosts[Side::Server as usize].path_mtu = 1300;
+    assert!(pair.establish(SECOND));
+    assert_eq!(pair.connection(Side::Client).stats().datagram_size, 1472);
+    let mut flows =
+        Side::BOTH.map(|side| Flow::open(&mut pair, side, ChannelKind::Object, 500_000));
+    assert!(run_flows(&mut pair, &mut flows, 10 * SECOND));
+    let back = pair.connection(Side::Server).stats();
+    assert!((1170..=1300).contains(&back.datagram_size), "{back:?}");
+    assert!(back.packets_lost < 20, "{back:?}");
+}
+
 #[test]
 fn the_smaller_of_both_sides_sizes_is_used() {
     for (client, server) in [(9000, 1500), (1500, 9000), (1280, 9000)] {

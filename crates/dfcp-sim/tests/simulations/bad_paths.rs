@@ -186,6 +186,15 @@ fn few_reports_leave_the_window_room() {
     }
 }
 
+#[test]
+fn the_handshake_does_not_fill_a_narrow_way_back() {
+    // Twelve answers of full size took eight seconds there, and the connection was given up.
+    let path = ["1.24 Mbit/s", "248 ms", "11 packets", "0.0"];
+    let narrow = "{ rate = \"16 kbit/s\", queue = { limit = \"20 packets\" } }";
+    let share = share_with_way_back(path, narrow, 1);
+    assert!(share > 0.7, "{share:.3}");
+}
+
 /// An overflow of a short queue is answered as CUBIC answers it, but no loss of the path while that queue is
 /// empty: where bursts followed one another, this had a fifth of the limit for ten seconds.
 #[test]
