@@ -13,8 +13,10 @@ const ACK_ROOM: usize = 600;
 /// Where the sender wants few reports, one repeats as many ranges as it has new ones, so that losing another
 /// report costs nothing, and so many of a path that hardly loses: a tenth of its bytes.
 const REPEATED_AT_LEAST: usize = 4;
-/// Bytes of the shortest range.
-const LEAST_RANGE: usize = 2;
+/// As many ranges as that is room for in a bitmap where half of the packets are lost at random.
+const MOST_RANGES: usize = 2 * ACK_ROOM;
+/// Bytes of a BLOCKS frame with the two numbers of eight bytes that it begins with, and one block.
+const LEAST_BLOCKS: usize = 40;
 /// Bytes of a SACK frame with at least one pair.
 const MIN_SACK_ROOM: usize = 60;
 /// Bytes of data below which flow control is worth an update: a quarter of the budget.
@@ -153,18 +155,20 @@ impl Connection {
             delay_us: micros(now.saturating_since(self.inc.largest_at)),
             ce: self.inc.ce,
         };
-        let mut most = ACK_ROOM / LEAST_RANGE;
-        if self.inc.policy.is_limited() {
+        let (mut full, mut ack_room, mut most) = (MIN_DATAGRAM - TAG_LEN, ACK_ROOM, MOST_RANGES);
+        if let Some(bytes) = self.inc.policy.most_in_report() {
+            full = full.min((bytes as usize).saturating_sub(TAG_LEN));
+            ack_room = ack_room.min(full / 2);
             // Longer reports would be fewer ones.
             most = most.min(2 * self.inc.received.unreported() + REPEATED_AT_LEAST);
         }
         let news = self.inc.received.news(most);
-        let said = Frame::emit_ack(out, head, news.iter().copied(), ACK_ROOM);
+        let said = Frame::emit_ack(out, head, news.iter().copied(), ack_room);
         self.inc.received.on_reported(&news[..said]);
         Frame::MaxData(self.inc.credit.grant()).emit(out);
         touched.retain(|&id, left| {
-            let room = (MIN_DATAGRAM - TAG_LEN).saturating_sub(out.len() - start);
-            if room < 40 {
+            let room = full.saturating_sub(out.len() - start);
+            if room < LEAST_BLOCKS {
                 return true; // next report
             }
             let (done_below, entries) = self.channel_report(id);

@@ -101,9 +101,10 @@ pub trait FeedbackPolicy: Debug + Send {
     /// `None`: as much as comes.
     fn on_limit(&mut self, _bytes_per_second: Option<u64>) {}
 
-    /// Whether the sender said that its way back carries less than this policy would send.
-    fn is_limited(&self) -> bool {
-        false
+    /// Most bytes of UDP payload that a report should take, where the sender said that its way back
+    /// carries less than this policy would send: longer ones would be too rare.
+    fn most_in_report(&self) -> Option<u64> {
+        None
     }
 
     /// Feedback left in a packet, of which it took `size` bytes with what every packet has.

@@ -24,6 +24,8 @@ pub struct Timed {
     arrived: Option<Instant>,
     /// Bytes of reports a second, headers included, that the sender wants at most.
     limit: Option<u64>,
+    /// Reports should be no rarer than this, although they are limited.
+    longest_interval: Duration,
 }
 
 /// Least time between reports, once the connection is past its start.
@@ -46,6 +48,11 @@ const URGENT_REPEATS: u8 = 2;
 const REPEAT_INTERVAL: Duration = Duration::from_millis(4);
 /// IPv4 and UDP, which the sender's limit includes.
 const HEADERS: u64 = 28;
+/// Reports should come at least this often, or twice a round trip: no rate control could do with less
+/// (`packet/reverse.rs` allows as much).
+const USUAL_INTERVAL: Duration = Duration::from_millis(100);
+/// A report of what is newest, with a few ranges and blocks.
+const LEAST_REPORT: u64 = 128;
 /// A sender that wants less feedback than one report in this time does not get its will.
 const LONGEST_INTERVAL: Duration = Duration::from_secs(1);
 /// Weight of an arrival in the mean gap: a sixteenth, so that groups of packets count as a whole.
@@ -76,6 +83,7 @@ impl Default for Timed {
             gap: Duration::ZERO,
             arrived: None,
             limit: None,
+            longest_interval: USUAL_INTERVAL,
         }
     }
 }
@@ -112,6 +120,7 @@ impl FeedbackPolicy for Timed {
 
     fn on_packet(&mut self, now: Instant, arrival: &Arrival) {
         self.measure(now, arrival);
+        self.longest_interval = USUAL_INTERVAL.max(arrival.rtt / 2);
         self.packets += 1;
         self.waiting += 1;
         if self.waiting == 1 {
@@ -145,8 +154,10 @@ impl FeedbackPolicy for Timed {
         self.limit = bytes_per_second;
     }
 
-    fn is_limited(&self) -> bool {
-        self.limit.is_some()
+    fn most_in_report(&self) -> Option<u64> {
+        let most = |limit| (limit as f64 * self.longest_interval.as_secs_f64()) as u64;
+        self.limit
+            .map(|limit| most(limit).saturating_sub(HEADERS).max(LEAST_REPORT))
     }
 
     fn due(&self) -> Option<Instant> {
@@ -239,6 +250,20 @@ mod tests {
         let now = Instant::ZERO + Duration::from_secs(2);
         policy.on_urgent(now);
         assert_eq!(policy.due(), Some(now));
+    }
+
+    #[test]
+    fn reports_of_a_limited_receiver_are_short_rather_than_rare() {
+        let mut policy = Timed::default();
+        assert_eq!(policy.most_in_report(), None);
+        policy.on_limit(Some(2000));
+        policy.on_packet(Instant::ZERO, &packet(50));
+        assert_eq!(policy.most_in_report(), Some(200 - HEADERS));
+        policy.on_packet(Instant::ZERO, &packet(600));
+        assert_eq!(policy.most_in_report(), Some(600 - HEADERS));
+        // One that says something, however few bytes may leave.
+        policy.on_limit(Some(100));
+        assert_eq!(policy.most_in_report(), Some(LEAST_REPORT));
     }
 
     #[test]

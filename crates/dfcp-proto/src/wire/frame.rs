@@ -1,13 +1,13 @@
 //! Frames: what a sealed packet carries. One vocabulary for every profile.
 
+use super::ack::{self, ACK, ACK_BITMAP, AckHead, AckRanges};
 use super::codec::{Reader, VarInt, WireError, varint_len, write_varint};
 use super::sack::SackReport;
 use super::symbol::{SHORT_SYMBOL, SHORT_SYMBOL_LAST, SYMBOL, SYMBOL_LAST, SymbolHeader};
-use std::ops::{Range, RangeInclusive};
+use std::ops::Range;
 
 const PADDING: u8 = 0x00;
 const PING: u8 = 0x01;
-const ACK: u8 = 0x02;
 const BLOCKS: u8 = 0x03;
 const ROUND_TRIP: u8 = 0x04;
 const SACK: u8 = 0x05;
@@ -25,35 +25,10 @@ const PATH_CHALLENGE: u8 = 0x20;
 const PATH_RESPONSE: u8 = 0x21;
 const IMMEDIATE_ACK: u8 = 0x22;
 
-/// Most packet-number ranges in one ACK frame.
-const MAX_RANGES: u64 = 512;
 /// Most block entries in one BLOCKS frame.
 const MAX_ENTRIES: u64 = 1024;
 /// Longest close reason, bytes.
 const MAX_REASON: usize = 512;
-
-/// Acknowledged packet numbers, newest first, borrowed from an ACK frame that was checked whole.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AckRanges<'a> {
-    largest: u64,
-    count: u64,
-    encoded: &'a [u8],
-}
-
-impl AckRanges<'_> {
-    /// Inclusive ranges in descending order.
-    pub fn iter(&self) -> impl Iterator<Item = RangeInclusive<u64>> {
-        let mut reader = Reader::new(self.encoded);
-        let mut next_high = Some(self.largest);
-        (0..self.count).map_while(move |i| {
-            let gap = if i == 0 { 0 } else { reader.varint().ok()? + 1 };
-            let high = next_high?.checked_sub(gap)?;
-            let low = high.checked_sub(reader.varint().ok()?)?;
-            next_high = low.checked_sub(1);
-            Some(low..=high)
-        })
-    }
-}
 
 /// What a receiver knows of one channel's blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,19 +52,6 @@ impl BlockReport<'_> {
             Some((offset, u32::try_from(reader.varint().ok()?).ok()?))
         })
     }
-}
-
-/// What an ACK says of the newest packet, and of marks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct AckHead {
-    /// Largest packet number received.
-    pub largest: u64,
-    /// When it arrived: microseconds on the receiver's clock, origin arbitrary.
-    pub received_at_us: u64,
-    /// How long the receiver held this feedback, microseconds.
-    pub delay_us: u64,
-    /// Packets received with Congestion Experienced so far.
-    pub ce: u64,
 }
 
 /// One frame, borrowed from the opened packet.
@@ -234,7 +196,10 @@ impl<'a> Frame<'a> {
             PADDING => return Ok(None),
             PING => Self::Ping,
             IMMEDIATE_ACK => Self::ImmediateAck,
-            ACK => Self::parse_ack(r)?,
+            ACK | ACK_BITMAP => {
+                let (head, ranges) = AckRanges::parse(kind, r)?;
+                Self::Ack { head, ranges }
+            }
             BLOCKS => Self::Blocks(parse_report(r)?),
             ROUND_TRIP => Self::RoundTrip {
                 number: r.u32()?,
@@ -286,41 +251,6 @@ impl<'a> Frame<'a> {
             }
             other => return Err(WireError::UnknownType(other)),
         }))
-    }
-
-    fn parse_ack(r: &mut Reader<'a>) -> Result<Self, WireError> {
-        let head = AckHead {
-            largest: r.varint()?,
-            received_at_us: r.varint()?,
-            delay_us: r.varint()?,
-            ce: r.varint()?,
-        };
-        let largest = head.largest;
-        let count = r.varint()?;
-        if count == 0 || count > MAX_RANGES {
-            return Err(WireError::Invalid("ACK range count"));
-        }
-        let start = *r;
-        let mut low = largest.checked_sub(r.varint()?);
-        for _ in 1..count {
-            let gap = r.varint()?.saturating_add(2);
-            let len = r.varint()?;
-            low = low
-                .and_then(|l| l.checked_sub(gap))
-                .and_then(|h| h.checked_sub(len));
-        }
-        if low.is_none() {
-            return Err(WireError::Invalid("ACK range"));
-        }
-        let encoded = consumed(start, r);
-        Ok(Self::Ack {
-            head,
-            ranges: AckRanges {
-                largest,
-                count,
-                encoded,
-            },
-        })
     }
 
     /// Whether the receiver of this frame owes feedback for its packet.
@@ -418,27 +348,7 @@ impl<'a> Frame<'a> {
         ranges: impl Iterator<Item = (u64, u64)>,
         room: usize,
     ) -> usize {
-        let start = out.len();
-        let numbers = [head.largest, head.received_at_us, head.delay_us, head.ce];
-        emit_numbers(out, ACK, numbers);
-        let mut body = Vec::with_capacity(64);
-        let (mut count, mut previous_low) = (0, head.largest);
-        for (low, high) in ranges.take(MAX_RANGES as usize) {
-            let gap = (count > 0).then(|| previous_low - high - 2);
-            let need = gap.map_or(0, varint_len) + varint_len(high - low);
-            if out.len() - start + 2 + body.len() + need > room {
-                break;
-            }
-            if let Some(gap) = gap {
-                write_varint(&mut body, gap);
-            }
-            write_varint(&mut body, high - low);
-            previous_low = low;
-            count += 1;
-        }
-        write_varint(out, count);
-        out.extend_from_slice(&body);
-        count as usize
+        ack::emit(out, head, ranges, room)
     }
 
     /// Appends a BLOCKS frame with as many of `entries` (ascending offsets ≥ `done_below`) as fit
@@ -469,7 +379,7 @@ impl<'a> Frame<'a> {
     }
 }
 
-fn emit_numbers<const N: usize>(out: &mut Vec<u8>, kind: u8, values: [u64; N]) {
+pub(super) fn emit_numbers<const N: usize>(out: &mut Vec<u8>, kind: u8, values: [u64; N]) {
     out.push(kind);
     values.into_iter().for_each(|v| write_varint(out, v));
 }

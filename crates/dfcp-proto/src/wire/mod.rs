@@ -3,6 +3,7 @@
 //! Specified in `docs/spec/wire.md`. Parsing is total: any byte string gives a value or a
 //! [`WireError`], never a panic, and borrows from the datagram instead of copying it.
 
+mod ack;
 pub mod checksum;
 mod codec;
 mod frame;
@@ -11,10 +12,10 @@ mod params;
 mod sack;
 mod symbol;
 
+pub use ack::{AckHead, AckRanges};
 pub use codec::{Reader, VarInt, VarIntTooLarge, WireError, varint_len, write_varint};
 pub use frame::{
-    AckHead, AckRanges, BlockReport, Frame, FrameIter, PATH_DATA_LEN, ROUND_TRIP_LEN,
-    datagram_overhead, part_overhead,
+    BlockReport, Frame, FrameIter, PATH_DATA_LEN, ROUND_TRIP_LEN, datagram_overhead, part_overhead,
 };
 pub use header::{
     Ack, CID_LEN, COOKIE_LEN, ConnectionId, Packet, RESET_KEY_LEN, RESET_LEN, RESET_TOKEN_LEN,
@@ -49,6 +50,10 @@ mod tests {
         };
         Frame::emit_ack(&mut out, head, ranges.into_iter(), 100);
         assert_eq!(hex(&out), "02406453881403020a0026");
+        let mut out = Vec::new();
+        let ranges = [(99, 100), (95, 96), (93, 93), (85, 87)];
+        Frame::emit_ack(&mut out, head, ranges.into_iter(), 100);
+        assert_eq!(hex(&out), "23406453881403025970");
         let mut out = Vec::new();
         Frame::emit_blocks(&mut out, 5, 1000, [(1000, 3), (2000, 0)].into_iter(), 100);
         assert_eq!(hex(&out), "030543e802000343e800");

@@ -517,8 +517,10 @@ impl RateController for PathModel {
         if !matches!(self.mode, Mode::LossTest(..)) {
             return;
         }
-        // What a link holds back for longer arrives with the next stretch.
-        let length = self.round_trip_span().max(self.jitter_span());
+        // What a link holds back for longer arrives with the next stretch, and a stretch shorter than the time
+        // between reports is in none of them alone.
+        let gaps = (spans::GAPS * self.usual_gap).min(spans::MOST);
+        let length = self.round_trip_span().max(self.jitter_span()).max(gaps);
         if let Mode::LossTest(test, _) = &mut self.mode {
             test.on_sent(sent_total, length, self.lateness, self.packet);
         }

@@ -30,6 +30,70 @@ fn ack_ranges_survive_the_wire() {
     );
 }
 
+/// Of a path that loses a third the ranges take two bytes each, and the bitmap one for eight packets.
+#[test]
+fn acks_of_many_ranges_are_bitmaps() {
+    let head = AckHead {
+        largest: 10_000,
+        ..AckHead::default()
+    };
+    let ranges: Vec<_> = (0..100u64)
+        .map(|i| (9_999 - 3 * i, 10_000 - 3 * i))
+        .collect();
+    let mut out = Vec::new();
+    assert_eq!(
+        Frame::emit_ack(&mut out, head, ranges.iter().copied(), 60),
+        100
+    );
+    assert_eq!(out.len(), 1 + 2 + 1 + 1 + 1 + 1 + 299usize.div_ceil(8));
+    let Frame::Ack {
+        head: heard,
+        ranges: got,
+    } = reparse(&out)[0]
+    else {
+        panic!()
+    };
+    assert_eq!(heard, head);
+    let got: Vec<_> = got.iter().map(|r| (*r.start(), *r.end())).collect();
+    assert_eq!(got, ranges);
+    // The newest, where room is short.
+    let mut out = Vec::new();
+    let said = Frame::emit_ack(&mut out, head, ranges.iter().copied(), 30);
+    assert!(
+        said > 50 && out.len() <= 30,
+        "{said} in {} bytes",
+        out.len()
+    );
+    let Frame::Ack { ranges: got, .. } = reparse(&out)[0] else {
+        panic!()
+    };
+    let got: Vec<_> = got.iter().map(|r| (*r.start(), *r.end())).collect();
+    assert_eq!(got, ranges[..said]);
+}
+
+#[test]
+fn bitmaps_name_no_number_below_zero_and_are_no_longer_than_reports() {
+    let ack = |largest: u8, bits: &[u8]| {
+        let mut out = vec![ACK_BITMAP, largest, 0, 0, 0];
+        write_varint(&mut out, bits.len() as u64);
+        out.extend_from_slice(bits);
+        let parsed = FrameIter::new(&out).next().expect("a frame");
+        parsed.map(|frame| match frame {
+            Frame::Ack { ranges, .. } => ranges.iter().collect::<Vec<_>>(),
+            other => panic!("{other:?}"),
+        })
+    };
+    assert_eq!(ack(9, &[]), Ok(vec![9..=9]));
+    assert_eq!(ack(9, &[0b101, 0, 0]), Ok(vec![8..=9, 6..=6]));
+    assert_eq!(ack(9, &[0xff, 1]), Ok(vec![0..=9]));
+    assert_eq!(ack(0, &[0; 600]), Ok(vec![0..=0]));
+    let below = Err(WireError::Invalid("ACK bitmap"));
+    assert_eq!(ack(9, &[0, 2]), below);
+    assert_eq!(ack(0, &[1]), below);
+    let long = Err(WireError::Invalid("ACK bitmap length"));
+    assert_eq!(ack(9, &[0; 601]), long);
+}
+
 #[test]
 fn ack_keeps_the_newest_ranges_when_room_is_short() {
     let mut out = Vec::new();
