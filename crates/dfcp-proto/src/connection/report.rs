@@ -13,8 +13,8 @@ const ACK_ROOM: usize = 600;
 /// Where the sender wants few reports, one repeats as many ranges as it has new ones, so that losing another
 /// report costs nothing, and so many of a path that hardly loses: a tenth of its bytes.
 const REPEATED_AT_LEAST: usize = 4;
-/// As many ranges as that is room for in a bitmap where half of the packets are lost at random.
-const MOST_RANGES: usize = 2 * ACK_ROOM;
+/// Bytes of the shortest range.
+const LEAST_RANGE: usize = 2;
 /// Bytes of a BLOCKS frame with the two numbers of eight bytes that it begins with, and one block.
 const LEAST_BLOCKS: usize = 40;
 /// Bytes of a SACK frame with at least one pair.
@@ -155,16 +155,20 @@ impl Connection {
             delay_us: micros(now.saturating_since(self.inc.largest_at)),
             ce: self.inc.ce,
         };
-        let (mut full, mut ack_room, mut most) = (MIN_DATAGRAM - TAG_LEN, ACK_ROOM, MOST_RANGES);
+        let mut full = MIN_DATAGRAM - TAG_LEN;
+        let received = &mut self.inc.received;
         if let Some(bytes) = self.inc.policy.most_in_report() {
-            full = full.min((bytes as usize).saturating_sub(TAG_LEN));
-            ack_room = ack_room.min(full / 2);
             // Longer reports would be fewer ones.
-            most = most.min(2 * self.inc.received.unreported() + REPEATED_AT_LEAST);
+            full = full.min((bytes as usize).saturating_sub(TAG_LEN));
+            let news = received.news(2 * received.unreported() + REPEATED_AT_LEAST);
+            let room = ACK_ROOM.min(full / 2);
+            let said = Frame::emit_shortest_ack(out, head, news.iter().copied(), room);
+            received.on_reported(&news[..said]);
+        } else {
+            let news = received.news(ACK_ROOM / LEAST_RANGE);
+            let said = Frame::emit_ack(out, head, news.iter().copied(), ACK_ROOM);
+            received.on_reported(&news[..said]);
         }
-        let news = self.inc.received.news(most);
-        let said = Frame::emit_ack(out, head, news.iter().copied(), ack_room);
-        self.inc.received.on_reported(&news[..said]);
         Frame::MaxData(self.inc.credit.grant()).emit(out);
         touched.retain(|&id, left| {
             let room = full.saturating_sub(out.len() - start);

@@ -26,6 +26,12 @@ pub struct AckHead {
     pub ce: u64,
 }
 
+impl AckHead {
+    fn numbers(&self) -> [u64; 4] {
+        [self.largest, self.received_at_us, self.delay_us, self.ce]
+    }
+}
+
 /// Acknowledged packet numbers, newest first, borrowed from a frame that was checked whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AckRanges<'a> {
@@ -159,47 +165,69 @@ impl Iterator for Runs<'_> {
 
 /// Appends an ACK frame with as many of `ranges` (inclusive, descending, apart) as fit into
 /// `room` bytes, and returns how many.
-pub(super) fn emit(
+pub(super) fn emit_ranges(
     out: &mut Vec<u8>,
     head: AckHead,
     ranges: impl Iterator<Item = (u64, u64)>,
     room: usize,
 ) -> usize {
-    let numbers = [head.largest, head.received_at_us, head.delay_us, head.ce];
-    // Two bytes are kept for the count or the length.
-    let taken = 1 + numbers.into_iter().map(varint_len).sum::<usize>() + 2;
-    let room = room.saturating_sub(taken);
+    let ranges: Vec<_> = ranges.take(MAX_RANGES).collect();
+    let (count, _) = ranges_that_fit(&ranges, room_beside(head, room));
+    write_ranges(out, head, &ranges[..count]);
+    count
+}
+
+/// The same as ranges or as a bitmap: in the form in which more of them fit, of equals the shorter one.
+pub(super) fn emit_shortest(
+    out: &mut Vec<u8>,
+    head: AckHead,
+    ranges: impl Iterator<Item = (u64, u64)>,
+    room: usize,
+) -> usize {
+    let room = room_beside(head, room);
     let ranges: Vec<_> = ranges.take(4 * MAX_BITMAP).collect();
-    let bitmap_len = |low: u64| (head.largest - low).div_ceil(8) as usize;
-    let in_bitmap = ranges.partition_point(|&(low, _)| bitmap_len(low) <= room.min(MAX_BITMAP));
+    let bitmap_len = |&(low, _): &(u64, u64)| (head.largest - low).div_ceil(8) as usize;
+    let in_bitmap = ranges.partition_point(|range| bitmap_len(range) <= room.min(MAX_BITMAP));
     let (as_ranges, ranges_len) = ranges_that_fit(&ranges, room);
-    let shorter = |&(low, _): &(u64, u64)| bitmap_len(low) < ranges_len;
-    let is_bitmap = in_bitmap > as_ranges
-        || in_bitmap == as_ranges && ranges[..in_bitmap].last().is_some_and(shorter);
-    if is_bitmap {
-        let said = &ranges[..in_bitmap];
-        let mut bits = vec![0; said.last().map_or(0, |&(low, _)| bitmap_len(low))];
-        for number in said.iter().flat_map(|&(low, high)| low..=high) {
-            if let Some(at) = (head.largest - number).checked_sub(1) {
-                bits[(at / 8) as usize] |= 1 << (at % 8);
-            }
-        }
-        emit_numbers(out, ACK_BITMAP, numbers);
-        write_varint(out, bits.len() as u64);
-        out.extend_from_slice(&bits);
+    let bytes = ranges[..in_bitmap].last().map_or(0, bitmap_len);
+    if (in_bitmap, ranges_len) > (as_ranges, bytes) {
+        write_bitmap(out, head, &ranges[..in_bitmap], bytes);
         in_bitmap
     } else {
-        emit_numbers(out, ACK, numbers);
-        write_varint(out, as_ranges as u64);
-        let mut above = None;
-        for &(low, high) in &ranges[..as_ranges] {
-            if let Some(above) = above.replace(low) {
-                write_varint(out, above - high - 2);
-            }
-            write_varint(out, high - low);
-        }
+        write_ranges(out, head, &ranges[..as_ranges]);
         as_ranges
     }
+}
+
+/// What is left of `room` beside the numbers that a frame begins with, and two bytes that are kept for a
+/// count or a length.
+fn room_beside(head: AckHead, room: usize) -> usize {
+    let numbers: usize = head.numbers().into_iter().map(varint_len).sum();
+    room.saturating_sub(1 + numbers + 2)
+}
+
+fn write_ranges(out: &mut Vec<u8>, head: AckHead, ranges: &[(u64, u64)]) {
+    emit_numbers(out, ACK, head.numbers());
+    write_varint(out, ranges.len() as u64);
+    let mut above = None;
+    for &(low, high) in ranges {
+        if let Some(above) = above.replace(low) {
+            write_varint(out, above - high - 2);
+        }
+        write_varint(out, high - low);
+    }
+}
+
+fn write_bitmap(out: &mut Vec<u8>, head: AckHead, ranges: &[(u64, u64)], bytes: usize) {
+    let mut bits = vec![0; bytes];
+    for number in ranges.iter().flat_map(|&(low, high)| low..=high) {
+        if let Some(at) = (head.largest - number).checked_sub(1) {
+            bits[(at / 8) as usize] |= 1 << (at % 8);
+        }
+    }
+    emit_numbers(out, ACK_BITMAP, head.numbers());
+    write_varint(out, bits.len() as u64);
+    out.extend_from_slice(&bits);
 }
 
 /// How many ranges fit into `room` bytes as ranges, and the bytes that they take.

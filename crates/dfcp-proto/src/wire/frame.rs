@@ -315,7 +315,7 @@ impl<'a> Frame<'a> {
             }
             Self::Ack { head, ref ranges } => {
                 let ranges = ranges.iter().map(|r| (*r.start(), *r.end()));
-                Self::emit_ack(out, head, ranges, usize::MAX);
+                Self::emit_shortest_ack(out, head, ranges, usize::MAX);
             }
             Self::Blocks(ref report) => {
                 Self::emit_blocks(
@@ -348,7 +348,17 @@ impl<'a> Frame<'a> {
         ranges: impl Iterator<Item = (u64, u64)>,
         room: usize,
     ) -> usize {
-        ack::emit(out, head, ranges, room)
+        ack::emit_ranges(out, head, ranges, room)
+    }
+
+    /// The same, as ranges or as a bitmap, whichever says more or is shorter.
+    pub fn emit_shortest_ack(
+        out: &mut Vec<u8>,
+        head: AckHead,
+        ranges: impl Iterator<Item = (u64, u64)>,
+        room: usize,
+    ) -> usize {
+        ack::emit_shortest(out, head, ranges, room)
     }
 
     /// Appends a BLOCKS frame with as many of `entries` (ascending offsets ≥ `done_below`) as fit

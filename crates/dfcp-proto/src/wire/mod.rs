@@ -52,7 +52,7 @@ mod tests {
         assert_eq!(hex(&out), "02406453881403020a0026");
         let mut out = Vec::new();
         let ranges = [(99, 100), (95, 96), (93, 93), (85, 87)];
-        Frame::emit_ack(&mut out, head, ranges.into_iter(), 100);
+        Frame::emit_shortest_ack(&mut out, head, ranges.into_iter(), 100);
         assert_eq!(hex(&out), "23406453881403025970");
         let mut out = Vec::new();
         Frame::emit_blocks(&mut out, 5, 1000, [(1000, 3), (2000, 0)].into_iter(), 100);

@@ -42,7 +42,7 @@ fn acks_of_many_ranges_are_bitmaps() {
         .collect();
     let mut out = Vec::new();
     assert_eq!(
-        Frame::emit_ack(&mut out, head, ranges.iter().copied(), 60),
+        Frame::emit_shortest_ack(&mut out, head, ranges.iter().copied(), 60),
         100
     );
     assert_eq!(out.len(), 1 + 2 + 1 + 1 + 1 + 1 + 299usize.div_ceil(8));
@@ -58,7 +58,7 @@ fn acks_of_many_ranges_are_bitmaps() {
     assert_eq!(got, ranges);
     // The newest, where room is short.
     let mut out = Vec::new();
-    let said = Frame::emit_ack(&mut out, head, ranges.iter().copied(), 30);
+    let said = Frame::emit_shortest_ack(&mut out, head, ranges.iter().copied(), 30);
     assert!(
         said > 50 && out.len() <= 30,
         "{said} in {} bytes",
