@@ -9,9 +9,10 @@
 use crate::driver::{Outgoing, Progress};
 use crate::error::Error;
 use crate::inbox::Inbox;
-use crate::shared::{ConnectionOf, JobOf, Locked, Shared, WaitList, Waiting};
+use crate::shared::{ConnectionOf, JobOf, Locked, Shared, Waiting};
 use crate::socket::Train;
 use crate::sync::{Mutex, MutexGuard, Notify, yield_now};
+use crate::wait_list::WaitList;
 use dfcp_proto::host::{Core, CoreConnection, Solve};
 use dfcp_proto::{ConnectionHandle, Duration, Instant};
 use std::fmt;

@@ -154,6 +154,8 @@ pub struct Connection {
     next_local: [u64; 3],
     next_remote: [u64; 3],
     wants_write: bool,
+    /// How often a channel was wanted and there was no room, and nobody was told of room since.
+    wants_open: u64,
     events: VecDeque<Event>,
     observer: Observer,
     stats: ConnectionStats,
@@ -197,6 +199,7 @@ impl Connection {
             next_local: [0; 3],
             next_remote: [0; 3],
             wants_write: false,
+            wants_open: 0,
             events: VecDeque::new(),
             observer: config.observers.begin(role, remote),
             stats: ConnectionStats::default(),
