@@ -124,6 +124,13 @@ impl Connection {
             .look(|connection, _| connection.remote_address())
     }
 
+    /// How many clients that were welcome have been turned away so far since this connection's endpoint
+    /// had all the connections that it may ([`EndpointConfig::max_connections`](crate::EndpointConfig::max_connections)),
+    /// for who keeps one that is of no use.
+    pub fn turned_away(&self) -> u64 {
+        self.handle.core(|core| core.stats().crowded)
+    }
+
     /// Counters and estimates.
     pub fn stats(&self) -> ConnectionStats {
         let stats = self.handle.look(|connection, _| connection.stats());

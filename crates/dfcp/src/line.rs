@@ -503,6 +503,11 @@ impl<W: Waiting> View<W> {
         self.0.adjust(f);
     }
 
+    /// Looks at the core of its endpoint.
+    pub(crate) fn core<T>(&self, f: impl FnOnce(&W::Core) -> T) -> T {
+        f(&self.0.shared.lock().core)
+    }
+
     /// Takes the connection away from everyone and back to the core, for `f` to do with.
     pub(crate) fn dismiss(&self, f: impl FnOnce(Instant, &mut W::Core, ConnectionHandle)) {
         if let Some(connection) = self.0.dismiss() {
