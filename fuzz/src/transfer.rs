@@ -3,6 +3,8 @@
 
 #[path = "live.rs"]
 mod live;
+#[path = "resume.rs"]
+mod resume;
 
 use dfcp::{Connection, Endpoint, EndpointConfig};
 use dfcp_transfer::memory::Memory;
@@ -12,6 +14,7 @@ use dfcp_transfer::{
     Entry, Error, Keep, Limits, Meta, Meter, OnConflict, Outcome, Owners, People, Store, Wishes,
     offer, serial,
 };
+pub use resume::resume;
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -24,13 +27,16 @@ use tokio::io::AsyncWriteExt;
 pub type Body = fn(&[u8]);
 
 /// The targets by name.
-pub const TARGETS: [(&str, Body); 3] = [
+pub const TARGETS: [(&str, Body); 4] = [
     ("offers", offers),
     ("session", |data| {
         session(data);
     }),
     ("objects", |data| {
         objects(data, PATIENCE);
+    }),
+    ("resume", |data| {
+        resume(data, PATIENCE);
     }),
 ];
 

@@ -85,6 +85,8 @@ pub struct EndpointStats {
     pub unknown: u64,
     /// Handshake packets refused: too small, bad cookie, bad cryptography, table full.
     pub refused: u64,
+    /// Welcome clients that were turned away since all places were taken, not only those of their own.
+    pub crowded: u64,
     /// SYNs answered.
     pub syns: u64,
     /// SYNs that were to come again with a cookie.

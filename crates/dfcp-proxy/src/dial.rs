@@ -28,6 +28,11 @@ const MAX_ADDRESSES: usize = 8;
 /// half a minute where no name server answers, and of threads for such there are 512 (tokio): who asks for
 /// names of dead zones should not keep all others from theirs.
 const QUESTIONS: usize = 128;
+/// Of those threads, for all who ask: the others are for what else waits for disks and processors, such as
+/// files that are received at the same port.
+const THREADS: usize = 384;
+
+static ALL: Semaphore = Semaphore::const_new(THREADS);
 
 /// The questions for names of one asker. Clones share their number.
 #[derive(Clone, Debug)]
@@ -48,9 +53,10 @@ impl Questions {
     ) -> io::Result<T> {
         let turn = self.0.clone().acquire_owned().await;
         let turn = turn.map_err(io::Error::other)?;
+        let thread = ALL.acquire().await.map_err(io::Error::other)?;
         let asked = spawn_blocking(move || {
             let answer = question();
-            drop(turn);
+            drop((turn, thread));
             answer
         });
         asked.await?
@@ -239,5 +245,27 @@ mod tests {
         drop(answer);
         assert_eq!((found.unwrap().unwrap(), left), (7, 0));
         assert!(hostile.ask(|| Ok(true)).await.unwrap());
+    }
+
+    #[tokio::test]
+    async fn whoever_asks_for_dead_names_leaves_threads_for_other_work() {
+        let (answer, silent) = std::sync::mpsc::channel::<()>();
+        let silent = Arc::new(std::sync::Mutex::new(silent));
+        let mut asked = JoinSet::new();
+        let askers: Vec<_> = (0..8).map(|_| Questions::default()).collect();
+        for asker in askers.iter().cycle().take(8 * QUESTIONS) {
+            let (asker, silent) = (asker.clone(), silent.clone());
+            let wait = move || Ok(silent.lock().map(|silent| silent.recv().is_err()).is_ok());
+            asked.spawn(async move { asker.ask(wait).await });
+        }
+        while askers.iter().any(|asker| asker.0.available_permits() > 0) {
+            tokio::task::yield_now().await;
+        }
+        let work = timeout(Duration::from_secs(60), spawn_blocking(|| 7)).await;
+        drop(answer);
+        assert_eq!(work.unwrap().unwrap(), 7);
+        while let Some(answered) = asked.join_next().await {
+            assert!(answered.unwrap().unwrap());
+        }
     }
 }

@@ -40,6 +40,9 @@ pub enum Error {
     /// Another session of the same sender wants files of this one, which is taken for dead.
     #[error("another transfer with the same key goes on with these files")]
     TakenOver,
+    /// The sender brought nothing for long, and somebody else found no place.
+    #[error("nothing came for long, and others wait for the place")]
+    Silent,
     /// A task of the session was ended before its time.
     #[error("{0}")]
     Task(String),

@@ -34,6 +34,7 @@ use crate::meta::{Keep, Known, Notes};
 use crate::name;
 use crate::offer::Limits;
 use crate::partial::{JOURNAL, Partial};
+use crate::receive::silence::{Crowd, QUIET};
 use crate::space::Claims;
 use crate::tenants::{Tenant, Tenants};
 use crate::tree::Value;
@@ -89,6 +90,9 @@ pub struct Store {
     pub(crate) values: Memory,
     /// Who writes which file.
     tenants: Tenants,
+    /// Which sessions may have to give way to others, and after how long.
+    pub(crate) crowd: Crowd,
+    pub(crate) quiet: Duration,
     /// Whose partial files these are, if not the sender's of the session.
     pub(crate) owner: Option<Value>,
     /// What was asked for.
@@ -153,6 +157,8 @@ impl Store {
             offers: Memory::default(),
             values: Memory::default(),
             tenants: Tenants::default(),
+            crowd: Crowd::default(),
+            quiet: QUIET,
             owner: None,
             wanted: None,
             umask: umask(),
@@ -180,6 +186,13 @@ impl Store {
     #[must_use]
     pub fn with_limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
+        self
+    }
+
+    /// Has a sender that brings nothing for so long give way to who finds no place: five minutes unless set.
+    #[must_use]
+    pub fn patient_for(mut self, quiet: Duration) -> Self {
+        self.quiet = quiet;
         self
     }
 

@@ -3,7 +3,7 @@
 use crate::error::Error;
 use crate::object::IncomingObject;
 use crate::stream::{RecvStream, SendStream};
-use crate::waiting::ConnectionState;
+use crate::waiting::{Changes, ConnectionState};
 use bytes::Bytes;
 use dfcp_proto::{
     Application, ChannelId, ChannelKind, CloseCode, ConnectionError, ConnectionStats, Datagram,
@@ -12,7 +12,9 @@ use dfcp_proto::{
 use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::ops::Deref;
+use std::pin::pin;
 use std::task::Poll;
+use tokio::sync::Notify;
 
 /// A connection; clones share it. It closes when the last clone and the last of its streams are
 /// gone, or by [`Connection::close`].
@@ -96,9 +98,11 @@ impl Connection {
 
     /// Waits for the end of the handshake; dropping the future closes the attempt.
     pub(crate) async fn established(handle: Handle) -> Result<Self, Error> {
-        let proved = poll_changed(&handle, |connection, _| {
-            connection.peer().filter(|_| connection.is_established())
-        });
+        let proved = poll_changed(
+            &handle,
+            |changes| &changes.phase,
+            |connection, _| connection.peer().filter(|_| connection.is_established()),
+        );
         let peer = proved.await?;
         Ok(Self { handle, peer })
     }
@@ -118,6 +122,13 @@ impl Connection {
     pub fn remote_address(&self) -> Option<SocketAddr> {
         self.handle
             .look(|connection, _| connection.remote_address())
+    }
+
+    /// How many clients that were welcome have been turned away so far since this connection's endpoint
+    /// had all the connections that it may ([`EndpointConfig::max_connections`](crate::EndpointConfig::max_connections)),
+    /// for who keeps one that is of no use.
+    pub fn turned_away(&self) -> u64 {
+        self.handle.core(|core| core.stats().crowded)
     }
 
     /// Counters and estimates.
@@ -239,12 +250,16 @@ impl Connection {
     /// # Errors
     /// [`Error::Connection`], once all that came are read.
     pub async fn read_datagrams(&self) -> Result<Vec<Bytes>, Error> {
-        let next = poll_changed(&self.handle, |connection, _| {
-            let came: Vec<Bytes> = std::iter::from_fn(|| connection.take_datagram())
-                .map(Bytes::from)
-                .collect();
-            (!came.is_empty()).then_some(came)
-        });
+        let next = poll_changed(
+            &self.handle,
+            |changes| &changes.datagrams,
+            |connection, _| {
+                let came: Vec<Bytes> = std::iter::from_fn(|| connection.take_datagram())
+                    .map(Bytes::from)
+                    .collect();
+                (!came.is_empty()).then_some(came)
+            },
+        );
         next.await
     }
 
@@ -254,7 +269,11 @@ impl Connection {
     /// # Errors
     /// [`Error::Connection`], once all that came are read.
     pub async fn read_datagram(&self) -> Result<Bytes, Error> {
-        let next = poll_changed(&self.handle, |connection, _| connection.take_datagram());
+        let next = poll_changed(
+            &self.handle,
+            |changes| &changes.datagrams,
+            |connection, _| connection.take_datagram(),
+        );
         next.await.map(Bytes::from)
     }
 
@@ -307,19 +326,27 @@ impl Connection {
     }
 
     pub(crate) async fn open(&self, kind: ChannelKind) -> Result<ChannelId, Error> {
-        poll_changed(&self.handle, |connection, _| connection.open(kind)).await
+        poll_changed(
+            &self.handle,
+            |changes| &changes.room,
+            |connection, _| connection.open(kind),
+        )
+        .await
     }
 
     async fn next_opened(&self, kind: ChannelKind) -> Result<ChannelId, Error> {
-        poll_changed(&self.handle, |_, ours| {
-            ours.opened[kind as usize].pop_front()
-        })
+        poll_changed(
+            &self.handle,
+            |changes| &changes.opened[kind as usize],
+            |_, ours| ours.opened[kind as usize].pop_front(),
+        )
         .await
     }
 
     /// Waits for the connection's end and says why it came.
     pub async fn closed(&self) -> ConnectionError {
-        let result: Result<(), Error> = poll_changed(&self.handle, |_, _| None).await;
+        let result: Result<(), Error> =
+            poll_changed(&self.handle, |changes| &changes.phase, |_, _| None).await;
         match result {
             Err(Error::Connection(error)) => error,
             _ => ConnectionError::LocallyClosed,
@@ -335,24 +362,33 @@ impl Connection {
     }
 }
 
-/// Waits for something that changes with the connection's events.
+/// Waits for something that comes with one of the connection's changes, or with its end.
 async fn poll_changed<T>(
     handle: &Handle,
+    change: impl FnOnce(&Changes) -> &Notify,
     mut f: impl FnMut(&mut dfcp_proto::Connection, &mut ConnectionState) -> Option<T>,
 ) -> Result<T, Error> {
-    poll_fn(|context| {
-        handle.poll(|_, connection, ours| {
+    let changes = handle.look(|_, ours| ours.changes.clone());
+    let changes = changes.ok_or(Error::EndpointClosed)?;
+    let change = change(&changes);
+    loop {
+        // What happens from here on is not missed.
+        let mut changed = pin!(change.notified());
+        changed.as_mut().enable();
+        let polled = handle.poll(|_, connection, ours| {
             if let Some(value) = f(connection, ours) {
                 return Poll::Ready(Ok(value));
             }
-            if let Some(error) = &ours.error {
-                return Poll::Ready(Err(error.clone().into()));
+            match &ours.error {
+                Some(error) => Poll::Ready(Err(error.clone().into())),
+                None => Poll::Pending,
             }
-            ours.waiting.register(context);
-            Poll::Pending
-        })
-    })
-    .await
+        });
+        match polled {
+            Poll::Ready(result) => return result,
+            Poll::Pending => changed.await,
+        }
+    }
 }
 
 #[cfg(test)]

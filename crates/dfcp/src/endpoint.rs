@@ -415,7 +415,8 @@ impl Endpoint {
     }
 
     /// Closes all connections, telling the peers `code` and `reason`, accepts no more, and returns
-    /// when the peers know it or did not answer for three probe timeouts, about as many round trips.
+    /// when the peers know it or did not answer for three probe timeouts, about as many round trips, and
+    /// 30 seconds at most.
     /// Whoever still holds a connection or a stream learns
     /// [`ConnectionError::LocallyClosed`] from it.
     pub async fn close(&self, code: CloseCode, reason: &str) {

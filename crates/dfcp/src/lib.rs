@@ -81,6 +81,7 @@ mod solver;
 mod stream;
 mod sync;
 mod timers;
+mod wait_list;
 mod waiting;
 
 pub use connection::Connection;

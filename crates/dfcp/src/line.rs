@@ -9,9 +9,10 @@
 use crate::driver::{Outgoing, Progress};
 use crate::error::Error;
 use crate::inbox::Inbox;
-use crate::shared::{ConnectionOf, JobOf, Locked, Shared, WaitList, Waiting};
+use crate::shared::{ConnectionOf, JobOf, Locked, Shared, Waiting};
 use crate::socket::Train;
 use crate::sync::{Mutex, MutexGuard, Notify, yield_now};
+use crate::wait_list::WaitList;
 use dfcp_proto::host::{Core, CoreConnection, Solve};
 use dfcp_proto::{ConnectionHandle, Duration, Instant};
 use std::fmt;
@@ -500,6 +501,11 @@ impl<W: Waiting> View<W> {
     /// at most.
     pub(crate) fn adjust(&self, f: impl FnOnce(Instant, &mut ConnectionOf<W>)) {
         self.0.adjust(f);
+    }
+
+    /// Looks at the core of its endpoint.
+    pub(crate) fn core<T>(&self, f: impl FnOnce(&W::Core) -> T) -> T {
+        f(&self.0.shared.lock().core)
     }
 
     /// Takes the connection away from everyone and back to the core, for `f` to do with.

@@ -1,11 +1,12 @@
 //! Objects: whole files, or whatever else has an end, sent from and received into place.
 //!
-//! Reading, writing and hashing of files happen on threads of their own, a few buffers ahead of or
-//! behind the network: a slow disk holds the peer back, a fast one costs no waiting.
+//! Reading, writing and hashing of files happen on other threads, a few buffers ahead of or behind the
+//! network: a slow disk holds the peer back, a fast one costs no waiting. None of these threads waits for a
+//! peer to send.
 
 use crate::connection::{Channel, Connection, Handle};
 use crate::error::Error;
-use crate::place::{WriteAt, place_blocks, write_blocks};
+use crate::place::{Hashing, Placing, WriteAt, Writer, write_all};
 use crate::stream::{Chunk, RecvStream, SendStream};
 use dfcp_proto::{BlockSizes, ChannelKind, VarInt};
 use std::fmt;
@@ -346,9 +347,9 @@ impl IncomingObject {
         Loan { handle, len }
     }
 
-    /// Writes the object into `target`, each block where it belongs, and hashes it, on a thread of its
-    /// own. Nothing is written beyond the first `most` bytes: a peer that sends more of it is told to
-    /// stop.
+    /// Writes the object into `target`, each block where it belongs, and hashes it, on other threads,
+    /// which are taken only while there are blocks to write. Nothing is written beyond the first `most`
+    /// bytes: a peer that sends more of it is told to stop.
     ///
     /// # Errors
     /// [`Error::TooLong`], [`Error::Incomplete`] if the peer gave up parts of it, [`Error::Reset`] if
@@ -360,8 +361,7 @@ impl IncomingObject {
         most: u64,
         progress: &Progress,
     ) -> Result<ObjectSummary, Error> {
-        let write = move |blocks| write_blocks(target, blocks);
-        self.recv_with(most, progress, write).await
+        self.recv_with(most, progress, Hashing::new(target)).await
     }
 
     /// [`IncomingObject::recv_object`] without hashing: for who checks in another way what came, or whose
@@ -375,18 +375,33 @@ impl IncomingObject {
         most: u64,
         progress: &Progress,
     ) -> Result<u64, Error> {
-        let write = move |blocks| place_blocks(target, blocks);
-        self.recv_with(most, progress, write).await
+        self.recv_with(most, progress, Placing::new(target)).await
     }
 
-    async fn recv_with<T: Send + 'static>(
+    async fn recv_with<W: Writer>(
         &mut self,
         most: u64,
         progress: &Progress,
-        write: impl FnOnce(mpsc::Receiver<Lent>) -> io::Result<T> + Send + 'static,
-    ) -> Result<T, Error> {
+        writer: W,
+    ) -> Result<W::Summary, Error> {
         let (full, blocks) = mpsc::channel::<Lent>(WRITE_BEHIND);
-        let writer = tokio::task::spawn_blocking(move || write(blocks));
+        let receive = self.hand_blocks(most, progress, full);
+        let (received, written) = tokio::join!(receive, write_all(writer, blocks));
+        let (received, missing) = received;
+        let summary = written?;
+        match missing {
+            0 => received.map(|()| summary),
+            _ => received.and(Err(Error::Incomplete(missing))),
+        }
+    }
+
+    /// Hands blocks over as they come; how that ended, and how many bytes the peer gave up.
+    async fn hand_blocks(
+        &mut self,
+        most: u64,
+        progress: &Progress,
+        full: mpsc::Sender<Lent>,
+    ) -> (Result<(), Error>, u64) {
         let (mut received, mut missing) = (Ok(()), 0);
         loop {
             match self.next_lent().await {
@@ -401,7 +416,7 @@ impl IncomingObject {
                     }
                     progress.add(bytes.len() as u64);
                     if full.send((offset, bytes, loan)).await.is_err() {
-                        break; // the writer failed and says so below
+                        break; // the writer failed and says so
                     }
                 }
                 Ok(None) => break,
@@ -411,12 +426,7 @@ impl IncomingObject {
                 }
             }
         }
-        drop(full);
-        let summary = writer.await.map_err(io::Error::other)??;
-        match missing {
-            0 => received.map(|()| summary),
-            _ => received.and(Err(Error::Incomplete(missing))),
-        }
+        (received, missing)
     }
 
     /// Writes the object into `target` in order, and hashes it, in the calling task: for pipes,

@@ -7,6 +7,7 @@ use crate::socket::{Outlet, Sent, Socket};
 use crate::solver::Turns;
 use crate::sync::{AtomicBool, AtomicUsize, Clock, Mutex, MutexGuard, Notify, Runtime};
 use crate::timers::Timers;
+use crate::wait_list::WaitList;
 use dfcp_proto::host::{Core, CoreConnection, Transmit};
 use dfcp_proto::{ConnectionHandle, Duration, Instant};
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -17,23 +18,7 @@ use std::mem;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, TryLockError};
-use std::task::{Context, Poll, Waker};
-
-/// Wakers of tasks that wait for one thing.
-#[derive(Debug, Default)]
-pub(crate) struct WaitList(Vec<Waker>);
-
-impl WaitList {
-    pub(crate) fn register(&mut self, context: &Context<'_>) {
-        if !self.0.iter().any(|w| w.will_wake(context.waker())) {
-            self.0.push(context.waker().clone());
-        }
-    }
-
-    pub(crate) fn wake(&mut self) {
-        self.0.drain(..).for_each(Waker::wake);
-    }
-}
+use std::task::Poll;
 
 /// What became of a connection's news.
 #[derive(Clone, Copy, Debug, Default)]

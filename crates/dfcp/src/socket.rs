@@ -486,13 +486,80 @@ fn explain_raw(error: io::Error) -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, reason)
 }
 
+/// Whether an error is of a packet that was sent earlier, or of a network or memory that is not there just
+/// now. The first are what ICMP told, which anyone can forge, to a socket that its owner connected: none of
+/// them may end an endpoint.
 fn is_transient(error: &io::Error) -> bool {
-    matches!(
+    use io::ErrorKind::*;
+    let by_kind = matches!(
         error.kind(),
-        io::ErrorKind::ConnectionRefused
-            | io::ErrorKind::ConnectionReset
-            | io::ErrorKind::HostUnreachable
-            | io::ErrorKind::NetworkUnreachable
-            | io::ErrorKind::Interrupted
-    )
+        ConnectionRefused
+            | ConnectionReset
+            | ConnectionAborted
+            | HostUnreachable
+            | NetworkUnreachable
+            | NetworkDown
+            | PermissionDenied
+            | TimedOut
+            | OutOfMemory
+            | Interrupted
+    );
+    by_kind || error.raw_os_error().is_some_and(is_of_the_network)
+}
+
+/// Those without a name in [`io::ErrorKind`].
+#[cfg(target_os = "linux")]
+fn is_of_the_network(number: i32) -> bool {
+    use nix::libc;
+    let numbers = [
+        libc::EMSGSIZE,
+        libc::EPROTO,
+        libc::ENOPROTOOPT,
+        libc::EOPNOTSUPP,
+        libc::EHOSTDOWN,
+        libc::ENONET,
+        libc::ENOBUFS,
+    ];
+    numbers.contains(&number)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn is_of_the_network(_: i32) -> bool {
+    false
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+    use nix::libc;
+
+    /// What Linux makes of ICMP (net/ipv4/icmp.c, net/ipv6/icmp.c), and of a network that goes.
+    #[test]
+    fn what_strangers_or_a_network_can_cause_ends_no_endpoint() {
+        for number in [
+            libc::ENETUNREACH,
+            libc::EHOSTUNREACH,
+            libc::ENOPROTOOPT,
+            libc::ECONNREFUSED,
+            libc::EMSGSIZE,
+            libc::EOPNOTSUPP,
+            libc::EHOSTDOWN,
+            libc::ENONET,
+            libc::EPROTO,
+            libc::EACCES,
+            libc::EPERM,
+            libc::ENETDOWN,
+            libc::ENOBUFS,
+            libc::ENOMEM,
+            libc::ETIMEDOUT,
+            libc::EINTR,
+        ] {
+            let error = io::Error::from_raw_os_error(number);
+            assert!(is_transient(&error), "{error}");
+        }
+        for number in [libc::EBADF, libc::ENOTSOCK, libc::EFAULT, libc::EINVAL] {
+            let error = io::Error::from_raw_os_error(number);
+            assert!(!is_transient(&error), "{error}");
+        }
+    }
 }

@@ -1,10 +1,13 @@
 //! The driver's side of a sealed connection: its channels, and who waits for what.
 
-use crate::shared::{News, WaitList, Waiting};
+use crate::shared::{News, Waiting};
+use crate::wait_list::WaitList;
 use dfcp_proto::{
     ChannelId, CloseCode, Connection, ConnectionError, Endpoint, Event, Instant, VarInt,
 };
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use tokio::sync::Notify;
 
 /// What became of a channel, beyond what the core still knows.
 #[derive(Debug, Default)]
@@ -28,9 +31,21 @@ pub(crate) struct ConnectionState {
     over: bool,
     pub(crate) channels: HashMap<ChannelId, ChannelState>,
     pub(crate) opened: [VecDeque<ChannelId>; 3],
-    /// Waits for the handshake, the end, a new channel, room to open one or a datagram.
-    pub(crate) waiting: WaitList,
+    /// Who waits for what; who waits no longer is not remembered.
+    pub(crate) changes: Arc<Changes>,
     pub(crate) writers: WaitList,
+}
+
+/// What may happen to a connection that somebody waits for.
+#[derive(Debug, Default)]
+pub(crate) struct Changes {
+    /// The handshake is done, or the connection is over.
+    pub(crate) phase: Notify,
+    /// The peer opened a channel, of each kind.
+    pub(crate) opened: [Notify; 3],
+    /// A channel more may be opened: one of those that wait is told of each.
+    pub(crate) room: Notify,
+    pub(crate) datagrams: Notify,
 }
 
 impl ConnectionState {
@@ -51,12 +66,15 @@ impl ConnectionState {
 
     fn on_event(&mut self, event: Event) {
         match event {
-            Event::Connected { .. } | Event::Datagram => self.waiting.wake(),
+            Event::Connected { .. } => self.changes.phase.notify_waiters(),
+            Event::Datagram => self.changes.datagrams.notify_waiters(),
             Event::Opened(id) => {
                 self.channels.entry(id).or_default();
-                self.opened[id.kind() as usize].push_back(id);
-                self.waiting.wake();
+                let kind = id.kind() as usize;
+                self.opened[kind].push_back(id);
+                self.changes.opened[kind].notify_waiters();
             }
+            Event::ChannelRoom => self.changes.room.notify_one(),
             // Who reads learns of a reset from the core.
             Event::Readable(id) | Event::Reset { channel: id, .. } => self.on_channel(id, |_| {}),
             Event::Writable | Event::DatagramRoom => self.writers.wake(),
@@ -78,7 +96,6 @@ impl ConnectionState {
 
     fn on_acknowledged(&mut self, id: ChannelId, abandoned: u64) {
         self.on_channel(id, |channel| channel.acknowledged = Some(abandoned));
-        self.waiting.wake();
     }
 
     /// Our sending on a channel is given up: who waits for its delivery waits no longer.
@@ -121,7 +138,14 @@ impl Waiting for ConnectionState {
     }
 
     fn wake(&mut self) {
-        self.waiting.wake();
+        let Changes {
+            phase,
+            opened,
+            room,
+            datagrams,
+        } = &*self.changes;
+        let each = opened.iter().chain([phase, room, datagrams]);
+        each.for_each(Notify::notify_waiters);
         self.writers.wake();
         self.channels.values_mut().for_each(|c| c.waiting.wake());
     }

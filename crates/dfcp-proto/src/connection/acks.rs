@@ -127,7 +127,7 @@ impl Connection {
             Control::Reset(id, _) => {
                 if let Some(channel) = self.channels.get_mut(id) {
                     channel.send = None;
-                    self.channels.forget_if_over(id);
+                    self.forget_if_over(id);
                 }
             }
             Control::Skip(id, _) => {

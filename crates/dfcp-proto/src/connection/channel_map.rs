@@ -63,11 +63,9 @@ impl Channels {
         self.0.keys().filter(|id| id.opener() == role).count() as u64
     }
 
-    /// Drops a channel whose both halves are over.
-    pub fn forget_if_over(&mut self, id: ChannelId) {
+    /// Drops a channel whose both halves are over; true if it was there.
+    pub fn forget_if_over(&mut self, id: ChannelId) -> bool {
         let over = |channel: &Channel| channel.send.is_none() && channel.recv.is_none();
-        if self.0.get(&id).is_some_and(over) {
-            self.0.remove(&id);
-        }
+        self.0.get(&id).is_some_and(over) && self.0.remove(&id).is_some()
     }
 }

@@ -54,11 +54,15 @@ pub enum Read {
 }
 
 impl Connection {
-    /// Opens a channel, if the peer allows one more.
+    /// Opens a channel, if the peer allows one more; else [`Event::ChannelRoom`] says when it does.
     pub fn open(&mut self, kind: ChannelKind) -> Option<ChannelId> {
         let params = self.peer_params.as_ref()?;
         let open = self.channels.opened_by(self.role);
-        if !self.is_established() || open >= params.max_channels {
+        if !self.is_established() {
+            return None;
+        }
+        if open >= params.max_channels {
+            self.wants_open = self.wants_open.saturating_add(1);
             return None;
         }
         let id = ChannelId::new(self.role, kind, self.next_local[kind as usize]);
@@ -380,7 +384,17 @@ impl Connection {
             }
             channel.recv.take_if(|recv| recv.is_settled());
         }
-        self.channels.forget_if_over(id);
+        self.forget_if_over(id);
+    }
+
+    /// Drops a channel whose both halves are over. If that leaves room for another one, whoever found
+    /// none is told: one for each.
+    pub(super) fn forget_if_over(&mut self, id: ChannelId) {
+        let is_ours = self.channels.forget_if_over(id) && id.opener() == self.role;
+        if is_ours && self.wants_open > 0 {
+            self.wants_open -= 1;
+            self.events.push_back(Event::ChannelRoom);
+        }
     }
 
     /// Gives the sending half up; the peer learns `code`.

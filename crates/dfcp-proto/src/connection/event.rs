@@ -159,6 +159,9 @@ pub enum Event {
     DatagramRoom,
     /// There is room to write again.
     Writable,
+    /// There is room for a channel more, of which [`super::Connection::open`] had none: told once for each
+    /// time that it had none, at most.
+    ChannelRoom,
     /// All that was written, to its end, is known to have arrived.
     Acknowledged(ChannelId),
     /// The same but for bytes that were given up ([`crate::Reliability`]). The peer may have some of

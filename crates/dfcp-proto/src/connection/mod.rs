@@ -57,6 +57,11 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+/// How long a closed connection is kept at most, whatever its peer has made of the round trip: three probe
+/// timeouts of a path of three seconds, such as a satellite's with a full queue. After it a peer that has
+/// not heard of the end is answered as for any connection that is not known: by a reset.
+const MAX_CLOSE_TIME: Duration = Duration::from_secs(30);
+
 /// Why a connection wants to be woken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
@@ -154,6 +159,8 @@ pub struct Connection {
     next_local: [u64; 3],
     next_remote: [u64; 3],
     wants_write: bool,
+    /// How often a channel was wanted and there was no room, and nobody was told of room since.
+    wants_open: u64,
     events: VecDeque<Event>,
     observer: Observer,
     stats: ConnectionStats,
@@ -197,6 +204,7 @@ impl Connection {
             next_local: [0; 3],
             next_remote: [0; 3],
             wants_write: false,
+            wants_open: 0,
             events: VecDeque::new(),
             observer: config.observers.begin(role, remote),
             stats: ConnectionStats::default(),
@@ -332,8 +340,9 @@ impl Connection {
         }
     }
 
+    /// A peer that answers late makes round trips as long as it likes: a place is not its own for so long.
     fn close_time(&self) -> Duration {
-        3 * self.pto()
+        (3 * self.pto()).min(MAX_CLOSE_TIME)
     }
 
     /// Tells everyone that the connection is over, once.

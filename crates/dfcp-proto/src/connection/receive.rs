@@ -589,7 +589,7 @@ impl Connection {
                     abandoned,
                 },
             });
-            self.channels.forget_if_over(id);
+            self.forget_if_over(id);
         }
     }
 
@@ -599,7 +599,7 @@ impl Connection {
             channel
                 .recv
                 .take_if(|recv| recv.discarded && recv.is_settled());
-            self.channels.forget_if_over(id);
+            self.forget_if_over(id);
         }
     }
 

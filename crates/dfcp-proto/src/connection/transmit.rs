@@ -485,21 +485,20 @@ impl Connection {
 
     /// Says that this side closed, or has heard that the peer did.
     fn transmit_close(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Batch> {
+        let ends = now + self.close_time();
+        if let State::Closing { until, .. } = &mut self.state {
+            // Also where nothing may be said: who has moved and fallen silent keeps no connection.
+            until.get_or_insert(ends);
+        }
         let room = self.out.moved.map_or(u64::MAX, |moved| moved.allowance());
         if room < BARE_CLOSE {
             return None;
         }
-        let ends = now + self.close_time();
         let (code, mut reason) = match &mut self.state {
             State::Closing {
-                code,
-                reason,
-                until,
-                due,
-                ..
+                code, reason, due, ..
             } => {
                 *due = due.checked_sub(1)?;
-                until.get_or_insert(ends);
                 (*code, reason.clone())
             }
             State::Draining { due, .. } => {

@@ -225,6 +225,10 @@ impl Endpoint {
         let mut connection = Connection::accept(now, remote, local, (session, mtu), rng);
         if let Some((code, reason)) = refusal {
             self.stats.refused += 1;
+            let is_limit = code == CloseCode::LIMIT && self.seats.is_full();
+            if is_limit && self.seats.admits(&peer) && self.seats.has_share_for(remote) {
+                self.stats.crowded += 1;
+            }
             connection.refuse(now, code, reason);
         }
         let handle = self.insert(cid, connection);

@@ -28,12 +28,21 @@ impl Seats {
         }
     }
 
+    /// Whether all places are taken.
+    pub fn is_full(&self) -> bool {
+        self.taken.len() >= self.most
+    }
+
     /// Whether somebody at `remote` finds a place, whoever he is.
     pub fn has_room_for(&self, remote: SocketAddr) -> bool {
+        !self.is_full() && self.has_share_for(remote)
+    }
+
+    /// Whether where somebody is has fewer places than it may.
+    pub fn has_share_for(&self, remote: SocketAddr) -> bool {
         let own = self.networks.get(&network(remote)).copied();
         let of_site = site(remote).and_then(|site| self.sites.get(&site)).copied();
-        self.taken.len() < self.most
-            && own.unwrap_or(0) < self.most_of_one
+        own.unwrap_or(0) < self.most_of_one
             && of_site.unwrap_or(0) < self.most_of_one.saturating_mul(NETWORKS_OF_SITE)
     }
 

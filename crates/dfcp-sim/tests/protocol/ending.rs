@@ -1,7 +1,9 @@
 //! The end of a session as `dfcp send` and `dfcp recv` have it: an object, the receiver's last word,
 //! the sender's CLOSE. Every loss of the last packets is tried.
 
+use crate::common::raw::{RawClient, drain};
 use crate::common::*;
+use dfcp_proto::wire::{AckHead, Frame};
 use dfcp_proto::{ChannelKind, CloseCode, ConnectionError, Duration, Event, Instant};
 use dfcp_sim::{LossModel, Pair, PairConfig, Side};
 
@@ -157,4 +159,42 @@ fn a_sender_that_nobody_answers_leaves_all_the_same() {
         assert!(took <= 8 * ROUND_TRIP, "{took:?}");
         assert_eq!(ended.receiver.is_some(), hears, "{:?}", ended.receiver);
     }
+}
+
+/// Its acknowledgements say that a round trip takes most of a minute.
+#[test]
+fn a_peer_that_answers_late_is_forgotten_soon_once_it_is_closed() {
+    let mut raw = RawClient::connect();
+    for _ in 0..4 {
+        raw.connection().ping();
+        let mut newest = 0;
+        raw.receive(|pn, _| newest = pn);
+        for _ in 0..10 {
+            raw.now += 5 * SECOND;
+            raw.send_frames(&[Frame::Ping]);
+            let now = raw.now;
+            drain(&mut raw.server, now);
+        }
+        let (mut ack, head) = (
+            Vec::new(),
+            AckHead {
+                largest: newest,
+                ..AckHead::default()
+            },
+        );
+        Frame::emit_ack(&mut ack, head, [(newest, newest)].into_iter(), 1000);
+        raw.send(&ack);
+    }
+    let slow = raw.connection().stats().rtt;
+    assert!(slow > 10 * SECOND, "{slow:?}");
+    let start = raw.now;
+    raw.connection().close(start, CloseCode::NO_ERROR, "");
+    while !raw.connection().is_closed() {
+        let now = raw.now;
+        raw.server.handle_timeout(now);
+        drain(&mut raw.server, now);
+        raw.now += SECOND;
+    }
+    let took = raw.now.saturating_since(start);
+    assert!(took <= 32 * SECOND, "{took:?}");
 }

@@ -336,6 +336,29 @@ fn a_close_to_a_new_address_is_no_more_than_three_times_what_came() {
     assert!(sent <= 3 * received, "{sent} bytes for {received}");
 }
 
+/// Its place is somebody else's soon, though it may not even be told.
+#[test]
+fn who_moves_and_falls_silent_is_forgotten_once_it_is_closed() {
+    let mut raw = RawClient::connect();
+    raw.send_frames(&[Frame::Ping]);
+    let now = raw.now;
+    drain(&mut raw.server, now);
+    raw.address = address(99);
+    let mut packet = raw.seal(&[1]);
+    raw.deliver(&mut packet);
+    drain(&mut raw.server, now);
+    raw.connection()
+        .close(now, CloseCode::application(1), "not a word");
+    drain(&mut raw.server, now);
+    for _ in 0..60 {
+        raw.now += SECOND;
+        let now = raw.now;
+        raw.server.handle_timeout(now);
+        drain(&mut raw.server, now);
+    }
+    assert!(raw.connection().is_closed());
+}
+
 #[test]
 fn a_peer_that_comes_back_is_where_it_was_validated() {
     let mut raw = RawClient::connect();

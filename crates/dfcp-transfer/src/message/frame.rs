@@ -1,5 +1,8 @@
 //! How messages go over a stream: each after its length, 32 bits, big-endian.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use dfcp::RecvStream;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -34,7 +37,7 @@ pub struct Reader<R = RecvStream> {
     buffer: Vec<u8>,
     started: bool,
     /// Bytes of whole messages that were read.
-    taken: u64,
+    taken: Arc<AtomicU64>,
 }
 
 impl<R: AsyncRead + Unpin> Reader<R> {
@@ -44,7 +47,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
             stream,
             buffer: Vec::new(),
             started: false,
-            taken: 0,
+            taken: Arc::default(),
         }
     }
 
@@ -55,7 +58,12 @@ impl<R: AsyncRead + Unpin> Reader<R> {
 
     /// Bytes of the messages that were read so far.
     pub fn bytes_of_messages(&self) -> u64 {
-        self.taken
+        self.taken.load(Ordering::Relaxed)
+    }
+
+    /// The same, for who looks at it meanwhile.
+    pub(crate) fn taken(&self) -> Arc<AtomicU64> {
+        self.taken.clone()
     }
 
     /// The next message; `None` at the end of the stream. May be cancelled and called again.
@@ -107,7 +115,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
         }
         let message = rest[..length].to_vec();
         self.buffer.drain(..4 + length);
-        self.taken += length as u64;
+        self.taken.fetch_add(length as u64, Ordering::Relaxed);
         Ok(Some(message))
     }
 }

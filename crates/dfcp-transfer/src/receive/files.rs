@@ -5,7 +5,8 @@ use std::sync::{Arc, Weak};
 use dfcp::{IncomingObject, ObjectSummary, Progress, RecvStream};
 use tokio::sync::{OnceCell, Semaphore};
 
-use crate::ledger::{Announced, blocking, keep};
+use super::silence::{Work, Working};
+use crate::ledger::{self, Announced, keep};
 use crate::message::{Entry, Hash, Outcome, Problem, ProblemKind, Wishes};
 use crate::partial::{Extents, Partial};
 use crate::space::{Claim, Streamed};
@@ -29,6 +30,8 @@ pub(super) struct Files {
     pub claim: Arc<Claim>,
     /// Ends with the session: nobody wants any more what takes long to find out.
     pub session: Weak<()>,
+    /// What this side does at them.
+    pub work: Work,
 }
 
 /// What is there of a file.
@@ -89,6 +92,19 @@ pub(super) fn lost(path: &str, why: &str) -> Problem {
     Problem::new(ProblemKind::Connection, format!("{path}: {why}"))
 }
 
+/// Runs what may wait for a disk, as work of this side.
+async fn blocking<T: Send + 'static>(
+    working: Working,
+    work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
+) -> Result<T, Problem> {
+    let and_end = move || {
+        let done = work();
+        drop(working);
+        done
+    };
+    ledger::blocking(and_end).await
+}
+
 impl Files {
     /// The file at this place of the offer, which was checked.
     pub fn entry(&self, index: u64) -> &Entry {
@@ -112,7 +128,7 @@ impl Files {
             };
             Ok(there.unwrap_or_else(|| files.open_parts(&entry, How::Resume(&files.session))))
         };
-        let examined = blocking(work).await;
+        let examined = blocking(self.work.begin(), work).await;
         examined.unwrap_or_else(|problem| Examined::Settled(Outcome::Error(problem)))
     }
 
@@ -133,7 +149,7 @@ impl Files {
             };
             Ok(files.open_parts(&entry, how))
         };
-        let examined = blocking(work).await;
+        let examined = blocking(self.work.begin(), work).await;
         examined.unwrap_or_else(|problem| Examined::Settled(Outcome::Error(problem)))
     }
 
@@ -153,7 +169,7 @@ impl Files {
     /// The file that is there is the one that is offered.
     pub async fn confirm(&self, index: u64) -> Outcome {
         let (store, entry) = (self.store.clone(), self.entry(index).clone());
-        let done = blocking(move || Ok(store.confirm(&entry))).await;
+        let done = blocking(self.work.begin(), move || Ok(store.confirm(&entry))).await;
         done.unwrap_or_else(Outcome::Error)
     }
 
@@ -186,7 +202,7 @@ impl Files {
             if next > done && (ready >= BATCH || next == list.len()) {
                 let batch: Vec<u8> = bytes.drain(..ready).collect();
                 let (files, part) = (self.clone(), list[done..next].to_vec());
-                match blocking(move || Ok(files.put_all(&batch, &part))).await {
+                match blocking(self.work.begin(), move || Ok(files.put_all(&batch, &part))).await {
                     Ok(put) => outcomes.extend(put),
                     Err(problem) => break problem.message,
                 }
@@ -221,7 +237,7 @@ impl Files {
         let Ok(_permit) = self.gate.clone().acquire_owned().await else {
             return Vec::new();
         };
-        match blocking(move || Ok(self.put_all(&[], &list))).await {
+        match blocking(self.work.begin(), move || Ok(self.put_all(&[], &list))).await {
             Ok(put) => put,
             Err(problem) => {
                 let failed = |index| (index, Outcome::Error(problem.clone()));
@@ -254,7 +270,7 @@ impl Files {
         let open = part.partial.get_or_try_init(|| async {
             let (files, entry) = (self.clone(), self.entry(part.index).clone());
             let begin = move || files.store.begin(&entry, &files.tenant, How::Anew);
-            match blocking(begin).await {
+            match blocking(self.work.begin(), begin).await {
                 Ok(Begin::Receive(partial)) => Ok(Arc::new(partial)),
                 Ok(Begin::Settled(outcome)) => Err(Ok(outcome)),
                 Err(problem) => Err(Err(problem)),
@@ -285,7 +301,7 @@ impl Files {
             }
             Ok(())
         };
-        match blocking(work).await {
+        match blocking(self.work.begin(), work).await {
             Ok(()) => PartEnd::Whole,
             Err(problem) => PartEnd::Settled(Err(problem)),
         }
@@ -329,7 +345,9 @@ impl Files {
             return PartEnd::Reset;
         };
         let (files, offered) = (self.clone(), entry.clone());
-        let begun = blocking(move || files.store.begin(&offered, &files.tenant, How::Small));
+        let begun = blocking(self.work.begin(), move || {
+            files.store.begin(&offered, &files.tenant, How::Small)
+        });
         let partial = match begun.await {
             Ok(Begin::Receive(partial)) => Arc::new(partial),
             Ok(Begin::Settled(outcome)) => return PartEnd::Settled(Ok(outcome)),
@@ -403,7 +421,9 @@ impl Files {
             let finished = store.finish(&partial, &entry);
             finished.map_err(|problem| crate::ledger::kept(problem, &partial.name))
         };
-        blocking(work).await.unwrap_or_else(Outcome::Error)
+        blocking(self.work.begin(), work)
+            .await
+            .unwrap_or_else(Outcome::Error)
     }
 }
 

@@ -16,7 +16,7 @@ use crate::offer::{self, Limits, Offer};
 const SLACK: Duration = Duration::from_secs(30);
 /// The slowest path that an offer of any length gets through, in bytes a second: that of the longest part
 /// in its time, 52 kbit/s.
-const SLOWEST: u64 = MAX_MESSAGE as u64 / PATIENCE.as_secs();
+pub(super) const SLOWEST: u64 = MAX_MESSAGE as u64 / PATIENCE.as_secs();
 
 /// Reads an offer and checks it.
 pub(crate) async fn read_offer<R: AsyncRead + Unpin>(

@@ -8,8 +8,10 @@ mod files;
 mod listing;
 mod pipe;
 mod session;
+pub(crate) mod silence;
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use crate::ledger::{Ledger, Received};
 use crate::message::{self, Entry, FromReceiver, Reader, Rejection, Wishes};
@@ -22,6 +24,7 @@ use dfcp::{Connection, SendStream};
 pub(crate) use listing::read_offer;
 pub use pipe::receive_into;
 use session::Session;
+use silence::Seen;
 
 /// How long the sender may take from the handshake to its offer, and for each further part of that:
 /// 64 kB in ten seconds are 52 kbit/s. Who has nothing to send gives his place to others.
@@ -54,7 +57,8 @@ impl Offered {
 }
 
 /// Receives into `store` what the peer offers; `None` if it left without a word, or said none in ten
-/// seconds. `meter` sees the bytes arrive. Returns when the connection is closed.
+/// seconds. A sender that was agreed to and then brings nothing for minutes ends only where somebody else
+/// found no place at the endpoint ([`Connection::turned_away`]). `meter` sees the bytes arrive. Returns when the connection is closed.
 ///
 /// `consent` is asked when the offer is known and within the store's limits, and nothing is
 /// written before it agrees. It may take its time. What it says against the offer is told to the
@@ -93,10 +97,23 @@ pub async fn receive(
     };
     meter.expect(offered.bytes);
     let ledger = Ledger::new(store, entries, control);
+    let (crowd, quiet) = (ledger.store.crowd.clone(), ledger.store.quiet);
     let mut session = Session::new(connection, ledger, meter, (tenant, wishes, claim));
-    let result = match wishes.dry_run {
-        true => session.run_dry(known).await,
-        false => session.run(&mut reader, known).await,
+    let (work, messages) = (session.work(), reader.taken());
+    let look = || Seen {
+        bytes: meter.progress().bytes() + messages.load(Ordering::Relaxed),
+        is_ours: work.is_under_way(),
+        turned_away: connection.turned_away(),
+    };
+    let run = async {
+        match wishes.dry_run {
+            true => session.run_dry(known).await,
+            false => session.run(&mut reader, known).await,
+        }
+    };
+    let result = tokio::select! {
+        result = run => result,
+        () = crowd.give_way(quiet, look) => Err(Error::Silent),
     };
     Some(session.end(result.err()).await)
 }

@@ -6,12 +6,13 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use dfcp::{Connection, IncomingObject, ObjectSummary, SendStream};
+use dfcp::{CloseCode, Connection, IncomingObject, ObjectSummary, SendStream};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::{OnceCell, Semaphore};
 use tokio::task::{JoinError, JoinSet};
 
 use super::files::{Examined, Files, Part, PartEnd, Unpacked, lost, read_end};
+use super::silence::Work;
 use super::{CLOSING, Known};
 use crate::ledger::{Announced, Ledger, Received, violation};
 use crate::memory::Share;
@@ -128,6 +129,7 @@ impl<'a> Session<'a> {
             gate: Arc::new(Semaphore::new(MAX_ACTIVE)),
             claim,
             session: Arc::downgrade(&alive),
+            work: Work::default(),
         };
         meter.diary().offered(ledger.entries.clone());
         Self {
@@ -148,6 +150,11 @@ impl<'a> Session<'a> {
             told: 0,
             alive,
         }
+    }
+
+    /// What this side does at files of the session.
+    pub fn work(&self) -> Work {
+        self.files.work.clone()
     }
 
     pub async fn run(&mut self, reader: &mut Reader, known: Known) -> Result<(), Error> {
@@ -569,6 +576,11 @@ impl<'a> Session<'a> {
             }
             Some(failure @ Error::TakenOver) => {
                 self.connection.close(TAKEN_OVER, &failure.to_string());
+            }
+            // It may come again.
+            Some(failure @ Error::Silent) => {
+                self.connection
+                    .close(CloseCode::LIMIT, &failure.to_string());
             }
             Some(failure) => self.connection.close(FAILED, &failure.to_string()),
         }

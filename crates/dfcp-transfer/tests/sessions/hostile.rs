@@ -43,7 +43,11 @@ fn the_corpus_and_changes_of_it_are_survived() {
         seeds.iter().for_each(|seed| body(seed));
         let mut random = Random(1);
         // A connection takes some milliseconds.
-        let rounds = if name == "objects" { 50 } else { 500 };
+        let rounds = if ["objects", "resume"].contains(&name) {
+            50
+        } else {
+            500
+        };
         for round in 0..rounds {
             let mut data = seeds[random.below(seeds.len())].clone();
             for _ in 0..=random.below(8) {
@@ -66,4 +70,14 @@ fn the_corpus_and_changes_of_it_are_survived() {
 fn a_session_of_the_corpus_brings_a_file() {
     let seeds = corpus("session");
     assert!(seeds.iter().any(|seed| bodies::session(seed) == 3));
+}
+
+#[test]
+fn a_session_of_the_corpus_goes_on_with_what_is_there() {
+    // One file, of which all but a group is there and noted, and the word that it is all there.
+    let asked_for_one = corpus("resume").iter().any(|seed| {
+        let is_noted = seed.starts_with(&[0, 1, 0, 1, 1, 2]);
+        is_noted && bodies::resume(seed, 20 * bodies::PATIENCE) == 1
+    });
+    assert!(asked_for_one);
 }

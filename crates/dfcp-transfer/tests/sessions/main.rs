@@ -15,3 +15,4 @@ mod older;
 mod pipes;
 mod scan;
 mod session;
+mod silent;

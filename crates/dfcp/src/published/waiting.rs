@@ -1,6 +1,7 @@
 //! The driver's side of a published connection: how it ended, and who waits for what.
 
-use crate::shared::{News, WaitList, Waiting};
+use crate::shared::{News, Waiting};
+use crate::wait_list::WaitList;
 use dfcp_proto::Instant;
 use dfcp_proto::published::{Connection, Endpoint, Error, Event, Read, State as Phase};
 

@@ -87,3 +87,58 @@ async fn an_object_of_which_parts_were_taken_has_no_order() {
     })
     .await;
 }
+
+/// Threads for what blocks are few, and anyone can begin objects and say no more of them.
+#[test]
+fn objects_that_stand_still_keep_nobody_from_receiving() {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .max_blocking_threads(2)
+        .enable_all()
+        .build();
+    runtime.expect("a runtime").block_on(within(async {
+        let (_client, near, _server, far) = pair().await;
+        let file = || tempfile::tempfile().expect("a file");
+        let (mut halves, mut receivers) = (Vec::new(), tokio::task::JoinSet::new());
+        for i in 0..4 {
+            let mut half = near.open_object().await.expect("opens");
+            let mut block = bytes(half.block_size().expect("is open"));
+            half.write_buffer(&mut block).await.expect("fits");
+            halves.push(half);
+            let mut object = far.accept_object().await.expect("comes");
+            let (progress, target) = (Progress::default(), file());
+            let seen = progress.clone();
+            receivers.spawn(async move {
+                match i % 2 {
+                    0 => object
+                        .recv_object(target, u64::MAX, &progress)
+                        .await
+                        .map(drop),
+                    _ => object
+                        .recv_blocks(target, u64::MAX, &progress)
+                        .await
+                        .map(drop),
+                }
+            });
+            while seen.bytes() == 0 {
+                tokio::task::yield_now().await;
+            }
+        }
+        let (data, progress) = (bytes(3_000_003), Progress::default());
+        let send = near.send_object_from(&data[..], &progress);
+        let receive = async {
+            let mut object = far.accept_object().await.expect("comes");
+            let target = file();
+            object
+                .recv_object(target, u64::MAX, &Progress::default())
+                .await
+        };
+        let (sent, received) = tokio::join!(send, receive);
+        assert_eq!(received.expect("receives"), sent.expect("sends"));
+        assert_eq!(receivers.len(), 4);
+        halves.iter_mut().for_each(|half| half.reset(7.into()));
+        while let Some(ended) = receivers.join_next().await {
+            let ended = ended.expect("does not panic");
+            assert!(matches!(ended, Err(Error::Reset(_))), "{ended:?}");
+        }
+    }));
+}

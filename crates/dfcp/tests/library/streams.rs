@@ -1,8 +1,14 @@
 //! Streams.
 
-use crate::{bytes, client, pair, server_at, within};
+use crate::{bytes, client, pair, pair_of, server_at, within};
 use bytes::Bytes;
-use dfcp::{Chunk, Error, Profile, TransportConfig};
+use dfcp::{
+    Chunk, Connection, Endpoint, EndpointConfig, Error, Profile, TransportConfig, generate_key,
+};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -197,6 +203,90 @@ async fn waiting_for_a_stop_does_not_hold_the_connection() {
         // Whichever came first: the acknowledgement of the end, or that of the connection.
         let unknown = unknown.await;
         assert!(matches!(unknown, Ok(None) | Err(_)), "{unknown:?}");
+    })
+    .await;
+}
+
+/// A server that allows one stream at a time, and a client's connection to it.
+async fn one_at_a_time() -> ([Endpoint; 2], Connection, Connection) {
+    let bind = "127.0.0.1:0".parse().expect("an address");
+    let config = EndpointConfig::server(generate_key().expect("a key"), bind);
+    let server = config.transport(TransportConfig::default().max_channels(1));
+    let (client, server) = (client(), Endpoint::bind(server).expect("binds"));
+    let (near, far) = pair_of(&client, &server).await;
+    ([client, server], near, far)
+}
+
+/// Counts how often it is woken.
+#[derive(Default)]
+struct Woken(AtomicUsize);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+#[tokio::test]
+async fn a_stream_that_is_read_to_its_end_makes_room_for_who_waits_to_open_one() {
+    within(async {
+        let (_endpoints, near, far) = one_at_a_time().await;
+        let (mut send, mut recv) = near.open_bi().await.expect("opens");
+        send.write_all(b"question").await.expect("fits");
+        send.finish().expect("ends");
+        let (mut back, mut asked) = far.accept_bi().await.expect("comes");
+        let mut text = String::new();
+        asked.read_to_string(&mut text).await.expect("is complete");
+        send.delivered().await.expect("is told");
+        // All that could be told of sending was told; what is left is for the reader to do.
+        let mut opening = pin!(near.open_bi());
+        let first = Arc::new(Woken::default());
+        let waker = Waker::from(first.clone());
+        let opened = opening.as_mut().poll(&mut Context::from_waker(&waker));
+        assert!(opened.is_pending(), "there is room for one");
+        back.write_all(b"answer").await.expect("fits");
+        back.finish().expect("ends");
+        recv.read_to_string(&mut text).await.expect("is complete");
+        while first.0.load(Ordering::SeqCst) == 0 {
+            tokio::task::yield_now().await;
+        }
+        opening.await.expect("opens");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn who_waits_to_open_a_stream_is_woken_for_nothing_else() {
+    within(async {
+        let (_endpoints, near, far) = one_at_a_time().await;
+        let (mut send, _recv) = near.open_bi().await.expect("opens");
+        let woken = Arc::new(Woken::default());
+        let waker = Waker::from(woken.clone());
+        let mut openers: Vec<_> = (0..100).map(|_| Box::pin(near.open_bi())).collect();
+        for opener in &mut openers {
+            let opened = opener.as_mut().poll(&mut Context::from_waker(&waker));
+            assert!(opened.is_pending());
+        }
+        for i in 0..20 {
+            far.send_datagram(Bytes::from(vec![i])).expect("fits");
+            assert_eq!(near.read_datagram().await.expect("comes"), vec![i]);
+            let mut other_way = far.open_uni().await.expect("opens");
+            other_way.write_all(b"news").await.expect("fits");
+            other_way.finish().expect("ends");
+            let mut incoming = near.accept_uni().await.expect("comes");
+            let mut text = String::new();
+            incoming.read_to_string(&mut text).await.expect("whole");
+        }
+        assert_eq!(woken.0.load(Ordering::SeqCst), 0);
+        // There is room for one, and so one of them is told; it need not be there any more.
+        send.reset(0.into());
+        drop(_recv);
+        while woken.0.load(Ordering::SeqCst) == 0 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(woken.0.load(Ordering::SeqCst), 1);
+        drop(openers.remove(0));
+        openers.remove(0).await.expect("opens");
     })
     .await;
 }

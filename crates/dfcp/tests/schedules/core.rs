@@ -1,6 +1,7 @@
 //! A core whose connections count: what arrived, what is to leave, blocks to be rebuilt, a timer.
 
-use crate::shared::{News, WaitList, Waiting};
+use crate::shared::{News, Waiting};
+use crate::wait_list::WaitList;
 use dfcp_proto::host::{Core, CoreConnection, Priority, Solve, Transmit};
 use dfcp_proto::{ConnectionHandle, Duration, Instant};
 use std::cell::Cell;

@@ -36,6 +36,8 @@ mod solver;
 mod sync;
 #[path = "../../src/timers.rs"]
 mod timers;
+#[path = "../../src/wait_list.rs"]
+mod wait_list;
 
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::{Config, Runner};
