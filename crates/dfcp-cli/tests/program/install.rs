@@ -26,6 +26,25 @@ fn every_command_has_a_page() {
     }
 }
 
+/// Who has just installed it looks here first.
+#[test]
+fn the_help_says_what_the_program_is_for_and_what_to_type_first() {
+    let help = String::from_utf8(dfcp(&["-h"])).unwrap();
+    let what = help.lines().next().unwrap();
+    assert!(what.contains("files"), "{what}");
+    for command in ["dfcp cp ", "dfcp send ", "dfcp recv CODE", "dfcp doctor "] {
+        assert!(help.contains(command), "{help}");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    dfcp(&["manual", dir.path().to_str().unwrap()]);
+    let page = fs::read_to_string(dir.path().join("dfcp.1")).unwrap();
+    let name = page.split_once(".SH NAME\n").unwrap().1.lines().next();
+    assert_eq!(name.unwrap(), format!("dfcp \\- {what}"));
+    // DST becomes like SRC: it is no directory to copy into.
+    let sync = String::from_utf8(dfcp(&["sync", "-h"])).unwrap();
+    assert!(sync.contains("what becomes like it"), "{sync}");
+}
+
 #[test]
 fn exit_codes_are_in_the_pages_and_the_help_as_in_the_readme() {
     let readme = include_str!("../../../../README.md");
