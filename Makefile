@@ -2,17 +2,23 @@
 CARGO ?= cargo
 OUT   ?= docs/bench
 
-.PHONY: install static deb demo test bench bench-path bench-codes bench-loopback bench-sim bench-simulator bench-published bench-profiles bench-compare bench-bad-paths bench-proxy fmt lint
+# Recipes that take programs from where they were built say where that is, whatever the environment says.
+demo install dist bench-simulator bench-path bench-published bench-profiles bench-compare bench-bad-paths bench-proxy: export CARGO_TARGET_DIR = $(CURDIR)/target
+
+.PHONY: install dist static deb demo test bench bench-path bench-codes bench-loopback bench-sim bench-simulator bench-published bench-profiles bench-compare bench-bad-paths bench-proxy fmt lint
 
 # Builds, then sends a real file between two real processes over a bad path; kernel TCP beside it.
 demo: toolchain
 	$(CARGO) build --release --locked -p dfcp-cli -p dfcp-lab-cli
 	./target/release/dfcp demo
 
-# dfcp with man pages and completions; PREFIX=$$HOME/.local for one user, DESTDIR for packagers.
+# dfcp with man pages and completions; PREFIX=$$HOME/.local for one user, DESTDIR for packagers. Where a
+# superuser has no cargo what `make dist` has built is installed.
 PREFIX ?= /usr/local
-install: toolchain
-	$(CARGO) build --profile dist --locked -p dfcp-cli
+install:
+	@./packaging/may-write "$(DESTDIR)$(PREFIX)"
+	@if command -v $(firstword $(CARGO)) >/dev/null || [ ! -x target/dist/dfcp ]; then $(MAKE) --no-print-directory dist; \
+	else echo "cargo is not here: what was built before is installed, target/dist/dfcp"; fi
 	./packaging/extras target/dist/dfcp target/packaging
 	install -D -m 755 target/dist/dfcp $(DESTDIR)$(PREFIX)/bin/dfcp
 	install -d $(DESTDIR)$(PREFIX)/share/man/man1
@@ -20,6 +26,11 @@ install: toolchain
 	install -D -m 644 target/packaging/dfcp.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/dfcp
 	install -D -m 644 target/packaging/_dfcp $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_dfcp
 	install -D -m 644 target/packaging/dfcp.fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/dfcp.fish
+	@case ":$$PATH:" in *:"$(PREFIX)/bin":*) ;; *) [ -n "$(DESTDIR)" ] || echo "$(PREFIX)/bin is not in PATH" ;; esac
+
+# The program that `install` installs.
+dist: toolchain
+	$(CARGO) build --profile dist --locked -p dfcp-cli
 
 # Programs that need nothing of the machine they run on, for x86-64 and arm64: target/static.
 static: toolchain
@@ -89,4 +100,4 @@ bench-proxy:
 
 .PHONY: toolchain
 toolchain:
-	@./scripts/toolchain
+	@CARGO="$(firstword $(CARGO))" ./scripts/toolchain

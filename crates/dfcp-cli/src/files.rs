@@ -159,6 +159,7 @@ impl Target {
         self.check_home()?;
         let on_conflict = self.on_conflict.unwrap_or(OnConflict::Error);
         let store = Store::open(&self.output_dir, on_conflict.into()).map_err(failure)?;
+        store.check_writable(&self.output_dir).map_err(failure)?;
         let store = store.with_senders_deciding(match (self.on_conflict, self.allow_overwrite) {
             (_, true) => Senders::Everything,
             (None, _) => Senders::Additions,

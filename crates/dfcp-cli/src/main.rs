@@ -30,7 +30,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use dfcp_command::{Failure, Kind};
 
 #[derive(Parser)]
-#[command(name = "dfcp", version, about, after_help = lab::HELP, after_long_help = long_help())]
+#[command(name = "dfcp", version, about, after_help = short_help(), after_long_help = long_help())]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -48,6 +48,7 @@ enum Command {
     ///
     /// DST itself becomes like SRC, with or without a slash at the end of either, where rsync without a
     /// slash at SRC makes DST/SRC.
+    #[command(mut_arg("places", |arg| arg.help(command::cp::SYNC_PLACES).long_help(None)))]
     Sync(Box<command::cp::SyncArgs>),
     /// Carries TCP and UDP of other programs: SOCKS5, HTTP, forwards
     Proxy(Box<command::proxy::Args>),
@@ -114,11 +115,23 @@ fn main() -> ExitCode {
     }
 }
 
+/// For who has just installed this: what to type first.
+const FIRST: &str = "\
+To begin with:
+  dfcp cp -r DIR HOST:    Copies to where ssh logs in, and dfcp is installed
+  dfcp send FILE...       Prints a code; on the other side: dfcp recv CODE
+  dfcp doctor HOST        Says why a transfer does not work, or is slow";
+
+/// What stands at the end of `-h`.
+fn short_help() -> String {
+    format!("{FIRST}\n\n{}", lab::HELP)
+}
+
 /// What stands at the end of `--help`.
 fn long_help() -> String {
     let row = |(code, meaning)| format!("\n  {code:<14} {meaning}");
     let codes: String = dfcp_command::EXIT_CODES.map(row).concat();
-    format!("{}\n\nExit codes:{codes}", lab::HELP)
+    format!("{}\n\nExit codes:{codes}", short_help())
 }
 
 /// What copying programs call otherwise, and what it is here.

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
 use nix::fcntl::OFlag;
-use rustix::fs::RenameFlags;
+use rustix::fs::{Access, AtFlags, RenameFlags};
 use rustix::io::Errno;
 
 use crate::Error;
@@ -180,6 +180,20 @@ impl Store {
         let mut store = Self::open(there.unwrap_or(Path::new(".")), on_conflict)?;
         store.absent = there != Some(path);
         Ok(store)
+    }
+
+    /// Whether something can be made in the directory, which is at `path`: who waits for senders hears of it
+    /// before they come.
+    ///
+    /// # Errors
+    /// Why nothing can.
+    pub fn check_writable(&self, path: &Path) -> Result<(), Error> {
+        let access = Access::WRITE_OK | Access::EXEC_OK;
+        let may = rustix::fs::accessat(&*self.dir, ".", access, AtFlags::empty());
+        may.map_err(|error| {
+            let error = io::Error::from(error);
+            Error::file(path, format_args!("{error}{}", advice(&error)))
+        })
     }
 
     /// Takes no more of an offer than `limits`.

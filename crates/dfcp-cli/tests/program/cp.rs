@@ -173,14 +173,21 @@ fn a_dry_run_names_what_would_change_beside_contents() {
     );
     // Without -a none of it would.
     assert_eq!(plan(&["-rl"])["change"], serde_json::json!([]));
-    // People read it, too, from either side.
-    for places in [["tree/.", "there:copy"], ["there:copy/.", "tree"]] {
+    // People read it, too, from either side; and in a line what it comes to.
+    let told = |option: &str, places: [&str; 2]| {
         let mut command = Command::new(PROGRAM);
         command
             .current_dir(machines.dir.path())
-            .args(["cp", "-an", "-e", "./shell", "--remote-path", PROGRAM])
+            .args(["cp", option, "-e", "./shell", "--remote-path", PROGRAM])
             .args(places);
-        let listed = String::from_utf8(command.output().unwrap().stdout).unwrap();
+        let output = command.output().unwrap();
+        [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap())
+    };
+    let [_, said] = told("-rln", ["tree/.", "there:copy"]);
+    assert_eq!(said, "dfcp: dry run: nothing to do, 3 there already\n");
+    for places in [["tree/.", "there:copy"], ["there:copy/.", "tree"]] {
+        let [listed, said] = told("-an", places);
+        assert_eq!(said, "dfcp: dry run: 2 to change, 3 there already\n");
         let lines: Vec<_> = listed.lines().map(str::trim_start).collect();
         assert_eq!(lines.len(), 2, "{listed}");
         assert!(

@@ -15,10 +15,10 @@ fn a_copy_whose_terminal_goes_away_ends_as_one_that_is_interrupted() {
     use nix::sys::signal::{Signal, kill};
     common::hear_hang_ups();
     let machines = Machines::new("");
-    let content = machines.write(&machines.here("file"), 30_000_000);
+    let content = machines.write(&machines.here("file"), 4_000_000);
     let hang_up = |target: &str, prelude: &str| {
         let there = format!("there:{target}");
-        let arguments = ["file", &there, "-b", "40M", "--remote-path", PROGRAM];
+        let arguments = ["file", &there, "-b", "8M", "--remote-path", PROGRAM];
         let mut command = Command::new("sh");
         command
             .current_dir(machines.dir.path())
@@ -222,7 +222,7 @@ fn with_retry_a_copy_goes_on_by_itself_when_the_other_side_was_killed() {
     let machines = watched();
     let program = machines.there("program");
     let program = ["--remote-path", program.to_str().unwrap()];
-    let size: u64 = 60_000_000;
+    let size: u64 = 12_000_000;
     let push = machines.write(&machines.here("push/file"), size as usize);
     let pull = machines.write(&machines.there("pull/file"), size as usize);
     for (source, target, made, content) in [
@@ -230,7 +230,7 @@ fn with_retry_a_copy_goes_on_by_itself_when_the_other_side_was_killed() {
         ("there:pull", "copy", machines.here("copy"), pull),
     ] {
         let _ = fs::remove_file(machines.there("logins"));
-        let arguments = ["-r", source, target, "-b", "100M", "--retry", "1m"];
+        let arguments = ["-r", source, target, "-b", "20M", "--retry", "10m"];
         let child = machines.cp(&arguments).args(program).spawn().unwrap();
         let journal = made.join("file.dfcp-journal");
         common::eventually("a quarter is there", || {
@@ -312,14 +312,14 @@ fn with_retry_the_bar_goes_on_from_what_is_there() {
     use nix::sys::signal::{Signal, kill};
     let machines = watched();
     let program = machines.there("program");
-    let size: usize = 60_000_000;
+    let size: usize = 12_000_000;
     machines.write(&machines.here("push"), size);
     machines.write(&machines.there("pull"), size);
     for (source, target, made) in [
         ("push", "there:", machines.there("push")),
         ("there:pull", ".", machines.here("pull")),
     ] {
-        let mut copy = machines.cp(&[source, target, "-b", "100M", "--retry", "1m"]);
+        let mut copy = machines.cp(&[source, target, "-b", "20M", "--retry", "10m"]);
         copy.args(["--progress", "always", "--remote-path"])
             .arg(&program);
         let child = copy.spawn().unwrap();
@@ -344,16 +344,16 @@ fn with_retry_the_bar_goes_on_from_what_is_there() {
 fn with_retry_a_copy_waits_for_the_attempt_before_to_be_given_up() {
     use nix::sys::signal::{Signal, kill};
     let machines = watched();
-    let content = machines.write(&machines.here("tree/file"), 20_000_000);
+    let content = machines.write(&machines.here("tree/file"), 5_000_000);
     let program = machines.there("program");
     let arguments = [
         "-r",
         "tree",
         "there:new",
         "-b",
-        "40M",
+        "10M",
         "--retry",
-        "1m",
+        "10m",
         "--timeout",
         "2s",
     ];

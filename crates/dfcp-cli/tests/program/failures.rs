@@ -261,20 +261,39 @@ fn a_full_disk_is_reported_on_both_sides() {
     assert_eq!(left, ["other", "x.dfcp-journal", "x.dfcp-partial"]);
 }
 
+/// Nobody gives names of hosts within `invalid` (RFC 6761).
+#[test]
+fn a_name_that_is_neither_a_file_nor_a_host_is_said_to_be_neither() {
+    let bench = Bench::new();
+    let mut sender = bench.sender();
+    let (code, report, _) = run(sender.arg(bench.write("x", 1)).arg("y.invalid"));
+    let message = report["error"]["message"].as_str().unwrap();
+    assert_eq!(code, 5, "{report}");
+    assert!(
+        message.contains("y.invalid") && message.contains("file"),
+        "{message}"
+    );
+}
+
 #[test]
 fn a_target_that_may_only_be_read_is_reported_on_both_sides() {
     let bench = Bench::new();
     let target = bench.path("received");
     fs::create_dir(&target).unwrap();
-    let mounted = Command::new("mount")
-        .args(["-t", "tmpfs", "-o", "ro,size=30m", "tmpfs"])
-        .arg(&target)
-        .output();
-    if !mounted.is_ok_and(|out| out.status.success()) {
+    let mount = |options: &str| {
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", options, "tmpfs"]);
+        let done = mount.arg(&target).output();
+        done.is_ok_and(|out| out.status.success())
+    };
+    if !mount("size=30m") {
         eprintln!("skipped: no file system can be mounted here");
         return;
     }
     let receiver = bench.receiver(&["--once"]);
+    assert!(mount("remount,ro"));
+    // Who comes too late for that says so before anybody sends.
+    let (start_code, refused, _) = run(&mut bench.recv(&["--once", "--allow", &bench.sender_key]));
     let mut sender = bench.sender();
     let (code, report, _) = run(sender
         .arg(bench.write("x", 1000))
@@ -282,6 +301,8 @@ fn a_target_that_may_only_be_read_is_reported_on_both_sides() {
     let (receiver_code, received) = receiver.end();
     let unmounted = Command::new("umount").arg(&target).status();
     assert!(unmounted.unwrap().success());
+    let message = refused["error"]["message"].as_str().unwrap_or_default();
+    assert!(start_code == 7 && message.contains("ead-only"), "{refused}");
     assert_eq!((code, receiver_code), (7, 7), "{report}");
     for report in [report, received] {
         let message = report["error"]["message"].as_str().unwrap();

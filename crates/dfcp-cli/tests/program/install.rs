@@ -1,6 +1,8 @@
 //! What packages install beside the program.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 fn dfcp(arguments: &[&str]) -> Vec<u8> {
@@ -24,6 +26,25 @@ fn every_command_has_a_page() {
             "{command}"
         );
     }
+}
+
+/// Who has just installed it looks here first.
+#[test]
+fn the_help_says_what_the_program_is_for_and_what_to_type_first() {
+    let help = String::from_utf8(dfcp(&["-h"])).unwrap();
+    let what = help.lines().next().unwrap();
+    assert!(what.contains("files"), "{what}");
+    for command in ["dfcp cp ", "dfcp send ", "dfcp recv CODE", "dfcp doctor "] {
+        assert!(help.contains(command), "{help}");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    dfcp(&["manual", dir.path().to_str().unwrap()]);
+    let page = fs::read_to_string(dir.path().join("dfcp.1")).unwrap();
+    let name = page.split_once(".SH NAME\n").unwrap().1.lines().next();
+    assert_eq!(name.unwrap(), format!("dfcp \\- {what}"));
+    // DST becomes like SRC: it is no directory to copy into.
+    let sync = String::from_utf8(dfcp(&["sync", "-h"])).unwrap();
+    assert!(sync.contains("what becomes like it"), "{sync}");
 }
 
 #[test]
@@ -56,6 +77,83 @@ fn exit_codes_are_in_the_pages_and_the_help_as_in_the_readme() {
             "{row}: {help}"
         );
     }
+}
+
+/// A tree with what `make install` needs, where a program in place of cargo builds in no time.
+fn source_tree(at: &Path) -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    for file in [
+        "Makefile",
+        "packaging/extras",
+        "packaging/may-write",
+        "scripts/toolchain",
+    ] {
+        fs::create_dir_all(at.join(file).parent().unwrap()).unwrap();
+        fs::copy(root.join(file), at.join(file)).unwrap();
+    }
+    let cargo = at.join("tools/cargo");
+    fs::create_dir_all(cargo.parent().unwrap()).unwrap();
+    let script = format!(
+        "#!/bin/sh\n[ \"$1\" = build ] || exit 0\nmkdir -p \"${{CARGO_TARGET_DIR:-target}}/dist\"\n\
+         cp {} \"${{CARGO_TARGET_DIR:-target}}/dist/dfcp\"\n",
+        env!("CARGO_BIN_EXE_dfcp")
+    );
+    fs::write(&cargo, script).unwrap();
+    fs::set_permissions(&cargo, fs::Permissions::from_mode(0o755)).unwrap();
+    cargo
+}
+
+/// Whether `make install` into `prefix` works with this in its environment, and what it said.
+fn make_install(tree: &Path, prefix: &Path, environment: &[(&str, &Path)]) -> (bool, String) {
+    let mut make = Command::new("make");
+    make.current_dir(tree)
+        .arg("install")
+        .arg(format!("PREFIX={}", prefix.display()));
+    make.env_remove("CARGO")
+        .env_remove("MAKEFLAGS")
+        .env_remove("CARGO_TARGET_DIR");
+    for (name, value) in environment {
+        make.env(name, value);
+    }
+    let output = make.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output.status.success(), said)
+}
+
+#[test]
+fn make_install_works_wherever_cargo_builds_and_without_it_where_it_has_built() {
+    let dir = tempfile::tempdir().unwrap();
+    let tree = dir.path().join("tree");
+    let cargo = source_tree(&tree);
+    let elsewhere = dir.path().join("elsewhere");
+    let prefix = dir.path().join("prefix");
+    let cargo: (&str, &Path) = ("CARGO", &cargo);
+    let (done, said) = make_install(&tree, &prefix, &[cargo, ("CARGO_TARGET_DIR", &elsewhere)]);
+    assert!(done, "{said}");
+    for file in [
+        "bin/dfcp",
+        "share/man/man1/dfcp-send.1",
+        "share/bash-completion/completions/dfcp",
+        "share/zsh/site-functions/_dfcp",
+        "share/fish/vendor_completions.d/dfcp.fish",
+    ] {
+        assert!(prefix.join(file).exists(), "{file}");
+    }
+    // The superuser often has no cargo: what its user has built is installed.
+    let (other, bare) = (dir.path().join("other"), dir.path().join("bare"));
+    let nothing: (&str, &Path) = ("CARGO", Path::new("no-such-cargo"));
+    let (done, said) = make_install(&tree, &other, &[nothing]);
+    assert!(done && other.join("bin/dfcp").exists(), "{said}");
+    fs::create_dir(&bare).unwrap();
+    source_tree(&bare);
+    let (done, said) = make_install(&bare, &other, &[nothing]);
+    assert!(!done && said.contains("rustup.rs"), "{said}");
+    // Where nothing can be written that is said before anything is built.
+    let file = dir.path().join("file");
+    fs::write(&file, "").unwrap();
+    let (done, said) = make_install(&bare, &file.join("prefix"), &[cargo]);
+    assert!(!done && said.contains("PREFIX="), "{said}");
+    assert!(!bare.join("target/dist").exists());
 }
 
 #[test]

@@ -108,6 +108,10 @@ fn ports(text: &str) -> Result<(u16, u16), String> {
     }
 }
 
+/// What `dfcp sync` takes where `dfcp cp` takes many.
+pub const SYNC_PLACES: &str =
+    "A directory or file, PATH here or [USER@]HOST:PATH; and what becomes like it";
+
 /// Arguments of `dfcp sync`.
 #[derive(Clone, Debug, clap::Args)]
 #[command(override_usage = "dfcp sync [OPTIONS] SRC DST")]
@@ -173,6 +177,9 @@ pub fn run(mut args: Args) -> ExitCode {
     };
     let plan = report.plan.as_ref().filter(|_| !args.output.is_json());
     let shown = plan.map_or(Ok(()), |plan| say_all(&plan.lines()));
+    if let Some(plan) = plan {
+        args.output.say(plan.summary());
+    }
     report.conclude(failure.or(shown.err()));
     ExitCode::from(args.output.report(&report))
 }

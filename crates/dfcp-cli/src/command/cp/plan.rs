@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use dfcp_command::units;
 use dfcp_transfer::{Change, Entry, Outcome};
 use serde::Serialize;
 
@@ -16,6 +17,8 @@ pub struct Plan {
     pub remove: Vec<String>,
     /// Bytes of all that would be sent; of files that are there in part fewer come.
     pub bytes: u64,
+    /// How many files and links are there already, with the content that they have here.
+    pub there: u64,
 }
 
 /// Something that would be sent.
@@ -78,12 +81,49 @@ impl Plan {
                 kind: kind_of(entry),
             })
         });
+        let there = (0..).zip(entries).filter(|(index, entry)| {
+            !entry.directory && matches!(outcomes.get(index), Some(Outcome::There))
+        });
         Self {
+            there: there.count() as u64,
             bytes: (send.iter()).fold(0, |sum: u64, planned| sum.saturating_add(planned.size)),
             send,
             change: change.collect(),
             remove: Vec::new(),
         }
+    }
+
+    /// For people: all of it in a line, also where it is nothing.
+    pub fn summary(&self) -> String {
+        let directories = self
+            .send
+            .iter()
+            .filter(|planned| planned.kind == "directory");
+        let directories = directories.count() as u64;
+        let files = self.send.len() as u64 - directories;
+        let bytes = units::bytes(self.bytes);
+        let parts = [
+            (files, format!("{} to send ({bytes})", units::files(files))),
+            (directories, format!("{directories} to make (directories)")),
+            (
+                self.change.len() as u64,
+                format!("{} to change", self.change.len()),
+            ),
+            (
+                self.remove.len() as u64,
+                format!("{} to remove", self.remove.len()),
+            ),
+        ];
+        let mut parts: Vec<_> = (parts.into_iter())
+            .filter_map(|(count, part)| (count > 0).then_some(part))
+            .collect();
+        if parts.is_empty() {
+            parts.push("nothing to do".to_owned());
+        }
+        if self.there > 0 {
+            parts.push(format!("{} there already", self.there));
+        }
+        format!("dry run: {}", parts.join(", "))
     }
 
     /// For people: sizes and names, and what is removed.

@@ -33,7 +33,12 @@ pub(super) async fn connect(
         Some(known_hosts) => known_hosts.find(host)?,
         None => args.peer.peer_key,
     };
-    let addresses = host.resolve(args.peer.family()).await?;
+    let addresses = host.resolve(args.peer.family()).await;
+    // The last of several names is the host's: a mistake in a file's name ends up here, too.
+    let addresses = addresses.map_err(|mut failure| {
+        failure.message += "; a file of this name is not here either";
+        failure
+    })?;
     args.check_network(&addresses)?;
     let why = Doubt::start(addresses.clone());
     let reached =
