@@ -351,17 +351,16 @@ impl Block {
         }
     }
 
-    /// Writes down the values of symbols of one byte, by symbol of the graph; one more, behind the
-    /// last, is zero.
+    /// Writes down the values of symbols of one byte, by symbol of the graph, behind a first one that is
+    /// zero: graphs grow at their end, and plans stay.
     pub(super) fn fill(&mut self, graph: &Graph, packets: &[Packet], mut bytes: &[u8]) {
-        self.values.resize(graph.symbols() + 1, 0);
-        self.values[graph.symbols()] = 0;
+        self.values.resize(1 + graph.symbols(), 0);
         for (packet, at) in packets.iter().zip(graph.find(packets)) {
             let own = bytes.split_off(..packet.symbols as usize);
             let (Some(at), Some(own)) = (at, own) else {
                 continue;
             };
-            self.values[graph.starts[at] as usize..][..own.len()].copy_from_slice(own);
+            self.values[1 + graph.starts[at] as usize..][..own.len()].copy_from_slice(own);
         }
     }
 
@@ -416,11 +415,10 @@ impl System<'_> {
 
     /// Which of the block's [values](Block::fill) a row's right side is.
     pub(super) fn value(&self, row: usize) -> u32 {
-        let symbol = match row < self.graph.rows.len() {
-            true => self.graph.rows.symbol(row),
-            false => self.graph.symbols(),
-        };
-        symbol as u32
+        match row < self.graph.rows.len() {
+            true => 1 + self.graph.rows.symbol(row) as u32,
+            false => 0,
+        }
     }
 
     /// LT rows and check nodes.
