@@ -155,20 +155,10 @@ impl Connection {
             delay_us: micros(now.saturating_since(self.inc.largest_at)),
             ce: self.inc.ce,
         };
-        let mut full = MIN_DATAGRAM - TAG_LEN;
-        let received = &mut self.inc.received;
-        if let Some(bytes) = self.inc.policy.most_in_report() {
-            // Longer reports would be fewer ones.
-            full = full.min((bytes as usize).saturating_sub(TAG_LEN));
-            let news = received.news(2 * received.unreported() + REPEATED_AT_LEAST);
-            let room = ACK_ROOM.min(full / 2);
-            let said = Frame::emit_shortest_ack(out, head, news.iter().copied(), room);
-            received.on_reported(&news[..said]);
-        } else {
-            let news = received.news(ACK_ROOM / LEAST_RANGE);
-            let said = Frame::emit_ack(out, head, news.iter().copied(), ACK_ROOM);
-            received.on_reported(&news[..said]);
-        }
+        let limit = self.inc.policy.most_in_report();
+        let full = limit.map_or(MIN_DATAGRAM, |most| MIN_DATAGRAM.min(most as usize));
+        let full = full.saturating_sub(TAG_LEN);
+        self.emit_ack(head, limit.map(|_| ACK_ROOM.min(full / 2)), out);
         Frame::MaxData(self.inc.credit.grant()).emit(out);
         touched.retain(|&id, left| {
             let room = full.saturating_sub(out.len() - start);
@@ -186,6 +176,23 @@ impl Connection {
             *left > 0
         });
         self.inc.touched.append(&mut touched);
+    }
+
+    /// What arrived. Where the way back is narrow there is `limited` room, as longer reports would be fewer ones:
+    /// few ranges are repeated, and what many would take is a bitmap.
+    fn emit_ack(&mut self, head: AckHead, limited: Option<usize>, out: &mut Vec<u8>) {
+        let received = &mut self.inc.received;
+        let most = match limited {
+            Some(_) => 2 * received.unreported() + REPEATED_AT_LEAST,
+            None => ACK_ROOM / LEAST_RANGE,
+        };
+        let news = received.news(most);
+        let ranges = news.iter().copied();
+        let said = match limited {
+            Some(room) => Frame::emit_shortest_ack(out, head, ranges, room),
+            None => Frame::emit_ack(out, head, ranges, ACK_ROOM),
+        };
+        received.on_reported(&news[..said]);
     }
 
     /// What there is room for on a channel, with what the policy says of the path.

@@ -2,6 +2,7 @@
 //! the bytes that arrive, nor more than the sender says its way back carries.
 
 use super::{Arrival, FeedbackPolicy};
+use crate::packet::longest_report_interval;
 use crate::time::{Duration, Instant};
 
 /// The flagship's policy. Every report repeats the whole state, so the reverse path may lose most
@@ -24,8 +25,8 @@ pub struct Timed {
     arrived: Option<Instant>,
     /// Bytes of reports a second, headers included, that the sender wants at most.
     limit: Option<u64>,
-    /// Reports should be no rarer than this, although they are limited.
-    longest_interval: Duration,
+    /// The round-trip time as of the last arrival.
+    rtt: Duration,
 }
 
 /// Least time between reports, once the connection is past its start.
@@ -48,11 +49,9 @@ const URGENT_REPEATS: u8 = 2;
 const REPEAT_INTERVAL: Duration = Duration::from_millis(4);
 /// IPv4 and UDP, which the sender's limit includes.
 const HEADERS: u64 = 28;
-/// Reports should come at least this often, or twice a round trip: no rate control could do with less
-/// (`packet/reverse.rs` allows as much).
-const USUAL_INTERVAL: Duration = Duration::from_millis(100);
-/// A report of what is newest, with a few ranges and blocks.
-const LEAST_REPORT: u64 = 128;
+/// A report with header, tag and credit (38 bytes) that gives half of what is not the tag to the ACK and has
+/// room for a BLOCKS frame (40) beside it.
+const LEAST_REPORT: u64 = 140;
 /// A sender that wants less feedback than one report in this time does not get its will.
 const LONGEST_INTERVAL: Duration = Duration::from_secs(1);
 /// Weight of an arrival in the mean gap: a sixteenth, so that groups of packets count as a whole.
@@ -83,7 +82,7 @@ impl Default for Timed {
             gap: Duration::ZERO,
             arrived: None,
             limit: None,
-            longest_interval: USUAL_INTERVAL,
+            rtt: Duration::ZERO,
         }
     }
 }
@@ -120,7 +119,7 @@ impl FeedbackPolicy for Timed {
 
     fn on_packet(&mut self, now: Instant, arrival: &Arrival) {
         self.measure(now, arrival);
-        self.longest_interval = USUAL_INTERVAL.max(arrival.rtt / 2);
+        self.rtt = arrival.rtt;
         self.packets += 1;
         self.waiting += 1;
         if self.waiting == 1 {
@@ -155,9 +154,9 @@ impl FeedbackPolicy for Timed {
     }
 
     fn most_in_report(&self) -> Option<u64> {
-        let most = |limit| (limit as f64 * self.longest_interval.as_secs_f64()) as u64;
-        self.limit
-            .map(|limit| most(limit).saturating_sub(HEADERS).max(LEAST_REPORT))
+        let interval = longest_report_interval(self.rtt).as_secs_f64();
+        let most = (self.limit? as f64 * interval) as u64;
+        Some(most.saturating_sub(HEADERS).max(LEAST_REPORT))
     }
 
     fn due(&self) -> Option<Instant> {

@@ -16,7 +16,7 @@ pub use loss::{Loss, LossEstimator, LostPacket};
 pub use mtu::{BlackHole, MtuSearch};
 pub use pacer::{Pacer, Place};
 pub use received::{ReceivedPackets, decode_packet_number};
-pub use reverse::{ReportIn, ReversePath};
+pub use reverse::{ReportIn, ReversePath, longest_report_interval};
 pub use rtt::RttEstimator;
 pub use rules::{LossEstimate, LossRules, Reordering, Unanswered};
 pub use sent::{AckOutcome, NewPacket, SentPacket, SentPackets, SymbolRef};

@@ -32,11 +32,14 @@ const TRUST: Duration = Duration::from_secs(30);
 /// The least delay is that of this time and the same before: clocks drift apart by 5 ms in it at
 /// 500 ppm, half of the least queue.
 const MEMORY: Duration = Duration::from_secs(10);
-/// Reports are never held back longer than this, or half a round trip: no rate control could do with
-/// less.
-const LONGEST_INTERVAL: Duration = Duration::from_millis(100);
 /// IPv4 and UDP.
 const HEADERS: u64 = 28;
+
+/// Reports should be no rarer than this, however little the path carries: no rate control could do with
+/// less.
+pub fn longest_report_interval(rtt: Duration) -> Duration {
+    Duration::from_millis(100).max(rtt / 2)
+}
 
 /// A report that arrived.
 #[derive(Clone, Copy, Debug)]
@@ -169,7 +172,7 @@ impl ReversePath {
             return false;
         };
         self.was_full = false;
-        let longest = LONGEST_INTERVAL.max(rtt.min() / 2).as_secs_f64();
+        let longest = longest_report_interval(rtt.min()).as_secs_f64();
         let least = self.size as f64 / longest;
         self.limit = Some(((carried * SHARE).max(least) as u64, now));
         // By then it has been heard, and the queue is gone.

@@ -1,4 +1,4 @@
-//! Packet feedback: which packets arrived, as ranges or as a bitmap, whichever is shorter.
+//! Packet feedback: which packets arrived, as ranges or as a bitmap.
 
 use super::codec::{Reader, WireError, varint_len, write_varint};
 use super::frame::{consumed, emit_numbers};
@@ -190,6 +190,7 @@ pub(super) fn emit_shortest(
     let in_bitmap = ranges.partition_point(|range| bitmap_len(range) <= room.min(MAX_BITMAP));
     let (as_ranges, ranges_len) = ranges_that_fit(&ranges, room);
     let bytes = ranges[..in_bitmap].last().map_or(0, bitmap_len);
+    // More ranges first, then fewer bytes.
     if (in_bitmap, ranges_len) > (as_ranges, bytes) {
         write_bitmap(out, head, &ranges[..in_bitmap], bytes);
         in_bitmap
