@@ -99,6 +99,14 @@ impl Gate {
         connect_now(socket, self.side(to).at)
     }
 
+    /// Ends the attempt of `socket`, which was let in, for the system, too: what its own call would have done
+    /// in the end. It does not wait, so the socket need not be told not to: a program's thread that reads at
+    /// this moment would hear that there is nothing yet.
+    pub fn conclude(&self, socket: &Socket, to: SocketAddr) -> io::Result<()> {
+        socket.peer_addr()?;
+        socket.connect(&reached_by(socket, self.side(to).at)?.into())
+    }
+
     /// Lets `socket` in, which is connecting, and returns the other end of its connection.
     pub async fn let_in(&self, socket: &Socket, to: SocketAddr) -> io::Result<TcpStream> {
         let from = canonical(address(socket.local_addr())?);
@@ -202,7 +210,7 @@ mod tests {
             assert!(socket.peer_addr().is_err());
             let stream = gate.let_in(&socket, to).await.unwrap();
             assert!(gate.is(canonical(address(socket.peer_addr()).unwrap())));
-            gate.knock(&socket, to).unwrap();
+            gate.conclude(&socket, to).unwrap();
             socket.set_nonblocking(false).unwrap();
             (&socket).write_all(b"there").unwrap();
             stream.readable().await.unwrap();
@@ -211,6 +219,33 @@ mod tests {
             drop(stream);
             assert_eq!((&socket).read(&mut heard).unwrap(), 0);
         }
+    }
+
+    #[tokio::test]
+    async fn a_socket_that_waits_does_so_for_every_thread() {
+        let gate = Gate::open().unwrap();
+        let (to, socket) = cases().remove(0);
+        assert!(gate.conclude(&socket, to).is_err());
+        assert!(gate.knock(&socket, to).is_err());
+        let _there = gate.let_in(&socket, to).await.unwrap();
+        socket.set_nonblocking(false).unwrap();
+        let is_over = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let looks = || {
+                while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                    if socket.nonblocking().unwrap() {
+                        return true;
+                    }
+                }
+                false
+            };
+            let thread = scope.spawn(looks);
+            for _ in 0..20_000 {
+                let _ = gate.conclude(&socket, to);
+            }
+            is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+            assert!(!thread.join().unwrap());
+        });
     }
 
     #[tokio::test]

@@ -327,8 +327,9 @@ impl Inner {
         target: Target,
     ) -> io::Result<Option<Answer>> {
         let Attempt { socket, cookie, .. } = &attempt;
-        let waits = !socket.nonblocking()?;
         let mut table = self.table();
+        // Asked for here, because `settle` changes it for a moment.
+        let waits = !socket.nonblocking()?;
         let before = match table.get(*cookie) {
             Some(entry) if matches!(entry.state, State::Connecting(_)) => {
                 if !waits {
@@ -421,7 +422,10 @@ impl Inner {
                 self.gate.refuse(socket, *to);
                 Answer::Failed(errno)
             }
-            _ => Answer::Done,
+            _ => {
+                let _ = self.gate.conclude(socket, *to);
+                Answer::Done
+            }
         };
         let mut heard = false;
         for id in waiting {
@@ -429,11 +433,9 @@ impl Inner {
         }
         // Whoever was interrupted asks again, or polls. After an answer the system is told that there was one, before
         // the program's next call about this socket is looked at.
-        if heard {
+        if heard && let State::Failed(_) = state {
             let _ = self.gate.knock(socket, *to);
-            if let State::Failed(_) = state {
-                table.forget(attempt.cookie);
-            }
+            table.forget(attempt.cookie);
         }
         true
     }
