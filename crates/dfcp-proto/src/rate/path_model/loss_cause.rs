@@ -120,6 +120,7 @@ pub(super) struct LossTest {
     away: Outage,
     /// Loss and delivery rate of the fast stretch before.
     neighbour: Option<f64>,
+    last_fast: Option<Stretch>,
     differences: Moments,
     packets: f64,
     /// Delivery rate before the test, and the mean of the fast stretches, bytes per second.
@@ -138,12 +139,14 @@ impl LossTest {
         alarm: Alarm,
         sent_total: u64,
     ) -> Self {
-        let carried = (delivered / (1.0 - alarm.known)).min(rate);
+        // The last round may have been a burst of loss; those that raised the alarm say more.
+        let arrives = delivered.max(rate * (1.0 - alarm.seen));
+        let carried = (arrives / (1.0 - alarm.known)).min(rate);
         let slow = SLOW * carried;
         Self {
             since: now,
             asked: rate,
-            fast: fast_rate(rate, delivered, &alarm),
+            fast: fast_rate(rate, arrives, &alarm),
             slow,
             alarm,
             sending: Planned::new(Pace::Slow, slow, sent_total),
@@ -151,10 +154,11 @@ impl LossTest {
             first: None,
             away: Outage::default(),
             neighbour: Some(alarm.seen),
+            last_fast: None,
             differences: Moments::default(),
             packets: 0.0,
             delivered,
-            fast_delivery: delivered,
+            fast_delivery: arrives,
             fast_loss: Moments::default(),
             slow_loss: Moments::default(),
         }
@@ -228,7 +232,15 @@ impl LossTest {
             }
             self.first = None;
             let away = std::mem::take(&mut self.away);
-            let stretch = Stretch::between(&first, &last, packet).without(away, packet);
+            let all = Stretch::between(&first, &last, packet);
+            let sending = last.sent_at.saturating_since(first.sent_at).as_secs_f64();
+            // How long the path took for it: pauses of the sender, as after timeouts, are none of the path's.
+            let drawn_apart = (all.seconds - sending).max(0.0);
+            let stretch = all.without(away, packet);
+            let stretch = Stretch {
+                seconds: stretch.sent / planned.rate + drawn_apart,
+                ..stretch
+            };
             if stretch.packets < STRETCH_PACKETS / 2.0 {
                 continue;
             }
@@ -244,17 +256,19 @@ impl LossTest {
             Pace::Slow if planned.rate > self.slow => self.neighbour = None,
             Pace::Fast => {
                 self.fast_loss.push(loss);
-                let delivery = stretch.delivered / stretch.seconds;
+                let (before, delivery) = (self.fast_delivery, stretch.delivered / stretch.seconds);
                 self.fast_delivery +=
                     (delivery - self.fast_delivery) / f64::from(self.fast_loss.count);
                 self.neighbour = Some(loss);
-                self.follow_delivery(loss, delivery);
+                self.last_fast = Some(*stretch);
+                self.follow_delivery(loss, delivery, before);
             }
             Pace::Slow => {
                 self.packets += stretch.packets;
                 self.slow_loss.push(loss);
                 if let Some(fast) = self.neighbour.take() {
                     self.differences.push(fast - loss);
+                    self.follow_pair(stretch);
                 }
             }
         }
@@ -262,11 +276,13 @@ impl LossTest {
 
     /// Slow stretches say something only if the path carries them, and fast ones only if they are not
     /// so fast that a flood comes of them. What was carried before the test may have been the bucket
-    /// of a policer, which is empty now: then the pairs so far do not count.
-    fn follow_delivery(&mut self, loss: f64, delivery: f64) {
+    /// of a policer, which is empty now: then the pairs so far do not count. But one stretch may have met an
+    /// outage: rates fall by half of what was delivered `before` at most.
+    fn follow_delivery(&mut self, loss: f64, delivery: f64, before: f64) {
         let carried = self.fast_delivery / (1.0 - self.alarm.known);
         // By less, a burst of loss makes it look so.
         if SLOW * self.slow > carried {
+            let delivery = delivery.max(before / 2.0);
             self.slow = SLOW * delivery / (1.0 - self.alarm.known);
             (self.differences, self.slow_loss) = (Moments::default(), Moments::default());
             (self.fast_delivery, self.fast_loss) = (delivery, Moments::default());
@@ -274,6 +290,17 @@ impl LossTest {
             self.packets = 0.0;
         }
         self.fast = fast_rate(self.asked, self.fast_delivery, &self.alarm);
+    }
+
+    /// Slow stretches take long where a burst of loss left little of what was sent before the test. What
+    /// arrives of a pair the path carries for longer than a policer's bucket lasts.
+    fn follow_pair(&mut self, slow: &Stretch) {
+        let Some(fast) = self.last_fast else {
+            return;
+        };
+        let arrived = (fast.delivered + slow.delivered) / (fast.seconds + slow.seconds);
+        let carried = (arrived / (1.0 - self.alarm.known)).min(self.asked);
+        self.slow = self.slow.max(SLOW * carried);
     }
 
     /// How much less slow stretches would lose if fast ones lost what is beyond the path's capacity:
@@ -519,6 +546,37 @@ mod tests {
                 Some(LossCause::Congestion { .. } | LossCause::Both { .. })
             );
             assert!(known || blamed, "seed {seed}: {cause:?}");
+        }
+    }
+
+    /// Seconds that a test takes after rounds of which 0.15 arrived, of the last one a fiftieth.
+    fn seconds_after_a_burst(seed: u64) -> f64 {
+        let mut path = Path::new(f64::INFINITY, 0.26, 72.0, seed);
+        let alarm = Alarm {
+            known: 0.0,
+            held: 0.0,
+            seen: 0.85,
+            deviation: 0.3,
+        };
+        let mut test = LossTest::new(Instant::ZERO, RATE, RATE / 50.0, alarm, 0);
+        let mut time = 0.0;
+        loop {
+            time += PACKET / test.rate();
+            let ack = path.packet(time, test.rate());
+            test.on_sent(path.sent, 0.01, 0.0, PACKET);
+            let now = Instant::ZERO + Duration::from_secs_f64(time);
+            if test.on_ack(now, ack, PACKET).is_some() {
+                return time;
+            }
+        }
+    }
+
+    /// Stretches of a fiftieth of the rate take half a second each, and a dozen of them six.
+    #[test]
+    fn a_test_that_begins_in_a_burst_goes_on_at_what_the_path_carries() {
+        for seed in 1..=20 {
+            let seconds = seconds_after_a_burst(seed);
+            assert!(seconds < 2.5, "seed {seed}: {seconds}");
         }
     }
 
