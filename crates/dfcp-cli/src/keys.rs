@@ -1,7 +1,7 @@
 //! Key files, and where they are kept.
 
 use std::fs::{DirBuilder, File};
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
@@ -166,12 +166,17 @@ fn write(path: &Path, key: &StaticKey, existing: Existing) -> Result<(), Failure
     let mut file = tempfile::NamedTempFile::new_in(directory).map_err(|error| failed(&error))?;
     writeln!(file, "{}", *key.to_text()).map_err(|error| failed(&error))?;
     file.as_file().sync_all().map_err(|error| failed(&error))?;
-    match existing {
+    let put = match existing {
         Existing::Replace => file.persist(path),
         Existing::Refuse => file.persist_noclobber(path),
+    };
+    match put {
+        Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Err(failed(
+            &"a key is there already, which others may know: `dfcp key show` shows it, --out FILE makes \
+              another, and --force replaces it",
+        )),
+        put => put.map(drop).map_err(|error| failed(&error.error)),
     }
-    .map_err(|error| failed(&error.error))?;
-    Ok(())
 }
 
 #[cfg(test)]
@@ -187,7 +192,12 @@ mod tests {
         let key = create(&path, Existing::Refuse).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
         assert_eq!(load(&path).unwrap().public(), key.public());
-        assert!(create(&path, Existing::Refuse).is_err());
+        // Whoever asks for another one has to know what becomes of this one.
+        let why = create(&path, Existing::Refuse).err().unwrap().message;
+        assert!(
+            why.contains("--out FILE") && why.contains("--force"),
+            "{why}"
+        );
         assert_eq!(load(&path).unwrap().public(), key.public());
         let new = create(&path, Existing::Replace).unwrap();
         assert_eq!(load(&path).unwrap().public(), new.public());

@@ -344,7 +344,7 @@ impl Report {
         };
         let message = match self.problems.len() {
             1 => first.message.clone(),
-            n => format!("{n} files failed, the first one: {}", first.message),
+            n => format!("{n} files failed{FIRST}{}", first.message),
         };
         Some(Failure::new(kind, message))
     }
@@ -354,9 +354,18 @@ impl Report {
         let message = format!("left out {}: {}", first.path, first.why);
         let message = match self.left_out.len() {
             1 => message,
-            n => format!("{n} things were not sent as they are, the first one: {message}"),
+            n => format!("{n} things were not sent as they are{FIRST}{message}"),
         };
         Some(Failure::new(Kind::Partial, message))
+    }
+
+    /// `error` without the first file of several where that is its last part: it stands above already.
+    fn short_sum(&self, error: &Failure) -> String {
+        let is_sum = |sum: Option<Failure>| sum.is_some_and(|sum| sum.message == error.message);
+        match error.message.split_once(FIRST) {
+            Some((count, _)) if is_sum(self.sum_of_problems()) => count.to_owned(),
+            _ => error.to_string(),
+        }
     }
 
     /// What was carried, how fast, at which cost.
@@ -426,7 +435,7 @@ impl Report {
         if let Some(error) = &self.error
             && !lines.contains(&error.message)
         {
-            lines.push(error.to_string());
+            lines.push(self.short_sum(error));
         }
         if self.files + self.files_there + self.files_skipped > 0 {
             lines.push(self.summary());
@@ -434,6 +443,9 @@ impl Report {
         lines
     }
 }
+
+/// Between the number of files that failed and what became of the first.
+const FIRST: &str = ", the first one: ";
 
 /// So many things with the same reason have a line each; of more there is one line, and JSON has them all.
 const MANY: usize = 10;
@@ -494,11 +506,14 @@ mod tests {
             ..Report::new("cp")
         };
         report.conclude(None);
-        let expected = [
-            "tree: it is a file here",
-            "3 files failed, the first one: tree: it is a file here",
-        ];
+        let expected = ["tree: it is a file here", "3 files failed"];
         assert_eq!(report.lines(), expected);
+        // Who reads JSON has the first one in the error.
+        let error = report.error.unwrap().message;
+        assert_eq!(
+            error,
+            "3 files failed, the first one: tree: it is a file here"
+        );
     }
 
     #[test]
@@ -527,7 +542,7 @@ mod tests {
             "300 files (--json names them), the first one tree/0: receiver: no space",
             "receiver: tree/odd: not allowed",
             "left out 11 things (--json names them), the first one links/0: a symbolic link",
-            "301 files failed, the first one: receiver: tree/0: no space",
+            "301 files failed",
         ];
         assert_eq!(report.lines(), expected);
         report.problems.truncate(MANY);

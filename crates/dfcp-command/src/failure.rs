@@ -61,7 +61,8 @@ pub const EXIT_CODES: [(&str, &str); 10] = [
     ),
     (
         "5",
-        "unreachable, UDP blocked, the path went silent, or no path between the two sides of a code",
+        "unreachable, UDP blocked, the path went silent, nobody answers to a code (on the local network \
+         also one that was used or has expired), or no path between the two sides of a code",
     ),
     ("6", "integrity"),
     (

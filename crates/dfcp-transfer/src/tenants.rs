@@ -53,8 +53,16 @@ pub struct Tenants(Arc<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
-    files: Mutex<BTreeMap<String, Arc<Tenant>>>,
+    files: Mutex<Files>,
     freed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Files {
+    held: BTreeMap<String, Arc<Tenant>>,
+    /// Sessions that wait for one of them. To notify is a system call, for each small file, whether somebody
+    /// waits or not.
+    waiting: usize,
 }
 
 /// A file that a session has, until this is dropped.
@@ -72,7 +80,7 @@ impl Tenants {
         if tenant.over.load(Ordering::Acquire) {
             return None;
         }
-        if let Some(other) = files.get(name) {
+        if let Some(other) = files.held.get(name) {
             if other.owner != tenant.owner || Arc::ptr_eq(other, tenant) {
                 return None;
             }
@@ -82,29 +90,34 @@ impl Tenants {
                 return None;
             }
             other.evict();
-            let is_taken = |files: &mut BTreeMap<_, _>| files.contains_key(name);
+            let is_taken = |files: &mut Files| files.held.contains_key(name);
+            files.waiting += 1;
             let waited = self.0.freed.wait_timeout_while(files, LETTING_GO, is_taken);
             files = waited.unwrap_or_else(PoisonError::into_inner).0;
-            if files.contains_key(name) {
+            files.waiting -= 1;
+            if files.held.contains_key(name) {
                 return None;
             }
         }
-        files.insert(name.to_owned(), tenant.clone());
+        files.held.insert(name.to_owned(), tenant.clone());
         Some(Hold {
             all: self.clone(),
             name: name.to_owned(),
         })
     }
 
-    fn files(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Tenant>>> {
+    fn files(&self) -> MutexGuard<'_, Files> {
         self.0.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        self.all.files().remove(&self.name);
-        self.all.0.freed.notify_all();
+        let mut files = self.all.files();
+        files.held.remove(&self.name);
+        if files.waiting > 0 {
+            self.all.0.freed.notify_all();
+        }
     }
 }
 

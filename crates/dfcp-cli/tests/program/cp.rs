@@ -219,6 +219,9 @@ fn what_cannot_be_done_is_said_with_its_class() {
     machines.fails(&["there:file", "there:shell", "two"], 2, "two/ makes it");
     machines.fails(&["file", "there:no/new"], 2, "make it first");
     machines.fails(&["file", "copy"], 2, "local paths");
+    // No pipe, and no file of that name that is there afterwards.
+    machines.fails(&["-", "there:new"], 2, "dfcp send - ");
+    machines.fails(&["there:shell", "-"], 2, "dfcp recv -o - ");
     let long = format!("there:{}", "x".repeat(300));
     machines.fails(&["file", &long], 7, "too long");
     // What is there and is no directory is not told as missing.

@@ -198,6 +198,9 @@ fn on_one_local_network_no_server_is_needed() {
         assert!(said.contains("only the local network"), "{said}");
         assert_eq!(sender.end().0, 0);
         bench.assert_received("data", &bytes("data", 2_000_000));
+        // Of a code that was used nobody here knows any more.
+        let (exit, report, _) = claim(&bench, network.hosts[1].place(), &[], &code).end();
+        assert_eq!(exit, 5, "{report}");
         // From elsewhere nobody is found, and the words say what would help.
         let (_sender, code) = offer(&bench, network.hosts[0].place(), &[], &file);
         let (exit, report, _) = claim(&bench, network.hosts[2].place(), &[], &code).end();

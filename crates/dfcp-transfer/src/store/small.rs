@@ -46,7 +46,7 @@ impl Store {
         folder: &mut Folder,
     ) -> Option<Result<Outcome, Problem>> {
         let (parent, last) = entry.path.rsplit_once('/').unwrap_or((".", &entry.path));
-        let dir = match self.enter(parent, folder) {
+        let dir = match self.enter((parent, last), folder) {
             Ok(dir) => dir,
             Err(problem) => return Some(Err(problem)),
         };
@@ -124,19 +124,59 @@ impl Store {
         done
     }
 
-    /// The directory `path`, made if it is missing.
-    fn enter<'a>(&self, path: &str, folder: &'a mut Folder) -> Result<&'a Dir, Problem> {
+    /// The directory `path`, made if it is missing, for a file of the name `last`.
+    fn enter<'a>(
+        &self,
+        (path, last): (&str, &str),
+        folder: &'a mut Folder,
+    ) -> Result<&'a Dir, Problem> {
         if folder.0.as_ref().is_none_or(|(known, _)| known != path) {
             if path != "." {
                 self.create_dir(path)?;
             }
             let dir = self.dir.open_dir(name::path(path));
-            let dir = dir.map_err(|error| target(path, error))?;
+            let dir = dir.map_err(|error| match path {
+                // The directory itself has no name here; the file's says more than a dot.
+                "." => target(last, error),
+                _ => target(path, error),
+            })?;
             folder.0 = Some((path.to_owned(), dir));
         }
         match &folder.0 {
             Some((_, dir)) => Ok(dir),
             None => Err(target(path, io::ErrorKind::NotFound.into())),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::OnConflict;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_directory_that_cannot_be_entered_is_told_by_the_file_that_was_to_be_in_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path(), OnConflict::Overwrite).unwrap();
+        let set = |mode| std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(mode));
+        set(0).unwrap();
+        // On Linux this thread alone has no more rights to files than anybody, also the superuser's.
+        #[cfg(target_os = "linux")]
+        nix::unistd::setfsuid(nix::unistd::Uid::from_raw(65534));
+        let entry = Entry {
+            path: "name".to_owned(),
+            size: 1,
+            ..Entry::default()
+        };
+        let put = store.put(&entry, b"x", &Tenant::new([1; 32]), &mut Folder::default());
+        #[cfg(target_os = "linux")]
+        nix::unistd::setfsuid(nix::unistd::geteuid());
+        set(0o700).unwrap();
+        if nix::unistd::geteuid().is_root() && put.is_ok() {
+            return; // no such rights to give up on this system
+        }
+        let message = put.unwrap_err().message;
+        assert!(message.starts_with("receiver: name: "), "{message}");
     }
 }

@@ -238,6 +238,13 @@ impl Args {
                 "an empty name is no file; a variable without a value?",
             ));
         }
+        // As a name, `-` is a pipe to most programs: who means that would get, or miss, a file.
+        if self.places.contains(&Place::Here("-".into())) {
+            return Err(Failure::usage(
+                "- is no file: dfcp send - HOST --name NAME sends what a pipe gives, dfcp recv -o - writes to \
+                 one; a file of this name is ./-",
+            ));
+        }
         let (target, sources) = match self.places.split_last() {
             Some((target, sources)) if !sources.is_empty() => (target, sources),
             _ => return Err(Failure::usage("say what to copy and where to: SRC... DST")),

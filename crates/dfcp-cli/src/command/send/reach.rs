@@ -36,7 +36,7 @@ pub(super) async fn connect(
     let addresses = host.resolve(args.peer.family()).await;
     // The last of several names is the host's: a mistake in a file's name ends up here, too.
     let addresses = addresses.map_err(|mut failure| {
-        failure.message += "; a file of this name is not here either";
+        failure.message = format!("no file of this name is here, and {}", failure.message);
         failure
     })?;
     args.check_network(&addresses)?;
