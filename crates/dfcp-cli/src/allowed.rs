@@ -129,7 +129,7 @@ impl FromStr for KeyOptions {
                     streams => options.max_streams = Some(streams),
                 },
                 "max-associations" => options.max_associations = Some(number().map_err(wrong)?),
-                "rate" => options.rate = Some(units::rate(value).map_err(wrong)?),
+                "rate" => options.rate = Some(units::limit(value).map_err(wrong)?),
                 "quota" => options.quota = Some(quota(value).map_err(wrong)?),
                 // That day is the last.
                 "until" => options.ends = Some(day(value).map_err(wrong)? + 1),
@@ -425,6 +425,7 @@ mod tests {
             "",
             "rate",
             "rate=0",
+            "rate=20",
             "quota=1",
             "quota=1/0s",
             "max-streams=x",

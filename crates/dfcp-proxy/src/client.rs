@@ -10,13 +10,13 @@ use dfcp::{Connection, Endpoint, PublicKey, RecvStream, SendStream};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::AbortHandle;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::dial::{self, Questions};
 use crate::door::Door;
 use crate::event::{Event, Report};
 use crate::known::{FastOpen, Known};
-use crate::link::{Down, Link, Remote, Resolve};
+use crate::link::{AWAY_LIMIT, Down, Link, Remote, Resolve};
 use crate::local;
 use crate::relay::{Broken, Carriage, REASON_LIMIT, Toll, download, relay, upload};
 use crate::rules::{Network, Rule, Rules};
@@ -30,6 +30,9 @@ use crate::wire::{ANSWER_LIMIT, MALFORMED, REQUEST_LIMIT, Request, Tunnel};
 /// client before it was killed, may be gone. Some attempts fit into the silence after which servers give
 /// a client up, 60 s by default.
 const LISTEN_PAUSE: Duration = Duration::from_secs(5);
+/// How long a datagram waits for a server that is not there: one attempt and the pause before it. Later it would
+/// be of little use, and those behind it wait.
+const DATAGRAM_LIMIT: Duration = Duration::from_secs(2);
 /// Rules change seldom: after a refusal by them the pause doubles up to this, within which an operator who
 /// changes them may wait.
 const LONGEST_LISTEN_PAUSE: Duration = Duration::from_secs(300);
@@ -310,36 +313,56 @@ impl Client {
 
     /// A stream to `target`, once the server has connected there.
     pub(crate) async fn connect(&self, target: &Target) -> Result<Tunnel, Refusal> {
-        let mut tunnel = self.open(target).await?;
-        tunnel.answer().await?;
-        self.0.known.connected(target);
-        Ok(tunnel)
+        let deadline = Instant::now() + AWAY_LIMIT;
+        loop {
+            let request = Request::Connect(target.clone());
+            let (connection, mut tunnel) = self.request(request, deadline).await?;
+            match tunnel.answer().await {
+                Ok(()) => {
+                    self.0.known.connected(target);
+                    return Ok(tunnel);
+                }
+                // The server ended before it answered. Nothing of the program's has left yet, so the next one
+                // may be asked.
+                Err(_) if Instant::now() < deadline && has_ended(&connection).await => {
+                    self.0.link.replaced(&connection).await;
+                }
+                Err(refusal) => return Err(refusal),
+            }
+        }
     }
 
     /// A stream to `target`; its answer has not come yet.
     pub(crate) async fn open(&self, target: &Target) -> Result<Tunnel, Refusal> {
-        let opened = self.request(Request::Connect(target.clone())).await;
+        let deadline = Instant::now() + AWAY_LIMIT;
+        let opened = self
+            .request(Request::Connect(target.clone()), deadline)
+            .await;
         opened.map(|(_, tunnel)| tunnel)
     }
 
     /// An association for datagrams; what is sent need not wait for the server's answer.
     pub(crate) async fn associate(&self) -> Result<Association, Refusal> {
-        let (connection, id, tunnel) = self.request_association().await?;
+        let (connection, id, tunnel) = self.request_association(DATAGRAM_LIMIT).await?;
         self.association(connection, id, tunnel)
     }
 
     /// The same once the server has agreed; with fast open nobody waits for that.
     pub(crate) async fn associate_for_program(&self) -> Result<Association, Refusal> {
-        let (connection, id, mut tunnel) = self.request_association().await?;
+        let (connection, id, mut tunnel) = self.request_association(AWAY_LIMIT).await?;
         if self.0.fast_open != FastOpen::Always {
             tunnel.answer().await?;
         }
         self.association(connection, id, tunnel)
     }
 
-    async fn request_association(&self) -> Result<(Connection, u32, Tunnel), Refusal> {
+    async fn request_association(
+        &self,
+        limit: Duration,
+    ) -> Result<(Connection, u32, Tunnel), Refusal> {
         let id = self.0.next_association.fetch_add(1, Ordering::Relaxed);
-        let (connection, tunnel) = self.request(Request::Associate { id }).await?;
+        let deadline = Instant::now() + limit;
+        let (connection, tunnel) = self.request(Request::Associate { id }, deadline).await?;
         Ok((connection, id, tunnel))
     }
 
@@ -354,26 +377,29 @@ impl Client {
         association.ok_or_else(|| Refusal::new(Status::Limit, "too many associations"))
     }
 
-    async fn request(&self, request: Request) -> Result<(Connection, Tunnel), Refusal> {
-        let opened = async {
-            let down = |why: Down| {
-                let message = format!("there is no connection to the server: {why}");
-                Refusal::new(Status::TimedOut, message)
-            };
-            let connection = self.0.link.connection().await.map_err(down)?;
-            if let Ok(tunnel) = Tunnel::open(&connection, &request).await {
-                return Ok((connection, tunnel));
-            }
-            // It had ended, and nobody knew it yet.
-            self.0.link.replaced(&connection).await;
-            let connection = self.0.link.connection().await.map_err(down)?;
-            let opened = Tunnel::open(&connection, &request).await;
-            let tunnel = opened.map_err(|error| Refusal::new(Status::Failed, error))?;
-            Ok((connection, tunnel))
+    /// A stream that begins with `request`. While there is no server, it is waited for until `deadline`.
+    async fn request(
+        &self,
+        request: Request,
+        deadline: Instant,
+    ) -> Result<(Connection, Tunnel), Refusal> {
+        let down = |why: Down| {
+            let message = format!("there is no connection to the server: {why}");
+            Refusal::new(Status::TimedOut, message)
         };
-        let late = || Refusal::new(Status::TimedOut, "the server takes no further stream now");
-        let opened = timeout(ANSWER_LIMIT, opened).await;
-        opened.unwrap_or_else(|_| Err(late()))
+        let late = |_| Refusal::new(Status::TimedOut, "the server takes no further stream now");
+        loop {
+            let connection = self.0.link.connection(deadline).await.map_err(down)?;
+            let opened = timeout(ANSWER_LIMIT, Tunnel::open(&connection, &request)).await;
+            match opened.map_err(late)? {
+                Ok(tunnel) => return Ok((connection, tunnel)),
+                // It had ended, and nobody knew it yet.
+                Err(_) if Instant::now() < deadline && has_ended(&connection).await => {
+                    self.0.link.replaced(&connection).await;
+                }
+                Err(error) => return Err(Refusal::new(Status::Failed, error)),
+            }
+        }
     }
 
     /// Whether a program that wants to get to `target` is told that it is connected before the server is.
@@ -468,6 +494,10 @@ impl Client {
             },
         }
     }
+}
+
+async fn has_ended(connection: &Connection) -> bool {
+    timeout(Duration::ZERO, connection.closed()).await.is_ok()
 }
 
 /// A connection that the server has made, for one here. Without that it is reset.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use dfcp::{CloseCode, Connection, ConnectionError, Endpoint, Error, PublicKey};
 use tokio::sync::{Notify, watch};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::event::{Event, Report};
 
@@ -22,6 +22,10 @@ const ATTEMPT_LIMIT: Duration = Duration::from_secs(10);
 /// Between attempts at first, and at most; twice as long after each (RFC 8085 §3.1.3 wants back-off).
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// How long whoever wants a connection waits for it while there is none: for an attempt that fails, a pause, and
+/// one more ([`ATTEMPT_LIMIT`] each). So the start of another server is a pause and no failure, and whoever waits
+/// for a server that does not come back hears of it before he gives up himself.
+pub(crate) const AWAY_LIMIT: Duration = Duration::from_secs(20);
 /// How long probes stay unanswered until the server is asked whether it makes another connection: as long as
 /// WireGuard waits for an answer (its paper, §6.1: Rekey-Timeout).
 const SILENCE: Duration = Duration::from_secs(5);
@@ -77,7 +81,7 @@ enum State {
         /// The server has said that it takes this side's key.
         admitted: bool,
     },
-    Down(Down, Instant),
+    Down(Down),
 }
 
 /// See the module's text: a connection that is made again whenever it is lost. Clones share it.
@@ -113,23 +117,21 @@ impl Link {
         (link, keep(server, report, (set, last), wanted))
     }
 
-    /// The connection; waits for an attempt to end, if one is due.
-    pub async fn connection(&self) -> Result<Connection, Down> {
+    /// The connection; waits for one until `deadline`, unless there will be none.
+    pub async fn connection(&self, deadline: Instant) -> Result<Connection, Down> {
         let mut state = self.state.clone();
-        let mut waited = false;
         loop {
             match &*state.borrow_and_update() {
                 State::Up { connection, .. } => return Ok(connection.clone()),
                 State::Connecting => {}
-                // One that just failed would fail again.
-                State::Down(why, since) if waited || since.elapsed() < FIRST_PAUSE => {
-                    return Err(why.clone());
-                }
+                State::Down(why) if why.is_final() => return Err(why.clone()),
                 State::Down(..) => self.want(),
             }
-            waited = true;
-            let ended = |_| Down::Connection(ConnectionError::LocallyClosed);
-            state.changed().await.map_err(ended)?;
+            match timeout_at(deadline, state.changed()).await {
+                Ok(Ok(())) => {}
+                Ok(Err(_)) => return Err(Down::Connection(ConnectionError::LocallyClosed)),
+                Err(_) => return Err(self.why_down()),
+            }
         }
     }
 
@@ -181,9 +183,9 @@ impl Link {
     /// Waits until one of the keys turns out to be wrong.
     pub async fn turned_away(&self) -> Down {
         let mut state = self.state.clone();
-        let turned = |state: &State| matches!(state, State::Down(why, _) if why.is_final());
+        let turned = |state: &State| matches!(state, State::Down(why) if why.is_final());
         match state.wait_for(turned).await.as_deref() {
-            Ok(State::Down(why, _)) => why.clone(),
+            Ok(State::Down(why)) => why.clone(),
             _ => Down::Connection(ConnectionError::LocallyClosed),
         }
     }
@@ -221,7 +223,7 @@ async fn keep(
             }
         };
         *last.lock().unwrap_or_else(PoisonError::into_inner) = Some(why.clone());
-        state.send_replace(State::Down(why.clone(), Instant::now()));
+        state.send_replace(State::Down(why.clone()));
         told = Some(why);
         sleep(FIRST_PAUSE).await;
         tokio::select! {
@@ -371,6 +373,23 @@ mod tests {
         .await;
         kept.abort();
         made.load(Ordering::Relaxed) - before
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_for_a_server_that_does_not_come_hears_of_it_in_the_end() {
+        let key = || dfcp::generate_key().unwrap();
+        let remote = Remote {
+            endpoint: Endpoint::bind(EndpointConfig::client(key())).unwrap(),
+            resolve: Arc::new(|| Box::pin(async { Err("nobody has this name".to_owned()) })),
+            key: key().public(),
+        };
+        let (link, keep) = Link::start(remote, Arc::new(|_| {}));
+        let kept = tokio::spawn(keep);
+        let start = Instant::now();
+        let why = link.connection(start + AWAY_LIMIT).await.unwrap_err();
+        assert_eq!(why.to_string(), "nobody has this name");
+        assert_eq!(start.elapsed(), AWAY_LIMIT);
+        kept.abort();
     }
 
     #[tokio::test(start_paused = true)]

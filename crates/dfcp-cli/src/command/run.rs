@@ -21,7 +21,7 @@ use tokio::time::timeout;
 use super::farewell;
 use super::peer::{PeerOptions, no_contact};
 use super::proxy::client::{SERVE, admits, introduce};
-use super::proxy::place::Forward;
+use super::proxy::place::{Forward, each_its_own};
 use super::proxy::{Common, take_open_files};
 use crate::config;
 use crate::net::Host;
@@ -86,6 +86,8 @@ async fn carry(args: Args) -> Result<ExitCode, Failure> {
     if args.remote.iter().any(|forward| forward.udp) {
         return Err(Failure::usage("-R carries TCP connections only"));
     }
+    let taken = args.remote.iter().map(|forward| (forward.place, false));
+    each_its_own(&taken.collect::<Vec<_>>(), "there")?;
     let key = args.peer.own_key()?;
     let own = key.public();
     let exporter = args.common.exporter().await?;

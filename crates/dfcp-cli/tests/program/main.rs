@@ -1,5 +1,7 @@
 //! The program as its users run it: real processes on loopback, and between network namespaces.
 
+#[cfg(unix)]
+mod away;
 mod closed;
 mod codes;
 mod common;

@@ -371,6 +371,12 @@ fn what_is_wrong_is_said_with_an_exit_code() {
         code == 2 && said.contains("--max-streams"),
         "{code}: {said}"
     );
+    // Whoever writes this does not mean bits.
+    let (code, said) = outcome(bench.program().args(["proxy", "serve", "--rate", "20"]));
+    assert!(
+        code == 2 && said.contains("20M is 20 Mbit/s"),
+        "{code}: {said}"
+    );
 }
 
 #[test]

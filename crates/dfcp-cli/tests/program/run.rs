@@ -416,6 +416,31 @@ fn what_comes_to_the_server_comes_to_a_program_here() {
     assert!(wait(&mut run).success());
 }
 
+#[test]
+fn a_port_of_the_server_that_is_named_twice_is_told_before_anything_begins() {
+    let bench = Bench::new();
+    let nobody = "127.0.0.1:9".parse().unwrap();
+    let mark = bench.path("mark");
+    for (one, other) in [
+        ("127.0.0.1:8000:10.0.0.1:1", "8000:10.0.0.1:2"),
+        ("*:8000:10.0.0.1:1", "127.0.0.1:8000:10.0.0.1:1"),
+    ] {
+        let args = [
+            "-R",
+            one,
+            "-R",
+            other,
+            "--",
+            "touch",
+            mark.to_str().unwrap(),
+        ];
+        let (code, _, said) = outcome(run_in(None, &bench, nobody, &args));
+        assert_eq!(code, 2, "{said}");
+        assert!(said.contains("a port there leads to one place"), "{said}");
+        assert!(!mark.exists());
+    }
+}
+
 /// Programs, and what they must say. `HOST` is a name, `ADDRESS` an address of that host.
 const PROGRAMS: [(&str, &str); 12] = [
     (

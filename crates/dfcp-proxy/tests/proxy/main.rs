@@ -341,13 +341,6 @@ async fn a_server_that_restarts_breaks_what_was_open_and_takes_what_comes() {
     let error = within(open.read(&mut [0])).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ConnectionReset);
     world.events.find("is lost").await;
-    // Until the next attempt programs are told so.
-    let again = async {
-        while world.socks(&connect_request(host)).await.1 != 0 {
-            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-        }
-    };
-    within(again).await;
     let mut tcp = world.connect(host).await;
     tcp.write_all(b"y").await.unwrap();
     within(tcp.read_exact(&mut [0])).await.unwrap();

@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use super::Common;
 #[cfg(target_os = "linux")]
 use super::place::Intercept;
-use super::place::{Forward, Place, same_port};
+use super::place::{Forward, Place, each_its_own};
 use crate::command::leave;
 use crate::command::peer::{PeerOptions, no_contact};
 use crate::known_hosts;
@@ -123,14 +123,7 @@ pub async fn carry(args: Args) -> Result<(), Failure> {
         return Err(Failure::usage(why));
     }
     for (places, whose) in [(args.taken_here(), "here"), (args.taken_there(), "there")] {
-        if let Some((one, other)) = same_port(&places) {
-            let both = match one == other {
-                true => format!("{one} is named twice"),
-                false => format!("{one} and {other} are one port"),
-            };
-            let why = format!("{both}: a port {whose} leads to one place; name another port");
-            return Err(Failure::usage(why));
-        }
+        each_its_own(&places, whose)?;
     }
     // Whoever cannot have a port need not connect.
     let ports = Ports::open(&args).await?;

@@ -33,7 +33,7 @@ pub struct Grants {
     max_associations: u64,
     /// Rate of what each key carries each way, bits a second, such as 20M: beyond it connections wait, and
     /// datagrams are dropped
-    #[arg(long, value_name = "RATE", value_parser = units::rate)]
+    #[arg(long, value_name = "RATE", value_parser = units::limit)]
     rate: Option<Rate>,
     /// Bytes that each key may carry in a period, both ways together, such as 10G/1d: beyond them its
     /// connections are broken and refused

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
+use dfcp_command::Failure;
 use dfcp_proxy::Target;
 
 /// Where to listen: `PORT` or `ADDRESS:PORT`; this machine alone without an address, all addresses
@@ -121,7 +122,7 @@ impl FromStr for Forward {
 
 /// Two of these that are the same port, of datagrams (`true`) or of connections: all addresses have that of
 /// each of their family, and those of IPv6 that of IPv4, too. What is chosen by the system (0) is another one each time.
-pub fn same_port(places: &[(SocketAddr, bool)]) -> Option<(SocketAddr, SocketAddr)> {
+fn same_port(places: &[(SocketAddr, bool)]) -> Option<(SocketAddr, SocketAddr)> {
     let covers = |a: IpAddr, b: IpAddr| a.is_unspecified() && (a.is_ipv6() || b.is_ipv4());
     let overlap = |a, b| a == b || covers(a, b) || covers(b, a);
     places.iter().enumerate().find_map(|(i, &(one, udp))| {
@@ -131,6 +132,19 @@ pub fn same_port(places: &[(SocketAddr, bool)]) -> Option<(SocketAddr, SocketAdd
         });
         before.map(|&(other, _)| (other, one))
     })
+}
+
+/// Refuses two that are the same port, `here` or `there`.
+pub fn each_its_own(places: &[(SocketAddr, bool)], whose: &str) -> Result<(), Failure> {
+    let Some((one, other)) = same_port(places) else {
+        return Ok(());
+    };
+    let both = match one == other {
+        true => format!("{one} is named twice"),
+        false => format!("{one} and {other} are one port"),
+    };
+    let why = format!("{both}: a port {whose} leads to one place; name another port");
+    Err(Failure::usage(why))
 }
 
 #[cfg(test)]
