@@ -80,7 +80,7 @@ fn delivers(pair: &mut Pair, what: &str) {
 
 #[test]
 fn answers_that_were_relayed_before_the_server_s_own_keep_nobody_out() {
-    for count in [1, 2, 5, 30] {
+    for count in [1, 2, 5, 30, 60] {
         let mut pair = begin(clean(), 1);
         let answers = relay(&mut pair, 70..70 + count);
         hand(&mut pair, &answers);
@@ -215,4 +215,109 @@ fn who_hands_over_any_number_of_answers_has_a_client_send_little() {
         }
     }
     assert!(said < handed / 2, "{said} bytes for {handed}");
+}
+
+/// How often the client said that it is connected: once more where it went on with another answer.
+fn connected(pair: &Pair) -> usize {
+    let events = pair.hosts[0].events.iter();
+    let connected = events.filter(|event| matches!(event, Event::Connected { .. }));
+    connected.count()
+}
+
+#[test]
+fn who_goes_on_with_another_answer_has_all_that_belongs_to_it() {
+    let mut pair = Pair::new(PairConfig::symmetric(clean(), 6));
+    let server = |seed| raw::server_of(TransportConfig::default(), |_| true, [seed; 32]);
+    pair.hosts[1].endpoint = server(1);
+    pair.connect();
+    let answers = relay(&mut pair, 70..72);
+    hand(&mut pair, &answers);
+    delivers(&mut pair, "two relayed");
+    assert_eq!(connected(&pair), 2);
+    let [near, far] = Side::BOTH.map(|side| {
+        let mut out = [0; 32];
+        let exported = pair
+            .connection(side)
+            .export_keying_material(&mut out, b"test", b"");
+        exported.expect("established");
+        out
+    });
+    assert_eq!(near, far, "both ends have the same");
+    // The server forgets everything, and says so with a key that it told the client.
+    pair.hosts[1].endpoint = server(2);
+    pair.hosts[1].connection = None;
+    pair.connection(Side::Client).ping();
+    pair.flush();
+    pair.run_until(20 * SECOND, |pair| {
+        pair.hosts[0]
+            .events
+            .contains(&Event::Closed(ConnectionError::Reset))
+    });
+    let end = Event::Closed(ConnectionError::Reset);
+    assert!(
+        pair.hosts[0].events.contains(&end),
+        "{:?}",
+        pair.hosts[0].events
+    );
+}
+
+#[test]
+fn the_size_that_another_s_path_carries_is_not_taken_for_the_client_s() {
+    let mut pair = begin(clean(), 7);
+    let answers = relay(&mut pair, 70..71);
+    pair.hosts.iter_mut().for_each(|host| host.path_mtu = 1200);
+    // What left before the path was known to be so small.
+    while pair.links[0].poll(pair.now + SECOND).is_some() {}
+    hand(&mut pair, &answers);
+    assert_eq!(pair.connection(Side::Client).stats().datagram_size, 1472);
+    let gone_on = pair.run_until(20 * SECOND, |pair| connected(pair) == 2);
+    assert!(gone_on, "{:?}", pair.hosts[0].events);
+    assert_eq!(pair.connection(Side::Client).stats().datagram_size, 1200);
+    delivers(&mut pair, "small packets");
+}
+
+#[test]
+fn an_answer_to_a_syn_of_another_size_than_the_client_s_is_not_taken() {
+    let mut pair = begin(clean(), 8);
+    let (now, mut short) = (pair.now, first_syn(&pair));
+    short.truncate(1200);
+    let server = &mut pair.hosts[1].endpoint;
+    server.handle_datagram(now, raw::address(70), 0, &mut short);
+    let answers = drain(server, now);
+    hand(&mut pair, &answers);
+    assert!(!pair.connection(Side::Client).is_established());
+    delivers(&mut pair, "another size");
+    assert_eq!(pair.connection(Side::Client).stats().datagram_size, 1472);
+    assert_eq!(connected(&pair), 1);
+}
+
+#[test]
+fn an_answer_that_is_handed_over_again_costs_nothing() {
+    let mut pair = begin(clean(), 9);
+    let answers = relay(&mut pair, 70..72);
+    for _ in 0..1000 {
+        hand(&mut pair, &answers);
+    }
+    delivers(&mut pair, "a thousand times the same");
+}
+
+#[test]
+fn what_left_with_a_relayed_answer_leaves_again_as_soon_as_another_is_confirmed() {
+    let time = |is_relayed| {
+        let mut pair = begin(clean(), 10);
+        if is_relayed {
+            let answers = relay(&mut pair, 70..71);
+            hand(&mut pair, &answers);
+        }
+        let start = pair.now;
+        delivers(&mut pair, "relayed");
+        pair.now.saturating_since(start)
+    };
+    let (plain, relayed) = (time(false), time(true));
+    // Two round trips of 20 ms and a bit: one for the flight, and one as the client does not know how far apart the path
+    // draws packets.
+    assert!(
+        relayed <= plain + MS(50),
+        "{relayed:?} instead of {plain:?}"
+    );
 }
