@@ -89,6 +89,12 @@ impl Watch {
         self
     }
 
+    /// From now on `more` may be held beyond that, at any moment.
+    #[allow(dead_code)] // not by every body
+    pub fn raise(&mut self, more: usize) {
+        self.most += more;
+    }
+
     /// To be called first in each further thread of the body.
     #[allow(dead_code)] // not every body has some
     pub fn joiner(&self) -> impl Fn() + Send + Sync + 'static {

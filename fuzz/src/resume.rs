@@ -1,13 +1,14 @@
 //! The target `resume`: a whole session with a hostile sender, whose receiver finds something of the files in
 //! its directory, left by an earlier session of the same sender, by another one, or by whoever may write there.
 
-use super::{BEFORE, Input, LIMITS, OBJECTS_HOLD, block_on, connected, extents, live};
+use super::{BEFORE, IN_FLIGHT, Input, LIMITS, OBJECTS_HOLD, block_on, connected, extents, live};
 use blake3::hazmat::HasherExt;
 use dfcp::Connection;
 use dfcp_transfer::message::{self, FromReceiver, FromSender, Hash, Reader};
 use dfcp_transfer::{
     Entry, Error, Keep, Limits, Meter, OnConflict, Outcome, People, Received, Store, Wishes, offer,
 };
+use std::cell::Cell;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
@@ -203,7 +204,8 @@ impl Place {
 /// See the module's text. Gives how many files were received whole, or found so. A session of which nothing
 /// was heard for `patience` ends.
 pub fn resume(data: &[u8], patience: Duration) -> usize {
-    let watch = live::Watch::allow(OBJECTS_HOLD);
+    let sent = Cell::new(0);
+    let mut watch = live::Watch::allow(OBJECTS_HOLD);
     let input = &mut Input(data);
     let how = input.byte();
     let on_conflict = [
@@ -233,12 +235,13 @@ pub fn resume(data: &[u8], patience: Duration) -> usize {
         let meter = Meter::start();
         let play = async {
             // The receiver ends it as soon as something is wrong.
-            let _ = play(&near, &entries, input, patience).await;
+            let _ = play(&near, &entries, input, patience, &sent).await;
             near.close(dfcp_transfer::DONE, "");
         };
         let receive = dfcp_transfer::receive(&far, Arc::new(store), &meter, async |_| Ok(()));
         tokio::join!(play, receive).1
     });
+    watch.raise(IN_FLIGHT * sent.get());
     watch.check();
     if let Some(received) = &received {
         assert!(
@@ -254,6 +257,7 @@ async fn play(
     entries: &[Entry],
     input: &mut Input<'_>,
     patience: Duration,
+    sent: &Cell<usize>,
 ) -> Result<(), Error> {
     let wishes = Wishes {
         anew: input.byte() % 16 == 1,
@@ -316,6 +320,7 @@ async fn play(
                     bytes.truncate(bytes.len() / 2);
                 }
                 message::write(&mut control, &FromSender::Part { index, extents }).await?;
+                sent.set(sent.get() + bytes.len());
                 let mut object = near.open_object().await?;
                 let _ = object.write_all(&bytes).await;
                 let _ = object.finish();

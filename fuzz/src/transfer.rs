@@ -15,6 +15,7 @@ use dfcp_transfer::{
     offer, serial,
 };
 pub use resume::resume;
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -65,9 +66,13 @@ const NAMES: [&str; 16] = [
     "a//b",
     "a.dfcp-partial",
 ];
-/// What a session holds of files of 50 kB, and one of two endpoints and objects of a mebibyte.
+/// What a session holds of files of 50 kB, and one of two endpoints with objects, beside the objects: 5 MB were
+/// seen.
 const SESSION_HOLDS: usize = 1 << 18;
-const OBJECTS_HOLD: usize = 16 << 20;
+const OBJECTS_HOLD: usize = 8 << 20;
+/// Of each byte of an object its sender has one until it is acknowledged, and two in the symbols of its encoders at
+/// most; the receiver one until it is written: how much that is at a time depends on who of them is how fast.
+const IN_FLIGHT: usize = 4;
 const BEFORE: &[u8] = b"what was there";
 
 /// Runs a body whose threads are all watched.
@@ -287,7 +292,8 @@ const SIZES: [u64; 8] = [0, 0, 1, 100, 5000, 70_000, 262_144, 300_000];
 /// than a session may bring, and of what is in its place that is told. Gives how many files that are. A
 /// session of which nothing was heard for `patience` ends.
 pub fn objects(data: &[u8], patience: Duration) -> usize {
-    let watch = live::Watch::allow(OBJECTS_HOLD);
+    let sent = Cell::new(0);
+    let mut watch = live::Watch::allow(OBJECTS_HOLD);
     let place = Place::new();
     let input = &mut Input(data);
     let kinds: Vec<u8> = (0..=input.byte() % 8).map(|_| input.byte()).collect();
@@ -313,12 +319,13 @@ pub fn objects(data: &[u8], patience: Duration) -> usize {
         let meter = Meter::start();
         let play = async {
             // The receiver ends it as soon as something is wrong.
-            let _ = play(&near, &entries, input, patience).await;
+            let _ = play(&near, &entries, input, patience, &sent).await;
             near.close(dfcp_transfer::DONE, "");
         };
         let receive = dfcp_transfer::receive(&far, store, &meter, async |_| Ok(()));
         tokio::join!(play, receive).1
     });
+    watch.raise(IN_FLIGHT * sent.get());
     watch.check();
     assert!(place.check() <= SESSION.bytes);
     let Some(received) = received else { return 0 };
@@ -393,6 +400,7 @@ async fn play(
     entries: &[Entry],
     input: &mut Input<'_>,
     patience: Duration,
+    sent: &Cell<usize>,
 ) -> Result<(), Error> {
     let (mut control, replies) = near.open_bi().await?;
     for part in offer::split(entries, Wishes::default(), &People::default()) {
@@ -460,6 +468,7 @@ async fn play(
             if what & 128 != 0 {
                 bytes.truncate(bytes.len() / 2);
             }
+            sent.set(sent.get() + bytes.len());
             let mut object = near.open_object().await?;
             let _ = object.write_all(&bytes).await;
             let _ = object.finish();

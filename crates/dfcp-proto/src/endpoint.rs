@@ -379,12 +379,21 @@ impl Endpoint {
 
     /// The connection whose peer at `remote` has that connection ID.
     fn named_by_reset(&self, cid: ConnectionId, remote: SocketAddr) -> Option<ConnectionHandle> {
+        self.named(cid, remote).next()
+    }
+
+    /// All whose peers at `remote` have that connection ID.
+    fn named(
+        &self,
+        cid: ConnectionId,
+        remote: SocketAddr,
+    ) -> impl Iterator<Item = ConnectionHandle> {
         let handles = ConnectionHandle(0)..=ConnectionHandle(u64::MAX);
         let named = (cid, *handles.start())..=(cid, *handles.end());
-        let mut named = self.by_remote_cid.range(named).map(|&(_, handle)| handle);
+        let named = self.by_remote_cid.range(named).map(|&(_, handle)| handle);
         let lent = |handle| self.lent.get(&handle).map(|&(_, address)| address);
         let own = |handle| Some(self.connections.get(handle)?.remote_address());
-        named.find(|&h| lent(h).or_else(|| own(h)) == Some(remote))
+        named.filter(move |&h| lent(h).or_else(|| own(h)) == Some(remote))
     }
 
     /// Nobody here knows the connection of a sealed packet: its sender is told, if it is not too often.

@@ -288,7 +288,8 @@ impl Connection {
 
     /// Fills `out` with key material that only the two ends can have: the same for the same `label` and
     /// `context`, unlike any other (as RFC 8446 §7.5). For binding what another protocol proves to this
-    /// connection.
+    /// connection. A client's is final once something came from the server: until then it may go on with another
+    /// of its answers than the first.
     ///
     /// # Errors
     /// [`Error::EndpointClosed`] once the endpoint ended.

@@ -144,7 +144,8 @@ pub enum ConnectionError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
-    /// The handshake is done; the peer proved this key.
+    /// The handshake is done; the peer proved this key. Comes again, with the same key, where a client
+    /// goes on with another answer of the server than its first.
     Connected {
         /// The peer's static key.
         peer: PublicKey,

@@ -1,4 +1,4 @@
-//! The handshake's client side, and what the first sealed packets confirm.
+//! The handshake's client side, until the first SYNACK; `confirm` has what follows.
 //!
 //! Packets are repeated early: the first repeat comes after 20 ms, whether or not the path is
 //! longer, because a lost SYN would otherwise cost far more than a spare one.
@@ -8,13 +8,14 @@
 //! leave.
 
 use super::Event;
+use super::confirm::{Answer, Facts};
 use super::{CloseCode, Connection, ConnectionError, Control, Local, State};
 use crate::block::{MemoryBudget, Role};
 use crate::config::{Application, MIN_DATAGRAM, Payload, TransportConfig};
 use crate::crypto::{
     ClientHandshake, HandshakeError, PublicKey, ResetKey, Secret, SecretRng, SessionKeys, StaticKey,
 };
-use crate::time::{Duration, Instant, Rate};
+use crate::time::{Duration, Instant};
 use crate::wire::{
     Ack, COOKIE_LEN, ConnectionId, Retry, Syn, SynAck, TransportParams, VERSION, VIRTUAL_PAYLOAD,
 };
@@ -28,19 +29,16 @@ use std::sync::Arc;
 /// for as many bytes again. The server computes one answer for all.
 pub(crate) const TRAIN: usize = 3;
 /// When the next SYN follows; doubles with each further one.
-const SYN_REPEAT: Duration = Duration::from_millis(40);
+pub(super) const SYN_REPEAT: Duration = Duration::from_millis(40);
 /// No two of the first [`EAGER_SYNS`] further apart than this: a short path that loses half of the
 /// packets both ways answers one SYN in four. At 64 kbit/s a SYN takes 184 ms.
 const EAGER_REPEAT: Duration = Duration::from_millis(125);
 /// As many SYNs as make it likely that the path is down or long, not lossy: 0.75^16 = 1 %.
 const EAGER_SYNS: usize = 16;
 /// No two SYNs further apart than this.
-const MAX_REPEAT: Duration = Duration::from_millis(250);
+pub(super) const MAX_REPEAT: Duration = Duration::from_millis(250);
 /// SYNs sent at the full size before smaller ones take turns.
 const LARGE_SYNS: usize = 4;
-/// First repeat of the ACK; doubles with each further one.
-const ACK_REPEAT: Duration = Duration::from_millis(5);
-
 /// Longest round trip of a server that somebody nearer can keep a client from: two hops by
 /// geostationary satellite take 1.1 s, queues the rest. What answers in the server's place says
 /// nothing of it.
@@ -48,9 +46,6 @@ const LONG_PATH: Duration = Duration::from_secs(2);
 /// SYNs that left within this after the first can be answered before a refusal is believed: nine,
 /// of which one attempt in 1700 hears nothing where a quarter of the packets is lost both ways.
 const FIRST_SYNS: Duration = Duration::from_millis(640);
-
-/// ACKs sent at once: without one of them the first flight is worth nothing.
-const ACK_COPIES: u8 = 3;
 
 /// SYNs sent at once because of a RETRY. More come from nobody honest: a server asks once, and again
 /// where its cookie was lost or became too old.
@@ -64,6 +59,8 @@ pub(super) struct ClientSide {
     message: [u8; 32],
     params: TransportParams,
     expected: Option<PublicKey>,
+    /// Size of a SYN that is not one of the small ones.
+    full: usize,
     /// When each SYN left.
     sent: Vec<Instant>,
     next: Instant,
@@ -98,88 +95,81 @@ impl ClientSide {
         self.due |= now >= self.next;
         None
     }
-}
 
-/// A client after its SYNACK, until the server is heard: repeats the ACK.
-pub(super) struct Confirm {
-    packet: Vec<u8>,
-    sent: u32,
-    next: Instant,
-    /// No two repeats further apart than this: a round trip, in which an answer would come.
-    max_repeat: Duration,
-    deadline: Instant,
-    due: u8,
-    /// The answer to one of the SYNs that left together, until another one's comes.
-    half: Option<PairHalf>,
-}
-
-/// What a server said of one of the SYNs that left together.
-struct PairHalf {
-    cookie: [u8; COOKIE_LEN],
-    attempt: u8,
-    size: u16,
-    received_at: u32,
-}
-
-impl PairHalf {
-    fn of(synack: &SynAck<'_>) -> Option<Self> {
-        (usize::from(synack.attempt) < TRAIN).then_some(Self {
-            cookie: synack.cookie,
-            attempt: synack.attempt,
-            size: synack.syn_size,
-            received_at: synack.received_at,
-        })
+    /// The next SYN leaves then, not before.
+    pub(super) fn postpone(&mut self, until: Instant) {
+        (self.next, self.due) = (until, false);
     }
 
-    /// The rate of a path that draws the two so far apart; `None` where it swapped them. The one between
-    /// them of which nothing was heard is taken for carried: its answer may be what was lost, and if it was
-    /// not carried, the rate is no more than twice too high. A first flight takes half a round trip at that
-    /// rate, so the path then carries it in a whole one.
-    fn rate_with(&self, other: &Self) -> Option<Rate> {
-        let (first, second) = match self.attempt < other.attempt {
-            true => (self, other),
-            false => (other, self),
-        };
-        let apart = second.received_at.wrapping_sub(first.received_at);
-        // Half of the clock's range back is before.
-        let in_order = apart < u32::MAX / 2 && first.size == second.size;
-        let bits = u64::from(second.size) * 8 * u64::from(second.attempt - first.attempt);
-        in_order.then(|| Rate::from_bps(bits * 1_000_000 / u64::from(apart.max(1))))
-    }
-}
-
-impl fmt::Debug for Confirm {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Confirm")
-            .field("sent", &self.sent)
-            .field("next", &self.next)
-            .finish_non_exhaustive()
-    }
-}
-
-impl Confirm {
-    /// When a server that answered the SYN only counts as gone.
     pub(super) fn deadline(&self) -> Instant {
         self.deadline
     }
 
-    pub(super) fn next(&self) -> Instant {
-        self.next
+    /// How large the SYN of this number is.
+    fn size(&self, attempt: usize) -> usize {
+        let is_small = attempt >= LARGE_SYNS && attempt.is_multiple_of(2);
+        if is_small { MIN_DATAGRAM } else { self.full }
     }
 
-    pub(super) fn on_timeout(&mut self, now: Instant) {
-        if now >= self.next {
-            self.due = self.due.max(1);
+    fn transmit(&mut self, now: Instant, client_cid: ConnectionId) -> Option<Vec<u8>> {
+        if !std::mem::take(&mut self.due) {
+            return None;
         }
+        let attempt = self.sent.len();
+        self.sent.push(now);
+        let most = match attempt {
+            0..EAGER_SYNS => EAGER_REPEAT,
+            _ => MAX_REPEAT,
+        };
+        self.due = attempt + 1 < TRAIN;
+        self.next = now + (SYN_REPEAT * (1 << attempt.saturating_sub(TRAIN - 1).min(8))).min(most);
+        let syn = Syn {
+            version: VERSION,
+            client_cid,
+            attempt: attempt as u8, // wraps never: the deadline comes first
+            noise: self.message,
+            cookie: self.cookie,
+        };
+        Some(syn.emit(self.size(attempt)))
     }
 
-    /// The ACK, if it is to be sent now.
-    pub(super) fn transmit(&mut self, now: Instant) -> Option<&[u8]> {
-        self.on_timeout(now);
-        self.due = self.due.checked_sub(1)?;
-        self.next = now + (ACK_REPEAT * (1 << self.sent.min(8))).min(self.max_repeat);
-        self.sent += 1;
-        Some(&self.packet)
+    /// When the SYN left that a SYNACK answers; `None` if none of that number and size did.
+    pub(super) fn sent(&self, synack: &SynAck<'_>) -> Option<Instant> {
+        let attempt = usize::from(synack.attempt);
+        let sent = self.sent.get(attempt)?;
+        (self.size(attempt) == usize::from(synack.syn_size)).then_some(*sent)
+    }
+
+    /// Computes the ACK for a SYNACK that came `rtt` after its SYN had left.
+    pub(super) fn answer(
+        &mut self,
+        client_cid: ConnectionId,
+        synack: &SynAck<'_>,
+        rtt: Duration,
+        datagram_len: usize,
+    ) -> Result<Answer, HandshakeError> {
+        // The server kept no state that would tell.
+        self.params.round_trip_us = rtt.as_micros() as u64;
+        self.params.synack_size = datagram_len as u64;
+        let handshake = ClientHandshake::new(&self.key, &client_cid.0, self.seed.clone())?;
+        let (reply, session) = handshake.finish(synack.noise, self.expected, &self.params)?;
+        let ack = Ack {
+            version: VERSION,
+            server_cid: session.params.cid,
+            client_cid,
+            slot: synack.slot,
+            syn_size: synack.syn_size,
+            cookie: synack.cookie,
+            noise_syn: self.message,
+            noise: &reply,
+        };
+        Ok(Answer {
+            facts: Facts::of(synack),
+            packet: ack.emit(),
+            session,
+            rtt,
+            mtu: usize::from(synack.syn_size).max(MIN_DATAGRAM),
+        })
     }
 }
 
@@ -238,6 +228,7 @@ impl Connection {
             message: handshake.message,
             params: local_params(&config, remote, client.local_cid, client.reset_key),
             expected: client.expected,
+            full: config.max_datagram(remote),
             sent: Vec::new(),
             next: now,
             deadline: now + config.handshake_timeout,
@@ -282,37 +273,21 @@ impl Connection {
 
     /// The SYN that is due, if any.
     pub(super) fn transmit_syn(&mut self, now: Instant) -> Option<Vec<u8>> {
-        let full = self.config.max_datagram(self.remote);
         let client_cid = self.local_cid;
-        let State::Connecting(side) = &mut self.state else {
-            return None;
-        };
-        if !std::mem::take(&mut side.due) {
-            return None;
+        self.client_side()?.transmit(now, client_cid)
+    }
+
+    /// What SYNs are made of, while the server has not been heard.
+    fn client_side(&mut self) -> Option<&mut ClientSide> {
+        match &mut self.state {
+            State::Connecting(side) => Some(side),
+            _ => self.confirm.as_mut().map(|confirm| &mut *confirm.side),
         }
-        let attempt = side.sent.len();
-        side.sent.push(now);
-        let most = match attempt {
-            0..EAGER_SYNS => EAGER_REPEAT,
-            _ => MAX_REPEAT,
-        };
-        side.due = attempt + 1 < TRAIN;
-        side.next = now + (SYN_REPEAT * (1 << attempt.saturating_sub(TRAIN - 1).min(8))).min(most);
-        let small = attempt >= LARGE_SYNS && attempt % 2 == 0;
-        let attempt = attempt as u8; // wraps never: the deadline comes first
-        let syn = Syn {
-            version: VERSION,
-            client_cid,
-            attempt,
-            noise: side.message,
-            cookie: side.cookie,
-        };
-        Some(syn.emit(if small { MIN_DATAGRAM } else { full }))
     }
 
     /// The server is busy: it wants the SYN again, with a cookie.
     pub(crate) fn handle_retry(&mut self, retry: &Retry) {
-        let State::Connecting(side) = &mut self.state else {
+        let Some(side) = self.client_side() else {
             return;
         };
         side.cookie = retry.cookie;
@@ -341,20 +316,14 @@ impl Connection {
     /// The server's answer.
     pub(crate) fn handle_synack(&mut self, now: Instant, synack: &SynAck<'_>, datagram_len: usize) {
         let State::Connecting(side) = &mut self.state else {
-            return self.complete_pair(now, synack);
+            return self.handle_further_synack(now, synack, datagram_len);
         };
-        let Some(&sent) = side.sent.get(usize::from(synack.attempt)) else {
+        let Some(sent) = side.sent(synack) else {
             return;
         };
-        let (message, deadline) = (side.message, side.deadline);
         let rtt = now.saturating_since(sent);
-        // The server kept no state that would tell.
-        side.params.round_trip_us = rtt.as_micros() as u64;
-        side.params.synack_size = datagram_len as u64;
-        let outcome = ClientHandshake::new(&side.key, &self.local_cid.0, side.seed.clone())
-            .and_then(|h| h.finish(synack.noise, side.expected, &side.params));
-        let (reply, session) = match outcome {
-            Ok(done) => done,
+        let answer = match side.answer(self.local_cid, synack, rtt, datagram_len) {
+            Ok(answer) => answer,
             Err(HandshakeError::WrongKey { found, .. }) => {
                 return self.doubt(now, ConnectionError::WrongKey { found });
             }
@@ -363,51 +332,12 @@ impl Connection {
                 return;
             }
         };
-        if session.params.payload() != self.config.payload {
+        if answer.session.params.payload() != self.config.payload {
             return self.doubt(now, ConnectionError::PayloadMismatch);
         }
-        let ack = Ack {
-            version: VERSION,
-            server_cid: session.params.cid,
-            client_cid: self.local_cid,
-            slot: synack.slot,
-            syn_size: synack.syn_size,
-            cookie: synack.cookie,
-            noise_syn: message,
-            noise: &reply,
-        };
-        self.confirm = Some(Confirm {
-            packet: ack.emit(),
-            sent: 0,
-            next: now,
-            max_repeat: rtt.clamp(ACK_REPEAT, MAX_REPEAT),
-            deadline,
-            due: ACK_COPIES,
-            half: PairHalf::of(synack),
-        });
-        self.out.path.rtt.update(rtt, Duration::ZERO);
-        let mtu = usize::from(synack.syn_size).max(MIN_DATAGRAM);
-        self.establish(now, session, mtu);
-    }
-
-    /// A further answer: to another one of the SYNs that left together, perhaps. It repeats the cookie of the
-    /// first answer, so only who sees the packets can forge it, and who sees them can delay them: it
-    /// chooses the first flight, within bounds, and once.
-    fn complete_pair(&mut self, now: Instant, synack: &SynAck<'_>) {
-        let Some(confirm) = self.confirm.as_mut() else {
-            return;
-        };
-        let (half, other) = (confirm.half.as_ref(), PairHalf::of(synack));
-        let (Some(half), Some(other)) = (half, other) else {
-            return;
-        };
-        if other.cookie != half.cookie || other.attempt == half.attempt {
-            return;
-        }
-        let rate = half.rate_with(&other);
-        confirm.half = None;
-        if let Some(rate) = rate {
-            self.out.path.on_pair(now, rate);
+        let before = std::mem::replace(&mut self.state, State::Established);
+        if let State::Connecting(side) = before {
+            self.take_first_answer(now, side, synack, answer);
         }
     }
 
@@ -432,23 +362,6 @@ impl Connection {
         if !ours {
             self.doubt(now, ConnectionError::VersionMismatch);
         }
-    }
-
-    /// Any opened packet proves that the peer has the keys. If the first ACKs were lost, so was
-    /// all that went with them: it met a server that knew nothing. That flight begins again.
-    pub(super) fn on_confirmed(&mut self, now: Instant) {
-        let Some(confirm) = self.confirm.take() else {
-            return;
-        };
-        if confirm.sent <= u32::from(ACK_COPIES) {
-            return;
-        }
-        let reached = now - self.out.path.rtt.smoothed();
-        for (_, packet) in self.out.sent.give_up_before(reached) {
-            self.on_lost(now, packet);
-        }
-        self.out.path.restart(now);
-        self.out.queue.unblock();
     }
 
     /// Tells a peer that it is not taken, and nobody here that it was.

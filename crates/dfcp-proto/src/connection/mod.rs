@@ -1,6 +1,6 @@
 //! One connection: state, time and the way everything hangs together.
 //!
-//! * `handshake`: SYN, SYNACK, ACK and their retries
+//! * `handshake`: a client's SYN and the first SYNACK; `confirm`: its ACK, until the server is heard
 //! * `receive`: one packet in: open → parse → symbols to decoders → events
 //! * `acks`: what the peer says: ACKs to loss detection, one feedback value to the rate controller,
 //!   reports to blocks
@@ -18,6 +18,7 @@
 mod acks;
 mod channel_map;
 mod channels;
+mod confirm;
 mod datagrams;
 mod event;
 mod flows;
@@ -35,6 +36,7 @@ mod transmit;
 use acks::AckNews;
 use channel_map::{Channel, Channels};
 pub use channels::{ChannelError, ChunkBuffer, Read};
+use confirm::Confirm;
 pub use datagrams::{Datagram, DatagramError};
 pub use event::{CloseCode, ConnectionError, Event};
 pub(crate) use handshake::{ConnectParams, TRAIN, local_params};
@@ -52,7 +54,7 @@ use crate::wire::{
 };
 use dfcp_fec::SchemeId;
 use flows::{Incoming, Outgoing, Split};
-use handshake::{ClientSide, Confirm};
+use handshake::ClientSide;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -275,7 +277,8 @@ impl Connection {
 
     /// Fills `out` (at most 2⁶⁴ − 1 bytes) with key material that both ends, and nobody else, can derive
     /// from the handshake: the same for the same `label` and `context`, unlike any other. As with
-    /// RFC 8446 §7.5.
+    /// RFC 8446 §7.5. A client's are final once something came from the server: until then it may go on
+    /// with another answer than the first.
     ///
     /// # Errors
     /// [`ChannelError::Closed`] before the handshake is done.

@@ -142,6 +142,13 @@ impl Connection {
             self.tell_sent(now, PacketKind::HandshakeAck, len);
             return Some(Batch::from(len));
         }
+        if self.confirm.is_some()
+            && let Some(syn) = self.transmit_syn(now)
+        {
+            out.extend_from_slice(&syn);
+            self.tell_sent(now, PacketKind::Syn, syn.len());
+            return Some(Batch::from(syn.len()));
+        }
         if let Some(batch) = self.transmit_challenge(now, out) {
             return Some(batch);
         }

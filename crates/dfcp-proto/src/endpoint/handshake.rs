@@ -212,6 +212,9 @@ impl Endpoint {
         };
         self.used.insert(now, cid);
         let peer = session.peer;
+        if self.is_in(&peer, ack.client_cid, remote) {
+            return None; // by another of its SYNs
+        }
         let refusal = self.refusal(&server, &peer, remote);
         let rng = self.rng.fork("connection");
         // The way back carries what the client says arrived there.
@@ -240,6 +243,15 @@ impl Endpoint {
             Some(_) => self.remember_refused(handle),
         }
         Some(handle)
+    }
+
+    /// Whether a client has a connection by the ID that it chose already. Who sees its SYN can have one by the same
+    /// ID, but not with its key.
+    fn is_in(&self, peer: &PublicKey, client_cid: ConnectionId, remote: SocketAddr) -> bool {
+        self.named(client_cid, remote).any(|handle| {
+            let own = self.peek(handle).and_then(Connection::peer);
+            own.as_ref().or(self.seats.key(handle)) == Some(peer)
+        })
     }
 
     /// Why a client that proved its key finds no place, if it does not.

@@ -51,6 +51,11 @@ impl Seats {
         self.keys.get(key).is_none_or(|&own| own < self.most_of_one)
     }
 
+    /// Whose place it is.
+    pub fn key(&self, handle: ConnectionHandle) -> Option<&PublicKey> {
+        self.taken.get(&handle).map(|(key, _)| key)
+    }
+
     /// A place is taken; it is counted for where its connection came from, wherever that goes.
     pub fn take(&mut self, handle: ConnectionHandle, key: PublicKey, remote: SocketAddr) {
         self.taken.insert(handle, (key, remote));

@@ -23,6 +23,7 @@ mod observer;
 mod parts;
 mod random;
 mod rate;
+mod relayed;
 mod reliability;
 mod reports;
 mod robustness;

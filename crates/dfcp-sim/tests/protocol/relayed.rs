@@ -1,0 +1,323 @@
+//! Somebody sees a client's SYN, sends it to the server from an address of his own, and hands the client the
+//! answer, which is the server's own.
+
+use crate::common::raw::{self, drain, drain_to};
+use crate::common::{Flow, MS, SECOND, lossy};
+use dfcp_proto::wire::Packet;
+use dfcp_proto::{ChannelKind, ConnectionError, Endpoint, Event, ServerConfig, TransportConfig};
+use dfcp_sim::{LinkConfig, Pair, PairConfig, Side};
+use std::sync::Arc;
+
+fn clean() -> LinkConfig {
+    LinkConfig {
+        delay: MS(10),
+        ..LinkConfig::default()
+    }
+}
+
+fn dark() -> LinkConfig {
+    LinkConfig {
+        loss: 1.0.into(),
+        ..clean()
+    }
+}
+
+fn begin(path: LinkConfig, seed: u64) -> Pair {
+    let mut pair = Pair::new(PairConfig::symmetric(path, seed));
+    pair.connect();
+    pair
+}
+
+/// The client's first SYN, of those that are on their way.
+fn first_syn(pair: &Pair) -> Vec<u8> {
+    let syn = pair.links[0].clone().poll(pair.now + 3 * SECOND);
+    syn.expect("a SYN").data
+}
+
+/// What the server answers to the client's SYN at some addresses that are not the client's.
+fn relay(pair: &mut Pair, addresses: std::ops::Range<u8>) -> Vec<Vec<u8>> {
+    let (now, syn) = (pair.now, first_syn(pair));
+    let server = &mut pair.hosts[1].endpoint;
+    let answers = addresses.map(|last| {
+        server.handle_datagram(now, raw::address(last), 0, &mut syn.clone());
+        let answer = drain(server, now).remove(0);
+        assert!(matches!(Packet::parse(&answer), Ok(Packet::SynAck(_))));
+        answer
+    });
+    answers.collect()
+}
+
+/// The client gets answers as if they came from the server.
+fn hand(pair: &mut Pair, answers: &[Vec<u8>]) {
+    let (now, from) = (pair.now, pair.hosts[1].address);
+    for answer in answers {
+        let client = &mut pair.hosts[0].endpoint;
+        client.handle_datagram(now, from, 0, &mut answer.clone());
+    }
+    pair.flush();
+}
+
+/// What the client has to say from its first answer on arrives, over one connection.
+fn delivers(pair: &mut Pair, what: &str) {
+    let mut flow = None;
+    let done = pair.run_until(60 * SECOND, |pair| {
+        if pair.connection(Side::Client).is_established() && flow.is_none() {
+            flow = Some(Flow::open(pair, Side::Client, ChannelKind::Object, 100_000));
+        }
+        let Some(flow) = &mut flow else { return false };
+        match pair.hosts[1].connection {
+            Some(_) => flow.poll(pair),
+            None => {
+                flow.write(pair);
+                false
+            }
+        }
+    });
+    assert!(done, "{what}: {:?}", pair.hosts[0].events);
+    let peers = pair.hosts[1].endpoint.handles().len();
+    assert_eq!(peers, 1, "{what}: connections of one client");
+}
+
+#[test]
+fn answers_that_were_relayed_before_the_server_s_own_keep_nobody_out() {
+    for count in [1, 2, 5, 30, 60] {
+        let mut pair = begin(clean(), 1);
+        let answers = relay(&mut pair, 70..70 + count);
+        hand(&mut pair, &answers);
+        assert!(pair.connection(Side::Client).is_established());
+        delivers(&mut pair, &format!("{count} relayed"));
+    }
+}
+
+#[test]
+fn answers_that_were_relayed_after_the_server_s_own_change_nothing() {
+    // One way is 10 ms: the server's answer is there at 20, its first sealed packet at 40.
+    for (count, after) in [(1, 21), (5, 21), (30, 25), (3, 39), (3, 41), (3, 60)] {
+        let mut pair = begin(clean(), 2);
+        let answers = relay(&mut pair, 70..70 + count);
+        pair.run_until(MS(after), |_| false);
+        hand(&mut pair, &answers);
+        delivers(&mut pair, &format!("{count} relayed after {after} ms"));
+    }
+}
+
+#[test]
+fn relayed_answers_keep_nobody_out_of_a_path_with_losses() {
+    for seed in 0..30 {
+        let path = lossy(0.25);
+        let mut pair = begin(path, seed);
+        if pair.links[0].clone().poll(pair.now + 3 * SECOND).is_none() {
+            continue; // all three SYNs are lost
+        }
+        let answers = relay(&mut pair, 70..74);
+        hand(&mut pair, &answers[..2]);
+        pair.run_until(MS(15), |_| false);
+        hand(&mut pair, &answers[2..]);
+        delivers(&mut pair, &format!("seed {seed}"));
+    }
+}
+
+#[test]
+fn a_client_whose_only_answer_was_relayed_asks_again() {
+    for link in [0, 1] {
+        let mut pair = begin(clean(), 3);
+        let answers = relay(&mut pair, 70..71);
+        // None of the three SYNs that left together is answered.
+        let now = pair.now;
+        if link == 0 {
+            while pair.links[0].poll(now + SECOND).is_some() {}
+        }
+        pair.links[link].set_config(now, dark());
+        hand(&mut pair, &answers);
+        pair.run_until(MS(30), |_| false);
+        let now = pair.now;
+        pair.links[link].set_config(now, clean());
+        delivers(&mut pair, &format!("link {link}"));
+    }
+}
+
+#[test]
+fn answers_to_syns_of_two_sizes_make_one_connection() {
+    // SYNs of 1200 bytes take turns with large ones before the first answer comes.
+    for (delay, loss) in [(400, 0.0), (900, 0.0), (400, 0.2), (900, 0.2)] {
+        let path = LinkConfig {
+            delay: MS(delay),
+            ..lossy(loss)
+        };
+        for seed in 0..10 {
+            let mut pair = begin(path.clone(), seed);
+            delivers(&mut pair, &format!("{delay} ms, {loss} lost, seed {seed}"));
+            pair.run_until(5 * SECOND, |_| false);
+            let peers = pair.hosts[1].endpoint.handles().len();
+            assert_eq!(peers, 1, "{delay} ms, {loss} lost, seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn nobody_with_another_key_takes_the_place_of_who_answered_first() {
+    // Any key is welcome, and somebody else answers first with his own.
+    let mut pair = Pair::new(PairConfig::symmetric(clean(), 4));
+    pair.connect_to(None);
+    // It says of itself what the server says.
+    let server = ServerConfig {
+        transport: Arc::new(TransportConfig::default()),
+        authorize: Arc::new(|_| true.into()),
+        max_connections: 64,
+        max_per_peer: 64,
+        memory: 128 << 20,
+    };
+    let mut other = Endpoint::new(raw::key("another"), Some(server), [6; 32]);
+    let (now, address) = (pair.now, pair.hosts[0].address);
+    let mut syn = first_syn(&pair);
+    other.handle_datagram(now, address, 0, &mut syn);
+    let answers = drain(&mut other, now);
+    hand(&mut pair, &answers);
+    assert!(pair.connection(Side::Client).is_established());
+    pair.run_until(20 * SECOND, |_| false);
+    let first = other.public_key();
+    for event in &pair.hosts[0].events {
+        if let Event::Connected { peer } = event {
+            assert_eq!(*peer, first, "the application was told of another peer");
+        }
+    }
+    let end = Event::Closed(ConnectionError::Unreachable);
+    assert!(pair.hosts[0].events.contains(&end));
+    assert!(
+        pair.hosts[1].connection.is_none(),
+        "the client let in by a key that it did not take"
+    );
+}
+
+#[test]
+fn who_hands_over_any_number_of_answers_has_a_client_send_little() {
+    let mut pair = Pair::new(PairConfig::symmetric(clean(), 5));
+    pair.connect_to(None);
+    let (now, from) = (pair.now, pair.hosts[1].address);
+    // Answers to all but the first SYN are short.
+    let mut sent = pair.links[0].clone();
+    let syn = std::iter::repeat_with(|| sent.poll(now + SECOND));
+    let syn = syn.flatten().nth(1).expect("two SYNs").data;
+    let (mut handed, mut said) = (0, 0);
+    for seed in 0..100 {
+        // The same key with other secrets: ten answers of each.
+        let mut server = raw::server_of(TransportConfig::default(), |_| true, [seed; 32]);
+        for last in 70..80 {
+            server.handle_datagram(now, raw::address(last), 0, &mut syn.clone());
+            let answer = drain(&mut server, now).remove(0);
+            handed += answer.len();
+            let client = &mut pair.hosts[0].endpoint;
+            client.handle_datagram(now, from, 0, &mut answer.clone());
+            said += drain_to(client, now)
+                .iter()
+                .map(|(_, d)| d.len())
+                .sum::<usize>();
+        }
+    }
+    assert!(said < handed / 2, "{said} bytes for {handed}");
+}
+
+/// How often the client said that it is connected: once more where it went on with another answer.
+fn connected(pair: &Pair) -> usize {
+    let events = pair.hosts[0].events.iter();
+    let connected = events.filter(|event| matches!(event, Event::Connected { .. }));
+    connected.count()
+}
+
+#[test]
+fn who_goes_on_with_another_answer_has_all_that_belongs_to_it() {
+    let mut pair = Pair::new(PairConfig::symmetric(clean(), 6));
+    let server = |seed| raw::server_of(TransportConfig::default(), |_| true, [seed; 32]);
+    pair.hosts[1].endpoint = server(1);
+    pair.connect();
+    let answers = relay(&mut pair, 70..72);
+    hand(&mut pair, &answers);
+    delivers(&mut pair, "two relayed");
+    assert_eq!(connected(&pair), 2);
+    let [near, far] = Side::BOTH.map(|side| {
+        let mut out = [0; 32];
+        let exported = pair
+            .connection(side)
+            .export_keying_material(&mut out, b"test", b"");
+        exported.expect("established");
+        out
+    });
+    assert_eq!(near, far, "both ends have the same");
+    // The server forgets everything, and says so with a key that it told the client.
+    pair.hosts[1].endpoint = server(2);
+    pair.hosts[1].connection = None;
+    pair.connection(Side::Client).ping();
+    pair.flush();
+    pair.run_until(20 * SECOND, |pair| {
+        pair.hosts[0]
+            .events
+            .contains(&Event::Closed(ConnectionError::Reset))
+    });
+    let end = Event::Closed(ConnectionError::Reset);
+    assert!(
+        pair.hosts[0].events.contains(&end),
+        "{:?}",
+        pair.hosts[0].events
+    );
+}
+
+#[test]
+fn the_size_that_another_s_path_carries_is_not_taken_for_the_client_s() {
+    let mut pair = begin(clean(), 7);
+    let answers = relay(&mut pair, 70..71);
+    pair.hosts.iter_mut().for_each(|host| host.path_mtu = 1200);
+    // What left before the path was known to be so small.
+    while pair.links[0].poll(pair.now + SECOND).is_some() {}
+    hand(&mut pair, &answers);
+    assert_eq!(pair.connection(Side::Client).stats().datagram_size, 1472);
+    let gone_on = pair.run_until(20 * SECOND, |pair| connected(pair) == 2);
+    assert!(gone_on, "{:?}", pair.hosts[0].events);
+    assert_eq!(pair.connection(Side::Client).stats().datagram_size, 1200);
+    delivers(&mut pair, "small packets");
+}
+
+#[test]
+fn an_answer_to_a_syn_of_another_size_than_the_client_s_is_not_taken() {
+    let mut pair = begin(clean(), 8);
+    let (now, mut short) = (pair.now, first_syn(&pair));
+    short.truncate(1200);
+    let server = &mut pair.hosts[1].endpoint;
+    server.handle_datagram(now, raw::address(70), 0, &mut short);
+    let answers = drain(server, now);
+    hand(&mut pair, &answers);
+    assert!(!pair.connection(Side::Client).is_established());
+    delivers(&mut pair, "another size");
+    assert_eq!(pair.connection(Side::Client).stats().datagram_size, 1472);
+    assert_eq!(connected(&pair), 1);
+}
+
+#[test]
+fn an_answer_that_is_handed_over_again_costs_nothing() {
+    let mut pair = begin(clean(), 9);
+    let answers = relay(&mut pair, 70..72);
+    for _ in 0..1000 {
+        hand(&mut pair, &answers);
+    }
+    delivers(&mut pair, "a thousand times the same");
+}
+
+#[test]
+fn what_left_with_a_relayed_answer_leaves_again_as_soon_as_another_is_confirmed() {
+    let time = |is_relayed| {
+        let mut pair = begin(clean(), 10);
+        if is_relayed {
+            let answers = relay(&mut pair, 70..71);
+            hand(&mut pair, &answers);
+        }
+        let start = pair.now;
+        delivers(&mut pair, "relayed");
+        pair.now.saturating_since(start)
+    };
+    let (plain, relayed) = (time(false), time(true));
+    // Two round trips of 20 ms and a bit: one for the flight, and one as the client does not know how far apart the path
+    // draws packets.
+    assert!(
+        relayed <= plain + MS(50),
+        "{relayed:?} instead of {plain:?}"
+    );
+}
