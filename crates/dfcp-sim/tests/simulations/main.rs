@@ -4,6 +4,7 @@ mod background;
 mod bad_paths;
 mod friendliness;
 mod hosts;
+mod loss_tests;
 mod published_runs;
 mod rate_control;
 mod runs;

@@ -202,6 +202,13 @@ impl PathLoss {
         self.is_excessive() && self.recent > self.mean + DOUBTED
     }
 
+    /// Whether less than half as much arrived in the last round as in the one before: a burst of loss, perhaps,
+    /// of which a test would take what it left for what the path carries.
+    pub(super) fn is_sudden(&self) -> bool {
+        self.last
+            .is_some_and(|last| 1.0 - last < (1.0 - self.sustained) / 2.0)
+    }
+
     /// Whether most was lost two rounds in a row.
     pub(super) fn is_most(&self) -> bool {
         self.sustained > MOST_OF_ROUND

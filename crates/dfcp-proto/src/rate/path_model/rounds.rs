@@ -178,7 +178,7 @@ impl PathModel {
             _ => false,
         };
         let queue = self.queue();
-        let may_test = self.loss.may_test(now) && !app_limited;
+        let may_test = self.loss.may_test(now) && !app_limited && !self.loss.is_sudden();
         let may_doubt = matches!(self.mode, Mode::Cruise(_)) && !self.is_long(queue);
         let doubtful = may_doubt && self.loss.is_doubtful(now);
         if app_limited {
