@@ -336,7 +336,7 @@ impl Inner {
                     return Ok(Some(Answer::Failed(libc::EALREADY)));
                 }
                 entry.waiting.push(call.id);
-                self.give_up_in_time(calls, call.id, socket);
+                self.give_up_in_time(calls, call.id, socket, libc::EALREADY);
                 return Ok(None);
             }
             // A call that a signal interrupts is begun again, also where its answer was just on its way.
@@ -371,7 +371,7 @@ impl Inner {
         table.put(*cookie, entry);
         drop(table);
         if waits {
-            self.give_up_in_time(calls, call.id, socket);
+            self.give_up_in_time(calls, call.id, socket, libc::EINPROGRESS);
         }
         let (inner, calls) = (self.clone(), calls.clone());
         self.runtime
@@ -379,13 +379,14 @@ impl Inner {
         Ok((!waits).then_some(Answer::Failed(libc::EINPROGRESS)))
     }
 
-    /// Ends a call that waits when the program's own limit is over (SO_SNDTIMEO).
-    fn give_up_in_time(&self, calls: &Arc<Calls>, id: u64, socket: &Socket) {
+    /// Ends a call that waits when the program's own limit is over (SO_SNDTIMEO), with what Linux ends it with:
+    /// the first one with EINPROGRESS, later ones with EALREADY.
+    fn give_up_in_time(&self, calls: &Arc<Calls>, id: u64, socket: &Socket, errno: i32) {
         if let Ok(Some(limit)) = socket.write_timeout() {
             let calls = calls.clone();
             self.runtime.spawn(async move {
                 sleep(limit).await;
-                calls.answer(id, Answer::Failed(libc::EINPROGRESS));
+                calls.answer(id, Answer::Failed(errno));
             });
         }
     }

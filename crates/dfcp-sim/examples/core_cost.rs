@@ -148,7 +148,7 @@ impl World {
                         self.channel = connection.open(ChannelKind::Object);
                         writable = true;
                     }
-                    Event::Writable => writable = true,
+                    Event::Writable(_) => writable = true,
                     Event::Readable(id) => {
                         while let Ok(Some((_, bytes))) = connection.take_block(now, id) {
                             self.received += bytes.len() as u64;

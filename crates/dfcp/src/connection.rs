@@ -235,7 +235,7 @@ impl Connection {
                 }
                 match connection.datagram_room() {
                     0 => {
-                        ours.writers.register(context);
+                        ours.datagram_writers.register(context);
                         Poll::Pending
                     }
                     room => Poll::Ready(Ok(room)),

@@ -77,7 +77,8 @@ impl SendStream {
             }
             match write(now, connection) {
                 Ok(0) if len > 0 => {
-                    ours.writers.register(context);
+                    let channel = ours.channels.entry(id).or_default();
+                    channel.waiting.register(context);
                     Poll::Pending
                 }
                 other => Poll::Ready(other.map_err(Error::from)),

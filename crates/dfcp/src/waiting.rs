@@ -33,7 +33,7 @@ pub(crate) struct ConnectionState {
     pub(crate) opened: [VecDeque<ChannelId>; 3],
     /// Who waits for what; who waits no longer is not remembered.
     pub(crate) changes: Arc<Changes>,
-    pub(crate) writers: WaitList,
+    pub(crate) datagram_writers: WaitList,
 }
 
 /// What may happen to a connection that somebody waits for.
@@ -76,15 +76,16 @@ impl ConnectionState {
             }
             Event::ChannelRoom => self.changes.room.notify_one(),
             // Who reads learns of a reset from the core.
-            Event::Readable(id) | Event::Reset { channel: id, .. } => self.on_channel(id, |_| {}),
-            Event::Writable | Event::DatagramRoom => self.writers.wake(),
+            Event::Readable(id) | Event::Writable(id) | Event::Reset { channel: id, .. } => {
+                self.on_channel(id, |_| {});
+            }
+            Event::DatagramRoom => self.datagram_writers.wake(),
             Event::Acknowledged(id) => self.on_acknowledged(id, 0),
             Event::PartlyAcknowledged { channel, abandoned } => {
                 self.on_acknowledged(channel, abandoned);
             }
             Event::Stopped { channel, code } => {
                 self.on_channel(channel, |channel| channel.stopped = Some(code));
-                self.writers.wake();
             }
             Event::Closed(error) => {
                 self.error = Some(error);
@@ -146,7 +147,7 @@ impl Waiting for ConnectionState {
         } = &*self.changes;
         let each = opened.iter().chain([phase, room, datagrams]);
         each.for_each(Notify::notify_waiters);
-        self.writers.wake();
+        self.datagram_writers.wake();
         self.channels.values_mut().for_each(|c| c.waiting.wake());
     }
 }

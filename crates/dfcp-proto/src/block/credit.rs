@@ -12,6 +12,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Least credit of a connection: seven of the largest blocks of `auto`, so that one is filled while
 /// others are repaired.
 pub(crate) const MIN_FLOOR: u64 = 1 << 20;
+/// What is left to each stream of its first window at least, bytes: three packets, and 16,384 streams of a
+/// proxy that nobody reads have the quarter of its budget that the others leave.
+const LEAST_FIRST_WINDOW: u64 = 4 << 10;
 /// Buffers kept for reuse.
 const MAX_POOLED: usize = 16;
 /// Bytes that a settled range above a hole takes: two offsets and their share of a tree.
@@ -120,6 +123,8 @@ pub struct Credit {
     pub ranges: u64,
     /// What streams may be ahead of their readers beyond their initial windows, in all.
     ahead: u64,
+    /// How much of their first windows streams may use, as the peer was told; not told yet if `MAX`.
+    pub first_window: u64,
     /// Most that may be used and not freed.
     most: u64,
     lease: Lease,
@@ -138,6 +143,7 @@ impl Credit {
             beside: Beside::default(),
             ranges: 0,
             ahead: 0,
+            first_window: u64::MAX,
             most,
             lease,
             pool: Vec::new(),
@@ -161,10 +167,21 @@ impl Credit {
     }
 
     /// What a stream that has `own` of it may be ahead of its reader beyond its initial window: half of
-    /// the budget is for that, and of what others leave of it a stream has half.
+    /// the budget is for that. The first has half of it, and others less with the square of what is left:
+    /// twenty whose readers have stopped leave a tenth, where the half of the rest for each would be nothing.
     pub fn room_ahead(&self, own: u64) -> u64 {
-        let others = self.ahead - own;
-        (self.most / 2).saturating_sub(others) / 2
+        let (half, others) = (self.most / 2, self.ahead - own);
+        square(half / 2, half.saturating_sub(others), half)
+    }
+
+    /// How much of its first window, which has `initial` bytes, a stream may use now: all while half of the
+    /// credit is free, and less with the square of what is free beyond a quarter. That one is for streams that
+    /// are read, and for what is under way when the peer hears of it.
+    pub fn first_window_now(&self, initial: u64) -> u64 {
+        let end = self.granted.max(self.grantable());
+        let (quarter, free) = ((end - self.freed) / 4, end.saturating_sub(self.used));
+        let part = free.saturating_sub(quarter).min(quarter);
+        square(initial, part, quarter).max(LEAST_FIRST_WINDOW.min(initial))
     }
 
     /// A stream may be so far ahead now, instead of `own`.
@@ -235,6 +252,12 @@ impl Credit {
     }
 }
 
+/// `of` times the square of `part` / `whole`.
+pub(crate) fn square(of: u64, part: u64, whole: u64) -> u64 {
+    let (part, whole) = (u128::from(part), u128::from(whole.max(1)));
+    (u128::from(of) * part / whole * part / whole) as u64
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -297,20 +320,43 @@ mod tests {
         // One stream's own does not count against it.
         assert_eq!(
             (credit.room_ahead(first), credit.room_ahead(0)),
-            (4 * MIB, 2 * MIB)
+            (4 * MIB, MIB)
         );
         credit.set_ahead(&mut second, 2 * MIB);
         assert_eq!(
             (credit.room_ahead(first), credit.room_ahead(second)),
-            (3 * MIB, 2 * MIB)
+            (9 * MIB / 4, MIB)
         );
         credit.set_ahead(&mut first, 7 * MIB);
         assert_eq!(
             (credit.room_ahead(second), credit.room_ahead(0)),
-            (MIB / 2, 0)
+            (MIB / 16, 0)
         );
         credit.set_ahead(&mut first, 0);
-        assert_eq!(credit.room_ahead(0), 3 * MIB);
+        assert_eq!(credit.room_ahead(0), 9 * MIB / 4);
+    }
+
+    #[test]
+    fn first_windows_are_whole_while_half_is_free_and_a_quarter_stays_for_those_that_are_read() {
+        let mut credit = Credit::new(16 * MIB, MemoryBudget::new(64 * MIB, 1));
+        credit.grant();
+        let mut at = |used: u64| {
+            credit.used = used;
+            credit.first_window_now(MIB)
+        };
+        assert_eq!((at(0), at(8 * MIB), at(9 * MIB)), (MIB, MIB, 9 * MIB / 16));
+        assert_eq!((at(10 * MIB), at(11 * MIB)), (MIB / 4, MIB / 16));
+        let least = LEAST_FIRST_WINDOW;
+        assert_eq!((at(12 * MIB), at(16 * MIB)), (least, least));
+        // What nobody reads, one after the other, never gets there.
+        let mut held = 0;
+        for _ in 0..1000 {
+            held += at(held);
+        }
+        assert!(held < 16 * MIB, "{held}");
+        assert_eq!(credit.first_window_now(1000), 1000);
+        credit.freed = credit.used;
+        assert_eq!(credit.first_window_now(MIB), MIB);
     }
 
     #[test]

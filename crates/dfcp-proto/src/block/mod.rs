@@ -17,6 +17,7 @@ mod send;
 mod solve;
 
 pub use channel::{ChannelId, ChannelKind, Role, SHORT_MESSAGE};
+pub(crate) use credit::square;
 pub use credit::{Beside, Credit, Lease, MemoryBudget};
 pub use parts::{Part, Parts};
 pub use recv::{Received, RecvChannel, SymbolIn};

@@ -26,6 +26,9 @@ pub const MIN_SYMBOL: u64 = 256;
 /// transfer of 10 MB over 50 Mbit/s, 80 ms and 5 % loss took a fifth longer; more would only give more to
 /// who reads a little and stops.
 const READ_AHEAD: u64 = 4;
+/// The same of what was read since the limit was told: a limit is told after a seventh of the window at the
+/// latest, which grows by as much then, and so doubles in a round trip.
+const LATELY_READ_AHEAD: u64 = 8;
 /// Blocks looked at for the complete parts of one report.
 const MAX_SACKED: usize = 1024;
 /// Blocks named in one report.
@@ -148,6 +151,8 @@ pub struct RecvChannel {
     limit: u64,
     /// How far that is ahead of the reader at first, and at most.
     initial_window: u64,
+    /// What was read when the limit was told last.
+    told_at: u64,
     window: u64,
     /// Of the credit's account of that.
     ahead: u64,
@@ -190,6 +195,7 @@ impl RecvChannel {
             final_size: None,
             limit,
             initial_window: config.initial_stream_window,
+            told_at: 0,
             window: config.stream_window,
             ahead: 0,
             charged: 0,
@@ -532,25 +538,33 @@ impl RecvChannel {
     }
 
     /// How far the peer may be ahead of the reader now, as far as other streams leave room: a few times what
-    /// was read.
-    fn window(&self, credit: &Credit) -> u64 {
-        let most = self.initial_window + credit.room_ahead(self.ahead);
-        let grown = self.read_offset.saturating_mul(READ_AHEAD);
-        let grown = grown.min(self.window).min(most);
-        grown.max(self.initial_window)
+    /// was read, and `first` at least. Where first windows are cut what was read long ago counts no more:
+    /// those that have stopped would keep others from growing.
+    fn window(&self, first: u64, credit: &Credit) -> u64 {
+        let most = first + credit.room_ahead(self.ahead);
+        let grown = match first < self.initial_window {
+            true => (self.read_offset - self.told_at).saturating_mul(LATELY_READ_AHEAD),
+            false => self.read_offset.saturating_mul(READ_AHEAD),
+        };
+        grown.min(self.window).min(most).max(first)
     }
 
     /// A new limit for the peer, if it moved enough to be worth saying.
     pub fn new_limit(&mut self, credit: &mut Credit) -> Option<u64> {
+        let first = credit.first_window.min(self.initial_window);
+        let withheld = self.initial_window - first;
         // The end may be known long before the peer was allowed to reach it.
-        let enough = self.final_size.is_some_and(|size| self.limit >= size);
+        let enough = self
+            .final_size
+            .is_some_and(|size| self.limit >= size.saturating_add(withheld));
         if self.id.kind() == ChannelKind::Object || enough {
             return None;
         }
-        let window = self.window(credit);
-        let limit = self.read_offset + window;
+        let window = self.window(first, credit);
+        let limit = self.read_offset + withheld + window;
         let moved = limit >= self.limit + window / 4;
         if moved {
+            self.told_at = self.read_offset;
             self.limit = limit;
         }
         let ahead = self
@@ -558,6 +572,11 @@ impl RecvChannel {
             .saturating_sub(self.read_offset + self.initial_window);
         credit.set_ahead(&mut self.ahead, ahead);
         moved.then_some(limit)
+    }
+
+    /// What was read so far gives no window beyond the first any more.
+    pub fn begin_anew(&mut self) {
+        self.told_at = self.read_offset;
     }
 
     /// The limit that the peer was told.

@@ -19,6 +19,9 @@ use dfcp_fec::FecError;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
+/// Least that is cut off a block for which there is not room enough, bytes: of a packet's length, as the
+/// least first window has three.
+const LEAST_PIECE: u64 = 1 << 10;
 /// Buffers kept for reuse: a fresh large allocation costs a page fault every 4 KiB.
 const MAX_POOLED: usize = 16;
 /// More than the padding of any block: below one byte a symbol.
@@ -44,6 +47,8 @@ pub struct SendChannel {
     finished: bool,
     /// Offset that the peer lets us reach.
     limit: u64,
+    /// Bytes before it that the peer asks to leave alone.
+    withheld: u64,
     charged: u64,
     /// Blocks begun, and how many more may be.
     begun: u64,
@@ -84,6 +89,7 @@ impl SendChannel {
             } else {
                 limit
             },
+            withheld: 0,
             charged: 0,
             begun: 0,
             allowance: u64::MAX,
@@ -178,14 +184,37 @@ impl SendChannel {
         let source = std::mem::take(&mut self.pending);
         let len = std::mem::take(&mut self.pending_len);
         let offset = self.pending_offset;
-        let encoder = cut.encoder(self.id, offset, (len, source))?;
-        let most = self.reliability.max_symbols(encoder.spec().k());
-        let limits = (self.pending_since, most);
-        let block = SendBlock::new(encoder, cut.scheme, len as u64, limits);
-        self.blocks.insert(offset, block);
-        self.unsent.insert(offset);
+        self.add_block(cut, offset, (len, source), self.pending_since)?;
         self.pending_offset += len as u64;
         Ok(())
+    }
+
+    fn add_block(
+        &mut self,
+        cut: &Cut,
+        offset: u64,
+        (len, source): (usize, Vec<u8>),
+        written: Instant,
+    ) -> Result<(), FecError> {
+        let encoder = cut.encoder(self.id, offset, (len, source))?;
+        let most = self.reliability.max_symbols(encoder.spec().k());
+        let block = SendBlock::new(encoder, cut.scheme, len as u64, (written, most));
+        self.blocks.insert(offset, block);
+        self.unsent.insert(offset);
+        Ok(())
+    }
+
+    /// Makes two of a block that was not begun: there is room for `at` bytes of it.
+    fn split(&mut self, cut: &Cut, offset: u64, at: u64) -> Result<(), FecError> {
+        let Some(block) = self.blocks.remove(&offset) else {
+            return Ok(());
+        };
+        let (len, written) = (block.len(), block.written());
+        let mut rest = block.remove().buffer;
+        rest.truncate(len as usize);
+        let piece: Vec<u8> = rest.drain(..rest.len().min(at as usize)).collect();
+        self.add_block(cut, offset, (at as usize, piece), written)?;
+        self.add_block(cut, offset + at, ((len - at) as usize, rest), written)
     }
 
     /// No more bytes follow.
@@ -216,7 +245,7 @@ impl SendChannel {
 
     /// Bytes that may follow where so many may wait for the peer to raise the limit.
     pub fn room(&self, waiting: u64) -> u64 {
-        let most = self.limit.saturating_add(waiting);
+        let most = self.reach().saturating_add(waiting);
         most.saturating_sub(self.size())
     }
 
@@ -228,6 +257,42 @@ impl SendChannel {
     /// Raises the offset that may be reached.
     pub fn raise_limit(&mut self, limit: u64) {
         self.limit = self.limit.max(limit);
+    }
+
+    /// Leaves so many bytes before the limit alone.
+    pub fn withhold(&mut self, bytes: u64) {
+        self.withheld = bytes;
+    }
+
+    /// Offset that may be reached now.
+    fn reach(&self) -> u64 {
+        match self.id.kind() {
+            ChannelKind::Object => u64::MAX,
+            _ => self.limit.saturating_sub(self.withheld),
+        }
+    }
+
+    /// Whether there is something that only a higher limit lets go, or a report.
+    pub fn is_at_limit(&self) -> bool {
+        let Some(&offset) = self.unsent.first() else {
+            return false;
+        };
+        let len = self.blocks.get(&offset).map_or(0, SendBlock::len);
+        let least = match self.withheld {
+            0 => len,
+            _ => len.min(LEAST_PIECE),
+        };
+        self.allowance == 0 || offset + least > self.reach()
+    }
+
+    /// Whether there are blocks to begin.
+    pub fn has_unsent(&self) -> bool {
+        !self.unsent.is_empty() || (self.pending_len > 0 && self.may_cut_short())
+    }
+
+    /// Whether open blocks may lack symbols.
+    pub fn has_hungry(&self) -> bool {
+        !self.hungry.is_empty()
     }
 
     /// Lets this many more blocks begin.
@@ -248,9 +313,7 @@ impl SendChannel {
 
     /// Whether there may be something to send.
     pub fn is_active(&self) -> bool {
-        !self.hungry.is_empty()
-            || !self.unsent.is_empty()
-            || (self.pending_len > 0 && self.may_cut_short())
+        self.has_hungry() || self.has_unsent()
     }
 
     /// A stream sends what it has; an object waits for full blocks until its end.
@@ -269,8 +332,18 @@ impl SendChannel {
         let Some(block) = self.blocks.get(&offset) else {
             return Ok(None);
         };
-        let (len, charge) = (block.len(), charge(block.len()));
-        if self.allowance == 0 || charge > credit || offset + len > self.limit {
+        let (mut len, reach) = (block.len(), self.reach());
+        if self.withheld > 0 && self.id.kind() != ChannelKind::Object {
+            let room = reach
+                .saturating_sub(offset)
+                .min(credit.saturating_sub(charge(0)));
+            if (LEAST_PIECE..len).contains(&room) {
+                self.split(cut, offset, room)?;
+                len = room;
+            }
+        }
+        let charge = charge(len);
+        if self.allowance == 0 || charge > credit || offset + len > reach {
             return Ok(None);
         }
         Ok(self.symbol(offset, charge))

@@ -339,7 +339,8 @@ impl Connection {
             for block in send.map(SendChannel::take_acked).unwrap_or_default() {
                 self.out.path.on_block_acked(now, &block);
             }
-            self.notify_writable();
+            self.notify_writable(id);
+            self.notify_buffer_room();
             self.check_acknowledged(id);
         }
     }

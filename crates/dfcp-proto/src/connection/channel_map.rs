@@ -54,6 +54,12 @@ impl Channels {
         each.filter_map(|(&id, channel)| Some((id, channel.send.as_mut()?)))
     }
 
+    /// All receiving halves, to work with.
+    pub fn receivers_mut(&mut self) -> impl Iterator<Item = (ChannelId, &mut RecvChannel)> {
+        let each = self.0.iter_mut();
+        each.filter_map(|(&id, channel)| Some((id, channel.recv.as_mut()?)))
+    }
+
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -2,7 +2,7 @@
 
 use super::{Channel, Connection, Control, Event};
 use crate::block::{
-    BlockSizes, ChannelId, ChannelKind, Credit, RecvChannel, SendChannel, Source, charge,
+    BlockSizes, ChannelId, ChannelKind, Credit, RecvChannel, SendChannel, Source, charge, square,
 };
 use crate::config::Payload;
 use crate::scheduler::Room;
@@ -15,8 +15,8 @@ use std::ops::Range;
 const MAX_UNSENT: u64 = 2 << 20;
 
 /// Bytes that a channel takes beyond what its reader has room for, while half of the send buffer is held:
-/// a third of the largest block of `auto`, which codes still well, and so little that 256 channels that
-/// wait for ever leave some of 32 MiB.
+/// a third of the largest block of `auto`, which codes still well. The other half gives ever less, with the
+/// square of what is left of it, so that it lasts however many wait for ever: 256 leave half of 32 MiB's.
 const MIN_UNSENT: u64 = 64 << 10;
 
 /// Code of a channel whose reader left without giving one.
@@ -78,6 +78,7 @@ impl Connection {
     /// A channel to send on, as far as the peer has room.
     pub(super) fn new_sender(&self, id: ChannelId, limit: u64) -> SendChannel {
         let mut send = SendChannel::new(id, limit, self.config.reliability);
+        send.withhold(self.out.withheld);
         if let Some(avail_win) = self.out.receive_window {
             let sent_since = 0;
             send.allow(self.out.redundancy.scheduler.allowance(&Room {
@@ -97,7 +98,7 @@ impl Connection {
         same.then_some(()).ok_or(ChannelError::Payload)
     }
 
-    /// Writes what fits of `data`; 0 means wait for [`Event::Writable`].
+    /// Writes what fits of `data`; 0 means wait for the channel's [`Event::Writable`].
     pub fn write(
         &mut self,
         now: Instant,
@@ -162,7 +163,8 @@ impl Connection {
             .write(now, source, room, &cut)
             .map_err(|_| ChannelError::Closed)?;
         if taken < source.len() {
-            self.wants_write = true;
+            self.wants_write.insert(id);
+            self.is_buffer_full |= taken >= self.free_buffer();
         }
         self.on_written(id, taken);
         Ok(taken)
@@ -175,15 +177,22 @@ impl Connection {
         if !self.is_established() {
             return Err(ChannelError::Closed);
         }
-        let free = self.config.send_buffer.saturating_sub(self.out.buffered);
-        let first_half = free.saturating_sub(self.config.send_buffer / 2);
+        let free = self.free_buffer();
+        let half = self.config.send_buffer / 2;
         let send = self.send_half(id)?;
         if send.is_finished() {
             return Err(ChannelError::Closed);
         }
         let unsent = MAX_UNSENT.saturating_sub(send.unsent_bytes());
-        let waiting = first_half.clamp(MIN_UNSENT, MAX_UNSENT);
+        let waiting = match free.saturating_sub(half) {
+            0 => square(MIN_UNSENT, free, half),
+            first_half => first_half.clamp(MIN_UNSENT, MAX_UNSENT),
+        };
         Ok(free.min(unsent).min(send.room(waiting)))
+    }
+
+    fn free_buffer(&self) -> u64 {
+        self.config.send_buffer.saturating_sub(self.out.buffered)
     }
 
     fn on_written(&mut self, id: ChannelId, bytes: u64) {
@@ -414,7 +423,8 @@ impl Connection {
             .control
             .retain(|c| !matches!(*c, Control::Fin(of) | Control::Skip(of, _) if of == id));
         self.out.control.push_back(Control::Reset(id, code));
-        self.notify_writable();
+        self.notify_writable(id);
+        self.notify_buffer_room();
         true
     }
 
@@ -428,11 +438,27 @@ impl Connection {
         }
     }
 
-    pub(super) fn notify_writable(&mut self) {
-        if self.wants_write && self.out.buffered < self.config.send_buffer {
-            self.wants_write = false;
-            self.events.push_back(Event::Writable);
+    /// Something changed for `id`: who waits to write there is told if there is room.
+    pub(super) fn notify_writable(&mut self, id: ChannelId) {
+        // Where it is closed, the next write says so.
+        if self.wants_write.contains(&id) && self.room_to_write(id).unwrap_or(1) > 0 {
+            self.wants_write.remove(&id);
+            self.events.push_back(Event::Writable(id));
         }
+    }
+
+    /// The same for all, where the buffer was full and has room for what each may have.
+    pub(super) fn notify_buffer_room(&mut self) {
+        if self.is_buffer_full && self.free_buffer() >= MIN_UNSENT {
+            self.is_buffer_full = false;
+            self.notify_all_writable();
+        }
+    }
+
+    /// The same for all.
+    pub(super) fn notify_all_writable(&mut self) {
+        let waiting: Vec<ChannelId> = self.wants_write.iter().copied().collect();
+        waiting.into_iter().for_each(|id| self.notify_writable(id));
     }
 
     /// Credit that the peer has used and the application has not freed: never above the budget.

@@ -158,8 +158,8 @@ pub enum Event {
     Datagram,
     /// There is room for datagrams, of which [`super::Connection::datagram_room`] had none.
     DatagramRoom,
-    /// There is room to write again.
-    Writable,
+    /// There is room to write on a channel again, of which a write found none.
+    Writable(ChannelId),
     /// There is room for a channel more, of which [`super::Connection::open`] had none: told once for each
     /// time that it had none, at most.
     ChannelRoom,

@@ -32,6 +32,8 @@ pub(super) struct Outgoing {
     /// The peer's credit and what we used of it.
     pub max_data: u64,
     pub charged: u64,
+    /// Bytes before the limit of each stream that the peer asks to leave alone.
+    pub withheld: u64,
     /// Bytes written and not known to have arrived.
     pub buffered: u64,
     /// Data packets sent.
@@ -88,6 +90,7 @@ impl Outgoing {
             datagrams: DatagramQueue::default(),
             max_data: 0,
             charged: 0,
+            withheld: 0,
             buffered: 0,
             data_number: 0,
             feedback: profile.feedback.make(),
@@ -170,6 +173,7 @@ pub(super) struct Incoming {
     /// Newest packet of the peer whose feedback was used, and newest that limited ours.
     pub newest_feedback: u64,
     pub newest_limit: u64,
+    pub newest_first_window: u64,
     pub peer_ce: u64,
     /// Symbols of which parts are missing.
     pub parts: Parts,
@@ -191,6 +195,7 @@ impl Incoming {
             touched: BTreeMap::new(),
             newest_feedback: 0,
             newest_limit: 0,
+            newest_first_window: 0,
             peer_ce: 0,
             parts: Parts::default(),
             challenge: None,

@@ -21,6 +21,7 @@ mod channels;
 mod confirm;
 mod datagrams;
 mod event;
+mod first_window;
 mod flows;
 mod handshake;
 mod idle;
@@ -55,7 +56,7 @@ use crate::wire::{
 use dfcp_fec::SchemeId;
 use flows::{Incoming, Outgoing, Split};
 use handshake::ClientSide;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -99,6 +100,7 @@ pub(crate) enum Control {
     PathChallenge,
     PathResponse,
     MaxStreamData(ChannelId),
+    FirstWindow,
     Fin(ChannelId),
     Reset(ChannelId, VarInt),
     Stop(ChannelId, VarInt),
@@ -160,7 +162,9 @@ pub struct Connection {
     /// Next index to open, and next index that the peer has not opened, by kind.
     next_local: [u64; 3],
     next_remote: [u64; 3],
-    wants_write: bool,
+    wants_write: BTreeSet<ChannelId>,
+    /// One of them was refused because the send buffer was full.
+    is_buffer_full: bool,
     /// How often a channel was wanted and there was no room, and nobody was told of room since.
     wants_open: u64,
     events: VecDeque<Event>,
@@ -205,7 +209,8 @@ impl Connection {
             channels: Channels::default(),
             next_local: [0; 3],
             next_remote: [0; 3],
-            wants_write: false,
+            wants_write: BTreeSet::new(),
+            is_buffer_full: false,
             wants_open: 0,
             events: VecDeque::new(),
             observer: config.observers.begin(role, remote),

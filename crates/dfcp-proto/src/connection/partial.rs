@@ -52,7 +52,7 @@ impl Connection {
             self.out.tell_skips.get_or_insert(now + delay);
         }
         if !freed.is_empty() {
-            self.notify_writable();
+            self.notify_all_writable();
         }
         freed.into_iter().for_each(|id| self.check_acknowledged(id));
     }

@@ -100,6 +100,7 @@ impl Connection {
                 | Control::Skip(..) => false,
                 Control::PathResponse
                 | Control::MaxStreamData(_)
+                | Control::FirstWindow
                 | Control::Fin(_)
                 | Control::Reset(..)
                 | Control::Stop(..) => true,

@@ -11,10 +11,23 @@ pub(super) type Level = Reverse<i32>;
 /// Priorities whose turns are remembered; with more, turns begin anew now and then.
 const MAX_CURSORS: usize = 64;
 
-/// See the module's text.
+/// What a channel may have to send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Work {
+    /// Symbols for blocks that lack some.
+    Repair,
+    /// New blocks.
+    New,
+}
+
+/// See the module's text. A channel is asked again only after something changed for it, so that many whose
+/// readers have stopped cost a packet of another one nothing.
 #[derive(Debug)]
 pub(super) struct SendQueue {
-    waiting: BTreeSet<(Level, ChannelId)>,
+    repairs: BTreeSet<(Level, ChannelId)>,
+    new: BTreeSet<(Level, ChannelId)>,
+    /// Those with new blocks that are beyond the channel's limit.
+    at_limit: BTreeSet<ChannelId>,
     /// Those that are not 0, of channels that are not over.
     priorities: BTreeMap<ChannelId, i32>,
     /// Where the next turn of each priority begins.
@@ -26,7 +39,9 @@ pub(super) struct SendQueue {
 impl SendQueue {
     pub fn new() -> Self {
         Self {
-            waiting: BTreeSet::new(),
+            repairs: BTreeSet::new(),
+            new: BTreeSet::new(),
+            at_limit: BTreeSet::new(),
             priorities: BTreeMap::new(),
             cursors: BTreeMap::new(),
             blocked: false,
@@ -38,40 +53,69 @@ impl SendQueue {
         (Reverse(priority.unwrap_or_default()), id)
     }
 
+    fn waiting(&self, work: Work) -> &BTreeSet<(Level, ChannelId)> {
+        match work {
+            Work::Repair => &self.repairs,
+            Work::New => &self.new,
+        }
+    }
+
     /// The channel may have something to send.
     pub fn insert(&mut self, id: ChannelId) {
-        self.waiting.insert(self.key(id));
+        let key = self.key(id);
+        self.repairs.insert(key);
+        self.new.insert(key);
+        self.at_limit.remove(&id);
         self.blocked = false;
     }
 
-    pub fn remove(&mut self, id: ChannelId) {
-        self.waiting.remove(&self.key(id));
+    /// The channel has nothing of this.
+    pub fn remove(&mut self, id: ChannelId, work: Work) {
+        let key = self.key(id);
+        match work {
+            Work::Repair => self.repairs.remove(&key),
+            Work::New => self.new.remove(&key),
+        };
+    }
+
+    /// The channel has new blocks, but only beyond its limit: it is asked when it is inserted again.
+    pub fn set_aside(&mut self, id: ChannelId) {
+        self.remove(id, Work::New);
+        self.at_limit.insert(id);
     }
 
     /// The channel sends nothing any more.
     pub fn forget(&mut self, id: ChannelId) {
-        self.remove(id);
+        self.remove(id, Work::Repair);
+        self.remove(id, Work::New);
+        self.at_limit.remove(&id);
         self.priorities.remove(&id);
     }
 
     pub fn set_priority(&mut self, id: ChannelId, priority: i32) {
-        let waits = self.waiting.remove(&self.key(id));
+        let before = self.key(id);
+        let waits = (self.repairs.remove(&before), self.new.remove(&before));
         match priority {
             0 => self.priorities.remove(&id),
             _ => self.priorities.insert(id, priority),
         };
-        if waits {
-            self.waiting.insert(self.key(id));
+        let key = self.key(id);
+        if waits.0 {
+            self.repairs.insert(key);
+        }
+        if waits.1 {
+            self.new.insert(key);
         }
     }
 
+    /// Whether no channel has anything to send, now or later.
     pub fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
+        self.repairs.is_empty() && self.new.is_empty() && self.at_limit.is_empty()
     }
 
     /// Whether it is worth asking the channels.
     pub fn is_ready(&self) -> bool {
-        !self.waiting.is_empty() && !self.blocked
+        !(self.blocked || self.repairs.is_empty() && self.new.is_empty())
     }
 
     /// No channel had anything that may be sent.
@@ -95,7 +139,8 @@ impl SendQueue {
 
     /// The highest priority of those that wait.
     pub fn highest(&self) -> Option<Level> {
-        self.waiting.first().map(|&(level, _)| level)
+        let first = [self.repairs.first(), self.new.first()];
+        first.into_iter().flatten().map(|&(level, _)| level).min()
     }
 
     /// The next one after it.
@@ -104,15 +149,20 @@ impl SendQueue {
             Bound::Excluded((level, ChannelId(u64::MAX))),
             Bound::Unbounded,
         );
-        self.waiting.range(lower).next().map(|&(level, _)| level)
+        let next = |of: &BTreeSet<_>| of.range(lower).next().map(|&(level, _)| level);
+        [next(&self.repairs), next(&self.new)]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
-    /// Begins to walk once around those of a priority; channels may leave on the way.
-    pub fn turn(&self, level: Level) -> Turn {
+    /// Begins to walk once around those of a priority that have this; channels may leave on the way.
+    pub fn turn(&self, level: Level, work: Work) -> Turn {
         let start = self.cursors.get(&level).copied();
         let start = start.unwrap_or(ChannelId(0));
         Turn {
             level,
+            work,
             start,
             at: start,
             wrapped: false,
@@ -123,6 +173,7 @@ impl SendQueue {
 /// A walk once around those of a priority.
 pub(super) struct Turn {
     level: Level,
+    work: Work,
     start: ChannelId,
     at: ChannelId,
     wrapped: bool,
@@ -132,7 +183,9 @@ impl Turn {
     pub fn next(&mut self, queue: &SendQueue) -> Option<ChannelId> {
         let from = |at| {
             let last = ChannelId(u64::MAX);
-            let mut range = queue.waiting.range((self.level, at)..=(self.level, last));
+            let mut range = queue
+                .waiting(self.work)
+                .range((self.level, at)..=(self.level, last));
             range.next().map(|&(_, id)| id)
         };
         let mut next = from(self.at);
@@ -160,7 +213,7 @@ mod tests {
         let mut served = [0, 0];
         let serve = |queue: &mut SendQueue| {
             let level = queue.highest().expect("some wait");
-            let id = queue.turn(level).next(queue).expect("one of it");
+            let id = queue.turn(level, Work::New).next(queue).expect("one of it");
             queue.on_served(id);
             id
         };
@@ -168,9 +221,36 @@ mod tests {
             // It has a packet now and then.
             queue.insert(high);
             assert_eq!(serve(&mut queue), high);
-            queue.remove(high);
+            queue.remove(high, Work::Repair);
+            queue.remove(high, Work::New);
             served[usize::from(serve(&mut queue) == second)] += 1;
         }
         assert_eq!(served, [50, 50]);
+    }
+
+    #[test]
+    fn channels_at_their_limit_are_not_asked_until_something_changed() {
+        let mut queue = SendQueue::new();
+        let ids: Vec<ChannelId> = (0..1000).map(|i| ChannelId(8 * i)).collect();
+        ids.iter().for_each(|&id| queue.insert(id));
+        for &id in &ids[1..] {
+            queue.remove(id, Work::Repair);
+            queue.set_aside(id);
+        }
+        let asked = |queue: &SendQueue, work| {
+            let mut turn = queue.turn(queue.highest().expect("some wait"), work);
+            std::iter::from_fn(move || turn.next(queue)).count()
+        };
+        for work in [Work::Repair, Work::New] {
+            assert_eq!(asked(&queue, work), 1);
+        }
+        queue.insert(ids[500]);
+        assert_eq!(asked(&queue, Work::New), 2);
+        // Who is held back has something to send all the same: it probes.
+        ids.iter().for_each(|&id| queue.remove(id, Work::New));
+        ids.iter().for_each(|&id| queue.remove(id, Work::Repair));
+        assert!(!queue.is_ready() && !queue.is_empty());
+        ids.iter().for_each(|&id| queue.forget(id));
+        assert!(queue.is_empty());
     }
 }

@@ -289,8 +289,10 @@ impl Connection {
                 if let Some(send) = self.channels.sender(id) {
                     send.raise_limit(limit);
                     self.activate(id);
+                    self.notify_writable(id);
                 }
             }
+            Frame::FirstWindow(bytes) => self.on_first_window(pn, bytes),
             Frame::Fin { channel, size } => self.on_fin(now, channel, size)?,
             Frame::Reset {
                 channel,
@@ -336,6 +338,7 @@ impl Connection {
             self.events.push_back(Event::Reset { channel: id, code });
         }
         self.inc.policy.on_urgent(now);
+        self.review_first_window(now);
         self.drop_discarded(id);
     }
 
@@ -466,7 +469,11 @@ impl Connection {
             return Ok(());
         };
         let before = recv.readiness();
+        let used = self.inc.credit.used;
         let received = recv.on_symbol(symbol, &mut self.inc.credit)?;
+        if self.inc.credit.used > used {
+            self.review_first_window(now);
+        }
         if id.is_message(symbol.block_len) {
             self.out.path.on_message_received(now);
         }

@@ -99,6 +99,7 @@ impl Connection {
                 }
                 .emit(out);
             }
+            Control::FirstWindow => Frame::FirstWindow(self.inc.credit.first_window).emit(out),
             Control::Fin(id) => match self.channels.peek_sender(id) {
                 Some(send) if !send.is_abandoned() => Frame::Fin {
                     channel: id.0,
@@ -222,8 +223,9 @@ impl Connection {
         }
     }
 
-    /// Asks for a report soon when the application freed a good part of the budget.
+    /// The application may have freed some of the budget: asks for a report soon if that is a good part.
     pub(super) fn offer_credit(&mut self, now: Instant) {
+        self.review_first_window(now);
         let credit = &self.inc.credit;
         if credit.grantable() >= credit.granted + credit.reserved() / CREDIT_STEP {
             self.inc.policy.on_urgent(now);

@@ -1,8 +1,8 @@
 //! One packet out.
 
-use super::queue::Level;
+use super::queue::{Level, Work};
 use super::{CloseCode, Connection, Control, Split, State};
-use crate::block::{ChannelId, Cut, SymbolOut};
+use crate::block::{ChannelId, Cut, SendChannel, SymbolOut};
 use crate::config::Payload;
 use crate::host::{MAX_BATCH, Priority, Transmit};
 use crate::observe::{Observation, PacketInfo, PacketKind};
@@ -312,30 +312,34 @@ impl Connection {
         settled: Instant,
     ) -> Option<(ChannelId, SymbolOut)> {
         let policy = self.out.redundancy.policy();
-        for repair in [true, false] {
-            let mut turn = self.out.queue.turn(priority);
+        for work in [Work::Repair, Work::New] {
+            if work == Work::New && full {
+                continue;
+            }
+            let mut turn = self.out.queue.turn(priority, work);
             while let Some(id) = turn.next(&self.out.queue) {
                 let Some(send) = self.channels.sender(id) else {
-                    self.out.queue.remove(id);
+                    self.out.queue.remove(id, work);
                     continue;
                 };
-                let symbol = if repair {
-                    let early = !full && send.begins_early(policy, cut);
-                    let begun = early.then(|| send.next_new(cut, credit));
-                    let begun = begun.and_then(|symbol| symbol.ok().flatten());
-                    begun.or_else(|| send.next_repair(policy, settled))
-                } else {
-                    if full {
-                        continue;
+                // An error means a geometry that the code refuses: none is cut by us.
+                let begin = |send: &mut SendChannel| send.next_new(cut, credit).ok().flatten();
+                let symbol = match work {
+                    Work::Repair if !full && send.begins_early(policy, cut) => {
+                        begin(send).or_else(|| send.next_repair(policy, settled))
                     }
-                    // An error means a geometry that the code refuses: none is cut by us.
-                    send.next_new(cut, credit).ok().flatten()
+                    Work::Repair => send.next_repair(policy, settled),
+                    Work::New => begin(send),
                 };
                 if let Some(symbol) = symbol {
                     return Some((id, symbol));
                 }
-                if !send.is_active() {
-                    self.out.queue.remove(id);
+                let queue = &mut self.out.queue;
+                match work {
+                    Work::Repair if !send.has_hungry() => queue.remove(id, work),
+                    Work::New if send.is_at_limit() => queue.set_aside(id),
+                    Work::New if !send.has_unsent() => queue.remove(id, work),
+                    _ => {}
                 }
             }
         }
@@ -373,6 +377,10 @@ impl Connection {
         };
         self.out.data_number = self.out.data_number.wrapping_add(1);
         self.out.queue.on_served(id);
+        if symbol.charge > 0 {
+            // The block that it begins may want more.
+            self.activate(id);
+        }
         // With its last part a symbol arrives or is lost; reports tell if an earlier one was.
         let carried = SymbolRef {
             channel: id.0,
@@ -435,7 +443,7 @@ impl Connection {
         }
         if symbol.charge > 0 {
             self.out.charged += symbol.charge;
-            self.notify_writable();
+            self.notify_writable(id);
             if id.is_message(symbol.block_len) {
                 self.out.path.on_message_sent(now);
             }

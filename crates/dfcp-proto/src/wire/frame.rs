@@ -23,6 +23,7 @@ const SKIP: u8 = 0x16;
 const DATAGRAM: u8 = 0x17;
 const PATH_CHALLENGE: u8 = 0x20;
 const PATH_RESPONSE: u8 = 0x21;
+const FIRST_WINDOW: u8 = 0x24;
 const IMMEDIATE_ACK: u8 = 0x22;
 
 /// Most block entries in one BLOCKS frame.
@@ -106,6 +107,8 @@ pub enum Frame<'a> {
         /// The limit.
         limit: u64,
     },
+    /// How much of the window that every stream begins with may be used now, bytes.
+    FirstWindow(u64),
     /// The channel ends at `size`.
     Fin {
         /// The channel.
@@ -207,6 +210,7 @@ impl<'a> Frame<'a> {
             },
             SACK => Self::Sack(SackReport::parse(r)?),
             FEEDBACK_RATE => Self::FeedbackRate(r.varint()?),
+            FIRST_WINDOW => Self::FirstWindow(r.varint()?),
             PART => Self::Part {
                 symbol_len: r.varint()?,
                 at: r.varint()?,
@@ -288,6 +292,7 @@ impl<'a> Frame<'a> {
                 out.extend_from_slice(datagram);
             }
             Self::FeedbackRate(rate) => emit_numbers(out, FEEDBACK_RATE, [rate]),
+            Self::FirstWindow(bytes) => emit_numbers(out, FIRST_WINDOW, [bytes]),
             Self::Part { symbol_len, at } => emit_numbers(out, PART, [symbol_len, at]),
             Self::MaxData(limit) => emit_numbers(out, MAX_DATA, [limit]),
             Self::MaxStreamData { channel, limit } => {

@@ -90,6 +90,7 @@ mod tests {
                 "0400000007000186a0",
             ),
             (Frame::FeedbackRate(6250), "06586a"),
+            (Frame::FirstWindow(65_536), "2480010000"),
             (
                 Frame::Part {
                     symbol_len: 1430,

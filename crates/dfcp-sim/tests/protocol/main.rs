@@ -30,4 +30,5 @@ mod robustness;
 mod streams;
 mod tfrc;
 mod transfers;
+mod unread;
 mod virtual_payload;

@@ -130,6 +130,56 @@ fn sockets_are_connected_again_and_in_the_midst_of_signals() {
     assert_eq!((code, out.trim()), (0, "done"), "{said}");
 }
 
+/// Connects with a limit of time of the kernel's (SO_SNDTIMEO), as some database clients do.
+const LIMITED: &str = r#"
+import errno, socket, struct, sys, threading
+at = (sys.argv[1], int(sys.argv[2]))
+# Nobody answers there: what listens takes no more than this.
+full = socket.create_server(("127.0.0.1", 0), backlog=0)
+fill = [socket.socket() for _ in range(3)]
+for s in fill:
+    s.setblocking(False)
+    s.connect_ex(full.getsockname())
+s = socket.socket()
+s.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", 0, 200_000))
+def tries():
+    return s.connect_ex(full.getsockname())
+first, second = tries(), tries()
+print(errno.errorcode[first], errno.errorcode[second])
+# Who listens takes them, and the same socket is connected in the end.
+taken = []
+def take():
+    while True:
+        taken.append(full.accept())
+threading.Thread(target=take, daemon=True).start()
+third = tries()
+while third in (errno.EINPROGRESS, errno.EALREADY):
+    third = tries()
+print(errno.errorcode.get(third, third), s.getpeername() == full.getsockname())
+s.send(b"x")
+# Where there is an answer in time, the limit is not felt.
+s = socket.socket()
+s.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", 30, 0))
+s.connect(at)
+s.sendall(b"GET / HTTP/1.0\r\n\r\n")
+print(len(s.makefile("rb").read()) > 100000)
+"#;
+
+#[test]
+fn a_limit_of_the_sockets_own_ends_a_connect_that_a_later_one_goes_on_with() {
+    if !has("python3") {
+        return;
+    }
+    let (near, web) = (Near::new(), web("127.0.0.1:0"));
+    let args = [&web.ip().to_string()[..], &web.port().to_string()];
+    let mut here = Command::new("python3");
+    let here = here.args(["-c", LIMITED]).args(args).output().unwrap();
+    let here = String::from_utf8(here.stdout).unwrap();
+    assert!(here.starts_with("EINPROGRESS"), "of the kernel: {here}");
+    let (code, out, said) = near.python(LIMITED, &args);
+    assert_eq!((code, out), (0, here), "{said}");
+}
+
 /// Speaks with two echoes of datagrams, from all kinds of sockets and with all calls.
 const DATAGRAMS: &str = r#"
 import asyncio, errno, os, select, signal, socket, sys, threading, time

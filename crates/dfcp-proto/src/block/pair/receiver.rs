@@ -259,20 +259,21 @@ fn a_stream_s_limit_stays_within_its_window_and_what_others_leave() {
     let limit = pair.recv.new_limit(&mut pair.credit);
     assert_eq!(limit, Some(160_000), "its own window");
     // 34,464 bytes beyond its initial window; half of the budget is for such.
-    let left = (pair.credit.room_ahead(0) * 2, 8 << 20);
-    assert_eq!(left.0, left.1 - 34_464);
+    let half = 8 << 20;
+    let room = crate::block::square(half / 2, half - 34_464, half);
+    assert_eq!(pair.credit.room_ahead(0), room);
 
     let mut pair = Pair::new(ChannelKind::Stream, SchemeId::Dense, Reliability::Reliable);
     pair.recv = RecvChannel::new(pair.id, &config);
     let mut others = 0;
-    pair.credit.set_ahead(&mut others, (8 << 20) - 40_000);
+    pair.credit.set_ahead(&mut others, half - half / 16);
     pair.write(&bytes(60_000));
     pair.round(|_| false);
     assert_eq!(pair.recv.skip(60_000, &mut pair.credit), 60_000);
-    // Of the 40,000 that others leave a stream has half.
+    // Of a sixteenth that others leave of that, a stream has the square of a sixteenth of its half.
     let limit = pair.recv.new_limit(&mut pair.credit);
-    assert_eq!(limit, Some(60_000 + 65_536 + 20_000));
+    assert_eq!(limit, Some(60_000 + 65_536 + 16_384));
     pair.recv
         .end(crate::VarInt::from_u32(1), None, &mut pair.credit);
-    assert_eq!(pair.credit.room_ahead(0), 20_000, "its share is free again");
+    assert_eq!(pair.credit.room_ahead(0), 16_384, "its share is free again");
 }

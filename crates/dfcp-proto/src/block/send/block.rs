@@ -111,6 +111,11 @@ impl SendBlock {
         self.began
     }
 
+    /// When the application wrote its first byte.
+    pub fn written(&self) -> Instant {
+        self.written
+    }
+
     /// When it will be `age` old.
     pub fn expires(&self, age: Duration) -> Instant {
         self.written + age

@@ -99,10 +99,15 @@ impl Flow {
     }
 
     pub fn write(&mut self, pair: &mut Pair) {
+        self.write_to(pair, self.size);
+    }
+
+    /// Writes as far as that offset.
+    pub fn write_to(&mut self, pair: &mut Pair, to: u64) {
         let now = pair.now;
         let connection = pair.connection(self.from);
-        while self.written < self.size {
-            let end = (self.written + self.chunk as u64).min(self.size);
+        while self.written < to {
+            let end = (self.written + self.chunk as u64).min(to);
             let data: Vec<u8> = (self.written..end)
                 .map(|o| pattern(o ^ self.salt))
                 .collect();

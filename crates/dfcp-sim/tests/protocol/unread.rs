@@ -1,0 +1,122 @@
+//! Streams that nobody reads, beside others.
+
+use crate::common::{Flow, MS, SECOND, established, link, run_flows};
+use dfcp_proto::{ChannelKind, Duration, TransportConfig};
+use dfcp_sim::{LinkConfig, Pair, PairConfig, Side};
+
+const MIB: u64 = 1 << 20;
+
+/// A pair with many streams, which begin with 1/64 of what the server may hold.
+fn pair(link: LinkConfig, (budget, send_buffer): (u64, u64), seed: u64) -> Pair {
+    let transport = || {
+        TransportConfig::default()
+            .max_channels(1000)
+            .receive_budget(budget)
+            .initial_stream_window(budget / 64)
+            .send_buffer(send_buffer)
+    };
+    established(PairConfig {
+        client: transport(),
+        server: transport(),
+        ..PairConfig::symmetric(link, seed)
+    })
+}
+
+fn stream(pair: &mut Pair, size: u64) -> Flow {
+    let mut flow = Flow::open(pair, Side::Client, ChannelKind::Stream, size);
+    flow.chunk = 8192;
+    flow
+}
+
+/// Writes what there is room for now and then, and reads `each` bytes of every stream in all.
+fn leave(pair: &mut Pair, flows: &mut [Flow], each: usize, time: Duration) {
+    for _ in 0..10 {
+        for flow in &mut *flows {
+            flow.write(pair);
+            let rest = each.saturating_sub(flow.received as usize);
+            flow.read_some(pair, rest.max(1).min(each));
+        }
+        pair.run_until(time / 10, |_| false);
+    }
+}
+
+/// How long a stream takes that is read.
+fn time_of(pair: &mut Pair, size: u64) -> Duration {
+    let begun = pair.now;
+    let mut flows = [stream(pair, size)];
+    let done = run_flows(pair, &mut flows, 120 * SECOND);
+    assert!(done, "{flows:?}");
+    pair.now.saturating_since(begun)
+}
+
+/// Many programs that wait beside one that does not.
+#[test]
+fn three_hundred_that_are_not_read_leave_one_that_is_half_of_its_rate() {
+    let (budget, size) = (32 * MIB, 8 * MIB);
+    let ample = (budget, 4 * budget);
+    let path = || link(100, 40);
+    let mut alone = pair(path(), ample, 1);
+    time_of(&mut alone, size); // what the path carries is known then
+    let alone = time_of(&mut alone, size);
+    // Nobody reads them, or nobody does since windows are smaller. A small send buffer is full of what they
+    // were given before that, and leaves less.
+    let small = (budget, budget / 8);
+    for (read, memory, times) in [(0, ample, 2), (20_000, ample, 2), (0, small, 3)] {
+        let mut pair = pair(path(), memory, 1);
+        time_of(&mut pair, size);
+        let mut unread: Vec<Flow> = (0..300).map(|_| stream(&mut pair, 4 * MIB)).collect();
+        for flow in &mut unread {
+            flow.write_to(&mut pair, read);
+        }
+        pair.run_until(3 * SECOND, |_| false);
+        for flow in &mut unread {
+            flow.read_some(&mut pair, read as usize);
+            assert_eq!(flow.received, read);
+        }
+        leave(&mut pair, &mut unread, 0, 10 * SECOND);
+        let beside = time_of(&mut pair, size);
+        assert!(
+            beside <= times * alone,
+            "{beside:?} beside others of which {read} were read, {memory:?}, {alone:?} alone"
+        );
+    }
+}
+
+/// They are cut short, not forgotten.
+#[test]
+fn those_that_were_not_read_go_on_when_they_are() {
+    let path = LinkConfig {
+        loss: 0.03.into(),
+        ..link(100, 40)
+    };
+    for read in [0, 3000, 150_000] {
+        let mut pair = pair(path.clone(), (4 * MIB, 16 * MIB), 2);
+        let mut flows: Vec<Flow> = (0..40).map(|_| stream(&mut pair, MIB / 2)).collect();
+        leave(&mut pair, &mut flows, read, 5 * SECOND);
+        // The last ones first, then all.
+        let last = flows.split_off(30);
+        for mut some in [last, flows] {
+            assert!(run_flows(&mut pair, &mut some, 120 * SECOND), "{some:?}");
+        }
+    }
+}
+
+/// A read of a few bytes now and then is told, where the window is a few packets.
+#[test]
+fn slow_readers_beside_many_that_do_not_read_get_on() {
+    let mut pair = pair(link(100, 40), (8 * MIB, 32 * MIB), 3);
+    let mut unread: Vec<Flow> = (0..300).map(|_| stream(&mut pair, MIB)).collect();
+    leave(&mut pair, &mut unread, 0, 10 * SECOND);
+    let mut slow = stream(&mut pair, 60_000);
+    let (mut steps, mut most) = (0, 0);
+    while !slow.ended && steps < 2000 {
+        slow.write(&mut pair);
+        pair.run_until(MS(100), |_| false);
+        let before = slow.received;
+        slow.read_some(&mut pair, 700);
+        most = if slow.received > before { 0 } else { most + 1 };
+        assert!(most < 50, "nothing for {most} steps: {slow:?}");
+        steps += 1;
+    }
+    assert!(slow.ended, "{slow:?}");
+}
