@@ -47,6 +47,7 @@ fn ask(port: SocketAddr, host: SocketAddr) -> [JoinHandle<(String, bool)>; 2] {
 
 /// An upgrade is a pause, and no page of errors.
 #[test]
+#[expect(clippy::disallowed_methods, reason = "a pause of the server")]
 fn what_is_asked_for_while_the_server_restarts_waits_for_it() {
     let (bench, host) = (Bench::new(), echo());
     let mut there = server(&bench, "127.0.0.1:0");
