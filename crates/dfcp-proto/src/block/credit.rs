@@ -179,7 +179,8 @@ impl Credit {
     /// are read, and for what is under way when the peer hears of it.
     pub fn first_window_now(&self, initial: u64) -> u64 {
         let end = self.granted.max(self.grantable());
-        let (quarter, free) = ((end - self.freed) / 4, end.saturating_sub(self.used));
+        let quarter = end.saturating_sub(self.freed) / 4;
+        let free = end.saturating_sub(self.used);
         let part = free.saturating_sub(quarter).min(quarter);
         square(initial, part, quarter).max(LEAST_FIRST_WINDOW.min(initial))
     }

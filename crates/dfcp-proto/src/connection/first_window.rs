@@ -35,13 +35,21 @@ impl Connection {
 
     /// The peer says how much of their first windows streams may use.
     pub(super) fn on_first_window(&mut self, pn: u64, bytes: u64) {
-        if pn < self.inc.newest_first_window {
+        // One of a packet counts: each costs a look at every stream.
+        if self
+            .inc
+            .newest_first_window
+            .is_some_and(|newest| pn <= newest)
+        {
             return;
         }
-        self.inc.newest_first_window = pn;
+        self.inc.newest_first_window = Some(pn);
         let initial = self.peer_params.as_ref().map_or(0, |p| p.max_stream_data);
         let withheld = initial.saturating_sub(bytes);
         let had = std::mem::replace(&mut self.out.withheld, withheld);
+        if withheld == had {
+            return;
+        }
         for (id, send) in self.channels.senders_mut() {
             send.withhold(withheld);
             if withheld < had && send.is_active() {

@@ -173,7 +173,7 @@ pub(super) struct Incoming {
     /// Newest packet of the peer whose feedback was used, and newest that limited ours.
     pub newest_feedback: u64,
     pub newest_limit: u64,
-    pub newest_first_window: u64,
+    pub newest_first_window: Option<u64>,
     pub peer_ce: u64,
     /// Symbols of which parts are missing.
     pub parts: Parts,
@@ -195,7 +195,7 @@ impl Incoming {
             touched: BTreeMap::new(),
             newest_feedback: 0,
             newest_limit: 0,
-            newest_first_window: 0,
+            newest_first_window: None,
             peer_ce: 0,
             parts: Parts::default(),
             challenge: None,
