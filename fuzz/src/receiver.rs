@@ -197,6 +197,7 @@ pub fn feedback(data: &[u8]) {
                 let code = VarInt::from_u32(3);
                 Frame::Stop { channel, code }.emit(&mut out);
             }
+            11 if op >> 4 & 7 == 6 => Frame::FirstWindow(input.wide() >> 2).emit(&mut out),
             11 => Frame::ImmediateAck.emit(&mut out),
             12 => {
                 // What was lost on the way.

@@ -90,6 +90,11 @@ fn fast_rate(asked: f64, delivered: f64, alarm: &Alarm) -> f64 {
     asked.min(FAST * delivered / (1.0 - alarm.held))
 }
 
+/// Bytes per second that the path delivered of a stretch. One packet arrived at least: its acknowledgement ended it.
+fn delivery_rate(stretch: &Stretch) -> f64 {
+    stretch.delivered.max(stretch.sent / stretch.packets) / stretch.seconds
+}
+
 /// Share of an excess of lost packets that a slow stretch must heal for it to be congestion: half of what
 /// it would heal beside another sender that has the same rate and goes on. Two that offer
 /// 1 ÷ (1 − `excess`) of what the path carries get half of it each; then one of them offers [`SLOW`] of
@@ -121,8 +126,6 @@ pub(super) struct LossTest {
     /// Loss and delivery rate of the fast stretch before.
     neighbour: Option<f64>,
     last_fast: Option<Stretch>,
-    /// Delivery rate of the last fast stretch, bytes per second.
-    last_delivery: f64,
     differences: Moments,
     packets: f64,
     /// Delivery rate before the test, and the mean of the fast stretches, bytes per second.
@@ -155,7 +158,6 @@ impl LossTest {
             away: Outage::default(),
             neighbour: Some(alarm.seen),
             last_fast: None,
-            last_delivery: delivered,
             differences: Moments::default(),
             packets: 0.0,
             delivered,
@@ -257,14 +259,12 @@ impl LossTest {
             Pace::Slow if planned.rate > self.slow => self.neighbour = None,
             Pace::Fast => {
                 self.fast_loss.push(loss);
-                // One packet arrived at least: its acknowledgement ended the stretch.
-                let delivered = stretch.delivered.max(stretch.sent / stretch.packets);
-                let delivery = delivered / stretch.seconds;
-                let before = std::mem::replace(&mut self.last_delivery, delivery);
+                let delivery = delivery_rate(stretch);
+                let before = self.last_fast.replace(*stretch);
+                let before = before.map_or(self.delivered, |before| delivery_rate(&before));
                 self.fast_delivery +=
                     (delivery - self.fast_delivery) / f64::from(self.fast_loss.count);
                 self.neighbour = Some(loss);
-                self.last_fast = Some(*stretch);
                 self.follow_delivery(loss, delivery.max(before));
             }
             Pace::Slow => {
