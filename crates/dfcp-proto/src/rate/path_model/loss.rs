@@ -172,10 +172,9 @@ impl PathLoss {
         self.mean.max(self.remaining)
     }
 
-    /// Whether a test has shown that the path loses so much at any rate that no sender that answers loss keeps
-    /// a queue there.
+    /// Whether so much was lost at any rate that was tried that no sender that answers loss keeps a queue there.
     pub(super) fn leaves_no_window(&self) -> bool {
-        self.verified > NO_WINDOW
+        self.verified.max(self.remaining) > NO_WINDOW
     }
 
     fn explained_by_path(&self) -> f64 {
@@ -318,15 +317,33 @@ mod tests {
 
     const PACKET: f64 = 1500.0;
 
+    /// A thousand packets, of which `lost` are.
+    fn round(lost: f64) -> Stretch {
+        Stretch {
+            sent: 1000.0 * PACKET,
+            delivered: (1000.0 - lost) * PACKET,
+            packets: 1000.0,
+            seconds: 0.06,
+        }
+    }
+
+    #[test]
+    fn what_remains_after_the_rate_was_blamed_leaves_others_no_window() {
+        let mut loss = PathLoss::default();
+        loss.blame_rate(0.4);
+        loss.end_round(&round(400.0), true);
+        assert!(loss.leaves_no_window());
+        // What the slow rate of the test lost as well was of its own making, too.
+        for _ in 0..10 {
+            loss.end_round(&round(0.0), true);
+        }
+        assert!(!loss.leaves_no_window());
+    }
+
     #[test]
     fn probing_teaches_no_loss() {
         let mut loss = PathLoss::default();
-        let round = Stretch {
-            sent: 1000.0 * PACKET,
-            delivered: 992.0 * PACKET,
-            packets: 1000.0,
-            seconds: 0.06,
-        };
+        let round = round(8.0);
         for _ in 0..1000 {
             loss.end_round(&round, true);
         }

@@ -156,7 +156,7 @@ impl PathModel {
                 return;
             }
             Mode::Cruise(_) => {
-                let is_shared = self.is_shared(now, round);
+                let is_shared = !self.loss.leaves_no_window() && self.is_shared(now, round);
                 self.learn_depth(round);
                 self.learn_group(now, round);
                 if is_shared {
