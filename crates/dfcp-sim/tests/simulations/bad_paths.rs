@@ -480,6 +480,23 @@ fn an_outage_in_a_loss_test_does_not_hide_that_the_queue_overflows() {
     assert!(dropped < 0.38, "{dropped:.3} of all packets dropped");
 }
 
+/// Where delay varies by itself, probes find the rate: what a queue refused of one passed for carried, and the next
+/// one asked for twice of that.
+#[test]
+fn what_a_probe_lost_does_not_pass_for_carried() {
+    let path = ["38.2 Mbit/s", "231.5 ms", "132 packets", "0.2"];
+    let reverse = "{ rate = \"111 kbit/s\", queue = { limit = \"5 packets\" } }";
+    let (mut share, mut dropped) = (0.0, 0.0);
+    for seed in 1..=8 {
+        let report = run_with_way_back(path, reverse, seed);
+        share += share_of(&report) / 8.0;
+        dropped += report.links[0].drop_rate / 8.0;
+    }
+    // The path itself loses 0.2. It was 0.32, and 0.85 of the limit.
+    let said = format!("{share:.3} of the limit, {dropped:.3} of all packets dropped");
+    assert!(share > 0.87 && dropped < 0.28, "{said}");
+}
+
 /// Wi-Fi that holds packets back in each round trip of a long path: with an outage in each, the rate never grew by
 /// more than two hundredths a round trip once start-up had ended too early.
 #[test]

@@ -295,10 +295,17 @@ impl PathModel {
             return;
         }
         probe.measured = true;
-        let Some(carried) = self.samples.carried(probe.since, probe.ends(), self.packet) else {
+        let sent = self.samples.carried(probe.since, probe.ends(), self.packet);
+        let Some((carried, stretch)) = sent else {
             return;
         };
-        let found = carried * self.loss.carried_share();
+        let mut found = carried * self.loss.carried_share();
+        if !self.loss.explains(stretch.loss(), stretch.packets) {
+            // What the path refused of the probe, but one burst of loss takes nothing of what was carried before.
+            let kept = found.min(probe.estimate);
+            let served = (1.0 - stretch.loss()) / (1.0 - self.loss.unavoidable());
+            found = found.min(carried * served).max(kept);
+        }
         // The estimate may have followed what arrived already.
         if found > (1.0 + probe.excess / 2.0) * probe.estimate {
             // Another one, as soon as it may begin.

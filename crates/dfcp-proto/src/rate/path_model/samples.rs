@@ -54,8 +54,13 @@ impl Samples {
     }
 
     /// Bytes a second that came of what was sent between two times, lost ones included, and no more
-    /// than were sent.
-    pub(super) fn carried(&self, from: Instant, to: Instant, packet: f64) -> Option<f64> {
+    /// than were sent; and what of it arrived.
+    pub(super) fn carried(
+        &self,
+        from: Instant,
+        to: Instant,
+        packet: f64,
+    ) -> Option<(f64, Stretch)> {
         let first = self
             .list
             .iter()
@@ -68,7 +73,7 @@ impl Samples {
         let stretch = Stretch::between(&first, &last, packet);
         let received = (last.received_at - first.received_at).as_secs_f64();
         let sent = last.sent_at.saturating_since(first.sent_at).as_secs_f64();
-        Some(stretch.sent / received.max(sent))
+        Some((stretch.sent / received.max(sent), stretch))
     }
 
     /// Seconds of arrivals that the newest `count` samples cover.
