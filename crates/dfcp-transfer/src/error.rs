@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use rustix::io::Errno;
+
 use crate::message::Rejection;
 
 /// An error of the whole session. What concerns one file is a [`Problem`](crate::Problem), and the
@@ -48,14 +50,21 @@ pub enum Error {
     Task(String),
 }
 
+const BAD_NAME: &str =
+    ": the file system there cannot hold this name; rename it, or copy to another one";
+
 /// What to do about a file or directory that cannot be used, where that is known.
 pub(crate) fn advice(error: &io::Error) -> &'static str {
+    // What FAT and its like say to characters that their names cannot have.
+    let bad_name = [Errno::ILSEQ, Errno::INVAL].map(|e| Some(e.raw_os_error()));
     match error.kind() {
-        io::ErrorKind::InvalidFilename => {
-            ": the file system there cannot hold this name; rename it, or copy to another one"
+        _ if bad_name.contains(&error.raw_os_error()) => BAD_NAME,
+        io::ErrorKind::InvalidFilename => BAD_NAME,
+        io::ErrorKind::FileTooLarge => {
+            ": the file system there holds no file as large (FAT: 4 GB); copy to another one"
         }
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            ": make room there and copy again"
+            ": make room there and copy again (df -h shows what is free, df -i how many files more)"
         }
         io::ErrorKind::ReadOnlyFilesystem => {
             ": nothing can be written there; name another directory"
@@ -127,7 +136,8 @@ mod tests {
     fn what_can_be_done_about_it_is_said() {
         for (kind, word) in [
             (io::ErrorKind::InvalidFilename, "rename"),
-            (io::ErrorKind::StorageFull, "make room"),
+            (io::ErrorKind::FileTooLarge, "another one"),
+            (io::ErrorKind::StorageFull, "df -i"),
             (io::ErrorKind::QuotaExceeded, "make room"),
             (io::ErrorKind::ReadOnlyFilesystem, "another directory"),
             (io::ErrorKind::PermissionDenied, "permissions"),
@@ -137,6 +147,9 @@ mod tests {
                 advice.starts_with(": ") && advice.contains(word),
                 "{advice}"
             );
+        }
+        for number in [Errno::ILSEQ, Errno::INVAL] {
+            assert_eq!(advice(&number.into()), BAD_NAME);
         }
         assert_eq!(advice(&io::ErrorKind::BrokenPipe.into()), "");
     }

@@ -45,11 +45,13 @@ impl Claim {
 #[derive(Debug, Default)]
 pub(crate) struct Claims(Mutex<Vec<Weak<Claim>>>);
 
-/// Bytes of a file system.
+/// Bytes of a file system, and how many files it can hold.
 #[derive(Clone, Copy, Debug)]
 struct Space {
     total: u64,
     free: u64,
+    /// None where the file system makes inodes as they are needed.
+    free_inodes: Option<u64>,
 }
 
 impl Space {
@@ -84,6 +86,21 @@ impl Space {
         );
         Err(Rejection::new(RejectionKind::Space, message))
     }
+
+    /// Whether so many more files can be made; `df` shows bytes and would send who reads it astray.
+    fn check_inodes(self, files: u64) -> Result<(), Rejection> {
+        match self.free_inodes {
+            Some(free) if free < files => {
+                let message = format!(
+                    "no inodes left at the receiver: {files} files are to be made, its file system takes \
+                     {free} more, whatever their size (`df -i` there shows it); remove files there, or \
+                     send fewer, as in one archive"
+                );
+                Err(Rejection::new(RejectionKind::Space, message))
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 impl Store {
@@ -105,6 +122,9 @@ impl Store {
             .map(|known| self.room_taken(entries, known))
             .sum();
         let bytes = all.saturating_sub(there);
+        // Of what is not known there is nothing. Directories and links are not looked at before they come.
+        let files = entries.iter().filter(|entry| entry.is_file()).count();
+        space.check_inodes(files.saturating_sub(known.len()) as u64)?;
         let mut claims = self.claims.0.lock().unwrap_or_else(PoisonError::into_inner);
         claims.retain(|claim| claim.strong_count() > 0);
         space.check(outstanding(&claims), bytes)?;
@@ -162,14 +182,17 @@ impl Store {
         let stat = fstatvfs(&self.dir)?;
         // Their types differ between systems.
         #[allow(clippy::useless_conversion, clippy::unnecessary_cast)]
-        let [unit, total, free] = [
+        let [unit, total, free, inodes, free_inodes] = [
             stat.fragment_size() as u64,
             stat.blocks() as u64,
             stat.blocks_available() as u64,
+            stat.files() as u64,
+            stat.files_available() as u64,
         ];
         Ok(Space {
             total: total.saturating_mul(unit),
             free: free.saturating_mul(unit),
+            free_inodes: (inodes > 0).then_some(free_inodes),
         })
     }
 }
@@ -219,7 +242,11 @@ mod tests {
     #[test]
     fn a_reserve_stays_free() {
         let fits = |total, free, outstanding, needed| {
-            let space = Space { total, free };
+            let space = Space {
+                total,
+                free,
+                free_inodes: None,
+            };
             space.check(outstanding, needed).is_ok()
         };
         // A large disk keeps a gigabyte, a small one its twentieth.
@@ -229,7 +256,11 @@ mod tests {
         // What others are still to bring is not free.
         assert!(fits(1000 * GB, 11 * GB, 4 * GB, 6 * GB));
         assert!(!fits(1000 * GB, 11 * GB, 5 * GB, 6 * GB));
-        let untold = Space { total: 0, free: 0 };
+        let untold = Space {
+            total: 0,
+            free: 0,
+            free_inodes: None,
+        };
         assert_eq!(untold.room(5), u64::MAX, "it tells nothing");
         assert!(!fits(2000, 50, 0, 1) && fits(2000, 50, 0, 0) && fits(0, 0, 0, 1));
     }

@@ -6,6 +6,7 @@
 //! the journal of what is there of them.
 
 mod attributes;
+mod case;
 mod links;
 mod older;
 mod small;
@@ -308,11 +309,10 @@ impl Store {
 
     /// Gives a directory the mode and time that were offered.
     pub(crate) fn finish_dir(&self, entry: &Entry) -> Result<(), Problem> {
-        let finish = || {
-            let directory = self.dir.open(name::path(&entry.path))?.into_std();
-            self.apply(&directory, entry)
-        };
-        finish().map_err(|error| target(&entry.path, error))
+        let directory = self.dir.open(name::path(&entry.path));
+        let directory = directory.map_err(|error| target(&entry.path, error))?;
+        self.apply(&directory.into_std(), entry);
+        Ok(())
     }
 
     /// What becomes of `entry` if the file of its name is another one; `None` if it is to come.
@@ -455,7 +455,7 @@ impl Store {
         let outcome = self.place(partial, &entry.path, failed)?;
         self.discard_journal(partial);
         if outcome == Outcome::Done {
-            self.apply(&partial.file, entry).map_err(failed)?;
+            self.apply(&partial.file, entry);
         }
         Ok(outcome)
     }

@@ -16,7 +16,7 @@ use crate::door::invitation;
 use crate::net::Host;
 use crate::probe::finding::{Finding, Grade, findings};
 use crate::probe::near::{self, Path};
-use crate::probe::reach::Doubt;
+use crate::probe::reach::{Doubt, Obstacle, is_without_route};
 use crate::probe::system;
 
 /// Arguments of `dfcp doctor`.
@@ -203,6 +203,14 @@ async fn reach(
     said: &mut Diagnosis,
     own: &PublicKey,
 ) -> Result<(Connection, SocketAddr), Failure> {
+    let unreachable = |why: Obstacle| {
+        let why = why.explain(&host.to_string(), host.port());
+        Failure::new(Kind::Unreachable, why)
+    };
+    if is_without_route(addresses) {
+        said.reachable = Some(false);
+        return Err(unreachable(Obstacle::NoRoute));
+    }
     let (start, why) = (Instant::now(), Doubt::start(addresses.to_vec()));
     let connected = tokio::time::timeout(CONNECT_LIMIT, endpoint.connect(addresses, known)).await;
     let taken = start.elapsed();
@@ -215,8 +223,7 @@ async fn reach(
     );
     said.reachable = Some(!silent);
     if silent {
-        let why = why.found().await.explain(&host.to_string(), host.port());
-        return Err(Failure::new(Kind::Unreachable, why));
+        return Err(unreachable(why.found().await));
     }
     said.handshake_ms = Some(taken.as_secs_f64() * 1e3);
     said.findings.push(Finding::good(

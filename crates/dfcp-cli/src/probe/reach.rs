@@ -55,6 +55,24 @@ impl Obstacle {
     }
 }
 
+/// Whether this machine itself can send nothing to any of `addresses`: nobody needs to wait for an answer.
+pub fn is_without_route(addresses: &[SocketAddr]) -> bool {
+    addresses.iter().all(|to| {
+        // The kernel looks for a route here; nothing leaves.
+        let connected = std::net::UdpSocket::bind(any_port(to.ip())).and_then(|s| s.connect(to));
+        connected.is_err_and(|error| is_no_route(&error))
+    })
+}
+
+fn is_no_route(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::HostUnreachable
+            | io::ErrorKind::NetworkUnreachable
+            | io::ErrorKind::PermissionDenied
+    )
+}
+
 /// Finds out why nobody at `addresses` answers; takes three seconds at most.
 async fn obstacle(addresses: &[SocketAddr]) -> Obstacle {
     let Some(first) = addresses.first() else {
@@ -109,11 +127,9 @@ async fn udp(to: SocketAddr) -> Option<Obstacle> {
         let Ok(said) = tokio::time::timeout(PATIENCE, ask()).await else {
             continue;
         };
-        return match said.err()?.kind() {
-            io::ErrorKind::ConnectionRefused => Some(Obstacle::Refused),
-            io::ErrorKind::HostUnreachable
-            | io::ErrorKind::NetworkUnreachable
-            | io::ErrorKind::PermissionDenied => Some(Obstacle::NoRoute),
+        return match said.err()? {
+            error if error.kind() == io::ErrorKind::ConnectionRefused => Some(Obstacle::Refused),
+            error if is_no_route(&error) => Some(Obstacle::NoRoute),
             _ => None,
         };
     }

@@ -1,6 +1,7 @@
 //! This machine, as far as it matters for fast transfers.
 
 use std::fs;
+use std::io;
 use std::net::UdpSocket;
 use std::path::Path;
 
@@ -65,20 +66,7 @@ const USUAL_MTU: u32 = 1500;
 
 /// MTUs of the interfaces that are up, but for the loopback.
 fn interfaces() -> Option<Finding> {
-    let mut small = None;
-    let mut list = Vec::new();
-    for entry in fs::read_dir("/sys/class/net").ok()?.flatten() {
-        let name = entry.file_name().to_string_lossy().into_owned();
-        let read = |file: &str| fs::read_to_string(entry.path().join(file)).unwrap_or_default();
-        let mtu: Option<u32> = read("mtu").trim().parse().ok();
-        let is_up = matches!(read("operstate").trim(), "up" | "unknown");
-        if let (Some(mtu), true, false) = (mtu, is_up, name == "lo") {
-            list.push(format!("{name} {mtu}"));
-            if mtu < USUAL_MTU {
-                small = Some(name);
-            }
-        }
-    }
+    let mut list = mtus().ok()?;
     list.sort();
     if list.is_empty() {
         return Some(Finding::bad(
@@ -87,10 +75,15 @@ fn interfaces() -> Option<Finding> {
             "connect this machine: ip link, nmcli",
         ));
     }
-    let found = list.join(", ");
+    let found: Vec<_> = list
+        .iter()
+        .map(|(name, mtu)| format!("{name} {mtu}"))
+        .collect();
+    let found = found.join(", ");
+    let small = list.iter().rfind(|(_, mtu)| *mtu < USUAL_MTU);
     Some(match small {
         None => Finding::good("MTU", found),
-        Some(name) => Finding::note(
+        Some((name, _)) => Finding::note(
             "MTU",
             found,
             format!(
@@ -98,6 +91,47 @@ fn interfaces() -> Option<Finding> {
             ),
         ),
     })
+}
+
+/// Names and MTUs, of the network namespace that this process is in: files below /sys are those of the one
+/// that they were mounted in.
+#[cfg(target_os = "linux")]
+fn mtus() -> io::Result<Vec<(String, u32)>> {
+    use dfcp_netlink::link::{LinkAttribute, LinkFlags, LinkMessage};
+    use dfcp_netlink::{Netlink, RouteNetlinkMessage};
+    let netlink = Netlink::open()?;
+    let mut list = Vec::new();
+    for interface in &nix::net::if_::if_nameindex()? {
+        let mut message = LinkMessage::default();
+        message.header.index = interface.index();
+        // One that is gone meanwhile is none.
+        let Ok(RouteNetlinkMessage::NewLink(link)) =
+            netlink.ask(RouteNetlinkMessage::GetLink(message))
+        else {
+            continue;
+        };
+        let flags = link.header.flags;
+        // Running: its cable, or what is in place of one, is there (RFC 2863).
+        let is_up = flags.contains(LinkFlags::Up | LinkFlags::Running);
+        if !is_up || flags.contains(LinkFlags::Loopback) {
+            continue;
+        }
+        let mtu = link
+            .attributes
+            .iter()
+            .find_map(|attribute| match attribute {
+                LinkAttribute::Mtu(mtu) => Some(*mtu),
+                _ => None,
+            });
+        let name = interface.name().to_string_lossy().into_owned();
+        list.extend(mtu.map(|mtu| (name, mtu)));
+    }
+    Ok(list)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn mtus() -> io::Result<Vec<(String, u32)>> {
+    Err(io::ErrorKind::Unsupported.into())
 }
 
 /// What filters packets here, by the traces that firewalls leave for everybody to read.

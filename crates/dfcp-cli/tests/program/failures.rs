@@ -261,6 +261,38 @@ fn a_full_disk_is_reported_on_both_sides() {
     assert_eq!(left, ["other", "x.dfcp-journal", "x.dfcp-partial"]);
 }
 
+/// `df` shows that there is room, so who is told to make some looks in vain.
+#[test]
+fn a_disk_without_inodes_is_not_told_to_make_room_for_bytes() {
+    let bench = Bench::new();
+    let target = bench.path("received");
+    fs::create_dir(&target).unwrap();
+    let mounted = Command::new("mount")
+        .args(["-t", "tmpfs", "-o", "size=30m,nr_inodes=40", "tmpfs"])
+        .arg(&target)
+        .output();
+    if !mounted.is_ok_and(|out| out.status.success()) {
+        eprintln!("skipped: no file system can be mounted here");
+        return;
+    }
+    let tree = bench.path("tree");
+    fs::create_dir(&tree).unwrap();
+    for i in 0..60 {
+        fs::write(tree.join(i.to_string()), "x").unwrap();
+    }
+    let receiver = bench.receiver(&["--once"]);
+    let mut sender = bench.sender();
+    let (code, report, _) = run(sender.arg(&tree).arg(receiver.address.to_string()));
+    let (receiver_code, received) = receiver.end();
+    let unmounted = Command::new("umount").arg(&target).status().unwrap();
+    assert!(unmounted.success());
+    assert_eq!((code, receiver_code), (7, 7), "{report} {received}");
+    for report in [report, received] {
+        let message = report["error"]["message"].as_str().unwrap();
+        assert!(message.contains("no inodes left"), "{message}");
+    }
+}
+
 /// Nobody gives names of hosts within `invalid` (RFC 6761).
 #[test]
 fn a_name_that_is_neither_a_file_nor_a_host_is_said_to_be_neither() {

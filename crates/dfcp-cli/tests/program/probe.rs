@@ -2,6 +2,7 @@
 //! network namespace; and what they say of hosts that do not answer.
 
 use std::process::Command;
+use std::time::Instant;
 
 use crate::common::meeting::{Place, program_in};
 use crate::common::namespace::{Namespace, privileged};
@@ -136,8 +137,20 @@ fn what_keeps_a_host_from_answering_is_told_apart() {
         send_says("answers over TCP");
         hosts[1].run("iptables -A INPUT -j DROP");
         says("over TCP neither");
+        let taken = |words: &str| {
+            let start = Instant::now();
+            send_says(words);
+            start.elapsed()
+        };
+        let silence = taken("over TCP neither");
         hosts[0].run("ip route flush dev near");
         says("no route");
+        // Where nothing can leave nobody waits for an answer.
+        let known_at_once = taken("no route");
+        assert!(
+            known_at_once < silence / 2,
+            "{known_at_once:?} of {silence:?}"
+        );
     });
 }
 
@@ -197,4 +210,19 @@ fn without_a_host_this_machine_is_looked_at() {
             "{found}"
         );
     }
+}
+
+/// In a container the files below /sys may be those of its host.
+#[test]
+fn interfaces_are_those_of_the_own_network_namespace() {
+    privileged("true", || {
+        let bench = Bench::new();
+        let hosts = cable("ip link set near mtu 1400", "true");
+        let mut doctor = program_in(hosts[0].place(), &bench.path("sender"));
+        let (code, report, _) = run(doctor.args(["doctor", "--json"]));
+        let findings = report["findings"].as_array().unwrap();
+        let found = findings.iter().find(|found| found["subject"] == "MTU");
+        assert_eq!(code, 0, "{report}");
+        assert_eq!(found.unwrap()["found"], "near 1400", "{report}");
+    });
 }

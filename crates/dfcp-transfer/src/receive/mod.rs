@@ -148,7 +148,10 @@ pub(crate) async fn prepare(
     let progress = meter.progress().clone();
     // It may look at as many names as are offered.
     let work = move || {
-        let known = store.survey(&entries, wishes);
+        let mut known = store.survey(&entries, wishes);
+        if !wishes.dry_run {
+            store.settle_twins(&entries, &mut known);
+        }
         let claim = store.claim(&entries, &known, &progress)?;
         Ok::<_, Error>((known, claim))
     };

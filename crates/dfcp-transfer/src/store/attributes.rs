@@ -87,25 +87,49 @@ impl Store {
     }
 
     /// Gives a file or directory what was offered with it: its owner first, since that takes
-    /// privileges away; its time last, since all else changes that.
-    pub(super) fn apply(&self, file: &File, entry: &Entry) -> io::Result<()> {
+    /// privileges away; its time last, since all else changes that. What the file system here does not keep
+    /// is noted: the content is there all the same.
+    pub(super) fn apply(&self, file: &File, entry: &Entry) {
         self.change_owner(file, entry);
-        self.change_mode(file, entry)?;
+        let changed = self.change_mode(file, entry);
+        self.note_mode(entry, changed);
         self.apply_rest(file, entry);
-        Ok(())
+    }
+
+    /// Gives a file that was found to have the content that is offered what was offered with it. One of somebody
+    /// else keeps its time, and its mode where nobody asked for that.
+    pub(super) fn apply_to_found(&self, file: &File, entry: &Entry) {
+        self.change_owner(file, entry);
+        match self.change_mode(file, entry) {
+            Err(_) if !self.keep.modes => {}
+            changed => self.note_mode(entry, changed),
+        }
+        self.change_attributes(file, entry);
+        let _ = change_time(file, entry);
     }
 
     /// Gives what is there with the content that is offered what is to be kept beside that.
     pub(super) fn align(&self, file: &File, entry: &Entry) {
         self.change_owner(file, entry);
-        if self.keep.modes
-            && let Err(error) = self.change_mode(file, entry)
-        {
-            self.notes.add(&entry.path, format!("its mode: {error}"));
+        if self.keep.modes {
+            let changed = self.change_mode(file, entry);
+            self.note_mode(entry, changed);
         }
         self.change_attributes(file, entry);
         if self.keep.modes {
-            change_time(file, entry);
+            self.note_time(entry, change_time(file, entry));
+        }
+    }
+
+    fn note_mode(&self, entry: &Entry, changed: io::Result<()>) {
+        if let Err(error) = changed {
+            self.notes.add(&entry.path, format!("its mode: {error}"));
+        }
+    }
+
+    fn note_time(&self, entry: &Entry, changed: io::Result<()>) {
+        if let Err(error) = changed {
+            self.notes.add(&entry.path, format!("its time: {error}"));
         }
     }
 
@@ -120,11 +144,17 @@ impl Store {
         if lost != 0 {
             let why = "its set-user-ID or set-group-ID bit, since it is another owner's here";
             self.notes.add(&entry.path, why.to_owned());
-        } else if mode & (SET_USER | SET_GROUP) != 0 {
-            // The system takes it away without a word from who is not in the file's group.
-            let has = rustix::fs::fstat(file)?.st_mode;
+        }
+        let privileged = mode & (SET_USER | SET_GROUP);
+        if self.keep.modes || privileged != 0 {
             #[allow(clippy::useless_conversion)]
-            if u32::from(has) & mode != mode {
+            let has = u32::from(rustix::fs::fstat(file)?.st_mode);
+            if self.keep.modes && (has ^ mode) & MODE != 0 {
+                // Some file systems take any mode and keep none.
+                let why = "its mode, which the file system there does not keep";
+                self.notes.add(&entry.path, why.to_owned());
+            } else if privileged & !has != 0 {
+                // The system takes it away without a word from who is not in the file's group.
                 let why = "its set-user-ID or set-group-ID bit, which the system does not give";
                 self.notes.add(&entry.path, why.to_owned());
             }
@@ -135,7 +165,7 @@ impl Store {
     /// Gives a file that has its mode what else was offered with it.
     pub(super) fn apply_rest(&self, file: &File, entry: &Entry) {
         self.change_attributes(file, entry);
-        change_time(file, entry);
+        self.note_time(entry, change_time(file, entry));
     }
 
     fn change_attributes(&self, file: &File, entry: &Entry) {
@@ -243,7 +273,7 @@ impl Store {
     }
 }
 
-fn change_time(file: &File, entry: &Entry) {
+fn change_time(file: &File, entry: &Entry) -> io::Result<()> {
     let omitted = Timespec {
         tv_sec: 0,
         tv_nsec: UTIME_OMIT,
@@ -255,6 +285,5 @@ fn change_time(file: &File, entry: &Entry) {
             tv_nsec: entry.mtime_nanos.min(999_999_999).into(),
         },
     };
-    // Not every file system keeps every time.
-    let _ = rustix::fs::futimens(file, &times);
+    Ok(rustix::fs::futimens(file, &times)?)
 }

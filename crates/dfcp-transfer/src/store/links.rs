@@ -20,7 +20,10 @@ impl Store {
         entries: &[Entry],
         placed: impl Fn(u64) -> bool,
     ) -> Result<Outcome, Problem> {
-        let failed = |error: io::Error| target(&entry.path, error);
+        let failed = |error: io::Error| match no_links(entry, &error) {
+            Some(why) => target(&entry.path, io::Error::other(why)),
+            None => target(&entry.path, error),
+        };
         let (parent, name) = match entry.path.rsplit_once('/') {
             Some((parent, name)) => (Some(parent), name),
             None => (None, entry.path.as_str()),
@@ -144,5 +147,43 @@ impl Store {
             at = Dir::from_std_file(opened.into());
         }
         Ok(at)
+    }
+}
+
+/// What to do where the file system has no such links, as FAT and exFAT have none: symlink(2) and link(2) say EPERM
+/// then, and those in user space what they like.
+fn no_links(entry: &Entry, error: &io::Error) -> Option<&'static str> {
+    let said = [Errno::PERM, Errno::NOSYS, Errno::OPNOTSUPP].map(|e| Some(e.raw_os_error()));
+    match &entry.link {
+        Some(link) if said.contains(&error.raw_os_error()) => Some(match link {
+            Link::Symbolic(_) => {
+                "the file system there has no symbolic links: -L copies what they lead to"
+            }
+            Link::Hard(_) => "the file system there has no hard links: copy this name by itself",
+        }),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_system_without_links_is_told_from_one_where_this_user_may_not() {
+        let advice = |link, error: Errno| {
+            let entry = Entry {
+                link: Some(link),
+                ..Entry::default()
+            };
+            no_links(&entry, &error.into())
+        };
+        for error in [Errno::PERM, Errno::NOSYS, Errno::OPNOTSUPP] {
+            let symbolic = advice(Link::Symbolic("x".into()), error);
+            assert!(symbolic.is_some_and(|why| why.contains("-L")));
+            let hard = advice(Link::Hard(0), error);
+            assert!(hard.is_some_and(|why| why.contains("hard links")));
+        }
+        assert_eq!(advice(Link::Hard(0), Errno::ACCESS), None);
     }
 }

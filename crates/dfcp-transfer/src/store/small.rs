@@ -77,7 +77,7 @@ impl Store {
                 false => file.write_all_at(bytes, 0)?,
             }
             match entry.meta.is_some() || self.keep.modes {
-                true => self.apply(&file, entry)?,
+                true => self.apply(&file, entry),
                 false => self.apply_rest(&file, entry),
             }
             self.place_new(dir, (&old, &new))

@@ -133,8 +133,7 @@ impl Store {
     /// next offer of it need not be read.
     pub(crate) fn confirm(&self, entry: &Entry) -> Outcome {
         if let Ok(file) = self.open_there(entry) {
-            // A file of somebody else keeps its time; its content is right all the same.
-            let _ = self.apply(&file, entry);
+            self.apply_to_found(&file, entry);
         }
         Outcome::There
     }

@@ -331,6 +331,20 @@ fn an_owner_that_cannot_be_given_is_told_of() {
     assert!(told[0].why.contains("owner") && told[0].why.contains("1 more"));
 }
 
+/// The content is there; a copy onto such a file system would otherwise bring nothing.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_mode_that_the_file_system_does_not_keep_is_told_of_and_no_failure() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), OnConflict::Error).unwrap();
+    // One whose files have the modes that the kernel gives them.
+    let file = fs::File::open("/proc/self/stat").unwrap();
+    store.apply(&file, &entry("a", 1, 0o644));
+    let told = store.notes.take();
+    assert_eq!((told.len(), &*told[0].path), (1, "a"), "{told:?}");
+    assert!(told[0].why.starts_with("its mode"), "{told:?}");
+}
+
 #[test]
 fn a_small_file_that_gets_no_name_leaves_nothing() {
     let dir = tempfile::tempdir().unwrap();

@@ -12,7 +12,7 @@ use crate::door::invitation;
 use crate::files;
 use crate::known_hosts::{self, KnownHosts};
 use crate::net::Host;
-use crate::probe::reach::{Doubt, Obstacle};
+use crate::probe::reach::{Doubt, Obstacle, is_without_route};
 
 /// How long reaching a receiver may take in all.
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
@@ -40,6 +40,9 @@ pub(super) async fn connect(
         failure
     })?;
     args.check_network(&addresses)?;
+    if is_without_route(&addresses) {
+        return Err(silent(host, Obstacle::NoRoute));
+    }
     let why = Doubt::start(addresses.clone());
     let reached =
         tokio::time::timeout(CONNECT_LIMIT, endpoint.connect(&addresses[..], known)).await;
