@@ -80,13 +80,20 @@ struct World {
     /// When there was a flood last.
     flooded: Option<Instant>,
     /// What servers want to see again, and when they said so.
-    cookies: BTreeMap<SocketAddr, ([u8; COOKIE_LEN], Instant)>,
+    cookies: BTreeMap<Asker, ([u8; COOKIE_LEN], Instant)>,
     /// What the server sent, and to whom.
     down: Vec<(SocketAddr, Vec<u8>)>,
     /// The ACK of the client that is made by hand, and whether it is in.
     ack: Vec<u8>,
     raw_is_in: bool,
     attempt: Attempt,
+}
+
+/// Whom a cookie is for: an address, and what a SYN says of the client there.
+type Asker = (SocketAddr, [u8; 8], [u8; 32]);
+
+fn asker(from: SocketAddr, syn: &Syn) -> Asker {
+    (from, syn.client_cid.0, syn.noise)
 }
 
 /// The second on the server's clock, in which handshakes are counted.
@@ -158,8 +165,10 @@ impl World {
         self.check_work(from, packet, &answers, before.computed);
         self.check_accepted(from, packet);
         for (to, answer) in answers {
-            if let Ok(Packet::Retry(Retry { cookie, .. })) = Packet::parse(&answer) {
-                self.cookies.insert(to, (cookie, self.now));
+            if let Ok(Packet::Retry(Retry { cookie, .. })) = Packet::parse(&answer)
+                && let Ok(Packet::Syn(syn)) = Packet::parse(packet)
+            {
+                self.cookies.insert(asker(to, &syn), (cookie, self.now));
             }
             self.down.push((to, answer));
         }
@@ -177,7 +186,7 @@ impl World {
         let Ok(Packet::Syn(syn)) = Packet::parse(packet) else {
             return;
         };
-        let asked = self.cookies.get(&from);
+        let asked = self.cookies.get(&asker(from, &syn));
         let asked =
             asked.filter(|(cookie, at)| *cookie == syn.cookie && slot(self.now) <= slot(*at) + 1);
         if self.is_busy() && asked.is_none() {
@@ -301,7 +310,8 @@ pub fn handshake(data: &[u8]) {
         let sender = address(1 + (op >> 3 & 1));
         match op & 7 {
             kind @ (0 | 3) => {
-                let asked = world.cookies.get(&sender).filter(|_| kind == 3);
+                let asked = world.cookies.get(&asker(sender, &raw::syn()));
+                let asked = asked.filter(|_| kind == 3);
                 let cookie = asked.map_or([0; COOKIE_LEN], |(cookie, _)| *cookie);
                 let syn = Syn {
                     cookie,

@@ -107,6 +107,20 @@ impl Connection {
         Ok(Self { handle, peer })
     }
 
+    /// Waits until the peer is known to have the same keys: a server knows it, a client a round trip after the
+    /// handshake. Until then it may go on with another answer of the server than its first. May be cancelled.
+    ///
+    /// # Errors
+    /// [`Error::Connection`].
+    pub async fn confirmed(&self) -> Result<(), Error> {
+        let confirmed = poll_changed(
+            &self.handle,
+            |changes| &changes.phase,
+            |connection, _| connection.is_confirmed().then_some(()),
+        );
+        confirmed.await
+    }
+
     /// The peer's key, which it proved.
     pub fn peer(&self) -> PublicKey {
         self.peer
@@ -288,8 +302,7 @@ impl Connection {
 
     /// Fills `out` with key material that only the two ends can have: the same for the same `label` and
     /// `context`, unlike any other (as RFC 8446 §7.5). For binding what another protocol proves to this
-    /// connection. A client's is final once something came from the server: until then it may go on with another
-    /// of its answers than the first.
+    /// connection. A client's is final once the connection [is confirmed](Self::confirmed).
     ///
     /// # Errors
     /// [`Error::EndpointClosed`] once the endpoint ended.

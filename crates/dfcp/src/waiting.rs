@@ -39,7 +39,7 @@ pub(crate) struct ConnectionState {
 /// What may happen to a connection that somebody waits for.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
-    /// The handshake is done, or the connection is over.
+    /// The handshake is done, or confirmed, or the connection is over.
     pub(crate) phase: Notify,
     /// The peer opened a channel, of each kind.
     pub(crate) opened: [Notify; 3],
@@ -66,7 +66,7 @@ impl ConnectionState {
 
     fn on_event(&mut self, event: Event) {
         match event {
-            Event::Connected { .. } => self.changes.phase.notify_waiters(),
+            Event::Connected { .. } | Event::Confirmed => self.changes.phase.notify_waiters(),
             Event::Datagram => self.changes.datagrams.notify_waiters(),
             Event::Opened(id) => {
                 self.channels.entry(id).or_default();

@@ -371,6 +371,7 @@ impl Connection {
         let Some(confirm) = self.confirm.take() else {
             return;
         };
+        self.events.push_back(Event::Confirmed);
         if confirm.sent > u32::from(ACK_COPIES) {
             let reached = now - self.out.path.rtt.smoothed();
             self.repeat_flight(now, reached);

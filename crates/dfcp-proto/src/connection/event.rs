@@ -150,6 +150,8 @@ pub enum Event {
         /// The peer's static key.
         peer: PublicKey,
     },
+    /// The server was heard: a client goes on with no other answer of it from here on.
+    Confirmed,
     /// The peer opened a channel.
     Opened(ChannelId),
     /// Bytes or blocks wait to be read, or the channel came to its end.

@@ -275,6 +275,12 @@ impl Connection {
         self.peer
     }
 
+    /// Whether the handshake is done and the peer is known to have the same keys: a client may go on with
+    /// another answer of the server than its first until something came from it.
+    pub fn is_confirmed(&self) -> bool {
+        self.is_established() && self.confirm.is_none()
+    }
+
     /// What the client is there for, at a server to which it said so.
     pub fn application(&self) -> Option<Application> {
         Application::from_number(self.peer_params.as_ref()?.application)
@@ -282,8 +288,7 @@ impl Connection {
 
     /// Fills `out` (at most 2⁶⁴ − 1 bytes) with key material that both ends, and nobody else, can derive
     /// from the handshake: the same for the same `label` and `context`, unlike any other. As with
-    /// RFC 8446 §7.5. A client's are final once something came from the server: until then it may go on
-    /// with another answer than the first.
+    /// RFC 8446 §7.5. A client's are final once the connection [is confirmed](Self::is_confirmed).
     ///
     /// # Errors
     /// [`ChannelError::Closed`] before the handshake is done.

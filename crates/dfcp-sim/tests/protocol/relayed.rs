@@ -232,8 +232,16 @@ fn who_goes_on_with_another_answer_has_all_that_belongs_to_it() {
     pair.connect();
     let answers = relay(&mut pair, 70..72);
     hand(&mut pair, &answers);
+    assert!(!pair.connection(Side::Client).is_confirmed());
     delivers(&mut pair, "two relayed");
     assert_eq!(connected(&pair), 2);
+    // What depends on the keys is known to be final, and who waits for that is told, behind the last change.
+    assert!(Side::BOTH.map(|side| pair.connection(side).is_confirmed()) == [true; 2]);
+    let told = pair.hosts[0]
+        .events
+        .iter()
+        .filter(|event| matches!(event, Event::Connected { .. } | Event::Confirmed));
+    assert_eq!(told.last(), Some(&Event::Confirmed));
     let [near, far] = Side::BOTH.map(|side| {
         let mut out = [0; 32];
         let exported = pair

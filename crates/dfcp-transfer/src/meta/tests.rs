@@ -275,3 +275,27 @@ fn a_file_is_looked_at_if_something_of_it_may_change() {
         assert!(silent((!attributes, !acls), exact, None), "{exact:?}");
     }
 }
+
+/// Who sees no attributes of `trusted` has not said that there are none.
+#[test]
+fn attributes_of_superusers_go_if_a_superuser_said_all_of_them() {
+    let known = Known::default();
+    let removes = |name: &str, user, trusted| {
+        let taking = Taking {
+            keep: Keep {
+                attributes: true,
+                ..Keep::default()
+            },
+            exact: Exact {
+                user,
+                trusted,
+                acls: false,
+            },
+            known: &known,
+        };
+        taking.removes(name, None)
+    };
+    assert!(!removes("trusted.x", true, false));
+    assert_eq!(removes("trusted.x", false, true), is_superuser());
+    assert!(removes("user.x", true, false) && !removes("user.x", false, true));
+}

@@ -466,3 +466,29 @@ fn names_alone_begin_an_offer() {
     });
     assert_eq!(told.collect::<Vec<_>>(), [(true, true), (false, false)]);
 }
+
+/// A receiver gives an offer the time that its bytes take on a slow path, as far as its content explains them.
+#[test]
+fn all_bytes_of_an_honest_offer_are_explained() {
+    // Each character is two in a message.
+    let name = |id: u32| (id, format!("{}{id}", "\"".repeat(40)));
+    let people = People {
+        users: (0..2000).map(name).collect(),
+        groups: (0..700).map(name).collect(),
+    };
+    let entries: Vec<_> = (0..500).map(|i| file(&format!("\"{i}\""))).collect();
+    for part in split(&entries, Wishes::default(), &people) {
+        let json = serde_json::to_vec(&part).unwrap().len();
+        let FromSender::Offer {
+            entries, people, ..
+        } = part
+        else {
+            panic!("an offer");
+        };
+        let explained = most_bytes(&entries, &people);
+        assert!(
+            json as u64 <= explained,
+            "{json} bytes, {explained} explained"
+        );
+    }
+}

@@ -355,3 +355,24 @@ fn a_file_of_holes_alone_is_whole() {
     put(&partial, &bytes, &(3 * MIN_GROUP + some..SIZE));
     assert_eq!(partial.root(), Some(blake3::hash(&bytes)));
 }
+
+/// Else what was noted there would be believed of nobody.
+#[test]
+fn a_journal_of_another_sender_is_begun_anew_whatever_is_there() {
+    let bytes = content(SIZE);
+    let (journal, file) = (tempfile::tempfile().expect("a file"), empty());
+    let again = || journal.try_clone().expect("a second one");
+    file.start_journal(again(), &[2; 32]).expect("begun");
+    put(&file, &bytes, &(0..2 * MIN_GROUP));
+    // As a group of an older version of the file is there, of which no journal knows.
+    let next = reopened(&file);
+    put(&next, &bytes, &(0..MIN_GROUP));
+    next.start_journal(again(), &[1; 32]).expect("begun");
+    let there = |owner| {
+        let last = reopened(&file);
+        last.recover(&again(), &owner, || true).expect("read");
+        last.have()
+    };
+    assert_eq!(there([1; 32]), next.have());
+    assert_eq!(there([2; 32]), []);
+}

@@ -249,4 +249,15 @@ mod tests {
             (Some(100), Some(200), Some(200), None)
         );
     }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_brings_as_much_as_the_slowest_unevenly_stays() {
+        // Sessions are looked at every five seconds: nine tenths of a second's worth, then the rest of ten.
+        let bytes = |passed: Duration| {
+            let (rounds, rest) = (passed.as_secs() / 10, passed.as_secs() % 10);
+            let some = if rest < 5 { 0 } else { SLOWEST * 9 / 10 };
+            rounds * 10 * SLOWEST + some
+        };
+        assert_eq!(gives_way(bytes, |_| false).await, None);
+    }
 }

@@ -287,3 +287,56 @@ fn change_time(file: &File, entry: &Entry) -> io::Result<()> {
     };
     Ok(rustix::fs::futimens(file, &times)?)
 }
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::os::unix::fs::MetadataExt as _;
+
+    use super::*;
+    use crate::message::OnConflict;
+    use crate::meta::Keep;
+
+    /// Who is not in a file's group gets no such bit for it, and no error either.
+    #[test]
+    fn a_bit_that_the_system_takes_away_without_a_word_is_told() {
+        if !nix::unistd::geteuid().is_root() {
+            eprintln!("skipped: only a superuser gives files away");
+            return;
+        }
+        let (somebody, others) = (65_534, 12_345);
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path(), OnConflict::Error).unwrap();
+        let store = store.keeping(Keep {
+            modes: true,
+            owners: crate::meta::Owners::Ignored,
+            ..Keep::default()
+        });
+        let file = File::create(dir.path().join("a")).unwrap();
+        std::os::unix::fs::fchown(&file, Some(somebody), Some(others)).unwrap();
+        let a = Entry {
+            path: "a".to_owned(),
+            mode: 0o2755,
+            meta: Some(Box::new(Meta {
+                owner: Some((somebody, others)),
+                ..Meta::default()
+            })),
+            ..Entry::default()
+        };
+        let mode = || file.metadata().unwrap().mode() & 0o7777;
+        // As the superuser, and as its owner, of this thread.
+        store.apply(&file, &a).unwrap();
+        assert!(store.notes.take().is_empty() && mode() == 0o2755);
+        let before = nix::unistd::setfsuid(nix::unistd::Uid::from_raw(somebody));
+        let applied = store.apply(&file, &a);
+        nix::unistd::setfsuid(before);
+        applied.unwrap();
+        assert_eq!(mode(), 0o755);
+        let [told] = &store.notes.take()[..] else {
+            panic!("one thing is told")
+        };
+        assert!(
+            told.why.contains("which the system does not give"),
+            "{told:?}"
+        );
+    }
+}

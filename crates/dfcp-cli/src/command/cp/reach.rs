@@ -76,10 +76,13 @@ impl Side {
         self.endpoint.local_addr().port()
     }
 
-    /// Connects to one of these addresses.
+    /// Connects to one of these addresses. Before it is confirmed the other side may know the connection by
+    /// another name, where somebody sent the first packet on from elsewhere.
     pub async fn connect(&self, addresses: &[SocketAddr]) -> Option<Connection> {
         let peer = *self.peer.get()?;
-        self.endpoint.connect(addresses, peer).await.ok()
+        let connection = self.endpoint.connect(addresses, peer).await.ok()?;
+        connection.confirmed().await.ok()?;
+        Some(connection)
     }
 
     /// The next connection that the other side made.
@@ -139,4 +142,65 @@ pub fn with_port(addresses: impl IntoIterator<Item = IpAddr>, port: u16) -> Vec<
     }
     list.truncate(MAX_ADDRESSES);
     list
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::UdpSocket;
+
+    use super::*;
+
+    /// Somebody on the way sends a client's first packet to the server from a socket of his own as well, hands the
+    /// client the answer to that, and is in no hurry with all the rest.
+    async fn relay(server: SocketAddr) -> SocketAddr {
+        let bind = || UdpSocket::bind((Ipv4Addr::LOCALHOST, 0));
+        let [front, back, own] = [bind().await, bind().await, bind().await].map(Result::unwrap);
+        back.connect(server).await.unwrap();
+        own.connect(server).await.unwrap();
+        let address = front.local_addr().unwrap();
+        let back = Arc::new(back);
+        tokio::spawn(async move {
+            let [mut buffer, mut answer] = [vec![0; 65536], vec![0; 65536]];
+            let (len, client) = front.recv_from(&mut buffer).await.unwrap();
+            own.send(&buffer[..len]).await.unwrap();
+            let len = own.recv(&mut answer).await.unwrap();
+            front.send_to(&answer[..len], client).await.unwrap();
+            loop {
+                tokio::select! {
+                    Ok((len, _)) = front.recv_from(&mut buffer) => {
+                        let (back, datagram) = (back.clone(), buffer[..len].to_vec());
+                        tokio::spawn(async move {
+                            tokio::time::sleep(Duration::from_millis(200)).await;
+                            let _ = back.send(&datagram).await;
+                        });
+                    }
+                    Ok(len) = back.recv(&mut answer) => {
+                        front.send_to(&answer[..len], client).await.unwrap();
+                    }
+                }
+            }
+        });
+        address
+    }
+
+    #[tokio::test]
+    async fn both_sides_name_a_connection_alike_whoever_sends_its_first_packet_on() {
+        let open = || Side::open(TransportConfig::default(), None).unwrap();
+        let (near, far) = (open(), open());
+        near.expect(far.endpoint.public_key());
+        far.expect(near.endpoint.public_key());
+        let relayed = relay((Ipv4Addr::LOCALHOST, far.port()).into()).await;
+        let met = async {
+            // As in `cp`: the name is told as soon as there is a connection.
+            let connected = async {
+                let connection = near.connect(&[relayed]).await.unwrap();
+                (name(&connection), connection)
+            };
+            tokio::join!(connected, far.accept())
+        };
+        let met = tokio::time::timeout(Duration::from_secs(60), met).await;
+        let ((told, _near), accepted) = met.unwrap();
+        assert!(told.is_some());
+        assert_eq!(told, name(&accepted.unwrap()));
+    }
 }
