@@ -107,6 +107,15 @@ pub struct Beside {
     pub stuck: u64,
 }
 
+/// What a stream may be ahead of its reader beyond its initial window, or all streams, bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Ahead {
+    /// What the peer was told.
+    pub promised: u64,
+    /// What is held of it.
+    pub held: u64,
+}
+
 /// A connection's receive credit, in block charges; cumulative, so that losing an update costs
 /// nothing.
 #[derive(Debug)]
@@ -122,7 +131,7 @@ pub struct Credit {
     /// Settled ranges above holes, of all channels.
     pub ranges: u64,
     /// What streams may be ahead of their readers beyond their initial windows, in all.
-    ahead: u64,
+    ahead: Ahead,
     /// How much of their first windows streams may use, as the peer was told; not told yet if `MAX`.
     pub first_window: u64,
     /// Most that may be used and not freed.
@@ -142,7 +151,7 @@ impl Credit {
             freed: 0,
             beside: Beside::default(),
             ranges: 0,
-            ahead: 0,
+            ahead: Ahead::default(),
             first_window: u64::MAX,
             most,
             lease,
@@ -162,32 +171,44 @@ impl Credit {
 
     /// What would be granted now.
     pub fn grantable(&self) -> u64 {
-        let window = self.lease.room().min(self.most);
-        self.freed + window.saturating_sub(self.ranges * RANGE)
+        self.freed + self.most_now().saturating_sub(self.ranges * RANGE)
+    }
+
+    /// Most that may be used and not freed now: other connections have the rest.
+    fn most_now(&self) -> u64 {
+        self.lease.room().min(self.most)
     }
 
     /// What a stream that has `own` of it may be ahead of its reader beyond its initial window: half of
-    /// the budget is for that. The first has half of it, and others less with the square of what is left:
+    /// the credit is for that. The first has half of it, and others less with the square of what is left:
     /// twenty whose readers have stopped leave a tenth, where the half of the rest for each would be nothing.
     pub fn room_ahead(&self, own: u64) -> u64 {
-        let (half, others) = (self.most / 2, self.ahead - own);
+        let (half, others) = (self.most_now() / 2, self.ahead.promised - own);
         square(half / 2, half.saturating_sub(others), half)
     }
 
-    /// How much of its first window, which has `initial` bytes, a stream may use now: all while half of the
-    /// credit is free, and less with the square of what is free beyond a quarter. That one is for streams that
-    /// are read, and for what is under way when the peer hears of it.
-    pub fn first_window_now(&self, initial: u64) -> u64 {
+    /// What is free of the credit and not promised beyond first windows, and all of it.
+    fn unclaimed(&self) -> (u64, u64) {
         let end = self.granted.max(self.grantable());
-        let quarter = end.saturating_sub(self.freed) / 4;
-        let free = end.saturating_sub(self.used);
+        let promised = self.ahead.promised - self.ahead.held;
+        let free = end.saturating_sub(self.used + promised);
+        (free, end.saturating_sub(self.freed))
+    }
+
+    /// How much of its first window, which has `initial` bytes, a stream may use now: all while half of the
+    /// credit is free and not promised, and less with the square of what is beyond a quarter. That one is for
+    /// streams that are read, and for what is under way when the peer hears of it.
+    pub fn first_window_now(&self, initial: u64) -> u64 {
+        let (free, all) = self.unclaimed();
+        let quarter = all / 4;
         let part = free.saturating_sub(quarter).min(quarter);
         square(initial, part, quarter).max(LEAST_FIRST_WINDOW.min(initial))
     }
 
     /// A stream may be so far ahead now, instead of `own`.
-    pub fn set_ahead(&mut self, own: &mut u64, ahead: u64) {
-        self.ahead = self.ahead - *own + ahead;
+    pub fn set_ahead(&mut self, own: &mut Ahead, ahead: Ahead) {
+        self.ahead.promised = self.ahead.promised - own.promised + ahead.promised;
+        self.ahead.held = self.ahead.held - own.held + ahead.held;
         *own = ahead;
     }
 
@@ -314,26 +335,30 @@ mod tests {
     #[test]
     fn what_streams_may_be_ahead_of_their_readers_is_divided_among_them() {
         let mut credit = Credit::new(16 * MIB, MemoryBudget::new(64 * MIB, 1));
-        let (mut first, mut second) = (0, 0);
-        assert_eq!(credit.room_ahead(first), 4 * MIB);
-        credit.set_ahead(&mut first, 4 * MIB);
-        assert_eq!(first, 4 * MIB);
+        let (mut first, mut second) = (Ahead::default(), Ahead::default());
+        let told = |promised| Ahead { promised, held: 0 };
+        assert_eq!(credit.room_ahead(first.promised), 4 * MIB);
+        credit.set_ahead(&mut first, told(4 * MIB));
+        assert_eq!(first.promised, 4 * MIB);
         // One stream's own does not count against it.
         assert_eq!(
-            (credit.room_ahead(first), credit.room_ahead(0)),
+            (credit.room_ahead(first.promised), credit.room_ahead(0)),
             (4 * MIB, MIB)
         );
-        credit.set_ahead(&mut second, 2 * MIB);
+        credit.set_ahead(&mut second, told(2 * MIB));
         assert_eq!(
-            (credit.room_ahead(first), credit.room_ahead(second)),
+            (
+                credit.room_ahead(first.promised),
+                credit.room_ahead(second.promised)
+            ),
             (9 * MIB / 4, MIB)
         );
-        credit.set_ahead(&mut first, 7 * MIB);
+        credit.set_ahead(&mut first, told(7 * MIB));
         assert_eq!(
-            (credit.room_ahead(second), credit.room_ahead(0)),
+            (credit.room_ahead(second.promised), credit.room_ahead(0)),
             (MIB / 16, 0)
         );
-        credit.set_ahead(&mut first, 0);
+        credit.set_ahead(&mut first, told(0));
         assert_eq!(credit.room_ahead(0), 9 * MIB / 4);
     }
 

@@ -18,7 +18,7 @@ mod solve;
 
 pub use channel::{ChannelId, ChannelKind, Role, SHORT_MESSAGE};
 pub(crate) use credit::square;
-pub use credit::{Beside, Credit, Lease, MemoryBudget};
+pub use credit::{Ahead, Beside, Credit, Lease, MemoryBudget};
 pub use parts::{Part, Parts};
 pub use recv::{Received, RecvChannel, SymbolIn};
 pub use reliability::{GivenUp, Reliability, Skip};

@@ -5,7 +5,7 @@ mod skip;
 
 use super::done::Done;
 use super::gaps::Gaps;
-use super::{Beside, ChannelId, ChannelKind, Credit, SolveJob, charge};
+use super::{Ahead, Beside, ChannelId, ChannelKind, Credit, SolveJob, charge};
 use crate::config::{Payload, TransportConfig};
 use crate::connection::CloseCode;
 use crate::wire::VarInt;
@@ -155,7 +155,7 @@ pub struct RecvChannel {
     told_at: u64,
     window: u64,
     /// Of the credit's account of that.
-    ahead: u64,
+    ahead: Ahead,
     charged: u64,
     freed: u64,
     /// Bytes settled: complete or skipped, and of the newest block: the window counts packets.
@@ -197,7 +197,7 @@ impl RecvChannel {
             initial_window: config.initial_stream_window,
             told_at: 0,
             window: config.stream_window,
-            ahead: 0,
+            ahead: Ahead::default(),
             charged: 0,
             freed: 0,
             complete_bytes: 0,
@@ -319,6 +319,7 @@ impl RecvChannel {
         credit.hold(beside);
         credit.used += charge;
         self.charged += charge;
+        self.count_ahead(credit);
         self.block_len = len;
         let block = Block::Receiving {
             decoder,
@@ -494,7 +495,7 @@ impl RecvChannel {
         // Else the credit would count them after the channel is gone.
         self.done.clear_above();
         self.count_ranges(credit);
-        credit.set_ahead(&mut self.ahead, 0);
+        credit.set_ahead(&mut self.ahead, Ahead::default());
         self.solvable.clear();
         self.ended.get_or_insert(code);
         self.settled |= charged.is_some();
@@ -541,7 +542,7 @@ impl RecvChannel {
     /// was read, and `first` at least. Where first windows are cut what was read long ago counts no more:
     /// those that have stopped would keep others from growing.
     fn window(&self, first: u64, credit: &Credit) -> u64 {
-        let most = first + credit.room_ahead(self.ahead);
+        let most = first + credit.room_ahead(self.ahead.promised);
         let grown = match first < self.initial_window {
             true => (self.read_offset - self.told_at).saturating_mul(LATELY_READ_AHEAD),
             false => self.read_offset.saturating_mul(READ_AHEAD),
@@ -558,6 +559,7 @@ impl RecvChannel {
             .final_size
             .is_some_and(|size| self.limit >= size.saturating_add(withheld));
         if self.id.kind() == ChannelKind::Object || enough {
+            self.count_ahead(credit);
             return None;
         }
         let window = self.window(first, credit);
@@ -567,11 +569,22 @@ impl RecvChannel {
             self.told_at = self.read_offset;
             self.limit = limit;
         }
-        let ahead = self
-            .limit
-            .saturating_sub(self.read_offset + self.initial_window);
-        credit.set_ahead(&mut self.ahead, ahead);
+        self.count_ahead(credit);
         moved.then_some(limit)
+    }
+
+    /// Has the credit know how far beyond the initial window the peer may be ahead of the reader, and is.
+    fn count_ahead(&mut self, credit: &mut Credit) {
+        if self.id.kind() == ChannelKind::Object {
+            return;
+        }
+        let end = self
+            .final_size
+            .map_or(self.limit, |size| size.min(self.limit));
+        let promised = end.saturating_sub(self.read_offset + self.initial_window);
+        let held = (self.charged - self.freed).saturating_sub(self.initial_window);
+        let held = held.min(promised);
+        credit.set_ahead(&mut self.ahead, Ahead { promised, held });
     }
 
     /// What was read so far gives no window beyond the first any more.

@@ -14,9 +14,9 @@ use std::ops::Range;
 /// leave the link idle, little enough that a stream's data stay fresh.
 const MAX_UNSENT: u64 = 2 << 20;
 
-/// Bytes that a channel takes beyond what its reader has room for, while half of the send buffer is held:
-/// a third of the largest block of `auto`, which codes still well. The other half gives ever less, with the
-/// square of what is left of it, so that it lasts however many wait for ever: 256 leave half of 32 MiB's.
+/// Bytes of a stream that may wait while half of the send buffer waits: a third of the largest block of
+/// `auto`, which codes still well. The other half gives ever less, with the square of what is left of it, so
+/// that it lasts however many wait for ever: 256 leave half of 32 MiB's.
 const MIN_UNSENT: u64 = 64 << 10;
 
 /// Code of a channel whose reader left without giving one.
@@ -170,25 +170,30 @@ impl Connection {
         Ok(taken)
     }
 
-    /// Bytes that a channel takes now. Of what its reader has no room for, one half of the buffer is for
-    /// who comes first, the other for a few of each: channels whose readers have stopped give nothing
-    /// back.
+    /// Bytes that a channel takes now. Of what waits to be sent, one half of the buffer is for who comes first,
+    /// the other for a few bytes of each stream: those whose readers have stopped give nothing back. What is in
+    /// flight leaves the buffer soon, and is not counted there.
     fn room_to_write(&mut self, id: ChannelId) -> Result<u64, ChannelError> {
         if !self.is_established() {
             return Err(ChannelError::Closed);
         }
         let free = self.free_buffer();
         let half = self.config.send_buffer / 2;
+        let left = self.config.send_buffer.saturating_sub(self.out.unsent);
         let send = self.send_half(id)?;
         if send.is_finished() {
             return Err(ChannelError::Closed);
         }
-        let unsent = MAX_UNSENT.saturating_sub(send.unsent_bytes());
-        let waiting = match free.saturating_sub(half) {
-            0 => square(MIN_UNSENT, free, half),
-            first_half => first_half.clamp(MIN_UNSENT, MAX_UNSENT),
-        };
-        Ok(free.min(unsent).min(send.room(waiting)))
+        let unsent = send.unsent_bytes();
+        let first_half = left.saturating_sub(half);
+        let waiting = first_half.clamp(MIN_UNSENT, MAX_UNSENT);
+        let most = MAX_UNSENT.saturating_sub(unsent).min(send.room(waiting));
+        // An object waits for whole blocks, and for no reader of its own.
+        if id.kind() == ChannelKind::Object {
+            return Ok(free.min(most));
+        }
+        let share = square(MIN_UNSENT, left.min(half), half).saturating_sub(unsent);
+        Ok(free.min(most).min(first_half.max(share)))
     }
 
     fn free_buffer(&self) -> u64 {
@@ -197,6 +202,7 @@ impl Connection {
 
     fn on_written(&mut self, id: ChannelId, bytes: u64) {
         self.out.buffered += bytes;
+        self.out.unsent += bytes;
         if bytes > 0 {
             self.activate(id);
         }
@@ -416,7 +422,9 @@ impl Connection {
         let Some(send) = self.send_half(id).ok().filter(|s| !s.is_abandoned()) else {
             return false;
         };
+        let unsent = send.unsent_bytes();
         let freed = send.abandon();
+        self.out.unsent = self.out.unsent.saturating_sub(unsent);
         self.out.buffered = self.out.buffered.saturating_sub(freed);
         self.out.queue.forget(id);
         self.out

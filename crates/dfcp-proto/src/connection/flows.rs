@@ -36,6 +36,8 @@ pub(super) struct Outgoing {
     pub withheld: u64,
     /// Bytes written and not known to have arrived.
     pub buffered: u64,
+    /// Those of them of which nothing was sent.
+    pub unsent: u64,
     /// Data packets sent.
     pub data_number: u32,
     /// The feedback that the peer was asked for.
@@ -92,6 +94,7 @@ impl Outgoing {
             charged: 0,
             withheld: 0,
             buffered: 0,
+            unsent: 0,
             data_number: 0,
             feedback: profile.feedback.make(),
             receive_window: None,

@@ -37,7 +37,9 @@ impl Connection {
         }
         let (mut total, mut freed) = (GivenUp::default(), Vec::new());
         for (id, send) in self.channels.senders_mut() {
+            let unsent = send.unsent_bytes();
             let given_up = give_up(send);
+            self.out.unsent -= unsent - send.unsent_bytes();
             if given_up.freed > 0 {
                 total += given_up;
                 freed.push(id);

@@ -443,6 +443,7 @@ impl Connection {
         }
         if symbol.charge > 0 {
             self.out.charged += symbol.charge;
+            self.out.unsent = self.out.unsent.saturating_sub(symbol.block_len);
             self.notify_writable(id);
             if id.is_message(symbol.block_len) {
                 self.out.path.on_message_sent(now);

@@ -82,6 +82,43 @@ fn three_hundred_that_are_not_read_leave_one_that_is_half_of_its_rate() {
     }
 }
 
+/// What was read of a stream once promises it more; its reader may stop all the same.
+#[test]
+fn a_hundred_that_were_read_and_are_not_any_more_starve_nobody() {
+    // A proxy's window and budget, of which the endpoint's memory grants one connection an eighth.
+    let (budget, size) = (256 * MIB, 8 * MIB);
+    for send_buffer in [32 * MIB, 128 * MIB] {
+        let transport = || {
+            TransportConfig::default()
+                .max_channels(1000)
+                .receive_budget(budget)
+                .initial_stream_window(MIB / 2)
+                .send_buffer(send_buffer)
+        };
+        let mut pair = established(PairConfig {
+            client: transport(),
+            server: transport(),
+            ..PairConfig::symmetric(link(100, 40), 1)
+        });
+        time_of(&mut pair, size);
+        let mut stopped: Vec<Flow> = (0..100).map(|_| stream(&mut pair, 40 * MIB)).collect();
+        for _ in 0..400 {
+            for flow in &mut stopped {
+                flow.write(&mut pair);
+                let rest = 300_000_u64.saturating_sub(flow.received);
+                flow.read_some(&mut pair, rest as usize);
+            }
+            pair.run_until(MS(50), |_| false);
+        }
+        let beside = time_of(&mut pair, size);
+        // Alone it takes 0.76 s; beside them it had nothing in 120 s.
+        assert!(
+            beside < 40 * SECOND,
+            "{beside:?} beside others, of {send_buffer} bytes"
+        );
+    }
+}
+
 /// They are cut short, not forgotten.
 #[test]
 fn those_that_were_not_read_go_on_when_they_are() {

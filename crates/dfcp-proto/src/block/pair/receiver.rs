@@ -265,8 +265,10 @@ fn a_stream_s_limit_stays_within_its_window_and_what_others_leave() {
 
     let mut pair = Pair::new(ChannelKind::Stream, SchemeId::Dense, Reliability::Reliable);
     pair.recv = RecvChannel::new(pair.id, &config);
-    let mut others = 0;
-    pair.credit.set_ahead(&mut others, half - half / 16);
+    let mut others = Ahead::default();
+    let promised = half - half / 16;
+    pair.credit
+        .set_ahead(&mut others, Ahead { promised, held: 0 });
     pair.write(&bytes(60_000));
     pair.round(|_| false);
     assert_eq!(pair.recv.skip(60_000, &mut pair.credit), 60_000);
