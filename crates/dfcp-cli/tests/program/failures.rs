@@ -11,6 +11,7 @@
 use std::fs::{self, File};
 use std::net::UdpSocket;
 use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -214,19 +215,47 @@ fn links_do_not_lead_outside() {
     bench.assert_received("z", &bytes("z", 1000));
 }
 
+/// A file system in memory over a directory, until it is dropped.
+struct Mounted(PathBuf);
+
+impl Mounted {
+    /// `None` where this user may mount none.
+    fn at(target: &Path, options: &str) -> Option<Self> {
+        fs::create_dir(target).unwrap();
+        let mounted = Self::mount(target, options);
+        if !mounted {
+            eprintln!("skipped: no file system can be mounted here");
+        }
+        mounted.then(|| Self(target.to_owned()))
+    }
+
+    fn mount(target: &Path, options: &str) -> bool {
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", options, "tmpfs"]);
+        let done = mount.arg(target).output();
+        done.is_ok_and(|out| out.status.success())
+    }
+
+    fn protect(&self) {
+        assert!(Self::mount(&self.0, "remount,ro"));
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let unmounted = Command::new("umount").arg(&self.0).status();
+        let done = unmounted.is_ok_and(|status| status.success());
+        assert!(done || std::thread::panicking(), "{:?} is busy", self.0);
+    }
+}
+
 #[test]
 fn a_full_disk_is_reported_on_both_sides() {
     let bench = Bench::new();
     let target = bench.path("received");
-    fs::create_dir(&target).unwrap();
-    let mounted = Command::new("mount")
-        .args(["-t", "tmpfs", "-o", "size=30m", "tmpfs"])
-        .arg(&target)
-        .output();
-    if !mounted.is_ok_and(|out| out.status.success()) {
-        eprintln!("skipped: no file system can be mounted here");
+    let Some(mounted) = Mounted::at(&target, "size=30m") else {
         return;
-    }
+    };
     let receiver = bench.receiver(&["--once"]);
     let mut sender = bench.sender();
     sender
@@ -243,13 +272,7 @@ fn a_full_disk_is_reported_on_both_sides() {
     let (code, report, _) = finish(sender);
     let (receiver_code, received) = receiver.end();
     let left = bench.received();
-    assert!(
-        Command::new("umount")
-            .arg(&target)
-            .status()
-            .unwrap()
-            .success()
-    );
+    drop(mounted);
     assert_eq!((code, receiver_code), (7, 7));
     for report in [report, received] {
         let message = report["error"]["message"].as_str().unwrap();
@@ -265,16 +288,9 @@ fn a_full_disk_is_reported_on_both_sides() {
 #[test]
 fn a_disk_without_inodes_is_not_told_to_make_room_for_bytes() {
     let bench = Bench::new();
-    let target = bench.path("received");
-    fs::create_dir(&target).unwrap();
-    let mounted = Command::new("mount")
-        .args(["-t", "tmpfs", "-o", "size=30m,nr_inodes=40", "tmpfs"])
-        .arg(&target)
-        .output();
-    if !mounted.is_ok_and(|out| out.status.success()) {
-        eprintln!("skipped: no file system can be mounted here");
+    let Some(_mounted) = Mounted::at(&bench.path("received"), "size=30m,nr_inodes=40") else {
         return;
-    }
+    };
     let tree = bench.path("tree");
     fs::create_dir(&tree).unwrap();
     for i in 0..60 {
@@ -284,8 +300,6 @@ fn a_disk_without_inodes_is_not_told_to_make_room_for_bytes() {
     let mut sender = bench.sender();
     let (code, report, _) = run(sender.arg(&tree).arg(receiver.address.to_string()));
     let (receiver_code, received) = receiver.end();
-    let unmounted = Command::new("umount").arg(&target).status().unwrap();
-    assert!(unmounted.success());
     assert_eq!((code, receiver_code), (7, 7), "{report} {received}");
     for report in [report, received] {
         let message = report["error"]["message"].as_str().unwrap();
@@ -310,20 +324,11 @@ fn a_name_that_is_neither_a_file_nor_a_host_is_said_to_be_neither() {
 #[test]
 fn a_target_that_may_only_be_read_is_reported_on_both_sides() {
     let bench = Bench::new();
-    let target = bench.path("received");
-    fs::create_dir(&target).unwrap();
-    let mount = |options: &str| {
-        let mut mount = Command::new("mount");
-        mount.args(["-t", "tmpfs", "-o", options, "tmpfs"]);
-        let done = mount.arg(&target).output();
-        done.is_ok_and(|out| out.status.success())
-    };
-    if !mount("size=30m") {
-        eprintln!("skipped: no file system can be mounted here");
+    let Some(mounted) = Mounted::at(&bench.path("received"), "size=30m") else {
         return;
-    }
+    };
     let receiver = bench.receiver(&["--once"]);
-    assert!(mount("remount,ro"));
+    mounted.protect();
     // Who comes too late for that says so before anybody sends.
     let (start_code, refused, _) = run(&mut bench.recv(&["--once", "--allow", &bench.sender_key]));
     let mut sender = bench.sender();
@@ -331,8 +336,6 @@ fn a_target_that_may_only_be_read_is_reported_on_both_sides() {
         .arg(bench.write("x", 1000))
         .arg(receiver.address.to_string()));
     let (receiver_code, received) = receiver.end();
-    let unmounted = Command::new("umount").arg(&target).status();
-    assert!(unmounted.unwrap().success());
     let message = refused["error"]["message"].as_str().unwrap_or_default();
     assert!(start_code == 7 && message.contains("ead-only"), "{refused}");
     assert_eq!((code, receiver_code), (7, 7), "{report}");

@@ -39,7 +39,8 @@ impl Connection {
         for (id, send) in self.channels.senders_mut() {
             let unsent = send.unsent_bytes();
             let given_up = give_up(send);
-            self.out.unsent -= unsent - send.unsent_bytes();
+            let given_up_unsent = unsent - send.unsent_bytes();
+            self.out.unsent = self.out.unsent.saturating_sub(given_up_unsent);
             if given_up.freed > 0 {
                 total += given_up;
                 freed.push(id);

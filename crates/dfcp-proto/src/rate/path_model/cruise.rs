@@ -295,16 +295,19 @@ impl PathModel {
             return;
         }
         probe.measured = true;
-        let sent = self.samples.carried(probe.since, probe.ends(), self.packet);
-        let Some((carried, stretch)) = sent else {
+        let sent = self
+            .samples
+            .sent_between(probe.since, probe.ends(), self.packet);
+        let Some(stretch) = sent else {
             return;
         };
-        let mut found = carried * self.loss.carried_share();
+        let mut found = self.loss.carried_share() * stretch.sent / stretch.seconds;
         if !self.loss.explains(stretch.loss(), stretch.packets) {
             // What the path refused of the probe, but one burst of loss takes nothing of what was carried before.
             let kept = found.min(probe.estimate);
-            let served = (1.0 - stretch.loss()) / (1.0 - self.loss.unavoidable());
-            found = found.min(carried * served).max(kept);
+            found = found
+                .min(self.loss.carried_of(&stretch) / stretch.seconds)
+                .max(kept);
         }
         // The estimate may have followed what arrived already.
         if found > (1.0 + probe.excess / 2.0) * probe.estimate {

@@ -172,6 +172,11 @@ impl PathLoss {
         self.mean.max(self.remaining)
     }
 
+    /// Bytes of a stretch that a bottleneck carried which refused what was lost beyond the unavoidable.
+    pub(super) fn carried_of(&self, stretch: &Stretch) -> f64 {
+        (stretch.delivered / (1.0 - self.unavoidable())).min(stretch.sent)
+    }
+
     /// Whether so much was lost at any rate that was tried that no sender that answers loss keeps a queue there.
     pub(super) fn leaves_no_window(&self) -> bool {
         self.verified.max(self.remaining) > NO_WINDOW

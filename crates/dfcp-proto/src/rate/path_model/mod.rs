@@ -319,7 +319,7 @@ impl PathModel {
         let carried = if undecided || self.does_not_heal(self.now, queue) {
             stretch.sent
         } else if self.is_long(queue) {
-            (stretch.delivered / (1.0 - self.loss.unavoidable())).min(stretch.sent)
+            self.loss.carried_of(&stretch)
         } else {
             self.loss.carried_share() * stretch.sent
         };

@@ -156,7 +156,7 @@ impl PathModel {
                 return;
             }
             Mode::Cruise(_) => {
-                let is_shared = !self.loss.leaves_no_window() && self.is_shared(now, round);
+                let is_shared = self.is_shared(now, round);
                 self.learn_depth(round);
                 self.learn_group(now, round);
                 if is_shared {
@@ -204,8 +204,12 @@ impl PathModel {
 
     /// Whether others overflowed the queue in the round: it is longer than what this sender makes of it,
     /// which can be told where half of it can be held. Such a queue is too short for cross traffic to be
-    /// told by elasticity before it is empty again; in a long one that test and the law answer loss.
+    /// told by elasticity before it is empty again; in a long one that test and the law answer loss. Where so much
+    /// is lost at any rate that nobody else can keep a queue, it is not.
     fn is_shared(&self, now: Instant, round: &Round) -> bool {
+        if self.loss.leaves_no_window() {
+            return false;
+        }
         let longest = round.queue.longest;
         let own = OVERSHOOT * self.target() + self.packet_time(1.0);
         let holds = longest > MIN_TARGET && !self.is_long(longest) && !self.is_noisy(now);

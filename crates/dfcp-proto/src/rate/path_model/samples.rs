@@ -53,14 +53,9 @@ impl Samples {
         self.newest(|ack| ack.received_at <= until)
     }
 
-    /// Bytes a second that came of what was sent between two times, lost ones included, and no more
-    /// than were sent; and what of it arrived.
-    pub(super) fn carried(
-        &self,
-        from: Instant,
-        to: Instant,
-        packet: f64,
-    ) -> Option<(f64, Stretch)> {
+    /// What was sent between two times, in the time that it took to arrive, or to be sent if that was longer: it
+    /// came no faster.
+    pub(super) fn sent_between(&self, from: Instant, to: Instant, packet: f64) -> Option<Stretch> {
         let first = self
             .list
             .iter()
@@ -71,9 +66,11 @@ impl Samples {
             return None;
         }
         let stretch = Stretch::between(&first, &last, packet);
-        let received = (last.received_at - first.received_at).as_secs_f64();
-        let sent = last.sent_at.saturating_since(first.sent_at).as_secs_f64();
-        Some((stretch.sent / received.max(sent), stretch))
+        let sending = last.sent_at.saturating_since(first.sent_at).as_secs_f64();
+        Some(Stretch {
+            seconds: stretch.seconds.max(sending),
+            ..stretch
+        })
     }
 
     /// Seconds of arrivals that the newest `count` samples cover.
