@@ -5,7 +5,7 @@ use super::live::Watch;
 use super::raw::{self, address, answer, ask, drain, drain_to, params};
 use dfcp_proto::wire::{COOKIE_LEN, ConnectionId, Packet, Retry, Syn};
 use dfcp_proto::{ConnectionHandle, Duration, Endpoint, Instant, TransportConfig};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -49,6 +49,8 @@ struct Attempt {
     /// What it sent; of these so many were delivered.
     up: Vec<Vec<u8>>,
     delivered: usize,
+    /// Where its SYNs came from: the attacker may have carried them elsewhere, as an address translator does.
+    asked_from: BTreeSet<SocketAddr>,
     is_in: bool,
 }
 
@@ -64,7 +66,20 @@ impl Attempt {
             began: now,
             up: Vec::new(),
             delivered: 0,
+            asked_from: BTreeSet::new(),
             is_in: false,
+        }
+    }
+
+    /// Notes where a packet comes from that the server takes for a SYN of this attempt.
+    fn note_asking(&mut self, from: SocketAddr, packet: &[u8]) {
+        let syn_of = |packet: &[u8]| match Packet::parse(packet) {
+            Ok(Packet::Syn(syn)) => Some((syn.client_cid, syn.noise)),
+            _ => None,
+        };
+        let asking = syn_of(packet);
+        if asking.is_some() && self.up.iter().any(|sent| syn_of(sent) == asking) {
+            self.asked_from.insert(from);
         }
     }
 
@@ -148,6 +163,7 @@ impl World {
     /// Gives the server a packet, and holds it to what it may do then.
     fn say(&mut self, from: SocketAddr, packet: &[u8]) {
         let before = self.server.stats();
+        self.attempt.note_asking(from, packet);
         let mut copy = packet.to_vec();
         self.server.handle_datagram(self.now, from, 0, &mut copy);
         let answers = drain_to(&mut self.server, self.now);
@@ -208,7 +224,7 @@ impl World {
         }
     }
 
-    /// Who comes in has sent his ACK as it was made, from where its SYN came from, and for the first time.
+    /// Who comes in has sent his ACK as it was made, from where a SYN of his came from, and for the first time.
     fn check_accepted(&mut self, from: SocketAddr, packet: &[u8]) {
         let attempt = &mut self.attempt;
         let mut came = false;
@@ -228,7 +244,7 @@ impl World {
                 assert_eq!(peer, Some(attempt.client.public_key()), "nobody's key");
                 let is_its = |sent: &Vec<u8>| packet.starts_with(sent);
                 assert!(
-                    attempt.up.iter().any(is_its) && from == attempt.address,
+                    attempt.up.iter().any(is_its) && attempt.asked_from.contains(&from),
                     "another ACK"
                 );
                 assert!(!std::mem::replace(&mut attempt.is_in, true), "twice");
@@ -293,7 +309,7 @@ impl World {
 }
 
 /// Tampered SYNs, ACKs and answers, and floods. Nobody comes in but by an ACK that is as it was made, from
-/// where its SYN came from; that one lets its sender in. Nobody is answered with more than he sent. A busy
+/// where a SYN of the attempt came from; that one lets its sender in. Nobody is answered with more than he sent. A busy
 /// server computes for those only who proved their address. An honest client that hears forged answers
 /// gets in as soon as its own packets arrive.
 pub fn handshake(data: &[u8]) {

@@ -252,8 +252,15 @@ impl RawClient {
     }
 
     /// Opens what the server sends now; `f` sees packet number order and every frame.
-    pub fn receive(&mut self, mut f: impl FnMut(u64, &Frame<'_>)) {
-        for mut datagram in drain(&mut self.server, self.now) {
+    pub fn receive(&mut self, f: impl FnMut(u64, &Frame<'_>)) {
+        let datagrams = drain(&mut self.server, self.now);
+        self.open(datagrams, f);
+    }
+
+    /// Opens datagrams of the server in their order. One that misses all packets under a key cannot open those
+    /// under the next but one.
+    pub fn open(&mut self, datagrams: Vec<Vec<u8>>, mut f: impl FnMut(u64, &Frame<'_>)) {
+        for mut datagram in datagrams {
             let Ok(Packet::Sealed(header)) = Packet::parse(&datagram) else {
                 continue;
             };

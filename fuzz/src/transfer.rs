@@ -66,13 +66,16 @@ const NAMES: [&str; 16] = [
     "a//b",
     "a.dfcp-partial",
 ];
-/// What a session holds of files of 50 kB, and one of two endpoints with objects, beside the objects: 5 MB were
-/// seen.
+/// What a session holds of files of 50 kB beside its messages, and one of two endpoints beside its objects: 5 MB
+/// were seen.
 const SESSION_HOLDS: usize = 1 << 18;
 const OBJECTS_HOLD: usize = 8 << 20;
 /// Of each byte of an object its sender has one until it is acknowledged, and two in the symbols of its encoders at
 /// most; the receiver one until it is written: how much that is at a time depends on who of them is how fast.
 const IN_FLIGHT: usize = 4;
+/// A message is read whole before it is looked at, into a buffer that may be twice as large, and then taken out of
+/// it.
+const WHOLE_MESSAGE: usize = 4;
 const BEFORE: &[u8] = b"what was there";
 
 /// Runs a body whose threads are all watched.
@@ -84,8 +87,8 @@ fn block_on<T>(watch: &live::Watch, future: impl Future<Output = T>) -> T {
 
 /// Any bytes as messages, and all offers among them as one: what is accepted is within limits.
 pub fn offers(data: &[u8]) {
-    // Messages are read whole, and what is kept of an offer counts as 640 bytes for each file.
-    let watch = live::Watch::allow(4 * data.len() + (1 << 18));
+    // What is kept of an offer counts as 640 bytes for each file.
+    let watch = live::Watch::allow(WHOLE_MESSAGE * data.len() + (1 << 18));
     let mut offer = Offer::new(LIMITS, &Memory::default());
     block_on(&watch, async {
         let mut reader = Reader::new(data);
@@ -260,14 +263,14 @@ impl Place {
 /// A whole session with a hostile sender: nothing outside the directory changes, what was in it stays,
 /// and no more bytes come into it than were offered. Gives how many came.
 pub fn session(data: &[u8]) -> u64 {
-    let watch = live::Watch::allow(SESSION_HOLDS);
+    let mut watch = live::Watch::allow(SESSION_HOLDS);
     let place = Place::new();
-    let offered = block_on(&watch, async {
-        let (said, offered) = script(&mut Input(data)).await;
+    let (said, offered) = block_on(&watch, script(&mut Input(data)));
+    watch.raise(WHOLE_MESSAGE * said.len());
+    block_on(&watch, async {
         let store = Arc::new(place.store(LIMITS));
         let meter = Meter::start();
         serial::receive(&said[..], Vec::new(), store, &meter).await;
-        offered
     });
     watch.check();
     let received = place.check();

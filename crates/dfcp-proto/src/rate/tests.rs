@@ -451,6 +451,45 @@ fn before_a_round_trip_is_known_no_claim_opens_the_window() {
     assert!(window <= most, "{window} packets in silence");
 }
 
+/// While start-up lasts, however many round trips that are, three times what arrived may be in flight beyond the
+/// first flight, and as much again in a silence: the receiver was slow first, and says then that much arrived at
+/// once.
+#[test]
+fn in_start_up_no_claim_opens_the_window() {
+    let mut control = PathModel::new();
+    let (start, rtt) = (
+        Instant::from_nanos(1_000_000_000),
+        Duration::from_millis(200),
+    );
+    control.on_established(start, rtt, PACKET);
+    let mut estimator = RttEstimator::default();
+    estimator.update(rtt, Duration::ZERO);
+    let first = control.window();
+    let (mut now, mut claim) = (start + rtt, Duration::ZERO);
+    for count in 1..=300 {
+        let sent = count * PACKET;
+        control.on_sent(now - rtt, sent);
+        let is_slow = count <= 50;
+        now += Duration::from_micros(if is_slow { 10_000 } else { 1 });
+        claim += Duration::from_nanos(if is_slow { 10_000_000 } else { 100 });
+        let mut feedback = Feedback::new(now, &estimator);
+        feedback.newest = Some(AckPoint::new(claim, now - rtt, sent, sent));
+        feedback.acked_packets = 1;
+        control.on_feedback(&feedback);
+        let window = control.window();
+        assert!(
+            window <= first + 3 * sent,
+            "{} packets after {count}",
+            window / PACKET
+        );
+    }
+    for count in 1..=4 {
+        control.on_timeout(now + rtt * (3 * count), count);
+    }
+    let (window, most) = (control.window() / PACKET, 2 * (first / PACKET + 3 * 300));
+    assert!(window <= most, "{window} packets in silence");
+}
+
 /// A queue that others fill marks the first packets already, before start-up has seen a rate.
 #[test]
 fn a_mark_on_the_first_packet_leaves_a_rate() {

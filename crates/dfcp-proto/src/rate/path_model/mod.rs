@@ -467,6 +467,26 @@ impl PathModel {
         }
     }
 
+    /// Bytes that may be in flight by what is known of the path.
+    fn informed_window(&self) -> f64 {
+        let window = match &self.mode {
+            Mode::Startup(_) => self.startup_window(),
+            Mode::Competitive(window) => window.window(),
+            Mode::Cruise(cruise) => {
+                // A probe that asks for more than the window has room for anyway.
+                let asked = cruise.probe_gain(self.now).unwrap_or(1.0);
+                let room = (asked / tuning::cruise::MAX_GROWTH).max(1.0);
+                self.estimated_window(room)
+            }
+            // Else the window would slow fast stretches down.
+            Mode::LossTest(test, _) => {
+                self.estimated_window((test.fastest() / self.estimate).max(1.0))
+            }
+            Mode::Yield(_) => self.estimated_window(1.0),
+        };
+        window.min(self.most_in_flight())
+    }
+
     /// Bytes that may be in flight at `gain` times the estimated rate.
     fn estimated_window(&self, gain: f64) -> f64 {
         gain * self.estimate * self.window_time() + bounds::SPARE_WINDOW * self.packet
@@ -505,7 +525,7 @@ impl RateController for PathModel {
     }
 
     fn on_timeout(&mut self, _now: Instant, count: u32) {
-        let window = (self.estimate * self.window_time()).min(self.most_in_flight());
+        let window = self.informed_window();
         self.blind += if count <= bounds::BLIND_TIMEOUTS {
             bounds::BLIND_SHARE * window.max(tuning::startup::INITIAL_WINDOW * self.packet)
         } else {
@@ -580,22 +600,7 @@ impl RateController for PathModel {
     }
 
     fn window(&self) -> u64 {
-        let window = match &self.mode {
-            Mode::Startup(_) => self.startup_window(),
-            Mode::Competitive(window) => window.window(),
-            Mode::Cruise(cruise) => {
-                // A probe that asks for more than the window has room for anyway.
-                let asked = cruise.probe_gain(self.now).unwrap_or(1.0);
-                let room = (asked / tuning::cruise::MAX_GROWTH).max(1.0);
-                self.estimated_window(room)
-            }
-            // Else the window would slow fast stretches down.
-            Mode::LossTest(test, _) => {
-                self.estimated_window((test.fastest() / self.estimate).max(1.0))
-            }
-            Mode::Yield(_) => self.estimated_window(1.0),
-        };
-        (window.min(self.most_in_flight()) + self.blind) as u64
+        (self.informed_window() + self.blind) as u64
     }
 
     fn initial_burst(&self) -> u64 {
