@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use dfcp::StaticKey;
 use dfcp_command::{Failure, Kind};
 
+const A_DIRECTORY: &str = "a directory, not a key file; name a file";
 /// Longest key file that is read.
 const MAX_KEY_FILE: u64 = 4096;
 
@@ -18,7 +19,8 @@ pub fn config_file(name: &str) -> Result<PathBuf, Failure> {
         .map(|base| base.join("dfcp").join(name))
         .ok_or_else(|| {
             Failure::usage(
-                "neither XDG_CONFIG_HOME nor HOME is set: name the files on the command line",
+                "neither XDG_CONFIG_HOME nor HOME is set to a whole path: set HOME, or name the files (--key, \
+                 --known-hosts, --allow)",
             )
         })
 }
@@ -115,6 +117,9 @@ pub fn load(path: &Path) -> Result<StaticKey, Failure> {
         _ => Failure::io(path, error),
     })?;
     let metadata = file.metadata().map_err(|error| Failure::io(path, error))?;
+    if metadata.is_dir() {
+        return Err(Failure::io(path, A_DIRECTORY));
+    }
     // ssh's rule: only the owner's own files are held to this.
     let ours = metadata.uid() == nix::unistd::getuid().as_raw();
     if ours && metadata.mode() & 0o077 != 0 {
@@ -153,6 +158,9 @@ pub fn create(path: &Path, existing: Existing) -> Result<StaticKey, Failure> {
 
 fn write(path: &Path, key: &StaticKey, existing: Existing) -> Result<(), Failure> {
     let failed = |error: &dyn std::fmt::Display| Failure::io(path, error);
+    if path.is_dir() {
+        return Err(failed(&A_DIRECTORY));
+    }
     let directory = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
@@ -230,5 +238,16 @@ mod tests {
         create(&path, Existing::Refuse).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
         assert_eq!(load(&path).unwrap_err().kind, Kind::Authentication);
+        // Its mode is not what is wrong with a directory, and chmod 600 would make it useless.
+        for why in [
+            load(dir.path()).unwrap_err(),
+            create(dir.path(), Existing::Refuse).err().unwrap(),
+        ] {
+            assert_eq!(why.kind, Kind::LocalIo, "{why}");
+            assert!(
+                !why.message.contains("chmod") && why.message.contains("key file"),
+                "{why}"
+            );
+        }
     }
 }

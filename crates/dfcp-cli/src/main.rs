@@ -134,6 +134,11 @@ fn long_help() -> String {
     format!("{}\n\nExit codes:{codes}", short_help())
 }
 
+/// The command line as text: names of files may be any bytes.
+fn words() -> impl Iterator<Item = String> {
+    std::env::args_os().map(|word| word.to_string_lossy().into_owned())
+}
+
 /// What copying programs call otherwise, and what it is here.
 fn hint(option: &str) -> Option<&'static str> {
     Some(match option {
@@ -164,8 +169,7 @@ fn hint(option: &str) -> Option<&'static str> {
 /// The error, with advice for who knows `scp` and `rsync`.
 fn with_hint(mut error: clap::Error) -> clap::Error {
     use clap::error::{ContextKind, ContextValue, ErrorKind};
-    let copying = std::env::args().nth(1);
-    let copying = matches!(copying.as_deref(), Some("cp" | "sync"));
+    let copying = matches!(words().nth(1).as_deref(), Some("cp" | "sync"));
     if copying
         && error.kind() == ErrorKind::UnknownArgument
         && let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg)
@@ -188,12 +192,12 @@ fn refuse(error: &clap::Error) -> ExitCode {
         let message = format!("standard output cannot be written: {why}");
         return dfcp_command::fail(&Failure::new(Kind::LocalIo, message));
     }
-    let wants_json = std::env::args().any(|arg| arg == "--json" || arg.starts_with("--json="));
+    let wants_json = words().any(|arg| arg == "--json" || arg.starts_with("--json="));
     if error.use_stderr() && wants_json {
         let mut report = report::Report::new(role());
         let message = in_one_line(&error.to_string());
         report.conclude(Some(Failure::usage(message)));
-        let printed = match std::env::args().any(|arg| arg == "--json=stream") {
+        let printed = match words().any(|arg| arg == "--json=stream") {
             true => progress::print_end(&report),
             false => dfcp_command::print_json(&report),
         };
@@ -206,11 +210,12 @@ fn refuse(error: &clap::Error) -> ExitCode {
 
 /// What reports call the command that was asked for.
 fn role() -> &'static str {
-    let asked = std::env::args().nth(1).unwrap_or_default();
+    let asked = words().nth(1).unwrap_or_default();
     let named = [
         "send",
         "recv",
         "cp",
+        "sync",
         "proxy",
         "run",
         "tun",
@@ -222,13 +227,8 @@ fn role() -> &'static str {
         "key",
         "completions",
     ];
-    match asked.as_str() {
-        "sync" => "cp",
-        _ => named
-            .into_iter()
-            .find(|name| *name == asked)
-            .unwrap_or("dfcp"),
-    }
+    let asked = named.into_iter().find(|name| *name == asked);
+    asked.unwrap_or("dfcp")
 }
 
 /// What is wrong, and the advice after it, without the usage.

@@ -89,6 +89,10 @@ pub fn fail(failure: &Failure) -> ExitCode {
     failure.exit_code()
 }
 
+/// What ends a process that writes beyond `ulimit -f` and does not listen for it; the same on Linux, the BSDs
+/// and macOS, but for MIPS.
+const SIGXFSZ: i32 = 25;
+
 /// Runs a command's future. One thread: handing data between threads costs more than a second
 /// one gains, and files are read, written and hashed on threads of their own.
 ///
@@ -98,7 +102,13 @@ pub fn block_on<T>(future: impl Future<Output = Result<T, Failure>>) -> Result<T
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let result = runtime.block_on(future);
+    let result = runtime.block_on(async {
+        // A file that grows beyond `ulimit -f` is to fail with a sentence (EFBIG), not to end the process; a
+        // handler, unlike an ignored signal, is not passed on to programs that are started.
+        let beyond = tokio::signal::unix::SignalKind::from_raw(SIGXFSZ);
+        let _heard = tokio::signal::unix::signal(beyond);
+        future.await
+    });
     // Whatever still reads or writes a file need not be waited for.
     runtime.shutdown_background();
     result

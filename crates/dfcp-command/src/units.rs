@@ -126,6 +126,7 @@ pub fn bytes(count: u64) -> String {
         (value, unit) = (value / 1000.0, larger);
     }
     match unit {
+        "bytes" if count == 1 => "1 byte".to_owned(),
         "bytes" => format!("{count} bytes"),
         _ if value < 9.995 => format!("{value:.2} {unit}"),
         _ if value < 99.95 => format!("{value:.1} {unit}"),
@@ -193,6 +194,7 @@ mod tests {
         assert!(age("7y").is_err() && age("99999w").is_err());
         for (count, text) in [
             (0, "0 bytes"),
+            (1, "1 byte"),
             (999, "999 bytes"),
             (1_250_000, "1.25 MB"),
             (64_000_000, "64.0 MB"),

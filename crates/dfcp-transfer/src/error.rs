@@ -61,7 +61,8 @@ pub(crate) fn advice(error: &io::Error) -> &'static str {
         _ if bad_name.contains(&error.raw_os_error()) => BAD_NAME,
         io::ErrorKind::InvalidFilename => BAD_NAME,
         io::ErrorKind::FileTooLarge => {
-            ": the file system there holds no file as large (FAT: 4 GB); copy to another one"
+            ": the file system there holds no file as large (FAT: 4 GB), or `ulimit -f` allows none; copy to \
+             another one, or raise the limit"
         }
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
             ": make room there and copy again (df -h shows what is free, df -i how many files more)"

@@ -123,7 +123,10 @@ impl Sources {
             match named(path) {
                 Ok((name, metadata)) => {
                     if !names.insert(name.clone()) {
-                        return Err(Error::Name(format!("two of the paths are called {name}")));
+                        return Err(Error::Name(format!(
+                            "two of the paths are called {name}, and one would take the other's place: send \
+                             them one after the other, each to a place of its own"
+                        )));
                     }
                     if walk.keeps(&name, metadata.is_dir()) {
                         walk.add(path.clone(), name, &metadata);
@@ -427,7 +430,11 @@ fn named(path: &Path) -> Result<(String, Metadata), Error> {
     let metadata = fs::metadata(path).map_err(|error| Error::file(path, error))?;
     let name = name_of(path)?;
     if !metadata.is_file() && !metadata.is_dir() {
-        return Err(Error::file(path, "not a file or directory"));
+        return Err(Error::file(
+            path,
+            "a pipe, socket or device, not a file or directory; `dfcp send - HOST --name NAME` sends what can \
+             be read of it",
+        ));
     }
     check_path(&name).map_err(|reason| Error::file(path, reason))?;
     if metadata.is_dir() {

@@ -12,6 +12,7 @@ mod older;
 mod small;
 mod survey;
 mod swap;
+mod times;
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -104,6 +105,8 @@ pub struct Store {
     pub(crate) keep: Keep,
     /// Whose the owners are that the sender of this session names.
     known: Arc<Known>,
+    /// How exactly the file systems here keep times.
+    steps: times::Steps,
     /// What attributes its files have no others of.
     exact: Exact,
     /// What could not be kept in this session.
@@ -147,7 +150,13 @@ impl Store {
             Dir::create_ambient_dir_all(path, authority)?;
             Dir::open_ambient_dir(path, authority)
         };
-        let failed = |error| Error::file(path, format_args!("{error}{}", advice(&error)));
+        let failed = |error| match path.metadata() {
+            Ok(there) if !there.is_dir() => Error::file(
+                path,
+                "a file, not a directory; name a directory to receive into",
+            ),
+            _ => Error::file(path, format_args!("{error}{}", advice(&error))),
+        };
         let dir = open().map_err(failed)?;
         Ok(Self {
             dir: Arc::new(dir),
@@ -165,6 +174,7 @@ impl Store {
             umask: umask(),
             keep: Keep::default(),
             known: Arc::default(),
+            steps: times::Steps::default(),
             exact: Exact::default(),
             notes: Arc::default(),
             swap: None,

@@ -118,14 +118,17 @@ pub async fn send(
         words: words.clone(),
         key: job.key.public(),
         local: port.own_addresses(),
-        server: meet::resolve(server.as_ref(), job.family).await?,
+        server: meet::resolve(server.as_ref(), job.options, job.family).await?,
         lan: job.options.lan(),
         lifetime: job.lifetime,
     };
+    meet::warn_without_network(&config_of_offer.local);
+    let reached = server.clone().filter(|_| config_of_offer.server.is_some());
     let mut offer = Offer::new(config_of_offer, rng, clock.now());
     let mut told = Told {
         job: &job,
-        server: server.clone(),
+        is_server_named: server.is_some(),
+        server: reached,
         words,
         announcement: None,
         peer: None,
@@ -223,6 +226,8 @@ fn warn_of_relay(job: &Sending<'_>, offer: &Offer) -> Result<(), Failure> {
 /// What a sender has told people so far.
 struct Told<'a> {
     job: &'a Sending<'a>,
+    is_server_named: bool,
+    /// While it answers.
     server: Option<Server>,
     words: Words,
     announcement: Option<Announcement>,
@@ -236,7 +241,7 @@ impl Told<'_> {
             Event::Ready(number) => self.show(number, offer, port)?,
             Event::WithoutServer(failure) => {
                 let why = meet::explain(failure, self.server.as_ref());
-                dfcp_command::tell!("dfcp: warning: {why}; only the local network is left");
+                dfcp_command::tell!("dfcp: warning: {why}; {}", meet::LAN_IS_LEFT);
                 self.server = None;
             }
             Event::ServerLost => {
@@ -285,7 +290,7 @@ impl Told<'_> {
         // Without it nothing can come of this: it is shown even to those who want little said.
         let time = in_words(self.job.lifetime);
         dfcp_command::tell!("dfcp: on the other side, within {time}: dfcp recv {code}{named}");
-        if server.is_none() {
+        if !self.is_server_named {
             self.job.output.say(
                 "no rendezvous server is named (--rendezvous): only the local network is searched",
             );
@@ -340,9 +345,11 @@ pub async fn receive(
         code: code.clone(),
         key: job.key.public(),
         local: port.own_addresses(),
-        server: meet::resolve(server.as_ref(), Family::Any).await?,
+        server: meet::resolve(server.as_ref(), job.options, Family::Any).await?,
         lan: job.options.lan(),
     };
+    meet::warn_without_network(&config.local);
+    let reached = server.clone().filter(|_| config.server.is_some());
     let search = match job.options.lan() {
         true => Search::start(code.number).map_err(|why| {
             job.output
@@ -374,7 +381,7 @@ pub async fn receive(
         };
         match event {
             Event::Found(path) => break path,
-            Event::Failed(failure) => return Err(meet::explain(failure, server.as_ref())),
+            Event::Failed(failure) => return Err(meet::explain(failure, reached.as_ref())),
             Event::Met(key) => {
                 job.output
                     .say(format_args!("found the sender; it is {key}"));

@@ -211,8 +211,15 @@ async fn reach(
         said.reachable = Some(false);
         return Err(unreachable(Obstacle::NoRoute));
     }
-    let (start, why) = (Instant::now(), Doubt::start(addresses.to_vec()));
-    let connected = tokio::time::timeout(CONNECT_LIMIT, endpoint.connect(addresses, known)).await;
+    let (start, mut why) = (Instant::now(), Doubt::start(addresses.to_vec()));
+    let answer = endpoint.connect(addresses, known);
+    let connected = tokio::select! {
+        connected = tokio::time::timeout(CONNECT_LIMIT, answer) => connected,
+        obstacle = why.is_clear() => {
+            said.reachable = Some(false);
+            return Err(unreachable(obstacle));
+        }
+    };
     let taken = start.elapsed();
     let silent = matches!(
         connected,

@@ -17,7 +17,7 @@ pub mod serve;
 mod service;
 pub mod tun;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use dfcp::published::Config;
@@ -180,7 +180,7 @@ impl Output {
     fn observed(&self, transport: TransportConfig) -> Result<TransportConfig, Failure> {
         match &self.qlog {
             Some(directory) => {
-                dfcp::qlog_to(transport, directory).map_err(|error| Failure::io(directory, error))
+                dfcp::qlog_to(transport, directory).map_err(|error| no_log(directory, &error))
             }
             None => Ok(transport),
         }
@@ -190,7 +190,7 @@ impl Output {
     pub fn observed_published(&self, config: Config) -> Result<Config, Failure> {
         match &self.qlog {
             Some(directory) => dfcp::qlog::published_qlog_to(config, directory)
-                .map_err(|error| Failure::io(directory, error)),
+                .map_err(|error| no_log(directory, &error)),
             None => Ok(config),
         }
     }
@@ -201,6 +201,17 @@ impl Output {
             // Without it the process merely outlives a killed parent.
             let _ = nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL);
         }
+    }
+}
+
+/// Why there is no place for logs.
+fn no_log(directory: &Path, error: &std::io::Error) -> Failure {
+    match directory.exists() && !directory.is_dir() {
+        true => Failure::io(
+            directory,
+            "a file, not a directory; --qlog names a directory for logs",
+        ),
+        false => Failure::io(directory, error),
     }
 }
 

@@ -6,6 +6,7 @@ mod lan;
 mod port;
 mod server;
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use dfcp_command::{Failure, Kind};
@@ -14,6 +15,7 @@ use dfcp_meet::{Event, Machine};
 use dfcp_proto::{Instant, SecretRng};
 
 use crate::net::Family;
+use crate::probe::reach::{Obstacle, is_without_route};
 pub use lan::{Announcement, Search};
 pub use port::{Port, passes};
 pub use server::{DEFAULT_PORT, Server};
@@ -114,20 +116,52 @@ pub async fn flush(port: &Port, machine: &mut impl Machine) {
     }
 }
 
-/// A server's address that the socket reaches.
+/// What a warning about a server ends with.
+pub const LAN_IS_LEFT: &str = "only the local network is left";
+
+/// An address of the server that the socket reaches. Where the local network takes part as well, a server that
+/// has none is told and left out.
+///
+/// # Errors
+/// When its name is not known, or there is no way to it.
 pub async fn resolve(
     server: Option<&Server>,
+    options: &MeetingOptions,
     family: Family,
-) -> Result<Option<std::net::SocketAddr>, Failure> {
-    match server {
-        None => Ok(None),
-        Some(server) => {
-            let addresses = server.host().resolve(family).await?;
-            // The socket reaches both families, but which of them the network carries is not
-            // known; IPv4 gives an address for translators to be seen behind.
-            let first = addresses.iter().find(|address| address.is_ipv4());
-            Ok(first.or(addresses.first()).copied())
+) -> Result<Option<SocketAddr>, Failure> {
+    let Some(server) = server else {
+        return Ok(None);
+    };
+    match address(server, family).await {
+        Err(failure) if options.lan() => {
+            dfcp_command::tell!("dfcp: warning: rendezvous server: {failure}; {LAN_IS_LEFT}");
+            Ok(None)
         }
+        found => found.map(Some),
+    }
+}
+
+async fn address(server: &Server, family: Family) -> Result<SocketAddr, Failure> {
+    let host = server.host();
+    let addresses = host.resolve(family).await?;
+    // The socket reaches both families, but which of them the network carries is not known; IPv4 gives an
+    // address for translators to be seen behind.
+    let first = addresses.iter().find(|address| address.is_ipv4());
+    let first = first.or(addresses.first()).copied();
+    // Nobody needs to wait for an answer to what cannot leave.
+    let first = first.filter(|address| !is_without_route(&[*address]));
+    first.ok_or_else(|| {
+        let message = Obstacle::NoRoute.explain(&server.to_string(), host.port());
+        Failure::new(Kind::Unreachable, message)
+    })
+}
+
+/// Says that nobody elsewhere can take part, where this machine has no address that others reach.
+pub fn warn_without_network(own: &[SocketAddr]) {
+    if own.is_empty() {
+        dfcp_command::tell!(
+            "dfcp: warning: this machine has no network: only what runs on it can be found; see `ip address`"
+        );
     }
 }
 

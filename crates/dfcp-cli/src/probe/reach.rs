@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use tokio::net::{TcpStream, UdpSocket};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 
 use crate::net::any_port;
 
@@ -17,17 +17,17 @@ const TRIES: usize = 3;
 /// Where most machines that can be reached at all answer, if only with a refusal.
 const TCP_PORTS: [u16; 2] = [22, 443];
 
-/// What keeps a host from answering.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What keeps a host from answering; of several addresses the last of these that one of them has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Obstacle {
     /// This machine or a router knows no way to it, or may not use it.
     NoRoute,
     /// The host says that nobody listens at the port.
     Refused,
-    /// It answers over TCP and is silent over UDP.
-    UdpOnly,
     /// It is silent.
     Silent,
+    /// It answers over TCP and is silent over UDP.
+    UdpOnly,
 }
 
 impl Obstacle {
@@ -74,11 +74,14 @@ fn is_no_route(error: &io::Error) -> bool {
 }
 
 /// Finds out why nobody at `addresses` answers; takes three seconds at most.
-async fn obstacle(addresses: &[SocketAddr]) -> Obstacle {
-    let Some(first) = addresses.first() else {
-        return Obstacle::NoRoute;
-    };
-    let (udp, tcp) = tokio::join!(udp(*first), tcp(*first));
+async fn obstacle(addresses: Vec<SocketAddr>) -> Obstacle {
+    let each: JoinSet<_> = addresses.into_iter().map(obstacle_at).collect();
+    let found = each.join_all().await;
+    found.into_iter().max().unwrap_or(Obstacle::NoRoute)
+}
+
+async fn obstacle_at(address: SocketAddr) -> Obstacle {
+    let (udp, tcp) = tokio::join!(udp(address), tcp(address));
     match (udp, tcp) {
         (Some(obstacle), _) => obstacle,
         (None, true) => Obstacle::UdpOnly,
@@ -91,26 +94,45 @@ const DOUBT: Duration = Duration::from_secs(1);
 
 /// Looks for the obstacle while others still wait for an answer; ends when dropped.
 #[derive(Debug)]
-pub struct Doubt(JoinHandle<Obstacle>);
+pub struct Doubt {
+    search: JoinHandle<Obstacle>,
+    found: Option<Obstacle>,
+}
 
 impl Doubt {
     /// Begins after a second of silence.
     pub fn start(addresses: Vec<SocketAddr>) -> Self {
-        Self(tokio::spawn(async move {
+        let search = tokio::spawn(async move {
             tokio::time::sleep(DOUBT).await;
-            obstacle(&addresses).await
-        }))
+            obstacle(addresses).await
+        });
+        Self {
+            search,
+            found: None,
+        }
     }
 
-    /// What was found.
-    pub async fn found(mut self) -> Obstacle {
-        (&mut self.0).await.unwrap_or(Obstacle::Silent)
+    /// What was found. May be cancelled.
+    pub async fn found(&mut self) -> Obstacle {
+        if self.found.is_none() {
+            self.found = Some((&mut self.search).await.unwrap_or(Obstacle::Silent));
+        }
+        self.found.unwrap_or(Obstacle::Silent)
+    }
+
+    /// Returns where nobody needs to wait any longer: the host itself says that nobody listens, or nothing
+    /// leads to it. May be cancelled.
+    pub async fn is_clear(&mut self) -> Obstacle {
+        match self.found().await {
+            clear @ (Obstacle::Refused | Obstacle::NoRoute) => clear,
+            Obstacle::Silent | Obstacle::UdpOnly => std::future::pending().await,
+        }
     }
 }
 
 impl Drop for Doubt {
     fn drop(&mut self) {
-        self.0.abort();
+        self.search.abort();
     }
 }
 

@@ -561,3 +561,29 @@ fn what_is_in_a_directory_goes_into_the_target_as_with_cp() {
     assert_eq!(code, 3, "{said}");
     assert!(machines.here("back/a").exists());
 }
+
+/// A limit of files' sizes is an error as a full disk is one, and no signal that ends the program unheard.
+#[test]
+fn a_file_beyond_the_limit_of_sizes_fails_with_a_sentence() {
+    let machines = Machines::new("");
+    machines.write(&machines.there("large"), 3_000_000);
+    machines.write(&machines.there("small"), 1000);
+    let files = ["there:large", "there:small", "."];
+    let copy = machines.cp(&[&["--remote-path", PROGRAM], &files[..]].concat());
+    let mut limited = Command::new("sh");
+    limited
+        .args(["-c", "ulimit -f 1000 && exec \"$0\" \"$@\""])
+        .arg(copy.get_program())
+        .args(copy.get_args())
+        .current_dir(copy.get_current_dir().unwrap())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    for (name, value) in copy.get_envs() {
+        value.map(|value| limited.env(name, value));
+    }
+    let (code, report, _) = run(&mut limited);
+    let message = report["problems"][0]["message"].as_str().unwrap();
+    assert!(code == 3 && message.contains("ulimit -f"), "{report}");
+    assert!(machines.here("small").exists());
+}

@@ -124,6 +124,12 @@ fn usage_and_local_mistakes() {
     for (wrong, role, words) in [
         (&["cp", "--json"][..], "cp", "SRC"),
         (&["cp", "--json", "-P", "22", "x", "h:"], "cp", "ssh -p"),
+        (&["sync", "--json", "x"], "sync", "SRC"),
+        (
+            &["sync", "--json", "--filter", "P kept", "x", "h:"],
+            "sync",
+            "P kept",
+        ),
         (&["serve", "--json", "x"], "serve", "--json"),
         (&["no-such-command", "--json"], "dfcp", "no-such-command"),
     ] {
@@ -161,6 +167,27 @@ fn usage_and_local_mistakes() {
         (code, &report["error"]["kind"]),
         (4, &"authentication".into())
     );
+}
+
+#[test]
+fn what_is_no_text_or_no_directory_is_a_mistake_that_is_named() {
+    use std::os::unix::ffi::OsStrExt;
+    let bench = Bench::new();
+    let no_text = std::ffi::OsStr::from_bytes(b"host:\xff");
+    let mut copy = bench.program();
+    let (code, report, _) = run(copy.args(["cp", "--json"]).arg(no_text).arg("there"));
+    assert_eq!((code, &report["role"]), (2, &"cp".into()), "{report}");
+    let file = bench.write("x", 1);
+    let mut receive = bench.program();
+    receive.args(["recv", "--json", "--allow-any", "-o"]);
+    let mut log = bench.sender();
+    log.arg(&file).args(["127.0.0.1", "--qlog"]);
+    for command in [&mut receive, &mut log] {
+        let (code, report, _) = run(command.arg(&file));
+        let message = report["error"]["message"].as_str().unwrap();
+        assert_eq!(code, 7, "{report}");
+        assert!(message.contains("not a directory"), "{report}");
+    }
 }
 
 #[test]

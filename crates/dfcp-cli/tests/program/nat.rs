@@ -3,9 +3,10 @@
 //! `iptables`, the tests say that they are skipped.
 
 use crate::common;
+use crate::common::meeting::program_in;
 use crate::common::meeting::{claim, offer, rendezvous};
 use crate::common::namespace::Namespace;
-use crate::common::{Bench, bytes};
+use crate::common::{Bench, bytes, run};
 
 /// The server, on the network between the translators.
 const SERVER: &str = "198.51.100.1:4435";
@@ -207,5 +208,32 @@ fn on_one_local_network_no_server_is_needed() {
         assert_eq!(exit, 5, "{report}");
         let message = report["error"]["message"].as_str().unwrap();
         assert!(message.contains("dfcp rendezvous"), "{message}");
+    });
+}
+
+#[test]
+fn without_a_network_it_is_said_and_what_runs_on_the_machine_is_found() {
+    common::namespace::privileged("true", || {
+        let bench = Bench::new();
+        let machine = Namespace::new();
+        let file = bench.write("x", 1000);
+        let nowhere = ["--rendezvous", "192.0.2.1"];
+        let (sender, code) = offer(&bench, machine.place(), &nowhere, &file);
+        let claim = claim(&bench, machine.place(), &nowhere, &code);
+        for process in [claim, sender] {
+            let (code, _, said) = process.end();
+            assert!(code == 0 && said.contains("no network"), "{said}");
+            assert!(
+                said.contains("no route") && said.contains("local network is left"),
+                "{said}"
+            );
+        }
+        let mut receive = program_in(machine.place(), &bench.path("receiver"));
+        receive
+            .args(["recv", "--json", "7-otter-lamp", "--no-lan"])
+            .args(nowhere);
+        let (code, report, _) = run(receive.arg("-o").arg(bench.path("none")));
+        let message = report["error"]["message"].as_str().unwrap();
+        assert!(code == 5 && message.contains("no route"), "{report}");
     });
 }

@@ -249,10 +249,13 @@ fn conclude(args: &Args, transfer: &Transfer, tcp: Option<&Tcp>) {
     say(&format!("A worse path:   {dfcp} demo --loss 20%"));
 }
 
-/// A reader that went away is no reason to panic.
+/// Prints a line. A reader that went away has what it wanted; where it cannot be written the demo ends, as
+/// nobody would see it.
 fn say(line: &str) {
-    use std::io::Write;
-    let _ = writeln!(std::io::stdout(), "{line}");
+    if let Err(failure) = dfcp_command::print(line) {
+        fail(&failure);
+        std::process::exit(failure.kind as i32);
+    }
 }
 
 fn failed(args: &Args, failure: &Failure) -> ExitCode {

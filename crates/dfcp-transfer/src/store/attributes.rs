@@ -123,13 +123,13 @@ impl Store {
 
     fn note_mode(&self, entry: &Entry, changed: io::Result<()>) {
         if let Err(error) = changed {
-            self.notes.add(&entry.path, format!("its mode: {error}"));
+            self.notes.add(&entry.path, not_kept("its mode", &error));
         }
     }
 
     fn note_time(&self, entry: &Entry, changed: io::Result<()>) {
         if let Err(error) = changed {
-            self.notes.add(&entry.path, format!("its time: {error}"));
+            self.notes.add(&entry.path, not_kept("its time", &error));
         }
     }
 
@@ -193,7 +193,7 @@ impl Store {
 
     pub(super) fn note_owner(&self, entry: &Entry, changed: io::Result<()>) {
         if let Err(error) = changed {
-            let why = format!("its owner and group: {error}");
+            let why = not_kept("its owner and group", &error);
             self.notes.add(&entry.path, why);
         }
     }
@@ -257,8 +257,8 @@ impl Store {
             if (mode ^ there.mode()) & 0o7777 & !by_list != 0 {
                 found.changes.push(Change::Mode);
             }
-            let time = (there.mtime(), there.mtime_nsec());
-            if time != (entry.mtime, i64::from(entry.mtime_nanos)) {
+            let unknown = || Err(io::ErrorKind::PermissionDenied.into());
+            if !self.steps.are_equal(there, entry, unknown) {
                 found.changes.push(Change::Time);
             }
         }
@@ -270,6 +270,17 @@ impl Store {
             found.changes.extend(taking.changes(&file, meta));
         }
         found
+    }
+}
+
+/// Why something beside the content is not there, in words. File systems that have no place for it say so by
+/// several errors, and the superuser is forbidden nothing else.
+fn not_kept(what: &str, error: &io::Error) -> String {
+    let forbidden = error.raw_os_error() == Some(rustix::io::Errno::PERM.raw_os_error());
+    let nowhere = forbidden && nix::unistd::geteuid().is_root();
+    match error.kind() == io::ErrorKind::Unsupported || nowhere {
+        true => format!("{what}, which the file system there does not keep"),
+        false => format!("{what}: {error}"),
     }
 }
 
@@ -295,6 +306,15 @@ mod tests {
     use super::*;
     use crate::message::OnConflict;
     use crate::meta::Keep;
+
+    #[test]
+    fn what_a_file_system_has_no_place_for_is_said_in_words() {
+        let said = |error: rustix::io::Errno| not_kept("its mode", &error.into());
+        for error in [rustix::io::Errno::NOSYS, rustix::io::Errno::OPNOTSUPP] {
+            assert!(said(error).contains("does not keep"), "{}", said(error));
+        }
+        assert!(said(rustix::io::Errno::IO).contains("os error"));
+    }
 
     /// Who is not in a file's group gets no such bit for it, and no error either.
     #[test]

@@ -75,11 +75,15 @@ impl Store {
                 };
             }
             let alike = there.is_file() && there.len() == entry.size;
-            let time = (there.mtime(), there.mtime_nsec());
-            let unchanged = time == (entry.mtime, i64::from(entry.mtime_nanos));
+            // A dry run changes nothing, so it cannot find out how exactly times are kept.
+            let probe = || match wishes.dry_run {
+                true => Err(io::ErrorKind::PermissionDenied.into()),
+                false => self.open_there(entry),
+            };
+            let unchanged = alike && !wishes.checksum && self.steps.are_equal(&there, entry, probe);
             return match self.on_conflict {
                 OnConflict::Skip => Survey::Settled(Outcome::Skipped),
-                _ if alike && unchanged && !wishes.checksum => {
+                _ if unchanged => {
                     let open = || self.open_there(entry);
                     let differences = self.differences(&there, entry, open);
                     if wishes.dry_run {

@@ -18,9 +18,9 @@ pub struct Told {
 }
 
 impl Told {
-    pub fn new() -> Self {
+    pub fn new(role: &'static str) -> Self {
         Self {
-            report: Report::new("cp"),
+            report: Report::new(role),
             earlier: Attempts::default(),
         }
     }
@@ -71,7 +71,7 @@ pub async fn attempts(args: &Args, told: &mut Told) -> Result<(), Failure> {
             () = tokio::time::sleep(RETRY_PAUSE) => None,
             failure = interrupted() => Some(failure),
         };
-        told.report = Report::new("cp");
+        told.report = Report::new(told.report.role);
         if let Some(failure) = stop {
             return told.end(Err(failure));
         }

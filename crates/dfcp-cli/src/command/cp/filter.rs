@@ -35,7 +35,34 @@ impl Filter {
 }
 
 impl Rule {
-    /// A rule as it is given: `+ ` and `- ` before a pattern say what it does, whatever the option says.
+    /// A rule of `--filter`, which says itself what it does; an empty one says nothing.
+    ///
+    /// # Errors
+    /// When it is one of rsync's other rules: what it would have kept or protected must not go.
+    fn filter(rule: &str) -> Result<Option<Self>, String> {
+        let words = [
+            ("+ ", true),
+            ("- ", false),
+            ("include ", true),
+            ("exclude ", false),
+        ];
+        let found = words
+            .iter()
+            .find_map(|(word, include)| Some((rule.strip_prefix(word)?, *include)));
+        match found {
+            Some((pattern, include)) if !pattern.is_empty() => {
+                let pattern = pattern.to_owned();
+                Ok(Some(Self { include, pattern }))
+            }
+            _ if rule.is_empty() => Ok(None),
+            _ => Err(format!(
+                "{rule:?} is no rule that is known here: \"+ PATTERN\" copies, \"- PATTERN\" leaves out"
+            )),
+        }
+    }
+
+    /// A rule as --include and --exclude have it: `+ ` and `- ` before a pattern say what it does, whatever
+    /// the option says.
     fn new(include: bool, rule: &str) -> Self {
         let (include, pattern) = match (rule.strip_prefix("+ "), rule.strip_prefix("- ")) {
             (Some(pattern), _) => (true, pattern),
@@ -262,7 +289,7 @@ impl clap::Args for Filter {
 impl clap::FromArgMatches for Filter {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let mut rules = Vec::new();
-        for (name, include) in [("include", true), ("exclude", false), ("filter", false)] {
+        for (name, include) in [("include", true), ("exclude", false)] {
             let values = matches.get_many::<String>(name).into_iter().flatten();
             let places = matches.indices_of(name).into_iter().flatten();
             rules.extend(
@@ -270,6 +297,15 @@ impl clap::FromArgMatches for Filter {
                     .zip(values)
                     .map(|(place, pattern)| (place, Rule::new(include, pattern))),
             );
+        }
+        let given = matches.get_many::<String>("filter").into_iter().flatten();
+        let places = matches.indices_of("filter").into_iter().flatten();
+        for (place, rule) in places.zip(given) {
+            let rule = Rule::filter(rule).map_err(|why| {
+                let message = format!("invalid value for '--filter <PATTERN>': {why}\n");
+                clap::Error::raw(clap::error::ErrorKind::ValueValidation, message)
+            })?;
+            rules.extend(rule.map(|rule| (place, rule)));
         }
         rules.sort_by_key(|(place, _)| *place);
         Ok(Self(rules.into_iter().map(|(_, rule)| rule).collect()))
@@ -341,6 +377,26 @@ mod tests {
             let read = Rule::new(true, rule);
             assert_eq!((read.include, read.pattern.as_str()), (include, pattern));
         }
+        // rsync's other rules would be taken for patterns that match nothing, and --delete remove what they
+        // protect.
+        for rule in [
+            "P keep",
+            "protect keep",
+            "x",
+            ". file",
+            ":C",
+            "-keep",
+            "- ",
+            "H x",
+        ] {
+            let why = Rule::filter(rule).unwrap_err();
+            assert!(why.contains("PATTERN"), "{why}");
+        }
+        for (rule, include) in [("+ a", true), ("exclude a", false)] {
+            let read = Rule::filter(rule).unwrap().unwrap();
+            assert_eq!((read.include, read.pattern.as_str()), (include, "a"));
+        }
+        assert!(Rule::filter("").unwrap().is_none());
         let pattern: Vec<char> = "*a".repeat(60).chars().chain(['b']).collect();
         assert!(!glob(&pattern, &['a'; 250]));
     }

@@ -162,7 +162,8 @@ pub fn run(mut args: Args) -> ExitCode {
     if args.expand {
         across::end_with_input();
     }
-    let mut told = Told::new();
+    let role = if args.choice.sync { "sync" } else { "cp" };
+    let mut told = Told::new(role);
     let contents = args.means_contents();
     args.choice.contents = matches!(contents, Ok(true));
     let result = contents.and_then(|_| args.way()).and_then(|way| match way {

@@ -291,10 +291,12 @@ impl Shell {
 
     /// Copies this program to the other machine.
     async fn install_at(&self, host: &str, machine: &str) -> Result<(), Failure> {
+        let place = self.remote_path.as_deref();
+        let place = place.map_or("there".to_owned(), |path| format!("at {path} there"));
         let missing = |what: &str| {
             Failure::new(
                 Kind::Failure,
-                format!("{host}: no dfcp there ({machine}); {what}"),
+                format!("{host}: no dfcp {place} ({machine}); {what}"),
             )
         };
         if !self.install {

@@ -43,9 +43,12 @@ pub(super) async fn connect(
     if is_without_route(&addresses) {
         return Err(silent(host, Obstacle::NoRoute));
     }
-    let why = Doubt::start(addresses.clone());
-    let reached =
-        tokio::time::timeout(CONNECT_LIMIT, endpoint.connect(&addresses[..], known)).await;
+    let mut why = Doubt::start(addresses.clone());
+    let answer = endpoint.connect(&addresses[..], known);
+    let reached = tokio::select! {
+        reached = tokio::time::timeout(CONNECT_LIMIT, answer) => reached,
+        obstacle = why.is_clear() => return Err(silent(host, obstacle)),
+    };
     let connection = match reached {
         Ok(Ok(connection)) => connection,
         Err(_) | Ok(Err(Error::Connection(ConnectionError::Unreachable))) => {
