@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 
 use cap_std::fs::MetadataExt;
 use nix::unistd::{Gid, Uid};
-use rustix::fs::{Mode, Timespec, Timestamps, UTIME_OMIT};
+use rustix::fs::{Mode, Timespec};
 
 use super::{Store, target};
 use crate::message::{Change, Entry, Meta, Problem};
@@ -285,18 +285,11 @@ fn not_kept(what: &str, error: &io::Error) -> String {
 }
 
 fn change_time(file: &File, entry: &Entry) -> io::Result<()> {
-    let omitted = Timespec {
-        tv_sec: 0,
-        tv_nsec: UTIME_OMIT,
+    let time = Timespec {
+        tv_sec: entry.mtime,
+        tv_nsec: entry.mtime_nanos.min(999_999_999).into(),
     };
-    let times = Timestamps {
-        last_access: omitted,
-        last_modification: Timespec {
-            tv_sec: entry.mtime,
-            tv_nsec: entry.mtime_nanos.min(999_999_999).into(),
-        },
-    };
-    Ok(rustix::fs::futimens(file, &times)?)
+    super::times::set(file, time)
 }
 
 #[cfg(all(test, target_os = "linux"))]

@@ -7,7 +7,7 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cap_std::fs::{Metadata, MetadataExt};
-use rustix::fs::{Timespec, Timestamps, UTIME_OMIT};
+use rustix::fs::{Timespec, Timestamps};
 
 use crate::message::Entry;
 
@@ -88,13 +88,15 @@ fn step_of(shown: i128) -> i128 {
     steps.filter(|step| shown % step == 0).max().unwrap_or(1)
 }
 
-fn set(file: &File, time: Timespec) -> io::Result<()> {
-    let omitted = Timespec {
-        tv_sec: 0,
-        tv_nsec: UTIME_OMIT,
-    };
+/// Sets the time of a file's last change. The time of its last access is set to what it is: file systems over
+/// libfuse 2 (`fuse_lib_setattr`) take no notice of one time without the other, and report no error.
+pub(super) fn set(file: &File, time: Timespec) -> io::Result<()> {
+    let there = file.metadata()?;
     let times = Timestamps {
-        last_access: omitted,
+        last_access: Timespec {
+            tv_sec: std::os::unix::fs::MetadataExt::atime(&there),
+            tv_nsec: std::os::unix::fs::MetadataExt::atime_nsec(&there),
+        },
         last_modification: time,
     };
     Ok(rustix::fs::futimens(file, &times)?)
@@ -146,6 +148,8 @@ mod tests {
         assert_eq!(steps.known(&there), Some(1));
         let after = file.metadata().unwrap();
         assert_eq!(shown_nanoseconds(&after), 1_700_000_000 * SECOND);
+        let accessed = |shown: &cap_std::fs::Metadata| (shown.atime(), shown.atime_nsec());
+        assert_eq!(accessed(&shown.metadata("a").unwrap()), accessed(&there));
         // As on FAT.
         steps.0.lock().unwrap().insert(there.dev(), LONGEST);
         assert!(equal(entry(1_700_000_001, 999_999_999)));
