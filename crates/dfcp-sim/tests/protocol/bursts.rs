@@ -12,6 +12,7 @@ const RTT: Duration = Duration::from_millis(50);
 /// Of all messages, from their write until the last byte can be read, in order of their length; each
 /// interval has one whose size is drawn from `sizes`. And the IP bytes sent for each byte of them.
 fn delays(
+    clean: &LinkConfig,
     loss: &LossModel,
     sizes: &RangeInclusive<u64>,
     interval: Duration,
@@ -19,14 +20,13 @@ fn delays(
 ) -> (Vec<Duration>, f64) {
     let (mut all, mut sent, mut written) = (Vec::new(), 0, 0);
     for seed in 1..=3 {
-        let clean = link(100, 50);
         let forward = LinkConfig {
             loss: loss.clone(),
             ..clean.clone()
         };
         let mut pair = established(PairConfig {
             forward,
-            ..PairConfig::symmetric(clean, seed)
+            ..PairConfig::symmetric(clean.clone(), seed)
         });
         let mut draw = Seed(seed).stream("message.sizes");
         let client = pair.connection(Side::Client);
@@ -79,7 +79,7 @@ fn quantile(delays: &[Duration], share: f64) -> Duration {
 #[test]
 fn repair_symbols_of_a_message_outlast_the_burst_that_took_it() {
     let loss = LossModel::TimedGilbertElliott(TimedGilbertElliott::in_bursts(0.09, MS(2)));
-    let (delays, bytes) = delays(&loss, &(5000..=20_000), MS(20), 500);
+    let (delays, bytes) = delays(&link(100, 50), &loss, &(5000..=20_000), MS(20), 500);
     let late = quantile(&delays, 0.95);
     assert!(late < RTT.mul_f64(1.8), "{late:?}");
     assert!(bytes < 1.86, "{bytes}");
@@ -88,7 +88,7 @@ fn repair_symbols_of_a_message_outlast_the_burst_that_took_it() {
 /// Where nothing comes in bursts repair symbols come at once.
 #[test]
 fn independent_losses_are_made_up_for_at_once() {
-    let (delays, _) = delays(&0.1.into(), &(5000..=20_000), MS(20), 500);
+    let (delays, _) = delays(&link(100, 50), &0.1.into(), &(5000..=20_000), MS(20), 500);
     let usual = quantile(&delays, 0.9);
     // Half a round trip, and what a message of 14 packets and its repairs takes at the path's rate.
     assert!(usual < RTT.mul_f64(0.58), "{usual:?}");
@@ -99,7 +99,7 @@ fn independent_losses_are_made_up_for_at_once() {
 fn the_blocks_of_a_message_take_turns_where_losses_come_in_bursts() {
     let loss = GilbertElliott::in_bursts(0.02, 5.0).expect("possible");
     let loss = LossModel::GilbertElliott(loss);
-    let (delays, bytes) = delays(&loss, &(300_000..=500_000), MS(200), 100);
+    let (delays, bytes) = delays(&link(100, 50), &loss, &(300_000..=500_000), MS(200), 100);
     let late = quantile(&delays, 0.95);
     // From seed to seed it is 1.6 to 1.95.
     assert!(late < RTT.mul_f64(2.0), "{late:?}");
@@ -109,8 +109,35 @@ fn the_blocks_of_a_message_take_turns_where_losses_come_in_bursts() {
 /// The first block of a message is waited for as the last one is.
 #[test]
 fn every_block_of_a_message_has_a_margin() {
-    let (delays, bytes) = delays(&0.02.into(), &(300_000..=500_000), MS(200), 100);
+    let (delays, bytes) = delays(
+        &link(100, 50),
+        &0.02.into(),
+        &(300_000..=500_000),
+        MS(200),
+        100,
+    );
     let usual = quantile(&delays, 0.5);
     assert!(usual < RTT.mul_f64(1.4), "{usual:?}");
     assert!(bytes < 1.13, "{bytes}");
+}
+
+/// Every second a message that takes a third of that at the path's rate. Before the pause behind it the last
+/// packets of some are lost, which says nothing of the path: the next one leaves at the rate of the one before.
+#[test]
+fn messages_with_pauses_keep_the_rate_of_a_long_path_that_loses() {
+    let (path, size) = (link(20, 300), 750_000);
+    for (loss, usual, late) in [(0.2, 1.3, 2.2), (0.3, 1.2, 2.1)] {
+        let (delays, _) = delays(&path, &loss.into(), &(size..=size), MS(1000), 60);
+        // Half a round trip, and what the path takes for it.
+        let least = MS(150) + MS(size * 8 / 20_000).mul_f64(1.0 / (1.0 - loss));
+        let (middle, most) = (quantile(&delays, 0.5), quantile(&delays, 0.99));
+        assert!(
+            middle < least.mul_f64(usual),
+            "{loss} lost: {middle:?} of {least:?}"
+        );
+        assert!(
+            most < least.mul_f64(late),
+            "{loss} lost: {most:?} of {least:?}"
+        );
+    }
 }

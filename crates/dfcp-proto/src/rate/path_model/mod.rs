@@ -105,6 +105,9 @@ pub struct PathModel {
     blamed_until: u64,
     /// Bytes lost so far.
     lost: f64,
+    /// Bytes sent, in all, and those of them in flight.
+    sent_total: u64,
+    in_flight: f64,
     /// Bytes that may be in flight beyond the window while nothing is acknowledged.
     blind: f64,
     /// Whether it gives way to everybody else; when it last did, and what it was served then.
@@ -163,6 +166,8 @@ impl Default for PathModel {
             within: None,
             blamed_until: 0,
             lost: 0.0,
+            sent_total: 0,
+            in_flight: 0.0,
             blind: 0.0,
             yields: false,
             yielded: None,
@@ -525,6 +530,11 @@ impl RateController for PathModel {
     }
 
     fn on_timeout(&mut self, _now: Instant, count: u32) {
+        // A sender that has more to send has a round trip's data in flight, at least. With less than half of it the
+        // last packets before a pause were lost, which says nothing of the path, and the window has room.
+        if self.in_flight < 0.5 * self.estimate * self.rtt {
+            return;
+        }
         let window = self.informed_window();
         self.blind += if count <= bounds::BLIND_TIMEOUTS {
             bounds::BLIND_SHARE * window.max(tuning::startup::INITIAL_WINDOW * self.packet)
@@ -534,6 +544,8 @@ impl RateController for PathModel {
     }
 
     fn on_sent(&mut self, _now: Instant, sent_total: u64) {
+        self.in_flight += sent_total.saturating_sub(self.sent_total) as f64;
+        self.sent_total = sent_total;
         if !matches!(self.mode, Mode::LossTest(..)) {
             return;
         }
@@ -552,6 +564,7 @@ impl RateController for PathModel {
         self.round.marked += feedback.ce_packets;
         self.round.acked += feedback.acked_packets;
         self.lost += feedback.lost_packets as f64 * self.packet;
+        self.in_flight = feedback.bytes_in_flight as f64;
         if matches!(self.mode, Mode::Cruise(_)) {
             self.groups.add(feedback.groups);
         }
