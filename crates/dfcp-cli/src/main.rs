@@ -178,7 +178,26 @@ fn with_hint(mut error: clap::Error) -> clap::Error {
         let hint = ContextValue::StyledStrs(vec![hint.into()]);
         error.insert(ContextKind::Suggested, hint);
     }
+    // Of an option that stands alone clap does not say what stands beside it.
+    if error.kind() == ErrorKind::ArgumentConflict
+        && let Some(ContextValue::String(alone)) = error.get(ContextKind::InvalidArg)
+        && alone.starts_with("--config")
+    {
+        let others = options_beside("--config", words());
+        if !others.is_empty() {
+            error.insert(ContextKind::PriorArg, ContextValue::Strings(others));
+        }
+    }
     error
+}
+
+/// The options of a command line but one, without their values.
+fn options_beside(one: &str, line: impl Iterator<Item = String>) -> Vec<String> {
+    let name = |arg: &String| arg.split('=').next().map(str::to_owned);
+    let options = line.filter(|arg| arg.starts_with('-'));
+    let mut names: Vec<_> = options.filter_map(|arg| name(&arg)).collect();
+    names.retain(|name| name != one);
+    names
 }
 
 /// Says what is wrong with the command line, or what was asked for instead of a command. Who reads

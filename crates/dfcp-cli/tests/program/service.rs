@@ -162,3 +162,13 @@ fn files_with_mistakes_start_nothing() {
         "{said}"
     );
 }
+
+#[test]
+fn an_option_beside_a_file_of_settings_is_named() {
+    let bench = Bench::new();
+    write(&bench, &bench.sender_key, "");
+    let out = serve(&bench).arg("--listen=127.0.0.1:0").output().unwrap();
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(2), "{said}");
+    assert!(said.contains("--listen"), "{said}");
+}
