@@ -206,6 +206,9 @@ impl Partial {
     /// Groups with some of these bytes are to come again if they are whole: what is there of them is not
     /// what is wanted.
     pub fn forget(&self, bytes: &Range<u64>) {
+        if bytes.is_empty() {
+            return;
+        }
         let mut groups = self.groups();
         for i in self.shape.groups(bytes) {
             if groups.left[i] == 0 {

@@ -25,9 +25,14 @@ pub(crate) static ZEROS: LazyLock<Box<[u8]>> = LazyLock::new(|| vec![0; BUFFER].
 /// The ranges of a file of `size` bytes that are in no hole; `None` if it has no holes, or the file
 /// system does not tell.
 pub(crate) fn data_of(file: &File, size: u64) -> Option<Vec<Range<u64>>> {
+    ranges_of(file, size, MAX_RANGES)
+}
+
+/// The same with no more than `most` ranges, the last of which then goes to the end.
+fn ranges_of(file: &File, size: u64, most: usize) -> Option<Vec<Range<u64>>> {
     let mut ranges: Vec<Range<u64>> = Vec::new();
     let mut at = 0;
-    while at < size && ranges.len() < MAX_RANGES {
+    while at < size && ranges.len() < most {
         let start = match rustix::fs::seek(file, SeekFrom::Data(at)) {
             Ok(start) => start.min(size),
             // Nothing but a hole up to the end.
@@ -47,7 +52,7 @@ pub(crate) fn data_of(file: &File, size: u64) -> Option<Vec<Range<u64>>> {
         }
         at = end;
     }
-    let cut_off = ranges.len() == MAX_RANGES;
+    let cut_off = ranges.len() == most;
     if let Some(last) = ranges.last_mut()
         && (cut_off || size - last.end < MIN_HOLE)
     {
@@ -303,6 +308,13 @@ mod tests {
         };
         let told = |start| start..start + MIN_HOLE;
         assert_eq!(data, at.map(told));
+        // Of too many the last one goes to the end, so that no data is taken for a hole.
+        for most in 2..=at.len() {
+            let mut fewer = data[..most].to_vec();
+            fewer[most - 1].end = size;
+            assert_eq!(ranges_of(&file, size, most).unwrap(), fewer);
+        }
+        assert_eq!(ranges_of(&file, size, at.len() + 1).unwrap(), data);
         // Shorter ones at the beginning, between data and at the end, if blocks are short enough for any.
         let less = MIN_HOLE - 4096;
         let file = tempfile::tempfile().unwrap();

@@ -147,6 +147,7 @@ mod tests {
             waiting.join().unwrap()
         });
         assert!(taken.is_some());
+        assert_eq!(tenants.files().waiting, 0, "nobody needs to be notified");
         // What is still read of the first one takes nothing more.
         assert!(tenants.take("z", &first).is_none());
         assert!(tenants.take("z", &second).is_some());

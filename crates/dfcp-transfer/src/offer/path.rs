@@ -107,6 +107,7 @@ mod tests {
             r"\FF",
             &long,
             &["a"; MAX_DEPTH + 1].join("/"),
+            &r"\ff".repeat(256),
         ] {
             assert!(check_path(bad).is_err(), "{bad:?}");
         }
@@ -124,6 +125,8 @@ mod tests {
             r"a\0ab",
             r"a\5cb",
             &long[1..],
+            // 255 bytes, whatever they are written as.
+            &r"\ff".repeat(255),
         ] {
             assert!(check_path(good).is_ok(), "{good:?}");
         }

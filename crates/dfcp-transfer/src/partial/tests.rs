@@ -376,3 +376,31 @@ fn a_journal_of_another_sender_is_begun_anew_whatever_is_there() {
     assert_eq!(there([1; 32]), next.have());
     assert_eq!(there([2; 32]), []);
 }
+
+/// A sender may name ranges that have no bytes: what is there of a file stays.
+#[test]
+fn no_bytes_that_come_again_make_no_group_come_again() {
+    let (bytes, partial) = (content(SIZE), empty());
+    put(&partial, &bytes, &(0..2 * MIN_GROUP));
+    let there = partial.have();
+    assert_eq!(there.len(), 2);
+    partial.forget(&(1..1));
+    partial.forget(&(MIN_GROUP..MIN_GROUP));
+    assert_eq!(partial.have(), there);
+    partial.forget(&(1..2));
+    assert_eq!(partial.have(), there[1..]);
+}
+
+/// Each takes memory, whatever groups a sender begins.
+#[test]
+fn few_groups_that_were_begun_are_kept_in_memory() {
+    let many = 2 * MAX_RUNNING as u64;
+    let hold = Tenants::default().take("x", &Tenant::new([1; 32]));
+    let file = tempfile::tempfile().expect("a file");
+    let size = many * MIN_GROUP;
+    let partial = Partial::new(file, "x".to_owned(), size, None, hold.expect("free"));
+    for group in 0..many {
+        partial.write(&[1], group * MIN_GROUP).expect("written");
+    }
+    assert_eq!(partial.groups().running.len(), MAX_RUNNING);
+}

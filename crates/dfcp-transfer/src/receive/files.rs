@@ -144,8 +144,8 @@ impl Files {
                 return Ok(Examined::Settled(outcome?));
             }
             let how = match &older {
-                Some((older, groups)) if !groups.is_empty() => How::Over(older, groups),
-                _ => How::Resume(&files.session),
+                Some((older, groups)) => How::Over(older, groups),
+                None => How::Resume(&files.session),
             };
             Ok(files.open_parts(&entry, how))
         };
@@ -277,7 +277,7 @@ impl Files {
             }
         });
         let partial = open.await?.clone();
-        for &(offset, length) in part.extents.iter().filter(|(_, length)| *length > 0) {
+        for &(offset, length) in &part.extents {
             partial.forget(&(offset..offset + length));
         }
         Ok(partial)
@@ -443,4 +443,64 @@ fn corrupt(entry: &Entry) -> Problem {
         ProblemKind::Integrity,
         format!("{}: what arrived is not what was sent", entry.path),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::OnConflict;
+
+    /// What a broken-off session left is used, unless the sender wants to send all of it, or nobody wants it.
+    #[tokio::test]
+    async fn what_is_there_of_a_file_that_differs_is_used_as_its_sender_wants() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Arc::new(Store::open(dir.path(), OnConflict::Overwrite).unwrap());
+        let tenant = Tenant::new([1; 32]);
+        let entry = Entry {
+            path: "x".into(),
+            size: 5 * MIN_GROUP,
+            ..Entry::default()
+        };
+        let begun = store.begin(&entry, &tenant, How::Anew);
+        let Ok(Begin::Receive(partial)) = begun else {
+            panic!("it is free")
+        };
+        partial.write(&vec![7; MIN_GROUP as usize], 0).unwrap();
+        drop(partial);
+        let (alive, progress) = (Arc::new(()), Progress::default());
+        let claim = store.claim(&[], &[], &progress).unwrap();
+        let entries = Arc::new(vec![entry]);
+        for (anew, is_over, used) in [
+            (false, false, true),
+            (true, false, false),
+            (false, true, false),
+            (false, false, true),
+        ] {
+            let files = Files {
+                store: store.clone(),
+                entries: entries.clone(),
+                progress: progress.clone(),
+                tenant: tenant.clone(),
+                wishes: Wishes {
+                    anew,
+                    ..Wishes::default()
+                },
+                gate: Arc::new(Semaphore::new(1)),
+                claim: claim.clone(),
+                session: match is_over {
+                    true => Weak::new(),
+                    false => Arc::downgrade(&alive),
+                },
+                work: Work::default(),
+            };
+            match files.differs(0, None).await {
+                Examined::Partial(partial) => {
+                    assert!(used);
+                    assert_eq!(partial.have().len(), 1);
+                }
+                Examined::Nothing => assert!(!used, "{anew} {is_over}"),
+                _ => panic!("it is to come"),
+            }
+        }
+    }
 }

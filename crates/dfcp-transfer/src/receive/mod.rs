@@ -101,7 +101,8 @@ pub async fn receive(
     let mut session = Session::new(connection, ledger, meter, (tenant, wishes, claim));
     let (work, messages) = (session.work(), reader.taken());
     let look = || Seen {
-        bytes: meter.progress().bytes() + messages.load(Ordering::Relaxed),
+        bytes: meter.progress().bytes(),
+        messages: messages.load(Ordering::Relaxed),
         is_ours: work.is_under_way(),
         turned_away: connection.turned_away(),
     };

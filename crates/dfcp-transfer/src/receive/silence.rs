@@ -33,12 +33,21 @@ struct Inner {
 /// Of a session now.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Seen {
-    /// Bytes that came in all.
+    /// Bytes of files that came in all.
     pub bytes: u64,
+    /// Bytes of messages that came in all.
+    pub messages: u64,
     /// Whether this side works at what came, so that the sender may have to wait.
     pub is_ours: bool,
     /// How many found no place so far.
     pub turned_away: u64,
+}
+
+impl Seen {
+    /// All that came.
+    fn came(&self) -> u64 {
+        self.bytes + self.messages
+    }
 }
 
 /// A session among others, until this is dropped.
@@ -61,17 +70,18 @@ impl Crowd {
     pub async fn give_way(&self, quiet: Duration, mut look: impl FnMut() -> Seen) {
         let member = self.join();
         let (mut last, mut at) = (look(), Instant::now());
+        let mut paid = last.came();
         let mut behind = Duration::ZERO;
         loop {
             sleep(quiet / LOOKS).await;
             let (seen, now) = (look(), Instant::now());
-            let brought = (seen.bytes - last.bytes) / SLOWEST;
+            let brought = (seen.came() - paid) / SLOWEST;
             if !seen.is_ours && !last.is_ours {
                 behind += now - at;
             }
             behind = behind.saturating_sub(Duration::from_secs(brought));
             // Less than a second's worth counts next time.
-            let paid = last.bytes + brought * SLOWEST;
+            paid += brought * SLOWEST;
             let turned_away = match member.turn(behind, quiet, (last.turned_away, seen.turned_away))
             {
                 Turn::Now => return,
@@ -80,7 +90,6 @@ impl Crowd {
                 Turn::None => seen.turned_away,
             };
             last = Seen {
-                bytes: paid,
                 turned_away,
                 ..seen
             };
@@ -168,6 +177,7 @@ mod tests {
                 bytes: bytes(passed),
                 is_ours: is_ours(passed),
                 turned_away: passed.as_secs(),
+                ..Seen::default()
             }
         };
         let crowd = Crowd::default();
@@ -208,6 +218,32 @@ mod tests {
         let ours = |passed: Duration| passed < 5 * 60 * MINUTE;
         let took = gives_way(|_| 0, ours).await.unwrap();
         assert!(took >= 305 * MINUTE && took < 306 * MINUTE, "{took:?}");
+    }
+
+    /// A sender that is asked about many files that are there says hashes for hours.
+    #[tokio::test(start_paused = true)]
+    async fn who_brings_messages_alone_stays_as_well() {
+        let start = Instant::now();
+        for messages in [SLOWEST, SLOWEST / 2] {
+            let look = || Seen {
+                messages: start.elapsed().as_secs() * messages,
+                turned_away: start.elapsed().as_secs(),
+                ..Seen::default()
+            };
+            let gone = timeout(DAY, Crowd::default().give_way(QUIET, look)).await;
+            assert_eq!(gone.is_ok(), messages < SLOWEST);
+        }
+    }
+
+    #[test]
+    fn work_is_under_way_until_all_of_it_is_done() {
+        let work = Work::default();
+        assert!(!work.is_under_way());
+        let (first, second) = (work.begin(), work.begin());
+        drop(first);
+        assert!(work.is_under_way());
+        drop(second);
+        assert!(!work.is_under_way());
     }
 
     #[tokio::test(start_paused = true)]

@@ -188,3 +188,27 @@ fn no_more_is_listed_than_an_offer_may_have() {
         "{error}"
     );
 }
+
+/// Where numbers are sent, the receiver finds out by the names whose they are there.
+#[test]
+fn names_of_owners_are_sent_with_their_numbers() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file");
+    fs::write(&file, "x").unwrap();
+    let number = fs::metadata(&file).unwrap().uid();
+    let people = |owners| {
+        let how = Scan {
+            keep: Keep {
+                owners,
+                ..Keep::default()
+            },
+            ..Scan::default()
+        };
+        let paths = std::slice::from_ref(&file);
+        Sources::scan_with(paths, how).unwrap().people()
+    };
+    let user = nix::unistd::User::from_uid(number.into()).unwrap();
+    let known: Vec<_> = user.map(|user| (number, user.name)).into_iter().collect();
+    assert_eq!(people(Owners::Names).users, known);
+    assert_eq!(people(Owners::Receiver).users, []);
+}

@@ -168,6 +168,39 @@ fn no_links(entry: &Entry, error: &io::Error) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::message::ProblemKind;
+
+    /// The file of the first name is not in its place, so that there is nothing to give a second name.
+    #[test]
+    fn a_second_name_of_what_did_not_come_is_skipped_only_where_it_is_taken() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("taken"), "").unwrap();
+        let first = Entry {
+            path: "first".into(),
+            ..Entry::default()
+        };
+        let make = |on_conflict, name: &str, placed| {
+            let second = Entry {
+                path: name.into(),
+                link: Some(Link::Hard(0)),
+                ..Entry::default()
+            };
+            let store = Store::open(dir.path(), on_conflict).unwrap();
+            let entries = [first.clone(), second.clone()];
+            store.make_link(&second, &entries, |_| placed)
+        };
+        let kind = |made: Result<Outcome, Problem>| made.unwrap_err().kind;
+        use OnConflict::{Error, Skip};
+        assert_eq!(make(Skip, "taken", false).unwrap(), Outcome::Skipped);
+        assert_eq!(kind(make(Skip, "free", false)), ProblemKind::Target);
+        assert_eq!(kind(make(Error, "taken", false)), ProblemKind::Target);
+        // Somebody removed the first one meanwhile: that is no conflict, and nothing to skip.
+        for on_conflict in [Skip, Error] {
+            assert_eq!(kind(make(on_conflict, "free", true)), ProblemKind::Target);
+        }
+        std::fs::write(dir.path().join("first"), "").unwrap();
+        assert_eq!(kind(make(Error, "taken", true)), ProblemKind::Conflict);
+    }
 
     #[test]
     fn a_file_system_without_links_is_told_from_one_where_this_user_may_not() {

@@ -609,3 +609,37 @@ fn what_was_put_in_its_place_leaves_no_journal() {
         fs::remove_file(dir.path().join(name)).unwrap();
     }
 }
+
+/// Files of one name in several directories are not taken for each other.
+#[test]
+fn what_is_there_is_looked_for_in_the_directory_that_was_offered() {
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["a", "b", "c"] {
+        fs::create_dir(dir.path().join(name)).unwrap();
+    }
+    fs::write(dir.path().join("b/x"), "old").unwrap();
+    fs::write(dir.path().join("z"), "old").unwrap();
+    let store = Store::open(dir.path(), OnConflict::Skip).unwrap();
+    let offered =
+        ["a/x", "a/z", "b/x", "b/z", "c/x", "none/x", "z", "x"].map(|path| entry(path, 7, 0o644));
+    let known = store.survey(&offered, Wishes::default());
+    let skipped = || Survey::Settled(Outcome::Skipped);
+    assert_eq!(known, [(2, skipped()), (6, skipped())]);
+}
+
+/// What is in the way decides what its owner can do about it.
+#[test]
+fn what_is_in_the_way_of_a_directory_is_called_what_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), OnConflict::Error).unwrap();
+    fs::write(dir.path().join("file"), "").unwrap();
+    std::os::unix::fs::symlink("nowhere", dir.path().join("link")).unwrap();
+    let pipe = dir.path().join("pipe");
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    for (name, special) in [("file", false), ("link", false), ("pipe", true)] {
+        let problem = store.create_dir(&format!("{name}/x")).unwrap_err();
+        assert_eq!(problem.kind, ProblemKind::Conflict);
+        let said = problem.message.contains("a device, a pipe or a socket");
+        assert_eq!(said, special, "{}", problem.message);
+    }
+}

@@ -2,9 +2,9 @@
 
 use std::fs;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use dfcp_transfer::message::{self, FromReceiver};
+use dfcp_transfer::message::{self, FromReceiver, Hash};
 use dfcp_transfer::{DONE, Meter, Outcome, Sources};
 
 use crate::common::connected;
@@ -48,4 +48,54 @@ async fn a_receiver_has_no_more_bytes_than_were_sent_and_asks_no_longer_than_it_
     assert!(bytes <= most, "{bytes} of {most}");
     let asked = meter.diary().asked();
     assert!(asked <= start.elapsed(), "{asked:?}");
+}
+
+/// A person who waits is shown that both sides read, and that what is there does not come.
+#[tokio::test]
+async fn a_sender_shows_that_files_are_compared_and_expects_less_of_what_is_there_in_part() {
+    const SIZE: usize = 1 << 20;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x");
+    fs::write(&path, vec![7; SIZE]).unwrap();
+    let sources = Arc::new(Sources::scan(&[path]).unwrap());
+    let (_endpoints, near, far) = connected().await;
+    let meter = Meter::start();
+    let until = async |reached: &dyn Fn() -> bool| {
+        let wait = async {
+            while !reached() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        let waited = tokio::time::timeout(Duration::from_secs(60), wait).await;
+        waited.is_ok()
+    };
+    let receive = async {
+        let (mut control, _words) = far.accept_bi().await.unwrap();
+        let accept = FromReceiver::Accept {
+            asked_ms: 0,
+            holes: false,
+        };
+        let hold = FromReceiver::Hold { files: vec![0] };
+        let check = FromReceiver::Check {
+            index: 0,
+            groups: false,
+        };
+        for reply in [&accept, &hold, &check] {
+            message::write(&mut control, reply).await.unwrap();
+        }
+        assert!(until(&|| meter.diary().is_comparing()).await);
+        assert_eq!(meter.total(), SIZE as u64);
+        let have = FromReceiver::Have {
+            index: 0,
+            groups: vec![(0, Hash([0; 32]))],
+            more: false,
+        };
+        message::write(&mut control, &have).await.unwrap();
+        assert!(until(&|| !meter.diary().is_comparing()).await);
+        assert!(until(&|| meter.total() < SIZE as u64).await);
+    };
+    tokio::select! {
+        sent = dfcp_transfer::send(&near, &sources, &meter) => panic!("{sent:?}"),
+        () = receive => {}
+    }
 }

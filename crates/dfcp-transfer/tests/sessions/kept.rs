@@ -490,6 +490,16 @@ async fn without_its_access_control_list_a_file_lets_its_group_do_no_more() {
         acls,
         ..Keep::default()
     };
+    // With its list it is offered with the mode that it has.
+    for (acls, mode) in [(true, 0o670), (false, 0o640)] {
+        let how = Scan {
+            keep: keep(true, acls),
+            ..Scan::default()
+        };
+        let offered = Sources::scan_with(std::slice::from_ref(&tree), how).unwrap();
+        let last = offered.entries().pop().unwrap();
+        assert_eq!((&*last.path, last.mode & 0o777), ("tree/small", mode));
+    }
     for (name, sender, receiver, wanted, told) in [
         (
             "copied",
