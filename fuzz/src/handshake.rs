@@ -309,9 +309,9 @@ impl World {
 }
 
 /// Tampered SYNs, ACKs and answers, and floods. Nobody comes in but by an ACK that is as it was made, from
-/// where a SYN of the attempt came from; that one lets its sender in. Nobody is answered with more than he sent. A busy
-/// server computes for those only who proved their address. An honest client that hears forged answers
-/// gets in as soon as its own packets arrive.
+/// where a SYN of the attempt came from; that one lets its sender in. Nobody is answered with more than he
+/// sent. A busy server computes for those only who proved their address. An honest client that hears forged
+/// answers gets in as soon as its own packets arrive.
 pub fn handshake(data: &[u8]) {
     let mut input = Input(data);
     let watch = Watch::allow(MAY_HOLD);

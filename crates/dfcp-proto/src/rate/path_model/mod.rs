@@ -530,14 +530,18 @@ impl RateController for PathModel {
     }
 
     fn on_timeout(&mut self, _now: Instant, count: u32) {
-        // A sender that has more to send has a round trip's data in flight, at least. With less than half of it the
-        // last packets before a pause were lost, which says nothing of the path, and the window has room.
-        if self.in_flight < 0.5 * self.estimate * self.rtt {
+        // A sender that has more to send has a round trip's data in flight or a full window. With less than half of
+        // that, and an initial window less, the last packets before a pause were lost, which says nothing of the
+        // path, and there is room.
+        let (window, initial) = (
+            self.informed_window(),
+            tuning::startup::INITIAL_WINDOW * self.packet,
+        );
+        if self.in_flight + initial < 0.5 * window.min(self.estimate * self.rtt) {
             return;
         }
-        let window = self.informed_window();
         self.blind += if count <= bounds::BLIND_TIMEOUTS {
-            bounds::BLIND_SHARE * window.max(tuning::startup::INITIAL_WINDOW * self.packet)
+            bounds::BLIND_SHARE * window.max(initial)
         } else {
             (bounds::PERSISTENT_SHARE * window).max(bounds::MIN_WINDOW * self.packet)
         };
