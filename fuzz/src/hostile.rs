@@ -88,8 +88,7 @@ pub fn migration(data: &[u8]) {
         assert!(!connection.is_validated(), "the victim answered nothing");
         let now = raw.now;
         let datagrams = drain(&mut raw.server, now);
-        let gone = datagrams.iter().map(|packet| packet.len() as u64);
-        let gone = gone.sum::<u64>();
+        let gone: u64 = datagrams.iter().map(|packet| packet.len() as u64).sum();
         // It hears none of it, but may acknowledge what it does not hear: the keys go on meanwhile, and it can
         // compute them.
         raw.open(datagrams, |_, _| {});

@@ -212,10 +212,10 @@ async fn reach(
         return Err(unreachable(Obstacle::NoRoute));
     }
     let (start, mut why) = (Instant::now(), Doubt::start(addresses.to_vec()));
-    let answer = endpoint.connect(addresses, known);
-    let connected = tokio::select! {
-        connected = tokio::time::timeout(CONNECT_LIMIT, answer) => connected,
-        obstacle = why.is_clear() => {
+    let answer = tokio::time::timeout(CONNECT_LIMIT, endpoint.connect(addresses, known));
+    let connected = match why.answer(answer).await {
+        Ok(connected) => connected,
+        Err(obstacle) => {
             said.reachable = Some(false);
             return Err(unreachable(obstacle));
         }

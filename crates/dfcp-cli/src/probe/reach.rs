@@ -120,12 +120,20 @@ impl Doubt {
         self.found.unwrap_or(Obstacle::Silent)
     }
 
-    /// Returns where nobody needs to wait any longer: the host itself says that nobody listens, or nothing
-    /// leads to it. May be cancelled.
-    pub async fn is_clear(&mut self) -> Obstacle {
-        match self.found().await {
-            clear @ (Obstacle::Refused | Obstacle::NoRoute) => clear,
-            Obstacle::Silent | Obstacle::UdpOnly => std::future::pending().await,
+    /// Waits for an answer.
+    ///
+    /// # Errors
+    /// Where nobody needs to wait any longer: the host itself says that nobody listens, or nothing leads to it.
+    pub async fn answer<T>(&mut self, answer: impl Future<Output = T>) -> Result<T, Obstacle> {
+        let clear = async {
+            match self.found().await {
+                clear @ (Obstacle::Refused | Obstacle::NoRoute) => clear,
+                Obstacle::Silent | Obstacle::UdpOnly => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            answer = answer => Ok(answer),
+            obstacle = clear => Err(obstacle),
         }
     }
 }

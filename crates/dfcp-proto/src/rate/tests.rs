@@ -412,82 +412,74 @@ fn claims_do_not_raise_the_rate_beyond_what_arrives() {
     }
 }
 
+/// What a sender is told of its packets in order: when each left, when feedback on it came, and when the receiver
+/// says that it arrived. Then nothing more: four timeouts. What may be in flight stays within the first flight and
+/// `times` what arrived, and as much again in the silence.
+fn window_stays_within(
+    times: u64,
+    rtt: Duration,
+    told: impl Iterator<Item = (Instant, Instant, Duration)>,
+) {
+    let mut control = PathModel::new();
+    control.on_established(Instant::from_nanos(1_000_000_000), rtt, PACKET);
+    let mut estimator = RttEstimator::default();
+    estimator.update(rtt, Duration::ZERO);
+    let first = control.window();
+    let (mut arrived, mut last) = (0, Instant::ZERO);
+    for (left, now, claim) in told {
+        arrived += PACKET;
+        last = now;
+        control.on_sent(left, arrived);
+        let mut feedback = Feedback::new(now, &estimator);
+        feedback.newest = Some(AckPoint::new(claim, left, arrived, arrived));
+        feedback.acked_packets = 1;
+        control.on_feedback(&feedback);
+        let window = control.window();
+        assert!(
+            window <= first + times * arrived,
+            "{} packets after {}",
+            window / PACKET,
+            arrived / PACKET
+        );
+    }
+    for count in 1..=4 {
+        control.on_timeout(last + rtt * (3 * count), count);
+    }
+    let (window, most) = (control.window(), 2 * (first + times * arrived));
+    assert!(window <= most, "{} packets in silence", window / PACKET);
+}
+
 /// The first packets arrived at once, says the receiver, and those after them late. What may be in flight
 /// follows what arrived by the sender's own clock, in the silence after that as well.
 #[test]
 fn before_a_round_trip_is_known_no_claim_opens_the_window() {
-    let mut control = PathModel::new();
     let (start, rtt) = (
         Instant::from_nanos(1_000_000_000),
         Duration::from_millis(20),
     );
-    control.on_established(start, rtt, PACKET);
-    let mut estimator = RttEstimator::default();
-    estimator.update(rtt, Duration::ZERO);
-    let first = control.window();
-    for count in 1..=32 {
-        let sent = count * PACKET;
-        control.on_sent(start, sent);
+    let told = (1..=32).map(|count| {
         let claim = match count {
             0..=24 => Duration::from_nanos(count),
             _ => Duration::from_millis(40 + count),
         };
-        let mut feedback = Feedback::new(start + rtt + Duration::from_micros(count), &estimator);
-        feedback.newest = Some(AckPoint::new(claim, start, sent, sent));
-        feedback.acked_packets = 1;
-        control.on_feedback(&feedback);
-        let window = control.window();
-        assert!(
-            window <= first + 12 * sent,
-            "{} packets after {count}",
-            window / PACKET
-        );
-    }
-    // Then it says nothing more: each of the first timeouts lets a quarter go.
-    for count in 1..=4 {
-        control.on_timeout(start + rtt * (3 * count), count);
-    }
-    let (window, most) = (control.window() / PACKET, 2 * (first / PACKET + 12 * 32));
-    assert!(window <= most, "{window} packets in silence");
+        (start, start + rtt + Duration::from_micros(count), claim)
+    });
+    window_stays_within(12, rtt, told);
 }
 
 /// While start-up lasts, however many round trips that are, three times what arrived may be in flight beyond the
-/// first flight, and as much again in a silence: the receiver was slow first, and says then that much arrived at
-/// once.
+/// first flight: the receiver was slow first, and says then that much arrived at once.
 #[test]
 fn in_start_up_no_claim_opens_the_window() {
-    let mut control = PathModel::new();
-    let (start, rtt) = (
-        Instant::from_nanos(1_000_000_000),
-        Duration::from_millis(200),
-    );
-    control.on_established(start, rtt, PACKET);
-    let mut estimator = RttEstimator::default();
-    estimator.update(rtt, Duration::ZERO);
-    let first = control.window();
-    let (mut now, mut claim) = (start + rtt, Duration::ZERO);
-    for count in 1..=300 {
-        let sent = count * PACKET;
-        control.on_sent(now - rtt, sent);
+    let rtt = Duration::from_millis(200);
+    let (mut now, mut claim) = (Instant::from_nanos(1_000_000_000) + rtt, Duration::ZERO);
+    let told = (1..=300).map(|count| {
         let is_slow = count <= 50;
         now += Duration::from_micros(if is_slow { 10_000 } else { 1 });
         claim += Duration::from_nanos(if is_slow { 10_000_000 } else { 100 });
-        let mut feedback = Feedback::new(now, &estimator);
-        feedback.newest = Some(AckPoint::new(claim, now - rtt, sent, sent));
-        feedback.acked_packets = 1;
-        control.on_feedback(&feedback);
-        let window = control.window();
-        assert!(
-            window <= first + 3 * sent,
-            "{} packets after {count}",
-            window / PACKET
-        );
-    }
-    for count in 1..=4 {
-        control.on_timeout(now + rtt * (3 * count), count);
-    }
-    let (window, most) = (control.window() / PACKET, 2 * (first / PACKET + 3 * 300));
-    assert!(window <= most, "{window} packets in silence");
+        (now - rtt, now, claim)
+    });
+    window_stays_within(3, rtt, told);
 }
 
 /// A queue that others fill marks the first packets already, before start-up has seen a rate.

@@ -44,11 +44,9 @@ pub(super) async fn connect(
         return Err(silent(host, Obstacle::NoRoute));
     }
     let mut why = Doubt::start(addresses.clone());
-    let answer = endpoint.connect(&addresses[..], known);
-    let reached = tokio::select! {
-        reached = tokio::time::timeout(CONNECT_LIMIT, answer) => reached,
-        obstacle = why.is_clear() => return Err(silent(host, obstacle)),
-    };
+    let answer = tokio::time::timeout(CONNECT_LIMIT, endpoint.connect(&addresses[..], known));
+    let reached = why.answer(answer).await;
+    let reached = reached.map_err(|obstacle| silent(host, obstacle))?;
     let connection = match reached {
         Ok(Ok(connection)) => connection,
         Err(_) | Ok(Err(Error::Connection(ConnectionError::Unreachable))) => {

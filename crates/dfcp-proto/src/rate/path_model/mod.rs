@@ -530,14 +530,11 @@ impl RateController for PathModel {
     }
 
     fn on_timeout(&mut self, _now: Instant, count: u32) {
-        // A sender that has more to send has a round trip's data in flight or a full window. With less than half of
-        // that, and an initial window less, the last packets before a pause were lost, which says nothing of the
-        // path, and there is room.
-        let (window, initial) = (
-            self.informed_window(),
-            tuning::startup::INITIAL_WINDOW * self.packet,
-        );
-        if self.in_flight + initial < 0.5 * window.min(self.estimate * self.rtt) {
+        let window = self.informed_window();
+        let initial = tuning::startup::INITIAL_WINDOW * self.packet;
+        let busy = window.min(self.estimate * self.rtt);
+        if self.in_flight + initial < bounds::PAUSED_SHARE * busy {
+            // The last packets before a pause were lost, which says nothing of the path, and there is room.
             return;
         }
         self.blind += if count <= bounds::BLIND_TIMEOUTS {

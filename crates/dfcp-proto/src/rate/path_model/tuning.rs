@@ -141,6 +141,10 @@ pub(super) mod bounds {
     pub const BLIND_SHARE: f64 = 0.25;
     pub const BLIND_TIMEOUTS: u32 = 4;
     pub const PERSISTENT_SHARE: f64 = 1.0 / 64.0;
+    /// A sender that has more to send has a round trip's data in flight or a full window when a timeout comes, and
+    /// one that pauses the few packets that were lost at the end: halfway between is neither. An initial window
+    /// less, which is what silence is answered with at least: with less than that what was lost may be all.
+    pub const PAUSED_SHARE: f64 = 0.5;
 }
 
 /// Start-up.
