@@ -3,8 +3,9 @@
 
 use std::borrow::Cow;
 use std::error::Error;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::Read;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -26,6 +27,18 @@ pub fn read<A: Args>(path: &Path) -> Result<A, Failure> {
     let file = Text::open(path)?;
     let entries = file.parse().map_err(|fault| file.wrong(fault))?;
     file.settings("", entries, &[])
+}
+
+/// Whether a file can be read a second time: a pipe gives nothing then, or has whoever reads it wait.
+///
+/// # Errors
+/// That it is a pipe.
+pub fn check_no_pipe(path: &Path) -> Result<(), Failure> {
+    match fs::metadata(path) {
+        Ok(file) if file.file_type().is_fifo() => Err(Failure::io(path, "a pipe is read once")),
+        // What else is wrong with it the reader says.
+        _ => Ok(()),
+    }
 }
 
 /// A file that was read.
@@ -54,8 +67,12 @@ impl Text {
     pub fn open(path: &Path) -> Result<Self, Failure> {
         let mut text = String::new();
         let file = File::open(path).map_err(|error| Failure::io(path, error))?;
-        let read = file.take(MAX_FILE).read_to_string(&mut text);
-        read.map_err(|error| Failure::io(path, error))?;
+        let read = file.take(MAX_FILE + 1).read_to_string(&mut text);
+        let read = read.map_err(|error| Failure::io(path, error))?;
+        // A part of it may say something else.
+        if read as u64 > MAX_FILE {
+            return Err(Failure::io(path, "it is longer than 1 MiB"));
+        }
         let path = path.to_owned();
         Ok(Self { path, text })
     }

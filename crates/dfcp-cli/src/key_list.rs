@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -83,9 +83,14 @@ pub struct List {
 fn read_list(path: &Path) -> Result<(Version, List), String> {
     let (file, version) = open(path)?;
     let mut text = String::new();
-    file.take(MAX_LIST)
+    let read = file
+        .take(MAX_LIST + 1)
         .read_to_string(&mut text)
         .map_err(|error| format!("{}: {error}", path.display()))?;
+    // Of a part nobody would know who is missing.
+    if read as u64 > MAX_LIST {
+        return Err(format!("{} is longer than 1 MiB", path.display()));
+    }
     let (mut keys, mut mistakes) = (Vec::<(PublicKey, KeyOptions)>::new(), Vec::new());
     for (line, number) in text.lines().zip(1..) {
         let mut words = line.split_whitespace();
@@ -133,6 +138,10 @@ pub fn check_safe(path: &Path) -> Result<(), String> {
 /// Opens a list that nobody else can have written.
 fn open(path: &Path) -> Result<(File, Version), String> {
     let name = path.display();
+    // It is read whenever somebody comes, and a pipe would have all wait for whoever writes to it.
+    if fs::metadata(path).is_ok_and(|file| file.file_type().is_fifo()) {
+        return Err(format!("{name} is a pipe, which cannot be read again"));
+    }
     let file = File::open(path).map_err(|error| match error.kind() {
         // Whoever writes a word without a directory may have meant a key.
         io::ErrorKind::NotFound if path.components().count() == 1 => {

@@ -78,6 +78,33 @@ fn settings_are_read_anew_and_what_is_open_goes_on() {
     assert_eq!(wait(&mut client).code(), Some(4));
 }
 
+/// A reader of a pipe waits for whoever writes to it, and a server that does serves nobody.
+#[test]
+fn a_pipe_in_place_of_a_file_stops_nobody() {
+    let (bench, host) = (Bench::new(), echo());
+    let list = bench.path("list");
+    fs::write(&list, &bench.sender_key).unwrap();
+    write(&bench, list.to_str().unwrap(), "permit = [\"all\"]");
+    let server = Receiver::start(serve(&bench));
+    let (_client, port) = with_socks(&bench, server.address);
+    let settings = bench.path("proxy.toml");
+    let kept = fs::read(&settings).unwrap();
+    let pipe = |path: &std::path::Path| {
+        fs::remove_file(path).unwrap();
+        nix::unistd::mkfifo(path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    };
+    pipe(&settings);
+    server.signal(Signal::SIGHUP);
+    server.says("nothing is changed: ");
+    let (mut open, reply) = socks(port, CONNECT, host);
+    assert!(reply == 0 && echoes(&mut open));
+    fs::remove_file(&settings).unwrap();
+    fs::write(&settings, kept).unwrap();
+    pipe(&list);
+    server.signal(Signal::SIGHUP);
+    server.says("is a pipe");
+}
+
 #[test]
 fn a_server_that_is_to_end_waits_for_what_it_carries() {
     let (bench, host) = (Bench::new(), echo());

@@ -12,9 +12,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Least credit of a connection: seven of the largest blocks of `auto`, so that one is filled while
 /// others are repaired.
 pub(crate) const MIN_FLOOR: u64 = 1 << 20;
-/// What is left to each stream of its first window at least, bytes: three packets, and 16,384 streams of a
-/// proxy that nobody reads have the quarter of its budget that the others leave.
+/// What is left to each stream of its first window at least, bytes: three packets while more than a
+/// [`LAST_PART`] of the credit is free, then two of a sender's least pieces: with one a stream whose limit moves
+/// by quarters could be stuck.
 const LEAST_FIRST_WINDOW: u64 = 4 << 10;
+const LAST_FIRST_WINDOW: u64 = 2 << 10;
+/// The part of the credit that only first windows may use: of a proxy's 256 MiB it has 2 KiB and the charges of
+/// two blocks for each of 16,384 streams.
+const LAST_PART: u64 = 6;
+/// Least number of streams among which is divided what is free beyond that part: what one of them may have is enough
+/// for a fast path, and what is left if it stops for some others.
+const LEAST_SHARES: u64 = 8;
 /// Buffers kept for reuse.
 const MAX_POOLED: usize = 16;
 /// Bytes that a settled range above a hole takes: two offsets and their share of a tree.
@@ -107,7 +115,7 @@ pub struct Beside {
     pub stuck: u64,
 }
 
-/// What a stream may be ahead of its reader beyond its initial window, or all streams, bytes.
+/// What a stream may be ahead of its reader beyond its first window, or all streams, bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ahead {
     /// What the peer was told.
@@ -130,8 +138,10 @@ pub struct Credit {
     beside: Beside,
     /// Settled ranges above holes, of all channels.
     pub ranges: u64,
-    /// What streams may be ahead of their readers beyond their initial windows, in all.
+    /// What streams may be ahead of their readers beyond their first windows, in all.
     ahead: Ahead,
+    /// How many of them may.
+    streams_ahead: u64,
     /// How much of their first windows streams may use, as the peer was told; not told yet if `MAX`.
     pub first_window: u64,
     /// Most that may be used and not freed.
@@ -152,6 +162,7 @@ impl Credit {
             beside: Beside::default(),
             ranges: 0,
             ahead: Ahead::default(),
+            streams_ahead: 0,
             first_window: u64::MAX,
             most,
             lease,
@@ -179,12 +190,15 @@ impl Credit {
         self.lease.room().min(self.most)
     }
 
-    /// What a stream that has `own` of it may be ahead of its reader beyond its initial window: half of
-    /// the credit is for that. The first has half of it, and others less with the square of what is left:
-    /// twenty whose readers have stopped leave a tenth, where the half of the rest for each would be nothing.
+    /// What a stream that has `own` of the credit, held and promised, may be ahead of its reader beyond its first
+    /// window. Alone it has a quarter of the credit, and less with the square of what others leave of a half. Where
+    /// they leave none it has its share of what is free but for the last part, which is for first windows: so
+    /// however many stop reading there is some credit for who comes next.
     pub fn room_ahead(&self, own: u64) -> u64 {
-        let (half, others) = (self.most_now() / 2, self.ahead.promised - own);
-        square(half / 2, half.saturating_sub(others), half)
+        let (free, all) = self.unclaimed();
+        let (free, half) = ((free + own).min(all), all / 2);
+        let share = free.saturating_sub(all / LAST_PART) / (self.streams_ahead + LEAST_SHARES);
+        square(half / 2, free.saturating_sub(half), half).max(share)
     }
 
     /// What is free of the credit and not promised beyond first windows, and all of it.
@@ -202,13 +216,19 @@ impl Credit {
         let (free, all) = self.unclaimed();
         let quarter = all / 4;
         let part = free.saturating_sub(quarter).min(quarter);
-        square(initial, part, quarter).max(LEAST_FIRST_WINDOW.min(initial))
+        let least = match free < all / LAST_PART {
+            true => LAST_FIRST_WINDOW,
+            false => LEAST_FIRST_WINDOW,
+        };
+        square(initial, part, quarter).max(least.min(initial))
     }
 
     /// A stream may be so far ahead now, instead of `own`.
     pub fn set_ahead(&mut self, own: &mut Ahead, ahead: Ahead) {
         self.ahead.promised = self.ahead.promised - own.promised + ahead.promised;
         self.ahead.held = self.ahead.held - own.held + ahead.held;
+        let is_ahead = |of: &Ahead| u64::from(of.promised > 0);
+        self.streams_ahead = self.streams_ahead - is_ahead(own) + is_ahead(&ahead);
         *own = ahead;
     }
 
@@ -337,29 +357,48 @@ mod tests {
         let mut credit = Credit::new(16 * MIB, MemoryBudget::new(64 * MIB, 1));
         let (mut first, mut second) = (Ahead::default(), Ahead::default());
         let told = |promised| Ahead { promised, held: 0 };
-        assert_eq!(credit.room_ahead(first.promised), 4 * MIB);
+        let share = |free, others| (free - 16 * MIB / LAST_PART) / (others + LEAST_SHARES);
+        assert_eq!(credit.room_ahead(0), 4 * MIB);
         credit.set_ahead(&mut first, told(4 * MIB));
-        assert_eq!(first.promised, 4 * MIB);
         // One stream's own does not count against it.
         assert_eq!(
             (credit.room_ahead(first.promised), credit.room_ahead(0)),
-            (4 * MIB, MIB)
+            (4 * MIB, share(12 * MIB, 1))
         );
-        credit.set_ahead(&mut second, told(2 * MIB));
-        assert_eq!(
-            (
-                credit.room_ahead(first.promised),
-                credit.room_ahead(second.promised)
-            ),
-            (9 * MIB / 4, MIB)
-        );
-        credit.set_ahead(&mut first, told(7 * MIB));
-        assert_eq!(
-            (credit.room_ahead(second.promised), credit.room_ahead(0)),
-            (MIB / 16, 0)
-        );
+        // What is held counts once.
+        (credit.used, credit.first_window) = (2 * MIB, 0);
+        let held = Ahead {
+            promised: 4 * MIB,
+            held: 2 * MIB,
+        };
+        credit.set_ahead(&mut first, held);
+        assert_eq!(credit.room_ahead(0), share(12 * MIB, 1));
+        credit.set_ahead(&mut second, told(6 * MIB));
+        assert_eq!(credit.room_ahead(0), share(6 * MIB, 2));
         credit.set_ahead(&mut first, told(0));
-        assert_eq!(credit.room_ahead(0), 9 * MIB / 4);
+        credit.used = 0;
+        assert_eq!(credit.room_ahead(0), share(10 * MIB, 1));
+    }
+
+    #[test]
+    fn however_many_streams_stop_there_is_credit_for_the_next() {
+        let most = 256 * MIB;
+        let mut credit = Credit::new(most, MemoryBudget::new(4 * most, 1));
+        credit.grant();
+        // Each is read for a while and then holds all that it may, block charges included.
+        for n in 0..16_384 {
+            let first = credit.first_window_now(MIB / 2);
+            let promised = credit.room_ahead(0).min(8 * MIB);
+            credit.set_ahead(
+                &mut Ahead::default(),
+                Ahead {
+                    promised,
+                    held: promised,
+                },
+            );
+            credit.used += first + promised + 2 * charge(0);
+            assert!(credit.used < credit.granted, "{n} have all of it");
+        }
     }
 
     #[test]
@@ -372,8 +411,8 @@ mod tests {
         };
         assert_eq!((at(0), at(8 * MIB), at(9 * MIB)), (MIB, MIB, 9 * MIB / 16));
         assert_eq!((at(10 * MIB), at(11 * MIB)), (MIB / 4, MIB / 16));
-        let least = LEAST_FIRST_WINDOW;
-        assert_eq!((at(12 * MIB), at(16 * MIB)), (least, least));
+        let least = (LEAST_FIRST_WINDOW, LAST_FIRST_WINDOW);
+        assert_eq!((at(12 * MIB), at(15 * MIB)), least);
         // What nobody reads, one after the other, never gets there.
         let mut held = 0;
         for _ in 0..1000 {

@@ -542,7 +542,8 @@ impl RecvChannel {
     /// was read, and `first` at least. Where first windows are cut what was read long ago counts no more:
     /// those that have stopped would keep others from growing.
     fn window(&self, first: u64, credit: &Credit) -> u64 {
-        let most = first + credit.room_ahead(self.ahead.promised);
+        let own = self.charged - self.freed + self.ahead.promised - self.ahead.held;
+        let most = first + credit.room_ahead(own);
         let grown = match first < self.initial_window {
             true => (self.read_offset - self.told_at).saturating_mul(LATELY_READ_AHEAD),
             false => self.read_offset.saturating_mul(READ_AHEAD),
@@ -573,7 +574,7 @@ impl RecvChannel {
         moved.then_some(limit)
     }
 
-    /// Has the credit know how far beyond the initial window the peer may be ahead of the reader, and is.
+    /// Has the credit know how far beyond its first window the peer may be ahead of the reader, and is.
     fn count_ahead(&mut self, credit: &mut Credit) {
         if self.id.kind() == ChannelKind::Object {
             return;
@@ -582,7 +583,8 @@ impl RecvChannel {
             .final_size
             .map_or(self.limit, |size| size.min(self.limit));
         let promised = end.saturating_sub(self.read_offset + self.initial_window);
-        let held = (self.charged - self.freed).saturating_sub(self.initial_window);
+        let first = credit.first_window.min(self.initial_window);
+        let held = (self.charged - self.freed).saturating_sub(first);
         let held = held.min(promised);
         credit.set_ahead(&mut self.ahead, Ahead { promised, held });
     }

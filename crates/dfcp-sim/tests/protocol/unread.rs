@@ -157,3 +157,36 @@ fn slow_readers_beside_many_that_do_not_read_get_on() {
     }
     assert!(slow.ended, "{slow:?}");
 }
+
+/// One after the other, each read a little and then no more.
+#[test]
+fn a_thousand_that_stop_one_after_the_other_starve_nobody() {
+    let (budget, size) = (32 * MIB, MIB);
+    let transport = || {
+        TransportConfig::default()
+            .max_channels(2000)
+            .receive_budget(budget)
+            .initial_stream_window(budget / 512)
+            .send_buffer(budget / 2)
+    };
+    let mut pair = established(PairConfig {
+        client: transport(),
+        server: transport(),
+        ..PairConfig::symmetric(link(1000, 2), 1)
+    });
+    let mut stopped: Vec<Flow> = Vec::new();
+    for _ in 0..1000 {
+        stopped.push(stream(&mut pair, MIB));
+        for _ in 0..4 {
+            let from = stopped.len().saturating_sub(20);
+            for flow in &mut stopped[from..] {
+                flow.write(&mut pair);
+                let rest = 6500_u64.saturating_sub(flow.received);
+                flow.read_some(&mut pair, rest as usize);
+            }
+            pair.run_until(MS(1), |_| false);
+        }
+    }
+    let beside = time_of(&mut pair, size);
+    assert!(beside < 20 * SECOND, "{beside:?} beside others");
+}

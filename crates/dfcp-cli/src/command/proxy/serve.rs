@@ -179,7 +179,8 @@ impl Service for Running {
     /// Serves by what is in the file now. What is wrong changes nothing.
     fn reload(&mut self) {
         let Some(file) = &self.file else { return };
-        let read = config::read::<Args>(file).and_then(|args| {
+        let read = config::check_no_pipe(file).and_then(|()| {
+            let args = config::read::<Args>(file)?;
             let terms = self.desk.read(&args.grants)?;
             Ok((args, terms))
         });

@@ -19,6 +19,7 @@ use super::proxy::take_open_files;
 use super::rendezvous::Meeting;
 use super::service::{Service, attend};
 use super::{FAREWELL, farewell};
+use crate::config;
 use crate::keys;
 use crate::log::Log;
 use crate::metrics::{Exporter, Source};
@@ -266,7 +267,8 @@ impl Service for Running {
     /// Serves by what is in the file now. What is wrong changes nothing.
     fn reload(&mut self) {
         let file = &self.args.file;
-        let read = Settings::read(file).and_then(|settings| {
+        let read = config::check_no_pipe(file).and_then(|()| {
+            let settings = Settings::read(file)?;
             let terms = self.parts.read(&settings)?;
             Ok((settings, terms))
         });

@@ -258,7 +258,7 @@ fn a_stream_s_limit_stays_within_its_window_and_what_others_leave() {
     assert_eq!(pair.recv.skip(60_000, &mut pair.credit), 60_000);
     let limit = pair.recv.new_limit(&mut pair.credit);
     assert_eq!(limit, Some(160_000), "its own window");
-    // 34,464 bytes beyond its initial window; half of the budget is for such.
+    // 34,464 bytes beyond its initial window.
     let half = 8 << 20;
     let room = crate::block::square(half / 2, half - 34_464, half);
     assert_eq!(pair.credit.room_ahead(0), room);
@@ -266,13 +266,13 @@ fn a_stream_s_limit_stays_within_its_window_and_what_others_leave() {
     let mut pair = Pair::new(ChannelKind::Stream, SchemeId::Dense, Reliability::Reliable);
     pair.recv = RecvChannel::new(pair.id, &config);
     let mut others = Ahead::default();
-    let promised = half - half / 16;
+    let promised = 2 * half - 2 * half / 6 - 9 * 16_384;
     pair.credit
         .set_ahead(&mut others, Ahead { promised, held: 0 });
     pair.write(&bytes(60_000));
     pair.round(|_| false);
     assert_eq!(pair.recv.skip(60_000, &mut pair.credit), 60_000);
-    // Of a sixteenth that others leave of that, a stream has the square of a sixteenth of its half.
+    // Of what others leave beyond a sixth of the credit a stream has a ninth.
     let limit = pair.recv.new_limit(&mut pair.credit);
     assert_eq!(limit, Some(60_000 + 65_536 + 16_384));
     pair.recv
