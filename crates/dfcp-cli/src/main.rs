@@ -26,8 +26,9 @@ mod unfinished;
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use dfcp_command::{Failure, Kind};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 #[derive(Parser)]
 #[command(name = "dfcp", version, about, after_help = short_help(), after_long_help = long_help())]
@@ -85,10 +86,36 @@ enum Command {
 
 fn main() -> ExitCode {
     dfcp_command::panic::ends_the_process();
+    match raise_stack_limit() {
+        Ok(()) => run(),
+        Err(failure) => dfcp_command::fail(&failure),
+    }
+}
+
+/// Bytes of stack that the first thread has at least. A copy needs 200 KiB, with debug assertions 700.
+const STACK: u64 = 1 << 20;
+
+/// Makes a lower limit (`ulimit -s`) this high: overflowing the stack ends a program without a sentence.
+fn raise_stack_limit() -> Result<(), Failure> {
+    let (soft, hard) = getrlimit(Resource::RLIMIT_STACK).map_err(std::io::Error::from)?;
+    if soft >= STACK || setrlimit(Resource::RLIMIT_STACK, STACK, hard.max(STACK)).is_ok() {
+        return Ok(());
+    }
+    let message = format!(
+        "a program's stack may have {} KiB here, and this one needs {}: raise the limit (`ulimit -s`)",
+        soft >> 10,
+        STACK >> 10
+    );
+    Err(Failure::new(Kind::Failure, message))
+}
+
+/// Not a part of `main`, whose own stack frame is needed before the limit is raised.
+#[inline(never)]
+fn run() -> ExitCode {
     if let Some(code) = lab::hand_on() {
         return code;
     }
-    let cli = match Cli::try_parse() {
+    let cli = match parse() {
         Ok(cli) => cli,
         Err(error) => return refuse(&with_hint(error)),
     };
@@ -113,6 +140,21 @@ fn main() -> ExitCode {
         Command::Completions(args) => command::manual::completions(&args, Cli::command()),
         Command::Manual(args) => command::manual::manual(&args, Cli::command()),
     }
+}
+
+fn parse() -> Result<Cli, clap::Error> {
+    let mut command = with_negative_numbers(Cli::command());
+    let matches = command.try_get_matches_from_mut(std::env::args_os())?;
+    Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
+}
+
+/// `-b -1` is a wrong value of `-b`, not an option `-1`.
+fn with_negative_numbers(command: clap::Command) -> clap::Command {
+    let command = command.mut_args(|arg| {
+        let takes_value = arg.get_action().takes_values() && !arg.is_positional();
+        arg.allow_negative_numbers(takes_value)
+    });
+    command.mut_subcommands(with_negative_numbers)
 }
 
 /// For who has just installed this: what to type first.

@@ -396,12 +396,16 @@ impl Report {
             }
             share => format!("{share:.3} bytes on the wire per byte, "),
         };
+        // Links and empty files have no rate.
+        let rate = match self.useful_bytes {
+            0 => String::new(),
+            _ => format!(": {}", dfcp::Rate::from_bps(self.goodput_bps)),
+        };
         format!(
-            "{}{}, {}{part} in {time}: {}; {cost}{path}",
+            "{}{}, {}{part} in {time}{rate}; {cost}{path}",
             units::files(self.files),
             self.beside(),
             units::bytes(self.useful_bytes),
-            dfcp::Rate::from_bps(self.goodput_bps),
         )
     }
 
@@ -418,9 +422,7 @@ impl Report {
     pub fn lines(&self) -> Vec<String> {
         let problems = self.problems.iter().map(|problem| {
             let FileProblem { path, message, .. } = problem;
-            // `receiver: NAME: no space`, with or without the first.
-            let reason = message.replacen(&format!("{path}: "), "", 1);
-            (path.as_str(), reason, message.clone())
+            (path.as_str(), reason_of(path, message), message.clone())
         });
         let mut lines = by_reason(problems, |count, first, reason| {
             format!("{count} files (--json names them), the first one {first}: {reason}")
@@ -441,6 +443,19 @@ impl Report {
             lines.push(self.summary());
         }
         lines
+    }
+}
+
+/// Of `receiver: NAME: no space`, with or without the first, what other files have in common with it. The
+/// sender's names have the directory before them that it was told to send.
+fn reason_of(path: &str, message: &str) -> String {
+    match message.split_once(&format!("{path}: ")) {
+        Some((before, reason)) => {
+            let mut sides = ["sender: ", "receiver: "].into_iter();
+            let side = sides.find(|side| before.starts_with(side));
+            side.unwrap_or_default().to_owned() + reason
+        }
+        None => message.to_owned(),
     }
 }
 
@@ -548,6 +563,20 @@ mod tests {
         report.problems.truncate(MANY);
         report.conclude(None);
         assert_eq!(report.lines().len(), MANY + 2);
+        // Of what is sent from elsewhere, too.
+        for problem in &mut report.problems {
+            problem.message = format!("sender: /data/{}: removed", problem.path);
+        }
+        report.problems.push(FileProblem {
+            path: "tree/last".to_owned(),
+            message: "sender: /data/tree/last: removed".to_owned(),
+            ..report.problems[0].clone()
+        });
+        report.conclude(None);
+        assert_eq!(
+            report.lines()[0],
+            "11 files (--json names them), the first one tree/0: sender: removed"
+        );
     }
 
     #[test]
@@ -578,8 +607,12 @@ mod tests {
         (report.moved_bytes, report.kept_bytes) = (0, 30_000_000);
         let none = "30.0 MB, 0 bytes of it carried, in 2.00 s";
         assert!(said(&report).contains(none), "{}", said(&report));
-        report.files = 0;
+        // As of links.
         report.useful_bytes = 0;
+        report.kept_bytes = 0;
+        let empty = "1 file, 2 there already, 0 bytes in 2.00 s; loss";
+        assert!(said(&report).starts_with(empty), "{}", said(&report));
+        report.files = 0;
         let nothing = "nothing new: 2 there already, in 2.00 s; loss";
         assert!(said(&report).starts_with(nothing), "{}", said(&report));
     }

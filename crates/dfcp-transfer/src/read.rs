@@ -61,7 +61,7 @@ fn read_whole(source: &Source, bytes: &mut Vec<u8>) -> Result<(), String> {
     match file.read_exact_at(&mut bytes[start..], 0) {
         // A size or time that is another one now shows what was changed meanwhile.
         Ok(()) => source.check(&file),
-        Err(error) => Err(reason(error)),
+        Err(error) => Err(source.unread(&file, &error)),
     }
 }
 
@@ -122,7 +122,8 @@ fn read_parts(
                 Some(range) if range.start <= at => {
                     let to = range.end.min(most);
                     buffer.resize((to - at) as usize, 0);
-                    file.read_exact_at(&mut buffer, at).map_err(reason)?;
+                    let read = file.read_exact_at(&mut buffer, at);
+                    read.map_err(|error| source.unread(file, &error))?;
                     work(at, &mut Chunk::Data(&mut buffer))?;
                     at = to;
                 }
@@ -321,13 +322,6 @@ impl<T: Send + 'static> Reading<T> {
         };
         let end = tokio::task::spawn_blocking(move || work(&outlet));
         Self { chunks, used, end }
-    }
-}
-
-fn reason(error: io::Error) -> String {
-    match error.kind() {
-        io::ErrorKind::UnexpectedEof => crate::source::CHANGED.into(),
-        _ => error.to_string(),
     }
 }
 

@@ -143,7 +143,7 @@ impl Sources {
             }
         }
         match failed.filter(|_| names.is_empty()) {
-            Some(error) => Err(error),
+            Some(first) => Err(with_others(first, &walk.sources.left_out)),
             None => Ok(walk.sources),
         }
     }
@@ -425,6 +425,25 @@ fn entry_of(path: String, metadata: &Metadata) -> Entry {
     }
 }
 
+/// Of paths that all failed: the first one's error, and which others there are.
+fn with_others(first: Error, failed: &[LeftOut]) -> Error {
+    match first {
+        Error::File { path, reason } if failed.len() > 1 => {
+            let others = failed.iter().skip(1).take(MAX_OTHERS);
+            let mut others: Vec<_> = others.map(|other| other.path.as_str()).collect();
+            if failed.len() > 1 + MAX_OTHERS {
+                others.push("others");
+            }
+            let reason = format!("{reason}; nor can these be read: {}", others.join(", "));
+            Error::File { path, reason }
+        }
+        first => first,
+    }
+}
+
+/// Paths beside the first that an error names: a screen has room for so many.
+const MAX_OTHERS: usize = 10;
+
 /// What the user names, which is followed if it is a link, and the name that it is offered under.
 fn named(path: &Path) -> Result<(String, Metadata), Error> {
     let metadata = fs::metadata(path).map_err(|error| Error::file(path, error))?;
@@ -506,6 +525,17 @@ impl Source {
         }
     }
 
+    /// Why reading it failed.
+    pub(crate) fn unread(&self, file: &File, error: &std::io::Error) -> String {
+        match error.kind() {
+            std::io::ErrorKind::UnexpectedEof => match self.check(file) {
+                Ok(()) => SHORT.into(),
+                Err(reason) => reason,
+            },
+            _ => error.to_string(),
+        }
+    }
+
     /// Looks where the file has data. What cannot be found out is data.
     fn find_holes(&mut self) {
         let Ok(file) = self.open() else {
@@ -521,6 +551,8 @@ impl Source {
 pub(crate) const CHANGED: &str =
     "it changed while it was being sent; copy it again when nobody writes to it";
 const SIZELESS: &str = "it has content, but says that its size is 0, as files of /proc do; `dfcp send - HOST --name NAME` \
+     sends what can be read of it";
+const SHORT: &str = "it ends before the size that it says, as files of /sys do; `dfcp send - HOST --name NAME` \
      sends what can be read of it";
 
 #[cfg(test)]

@@ -127,7 +127,13 @@ impl Store {
         space.check_inodes(files.saturating_sub(known.len()) as u64)?;
         let mut claims = self.claims.0.lock().unwrap_or_else(PoisonError::into_inner);
         claims.retain(|claim| claim.strong_count() > 0);
-        space.check(outstanding(&claims), bytes)?;
+        if let Err(mut rejection) = space.check(outstanding(&claims), bytes) {
+            let has_holes = |entry: &Entry| entry.data.is_some_and(|data| data < entry.size);
+            if !self.keep.holes && entries.iter().any(has_holes) {
+                rejection.message += "; with --sparse there, holes of files take no room";
+            }
+            return Err(rejection);
+        }
         let sizes = entries.iter().map(|entry| entry.size);
         let claim = Arc::new(Claim {
             bytes,
@@ -282,6 +288,13 @@ mod tests {
         let first = store.claim(&entries, &[], &progress).unwrap();
         let refused = store.claim(&entries, &[], &progress).unwrap_err();
         assert_eq!(refused.kind, RejectionKind::Space);
+        assert!(!refused.message.contains("--sparse"), "{refused:?}");
+        let hollow = entries.clone().map(|entry| Entry {
+            data: Some(1),
+            ..entry
+        });
+        let refused = store.claim(&hollow, &[], &progress).unwrap_err();
+        assert!(refused.message.contains("--sparse"), "{refused:?}");
         progress.add(most);
         assert!(store.claim(&entries, &[], &Progress::default()).is_ok());
         drop(first);

@@ -112,6 +112,14 @@ impl Output {
         }
     }
 
+    /// Says why it is tried again; once, as long as that stays the same.
+    pub fn say_again(&self, said: &mut String, why: String) {
+        if *said != why {
+            self.say(format_args!("{why}; trying again"));
+            *said = why;
+        }
+    }
+
     /// Prints a report, and its lines for people. The exit code: that of the report, unless it could not
     /// be written.
     pub fn report(&self, report: &Report) -> u8 {

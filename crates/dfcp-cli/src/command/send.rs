@@ -391,6 +391,7 @@ async fn attempts(
 ) -> Result<(), Failure> {
     let mut since = Instant::now();
     let mut earlier = Attempts::default();
+    let mut said = String::new();
     loop {
         report.attempts = 1;
         let (start, mut asked) = (Instant::now(), Duration::ZERO);
@@ -418,8 +419,7 @@ async fn attempts(
             return Err(ended.failure);
         }
         earlier.note(report, start, asked);
-        args.output
-            .say(format_args!("{}; trying again", ended.failure));
+        args.output.say_again(&mut said, ended.failure.to_string());
         tokio::select! {
             () = tokio::time::sleep(RETRY_PAUSE) => {}
             failure = interrupted() => {

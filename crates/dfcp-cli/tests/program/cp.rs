@@ -213,7 +213,8 @@ fn what_cannot_be_done_is_said_with_its_class() {
     machines.fails(&["file", "elsewhere:"], 5, "make `./shell elsewhere` work");
     machines.fails(&["none", "there:"], 7, "none");
     machines.fails(&["there:none", "."], 7, "none");
-    machines.fails(&["there:*.none", "."], 7, "nothing matches");
+    let both = ["there:*.none", "there:?.nor", "."];
+    machines.fails(&both, 7, "?.nor: nothing matches");
     machines.fails(&["tree", "there:"], 2, "-r");
     machines.fails(&["file", "shell", "there:new"], 2, "new/ makes it");
     machines.fails(&["there:file", "there:shell", "two"], 2, "two/ makes it");

@@ -544,3 +544,54 @@ fn a_standard_error_that_cannot_be_written_ends_nothing() {
     assert_eq!(code(full.unwrap().into()), code(Stdio::null()));
     assert_eq!(code(Stdio::null()), Some(7));
 }
+
+#[test]
+fn a_negative_number_is_a_wrong_value_of_its_option() {
+    for (arguments, option) in [
+        (&["send", "-b", "-1", "x", "h"][..], "--bwlimit"),
+        (&["sync", "--max-delete", "-1", "a", "h:b"], "--max-delete"),
+        (&["proxy", "serve", "--rate", "-1"], "--rate"),
+    ] {
+        let out = Bench::new().program().args(arguments).output().unwrap();
+        let said = String::from_utf8(out.stderr).unwrap();
+        assert_eq!(out.status.code(), Some(2), "{said}");
+        let words = format!("invalid value '-1' for '{option}");
+        assert!(said.contains(&words), "{said}");
+    }
+    // These are no numbers.
+    let mut sender = Bench::new().program();
+    let out = sender.args(["send", "-b", "1M", "-4", "-q", "no-such-file", "h"]);
+    assert_eq!(out.output().unwrap().status.code(), Some(7));
+}
+
+/// Who may not raise the limit is told to; the superuser may.
+#[test]
+fn a_small_limit_of_the_stack_is_raised_or_told() {
+    let bench = Bench::new();
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "ulimit -s 64 && exec \"$0\" key show --key \"$1\""]);
+    shell.arg(env!("CARGO_BIN_EXE_dfcp"));
+    let out = shell.arg(bench.path("sender.key")).output().unwrap();
+    let said = String::from_utf8(out.stderr).unwrap();
+    match out.status.code() {
+        Some(0) => {}
+        code => {
+            assert_eq!(code, Some(1), "{said}");
+            assert!(said.contains("ulimit -s"), "{said}");
+        }
+    }
+}
+
+/// Ten minutes of it would else be sixty lines.
+#[test]
+fn trying_again_is_told_once_while_its_reason_stays() {
+    let bench = Bench::new();
+    let nobody = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr();
+    let mut sender = bench.sender();
+    // Each attempt takes a second, and two pass before the next.
+    sender.args(["--retry", "5s"]).arg(bench.write("x", 1000));
+    let (code, report, said) = run(sender.arg(nobody.unwrap().to_string()));
+    assert_eq!(code, 5, "{said}");
+    assert!(report["attempts"].as_u64().unwrap() > 2, "{report}");
+    assert_eq!(said.matches("trying again").count(), 1, "{said}");
+}

@@ -7,6 +7,14 @@ use crate::time::{Duration, Instant, Rate};
 /// free at any moment that they would notice.
 const MAX_GROUP: Duration = Duration::from_millis(10);
 
+/// Round trips after which an answer is late, and the longest that link layers hold packets back while they
+/// work (a Wi-Fi scan, a handover): as in the window of [`PathModel`](super::PathModel).
+const ROUND_TRIPS: f64 = 1.5;
+const MAX_HELD: Duration = Duration::from_millis(250);
+/// Packets that may be in flight in any case: an initial window (RFC 6928). With fewer a loss would wait for
+/// three later packets to show it.
+const FEW: u64 = 10;
+
 /// A controller that never sends faster than a bound. While the bound holds it back it is told that
 /// there was nothing to send, so that it takes nothing of what it sees for the path's limit.
 #[derive(Debug)]
@@ -14,6 +22,8 @@ pub struct Capped {
     inner: Box<dyn RateController>,
     cap: Rate,
     packet: u64,
+    /// Smoothed.
+    rtt: Duration,
 }
 
 impl Capped {
@@ -23,6 +33,7 @@ impl Capped {
             inner,
             cap,
             packet: 1500,
+            rtt: Duration::ZERO,
         }
     }
 
@@ -48,16 +59,26 @@ impl RateController for Capped {
         round_trip,
         refused_reports,
         on_order,
-        window,
         bandwidth,
     );
 
+    /// What the bound lets go until an answer is late. Without this the window would be that of the whole path, or
+    /// in a start-up that the bound never lets end three times what was delivered: when nothing is answered any
+    /// more packets would go on leaving for as long as they last.
+    fn window(&self) -> u64 {
+        let late = self.rtt.mul_f64(ROUND_TRIPS) + MAX_HELD;
+        let bound = self.cap.bytes_in(late) + self.group() + FEW * self.packet;
+        self.inner.window().min(bound)
+    }
+
     fn on_established(&mut self, now: Instant, rtt: Duration, packet_size: u64) {
         self.packet = packet_size;
+        self.rtt = rtt;
         self.inner.on_established(now, rtt, packet_size);
     }
 
     fn on_feedback(&mut self, feedback: &Feedback<'_>) {
+        self.rtt = feedback.rtt.smoothed();
         let mut told = *feedback;
         if self.is_held_back()
             && let Some(newest) = &feedback.newest

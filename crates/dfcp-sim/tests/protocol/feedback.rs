@@ -169,3 +169,36 @@ fn an_outage_is_asked_about_sparingly_and_ends_with_the_path() {
     let after = pair.now.saturating_since(now);
     assert!(after <= MS(450), "back after {after:?}");
 }
+
+/// The window of a path that carries a hundred times as much would last for seconds at a cap.
+#[test]
+fn an_outage_is_not_flooded_at_a_cap() {
+    let profile = Profile::auto().with_rate_cap(Rate::from_bps(8_000_000));
+    let path = link(1000, 50);
+    let mut pair = established(PairConfig {
+        client: TransportConfig::default().profile(profile),
+        ..PairConfig::symmetric(path.clone(), 19)
+    });
+    let mut transfer = ObjectTransfer::start(&mut pair, 1 << 40);
+    pair.run_until(3 * SECOND, |pair| transfer.poll(pair));
+    let set = |pair: &mut Pair, config: &LinkConfig| {
+        let now = pair.now;
+        let links = pair.links.iter_mut();
+        links.for_each(|link| link.set_config(now, config.clone()));
+    };
+    let gone = LinkConfig {
+        loss: 1.0.into(),
+        ..path.clone()
+    };
+    set(&mut pair, &gone);
+    let sent = pair.hosts[0].ip_bytes;
+    pair.run_until(5 * SECOND, |pair| transfer.poll(pair));
+    // A second at the cap is 1 MB.
+    let into_the_dark = pair.hosts[0].ip_bytes - sent;
+    assert!(into_the_dark < 500_000, "{into_the_dark} bytes");
+    set(&mut pair, &path);
+    let before = transfer.delivered;
+    pair.run_until(3 * SECOND, |pair| transfer.poll(pair));
+    let after = transfer.delivered - before;
+    assert!(after > 2_000_000, "{after} bytes in three seconds after it");
+}

@@ -30,7 +30,13 @@ fn trees_are_listed_in_order_without_links() {
     assert_eq!((sources.bytes(), sources.left_out.len()), (10, 2));
     assert!(Sources::scan(&[tree.join("pipe")]).is_err());
     assert!(Sources::scan(&[tree.join("a"), tree.join("b/../a")]).is_err());
-    assert!(Sources::scan(&[tree.join("none")]).is_err());
+    let none = ["none", "nor"].map(|name| tree.join(name));
+    let error = Sources::scan(&none).unwrap_err().to_string();
+    assert!(
+        error.contains("/none: ") && error.contains("/nor"),
+        "{error}"
+    );
+    assert!(Sources::scan(&none[..1]).is_err());
     // One that is missing does not keep the others.
     let sources = Sources::scan(&[tree.join("none"), tree.join("a")]).unwrap();
     assert_eq!((sources.list.len(), sources.left_out.len()), (1, 1));
@@ -211,4 +217,20 @@ fn names_of_owners_are_sent_with_their_numbers() {
     let known: Vec<_> = user.map(|user| (number, user.name)).into_iter().collect();
     assert_eq!(people(Owners::Names).users, known);
     assert_eq!(people(Owners::Receiver).users, []);
+}
+
+/// Nobody writes to it, and copying it again would not help.
+#[test]
+fn a_file_that_is_shorter_than_it_says_tells_what_sends_it() {
+    let path = PathBuf::from("/sys/kernel/uevent_seqnum");
+    let Ok(sources) = Sources::scan(std::slice::from_ref(&path)) else {
+        eprintln!("skipped: there is no {path:?}");
+        return;
+    };
+    let pack = crate::read::Pack::read(&sources, &[0]);
+    let (_, why) = &pack.failed[0];
+    assert!(
+        why.contains("before the size") && why.contains("dfcp send -"),
+        "{why}"
+    );
 }

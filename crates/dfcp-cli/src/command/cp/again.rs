@@ -46,6 +46,7 @@ impl Told {
 pub async fn attempts(args: &Args, told: &mut Told) -> Result<(), Failure> {
     let mut since = Instant::now();
     let mut began = false;
+    let mut said = String::new();
     loop {
         told.report.attempts = u32::from(args.retry.is_some());
         let begin = Instant::now();
@@ -66,7 +67,7 @@ pub async fn attempts(args: &Args, told: &mut Told) -> Result<(), Failure> {
             return told.end(ended);
         }
         told.earlier.note(&told.report, begin, Duration::ZERO);
-        args.output.say(format_args!("{why}; trying again"));
+        args.output.say_again(&mut said, why);
         let stop = tokio::select! {
             () = tokio::time::sleep(RETRY_PAUSE) => None,
             failure = interrupted() => Some(failure),

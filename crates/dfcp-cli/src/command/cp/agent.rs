@@ -235,12 +235,14 @@ fn expand(paths: &[String]) -> Result<Vec<PathBuf>, Failure> {
         }
         expanded.extend(found);
     }
-    match unmatched.first().filter(|_| expanded.is_empty()) {
-        Some(path) => {
-            let message = format!("{}: nothing matches", path.display());
+    match expanded.is_empty() && !unmatched.is_empty() {
+        true => {
+            let names = unmatched.iter().map(|path| path.display().to_string());
+            let names = names.collect::<Vec<_>>().join(", ");
+            let message = format!("{names}: nothing matches");
             Err(Failure::new(Kind::LocalIo, message))
         }
-        None => {
+        false => {
             // Which are left out, and the others copied.
             expanded.append(&mut unmatched);
             Ok(expanded)
