@@ -51,7 +51,9 @@ struct Attempt {
     delivered: usize,
     /// Where its SYNs came from: the attacker may have carried them elsewhere, as an address translator does.
     asked_from: BTreeSet<SocketAddr>,
-    is_in: bool,
+    /// From where it was let in. Each address has an answer of its own, and the server cannot know which of them
+    /// the client will go on with.
+    is_in_from: BTreeSet<SocketAddr>,
 }
 
 impl Attempt {
@@ -67,7 +69,7 @@ impl Attempt {
             up: Vec::new(),
             delivered: 0,
             asked_from: BTreeSet::new(),
-            is_in: false,
+            is_in_from: BTreeSet::new(),
         }
     }
 
@@ -85,7 +87,8 @@ impl Attempt {
 
     fn is_done(&mut self) -> bool {
         let connection = self.client.connection(self.handle);
-        self.is_in && connection.is_some_and(|connection| connection.is_established())
+        !self.is_in_from.is_empty()
+            && connection.is_some_and(|connection| connection.is_established())
     }
 }
 
@@ -224,7 +227,8 @@ impl World {
         }
     }
 
-    /// Who comes in has sent his ACK as it was made, from where a SYN of his came from, and for the first time.
+    /// Who comes in has sent his ACK as it was made, from where a SYN of his came from, and for the first time
+    /// from there.
     fn check_accepted(&mut self, from: SocketAddr, packet: &[u8]) {
         let attempt = &mut self.attempt;
         let mut came = false;
@@ -247,7 +251,7 @@ impl World {
                     attempt.up.iter().any(is_its) && attempt.asked_from.contains(&from),
                     "another ACK"
                 );
-                assert!(!std::mem::replace(&mut attempt.is_in, true), "twice");
+                assert!(attempt.is_in_from.insert(from), "twice");
             }
         }
         let is_good = packet == self.ack && from == address(1) && slot(self.now) <= 1;
@@ -309,9 +313,9 @@ impl World {
 }
 
 /// Tampered SYNs, ACKs and answers, and floods. Nobody comes in but by an ACK that is as it was made, from
-/// where a SYN of the attempt came from; that one lets its sender in. Nobody is answered with more than he
-/// sent. A busy server computes for those only who proved their address. An honest client that hears forged
-/// answers gets in as soon as its own packets arrive.
+/// where a SYN of the attempt came from, once from each such address; that one lets its sender in. Nobody is
+/// answered with more than he sent. A busy server computes for those only who proved their address. An honest
+/// client that hears forged answers gets in as soon as its own packets arrive.
 pub fn handshake(data: &[u8]) {
     let mut input = Input(data);
     let watch = Watch::allow(MAY_HOLD);

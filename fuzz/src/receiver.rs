@@ -7,9 +7,12 @@ use dfcp_proto::wire::{Frame, VarInt, write_varint};
 use dfcp_proto::{ChannelId, ChannelKind, Duration};
 
 /// Bytes that a connection keeps of what it sends; at most twice as many beside for the symbols that its
-/// encoders are made of, and a mebibyte for records of packets and what this body holds.
+/// encoders are made of, and a mebibyte for what else there is.
 const SEND_BUFFER: u64 = 1 << 23;
 const MAY_HOLD: usize = 3 * SEND_BUFFER as usize + (1 << 20);
+/// A packet that was sent has a record of 80 bytes, in a list that has room for twice as many when it has just
+/// doubled; and as much again if it is lost, among those that may only be late.
+const RECORD: usize = 320;
 /// No claim makes more than five times what is delivered (docs/spec/auto.md). Before a round trip is known twelve
 /// times that may be in flight beyond the first 128 packets, and as much again in four timeouts.
 const CLAIM: u64 = 24;
@@ -34,6 +37,8 @@ struct Receiver {
     waiting: Vec<u64>,
     sent: u64,
     acked: u64,
+    /// Of those sent so many are in what may be held.
+    recorded: u64,
     /// Probe timeouts, while there was a connection.
     timeouts: u64,
 }
@@ -54,6 +59,7 @@ impl Receiver {
             waiting: Vec::new(),
             sent: 0,
             acked: 0,
+            recorded: 0,
             timeouts: 0,
         }
     }
@@ -119,6 +125,14 @@ impl Receiver {
         );
     }
 
+    /// What is held grows with what was sent, by no more than the records of packets.
+    fn check_held(&mut self, watch: &mut Watch) {
+        let more = self.sent - self.recorded;
+        self.recorded = self.sent;
+        watch.raise(more as usize * RECORD);
+        watch.check();
+    }
+
     fn is_over(&self) -> bool {
         let connection = self.raw.server.peek(self.raw.handle);
         connection.is_none_or(|connection| connection.is_closed())
@@ -135,7 +149,7 @@ fn numbers(out: &mut Vec<u8>, input: &mut Input<'_>, count: usize) {
 /// to what is acknowledged.
 pub fn feedback(data: &[u8]) {
     let mut input = Input(data);
-    let watch = Watch::allow(MAY_HOLD);
+    let mut watch = Watch::allow(MAY_HOLD);
     let mut receiver = Receiver::new(&mut input);
     receiver.run(5);
     let end = receiver.raw.now + LONGEST;
@@ -210,7 +224,7 @@ pub fn feedback(data: &[u8]) {
             receiver.raw.send(&out);
         }
         receiver.run(1 + u64::from(op >> 6));
-        watch.check();
+        receiver.check_held(&mut watch);
         receiver.check_sent();
         if receiver.is_over() {
             break;
@@ -222,7 +236,7 @@ pub fn feedback(data: &[u8]) {
         receiver.raw.now += Duration::from_millis(500);
         receiver.run(1);
     }
-    watch.check();
+    receiver.check_held(&mut watch);
     let timeouts = receiver.timeouts().saturating_sub(before);
     assert!(timeouts <= SILENCE, "{timeouts} timeouts");
     receiver.check_sent();

@@ -4,7 +4,10 @@
 use crate::common::raw::{self, drain, drain_to};
 use crate::common::{Flow, MS, SECOND, lossy};
 use dfcp_proto::wire::Packet;
-use dfcp_proto::{ChannelKind, ConnectionError, Endpoint, Event, ServerConfig, TransportConfig};
+use dfcp_proto::{
+    ChannelId, ChannelKind, CloseCode, Connection, ConnectionError, ConnectionHandle, Endpoint,
+    Event, Instant, Read, ServerConfig, TransportConfig,
+};
 use dfcp_sim::{LinkConfig, Pair, PairConfig, Side};
 use std::sync::Arc;
 
@@ -328,4 +331,160 @@ fn what_left_with_a_relayed_answer_leaves_again_as_soon_as_another_is_confirmed(
         relayed <= plain + MS(50),
         "{relayed:?} instead of {plain:?}"
     );
+}
+
+/// A client at one address, its server, and somebody at another who carries the client's packets from there.
+struct Carried {
+    now: Instant,
+    client: Endpoint,
+    of_client: ConnectionHandle,
+    server: Endpoint,
+    /// What the carrier has of the client's handshake and what left with it.
+    kept: Vec<Vec<u8>>,
+    channel: Option<ChannelId>,
+}
+
+const CLIENT: u8 = 3;
+const CARRIER: u8 = 70;
+const SERVER: u8 = 9;
+
+impl Carried {
+    /// The client has an answer to a SYN that the carrier sent, and its own SYN on the way.
+    fn new() -> Self {
+        let now = Instant::from_nanos(SECOND.as_nanos() as u64);
+        let mut server = raw::server();
+        let mut client = Endpoint::new(raw::key("client"), None, [4; 32]);
+        let config = Arc::new(TransportConfig::default());
+        let to = raw::address(SERVER);
+        let of_client = client.connect(now, to, Some(server.public_key()), config);
+        let of_client = of_client.expect("a good key");
+        let syn = drain(&mut client, now).remove(0);
+        server.handle_datagram(now, raw::address(CARRIER), 0, &mut syn.clone());
+        let mut answer = drain(&mut server, now).remove(0);
+        client.handle_datagram(now, to, 0, &mut answer);
+        server.handle_datagram(now, raw::address(CLIENT), 0, &mut syn.clone());
+        Self {
+            now,
+            client,
+            of_client,
+            server,
+            kept: Vec::new(),
+            channel: None,
+        }
+    }
+
+    fn connection(&mut self) -> &mut Connection {
+        let connection = self.client.connection(self.of_client);
+        connection.expect("known")
+    }
+
+    /// The client says one thing.
+    fn say(&mut self) {
+        let now = self.now;
+        let connection = self.connection();
+        let channel = connection.open(ChannelKind::Stream).expect("established");
+        let written = connection.write(now, channel, b"pay");
+        assert_eq!(written, Ok(3));
+        connection.finish_channel(channel).expect("open");
+        self.channel = Some(channel);
+    }
+
+    /// The carrier keeps what the client has to say, instead of the network.
+    fn keep(&mut self) {
+        self.kept = drain(&mut self.client, self.now);
+    }
+
+    /// It arrives, from where the carrier is.
+    fn carry(&mut self) {
+        for packet in &self.kept {
+            let from = raw::address(CARRIER);
+            self.server
+                .handle_datagram(self.now, from, 0, &mut packet.clone());
+        }
+    }
+
+    /// The client's packets and those that are for it arrive, for a second.
+    fn run(&mut self) {
+        for _ in 0..1000 {
+            for mut packet in drain(&mut self.client, self.now) {
+                let from = raw::address(CLIENT);
+                self.server.handle_datagram(self.now, from, 0, &mut packet);
+            }
+            for (to, mut packet) in drain_to(&mut self.server, self.now) {
+                if to == raw::address(CLIENT) {
+                    let from = raw::address(SERVER);
+                    self.client.handle_datagram(self.now, from, 0, &mut packet);
+                }
+            }
+            self.now += MS(1);
+            self.client.handle_timeout(self.now);
+            self.server.handle_timeout(self.now);
+        }
+    }
+
+    /// On how many connections the server hears it now.
+    fn heard(&mut self) -> usize {
+        let (now, channel) = (self.now, self.channel.expect("said"));
+        let handles = self.server.handles();
+        let heard = handles.into_iter().filter(|&handle| {
+            let connection = self.server.connection(handle).expect("known");
+            while let Some(mut job) = connection.take_solve_job() {
+                job.run();
+                connection.finish_solve(now, job);
+            }
+            connection.read(now, channel, &mut [0; 8]) == Ok(Read::Data(3))
+        });
+        heard.count()
+    }
+}
+
+#[test]
+fn what_leaves_before_an_answer_is_confirmed_is_heard_twice_at_most() {
+    let mut carried = Carried::new();
+    carried.say();
+    carried.keep();
+    carried.carry();
+    carried.run();
+    assert!(carried.connection().is_confirmed());
+    assert_eq!(carried.heard(), 2);
+    assert_eq!(carried.server.handles().len(), 2, "one from each address");
+    // All of it again.
+    carried.carry();
+    carried.run();
+    assert_eq!(carried.heard(), 0);
+    assert_eq!(carried.server.handles().len(), 2);
+}
+
+#[test]
+fn what_leaves_once_an_answer_is_confirmed_is_heard_once() {
+    let mut carried = Carried::new();
+    carried.keep();
+    carried.carry();
+    carried.run();
+    assert!(carried.connection().is_confirmed());
+    carried.say();
+    carried.run();
+    assert_eq!(carried.heard(), 1);
+}
+
+#[test]
+fn a_handshake_that_was_held_back_lets_nobody_in_once_its_cookie_is_too_old() {
+    // The slots of two minutes in which the cookie is good, and those after them.
+    for (wait, heard) in [(SECOND, 1), (4 * 60 * SECOND, 0)] {
+        let mut carried = Carried::new();
+        carried.say();
+        carried.keep();
+        carried.run();
+        assert_eq!(carried.heard(), 1);
+        let now = carried.now;
+        carried.connection().close(now, CloseCode::NO_ERROR, "");
+        carried.run();
+        let own = carried.server.accept().expect("the client's");
+        carried.server.forget(own);
+        carried.now += wait;
+        carried.server.handle_timeout(carried.now);
+        carried.carry();
+        assert_eq!(carried.heard(), heard, "after {wait:?}");
+        assert_eq!(carried.server.handles().len(), heard);
+    }
 }
