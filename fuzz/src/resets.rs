@@ -13,6 +13,8 @@ use std::sync::Arc;
 
 /// Two connections with little under way, and what the attacker keeps of them.
 const MAY_HOLD: usize = 1 << 20;
+/// The same for each object of 500 bytes that was ever opened: its block and its channel at both ends.
+const OBJECT: usize = 12 << 10;
 /// Packets of each direction that the attacker keeps.
 const KEPT: usize = 256;
 
@@ -180,7 +182,7 @@ impl World {
 /// nobody who did not ask.
 pub fn resets(data: &[u8]) {
     let mut input = Input(data);
-    let watch = Watch::allow(MAY_HOLD);
+    let mut watch = Watch::allow(MAY_HOLD);
     let mut world = World::new();
     let mut other = Side::new(server(b"there", 0), world.now);
     for _ in 0..300 {
@@ -238,6 +240,7 @@ pub fn resets(data: &[u8]) {
                 if let Some(connection) = world.client.endpoint.connection(handle)
                     && let Some(id) = connection.open(ChannelKind::Object)
                 {
+                    watch.raise(OBJECT);
                     let _ = connection.write(now, id, &[7; 500]);
                     let _ = connection.finish_channel(id);
                 }
