@@ -222,7 +222,7 @@ fn without_a_network_it_is_said_and_what_runs_on_the_machine_is_found() {
         let claim = claim(&bench, machine.place(), &nowhere, &code);
         for process in [claim, sender] {
             let (code, _, said) = process.end();
-            assert!(code == 0 && said.contains("no network"), "{said}");
+            assert!(code == 0 && said.contains("has no network:"), "{said}");
             assert!(
                 said.contains("no route") && said.contains("local network is left"),
                 "{said}"
