@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::error::Error;
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{self, Read};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
@@ -29,15 +29,32 @@ pub fn read<A: Args>(path: &Path) -> Result<A, Failure> {
     file.settings("", entries, &[])
 }
 
+/// Whether it is there and a pipe.
+pub fn is_pipe(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|file| file.file_type().is_fifo())
+}
+
+/// All that is in a file, if that is no more than [`MAX_FILE`]: a part of it may say something else.
+///
+/// # Errors
+/// That it is longer, or cannot be read.
+pub fn read_short(file: File) -> io::Result<String> {
+    let mut text = String::new();
+    let read = file.take(MAX_FILE + 1).read_to_string(&mut text)?;
+    match read as u64 > MAX_FILE {
+        true => Err(io::Error::other("it is longer than 1 MiB")),
+        false => Ok(text),
+    }
+}
+
 /// Whether a file can be read a second time: a pipe gives nothing then, or has whoever reads it wait.
 ///
 /// # Errors
 /// That it is a pipe.
 pub fn check_no_pipe(path: &Path) -> Result<(), Failure> {
-    match fs::metadata(path) {
-        Ok(file) if file.file_type().is_fifo() => Err(Failure::io(path, "a pipe is read once")),
-        // What else is wrong with it the reader says.
-        _ => Ok(()),
+    match is_pipe(path) {
+        true => Err(Failure::io(path, "a pipe is read once")),
+        false => Ok(()),
     }
 }
 
@@ -65,14 +82,8 @@ impl Text {
     /// # Errors
     /// When it cannot be read.
     pub fn open(path: &Path) -> Result<Self, Failure> {
-        let mut text = String::new();
-        let file = File::open(path).map_err(|error| Failure::io(path, error))?;
-        let read = file.take(MAX_FILE + 1).read_to_string(&mut text);
-        let read = read.map_err(|error| Failure::io(path, error))?;
-        // A part of it may say something else.
-        if read as u64 > MAX_FILE {
-            return Err(Failure::io(path, "it is longer than 1 MiB"));
-        }
+        let text = File::open(path).and_then(read_short);
+        let text = text.map_err(|error| Failure::io(path, error))?;
         let path = path.to_owned();
         Ok(Self { path, text })
     }

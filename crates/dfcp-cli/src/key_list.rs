@@ -1,17 +1,15 @@
 //! Lists of keys in files, with options before a key.
 
 use std::fs::{self, File, Metadata};
-use std::io::{self, Read};
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use dfcp::PublicKey;
 
 use crate::allowed::KeyOptions;
-
-/// Longest list of keys that is read.
-const MAX_LIST: u64 = 1 << 20;
+use crate::config;
 
 /// A list of keys in a file.
 #[derive(Debug)]
@@ -82,15 +80,7 @@ pub struct List {
 /// comment. A line whose options are not understood allows nobody.
 fn read_list(path: &Path) -> Result<(Version, List), String> {
     let (file, version) = open(path)?;
-    let mut text = String::new();
-    let read = file
-        .take(MAX_LIST + 1)
-        .read_to_string(&mut text)
-        .map_err(|error| format!("{}: {error}", path.display()))?;
-    // Of a part nobody would know who is missing.
-    if read as u64 > MAX_LIST {
-        return Err(format!("{} is longer than 1 MiB", path.display()));
-    }
+    let text = config::read_short(file).map_err(|error| format!("{}: {error}", path.display()))?;
     let (mut keys, mut mistakes) = (Vec::<(PublicKey, KeyOptions)>::new(), Vec::new());
     for (line, number) in text.lines().zip(1..) {
         let mut words = line.split_whitespace();
@@ -139,7 +129,7 @@ pub fn check_safe(path: &Path) -> Result<(), String> {
 fn open(path: &Path) -> Result<(File, Version), String> {
     let name = path.display();
     // It is read whenever somebody comes, and a pipe would have all wait for whoever writes to it.
-    if fs::metadata(path).is_ok_and(|file| file.file_type().is_fifo()) {
+    if config::is_pipe(path) {
         return Err(format!("{name} is a pipe, which cannot be read again"));
     }
     let file = File::open(path).map_err(|error| match error.kind() {

@@ -1,5 +1,6 @@
 //! A bound on another controller's rate: what a user allows of the path.
 
+use super::path_model::{MAX_HELD, WINDOW_ROUND_TRIPS};
 use super::{BlockSent, Codepoint, Departure, Feedback, RateController, leave_to_inner};
 use crate::time::{Duration, Instant, Rate};
 
@@ -7,10 +8,6 @@ use crate::time::{Duration, Instant, Rate};
 /// free at any moment that they would notice.
 const MAX_GROUP: Duration = Duration::from_millis(10);
 
-/// Round trips after which an answer is late, and the longest that link layers hold packets back while they
-/// work (a Wi-Fi scan, a handover): as in the window of [`PathModel`](super::PathModel).
-const ROUND_TRIPS: f64 = 1.5;
-const MAX_HELD: Duration = Duration::from_millis(250);
 /// Packets that may be in flight in any case: an initial window (RFC 6928). With fewer a loss would wait for
 /// three later packets to show it.
 const FEW: u64 = 10;
@@ -62,11 +59,11 @@ impl RateController for Capped {
         bandwidth,
     );
 
-    /// What the bound lets go until an answer is late. Without this the window would be that of the whole path, or
+    /// What the bound lets go until an answer is late, as in the window of [`PathModel`](super::PathModel). Without this the window would be that of the whole path, or
     /// in a start-up that the bound never lets end three times what was delivered: when nothing is answered any
     /// more packets would go on leaving for as long as they last.
     fn window(&self) -> u64 {
-        let late = self.rtt.mul_f64(ROUND_TRIPS) + MAX_HELD;
+        let late = self.rtt.mul_f64(WINDOW_ROUND_TRIPS) + Duration::from_secs_f64(MAX_HELD);
         let bound = self.cap.bytes_in(late) + self.group() + FEW * self.packet;
         self.inner.window().min(bound)
     }

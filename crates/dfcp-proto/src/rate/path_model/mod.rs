@@ -49,6 +49,7 @@ use rounds::{Round, Unhealed, Within};
 use samples::Samples;
 use shallow::{BufferEstimate, GroupRoom, RateCap};
 use startup::{FirstFlight, Search};
+pub(super) use tuning::bounds::{MAX_HELD, WINDOW_ROUND_TRIPS};
 use tuning::{bounds, queue, spans};
 use yielding::{Yield, Yielded};
 
