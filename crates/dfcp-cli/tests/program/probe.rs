@@ -107,49 +107,50 @@ fn a_policer_is_told_from_a_bad_line() {
 
 #[test]
 fn what_keeps_a_host_from_answering_is_told_apart() {
-    let able = "iptables -A INPUT -p udp -j DROP";
+    let able = "iptables -A INPUT -p udp -j REJECT --reject-with icmp-admin-prohibited";
     privileged(able, || {
         let bench = Bench::new();
         let hosts = cable("true", "true");
         let file = bench.write("x", 1000);
-        let assert_says = |words: &str, command: &mut Command| {
+        let took = |words: &str, command: &mut Command| {
+            let start = Instant::now();
             let (code, report, _) = run(command);
             let message = report["error"]["message"].as_str().unwrap();
             assert!(code == 5 && message.contains(words), "{report}");
-        };
-        let send_says = |words: &str| {
-            let mut send = program_in(hosts[0].place(), &bench.path("sender"));
-            let known = ["--peer-key", &bench.receiver_key];
-            send.args(["send", "--json"])
-                .args(known)
-                .arg(&file)
-                .arg(RECEIVER);
-            assert_says(words, &mut send);
-        };
-        let taken = |words: &str| {
-            let start = Instant::now();
-            send_says(words);
             start.elapsed()
         };
-        let says = |words: &str| assert_says(words, &mut probe(&bench, hosts[0].place()));
+        // How long a probe and a sender take to say so.
+        let both_say = |words: &str| {
+            let mut send = program_in(hosts[0].place(), &bench.path("sender"));
+            let known = ["--peer-key", &bench.receiver_key];
+            send.args(["send", "--json"]).args(known);
+            [
+                took(words, &mut probe(&bench, hosts[0].place())),
+                took(words, send.arg(&file).arg(RECEIVER)),
+            ]
+        };
         // Kernels answer one host once a second, after the first few.
         hosts[1].run("sysctl -qw net.ipv4.icmp_ratelimit=0");
-        says("no receiver listens");
-        let refused = taken("no receiver listens");
+        let refused = both_say("no receiver listens");
+        let reject = "iptables -A INPUT -p udp -j REJECT --reject-with icmp-admin-prohibited";
+        hosts[1].run(reject);
+        let rejected = both_say("no route");
+        hosts[1].run("iptables -F INPUT");
         let _receiver = receiver(&bench, hosts[1].place(), &bench.sender_key);
         hosts[1].run("iptables -A INPUT -p udp -j DROP");
-        says("answers over TCP");
-        send_says("answers over TCP");
+        both_say("answers over TCP");
         hosts[1].run("iptables -A INPUT -j DROP");
-        says("over TCP neither");
-        let silence = taken("over TCP neither");
+        let silence = both_say("over TCP neither");
         hosts[0].run("ip route flush dev near");
-        says("no route");
-        // Where nothing can leave, or the host refuses, nobody waits for an answer.
-        for known_at_once in [taken("no route"), refused] {
+        let no_route = both_say("no route");
+        for who in 0..2 {
+            // Nobody waits for an answer where the host refuses or a firewall says that it rejects ...
+            let told = refused[who].max(rejected[who]);
+            assert!(told < silence[who] / 2, "{told:?} of {silence:?}");
+            // ... and nobody even asks where nothing can leave.
             assert!(
-                known_at_once < silence / 2,
-                "{known_at_once:?} of {silence:?}"
+                no_route[who] < told / 2,
+                "{no_route:?}, told after {told:?}"
             );
         }
     });

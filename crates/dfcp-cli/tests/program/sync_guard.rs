@@ -11,6 +11,7 @@ fn sync(machines: &Machines, arguments: &[&str], expected: i32) -> Value {
     let (code, report, said) = run(machines.sync().args(["--delete"]).args(arguments));
     assert_eq!(code, expected, "{arguments:?}: {said}");
     assert_eq!(report["exit_code"], expected, "{report}");
+    assert_eq!(report["role"], "sync", "{report}");
     report
 }
 

@@ -145,17 +145,10 @@ impl Store {
             let why = "its set-user-ID or set-group-ID bit, since it is another owner's here";
             self.notes.add(&entry.path, why.to_owned());
         }
-        let privileged = mode & (SET_USER | SET_GROUP);
-        if self.keep.modes || privileged != 0 {
+        if self.keep.modes || mode & (SET_USER | SET_GROUP) != 0 {
             #[allow(clippy::useless_conversion)]
             let has = u32::from(rustix::fs::fstat(file)?.st_mode);
-            if self.keep.modes && (has ^ mode) & MODE != 0 {
-                // Some file systems take any mode and keep none.
-                let why = "its mode, which the file system there does not keep";
-                self.notes.add(&entry.path, why.to_owned());
-            } else if privileged & !has != 0 {
-                // The system takes it away without a word from who is not in the file's group.
-                let why = "its set-user-ID or set-group-ID bit, which the system does not give";
+            if let Some(why) = not_given(mode, has, self.keep.modes) {
                 self.notes.add(&entry.path, why.to_owned());
             }
         }
@@ -273,13 +266,30 @@ impl Store {
     }
 }
 
+/// What a file that `has` this mode lacks of the one that it was given, where the system reported no error; all of
+/// it counts where modes are kept.
+fn not_given(mode: u32, has: u32, kept: bool) -> Option<&'static str> {
+    if kept && (has ^ mode) & (MODE | STICKY) != 0 {
+        // Some file systems take any mode and keep none.
+        return Some("its mode, which the file system there does not keep");
+    }
+    // The system takes it away without a word from who is not in the file's group.
+    let taken_away = mode & (SET_USER | SET_GROUP) & !has != 0;
+    taken_away.then_some("its set-user-ID or set-group-ID bit, which the system does not give")
+}
+
 /// Why something beside the content is not there, in words. File systems that have no place for it say so by
-/// several errors, and the superuser is forbidden nothing else.
+/// several errors, one of which is said of immutable files, too.
 fn not_kept(what: &str, error: &io::Error) -> String {
     let forbidden = error.raw_os_error() == Some(rustix::io::Errno::PERM.raw_os_error());
-    let nowhere = forbidden && nix::unistd::geteuid().is_root();
-    match error.kind() == io::ErrorKind::Unsupported || nowhere {
-        true => format!("{what}, which the file system there does not keep"),
+    if error.kind() == io::ErrorKind::Unsupported {
+        return format!("{what}, which the file system there does not keep");
+    }
+    match forbidden && nix::unistd::geteuid().is_root() {
+        true => format!(
+            "{what}, which the superuser may not set either: the file system there does not keep it, or the file is \
+             immutable (lsattr) or of outside a container"
+        ),
         false => format!("{what}: {error}"),
     }
 }
@@ -307,6 +317,121 @@ mod tests {
             assert!(said(error).contains("does not keep"), "{}", said(error));
         }
         assert!(said(rustix::io::Errno::IO).contains("os error"));
+    }
+
+    /// Such as FAT, whose files have the mode of the mount whatever they are given.
+    #[test]
+    fn a_mode_that_is_ignored_without_a_word_is_told_where_modes_are_kept() {
+        for (given, has, kept, told) in [
+            (0o644, 0o100_644, true, None),
+            (0o644, 0o100_755, true, Some("its mode")),
+            (0o755, 0o100_655, true, Some("its mode")),
+            (0o1777, 0o040_777, true, Some("its mode")),
+            (0o4755, 0o100_777, true, Some("its mode")),
+            (0o4755, 0o100_755, true, Some("its set-user-ID")),
+            (0o2755, 0o102_755, true, None),
+            // Who did not ask for modes is told of privileges alone.
+            (0o644, 0o100_755, false, None),
+            (0o4755, 0o100_777, false, Some("its set-user-ID")),
+        ] {
+            let why = not_given(given, has, kept);
+            let as_told = match (why, told) {
+                (Some(why), Some(told)) => why.starts_with(told),
+                (why, told) => why == told,
+            };
+            assert!(as_told, "{given:o} {has:o} {kept}: {why:?}");
+        }
+    }
+
+    /// A store that keeps modes, or only what it is offered beside them.
+    fn store_in(dir: &tempfile::TempDir, modes: bool) -> Store {
+        let store = Store::open(dir.path(), OnConflict::Overwrite).unwrap();
+        store.keeping(Keep {
+            modes,
+            ..Keep::default()
+        })
+    }
+
+    /// The superuser is forbidden to change a file that `chattr +i` was said of, as somebody in a container is to
+    /// change one of the host's: neither is the file system's lack.
+    #[test]
+    fn what_even_the_superuser_may_not_is_told_with_what_it_may_be() {
+        use rustix::fs::{IFlags, ioctl_getflags, ioctl_setflags};
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        std::fs::write(&path, "x").unwrap();
+        let file = File::open(&path).unwrap();
+        let flags = ioctl_getflags(&file).unwrap_or(IFlags::empty());
+        if ioctl_setflags(&file, flags | IFlags::IMMUTABLE).is_err() {
+            eprintln!("skipped: this user or file system makes no immutable files");
+            return;
+        }
+        let store = store_in(&dir, true);
+        let offered = Entry {
+            path: "a".to_owned(),
+            mode: 0o600,
+            mtime: 1,
+            ..Entry::default()
+        };
+        store.align(&file, &offered);
+        let told = store.notes.take();
+        ioctl_setflags(&file, flags).unwrap();
+        let whys: Vec<_> = told.iter().map(|left| &*left.why).collect();
+        let [mode, time] = &whys[..] else {
+            panic!("{whys:?}")
+        };
+        assert!(
+            mode.starts_with("its mode") && mode.contains("lsattr"),
+            "{mode}"
+        );
+        assert!(
+            time.starts_with("its time") && time.contains("lsattr"),
+            "{time}"
+        );
+        store.align(&file, &offered);
+        assert!(store.notes.take().is_empty());
+    }
+
+    /// Its content was compared, so that the next offer of it need not be.
+    #[test]
+    fn what_is_found_to_be_the_same_gets_mode_and_time_as_far_as_its_owner_lets() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        std::fs::write(&path, "x").unwrap();
+        let file = File::open(&path).unwrap();
+        let offered = |mode, mtime| Entry {
+            path: "a".to_owned(),
+            size: 1,
+            mode,
+            mtime,
+            ..Entry::default()
+        };
+        let has = || {
+            let is = file.metadata().unwrap();
+            (is.mode() & 0o7777, is.mtime())
+        };
+        for (modes, mode, time) in [(false, 0o640, 1000), (true, 0o604, 2000)] {
+            let store = store_in(&dir, modes);
+            let outcome = store.confirm(&offered(mode, time));
+            assert_eq!(outcome, crate::Outcome::There);
+            assert_eq!(has(), (mode & !(if modes { 0 } else { store.umask }), time));
+            assert!(store.notes.take().is_empty());
+        }
+        if !nix::unistd::geteuid().is_root() {
+            eprintln!("skipped: only a superuser gives files away");
+            return;
+        }
+        // Somebody else's: it stays, and who asked for modes is told.
+        let before = has();
+        for (modes, told) in [(false, 0), (true, 1)] {
+            let store = store_in(&dir, modes);
+            let superuser = nix::unistd::setfsuid(nix::unistd::Uid::from_raw(65_534));
+            store.apply_to_found(&file, &offered(0o666, 3000));
+            nix::unistd::setfsuid(superuser);
+            let notes = store.notes.take();
+            assert_eq!((has(), notes.len()), (before, told), "{notes:?}");
+            assert!(notes.iter().all(|left| left.why.starts_with("its mode")));
+        }
     }
 
     /// Who is not in a file's group gets no such bit for it, and no error either.

@@ -202,6 +202,39 @@ mod tests {
         assert_eq!(kind(make(Error, "taken", true)), ProblemKind::Conflict);
     }
 
+    /// Devices of terminals are on a file system that has no links, and says so as FAT does.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn where_there_are_no_links_it_is_said_what_to_do_without() {
+        let there = Path::new("/dev/pts");
+        let authority = cap_std::ambient_authority();
+        let without_links = Dir::open_ambient_dir(there, authority).is_ok_and(|dir| {
+            let made = rustix::fs::symlinkat("x", &dir, "dfcp-test-link");
+            made.is_err_and(|error| error == Errno::PERM) && dir.exists("ptmx")
+        });
+        if !without_links {
+            eprintln!("skipped: there is no such /dev/pts, or this user may not try");
+            return;
+        }
+        let store = Store::open(there, OnConflict::Overwrite).unwrap();
+        let named = |path: &str, link| Entry {
+            path: path.into(),
+            link,
+            ..Entry::default()
+        };
+        let first = named("ptmx", None);
+        for (link, advice) in [
+            (Link::Symbolic("x".into()), "-L copies"),
+            (Link::Hard(0), "copy this name by itself"),
+        ] {
+            let link = named("dfcp-test-link", Some(link));
+            let made = store.make_link(&link, &[first.clone(), link.clone()], |_| true);
+            let problem = made.unwrap_err();
+            assert_eq!(problem.kind, ProblemKind::Target);
+            assert!(problem.message.contains(advice), "{}", problem.message);
+        }
+    }
+
     #[test]
     fn a_file_system_without_links_is_told_from_one_where_this_user_may_not() {
         let advice = |link, error: Errno| {

@@ -113,6 +113,41 @@ async fn newer_replaces_what_was_changed_before_and_nothing_else() {
     }
 }
 
+/// What the receiver looks for to learn whether case is told is put there, as if it were its own file under a name
+/// in capitals.
+#[tokio::test]
+async fn of_files_that_differ_in_case_one_comes_where_they_are_taken_for_the_same() {
+    for size in SIZES {
+        let bench = Bench::new();
+        for name in ["tree/README", "tree/Readme", "tree/other"] {
+            write(&bench.here(name), &vec![1; size], at(0));
+        }
+        if fs::read_dir(bench.here("tree")).unwrap().count() < 3 {
+            eprintln!("skipped: this file system does not tell case itself");
+            return;
+        }
+        let capitals = format!("CASE-{}.DFCP-PARTIAL", std::process::id());
+        fs::write(bench.there(&capitals), "").unwrap();
+        let outcomes = bench.send(bench.store(OnConflict::Overwrite)).await;
+        assert_eq!(outcomes["tree/README"], Outcome::Done);
+        assert_eq!(outcomes["tree/other"], Outcome::Done);
+        let Outcome::Error(problem) = &outcomes["tree/Readme"] else {
+            panic!("{outcomes:?}")
+        };
+        assert_eq!(problem.kind, ProblemKind::Target);
+        assert!(
+            problem.message.contains("rename one of them"),
+            "{problem:?}"
+        );
+        let there = fs::read_dir(bench.there("tree")).unwrap().count();
+        assert_eq!(there, 2, "nothing of it is left");
+        // It is found wanting where it was there before, too: nobody knows which of both it is.
+        let outcomes = bench.send(bench.store(OnConflict::Overwrite)).await;
+        assert_eq!(outcomes["tree/README"], Outcome::There);
+        assert!(is(&outcomes["tree/Readme"], ProblemKind::Target));
+    }
+}
+
 #[tokio::test]
 async fn skipped_files_are_left_as_they_are_whatever_they_are() {
     for size in SIZES {
