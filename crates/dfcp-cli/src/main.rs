@@ -204,6 +204,18 @@ fn hint(option: &str) -> Option<&'static str> {
             "dfcp sync has --delete: what SRC has not goes when all else went well"
         }
         "--rsync-path" => "--remote-path names the program there",
+        "-3" => {
+            "from HOST to HOST the first one copies itself; through this machine it takes two copies"
+        }
+        "-R" => "-r copies directories; from HOST to HOST the first one copies itself in any case",
+        "--chown" | "--chmod" => {
+            "-a keeps modes and, as root, owners; what else they are to be is set there"
+        }
+        "--inplace" | "--append" | "--append-verify" => {
+            "of a file that is there only what differs is sent; leave it out"
+        }
+        "--files-from" => "name the files themselves, or --include and --exclude patterns of them",
+        "--remove-source-files" => "nothing is removed at the source",
         _ => return None,
     })
 }

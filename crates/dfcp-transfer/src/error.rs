@@ -60,6 +60,11 @@ pub(crate) fn advice(error: &io::Error) -> &'static str {
     match error.kind() {
         _ if bad_name.contains(&error.raw_os_error()) => BAD_NAME,
         io::ErrorKind::InvalidFilename => BAD_NAME,
+        // Who lacks permissions is told EACCES, but for what others own in a directory such as /tmp.
+        _ if error.raw_os_error() == Some(Errno::PERM.raw_os_error()) => {
+            ": this user may not, or nobody: the directory is immutable (lsattr -d), or the file system there cannot \
+             hold this name; name another directory"
+        }
         io::ErrorKind::FileTooLarge => {
             ": the file system there holds no file as large (FAT: 4 GB), or `ulimit -f` allows none; copy to \
              another one, or raise the limit"
@@ -152,6 +157,8 @@ mod tests {
         for number in [Errno::ILSEQ, Errno::INVAL] {
             assert_eq!(advice(&number.into()), BAD_NAME);
         }
+        let [denied, forbidden] = [Errno::ACCESS, Errno::PERM].map(|error| advice(&error.into()));
+        assert!(forbidden.contains("lsattr") && !denied.contains("lsattr"));
         assert_eq!(advice(&io::ErrorKind::BrokenPipe.into()), "");
     }
 }

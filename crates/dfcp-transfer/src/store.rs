@@ -580,7 +580,9 @@ fn rename_to_free(dir: &Dir, old: &Path, name: &Path) -> io::Result<bool> {
 /// A file or directory of this side fails; says what to do where that is known.
 pub(crate) fn target(path: &str, error: io::Error) -> Problem {
     let advice = match error.kind() {
-        io::ErrorKind::NotFound => ": the directory was removed while files came into it",
+        io::ErrorKind::NotFound => {
+            ": the directory was removed while files came into it, or the file system there cannot hold this name"
+        }
         _ => advice(&error),
     };
     Problem::new(

@@ -15,7 +15,7 @@ use serde_json::Value;
 
 #[test]
 fn files_go_there_and_come_back_under_the_names_that_cp_gives_them() {
-    let machines = Machines::new("echo this login talks; printf 'and ends without a line end\\n'");
+    let machines = Machines::new("echo this login talks; printf 'and ends without a line end'");
     let content = machines.write(&machines.here("a b"), 300_000);
     let report = machines.copies(&["a b", "there:"]);
     assert_eq!(report["via"], "udp");

@@ -11,7 +11,9 @@ use serde_json::Value;
 
 /// A machine `there`, whose ssh reaches `other`; `dfcp` is on both if that is wanted.
 fn three(with_program: bool) -> Machines {
-    let machines = Machines::new("echo $$ >>pids; PATH=$HOME/bin:$PATH; export PATH");
+    let login = "echo this login talks; printf 'and ends without a line end'";
+    let way = "echo $$ >>pids; PATH=$HOME/bin:$PATH; export PATH";
+    let machines = Machines::new(&format!("{login}; {way}"));
     let (bin, other) = (machines.there("bin"), machines.here("other"));
     fs::create_dir_all(&bin).unwrap();
     fs::create_dir_all(other.join("bin")).unwrap();
@@ -88,6 +90,11 @@ fn files_go_from_one_machine_to_another() {
     // What became of it is what the first machine says, also of each event.
     let (code, report, _) = copy(&machines, &["there:none", "other:"]);
     assert_eq!((code, &report["exit_code"]), (7, &7.into()), "{report}");
+    let (code, _, said) = copy(&machines, &["there:2.txt", "nobody:"]);
+    assert!(
+        code == 5 && said.contains("that was at there, whose own ssh"),
+        "{said}"
+    );
     let mut told = Command::new(PROGRAM);
     told.current_dir(machines.dir.path()).args([
         "cp",

@@ -150,6 +150,8 @@ fn usage_and_local_mistakes() {
         ("--partial", "kept in any case"),
         ("--update", "--on-conflict newer"),
         ("--delete", "dfcp sync --delete"),
+        ("-3", "two copies"),
+        ("--inplace", "only what differs"),
     ] {
         let output = bench.program().args(["cp", option, "x", "h:"]).output();
         let said = String::from_utf8(output.unwrap().stderr).unwrap();

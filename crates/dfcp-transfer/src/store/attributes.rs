@@ -288,7 +288,7 @@ fn not_kept(what: &str, error: &io::Error) -> String {
     match forbidden && nix::unistd::geteuid().is_root() {
         true => format!(
             "{what}, which the superuser may not set either: the file system there does not keep it, or the file is \
-             immutable (lsattr) or of outside a container"
+             immutable (lsattr), or from outside this container"
         ),
         false => format!("{what}: {error}"),
     }

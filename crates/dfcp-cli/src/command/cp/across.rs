@@ -2,7 +2,7 @@
 
 use std::io::ErrorKind;
 
-use dfcp_command::{Failure, fail, unwritten};
+use dfcp_command::{Failure, Kind, fail, unwritten};
 
 use super::place::Place;
 use crate::progress::Relay;
@@ -51,6 +51,14 @@ impl Args {
             });
         }
         let handed = unless_interrupted(self.shell.hand_over(host, &words, show)).await?;
+        if handed.code == Kind::Unreachable as u8
+            && let Some(Place::There { host: other, .. }) = self.places.last()
+        {
+            // Who reads that ssh could not log in thinks of the one here.
+            self.output.say(format!(
+                "that was at {host}, whose own ssh is to reach {other}; through this machine it takes two copies"
+            ));
+        }
         match handed.printed {
             Err(error) if self.output.is_json() || error.kind() != ErrorKind::BrokenPipe => {
                 let failure = unwritten(&error);

@@ -27,6 +27,11 @@ impl Place {
         let Some(colon) = host_end(bytes) else {
             return Ok(Self::Here(argument.into()));
         };
+        if bytes[colon + 1..].starts_with(b"//") && SCHEMES.contains(&&bytes[..colon]) {
+            return Err(format!(
+                "{argument:?}: places are written [USER@]HOST:PATH; ssh's port is -e 'ssh -p PORT'"
+            ));
+        }
         let text = |bytes: &[u8]| {
             String::from_utf8(bytes.to_vec())
                 .map_err(|_| format!("{argument:?}: names on other machines are sent as UTF-8"))
@@ -45,6 +50,9 @@ impl Place {
         Ok(Self::There { host, path })
     }
 }
+
+/// What addresses begin with that other programs take.
+const SCHEMES: [&[u8]; 4] = [b"scp", b"sftp", b"ssh", b"rsync"];
 
 /// Where the `:` after a host is, if the argument begins with one.
 fn host_end(bytes: &[u8]) -> Option<usize> {
@@ -112,5 +120,10 @@ mod tests {
         for bad in ["-oProxyCommand=x:y", "me@-x:y", "me@:y", "a b:c"] {
             assert!(bad.parse::<Place>().is_err(), "{bad}");
         }
+        for address in ["scp://me@host:22/x", "rsync://host/x"] {
+            let why = address.parse::<Place>().unwrap_err();
+            assert!(why.contains("[USER@]HOST:PATH"), "{why}");
+        }
+        assert_eq!("host://x".parse(), Ok(there("host", "//x")));
     }
 }

@@ -1,6 +1,5 @@
 //! Starting an agent on another machine through the user's own ssh.
 
-use std::fmt::Write as _;
 use std::io;
 use std::path::Path;
 use std::process::Stdio;
@@ -22,6 +21,8 @@ const MISSING: &str = "DFCP-NONE";
 /// What an installation prints when it worked, and when the copy does not run there.
 const INSTALLED: &str = "DFCP-INSTALLED";
 const UNFIT: &str = "DFCP-UNFIT";
+/// What is printed before what a program there prints.
+const HANDED: &str = "DFCP-HANDED-OVER";
 /// Where `dfcp` is looked for after PATH, which is short for commands over ssh.
 const SEARCHED: &str = "\"$HOME/.local/bin/dfcp\" \"$HOME/.cargo/bin/dfcp\" /usr/local/bin/dfcp \
                         /opt/homebrew/bin/dfcp";
@@ -73,8 +74,11 @@ pub struct Agent {
     pub stdout: BufReader<ChildStdout>,
 }
 
-/// Prints what comes. After a failure the rest is read all the same: who says it is not to wait.
-async fn print_all(mut from: ChildStdout) -> io::Result<()> {
+/// Prints what comes after the word that it begins with: what the login prints before is not ours. After a
+/// failure the rest is read all the same: who says it is not to wait.
+async fn print_all(from: ChildStdout) -> io::Result<()> {
+    let mut from = BufReader::new(from);
+    line_with(&mut from, |line| Some(line.strip_suffix(HANDED)?.len())).await?;
     let (mut to, mut buffer, mut printed) = (tokio::io::stdout(), [0; 8192], Ok(()));
     loop {
         let come = match from.read(&mut buffer).await? {
@@ -101,31 +105,26 @@ impl Shell {
     /// A command that runs `script` with `sh` at `host`, whatever the login shell there is.
     fn remote(&self, host: &str, script: &str) -> Result<Command, Failure> {
         let words = self.words()?;
-        let script = shlex::try_quote(script).map_err(|error| Failure::usage(error.to_string()))?;
         let mut command = Command::new(&words[0]);
         command
             .args(&words[1..])
             .arg(host)
-            .arg(format!("sh -c {script}"))
+            .arg(format!("sh -c {}", quoted(script)))
             .kill_on_drop(true);
         Ok(command)
     }
 
     /// A script that finds `dfcp` and runs it with these arguments, or else does the other thing. It waits for
     /// it: of a program that a signal ends ssh says no more than of its own failures, and `sh` makes it a code.
-    fn search(&self, arguments: &str, otherwise: &str) -> Result<String, Failure> {
-        let mut places = match &self.remote_path {
-            Some(path) => shlex::try_quote(path)
-                .map_err(|error| Failure::usage(format!("--remote-path: {error}")))?
-                .into_owned(),
+    fn search(&self, arguments: &str, otherwise: &str) -> String {
+        let places = match &self.remote_path {
+            Some(path) => quoted(path),
             None => format!("dfcp {SEARCHED}"),
         };
-        let _ = write!(
-            places,
-            "; do command -v \"$p\" >/dev/null 2>&1 && {{ \"$p\" {arguments}; exit; }}; \
+        format!(
+            "for p in {places}; do command -v \"$p\" >/dev/null 2>&1 && {{ \"$p\" {arguments}; exit; }}; \
              done; {otherwise}"
-        );
-        Ok(format!("for p in {places}"))
+        )
     }
 
     /// Runs `dfcp ARGUMENTS` at `host` to its end, and installs it there if that is wanted: how it ended.
@@ -137,9 +136,9 @@ impl Shell {
         arguments: &[String],
         show: Show,
     ) -> Result<Handed, Failure> {
-        let quoted = shlex::try_join(arguments.iter().map(String::as_str))
-            .map_err(|error| Failure::usage(error.to_string()))?;
-        let script = self.search(&quoted, &format!("exit {NOT_FOUND}"))?;
+        let words: Vec<_> = arguments.iter().map(|word| quoted(word)).collect();
+        let script = self.search(&words.join(" "), &format!("exit {NOT_FOUND}"));
+        let script = format!("echo {HANDED}; {script}");
         if let Some(handed) = self.try_hand_over(host, &script, show).await? {
             return Ok(handed);
         }
@@ -227,7 +226,7 @@ impl Shell {
     /// The agent, or system and processor of a machine that has none.
     async fn try_agent(&self, host: &str) -> Result<Result<Agent, String>, Failure> {
         let missing = format!("echo \"{MISSING} $(uname -s) $(uname -m)\"");
-        let mut command = self.remote(host, &self.search("agent", &missing)?)?;
+        let mut command = self.remote(host, &self.search("agent", &missing))?;
         let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -334,8 +333,8 @@ impl Shell {
             .await
             .map_err(|error| self.none(&error))?;
         match String::from_utf8_lossy(&output.stdout) {
-            said if said.lines().any(|line| line == INSTALLED) => Ok(()),
-            said if said.lines().any(|line| line == UNFIT) => Err(missing(
+            said if said.lines().any(|line| line.ends_with(INSTALLED)) => Ok(()),
+            said if said.lines().any(|line| line.ends_with(UNFIT)) => Err(missing(
                 "the copy does not run: it needs libraries of this machine; a static build has none",
             )),
             _ => Err(missing("the copy failed")),
@@ -406,31 +405,56 @@ enum Greeting {
     None,
 }
 
-/// Reads lines to the agent's greeting; what the login prints before is not ours.
+/// Reads to the agent's greeting. What the login prints before is not ours, and need not end its line.
 async fn greeting(stdout: &mut BufReader<ChildStdout>) -> Result<Greeting, Failure> {
+    let found = line_with(stdout, |line| {
+        if line.ends_with(GREETING) {
+            return Some(Greeting::Agent);
+        }
+        if let Some((_, machine)) = line.split_once(MISSING) {
+            return Some(Greeting::Missing(printable(machine.trim()).to_string()));
+        }
+        let version = line.find("DFCP-AGENT ")?;
+        Some(Greeting::Other(printable(&line[version..]).to_string()))
+    });
+    Ok(found.await?.unwrap_or(Greeting::None))
+}
+
+/// What is found in the first line of what a login prints that has it; none where that ends before, or is too
+/// much.
+async fn line_with<T>(
+    from: &mut BufReader<ChildStdout>,
+    find: impl Fn(&str) -> Option<T>,
+) -> io::Result<Option<T>> {
     let mut rest = MAX_NOISE;
     loop {
         let mut line = Vec::new();
-        let read = (&mut *stdout)
-            .take(rest)
-            .read_until(b'\n', &mut line)
-            .await?;
+        let read = from.take(rest).read_until(b'\n', &mut line).await?;
         rest -= read as u64;
-        let text = String::from_utf8_lossy(&line);
-        let text = text.trim_end();
-        if text == GREETING {
-            return Ok(Greeting::Agent);
-        }
-        if let Some(machine) = text.strip_prefix(MISSING) {
-            return Ok(Greeting::Missing(printable(machine.trim()).to_string()));
-        }
-        if text.starts_with("DFCP-AGENT ") {
-            return Ok(Greeting::Other(text.to_owned()));
+        if let Some(found) = find(String::from_utf8_lossy(&line).trim_end()) {
+            return Ok(Some(found));
         }
         if read == 0 {
-            return Ok(Greeting::None);
+            return Ok(None);
         }
     }
+}
+
+/// A word of a command line as `sh` reads it, and the login shells of others: within `'`, csh still knows `!`, and
+/// fish `\`.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:,@%+".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    let mut quoted = String::from("'");
+    for c in word.chars() {
+        match c {
+            '\'' | '!' | '\\' => quoted.extend(["'\\", c.encode_utf8(&mut [0; 4]), "'"]),
+            c => quoted.push(c),
+        }
+    }
+    quoted + "'"
 }
 
 /// This system as `uname -s` says it.
@@ -439,5 +463,47 @@ fn system() -> &'static str {
         "linux" => "Linux",
         "macos" => "Darwin",
         other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_what_they_were_to_every_login_shell() {
+        let words = [
+            "it's",
+            "a b",
+            "!x",
+            "$HOME",
+            "\"`\\",
+            "*",
+            "~",
+            "",
+            "plain-1.txt",
+            "#",
+            "caf\u{e9}",
+        ];
+        let mut tried = Vec::new();
+        for shell in ["sh", "bash", "zsh", "fish", "csh", "tcsh"] {
+            for word in words {
+                // As it is sent: within a script that is a word itself.
+                let script = format!("printf '<%s>' {}", quoted(word));
+                let command = format!("sh -c {}", quoted(&script));
+                let Ok(output) = std::process::Command::new(shell)
+                    .args(["-c", &command])
+                    .output()
+                else {
+                    break;
+                };
+                let said = String::from_utf8(output.stdout).unwrap();
+                assert_eq!(said, format!("<{word}>"), "{shell}: {command}");
+                tried.push(shell);
+            }
+        }
+        assert!(tried.contains(&"sh"));
+        // csh is not everywhere.
+        assert_eq!(quoted("it's a!"), r"'it'\''s a'\!''");
     }
 }

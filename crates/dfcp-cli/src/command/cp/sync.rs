@@ -1,6 +1,6 @@
 //! The end of `dfcp sync --delete`: what the source has not is removed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -34,66 +34,91 @@ impl Tidy {
             && received.entries.iter().any(|entry| entry.directory && entry.path == self.name);
         let mut removed = self.store.swapped();
         // Where it would be made only now there is nothing to remove.
-        if whole && (!self.choice.dry_run || self.root.is_dir()) {
-            let entries = received.entries.iter();
-            let offered = entries.map(|entry| (entry.path.as_str(), entry.directory));
-            let offered = offered.collect();
-            self.check_amount(&offered, &removed)?;
-            self.tidy(&self.root, &self.name, &offered, &mut removed)?;
+        if !whole || (self.choice.dry_run && !self.root.is_dir()) {
+            return Ok(removed);
         }
+        let entries = received.entries.iter();
+        let offered = entries.map(|entry| (entry.path.as_str(), entry.directory));
+        let offered = offered.collect();
+        let look = Self {
+            choice: Choice {
+                dry_run: true,
+                ..self.choice.clone()
+            },
+            ..self.clone()
+        };
+        let surplus = look.tidy(&offered, children)?;
+        match removed.len() + surplus.paths.len() {
+            0 => return Ok(removed),
+            count => self.check_amount(&offered, count)?,
+        }
+        if !surplus.paths.is_empty() {
+            self.check_names(&offered, &surplus)?;
+        }
+        let gone = match self.choice.dry_run {
+            true => surplus,
+            false => self.tidy(&offered, children)?,
+        };
+        removed.extend(gone.paths);
         Ok(removed)
     }
 
-    /// Fails where more would go than whoever asked for it has probably meant, beside what is `removed`.
-    fn check_amount(
-        &self,
-        offered: &BTreeMap<&str, bool>,
-        removed: &[String],
-    ) -> Result<(), Failure> {
+    /// Fails where more would go than whoever asked for it has probably meant.
+    fn check_amount(&self, offered: &Offered<'_>, count: usize) -> Result<(), Failure> {
         let Removal {
             allow_empty,
             max_delete,
         } = self.choice.removal;
         // Of a disk that is not mounted, or a tree of such, there are directories at most.
         let empty = offered.values().all(|directory| *directory);
-        if max_delete.is_none() && (allow_empty || !empty) {
-            return Ok(());
-        }
-        let mut all = removed.to_vec();
-        let mut look = self.clone();
-        look.choice.dry_run = true;
-        look.tidy(&self.root, &self.name, offered, &mut all)?;
-        let count = match all.len() {
+        let what = match count {
             1 => "the one file or directory that it has not".to_owned(),
             n => format!("{n} files and directories that it has not"),
         };
-        let why = match max_delete {
-            _ if all.is_empty() => return Ok(()),
-            _ if empty && !allow_empty => format!(
-                "the source has no file in it, and --delete would remove {count} from {}: is a disk \
-                 not mounted? --allow-empty removes them",
-                self.root.display()
-            ),
-            Some(most) if all.len() > most => format!(
-                "--delete would remove {count} from {}, more than --max-delete {most}: \
-                 nothing was removed",
-                self.root.display()
-            ),
-            _ => return Ok(()),
-        };
-        Err(Failure::new(Kind::WouldRemove, why))
+        let root = self.root.display();
+        match max_delete {
+            _ if empty && !allow_empty => Err(would_remove(format!(
+                "the source has no file in it, and --delete would remove {what} from {root}: is a disk \
+                 not mounted? --allow-empty removes them"
+            ))),
+            Some(most) if count > most => Err(would_remove(format!(
+                "--delete would remove {what} from {root}, more than --max-delete {most}: nothing was \
+                 removed"
+            ))),
+            _ => Ok(()),
+        }
     }
 
-    /// Goes through a directory and all beneath it. Of what was `offered` it says whether it is a directory.
-    /// A path has room for two thousand directories, more than a thread's stack may have room for.
-    fn tidy(
-        &self,
-        at: &Path,
-        path: &str,
-        offered: &BTreeMap<&str, bool>,
-        removed: &mut Vec<String>,
-    ) -> Result<(), Failure> {
-        let mut levels = vec![Level::open(at.to_owned(), path.to_owned(), true)?];
+    /// Fails where something that was offered is there under another name than it was offered: on a file system that
+    /// does not tell upper from lower case, or composes letters otherwise. It may be what is to go.
+    fn check_names(&self, offered: &Offered<'_>, surplus: &Surplus) -> Result<(), Failure> {
+        let is_unlisted = |path: &&&str| {
+            let Some((above, _)) = path.rsplit_once('/') else {
+                return false;
+            };
+            let beneath = path.strip_prefix(&self.name).unwrap_or_default();
+            let beneath = name::decode(beneath.trim_start_matches('/')).unwrap_or_default();
+            // Beneath a link to a directory nothing was looked at, and nothing goes.
+            surplus.searched.contains(above)
+                && !surplus.listed.contains(**path)
+                && self.root.join(beneath).symlink_metadata().is_ok()
+        };
+        let Some(path) = offered.keys().find(is_unlisted) else {
+            return Ok(());
+        };
+        Err(would_remove(format!(
+            "{path} is there under another name, since the file system there does not tell upper from lower case: \
+             --delete might remove it, and removed nothing; rename what differs"
+        )))
+    }
+
+    /// Goes through the copy, and removes what was not `offered`; what that is. A path has room for two thousand
+    /// directories, more than a thread's stack may have room for.
+    fn tidy<'a>(&self, offered: &Offered<'a>, list: List) -> Result<Surplus<'a>, Failure> {
+        let mut surplus = Surplus::default();
+        let root = Level::open(list, self.root.clone(), self.name.clone(), true)?;
+        surplus.searched.insert(self.name.clone());
+        let mut levels = vec![root];
         while let Some(level) = levels.last_mut() {
             let Some((place, directory)) = level.children.next() else {
                 let done = levels.pop().expect("there is a last one");
@@ -108,22 +133,24 @@ impl Tidy {
                     let failed = |error| too_deep(&done.at, &above.path, error);
                     fs::remove_dir(&done.at).map_err(failed)?;
                 }
-                removed.push(done.path);
+                surplus.paths.push(done.path);
                 continue;
             };
             let file_name = place.file_name().unwrap_or_default();
             let name = format!("{}/{}", level.path, name::encode(file_name));
+            let offered_as = offered.get_key_value(name.as_str());
+            surplus.listed.extend(offered_as.map(|(path, _)| *path));
             let part = name.ends_with(PARTIAL) || name.ends_with(JOURNAL);
             if part || !self.choice.keeps(&name, directory) {
                 level.stays = true;
                 continue;
             }
-            let offered_as = offered.get(name.as_str());
             // Only a dry run finds another kind still there.
-            let differs = self.choice.dry_run && offered_as.is_some_and(|is| *is != directory);
+            let differs = self.choice.dry_run && offered_as.is_some_and(|(_, is)| *is != directory);
             let stays = offered_as.is_some() && !differs;
             if directory {
-                levels.push(Level::open(place, name, stays)?);
+                surplus.searched.insert(name.clone());
+                levels.push(Level::open(list, place, name, stays)?);
             } else if stays {
                 level.stays = true;
             } else {
@@ -131,12 +158,33 @@ impl Tidy {
                     let failed = |error| too_deep(&place, &level.path, error);
                     fs::remove_file(&place).map_err(failed)?;
                 }
-                removed.push(name);
+                surplus.paths.push(name);
             }
         }
-        Ok(())
+        Ok(surplus)
     }
 }
+
+fn would_remove(why: String) -> Failure {
+    Failure::new(Kind::WouldRemove, why)
+}
+
+/// Of what was offered whether it is a directory.
+type Offered<'a> = BTreeMap<&'a str, bool>;
+
+/// What a copy has that was not offered, and what was found beside it.
+#[derive(Default)]
+struct Surplus<'a> {
+    /// That, in the order in which it can be removed.
+    paths: Vec<String>,
+    /// What was offered and is there.
+    listed: HashSet<&'a str>,
+    /// Directories that were looked into.
+    searched: HashSet<String>,
+}
+
+/// How a directory is listed: what is in it, and which of that are directories.
+type List = fn(&Path) -> io::Result<Vec<(PathBuf, bool)>>;
 
 /// A directory that is gone through.
 struct Level {
@@ -149,8 +197,8 @@ struct Level {
 }
 
 impl Level {
-    fn open(at: PathBuf, path: String, stays: bool) -> Result<Self, Failure> {
-        let children = children(&at).map_err(|error| too_deep(&at, &path, error))?;
+    fn open(list: List, at: PathBuf, path: String, stays: bool) -> Result<Self, Failure> {
+        let children = list(&at).map_err(|error| too_deep(&at, &path, error))?;
         Ok(Self {
             at,
             path,
@@ -192,4 +240,53 @@ fn too_deep(at: &Path, path: &str, error: io::Error) -> Failure {
         top.join("/")
     );
     Failure::new(Kind::LocalIo, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dfcp_transfer::OnConflict;
+
+    /// As a file system lists a directory that kept the name that was there before.
+    fn in_capitals(at: &Path) -> io::Result<Vec<(PathBuf, bool)>> {
+        let capitals = |(place, directory): (PathBuf, bool)| {
+            let name = place.file_name().unwrap().to_str().unwrap();
+            (at.join(name.to_uppercase()), directory)
+        };
+        Ok(children(at)?.into_iter().map(capitals).collect())
+    }
+
+    #[test]
+    fn what_is_listed_under_another_name_is_not_taken_for_something_else() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("copy");
+        fs::create_dir_all(root.join("SUB")).unwrap();
+        fs::write(root.join("SUB/x"), "").unwrap();
+        // What is beneath a link to a directory is not listed at all.
+        std::os::unix::fs::symlink("SUB", root.join("LINK")).unwrap();
+        let tidy = Tidy {
+            store: Arc::new(Store::open(dir.path(), OnConflict::Overwrite).unwrap()),
+            name: "copy".to_owned(),
+            choice: Choice {
+                dry_run: true,
+                ..Choice::default()
+            },
+            root,
+        };
+        let judge = |paths: &[&'static str], list: List| {
+            let is_directory = |path: &str| path == "copy" || path.ends_with("SUB");
+            let offered = paths.iter().map(|path| (*path, is_directory(path)));
+            let offered = offered.collect();
+            let surplus = tidy.tidy(&offered, list).unwrap();
+            let checked = tidy.check_names(&offered, &surplus);
+            (surplus.paths, checked.map_err(|failure| failure.kind))
+        };
+        let x = || vec!["copy/SUB/X".to_owned()];
+        let offered = ["copy", "copy/LINK", "copy/LINK/x", "copy/SUB", "copy/SUB/x"];
+        assert_eq!(judge(&offered, children), (vec![], Ok(())));
+        assert_eq!(judge(&offered, in_capitals), (x(), Err(Kind::WouldRemove)));
+        // What was offered and did not come is under no name.
+        let absent = ["copy", "copy/LINK", "copy/SUB", "copy/SUB/y"];
+        assert_eq!(judge(&absent, in_capitals), (x(), Ok(())));
+    }
 }

@@ -85,14 +85,27 @@ pub fn is_content(path: &str) -> bool {
     matches!(name, Some("." | ".."))
 }
 
-/// A path of an agent's: relative to the home directory, which may be written `~`.
+/// A path of an agent's: relative to the home directory, which may be written `~`, or to another user's, `~user`.
 pub fn at_home(path: &str) -> PathBuf {
     let home = std::env::var_os("HOME").map_or_else(|| ".".into(), PathBuf::from);
-    match path.strip_prefix("~/") {
-        Some(rest) => home.join(rest),
-        None if path == "~" || path.is_empty() => home,
+    let (first, rest) = path.split_once('/').unwrap_or((path, ""));
+    let rest = rest.trim_start_matches('/');
+    let of_user = match first.strip_prefix('~') {
+        Some("") => Some(home.clone()),
+        Some(user) => home_of(user),
+        None => None,
+    };
+    match of_user {
+        Some(whose) if rest.is_empty() => whose,
+        Some(whose) => whose.join(rest),
+        None if path.is_empty() => home,
         None => home.join(path),
     }
+}
+
+fn home_of(user: &str) -> Option<PathBuf> {
+    let known = nix::unistd::User::from_name(user).ok().flatten();
+    known.map(|user| user.dir)
 }
 
 /// How patterns of names are read: as shells do, names that begin with a dot only where it is written.
@@ -139,9 +152,12 @@ pub fn wanted(
 /// The last component of a path, and as a pattern if it may be one; `None` where only the other side
 /// knows it, as of `.`.
 fn last(path: &str) -> Option<(String, Option<glob::Pattern>)> {
-    let name = path.trim_end_matches('/').rsplit('/').next()?;
+    let whole = path.trim_end_matches('/');
+    let name = whole.rsplit('/').next()?;
     match name {
-        "" | "." | ".." | "~" => None,
+        "" | "." | ".." => None,
+        // A home, perhaps of another name.
+        _ if whole.starts_with('~') && whole == name => None,
         name => Some((name::encode(name.as_ref()), glob::Pattern::new(name).ok())),
     }
 }
@@ -220,6 +236,28 @@ mod tests {
         assert!(wanted(&["a"], Some("new"), "new"));
         assert!(!wanted(&["a"], Some("new"), "a"));
         assert!(wanted(&["dir/."], None, "anything"));
+        assert!(wanted(&["~user"], None, "home-of-user") && !wanted(&["~user/x"], None, "y"));
+    }
+
+    #[test]
+    fn homes_are_written_as_shells_read_them() {
+        let home = PathBuf::from(std::env::var_os("HOME").unwrap());
+        for (path, expected) in [
+            ("", home.clone()),
+            ("~", home.clone()),
+            ("~/", home.clone()),
+            ("~//x", home.join("x")),
+            ("x/~", home.join("x/~")),
+            ("~/a/b", home.join("a/b")),
+            ("/~/x", "/~/x".into()),
+            // Who is nobody's name is a file's.
+            ("~no-such-user/x", home.join("~no-such-user/x")),
+        ] {
+            assert_eq!(at_home(path), expected, "{path}");
+        }
+        let root = home_of("root").expect("every system has this user");
+        assert_eq!(at_home("~root"), root);
+        assert_eq!(at_home("~root/a/b"), root.join("a/b"));
     }
 
     #[test]
