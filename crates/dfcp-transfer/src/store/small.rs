@@ -12,7 +12,8 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use super::attributes::MODE;
-use super::{Begin, How, PARTIAL, Store, rename_to_free, target};
+use super::incoming::rename_to_free;
+use super::{Begin, How, PARTIAL, Store, target};
 use crate::message::{Entry, Outcome, Problem};
 use crate::name;
 use crate::tenants::Tenant;

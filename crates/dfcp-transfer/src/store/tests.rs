@@ -1,9 +1,11 @@
 use super::*;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::sync::Barrier;
 
 use crate::message::Change;
+use crate::partial::Partial;
+use crate::tenants::Tenant;
 
 fn entry(path: &str, size: u64, mode: u32) -> Entry {
     Entry {

@@ -118,7 +118,10 @@ impl Shell {
     /// it: of a program that a signal ends ssh says no more than of its own failures, and `sh` makes it a code.
     fn search(&self, arguments: &str, otherwise: &str) -> String {
         let places = match &self.remote_path {
-            Some(path) => quoted(path),
+            Some(path) => match path.strip_prefix("~/") {
+                Some(beneath) => format!("\"$HOME\"/{}", quoted(beneath)),
+                None => quoted(path),
+            },
             None => format!("dfcp {SEARCHED}"),
         };
         format!(
