@@ -7,7 +7,8 @@ use cap_std::fs::Dir;
 use rustix::fs::{AtFlags, Timestamps};
 use rustix::io::Errno;
 
-use super::{PARTIAL, Store, cap_identity, conflict, target};
+use super::survey::is_later;
+use super::{PARTIAL, Store, cap_identity, conflict, conflict_with, target};
 use crate::message::{Entry, Link, OnConflict, Outcome, Problem};
 use crate::name;
 
@@ -47,7 +48,8 @@ impl Store {
             && (!placed(to) || self.on_conflict == OnConflict::Rename)
         {
             // The first name may have been skipped as well.
-            if self.on_conflict == OnConflict::Skip && dir.symlink_metadata(name).is_ok() {
+            let skips = matches!(self.on_conflict, OnConflict::Skip | OnConflict::Newer);
+            if skips && dir.symlink_metadata(name).is_ok() {
                 return Ok(Outcome::Skipped);
             }
             let why = "the file that it is another name of is not in its place";
@@ -60,13 +62,11 @@ impl Store {
         if self.is_link_there(entry, entries, &dir, name) {
             return Ok(Outcome::There);
         }
+        let there = dir.symlink_metadata(name).map_err(failed)?;
         match self.on_conflict {
             OnConflict::Skip => Ok(Outcome::Skipped),
-            OnConflict::Overwrite
-                if dir
-                    .symlink_metadata(name)
-                    .is_ok_and(|there| self.is_replaceable(&there)) =>
-            {
+            OnConflict::Newer if is_later(&there, entry) => Ok(Outcome::Skipped),
+            OnConflict::Overwrite | OnConflict::Newer if self.is_replaceable(&there) => {
                 let replace = || {
                     make(new)?;
                     self.make_way_for_file(&entry.path)?;
@@ -74,7 +74,8 @@ impl Store {
                 };
                 replace().map(|()| Outcome::Done).map_err(failed)
             }
-            _ => Err(conflict(&entry.path)),
+            OnConflict::Overwrite | OnConflict::Newer => Err(conflict_with(&there, &entry.path)),
+            OnConflict::Error | OnConflict::Rename => Err(conflict(&entry.path)),
         }
     }
 

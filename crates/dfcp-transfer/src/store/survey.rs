@@ -167,6 +167,6 @@ pub(super) fn hash(mut file: &std::fs::File, go_on: impl Fn() -> bool) -> io::Re
 }
 
 /// Whether what is there was changed when what is offered was, or later.
-fn is_later(there: &cap_std::fs::Metadata, entry: &Entry) -> bool {
+pub(super) fn is_later(there: &cap_std::fs::Metadata, entry: &Entry) -> bool {
     (there.mtime(), there.mtime_nsec()) >= (entry.mtime, i64::from(entry.mtime_nanos))
 }

@@ -149,6 +149,60 @@ async fn of_files_that_differ_in_case_one_comes_where_they_are_taken_for_the_sam
 }
 
 #[tokio::test]
+async fn links_are_newer_and_older_as_files_are() {
+    let set = |path: &Path, changed: SystemTime| {
+        let since = changed.duration_since(UNIX_EPOCH).unwrap();
+        let time = rustix::fs::Timespec {
+            tv_sec: since.as_secs() as i64,
+            tv_nsec: since.subsec_nanos().into(),
+        };
+        let times = rustix::fs::Timestamps {
+            last_access: time,
+            last_modification: time,
+        };
+        let flags = rustix::fs::AtFlags::SYMLINK_NOFOLLOW;
+        rustix::fs::utimensat(rustix::fs::CWD, path, &times, flags).unwrap();
+    };
+    // Of what is named itself the link would be followed.
+    let linked = || {
+        let bench = Bench::new();
+        fs::create_dir(bench.here("d")).unwrap();
+        fs::create_dir(bench.there("d")).unwrap();
+        symlink("new", bench.here("d/x")).unwrap();
+        bench
+    };
+    for (there, outcome, leads_to) in [
+        (at(-1_000_000_000), Outcome::Done, "new"),
+        (at(0), Outcome::Skipped, "old"),
+        (at(1_000_000_000), Outcome::Skipped, "old"),
+    ] {
+        let bench = linked();
+        symlink("old", bench.there("d/x")).unwrap();
+        set(&bench.here("d/x"), at(0));
+        set(&bench.there("d/x"), there);
+        assert_eq!(
+            bench.send_one(OnConflict::Newer).await,
+            outcome,
+            "{there:?}"
+        );
+        assert_eq!(
+            fs::read_link(bench.there("d/x")).unwrap(),
+            Path::new(leads_to)
+        );
+    }
+    // A directory is no link of another content.
+    let bench = linked();
+    fs::create_dir(bench.there("d/x")).unwrap();
+    let Outcome::Error(problem) = bench.send_one(OnConflict::Overwrite).await else {
+        panic!("it stays")
+    };
+    assert!(
+        problem.message.contains("a directory on the other"),
+        "{problem:?}"
+    );
+}
+
+#[tokio::test]
 async fn skipped_files_are_left_as_they_are_whatever_they_are() {
     for size in SIZES {
         let bench = Bench::new();

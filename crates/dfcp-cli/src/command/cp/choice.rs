@@ -34,7 +34,7 @@ pub struct Choice {
     pub(super) kept: files::Kept,
     /// List what would be sent, with sizes, what else of the files there would change (mode, owner, time,
     /// xattrs, acls), and what --delete would remove, and change nothing; files are compared by size and
-    /// time alone
+    /// time alone, and what the file system there cannot hold shows only when it is copied
     #[arg(short = 'n', long)]
     pub(super) dry_run: bool,
     /// What to do with a file whose name is taken by one with other content
