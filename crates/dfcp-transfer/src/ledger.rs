@@ -8,7 +8,9 @@ use dfcp::ObjectSummary;
 use tokio::io::AsyncWrite;
 
 use crate::Error;
-use crate::message::{self, Change, Entry, FromReceiver, Hash, Outcome, Problem, ProblemKind};
+use crate::message::{
+    self, Change, Entry, FromReceiver, Hash, Link, Outcome, Problem, ProblemKind,
+};
 use crate::meter::Meter;
 use crate::partial::Partial;
 use crate::source::LeftOut;
@@ -162,8 +164,19 @@ impl<W: AsyncWrite + Unpin> Ledger<W> {
             .filter(|(_, entry)| entry.link.is_some());
         for (index, entry) in links {
             let outcomes = &self.outcomes;
-            let placed = |i| matches!(outcomes.get(&i), Some(Outcome::Done | Outcome::There));
-            let made = self.store.make_link(entry, &entries, placed);
+            let is_placed = |i| matches!(outcomes.get(&i), Some(Outcome::Done | Outcome::There));
+            let made = match entry.link {
+                // It may be copied instead, which takes as long as the file is large.
+                Some(Link::Hard(to)) => {
+                    let (store, entries) = (self.store.clone(), entries.clone());
+                    let placed = is_placed(to);
+                    let make =
+                        move || store.make_link(&entries[index as usize], &entries, |_| placed);
+                    let made = tokio::task::spawn_blocking(make).await;
+                    made.map_err(|error| Error::Task(error.to_string()))?
+                }
+                _ => self.store.make_link(entry, &entries, is_placed),
+            };
             self.settle(index, made.unwrap_or_else(Outcome::Error))
                 .await?;
         }

@@ -13,6 +13,7 @@ use nix::fcntl::OFlag;
 use rustix::fs::RenameFlags;
 use rustix::io::Errno;
 
+use super::links::has_none;
 use super::survey::hash;
 use super::{BUSY, Older, PARTIAL, Store, cap_identity, conflict, conflict_with, target};
 use crate::message::{Entry, OnConflict, Outcome, Problem};
@@ -121,7 +122,7 @@ impl Store {
     }
 
     /// Opens or makes a partial file or a journal, for nobody else.
-    fn open_own(&self, name: &str, lock: bool) -> io::Result<std::fs::File> {
+    pub(super) fn open_own(&self, name: &str, lock: bool) -> io::Result<std::fs::File> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).mode(0o600);
         options.custom_flags((OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits());
@@ -267,13 +268,65 @@ pub(super) fn rename_to_free(dir: &Dir, old: &Path, name: &Path) -> io::Result<b
     let moved = rustix::fs::renameat_with(dir, old, dir, name, RenameFlags::NOREPLACE);
     let moved = match moved {
         // Not every file system can.
-        Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => dir
-            .hard_link(old, dir, name)
-            .and_then(|()| dir.remove_file(old)),
+        Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => match dir.hard_link(old, dir, name) {
+            Err(error) if has_none(&error) => claim(dir, old, name),
+            linked => linked.and_then(|()| dir.remove_file(old)),
+        },
         moved => moved.map_err(io::Error::from),
     };
     match moved {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
         moved => moved.map(|()| true),
+    }
+}
+
+/// Renames where there is neither a rename that replaces nothing nor a link, as on FAT in user space: the name is
+/// taken by an empty file first. A process that is killed between the two leaves that.
+fn claim(dir: &Dir, old: &Path, name: &Path) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).mode(0o600);
+    dir.open_with(name, &options)?;
+    dir.rename(old, dir, name)
+        .inspect_err(|_| _ = dir.remove_file(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_claimed_once_and_never_taken_from_another() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let authority = cap_std::ambient_authority();
+        let dir = Dir::open_ambient_dir(folder.path(), authority).unwrap();
+        let claim = |old: &str, name: &str| claim(&dir, Path::new(old), Path::new(name));
+        std::fs::write(path("taken"), "other").unwrap();
+        std::os::unix::fs::symlink("nowhere", path("link")).unwrap();
+        for round in 0..50 {
+            let (olds, name) = (
+                [format!("{round}a"), format!("{round}b")],
+                format!("{round}"),
+            );
+            for old in &olds {
+                std::fs::write(path(old), old).unwrap();
+            }
+            let claims = std::thread::scope(|scope| {
+                let both = olds.each_ref().map(|old| scope.spawn(|| claim(old, &name)));
+                both.map(|one| one.join().unwrap().map_err(|error| error.kind()))
+            });
+            let winner = claims.iter().position(Result::is_ok).unwrap();
+            assert_eq!(claims[1 - winner], Err(io::ErrorKind::AlreadyExists));
+            assert_eq!(std::fs::read_to_string(path(&name)).unwrap(), olds[winner]);
+            let loser = &olds[1 - winner];
+            assert_eq!(std::fs::read_to_string(path(loser)).unwrap(), *loser);
+        }
+        for taken in ["taken", "link"] {
+            let refused = claim("1", taken).unwrap_err();
+            assert_eq!(refused.kind(), io::ErrorKind::AlreadyExists);
+        }
+        assert_eq!(std::fs::read(path("taken")).unwrap(), b"other");
+        // What cannot be renamed leaves nothing under the name.
+        assert!(claim("none", "new").is_err() && !path("new").exists());
     }
 }

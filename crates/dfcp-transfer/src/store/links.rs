@@ -3,10 +3,11 @@
 use std::io;
 use std::path::Path;
 
-use cap_std::fs::Dir;
+use cap_std::fs::{Dir, Metadata, MetadataExt};
 use rustix::fs::{AtFlags, Timestamps};
 use rustix::io::Errno;
 
+use super::incoming::rename_to_free;
 use super::survey::is_later;
 use super::{PARTIAL, Store, cap_identity, conflict, conflict_with, target};
 use crate::message::{Entry, Link, OnConflict, Outcome, Problem};
@@ -21,9 +22,13 @@ impl Store {
         entries: &[Entry],
         placed: impl Fn(u64) -> bool,
     ) -> Result<Outcome, Problem> {
-        let failed = |error: io::Error| match no_links(entry, &error) {
-            Some(why) => target(&entry.path, io::Error::other(why)),
-            None => target(&entry.path, error),
+        let failed = |error: io::Error| match entry.link {
+            Some(Link::Symbolic(_)) if has_none(&error) => {
+                let why =
+                    "the file system there has no symbolic links: -L copies what they lead to";
+                target(&entry.path, io::Error::other(why))
+            }
+            _ => target(&entry.path, error),
         };
         let (parent, name) = match entry.path.rsplit_once('/') {
             Some((parent, name)) => (Some(parent), name),
@@ -55,9 +60,20 @@ impl Store {
             let why = "the file that it is another name of is not in its place";
             return Err(failed(io::Error::other(why)));
         }
-        match make(name) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            made => return made.map(|()| Outcome::Done).map_err(failed),
+        // Names of one file that there cannot be become files of their own.
+        let first = match entry.link {
+            Some(Link::Hard(to)) => Some(&entries[to as usize]),
+            _ => None,
+        };
+        match (make(name), first) {
+            (Err(error), _) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            (Err(error), Some(first)) if is_one_too_many(&error) => {
+                return match self.copy_instead(entry, first).map_err(failed)? {
+                    true => Ok(Outcome::Done),
+                    false => Err(conflict(&entry.path)),
+                };
+            }
+            (made, _) => return made.map(|()| Outcome::Done).map_err(failed),
         }
         if self.is_link_there(entry, entries, &dir, name) {
             return Ok(Outcome::There);
@@ -68,15 +84,73 @@ impl Store {
             OnConflict::Newer if is_later(&there, entry) => Ok(Outcome::Skipped),
             OnConflict::Overwrite | OnConflict::Newer if self.is_replaceable(&there) => {
                 let replace = || {
-                    make(new)?;
+                    match (make(new), first) {
+                        (Err(error), Some(first)) if is_one_too_many(&error) => {
+                            if self.is_alike(&there, first) {
+                                self.note_copy(entry, first);
+                                return Ok(Outcome::There);
+                            }
+                            self.copy_to_partial(entry, first)?;
+                        }
+                        (made, _) => made?,
+                    }
                     self.make_way_for_file(&entry.path)?;
-                    dir.rename(new, &dir, name)
+                    dir.rename(new, &dir, name)?;
+                    Ok(Outcome::Done)
                 };
-                replace().map(|()| Outcome::Done).map_err(failed)
+                replace().map_err(failed)
             }
             OnConflict::Overwrite | OnConflict::Newer => Err(conflict_with(&there, &entry.path)),
+            // As after a copy to where there are no hard links.
+            OnConflict::Error if first.is_some_and(|first| self.is_alike(&there, first)) => {
+                Ok(Outcome::There)
+            }
             OnConflict::Error | OnConflict::Rename => Err(conflict(&entry.path)),
         }
+    }
+
+    /// Makes a file of its own of what should be another name of `first`, unless its name is taken: false then.
+    fn copy_instead(&self, entry: &Entry, first: &Entry) -> io::Result<bool> {
+        self.copy_to_partial(entry, first)?;
+        let (parent, name) = entry.path.rsplit_once('/').unwrap_or((".", &entry.path));
+        let dir = self.dir.open_dir(name::path(parent))?;
+        let new = name::beside(name, PARTIAL);
+        let moved = rename_to_free(&dir, &name::path(&new), &name::path(name));
+        if !matches!(moved, Ok(true)) {
+            let _ = dir.remove_file(name::path(&new));
+        }
+        moved
+    }
+
+    /// Copies `first` to the partial file of `entry`.
+    fn copy_to_partial(&self, entry: &Entry, first: &Entry) -> io::Result<()> {
+        let name = name::beside(&entry.path, PARTIAL);
+        let from = self.open_there(first)?;
+        let to = self.open_own(&name, true)?;
+        let copied = to
+            .set_len(0)
+            .and_then(|()| io::copy(&mut &from, &mut &to))
+            .inspect_err(|_| _ = self.dir.remove_file(name::path(&name)));
+        copied?;
+        self.apply(&to, first);
+        self.note_copy(entry, first);
+        Ok(())
+    }
+
+    /// Whether a file that is there has the size and time of another one.
+    fn is_alike(&self, there: &Metadata, other: &Entry) -> bool {
+        let of = |metadata: &Metadata| (metadata.len(), metadata.mtime(), metadata.mtime_nsec());
+        let other = self.dir.symlink_metadata(name::path(&other.path));
+        there.is_file() && other.is_ok_and(|other| other.is_file() && of(there) == of(&other))
+    }
+
+    fn note_copy(&self, entry: &Entry, first: &Entry) {
+        let why = format!(
+            "that it is another name of {}: the file system there has no hard links, or not as many, and it is a file \
+             of its own",
+            first.path
+        );
+        self.notes.add(&entry.path, why);
     }
 
     /// Gives a symbolic link the time and owner that were offered; it has no mode.
@@ -151,19 +225,16 @@ impl Store {
     }
 }
 
-/// What to do where the file system has no such links, as FAT and exFAT have none: symlink(2) and link(2) say EPERM
-/// then, and those in user space what they like.
-fn no_links(entry: &Entry, error: &io::Error) -> Option<&'static str> {
+/// Whether the file system has no such links, as FAT and exFAT have none: symlink(2) and link(2) say EPERM then, and
+/// those in user space what they like.
+pub(super) fn has_none(error: &io::Error) -> bool {
     let said = [Errno::PERM, Errno::NOSYS, Errno::OPNOTSUPP].map(|e| Some(e.raw_os_error()));
-    match &entry.link {
-        Some(link) if said.contains(&error.raw_os_error()) => Some(match link {
-            Link::Symbolic(_) => {
-                "the file system there has no symbolic links: -L copies what they lead to"
-            }
-            Link::Hard(_) => "the file system there has no hard links: copy this name by itself",
-        }),
-        _ => None,
-    }
+    said.contains(&error.raw_os_error())
+}
+
+/// Whether a file can have no further name.
+fn is_one_too_many(error: &io::Error) -> bool {
+    has_none(error) || error.raw_os_error() == Some(Errno::MLINK.raw_os_error())
 }
 
 #[cfg(test)]
@@ -199,7 +270,7 @@ mod tests {
         for on_conflict in [Skip, Error] {
             assert_eq!(kind(make(on_conflict, "free", true)), ProblemKind::Target);
         }
-        std::fs::write(dir.path().join("first"), "").unwrap();
+        std::fs::write(dir.path().join("first"), "x").unwrap();
         assert_eq!(kind(make(Error, "taken", true)), ProblemKind::Conflict);
     }
 
@@ -224,33 +295,73 @@ mod tests {
             ..Entry::default()
         };
         let first = named("ptmx", None);
-        for (link, advice) in [
-            (Link::Symbolic("x".into()), "-L copies"),
-            (Link::Hard(0), "copy this name by itself"),
-        ] {
-            let link = named("dfcp-test-link", Some(link));
-            let made = store.make_link(&link, &[first.clone(), link.clone()], |_| true);
-            let problem = made.unwrap_err();
-            assert_eq!(problem.kind, ProblemKind::Target);
-            assert!(problem.message.contains(advice), "{}", problem.message);
-        }
+        let link = named("dfcp-test-link", Some(Link::Symbolic("x".into())));
+        let made = store.make_link(&link, &[first.clone(), link.clone()], |_| true);
+        let problem = made.unwrap_err();
+        assert_eq!(problem.kind, ProblemKind::Target);
+        assert!(problem.message.contains("-L copies"), "{}", problem.message);
     }
 
+    /// An immutable file can have no further name, as none can on FAT.
+    #[cfg(target_os = "linux")]
     #[test]
-    fn a_file_system_without_links_is_told_from_one_where_this_user_may_not() {
-        let advice = |link, error: Errno| {
-            let entry = Entry {
-                link: Some(link),
-                ..Entry::default()
-            };
-            no_links(&entry, &error.into())
-        };
-        for error in [Errno::PERM, Errno::NOSYS, Errno::OPNOTSUPP] {
-            let symbolic = advice(Link::Symbolic("x".into()), error);
-            assert!(symbolic.is_some_and(|why| why.contains("-L")));
-            let hard = advice(Link::Hard(0), error);
-            assert!(hard.is_some_and(|why| why.contains("hard links")));
+    fn a_name_that_a_file_cannot_have_becomes_a_file_of_its_own() {
+        use rustix::fs::{IFlags, ioctl_getflags, ioctl_setflags};
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        std::fs::write(at("first"), "content").unwrap();
+        let first = std::fs::File::open(at("first")).unwrap();
+        let flags = ioctl_getflags(&first).unwrap_or(IFlags::empty());
+        if ioctl_setflags(&first, flags | IFlags::IMMUTABLE).is_err() {
+            eprintln!("skipped: this user or file system makes no immutable files");
+            return;
         }
-        assert_eq!(advice(Link::Hard(0), Errno::ACCESS), None);
+        let entry = |path: &str, link| Entry {
+            path: path.into(),
+            link,
+            mode: 0o640,
+            mtime: 1000,
+            ..Entry::default()
+        };
+        let entries = [entry("first", None), entry("d/second", Some(Link::Hard(0)))];
+        let make = |on_conflict| {
+            let store = Store::open(dir.path(), on_conflict).unwrap();
+            let made = store.make_link(&entries[1], &entries, |_| true);
+            (made.map_err(|problem| problem.kind), store.notes.take())
+        };
+        let is_second = || std::fs::read(at("d/second")).unwrap() == b"content";
+        use OnConflict::{Error, Overwrite};
+        for on_conflict in [Error, Overwrite] {
+            let (made, told) = make(on_conflict);
+            assert_eq!(made, Ok(Outcome::Done));
+            assert!(
+                is_second() && told[0].why.contains("another name of first"),
+                "{told:?}"
+            );
+            std::fs::remove_file(at("d/second")).unwrap();
+        }
+        // What is there is kept or replaced as files are.
+        std::fs::write(at("d/second"), "other").unwrap();
+        assert_eq!(make(Error).0, Err(ProblemKind::Conflict));
+        assert!(!is_second());
+        assert_eq!(make(Overwrite).0, Ok(Outcome::Done));
+        assert!(is_second());
+        let is = std::fs::metadata(at("d/second")).unwrap();
+        assert_eq!(std::os::unix::fs::MetadataExt::mtime(&is), 1000);
+        // It need not be copied again, and is told of again.
+        ioctl_setflags(&first, flags).unwrap();
+        first.set_modified(is.modified().unwrap()).unwrap();
+        ioctl_setflags(&first, flags | IFlags::IMMUTABLE).unwrap();
+        let (made, told) = make(Overwrite);
+        assert_eq!((made, told.len()), (Ok(Outcome::There), 1));
+        assert_eq!(make(Error).0, Ok(Outcome::There));
+        ioctl_setflags(&first, flags).unwrap();
+        assert_eq!(std::fs::read_dir(at("d")).unwrap().count(), 1);
+        // A name as it should be takes its place.
+        assert_eq!(make(Overwrite), (Ok(Outcome::Done), vec![]));
+        assert_eq!(
+            std::os::unix::fs::MetadataExt::nlink(&first.metadata().unwrap()),
+            2
+        );
     }
 }
