@@ -1,8 +1,9 @@
 //! What a session was like: one JSON object, or a few lines for people.
 
 mod attempts;
+mod reasons;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -14,6 +15,7 @@ use serde::Serialize;
 
 use crate::files;
 pub use attempts::Attempts;
+use reasons::{by_reason, reason_of};
 
 /// Bytes on the wire per byte from which on names, keys and headers are most of it.
 const MEANINGLESS: f64 = 10.0;
@@ -446,55 +448,8 @@ impl Report {
     }
 }
 
-/// Of `receiver: NAME: no space`, with or without the first, what other files have in common with it. The
-/// sender's names have the directory before them that it was told to send.
-fn reason_of(path: &str, message: &str) -> String {
-    match message.split_once(&format!("{path}: ")) {
-        Some((before, reason)) => {
-            let mut sides = ["sender: ", "receiver: "].into_iter();
-            let side = sides.find(|side| before.starts_with(side));
-            side.unwrap_or_default().to_owned() + reason
-        }
-        None => message.to_owned(),
-    }
-}
-
 /// Between the number of files that failed and what became of the first.
 const FIRST: &str = ", the first one: ";
-
-/// So many things with the same reason have a line each; of more there is one line, and JSON has them all.
-const MANY: usize = 10;
-
-/// Lines about things, each with its path, its reason and its line; `sum` is the line of many with the
-/// same reason: how many, the first path, the reason.
-fn by_reason<'a>(
-    things: impl Iterator<Item = (&'a str, String, String)>,
-    sum: impl Fn(usize, &str, &str) -> String,
-) -> Vec<String> {
-    let (mut places, mut reasons) = (BTreeMap::new(), Vec::new());
-    for (path, reason, line) in things {
-        let next = reasons.len();
-        let place = *places.entry(reason).or_insert(next);
-        if place == next {
-            reasons.push((path, 0, Vec::new()));
-        }
-        let (_, count, lines) = &mut reasons[place];
-        *count += 1;
-        if lines.len() <= MANY && !lines.contains(&line) {
-            lines.push(line);
-        }
-    }
-    for (reason, place) in &places {
-        let (path, count, lines) = &mut reasons[*place];
-        if lines.len() > MANY {
-            *lines = vec![sum(*count, path, reason)];
-        }
-    }
-    // One thing may keep all that is beneath it from its place.
-    let mut said = BTreeSet::new();
-    let lines = reasons.into_iter().flat_map(|(.., lines)| lines);
-    lines.filter(|line| said.insert(line.clone())).collect()
-}
 
 /// Processor time that this process has used.
 pub fn cpu_seconds() -> f64 {
@@ -507,6 +462,7 @@ pub fn cpu_seconds() -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use super::reasons::MANY;
     use super::*;
 
     #[test]
@@ -573,10 +529,13 @@ mod tests {
             ..report.problems[0].clone()
         });
         report.conclude(None);
-        assert_eq!(
-            report.lines()[0],
-            "11 files (--json names them), the first one tree/0: sender: removed"
-        );
+        let expected = "11 files (--json names them), the first one tree/0: sender: removed";
+        assert_eq!(report.lines()[0], expected);
+        // And of what is called otherwise there.
+        for problem in &mut report.problems {
+            problem.message = problem.message.replace("/data/tree", "old");
+        }
+        assert_eq!(report.lines()[0], expected);
     }
 
     #[test]

@@ -241,6 +241,11 @@ fn what_cannot_be_done_is_said_with_its_class() {
     let several = ["file", "shell", "there:plain/new"];
     machines.fails(&several, 2, "plain: not a directory");
     machines.fails(&["file", "there:plain/new/"], 2, "plain: not a directory");
+    let (code, _, said) = run(machines.sync().args(["file", "there:new"]));
+    assert!(
+        code == 2 && said.contains("`dfcp cp` copies files"),
+        "{said}"
+    );
     let mut sync = machines.sync();
     let (code, _, said) = run(sync.args(["tree", "there:plain/new"]));
     assert!(

@@ -188,7 +188,10 @@ impl Choice {
             && let Some(other) = paths.iter().find(|path| !path.is_dir())
         {
             return Err(match std::fs::metadata(other) {
-                Ok(_) => Failure::usage(format!("{}: not a directory", other.display())),
+                Ok(_) => Failure::usage(format!(
+                    "{}: not a directory; `dfcp cp` copies files, and of what is there only what differs",
+                    other.display()
+                )),
                 Err(error) => Failure::io(other, error),
             });
         }

@@ -110,7 +110,7 @@ fn ports(text: &str) -> Result<(u16, u16), String> {
 
 /// What `dfcp sync` takes where `dfcp cp` takes many.
 pub const SYNC_PLACES: &str =
-    "A directory or file, PATH here or [USER@]HOST:PATH; and what becomes like it";
+    "A directory, PATH here or [USER@]HOST:PATH; and what becomes like it";
 
 /// Arguments of `dfcp sync`.
 #[derive(Clone, Debug, clap::Args)]
