@@ -212,6 +212,7 @@ impl<W: AsyncWrite + Unpin> Ledger<W> {
                 self.settle(i as u64, Outcome::Error(problem)).await?;
             }
         }
+        self.store.settle_directories();
         Ok(())
     }
 

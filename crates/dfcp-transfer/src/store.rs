@@ -6,6 +6,7 @@ mod case;
 mod incoming;
 mod links;
 mod older;
+mod opened;
 mod small;
 mod survey;
 mod swap;
@@ -35,6 +36,7 @@ use crate::tenants::Tenants;
 use crate::tree::Value;
 pub(crate) use incoming::{Begin, How};
 pub(crate) use older::Older;
+use opened::Opened;
 pub(crate) use small::Folder;
 pub(crate) use survey::{Ask, Survey};
 use swap::Swap;
@@ -91,6 +93,10 @@ pub struct Store {
     pub(crate) notes: Arc<Notes>,
     /// What may go so that something of another kind takes its name.
     swap: Option<Swap>,
+    /// Whether read-only directories are written into.
+    opens_directories: bool,
+    /// Those that this session writes into.
+    opened: Arc<Opened>,
     /// Whether the directory is not there, and `dir` one above it: nothing is received then.
     absent: bool,
 }
@@ -123,9 +129,11 @@ impl Store {
             ),
             _ => Error::file(path, format_args!("{error}{}", advice(&error))),
         };
-        let dir = open().map_err(failed)?;
+        let dir = Arc::new(open().map_err(failed)?);
         Ok(Self {
-            dir: Arc::new(dir),
+            opens_directories: false,
+            opened: Arc::new(Opened::new(dir.clone())),
+            dir,
             on_conflict,
             senders: Senders::Nothing,
             limits: Limits::default(),
@@ -241,6 +249,7 @@ impl Store {
         store.known = Arc::new(Known::new(people));
         store.exact = wishes.exact;
         store.notes = Arc::default();
+        store.opened = Arc::new(Opened::new(self.dir.clone()));
         match (wishes.on_conflict, self.senders) {
             (None, _) => {}
             (Some(wish), _) if wish == self.on_conflict => {}

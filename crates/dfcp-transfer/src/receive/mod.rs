@@ -154,6 +154,9 @@ pub(crate) async fn prepare(
             store.settle_twins(&entries, &mut known);
         }
         let claim = store.claim(&entries, &known, &progress)?;
+        if !wishes.dry_run {
+            store.open_directories(&entries, &known);
+        }
         Ok::<_, Error>((known, claim))
     };
     let done = tokio::task::spawn_blocking(work).await;

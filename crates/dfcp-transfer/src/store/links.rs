@@ -8,7 +8,7 @@ use rustix::fs::{AtFlags, Timestamps};
 use rustix::io::Errno;
 
 use super::incoming::rename_to_free;
-use super::survey::is_later;
+use super::survey::{hash, is_later};
 use super::{PARTIAL, Store, cap_identity, conflict, conflict_with, target};
 use crate::message::{Entry, Link, OnConflict, Outcome, Problem};
 use crate::name;
@@ -102,7 +102,11 @@ impl Store {
             }
             OnConflict::Overwrite | OnConflict::Newer => Err(conflict_with(&there, &entry.path)),
             // As after a copy to where there are no hard links.
-            OnConflict::Error if first.is_some_and(|first| self.is_alike(&there, first)) => {
+            OnConflict::Error
+                if first.is_some_and(|first| {
+                    self.is_alike(&there, first) && self.have_same_content(entry, first)
+                }) =>
+            {
                 Ok(Outcome::There)
             }
             OnConflict::Error | OnConflict::Rename => Err(conflict(&entry.path)),
@@ -142,6 +146,12 @@ impl Store {
         let of = |metadata: &Metadata| (metadata.len(), metadata.mtime(), metadata.mtime_nsec());
         let other = self.dir.symlink_metadata(name::path(&other.path));
         there.is_file() && other.is_ok_and(|other| other.is_file() && of(there) == of(&other))
+    }
+
+    fn have_same_content(&self, one: &Entry, other: &Entry) -> bool {
+        let read = |entry| hash(&self.open_there(entry)?, || true);
+        let both: io::Result<(_, _)> = read(one).and_then(|one| Ok((one, read(other)?)));
+        both.is_ok_and(|(one, other)| one == other)
     }
 
     fn note_copy(&self, entry: &Entry, first: &Entry) {

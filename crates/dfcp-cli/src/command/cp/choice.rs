@@ -156,6 +156,7 @@ impl Choice {
             any_names: true,
         };
         let store = store.kept_for(OWNER).with_limits(limits);
+        let store = store.opening_directories();
         Ok(store.keeping(self.received()))
     }
 
